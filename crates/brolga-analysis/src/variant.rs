@@ -11,6 +11,8 @@
 //! ```text
 //! f__forward (p…, δ of each Dup parameter…, seg)           -> (r…, δ of each Ptr result…)
 //! f__pullback(seg, r̄ of each Active or Bits result…)      -> (p̄ of each Active or Bits parameter…)
+//! f__tangent (p…, δ of each Dup parameter…, seg, ṗ of each Active or Bits parameter…)
+//!                                                          -> (r…, δ of each Ptr result…, ṙ of each Active or Bits result…)
 //! ```
 
 use brolga_ir::inst::Shape;
@@ -175,6 +177,14 @@ impl Variant {
         s.params.push(AbiParam::new(types::I64));
         s.params.extend(self.result_shapes(primal).map(|(_, shape)| AbiParam::new(shape.ty())));
         s.returns.extend(self.param_shapes(primal).map(|(_, shape)| AbiParam::new(shape.ty())));
+        s
+    }
+
+    /// Signature of the function of forward mode.
+    pub fn tangent_signature(&self, primal: &Signature) -> Signature {
+        let mut s = self.forward_signature(primal);
+        s.params.extend(self.param_shapes(primal).map(|(_, shape)| AbiParam::new(shape.ty())));
+        s.returns.extend(self.result_shapes(primal).map(|(_, shape)| AbiParam::new(shape.ty())));
         s
     }
 

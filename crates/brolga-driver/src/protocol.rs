@@ -19,6 +19,7 @@
 //! - with calls replaced by what they call it computes the same bits and, but for roundings, the
 //!   same gradient;
 //! - where shadows may be overwritten it stores the same numbers, whatever was there;
+//! - forward mode gives the same value, and tangents that fit the gradient;
 //! - where the caller does not read what it writes it computes the same numbers;
 //! - as one function for both halves, with results and without, it does the same: bit for bit, but
 //!   for signs of zeros in gradients.
@@ -32,6 +33,7 @@
 mod inlined;
 mod known;
 mod overwritten;
+mod tangents;
 mod tiers;
 mod unneeded;
 
@@ -65,6 +67,7 @@ pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<
     found.extend(overwritten::violations(program, call)?);
     found.extend(unneeded::violations(program, call)?);
     found.extend(known::violations(program, call)?);
+    found.extend(tangents::violations(program, call, tol)?);
     Ok(found)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Forward pass and pullback are made of the same instructions. A name ([`Val`]) means the same
 //! thing in both: `v7` is the primal value, `v7'` its shadow delta, `i4:0` something the forward
-//! fragment of primal instruction 4 produced besides. In the forward graph these are defined where
+//! fragment of primal instruction 4 produced besides, `v7.t` the tangent of `v7`. In the forward graph these are defined where
 //! the primal defines them; in the pullback graph a block defines the ones it reads at its top, by
 //! restoring or recomputing them. `d3` is a derived value, local to its block.
 //!
@@ -38,6 +38,8 @@ pub enum Val {
     Delta(ir::Value),
     /// Something else that the forward fragment of a primal instruction produced, by number.
     Aux(ir::Inst, u8),
+    /// The tangent of a primal value, in forward mode; of a batch, one of its vectors, by number.
+    Tangent(ir::Value, u8),
     /// A derived value.
     D(Dv),
 }
@@ -514,6 +516,32 @@ pub enum AdOp {
         /// Shape of the cotangent.
         shape: Shape,
     },
+    /// Read the tangent of what lies at `addr + off`, in forward mode: zero without a shadow.
+    LoadTangent {
+        /// Primal address.
+        addr: Val,
+        /// Its delta.
+        delta: Val,
+        /// The delta is known not to be zero.
+        sure: bool,
+        /// Offset of the access.
+        off: i32,
+        /// Type of the tangent.
+        ty: Type,
+    },
+    /// Store the tangent of what is stored at `addr + off`, in forward mode.
+    StoreTangent {
+        /// Primal address.
+        addr: Val,
+        /// Its delta.
+        delta: Val,
+        /// The delta is known not to be zero.
+        sure: bool,
+        /// Offset of the access.
+        off: i32,
+        /// The tangent.
+        value: Val,
+    },
     /// Set `bytes` bytes of `shadow[addr + off]` to zero.
     ZeroMem {
         /// Primal address.
@@ -609,7 +637,9 @@ macro_rules! each_read {
             | AdOp::Watch { value: v, .. } => put(v),
             AdOp::Push(vs, _) => vs.into_iter().for_each(put),
             AdOp::AddMem { addr, delta, by, .. } => [addr, delta, by].into_iter().for_each(put),
-            AdOp::TakeMem { addr, delta, .. }
+            AdOp::StoreTangent { addr, delta, value, .. } => [addr, delta, value].into_iter().for_each(put),
+            AdOp::LoadTangent { addr, delta, .. }
+            | AdOp::TakeMem { addr, delta, .. }
             | AdOp::PeekMem { addr, delta, .. }
             | AdOp::ZeroMem { addr, delta, .. } => [addr, delta].into_iter().for_each(put),
             AdOp::Call { callee, args, .. } => {

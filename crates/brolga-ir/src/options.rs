@@ -14,6 +14,16 @@ pub enum Mode {
     /// As `Combined`, without the primal's results: what only they need is not computed. Memory is
     /// written as ever.
     Gradient,
+    /// Forward mode: one function that computes the primal's results and their tangents along one
+    /// direction (a Jacobian-vector product). Shadows hold tangents.
+    Tangent,
+}
+
+impl Mode {
+    /// Whether forward pass and pullback are one function.
+    pub fn is_joint(self) -> bool {
+        matches!(self, Self::Combined | Self::Gradient)
+    }
 }
 
 /// What the pullback does with memory that the primal wrote.
@@ -237,7 +247,9 @@ impl Options {
             FloatOrder::AsWritten => Pass::REORDERING,
             FloatOrder::Reassociated => PassSet::NONE,
         };
-        Self { disabled: self.disabled.and(left_out).and(in_order), effort, inline, ..self.clone() }
+        // Forward mode has no second half that would undo anything.
+        let memory = if self.mode == Mode::Tangent { MemoryMode::Leave } else { self.memory };
+        Self { disabled: self.disabled.and(left_out).and(in_order), effort, inline, memory, ..self.clone() }
     }
 
     /// Whether a pass is part of the pipeline.

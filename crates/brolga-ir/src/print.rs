@@ -41,6 +41,8 @@ impl Display for Val {
             Val::Primal(v) => write!(f, "{v}"),
             Val::Delta(v) => write!(f, "{v}'"),
             Val::Aux(inst, n) => write!(f, "i{}:{n}", inst.as_u32()),
+            Val::Tangent(v, 0) => write!(f, "{v}.t"),
+            Val::Tangent(v, n) => write!(f, "{v}.t{n}"),
             Val::D(d) => write!(f, "{d}"),
         }
     }
@@ -331,6 +333,14 @@ impl Display for DisplayInst<'_> {
             AdOp::PeekMem { addr, delta, sure, off, shape } => {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: Some(*shape) };
                 write!(f, "{place}")
+            }
+            AdOp::LoadTangent { addr, delta, sure, off, ty } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
+                write!(f, "load.{ty} {place}")
+            }
+            AdOp::StoreTangent { addr, delta, sure, off, value } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
+                write!(f, "{place} = {value}")
             }
             AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };

@@ -22,6 +22,9 @@
 //! and a program that allocates and frees a large block in a loop would have as much memory as all
 //! of these blocks together.
 //!
+//! Forward mode has no pullback: there a shadow is free for another block of its size as soon as its
+//! primal is freed.
+//!
 //! *Invariants.* Every shadow is in the list exactly once. Every value in `live` is in the list.
 //! `deferred` holds primal blocks that the primal has freed and only the pullback will use. A block
 //! that the primal never freed belongs to its caller, and is left alone.
@@ -103,6 +106,8 @@ pub(crate) struct Blocks {
     live: HashMap<usize, Shadow>,
     /// Where large shadows are.
     mapped: Vec<MmapMut>,
+    /// Shadows whose blocks are gone and which nothing reads any more, by size.
+    spare: HashMap<usize, Vec<Shadow>>,
     /// Blocks whose `free` waits for the end of the run.
     deferred: Vec<NonNull<c_void>>,
     /// Blocks of the program's own allocator that wait to be released, each with its instance, and
@@ -119,6 +124,11 @@ impl Blocks {
     /// A zeroed shadow for the block of `size` bytes at `primal`; `None` if there is no memory for
     /// it.
     pub(crate) fn add(&mut self, primal: NonNull<u8>, size: usize) -> Option<Shadow> {
+        if let Some(spare) = self.spare.get_mut(&size).and_then(Vec::pop) {
+            spare.clear();
+            self.live.insert(primal.as_ptr() as usize, spare);
+            return Some(spare);
+        }
         let bytes = size.checked_add(size_of::<Header>())?;
         let start = if size >= MAPPED {
             let mut map = MmapMut::map_anon(bytes).ok()?;
@@ -157,6 +167,19 @@ impl Blocks {
         }
     }
 
+    /// The primal frees a block, and its shadow may be another block's from then on: forward mode
+    /// has no pullback that would read it.
+    ///
+    /// # Safety
+    /// As for C's `free`.
+    pub(crate) unsafe fn free_both(&mut self, primal: NonNull<u8>) {
+        if let Some(shadow) = self.get(primal) {
+            self.spare.entry(shadow.size()).or_default().push(shadow);
+        }
+        // SAFETY: our caller's obligation.
+        unsafe { self.free(primal, false) };
+    }
+
     /// The program releases a block of its own; not yet.
     pub(crate) fn wait(&mut self, instance: u64, block: u32) {
         self.waiting.0.push((instance, block));
@@ -176,8 +199,9 @@ impl Blocks {
 
     /// Free every shadow and every deferred block.
     pub(crate) fn release(&mut self) {
-        let Self { newest, live, mapped, deferred, waiting } = self;
+        let Self { newest, live, mapped, spare, deferred, waiting } = self;
         live.clear();
+        spare.clear();
         waiting.0.clear();
         waiting.1 = 0;
         let mut next = newest.take();

@@ -97,6 +97,19 @@ pub unsafe extern "C" fn brolga_free(seg: *mut Segment, p: *mut u8, deferred: u6
     }
 }
 
+/// `free(p)` in forward mode: the shadow is not needed any more.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses; `p` is as C's `free` demands.
+pub unsafe extern "C" fn brolga_free_both(seg: *mut Segment, p: *mut u8) {
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    if let Some(p) = NonNull::new(p) {
+        // SAFETY: our contract.
+        unsafe { seg.blocks.free_both(p) };
+    }
+}
+
 /// `realloc(p, n)`: always a new block, with a new shadow; contents of both are copied. The status
 /// is `UNKNOWN_BLOCK` if `p` was not allocated through this segment. `realloc(p, 0)` frees and
 /// returns null, as glibc's does.

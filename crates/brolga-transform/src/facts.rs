@@ -119,7 +119,7 @@ impl<'a> Facts<'a> {
         let noalias = if variant.noalias.is_empty() { &none } else { &variant.noalias };
         let mut blocks = Blocks::of_function(program, variant.func, func, cfg, summaries.flows(), noalias);
         // Where memory is restored nothing is to be read that a release has not given back.
-        let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.runs(Pass::Reload);
+        let waits = mode.is_joint() && options.memory == MemoryMode::Leave && options.runs(Pass::Reload);
         let release = if waits { deferred_free::releases(program, func, cfg, &mut blocks) } else { None };
         let at = |blocks| ClobberInput {
             program,
@@ -338,14 +338,14 @@ fn reloads(
     mode: Mode,
     kept: Kept,
 ) -> (EntitySet<ir::Inst>, EntitySet<ir::Inst>, HashMap<ir::Inst, Kept>) {
-    let split = mode == Mode::Split;
+    let (split, forward) = (mode == Mode::Split, mode == Mode::Tangent);
     let mut reload = EntitySet::new();
-    if !split && options.runs(Pass::Reload) {
+    if mode.is_joint() && options.runs(Pass::Reload) {
         reload = clobber::reloadable(input);
     }
-    let deferred = if split { EntitySet::new() } else { clobber::deferred(input) };
+    let deferred = if !mode.is_joint() { EntitySet::new() } else { clobber::deferred(input) };
     let mut told = HashMap::default();
-    if options.runs(Pass::PreservedMemory) {
+    if options.runs(Pass::PreservedMemory) && !forward {
         told = preserved::calls(input, split.then_some(kept));
         reload.extend(preserved::loads(input.places(), kept).iter());
     }

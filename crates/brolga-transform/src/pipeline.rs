@@ -21,6 +21,7 @@ use brolga_ir::{BlockId, Diagnostics, Mode};
 use cranelift_codegen::ir;
 
 use crate::assemble::assembly::{Assembly, Graphs, Joint};
+use crate::assemble::tangent::{Tangent, tangent};
 use crate::clif::passes::Remarks;
 use crate::derived::{DerivedPair, DerivedWhole, Emitted};
 use crate::emit::Emitter;
@@ -30,7 +31,7 @@ use crate::primal::normalise::Normalised;
 use crate::program::forward_root::{Served, served};
 use crate::program::variants::{Symbols, Worklist};
 use crate::shadow::store_for_add::overwrites;
-use crate::translate::make_ad_stmts;
+use crate::translate::{Statements, make_ad_stmts};
 use crate::translate::stmt::{AdStmts, PairSymbols};
 
 /// Every stage of one variant, for an observer.
@@ -144,8 +145,10 @@ pub(crate) fn derive_variant<'a>(
     let Task { primal, variant, goal: Goal { symbols, mode, is_root }, depth, fragments } = task;
 
     let (mut facts, refused) = Facts::compute(cx, primal, variant, mode, is_root);
-    facts.overwrites = overwrites(&facts);
-    facts.find_units_and_roots(is_root);
+    if mode != Mode::Tangent {
+        facts.overwrites = overwrites(&facts);
+        facts.find_units_and_roots(is_root);
+    }
     if !cx.demanded && facts.activity.computes_bits() {
         return Ok(Outcome::NeedsDemands);
     }
@@ -159,6 +162,9 @@ pub(crate) fn derive_variant<'a>(
     }
     if depth == Depth::Examine {
         return Ok(Outcome::Examined);
+    }
+    if mode == Mode::Tangent {
+        return derive_tangent(facts, (lifted, forward_of), (statements, ids), symbols, (cx, names, is_root));
     }
     if is_root && let Some(found) = served(&facts, variant, work, cx.options) {
         return Ok(Outcome::Served(found));
@@ -212,6 +218,40 @@ pub(crate) fn derive_variant<'a>(
         forward_of,
         remarks,
         emitted,
+        overwrites,
+        serves: false,
+    })))
+}
+
+/// The last stages of forward mode: one graph, and no plan.
+fn derive_tangent<'a>(
+    facts: Facts<'a>,
+    (lifted, forward_of): (CfgBlocks, Table<ir::Block, BlockId>),
+    (statements, mut ids): (Statements, Ids),
+    symbols: Symbols,
+    (cx, names, is_root): (Context<'a>, &mut Names, bool),
+) -> Result<Outcome<'a>, Diagnostics> {
+    let symbol = symbols.whole();
+    let Tangent { graph, seg, plan } = tangent(&facts, (&lifted, &forward_of), &statements, &symbol, &mut ids)?;
+    let mut emitter = Emitter::new(&facts, &statements.stmts, cx.isa, names, is_root, false);
+    let (func, segment) = emitter.emit(&graph, &plan, seg);
+    emitter.verified.or_ok(&cx.program.funcs[facts.variant.func].symbol)?;
+    let remarks = emitter.remarks;
+    let variant = facts.variant.clone();
+    let whole = DerivedWhole { variant, symbol: symbol.clone(), func, results: true, segment, twice: false };
+    let pullback = CfgBlocks { symbol, signature: graph.signature.clone(), blocks: Table::default() };
+    let overwrites = vec![false; facts.variant.params.len()];
+    Ok(Outcome::Derived(Box::new(Stages {
+        facts,
+        lifted,
+        stmts: statements.stmts,
+        plan,
+        forward: graph,
+        pullback,
+        reverse_of: Table::default(),
+        forward_of,
+        remarks,
+        emitted: Emitted::Whole(Box::new(whole)),
         overwrites,
         serves: false,
     })))

@@ -10,6 +10,7 @@ use cranelift_entity::SecondaryMap;
 pub struct ByName<T: Clone + Default> {
     primal: SecondaryMap<ir::Value, T>,
     delta: SecondaryMap<ir::Value, T>,
+    tangent: SecondaryMap<ir::Value, T>,
     derived: Vec<T>,
     aux: HashMap<Val, T>,
 }
@@ -18,7 +19,7 @@ impl<T: Copy + Default> ByName<T> {
     /// For a primal of so many values. A table that grows with each name is filled a little at a
     /// time, which takes longer.
     pub fn new(values: usize) -> Self {
-        Self { primal: one_each(values), delta: SecondaryMap::new(), derived: Vec::new(), aux: HashMap::default() }
+        Self { primal: one_each(values), ..Self::default() }
     }
 
     /// What a name has.
@@ -27,7 +28,8 @@ impl<T: Copy + Default> ByName<T> {
             Val::Primal(v) => self.primal[v],
             Val::Delta(v) => self.delta[v],
             Val::D(d) => self.derived.get(d.as_u32() as usize).copied().unwrap_or_default(),
-            Val::Aux(..) => self.aux.get(&name).copied().unwrap_or_default(),
+            Val::Tangent(v, 0) => self.tangent[v],
+            Val::Aux(..) | Val::Tangent(..) => self.aux.get(&name).copied().unwrap_or_default(),
         }
     }
 
@@ -43,7 +45,8 @@ impl<T: Copy + Default> ByName<T> {
                 }
                 &mut self.derived[at]
             }
-            Val::Aux(..) => self.aux.entry(name).or_default(),
+            Val::Tangent(v, 0) => &mut self.tangent[v],
+            Val::Aux(..) | Val::Tangent(..) => self.aux.entry(name).or_default(),
         }
     }
 }

@@ -205,7 +205,7 @@ impl Describe<'_, '_> {
             },
             Val::Delta(p) => format!("the shadow of the pointer {}", self.what(Val::Primal(p))),
             Val::Aux(inst, _) => format!("what the forward pass found out at {}", self.text(inst)),
-            Val::D(_) => v.to_string(),
+            Val::Tangent(..) | Val::D(_) => v.to_string(),
         }
     }
 

@@ -138,6 +138,13 @@ impl Cx<'_> {
                 let r = self.read_mem(b, ShadowAccess { of: (addr, delta, off), sure, shape, at: inst.at }, false);
                 self.name(inst.defs[0].0, r);
             }
+            &AdOp::LoadTangent { addr, delta, sure, off, ty } => {
+                let r = self.load_tangent(b, ((addr, delta, off), sure), ty, inst.at);
+                self.name(inst.defs[0].0, r);
+            }
+            &AdOp::StoreTangent { addr, delta, sure, off, value } => {
+                self.store_tangent(b, ((addr, delta, off), sure), value, inst.at);
+            }
             &AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
                 self.zero_mem(b, ((addr, delta, off), sure), bytes, checked, inst.at);
             }
@@ -249,6 +256,38 @@ impl Cx<'_> {
             self.store_ct(b, at, of.0, zero, shape);
         }
         r
+    }
+
+    /// Read a tangent.
+    fn load_tangent(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        (of, sure): ((Val, Val, i32), bool),
+        ty: Type,
+        inst: Option<ir::Inst>,
+    ) -> ir::Value {
+        self.check_access(b, of, ty.bytes(), Missing::Loses, inst);
+        let at = self.shadow_or(b, of, sure, segment::ZEROS);
+        let x = b.ins().load(ty, MemFlagsData::new(), at.0, at.1);
+        let load = b.func.dfg.value_def(x).inst().expect("it is loaded");
+        self.in_shadows.insert_bytes(load, of.0, at.1, ty.bytes());
+        x
+    }
+
+    /// Store a tangent.
+    fn store_tangent(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        (of, sure): ((Val, Val, i32), bool),
+        value: Val,
+        inst: Option<ir::Inst>,
+    ) {
+        let value = self.get(value);
+        let bytes = b.func.dfg.value_type(value).bytes();
+        self.check_access(b, of, bytes, Missing::Loses, inst);
+        let at = self.shadow_or(b, of, sure, segment::SINK);
+        let store = b.ins().store(MemFlagsData::new(), value, at.0, at.1);
+        self.in_shadows.insert_bytes(store, of.0, at.1, bytes);
     }
 
     /// Clear a shadow; if it is `checked`, nothing may have arrived there.

@@ -166,9 +166,13 @@ pub struct Shadows {
 
 impl Shadows {
     fn insert(&mut self, access: ir::Inst, addr: Val, off: i32, shape: Shape) {
+        self.insert_bytes(access, addr, off, shape.bytes());
+    }
+
+    fn insert_bytes(&mut self, access: ir::Inst, addr: Val, off: i32, bytes: u32) {
         self.all.insert(access);
         if let Val::Primal(p) = addr {
-            self.of.push((access, p, off, shape.bytes()));
+            self.of.push((access, p, off, bytes));
         }
     }
 

@@ -25,6 +25,7 @@ struct Meaning {
 pub struct Named {
     primal: SecondaryMap<ir::Value, Meaning>,
     delta: SecondaryMap<ir::Value, Meaning>,
+    tangent: SecondaryMap<ir::Value, Meaning>,
     aux: HashMap<Val, ir::Value>,
     derived: SecondaryMap<Dv, PackedOption<ir::Value>>,
     time: u32,
@@ -36,6 +37,7 @@ impl Named {
         Self {
             primal: one_each(values),
             delta: SecondaryMap::new(),
+            tangent: SecondaryMap::new(),
             aux: HashMap::default(),
             derived: SecondaryMap::new(),
             time: 0,
@@ -56,7 +58,8 @@ impl Named {
         match name {
             Val::Primal(v) => self.primal(v),
             Val::Delta(v) => self.now(self.delta[v]),
-            Val::Aux(..) => self.aux.get(&name).copied(),
+            Val::Tangent(v, 0) => self.now(self.tangent[v]),
+            Val::Aux(..) | Val::Tangent(..) => self.aux.get(&name).copied(),
             Val::D(d) => self.derived[d].expand(),
         }
     }
@@ -67,7 +70,8 @@ impl Named {
         match name {
             Val::Primal(v) => self.primal[v] = meaning,
             Val::Delta(v) => self.delta[v] = meaning,
-            Val::Aux(..) => {
+            Val::Tangent(v, 0) => self.tangent[v] = meaning,
+            Val::Aux(..) | Val::Tangent(..) => {
                 self.aux.insert(name, value);
             }
             Val::D(d) => {

@@ -8,6 +8,7 @@
 //! forward pass   outside ─EnterFrame─► recording ─LeaveFrame─► left ─return
 //! pullback       outside ─OpenFrame─► reversing ─CloseFrame─► closed ─return
 //! both in one    outside ─EnterFrame─► recording ─Turn─► reversing ─CloseFrame─► closed ─return
+//! tangent        outside ─EnterFrame─► recording ─return
 //! ```
 //!
 //! The results that a combined function has kept are restored behind the end of its frame, which is
@@ -50,6 +51,7 @@ fn behind(state: State, op: &AdOp, kind: Kind) -> Option<State> {
 pub fn check(view: &View<'_>, kind: Kind, faults: &mut Faults) {
     let end = match kind {
         Kind::Lifted => State::Outside,
+        Kind::Tangent => State::Recording,
         Kind::Forward => State::Left,
         Kind::Pullback | Kind::Combined => State::Closed,
         // What clears is part of another function.

@@ -28,6 +28,8 @@ fn belongs(op: &AdOp) -> In {
         | AdOp::SlotDelta(_)
         | AdOp::DataDelta(_)
         | AdOp::LoadOld { .. }
+        | AdOp::LoadTangent { .. }
+        | AdOp::StoreTangent { .. }
         | AdOp::WatchFrom(_)
         | AdOp::WatchJoin(_)
         | AdOp::Watch { .. }
@@ -68,7 +70,7 @@ pub fn check(view: &View<'_>, kind: Kind, faults: &mut Faults) {
     for (b, block) in view.reached() {
         let forward = block.role.is_forward();
         let expected = match kind {
-            Kind::Lifted | Kind::Forward => forward,
+            Kind::Lifted | Kind::Forward | Kind::Tangent => forward,
             Kind::Pullback | Kind::Clearing => !forward,
             Kind::Combined => true,
         };

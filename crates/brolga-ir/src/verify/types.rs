@@ -97,6 +97,10 @@ impl Types<'_, '_> {
             AdOp::TakeMem { addr, delta, shape, .. } | AdOp::PeekMem { addr, delta, shape, .. } => {
                 defines(&[shape.ty()]).or_else(|| self.all_are(&[*addr, *delta], ptr))
             }
+            AdOp::LoadTangent { addr, delta, ty, .. } => {
+                defines(&[*ty]).or_else(|| self.all_are(&[*addr, *delta], ptr))
+            }
+            AdOp::StoreTangent { addr, delta, .. } => defines(&[]).or_else(|| self.all_are(&[*addr, *delta], ptr)),
             AdOp::ZeroMem { addr, delta, .. } => defines(&[]).or_else(|| self.all_are(&[*addr, *delta], ptr)),
             AdOp::Call { callee, args, sig, .. } => self.call(callee, args, sig).or_else(|| {
                 let returns: Vec<Type> = sig.returns.iter().map(|r| r.value_type).collect();

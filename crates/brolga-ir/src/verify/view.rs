@@ -27,6 +27,8 @@ pub enum Kind {
     Clearing,
     /// Forward pass and pullback in one function.
     Combined,
+    /// Forward mode: primal and tangents, without a frame.
+    Tangent,
 }
 
 /// What is known of a graph beside itself.
@@ -124,7 +126,7 @@ pub struct View<'g> {
     pub dominators: Dominators,
     /// Derived values, by number.
     pub derived: Vec<Option<Derived>>,
-    /// Types of by-products.
+    /// Types of by-products and tangents.
     pub aux: HashMap<Val, Type>,
     primal: &'g ir::Function,
 }
@@ -149,7 +151,7 @@ impl<'g> View<'g> {
                         let site = Site { block: b as u32, at };
                         view.derived[d.index()].get_or_insert(Derived { site, ty });
                     }
-                    Val::Aux(..) => drop(view.aux.insert(name, ty)),
+                    Val::Aux(..) | Val::Tangent(..) => drop(view.aux.insert(name, ty)),
                     Val::Primal(_) | Val::Delta(_) => {}
                 }
             }
@@ -163,7 +165,7 @@ impl<'g> View<'g> {
             Val::Primal(v) if v.as_u32() < self.primal.dfg.num_values() as u32 => Some(self.primal.dfg.value_type(v)),
             Val::Primal(_) => None,
             Val::Delta(_) => Some(types::I64),
-            Val::Aux(..) => self.aux.get(&name).copied(),
+            Val::Aux(..) | Val::Tangent(..) => self.aux.get(&name).copied(),
             Val::D(d) => self.derived.get(d.index()).copied().flatten().map(|d| d.ty),
         }
     }

@@ -4,3 +4,4 @@ pub(crate) mod assembly;
 pub mod combined;
 pub mod forward;
 pub mod pullback;
+pub(crate) mod tangent;

@@ -10,7 +10,7 @@
 //! and their calls the argument.
 //!
 //! **Invariant.** What is asked for itself keeps its parameters: who calls it knows them from the
-//! request. Nothing else is called other than directly.
+//! request. So does what is called through a pointer, which forward mode does.
 
 use brolga_analysis::{ParamMode, Variant};
 use brolga_ir::map::{HashMap, HashSet};
@@ -35,9 +35,17 @@ struct Conduct {
     passes: Vec<(ir::Inst, usize, String)>,
 }
 
-/// Drop segments for which nobody asks. `root` is nobody's callee.
-pub fn forget(root: Option<&mut DerivedWhole>, wholes: &mut [DerivedWhole], pairs: &mut [DerivedPair], names: &Names) {
-    let places: HashMap<String, usize> = wholes.iter().map(|w| (w.symbol.clone(), position(&w.variant))).collect();
+/// Drop segments for which nobody asks. `root` is nobody's callee, and those that are `captured` are
+/// called through pointers.
+pub fn forget(
+    root: Option<&mut DerivedWhole>,
+    wholes: &mut [DerivedWhole],
+    pairs: &mut [DerivedPair],
+    captured: &HashSet<&str>,
+    names: &Names,
+) {
+    let direct = wholes.iter().filter(|w| !captured.contains(w.symbol.as_str()));
+    let places: HashMap<String, usize> = direct.map(|w| (w.symbol.clone(), position(&w.variant))).collect();
     if places.is_empty() {
         return;
     }

@@ -141,7 +141,7 @@ fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
     match &inst.op {
         AdOp::Call { callee: Callee::Symbol(s), args, .. } => match (&s[..], &args[..]) {
             ("brolga_malloc" | "brolga_calloc", _) if made_by(inst.at, private).is_some() => Use::Value,
-            ("brolga_free", [_, Some(Val::Primal(p)), _])
+            ("brolga_free", [_, Some(Val::Primal(p)), _]) | ("brolga_free_both", [_, Some(Val::Primal(p))])
                 if made_by(primal.dfg.value_def(*p).inst(), private).is_some() =>
             {
                 Use::With(Val::Primal(*p))
@@ -165,6 +165,7 @@ fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
         | AdOp::LoadDelta { .. }
         | AdOp::LoadOld { .. }
         | AdOp::PeekMem { .. }
+        | AdOp::LoadTangent { .. }
         | AdOp::Watched
         | AdOp::PeekBlock
         | AdOp::Restore(_)
@@ -185,6 +186,7 @@ fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
         | AdOp::CloseFrame
         | AdOp::AddMem { .. }
         | AdOp::TakeMem { .. }
+        | AdOp::StoreTangent { .. }
         | AdOp::ZeroMem { .. }
         | AdOp::Call { .. }
         | AdOp::Lookup { .. }

@@ -110,7 +110,7 @@ fn not_again(facts: &Facts<'_>, plan: &Plan, v: Val, each: bool) -> &'static str
                 _ => "where the shadow lies is found out by the forward pass only",
             };
         }
-        Val::Aux(..) | Val::D(_) => return "the forward pass alone can know it",
+        Val::Aux(..) | Val::Tangent(..) | Val::D(_) => return "the forward pass alone can know it",
     };
     let func = facts.func();
     let inst = match func.dfg.value_def(p) {

@@ -232,7 +232,7 @@ pub fn type_of(facts: &Facts<'_>, aux: &IndexMap<Val, Type>, v: Val) -> Type {
         Val::Primal(p) => facts.func().dfg.value_type(p),
         Val::Delta(_) => types::I64,
         Val::Aux(..) => aux[&v],
-        Val::D(_) => unreachable!("derived values are local"),
+        Val::D(_) | Val::Tangent(..) => unreachable!("a pullback reads no such name"),
     }
 }
 
@@ -246,6 +246,6 @@ pub(crate) fn def_block(facts: &Facts<'_>, v: Val) -> ir::Block {
             _ => facts.cfg.def_block[r].expect("a root has a block"),
         },
         Val::Aux(inst, _) => facts.func().layout.inst_block(inst).expect("an instruction has a block"),
-        Val::D(_) => unreachable!("derived values are local"),
+        Val::D(_) | Val::Tangent(..) => unreachable!("a pullback reads no such name"),
     }
 }

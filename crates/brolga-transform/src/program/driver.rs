@@ -20,7 +20,7 @@
 
 use brolga_analysis::calls::{opaque_allocator, summarise};
 use brolga_analysis::query::signature_id;
-use brolga_analysis::{ParamMode, Summaries, Variant};
+use brolga_analysis::{ParamMode, ResultMode, Summaries, Variant};
 use brolga_ir::map::IndexMap;
 use brolga_ir::names::{Names, THUNK};
 use brolga_ir::{Diagnostics, Effort, FuncKey, MemoryMode, Mode, Options, Pass, Program, Request};
@@ -284,8 +284,17 @@ impl<'a> Driver<'a> {
     /// Derive the root and all that it asks for. False if all have to start again, with demands.
     fn work_off(&mut self, depth: Depth, observer: &mut Observer<'_>) -> bool {
         let Asked { program, request, options, .. } = self.asked;
-        let root = Variant::of_request(request, &program.funcs[request.func].signature);
-        if options.mode == Mode::Split {
+        let mut root = Variant::of_request(request, &program.funcs[request.func].signature);
+        if options.mode == Mode::Tangent {
+            // A tangent is computed whatever the seed would be.
+            root.results.iter_mut().filter(|r| **r == ResultMode::Unit).for_each(|r| *r = ResultMode::Active);
+            let suffix = self.work.suffix(root.func, Kind::Tangent);
+            let symbol = format!("{}__tangent{suffix}", program.funcs[root.func].symbol);
+            let goal = Goal { symbols: Symbols::Whole(symbol), mode: options.mode, is_root: true };
+            if !self.derive(root, goal, depth, observer) {
+                return false;
+            }
+        } else if options.mode == Mode::Split {
             self.work.exactly(root);
         } else {
             let suffix = self.work.suffix(root.func, Kind::Whole);
@@ -299,7 +308,11 @@ impl<'a> Driver<'a> {
             let symbols = self.work.names[self.taken].clone();
             let is_root = self.taken == 0 && options.mode == Mode::Split;
             self.taken += 1;
-            let mode = if kind == Kind::Pair { Mode::Split } else { Mode::Gradient };
+            let mode = match kind {
+                Kind::Pair => Mode::Split,
+                Kind::Whole => Mode::Gradient,
+                Kind::Tangent => Mode::Tangent,
+            };
             if !self.derive(variant, Goal { symbols, mode, is_root }, depth, observer) {
                 return false;
             }
@@ -347,7 +360,12 @@ impl<'a> Driver<'a> {
                     *holds = self.summaries.indirect_contents(signature, i).told();
                 }
             }
-            let PairSymbols { forward, pullback } = self.work.exactly(variant);
+            let PairSymbols { forward, pullback } = if self.asked.options.mode == Mode::Tangent {
+                let tangent = self.work.ask(variant, Kind::Tangent).whole();
+                PairSymbols { forward: tangent.clone(), pullback: tangent }
+            } else {
+                self.work.exactly(variant)
+            };
             let symbol = primal_symbol(program, k);
             self.found.captures.push(Addressable { symbol, signature, forward, pullback });
         }
@@ -435,7 +453,9 @@ impl<'a> Driver<'a> {
             let names = &mut found.names;
             found.whole = Some(forward_root::root(variant, by, callees, symbol, options.mode, primal, names));
         }
-        dead_segment_arg::forget(found.whole.as_mut(), &mut found.wholes, &mut found.pairs, &found.names);
+        let captured = found.captures.iter().map(|c| c.forward.as_str()).collect();
+        let (whole, names) = (found.whole.as_mut(), &found.names);
+        dead_segment_arg::forget(whole, &mut found.wholes, &mut found.pairs, &captured, names);
         if options.effort != Effort::Quick {
             found.wholes.iter_mut().for_each(|w| jump_back(&mut w.func, &w.symbol, &found.names));
         }

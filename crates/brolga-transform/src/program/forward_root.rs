@@ -64,6 +64,7 @@ pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, opt
     let straight = facts.loops.loops.is_empty();
     let promised = [&root.noalias, &root.fresh, &root.no_need, &root.constant].into_iter().any(|p| !p.is_empty());
     let may = |kind: Kind| match kind {
+        Kind::Tangent => false,
         Kind::Whole => facts.mode == Mode::Gradient && (straight || !promised),
         // The forward pass of a pair runs all calls.
         Kind::Pair => straight && facts.whole.is_empty(),

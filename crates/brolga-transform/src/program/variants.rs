@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     Pair,
     /// One function for both halves.
     Whole,
+    /// One function of forward mode.
+    Tangent,
 }
 
 /// Symbols of what a variant becomes.
@@ -160,6 +162,7 @@ impl<'a> Worklist<'a> {
                 pullback: format!("{base}__pullback{suffix}"),
             }),
             Kind::Whole => Symbols::Whole(format!("{base}__gradient{suffix}")),
+            Kind::Tangent => Symbols::Whole(format!("{base}__tangent{suffix}")),
         };
         self.variants.insert(key);
         self.names.push(names.clone());
@@ -195,5 +198,11 @@ impl Callees for Worklist<'_> {
 
     fn whole(&mut self, variant: Variant) -> String {
         self.ask(variant, Kind::Whole).whole()
+    }
+
+    fn tangent(&mut self, mut variant: Variant) -> (Variant, String) {
+        self.settled(&mut variant);
+        let symbol = self.ask(variant.clone(), Kind::Tangent).whole();
+        (variant, symbol)
     }
 }

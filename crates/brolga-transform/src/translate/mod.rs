@@ -4,11 +4,12 @@
 pub(crate) mod convert;
 pub mod rules;
 pub mod stmt;
+pub(crate) mod tangent;
 
 use brolga_ir::block::Ids;
 use brolga_ir::inst::Val;
 use brolga_ir::map::IndexMap;
-use brolga_ir::{Diagnostic, Diagnostics};
+use brolga_ir::{Diagnostic, Diagnostics, Mode};
 use cranelift_codegen::ir::Type;
 
 use crate::facts::Facts;
@@ -38,12 +39,17 @@ pub(crate) fn make_ad_stmts(
         seeds[i] = Some(Val::D(ids.dv()));
     }
     let (aux, fragments) = Default::default();
+    let forward = facts.mode == Mode::Tangent;
+    let mut refused = refused;
+    if forward {
+        refused.extend(tangent::refusals(facts));
+    }
     let mut t = Translation { facts, ids, problems: Diagnostics(refused), aux, seeds, callees, fragments };
     let insts = facts.cfg.blocks.iter().map(|&b| facts.cfg.insts(b).len()).sum();
     let mut stmts = AdStmts::with_capacity(insts, func.dfg.num_insts());
     if t.problems.is_empty() {
         for &inst in facts.cfg.blocks.iter().flat_map(|&b| facts.cfg.insts(b)) {
-            let stmt = rules::translate(&mut t, inst);
+            let stmt = if forward { tangent::translate(&mut t, inst) } else { rules::translate(&mut t, inst) };
             stmts.insert(inst, stmt);
         }
     }

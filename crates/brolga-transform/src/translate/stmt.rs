@@ -9,7 +9,7 @@ use brolga_analysis::Variant;
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, Shape, Tape, Val};
 use brolga_ir::map::{IndexMap, Table};
-use brolga_ir::{Diagnostic, Diagnostics};
+use brolga_ir::{Diagnostic, Diagnostics, Mode};
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, Type, types};
 use smallvec::SmallVec;
@@ -124,6 +124,9 @@ pub trait Callees {
     /// Symbol of the function of both halves of a variant, which returns no value and will be
     /// derived in due course.
     fn whole(&mut self, variant: Variant) -> String;
+    /// Symbol of the function of forward mode of a variant, which will be derived in due course;
+    /// and that variant, which may be another one that serves as well.
+    fn tangent(&mut self, variant: Variant) -> (Variant, String);
 }
 
 /// Symbols of the two functions of a pair.
@@ -140,7 +143,9 @@ pub struct StmtCx<'t, 'a, 'f> {
     /// What statements share.
     pub t: &'t mut Translation<'a, 'f>,
     stmt: AdStmt,
-    /// A cotangent, and where it is not zero.
+    /// Where arithmetic goes: to the reverse fragment, or in forward mode behind the primal.
+    place: Where,
+    /// A cotangent or tangent, and where it is not zero.
     nonzero: Option<(Val, Val)>,
     /// A cotangent, and where it is infinite.
     infinite: Option<(Val, Val)>,
@@ -174,7 +179,8 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         let [before, after, rvs] = std::mem::take(&mut t.fragments);
         let roots = RootGuards::default();
         let stmt = AdStmt { primal, before, keep: true, after, rvs, guards: vec![], roots };
-        Self { t, stmt, nonzero: None, infinite: None, one: None }
+        let place = if t.facts.mode == Mode::Tangent { Where::After } else { Where::Rvs };
+        Self { t, stmt, place, nonzero: None, infinite: None, one: None }
     }
 
     /// The facts.
@@ -249,12 +255,17 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         d
     }
 
-    /// Arithmetic in the reverse fragment.
+    /// Arithmetic in the reverse fragment, or in forward mode behind the primal.
     pub fn arith(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {
-        self.emit(Where::Rvs, AdOp::Arith(op, args.into(), ty), ty)
+        self.emit(self.place, AdOp::Arith(op, args.into(), ty), ty)
     }
 
-    /// A constant in the reverse fragment.
+    /// Where arithmetic goes.
+    pub fn place(&self) -> Where {
+        self.place
+    }
+
+    /// A constant, where arithmetic goes.
     pub fn constant(&mut self, x: f64, ty: Type) -> Val {
         self.arith(Arith::Const(x), &[], ty)
     }

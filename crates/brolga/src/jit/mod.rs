@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use brolga_ir::inst::Check;
-use brolga_ir::{ArgActivity, Effort, Options, Program, Request, ResultActivity};
+use brolga_ir::{ArgActivity, Effort, Mode, Options, Program, Request, ResultActivity};
 use brolga_runtime::pieces::Stuck;
 use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Lease, Plan, Pool, call_guarded};
 use brolga_transform::{Abi, Derivation};
@@ -29,6 +29,7 @@ mod memory;
 mod primal;
 mod runs;
 mod sincos;
+mod tangent;
 mod tiers;
 mod traps;
 mod units;
@@ -157,6 +158,7 @@ enum Beside<'a> {
 enum Derived {
     Pair { forward: usize, pullback: usize },
     Whole { entry: usize, results: bool, segment: bool },
+    Tangent { entry: usize, segment: bool },
 }
 
 /// A compiled derivative. Cheap to clone; clones share code and captures, which are immutable, so
@@ -360,7 +362,11 @@ impl DerivedRule {
                 // Shadows of data are part of a run.
                 let segment = w.segment || options.debug || d.program.data.values().any(|o| o.writable);
                 let returns = w.func.signature.returns[n..].to_vec();
-                (w.variant, returns, Derived::Whole { entry, results: w.results, segment })
+                let derived = match options.mode {
+                    Mode::Tangent => Derived::Tangent { entry, segment },
+                    _ => Derived::Whole { entry, results: w.results, segment },
+                };
+                (w.variant, returns, derived)
             }
             None => {
                 let p = d.pairs.into_iter().next().expect("the first pair is the root's");
@@ -664,6 +670,9 @@ impl DerivedRule {
         cotangents: &mut Vec<Option<DataValue>>,
     ) -> Result<Run, Error> {
         let inner = &*self.0;
+        if let Derived::Tangent { .. } = inner.derived {
+            return Err(Error::Usage(FORWARD_MODE.to_owned()));
+        }
         let Derived::Whole { entry, results: wanted, segment } = inner.derived else {
             // SAFETY: our contract.
             let mut pullback = unsafe { self.forward_once(args, results) }?;
@@ -711,8 +720,9 @@ impl DerivedRule {
     unsafe fn forward_once(&self, args: &[Arg], results: &mut Vec<DataValue>) -> Result<Pullback, Error> {
         let inner = &*self.0;
         let Derived::Pair { forward, .. } = inner.derived else {
-            let message = "this rule was derived as one function (Mode::Combined): call `gradient`, or derive it split";
-            return Err(Error::Usage(message.to_owned()));
+            let whole = "this rule was derived as one function (Mode::Combined): call `gradient`, or derive it split";
+            let forward_mode = matches!(inner.derived, Derived::Tangent { .. });
+            return Err(Error::Usage(if forward_mode { FORWARD_MODE } else { whole }.to_owned()));
         };
         self.check_args(args)?;
         let mut tape = self.begin(args)?;
@@ -728,6 +738,9 @@ impl DerivedRule {
         })
     }
 }
+
+/// What is said of a rule that has no pullback.
+const FORWARD_MODE: &str = "this rule was derived in forward mode (Mode::Tangent): call `tangent`";
 
 /// What is said of cotangents that moved in pieces and did not come together.
 const PIECES_LEFT: &str = "a cotangent that moved in pieces could not be put together again: a part of a float was moved without the others, or \

@@ -23,6 +23,8 @@ pub enum Phase {
     Pullback,
     /// A combined function.
     Whole,
+    /// A function of forward mode.
+    Tangent,
 }
 
 impl Phase {
@@ -32,6 +34,7 @@ impl Phase {
             Phase::Forward => "forward",
             Phase::Pullback => "pullback",
             Phase::Whole => "gradient",
+            Phase::Tangent => "tangent",
         }
     }
 }

@@ -25,13 +25,7 @@ type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
 pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     let facts = cx.facts();
     let sig = &facts.program.funcs[f].signature;
-    for (i, &a) in cx.args().iter().enumerate() {
-        if facts.summaries.is_address(f, i) {
-            lost_pointer(cx, a);
-        }
-    }
-    let params: Vec<ParamMode> = cx.args().to_vec().iter().enumerate().map(|(i, &a)| param_mode(cx, f, i, a)).collect();
-    let mut results: Vec<ResultMode> = cx.results().to_vec().iter().map(|&r| result_mode(cx, r)).collect();
+    let (params, mut results) = modes(cx, f);
     // What is known of the caller's cotangents is known to the callee; a sum of calls passes its
     // own on as it is.
     for (mode, r) in results.iter_mut().zip(cx.results()) {
@@ -55,6 +49,19 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     let (variant, PairSymbols { forward, pullback }) = cx.t.callees.derive(variant);
     let args = cx.args().to_vec();
     both_halves(cx, &variant, sig, &args, Callee::Symbol(forward.into()), Callee::Symbol(pullback.into()));
+}
+
+/// Modes of the arguments and results of a direct call.
+pub(crate) fn modes(cx: Cx<'_, '_, '_, '_>, f: FuncKey) -> (Vec<ParamMode>, Vec<ResultMode>) {
+    let facts = cx.facts();
+    for (i, &a) in cx.args().iter().enumerate() {
+        if facts.summaries.is_address(f, i) {
+            lost_pointer(cx, a);
+        }
+    }
+    let params = cx.args().to_vec().iter().enumerate().map(|(i, &a)| param_mode(cx, f, i, a)).collect();
+    let results = cx.results().to_vec().iter().map(|&r| result_mode(cx, r)).collect();
+    (params, results)
 }
 
 /// Whether no pointer is returned, and no integer carries float bits.
@@ -111,6 +118,20 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
     let sig = cx.func().dfg.signatures[sig_ref].clone();
     let args = cx.args()[1..].to_vec();
     let signature = signature_id(&sig);
+    lost_through_pointer(cx, &args, signature);
+    for &a in &args {
+        lost_pointer(cx, a);
+    }
+    let callee = cx.args()[0];
+    let defs = [(cx.aux(0), types::I64), (cx.aux(1), types::I64)].into();
+    cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
+    let variant = Variant::canonical(cx.facts().variant.func, &sig);
+    let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
+    both_halves(cx, &variant, &sig, &args, forward, pullback);
+}
+
+/// Bits of floats that are passed in integers to a function that is called through a pointer.
+pub(crate) fn lost_through_pointer(cx: Cx<'_, '_, '_, '_>, args: &[ir::Value], signature: u64) {
     for (i, &a) in args.iter().enumerate() {
         let lost = match cx.facts().activity.state[a] {
             State::Varied { definite: true } => true,
@@ -126,15 +147,6 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
             cx.problem(d);
         }
     }
-    for &a in &args {
-        lost_pointer(cx, a);
-    }
-    let callee = cx.args()[0];
-    let defs = [(cx.aux(0), types::I64), (cx.aux(1), types::I64)].into();
-    cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
-    let variant = Variant::canonical(cx.facts().variant.func, &sig);
-    let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
-    both_halves(cx, &variant, &sig, &args, forward, pullback);
 }
 
 /// A call of an imported function without a rule: harmless if nothing active goes in, otherwise an
@@ -154,7 +166,7 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
 }
 
 /// A callee that dereferences what its caller cannot follow would find no shadow.
-fn lost_pointer(cx: Cx<'_, '_, '_, '_>, a: ir::Value) {
+pub(crate) fn lost_pointer(cx: Cx<'_, '_, '_, '_>, a: ir::Value) {
     if cx.facts().pointers.delta[a] == Delta::Lost {
         let d = Diagnostic::new(
             "AD0130",
@@ -245,7 +257,7 @@ fn both_halves(
 }
 
 /// The deltas of arguments that come with one.
-fn deltas(cx: Cx<'_, '_, '_, '_>, w: Where, variant: &Variant, args: &[ir::Value], operands: &mut Vec<Option<Val>>) {
+pub(crate) fn deltas(cx: Cx<'_, '_, '_, '_>, w: Where, variant: &Variant, args: &[ir::Value], operands: &mut Vec<Option<Val>>) {
     for (&a, mode) in args.iter().zip(&variant.params) {
         if matches!(mode, ParamMode::Dup { .. }) {
             let d = cx.delta_or_zero(w, a);

@@ -1,5 +1,7 @@
 //! Rows that are formulas: each operand's cotangent is the result's times a partial derivative.
 
+use std::cmp::Ordering;
+
 use brolga_analysis::CalleeKind;
 use brolga_analysis::query::constant_float;
 use brolga_analysis::uses::Use;
@@ -12,7 +14,7 @@ use cranelift_codegen::ir::{self, Type};
 use smallvec::SmallVec;
 
 use crate::translate::convert::mask_type;
-use crate::translate::stmt::{Numbers, StmtCx};
+use crate::translate::stmt::{Numbers, StmtCx, Where};
 use brolga_ir::Pass;
 
 /// A pointwise instruction with one result.
@@ -50,6 +52,34 @@ pub fn apply(
         let by = w.scale(cx, s);
         cx.add_ct(x, by);
     }
+}
+
+/// The tangent of one result: each operand's tangent times its partial, added up. None if no operand
+/// has one.
+pub fn tangent(
+    cx: &mut StmtCx<'_, '_, '_>,
+    row: &'static ExprRow,
+    result: usize,
+    args: &[ir::Value],
+    results: &[ir::Value],
+) -> Option<Val> {
+    let ty = ir::types::INVALID;
+    let ct = Val::Tangent(args.first().copied()?, 0);
+    let mut w = Walker { ct, operands: args, results, ty, under_root: false, seen: HashMap::default() };
+    let mut sum = None;
+    for (i, &x) in args.iter().enumerate() {
+        let Partial::Scale(s) = row.partial(result, i) else { continue };
+        if !cx.facts().is_active(x) {
+            continue;
+        }
+        (w.ct, w.ty) = (Val::Tangent(x, 0), cx.ty(x));
+        let by = w.scale(cx, s);
+        sum = Some(match sum {
+            Some(so_far) => cx.arith(Arith::Fadd, &[so_far, by], w.ty),
+            None => by,
+        });
+    }
+    sum
 }
 
 /// Whether a factor cannot be infinite or NaN, whatever operands are that `known` does not know to
@@ -211,7 +241,10 @@ impl Walker<'_> {
                 CalleeKind::Computes(rule) => (rule, &args[1..]),
                 _ => return None,
             };
-            let before = layout.inst_block(inst).is_some_and(|b| b == here || facts.loops.dominates(b, here));
+            // The reverse of a block comes behind all of it, a tangent behind its own instruction.
+            let ahead = cx.place() == Where::After && layout.pp_cmp(inst, cx.inst()) != Ordering::Less;
+            let before = |b| if b == here { !ahead } else { facts.loops.dominates(b, here) };
+            let before = layout.inst_block(inst).is_some_and(before);
             (rule.symbol == symbol && *args == wanted[..] && before).then(|| func.dfg.first_result(inst))
         };
         let users = facts.uses.of(wanted[0]).iter().filter(|_| facts.options.runs(Pass::ShareCalls));

@@ -14,7 +14,7 @@ type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
 impl Converts for StmtCx<'_, '_, '_> {
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
         let found = Val::D(self.t.ids.dv());
-        self.push(Where::Rvs, [(found, ty)].into(), asking(symbol, args, ty));
+        self.push(self.place(), [(found, ty)].into(), asking(symbol, args, ty));
         found
     }
 
@@ -136,11 +136,11 @@ pub fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
     }
 }
 
-pub(super) fn lanes(shape: Shape) -> u8 {
+pub(crate) fn lanes(shape: Shape) -> u8 {
     (shape.ty().bytes() / shape.lane_bytes()) as u8
 }
 
-pub(super) fn lane_type(shape: Shape) -> Type {
+pub(crate) fn lane_type(shape: Shape) -> Type {
     shape.ty().lane_type()
 }
 

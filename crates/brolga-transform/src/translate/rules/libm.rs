@@ -70,7 +70,7 @@ fn writes(cx: Cx<'_, '_, '_, '_>, row: &'static ExprRow, outs: &'static [OutPtr]
     }
 }
 
-fn clif_type(ty: Ty) -> ir::Type {
+pub(crate) fn clif_type(ty: Ty) -> ir::Type {
     match ty {
         Ty::F64 => types::F64,
         Ty::F32 => types::F32,
@@ -80,7 +80,7 @@ fn clif_type(ty: Ty) -> ir::Type {
 }
 
 /// A size or count as 64 bits.
-fn wide(cx: Cx<'_, '_, '_, '_>, w: Where, v: ir::Value) -> Val {
+pub(crate) fn wide(cx: Cx<'_, '_, '_, '_>, w: Where, v: ir::Value) -> Val {
     if cx.ty(v) == types::I64 {
         return Val::Primal(v);
     }
@@ -154,7 +154,7 @@ fn shadow_address(cx: Cx<'_, '_, '_, '_>, p: ir::Value) -> Val {
 }
 
 /// Call an allocating helper: it returns the block and its delta; an odd delta is a status.
-fn allocate(cx: Cx<'_, '_, '_, '_>, symbol: &str, operands: &[Option<Val>], z: ir::Value) {
+pub(crate) fn allocate(cx: Cx<'_, '_, '_, '_>, symbol: &str, operands: &[Option<Val>], z: ir::Value) {
     let defs = [(Val::Primal(z), I64), (Val::Delta(z), I64)].into();
     cx.helper(Where::After, symbol, operands, &vec![I64; operands.len()], defs, false);
     let one = cx.iconst(Where::After, 1);
@@ -234,7 +234,7 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
 }
 
 /// Trap if bytes are copied from memory that has a shadow to memory that has none.
-fn copied_where_no_shadow_is(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
+pub(crate) fn copied_where_no_shadow_is(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
     let w = Where::Before;
     let (dt, df, n) = (cx.delta_or_zero(w, to), cx.delta_or_zero(w, from), wide(cx, w, n));
     let mut flag = |op: Arith, args: &[Val]| cx.emit(w, AdOp::Arith(op, args.into(), types::I8), types::I8);

@@ -8,13 +8,13 @@ use cranelift_codegen::ir::{self, Opcode};
 
 use crate::translate::stmt::{AdStmt, StmtCx, Translation};
 
-mod calls;
+pub(crate) mod calls;
 pub(crate) mod expr;
-mod fragments;
-mod libm;
-mod memory;
-mod moves;
-mod ulp;
+pub(crate) mod fragments;
+pub(crate) mod libm;
+pub(crate) mod memory;
+pub(crate) mod moves;
+pub(crate) mod ulp;
 
 /// Translate one primal instruction.
 pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {

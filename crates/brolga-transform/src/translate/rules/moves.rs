@@ -28,7 +28,7 @@ fn ct_of_result(cx: Cx<'_, '_, '_, '_>) -> Option<(Val, Shape)> {
 }
 
 /// A primal value as a float of the given shape.
-fn as_float(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> Val {
+pub(crate) fn as_float(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> Val {
     if cx.ty(v) == shape.ty() {
         Val::Primal(v)
     } else {
@@ -39,16 +39,9 @@ fn as_float(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> Val {
 /// `z = c ? x : y`: z̄ goes to the one that was chosen, and nothing to the other (by selection, not
 /// by a product).
 pub fn select(cx: Cx<'_, '_, '_, '_>) {
-    let (z, args) = (cx.results()[0], cx.args());
+    select_delta(cx);
+    let args = cx.args();
     let c = Val::Primal(args[0]);
-    if cx.facts().pointers.delta[z] == Delta::Root(z)
-        && matches!(cx.facts().pointers.roots.get(&z), Some(RootKind::Select(_)))
-    {
-        let x = cx.delta_or_zero(Where::After, args[1]);
-        let y = cx.delta_or_zero(Where::After, args[2]);
-        let op = AdOp::Arith(Arith::SelectAll, [c, x, y].into(), types::I64);
-        cx.push(Where::After, [(Val::Delta(z), types::I64)].into(), op);
-    }
     if let Some((ct, shape)) = ct_of_result(cx) {
         let zero = cx.constant(0.0, shape.ty());
         for (v, x, y) in [(args[1], ct, zero), (args[2], zero, ct)] {
@@ -63,8 +56,22 @@ pub fn select(cx: Cx<'_, '_, '_, '_>) {
     }
 }
 
+/// The delta of a chosen pointer, where it is its own root.
+pub(crate) fn select_delta(cx: Cx<'_, '_, '_, '_>) {
+    let (z, args) = (cx.results()[0], cx.args());
+    let c = Val::Primal(args[0]);
+    if cx.facts().pointers.delta[z] == Delta::Root(z)
+        && matches!(cx.facts().pointers.roots.get(&z), Some(RootKind::Select(_)))
+    {
+        let x = cx.delta_or_zero(Where::After, args[1]);
+        let y = cx.delta_or_zero(Where::After, args[2]);
+        let op = AdOp::Arith(Arith::SelectAll, [c, x, y].into(), types::I64);
+        cx.push(Where::After, [(Val::Delta(z), types::I64)].into(), op);
+    }
+}
+
 /// `ct` with the sign of `x`: `ct · sign(x)`, zero at zero.
-fn times_sign(cx: Cx<'_, '_, '_, '_>, ct: Val, x: Val, ty: Type) -> Val {
+pub(crate) fn times_sign(cx: Cx<'_, '_, '_, '_>, ct: Val, x: Val, ty: Type) -> Val {
     let zero = cx.constant(0.0, ty);
     let neg = cx.arith(Arith::Fneg, &[ct], ty);
     let below = cx.arith(Arith::Fcmp(FloatCC::LessThan), &[x, zero], mask_type(ty));
@@ -202,12 +209,12 @@ pub fn lost(cx: Cx<'_, '_, '_, '_>) -> bool {
 }
 
 /// Whether a lane of this vector has two singles.
-fn in_pairs(cx: Cx<'_, '_, '_, '_>, vector: ir::Value, shape: Shape) -> bool {
+pub(crate) fn in_pairs(cx: Cx<'_, '_, '_, '_>, vector: ir::Value, shape: Shape) -> bool {
     shape == Shape::F32X4 && cx.ty(vector).lane_type().bytes() == 8
 }
 
 /// The two singles in one lane of eight bytes, as a pair.
-fn pair(cx: Cx<'_, '_, '_, '_>, ct: Val, lane: u8) -> Val {
+pub(crate) fn pair(cx: Cx<'_, '_, '_, '_>, ct: Val, lane: u8) -> Val {
     let words = cx.arith(Arith::Bitcast, &[ct], types::F64X2);
     let word = cx.arith(Arith::Extract(lane), &[words], types::F64);
     let words = cx.arith(Arith::ScalarToVector, &[word], types::F64X2);
@@ -215,7 +222,7 @@ fn pair(cx: Cx<'_, '_, '_, '_>, ct: Val, lane: u8) -> Val {
 }
 
 /// Four singles, of which a pair takes the place of the two in one lane of eight bytes.
-fn with_pair(cx: Cx<'_, '_, '_, '_>, ct: Val, lane: u8, pair: Val) -> Val {
+pub(crate) fn with_pair(cx: Cx<'_, '_, '_, '_>, ct: Val, lane: u8, pair: Val) -> Val {
     let [words, word] = [ct, pair].map(|x| cx.arith(Arith::Bitcast, &[x], types::F64X2));
     let word = cx.arith(Arith::Extract(0), &[word], types::F64);
     let words = cx.arith(Arith::Insert(lane), &[words, word], types::F64X2);
@@ -239,7 +246,7 @@ pub fn splat(cx: Cx<'_, '_, '_, '_>) {
     cx.add_ct(cx.args()[0], sum);
 }
 
-fn lane_immediate(cx: Cx<'_, '_, '_, '_>) -> u8 {
+pub(crate) fn lane_immediate(cx: Cx<'_, '_, '_, '_>) -> u8 {
     match cx.func().dfg.insts[cx.inst()] {
         InstructionData::BinaryImm8 { imm, .. } | InstructionData::TernaryImm8 { imm, .. } => imm,
         _ => unreachable!("a lane instruction has a lane"),

@@ -13,7 +13,7 @@ use cranelift_codegen::ir::{Opcode, types};
 
 use super::fragments::{hand_over, number_of, number_of_ticket};
 use crate::translate::convert::fitted;
-use crate::translate::stmt::{StmtCx, Where};
+use crate::translate::stmt::StmtCx;
 
 /// `z = x + c`, `x - c`, `c - x`, or `x` with another exponent, divided, or cut off, where `x` has
 /// the bits of a float.
@@ -40,6 +40,14 @@ pub fn step(cx: &mut StmtCx<'_, '_, '_>) {
     if !facts.is_active(x) {
         return;
     }
+    let by = scaled(cx, ct, n, shape);
+    hand_over(cx, x, by, shape);
+}
+
+/// A cotangent of the result, or a tangent of operand `n`, times the slope. A trap where digits are
+/// lost.
+pub(crate) fn scaled(cx: &mut StmtCx<'_, '_, '_>, ct: Val, n: usize, shape: Shape) -> Val {
+    let (x, z) = (cx.args()[n], cx.results()[0]);
     let downwards = n == 1 && cx.func().dfg.insts[cx.inst()].opcode() == Opcode::Isub;
     let (scaled, lost) = match shape {
         Shape::F64 => ("brolga_step_double", "brolga_step_loses_double"),
@@ -47,14 +55,15 @@ pub fn step(cx: &mut StmtCx<'_, '_, '_>) {
     };
     let args = [Some(ct), Some(Val::Primal(x)), Some(Val::Primal(z))];
     let arg_types = [shape.ty(), cx.ty(x), cx.ty(z)];
+    let place = cx.place();
     let mut ask = |symbol: &str, ty| {
         let found = Val::D(cx.t.ids.dv());
-        cx.helper(Where::Rvs, symbol, &args, &arg_types, [(found, ty)].into(), false);
+        cx.helper(place, symbol, &args, &arg_types, [(found, ty)].into(), false);
         found
     };
     let lost = ask(lost, types::I64);
     let by = ask(scaled, shape.ty());
-    cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(lost, Check::UntrackedBits));
+    cx.push(place, Defs::default(), AdOp::TrapIf(lost, Check::UntrackedBits));
     let divided = divides_by(cx.func(), cx.inst());
     let by = if divided == 1.0 {
         by
@@ -62,6 +71,5 @@ pub fn step(cx: &mut StmtCx<'_, '_, '_>) {
         let part = cx.constant(1.0 / divided, shape.ty());
         cx.arith(Arith::Fmul, &[by, part], shape.ty())
     };
-    let by = if downwards { cx.arith(Arith::Fneg, &[by], shape.ty()) } else { by };
-    hand_over(cx, x, by, shape);
+    if downwards { cx.arith(Arith::Fneg, &[by], shape.ty()) } else { by }
 }

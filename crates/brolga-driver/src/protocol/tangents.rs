@@ -1,0 +1,219 @@
+//! Forward mode (`Mode::Tangent`) against the gradient and against dual numbers.
+//!
+//! The value and what is left in memory must be the primal's, bit for bit. For random seeds ȳ and a
+//! random direction ẋ, ⟨ȳ, Jẋ⟩ of forward mode must be ⟨Jᵀȳ, ẋ⟩ of the gradient. Each tangent must
+//! be what the oracle's dual numbers say, which know the program and no rule. A second run, and one
+//! that was derived with little effort, must give the same bits.
+
+use brolga::{ArgActivity, DerivedRule, Diagnostics, Effort, Error, MemoryMode, Mode, Options, Program};
+use brolga_oracle::{Oracle, Tangent};
+use cranelift_codegen::data_value::DataValue;
+
+use super::{derive, reseeded};
+use crate::bind::Invocation;
+use crate::compare::close;
+use crate::inputs::{Input, flatten, inputs, oracle_args};
+use crate::memory::Memory;
+use crate::noise::Noise;
+use crate::run::{Outcome, contents, gradient, items};
+use crate::value::{Item, Num, decode_all, from_data, to_data};
+
+/// What forward mode gives.
+struct Tangents {
+    value: Vec<Item>,
+    buffers: Vec<Option<Vec<Num>>>,
+    /// One per result.
+    results: Vec<Option<Item>>,
+    /// One per argument: the tangent of a duplicated buffer.
+    of_buffers: Vec<Option<Vec<Num>>>,
+}
+
+/// What forward mode gets wrong.
+pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<String>, Error> {
+    let call = reseeded(call, 7);
+    let options = Options { mode: Mode::Tangent, ..Options::as_calls() };
+    let rule = match derive(program, &call.request(), &options) {
+        Ok(rule) => rule,
+        // Reverse mode follows fragments of floats, and forward mode does not.
+        Err(Error::Diagnostics(all)) if in_fragments(&all) => return Ok(Vec::new()),
+        Err(e) => return Ok(vec![format!("forward mode: {e}")]),
+    };
+    let inputs = inputs(&call);
+    let mut noise = Noise::new(9);
+    let direction: Vec<f64> = inputs.iter().map(|_| noise.unit()).collect();
+    let mut found = Vec::new();
+    let reverse = Options { memory: call.memory, ..Options::as_calls() };
+    let back = gradient(&derive(program, &call.request(), &reverse)?, &call)?;
+    let ahead = match run(&rule, &call, &inputs, &direction) {
+        Ok(ahead) => ahead,
+        Err(e) => return Ok(vec![format!("forward mode: {e}")]),
+    };
+    if !same_items(&ahead.value, &back.value) {
+        found.push(format!("forward mode returns {:?}, the primal {:?}", ahead.value, back.value));
+    }
+    let left = |b: &[Option<Vec<Num>>]| b.iter().map(|b| b.clone().map(Item::Many)).collect::<Vec<_>>();
+    let (is, want) = (left(&ahead.buffers), left(&back.buffers));
+    if call.memory == MemoryMode::Leave && !is.iter().zip(&want).all(|(a, b)| same_items(a.as_slice(), b.as_slice())) {
+        found.push("forward mode leaves other numbers in memory than the primal".to_owned());
+    }
+    found.extend(dot_product(&call, &ahead, &back, (&inputs, &direction), tol));
+    found.extend(against_dual_numbers(program, &call, &ahead, (&inputs, &direction), tol));
+    for (what, effort) in [("a second run", None), ("little effort", Some(Effort::Quick))] {
+        let stateful = program.data.values().any(|d| d.writable);
+        let rule = match effort {
+            None if !stateful => Ok(rule.clone()),
+            _ => {
+                let effort = effort.unwrap_or(options.effort);
+                derive(program, &call.request(), &Options { effort, ..options.clone() })
+            }
+        };
+        match rule.and_then(|rule| run(&rule, &call, &inputs, &direction)) {
+            Ok(other) if other.same_tangents(&ahead) => {}
+            Ok(other) => found.push(format!("forward mode, {what}: {:?}, else {:?}", other.results, ahead.results)),
+            Err(e) => found.push(format!("forward mode, {what}: {e}")),
+        }
+    }
+    Ok(found)
+}
+
+fn in_fragments(all: &Diagnostics) -> bool {
+    all.0.iter().any(|d| d.code == "AD0160")
+}
+
+impl Tangents {
+    fn same_tangents(&self, other: &Self) -> bool {
+        let same = |a: &Num, b: &Num| a.same_bits(*b) || a.as_f64() == b.as_f64();
+        let results = self.results.iter().zip(&other.results).all(|(a, b)| match (a, b) {
+            (Some(a), Some(b)) => a.nums().iter().zip(b.nums()).all(|(a, b)| same(a, b)),
+            (a, b) => a.is_none() == b.is_none(),
+        });
+        results
+            && self.of_buffers.iter().zip(&other.of_buffers).all(|(a, b)| match (a, b) {
+                (Some(a), Some(b)) => a.iter().zip(b).all(|(a, b)| same(a, b)),
+                (a, b) => a.is_none() == b.is_none(),
+            })
+    }
+}
+
+fn same_items(a: &[Item], b: &[Item]) -> bool {
+    // Addresses differ between two runs.
+    let same = |a: &Num, b: &Num| !a.is_float() || a.same_bits(*b) || a.as_f64().is_nan() && b.as_f64().is_nan();
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.nums().iter().zip(b.nums()).all(|(a, b)| same(a, b)))
+}
+
+/// Value and tangents once, in fresh memory.
+fn run(rule: &DerivedRule, call: &Invocation, inputs: &[Input], direction: &[f64]) -> Result<Tangents, Error> {
+    let mut memory = Memory::new(call)?;
+    let hidden = call.hidden();
+    let mut given: Vec<Option<DataValue>> = vec![None; hidden + call.args.len()];
+    for i in 0..call.args.len() {
+        if let Some(b) = memory.buffer_mut(i) {
+            b.shadow.bytes_mut().fill(0);
+        }
+    }
+    for arg in 0..call.args.len() {
+        let along: Vec<f64> = inputs.iter().zip(direction).filter(|(i, _)| i.arg == arg).map(|(_, x)| *x).collect();
+        match call.activity[arg] {
+            ArgActivity::Active => given[hidden + arg] = to_data(call.params[arg], |i| Num::F64(along[i])),
+            ArgActivity::Duplicated if !along.is_empty() => {
+                let b = memory.buffer_mut(arg).expect("it is duplicated");
+                let (elem, n) = (b.elem, b.elem.bytes());
+                let places = b.shadow.bytes_mut().chunks_exact_mut(n);
+                places.zip(&along).for_each(|(place, x)| Num::F64(*x).encode(elem, place));
+            }
+            _ => {}
+        }
+    }
+    let (mut value, mut tangents) = (Vec::new(), Vec::new());
+    // SAFETY: as in `run::gradient_in`.
+    unsafe { rule.tangent(&memory.arguments(), &given, &mut value, &mut tangents) }?;
+    if let Some(damage) = memory.damage() {
+        return Err(Error::Usage(damage));
+    }
+    let results = tangents.iter().zip(&call.returns).map(|(t, ty)| t.as_ref().map(|t| from_data(t, *ty)));
+    let of_buffers = (0..call.args.len())
+        .map(|i| memory.shadow(i).filter(|b| b.elem.is_float()).map(|b| decode_all(b.elem, b.shadow.bytes())));
+    Ok(Tangents {
+        value: items(call, &value),
+        buffers: contents(call, &memory),
+        results: results.collect(),
+        of_buffers: of_buffers.collect(),
+    })
+}
+
+fn product(terms: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
+    let terms = terms.filter(|(s, _)| *s != 0.0).map(|(s, t)| s * t);
+    terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()))
+}
+
+/// ⟨ȳ, Jẋ⟩ against ⟨Jᵀȳ, ẋ⟩.
+fn dot_product(
+    call: &Invocation,
+    ahead: &Tangents,
+    back: &Outcome,
+    (inputs, direction): (&[Input], &[f64]),
+    tol: f64,
+) -> Option<String> {
+    let mut terms = Vec::new();
+    for ((seed, ty), tangent) in call.seeds.iter().zip(&call.returns).zip(&ahead.results) {
+        let Some(tangent) = tangent else { continue };
+        let seed = from_data(seed, *ty);
+        terms.extend(seed.nums().iter().zip(tangent.nums()).map(|(s, t)| (s.as_f64(), t.as_f64())));
+    }
+    for arg in (0..call.args.len()).filter(|a| call.owns_shadow(*a)) {
+        let (Some((_, elem, _, shadow)), Some(left)) = (call.buffer(arg), &ahead.of_buffers[arg]) else { continue };
+        terms.extend(decode_all(elem, shadow).iter().zip(left).map(|(s, t)| (s.as_f64(), t.as_f64())));
+    }
+    let (forward, forward_size) = product(terms.into_iter());
+    let gradient = flatten(back, inputs);
+    let (reverse, reverse_size) = product(gradient.into_iter().zip(direction.iter().copied()));
+    let finite = forward.is_finite() && reverse.is_finite();
+    let holds = (forward - reverse).abs() <= tol * (1.0 + forward_size.max(reverse_size));
+    (finite && !holds).then(|| format!("forward mode: the product is {forward:?}, by the gradient {reverse:?}"))
+}
+
+/// Each tangent against the oracle's.
+fn against_dual_numbers(
+    program: &Program,
+    call: &Invocation,
+    ahead: &Tangents,
+    (inputs, direction): (&[Input], &[f64]),
+    tol: f64,
+) -> Option<String> {
+    let hidden = call.hidden();
+    let mut tangents = vec![Tangent::Zero; hidden + call.args.len()];
+    for (input, x) in inputs.iter().zip(direction) {
+        match (&mut tangents[hidden + input.arg], call.buffer(input.arg).is_some()) {
+            (Tangent::Lanes(t) | Tangent::Buffer(t), _) => t.push(*x),
+            (t @ Tangent::Zero, true) => *t = Tangent::Buffer(vec![*x]),
+            (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
+        }
+    }
+    let memory = Memory::new(call).ok()?;
+    let args = oracle_args(call, &memory);
+    // SAFETY: as in `check::tape_gradient`.
+    let r = unsafe { Oracle::new(call.interpreted(program)).tangent(call.func, &args, &tangents) }.ok()?;
+    let scale = |all: &[f64]| all.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
+    let apart = |is: &[Num], says: &[f64]| {
+        let scale = scale(says);
+        is.iter().zip(says).position(|(a, b)| {
+            let a = a.as_f64();
+            b.is_finite() && !close(a, *b, tol) && !((a - b).abs() <= tol * scale)
+        })
+    };
+    for (k, (is, says)) in ahead.results.iter().zip(&r.results).enumerate() {
+        let (Some(is), Some(says)) = (is, says) else { continue };
+        if let Some(i) = apart(is.nums(), says) {
+            let (is, says) = (is.nums()[i].as_f64(), says[i]);
+            return Some(format!("the tangent of result {k} is {is:?}, by dual numbers {says:?}"));
+        }
+    }
+    for (arg, is) in ahead.of_buffers.iter().enumerate() {
+        let (Some(is), Some(says)) = (is, r.buffers.get(hidden + arg).and_then(Option::as_ref)) else { continue };
+        if let Some(i) = apart(is, says) {
+            let (is, says) = (is[i].as_f64(), says[i]);
+            return Some(format!("the tangent of element {i} of argument {arg} is {is:?}, by dual numbers {says:?}"));
+        }
+    }
+    None
+}

@@ -1,0 +1,82 @@
+//! Calls in forward mode: the callee's tangent function runs in place of the callee.
+
+use brolga_analysis::{ParamMode, ResultMode, Variant};
+use brolga_analysis::query::signature_id;
+use brolga_ir::FuncKey;
+use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
+use cranelift_codegen::ir::{self, Signature, types};
+
+use super::{Cx, define, tangent_as};
+use crate::translate::convert::fitted;
+use crate::translate::rules::calls::{deltas, lost_pointer, lost_through_pointer, modes};
+use crate::translate::stmt::Where;
+
+/// A direct call of a function of the program.
+pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
+    let facts = cx.facts();
+    let sig = &facts.program.funcs[f].signature;
+    let (params, results) = modes(cx, f);
+    let quiet = params.iter().all(|p| matches!(p, ParamMode::Const | ParamMode::Opaque { .. }))
+        && results.iter().all(|r| *r == ResultMode::None);
+    let shared = facts.program.data.values().any(|d| d.writable);
+    if quiet && !shared {
+        return;
+    }
+    let mut variant = Variant::of_call(f, params, results);
+    variant.constant = facts.constant_arguments(cx.args());
+    let (variant, symbol) = cx.t.callees.tangent(variant);
+    let args = cx.args().to_vec();
+    call(cx, &variant, sig, &args, Callee::Symbol(symbol.into()));
+}
+
+/// A call through a pointer: the captures tell which tangent function belongs to the address.
+pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
+    let sig = cx.func().dfg.signatures[sig_ref].clone();
+    let args = cx.args()[1..].to_vec();
+    let signature = signature_id(&sig);
+    lost_through_pointer(cx, &args, signature);
+    for &a in &args {
+        lost_pointer(cx, a);
+    }
+    let callee = cx.args()[0];
+    let defs = [(cx.aux(0), types::I64), (cx.aux(1), types::I64)].into();
+    cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
+    let variant = Variant::canonical(cx.facts().variant.func, &sig);
+    let callee = Callee::Pointer(cx.aux(0));
+    call(cx, &variant, &sig, &args, callee);
+}
+
+/// Call a tangent function in place of the primal.
+fn call(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, args: &[ir::Value], callee: Callee) {
+    cx.replace_primal();
+    let mut operands: Vec<Option<Val>> = args.iter().map(|&a| Some(Val::Primal(a))).collect();
+    deltas(cx, Where::After, variant, args, &mut operands);
+    operands.push(None);
+    for (i, shape) in variant.param_shapes(sig) {
+        let t = tangent_as(cx, args[i], shape);
+        operands.push(Some(t));
+    }
+    let results = cx.results().to_vec();
+    let mut defs: Defs = results.iter().map(|&r| (Val::Primal(r), cx.ty(r))).collect();
+    let pointers = results.iter().zip(&variant.results).filter(|r| *r.1 == ResultMode::Ptr);
+    defs.extend(pointers.map(|(&r, _)| (Val::Delta(r), types::I64)));
+    let back: Vec<(ir::Value, Val, Shape)> =
+        variant.result_shapes(sig).map(|(i, shape)| (results[i], Val::D(cx.t.ids.dv()), shape)).collect();
+    defs.extend(back.iter().map(|&(_, d, shape)| (d, shape.ty())));
+    let signature = variant.tangent_signature(sig);
+    let op = AdOp::Call { callee, args: operands.into(), sig: Box::new(signature), tape: Tape::Aside };
+    cx.push(Where::After, defs, op);
+    for (r, d, shape) in back {
+        if cx.facts().is_active(r) {
+            let own = cx.shape(r);
+            let t = fitted(cx, d, shape.ty(), own).unwrap_or_else(|| cx.constant(super::POISON, own.ty()));
+            define(cx, r, Some(t));
+        }
+    }
+    for &r in &results {
+        let returned = variant.result_shapes(sig).any(|(i, _)| results[i] == r);
+        if cx.facts().is_active(r) && !returned {
+            define(cx, r, None);
+        }
+    }
+}

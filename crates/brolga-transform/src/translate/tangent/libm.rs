@@ -1,0 +1,132 @@
+//! Tangents through C functions that have a rule: mathematics, and memory.
+
+use brolga_analysis::CopyRole;
+use brolga_ir::Diagnostic;
+use brolga_ir::inst::{Defs, Shape, Val};
+use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr};
+use cranelift_codegen::ir::types;
+
+use super::{Cx, define, places};
+use crate::translate::rules::libm::{allocate, clif_type, wide};
+use crate::translate::rules::{expr, memory};
+use crate::translate::stmt::Where;
+
+const I64: cranelift_codegen::ir::Type = types::I64;
+
+/// A call of a known function.
+pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
+    match rule.kind {
+        MathKind::Expr(row) => {
+            let (z, args) = (cx.results()[0], cx.args());
+            if cx.facts().is_active(z) {
+                let by = expr::tangent(cx, row, 0, args, &[z]);
+                define(cx, z, by);
+            }
+        }
+        MathKind::Writes(row, outs) => writes(cx, row, outs),
+        MathKind::Memory(m) => memory_function(cx, m),
+        MathKind::Inactive => {}
+    }
+}
+
+/// A call of a function of the program that computes a known one.
+pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
+    let z = cx.results()[0];
+    if let MathKind::Expr(row) = rule.kind
+        && cx.facts().is_active(z)
+    {
+        let args = cx.args();
+        let by = expr::tangent(cx, row, 0, &args[1..], &[z]);
+        define(cx, z, by);
+    }
+}
+
+/// A function that also writes results through pointers (`modf`, `frexp`, `sincos`).
+fn writes(cx: Cx<'_, '_, '_, '_>, row: &'static ExprRow, outs: &'static [OutPtr]) {
+    let (args, results) = (cx.args(), cx.results());
+    let n_rets = row.n_results() - outs.len();
+    for (k, &z) in results.iter().enumerate().take(n_rets) {
+        if cx.facts().is_active(z) {
+            let by = expr::tangent(cx, row, k, args, results);
+            define(cx, z, by);
+        }
+    }
+    for (k, o) in outs.iter().enumerate() {
+        let (p, ty) = (args[o.param], clif_type(o.ty));
+        let flows = (0..row.n_operands())
+            .any(|i| !row.partial(n_rets + k, i).is_zero() && cx.facts().activity.is_varied(args[i]));
+        match Shape::of_float(ty) {
+            Some(shape) if flows => {
+                if cx.facts().delta(p).is_none() {
+                    let d = Diagnostic::new("AD0120", "an active value is stored in memory that has no shadow")
+                        .help("mark the pointer duplicated and give it a shadow");
+                    cx.problem(d);
+                }
+                memory::const_store_check(cx, p);
+                let by = expr::tangent(cx, row, n_rets + k, args, results);
+                let by = by.unwrap_or_else(|| cx.constant(0.0, ty));
+                places::write(cx, p, 0, by, shape);
+            }
+            _ => places::kill(cx, p, 0, ty.bytes(), false),
+        }
+    }
+}
+
+fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
+    let args = cx.args();
+    match m {
+        MemFn::Memcmp => {}
+        MemFn::Memcpy | MemFn::Memmove => copy(cx),
+        MemFn::Memset => {
+            if let Some(d) = cx.facts().delta(args[0]) {
+                let n = wide(cx, Where::After, args[2]);
+                let operands = [Some(Val::Primal(args[0])), Some(d), Some(n)];
+                cx.helper(Where::After, "brolga_zero", &operands, &[I64; 3], Defs::default(), false);
+            }
+        }
+        MemFn::Malloc | MemFn::Calloc => {
+            let z = cx.results()[0];
+            cx.replace_primal();
+            let mut operands = vec![None];
+            for &a in args {
+                let n = wide(cx, Where::Before, a);
+                operands.push(Some(n));
+            }
+            let symbol = if m == MemFn::Malloc { "brolga_malloc" } else { "brolga_calloc" };
+            allocate(cx, symbol, &operands, z);
+        }
+        MemFn::Realloc => {
+            let z = cx.results()[0];
+            cx.replace_primal();
+            let n = wide(cx, Where::Before, args[1]);
+            let now = cx.iconst(Where::Before, 0);
+            let old = Some(Val::Primal(args[0]));
+            allocate(cx, "brolga_realloc", &[None, old, Some(n), Some(now)], z);
+        }
+        MemFn::Free => {
+            cx.replace_primal();
+            let operands = [None, Some(Val::Primal(args[0]))];
+            cx.helper(Where::After, "brolga_free_both", &operands, &[I64; 2], Defs::default(), false);
+        }
+    }
+}
+
+/// `memcpy` and `memmove`: the shadow goes along, whatever is in it.
+fn copy(cx: Cx<'_, '_, '_, '_>) {
+    let &[to, from, n] = cx.args() else { return };
+    let Some(dt) = cx.facts().delta(to) else { return };
+    let role = cx.facts().activity.copies[cx.inst()].clone().unwrap_or(CopyRole::Ints);
+    if matches!(role, CopyRole::Floats(_) | CopyRole::Mixed) && !cx.facts().sure(to) && cx.facts().delta(from).is_some()
+    {
+        crate::translate::rules::libm::copied_where_no_shadow_is(cx, to, from, n);
+    }
+    let w = Where::After;
+    let df = cx.delta_or_zero(w, from);
+    let n = wide(cx, w, n);
+    let [to, from] = [to, from].map(|p| Some(Val::Primal(p)));
+    if role == CopyRole::Ints {
+        return cx.helper(w, "brolga_zero", &[to, Some(dt), Some(n)], &[I64; 3], Defs::default(), false);
+    }
+    let operands = [to, Some(dt), from, Some(df), Some(n)];
+    cx.helper(w, "brolga_copy_shadow", &operands, &[I64; 5], Defs::default(), false);
+}

@@ -1,0 +1,179 @@
+//! Forward mode: what each statement gives its tangents (`Mode::Tangent`).
+//!
+//! **Question.** A statement computes results from operands. What are the tangents of the results,
+//! given those of the operands?
+//!
+//! **Answer.** A row of `brolga-rules` is a partial for each result and operand: the tangent of the
+//! result is the sum of the products with the operands' tangents ([`expr::tangent`]), strong zeros
+//! included. What moves a value moves its tangent by the same instruction. A load reads the tangent
+//! from the shadow, a store writes it there; pointers move their shadows as in the augmented
+//! forward pass. A call of a function of the program becomes one of its tangent function.
+//!
+//! ```text
+//! v3 = fmul v1, v2        v3 = fmul v1, v2
+//!                    ─►   d0 = fmul v1.t, v2
+//!                         d1 = fmul v2.t, v1
+//!                         v3.t = fadd d0, d1
+//! ```
+//!
+//! The tangent of a value has the type of its cotangent, `Shape::ty`. Only values that carry a
+//! cotangent in reverse mode have one: what depends on no active input, or leads to no active
+//! result, has none.
+//!
+//! **Bits that are lost.** Where the pullback traps if a cotangent arrives (`untracked_bits`), the
+//! tangent is [`POISON`], a NaN that says so: it vanishes where the value is not used, and the run
+//! that returns it is an error.
+//!
+//! **Source.** Tangent-linear mode (Griewank and Walther, 2008, chapter 3); Enzyme's forward mode.
+
+use brolga_analysis::CalleeKind;
+use brolga_ir::Diagnostic;
+use brolga_ir::inst::{AdOp, Arith, Args, Shape, Val};
+use brolga_rules::{OpcodeRule, Structural, opcode_rule};
+use cranelift_codegen::ir::{self, Opcode, types};
+
+use crate::facts::Facts;
+use crate::translate::convert::fitted;
+use crate::translate::rules::{expr, memory};
+use crate::translate::stmt::{AdStmt, StmtCx, Translation, Where};
+
+mod calls;
+mod libm;
+mod moves;
+mod places;
+
+type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
+
+/// The tangent of bits whose derivative is not known: a NaN with a payload of its own.
+pub const POISON: f64 = f64::from_bits(0x7fff_ffff_ffff_ffff);
+
+/// Translate one primal instruction.
+pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
+    let func = t.facts.func();
+    let op = func.dfg.insts[inst].opcode();
+    let mut cx = StmtCx::new(t, inst);
+    if cx.facts().activity.astray.contains(inst) && !cx.results().is_empty() {
+        poisoned(&mut cx);
+        return cx.finish();
+    }
+    match opcode_rule(op) {
+        _ if cx.facts().steps.of(inst).is_some() => {
+            memory::pointer_arith(&mut cx);
+            moves::step(&mut cx);
+        }
+        OpcodeRule::Expr(row) => {
+            let (z, args) = (cx.results()[0], cx.args());
+            if cx.facts().is_active(z) {
+                let by = expr::tangent(&mut cx, row, 0, args, &[z]);
+                define(&mut cx, z, by);
+            }
+        }
+        OpcodeRule::Zero | OpcodeRule::NotFloat | OpcodeRule::Refused(_) => {}
+        OpcodeRule::Structural(s) => structural(&mut cx, op, s),
+    }
+    cx.finish()
+}
+
+fn structural(cx: Cx<'_, '_, '_, '_>, op: Opcode, s: Structural) {
+    match s {
+        Structural::Load | Structural::AtomicLoad | Structural::IntLoad => places::load(cx),
+        Structural::Store | Structural::AtomicStore | Structural::IntStore => places::store(cx),
+        Structural::AtomicRmw | Structural::AtomicCas => places::store(cx),
+        Structural::Select => moves::select(cx),
+        Structural::Bitselect | Structural::Blendv | Structural::Band | Structural::Bor | Structural::Bxor => {
+            memory::pointer_arith(cx);
+            moves::bitwise(cx);
+        }
+        Structural::Bitcast => moves::bitcast(cx),
+        Structural::Splat => moves::splat(cx),
+        Structural::Insertlane => moves::insertlane(cx),
+        Structural::Extractlane => moves::extractlane(cx),
+        Structural::ScalarToVector => moves::scalar_to_vector(cx),
+        Structural::Shuffle => moves::shuffle(cx),
+        Structural::Swizzle => moves::swizzle(cx, 16),
+        Structural::Pshufb => moves::swizzle(cx, 128),
+        Structural::Promote => moves::linear(cx, Arith::Promote, types::F64),
+        Structural::Demote => moves::linear(cx, Arith::Demote, types::F32),
+        Structural::PromoteLow => moves::linear(cx, Arith::PromoteLow, types::F64X2),
+        Structural::DemoteLow => moves::linear(cx, Arith::DemoteLow, types::F32X4),
+        Structural::Call | Structural::CallIndirect => {
+            match CalleeKind::of(cx.facts().program, cx.func(), cx.inst()).expect("a call has a callee") {
+                CalleeKind::Derived(f) => calls::derived(cx, f),
+                CalleeKind::Indirect(sig) => calls::indirect(cx, sig),
+                CalleeKind::Known(rule) => libm::call(cx, rule),
+                CalleeKind::Computes(rule) => libm::computed(cx, rule),
+                CalleeKind::Host | CalleeKind::Plain(_) => {}
+                CalleeKind::Missing(symbol) => crate::translate::rules::calls::missing(cx, &symbol),
+            }
+        }
+        Structural::IntArith => memory::pointer_arith(cx),
+        Structural::IntBits => moves::halves(cx, op),
+        Structural::StackAddr
+        | Structural::Control
+        | Structural::Bnot
+        | Structural::TailCall
+        | Structural::TailCallIndirect
+        | Structural::SymbolValue
+        | Structural::FuncAddr
+        | Structural::Trap
+        | Structural::Effect
+        | Structural::Machine => {}
+    }
+}
+
+/// The tangent of a value, if it has one.
+fn tangent(cx: &StmtCx<'_, '_, '_>, v: ir::Value) -> Option<Val> {
+    cx.facts().is_active(v).then_some(Val::Tangent(v, 0))
+}
+
+/// The tangent of a value in a shape: zero if it has none, poison if its bits are lost.
+pub(super) fn tangent_as(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> Val {
+    match tangent(cx, v) {
+        Some(t) => {
+            let ty = cx.shape(v).ty();
+            fitted(cx, t, ty, shape).unwrap_or_else(|| cx.constant(POISON, shape.ty()))
+        }
+        None if cx.facts().is_unfollowed(v) => cx.constant(POISON, shape.ty()),
+        None => cx.constant(0.0, shape.ty()),
+    }
+}
+
+/// Give a value its tangent; zero if nothing leads to it.
+fn define(cx: Cx<'_, '_, '_, '_>, z: ir::Value, by: Option<Val>) {
+    let ty = cx.shape(z).ty();
+    let by = by.unwrap_or_else(|| cx.constant(0.0, ty));
+    let op = AdOp::Arith(Arith::Copy, Args::from([by].as_slice()), ty);
+    cx.push(Where::After, [(Val::Tangent(z, 0), ty)].into(), op);
+}
+
+/// Results of an operation on bits of which no derivative is known.
+fn poisoned(cx: Cx<'_, '_, '_, '_>) {
+    memory::pointer_arith(cx);
+    for &z in cx.results() {
+        if cx.facts().is_active(z) {
+            let poison = cx.constant(POISON, cx.shape(z).ty());
+            define(cx, z, Some(poison));
+        }
+    }
+}
+
+/// What stands in the way of forward mode, and not of reverse mode.
+pub(crate) fn refusals(facts: &Facts<'_>) -> Vec<Diagnostic> {
+    let func = facts.func();
+    let in_fragments = |v: ir::Value| matches!(facts.activity.ct[v], Some(Shape::Bytes { .. } | Shape::Demand { .. }));
+    let mut found = Vec::new();
+    for &b in &facts.cfg.blocks {
+        let insts = facts.cfg.insts(b).iter().map(|&i| (Some(i), func.dfg.inst_results(i)));
+        for (inst, values) in std::iter::once((facts.cfg.insts(b).first().copied(), func.dfg.block_params(b))).chain(insts) {
+            if values.iter().any(|&v| in_fragments(v))
+                && let Some(inst) = inst
+            {
+                let d = Diagnostic::new("AD0160", "a float is moved in fragments, and forward mode does not follow those")
+                    .note("reverse mode puts the fragments of a cotangent together again when the pullback runs")
+                    .help("copy whole floats, or ask for the gradient");
+                found.push(facts.at(inst, d));
+            }
+        }
+    }
+    found
+}

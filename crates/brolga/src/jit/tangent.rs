@@ -1,0 +1,97 @@
+//! Calls in forward mode: values and tangents at once.
+
+use brolga_ir::ArgActivity;
+use cranelift_codegen::data_value::DataValue;
+
+use super::traps::Phase;
+use super::{Arg, Derived, DerivedRule, Run, fits, read, with_cells, write};
+use crate::Error;
+
+impl DerivedRule {
+    /// Values and their tangents along one direction (a Jacobian-vector product), of a rule that was
+    /// derived in [`Mode::Tangent`](brolga_ir::Mode::Tangent).
+    ///
+    /// `directions` has one entry per argument: for an active one its tangent, of its type, or
+    /// `None` for zero; for others `None`. The shadow of a duplicated pointer holds the tangent of
+    /// the memory behind it, and after the call that of what the function has left there. `results`
+    /// are the primal's, `tangents` one entry per result: `Some` for floats that are not constant.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for arguments or directions that do not fit, or a rule of another mode;
+    /// [`Error::Trap`] if the primal traps, or if a tangent depends on bits that are not followed.
+    ///
+    /// # Safety
+    /// As for [`Self::forward`].
+    pub unsafe fn tangent(
+        &self,
+        args: &[Arg],
+        directions: &[Option<DataValue>],
+        results: &mut Vec<DataValue>,
+        tangents: &mut Vec<Option<DataValue>>,
+    ) -> Result<Run, Error> {
+        // SAFETY: our contract.
+        self.counted(|| unsafe { self.now().tangent_once(args, directions, results, tangents) })
+    }
+
+    /// The same, of this rule.
+    unsafe fn tangent_once(
+        &self,
+        args: &[Arg],
+        directions: &[Option<DataValue>],
+        results: &mut Vec<DataValue>,
+        tangents: &mut Vec<Option<DataValue>>,
+    ) -> Result<Run, Error> {
+        let inner = &*self.0;
+        let Derived::Tangent { entry, segment } = inner.derived else {
+            let message = "this rule was not derived in forward mode (Mode::Tangent)";
+            return Err(Error::Usage(message.to_owned()));
+        };
+        self.check_args(args)?;
+        self.check_directions(directions)?;
+        let mut tape = if segment { Some(self.begin(args)?) } else { None };
+        let abi = &inner.abi;
+        let returns = &inner.signature.returns;
+        let fixed = args.len() + abi.deltas.len() + 1;
+        let out = returns.len() + abi.n_result_deltas;
+        with_cells((fixed + abi.cotangents.len()).max(out + abi.seeds.len()), |cells| {
+            self.fill(cells, args, tape.as_mut())?;
+            for (c, &i) in cells[fixed..].iter_mut().zip(&abi.cotangents) {
+                // Cells begin as zeros.
+                if let Some(given) = &directions[i] {
+                    write(c, given);
+                }
+            }
+            // SAFETY: our contract; the segment is ours alone.
+            unsafe { self.enter(Phase::Tangent, entry, cells) }?;
+            results.clear();
+            results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
+            tangents.clear();
+            tangents.resize(returns.len(), None);
+            for (c, &i) in cells[out..].iter().zip(&abi.seeds) {
+                tangents[i] = Some(read(c, returns[i].value_type));
+            }
+            Ok(Run { rule: self.clone(), tape })
+        })
+    }
+
+    fn check_directions(&self, directions: &[Option<DataValue>]) -> Result<(), Error> {
+        let request = &self.0.request.args;
+        if directions.len() != request.len() {
+            let (is, want) = (directions.len(), request.len());
+            return Err(Error::Usage(format!("{is} directions are given, {want} are wanted, one per argument")));
+        }
+        for (i, given) in directions.iter().enumerate() {
+            let (Some(given), ty) = (given, self.0.signature.params[i].value_type) else { continue };
+            let wrong = match request[i] {
+                ArgActivity::Active if fits(given, ty) => continue,
+                ArgActivity::Active => format!("the direction of argument {i} has type {}, {ty} is wanted", given.ty()),
+                ArgActivity::Duplicated => {
+                    format!("argument {i} is a pointer: its direction lies in its shadow, and is no value")
+                }
+                ArgActivity::Const => format!("argument {i} is constant, and has no direction"),
+            };
+            return Err(Error::Usage(wrong));
+        }
+        Ok(())
+    }
+}
