@@ -31,8 +31,8 @@ use crate::primal::normalise::Normalised;
 use crate::program::forward_root::{Served, served};
 use crate::program::variants::{Symbols, Worklist};
 use crate::shadow::store_for_add::overwrites;
-use crate::translate::{Statements, make_ad_stmts};
 use crate::translate::stmt::{AdStmts, PairSymbols};
+use crate::translate::{Statements, make_ad_stmts};
 
 /// Every stage of one variant, for an observer.
 pub struct Stages<'a> {

@@ -14,13 +14,13 @@
 
 use brolga_analysis::{CalleeKind, ParamMode, ResultMode, RootKind};
 use brolga_ir::Diagnostics;
+use brolga_ir::Pass;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, Shape, Val};
 use brolga_ir::lift::BlockMap;
 use brolga_ir::lower::{FrameHome, FrameLayout, SlotPlace};
 use brolga_ir::map::Table;
 use brolga_ir::verify::Kind;
-use brolga_ir::Pass;
 use cranelift_codegen::ir::{self, Type, types};
 
 use crate::dce::{Known, prune};

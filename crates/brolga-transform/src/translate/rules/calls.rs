@@ -257,7 +257,13 @@ fn both_halves(
 }
 
 /// The deltas of arguments that come with one.
-pub(crate) fn deltas(cx: Cx<'_, '_, '_, '_>, w: Where, variant: &Variant, args: &[ir::Value], operands: &mut Vec<Option<Val>>) {
+pub(crate) fn deltas(
+    cx: Cx<'_, '_, '_, '_>,
+    w: Where,
+    variant: &Variant,
+    args: &[ir::Value],
+    operands: &mut Vec<Option<Val>>,
+) {
     for (&a, mode) in args.iter().zip(&variant.params) {
         if matches!(mode, ParamMode::Dup { .. }) {
             let d = cx.delta_or_zero(w, a);

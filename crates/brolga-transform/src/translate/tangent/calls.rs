@@ -1,7 +1,7 @@
 //! Calls in forward mode: the callee's tangent function runs in place of the callee.
 
-use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_analysis::query::signature_id;
+use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::FuncKey;
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
 use cranelift_codegen::ir::{self, Signature, types};

@@ -28,7 +28,7 @@
 
 use brolga_analysis::CalleeKind;
 use brolga_ir::Diagnostic;
-use brolga_ir::inst::{AdOp, Arith, Args, Shape, Val};
+use brolga_ir::inst::{AdOp, Args, Arith, Shape, Val};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, types};
 
@@ -164,13 +164,16 @@ pub(crate) fn refusals(facts: &Facts<'_>) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for &b in &facts.cfg.blocks {
         let insts = facts.cfg.insts(b).iter().map(|&i| (Some(i), func.dfg.inst_results(i)));
-        for (inst, values) in std::iter::once((facts.cfg.insts(b).first().copied(), func.dfg.block_params(b))).chain(insts) {
+        for (inst, values) in
+            std::iter::once((facts.cfg.insts(b).first().copied(), func.dfg.block_params(b))).chain(insts)
+        {
             if values.iter().any(|&v| in_fragments(v))
                 && let Some(inst) = inst
             {
-                let d = Diagnostic::new("AD0160", "a float is moved in fragments, and forward mode does not follow those")
-                    .note("reverse mode puts the fragments of a cotangent together again when the pullback runs")
-                    .help("copy whole floats, or ask for the gradient");
+                let d =
+                    Diagnostic::new("AD0160", "a float is moved in fragments, and forward mode does not follow those")
+                        .note("reverse mode puts the fragments of a cotangent together again when the pullback runs")
+                        .help("copy whole floats, or ask for the gradient");
                 found.push(facts.at(inst, d));
             }
         }

@@ -8,8 +8,8 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, condcodes::Floa
 use super::{Cx, POISON, define, tangent, tangent_as};
 use crate::translate::convert::mask_type;
 use crate::translate::rules::fragments::{lane_type, lanes};
-use crate::translate::rules::ulp::scaled;
 use crate::translate::rules::moves::{as_float, in_pairs, lane_immediate, pair, select_delta, times_sign, with_pair};
+use crate::translate::rules::ulp::scaled;
 
 /// The shape of the only result's tangent, if it has one.
 fn shape_of_result(cx: Cx<'_, '_, '_, '_>) -> Option<(ir::Value, Shape)> {
@@ -158,12 +158,11 @@ pub fn extractlane(cx: Cx<'_, '_, '_, '_>) {
     }
     let (l, shape) = (lane_immediate(cx), cx.shape(x));
     let of = Val::Tangent(x, 0);
-    let t = if in_pairs(cx, x, shape) {
-        pair(cx, of, l)
-    } else {
-        cx.arith(Arith::Extract(l), &[of], lane_type(shape))
-    };
-    debug_assert_eq!(own.bytes(), shape.ty().bytes() / u32::from(lanes(shape)) * if own == Shape::F32Pair { 2 } else { 1 });
+    let t = if in_pairs(cx, x, shape) { pair(cx, of, l) } else { cx.arith(Arith::Extract(l), &[of], lane_type(shape)) };
+    debug_assert_eq!(
+        own.bytes(),
+        shape.ty().bytes() / u32::from(lanes(shape)) * if own == Shape::F32Pair { 2 } else { 1 }
+    );
     define(cx, z, Some(t));
 }
 

@@ -7,7 +7,7 @@
 use brolga_analysis::MemRole;
 use brolga_analysis::activity::offset;
 use brolga_analysis::query::access_address;
-use brolga_ir::inst::{AdOp, Arith, Args, Defs, Shape, Val};
+use brolga_ir::inst::{AdOp, Args, Arith, Defs, Shape, Val};
 use cranelift_codegen::ir::{self, Type, types};
 
 use super::{Cx, define, tangent_as};
