@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{ArgActivity, Error, MemoryMode, Primal};
+use brolga::{ArgActivity, ArgSpec, Error, MemoryMode, Primal};
 use brolga_driver::text::ElemType;
 use brolga_driver::value::decode_all;
 use brolga_driver::{BoundArg, File, Invocation, Memory};
@@ -38,7 +38,7 @@ pub struct ByHand {
 
 /// Arguments that have a shadow.
 fn shadows(call: &Invocation) -> impl Iterator<Item = usize> + '_ {
-    (0..call.args.len()).filter(|&i| call.activity[i] != ArgActivity::Const)
+    (0..call.args.len()).filter(|&i| call.activity(i) != ArgActivity::Const)
 }
 
 impl ByHand {
@@ -95,12 +95,9 @@ impl ByHand {
             symbol,
             params,
             returns: Vec::new(),
-            activity: vec![ArgActivity::Const; args.len()],
+            specs: vec![ArgSpec::CONST; args.len()],
             seeds: Vec::new(),
             memory: MemoryMode::Leave,
-            noalias: vec![false; args.len()],
-            fresh: vec![false; args.len()],
-            no_need: vec![false; args.len()],
             args,
             wasm: Some(wasm),
         };

@@ -5,7 +5,7 @@
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::Type;
 use brolga::{
-    Arg, ArgActivity, DerivedRule, Diagnostics, Effort, Error, FuncKey, Options, Program, Request, ResultActivity,
+    Arg, ArgSpec, DerivedRule, Diagnostics, Effort, Error, FuncKey, Options, Program, Request, ResultActivity,
 };
 use brolga_driver::File;
 use brolga_driver::memory::Block;
@@ -109,17 +109,14 @@ pub fn requests(problem: &Problem) -> Result<(Program, Vec<Request>), Failure> {
     let file = File::parse(problem.name, problem.clif.clone())
         .map_err(|problems| Failure::File { name: problem.name, problems })?;
     let func = defined(problem, &file.program, problem.func)?;
-    let activities = problem.args.iter().map(|a| match a {
-        Input::Active(_) => ArgActivity::Active,
-        Input::Floats(_) | Input::Singles(_) => ArgActivity::Duplicated,
-        Input::ConstFloats(_) | Input::Bytes(_) | Input::Longs(_) | Input::Int(_) | Input::Int32(_) => {
-            ArgActivity::Const
-        }
-    });
-    let mut request = Request::new(func, activities);
     // No two arguments share memory; the adjoints written by hand rely on it, too.
-    request.noalias = problem.args.iter().map(Input::is_pointer).collect();
-    request.fresh.clone_from(&request.noalias);
+    let args = problem.args.iter().map(|a| match a {
+        Input::Active(_) => ArgSpec::ACTIVE,
+        Input::Floats(_) | Input::Singles(_) => ArgSpec::DUPLICATED.noalias().fresh(),
+        Input::ConstFloats(_) | Input::Bytes(_) | Input::Longs(_) => ArgSpec::CONST.noalias().fresh(),
+        Input::Int(_) | Input::Int32(_) => ArgSpec::CONST,
+    });
+    let request = Request::new(func, args);
     let results = 0..file.program.funcs[func].signature.returns.len();
     let row = |k| {
         let result = |i| if i == k { ResultActivity::Unit } else { ResultActivity::Const };

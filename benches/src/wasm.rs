@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use brolga::ArgActivity;
+use brolga::ArgSpec;
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::types;
 use brolga_driver::text::ElemType;
@@ -91,10 +91,14 @@ impl WasmProblem {
             Bytes(x) => buffer(ElemType::Int(8), x.clone()),
         });
         let args: Vec<BoundArg> = args.collect();
-        let activity = self.args.iter().map(|a| match a {
-            Float(_) => ArgActivity::Active,
-            Floats(_) | Written(_) => ArgActivity::Duplicated,
-            Int(_) | Ints(_) | Bytes(_) => ArgActivity::Const,
+        // Buffers are apart, as in the problems, and as an adjoint by hand relies on. That adjoint
+        // does not write what has no use, either.
+        let specs = self.args.iter().map(|a| match a {
+            Float(_) => ArgSpec::ACTIVE,
+            Floats(_) => ArgSpec::DUPLICATED.noalias(),
+            Written(_) => ArgSpec::DUPLICATED.noalias().no_need(),
+            Int(_) => ArgSpec::CONST,
+            Ints(_) | Bytes(_) => ArgSpec::CONST.noalias(),
         });
         let returns: Vec<_> = signature.returns.iter().map(|r| r.value_type).collect();
         let seed = |t| to_data(t, |_| if is_float(t) { Num::F64(1.0) } else { Num::Int(0) });
@@ -104,12 +108,7 @@ impl WasmProblem {
             params: signature.params[1..].iter().map(|p| p.value_type).collect(),
             seeds: returns.iter().map(|t| seed(*t).unwrap_or(DataValue::I32(0))).collect(),
             returns,
-            activity: activity.collect(),
-            // As in the problems, and as whoever writes an adjoint knows.
-            noalias: args.iter().map(|a| matches!(a, BoundArg::Buffer { .. })).collect(),
-            fresh: vec![false; args.len()],
-            // The adjoints by hand do not write what nobody has asked for.
-            no_need: self.args.iter().map(|a| matches!(a, Written(_))).collect(),
+            specs: specs.collect(),
             args,
             memory: brolga::MemoryMode::Leave,
             wasm: Some(wasm),

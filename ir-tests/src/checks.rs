@@ -25,7 +25,7 @@ pub fn requests(file: &File) -> Vec<NamedRequest> {
         let Ok(call) = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses) else { continue };
         let request = call.request();
         if out.iter().all(|r| r.request != request) {
-            let activity: Vec<_> = request.args.iter().map(|a| format!("{a:?}").to_lowercase()).collect();
+            let activity: Vec<_> = request.args.iter().map(|a| format!("{:?}", a.activity).to_lowercase()).collect();
             out.push(NamedRequest { name: format!("%{}({})", call.symbol, activity.join(", ")), request });
         }
     }
@@ -180,7 +180,7 @@ fn error_request(file: &File, line: &ErrorLine) -> Result<Request, String> {
         if activity.node.len() != request.args.len() {
             return Err(format!("{} activities for {} parameters", activity.node.len(), request.args.len()));
         }
-        request.args = activity.node.clone();
+        request.args = activity.node.iter().map(|&a| a.into()).collect();
     }
     Ok(request)
 }

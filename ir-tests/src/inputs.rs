@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{ArgActivity, DerivedRule, Diagnostics, Effort, Elem, Error, MemoryMode, Options, Request};
+use brolga::{ArgActivity, ArgSpec, DerivedRule, Diagnostics, Effort, Elem, Error, MemoryMode, Options, Request};
 use brolga_driver::noise::Noise;
 use brolga_driver::protocol::derive;
 use brolga_driver::text::SyntaxError;
@@ -143,11 +143,11 @@ pub fn activities(bytes: &[u8]) {
     // Without a caller's help the number of activities is anything.
     let n = if b.byte() < 16 { b.below(5) } else { call.args.len() };
     let given: Vec<ArgActivity> = (0..n)
-        .map(|i| match (b.below(8), call.activity.get(i)) {
+        .map(|i| match (b.below(8), call.specs.get(i)) {
             (0, _) => ArgActivity::Const,
             (1, _) => ArgActivity::Active,
             (2, _) => ArgActivity::Duplicated,
-            (_, own) => own.copied().unwrap_or(ArgActivity::Const),
+            (_, own) => own.map_or(ArgActivity::Const, |s| s.activity),
         })
         .collect();
     let memory = if b.byte() & 1 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
@@ -158,8 +158,8 @@ pub fn activities(bytes: &[u8]) {
     // A claim about contents that is false may send the pullback after pointers that are none, so
     // such rules only compile.
     let mut runs = true;
-    for (i, elem) in request.elems.iter_mut().enumerate() {
-        *elem = own.elems.get(i).copied().flatten();
+    for (i, ArgSpec { elem, .. }) in request.args.iter_mut().enumerate() {
+        *elem = own.args.get(i).and_then(|a| a.elem);
         if b.byte() < 16 {
             *elem = [None, Some(Elem::F64), Some(Elem::F32), Some(Elem::Int), Some(Elem::Pointer)][b.below(5)];
             runs = false;
@@ -175,7 +175,7 @@ pub fn activities(bytes: &[u8]) {
     if !runs || !fits {
         return;
     }
-    call.activity = given;
+    call.specs = given.into_iter().map(ArgSpec::from).collect();
     let mut noise = Noise::new(b.bits());
     scramble(&mut call, &mut b, &mut noise);
     run(&rule, &call, &mut b);

@@ -34,7 +34,7 @@ fn expected() -> BTreeMap<&'static str, (usize, usize)> {
 
 fn again(program: &Program, symbol: &str, pointers: usize, options: &Options) -> (usize, bool) {
     let mut request = request(program, symbol, pointers);
-    request.noalias = vec![true; request.args.len()];
+    request.args.iter_mut().for_each(|a| *a = a.noalias());
     let dump = dump(program, &request, options, Stage::Combined).expect("it can be derived");
     (dump.matches(", forwards, from").count(), dump.contains(" push ["))
 }

@@ -3,7 +3,7 @@
 //! ascend or not, is what the file tests say of the same functions.
 
 use brolga::stages::dump;
-use brolga::{ArgActivity, DerivedRule, Mode, Options, Pass, PassSet, Request, Stage};
+use brolga::{ArgSpec, DerivedRule, Mode, Options, Pass, PassSet, Request, Stage};
 use brolga_driver::File;
 
 #[test]
@@ -29,14 +29,8 @@ fn rows_are_asked_where_each_begins_as_the_last_ends() {
     for (symbol, stores, whole) in expected {
         let key = file.program.func(symbol).expect("it is there");
         let n = file.program.funcs[key].signature.params.len();
-        let mut request = Request::new(
-            key,
-            (0..n).map(|i| match i {
-                0 => ArgActivity::Duplicated,
-                _ => ArgActivity::Const,
-            }),
-        );
-        (request.noalias[0], request.fresh[0]) = (true, true);
+        let args = (0..n).map(|i| if i == 0 { ArgSpec::DUPLICATED.noalias().fresh() } else { ArgSpec::CONST });
+        let request = Request::new(key, args);
         for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
             // Whether it is worth a second pullback is another question, and where nothing is
             // recorded, nothing is to be run again.

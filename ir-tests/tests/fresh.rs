@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::types;
 use brolga::stages::dump;
-use brolga::{Arg, ArgActivity, DerivedRule, Mode, Options, Pass, PassSet, Request, Stage};
+use brolga::{Arg, ArgSpec, DerivedRule, Mode, Options, Pass, PassSet, Request, Stage};
 use brolga_driver::File;
 
 /// Per function: stores in the reverse, and for each pointer whether its shadow is overwritten.
@@ -45,10 +45,8 @@ fn stores_are_where_each_place_is_read_once() {
         let Some((stores, over)) = expected.remove(f.symbol.as_str()) else { continue };
         let pointers = f.signature.params.iter().take(over.len()).all(|p| p.value_type == types::I64);
         assert!(pointers, "%{}: the first parameters are pointers", f.symbol);
-        let activity = |i| if i < over.len() { ArgActivity::Duplicated } else { ArgActivity::Const };
-        let mut request = Request::new(key, (0..f.signature.params.len()).map(activity));
-        request.noalias = (0..request.args.len()).map(|i| i < over.len()).collect();
-        request.fresh.clone_from(&request.noalias);
+        let arg = |i| if i < over.len() { ArgSpec::DUPLICATED.noalias().fresh() } else { ArgSpec::CONST };
+        let mut request = Request::new(key, (0..f.signature.params.len()).map(arg));
         for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
             let options = Options { mode, ..Options::full() };
             let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
@@ -61,7 +59,7 @@ fn stores_are_where_each_place_is_read_once() {
         let stored = dump.lines().filter(|l| l.contains("shadow") && l.contains("] = ") && !l.contains("take")).count();
         assert_eq!(stored, stores, "%{}\n{dump}", f.symbol);
         // Without the claim that nothing else leads there, nothing is stored.
-        request.noalias.fill(false);
+        request.args.iter_mut().for_each(|a| a.promises.noalias = false);
         let rule = DerivedRule::new(&file.program, &request, &Options::full()).expect("it can be derived");
         assert!((0..over.len()).all(|i| !rule.overwrites(i)), "%{}", f.symbol);
     }
@@ -72,8 +70,8 @@ fn stores_are_where_each_place_is_read_once() {
 fn what_is_read_in_pieces_is_added_to() {
     let text = include_str!("../cases/bits/pieces.clif");
     let file = File::parse("pieces.clif", text.to_owned()).expect("it is read");
-    let mut request = Request::new(file.program.func("only_by_bytes").expect("it is there"), [ArgActivity::Duplicated]);
-    (request.noalias[0], request.fresh[0]) = (true, true);
+    let func = file.program.func("only_by_bytes").expect("it is there");
+    let request = Request::new(func, [ArgSpec::DUPLICATED.noalias().fresh()]);
     let rule = DerivedRule::new(&file.program, &request, &Options::full()).expect("it can be derived");
     assert!(!rule.overwrites(0));
 }
@@ -83,12 +81,8 @@ fn a_debug_run_looks_for_the_zeros() {
     let text = include_str!("../cases/memory/fresh.clif");
     let file = File::parse("fresh.clif", text.to_owned()).expect("it is read");
     for (symbol, fails) in [("neighbours", true), ("in_order", false)] {
-        let mut request = Request::new(
-            file.program.func(symbol).expect("it is there"),
-            [ArgActivity::Duplicated, ArgActivity::Const],
-        );
-        request.noalias[0] = true;
-        request.fresh[0] = true;
+        let func = file.program.func(symbol).expect("it is there");
+        let request = Request::new(func, [ArgSpec::DUPLICATED.noalias().fresh(), ArgSpec::CONST]);
         let options = Options { debug: true, ..Options::full() };
         let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
         let (x, mut shadow) = ([1.0, 2.0, 3.0], [0.5; 3]);

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, TrapCode, Type, UserFuncName, types};
 use brolga::cranelift_codegen::isa::CallConv;
-use brolga::{ArgActivity, FuncKey, Inline, MemoryMode, Mode, Options, Pass, PassSet, Program};
+use brolga::{ArgActivity, FuncKey, Inline, MemoryMode, Mode, Options, Pass, PassSet, Program, Promises};
 use brolga_driver::inputs::{Input, flatten, inputs, with_inputs};
 use brolga_driver::noise::Noise;
 use brolga_driver::protocol::reseeded;
@@ -324,10 +324,9 @@ impl<'a> Subject<'a> {
         let options = Options { mode, memory, debug, disabled, inline, ..Options::full() };
         let name = self.call.symbol.trim_start_matches('%');
         let mut request = self.loaded.module.request(name, &activity).map_err(described)?;
-        request.noalias[1..].clone_from_slice(&said);
-        // Who wants the gradient alone does not look at the buffers either.
-        if mode == Mode::Gradient {
-            request.no_need.clone_from(&request.noalias);
+        for (arg, &noalias) in request.args[1..].iter_mut().zip(&said) {
+            // With the gradient alone, the buffers are not read either.
+            arg.promises = Promises { noalias, no_need: noalias && mode == Mode::Gradient, ..Promises::default() };
         }
         let gradient = Gradient::with_request(&self.loaded.module, &request, &options).map_err(described)?;
         known.insert(key, gradient.clone());
@@ -340,7 +339,7 @@ impl<'a> Subject<'a> {
         for (i, (arg, at)) in call.args.iter().zip(at).enumerate() {
             if let (BoundArg::Buffer { elem, shadow, .. }, Some(at)) = (arg, at)
                 && elem.is_float()
-                && call.activity[i] == ArgActivity::Duplicated
+                && call.activity(i) == ArgActivity::Duplicated
             {
                 instance.shadow_mut()[*at as usize..][..shadow.len()].copy_from_slice(shadow);
             }
@@ -353,7 +352,7 @@ impl<'a> Subject<'a> {
             Some(decode_all(elem, &memory[at[i]? as usize..][..data.len()]))
         };
         let indices = 0..self.call.args.len();
-        let gradient = indices.clone().map(|i| match self.call.activity[i] {
+        let gradient = indices.clone().map(|i| match self.call.activity(i) {
             ArgActivity::Const => None,
             ArgActivity::Active => cotangents[i].map(|v| from_data(&v.to_data(), self.call.params[i])),
             ArgActivity::Duplicated => {
@@ -544,7 +543,7 @@ impl<'a> Subject<'a> {
         let mut owners = Vec::new();
         for (i, value) in self.values(call, at).into_iter().enumerate() {
             let value = value.to_data();
-            args.push(match call.activity[i] {
+            args.push(match call.activity(i) {
                 ArgActivity::Active => OracleArg::active(value),
                 _ => OracleArg::constant(value),
             });
@@ -621,7 +620,7 @@ impl<'a> Subject<'a> {
         let part =
             |arg: usize| all.iter().zip(&direction).filter(|(i, _)| i.arg == arg).map(|(_, d)| *d).collect::<Vec<_>>();
         let mut tangents = vec![Tangent::Zero];
-        tangents.extend((0..call.args.len()).map(|i| match call.activity[i] {
+        tangents.extend((0..call.args.len()).map(|i| match call.activity(i) {
             ArgActivity::Active => Tangent::Lanes(part(i)),
             _ => Tangent::Zero,
         }));

@@ -112,8 +112,9 @@ fn request(file: &File, func: FuncKey, args: &DumpArgs) -> Result<Request, Failu
             );
             return Err(SyntaxError::new(text, given.span, message).into());
         }
-        request.args.truncate(hidden);
-        request.args.extend(given.node);
+        for (arg, activity) in request.args[hidden..].iter_mut().zip(given.node) {
+            arg.activity = activity;
+        }
     }
     Ok(request)
 }

@@ -16,7 +16,7 @@
 //! ```
 
 use brolga_ir::inst::Shape;
-use brolga_ir::{ArgActivity, FuncKey, Request, ResultActivity};
+use brolga_ir::{ArgActivity, FuncKey, Promises, Request, ResultActivity};
 use cranelift_codegen::ir::{AbiParam, Signature, types};
 use cranelift_codegen::isa::CallConv;
 
@@ -82,18 +82,9 @@ pub struct Variant {
     pub params: Vec<ParamMode>,
     /// One per result.
     pub results: Vec<ResultMode>,
-    /// One per parameter, or nothing: the memory behind it is reached through no other pointer.
-    /// Only what the caller has said.
-    pub noalias: Vec<bool>,
-    /// One per parameter, or nothing: its shadow holds nothing before the call. Only what the
-    /// caller has said.
-    pub fresh: Vec<bool>,
-    /// One per parameter, or nothing: the caller does not read the memory behind it. Only what the
-    /// caller has said.
-    pub no_need: Vec<bool>,
-    /// One per parameter, or nothing: what lies at this address of an instance's memory has no
-    /// cotangent that the caller asks for ([`crate::memory::constant`]).
-    pub constant: Vec<bool>,
+    /// One per parameter, or nothing: what the caller has promised. Of a callee's parameters only
+    /// that there is no cotangent ([`crate::memory::constant`]).
+    pub promises: Vec<Promises>,
     /// Which memory nobody writes until its pullback has run.
     pub kept: Kept,
 }
@@ -104,12 +95,11 @@ impl Variant {
         let params = request
             .args
             .iter()
-            .zip(&request.elems)
-            .map(|(a, &elem)| match a {
+            .map(|a| match a.activity {
                 ArgActivity::Const => ParamMode::Const,
                 ArgActivity::Active => ParamMode::Active,
                 ArgActivity::Duplicated => {
-                    ParamMode::Dup { sure: true, holds: Kinds::of_elem(elem), recycled: false, floats: false }
+                    ParamMode::Dup { sure: true, holds: Kinds::of_elem(a.elem), recycled: false, floats: false }
                 }
             })
             .collect();
@@ -125,30 +115,20 @@ impl Variant {
             .collect();
         // No promise is the same as none for each parameter, so that a recursive call finds the
         // root's variant.
-        let said = |list: &[bool]| if list.contains(&true) { list.to_vec() } else { vec![] };
-        Self {
-            func: request.func,
-            params,
-            results,
-            noalias: said(&request.noalias),
-            fresh: said(&request.fresh),
-            no_need: said(&request.no_need),
-            constant: said(&request.constant),
-            kept: Kept::NOTHING,
-        }
+        let promised = request.args.iter().any(|a| a.promises != Promises::default());
+        let promises = request.args.iter().filter(|_| promised).map(|a| a.promises).collect();
+        Self { func: request.func, params, results, promises, kept: Kept::NOTHING }
     }
 
     /// Parameters that lead to memory which nothing else leads to, and of which the caller does not
     /// want to know what is there.
     pub fn scratch(&self) -> Vec<usize> {
-        let said = |list: &[bool], i: usize| list.get(i) == Some(&true);
-        (0..self.params.len()).filter(|&i| said(&self.noalias, i) && said(&self.no_need, i)).collect()
+        (0..self.promises.len()).filter(|&i| self.promises[i].noalias && self.promises[i].no_need).collect()
     }
 
     /// The variant that a call asks for.
     pub fn of_call(func: FuncKey, params: Vec<ParamMode>, results: Vec<ResultMode>) -> Self {
-        let [noalias, fresh, no_need, constant] = [const { Vec::new() }; 4];
-        Self { func, params, results, noalias, fresh, no_need, constant, kept: Kept::NOTHING }
+        Self { func, params, results, promises: vec![], kept: Kept::NOTHING }
     }
 
     /// The variant under which a function is reached through a pointer: everything that its

@@ -477,8 +477,8 @@ fn a_block_whose_release_waits_is_not_written() {
     let summaries = Summaries::compute(&program, &bodies(&program));
     let mut blocks = Blocks::compute(&program, func, &cfg, summaries.flows(), &[]);
     assert!(deferred_free::releases(&program, func, &cfg, &mut blocks).is_some());
-    let (noalias, effects) = (vec![false; 4], summaries.effects());
-    let input = ClobberInput { program: &program, func, cfg: &cfg, noalias: &noalias, effects, blocks: &blocks };
+    let effects = summaries.effects();
+    let input = ClobberInput { program: &program, func, cfg: &cfg, promises: &[], effects, blocks: &blocks };
     let found = reloadable(&input);
     assert_eq!(floats(func).into_iter().map(|l| found.contains(l)).collect::<Vec<_>>(), [true, false, true]);
 }

@@ -9,7 +9,7 @@
 //! argument that is the buffer of another one shares its shadow, and its activity unless it says
 //! otherwise.
 
-use brolga::{ArgActivity, Elem, FuncKey, MemoryMode, Program, Request};
+use brolga::{ArgActivity, ArgSpec, Elem, FuncKey, MemoryMode, Program, Promises, Request};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
@@ -50,18 +50,12 @@ pub struct Invocation {
     pub returns: Vec<Type>,
     /// The arguments.
     pub args: Vec<BoundArg>,
-    /// One per argument.
-    pub activity: Vec<ArgActivity>,
+    /// One per argument: its activity, and what is promised of it.
+    pub specs: Vec<ArgSpec>,
     /// One per result.
     pub seeds: Vec<DataValue>,
     /// What the pullback does with primal memory.
     pub memory: MemoryMode,
-    /// One per argument: its memory is reached through no other pointer.
-    pub noalias: Vec<bool>,
-    /// One per argument: its shadow holds nothing before the call.
-    pub fresh: Vec<bool>,
-    /// One per argument: its memory is not read after the call.
-    pub no_need: Vec<bool>,
     /// The module whose instances it runs in. Then the function has one more parameter than is
     /// written, the instance, in front of all others.
     pub wasm: Option<Wasm>,
@@ -100,10 +94,11 @@ impl Invocation {
         let seeds = seeds(text, clauses.seeds.as_ref(), &returns)?;
         let symbol = call.func.node.clone();
         let memory = clauses.memory.unwrap_or_default();
-        let noalias = buffers_said(text, clauses.noalias.as_deref(), &args)?;
-        let fresh = buffers_said(text, clauses.fresh.as_deref(), &args)?;
-        let no_need = buffers_said(text, clauses.no_need.as_deref(), &args)?;
-        Ok(Self { func, symbol, params, returns, args, activity, seeds, memory, noalias, fresh, no_need, wasm: None })
+        let mut specs: Vec<ArgSpec> = activity.into_iter().map(ArgSpec::from).collect();
+        promise(text, clauses.noalias.as_deref(), &args, &mut specs, ArgSpec::noalias)?;
+        promise(text, clauses.fresh.as_deref(), &args, &mut specs, ArgSpec::fresh)?;
+        promise(text, clauses.no_need.as_deref(), &args, &mut specs, ArgSpec::no_need)?;
+        Ok(Self { func, symbol, params, returns, args, specs, seeds, memory, wasm: None })
     }
 
     /// Arguments of the function in front of those that are written.
@@ -116,35 +111,34 @@ impl Invocation {
         self.wasm.as_ref().map_or(program, Wasm::interpreted)
     }
 
+    /// The activity of argument `i`.
+    pub fn activity(&self, i: usize) -> ArgActivity {
+        self.specs[i].activity
+    }
+
     /// The derivative that this call asks for.
     pub fn request(&self) -> Request {
+        let specs = self.specs.iter().enumerate();
         if self.wasm.is_some() {
             // Memory as a whole has a shadow. What a buffer holds is for the program to show:
             // others lie beside it.
-            let args = self.activity.iter().map(|a| match a {
-                ArgActivity::Active => ArgActivity::Active,
-                _ => ArgActivity::Const,
+            let args = specs.map(|(i, s)| {
+                let no_cotangent = s.activity == ArgActivity::Const && self.buffer(i).is_some();
+                match s.activity {
+                    ArgActivity::Active => ArgSpec::ACTIVE,
+                    _ => ArgSpec { promises: Promises { fresh: false, no_cotangent, ..s.promises }, ..ArgSpec::CONST },
+                }
             });
-            let mut request = Request::new(self.func, [ArgActivity::Duplicated].into_iter().chain(args));
-            request.noalias[1..].clone_from_slice(&self.noalias);
-            request.no_need[1..].clone_from_slice(&self.no_need);
-            for i in (0..self.args.len()).filter(|&i| self.buffer(i).is_some()) {
-                request.constant[i + 1] = self.activity[i] == ArgActivity::Const;
-            }
-            return request;
+            return Request::new(self.func, [ArgSpec::DUPLICATED].into_iter().chain(args));
         }
-        let mut request = Request::new(self.func, self.activity.iter().copied());
-        request.noalias.clone_from(&self.noalias);
-        request.fresh.clone_from(&self.fresh);
-        request.no_need.clone_from(&self.no_need);
-        for (i, elem) in request.elems.iter_mut().enumerate() {
-            *elem = self.buffer(i).map(|(_, elem, ..)| match elem {
+        let elem = |i| {
+            self.buffer(i).map(|(_, elem, ..)| match elem {
                 ElemType::F64 => Elem::F64,
                 ElemType::F32 => Elem::F32,
                 ElemType::Int(_) => Elem::Int,
-            });
-        }
-        request
+            })
+        };
+        Request::new(self.func, specs.map(|(i, s)| ArgSpec { elem: elem(i), ..*s }))
     }
 
     /// The buffer that argument `i` points at: the argument that owns it, what it holds, contents,
@@ -159,22 +153,26 @@ impl Invocation {
 
     /// Whether the shadow of argument `i` is this argument's own, not that of an earlier one.
     pub fn owns_shadow(&self, i: usize) -> bool {
-        self.activity[i] == ArgActivity::Duplicated
+        self.activity(i) == ArgActivity::Duplicated
             && self.buffer(i).is_some_and(|(owner, ..)| {
                 (0..i).all(|j| {
-                    self.activity[j] != ArgActivity::Duplicated || self.buffer(j).is_none_or(|(o, ..)| o != owner)
+                    self.activity(j) != ArgActivity::Duplicated || self.buffer(j).is_none_or(|(o, ..)| o != owner)
                 })
             })
     }
 }
 
-/// The function called `name`, which must be defined.
-/// The buffers that a clause names.
-fn buffers_said(text: &str, said: Option<&[Spanned<usize>]>, args: &[BoundArg]) -> Parsed<Vec<bool>> {
-    let mut out = vec![false; args.len()];
+/// Make a promise of the buffers that a clause names.
+fn promise(
+    text: &str,
+    said: Option<&[Spanned<usize>]>,
+    args: &[BoundArg],
+    specs: &mut [ArgSpec],
+    promised: fn(ArgSpec) -> ArgSpec,
+) -> Parsed<()> {
     for n in said.unwrap_or_default() {
         match args.get(n.node) {
-            Some(BoundArg::Buffer { .. } | BoundArg::Same(_)) => out[n.node] = true,
+            Some(BoundArg::Buffer { .. } | BoundArg::Same(_)) => specs[n.node] = promised(specs[n.node]),
             Some(BoundArg::Value(_)) => {
                 let message = format!("argument {} is not a buffer", n.node);
                 return Err(SyntaxError::new(text, n.span.clone(), message));
@@ -186,9 +184,10 @@ fn buffers_said(text: &str, said: Option<&[Spanned<usize>]>, args: &[BoundArg]) 
             }
         }
     }
-    Ok(out)
+    Ok(())
 }
 
+/// The function called `name`, which must be defined.
 fn find(program: &Program, text: &str, name: &Spanned<String>) -> Parsed<FuncKey> {
     match program.func(&name.node) {
         Some(key) if program.funcs[key].body.is_some() => Ok(key),

@@ -105,6 +105,6 @@ block2:
         )
         .unwrap();
         let request = super::request(&file.program, file.defined("sum").unwrap());
-        assert_eq!(request.args, [Duplicated, Const, Active, Const]);
+        assert_eq!(request.args, [Duplicated, Const, Active, Const].map(Into::into));
     }
 }

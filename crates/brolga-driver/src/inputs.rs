@@ -50,7 +50,7 @@ pub fn inputs(call: &Invocation) -> Vec<Input> {
         let mut push = |index, n: Num| {
             out.push(Input { arg, index, value: n.as_f64(), f32: matches!(n, Num::F32(_)) });
         };
-        match (&call.args[arg], call.activity[arg]) {
+        match (&call.args[arg], call.activity(arg)) {
             (BoundArg::Value(v), ArgActivity::Active) => {
                 let ty = call.params[arg];
                 for (i, n) in from_data(v, ty).nums().iter().enumerate() {
@@ -132,7 +132,7 @@ pub fn oracle_args(call: &Invocation, memory: &Memory) -> Vec<OracleArg> {
     let hidden = call.hidden();
     let values = memory.values();
     let instance: Vec<OracleArg> = values[..hidden].iter().cloned().map(OracleArg::constant).collect();
-    let written = values.into_iter().skip(hidden).enumerate().map(|(i, value)| match call.activity[i] {
+    let written = values.into_iter().skip(hidden).enumerate().map(|(i, value)| match call.activity(i) {
         ArgActivity::Const => OracleArg::constant(value),
         ArgActivity::Active => OracleArg::active(value),
         ArgActivity::Duplicated => {

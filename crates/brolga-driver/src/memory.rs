@@ -8,7 +8,7 @@
 //! The buffers of a call to a WebAssembly function lie in the memory of an instance, which has no
 //! fences: there a program may write wherever it likes.
 
-use brolga::{Arg, ArgActivity, Error};
+use brolga::{Arg, ArgActivity, ArgSpec, Error};
 use brolga_wasm::Instance;
 use cranelift_codegen::data_value::DataValue;
 
@@ -109,7 +109,7 @@ pub struct Memory {
     /// One per argument: buffers that the argument owns.
     buffers: Vec<Option<Buffer>>,
     args: Vec<BoundArg>,
-    activity: Vec<ArgActivity>,
+    specs: Vec<ArgSpec>,
     /// The instance that holds the buffers, with their addresses in it.
     instance: Option<(Instance, Vec<Option<u32>>)>,
 }
@@ -146,7 +146,7 @@ impl Memory {
                 _ => None,
             })
             .collect();
-        Ok(Self { buffers, args: values_of(call), activity: call.activity.clone(), instance: None })
+        Ok(Self { buffers, args: values_of(call), specs: call.specs.clone(), instance: None })
     }
 
     fn in_instance(call: &Invocation, instance: Instance, at: Vec<Option<u32>>) -> Self {
@@ -166,7 +166,7 @@ impl Memory {
                 _ => None,
             })
             .collect();
-        Self { buffers, args: values_of(call), activity: call.activity.clone(), instance: Some((instance, at)) }
+        Self { buffers, args: values_of(call), specs: call.specs.clone(), instance: Some((instance, at)) }
     }
 
     fn owner(&self, i: usize) -> usize {
@@ -186,7 +186,7 @@ impl Memory {
 
     /// The shadow of argument `i`, if the argument is duplicated.
     pub fn shadow(&self, i: usize) -> Option<&Buffer> {
-        self.buffer(i).filter(|_| self.activity[i] == ArgActivity::Duplicated)
+        self.buffer(i).filter(|_| self.specs[i].activity == ArgActivity::Duplicated)
     }
 
     /// What to pass to the primal.

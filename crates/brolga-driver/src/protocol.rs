@@ -498,12 +498,12 @@ pub fn disagreement_with_tape_of(
 /// Whether a rule returns nothing for arguments that are constant, and something for those that are
 /// active.
 pub fn shape_violations(call: &Invocation, outcome: &Outcome) -> Vec<String> {
-    let entries = call.activity.iter().zip(&outcome.gradient).enumerate();
+    let entries = call.specs.iter().zip(&outcome.gradient).enumerate();
     entries
-        .filter(|(_, (activity, entry))| (**activity == ArgActivity::Const) != entry.is_none())
-        .map(|(i, (activity, entry))| {
+        .filter(|(_, (spec, entry))| (spec.activity == ArgActivity::Const) != entry.is_none())
+        .map(|(i, (spec, entry))| {
             let found = if entry.is_some() { "a" } else { "no" };
-            format!("argument {i} is {activity:?} and has {found} cotangent")
+            format!("argument {i} is {:?} and has {found} cotangent", spec.activity)
         })
         .collect()
 }

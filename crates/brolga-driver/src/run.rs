@@ -121,7 +121,7 @@ pub fn collect(
     cotangents: &[Option<DataValue>],
     tape_bytes: usize,
 ) -> Outcome {
-    let gradient = (0..call.args.len()).map(|i| match call.activity[i] {
+    let gradient = (0..call.args.len()).map(|i| match call.activity(i) {
         ArgActivity::Const => None,
         ArgActivity::Active => cotangents.get(i + call.hidden())?.as_ref().map(|v| from_data(v, call.params[i])),
         ArgActivity::Duplicated => memory.shadow(i).map(|b| Item::Many(decode_all(b.elem, b.shadow.bytes()))),

@@ -1,6 +1,6 @@
 //! Calls against signatures: what fits, and where the caret stands if it does not.
 
-use brolga::{ArgActivity, Elem};
+use brolga::{ArgActivity, ArgSpec, Elem};
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{BoundArg, File, Invocation, SyntaxError};
 
@@ -26,18 +26,22 @@ fn bind(call: &str) -> Result<Invocation, Box<SyntaxError>> {
     Invocation::bind(&file.program, call, &parsed, &clauses)
 }
 
+fn elems(call: &Invocation) -> Vec<Option<Elem>> {
+    call.request().args.iter().map(|a| a.elem).collect()
+}
+
 #[test]
 fn defaults() {
     use ArgActivity::*;
     let call = bind("%f(1.5, [1.0, 2.0], 3)").unwrap();
-    assert_eq!(call.activity, [Active, Duplicated, Const]);
-    assert_eq!(call.request().elems, [None, Some(Elem::F64), None]);
+    assert_eq!(call.specs, [Active, Duplicated, Const].map(ArgSpec::from));
+    assert_eq!(elems(&call), [None, Some(Elem::F64), None]);
     let call = bind("%v([1.0 2.0], 0.5, true)").unwrap();
-    assert_eq!(call.activity, [Active, Active, Const]);
+    assert_eq!(call.specs, [Active, Active, Const].map(ArgSpec::from));
     assert_eq!(call.seeds.len(), 2);
     let call = bind("%p(f32[1.0], i64[1, 2], @0)").unwrap();
-    assert_eq!(call.activity, [Duplicated, Const, Duplicated]);
-    assert_eq!(call.request().elems, [Some(Elem::F32), Some(Elem::Int), Some(Elem::F32)]);
+    assert_eq!(call.specs, [Duplicated, Const, Duplicated].map(ArgSpec::from));
+    assert_eq!(elems(&call), [Some(Elem::F32), Some(Elem::Int), Some(Elem::F32)]);
     assert!(call.owns_shadow(0) && !call.owns_shadow(1) && !call.owns_shadow(2));
 }
 

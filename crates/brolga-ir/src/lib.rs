@@ -34,4 +34,4 @@ pub use options::{Effort, FloatOrder, Inline, Made, MemoryMode, Mode, Options, T
 pub use origin::Origin;
 pub use passes::{Pass, PassSet};
 pub use program::{Allocator, DataObject, Func, Program};
-pub use request::{ArgActivity, Elem, Request, ResultActivity};
+pub use request::{ArgActivity, ArgSpec, Elem, Promises, Request, ResultActivity};

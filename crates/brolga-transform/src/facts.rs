@@ -21,7 +21,7 @@ use brolga_analysis::{
 };
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, HashSet};
-use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Pass, Program, Untracked};
+use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Pass, Program, Promises, Untracked};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
@@ -114,10 +114,7 @@ impl<'a> Facts<'a> {
         let Context { program, options, summaries, demanded, .. } = cx;
         let func = &primal.func;
         let Normalised { cfg, loops, uses, .. } = primal;
-        // That something is constant is told by blocks, too.
-        let none = vec![false; variant.constant.len()];
-        let noalias = if variant.noalias.is_empty() { &none } else { &variant.noalias };
-        let mut blocks = Blocks::of_function(program, variant.func, func, cfg, summaries.flows(), noalias);
+        let mut blocks = Blocks::of_function(program, variant.func, func, cfg, summaries.flows(), &variant.promises);
         // Where memory is restored nothing is to be read that a release has not given back.
         let waits = mode.is_joint() && options.memory == MemoryMode::Leave && options.runs(Pass::Reload);
         let release = if waits { deferred_free::releases(program, func, cfg, &mut blocks) } else { None };
@@ -125,7 +122,7 @@ impl<'a> Facts<'a> {
             program,
             func,
             cfg,
-            noalias: &variant.noalias,
+            promises: &variant.promises,
             effects: summaries.effects(),
             blocks,
         };
@@ -206,7 +203,7 @@ impl<'a> Facts<'a> {
     }
 
     /// What is promised to a callee of arguments that lead to constant memory.
-    pub fn constant_arguments(&self, args: &[ir::Value]) -> Vec<bool> {
+    pub fn constant_arguments(&self, args: &[ir::Value]) -> Vec<Promises> {
         let input = ConstantInput {
             program: self.program,
             variant: self.variant,

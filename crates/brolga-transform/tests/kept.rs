@@ -1,7 +1,7 @@
 //! Pairs that read memory again: what they record, and for how many ways of being called they are
 //! derived.
 
-use brolga_ir::{ArgActivity, MemoryMode, Mode, Options, Pass, PassSet, Request};
+use brolga_ir::{ArgActivity, ArgSpec, MemoryMode, Mode, Options, Pass, PassSet, Request};
 use brolga_testing::program;
 use brolga_transform::derive::derive;
 use brolga_transform::derived::Derivation;
@@ -102,8 +102,7 @@ fn few_ways_of_being_called() {
     assert_eq!(pairs(&derived(&f, &all(Mode::Combined))), 1);
     // The same where the first argument is told apart: four of seven, and the one for all else.
     let program = derived(&f, &all(Mode::Split)).program;
-    let request = Request::new(program.func("f").unwrap(), [ArgActivity::Duplicated; 2]);
-    let request = Request { noalias: vec![true, false], ..request };
+    let request = Request::new(program.func("f").unwrap(), [ArgSpec::DUPLICATED.noalias(), ArgSpec::DUPLICATED]);
     let d = derive(&program, &request, &all(Mode::Combined), &*host::isa()).unwrap();
     assert_eq!(pairs(&d), 5);
 }

@@ -1,6 +1,6 @@
 //! What only a caller would read who has said that it does not is neither computed nor written.
 
-use brolga_ir::{ArgActivity, MemoryMode, Mode, Options, Request};
+use brolga_ir::{ArgSpec, MemoryMode, Mode, Options, Request};
 use brolga_testing::program;
 use brolga_transform::derive::derive;
 
@@ -23,11 +23,10 @@ fn text(reads: bool) -> String {
     )
 }
 
-/// Whether the value that is written is there after all, and what `say` says of the request.
-fn computes(text: &str, mode: Mode, memory: MemoryMode, say: impl Fn(&mut Request)) -> bool {
+/// Whether the value that is written is there after all.
+fn computes(text: &str, mode: Mode, memory: MemoryMode, args: [ArgSpec; 2]) -> bool {
     let program = program(text);
-    let mut request = Request::new(program.func("f").unwrap(), [ArgActivity::Duplicated; 2]);
-    say(&mut request);
+    let request = Request::new(program.func("f").unwrap(), args);
     let options = Options { mode, memory, ..Options::full() };
     let derived = derive(&program, &request, &options, &*host::isa()).unwrap();
     let forward = derived.whole.as_ref().map_or_else(|| &derived.pairs[0].forward, |w| &w.func);
@@ -36,15 +35,16 @@ fn computes(text: &str, mode: Mode, memory: MemoryMode, say: impl Fn(&mut Reques
 
 #[test]
 fn nobody_needs_it() {
-    let both = |r: &mut Request| (r.noalias[1], r.no_need[1]) = (true, true);
+    let plain = ArgSpec::DUPLICATED;
+    let both = [plain, plain.noalias().no_need()];
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
         let leave = MemoryMode::Leave;
         assert!(!computes(&text(false), mode, leave, both), "{mode:?}");
         // What only one of the claims is made of may be read by the caller, or by way of another
         // pointer.
-        assert!(computes(&text(false), mode, leave, |r| r.noalias[1] = true), "{mode:?}");
-        assert!(computes(&text(false), mode, leave, |r| r.no_need[1] = true), "{mode:?}");
-        assert!(computes(&text(false), mode, leave, |r| (r.noalias[1], r.no_need[0]) = (true, true)), "{mode:?}");
+        assert!(computes(&text(false), mode, leave, [plain, plain.noalias()]), "{mode:?}");
+        assert!(computes(&text(false), mode, leave, [plain, plain.no_need()]), "{mode:?}");
+        assert!(computes(&text(false), mode, leave, [plain.no_need(), plain.noalias()]), "{mode:?}");
         // What is there is to be what it was.
         assert!(computes(&text(false), mode, MemoryMode::Restore, both), "{mode:?}");
         // The function reads it, and somebody the value.

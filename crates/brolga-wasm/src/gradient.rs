@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use brolga::{ArgActivity, DerivedRule, Mode, Options, Request, Untracked};
+use brolga::{ArgActivity, ArgSpec, DerivedRule, Mode, Options, Request, Untracked};
 use wasmparser::{FuncType, ValType};
 
 use crate::error::Error;
@@ -69,24 +69,24 @@ impl Gradient {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn with_options(
+    pub fn with_options<A: Copy + Into<ArgSpec>>(
         module: &Module,
         name: &str,
-        activity: &[ArgActivity],
+        args: &[A],
         options: &Options,
     ) -> Result<Self, Error> {
-        Self::with_request(module, &module.request(name, activity)?, options)
+        Self::with_request(module, &module.request(name, args)?, options)
     }
 
     /// [`Self::with_options`] of a [request](Module::request), in which more can be said.
     ///
-    /// An `i32` that is said to be [`noalias`](Request::noalias) is the address of an object that
+    /// An `i32` that is said to be [`noalias`](brolga::Promises::noalias) is the address of an object that
     /// is reached through addresses computed from it, and through no others: from no other
     /// argument, no global, no constant and nothing that lies in memory; and nothing else is
     /// reached from it. C's `restrict` pointers are of that kind. Less is recorded then: what has
     /// been read of one object is still there when another one has been written. It is taken on
     /// trust. What is written to such an object need not be written if the caller does not read it
-    /// ([`no_need`](Request::no_need)), with [`Mode::Gradient`].
+    /// ([`no_need`](brolga::Promises::no_need)), with [`Mode::Gradient`].
     ///
     /// # Errors
     /// As [`Self::new`], and [`Error::Usage`] for a request of no exported function of this module,
@@ -96,7 +96,7 @@ impl Gradient {
         let Some((name, ty)) = module.functions().find(|f| is_it(f.0)) else {
             return Err(Error::Usage("what the request asks for is no exported function of the module".to_owned()));
         };
-        for (i, _) in request.noalias.iter().enumerate().filter(|s| *s.1) {
+        for (i, _) in request.args.iter().enumerate().filter(|a| a.1.promises.noalias) {
             if i == 0 || !matches!(ty.params().get(i - 1), Some(ValType::I32)) {
                 let which = if i == 0 { "the instance".to_owned() } else { format!("argument {}", i - 1) };
                 return Err(Error::Usage(format!(

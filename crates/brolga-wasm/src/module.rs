@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use brolga::{ArgActivity, FuncKey, Options, Primal, Program, Request};
+use brolga::{ArgActivity, ArgSpec, FuncKey, Options, Primal, Program, Request};
 use wasmparser::{ExternalKind, FuncType, ValType};
 
 use crate::allocators::{self, Allocators, Source};
@@ -187,23 +187,24 @@ impl Module {
     }
 
     /// What is asked of the function exported under `name`, with one activity for each of its
-    /// parameters. Parameter 0 of a request is the instance, so those of the function count from 1
+    /// parameters, or an activity with promises. Parameter 0 of a request is the instance, so those of the function count from 1
     /// there.
     ///
     /// # Errors
     /// As [`Self::function`], or if there is not one activity for each, or if one is duplicated.
-    pub fn request(&self, name: &str, activity: &[ArgActivity]) -> Result<Request, Error> {
+    pub fn request<A: Copy + Into<ArgSpec>>(&self, name: &str, args: &[A]) -> Result<Request, Error> {
         let (func, ty) = self.function(name)?;
-        if activity.len() != ty.params().len() {
-            let (n, m) = (activity.len(), ty.params().len());
+        if args.len() != ty.params().len() {
+            let (n, m) = (args.len(), ty.params().len());
             return Err(Error::Usage(format!("{n} activities are given, `{name}` has {m} parameters")));
         }
-        if let Some(i) = activity.iter().position(|a| *a == ArgActivity::Duplicated) {
+        let args = args.iter().map(|&a| a.into());
+        if let Some(i) = args.clone().position(|a| a.activity == ArgActivity::Duplicated) {
             return Err(Error::Usage(format!(
                 "argument {i} of `{name}` is duplicated, but Wasm's pointers are numbers: all of memory has a shadow"
             )));
         }
-        Ok(Request::new(func, [ArgActivity::Duplicated].into_iter().chain(activity.iter().copied())))
+        Ok(Request::new(func, [ArgSpec::DUPLICATED].into_iter().chain(args)))
     }
 
     /// The compiled functions, without derivatives.

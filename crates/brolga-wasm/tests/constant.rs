@@ -14,8 +14,8 @@ fn module(functions: &str) -> Module {
 /// constant, and either may be apart from the other.
 fn shadows(module: &Module, noalias: [bool; 2], mode: Mode, full: bool) -> (Vec<f64>, Vec<f64>) {
     let mut request = module.request("f", &[default_activity(wasmparser::ValType::I32); 2]).unwrap();
-    request.constant[2] = true;
-    request.noalias[1..].copy_from_slice(&noalias);
+    request.args[2].promises.no_cotangent = true;
+    request.args[1..].iter_mut().zip(noalias).for_each(|(a, noalias)| a.promises.noalias = noalias);
     let effort = if full { Options::full().effort } else { options().effort };
     let gradient = Gradient::with_request(module, &request, &Options { mode, effort, ..options() }).unwrap();
     let mut instance = Instance::new(module).unwrap();

@@ -1,6 +1,6 @@
 //! Gradients of small modules, against numbers worked out by hand and central differences.
 
-use brolga_wasm::brolga::{ArgActivity, MemoryMode, Mode, Options};
+use brolga_wasm::brolga::{ArgActivity, MemoryMode, Mode, Options, Promises};
 use brolga_wasm::{
     Bounds, Error, Gradient, Imports, Instance, InstanceOptions, Module, ModuleOptions, Output, Val, default_activity,
 };
@@ -655,7 +655,7 @@ fn arrays_that_are_said_to_be_apart_are_read_again() {
     let x: Vec<f64> = (0..20).map(|i| 0.5 - f64::from(i)).collect();
     let taped = |said: &[usize], mode| {
         let mut request = module.request("f", &activity).unwrap();
-        said.iter().for_each(|i| request.noalias[i + 1] = true);
+        said.iter().for_each(|i| request.args[i + 1].promises.noalias = true);
         let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::full() }).unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let [from, to] = [(); 2].map(|()| instance.alloc_f64(&x).unwrap());
@@ -690,7 +690,7 @@ fn what_nobody_reads_is_not_written() {
         (Mode::Combined, [true, true], &squares),
     ] {
         let mut request = module.request("f", &[ArgActivity::Const; 3]).unwrap();
-        (request.noalias[2], request.no_need[2]) = (said[0], said[1]);
+        request.args[2].promises = Promises { noalias: said[0], no_need: said[1], ..Promises::default() };
         let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::full() }).unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let [from, to] = [(); 2].map(|()| instance.alloc_f64(&x).unwrap());
@@ -706,7 +706,7 @@ fn only_of_addresses_it_can_be_said() {
     let module = Module::new(SQUARES).unwrap();
     let says = |name: &str, activity: &[ArgActivity], i: usize| {
         let mut request = module.request(name, activity).unwrap();
-        request.noalias[i] = true;
+        request.args[i].promises.noalias = true;
         Gradient::with_request(&module, &request, &Options::full()).err().map(|e| e.to_string())
     };
     assert_eq!(says("f", &[ArgActivity::Const; 3], 2), None);
@@ -714,5 +714,5 @@ fn only_of_addresses_it_can_be_said() {
     assert!(message.contains("the instance of `f` is said to be noalias"), "{message}");
     let message = says("g", &[ArgActivity::Active], 1).unwrap();
     assert!(message.contains("argument 0 of `g` is said to be noalias"), "{message}");
-    assert!(matches!(module.request("g", &[]), Err(Error::Usage(_))));
+    assert!(matches!(module.request::<ArgActivity>("g", &[]), Err(Error::Usage(_))));
 }

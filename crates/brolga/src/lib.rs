@@ -12,8 +12,8 @@ mod quiet;
 pub mod stages;
 
 pub use brolga_ir::{
-    Allocator, ArgActivity, DataObject, Diagnostic, Diagnostics, Effort, Elem, FloatOrder, FuncKey, Inline, Made,
-    MemoryMode, Mode, Options, Pass, PassSet, Program, Request, ResultActivity, TapeKind, Untracked,
+    Allocator, ArgActivity, ArgSpec, DataObject, Diagnostic, Diagnostics, Effort, Elem, FloatOrder, FuncKey, Inline,
+    Made, MemoryMode, Mode, Options, Pass, PassSet, Program, Promises, Request, ResultActivity, TapeKind, Untracked,
 };
 pub use brolga_runtime::guard::{handlers_are_in_place, install_handlers};
 pub use cache::Cache;

@@ -157,7 +157,7 @@ fn shadow(program: &Program, claims: bool, options: &Options, entries: &[f64], r
     let key = program.func("f").expect("it is there");
     let mut request = Request::new(key, [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Const]);
     if claims {
-        (request.noalias[0], request.fresh[0]) = (true, true);
+        request.args[0] = request.args[0].noalias().fresh();
     }
     let rule = DerivedRule::new(program, &request, options).expect("it can be derived");
     let over = rule.overwrites(0);
@@ -257,7 +257,7 @@ fn what_is_passed_by_may_come_round() {
         file.program.func("f").expect("it is there"),
         [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Const],
     );
-    (request.noalias[0], request.fresh[0]) = (true, true);
+    request.args[0] = request.args[0].noalias().fresh();
     let options = Options { mode: Mode::Gradient, ..Options::full() };
     let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
     let (entry, mut shadow) = ([1.5], [0.0]);

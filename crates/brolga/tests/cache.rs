@@ -32,7 +32,7 @@ fn functions_activities_hints_and_options_are_told_apart() {
     let (cache, [product, sum, _]) = cache();
     let both = Request::new(product, [ACTIVE, ACTIVE]);
     let mut noalias = both.clone();
-    noalias.noalias[0] = true;
+    noalias.args[0].promises.noalias = true;
     let requests =
         [both, Request::new(product, [ACTIVE, ArgActivity::Const]), Request::new(sum, [ACTIVE, ACTIVE]), noalias];
     let options = [

@@ -15,7 +15,7 @@ fn rule(text: &str, name: &str, args: &[ArgActivity], elems: &[Option<Elem>], op
         p.define(&symbol, f, |_| 0).expect("defined once");
     }
     let mut request = Request::new(p.func(name).unwrap(), args.iter().copied());
-    request.elems[..elems.len()].copy_from_slice(elems);
+    request.args.iter_mut().zip(elems).for_each(|(a, elem)| a.elem = *elem);
     DerivedRule::new(&p, &request, options).unwrap_or_else(|e| panic!("{e}"))
 }
 

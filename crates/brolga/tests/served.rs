@@ -3,8 +3,8 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{
-    Arg, ArgActivity, DerivedRule, Effort, Elem, Error, MemoryMode, Mode, Options, Pass, PassSet, Program, Request,
-    ResultActivity, Stage, jit,
+    Arg, ArgActivity, ArgSpec, DerivedRule, Effort, Elem, Error, MemoryMode, Mode, Options, Pass, PassSet, Program,
+    Request, ResultActivity, Stage, jit,
 };
 use brolga_testing::program;
 use brolga_transform::Derivation;
@@ -218,8 +218,9 @@ fn promises_are_for_the_root_alone() {
     let loops = loops.replace("v2 = iconst.i64 1\n", "v2 = iconst.i64 1\n v30 = iconst.i64 -1\n");
     for promised in [false, true] {
         let d = derived_as(&loops, &quick(Mode::Gradient), |program| {
-            let plain = request(program, ResultActivity::Active);
-            Request { noalias: vec![promised, false], ..plain }
+            let mut request = request(program, ResultActivity::Active);
+            request.args[0].promises.noalias = promised;
+            request
         });
         assert_eq!(is_served(&d), !promised);
     }
@@ -233,9 +234,8 @@ fn who_serves_knows_what_memory_holds() {
         let disabled = PassSet::NONE.set(Pass::ForwardRoot, !served);
         let options = Options { disabled, ..quick(Mode::Gradient) };
         let program = program(SWAPPED);
-        let [dup, fixed, active] = [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Active];
-        let plain = Request::new(program.func("f").unwrap(), [dup, dup, fixed, active]);
-        let request = Request { elems: [elems.map(Some).to_vec(), vec![None; 2]].concat(), ..plain };
+        let [x, y] = elems.map(ArgSpec::duplicated);
+        let request = Request::new(program.func("f").unwrap(), [x, y, ArgSpec::CONST, ArgSpec::ACTIVE]);
         let isa = jit::host_isa(&options).unwrap();
         let is_served = is_served(&brolga_transform::derive(&program, &request, &options, &*isa).unwrap());
         let rule = DerivedRule::new(&program, &request, &options).unwrap();

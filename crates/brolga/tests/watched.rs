@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, DerivedRule, Mode, Options, Pass, Request};
+use brolga::{Arg, ArgActivity, ArgSpec, DerivedRule, Mode, Options, Pass, Request};
 use brolga_testing::program;
 
 const COLUMNS: usize = 41;
@@ -548,9 +548,8 @@ fn check_anew<F: Float>(besides: Besides) {
     for mode in [Mode::Combined, Mode::Gradient] {
         let rule = |finite: bool| {
             let p = program(&text);
-            let activity = [Duplicated, Duplicated, Const, Const, Const, Duplicated];
-            let mut request = Request::new(p.func("anew").unwrap(), activity);
-            request.noalias = vec![true; 6];
+            let args = [Duplicated, Duplicated, Const, Const, Const, Duplicated].map(|a| ArgSpec::from(a).noalias());
+            let request = Request::new(p.func("anew").unwrap(), args);
             let disabled = Pass::REORDERING.and(Pass::CostModel.into()).set(Pass::VersionGuards, !finite);
             DerivedRule::new(&p, &request, &Options { mode, disabled, ..Options::full() })
                 .unwrap_or_else(|e| panic!("{e}"))

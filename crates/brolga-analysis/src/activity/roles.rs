@@ -419,7 +419,7 @@ impl Cx<'_> {
                 if p.root(args[0]).is_some() || p.root(args[1]).is_some() {
                     let d = Diagnostic::new("AD0140", "cannot tell what this copy moves")
                         .note("the memory is accessed as several kinds of things here, or as none")
-                        .help("declare what the buffers hold (`Request::elems`), or copy field by field");
+                        .help("declare what the buffers hold (`ArgSpec::elem`), or copy field by field");
                     self.problem(inst, None, d);
                 }
                 CopyRole::Ints

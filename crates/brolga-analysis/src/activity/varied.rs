@@ -506,7 +506,7 @@ impl Cx<'_> {
     fn either(&mut self, inst: ir::Inst) {
         let d = Diagnostic::new("AD0140", "cannot tell whether this copies a pointer or a float")
             .note("the memory holds both, and no access of this place by this function says which is here")
-            .help("declare what the buffers hold (`Request::elems`), or load floats as floats");
+            .help("declare what the buffers hold (`ArgSpec::elem`), or load floats as floats");
         self.problem(inst, None, d);
     }
 

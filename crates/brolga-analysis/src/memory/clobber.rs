@@ -22,7 +22,7 @@
 
 use brolga_ir::map::{HashMap, IndexMap, one_each};
 use brolga_ir::program::symbol_of;
-use brolga_ir::{FuncKey, Program};
+use brolga_ir::{FuncKey, Program, Promises};
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -46,8 +46,8 @@ pub struct ClobberInput<'a> {
     pub func: &'a ir::Function,
     /// Its control flow.
     pub cfg: &'a Cfg,
-    /// Parameters whose memory is reached through no other pointer.
-    pub noalias: &'a [bool],
+    /// What the caller has promised of parameters; one each, or nothing.
+    pub promises: &'a [Promises],
     /// What the functions of the program may write.
     pub effects: &'a HashMap<FuncKey, Effect>,
     /// Which blocks of the program's allocator addresses may be in.
@@ -58,7 +58,7 @@ impl ClobberInput<'_> {
     /// Whether memory of two origins may overlap.
     pub fn may_alias(&self, a: Origin, b: Origin) -> bool {
         use Origin::*;
-        let noalias = |i: usize| self.noalias.get(i).copied().unwrap_or(false);
+        let noalias = |i: usize| self.promises.get(i).is_some_and(|p| p.noalias);
         match (a, b) {
             (Slot(x), Slot(y)) => x == y,
             (Alloc(x), Alloc(y)) => x == y,

@@ -27,7 +27,7 @@
 //! Source: Enzyme's `enzyme_const`, for memory that has a shadow.
 
 use brolga_ir::map::HashMap;
-use brolga_ir::{FuncKey, Program};
+use brolga_ir::{FuncKey, Program, Promises};
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::EntitySet;
 
@@ -66,7 +66,7 @@ impl Constant {
     /// Find them. The root of a derivative looks for writes; a callee's have been looked at by its
     /// caller.
     pub fn compute(i: &ConstantInput<'_>, root: bool) -> Self {
-        let said = i.variant.constant.iter().enumerate().filter(|x| *x.1);
+        let said = i.variant.promises.iter().enumerate().filter(|p| p.1.no_cotangent);
         let given: HashMap<usize, Set> = i.blocks.given().collect();
         let of = |param: usize| given.get(&param).copied().unwrap_or_else(|| bit(param));
         let mut within = said.map(|(param, _)| of(param)).filter(|&s| s != OTHER).fold(0, |all, s| all | s);
@@ -94,9 +94,11 @@ impl Constant {
     }
 
     /// What a call promises of its arguments; nothing if that is nothing.
-    pub fn passed(&self, i: &ConstantInput<'_>, args: &[ir::Value]) -> Vec<bool> {
-        let said: Vec<bool> = args.iter().skip(1).map(|&a| self.within != 0 && self.holds(i, a)).collect();
-        if said.contains(&true) { [false].into_iter().chain(said).collect() } else { vec![] }
+    pub fn passed(&self, i: &ConstantInput<'_>, args: &[ir::Value]) -> Vec<Promises> {
+        let holds = |(n, &a): (usize, &ir::Value)| n > 0 && self.within != 0 && self.holds(i, a);
+        let promise = |arg| Promises { no_cotangent: holds(arg), ..Promises::default() };
+        let found: Vec<_> = args.iter().enumerate().map(promise).collect();
+        if found.iter().any(|p| p.no_cotangent) { found } else { vec![] }
     }
 }
 

@@ -42,7 +42,7 @@
 //! results of allocating functions.
 
 use brolga_ir::map::HashMap;
-use brolga_ir::{Allocator, FuncKey, Program};
+use brolga_ir::{Allocator, FuncKey, Program, Promises};
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData, Opcode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -119,9 +119,9 @@ impl Blocks {
         func: &ir::Function,
         cfg: &Cfg,
         flows: &HashMap<FuncKey, Flow>,
-        noalias: &[bool],
+        promises: &[Promises],
     ) -> Self {
-        let Some(pass) = Pass::of(program, func, cfg, flows, noalias) else { return Self::default() };
+        let Some(pass) = Pass::of(program, func, cfg, flows, promises) else { return Self::default() };
         let (mut addresses, mut passed) = (SecondaryMap::new(), SecondaryMap::new());
         for &b in &cfg.blocks {
             for inst in func.layout.block_insts(b) {
@@ -145,11 +145,11 @@ impl Blocks {
         func: &ir::Function,
         cfg: &Cfg,
         flows: &HashMap<FuncKey, Flow>,
-        noalias: &[bool],
+        promises: &[Promises],
     ) -> Self {
         match program.funcs[key].allocator {
             Some(_) => Self::default(),
-            None => Self::compute(program, func, cfg, flows, noalias),
+            None => Self::compute(program, func, cfg, flows, promises),
         }
     }
 
@@ -294,14 +294,15 @@ impl<'a> Pass<'a> {
         func: &'a ir::Function,
         cfg: &'a Cfg,
         flows: &HashMap<FuncKey, Flow>,
-        noalias: &[bool],
+        promises: &[Promises],
     ) -> Option<Self> {
         let instance = func.signature.params.first().is_some_and(|p| p.purpose == ArgumentPurpose::VMContext);
-        if !instance || flows.is_empty() && noalias.is_empty() {
+        let promised = promises.iter().any(|p| p.noalias || p.no_cotangent);
+        if !instance || flows.is_empty() && !promised {
             return None;
         }
         let mut pass = Self::new(program, func, cfg, flows);
-        pass.given(noalias);
+        pass.given(promises);
         pass.run();
         for &b in &cfg.blocks {
             let last = func.layout.last_inst(b).expect("a block has a terminator");
@@ -366,9 +367,9 @@ impl<'a> Pass<'a> {
 
     /// Parameters that lead to memory which nothing else leads to are sites, whose blocks hold what
     /// others have put there.
-    fn given(&mut self, noalias: &[bool]) {
+    fn given(&mut self, promises: &[Promises]) {
         let params = self.func.dfg.block_params(self.cfg.blocks[0]);
-        let said = params.iter().zip(noalias).enumerate().skip(1).filter(|(_, (_, said))| **said);
+        let said = params.iter().zip(promises).enumerate().skip(1).filter(|(_, (_, p))| p.noalias);
         for ((i, (&p, _)), s) in said.zip(self.site.len()..64) {
             (self.made[p], self.based[p]) = (1 << (64 + s), 1 << (64 + s));
             self.held[s] = OTHER;

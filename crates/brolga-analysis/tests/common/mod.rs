@@ -3,7 +3,7 @@
 use brolga_analysis::memory::clobber::ClobberInput;
 use brolga_analysis::{Blocks, Cfg, Summaries};
 use brolga_ir::map::HashMap;
-use brolga_ir::{Allocator, FuncKey, Program};
+use brolga_ir::{Allocator, FuncKey, Program, Promises};
 use brolga_testing::program;
 use cranelift_codegen::ir::Function;
 
@@ -29,6 +29,10 @@ pub fn bodies(program: &Program) -> HashMap<FuncKey, &Function> {
     program.funcs.iter().filter_map(|(k, f)| Some((k, f.body.as_ref()?))).collect()
 }
 
+fn promises(noalias: &[bool]) -> Vec<Promises> {
+    noalias.iter().map(|&noalias| Promises { noalias, ..Promises::default() }).collect()
+}
+
 /// The caller has said of no parameter that nothing else leads to its memory.
 pub const NOTHING_SAID: (&[bool], &[bool]) = (&[], &[]);
 
@@ -43,7 +47,7 @@ pub fn with_input<R>(
     let summaries = Summaries::compute(program, &bodies);
     let func = bodies[&program.func("f").unwrap()];
     let cfg = Cfg::compute(func);
-    let blocks = Blocks::compute(program, func, &cfg, summaries.flows(), numbers);
+    let blocks = Blocks::compute(program, func, &cfg, summaries.flows(), &promises(numbers));
     let effects = summaries.effects();
-    ask(ClobberInput { program, func, cfg: &cfg, noalias: pointers, effects, blocks: &blocks }, &summaries)
+    ask(ClobberInput { program, func, cfg: &cfg, promises: &promises(pointers), effects, blocks: &blocks }, &summaries)
 }

@@ -195,7 +195,7 @@ fn short(e: &Error) -> String {
 /// Floats of constant arguments: by value each lane, of a buffer only the first element.
 fn constants(call: &Invocation) -> Vec<Input> {
     let mut out = Vec::new();
-    for arg in (0..call.args.len()).filter(|&a| call.activity[a] == ArgActivity::Const) {
+    for arg in (0..call.args.len()).filter(|&a| call.activity(a) == ArgActivity::Const) {
         let index = match &call.args[arg] {
             BoundArg::Value(_) if is_float(call.params[arg]) => None,
             _ if call.buffer(arg).is_some_and(|b| b.1.is_float()) => Some(0),

@@ -22,7 +22,7 @@ pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, E
     let after = primal(program, call)?;
     let fresh: Vec<bool> = (0..call.args.len())
         .map(|i| match &call.args[i] {
-            BoundArg::Buffer { elem, data, .. } if elem.is_float() && call.activity[i] == ArgActivity::Duplicated => {
+            BoundArg::Buffer { elem, data, .. } if elem.is_float() && call.activity(i) == ArgActivity::Duplicated => {
                 let before = decode_all(*elem, data);
                 let left = after.buffers[i].as_deref().unwrap_or_default();
                 before.len() == left.len() && before.iter().zip(left).all(|(a, b)| a.same_bits(*b))
@@ -35,8 +35,9 @@ pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, E
     }
     let added = filled(call, &fresh, 0);
     let mut claimed = added.clone();
-    claimed.noalias.clone_from(&fresh);
-    claimed.fresh.clone_from(&fresh);
+    for (spec, _) in claimed.specs.iter_mut().zip(&fresh).filter(|(_, fresh)| **fresh) {
+        *spec = spec.noalias().fresh();
+    }
     let mut found = Vec::new();
     // Stored or added to, a loop may be run in another way, and so add up in another order.
     let usual = Pass::REORDERING.without(Pass::RerunLoops.into());

@@ -29,8 +29,10 @@ pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, E
         return Ok(Vec::new());
     }
     let mut claimed = call.clone();
-    claimed.noalias = call.args.iter().map(|a| matches!(a, BoundArg::Buffer { .. })).collect();
-    claimed.no_need.clone_from(&claimed.noalias);
+    let buffers = call.args.iter().map(|a| matches!(a, BoundArg::Buffer { .. }));
+    for (spec, _) in claimed.specs.iter_mut().zip(buffers).filter(|(_, buffer)| *buffer) {
+        *spec = spec.noalias().no_need();
+    }
     let mut found = Vec::new();
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
         let options = Options { mode, disabled: Pass::REORDERING, ..Options::as_calls() };

@@ -81,7 +81,7 @@ fn rewind<'a>(facts: &'a Facts<'_>) -> Rewind<'a> {
         program: facts.program,
         func: facts.func(),
         cfg: facts.cfg,
-        noalias: &facts.variant.noalias,
+        promises: &facts.variant.promises,
         effects: facts.summaries.effects(),
         blocks: &facts.blocks,
     };

@@ -17,7 +17,7 @@ pub fn check(program: &Program, request: &Request) -> Result<(), Diagnostics> {
         wrong(format!("%{} is imported: there is no body to differentiate", f.symbol), "define it in the program");
     }
     let n = f.signature.params.len();
-    if request.args.len() != n || request.elems.len() != n {
+    if request.args.len() != n {
         wrong(
             format!("%{} has {n} parameters, but {} activities are given", f.symbol, request.args.len()),
             "give one activity for each parameter",
@@ -25,7 +25,7 @@ pub fn check(program: &Program, request: &Request) -> Result<(), Diagnostics> {
     }
     for (i, (a, p)) in request.args.iter().zip(&f.signature.params).enumerate() {
         let ty = p.value_type;
-        match a {
+        match a.activity {
             // Refused with the reason when the function is normalised.
             ArgActivity::Active if ty.lane_type() == types::F16 || ty.lane_type() == types::F128 => {}
             ArgActivity::Active if brolga_ir::inst::Shape::of_float(ty).is_none() => wrong(

@@ -62,7 +62,7 @@ pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, opt
     }
     // Promises of the caller's are of no use to others. Who knows them may record less in loops.
     let straight = facts.loops.loops.is_empty();
-    let promised = [&root.noalias, &root.fresh, &root.no_need, &root.constant].into_iter().any(|p| !p.is_empty());
+    let promised = !root.promises.is_empty();
     let may = |kind: Kind| match kind {
         Kind::Tangent => false,
         Kind::Whole => facts.mode == Mode::Gradient && (straight || !promised),
@@ -76,7 +76,7 @@ pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, opt
 /// Whether a variant takes and gives what another one does, that of these facts, but for seeds that
 /// are one. What memory is taken to hold may be what the root takes it to hold.
 fn serves(variant: &Variant, root: &Variant, facts: &Facts<'_>) -> bool {
-    if !variant.constant.is_empty() {
+    if variant.promises.iter().any(|p| p.no_cotangent) {
         return false;
     }
     let formal = facts.func().dfg.block_params(facts.cfg.blocks[0]);

@@ -2,7 +2,7 @@
 //!
 //! **Problem.** The reverse of `z = load a` is `shadow[a] += z̄`: a load, an addition and a store,
 //! after somebody has filled the shadow with zeros. Where the caller says that a shadow holds
-//! nothing before the call (`Request::fresh`), and nothing else is ever added to that place, a
+//! nothing before the call (`Promises::fresh`), and nothing else is ever added to that place, a
 //! store is enough, and the zeros are, too, for nothing. That is what an adjoint written by hand
 //! does.
 //!
@@ -45,8 +45,8 @@ pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
     let params = &facts.variant.params;
     let mut out = Overwrites { whole: vec![false; params.len()], ..Overwrites::default() };
     for (i, mode) in params.iter().enumerate() {
-        let said = |list: &[bool]| list.get(i).copied().unwrap_or(false);
-        if matches!(mode, ParamMode::Dup { .. }) && said(&facts.variant.fresh) && said(&facts.variant.noalias) {
+        let promised = facts.variant.promises.get(i).is_some_and(|p| p.fresh && p.noalias);
+        if matches!(mode, ParamMode::Dup { .. }) && promised {
             argument(facts, i, &mut out);
         }
     }

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use brolga_ir::request::Elem;
-use brolga_ir::{ArgActivity, Request};
+use brolga_ir::{ArgActivity, ArgSpec, Request};
 use brolga_runtime::debug::overlap;
 use brolga_runtime::pieces::There;
 use brolga_runtime::{Declared, Segment};
@@ -25,13 +25,10 @@ use super::{Arg, Floats};
 use crate::Error;
 
 /// The pointer arguments, each with its number and declaration.
-fn pointers<'a>(
-    args: &'a [Arg],
-    activities: &'a [ArgActivity],
-) -> impl Iterator<Item = (usize, Declared)> + Clone + use<'a> {
-    args.iter().zip(activities).enumerate().filter_map(|(i, (arg, activity))| {
+fn pointers<'a>(args: &'a [Arg], specs: &'a [ArgSpec]) -> impl Iterator<Item = (usize, Declared)> + Clone + use<'a> {
+    args.iter().zip(specs).enumerate().filter_map(|(i, (arg, spec))| {
         let &DataValue::I64(primal) = &arg.value else { return None };
-        let dup = *activity == ArgActivity::Duplicated;
+        let dup = spec.activity == ArgActivity::Duplicated;
         // A constant number that nobody declared is as likely a size as a pointer.
         (dup || arg.len.is_some())
             .then_some((i, Declared { primal: primal as u64, shadow: if dup { arg.shadow } else { 0 }, len: arg.len }))
@@ -44,12 +41,12 @@ fn pointers<'a>(
 /// # Errors
 /// [`Error::Usage`].
 pub fn check(args: &[Arg], request: &Request, debug: bool, overwrites: impl Fn(usize) -> bool) -> Result<(), Error> {
-    let (activities, noalias) = (&request.args, &request.noalias);
+    let specs = &request.args;
     if args.iter().all(|a| a.len.is_none()) {
         return Ok(());
     }
-    for (i, a) in pointers(args, activities) {
-        if let (true, Some(n)) = (debug && a.shadow != 0 && request.fresh[i] && !overwrites(i), a.len) {
+    for (i, a) in pointers(args, specs) {
+        if let (true, Some(n)) = (debug && a.shadow != 0 && specs[i].promises.fresh && !overwrites(i), a.len) {
             // SAFETY: a shadow is as large as its primal, which is what the caller promises.
             let shadow = unsafe { std::slice::from_raw_parts(a.shadow as *const u8, n as usize) };
             if shadow.iter().any(|&x| x != 0) {
@@ -58,13 +55,13 @@ pub fn check(args: &[Arg], request: &Request, debug: bool, overwrites: impl Fn(u
                 )));
             }
         }
-        for (j, b) in pointers(args, activities) {
+        for (j, b) in pointers(args, specs) {
             let (Some(n), Some(m)) = (a.len, b.len) else { continue };
             if a.shadow != 0 && overlap(a.shadow, n, b.primal, m) {
                 let whose = if i == j { "its own primal".to_owned() } else { format!("the primal of argument {j}") };
                 return Err(Error::Usage(format!("the shadow of argument {i} overlaps {whose}")));
             }
-            if debug && i != j && noalias[i] && overlap(a.primal, n, b.primal, m) {
+            if debug && i != j && specs[i].promises.noalias && overlap(a.primal, n, b.primal, m) {
                 return Err(Error::Usage(format!("argument {i} is said to be noalias, but overlaps argument {j}")));
             }
             if debug && a.shadow == 0 && b.shadow != 0 && overlap(a.primal, n, b.primal, m) {
@@ -79,8 +76,8 @@ pub fn check(args: &[Arg], request: &Request, debug: bool, overwrites: impl Fn(u
 }
 
 /// Tell a debug run of its arguments.
-pub fn register(args: &[Arg], activities: &[ArgActivity], segment: &mut Segment) {
-    for (_, declared) in pointers(args, activities) {
+pub fn register(args: &[Arg], specs: &[ArgSpec], segment: &mut Segment) {
+    for (_, declared) in pointers(args, specs) {
         segment.declare(declared);
     }
 }
@@ -101,10 +98,10 @@ pub struct Places {
 
 impl Places {
     /// What was said with some arguments.
-    pub fn of(args: &[Arg], elems: &[Option<Elem>]) -> Self {
+    pub fn of(args: &[Arg], specs: &[ArgSpec]) -> Self {
         let shadowed = || args.iter().enumerate().filter(|a| a.1.shadow != 0);
         let known = shadowed().filter_map(|(_, a)| Some((a.shadow, a.floats.clone()?))).collect();
-        let no_floats = |i: usize| matches!(elems.get(i), Some(Some(Elem::Int | Elem::Pointer)));
+        let no_floats = |i: usize| matches!(specs.get(i).and_then(|a| a.elem), Some(Elem::Int | Elem::Pointer));
         let whole = shadowed().filter(|&(i, a)| a.floats.is_none() && !no_floats(i));
         Self { known, whole: whole.filter_map(|(_, a)| Some((a.shadow, a.len?))).collect(), others: Vec::new() }
     }

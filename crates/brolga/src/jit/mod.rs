@@ -563,7 +563,7 @@ impl DerivedRule {
 
     /// What the caller has said of floats in memory, if anybody is going to ask.
     fn places(&self, args: &[Arg]) -> Places {
-        let known = if self.0.pieces { Places::of(args, &self.0.request.elems) } else { Places::default() };
+        let known = if self.0.pieces { Places::of(args, &self.0.request.args) } else { Places::default() };
         known.beside(args, self.0.guessed)
     }
 
@@ -637,7 +637,9 @@ impl DerivedRule {
         for (k, &i) in inner.abi.cotangents.iter().enumerate() {
             out[i] = Some(read(&cells[k], inner.cotangent_types[k]));
         }
-        debug_assert!(inner.request.args.iter().zip(&*out).all(|(a, o)| (*a == ArgActivity::Active) == o.is_some()));
+        debug_assert!(
+            inner.request.args.iter().zip(&*out).all(|(a, o)| (a.activity == ArgActivity::Active) == o.is_some())
+        );
     }
 
     /// Value and gradient at once: `results` are the primal's (none in

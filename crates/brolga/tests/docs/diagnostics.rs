@@ -97,7 +97,7 @@ fn provoke(source: &str) -> Vec<&'static str> {
             None => {
                 let mut request = guess::request(&file.program, file.defined(&line.func.node).unwrap());
                 if let Some(activity) = &line.clauses.activity {
-                    request.args = activity.node.clone();
+                    request.args = activity.node.iter().map(|&a| a.into()).collect();
                 }
                 request
             }

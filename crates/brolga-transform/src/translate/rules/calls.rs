@@ -40,7 +40,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
         return;
     }
     let mut variant = Variant::of_call(f, params, results);
-    variant.constant = facts.constant_arguments(cx.args());
+    variant.promises = facts.constant_arguments(cx.args());
     if facts.whole.contains(cx.inst()) && by_value(&variant) {
         whole(cx, &variant, sig);
         return;
