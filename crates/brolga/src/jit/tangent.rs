@@ -82,7 +82,7 @@ impl DerivedRule {
         }
         for (i, given) in directions.iter().enumerate() {
             let (Some(given), ty) = (given, self.0.signature.params[i].value_type) else { continue };
-            let wrong = match request[i] {
+            let wrong = match request[i].activity {
                 ArgActivity::Active if fits(given, ty) => continue,
                 ArgActivity::Active => format!("the direction of argument {i} has type {}, {ty} is wanted", given.ty()),
                 ArgActivity::Duplicated => {

@@ -23,7 +23,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
         return;
     }
     let mut variant = Variant::of_call(f, params, results);
-    variant.constant = facts.constant_arguments(cx.args());
+    variant.promises = facts.constant_arguments(cx.args());
     let (variant, symbol) = cx.t.callees.tangent(variant);
     let args = cx.args().to_vec();
     call(cx, &variant, sig, &args, Callee::Symbol(symbol.into()));
