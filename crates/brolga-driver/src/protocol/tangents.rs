@@ -36,6 +36,16 @@ pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<
         Ok(rule) => rule,
         // Reverse mode follows fragments of floats, and forward mode does not.
         Err(Error::Diagnostics(all)) if in_fragments(&all) => return Ok(Vec::new()),
+        Err(e) => return Ok(vec![format!("forward mode: {e}")]),
+    };
+    let inputs = inputs(&call);
+    let mut noise = Noise::new(9);
+    let direction: Vec<f64> = inputs.iter().map(|_| noise.unit()).collect();
+    let mut found = Vec::new();
+    let reverse = Options { memory: call.memory, ..Options::as_calls() };
+    let back = gradient(&derive(program, &call.request(), &reverse)?, &call)?;
+    let ahead = match run(&rule, &call, &inputs, &direction) {
+        Ok(ahead) => ahead,
         // Another direction may lose digits where the gradient's does not.
         Err(Error::Trap(t)) if t.code == "untracked_bits" => return Ok(Vec::new()),
         Err(e) => return Ok(vec![format!("forward mode: {e}")]),
