@@ -115,7 +115,7 @@ fn run(rule: &DerivedRule, call: &Invocation, inputs: &[Input], direction: &[f64
     }
     for arg in 0..call.args.len() {
         let along: Vec<f64> = inputs.iter().zip(direction).filter(|(i, _)| i.arg == arg).map(|(_, x)| *x).collect();
-        match call.activity[arg] {
+        match call.activity(arg) {
             ArgActivity::Active => given[hidden + arg] = to_data(call.params[arg], |i| Num::F64(along[i])),
             ArgActivity::Duplicated if !along.is_empty() => {
                 let b = memory.buffer_mut(arg).expect("it is duplicated");
