@@ -21,6 +21,10 @@ pub struct Cli {
 pub enum Command {
     /// Compute gradients of functions in a CLIF file or a WebAssembly module.
     Grad(GradArgs),
+    /// Compute values and tangents along directions: Jacobian-vector products, by forward mode.
+    Jvp(JvpArgs),
+    /// Compute Jacobians.
+    Jacobian(JacobianArgs),
     /// Call functions without differentiating them.
     Run(RunArgs),
     /// Compare gradients with finite differences and with the tape oracle.
@@ -86,6 +90,8 @@ impl Command {
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::Grad(a) => Some(&a.input.file),
+            Self::Jvp(a) => Some(&a.input.file),
+            Self::Jacobian(a) => Some(&a.input.file),
             Self::Run(a) => Some(&a.input.file),
             Self::Check(a) => Some(&a.input.file),
             Self::Explain(a) => Some(&a.input.file),
@@ -99,6 +105,8 @@ impl Command {
     pub fn time_limit(&self) -> Option<Duration> {
         match self {
             Self::Grad(a) => a.limit.time_limit,
+            Self::Jvp(a) => a.limit.time_limit,
+            Self::Jacobian(a) => a.limit.time_limit,
             Self::Run(a) => a.limit.time_limit,
             Self::Check(a) => a.limit.time_limit,
             Self::Explain(a) => a.limit.time_limit,
@@ -294,6 +302,124 @@ pub struct GradArgs {
     /// The calls.
     #[command(flatten)]
     pub call: CallOptions,
+    /// Print one JSON object per call.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How to differentiate a call in forward mode.
+#[derive(Args)]
+pub struct ForwardOptions {
+    /// What to call, such as '%f(1.5, [1.0, 2.0], 3)'. May be repeated. Without one, the file's `;
+    /// grad:` lines.
+    #[arg(long = "call", value_name = "CALL")]
+    pub calls: Vec<String>,
+    /// One activity per argument: const, active or duplicated, separated by commas.
+    #[arg(long, value_name = "LIST", requires = "calls")]
+    pub activity: Option<String>,
+    /// Arguments, counted from 0, whose memory is reached through no other pointer: 0,2. Checked
+    /// with --debug.
+    #[arg(long, value_name = "LIST", requires = "calls")]
+    pub noalias: Option<String>,
+    /// Arguments, counted from 0, whose memory nobody reads after the call: 0,2.
+    #[arg(long, value_name = "LIST", requires = "calls")]
+    pub no_need: Option<String>,
+    /// Check at run time: bounds and overlaps of shadows, lost shadows.
+    #[arg(long)]
+    pub debug: bool,
+    /// Replace calls of short functions by their bodies before differentiation.
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "small")]
+    pub inline: Inline,
+    /// Make a derivative that is fast, have one soon, or both, one after the other.
+    #[arg(long, value_enum, default_value_t)]
+    pub effort: Effort,
+    /// What becomes of operations on bits of floats that have no known derivative. The default is
+    /// `refuse` for CLIF, and `trap` for modules.
+    #[arg(long, value_enum)]
+    pub untracked: Option<Untracked>,
+}
+
+/// Sets of tangents, as `--dir` and `--next` give them.
+#[derive(Default)]
+pub struct Directions {
+    /// Each a list of `N=VALUE` or `N=[LIST]`.
+    pub sets: Vec<Vec<String>>,
+}
+
+impl Args for Directions {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let dir = clap::Arg::new("dir").long("dir").value_name("N=VALUE").action(clap::ArgAction::Append);
+        let dir = dir.required(true).allow_hyphen_values(true).help(
+            "Tangent of an argument, counted from 0: 0=1.5, or 1=[1.0, 0.0] of a buffer. May be repeated; \
+             missing ones are zero",
+        );
+        let next = clap::Arg::new("next").long("next").num_args(0).default_missing_value("true");
+        let next = next.action(clap::ArgAction::Append).value_parser(clap::value_parser!(bool));
+        command.arg(dir).arg(next.help("Begin another set of tangents. All sets are a batch"))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Directions {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+        let mut sets = vec![Vec::new()];
+        let indices = |id: &str| matches.indices_of(id).into_iter().flatten().collect::<Vec<usize>>();
+        let given = matches.get_many::<String>("dir").into_iter().flatten();
+        let mut next = indices("next").into_iter().peekable();
+        for (at, text) in indices("dir").into_iter().zip(given) {
+            while next.next_if(|n| *n < at).is_some() {
+                sets.push(Vec::new());
+            }
+            sets.last_mut().expect("there is one").push(text.clone());
+        }
+        sets.extend(next.map(|_| Vec::new()));
+        Ok(Self { sets })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// `jvp`.
+#[derive(Args)]
+pub struct JvpArgs {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
+    /// The calls.
+    #[command(flatten)]
+    pub call: ForwardOptions,
+    /// Along what.
+    #[command(flatten)]
+    pub directions: Directions,
+    /// Print one JSON object per call.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `jacobian`.
+#[derive(Args)]
+pub struct JacobianArgs {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
+    /// The calls.
+    #[command(flatten)]
+    pub call: ForwardOptions,
+    /// Arguments, counted from 0, whose buffers are outputs, too, as the function leaves them: 1,3.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub outputs: Vec<usize>,
     /// Print one JSON object per call.
     #[arg(long)]
     pub json: bool,

@@ -12,6 +12,7 @@ pub mod cli;
 pub mod dump;
 pub mod explain;
 pub mod failure;
+pub mod forward;
 pub mod grad;
 pub mod report;
 pub mod rules;

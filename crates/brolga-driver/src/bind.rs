@@ -233,7 +233,7 @@ fn argument(text: &str, literal: &Literal, ty: Type, pointer: Type, i: usize, be
     }
 }
 
-fn scalar(text: &str, n: &Spanned<String>, ty: Type) -> Parsed<DataValue> {
+pub(crate) fn scalar(text: &str, n: &Spanned<String>, ty: Type) -> Parsed<DataValue> {
     let wrong = |message: String| SyntaxError::new(text, n.span.clone(), message);
     if ty.is_vector() && n.node.starts_with("0x") && !n.node.contains(['.', 'p', 'P']) {
         return bits_of_vector(&n.node, ty).map_err(wrong);
@@ -248,7 +248,7 @@ fn scalar(text: &str, n: &Spanned<String>, ty: Type) -> Parsed<DataValue> {
     to_data(ty, |_| num).ok_or_else(|| wrong(format!("values of type {ty} cannot be passed")))
 }
 
-fn vector(text: &str, list: &List, ty: Type) -> Parsed<DataValue> {
+pub(crate) fn vector(text: &str, list: &List, ty: Type) -> Parsed<DataValue> {
     let wrong = |message: String| SyntaxError::new(text, list.span.clone(), message);
     let lanes = ty.lane_count() as usize;
     if list.elem.is_some_and(|e| ElemType::of(ty.lane_type()) != Some(e)) {

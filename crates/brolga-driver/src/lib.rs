@@ -22,6 +22,7 @@ pub mod protocol;
 pub mod quiet;
 pub mod run;
 pub mod source;
+pub mod tangent;
 pub mod text;
 pub mod value;
 pub mod wasm;

@@ -54,7 +54,8 @@ fn non_finite(v: f64) -> &'static str {
     }
 }
 
-fn item_json(item: &Item) -> Value {
+/// A number, or a list of numbers, as JSON.
+pub fn item_json(item: &Item) -> Value {
     match item {
         Item::One(n) => num_json(*n),
         Item::Many(v) => v.iter().map(|n| num_json(*n)).collect(),
@@ -194,12 +195,17 @@ pub fn text(written: &str, call: &Invocation, outcome: &Outcome) -> String {
 
 /// What a call without derivatives gave, for people.
 pub fn primal_text(written: &str, outcome: &Outcome) -> String {
+    values_text(written, &outcome.value, &outcome.buffers)
+}
+
+/// A call, its results, and what is in its buffers, for people.
+pub fn values_text(written: &str, value: &[Item], buffers: &[Option<Vec<Num>>]) -> String {
     let mut out = format!("{written}\n");
-    for (i, v) in outcome.value.iter().enumerate() {
-        let name = if outcome.value.len() == 1 { "value".to_owned() } else { format!("value {i}") };
+    for (i, v) in value.iter().enumerate() {
+        let name = if value.len() == 1 { "value".to_owned() } else { format!("value {i}") };
         out += &format!("  {name:<12} {}\n", show(v));
     }
-    for (i, b) in outcome.buffers.iter().enumerate() {
+    for (i, b) in buffers.iter().enumerate() {
         if let Some(b) = b {
             out += &format!("  {:<12} {}\n", format!("buffer {i}"), show(&Item::Many(b.clone())));
         }

@@ -134,7 +134,7 @@ pub fn contents(call: &Invocation, memory: &Memory) -> Vec<Option<Vec<Num>>> {
     (0..call.args.len()).map(|i| memory.buffer(i).map(|b| decode_all(b.elem, b.primal.bytes()))).collect()
 }
 
-fn undamaged(memory: &Memory) -> Result<(), Error> {
+pub(crate) fn undamaged(memory: &Memory) -> Result<(), Error> {
     match memory.damage() {
         None => Ok(()),
         Some(message) => Err(Error::Usage(message)),

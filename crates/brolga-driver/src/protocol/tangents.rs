@@ -5,9 +5,8 @@
 //! be what the oracle's dual numbers say, which know the program and no rule. A second run, and one
 //! that was derived with little effort, must give the same bits.
 
-use brolga::{ArgActivity, DerivedRule, Diagnostics, Effort, Error, MemoryMode, Mode, Options, Program};
+use brolga::{Diagnostics, Effort, Error, MemoryMode, Mode, Options, Program};
 use brolga_oracle::{Oracle, Tangent};
-use cranelift_codegen::data_value::DataValue;
 
 use super::{derive, reseeded};
 use crate::bind::Invocation;
@@ -15,18 +14,9 @@ use crate::compare::close;
 use crate::inputs::{Input, flatten, inputs, oracle_args};
 use crate::memory::Memory;
 use crate::noise::Noise;
-use crate::run::{Outcome, contents, gradient, items};
-use crate::value::{Item, Num, decode_all, from_data, to_data};
-
-/// What forward mode gives.
-struct Tangents {
-    value: Vec<Item>,
-    buffers: Vec<Option<Vec<Num>>>,
-    /// One per result.
-    results: Vec<Option<Item>>,
-    /// One per argument: the tangent of a duplicated buffer.
-    of_buffers: Vec<Option<Vec<Num>>>,
-}
+use crate::run::{Outcome, gradient};
+use crate::tangent::{Direction, Tangents, tangents};
+use crate::value::{Item, Num, decode_all, from_data};
 
 /// What forward mode gets wrong.
 pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<String>, Error> {
@@ -41,10 +31,11 @@ pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<
     let inputs = inputs(&call);
     let mut noise = Noise::new(9);
     let direction: Vec<f64> = inputs.iter().map(|_| noise.unit()).collect();
+    let along = Direction::along(&call, &inputs, &direction);
     let mut found = Vec::new();
     let reverse = Options { memory: call.memory, ..Options::as_calls() };
     let back = gradient(&derive(program, &call.request(), &reverse)?, &call)?;
-    let ahead = match run(&rule, &call, &inputs, &direction) {
+    let ahead = match tangents(&rule, &call, &along) {
         Ok(ahead) => ahead,
         // Another direction may lose digits where the gradient's does not.
         Err(Error::Trap(t)) if t.code == "untracked_bits" => return Ok(Vec::new()),
@@ -69,8 +60,8 @@ pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<
                 derive(program, &call.request(), &Options { effort, ..options.clone() })
             }
         };
-        match rule.and_then(|rule| run(&rule, &call, &inputs, &direction)) {
-            Ok(other) if other.same_tangents(&ahead) => {}
+        match rule.and_then(|rule| tangents(&rule, &call, &along)) {
+            Ok(other) if same_tangents(&other, &ahead) => {}
             Ok(other) => found.push(format!("forward mode, {what}: {:?}, else {:?}", other.results, ahead.results)),
             Err(e) => found.push(format!("forward mode, {what}: {e}")),
         }
@@ -82,65 +73,23 @@ fn in_fragments(all: &Diagnostics) -> bool {
     all.0.iter().any(|d| d.code == "AD0160")
 }
 
-impl Tangents {
-    fn same_tangents(&self, other: &Self) -> bool {
-        let same = |a: &Num, b: &Num| a.same_bits(*b) || a.as_f64() == b.as_f64();
-        let results = self.results.iter().zip(&other.results).all(|(a, b)| match (a, b) {
-            (Some(a), Some(b)) => a.nums().iter().zip(b.nums()).all(|(a, b)| same(a, b)),
+fn same_tangents(a: &Tangents, b: &Tangents) -> bool {
+    let same = |a: &Num, b: &Num| a.same_bits(*b) || a.as_f64() == b.as_f64();
+    let results = a.results.iter().zip(&b.results).all(|(a, b)| match (a, b) {
+        (Some(a), Some(b)) => a.nums().iter().zip(b.nums()).all(|(a, b)| same(a, b)),
+        (a, b) => a.is_none() == b.is_none(),
+    });
+    results
+        && a.of_buffers.iter().zip(&b.of_buffers).all(|(a, b)| match (a, b) {
+            (Some(a), Some(b)) => a.iter().zip(b).all(|(a, b)| same(a, b)),
             (a, b) => a.is_none() == b.is_none(),
-        });
-        results
-            && self.of_buffers.iter().zip(&other.of_buffers).all(|(a, b)| match (a, b) {
-                (Some(a), Some(b)) => a.iter().zip(b).all(|(a, b)| same(a, b)),
-                (a, b) => a.is_none() == b.is_none(),
-            })
-    }
+        })
 }
 
 fn same_items(a: &[Item], b: &[Item]) -> bool {
     // Addresses differ between two runs.
     let same = |a: &Num, b: &Num| !a.is_float() || a.same_bits(*b) || a.as_f64().is_nan() && b.as_f64().is_nan();
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.nums().iter().zip(b.nums()).all(|(a, b)| same(a, b)))
-}
-
-/// Value and tangents once, in fresh memory.
-fn run(rule: &DerivedRule, call: &Invocation, inputs: &[Input], direction: &[f64]) -> Result<Tangents, Error> {
-    let mut memory = Memory::new(call)?;
-    let hidden = call.hidden();
-    let mut given: Vec<Option<DataValue>> = vec![None; hidden + call.args.len()];
-    for i in 0..call.args.len() {
-        if let Some(b) = memory.buffer_mut(i) {
-            b.shadow.bytes_mut().fill(0);
-        }
-    }
-    for arg in 0..call.args.len() {
-        let along: Vec<f64> = inputs.iter().zip(direction).filter(|(i, _)| i.arg == arg).map(|(_, x)| *x).collect();
-        match call.activity(arg) {
-            ArgActivity::Active => given[hidden + arg] = to_data(call.params[arg], |i| Num::F64(along[i])),
-            ArgActivity::Duplicated if !along.is_empty() => {
-                let b = memory.buffer_mut(arg).expect("it is duplicated");
-                let (elem, n) = (b.elem, b.elem.bytes());
-                let places = b.shadow.bytes_mut().chunks_exact_mut(n);
-                places.zip(&along).for_each(|(place, x)| Num::F64(*x).encode(elem, place));
-            }
-            _ => {}
-        }
-    }
-    let (mut value, mut tangents) = (Vec::new(), Vec::new());
-    // SAFETY: as in `run::gradient_in`.
-    unsafe { rule.tangent(&memory.arguments(), &given, &mut value, &mut tangents) }?;
-    if let Some(damage) = memory.damage() {
-        return Err(Error::Usage(damage));
-    }
-    let results = tangents.iter().zip(&call.returns).map(|(t, ty)| t.as_ref().map(|t| from_data(t, *ty)));
-    let of_buffers = (0..call.args.len())
-        .map(|i| memory.shadow(i).filter(|b| b.elem.is_float()).map(|b| decode_all(b.elem, b.shadow.bytes())));
-    Ok(Tangents {
-        value: items(call, &value),
-        buffers: contents(call, &memory),
-        results: results.collect(),
-        of_buffers: of_buffers.collect(),
-    })
 }
 
 fn product(terms: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
@@ -183,9 +132,9 @@ fn against_dual_numbers(
     tol: f64,
 ) -> Option<String> {
     let hidden = call.hidden();
-    let mut tangents = vec![Tangent::Zero; hidden + call.args.len()];
+    let mut dual = vec![Tangent::Zero; hidden + call.args.len()];
     for (input, x) in inputs.iter().zip(direction) {
-        match (&mut tangents[hidden + input.arg], call.buffer(input.arg).is_some()) {
+        match (&mut dual[hidden + input.arg], call.buffer(input.arg).is_some()) {
             (Tangent::Lanes(t) | Tangent::Buffer(t), _) => t.push(*x),
             (t @ Tangent::Zero, true) => *t = Tangent::Buffer(vec![*x]),
             (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
@@ -194,7 +143,7 @@ fn against_dual_numbers(
     let memory = Memory::new(call).ok()?;
     let args = oracle_args(call, &memory);
     // SAFETY: as in `check::tape_gradient`.
-    let r = unsafe { Oracle::new(call.interpreted(program)).tangent(call.func, &args, &tangents) }.ok()?;
+    let r = unsafe { Oracle::new(call.interpreted(program)).tangent(call.func, &args, &dual) }.ok()?;
     let scale = |all: &[f64]| all.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
     let apart = |is: &[Num], says: &[f64]| {
         let scale = scale(says);

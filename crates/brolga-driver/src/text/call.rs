@@ -109,7 +109,7 @@ pub(super) fn call(c: &mut Cursor<'_>) -> Parsed<Call> {
 }
 
 /// One argument.
-pub(super) fn literal(c: &mut Cursor<'_>) -> Parsed<Literal> {
+pub(crate) fn literal(c: &mut Cursor<'_>) -> Parsed<Literal> {
     let start = c.at();
     if c.eat("@") {
         let n = c.count()?;

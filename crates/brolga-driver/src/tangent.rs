@@ -1,0 +1,235 @@
+//! One call in forward mode, and Jacobians: what `jvp` and `jacobian` print.
+//!
+//! A direction has an entry for each argument: the tangent of a float by value, or of a buffer's
+//! contents. What is not given is zero. It is written `0=1.5` for a scalar, `0=[1.0 0.0]` for a
+//! vector, `1=[1.0, 0.0]` for a buffer.
+
+use brolga::{ArgActivity, DerivedRule, Error};
+use cranelift_codegen::data_value::DataValue;
+
+use crate::bind::{BoundArg, Invocation, encode_list, scalar, vector};
+use crate::inputs::{Input, inputs};
+use crate::memory::Memory;
+use crate::run::{contents, items, undamaged};
+use crate::text::cursor::{Cursor, Parsed};
+use crate::text::{Literal, SyntaxError, call};
+use crate::value::{Item, Num, decode_all, from_data, to_data};
+
+/// A direction, one entry per argument.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Direction(Vec<Along>);
+
+/// The tangent of one argument.
+#[derive(Clone, Debug, PartialEq)]
+enum Along {
+    Zero,
+    Value(DataValue),
+    Buffer(Vec<u8>),
+}
+
+/// What a call and its tangents produced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tangents {
+    /// One per result.
+    pub value: Vec<Item>,
+    /// One per argument: what is in the buffer when all is done.
+    pub buffers: Vec<Option<Vec<Num>>>,
+    /// One per result: its tangent, if it is a float.
+    pub results: Vec<Option<Item>>,
+    /// One per argument: the tangent of a duplicated buffer when all is done.
+    pub of_buffers: Vec<Option<Vec<Num>>>,
+}
+
+impl Direction {
+    /// Along nothing.
+    pub fn zero(call: &Invocation) -> Self {
+        Self(vec![Along::Zero; call.args.len()])
+    }
+
+    /// Read the entries of a direction, each `N=VALUE` or `N=[LIST]`.
+    ///
+    /// # Errors
+    /// An entry that cannot be read, is given twice, or does not fit its argument.
+    pub fn parse(call: &Invocation, entries: &[String]) -> Parsed<Self> {
+        let mut found = Self::zero(call);
+        for text in entries {
+            let mut c = Cursor::new(text);
+            let arg = c.count()?;
+            c.expect("=")?;
+            let literal = call::literal(&mut c)?;
+            if !c.is_done() {
+                return Err(c.unexpected("the end of the direction"));
+            }
+            let (i, fail) = (arg.node, |m: String| SyntaxError::new(text, arg.span.clone(), m));
+            if i >= call.args.len() {
+                return Err(fail(format!("there is no argument {i}; arguments are counted from 0")));
+            }
+            let owner = if let BoundArg::Same(j) = call.args[i] { j } else { i };
+            if found.0[owner] != Along::Zero {
+                return Err(fail(format!("the tangent of argument {i} is given twice")));
+            }
+            found.0[owner] = along(call, text, owner, &literal, &fail)?;
+        }
+        Ok(found)
+    }
+
+    /// Along all inputs ([`inputs`]), by so much each.
+    pub fn along(call: &Invocation, inputs: &[Input], by: &[f64]) -> Self {
+        let mut found = Self::zero(call);
+        for arg in 0..call.args.len() {
+            let along: Vec<f64> = inputs.iter().zip(by).filter(|(i, _)| i.arg == arg).map(|(_, x)| *x).collect();
+            if along.is_empty() {
+                continue;
+            }
+            found.0[arg] = match call.buffer(arg) {
+                Some((_, elem, data, _)) => {
+                    let mut bytes = vec![0; data.len()];
+                    let places = bytes.chunks_exact_mut(elem.bytes());
+                    places.zip(&along).for_each(|(place, x)| Num::F64(*x).encode(elem, place));
+                    Along::Buffer(bytes)
+                }
+                None => to_data(call.params[arg], |i| Num::F64(along[i])).map_or(Along::Zero, Along::Value),
+            };
+        }
+        found
+    }
+}
+
+fn along(
+    call: &Invocation,
+    text: &str,
+    i: usize,
+    literal: &Literal,
+    fail: &dyn Fn(String) -> Box<SyntaxError>,
+) -> Parsed<Along> {
+    match (&call.args[i], call.activity(i), literal) {
+        (_, ArgActivity::Const, _) => Err(fail(format!("argument {i} is const, so it has no tangent"))),
+        (BoundArg::Value(_), _, Literal::Number(n)) => Ok(Along::Value(scalar(text, n, call.params[i])?)),
+        (BoundArg::Value(_), _, Literal::List(list)) if call.params[i].is_vector() => {
+            Ok(Along::Value(vector(text, list, call.params[i])?))
+        }
+        (BoundArg::Buffer { elem, data, .. }, _, Literal::List(list)) => {
+            if !elem.is_float() {
+                return Err(fail(format!("the buffer of argument {i} holds no floats, so it has no tangent")));
+            }
+            let (_, bytes) = encode_list(text, list, Some(*elem))?;
+            if bytes.len() != data.len() {
+                let n = elem.bytes();
+                let (is, want) = (bytes.len() / n, data.len() / n);
+                return Err(fail(format!("the tangent of argument {i} has {is} elements, but the buffer has {want}")));
+            }
+            Ok(Along::Buffer(bytes))
+        }
+        (BoundArg::Buffer { .. }, ..) => {
+            Err(fail(format!("argument {i} is a buffer: its tangent is a list, such as `{i}=[1.0, 0.0]`")))
+        }
+        _ => Err(fail(format!("a tangent of type {} is wanted for argument {i}", call.params[i]))),
+    }
+}
+
+/// Value and tangents once, in fresh memory.
+///
+/// # Errors
+/// As of [`DerivedRule::tangent`].
+pub fn tangents(rule: &DerivedRule, call: &Invocation, direction: &Direction) -> Result<Tangents, Error> {
+    let mut memory = Memory::new(call)?;
+    let hidden = call.hidden();
+    let mut given: Vec<Option<DataValue>> = vec![None; hidden + call.args.len()];
+    for (i, along) in direction.0.iter().enumerate() {
+        match (along, memory.buffer_mut(i)) {
+            (Along::Value(v), _) => given[hidden + i] = Some(v.clone()),
+            (Along::Buffer(bytes), Some(b)) => b.shadow.bytes_mut().copy_from_slice(bytes),
+            (_, Some(b)) if !matches!(call.args[i], BoundArg::Same(_)) => b.shadow.bytes_mut().fill(0),
+            _ => {}
+        }
+    }
+    let (mut value, mut found) = (Vec::new(), Vec::new());
+    // SAFETY: as in `run::gradient_in`.
+    unsafe { rule.tangent(&memory.arguments(), &given, &mut value, &mut found) }?;
+    undamaged(&memory)?;
+    let results = found.iter().zip(&call.returns).map(|(t, ty)| t.as_ref().map(|t| from_data(t, *ty)));
+    let of_buffers = (0..call.args.len())
+        .map(|i| memory.shadow(i).filter(|b| b.elem.is_float()).map(|b| decode_all(b.elem, b.shadow.bytes())));
+    Ok(Tangents {
+        value: items(call, &value),
+        buffers: contents(call, &memory),
+        results: results.collect(),
+        of_buffers: of_buffers.collect(),
+    })
+}
+
+/// A Jacobian: rows are lanes of float results, then elements of buffers; columns are inputs, in the
+/// order of arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Jacobian {
+    /// One per result.
+    pub value: Vec<Item>,
+    /// What each row is the derivative of.
+    pub rows: Vec<Output>,
+    /// What each column is the derivative by.
+    pub columns: Vec<Input>,
+    /// Row by row.
+    pub entries: Vec<Vec<f64>>,
+}
+
+/// One number that a call gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A lane of a result.
+    Result(usize, Option<usize>),
+    /// An element of an argument's buffer.
+    Element(usize, usize),
+}
+
+/// What a call gives: its float results, and the elements of these arguments' buffers.
+///
+/// # Errors
+/// [`Error::Usage`] for an argument that is no duplicated buffer of floats.
+pub fn outputs(call: &Invocation, buffers: &[usize]) -> Result<Vec<Output>, Error> {
+    let mut found = Vec::new();
+    for (k, ty) in call.returns.iter().enumerate().filter(|(_, ty)| ty.lane_type().is_float()) {
+        if ty.is_vector() {
+            found.extend((0..ty.lane_count() as usize).map(|l| Output::Result(k, Some(l))));
+        } else {
+            found.push(Output::Result(k, None));
+        }
+    }
+    for &arg in buffers {
+        let usable = arg < call.args.len() && call.activity(arg) == ArgActivity::Duplicated;
+        let Some((_, elem, data, _)) = call.buffer(arg).filter(|b| usable && b.1.is_float()) else {
+            let message = format!("argument {arg} is no duplicated buffer of floats, so it cannot be an output");
+            return Err(Error::Usage(message));
+        };
+        found.extend((0..data.len() / elem.bytes()).map(|i| Output::Element(arg, i)));
+    }
+    Ok(found)
+}
+
+/// The Jacobian of a call by forward mode, one run for each column.
+///
+/// # Errors
+/// As [`tangents`] and [`outputs`].
+pub fn jacobian(rule: &DerivedRule, call: &Invocation, buffers: &[usize]) -> Result<Jacobian, Error> {
+    let (rows, columns) = (outputs(call, buffers)?, inputs(call));
+    let mut entries = vec![vec![0.0; columns.len()]; rows.len()];
+    let mut value = None;
+    let mut unit = vec![0.0; columns.len()];
+    for j in 0..columns.len().max(1) {
+        if let Some(u) = unit.get_mut(j) {
+            *u = 1.0;
+        }
+        let found = tangents(rule, call, &Direction::along(call, &columns, &unit))?;
+        for (row, output) in entries.iter_mut().zip(&rows) {
+            let nums = match *output {
+                Output::Result(k, lane) => found.results[k].as_ref().map(|r| r.nums()[lane.unwrap_or(0)]),
+                Output::Element(arg, i) => found.of_buffers[arg].as_ref().map(|b| b[i]),
+            };
+            if let (Some(entry), Some(n)) = (row.get_mut(j), nums) {
+                *entry = n.as_f64();
+            }
+        }
+        value.get_or_insert(found.value);
+        unit.fill(0.0);
+    }
+    Ok(Jacobian { value: value.unwrap_or_default(), rows, columns, entries })
+}

@@ -1,0 +1,154 @@
+//! `cargo xtask jvp` and `cargo xtask jacobian`: forward mode on the command line.
+
+use brolga::{Mode, Options};
+use brolga_driver::tangent::{Direction, Jacobian, Output, Tangents, jacobian, tangents};
+use brolga_driver::{Invocation, Item, output};
+use serde_json::{Value, json};
+
+use crate::cli::{CallOptions, ForwardOptions, JacobianArgs, JvpArgs};
+use crate::failure::Failure;
+use crate::grad::{Job, failure_json, jobs, read};
+use crate::report::show;
+use crate::rules::Rules;
+
+/// Run `jvp`.
+pub fn jvp(args: &JvpArgs) -> Result<(), Failure> {
+    told(args.json, || {
+        let file = read(&args.input, &args.call.calls)?;
+        let rules = Rules::new(&file);
+        for job in jobs(&file, &CallOptions::from(&args.call))? {
+            let sets = &args.directions.sets;
+            let directions: Result<Vec<Direction>, _> =
+                sets.iter().map(|set| Direction::parse(&job.call, set)).collect();
+            let rule = rules.get(&job.call.request(), &forward_mode(&job)).map_err(|e| Failure::Run(job.name(), e))?;
+            let mut found = Vec::new();
+            for direction in &directions? {
+                found.push(tangents(&rule, &job.call, direction).map_err(|e| Failure::Run(job.name(), e))?);
+            }
+            show(&if args.json { format!("{}\n", jvp_json(&job.call, &found)) } else { jvp_text(&job.text, &found) });
+        }
+        Ok(())
+    })
+}
+
+/// Run `jacobian`.
+pub fn jacobian_of(args: &JacobianArgs) -> Result<(), Failure> {
+    told(args.json, || {
+        let file = read(&args.input, &args.call.calls)?;
+        let rules = Rules::new(&file);
+        for job in jobs(&file, &CallOptions::from(&args.call))? {
+            let rule = rules.get(&job.call.request(), &forward_mode(&job));
+            let found = rule.and_then(|rule| jacobian(&rule, &job.call, &args.outputs));
+            let found = found.map_err(|e| Failure::Run(job.name(), e))?;
+            show(&match args.json {
+                true => format!("{}\n", jacobian_json(&job.call, &found)),
+                false => jacobian_text(&job.text, &found),
+            });
+        }
+        Ok(())
+    })
+}
+
+/// A failure as JSON too, if that is asked for.
+fn told(json: bool, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    let result = work();
+    if json && let Err(failure) = &result {
+        show(&format!("{}\n", failure_json(failure)));
+    }
+    result
+}
+
+fn forward_mode(job: &Job<'_>) -> Options {
+    Options { mode: Mode::Tangent, ..job.options() }
+}
+
+impl From<&ForwardOptions> for CallOptions {
+    fn from(o: &ForwardOptions) -> Self {
+        Self {
+            calls: o.calls.clone(),
+            activity: o.activity.clone(),
+            noalias: o.noalias.clone(),
+            no_need: o.no_need.clone(),
+            debug: o.debug,
+            inline: o.inline,
+            effort: o.effort,
+            untracked: o.untracked,
+            ..Self::default()
+        }
+    }
+}
+
+/// `{"function", "value", "tangent", "buffers", "tangents"}`; of several directions, `tangent` and
+/// `tangents` are lists with one entry for each.
+fn jvp_json(call: &Invocation, found: &[Tangents]) -> Value {
+    let buffer = |b: &Option<Vec<brolga_driver::Num>>| b.as_ref().map(|b| output::item_json(&Item::Many(b.clone())));
+    let tangent = |t: &Tangents| t.results.iter().map(|r| r.as_ref().map(output::item_json)).collect::<Vec<_>>();
+    let of_buffers = |t: &Tangents| t.of_buffers.iter().map(buffer).collect::<Vec<_>>();
+    let (first, all) = (&found[0], found.len() > 1);
+    let each = |of: &dyn Fn(&Tangents) -> Vec<Option<Value>>| {
+        if all { json!(found.iter().map(of).collect::<Vec<_>>()) } else { json!(of(first)) }
+    };
+    json!({
+        "function": format!("%{}", call.symbol),
+        "value": first.value.iter().map(output::item_json).collect::<Vec<_>>(),
+        "tangent": each(&tangent),
+        "buffers": first.buffers.iter().map(buffer).collect::<Vec<_>>(),
+        "tangents": each(&of_buffers),
+    })
+}
+
+fn jvp_text(written: &str, found: &[Tangents]) -> String {
+    let first = &found[0];
+    let mut out = output::values_text(written, &first.value, &first.buffers);
+    for (n, t) in found.iter().enumerate() {
+        let which = if found.len() > 1 { format!("direction {n}, ") } else { String::new() };
+        for (k, r) in t.results.iter().enumerate() {
+            let name = if t.results.len() == 1 { "tangent".to_owned() } else { format!("tangent {k}") };
+            let shown = r.as_ref().map_or_else(|| "none: no active float".to_owned(), output::show);
+            out += &format!("  {:<12} {shown}\n", format!("{which}{name}"));
+        }
+        for (i, b) in t.of_buffers.iter().enumerate() {
+            if let Some(b) = b {
+                let name = format!("{which}tangent of buffer {i}");
+                out += &format!("  {name:<12} {}\n", output::show(&Item::Many(b.clone())));
+            }
+        }
+    }
+    out
+}
+
+fn jacobian_json(call: &Invocation, found: &Jacobian) -> Value {
+    let row = |r: &Vec<f64>| r.iter().map(|x| output::num_json(brolga_driver::Num::F64(*x))).collect::<Vec<_>>();
+    json!({
+        "function": format!("%{}", call.symbol),
+        "value": found.value.iter().map(output::item_json).collect::<Vec<_>>(),
+        "jacobian": found.entries.iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+/// A table: a row for each output, a column for each input.
+fn jacobian_text(written: &str, found: &Jacobian) -> String {
+    let mut out = output::values_text(written, &found.value, &[]);
+    let heads: Vec<String> = found.columns.iter().map(|c| c.name()).collect();
+    let names: Vec<String> = found.rows.iter().map(|r| output_name(*r, &found.value)).collect();
+    let cell = |x: &f64| output::show(&Item::One(brolga_driver::Num::F64(*x)));
+    let cells: Vec<Vec<String>> = found.entries.iter().map(|r| r.iter().map(cell).collect()).collect();
+    let width = |j: usize| cells.iter().map(|r| r[j].len()).chain([heads[j].len()]).max().unwrap_or(0);
+    let first = names.iter().map(String::len).max().unwrap_or(0);
+    let line = |name: &str, row: &[String]| {
+        let row: Vec<String> = row.iter().enumerate().map(|(j, x)| format!("{x:>w$}", w = width(j))).collect();
+        format!("  {name:<first$}  {}", row.join("  ")).trim_end().to_owned() + "\n"
+    };
+    out += &line("", &heads);
+    names.iter().zip(&cells).for_each(|(name, row)| out += &line(name, row));
+    out
+}
+
+fn output_name(output: Output, value: &[Item]) -> String {
+    match output {
+        Output::Result(_, None) if value.len() == 1 => "value".to_owned(),
+        Output::Result(k, None) => format!("value {k}"),
+        Output::Result(k, Some(l)) => format!("value {k}[{l}]"),
+        Output::Element(arg, i) => format!("buffer {arg}[{i}]"),
+    }
+}
