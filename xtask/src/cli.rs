@@ -581,8 +581,8 @@ pub struct DumpArgs {
     /// The function. Not needed if the file defines only one.
     #[arg(long, short, value_name = "NAME")]
     pub func: Option<String>,
-    /// normalised, cfg, stmts, forward, pullback, clif-forward, clif-pullback, combined or
-    /// clif-combined.
+    /// normalised, cfg, stmts, forward, pullback, clif-forward, clif-pullback, combined,
+    /// clif-combined, tangent or clif-tangent.
     #[arg(long, short, value_name = "STAGE")]
     pub stage: Option<String>,
     /// Print both derived graphs for Graphviz.

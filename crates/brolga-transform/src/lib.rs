@@ -5,10 +5,11 @@
 //! primal     legalisation of a primal function, and idioms in a form that has a derivative
 //! facts      every analysis, run in order
 //! shadow     how shadows are stored to
-//! translate  each statement becomes a forward fragment and a reverse fragment, by its rule
+//! translate  each statement becomes a forward fragment and a reverse fragment, by its rule; in forward
+//!            mode, the statements of its tangents
 //! plan       what is recorded, recomputed, inverted or reloaded; loops that are re-executed
 //! guards     strong zeros, and versions of the pullback without them
-//! assemble   the forward graph, the pullback, or both in one function
+//! assemble   the forward graph, the pullback, both in one function, or the graph of forward mode
 //! dce        what a derived graph computes without a use is removed
 //! emit       graphs are lowered to CLIF
 //! clif       passes over the CLIF that `brolga_ir::lower` has written
@@ -40,3 +41,4 @@ pub use derive::{derive, derive_unverified, derive_with};
 pub use derived::{Addressable, Derivation, DerivedPair, DerivedWhole, Emitted};
 pub use pipeline::Stages;
 pub use program::abi::Abi;
+pub use translate::tangent::POISON;

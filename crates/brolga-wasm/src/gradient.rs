@@ -12,12 +12,14 @@ use crate::val::Val;
 /// A compiled derivative of an exported function. Cheap to clone; all instances of the module, in
 /// all threads, may use one.
 ///
-/// There are two kinds. [`Self::new`] makes one function for value and gradient, which
+/// There are three kinds. [`Self::new`] makes one function for value and gradient, which
 /// [`Instance::gradient`] runs. [`Self::split`] makes a forward pass and a pullback, for
 /// [`Instance::forward`] and [`Instance::pullback`], which may run at different times, and the
 /// pullback several times; it records more. The numbers are the same, bit for bit (but for the sign
-/// of a cotangent that is zero).
+/// of a cotangent that is zero). [`Self::tangent`] makes a function of forward mode, which
+/// [`Instance::tangent`] runs.
 ///
+/// [`Instance::tangent`]: crate::Instance::tangent
 /// [`Instance::gradient`]: crate::Instance::gradient
 /// [`Instance::forward`]: crate::Instance::forward
 /// [`Instance::pullback`]: crate::Instance::pullback
@@ -55,6 +57,14 @@ impl Gradient {
     /// As [`Self::new`].
     pub fn split(module: &Module, name: &str) -> Result<Self, Error> {
         Self::in_mode(module, name, Mode::Split)
+    }
+
+    /// [`Self::new`] in forward mode: values and their tangents along a direction.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn tangent(module: &Module, name: &str) -> Result<Self, Error> {
+        Self::in_mode(module, name, Mode::Tangent)
     }
 
     fn in_mode(module: &Module, name: &str, mode: Mode) -> Result<Self, Error> {
@@ -148,6 +158,15 @@ pub struct Evaluation {
     pub cotangents: Vec<Option<Val>>,
     /// Bytes that the run recorded, at most at a time.
     pub tape_bytes: usize,
+}
+
+/// What [`crate::Instance::tangent`] has found, beside the tangents of memory in its shadow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tangents {
+    /// The function's results.
+    pub values: Vec<Val>,
+    /// One entry for each result: its tangent, if it is a float.
+    pub tangents: Vec<Option<Val>>,
 }
 
 /// The pullback of one forward run of an instance; see [`crate::Instance::pullback`].

@@ -6,7 +6,7 @@ use wasmparser::{ExternalKind, FuncType, ValType};
 
 use crate::error::Error;
 use crate::floats::KnownFloats;
-use crate::gradient::{Evaluation, Gradient, Pullback, next_instance};
+use crate::gradient::{Evaluation, Gradient, Pullback, Tangents, next_instance};
 use crate::host::{Output, SEED, STATE_CELL, State};
 use crate::layout;
 use crate::module::Module;
@@ -280,6 +280,34 @@ impl Instance {
             cotangents: Self::cotangents(&gradient.ty, &cotangents),
             tape_bytes: run.tape_bytes(),
         })
+    }
+
+    /// Values and their tangents along a direction, by a gradient in [forward
+    /// mode](Gradient::tangent): `directions` has one entry for each parameter, `None` for zero.
+    /// The shadow of memory holds the tangent of what is in memory, before the call and after it;
+    /// what an earlier call has left there is [cleared](Self::clear_shadow) first, unless it is
+    /// meant.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for wrong arguments or directions, or a gradient that is of another mode;
+    /// [`Error::Trap`] or [`Error::Exit`] if the function does not return, or if a tangent depends
+    /// on bits that are not followed.
+    pub fn tangent(
+        &mut self,
+        gradient: &Gradient,
+        args: &[Val],
+        directions: &[Option<Val>],
+    ) -> Result<Tangents, Error> {
+        let all = self.enter_derivative(gradient, args)?;
+        let hidden = std::iter::once(None);
+        let directions: Vec<Option<DataValue>> =
+            hidden.chain(directions.iter().map(|d| d.map(|d| d.to_data()))).collect();
+        let (mut values, mut tangents) = (Vec::new(), Vec::new());
+        // SAFETY: as in `enter`; the shadow is laid out like the primal.
+        unsafe { gradient.rule.tangent(&all, &directions, &mut values, &mut tangents) }.map_err(|e| self.ended(e))?;
+        let typed = tangents.iter().zip(gradient.ty.results());
+        let tangents = typed.map(|(v, t)| v.as_ref().map(|v| Val::from_data(v, *t))).collect();
+        Ok(Tangents { values: Self::results(&gradient.ty, &values), tangents })
     }
 
     /// Cotangents of the parameters that are written, the instance left out.

@@ -68,7 +68,7 @@ mod val;
 pub use allocators::Allocators;
 pub use brolga;
 pub use error::Error;
-pub use gradient::{Evaluation, Gradient, Pullback, default_activity, options};
+pub use gradient::{Evaluation, Gradient, Pullback, Tangents, default_activity, options};
 pub use host::Output;
 pub use imports::Imports;
 pub use instance::{Instance, InstanceOptions};

@@ -44,11 +44,15 @@ pub enum Stage {
     Combined,
     /// The combined function as CLIF.
     ClifCombined,
+    /// The graph of forward mode.
+    Tangent,
+    /// The function of forward mode as CLIF.
+    ClifTangent,
 }
 
 impl Stage {
     /// All stages, in order.
-    pub const ALL: [Stage; 9] = [
+    pub const ALL: [Stage; 11] = [
         Stage::Normalised,
         Stage::Cfg,
         Stage::Stmts,
@@ -58,6 +62,8 @@ impl Stage {
         Stage::ClifPullback,
         Stage::Combined,
         Stage::ClifCombined,
+        Stage::Tangent,
+        Stage::ClifTangent,
     ];
 
     /// Name on the command line.
@@ -72,6 +78,8 @@ impl Stage {
             Stage::ClifPullback => "clif-pullback",
             Stage::Combined => "combined",
             Stage::ClifCombined => "clif-combined",
+            Stage::Tangent => "tangent",
+            Stage::ClifTangent => "clif-tangent",
         }
     }
 
@@ -80,6 +88,7 @@ impl Stage {
         match (self, asked) {
             (Stage::Combined | Stage::ClifCombined, Mode::Split) => Mode::Combined,
             (Stage::Forward | Stage::Pullback | Stage::ClifForward | Stage::ClifPullback, _) => Mode::Split,
+            (Stage::Tangent | Stage::ClifTangent, _) => Mode::Tangent,
             (_, asked) => asked,
         }
     }
@@ -143,8 +152,9 @@ fn text(s: &Stages<'_>, stage: Stage) -> String {
             [Stage::ClifForward, Stage::ClifPullback].map(|stage| text(s, stage)).join("\n")
         }
         Stage::Forward | Stage::Combined => format!("{}\n{}", plan::comments(s), s.forward.display(primal)),
+        Stage::Tangent => s.forward.display(primal).to_string(),
         Stage::Pullback => s.pullback.display(primal).to_string(),
-        Stage::ClifForward | Stage::ClifPullback | Stage::ClifCombined => match &s.emitted {
+        Stage::ClifForward | Stage::ClifPullback | Stage::ClifCombined | Stage::ClifTangent => match &s.emitted {
             Emitted::Pair(p) if stage == Stage::ClifPullback => clif(&p.pullback),
             Emitted::Pair(p) => clif(&p.forward),
             Emitted::Whole(w) => clif(&w.func),

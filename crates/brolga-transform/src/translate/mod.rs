@@ -4,7 +4,7 @@
 pub(crate) mod convert;
 pub mod rules;
 pub mod stmt;
-pub(crate) mod tangent;
+pub mod tangent;
 
 use brolga_ir::block::Ids;
 use brolga_ir::inst::Val;

@@ -478,10 +478,14 @@ impl DerivedRule {
             Ok(()) if places.other_floats_have_moved(before) => OTHER_FLOATS.to_owned(),
             Ok(()) => return Ok(()),
         };
-        let check = Check::UntrackedBits;
+        Err(self.untracked("pullback", message))
+    }
+
+    /// Bits of floats were not followed, of which there is more to say than an instruction.
+    fn untracked(&self, phase: &'static str, message: String) -> Error {
         let primal = &self.0.program.funcs[self.0.request.func];
-        Err(Error::Trap(Box::new(Trap {
-            code: check.name().to_owned(),
+        Error::Trap(Box::new(Trap {
+            code: Check::UntrackedBits.name().to_owned(),
             function: primal.symbol.clone(),
             source_name: primal.source_name(),
             block: None,
@@ -489,9 +493,9 @@ impl DerivedRule {
             inst_text: None,
             line: None,
             inlined: Vec::new(),
-            phase: "pullback",
+            phase,
             message,
-        })))
+        }))
     }
 
     /// Run the primal alone, as compiled by the same Cranelift.

@@ -68,7 +68,11 @@ impl DerivedRule {
             tangents.clear();
             tangents.resize(returns.len(), None);
             for (c, &i) in cells[out..].iter().zip(&abi.seeds) {
-                tangents[i] = Some(read(c, returns[i].value_type));
+                let tangent = read(c, returns[i].value_type);
+                if is_poison(&tangent) {
+                    return Err(self.untracked("tangent", POISONED.to_owned()));
+                }
+                tangents[i] = Some(tangent);
             }
             Ok(Run { rule: self.clone(), tape })
         })
@@ -93,5 +97,24 @@ impl DerivedRule {
             return Err(Error::Usage(wrong));
         }
         Ok(())
+    }
+}
+
+/// What is said of a tangent that is not known.
+const POISONED: &str = "the tangent of a result depends on bits of a float that integer arithmetic has changed in a way that is \
+                        not followed";
+
+/// Whether a lane of a tangent is the NaN that stands for bits that are lost
+/// ([`POISON`](brolga_transform::POISON)), as arithmetic hands it on: it keeps what digits there are
+/// room for.
+fn is_poison(tangent: &DataValue) -> bool {
+    const F64: u64 = 0x7fff_ffff_e000_0000;
+    const F32: u32 = 0x7fff_ffff;
+    let f64 = |bits: u64| bits & F64 == F64;
+    let f32 = |bits: u32| bits & F32 == F32;
+    match tangent {
+        DataValue::F64(x) => f64(x.bits()),
+        DataValue::F32(x) => f32(x.bits()),
+        _ => false,
     }
 }
