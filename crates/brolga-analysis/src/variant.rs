@@ -163,8 +163,13 @@ impl Variant {
     /// Signature of the function of forward mode.
     pub fn tangent_signature(&self, primal: &Signature) -> Signature {
         let mut s = self.forward_signature(primal);
-        s.params.extend(self.param_shapes(primal).map(|(_, shape)| AbiParam::new(shape.ty())));
-        s.returns.extend(self.result_shapes(primal).map(|(_, shape)| AbiParam::new(shape.ty())));
+        // The tangent of a fragment is of the fragment's own type.
+        let ty = |shape: Shape, own: &AbiParam| match shape {
+            Shape::Bytes { .. } => AbiParam::new(own.value_type.as_int()),
+            _ => AbiParam::new(shape.ty()),
+        };
+        s.params.extend(self.param_shapes(primal).map(|(i, shape)| ty(shape, &primal.params[i])));
+        s.returns.extend(self.result_shapes(primal).map(|(i, shape)| ty(shape, &primal.returns[i])));
         s
     }
 

@@ -228,6 +228,8 @@ pub enum Arith {
     FromBits(Shape),
     /// Zero-extend an integer to `ty`.
     Uextend,
+    /// The lowest bits of an integer, as many as `ty` has.
+    Ireduce,
     /// Signed integer to float of type `ty`.
     FromInt,
     /// Compare integers: `i8`.
@@ -359,6 +361,19 @@ impl Check {
     }
 }
 
+/// What the run time is told of a place (`brolga_runtime::tangents`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FragmentOp {
+    /// A fragment is loaded there.
+    Note,
+    /// A fragment, or a number in place of a part of a float, has been stored there.
+    Mark,
+    /// Floats of so many bytes are going to be loaded there.
+    Settle(u8),
+    /// Floats have been stored there.
+    Clean,
+}
+
 /// A sum of what is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sum {
@@ -381,6 +396,9 @@ pub enum AdOp {
     /// A copy of a primal instruction: the primal itself in the forward pass, a recomputation in
     /// the pullback.
     Primal(ir::Inst),
+    /// A primal instruction with one result, on other operands: in forward mode, on tangents that
+    /// move as their values do.
+    Moved(ir::Inst, Args),
     /// Arithmetic with a result of type `ty`.
     Arith(Arith, Args, Type),
 
@@ -542,6 +560,19 @@ pub enum AdOp {
         /// The tangent.
         value: Val,
     },
+    /// What the run time is told of tangents in fragments, in forward mode.
+    Fragment {
+        /// What.
+        what: FragmentOp,
+        /// Primal address.
+        addr: Val,
+        /// Its delta.
+        delta: Val,
+        /// Offset of the access.
+        off: i32,
+        /// How many bytes.
+        n: u32,
+    },
     /// Set `bytes` bytes of `shadow[addr + off]` to zero.
     ZeroMem {
         /// Primal address.
@@ -621,7 +652,7 @@ macro_rules! each_read {
     ($op:expr, $put:expr) => {{
         let mut put = $put;
         match $op {
-            AdOp::Arith(_, args, _) => args.into_iter().for_each(put),
+            AdOp::Arith(_, args, _) | AdOp::Moved(_, args) => args.into_iter().for_each(put),
             AdOp::LoadDelta { addr, delta, loaded, .. } => [addr, delta, loaded].into_iter().for_each(put),
             AdOp::StoreDelta { addr, delta, value, vdelta, .. } => {
                 [addr, delta, value].into_iter().chain(vdelta).for_each(put);
@@ -639,6 +670,7 @@ macro_rules! each_read {
             AdOp::AddMem { addr, delta, by, .. } => [addr, delta, by].into_iter().for_each(put),
             AdOp::StoreTangent { addr, delta, value, .. } => [addr, delta, value].into_iter().for_each(put),
             AdOp::LoadTangent { addr, delta, .. }
+            | AdOp::Fragment { addr, delta, .. }
             | AdOp::TakeMem { addr, delta, .. }
             | AdOp::PeekMem { addr, delta, .. }
             | AdOp::ZeroMem { addr, delta, .. } => [addr, delta].into_iter().for_each(put),

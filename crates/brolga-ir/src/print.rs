@@ -234,6 +234,7 @@ fn arith_name(op: &Arith) -> &'static str {
         Arith::ToBits => "to_bits",
         Arith::FromBits(_) => "from_bits",
         Arith::Uextend => "uextend",
+        Arith::Ireduce => "ireduce",
         Arith::FromInt => "fcvt_from_sint",
         Arith::Icmp(_) => "icmp",
     }
@@ -337,6 +338,14 @@ impl Display for DisplayInst<'_> {
             AdOp::LoadTangent { addr, delta, sure, off, ty } => {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
                 write!(f, "load.{ty} {place}")
+            }
+            AdOp::Moved(i, args) => {
+                let args: Vec<String> = args.iter().map(Val::to_string).collect();
+                write!(f, "{} of {}", self.primal.dfg.insts[*i].opcode(), args.join(", "))
+            }
+            AdOp::Fragment { what, addr, delta, off, n } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: false, shape: None };
+                write!(f, "{what:?} {place}, {n} bytes")
             }
             AdOp::StoreTangent { addr, delta, sure, off, value } => {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };

@@ -13,6 +13,7 @@
 //! | `blocks`, `heap` | shadows of heap blocks, and `malloc` and its family |
 //! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
 //! | `pieces` | cotangents of fragments of floats |
+//! | `tangents` | which tangents of fragments are whole, in forward mode |
 //! | `math`, `gamma` | C's mathematical functions by name, and the two that C lacks |
 //! | `through` | those that read or write through pointers, so that a bad one is a trap |
 //! | `debug` | what a debug run checks of shadow accesses |
@@ -43,6 +44,7 @@ pub mod segment;
 pub mod stack;
 pub mod status;
 pub mod steps;
+pub mod tangents;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod through;
 

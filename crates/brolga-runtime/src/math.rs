@@ -6,7 +6,7 @@
 //! routines `memcpy` and its family, which are C's behind a stub that makes bad addresses traps
 //! (see `memory`).
 
-use crate::{captures, debug, gamma, heap, memory, pieces, steps};
+use crate::{captures, debug, gamma, heap, memory, pieces, steps, tangents};
 
 /// Addresses by name.
 type Table = Vec<(&'static str, *const u8)>;
@@ -201,6 +201,13 @@ fn own() -> Table {
         ("brolga_single_of_bytes", pieces::brolga_single_of_bytes as *const u8),
         ("brolga_singles_of_bytes", pieces::brolga_singles_of_bytes as *const u8),
         ("brolga_settle_bytes", pieces::brolga_settle_bytes as *const u8),
+        ("brolga_tangent_note", tangents::brolga_tangent_note as *const u8),
+        ("brolga_tangent_note_word", tangents::brolga_tangent_note_word as *const u8),
+        ("brolga_tangent_whole", tangents::brolga_tangent_whole as *const u8),
+        ("brolga_tangent_mark", tangents::brolga_tangent_mark as *const u8),
+        ("brolga_tangent_settle", tangents::brolga_tangent_settle as *const u8),
+        ("brolga_tangent_copy", tangents::brolga_tangent_copy as *const u8),
+        ("brolga_tangent_zero", tangents::brolga_tangent_zero as *const u8),
         ("brolga_step_double", steps::brolga_step_double as *const u8),
         ("brolga_step_single", steps::brolga_step_single as *const u8),
         ("brolga_step_loses_double", steps::brolga_step_loses_double as *const u8),

@@ -176,6 +176,11 @@ impl Pieces {
         }
     }
 
+    /// Whether doubles may lie across windows.
+    pub(crate) fn may_lie_across(&self) -> bool {
+        self.across
+    }
+
     /// How many windows something waits at, or have been taken in part.
     fn places(&self) -> u64 {
         (self.waiting.len() + self.open.len() + self.demanded.len()) as u64

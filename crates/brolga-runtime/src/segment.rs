@@ -42,6 +42,7 @@ use crate::captures::{CaptureTable, Captures};
 use crate::debug::Declared;
 use crate::globals::GlobalShadows;
 use crate::pieces::Pieces;
+use crate::tangents::Fragments;
 
 /// Offsets of the fields that generated code uses, in bytes.
 pub mod offset {
@@ -112,6 +113,8 @@ pub struct Segment {
     pub(crate) blocks: Blocks,
     /// Cotangents that move in pieces.
     pub(crate) pieces: Pieces,
+    /// Fragments of floats in forward mode.
+    pub(crate) fragments: Fragments,
     /// Pointer arguments of a debug run; empty otherwise. Keeps its storage from run to run.
     pub(crate) declared: Vec<Declared>,
     /// Keeps `globals` valid.
@@ -147,6 +150,7 @@ impl Segment {
             touched: 0,
             blocks: Blocks::default(),
             pieces: Pieces::default(),
+            fragments: Fragments::default(),
             declared: Vec::new(),
             global_shadows,
             capture_table: None,
@@ -226,6 +230,7 @@ impl Segment {
     fn forget_pieces(&mut self) {
         self.waiting = 0;
         self.pieces.clear();
+        self.fragments.clear();
     }
 
     /// Bytes that the pullback has not popped yet: zero after a complete pullback.

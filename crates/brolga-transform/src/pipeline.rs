@@ -164,7 +164,9 @@ pub(crate) fn derive_variant<'a>(
         return Ok(Outcome::Examined);
     }
     if mode == Mode::Tangent {
-        return derive_tangent(facts, (lifted, forward_of), (statements, ids), symbols, (cx, names, is_root));
+        let fragments = fragments || facts.activity.moves_pieces(cx.program);
+        let emit = (cx, names, is_root, fragments);
+        return derive_tangent(facts, (lifted, forward_of), (statements, ids), symbols, emit);
     }
     if is_root && let Some(found) = served(&facts, variant, work, cx.options) {
         return Ok(Outcome::Served(found));
@@ -229,11 +231,11 @@ fn derive_tangent<'a>(
     (lifted, forward_of): (CfgBlocks, Table<ir::Block, BlockId>),
     (statements, mut ids): (Statements, Ids),
     symbols: Symbols,
-    (cx, names, is_root): (Context<'a>, &mut Names, bool),
+    (cx, names, is_root, fragments): (Context<'a>, &mut Names, bool, bool),
 ) -> Result<Outcome<'a>, Diagnostics> {
     let symbol = symbols.whole();
     let Tangent { graph, seg, plan } = tangent(&facts, (&lifted, &forward_of), &statements, &symbol, &mut ids)?;
-    let mut emitter = Emitter::new(&facts, &statements.stmts, cx.isa, names, is_root, false);
+    let mut emitter = Emitter::new(&facts, &statements.stmts, cx.isa, names, is_root, fragments);
     let (func, segment) = emitter.emit(&graph, &plan, seg);
     emitter.verified.or_ok(&cx.program.funcs[facts.variant.func].symbol)?;
     let remarks = emitter.remarks;

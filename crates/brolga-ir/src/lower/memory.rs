@@ -142,6 +142,7 @@ impl Cx<'_> {
                 let r = self.load_tangent(b, ((addr, delta, off), sure), ty, inst.at);
                 self.name(inst.defs[0].0, r);
             }
+            &AdOp::Fragment { what, addr, delta, off, n } => self.fragment(b, what, (addr, delta, off), n),
             &AdOp::StoreTangent { addr, delta, sure, off, value } => {
                 self.store_tangent(b, ((addr, delta, off), sure), value, inst.at);
             }

@@ -655,6 +655,23 @@ impl Cx<'_> {
                     self.name(name, r);
                 }
             }
+            AdOp::Moved(i, args) => {
+                let src = self.env.primal;
+                let mut copier = copy::Copier {
+                    src,
+                    dst: b.func,
+                    values: &self.named,
+                    imported: &mut self.imported,
+                    names: self.env.names,
+                    blocks: None,
+                };
+                let mut data = src.dfg.insts[*i].map(&mut copier);
+                let args: SmallVec<[ir::Value; 4]> = args.iter().map(|&a| self.get(a)).collect();
+                data.arguments_mut(&mut b.func.dfg.value_lists).copy_from_slice(&args);
+                let (new, dfg) = ir::InstBuilderBase::build(b.ins(), data, src.dfg.ctrl_typevar(*i));
+                let r = dfg.first_result(new);
+                self.name(inst.defs[0].0, r);
+            }
             AdOp::Arith(Arith::Const(x), _, ty) if let Some(r) = self.in_entry(*ty, *x) => {
                 self.name(inst.defs[0].0, r);
             }

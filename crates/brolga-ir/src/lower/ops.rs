@@ -231,6 +231,7 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
             _ => b.ins().umax(a[0], a[1]),
         },
         Arith::Uextend => b.ins().uextend(ty, a[0]),
+        Arith::Ireduce => b.ins().ireduce(ty, a[0]),
         Arith::Math(symbol) => math(cx, b, symbol, a, ty),
         Arith::ToBits => to_bits(b, a[0], ty),
         Arith::FromBits(shape) => from_bits(b, a[0], *shape),

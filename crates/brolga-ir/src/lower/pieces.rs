@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::FunctionBuilder;
 
 use super::{Cx, ops, segment};
-use crate::inst::{AdInst, AdOp, Check, Shape, Val};
+use crate::inst::{AdInst, AdOp, Check, FragmentOp, Shape, Val};
 use crate::lower::debug::Missing;
 
 impl Cx<'_> {
@@ -24,6 +24,13 @@ impl Cx<'_> {
         }
         let seg = self.seg();
         self.bytes_helper(b, "brolga_join_bytes", &[seg, x, y])
+    }
+
+    fn tell(&mut self, b: &mut FunctionBuilder<'_>, symbol: &str, args: &[ir::Value]) {
+        let mut sig = ir::Signature::new(self.env.target.default_call_conv);
+        sig.params.extend(args.iter().map(|_| ir::AbiParam::new(types::I64)));
+        let f = self.symbol(b, symbol, &sig);
+        b.ins().call(f, args);
     }
 
     fn bytes_helper(&mut self, b: &mut FunctionBuilder<'_>, symbol: &str, args: &[ir::Value]) -> ir::Value {
@@ -203,5 +210,33 @@ impl Cx<'_> {
                 [cx.seg(), args[0], args[1], n, of]
             });
         }
+    }
+
+    /// Tell the run time of tangents in fragments. In programs that have none nothing is told; in
+    /// others a call is made where there is a tangent, or where memory is dirty.
+    pub(super) fn fragment(&mut self, b: &mut FunctionBuilder<'_>, what: FragmentOp, of: (Val, Val, i32), n: u32) {
+        if !self.env.pieces {
+            return;
+        }
+        let some = match what {
+            FragmentOp::Note | FragmentOp::Mark => {
+                let at = self.shadow_at(b, of, false, segment::ZEROS);
+                self.anything(b, at, n)
+            }
+            FragmentOp::Settle(_) | FragmentOp::Clean => self.waiting(b),
+        };
+        self.rarely(b, some, None, |cx, b| {
+            let place @ [seg, p, d, n] = cx.place(b, of, n);
+            match what {
+                FragmentOp::Note => cx.tell(b, "brolga_tangent_note", &place),
+                FragmentOp::Mark => cx.tell(b, "brolga_tangent_mark", &place),
+                FragmentOp::Settle(_) | FragmentOp::Clean => {
+                    let size = if let FragmentOp::Settle(size) = what { size } else { 0 };
+                    let size = b.ins().iconst(types::I64, i64::from(size));
+                    cx.tell(b, "brolga_tangent_settle", &[seg, p, d, n, size]);
+                }
+            }
+            seg
+        });
     }
 }

@@ -50,6 +50,7 @@ fn operands(op: &Arith) -> Option<usize> {
         | Arith::ToBits
         | Arith::FromBits(_)
         | Arith::Uextend
+        | Arith::Ireduce
         | Arith::FromInt => 1,
         Arith::Fadd
         | Arith::Fsub
@@ -128,6 +129,7 @@ pub fn fits(op: &Arith, args: &[Known], ty: Type) -> bool {
         Arith::ToBits => all(&|a| a.bits() == ty.bits() || a == types::F32X4 && ty.bytes() == 8),
         Arith::FromBits(shape) => ty == shape.ty() && all(&|a| a.bytes() == shape.bytes()),
         Arith::Uextend => ty.is_int() && all(&|a| a.is_int() && a.bits() < ty.bits()),
+        Arith::Ireduce => ty.is_int() && all(&|a| a.is_int() && a.bits() > ty.bits()),
         Arith::FromInt => is_float(ty) && all(&is_int),
     }
 }

@@ -30,6 +30,8 @@ fn belongs(op: &AdOp) -> In {
         | AdOp::LoadOld { .. }
         | AdOp::LoadTangent { .. }
         | AdOp::StoreTangent { .. }
+        | AdOp::Fragment { .. }
+        | AdOp::Moved(..)
         | AdOp::WatchFrom(_)
         | AdOp::WatchJoin(_)
         | AdOp::Watch { .. }

@@ -100,6 +100,8 @@ impl Types<'_, '_> {
             AdOp::LoadTangent { addr, delta, ty, .. } => {
                 defines(&[*ty]).or_else(|| self.all_are(&[*addr, *delta], ptr))
             }
+            AdOp::Moved(i, args) => self.moved(*i, args, &defs),
+            AdOp::Fragment { addr, delta, .. } => defines(&[]).or_else(|| self.all_are(&[*addr, *delta], ptr)),
             AdOp::StoreTangent { addr, delta, .. } => defines(&[]).or_else(|| self.all_are(&[*addr, *delta], ptr)),
             AdOp::ZeroMem { addr, delta, .. } => defines(&[]).or_else(|| self.all_are(&[*addr, *delta], ptr)),
             AdOp::Call { callee, args, sig, .. } => self.call(callee, args, sig).or_else(|| {
@@ -163,6 +165,17 @@ impl Types<'_, '_> {
         }
         let wanted: Vec<Type> = dfg.inst_results(i).iter().map(|&r| dfg.value_type(r)).collect();
         (defs != wanted).then(|| format!("it defines {defs:?}, and {i} of the primal {wanted:?}"))
+    }
+
+    fn moved(&self, i: cranelift_codegen::ir::Inst, args: &[Val], defs: &[Type]) -> Wrong {
+        let dfg = &self.known.primal.dfg;
+        self.primal(i, defs).or_else(|| {
+            let own = dfg.inst_args(i);
+            if own.len() != args.len() {
+                return Some(format!("{} operands in place of {}", args.len(), own.len()));
+            }
+            args.iter().zip(own).find_map(|(&a, &v)| self.is(a, dfg.value_type(v)))
+        })
     }
 
     fn call(&self, callee: &Callee, args: &[Option<Val>], sig: &cranelift_codegen::ir::Signature) -> Wrong {

@@ -27,8 +27,9 @@ use crate::dce::{Known, prune};
 use crate::facts::{Facts, delta_params};
 use crate::plan::table::Plan;
 use crate::translate::Statements;
-use crate::translate::convert::{Converts, asking, fitted};
-use crate::translate::tangent::POISON;
+use crate::translate::convert::{Converts, asking, told};
+use crate::translate::tangent::fragments::{fit, tangent_type, type_of};
+use crate::translate::tangent::unknown;
 use crate::verified;
 
 /// The graph, the name of its segment parameter, and where its stack slots have their shadows.
@@ -108,6 +109,11 @@ impl Converts for End<'_, '_, '_> {
         self.put(asking(symbol, args, ty), ty)
     }
 
+    fn tell(&mut self, symbol: &str, args: &[(Val, Type)]) {
+        let (defs, op) = (Defs::default(), told(symbol, args, None));
+        self.insts.insert(self.of.ids.inst(), AdInst { defs, op, at: self.at });
+    }
+
     fn convert(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {
         self.put(AdOp::Arith(op, Args::from(args), ty), ty)
     }
@@ -123,12 +129,11 @@ impl End<'_, '_, '_> {
     /// The tangent of a value for another, or a result, of this shape.
     fn tangent(&mut self, v: ir::Value, shape: Shape) -> Val {
         let facts = self.of.facts;
-        let known = facts.activity.ct[v].and_then(|own| fitted(self, Val::Tangent(v, 0), own.ty(), shape));
-        let lost = || facts.is_active(v) || facts.is_unfollowed(v);
-        known.unwrap_or_else(|| {
-            let x = if lost() { POISON } else { 0.0 };
-            self.convert(Arith::Const(x), &[], shape.ty())
-        })
+        let ty = facts.func().dfg.value_type(v);
+        let (primal, to) = ((Val::Primal(v), ty), (shape, type_of(ty, shape)));
+        let known = facts.activity.ct[v].and_then(|own| fit(self, primal, Val::Tangent(v, 0), own, to));
+        let lost = facts.is_active(v) || facts.is_unfollowed(v);
+        known.unwrap_or_else(|| unknown(self, lost, to))
     }
 
     fn delta(&mut self, v: ir::Value) -> Val {
@@ -146,7 +151,9 @@ impl Assembler<'_, '_> {
             self.entry(b, &mut params, &mut insts);
         } else {
             params.extend(delta_params(facts, b).into_iter().map(|(_, v)| (Val::Delta(v), types::I64)));
-            params.extend(self.tangent_params(b).map(|(_, v, shape)| (Val::Tangent(v, 0), shape.ty())));
+            let tangents =
+                self.tangent_params(b).map(|(_, v, shape)| (Val::Tangent(v, 0), tangent_type(facts, v, shape)));
+            params.extend(tangents);
         }
         for (&i, inst) in primal.insts.iter() {
             let stmt = &self.statements.stmts[&inst.at.expect("a lifted instruction knows its primal")];
@@ -184,14 +191,14 @@ impl Assembler<'_, '_> {
         let mut fits = Vec::new();
         for (i, shape) in facts.variant.param_shapes(&func.signature) {
             let name = match facts.activity.ct[own[i]] {
-                Some(of) if of.ty() == shape.ty() => Val::Tangent(own[i], 0),
+                Some(of) if of == shape => Val::Tangent(own[i], 0),
                 other => {
                     let d = Val::D(self.ids.dv());
                     fits.extend(other.map(|of| (own[i], d, shape, of)));
                     d
                 }
             };
-            params.push((name, shape.ty()));
+            params.push((name, tangent_type(facts, own[i], shape)));
         }
         let mut add = |ids: &mut Ids, defs: Defs, op: AdOp, at: Option<ir::Inst>| {
             insts.insert(ids.inst(), AdInst { defs, op, at });
@@ -206,11 +213,12 @@ impl Assembler<'_, '_> {
             add(self.ids, [(Val::Delta(root), types::I64)].into(), op, func.dfg.value_def(root).inst());
         }
         for (v, d, shape, of) in fits {
+            let primal = (Val::Primal(v), func.dfg.value_type(v));
+            let to = (of, tangent_type(facts, v, of));
             let mut end = End { of: self, insts, at: None };
-            let t = fitted(&mut end, d, shape.ty(), of);
-            let t = t.unwrap_or_else(|| end.convert(Arith::Const(POISON), &[], of.ty()));
-            let op = AdOp::Arith(Arith::Copy, Args::from([t].as_slice()), of.ty());
-            insts.insert(self.ids.inst(), AdInst { defs: [(Val::Tangent(v, 0), of.ty())].into(), op, at: None });
+            let t = fit(&mut end, primal, d, shape, to).unwrap_or_else(|| unknown(&mut end, true, to));
+            let op = AdOp::Arith(Arith::Copy, Args::from([t].as_slice()), to.1);
+            insts.insert(self.ids.inst(), AdInst { defs: [(Val::Tangent(v, 0), to.1)].into(), op, at: None });
         }
     }
 

@@ -159,6 +159,7 @@ fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
             None => Use::Effect,
         },
         AdOp::Arith(..)
+        | AdOp::Moved(..)
         | AdOp::SlotDelta(_)
         | AdOp::SlotAddr(..)
         | AdOp::DataDelta(_)
@@ -187,6 +188,7 @@ fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
         | AdOp::AddMem { .. }
         | AdOp::TakeMem { .. }
         | AdOp::StoreTangent { .. }
+        | AdOp::Fragment { .. }
         | AdOp::ZeroMem { .. }
         | AdOp::Call { .. }
         | AdOp::Lookup { .. }

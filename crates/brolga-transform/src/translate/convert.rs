@@ -8,15 +8,22 @@ use cranelift_codegen::ir::{self, Type, types};
 pub trait Converts {
     /// A call of the run time that is given the segment, and behind that the arguments.
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val;
-    /// Arithmetic of the reverse half.
+    /// A call of the run time that is given the segment and returns nothing.
+    fn tell(&mut self, symbol: &str, args: &[(Val, Type)]);
+    /// Arithmetic of the reverse half, or of forward mode.
     fn convert(&mut self, op: Arith, args: &[Val], ty: Type) -> Val;
 }
 
 /// A call of the run time that is given the segment, and returns a value of this type.
 pub fn asking(symbol: &str, args: &[(Val, Type)], ty: Type) -> AdOp {
+    told(symbol, args, Some(ty))
+}
+
+/// A call of the run time that is given the segment, and may return a value.
+pub fn told(symbol: &str, args: &[(Val, Type)], ty: Option<Type>) -> AdOp {
     let (operands, arg_types): (Vec<_>, Vec<_>) =
         [(None, types::I64)].into_iter().chain(args.iter().map(|&(v, ty)| (Some(v), ty))).unzip();
-    helper_call(symbol, &operands, &arg_types, std::iter::once(ty), Tape::Aside)
+    helper_call(symbol, &operands, &arg_types, ty.into_iter(), Tape::Aside)
 }
 
 /// Bytes of a ticket in both halves of a vector.
@@ -57,7 +64,7 @@ fn vector_of_ticket(cx: &mut impl Converts, ticket: Val, own: Shape) -> Val {
 }
 
 /// Whether a cotangent of some type is not zero.
-pub(super) fn arrives(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
+pub(crate) fn arrives(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
     match ty {
         types::I8 => ct,
         types::I64 => {

@@ -40,10 +40,6 @@ pub(crate) fn make_ad_stmts(
     }
     let (aux, fragments) = Default::default();
     let forward = facts.mode == Mode::Tangent;
-    let mut refused = refused;
-    if forward {
-        refused.extend(tangent::refusals(facts));
-    }
     let mut t = Translation { facts, ids, problems: Diagnostics(refused), aux, seeds, callees, fragments };
     let insts = facts.cfg.blocks.iter().map(|&b| facts.cfg.insts(b).len()).sum();
     let mut stmts = AdStmts::with_capacity(insts, func.dfg.num_insts());

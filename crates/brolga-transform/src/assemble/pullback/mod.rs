@@ -29,7 +29,7 @@ use crate::plan::liveness::{Liveness, active_args, unfollowed};
 use crate::plan::predecessors::ways;
 use crate::plan::table::{Hold, Last, Plan, PredSource, Source, type_of};
 use crate::shadow::contract_array;
-use crate::translate::convert::{Converts, asking, fitted};
+use crate::translate::convert::{Converts, asking, fitted, told};
 use crate::translate::stmt::Given;
 use crate::val_map::ByName;
 
@@ -201,6 +201,10 @@ impl Converts for Converter<'_, '_, '_> {
         let d = Val::D(self.builder.ids.dv());
         self.builder.add(self.f, [(d, ty)].into(), asking(symbol, args, ty), self.at);
         d
+    }
+
+    fn tell(&mut self, symbol: &str, args: &[(Val, Type)]) {
+        self.builder.add(self.f, Defs::default(), told(symbol, args, None), self.at);
     }
 
     fn convert(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {

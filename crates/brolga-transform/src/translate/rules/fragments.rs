@@ -6,7 +6,7 @@ use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 
-use crate::translate::convert::{Converts, asking, fitted};
+use crate::translate::convert::{Converts, asking, fitted, told};
 use crate::translate::stmt::{StmtCx, Where};
 
 type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
@@ -16,6 +16,10 @@ impl Converts for StmtCx<'_, '_, '_> {
         let found = Val::D(self.t.ids.dv());
         self.push(self.place(), [(found, ty)].into(), asking(symbol, args, ty));
         found
+    }
+
+    fn tell(&mut self, symbol: &str, args: &[(Val, Type)]) {
+        self.push(self.place(), Defs::default(), told(symbol, args, None));
     }
 
     fn convert(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {

@@ -6,8 +6,8 @@ use brolga_ir::FuncKey;
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
 use cranelift_codegen::ir::{self, Signature, types};
 
-use super::{Cx, define, tangent_as};
-use crate::translate::convert::fitted;
+use super::fragments::type_of;
+use super::{Cx, define, define_as, tangent_as};
 use crate::translate::rules::calls::{deltas, lost_pointer, lost_through_pointer, modes};
 use crate::translate::stmt::Where;
 
@@ -62,15 +62,13 @@ fn call(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, args: &[ir::
     defs.extend(pointers.map(|(&r, _)| (Val::Delta(r), types::I64)));
     let back: Vec<(ir::Value, Val, Shape)> =
         variant.result_shapes(sig).map(|(i, shape)| (results[i], Val::D(cx.t.ids.dv()), shape)).collect();
-    defs.extend(back.iter().map(|&(_, d, shape)| (d, shape.ty())));
+    defs.extend(back.iter().map(|&(r, d, shape)| (d, type_of(cx.ty(r), shape))));
     let signature = variant.tangent_signature(sig);
     let op = AdOp::Call { callee, args: operands.into(), sig: Box::new(signature), tape: Tape::Aside };
     cx.push(Where::After, defs, op);
     for (r, d, shape) in back {
         if cx.facts().is_active(r) {
-            let own = cx.shape(r);
-            let t = fitted(cx, d, shape.ty(), own).unwrap_or_else(|| cx.constant(super::POISON, own.ty()));
-            define(cx, r, Some(t));
+            define_as(cx, r, d, shape);
         }
     }
     for &r in &results {

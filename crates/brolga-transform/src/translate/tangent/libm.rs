@@ -80,8 +80,8 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
         MemFn::Memset => {
             if let Some(d) = cx.facts().delta(args[0]) {
                 let n = wide(cx, Where::After, args[2]);
-                let operands = [Some(Val::Primal(args[0])), Some(d), Some(n)];
-                cx.helper(Where::After, "brolga_zero", &operands, &[I64; 3], Defs::default(), false);
+                let operands = [None, Some(Val::Primal(args[0])), Some(d), Some(n)];
+                cx.helper(Where::After, "brolga_tangent_zero", &operands, &[I64; 4], Defs::default(), false);
             }
         }
         MemFn::Malloc | MemFn::Calloc => {
@@ -125,8 +125,9 @@ fn copy(cx: Cx<'_, '_, '_, '_>) {
     let n = wide(cx, w, n);
     let [to, from] = [to, from].map(|p| Some(Val::Primal(p)));
     if role == CopyRole::Ints {
-        return cx.helper(w, "brolga_zero", &[to, Some(dt), Some(n)], &[I64; 3], Defs::default(), false);
+        let operands = [None, to, Some(dt), Some(n)];
+        return cx.helper(w, "brolga_tangent_zero", &operands, &[I64; 4], Defs::default(), false);
     }
-    let operands = [to, Some(dt), from, Some(df), Some(n)];
-    cx.helper(w, "brolga_copy_shadow", &operands, &[I64; 5], Defs::default(), false);
+    let operands = [None, to, Some(dt), from, Some(df), Some(n)];
+    cx.helper(w, "brolga_tangent_copy", &operands, &[I64; 6], Defs::default(), false);
 }

@@ -27,20 +27,22 @@
 //! **Source.** Tangent-linear mode (Griewank and Walther, 2008, chapter 3); Enzyme's forward mode.
 
 use brolga_analysis::CalleeKind;
-use brolga_ir::Diagnostic;
 use brolga_ir::inst::{AdOp, Args, Arith, Shape, Val};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
-use cranelift_codegen::ir::{self, Opcode, types};
+use cranelift_codegen::ir::{self, Opcode, Type, types};
 
-use crate::facts::Facts;
-use crate::translate::convert::fitted;
+use crate::translate::convert::Converts;
+use crate::translate::rules::fragments::is_computed;
 use crate::translate::rules::{expr, memory};
 use crate::translate::stmt::{AdStmt, StmtCx, Translation, Where};
 
 mod calls;
+pub(crate) mod fragments;
 mod libm;
 mod moves;
 mod places;
+
+use fragments::{fit, tangent_type, type_of};
 
 type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
 
@@ -56,10 +58,17 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
         poisoned(&mut cx);
         return cx.finish();
     }
+    if is_computed(&cx) {
+        memory::pointer_arith(&mut cx);
+        fragments::computed(&mut cx);
+        return cx.finish();
+    }
     match opcode_rule(op) {
         _ if cx.facts().steps.of(inst).is_some() => {
             memory::pointer_arith(&mut cx);
-            moves::step(&mut cx);
+            if !fragments::moved(&mut cx) {
+                moves::step(&mut cx);
+            }
         }
         OpcodeRule::Expr(row) => {
             let (z, args) = (cx.results()[0], cx.args());
@@ -75,6 +84,9 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
 }
 
 fn structural(cx: Cx<'_, '_, '_, '_>, op: Opcode, s: Structural) {
+    if fragments::moved(cx) {
+        return memory::pointer_arith(cx);
+    }
     match s {
         Structural::Load | Structural::AtomicLoad | Structural::IntLoad => places::load(cx),
         Structural::Store | Structural::AtomicStore | Structural::IntStore => places::store(cx),
@@ -128,22 +140,42 @@ fn tangent(cx: &StmtCx<'_, '_, '_>, v: ir::Value) -> Option<Val> {
 
 /// The tangent of a value in a shape: zero if it has none, poison if its bits are lost.
 pub(super) fn tangent_as(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> Val {
-    match tangent(cx, v) {
-        Some(t) => {
-            let ty = cx.shape(v).ty();
-            fitted(cx, t, ty, shape).unwrap_or_else(|| cx.constant(POISON, shape.ty()))
+    let (ty, lost) = (cx.ty(v), cx.facts().is_active(v) || cx.facts().is_unfollowed(v));
+    let to = (shape, type_of(ty, shape));
+    let own = cx.facts().activity.ct[v];
+    let known = own.and_then(|own| fit(cx, (Val::Primal(v), ty), Val::Tangent(v, 0), own, to));
+    known.unwrap_or_else(|| unknown(cx, lost, to))
+}
+
+/// A tangent in a shape: zero, or one that is not known.
+pub(crate) fn unknown(cx: &mut impl Converts, lost: bool, (shape, ty): (Shape, Type)) -> Val {
+    match shape {
+        Shape::Bytes { .. } | Shape::Demand { .. } => {
+            let flag = cx.convert(Arith::Iconst(lost.into()), &[], types::I8);
+            match shape {
+                Shape::Demand { .. } => flag,
+                _ => fit(cx, (flag, types::I8), flag, Shape::Demand { n: 1 }, (shape, ty)).expect("a flag fits all"),
+            }
         }
-        None if cx.facts().is_unfollowed(v) => cx.constant(POISON, shape.ty()),
-        None => cx.constant(0.0, shape.ty()),
+        _ => cx.convert(Arith::Const(if lost { POISON } else { 0.0 }), &[], shape.ty()),
     }
 }
 
 /// Give a value its tangent; zero if nothing leads to it.
 fn define(cx: Cx<'_, '_, '_, '_>, z: ir::Value, by: Option<Val>) {
-    let ty = cx.shape(z).ty();
-    let by = by.unwrap_or_else(|| cx.constant(0.0, ty));
+    let shape = cx.shape(z);
+    let ty = tangent_type(cx.facts(), z, shape);
+    let by = by.unwrap_or_else(|| unknown(cx, false, (shape, ty)));
     let op = AdOp::Arith(Arith::Copy, Args::from([by].as_slice()), ty);
     cx.push(Where::After, [(Val::Tangent(z, 0), ty)].into(), op);
+}
+
+/// Give a value a tangent of another shape.
+fn define_as(cx: Cx<'_, '_, '_, '_>, z: ir::Value, by: Val, shape: Shape) {
+    let (own, ty) = (cx.shape(z), cx.ty(z));
+    let to = (own, type_of(ty, own));
+    let by = fit(cx, (Val::Primal(z), ty), by, shape, to).unwrap_or_else(|| unknown(cx, true, to));
+    define(cx, z, Some(by));
 }
 
 /// Results of an operation on bits of which no derivative is known.
@@ -151,32 +183,9 @@ fn poisoned(cx: Cx<'_, '_, '_, '_>) {
     memory::pointer_arith(cx);
     for &z in cx.results() {
         if cx.facts().is_active(z) {
-            let poison = cx.constant(POISON, cx.shape(z).ty());
+            let shape = cx.shape(z);
+            let poison = unknown(cx, true, (shape, tangent_type(cx.facts(), z, shape)));
             define(cx, z, Some(poison));
         }
     }
-}
-
-/// What stands in the way of forward mode, and not of reverse mode.
-pub(crate) fn refusals(facts: &Facts<'_>) -> Vec<Diagnostic> {
-    let func = facts.func();
-    let in_fragments = |v: ir::Value| matches!(facts.activity.ct[v], Some(Shape::Bytes { .. } | Shape::Demand { .. }));
-    let mut found = Vec::new();
-    for &b in &facts.cfg.blocks {
-        let insts = facts.cfg.insts(b).iter().map(|&i| (Some(i), func.dfg.inst_results(i)));
-        for (inst, values) in
-            std::iter::once((facts.cfg.insts(b).first().copied(), func.dfg.block_params(b))).chain(insts)
-        {
-            if values.iter().any(|&v| in_fragments(v))
-                && let Some(inst) = inst
-            {
-                let d =
-                    Diagnostic::new("AD0160", "a float is moved in fragments, and forward mode does not follow those")
-                        .note("reverse mode puts the fragments of a cotangent together again when the pullback runs")
-                        .help("copy whole floats, or ask for the gradient");
-                found.push(facts.at(inst, d));
-            }
-        }
-    }
-    found
 }

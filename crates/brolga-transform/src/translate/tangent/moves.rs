@@ -1,11 +1,12 @@
 //! Tangents of values that move whole, lane by lane or bit by bit: the tangent moves along.
 
-use brolga_analysis::activity::whole_lane;
+use brolga_analysis::activity::{State, whole_lane};
 use brolga_analysis::kinds::bit_idioms::{self, BitOp};
 use brolga_ir::inst::{Arith, Shape, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, condcodes::FloatCC, condcodes::IntCC, types};
 
-use super::{Cx, POISON, define, tangent, tangent_as};
+use super::fragments::{tangent_type, type_of};
+use super::{Cx, POISON, define, define_as, tangent, tangent_as, unknown};
 use crate::translate::convert::mask_type;
 use crate::translate::rules::fragments::{lane_type, lanes};
 use crate::translate::rules::moves::{as_float, in_pairs, lane_immediate, pair, select_delta, times_sign, with_pair};
@@ -30,19 +31,32 @@ pub fn select(cx: Cx<'_, '_, '_, '_>) {
 /// The same bits under another type.
 pub fn bitcast(cx: Cx<'_, '_, '_, '_>) {
     let Some((z, shape)) = shape_of_result(cx) else { return };
-    let t = tangent_as(cx, cx.args()[0], shape);
+    let x = cx.args()[0];
+    let t = tangent_as(cx, x, shape);
+    let (ty, own) = (type_of(cx.ty(x), shape), tangent_type(cx.facts(), z, shape));
+    let t = if ty == own { t } else { cx.arith(Arith::Bitcast, &[t], own) };
     define(cx, z, Some(t));
 }
 
 /// What is added to the bits of a float, or the like.
 pub fn step(cx: Cx<'_, '_, '_, '_>) {
-    let Some((z, shape)) = shape_of_result(cx) else { return };
+    let Some((z, own)) = shape_of_result(cx) else { return };
     let n = cx.facts().steps.of(cx.inst()).expect("it is a step");
-    let t = tangent(cx, cx.args()[n]).map(|_| {
-        let of = tangent_as(cx, cx.args()[n], shape);
-        scaled(cx, of, n, shape)
-    });
-    define(cx, z, t);
+    let whole = cx.facts().activity.shape(cx.func(), z).filter(|_| cx.facts().activity.is_varied(z));
+    let shape = match own {
+        Shape::Bytes { .. } | Shape::Demand { .. } => {
+            whole.unwrap_or(if cx.ty(z) == types::I64 { Shape::F64 } else { Shape::F32 })
+        }
+        _ => own,
+    };
+    match tangent(cx, cx.args()[n]) {
+        Some(_) => {
+            let of = tangent_as(cx, cx.args()[n], shape);
+            let t = scaled(cx, of, n, shape);
+            define_as(cx, z, t, shape);
+        }
+        None => define(cx, z, None),
+    }
 }
 
 /// A conversion that is linear.
@@ -55,11 +69,27 @@ pub fn linear(cx: Cx<'_, '_, '_, '_>, op: Arith, to: Type) {
 /// Bitwise operations that are sign changes, absolute values or lane masks. All but the choice
 /// between two are the same map forwards and backwards: a factor for each lane.
 pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
-    let Some((z, shape)) = shape_of_result(cx) else { return };
+    let Some((z, own)) = shape_of_result(cx) else { return };
     let (facts, inst) = (cx.facts(), cx.inst());
+    // A fragment that is a float with another sign.
+    let of_piece = || bit_idioms::sign_of_piece(facts.func(), inst, |v| facts.activity.state[v] != State::No);
+    let of_piece = if facts.activity.is_varied(z) { None } else { of_piece() };
+    if let Some(BitOp::Mask { x, mask }) = of_piece {
+        // Let through whole, or not at all.
+        let t = tangent_as(cx, x, own);
+        let none = unknown(cx, false, (own, tangent_type(facts, z, own)));
+        let t = cx.arith(Arith::SelectAll, &[Val::Primal(mask), t, none], tangent_type(facts, z, own));
+        return define(cx, z, Some(t));
+    }
+    let shape = match (own, of_piece) {
+        (Shape::Bytes { .. } | Shape::Demand { .. }, Some(_)) if cx.ty(z) == types::I64 => Shape::F64,
+        (Shape::Bytes { .. } | Shape::Demand { .. }, Some(_)) => Shape::F32,
+        (Shape::Bytes { .. }, None) => facts.activity.shape(facts.func(), z).expect("it carries floats"),
+        _ => own,
+    };
     let (ty, lane) = (shape.ty(), shape.lane_bytes());
-    let found = bit_idioms::classify(facts.func(), inst, lane, |v| facts.activity.is_varied(v));
-    let t = match found.expect("the analysis has recognised it") {
+    let classify = || bit_idioms::classify(facts.func(), inst, lane, |v| facts.activity.is_varied(v));
+    let t = match of_piece.or_else(classify).expect("the analysis has recognised it") {
         BitOp::Neg(x) => {
             let t = tangent_as(cx, x, shape);
             cx.arith(Arith::Fneg, &[t], ty)
@@ -109,7 +139,7 @@ pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
         }
         BitOp::SignOnly => cx.constant(0.0, ty),
     };
-    define(cx, z, Some(t));
+    define_as(cx, z, t, shape);
 }
 
 /// A scalar in every lane.
@@ -151,19 +181,22 @@ pub fn insertlane(cx: Cx<'_, '_, '_, '_>) {
 
 /// One lane.
 pub fn extractlane(cx: Cx<'_, '_, '_, '_>) {
-    let Some((z, own)) = shape_of_result(cx) else { return };
+    let Some((z, _)) = shape_of_result(cx) else { return };
     let x = cx.args()[0];
     if !cx.facts().is_active(x) {
         return define(cx, z, None);
     }
-    let (l, shape) = (lane_immediate(cx), cx.shape(x));
-    let of = Val::Tangent(x, 0);
+    let (l, own) = (lane_immediate(cx), cx.shape(x));
+    let carries = cx.facts().activity.shape(cx.func(), x).filter(|_| matches!(own, Shape::Bytes { .. }));
+    let shape = carries.unwrap_or(own);
+    let of = tangent_as(cx, x, shape);
     let t = if in_pairs(cx, x, shape) { pair(cx, of, l) } else { cx.arith(Arith::Extract(l), &[of], lane_type(shape)) };
-    debug_assert_eq!(
-        own.bytes(),
-        shape.ty().bytes() / u32::from(lanes(shape)) * if own == Shape::F32Pair { 2 } else { 1 }
-    );
-    define(cx, z, Some(t));
+    let lane = match shape.lane_bytes() {
+        _ if in_pairs(cx, x, shape) => Shape::F32Pair,
+        8 => Shape::F64,
+        _ => Shape::F32,
+    };
+    define_as(cx, z, t, lane);
 }
 
 /// A scalar in lane 0, the rest zero.
@@ -245,19 +278,19 @@ pub fn halves(cx: Cx<'_, '_, '_, '_>, op: Opcode) {
                 if cx.facts().is_active(r) {
                     let of = tangent_as(cx, args[0], Shape::F64X2);
                     let t = cx.arith(Arith::Extract(l as u8), &[of], types::F64);
-                    define(cx, r, Some(t));
+                    define_as(cx, r, t, Shape::F64);
                 }
             }
         }
         Opcode::Iconcat => {
-            let Some((z, shape)) = shape_of_result(cx) else { return };
+            let Some((z, _)) = shape_of_result(cx) else { return };
             let [low, high] = [args[0], args[1]].map(|v| tangent_as(cx, v, Shape::F64));
             let t = cx.arith(Arith::ScalarToVector, &[low], types::F64X2);
-            let t = cx.arith(Arith::Insert(1), &[t, high], shape.ty());
-            define(cx, z, Some(t));
+            let t = cx.arith(Arith::Insert(1), &[t, high], types::F64X2);
+            define_as(cx, z, t, Shape::F64X2);
         }
         Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr => {
-            let Some((z, shape)) = shape_of_result(cx) else { return };
+            let Some((z, _)) = shape_of_result(cx) else { return };
             let x = args[0];
             let from = if op == Opcode::Uextend { Shape::F32 } else { Shape::F32Pair };
             let of = tangent_as(cx, x, from);
@@ -274,8 +307,7 @@ pub fn halves(cx: Cx<'_, '_, '_, '_>, op: Opcode) {
                 }
                 _ => cx.arith(Arith::ScalarToVector, &[part], types::F32X4),
             };
-            debug_assert_eq!(op == Opcode::Ireduce, shape == Shape::F32);
-            define(cx, z, Some(t));
+            define_as(cx, z, t, if op == Opcode::Ireduce { Shape::F32 } else { Shape::F32Pair });
         }
         _ => {}
     }

@@ -4,13 +4,16 @@
 //! from the bits of floats is stored as [`POISON`]'s bits: where it is read as a float, the tangent
 //! is a NaN.
 
+use std::cmp::Ordering;
+
 use brolga_analysis::MemRole;
 use brolga_analysis::activity::offset;
 use brolga_analysis::query::access_address;
-use brolga_ir::inst::{AdOp, Args, Arith, Defs, Shape, Val};
+use brolga_ir::inst::{AdOp, Args, Arith, Defs, FragmentOp, Shape, Val};
 use cranelift_codegen::ir::{self, Type, types};
 
-use super::{Cx, define, tangent_as};
+use super::fragments::fit;
+use super::{Cx, define, define_as, tangent_as};
 use crate::translate::rules::memory::const_store_check;
 use crate::translate::stmt::Where;
 
@@ -19,10 +22,14 @@ pub fn load(cx: Cx<'_, '_, '_, '_>) {
     let (inst, z) = (cx.inst(), cx.results()[0]);
     let (addr, off) = (cx.args()[0], offset(cx.func(), inst));
     match cx.facts().activity.mem[inst] {
-        MemRole::Float(shape) if cx.facts().is_active(z) => {
-            let t = read(cx, addr, off, shape);
-            define(cx, z, t);
-        }
+        MemRole::Float(shape) if cx.facts().is_active(z) => match read(cx, addr, off, shape) {
+            Some(t) if matches!(shape, Shape::Bytes { .. }) => {
+                let t = widened(cx, t, in_memory(shape), cx.ty(z));
+                define_as(cx, z, t, Shape::Bytes { n: cx.ty(z).bytes() as u8, of: 0 });
+            }
+            Some(t) => define_as(cx, z, t, shape),
+            None => define(cx, z, None),
+        },
         MemRole::Pointer => crate::translate::rules::memory::load(cx),
         _ if cx.facts().is_active(z) => define(cx, z, None),
         MemRole::Float(_) | MemRole::None | MemRole::Kill { .. } => {}
@@ -38,7 +45,12 @@ pub fn store(cx: Cx<'_, '_, '_, '_>) {
     match cx.facts().activity.mem[inst] {
         MemRole::Float(shape) => {
             const_store_check(cx, addr);
-            let t = tangent_as(cx, x, shape);
+            let t = if matches!(shape, Shape::Bytes { .. }) {
+                let t = tangent_as(cx, x, Shape::Bytes { n: cx.ty(x).bytes() as u8, of: 0 });
+                narrowed(cx, t, cx.ty(x), in_memory(shape))
+            } else {
+                tangent_as(cx, x, shape)
+            };
             write(cx, addr, off, t, shape);
         }
         MemRole::Pointer => {
@@ -56,19 +68,67 @@ pub fn store(cx: Cx<'_, '_, '_, '_>) {
 pub fn read(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
     let delta = cx.facts().delta(addr)?;
     let sure = cx.facts().sure(addr);
+    let n = shape.bytes();
+    let what = match shape {
+        Shape::Bytes { .. } | Shape::Demand { .. } => FragmentOp::Note,
+        _ => FragmentOp::Settle(shape.lane_bytes() as u8),
+    };
+    tell(cx, what, addr, off, n);
     let ty = in_memory(shape);
     let x = cx.emit(Where::After, AdOp::LoadTangent { addr: Val::Primal(addr), delta, sure, off, ty }, ty);
-    Some(if ty == shape.ty() { x } else { cx.arith(Arith::FromBits(shape), &[x], shape.ty()) })
+    Some(match shape {
+        Shape::F32Pair => cx.arith(Arith::FromBits(shape), &[x], shape.ty()),
+        Shape::Demand { .. } => {
+            let bytes = Shape::Bytes { n: n as u8, of: 0 };
+            fit(cx, (x, ty), x, bytes, (shape, types::I8)).expect("bytes are a demand")
+        }
+        _ => x,
+    })
 }
 
 /// A tangent goes to the shadow of a place.
 pub fn write(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, tangent: Val, shape: Shape) {
     let Some(delta) = cx.facts().delta(addr) else { return };
     let sure = cx.facts().sure(addr);
-    let ty = in_memory(shape);
-    let value = if ty == shape.ty() { tangent } else { cx.arith(Arith::ToBits, &[tangent], ty) };
+    let (ty, n) = (in_memory(shape), shape.bytes());
+    let value = match shape {
+        Shape::F32Pair => cx.arith(Arith::ToBits, &[tangent], ty),
+        Shape::Demand { .. } => {
+            let to = (Shape::Bytes { n: n as u8, of: 0 }, ty);
+            fit(cx, (tangent, types::I8), tangent, shape, to).expect("a demand fits all")
+        }
+        _ => tangent,
+    };
     let op = AdOp::StoreTangent { addr: Val::Primal(addr), delta, sure, off, value };
     cx.push(Where::After, Defs::default(), op);
+    let fragment = matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. });
+    tell(cx, if fragment { FragmentOp::Mark } else { FragmentOp::Clean }, addr, off, n);
+}
+
+/// Bytes from memory in the type of what was loaded.
+fn widened(cx: Cx<'_, '_, '_, '_>, t: Val, from: Type, to: Type) -> Val {
+    match from.bytes().cmp(&to.bytes()) {
+        _ if from == to => t,
+        Ordering::Less => cx.arith(Arith::Uextend, &[t], to),
+        _ => cx.arith(Arith::Bitcast, &[t], to),
+    }
+}
+
+/// The bytes of a value that are stored.
+fn narrowed(cx: Cx<'_, '_, '_, '_>, t: Val, from: Type, to: Type) -> Val {
+    match from.bytes().cmp(&to.bytes()) {
+        _ if from == to => t,
+        Ordering::Greater => cx.arith(Arith::Ireduce, &[t], to),
+        _ => cx.arith(Arith::Bitcast, &[t], to),
+    }
+}
+
+/// Tell the run time of fragments at a place.
+fn tell(cx: Cx<'_, '_, '_, '_>, what: FragmentOp, addr: ir::Value, off: i32, n: u32) {
+    if let Some(delta) = cx.facts().delta(addr) {
+        let op = AdOp::Fragment { what, addr: Val::Primal(addr), delta, off, n };
+        cx.push(Where::After, Defs::default(), op);
+    }
 }
 
 /// Bytes of a shadow are overwritten with something that has no tangent; `poisoned` if it has one
@@ -78,7 +138,9 @@ pub fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32, poiso
     let (sure, p) = (cx.facts().sure(addr), Val::Primal(addr));
     if !poisoned {
         let op = AdOp::ZeroMem { addr: p, delta, sure, off, bytes, checked: false };
-        return cx.push(Where::After, Defs::default(), op);
+        cx.push(Where::After, Defs::default(), op);
+        let part = bytes < 8 && cx.facts().may_hold_floats(addr);
+        return tell(cx, if part { FragmentOp::Mark } else { FragmentOp::Clean }, addr, off, bytes);
     }
     let mut at = 0;
     while at < bytes {
@@ -97,5 +159,14 @@ pub fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32, poiso
 
 /// The type that a tangent of this shape has in memory.
 fn in_memory(shape: Shape) -> Type {
-    if shape == Shape::F32Pair { types::I64 } else { shape.ty() }
+    match shape {
+        Shape::F32Pair => types::I64,
+        Shape::Bytes { n, .. } | Shape::Demand { n } => integer_of(n.into()),
+        _ => shape.ty(),
+    }
+}
+
+/// An integer, or a vector, of so many bytes.
+fn integer_of(bytes: u32) -> Type {
+    if bytes == 16 { types::I64X2 } else { Type::int_with_byte_size(bytes as u16).expect("a power of two") }
 }

@@ -1,0 +1,361 @@
+//! Fragments of floats in forward mode: which tangents are whole.
+//!
+//! **Problem.** A program may move a float byte by byte, or in halves. The bytes of its tangent move
+//! along, by the same instructions; but where they become a float again, nothing says that all of
+//! them are of one tangent: a half may have been replaced by a number.
+//!
+//! **Answer.** A float that is taken apart is noted, with its tangent. Where bytes become a float,
+//! they are one if the float and its tangent have been noted together, or if the tangent is zero;
+//! otherwise the tangent is not known, and becomes [`POISON`]. Memory that fragments, or numbers in
+//! place of a part of a float, have been stored to is *dirty*, by four bytes: what is loaded there
+//! as a float is asked in the same way. A float that is stored cleans it.
+//!
+//! ```text
+//! v1 = load.i32 v0        note    (f64 at v0, its tangent)
+//! v2 = load.i32 v0+4      note    the same
+//! store v1, v3            mark    four bytes at v3
+//! store v2, v3+4          mark    four bytes at v3+4
+//! v4 = load.f64 v3        settle  dirty: (f64 at v3, its tangent) has been noted, so it stays
+//! ```
+//!
+//! **Invariants.** A tangent that is taken for whole was the tangent of the same float. What is
+//! forgotten ([`MOST`]) errs on the side of poison. Without dirty memory nothing is asked.
+//!
+//! **Cost.** A look into a hash table for each word that is moved in fragments and has a tangent that
+//! is not zero.
+
+use std::collections::HashSet;
+
+use crate::segment::Segment;
+
+/// Bytes of a window: a double may be there, or two singles.
+const WINDOW: usize = 8;
+
+/// Bytes of a single.
+const HALF: usize = 4;
+
+/// Floats that are noted before the older half of them is forgotten.
+const MOST: usize = 1 << 20;
+
+/// The tangent of bits whose derivative is not known, as a double and as a single: a NaN with a
+/// payload of its own.
+pub const POISON: (u64, u32) = (0x7fff_ffff_ffff_ffff, 0x7fff_ffff);
+
+/// A float and its tangent: the size in bytes, and the bits of both.
+type Noted = (u8, u64, u64);
+
+/// Floats that have been taken apart, and memory that has been put together, in one run.
+#[derive(Default)]
+pub(crate) struct Fragments {
+    /// What has been noted lately, and before that.
+    noted: [HashSet<Noted>; 2],
+    /// Shadow addresses of dirty halves of windows.
+    dirty: HashSet<usize>,
+}
+
+impl Fragments {
+    /// Forget everything: another run begins.
+    pub(crate) fn clear(&mut self) {
+        self.noted.iter_mut().for_each(HashSet::clear);
+        self.dirty.clear();
+    }
+
+    fn note(&mut self, size: u8, primal: u64, tangent: u64) {
+        if tangent == 0 {
+            return;
+        }
+        if self.noted[0].len() >= MOST / 2 {
+            let [lately, before] = &mut self.noted;
+            std::mem::swap(lately, before);
+            lately.clear();
+        }
+        self.noted[0].insert((size, primal, tangent));
+    }
+
+    /// Note a word: it may be a double, or two singles.
+    fn note_word(&mut self, primal: u64, tangent: u64) {
+        self.note(8, primal, tangent);
+        for shift in [0, 32] {
+            self.note(4, primal >> shift & 0xffff_ffff, tangent >> shift & 0xffff_ffff);
+        }
+    }
+
+    /// The tangent of a float, as far as it is known.
+    fn whole(&self, size: u8, primal: u64, tangent: u64) -> u64 {
+        // The sign of a zero is no tangent.
+        let zero = if size == 8 { tangent << 1 == 0 } else { (tangent as u32) << 1 == 0 };
+        if zero || self.noted.iter().any(|n| n.contains(&(size, primal, tangent))) {
+            tangent
+        } else if size == 8 {
+            POISON.0
+        } else {
+            POISON.1.into()
+        }
+    }
+}
+
+/// Halves of windows that bytes lie in.
+fn halves(at: usize, n: usize) -> impl Iterator<Item = usize> {
+    (at & !(HALF - 1)..at + n).step_by(HALF)
+}
+
+/// Windows that bytes lie in.
+fn windows(at: usize, n: usize) -> impl Iterator<Item = usize> {
+    (at & !(WINDOW - 1)..at + n).step_by(WINDOW)
+}
+
+/// # Safety
+/// The bytes are valid.
+unsafe fn word(at: usize) -> u64 {
+    // SAFETY: our contract.
+    unsafe { (at as *const u64).read_unaligned() }
+}
+
+/// `n` bytes at `p` have been loaded as a fragment of what lies there.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses; primal and shadow are valid for the bytes and
+/// the multiples of eight around them.
+pub unsafe extern "C" fn brolga_tangent_note(seg: *mut Segment, p: u64, delta: u64, n: u64) {
+    if delta == 0 {
+        return;
+    }
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    let (p, n, delta) = (p as usize, n as usize, delta as usize);
+    let across = seg.pieces.may_lie_across();
+    for at in windows(p.wrapping_add(delta), n) {
+        // A double at four modulo eight lies in two windows.
+        let begins = if across { &[-4_isize, 0, 4][..] } else { &[0] };
+        for &from in begins {
+            let at = at.wrapping_add_signed(from);
+            // SAFETY: our contract; what lies across is inside of an instance's memory.
+            let (primal, tangent) = unsafe { (word(at.wrapping_sub(delta)), word(at)) };
+            seg.fragments.note_word(primal, tangent);
+        }
+    }
+}
+
+/// A word of bits of floats becomes a fragment.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses.
+pub unsafe extern "C" fn brolga_tangent_note_word(seg: *mut Segment, primal: u64, tangent: u64) {
+    if tangent != 0 {
+        // SAFETY: our contract.
+        unsafe { &mut *seg }.fragments.note_word(primal, tangent);
+    }
+}
+
+/// A word becomes floats of `of` bytes: the bits of their tangents.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses.
+pub unsafe extern "C" fn brolga_tangent_whole(seg: *mut Segment, primal: u64, tangent: u64, of: u64) -> u64 {
+    if tangent == 0 {
+        return 0;
+    }
+    // SAFETY: our contract.
+    let known = &unsafe { &*seg }.fragments;
+    if of == 8 {
+        return known.whole(8, primal, tangent);
+    }
+    let half = |shift: u32| known.whole(4, primal >> shift & 0xffff_ffff, tangent >> shift & 0xffff_ffff) << shift;
+    half(0) | half(32)
+}
+
+/// A fragment, or a number without a tangent, has been stored to `n` bytes at `p`.
+///
+/// # Safety
+/// As for [`brolga_tangent_note`].
+pub unsafe extern "C" fn brolga_tangent_mark(seg: *mut Segment, p: u64, delta: u64, n: u64) {
+    if delta == 0 {
+        return;
+    }
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    let (at, n) = (p.wrapping_add(delta) as usize, n as usize);
+    for half in halves(at, n) {
+        let around = if seg.pieces.may_lie_across() { half - HALF } else { half & !(WINDOW - 1) };
+        let end = if seg.pieces.may_lie_across() { half + WINDOW } else { around + WINDOW };
+        // SAFETY: our contract.
+        let some = (around..end).step_by(HALF).any(|at| unsafe { (at as *const u32).read_unaligned() } != 0);
+        // Where all is zero there is nothing to be told apart.
+        if some {
+            seg.fragments.dirty.insert(half);
+        } else {
+            seg.fragments.dirty.remove(&half);
+        }
+    }
+    seg.waiting = seg.fragments.dirty.len() as u64;
+}
+
+/// Floats of `of` bytes are going to be loaded from `n` bytes at `p`: tangents that are not known
+/// become poison. If `of` is 0, floats have been stored there.
+///
+/// # Safety
+/// As for [`brolga_tangent_note`].
+pub unsafe extern "C" fn brolga_tangent_settle(seg: *mut Segment, p: u64, delta: u64, n: u64, of: u64) {
+    if delta == 0 {
+        return;
+    }
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    let (at, n, delta) = (p.wrapping_add(delta) as usize, n as usize, delta as usize);
+    if of == 0 {
+        let inside = |half: &usize| *half >= at && *half + HALF <= at + n;
+        for half in halves(at, n).filter(inside) {
+            seg.fragments.dirty.remove(&half);
+        }
+        seg.waiting = seg.fragments.dirty.len() as u64;
+        return;
+    }
+    let size = of as usize;
+    for float in (at..at + n).step_by(size) {
+        if !halves(float, size).any(|half| seg.fragments.dirty.contains(&half)) {
+            continue;
+        }
+        let known = &seg.fragments;
+        // SAFETY: our contract.
+        unsafe {
+            if size == 8 {
+                let tangent = known.whole(8, word(float.wrapping_sub(delta)), word(float));
+                (float as *mut u64).write_unaligned(tangent);
+            } else {
+                let bits = |at: usize| u64::from((at as *const u32).read_unaligned());
+                let tangent = known.whole(4, bits(float.wrapping_sub(delta)), bits(float));
+                (float as *mut u32).write_unaligned(tangent as u32);
+            }
+        }
+    }
+}
+
+/// `memmove` of a shadow, with what is dirty in it.
+///
+/// # Safety
+/// As for [`brolga_copy_shadow`](crate::memory::brolga_copy_shadow); `seg` is a valid segment that
+/// no other thread uses.
+pub unsafe extern "C" fn brolga_tangent_copy(
+    seg: *mut Segment,
+    dst: *mut u8,
+    dst_delta: u64,
+    src: *const u8,
+    src_delta: u64,
+    n: u64,
+) {
+    // SAFETY: our contract.
+    unsafe { crate::memory::brolga_copy_shadow(dst, dst_delta, src, src_delta, n) };
+    // SAFETY: the same.
+    let seg = unsafe { &mut *seg };
+    if seg.waiting == 0 || dst_delta == 0 || n == 0 {
+        return;
+    }
+    let (to, from, n) = (dst as usize + dst_delta as usize, src as usize + src_delta as usize, n as usize);
+    let mut dirty = Vec::new();
+    for half in halves(to, n) {
+        let there = half.wrapping_sub(to).wrapping_add(from);
+        let is_dirty = src_delta != 0 && halves(there, HALF).any(|h| seg.fragments.dirty.contains(&h));
+        let partly = half < to || half + HALF > to + n;
+        dirty.push((half, is_dirty || partly && seg.fragments.dirty.contains(&half)));
+    }
+    for (half, is_dirty) in dirty {
+        if is_dirty {
+            seg.fragments.dirty.insert(half)
+        } else {
+            seg.fragments.dirty.remove(&half)
+        };
+    }
+    seg.waiting = seg.fragments.dirty.len() as u64;
+}
+
+/// `memset` of a shadow.
+///
+/// # Safety
+/// As for [`brolga_zero`](crate::memory::brolga_zero) and [`brolga_tangent_note`].
+pub unsafe extern "C" fn brolga_tangent_zero(seg: *mut Segment, p: *mut u8, delta: u64, n: u64) {
+    // SAFETY: our contract.
+    unsafe { crate::memory::brolga_zero(p, delta, n) };
+    if delta == 0 || n == 0 {
+        return;
+    }
+    let (at, n) = (p as u64, n);
+    // SAFETY: the same. Both ends may be parts of floats.
+    unsafe {
+        brolga_tangent_settle(seg, at, delta, n, 0);
+        brolga_tangent_mark(seg, at, delta, 1);
+        brolga_tangent_mark(seg, at + n - 1, delta, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A double and its tangent, and room for a copy of both.
+    struct Memory {
+        primal: [f64; 2],
+        shadow: [f64; 2],
+    }
+
+    fn run(change: impl FnOnce(&mut Memory, *mut Segment, u64)) -> f64 {
+        let mut seg = Segment::new(1 << 16).expect("there is memory");
+        let mut m = Box::new(Memory { primal: [3.5, 0.0], shadow: [0.7, 0.0] });
+        let delta = (&raw const m.shadow as u64).wrapping_sub(&raw const m.primal as u64);
+        let (seg, to) = (seg.as_mut_ptr(), &raw const m.primal[1] as u64);
+        change(&mut m, seg, delta);
+        // SAFETY: all lies in `m`.
+        unsafe { brolga_tangent_settle(seg, to, delta, 8, 8) };
+        m.shadow[1]
+    }
+
+    /// Copy four bytes of both, as two words of a program do.
+    fn half(m: &mut Memory, seg: *mut Segment, delta: u64, half: usize) {
+        let from = &raw const m.primal as usize + 4 * half;
+        // SAFETY: all lies in `m`.
+        unsafe {
+            brolga_tangent_note(seg, from as u64, delta, 4);
+            for base in [&raw mut m.primal, &raw mut m.shadow] {
+                let words = base.cast::<u32>();
+                words.add(2 + half).write(words.add(half).read());
+            }
+            brolga_tangent_mark(seg, from as u64 + 8, delta, 4);
+        }
+    }
+
+    #[test]
+    fn two_halves_are_a_float() {
+        let whole = run(|m, seg, delta| [0, 1].into_iter().for_each(|k| half(m, seg, delta, k)));
+        assert_eq!(whole.to_bits(), 0.7_f64.to_bits());
+    }
+
+    #[test]
+    fn a_half_is_none() {
+        let found = run(|m, seg, delta| half(m, seg, delta, 1));
+        assert_eq!(found.to_bits(), POISON.0);
+    }
+
+    #[test]
+    fn a_float_in_place_of_a_half_is_clean() {
+        let found = run(|m, seg, delta| {
+            half(m, seg, delta, 1);
+            (m.primal[1], m.shadow[1]) = (2.0, 0.3);
+            // SAFETY: all lies in `m`.
+            unsafe { brolga_tangent_settle(seg, &raw const m.primal[1] as u64, delta, 8, 0) };
+        });
+        assert_eq!(found, 0.3);
+    }
+
+    #[test]
+    fn a_number_in_place_of_a_half_is_seen() {
+        let found = run(|m, seg, delta| {
+            (m.primal[1], m.shadow[1]) = (2.0, 0.3);
+            let low = &raw mut m.shadow[1];
+            // SAFETY: all lies in `m`.
+            unsafe {
+                low.cast::<u32>().write(0);
+                brolga_tangent_mark(seg, &raw const m.primal[1] as u64, delta, 4);
+            }
+        });
+        assert_eq!(found.to_bits(), POISON.0);
+    }
+}
