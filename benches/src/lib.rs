@@ -43,6 +43,7 @@ pub mod problems;
 pub mod real;
 pub mod report;
 pub mod scaling;
+pub mod tangents;
 pub mod wasm;
 
 pub use brolga::{Inline, Mode, Pass, PassSet};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use benches::{
-    CallRow, Effort, How, Mode, calls, costs, disasm, latency, measure, page, passes, peers, report, scaling,
+    CallRow, Effort, How, Mode, calls, costs, disasm, latency, measure, page, passes, peers, report, scaling, tangents,
 };
 use brolga_driver::File;
 use clap::Parser;
@@ -86,6 +86,10 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
         let tier = if how.effort == brolga::Effort::Full { "full" } else { "quick" };
         write(args, |all| page::latency(all, tier, &rows))?;
         if args.json { json(report::latencies_json(&rows)) } else { report::latencies(&rows) + "\n" }
+    } else if args.tangents {
+        let made = benches::selected(filter).map_err(failure)?.into_iter();
+        let rows = made.map(|make| tangents::measure(&make(benches::Size::Full), how, Effort::default()));
+        report::tangents(&rows.collect::<Result<Vec<_>, _>>().map_err(failure)?) + "\n"
     } else if args.scaling {
         report::series(&scaling::run(how, Effort::default()).map_err(failure)?)
     } else {

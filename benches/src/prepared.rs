@@ -366,7 +366,7 @@ impl<'a> Prepared<'a> {
 }
 
 /// An argument, and the memory that it points at.
-fn argument(input: &Input, results: usize, blocks: &mut Vec<Block>, shadows: &mut Vec<Block>) -> Arg {
+pub(crate) fn argument(input: &Input, results: usize, blocks: &mut Vec<Block>, shadows: &mut Vec<Block>) -> Arg {
     let mut point_at = |contents: &[u8]| {
         blocks.push(Block::new(contents));
         blocks.last().map_or(0, Block::address)

@@ -11,6 +11,7 @@ use crate::measure::Row;
 use crate::passes::{Part, Worth};
 use crate::peers::Peers;
 use crate::scaling::Rows;
+use crate::tangents::TangentRow;
 
 /// An aligned table. `/ primal` and `/ hand` are ratios of the gradient within the same run; the
 /// last row has their geometric means over all problems with an adjoint written by hand.
@@ -79,6 +80,30 @@ pub fn costs(all: &[Measured]) -> String {
     for (name, model, measured) in all {
         table.add_row([(*name).to_owned(), format!("{model:.0}"), format!("{measured:.1}")]);
     }
+    table.trim_fmt()
+}
+
+/// A table of tangents: `/ primal` is the time of value and one tangent, `/ Cranelift` that until
+/// they can be called, with little effort. The last row has the geometric means.
+pub fn tangents(rows: &[TangentRow]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(["problem", "primal", "tangent", "/ primal", "ready", "/ Cranelift"]);
+    let ratio = |x: f64| format!("{x:.2}x");
+    let (run, ready) = (|r: &TangentRow| r.tangent_ns / r.primal_ns, |r: &TangentRow| r.ready_us / r.primal_compile_us);
+    for row in rows {
+        let times = [row.primal_ns, row.tangent_ns].map(time);
+        let (run, ready, us) = (ratio(run(row)), ratio(ready(row)), time(row.ready_us * 1e3));
+        let [primal, tangent] = times;
+        table.add_row([row.name.to_owned(), primal, tangent, run, us, ready]);
+    }
+    if rows.len() > 1 {
+        let means = [geometric_mean(rows.iter().map(run)), geometric_mean(rows.iter().map(ready))].map(ratio);
+        let [run, ready] = means;
+        let none = String::new;
+        table.add_row(["geometric mean".to_owned(), none(), none(), run, none(), ready]);
+    }
+    table.column_iter_mut().skip(1).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
     table.trim_fmt()
 }
 

@@ -535,6 +535,9 @@ pub struct BenchArgs {
     /// Measure what the constants of the cost model stand for instead, and print both.
     #[arg(long, conflicts_with_all = ["filter", "calls", "peers", "scaling", "latency", "passes", "disasm", "json"])]
     pub costs: bool,
+    /// Measure forward mode instead: value and one tangent beside the primal.
+    #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write"])]
+    pub tangents: bool,
     /// Print machine code instead, with the number of instructions in each block: primal,
     /// derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]

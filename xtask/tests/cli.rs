@@ -93,6 +93,63 @@ fn gradients_as_json() {
 }
 
 #[test]
+fn tangents_as_json() {
+    let file = temporary("tangents.clif", FILE);
+    let call = ["--call", "%f(2.0, 3.0)", "--json"];
+    let run = file.run("jvp", &[&call[..], &["--dir", "0=1.0", "--dir", "1=-1"]].concat()).expect(0);
+    let expected = r#"{"function":"%f","value":[6.0],"tangent":[1.0],"buffers":[null,null],"tangents":[null,null]}"#;
+    assert_eq!(run.json(), [serde_json::from_str::<Value>(expected).unwrap()]);
+    let keys = ["function", "value", "tangent", "buffers", "tangents"];
+    assert_eq!(run.json()[0].as_object().unwrap().keys().collect::<Vec<_>>(), keys);
+    // Missing ones are zero, and a set may be empty.
+    let sets = ["--dir", "0=1", "--next", "--dir", "1=1", "--next"];
+    let run = file.run("jvp", &[&call[..], &sets].concat()).expect(0);
+    assert_eq!(run.json()[0]["tangent"], serde_json::json!([[3.0], [2.0], [0.0]]));
+    assert_eq!(run.json()[0]["tangents"], serde_json::json!([[null, null], [null, null], [null, null]]));
+
+    let scale = ["--call", "%scale([1.0, 2.0], 3.0)"];
+    let run = file.run("jvp", &[&scale[..], &["--dir", "0=[1.0, 0.0]", "--dir", "1=0.5", "--json"]].concat()).expect(0);
+    assert_eq!(run.json()[0]["tangents"], serde_json::json!([[3.5, 1.0], null]));
+    file.run("jvp", &[&scale[..], &["--dir", "0=[1.0, 0.0]"]].concat())
+        .expect(0)
+        .says("tangent of buffer 0 [3.0, 0.0]");
+    let lanes = ["--call", "%lanes([1.0 -2.0], 0.5, 7)", "--dir", "0=[1.0 10.0]", "--json"];
+    assert_eq!(file.run("jvp", &lanes).expect(0).json()[0]["tangent"], serde_json::json!([[2.0, -40.0], null]));
+}
+
+#[test]
+fn jacobians() {
+    let file = temporary("jacobians.clif", FILE);
+    let run = file.run("jacobian", &["--call", "%f(2.0, 3.0)", "--json"]).expect(0);
+    let expected = r#"{"function":"%f","value":[6.0],"jacobian":[[3.0,2.0]]}"#;
+    assert_eq!(run.json(), [serde_json::from_str::<Value>(expected).unwrap()]);
+    let scale = ["--call", "%scale([1.0, 2.0], 3.0)", "--outputs", "0"];
+    let run = file.run("jacobian", &[&scale[..], &["--json"]].concat()).expect(0);
+    assert_eq!(run.json()[0]["jacobian"], serde_json::json!([[3.0, 0.0, 1.0], [0.0, 3.0, 2.0]]));
+    let table = file.run("jacobian", &scale).expect(0).stdout;
+    assert!(table.contains("buffer 0[1]") && table.contains("0[0]"), "{table}");
+    file.run("jacobian", &["--call", "%f(2.0, 3.0)", "--outputs", "1"]).expect(2).says("no duplicated buffer");
+}
+
+#[test]
+fn wrong_directions_are_status_2() {
+    let file = temporary("directions.clif", FILE);
+    let usage = |call: &str, dir: &str, message: &str| {
+        file.run("jvp", &["--call", call, "--dir", dir]).expect(2).says(message);
+    };
+    let (f, scale) = ("%f(2.0, 3.0)", "%scale([1.0, 2.0], 3.0)");
+    usage(f, "2=1.0", "there is no argument 2");
+    usage(f, "0=[1.0, 2.0]", "a tangent of type f64 is wanted");
+    usage(f, "0=", "expected");
+    usage(scale, "0=1.0", "its tangent is a list");
+    usage(scale, "0=[1.0]", "has 1 elements, but the buffer has 2");
+    usage("%scale([1.0, 2.0], 3.0) activity const,active", "0=[1.0, 0.0]", "argument 0 is const");
+    usage("%lanes([1.0 -2.0], 0.5, 7)", "2=1", "argument 2 is const");
+    file.run("jvp", &["--call", f, "--dir", "0=1", "--dir", "0=2"]).expect(2).says("given twice");
+    file.run("jvp", &["--call", f]).expect(2).says("--dir");
+}
+
+#[test]
 fn flags_mean_what_clauses_mean() {
     let file = temporary("flags.clif", FILE);
     let flags = ["--call", "%scale([1.0, 2.0], 3.0)", "--shadow", "0=[1, 1]", "--memory", "restore", "--json"];

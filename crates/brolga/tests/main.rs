@@ -22,6 +22,7 @@ mod slp;
 mod stack;
 mod stages;
 mod tables;
+mod tangents;
 mod threads;
 mod tiered;
 mod untracked;

@@ -1,0 +1,171 @@
+//! What forward mode costs: value and one tangent beside the primal, and what it takes to have it.
+//!
+//! Primal and tangent function are called as users call them, through the guarded entry, in turns,
+//! and the minimum of each counts. Before, the tangent is compared with the reference: its product
+//! with a seed of one is the sum of the gradient's entries along a direction of ones.
+
+use std::time::{Duration, Instant};
+
+use brolga::cranelift_codegen::Context;
+use brolga::cranelift_codegen::control::ControlPlane;
+use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::{Arg, ArgActivity, DerivedRule, Mode, Options, Request, ResultActivity};
+use brolga_driver::memory::Block;
+
+use crate::How;
+use crate::measure::Effort;
+use crate::prepared::{Failure, argument, options, requests};
+use crate::problem::{Input, Problem};
+
+/// What the tangent of one problem costs.
+#[derive(Clone, Debug)]
+pub struct TangentRow {
+    /// The problem.
+    pub name: &'static str,
+    /// One call of the primal.
+    pub primal_ns: f64,
+    /// One call of the tangent function.
+    pub tangent_ns: f64,
+    /// From the program to a tangent function that can be called.
+    pub ready_us: f64,
+    /// From the primal in CLIF to its machine code: what Cranelift takes without Brolga.
+    pub primal_compile_us: f64,
+}
+
+/// Check a problem, then measure it.
+///
+/// # Errors
+/// See [`Failure`].
+pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<TangentRow, Failure> {
+    let failed = |error| Failure::Run { name: problem.name, error };
+    let how = How { mode: Mode::Tangent, ..how };
+    let (program, all) = requests(problem)?;
+    let results = vec![ResultActivity::Active; program.funcs[all[0].func].signature.returns.len()];
+    let request = Request { results, ..all[0].clone() };
+    let rule = DerivedRule::new(&program, &request, &options(how)).map_err(failed)?;
+    let (mut blocks, mut shadows) = (Vec::new(), Vec::new());
+    let args: Vec<Arg> = problem.args.iter().map(|i| argument(i, 1, &mut blocks, &mut shadows)).collect();
+    let values: Vec<DataValue> = args.iter().map(|a| a.value.clone()).collect();
+    let ones: Vec<Option<DataValue>> = request.args.iter().map(|a| one(a.activity)).collect();
+    let mut call = Call { rule: &rule, args, values, ones, out: Vec::new(), tangents: Vec::new() };
+    along_ones(problem, &mut shadows);
+    call.tangent().map_err(failed)?;
+    check(problem, &call)?;
+    let [primal_ns, tangent_ns] = times(&mut call, effort);
+    let [ready_us, primal_compile_us] = until_ready(problem, &program, &request, how, effort)?;
+    Ok(TangentRow { name: problem.name, primal_ns, tangent_ns, ready_us, primal_compile_us })
+}
+
+fn one(activity: ArgActivity) -> Option<DataValue> {
+    (activity == ArgActivity::Active).then(|| DataValue::F64(1.0.into()))
+}
+
+/// Shadows of ones.
+fn along_ones(problem: &Problem, shadows: &mut [Block]) {
+    let inputs = problem.args.iter().filter(|i| matches!(i, Input::Floats(_) | Input::Singles(_)));
+    for (input, shadow) in inputs.zip(shadows) {
+        match input {
+            Input::Singles(_) => {
+                shadow.bytes_mut().chunks_exact_mut(4).for_each(|c| c.copy_from_slice(&1_f32.to_ne_bytes()))
+            }
+            _ => shadow.bytes_mut().chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&1_f64.to_ne_bytes())),
+        }
+    }
+}
+
+struct Call<'r> {
+    rule: &'r DerivedRule,
+    args: Vec<Arg>,
+    values: Vec<DataValue>,
+    ones: Vec<Option<DataValue>>,
+    out: Vec<DataValue>,
+    tangents: Vec<Option<DataValue>>,
+}
+
+impl Call<'_> {
+    fn primal(&mut self) -> Result<(), brolga::Error> {
+        // SAFETY: pointers are to blocks that are as large as the problem says.
+        unsafe { self.rule.primal_into(&self.values, &mut self.out) }
+    }
+
+    fn tangent(&mut self) -> Result<(), brolga::Error> {
+        // SAFETY: as for the primal; every shadow is as large as its primal.
+        unsafe { self.rule.tangent(&self.args, &self.ones, &mut self.out, &mut self.tangents) }.map(drop)
+    }
+}
+
+/// Compare with the gradients of the reference, result by result.
+fn check(problem: &Problem, call: &Call<'_>) -> Result<(), Failure> {
+    let rows = call.tangents.len().max(1);
+    let gradient = &problem.reference.gradient;
+    for (k, tangent) in call.tangents.iter().enumerate() {
+        let Some(DataValue::F64(is)) = tangent else { continue };
+        let row = &gradient[k * gradient.len() / rows..(k + 1) * gradient.len() / rows];
+        let (want, size) = row.iter().fold((0.0, 1.0), |(sum, size), x| (sum + x, size + x.abs()));
+        let is = is.as_f64();
+        // Written so that NaN is wrong.
+        let right = (is - want).abs() <= 100.0 * problem.tolerance * size;
+        if !right {
+            return Err(Failure::Wrong { name: problem.name, what: "the tangent", element: k, is, want });
+        }
+    }
+    Ok(())
+}
+
+/// Primal and tangent: nanoseconds a call.
+fn times(call: &mut Call<'_>, effort: Effort) -> [f64; 2] {
+    // `check` has seen that nothing traps.
+    let calls: [fn(&mut Call<'_>); 2] = [|c| drop(c.primal()), |c| drop(c.tangent())];
+    let mut batches = [1; 2];
+    for (batch, f) in batches.iter_mut().zip(calls) {
+        time(call, f, 1);
+        let once = time(call, f, 1).max(Duration::from_nanos(20));
+        *batch = (effort.batch.as_nanos() / once.as_nanos()).clamp(1, 100_000) as usize;
+    }
+    let mut best = [f64::INFINITY; 2];
+    let (start, mut round) = (Instant::now(), 0);
+    while round < effort.rounds || start.elapsed() < effort.budget {
+        for ((best, f), batch) in best.iter_mut().zip(calls).zip(batches) {
+            *best = best.min(time(call, f, batch).as_nanos() as f64 / batch as f64);
+        }
+        round += 1;
+    }
+    best
+}
+
+fn time(call: &mut Call<'_>, f: fn(&mut Call<'_>), batch: usize) -> Duration {
+    let start = Instant::now();
+    for _ in 0..batch {
+        f(call);
+    }
+    start.elapsed()
+}
+
+/// Until the tangent function can be called with little effort, and Cranelift alone for the primal:
+/// microseconds.
+fn until_ready(
+    problem: &Problem,
+    program: &brolga::Program,
+    request: &Request,
+    how: How,
+    effort: Effort,
+) -> Result<[f64; 2], Failure> {
+    let failed = |error| Failure::Run { name: problem.name, error };
+    let quick = Options { effort: brolga::Effort::Quick, ..options(how) };
+    let isa = brolga::jit::host_isa(&quick).map_err(failed)?;
+    let mut best = [Duration::MAX; 2];
+    let (start, mut round) = (Instant::now(), 0);
+    while round == 0 || (round < effort.rounds && start.elapsed() < effort.budget) {
+        let t = Instant::now();
+        drop(DerivedRule::new(program, request, &quick).map_err(failed)?);
+        best[0] = best[0].min(t.elapsed());
+        if let Some(body) = &program.funcs[request.func].body {
+            let mut context = Context::for_function(body.clone());
+            let t = Instant::now();
+            drop(context.compile(&*isa, &mut ControlPlane::default()));
+            best[1] = best[1].min(t.elapsed());
+        }
+        round += 1;
+    }
+    Ok(best.map(|d| d.as_nanos() as f64 / 1e3))
+}
