@@ -24,8 +24,9 @@
 //! **Cost.** A look into a hash table for each word that is moved in fragments and has a tangent that
 //! is not zero.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use crate::pieces::There;
 use crate::segment::Segment;
 
 /// Bytes of a window: a double may be there, or two singles.
@@ -49,8 +50,8 @@ type Noted = (u8, u64, u64);
 pub(crate) struct Fragments {
     /// What has been noted lately, and before that.
     noted: [HashSet<Noted>; 2],
-    /// Shadow addresses of dirty halves of windows.
-    dirty: HashSet<usize>,
+    /// Dirty halves of windows: their shadow addresses, each with the delta.
+    dirty: HashMap<usize, usize>,
 }
 
 impl Fragments {
@@ -90,6 +91,50 @@ impl Fragments {
             POISON.0
         } else {
             POISON.1.into()
+        }
+    }
+}
+
+impl Fragments {
+    /// Poison the tangent of a float of `size` bytes unless it is whole.
+    ///
+    /// # Safety
+    /// Primal and shadow are valid for the float.
+    unsafe fn settle(&self, float: usize, delta: usize, size: usize) {
+        // SAFETY: our contract.
+        unsafe {
+            if size == WINDOW {
+                let tangent = self.whole(8, word(float.wrapping_sub(delta)), word(float));
+                (float as *mut u64).write_unaligned(tangent);
+            } else {
+                let bits = |at: usize| u64::from((at as *const u32).read_unaligned());
+                let tangent = self.whole(4, bits(float.wrapping_sub(delta)), bits(float));
+                (float as *mut u32).write_unaligned(tangent as u32);
+            }
+        }
+    }
+}
+
+impl Segment {
+    /// A run of forward mode ends: tangents in dirty memory that are not known become poison, where
+    /// the caller knows what floats lie there.
+    ///
+    /// # Safety
+    /// The memory that was passed to the run, primal and shadow, is still valid where the caller
+    /// knows what lies there.
+    pub unsafe fn end_tangent(&mut self, at: &dyn Fn(usize) -> There) {
+        let mut dirty: Vec<(usize, usize)> = self.fragments.dirty.drain().collect();
+        dirty.sort_unstable();
+        self.waiting = 0;
+        for (half, delta) in dirty {
+            let window = half & !(WINDOW - 1);
+            match at(window) {
+                // SAFETY: our contract.
+                There::Floats(WINDOW) => unsafe { self.fragments.settle(window, delta, WINDOW) },
+                // SAFETY: the same.
+                There::Floats(_) => unsafe { self.fragments.settle(half, delta, HALF) },
+                There::Unknown | There::Constants => {}
+            }
         }
     }
 }
@@ -182,7 +227,7 @@ pub unsafe extern "C" fn brolga_tangent_mark(seg: *mut Segment, p: u64, delta: u
         let some = (around..end).step_by(HALF).any(|at| unsafe { (at as *const u32).read_unaligned() } != 0);
         // Where all is zero there is nothing to be told apart.
         if some {
-            seg.fragments.dirty.insert(half);
+            seg.fragments.dirty.insert(half, delta as usize);
         } else {
             seg.fragments.dirty.remove(&half);
         }
@@ -212,21 +257,11 @@ pub unsafe extern "C" fn brolga_tangent_settle(seg: *mut Segment, p: u64, delta:
     }
     let size = of as usize;
     for float in (at..at + n).step_by(size) {
-        if !halves(float, size).any(|half| seg.fragments.dirty.contains(&half)) {
+        if !halves(float, size).any(|half| seg.fragments.dirty.contains_key(&half)) {
             continue;
         }
-        let known = &seg.fragments;
         // SAFETY: our contract.
-        unsafe {
-            if size == 8 {
-                let tangent = known.whole(8, word(float.wrapping_sub(delta)), word(float));
-                (float as *mut u64).write_unaligned(tangent);
-            } else {
-                let bits = |at: usize| u64::from((at as *const u32).read_unaligned());
-                let tangent = known.whole(4, bits(float.wrapping_sub(delta)), bits(float));
-                (float as *mut u32).write_unaligned(tangent as u32);
-            }
-        }
+        unsafe { seg.fragments.settle(float, delta, size) };
     }
 }
 
@@ -250,20 +285,21 @@ pub unsafe extern "C" fn brolga_tangent_copy(
     if seg.waiting == 0 || dst_delta == 0 || n == 0 {
         return;
     }
-    let (to, from, n) = (dst as usize + dst_delta as usize, src as usize + src_delta as usize, n as usize);
+    let shadow = |p: usize, delta: u64| p.wrapping_add(delta as usize);
+    let (to, from, n) = (shadow(dst as usize, dst_delta), shadow(src as usize, src_delta), n as usize);
     let mut dirty = Vec::new();
     for half in halves(to, n) {
         let there = half.wrapping_sub(to).wrapping_add(from);
-        let is_dirty = src_delta != 0 && halves(there, HALF).any(|h| seg.fragments.dirty.contains(&h));
+        let is_dirty = src_delta != 0 && halves(there, HALF).any(|h| seg.fragments.dirty.contains_key(&h));
         let partly = half < to || half + HALF > to + n;
-        dirty.push((half, is_dirty || partly && seg.fragments.dirty.contains(&half)));
+        dirty.push((half, is_dirty || partly && seg.fragments.dirty.contains_key(&half)));
     }
     for (half, is_dirty) in dirty {
         if is_dirty {
-            seg.fragments.dirty.insert(half)
+            seg.fragments.dirty.insert(half, dst_delta as usize);
         } else {
-            seg.fragments.dirty.remove(&half)
-        };
+            seg.fragments.dirty.remove(&half);
+        }
     }
     seg.waiting = seg.fragments.dirty.len() as u64;
 }

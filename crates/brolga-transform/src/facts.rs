@@ -249,6 +249,17 @@ impl<'a> Facts<'a> {
         (self.units, self.roots) = (units, roots);
     }
 
+    /// Whether a number may be stored over a part of a double: forward mode has to tell the run time
+    /// (`brolga_runtime::tangents`).
+    pub fn overwrites_parts(&self) -> bool {
+        let part = |&inst: &ir::Inst| match self.activity.mem[inst] {
+            MemRole::Kill { bytes, .. } if bytes < 8 => access_address(self.func(), inst)
+                .is_some_and(|a| self.contents.of_class(a).has(Kinds::F64) || self.passed_with_floats(a)),
+            _ => false,
+        };
+        self.cfg.all_insts().iter().any(part)
+    }
+
     /// Whether floats may be stored where an address leads to: as such, or as integers of which it
     /// is not certain that they are any, half of a pair of words that were put together, say.
     pub fn may_hold_floats(&self, addr: ir::Value) -> bool {

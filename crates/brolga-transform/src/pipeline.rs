@@ -164,7 +164,7 @@ pub(crate) fn derive_variant<'a>(
         return Ok(Outcome::Examined);
     }
     if mode == Mode::Tangent {
-        let fragments = fragments || facts.activity.moves_pieces(cx.program);
+        let fragments = fragments || facts.activity.moves_pieces(cx.program) || facts.overwrites_parts();
         let emit = (cx, names, is_root, fragments);
         return derive_tangent(facts, (lifted, forward_of), (statements, ids), symbols, emit);
     }

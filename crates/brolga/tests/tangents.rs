@@ -40,7 +40,7 @@ block1:
     v5 = fmul v4, v0
     return v5
 block2:
-    v6 = f64const 1.0
+    v6 = f64const 0x1.0
     return v6
 }
 function %through(f64, i64) -> f64 {
@@ -127,14 +127,17 @@ fn a_second_call_allocates_nothing() {
 fn a_half_of_a_float_has_no_tangent() {
     let args = [ArgSpec::duplicated(Elem::F64), ArgSpec::duplicated(Elem::F64)];
     let rule = rule(TEXT, "halved", &args, Effort::Full);
-    let (x, mut y, dx, mut dy) = ([1.5_f64], [2.5_f64], [0.7_f64], [0.3_f64]);
+    let (x, y, dx, dy) = ([0.1_f64], [2.5_f64], [0.7_f64], [0.3_f64]);
     let at = |a: &[f64], s: &[f64]| Arg::duplicated_len(a.as_ptr() as u64, s.as_ptr() as u64, 8);
-    let args = [at(&x, &dx), at(&y, &dy)];
-    along(&rule, &args, &[None, None]).expect("no trap");
-    // What is in the buffer can be seen: half of it is that of another float.
-    let read = |a: &mut [f64; 1]| std::hint::black_box(a)[0];
-    assert_ne!(read(&mut y), 2.5);
-    assert_ne!(read(&mut dy), 0.3);
+    along(&rule, &[at(&x, &dx), at(&y, &dy)], &[None, None]).expect("no trap");
+    let read = |a: &[f64; 1]| std::hint::black_box(a)[0];
+    // One half is that of another float, and so is its tangent.
+    assert_ne!(read(&y), 2.5);
+    assert!(read(&dy).is_nan(), "{}", read(&dy));
+    // Without a tangent on either side there is nothing to be told apart.
+    let (y, zero, none) = ([2.5_f64], [0.0_f64], [0.0_f64]);
+    along(&rule, &[at(&x, &zero), at(&y, &none)], &[None, None]).expect("no trap");
+    assert_eq!(read(&none), 0.0);
 }
 
 #[test]
@@ -181,4 +184,30 @@ fn what_does_not_fit_is_said() {
     let split = Options { mode: Mode::Split, ..Options::default() };
     let split = DerivedRule::new(&p, &request, &split).unwrap_or_else(|e| panic!("{e}"));
     assert!(matches!(along(&split, &args, &[None, None]), Err(Error::Usage(m)) if m.contains("forward mode")));
+}
+
+/// A number in place of a half of a double that the caller reads.
+#[test]
+fn a_number_over_a_half_is_seen() {
+    const TEXT: &str = "
+function %over(i64) -> f64 {
+block0(v0: i64):
+    v1 = load.f64 v0
+    v2 = iconst.i32 7
+    store v2, v0+4
+    v3 = load.f64 v0
+    v4 = iconst.i32 0
+    store v4, v0+12
+    return v1
+}";
+    let rule = rule(TEXT, "over", &[ArgSpec::duplicated(Elem::F64)], Effort::Full);
+    let run = |dx: [f64; 2]| {
+        let (x, dx) = ([0.1_f64, 0.2], dx);
+        let arg = Arg::duplicated_len(x.as_ptr() as u64, dx.as_ptr() as u64, 16);
+        along(&rule, &[arg], &[None]).expect("no trap");
+        std::hint::black_box(dx)
+    };
+    let after = run([0.7, 0.3]);
+    assert!(after.iter().all(|x| x.is_nan()), "{after:?}");
+    assert_eq!(run([0.0, 0.0]), [0.0, 0.0]);
 }

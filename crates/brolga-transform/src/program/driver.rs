@@ -387,6 +387,7 @@ impl<'a> Driver<'a> {
     fn keep(&mut self, stages: Stages<'_>, goal: Goal) {
         let (facts, found) = (&stages.facts, &mut self.found);
         found.pieces |= facts.activity.moves_pieces(facts.program);
+        found.pieces |= facts.mode == Mode::Tangent && facts.overwrites_parts();
         found.guessed |= facts.activity.guessed(facts.func(), facts.cfg);
         if goal.is_root {
             found.overwrites = stages.overwrites;

@@ -1,8 +1,11 @@
 //! Calls in forward mode: values and tangents at once.
 
 use brolga_ir::ArgActivity;
+use brolga_ir::request::Elem;
+use brolga_runtime::pieces::There;
 use cranelift_codegen::data_value::DataValue;
 
+use super::declared::Places;
 use super::traps::Phase;
 use super::{Arg, Derived, DerivedRule, Run, fits, read, with_cells, write};
 use crate::Error;
@@ -63,6 +66,11 @@ impl DerivedRule {
             }
             // SAFETY: our contract; the segment is ours alone.
             unsafe { self.enter(Phase::Tangent, entry, cells) }?;
+            if let Some(tape) = &mut tape {
+                let places = self.places(args);
+                // SAFETY: our contract.
+                unsafe { tape.end_tangent(&|window| self.floats_at(args, &places, window as u64)) };
+            }
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             tangents.clear();
@@ -76,6 +84,17 @@ impl DerivedRule {
             }
             Ok(Run { rule: self.clone(), tape })
         })
+    }
+
+    /// What floats the caller knows to be at eight bytes of shadow.
+    fn floats_at(&self, args: &[Arg], places: &Places, window: u64) -> There {
+        let within = |a: &Arg| a.shadow != 0 && a.len.is_some_and(|n| window.wrapping_sub(a.shadow) < n);
+        let declared = self.0.request.args.iter().zip(args).filter(|(_, a)| within(a)).find_map(|(spec, _)| spec.elem);
+        match declared {
+            Some(Elem::F64) => There::Floats(8),
+            Some(Elem::F32) => There::Floats(4),
+            _ => places.at(window),
+        }
     }
 
     fn check_directions(&self, directions: &[Option<DataValue>]) -> Result<(), Error> {
