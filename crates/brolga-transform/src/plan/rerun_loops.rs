@@ -102,7 +102,7 @@ pub fn holds_good(facts: &Facts<'_>, plan: &Plan, again: &Again) -> bool {
         plan.holds.keys().any(|(p, b)| again.entry == *p && ours(b) || again.turns && ours(p) && *b == again.header);
     let asks = |b: &ir::Block| {
         let joins = matches!(plan.preds[*b], Some(PredSource::Frame(_) | PredSource::Tape));
-        plan.blocks[*b].sources.iter().any(|(v, _)| ours(&def_block(facts, *v)))
+        plan.blocks[*b].sources.iter().any(|s| ours(&def_block(facts, s.name)))
             || joins && facts.cfg.preds[*b].iter().any(ours)
     };
     let alone =
@@ -122,7 +122,7 @@ fn sum_is_read(facts: &Facts<'_>, plan: &Plan, blocks: &IndexSet<ir::Block>) -> 
         _ => false,
     };
     let outside = facts.cfg.blocks.iter().filter(|b| !blocks.contains(*b));
-    outside.into_iter().any(|&b| plan.blocks[b].sources.iter().any(|(v, _)| is_sum(v)))
+    outside.into_iter().any(|&b| plan.blocks[b].sources.iter().any(|s| is_sum(&s.name)))
 }
 
 /// The loops to run again, given what is recorded otherwise: those that record anything.

@@ -18,7 +18,7 @@ use brolga_ir::map::IndexMap;
 use brolga_ir::print::primal_text_as;
 use brolga_transform::Stages;
 use brolga_transform::plan::remarks::{Reader, readers};
-use brolga_transform::plan::table::{PredSource, Source, type_of};
+use brolga_transform::plan::table::{PredSource, Source, Supply, type_of};
 use cranelift_codegen::ir::{self, Type};
 
 /// The plan as comment lines.
@@ -124,7 +124,7 @@ impl Comments<'_, '_> {
             let plural = if bytes == 1 { "" } else { "s" };
             self.line(2, &format!("pushes {}: {bytes} byte{plural} each time", what.join(", ")));
         }
-        for &(v, source) in &block.sources {
+        for &Supply { name: v, source, .. } in &block.sources {
             let how = match source {
                 Source::Record => format!("reads {v} from the record"),
                 Source::Frame(slot) => format!("reads {v} from {slot}{}", self.keeper(slot, b)),

@@ -27,7 +27,7 @@ use crate::facts::Facts;
 use crate::plan::invert::Other;
 use crate::plan::liveness::{Liveness, active_args, unfollowed};
 use crate::plan::predecessors::ways;
-use crate::plan::table::{Hold, Last, Plan, PredSource, Source, type_of};
+use crate::plan::table::{Hold, Last, Plan, PredSource, Source, Supply, type_of};
 use crate::shadow::contract_array;
 use crate::translate::convert::{Converts, asking, fitted};
 use crate::translate::stmt::Given;
@@ -144,7 +144,7 @@ pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids)
 
 /// What a block reads and has not had so far.
 struct Waiting<'a> {
-    sources: &'a [(Val, Source)],
+    sources: &'a [Supply],
     /// For each name one more than the position of its source.
     at: ByName<u32>,
     left: usize,
@@ -152,11 +152,11 @@ struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     /// `at` is zero for all names, and is given back so.
-    fn new(sources: &'a [(Val, Source)], at: ByName<u32>) -> Self {
+    fn new(sources: &'a [Supply], at: ByName<u32>) -> Self {
         let mut waiting = Self { sources, at, left: 0 };
-        for (&(v, source), k) in sources.iter().zip(1..) {
-            if source != Source::Record {
-                *waiting.at.at(v) = k;
+        for (supply, k) in sources.iter().zip(1..) {
+            if supply.source != Source::Record {
+                *waiting.at.at(supply.name) = k;
                 waiting.left += 1;
             }
         }
@@ -170,13 +170,13 @@ impl<'a> Waiting<'a> {
         let at = (self.at.get(v) as usize).checked_sub(1)?;
         *self.at.at(v) = 0;
         self.left -= 1;
-        Some(self.sources[at].1)
+        Some(self.sources[at].source)
     }
 
     /// Nobody asks for more.
     fn end(mut self) -> ByName<u32> {
         if self.left > 0 {
-            self.sources.iter().for_each(|s| *self.at.at(s.0) = 0);
+            self.sources.iter().for_each(|s| *self.at.at(s.name) = 0);
         }
         self.at
     }
