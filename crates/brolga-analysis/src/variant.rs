@@ -84,7 +84,7 @@ pub struct Variant {
     /// that there is no cotangent ([`crate::memory::constant`]).
     pub promises: Vec<Promises>,
     /// Which memory nobody writes until its pullback has run.
-    pub kept: Kept,
+    pub preserved: Preserved,
 }
 
 impl Variant {
@@ -115,7 +115,7 @@ impl Variant {
         // root's variant.
         let promised = request.args.iter().any(|a| a.promises != Promises::default());
         let promises = request.args.iter().filter(|_| promised).map(|a| a.promises).collect();
-        Self { func: request.func, params, results, promises, kept: Kept::NOTHING }
+        Self { func: request.func, params, results, promises, preserved: Preserved::NOTHING }
     }
 
     /// Parameters that lead to memory which nothing else leads to, and of which the caller does not
@@ -126,7 +126,7 @@ impl Variant {
 
     /// The variant that a call asks for.
     pub fn of_call(func: FuncKey, params: Vec<ParamMode>, results: Vec<ResultMode>) -> Self {
-        Self { func, params, results, promises: vec![], kept: Kept::NOTHING }
+        Self { func, params, results, promises: vec![], preserved: Preserved::NOTHING }
     }
 
     /// The variant under which a function is reached through a pointer: everything that its
@@ -212,9 +212,9 @@ pub fn canonical_results(sig: &Signature) -> Vec<ResultMode> {
 /// Which memory nobody writes from the start of a call until its pullback has run: what these
 /// parameters lead to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Kept(u64);
+pub struct Preserved(u64);
 
-impl Kept {
+impl Preserved {
     /// None that is known.
     pub const NOTHING: Self = Self(0);
 

@@ -447,7 +447,7 @@ pub enum AdOp {
     OpenFrame,
     /// Between the halves of a combined function: clear the shadows of stack slots that the first
     /// half uses.
-    Turn,
+    NextIteration,
     /// From here on, the held variable of the first name has the value of the second.
     Hold(Val, Val),
     /// The value of a held variable.
@@ -626,7 +626,7 @@ macro_rules! each_read {
             | AdOp::KeepBlock(..)
             | AdOp::LeaveFrame
             | AdOp::OpenFrame
-            | AdOp::Turn
+            | AdOp::NextIteration
             | AdOp::Held(_)
             | AdOp::Restore(_)
             | AdOp::KeptBlock(_)

@@ -22,7 +22,7 @@ use cranelift_codegen::ir;
 
 use crate::assemble::assembly::{Assembly, Graphs, Joint};
 use crate::clif::passes::Remarks;
-use crate::derived::{DerivedPair, DerivedWhole, Emitted};
+use crate::derived::{DerivedCombined, DerivedPair, Emitted};
 use crate::emit::Emitter;
 use crate::facts::{Context, Facts};
 use crate::plan::table::Plan;
@@ -173,7 +173,7 @@ pub(crate) fn derive_variant<'a>(
         (statements.stmts, lifted.blocks) = Default::default();
     }
 
-    let (mut overwrites, variant) = (facts.overwrites.whole.clone(), variant.clone());
+    let (mut overwrites, variant) = (facts.overwrites.arguments.clone(), variant.clone());
     let (forward, pullback, reverse_of, emitted) = match graphs {
         Graphs::Pair { forward, pullback } => {
             let PairSymbols { forward: forward_symbol, pullback: pullback_symbol } = symbols.pair();
@@ -190,13 +190,13 @@ pub(crate) fn derive_variant<'a>(
         Graphs::Joint(Joint { graph, seg, clears, reverse_of }) => {
             let (func, segment) = emitter.emit_joint(&graph, &plan, seg);
             if clears {
-                facts.overwrites.rows.iter().filter_map(|r| r.whole).for_each(|i| overwrites[i] = true);
+                facts.overwrites.rows.iter().filter_map(|r| r.argument).for_each(|i| overwrites[i] = true);
             }
             let results = mode == Mode::Combined;
-            let whole = DerivedWhole { variant, symbol: symbols.whole(), func, results, segment, twice };
+            let combined = DerivedCombined { variant, symbol: symbols.combined(), func, results, segment, twice };
             let (of, signature) = (graph.symbol.clone(), graph.signature.clone());
             let pullback = CfgBlocks { symbol: of, signature, blocks: Table::default() };
-            (graph, pullback, reverse_of, Emitted::Whole(Box::new(whole)))
+            (graph, pullback, reverse_of, Emitted::Combined(Box::new(combined)))
         }
     };
     emitter.verified.or_ok(symbol)?;

@@ -44,8 +44,8 @@ block0(v0: f64):
 /// All that was derived, as text.
 fn text(d: &Derivation) -> Vec<String> {
     let pairs = d.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]);
-    let wholes = d.whole.iter().chain(&d.wholes).map(|w| &w.func);
-    pairs.chain(wholes).map(|f| f.display().to_string()).collect()
+    let joint = d.combined.iter().chain(&d.joint).map(|w| &w.func);
+    pairs.chain(joint).map(|f| f.display().to_string()).collect()
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn whoever_was_derived_before_is_derived_again() {
         let known = derive_with(&program, &request, &options, &*isa, |_| seen += 1).unwrap_or_else(|e| panic!("{e:?}"));
         assert!(found.pieces && known.pieces);
         assert_eq!(text(&found), text(&known), "{mode:?}");
-        assert_eq!(seen, found.pairs.len() + found.wholes.len() + usize::from(found.whole.is_some()), "{mode:?}");
+        assert_eq!(seen, found.pairs.len() + found.joint.len() + usize::from(found.combined.is_some()), "{mode:?}");
         let settles = |f: &String| f.contains("brolga_settle");
         assert!(text(&found).iter().any(settles), "{mode:?}");
     }

@@ -77,8 +77,8 @@ fn the_same_as_lifting_and_lowering() {
     };
     let alone = std::thread::scope(|s| s.spawn(|| small(&mut Names::verbatim())).join().unwrap());
     assert!(small(&mut Names::verbatim()) == alone, "{alone}");
-    let again = lower(&graph, plain_env(&func, &mut Names::verbatim(), isa.frontend_config()));
-    assert!(again == want, "{again}");
+    let rerun = lower(&graph, plain_env(&func, &mut Names::verbatim(), isa.frontend_config()));
+    assert!(rerun == want, "{rerun}");
 }
 
 #[test]

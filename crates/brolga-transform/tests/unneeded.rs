@@ -29,7 +29,7 @@ fn computes(text: &str, mode: Mode, memory: MemoryMode, args: [ArgSpec; 2]) -> b
     let request = Request::new(program.func("f").unwrap(), args);
     let options = Options { mode, memory, ..Options::full() };
     let derived = derive(&program, &request, &options, &*host::isa()).unwrap();
-    let forward = derived.whole.as_ref().map_or_else(|| &derived.pairs[0].forward, |w| &w.func);
+    let forward = derived.combined.as_ref().map_or_else(|| &derived.pairs[0].forward, |w| &w.func);
     forward.to_string().contains("floor")
 }
 

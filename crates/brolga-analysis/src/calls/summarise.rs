@@ -25,7 +25,7 @@ use crate::calls::summary::{Link, Origins, Summaries, Summary};
 use crate::cfg::Cfg;
 use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{self, Delta, PointerInput, RootKind};
-use crate::kinds::punned_cells::{Local, Turns};
+use crate::kinds::punned_cells::{Local, PunnedCells};
 use crate::kinds::{contents, wasm_addresses};
 use crate::memory::mod_ref::{self};
 use crate::memory::points_to::{self};
@@ -87,7 +87,7 @@ impl Summaries {
             // Who calls nobody and shares nothing learns nothing in another round.
             let shares = !all.regions.is_empty() || !all.indirect.is_empty();
             if !changed || !shares && order.iter().all(|k| is_leaf(program, funcs[k])) {
-                all.turns = Turns::compute(&locals);
+                all.punned = PunnedCells::compute(&locals);
                 return all;
             }
         }

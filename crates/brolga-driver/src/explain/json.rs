@@ -104,7 +104,7 @@ fn function(f: &FunctionPlan) -> Value {
             "holds": recorded(&b.holds),
             "knows": recorded(&b.knows),
             "recomputes": recorded(&b.recomputes),
-            "again": b.again,
+            "again": b.rerun,
             "lanes": b.lanes,
             "room": b.room,
         });

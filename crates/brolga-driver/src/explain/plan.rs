@@ -50,7 +50,7 @@ pub struct Block {
     pub recomputes: Vec<Recorded>,
     /// Whether it belongs to a loop that runs in the reverse half, forwards, and records nothing
     /// for another run.
-    pub again: bool,
+    pub rerun: bool,
     /// Of the loop of which it is the header: whether several turns of it, or of its reverse, are
     /// run at a time, or why not. Empty if that is out of the question.
     pub lanes: Vec<String>,
@@ -155,7 +155,7 @@ impl Describe<'_, '_> {
             holds: list(|s| *s == Source::Held, &|_| 0),
             knows: list(|s| matches!(s, Source::Last(_)), &|_| 0),
             recomputes: list(|s| matches!(s, Source::Recompute(_)), &|_| 0),
-            again: plan.again(b).is_some(),
+            rerun: plan.rerun(b).is_some(),
             lanes: self.s.remarks.of_loop(b).into_iter().map(str::to_owned).collect(),
             room: self.s.remarks.tape_check(b).map(str::to_owned),
         }
@@ -224,7 +224,7 @@ impl Describe<'_, '_> {
                 format!("the reverse of {}, which begins with {} from it", self.block_name(from), self.what(w))
             }
             Reader::Way => "finding the way back".to_owned(),
-            Reader::Again(header) => format!("the loop of {}, which runs again", self.block_name(header)),
+            Reader::Rerun(header) => format!("the loop of {}, which runs again", self.block_name(header)),
         };
         readers(&self.s.facts, &self.s.stmts, &self.s.plan, b, v).into_iter().map(text).collect()
     }

@@ -148,7 +148,7 @@ impl Text {
                 };
                 let times = plural(b.times, "time");
                 self.line(4, &format!("{}{whose}{line}, entered {times}{calls}: {bytes}", b.block));
-                if b.again {
+                if b.rerun {
                     self.line(6, "runs in the reverse half, forwards, since its loop does nothing but add up");
                 }
                 b.lanes.iter().chain(&b.room).for_each(|l| self.line(6, l));

@@ -37,7 +37,7 @@ use crate::names::Names;
 use births::Flow;
 use buffers::Buffers;
 use named::Named;
-use seen::{Cotangent, Kept, Seen, Variables};
+use seen::{Cotangent, FrameRead, Seen, Variables};
 
 mod births;
 mod buffers;
@@ -75,7 +75,7 @@ pub struct SlotPlace {
     /// it, it need not be.
     pub at_enter: bool,
     /// Whether it is cleared between the halves of a combined function.
-    pub at_turn: bool,
+    pub each_iteration: bool,
 }
 
 /// Where the activation frame is.
@@ -401,7 +401,7 @@ struct Cx<'a> {
     forward: bool,
     uses_tape: bool,
     /// Whether this function does both halves at once: it then gives back what it records.
-    turns: bool,
+    by_iteration: bool,
     /// `top` or `cursor`.
     tape: Option<Variable>,
     /// Address of the activation frame and end of the tape: made in the entry block, which
@@ -438,7 +438,7 @@ impl<'a> Cx<'a> {
             held: HashMap::default(),
             forward: true,
             uses_tape,
-            turns: seen.turns,
+            by_iteration: seen.by_iteration,
             tape: None,
             fp: None,
             limit: None,
@@ -458,11 +458,11 @@ impl<'a> Cx<'a> {
         self.known.clear();
         self.known.reserve(block.insts.len() / 2);
         self.zero_vectors.clear();
-        let again = block.role.again();
-        if !self.forward && (again.is_none() || again != *scope) {
+        let rerun = block.role.rerun_header();
+        if !self.forward && (rerun.is_none() || rerun != *scope) {
             self.named.forget();
         }
-        *scope = again;
+        *scope = rerun;
         if b.func.layout.entry_block() == Some(clif) {
             b.append_block_params_for_function_params(clif);
         } else {
@@ -555,20 +555,20 @@ impl Cx<'_> {
         }
         self.watch_begins(b, seen);
         let constant = flow.map(|f| seen.constant(&f)).unwrap_or_default();
-        for &(ref kept, ty, _) in &seen.kept {
+        for &(ref kept, ty, _) in &seen.frame_reads {
             match *kept {
-                Kept::Value(slot) if constant.get(slot).is_some() => {
+                FrameRead::Value(slot) if constant.get(slot).is_some() => {
                     self.kept.set(slot, Place::Value(None));
                 }
-                Kept::Value(slot) if slot.as_variable().is_some() && self.kept.get(slot).is_none() => {
+                FrameRead::Value(slot) if slot.as_variable().is_some() && self.kept.get(slot).is_none() => {
                     let var = self.zero_var(b, ty);
                     self.kept.set(slot, Place::Variable(var));
                 }
-                Kept::Block(slot) if slot.as_variable().is_some() && self.kept_ids.get(slot).is_none() => {
+                FrameRead::Block(slot) if slot.as_variable().is_some() && self.kept_ids.get(slot).is_none() => {
                     let var = self.zero_var(b, types::I32);
                     self.kept_ids.set(slot, var);
                 }
-                Kept::Held(name) if !self.held.contains_key(&name) => {
+                FrameRead::Held(name) if !self.held.contains_key(&name) => {
                     let var = self.zero_var(b, ty);
                     self.held.insert(name, var);
                 }

@@ -42,7 +42,7 @@ impl Cx<'_> {
             AdOp::LeaveFrame => self.leave_frame(b, inst.at),
             AdOp::OpenFrame => self.open_frame(b, inst.at),
             AdOp::CloseFrame => self.close_frame(b, inst.at),
-            AdOp::Turn => self.turn(b),
+            AdOp::NextIteration => self.next_iteration(b),
             AdOp::Keep(slot, v) if slot.as_variable().is_some() => self.keep_in_variable(*slot, b, *v),
             AdOp::Keep(slot, v) => self.keep_in_frame(b, *slot, *v),
             AdOp::KeepBlock(slot, id) => self.keep_block(b, *slot, *id),
@@ -140,12 +140,12 @@ impl Cx<'_> {
             b.def_var(self.tape_var(), before);
         }
         if self.uses_tape {
-            self.publish_as(b, if self.turns { segment::TOP } else { self.position_field() });
+            self.publish_as(b, if self.by_iteration { segment::TOP } else { self.position_field() });
         }
     }
 
     /// Between the halves of a combined function.
-    fn turn(&mut self, b: &mut FunctionBuilder<'_>) {
+    fn next_iteration(&mut self, b: &mut FunctionBuilder<'_>) {
         if self.uses_tape {
             // How much was recorded, which the run reports when the tape has been given back.
             let flags = self.tape_flags(b);
@@ -157,7 +157,7 @@ impl Cx<'_> {
             b.ins().store(flags, peak, self.seg(), segment::PEAK);
         }
         if self.fp.is_some() {
-            self.clear_slots(b, |p| p.at_turn);
+            self.clear_slots(b, |p| p.each_iteration);
         }
     }
 

@@ -34,7 +34,7 @@ fn behind(state: State, op: &AdOp, kind: Kind) -> Option<State> {
         AdOp::EnterFrame => (state == State::Outside && kind != Kind::Pullback, State::Recording),
         AdOp::LeaveFrame => (state == State::Recording && kind == Kind::Forward, State::Left),
         AdOp::OpenFrame => (state == State::Outside && kind == Kind::Pullback, State::Reversing),
-        AdOp::Turn => (state == State::Recording && combined, State::Reversing),
+        AdOp::NextIteration => (state == State::Recording && combined, State::Reversing),
         AdOp::CloseFrame => (state == State::Reversing, State::Closed),
         AdOp::Restore(_) => (state == State::Reversing || combined && state == State::Closed, state),
         AdOp::KeptBlock(_) | AdOp::PeekBlock | AdOp::Pop(..) => (state == State::Reversing, state),

@@ -24,7 +24,7 @@ fn belongs(op: &AdOp) -> In {
     match op {
         AdOp::EnterFrame
         | AdOp::LeaveFrame
-        | AdOp::Turn
+        | AdOp::NextIteration
         | AdOp::SlotDelta(_)
         | AdOp::DataDelta(_)
         | AdOp::LoadOld { .. }
@@ -75,7 +75,7 @@ pub fn check(view: &View<'_>, kind: Kind, faults: &mut Faults) {
         if !expected {
             faults.add(Rule::Halves, block.id, None, format!("a block of role {:?} in a {kind:?} graph", block.role));
         }
-        let reruns = matches!(block.role, Role::Again(..));
+        let reruns = matches!(block.role, Role::Rerun(..));
         for (&id, inst) in block.insts.iter() {
             let fits = match belongs(&inst.op) {
                 In::Both => true,

@@ -18,7 +18,7 @@ use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use cranelift_codegen::ir::{self, InstructionData};
 
-use crate::derived::{DerivedPair, DerivedWhole};
+use crate::derived::{DerivedCombined, DerivedPair};
 
 /// Where a combined function has its segment: behind the primal's parameters and their deltas.
 pub fn position(variant: &Variant) -> usize {
@@ -36,16 +36,21 @@ struct Conduct {
 }
 
 /// Drop segments for which nobody asks. `root` is nobody's callee.
-pub fn forget(root: Option<&mut DerivedWhole>, wholes: &mut [DerivedWhole], pairs: &mut [DerivedPair], names: &Names) {
-    let places: HashMap<String, usize> = wholes.iter().map(|w| (w.symbol.clone(), position(&w.variant))).collect();
+pub fn forget(
+    root: Option<&mut DerivedCombined>,
+    joint: &mut [DerivedCombined],
+    pairs: &mut [DerivedPair],
+    names: &Names,
+) {
+    let places: HashMap<String, usize> = joint.iter().map(|w| (w.symbol.clone(), position(&w.variant))).collect();
     if places.is_empty() {
         return;
     }
-    let conducts: Vec<Conduct> = wholes.iter().map(|w| conduct(w, &places, names)).collect();
+    let conducts: Vec<Conduct> = joint.iter().map(|w| conduct(w, &places, names)).collect();
     let mut asks: HashSet<&str> = HashSet::default();
     loop {
         let before = asks.len();
-        for (symbol, c) in wholes.iter().map(|w| w.symbol.as_str()).zip(&conducts) {
+        for (symbol, c) in joint.iter().map(|w| w.symbol.as_str()).zip(&conducts) {
             if c.uses || c.passes.iter().any(|p| asks.contains(p.2.as_str())) {
                 asks.insert(symbol);
             }
@@ -57,7 +62,7 @@ pub fn forget(root: Option<&mut DerivedWhole>, wholes: &mut [DerivedWhole], pair
     let asks: HashSet<String> = asks.into_iter().map(str::to_owned).collect();
     let idle: HashMap<String, usize> =
         places.iter().filter(|p| !asks.contains(p.0)).map(|(s, &k)| (s.clone(), k)).collect();
-    for w in wholes.iter_mut() {
+    for w in joint.iter_mut() {
         drop_arguments(&mut w.func, &idle, names);
         if let Some(&k) = idle.get(&w.symbol) {
             w.segment = false;
@@ -75,7 +80,7 @@ pub fn forget(root: Option<&mut DerivedWhole>, wholes: &mut [DerivedWhole], pair
     }
 }
 
-fn conduct(w: &DerivedWhole, places: &HashMap<String, usize>, names: &Names) -> Conduct {
+fn conduct(w: &DerivedCombined, places: &HashMap<String, usize>, names: &Names) -> Conduct {
     let func = &w.func;
     let mut found = Conduct::default();
     let entry = func.layout.entry_block().expect("a function has a body");

@@ -43,14 +43,14 @@ struct Names {
     /// Those of the pullback part.
     local: ByName<Chain>,
     /// Those of each loop that the pullback part runs again, by its header.
-    again: HashMap<(ir::Block, Val), Chain>,
+    rerun: HashMap<(ir::Block, Val), Chain>,
 }
 
 impl Names {
     fn define(&mut self, chains: &mut Chains, role: Role, name: Val, item: ItemId) {
-        let items = match (role.again(), name) {
+        let items = match (role.rerun_header(), name) {
             (_, Val::D(_)) => self.global.at(name),
-            (Some(header), _) => self.again.entry((header, name)).or_default(),
+            (Some(header), _) => self.rerun.entry((header, name)).or_default(),
             _ if role.is_forward() => self.global.at(name),
             _ => self.local.at(name),
         };
@@ -59,9 +59,9 @@ impl Names {
 
     /// What a use means that no definition comes before in its block.
     fn meant(&self, role: Role, name: Val) -> Chain {
-        let again = role.again().and_then(|header| self.again.get(&(header, name)).copied());
+        let rerun = role.rerun_header().and_then(|header| self.rerun.get(&(header, name)).copied());
         let known = |chain: &Chain| chain.0 != 0;
-        again.or_else(|| Some(self.global.get(name)).filter(known)).unwrap_or_else(|| self.local.get(name))
+        rerun.or_else(|| Some(self.global.get(name)).filter(known)).unwrap_or_else(|| self.local.get(name))
     }
 }
 
@@ -108,7 +108,7 @@ impl<'g> Items<'g> {
             reads: Vec::new(),
             // Most define one name and read one or two.
             chains: Chains(Vec::with_capacity(3 * size)),
-            names: Names { global: ByName::new(values), local: ByName::new(values), again: HashMap::default() },
+            names: Names { global: ByName::new(values), local: ByName::new(values), rerun: HashMap::default() },
             blocks,
         };
         for (b, block) in items.blocks.iter().enumerate() {

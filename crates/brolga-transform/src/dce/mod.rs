@@ -90,10 +90,10 @@ pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
     let Some(control) = Control::compute(graph) else { return };
     let items = Items::collect(graph, known.primal, &control);
     let live = Live::compute(known, &control, &items);
-    let kept = Kept::of(&control, items, live);
+    let live_items = LiveItems::of(&control, items, live);
     // Where all branches stay nothing is cut off.
-    let all = control.blocks.len() == graph.blocks.len() && kept.bypasses.iter().all(Option::is_none);
-    sweep(graph, &control, kept);
+    let all = control.blocks.len() == graph.blocks.len() && live_items.bypasses.iter().all(Option::is_none);
+    sweep(graph, &control, live_items);
     if !all {
         let mut reached = graph.edges().reached([0]).into_iter();
         graph.blocks.retain(|_, _| reached.next() == Some(true));
@@ -180,7 +180,7 @@ fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
         | AdOp::Push(..)
         | AdOp::LeaveFrame
         | AdOp::OpenFrame
-        | AdOp::Turn
+        | AdOp::NextIteration
         | AdOp::Pop(..)
         | AdOp::CloseFrame
         | AdOp::AddMem { .. }
@@ -370,14 +370,14 @@ impl Live {
 }
 
 /// What is live, with the numbers of the first item of each block and of its terminator.
-struct Kept {
+struct LiveItems {
     items: Vec<bool>,
     first: Vec<ItemId>,
     /// Where a branch goes that is not needed.
     bypasses: Vec<Option<Target>>,
 }
 
-impl Kept {
+impl LiveItems {
     fn of(control: &Control, items: Items<'_>, live: Live) -> Self {
         let term = |b: usize| &items.blocks[b].term;
         let bypass = |b: usize| {
@@ -399,8 +399,8 @@ impl Kept {
 }
 
 /// Remove what is not live.
-fn sweep(graph: &mut CfgBlocks, control: &Control, kept: Kept) {
-    let Kept { items, first, bypasses } = kept;
+fn sweep(graph: &mut CfgBlocks, control: &Control, live_items: LiveItems) {
+    let LiveItems { items, first, bypasses } = live_items;
     for (b, bypass) in bypasses.into_iter().enumerate() {
         let block = &mut graph.blocks[&control.blocks[b]];
         let mut k = first[b]..;

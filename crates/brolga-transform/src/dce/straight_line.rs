@@ -120,7 +120,7 @@ fn chain(graph: &CfgBlocks) -> Option<Vec<usize>> {
     while order.len() < graph.blocks.len() {
         let block = graph.blocks.get_index(at)?;
         order.push(at);
-        if block.role.again().is_some() {
+        if block.role.rerun_header().is_some() {
             return None;
         }
         match &block.term {

@@ -190,7 +190,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     watch_all(facts, &mut watching, chosen, &short, ids);
     orders.into_iter().for_each(|o| monotone_rows::ask(facts, &mut watching, o, ids));
     let stores: IndexSet<ir::Inst> = rows.iter().flat_map(|r| r.loads.iter().copied()).collect();
-    let clearing = rows.iter().any(|r| r.whole.is_some()).then(|| monotone_rows::clearing(rows, stmts, ids));
+    let clearing = rows.iter().any(|r| r.argument.is_some()).then(|| monotone_rows::clearing(rows, stmts, ids));
     let free = |s: &AdStmt| {
         let mut rvs = renamed(&s.rvs, &superfluous, ids);
         if stores.contains(&s.primal) {

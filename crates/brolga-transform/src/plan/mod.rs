@@ -54,12 +54,12 @@ use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir::Type;
 
 use crate::facts::Facts;
-use crate::plan::table::{Again, Plan};
+use crate::plan::table::{Plan, Rerun};
 use crate::translate::stmt::AdStmts;
 
-/// Plan a function. `again` are loops that are run again ([`crate::plan::rerun_loops`]).
-pub fn plan(facts: &Facts<'_>, stmts: &AdStmts, aux: &IndexMap<Val, Type>, watched: bool, again: Vec<Again>) -> Plan {
-    let mut planner = planner::Planner::new(facts, stmts, aux, again);
+/// Plan a function. `rerun` are loops that are run again ([`crate::plan::rerun_loops`]).
+pub fn plan(facts: &Facts<'_>, stmts: &AdStmts, aux: &IndexMap<Val, Type>, watched: bool, reruns: Vec<Rerun>) -> Plan {
+    let mut planner = planner::Planner::new(facts, stmts, aux, reruns);
     if watched {
         planner.flag();
     }

@@ -22,7 +22,7 @@ use super::min_cut::cheapest;
 use super::offers::{MAX_DEPTH, computable};
 use super::val_set::{Free, NameSet, Needs};
 use crate::facts::Facts;
-use crate::plan::table::{Again, Hold, Plan, Source, Supply, Way, def_block, type_of};
+use crate::plan::table::{Hold, Plan, Rerun, Source, Supply, Way, def_block, type_of};
 use crate::translate::stmt::AdStmts;
 use crate::val_map::ByName;
 
@@ -72,7 +72,7 @@ pub struct Planner<'a, 'f> {
     /// Names that the reverse of each block must have.
     pub(super) needed: SecondaryMap<ir::Block, Needs>,
     /// Where in each block the last statement stands whose reverse reads a name: see
-    /// [`Rewind::again`]. Nothing for the start.
+    /// [`Rewind::rerun`]. Nothing for the start.
     read_at: HashMap<(ir::Block, Val), u32>,
     /// The same for the block that is being planned, and for all that may be computed on the way to
     /// what is read.
@@ -97,7 +97,7 @@ pub struct Planner<'a, 'f> {
 }
 
 impl<'a, 'f> Planner<'a, 'f> {
-    pub fn new(facts: &'a Facts<'f>, stmts: &'a AdStmts, aux: &'a IndexMap<Val, Type>, again: Vec<Again>) -> Self {
+    pub fn new(facts: &'a Facts<'f>, stmts: &'a AdStmts, aux: &'a IndexMap<Val, Type>, reruns: Vec<Rerun>) -> Self {
         let combined = facts.mode != Mode::Split;
         let most = match facts.options.effort {
             Effort::Quick => MAX_SPILLED.min(MAX_PLACES / facts.cfg.blocks.len()),
@@ -119,7 +119,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             seen: NameSet::new(func.dfg.num_values()),
             stmts,
             loops: facts.loops,
-            plan: Plan { combined, again, ..Plan::default() },
+            plan: Plan { combined, reruns, ..Plan::default() },
             aux,
             carry: Carry::default(),
             varies: RefCell::default(),
@@ -137,8 +137,8 @@ impl<'a, 'f> Planner<'a, 'f> {
             size: if home == FrameHome::Variables { 0 } else { 8 },
             variables: 0,
         };
-        for (i, a) in p.plan.again.iter().enumerate() {
-            a.blocks.iter().for_each(|&b| p.plan.again_of[b] = Some(i));
+        for (i, a) in p.plan.reruns.iter().enumerate() {
+            a.blocks.iter().for_each(|&b| p.plan.rerun_of[b] = Some(i));
         }
         p.stack_slots();
         p.returning();
@@ -231,7 +231,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             // spill in the loops of both.
             let used = !self.facts.overwrites.untouched.contains(slot);
             let at_enter = used || self.plan.combined;
-            layout.slots[slot] = Some(SlotPlace { shadow, primal, size, at_enter, at_turn: used });
+            layout.slots[slot] = Some(SlotPlace { shadow, primal, size, at_enter, each_iteration: used });
         }
         self.plan.frame = Some(layout);
     }
@@ -454,11 +454,12 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     pub fn finish(mut self) -> Plan {
         let facts = self.facts;
-        for (i, a) in self.plan.again.clone().into_iter().enumerate() {
+        for (i, a) in self.plan.reruns.clone().into_iter().enumerate() {
             self.needed[a.entry].extend(a.outer);
-            if a.turns {
+            if a.by_iteration {
                 let params = facts.func().dfg.block_params(a.header).iter();
-                self.plan.again[i].next = params.map(|&v| self.alloc(facts.func().dfg.value_type(v).bytes())).collect();
+                self.plan.reruns[i].next =
+                    params.map(|&v| self.alloc(facts.func().dfg.value_type(v).bytes())).collect();
             }
         }
         for &b in facts.cfg.blocks.iter().filter(|b| self.plan.reversed(**b)).collect::<Vec<_>>() {

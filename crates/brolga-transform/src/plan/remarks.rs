@@ -27,7 +27,7 @@ pub enum Reader {
     /// The way back: which predecessor it is.
     Way,
     /// The loop of a header, which is run again.
-    Again(ir::Block),
+    Rerun(ir::Block),
 }
 
 /// Who reads `v` in the reverse of `b`.
@@ -55,10 +55,10 @@ pub fn readers(facts: &Facts<'_>, stmts: &AdStmts, plan: &Plan, b: ir::Block, v:
             }
         }
     }
-    let again = plan.again.iter().filter(|a| a.entry == b && a.outer.contains(&v));
-    out.extend(again.map(|a| Reader::Again(a.header)));
+    let rerun = plan.reruns.iter().filter(|a| a.entry == b && a.outer.contains(&v));
+    out.extend(rerun.map(|a| Reader::Rerun(a.header)));
     let way = match plan.preds[b] {
-        Some(PredSource::Turn { iv, .. }) => [iv.var, iv.start].map(Val::Primal).contains(&v),
+        Some(PredSource::Induction { iv, .. }) => [iv.var, iv.start].map(Val::Primal).contains(&v),
         Some(PredSource::Branch { cond, .. }) => Val::Primal(cond) == v,
         Some(PredSource::Table { index, .. }) => Val::Primal(index) == v,
         Some(PredSource::Unique(_) | PredSource::Frame(_) | PredSource::Tape) | None => false,

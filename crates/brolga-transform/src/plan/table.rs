@@ -15,7 +15,7 @@ use crate::primal::induction::Induction;
 
 /// A loop that is run again.
 #[derive(Clone, Debug)]
-pub struct Again {
+pub struct Rerun {
     /// Its header.
     pub header: ir::Block,
     /// The block that enters it.
@@ -27,7 +27,7 @@ pub struct Again {
     /// What it reads from outside.
     pub outer: IndexSet<Val>,
     /// Whether it is reversed turn by turn, not block by block.
-    pub turns: bool,
+    pub by_iteration: bool,
     /// Turn by turn: where the parameters of the header are for the next turn.
     pub next: Vec<FrameSlot>,
 }
@@ -189,7 +189,7 @@ pub enum PredSource {
     Tape,
     /// The block that enters the loop, if the induction variable has its first value; else the
     /// latch.
-    Turn {
+    Induction {
         /// The variable.
         iv: Induction,
         /// Where the loop is entered from.
@@ -273,32 +273,32 @@ pub struct Plan {
     /// Blocks that do return.
     pub exits: Vec<ir::Block>,
     /// Loops that are run again, forwards, and record nothing for another run.
-    pub again: Vec<Again>,
+    pub reruns: Vec<Rerun>,
     /// Which of them each block is in.
-    pub again_of: SecondaryMap<ir::Block, Option<usize>>,
+    pub rerun_of: SecondaryMap<ir::Block, Option<usize>>,
 }
 
 impl Plan {
     /// The loop around a block that is run again.
-    pub fn again(&self, b: ir::Block) -> Option<&Again> {
-        self.again_of[b].map(|i| &self.again[i])
+    pub fn rerun(&self, b: ir::Block) -> Option<&Rerun> {
+        self.rerun_of[b].map(|i| &self.reruns[i])
     }
 
     /// Blocks that have reverses of their own.
     pub fn reversed(&self, b: ir::Block) -> bool {
-        self.returning.contains(b) && self.again(b).is_none_or(|a| a.turns && b != a.header)
+        self.returning.contains(b) && self.rerun(b).is_none_or(|a| a.by_iteration && b != a.header)
     }
 
     /// Whether something is recorded that may be recorded again, turn by turn.
-    pub fn records_in_turns(&self, cfg: &Cfg) -> bool {
+    pub fn records_in_iterations(&self, cfg: &Cfg) -> bool {
         self.blocks.iter().any(|(b, plan)| !cfg.once(b) && (!plan.record.is_empty() || plan.push_id))
     }
 
     /// Whether a block runs at most once in what is reversed as a whole: a call, or a turn of a
     /// loop.
     pub fn once(&self, facts: &Facts<'_>, b: ir::Block) -> bool {
-        let by_turns = |a: &Again| a.turns && facts.loops.innermost[b] == facts.loops.headed_by(a.header);
-        facts.cfg.once(b) || self.again(b).is_some_and(by_turns)
+        let is_header_of = |a: &Rerun| a.by_iteration && facts.loops.innermost[b] == facts.loops.headed_by(a.header);
+        facts.cfg.once(b) || self.rerun(b).is_some_and(is_header_of)
     }
 }
 

@@ -161,7 +161,7 @@ impl<'f> Planner<'_, 'f> {
         let at = *self.had_at.get(&v)?;
         let offer = self.load(v)?;
         let Offer::Computed(inst, _) = offer else { return None };
-        self.rewind.as_ref()?.borrow_mut().again(inst, b, at).then_some(offer)
+        self.rewind.as_ref()?.borrow_mut().reloads(inst, b, at).then_some(offer)
     }
 
     /// Whether a value is made of constants alone, by little arithmetic.

@@ -45,7 +45,7 @@ pub fn canonical(func: &mut ir::Function) -> (Cfg, Loops) {
     if loops.loops.is_empty() {
         return (cfg, loops);
     }
-    let again = |func: &ir::Function, cfg: &mut Cfg, loops: &mut Loops| {
+    let rerun = |func: &ir::Function, cfg: &mut Cfg, loops: &mut Loops| {
         *cfg = Cfg::compute(func);
         *loops = Loops::compute(cfg);
     };
@@ -59,7 +59,7 @@ pub fn canonical(func: &mut ir::Function) -> (Cfg, Loops) {
         }
     }
     if loops.loops.values().any(|l| l.entries.len() > 1 || l.latches.len() > 1) {
-        again(func, &mut cfg, &mut loops);
+        rerun(func, &mut cfg, &mut loops);
     }
     // An edge may leave several loops.
     let exits: IndexSet<_> = loops.loops.values().flat_map(|l| l.exits.iter().copied()).collect();
@@ -68,10 +68,10 @@ pub fn canonical(func: &mut ir::Function) -> (Cfg, Loops) {
         split(func, from, to);
     }
     if !shared.is_empty() {
-        again(func, &mut cfg, &mut loops);
+        rerun(func, &mut cfg, &mut loops);
     }
     while nest(func, &cfg, &loops) {
-        again(func, &mut cfg, &mut loops);
+        rerun(func, &mut cfg, &mut loops);
     }
     for l in loops.loops.values() {
         l.exits.iter().for_each(|&(from, to)| compare(func, l, from, to));

@@ -17,7 +17,7 @@
 //! knows at least as much as was asked for: nothing that might carry a cotangent is taken for a
 //! constant.
 
-use brolga_analysis::{Kept, ParamMode, ResultMode, Summaries, Variant};
+use brolga_analysis::{ParamMode, Preserved, ResultMode, Summaries, Variant};
 use brolga_ir::inst::Shape;
 use brolga_ir::map::{HashMap, IndexSet};
 use brolga_ir::{FuncKey, Program};
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     /// Forward pass and pullback.
     Pair,
     /// One function for both halves.
-    Whole,
+    Combined,
 }
 
 /// Symbols of what a variant becomes.
@@ -40,7 +40,7 @@ pub(crate) enum Symbols {
     /// Of a pair.
     Pair(PairSymbols),
     /// Of the one function.
-    Whole(String),
+    Combined(String),
 }
 
 impl Symbols {
@@ -48,7 +48,7 @@ impl Symbols {
     pub fn both(&self) -> [&str; 2] {
         match self {
             Self::Pair(symbols) => [&symbols.forward, &symbols.pullback],
-            Self::Whole(symbol) => [symbol, ""],
+            Self::Combined(symbol) => [symbol, ""],
         }
     }
 
@@ -56,14 +56,14 @@ impl Symbols {
     pub fn pair(self) -> PairSymbols {
         match self {
             Self::Pair(symbols) => symbols,
-            Self::Whole(symbol) => unreachable!("{symbol} is one function"),
+            Self::Combined(symbol) => unreachable!("{symbol} is one function"),
         }
     }
 
     /// That of one function.
-    pub fn whole(self) -> String {
+    pub fn combined(self) -> String {
         match self {
-            Self::Whole(symbol) => symbol,
+            Self::Combined(symbol) => symbol,
             Self::Pair(symbols) => unreachable!("{symbols:?} are two functions"),
         }
     }
@@ -80,7 +80,7 @@ pub(crate) struct Worklist<'a> {
     pub variants: IndexSet<(Variant, Kind)>,
     per_func: HashMap<(FuncKey, Kind), u32>,
     /// What has been told is kept, by function.
-    kept: HashMap<FuncKey, IndexSet<Kept>>,
+    preserved: HashMap<FuncKey, IndexSet<Preserved>>,
     /// Modes that have been asked for and are derived as they are, by function.
     modes: HashMap<FuncKey, IndexSet<Modes>>,
     /// Their symbols.
@@ -90,8 +90,8 @@ pub(crate) struct Worklist<'a> {
 impl<'a> Worklist<'a> {
     /// Nothing has been asked for.
     pub fn new(program: &'a Program, summaries: &'a Summaries) -> Self {
-        let (variants, per_func, kept, modes, names) = Default::default();
-        Self { program, summaries, variants, per_func, kept, modes, names }
+        let (variants, per_func, preserved, modes, names) = Default::default();
+        Self { program, summaries, variants, per_func, preserved, modes, names }
     }
 
     /// Forward pass and pullback of this very variant.
@@ -159,7 +159,7 @@ impl<'a> Worklist<'a> {
                 forward: format!("{base}__forward{suffix}"),
                 pullback: format!("{base}__pullback{suffix}"),
             }),
-            Kind::Whole => Symbols::Whole(format!("{base}__gradient{suffix}")),
+            Kind::Combined => Symbols::Combined(format!("{base}__gradient{suffix}")),
         };
         self.variants.insert(key);
         self.names.push(names.clone());
@@ -181,19 +181,19 @@ const LARGE: usize = 1000;
 impl Callees for Worklist<'_> {
     fn derive(&mut self, mut variant: Variant) -> (Variant, PairSymbols) {
         self.settled(&mut variant);
-        if !variant.kept.is_nothing() {
-            let known = self.kept.entry(variant.func).or_default();
+        if !variant.preserved.is_nothing() {
+            let known = self.preserved.entry(variant.func).or_default();
             if known.len() < MOST_KEPT {
-                known.insert(variant.kept);
-            } else if !known.contains(&variant.kept) {
-                variant.kept = Kept::NOTHING;
+                known.insert(variant.preserved);
+            } else if !known.contains(&variant.preserved) {
+                variant.preserved = Preserved::NOTHING;
             }
         }
         let names = self.exactly(variant.clone());
         (variant, names)
     }
 
-    fn whole(&mut self, variant: Variant) -> String {
-        self.ask(variant, Kind::Whole).whole()
+    fn joint(&mut self, variant: Variant) -> String {
+        self.ask(variant, Kind::Combined).combined()
     }
 }

@@ -79,7 +79,7 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     if l.parent.is_some() || !facts.cfg.once(*l.entries.first()?) || !facts.sure(arg) {
         return None;
     }
-    let step = Sum::default().plus(&Sum::atom(Atom::Turns(in_loop)), load.access.bytes);
+    let step = Sum::default().plus(&Sum::atom(Atom::TripCount(in_loop)), load.access.bytes);
     if load.access.at != step {
         return None;
     }
@@ -145,7 +145,7 @@ fn within(facts: &Facts<'_>, load: &Event, turns: &Sum, store: &Event) -> bool {
     if b.at.atoms().any(|x| x == walks) {
         return b.at == Sum::default().plus(&Sum::atom(walks), b.bytes) && affine.counts(turns, &nest);
     }
-    let atoms: Vec<Atom> = nest.iter().map(|&l| Atom::Turns(l)).collect();
+    let atoms: Vec<Atom> = nest.iter().map(|&l| Atom::TripCount(l)).collect();
     let Some((factors, rest)) = b.at.factors(&atoms) else { return false };
     // That an outer loop steps over what the inner one has covered was asked before: where it does
     // not, stores meet, and clear.

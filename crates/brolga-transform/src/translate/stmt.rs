@@ -123,7 +123,7 @@ pub trait Callees {
     fn derive(&mut self, variant: Variant) -> (Variant, PairSymbols);
     /// Symbol of the function of both halves of a variant, which returns no value and will be
     /// derived in due course.
-    fn whole(&mut self, variant: Variant) -> String;
+    fn joint(&mut self, variant: Variant) -> String;
 }
 
 /// Symbols of the two functions of a pair.

@@ -532,8 +532,8 @@ fn called(d: &Derivation) -> Vec<FuncKey> {
         return d.primals.clone();
     }
     let mut work: Vec<FuncKey> = Vec::new();
-    let wholes = d.whole.iter().chain(&d.wholes).map(|w| &w.func);
-    for func in wholes.chain(d.pairs.iter().flat_map(|p| [&p.forward, &p.pullback])) {
+    let joint = d.combined.iter().chain(&d.joint).map(|w| &w.func);
+    for func in joint.chain(d.pairs.iter().flat_map(|p| [&p.forward, &p.pullback])) {
         let named = func.dfg.ext_funcs.values().map(|e| &e.name);
         let data = func.global_values.values().filter_map(|g| match g {
             ir::GlobalValueData::Symbol { name, .. } => Some(name),
@@ -653,8 +653,8 @@ fn derived(
 fn is_root(role: PartRole, d: &Derivation) -> bool {
     match role {
         PartRole::Root => true,
-        PartRole::Forward(i) | PartRole::Pullback(i) => i == 0 && d.whole.is_none(),
-        PartRole::Whole(_) => false,
+        PartRole::Forward(i) | PartRole::Pullback(i) => i == 0 && d.combined.is_none(),
+        PartRole::Joint(_) => false,
     }
 }
 

@@ -156,7 +156,7 @@ enum Beside<'a> {
 /// Entry points of the root's derivative.
 enum Derived {
     Pair { forward: usize, pullback: usize },
-    Whole { entry: usize, results: bool, segment: bool },
+    Combined { entry: usize, results: bool, segment: bool },
 }
 
 /// A compiled derivative. Cheap to clone; clones share code and captures, which are immutable, so
@@ -353,14 +353,14 @@ impl DerivedRule {
             .map(|o| DataSpan { address: address(&o.symbol).unwrap_or(0), size: o.bytes.len() })
             .collect();
         let f = &d.program.funcs[request.func];
-        let (variant, returns, derived) = match d.whole {
+        let (variant, returns, derived) = match d.combined {
             Some(w) => {
                 let n = if w.results { f.signature.returns.len() } else { 0 };
                 let entry = at(&format!("{}.entry", w.symbol));
                 // Shadows of data are part of a run.
                 let segment = w.segment || options.debug || d.program.data.values().any(|o| o.writable);
                 let returns = w.func.signature.returns[n..].to_vec();
-                (w.variant, returns, Derived::Whole { entry, results: w.results, segment })
+                (w.variant, returns, Derived::Combined { entry, results: w.results, segment })
             }
             None => {
                 let p = d.pairs.into_iter().next().expect("the first pair is the root's");
@@ -666,7 +666,7 @@ impl DerivedRule {
         cotangents: &mut Vec<Option<DataValue>>,
     ) -> Result<Run, Error> {
         let inner = &*self.0;
-        let Derived::Whole { entry, results: wanted, segment } = inner.derived else {
+        let Derived::Combined { entry, results: wanted, segment } = inner.derived else {
             // SAFETY: our contract.
             let mut pullback = unsafe { self.forward_once(args, results) }?;
             // SAFETY: our contract.
@@ -687,7 +687,7 @@ impl DerivedRule {
                 write(c, &seeds[i]);
             }
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(Phase::Whole, entry, cells) }?;
+            unsafe { self.enter(Phase::Combined, entry, cells) }?;
             self.all_arrived(tape.as_mut(), &places, &before)?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));

@@ -22,7 +22,7 @@ pub enum Phase {
     /// A pullback.
     Pullback,
     /// A combined function.
-    Whole,
+    Combined,
 }
 
 impl Phase {
@@ -31,7 +31,7 @@ impl Phase {
             Phase::Primal => "primal",
             Phase::Forward => "forward",
             Phase::Pullback => "pullback",
-            Phase::Whole => "gradient",
+            Phase::Combined => "gradient",
         }
     }
 }

@@ -13,7 +13,7 @@ use super::preheader::Front;
 use crate::clif::vectorise::body::{Body, Cell, Count, Kind, Param, Test, VECTOR, accessed};
 
 /// Most turns that are run in lanes: so many that a number of bytes is no negative number.
-const MOST_TURNS: i64 = 1 << 56;
+const MOST_ITERATIONS: i64 = 1 << 56;
 /// The same where steps may be longer than elements.
 const MOST_ONE_BY_ONE: i64 = 1 << 40;
 /// The same if 32-bit integers are widened.
@@ -45,19 +45,19 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> (Take
         bases: Vec::new(),
         places: Vec::new(),
     };
-    let turns = e.enough(&entered, header, least);
-    e.compare(turns, &entered, header);
+    let trip_count = e.enough(&entered, header, least);
+    e.compare(trip_count, &entered, header);
     let mut copies = Vec::new();
     if body.one {
-        e.one_by_one(turns, x, &mut copies);
+        e.one_by_one(trip_count, x, &mut copies);
     } else {
-        e.vectors(turns, x, header);
+        e.vectors(trip_count, x, header);
     }
     let is_split = |p: &&Param| matches!(p, Param::Sum { split: true, watched: false, .. });
     let sums = body.params.iter().filter(is_split).count();
     let split = body.cells.iter().filter(|c| c.split).count();
-    let (turns, cells) = (body.at_a_time() as u32, body.cells.len());
-    (Taken { turns, tests: body.tests.len(), sums: sums + split, cells }, copies)
+    let (at_a_time, cells) = (body.at_a_time() as u32, body.cells.len());
+    (Taken { at_a_time, tests: body.tests.len(), sums: sums + split, cells }, copies)
 }
 
 struct Emit<'a> {
@@ -131,7 +131,7 @@ impl Emit<'_> {
         self.at(g, None).ins().brif(holds, c, &[], header, entered);
         let most = match (body.widened.is_empty(), body.one) {
             (false, _) => MOST_WIDENED,
-            (true, false) => MOST_TURNS,
+            (true, false) => MOST_ITERATIONS,
             (true, true) => MOST_ONE_BY_ONE,
         };
         let most = self.int(c, types::I64, most);
@@ -144,7 +144,7 @@ impl Emit<'_> {
     }
 
     /// Go to the vectors if no two accesses meet, or to the scalar loop.
-    fn compare(&mut self, turns: Value, entered: &[BlockArg], header: ir::Block) {
+    fn compare(&mut self, trip_count: Value, entered: &[BlockArg], header: ir::Block) {
         let (c, p, body) = (self.c, self.p, self.body);
         let step = body.step;
         let mut all: Option<Value> = None;
@@ -164,7 +164,7 @@ impl Emit<'_> {
                     let more = Linear { plus: bytes - 1 + if step < 0 { step } else { 0 }, ..Linear::default() };
                     let mut d = self.linear(c, &d.plus_times(&more, 1), types::I64);
                     let by = self.int(c, types::I64, step.abs());
-                    let far = self.at(c, None).ins().imul(turns, by);
+                    let far = self.at(c, None).ins().imul(trip_count, by);
                     if step < 0 {
                         d = self.at(c, None).ins().iadd(d, far);
                     }
@@ -182,7 +182,7 @@ impl Emit<'_> {
                 Err(&(v, step, signed)) => {
                     let first = self.at0(v);
                     let one = self.int(c, types::I64, -1);
-                    let last = self.at(c, None).ins().iadd(turns, one);
+                    let last = self.at(c, None).ins().iadd(trip_count, one);
                     let k = self.int(c, types::I64, step);
                     let far = self.at(c, None).ins().imul(last, k);
                     let mut end = self.at(c, None).ins().iadd(first, far);
@@ -206,12 +206,12 @@ impl Emit<'_> {
     }
 
     /// The loop in lanes, what is before it and what is behind it.
-    fn vectors(&mut self, turns: Value, x: ir::Block, header: ir::Block) {
+    fn vectors(&mut self, trip_count: Value, x: ir::Block, header: ir::Block) {
         let (p, v, body) = (self.p, self.v, self.body);
         let step = body.step;
         let offset = self.front.func.dfg.append_block_param(v, types::I64);
         let step_value = self.int(p, types::I64, step);
-        let end = self.at(p, None).ins().imul(turns, step_value);
+        let end = self.at(p, None).ins().imul(trip_count, step_value);
         let zero = self.int(p, types::I64, 0);
         let mut firsts: Vec<BlockArg> = vec![zero.into()];
         // Sums: one variable for one in order, one for each vector of a turn otherwise.
@@ -269,7 +269,7 @@ impl Emit<'_> {
                     match *k {
                         // As far as the vectors have come.
                         k if k == step && ty == types::I64 => self.at(x, None).ins().iadd(first, end),
-                        k => self.stepped(x, first, k, turns),
+                        k => self.stepped(x, first, k, trip_count),
                     }
                 }
                 Param::Sum { split, .. } => {
@@ -288,9 +288,9 @@ impl Emit<'_> {
     }
 
     /// What goes in steps, so many turns later.
-    fn stepped(&mut self, x: ir::Block, first: Value, step: i64, turns: Value) -> Value {
+    fn stepped(&mut self, x: ir::Block, first: Value, step: i64, trip_count: Value) -> Value {
         let ty = self.front.func.dfg.value_type(first);
-        let n = if ty == types::I32 { self.at(x, None).ins().ireduce(ty, turns) } else { turns };
+        let n = if ty == types::I32 { self.at(x, None).ins().ireduce(ty, trip_count) } else { trip_count };
         match step {
             1 => self.at(x, None).ins().iadd(first, n),
             -1 => self.at(x, None).ins().isub(first, n),
@@ -304,10 +304,10 @@ impl Emit<'_> {
 
     /// The loop as it is, with its cells in registers: turns until none is left, then the cells go
     /// back to memory.
-    fn one_by_one(&mut self, turns: Value, x: ir::Block, copies: &mut Vec<(ir::Inst, ir::Inst)>) {
+    fn one_by_one(&mut self, trip_count: Value, x: ir::Block, copies: &mut Vec<(ir::Inst, ir::Inst)>) {
         let (p, v, body, header) = (self.p, self.v, self.body, self.l.blocks[0]);
         let left = self.front.func.dfg.append_block_param(v, types::I64);
-        let mut firsts: Vec<BlockArg> = vec![turns.into()];
+        let mut firsts: Vec<BlockArg> = vec![trip_count.into()];
         let mut now: HashMap<Value, Value> = HashMap::default();
         for old in self.front.func.dfg.block_params(header).to_vec() {
             let ty = self.front.func.dfg.value_type(old);
@@ -371,7 +371,7 @@ impl Emit<'_> {
             if let Param::Step(k) = *param {
                 let old = self.front.func.dfg.block_params(header)[i];
                 let first = self.at0(old);
-                behind[i] = self.stepped(x, first, k, turns).into();
+                behind[i] = self.stepped(x, first, k, trip_count).into();
             }
         }
         self.at(x, None).ins().jump(header, &behind);

@@ -34,7 +34,7 @@ pub struct Known {
     /// What they hold.
     pub word: Word,
     /// Whether that is only so if stores do not lead there that may.
-    pub kept: bool,
+    pub guarded: bool,
 }
 
 /// All that is known at a point.
@@ -98,5 +98,5 @@ pub struct Found {
     /// Its new definition.
     pub by: Promoted,
     /// Whether that is only so if stores do not lead there that may.
-    pub kept: bool,
+    pub guarded: bool,
 }

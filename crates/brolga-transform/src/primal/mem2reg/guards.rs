@@ -124,8 +124,8 @@ impl Live<'_> {
                 })
             };
             let guarded = access_address(func, inst).is_some();
-            let kept = live.iter().filter(|c| guarded && words.names.is_frame(c.0));
-            let cells: Vec<Place> = kept.filter(hits).copied().collect();
+            let guarded = live.iter().filter(|c| guarded && words.names.is_frame(c.0));
+            let cells: Vec<Place> = guarded.filter(hits).copied().collect();
             if !cells.is_empty() {
                 self.hit.entry(inst).or_default().extend(cells);
             }

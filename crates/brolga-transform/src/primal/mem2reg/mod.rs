@@ -64,8 +64,8 @@ pub fn promote(func: &mut ir::Function, callees: &Callees<'_>) {
         return;
     }
     // What is known is written down before anything is changed.
-    let kept = found.iter().any(|f| f.kept);
-    let guards = if kept { guards(&cfg, &words, found.iter().map(|f| f.load)) } else { Vec::new() };
+    let guarded = found.iter().any(|f| f.guarded);
+    let guards = if guarded { guards(&cfg, &words, found.iter().map(|f| f.load)) } else { Vec::new() };
     let params = Params::of(&cfg, &words, &found);
     let (made, bits) = Default::default();
     let mut rewrite = Rewrite { params, made, bits, args: BlockArgs::default(), func };
@@ -87,15 +87,15 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<Found> {
                 && let Some((base, at)) = words.names.of(inst)
                 && let Some(low) = state.get(&(base, at))
             {
-                let named = words.names.kept(inst);
+                let named = words.names.guarded(inst);
                 let high = state.get(&(base, at + 4)).filter(|_| ty != types::I32);
                 let by = match high {
                     _ if ty == types::I32 => Some(Promoted::Word(low.word)),
                     Some(high) => double(cfg, words, [low.word, high.word]),
                     None => None,
                 };
-                let kept = named | low.kept | high.is_some_and(|h| h.kept);
-                found.extend(by.map(|by| Found { load: inst, ty, by, kept }));
+                let guarded = named | low.guarded | high.is_some_and(|h| h.guarded);
+                found.extend(by.map(|by| Found { load: inst, ty, by, guarded }));
             }
             words.step(inst, &mut state);
         }
@@ -116,9 +116,9 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<Found> {
     let in_registers: HashSet<Source> =
         found.iter().filter(|f| calculated.contains(func.dfg.first_result(f.load))).filter_map(moved).collect();
     found.retain(|f| moved(f).is_none_or(|x| in_registers.contains(&x)));
-    if found.iter().any(|f| f.kept) {
+    if found.iter().any(|f| f.guarded) {
         let asked = slice(func, cfg, words, &found);
-        found.retain(|f| !f.kept || asked.contains(f.load));
+        found.retain(|f| !f.guarded || asked.contains(f.load));
     }
     found
 }
@@ -374,8 +374,8 @@ impl Rewrite<'_> {
             let (x, is_wide) = whole(w);
             self.source(x, is_wide)
         });
-        let kept = match (low, high) {
-            (Word::Int(_), Word::Half(..)) => kept(self.func, lower, upper),
+        let guarded = match (low, high) {
+            (Word::Int(_), Word::Half(..)) => guarded(self.func, lower, upper),
             _ => None,
         };
         let has_low = match low {
@@ -387,9 +387,9 @@ impl Rewrite<'_> {
             Word::Int(_) => x,
         });
         let mut pos = before(self.func, load);
-        if let Some(kept) = kept {
+        if let Some(guarded) = guarded {
             // The last digits are cut off.
-            return masked(&mut pos, upper, !0xffff_ffff | kept);
+            return masked(&mut pos, upper, !0xffff_ffff | guarded);
         }
         let high = match high {
             Word::Half(..) => masked(&mut pos, upper, !0xffff_ffff),
@@ -411,7 +411,7 @@ impl Rewrite<'_> {
 }
 
 /// The mask by which a word is part of the lower half of a double.
-fn kept(func: &ir::Function, w: ir::Value, x: ir::Value) -> Option<i64> {
+fn guarded(func: &ir::Function, w: ir::Value, x: ir::Value) -> Option<i64> {
     let w = func.dfg.resolve_aliases(w);
     let args = |v: ir::Value, op: Opcode| {
         let inst = func.dfg.value_def(v).inst().filter(|&i| func.dfg.insts[i].opcode() == op)?;

@@ -58,8 +58,8 @@ impl<'a> Names<'a> {
     }
 
     /// Whether the name of an access's place is that only if what is kept is there.
-    pub fn kept(&self, inst: ir::Inst) -> bool {
-        self.plain(inst).is_some_and(|p| self.followed(p).1.iter().any(|v| self.ints[v].kept))
+    pub fn guarded(&self, inst: ir::Inst) -> bool {
+        self.plain(inst).is_some_and(|p| self.followed(p).1.iter().any(|v| self.ints[v].guarded))
     }
 
     /// The loads that say where an access is.
@@ -116,13 +116,13 @@ impl<'a> Names<'a> {
         let memory = self.memory?;
         let Some(v) = from else { return Some(((Base::Value(memory), by), false)) };
         let ((root, at), through) = self.root(v);
-        let kept = through.iter().any(|v| self.ints[v].kept);
-        Some(((Base::Sum(memory.min(root), memory.max(root)), at + by), kept))
+        let guarded = through.iter().any(|v| self.ints[v].guarded);
+        Some(((Base::Sum(memory.min(root), memory.max(root)), at + by), guarded))
     }
 
     /// The place that a variable in front of memory points to, whatever else happens.
     pub fn pointer(&self, slot: i64, state: &State) -> Option<Place> {
-        let known = state.get(&(Base::Value(self.memory?), slot)).filter(|k| !k.kept)?;
+        let known = state.get(&(Base::Value(self.memory?), slot)).filter(|k| !k.guarded)?;
         let Word::Int(Source::Value(v)) = known.word else { return None };
         self.shifted(Some(v), 0).filter(|found| !found.1).map(|found| found.0)
     }

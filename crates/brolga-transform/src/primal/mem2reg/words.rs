@@ -11,10 +11,10 @@
 //! inlined, and what it is handed by a pointer, have the names of the caller's frame.
 //!
 //! **Clobbers.** A store to the same base clears what it overlaps. A store through another base
-//! clears everything but frames: there cells are *kept* ([`Known::kept`]), and who relies on them
-//! asks for a guard ([`super::guards`]). To compare what is there with what was stored would not
-//! do, since an equal number may have another derivative. A call clears what its callee may write
-//! ([`super::callees`]); of a callee of which nothing is known, that is everything.
+//! clears everything but frames: there cells are *kept* ([`Known::guarded`]), and who relies on
+//! them asks for a guard ([`super::guards`]). To compare what is there with what was stored would
+//! not do, since an equal number may have another derivative. A call clears what its callee may
+//! write ([`super::callees`]); of a callee of which nothing is known, that is everything.
 //!
 //! **Invariant.** What is not kept is there whatever else happens. What is kept is there unless a
 //! store that it was kept across led to it.
@@ -173,7 +173,7 @@ impl<'a> Words<'a> {
             met.retain(|place, known| {
                 let Some(other) = way.get(place) else { return false };
                 let param = Source::Param(b, *place);
-                known.kept |= other.kept;
+                known.guarded |= other.guarded;
                 known.word = match (known.word, other.word) {
                     (x, y) if x == y => x,
                     (Word::Half(_, up), Word::Half(_, too)) if up == too => Word::Half(param, up),
@@ -203,15 +203,15 @@ impl<'a> Words<'a> {
         let v = func.dfg.first_result(inst);
         let place = self.names.of(inst);
         let at = |by| place.and_then(|(base, at)| state.get(&(base, at + by)));
-        let named = self.names.kept(inst);
+        let named = self.names.guarded(inst);
         if ty == types::I32 {
-            let now = at(0).map(|k| Known { kept: k.kept | named, ..*k });
+            let now = at(0).map(|k| Known { guarded: k.guarded | named, ..*k });
             return set(&mut self.names.ints, v, now) != now;
         }
         let now = match (at(0), at(4)) {
             (
-                Some(Known { word: Word::Half(x, false), kept: k }),
-                Some(Known { word: Word::Half(y, true), kept: l }),
+                Some(Known { word: Word::Half(x, false), guarded: k }),
+                Some(Known { word: Word::Half(y, true), guarded: l }),
             ) => self.same(cfg, *x, *y, &mut Vec::new()).then_some((*x, k | l | named)),
             _ => None,
         };
@@ -232,7 +232,7 @@ impl<'a> Words<'a> {
             return Vec::new();
         }
         vec![match self.names.of(inst) {
-            Some(place) => Written::Named(place, i64::from(access_bytes(func, inst)), self.names.kept(inst)),
+            Some(place) => Written::Named(place, i64::from(access_bytes(func, inst)), self.names.guarded(inst)),
             None => Written::Somewhere,
         }]
     }
@@ -249,10 +249,10 @@ impl<'a> Words<'a> {
         };
         let mut written: Vec<Written> = top.map(Written::Below).into_iter().collect();
         for part in &writes.parts {
-            let (place, kept) = self.names.shifted(part.through.map(|i| args[i]), part.from)?;
+            let (place, guarded) = self.names.shifted(part.through.map(|i| args[i]), part.from)?;
             // The callee's own frames are not where it is told to write.
             let beside = self.names.is_told(place.0) || top.is_none_or(|(base, at)| place.0 == base && place.1 >= at);
-            if part.through.is_some() && (kept || !beside) {
+            if part.through.is_some() && (guarded || !beside) {
                 return None;
             }
             written.push(Written::Named(place, part.to - part.from, false));
@@ -269,7 +269,7 @@ impl<'a> Words<'a> {
         {
             // The next load of the stack pointer is of the same.
             let word = Word::Int(Source::Value(func.dfg.first_result(inst)));
-            state.entry(place).or_insert(Known { word, kept: false });
+            state.entry(place).or_insert(Known { word, guarded: false });
         }
         if !(op.can_store() || op.is_call()) {
             return;
@@ -289,19 +289,19 @@ impl<'a> Words<'a> {
         }
         let Some((base, at)) = self.names.of(inst).filter(|p| self.tracks(inst, *p)) else { return };
         let x = func.dfg.inst_args(inst)[0];
-        let named = self.names.kept(inst);
-        let mut put = |at, word, kept| state.insert((base, at), Known { word, kept: kept | named });
+        let named = self.names.guarded(inst);
+        let mut put = |at, word, guarded| state.insert((base, at), Known { word, guarded: guarded | named });
         match func.dfg.value_type(x) {
             types::F64 | types::I64 => {
-                let (source, kept) = self.wide.get(&x).copied().unwrap_or((Source::Value(x), false));
-                put(at, Word::Half(source, false), kept);
-                put(at + 4, Word::Half(source, true), kept);
+                let (source, guarded) = self.wide.get(&x).copied().unwrap_or((Source::Value(x), false));
+                put(at, Word::Half(source, false), guarded);
+                put(at + 4, Word::Half(source, true), guarded);
             }
             types::I32 => {
                 let known = self.names.ints.get(&x);
-                let Known { word, kept } =
-                    known.copied().unwrap_or(Known { word: Word::Int(Source::Value(x)), kept: false });
-                put(at, word, kept);
+                let Known { word, guarded } =
+                    known.copied().unwrap_or(Known { word: Word::Int(Source::Value(x)), guarded: false });
+                put(at, word, guarded);
             }
             _ => {}
         }
@@ -310,17 +310,17 @@ impl<'a> Words<'a> {
     /// Whether anything is still known of a cell after a write.
     fn survives(&self, (base, at): Place, known: &mut Known, written: &Written, guarded: bool) -> bool {
         match *written {
-            Written::Named(to, bytes, kept) if to.0 == base => {
-                known.kept |= kept;
+            Written::Named(to, bytes, guarded) if to.0 == base => {
+                known.guarded |= guarded;
                 to.1 >= at + 4 || at >= to.1 + bytes
             }
-            Written::Named(to, bytes, kept) if self.names.apart((base, at), (to, bytes)) => {
-                known.kept |= kept;
+            Written::Named(to, bytes, guarded) if self.names.apart((base, at), (to, bytes)) => {
+                known.guarded |= guarded;
                 true
             }
             Written::Below(top) => top.0 == base && at >= top.1 || self.names.is_global((base, at)),
             _ => {
-                known.kept = true;
+                known.guarded = true;
                 guarded && self.names.is_frame(base)
             }
         }

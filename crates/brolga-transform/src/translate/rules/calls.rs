@@ -47,11 +47,11 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     }
     let mut variant = Variant::of_call(f, params, results);
     variant.promises = facts.constant_arguments(cx.args());
-    if facts.whole.contains(cx.inst()) && by_value(&variant) {
-        whole(cx, &variant, sig);
+    if facts.joint.contains(cx.inst()) && by_value(&variant) {
+        joint(cx, &variant, sig);
         return;
     }
-    variant.kept = facts.kept.get(&cx.inst()).copied().unwrap_or_default();
+    variant.preserved = facts.preserved.get(&cx.inst()).copied().unwrap_or_default();
     let (variant, PairSymbols { forward, pullback }) = cx.t.callees.derive(variant);
     let args = cx.args().to_vec();
     both_halves(cx, &variant, sig, &args, Callee::Symbol(forward.into()), Callee::Symbol(pullback.into()));
@@ -66,8 +66,8 @@ fn by_value(variant: &Variant) -> bool {
 
 /// The callee runs in the reverse fragment. The primal call stays as long as its results are read:
 /// for the most part they are not, and it is pruned.
-fn whole(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
-    let callee = Callee::Symbol(cx.t.callees.whole(variant.clone()).into());
+fn joint(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
+    let callee = Callee::Symbol(cx.t.callees.joint(variant.clone()).into());
     let args = cx.args().to_vec();
     let mut operands: Vec<Option<Val>> = args.iter().map(|&a| Some(Val::Primal(a))).collect();
     deltas(cx, Where::Rvs, variant, &args, &mut operands);
@@ -173,12 +173,12 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
         return if facts.is_active(a) { ParamMode::Active } else { ParamMode::Const };
     }
     if facts.delta(a).is_some() {
-        let (holds, turns) = (facts.contents.of_class(a).told(), &facts.summaries.turns);
+        let (holds, punned) = (facts.contents.of_class(a).told(), &facts.summaries.punned);
         return ParamMode::Dup {
             sure: facts.sure(a),
             holds,
-            recycled: facts.held_pointers(a) && turns.floats(f, i),
-            floats: !holds.has_float() && turns.pointers(f, i) && facts.held_floats(a),
+            recycled: facts.held_pointers(a) && punned.floats(f, i),
+            floats: !holds.has_float() && punned.pointers(f, i) && facts.held_floats(a),
         };
     }
     match state {
