@@ -48,8 +48,8 @@ pub enum ParamMode {
         /// They are known to be floats; otherwise it may be a number, whose cotangent is zero then.
         definite: bool,
     },
-    /// An integer that may be computed from the bits of a float, or be a part of them, which nobody
-    /// follows: where it becomes a float, no cotangent may arrive.
+    /// An integer that may be computed from the bits of a float, or be a part of them, which no
+    /// rule follows: where it becomes a float, no cotangent may arrive.
     Opaque {
         /// Some for certain.
         definite: bool,
@@ -83,7 +83,7 @@ pub struct Variant {
     /// One per parameter, or nothing: what the caller has promised. Of a callee's parameters only
     /// that there is no cotangent ([`crate::memory::constant`]).
     pub promises: Vec<Promises>,
-    /// Which memory nobody writes until its pullback has run.
+    /// Which memory is not written until its pullback has run.
     pub preserved: Preserved,
 }
 
@@ -209,7 +209,7 @@ pub fn canonical_results(sig: &Signature) -> Vec<ResultMode> {
         .collect()
 }
 
-/// Which memory nobody writes from the start of a call until its pullback has run: what these
+/// Which memory is not written from the start of a call until its pullback has run: what these
 /// parameters lead to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Preserved(u64);
@@ -259,7 +259,7 @@ impl Preserved {
 }
 
 /// What stands for a parameter. In plain programs the first is like any other; where there is an
-/// instance, that is nobody's object.
+/// instance, that is no object.
 pub(crate) fn bit(param: usize) -> Set {
     if param == 0 { 1 } else { points_to::bit(param) }
 }

@@ -307,7 +307,7 @@ fn static_objects_are_numbers_plus_numbers() {
             v55 = select v2, v10, v53"),
         [false, true, false, false]
     );
-    // Through a block that nobody else knows.
+    // Through a block that no other code knows.
     assert_eq!(
         at("v50 = iconst.i32 8
             v51 = isub v10, v50

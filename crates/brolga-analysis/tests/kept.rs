@@ -91,7 +91,7 @@ fn calls(body: &str) -> Vec<String> {
 #[test]
 fn what_nobody_writes_is_kept() {
     assert_eq!(calls("v9 = call fn0(v0, v1)"), ["01"]);
-    // Before the call anybody may.
+    // Before the call any code may.
     assert_eq!(calls("store v2, v0\n v9 = call fn0(v0, v1)"), ["01"]);
     // Without more being said, two parameters may be one.
     assert_eq!(calls("v9 = call fn0(v0, v1)\n store v2, v0"), [""]);
@@ -124,7 +124,7 @@ fn the_call_itself_counts() {
     // Through both of its parameters, at any distance.
     assert_eq!(calls("v9 = call fn3(v0, v3)"), [""]);
     assert_eq!(calls("v9 = call fn5(v0, v3)"), [""]);
-    // A slot and a block of its own are nobody's concern.
+    // A slot and a block of its own do not matter.
     assert_eq!(calls("v9 = call fn4(v0, v3)"), ["0"]);
 }
 
@@ -294,10 +294,10 @@ fn in_a_module_blocks_are_told_apart() {
     assert_eq!(new("v9 = call fn2(v0, v2, v4)"), "2");
     assert_eq!(new("v9 = call fn2(v0, v2, v1)"), "");
     assert_eq!(new("v9 = call fn2(v0, v3, v3)"), "");
-    // Whoever returns what it was given returns the same block.
+    // A function that returns what it was given returns the same block.
     assert_eq!(new("v8 = call fn2(v0, v3, v1)\n v9 = call fn2(v0, v8, v4)"), "2");
     assert_eq!(new("v8 = call fn2(v0, v3, v1)\n v9 = call fn2(v0, v8, v3)"), "");
-    // What an allocation writes nobody reads; a release is a write to the block.
+    // What an allocation writes is not read; a release is a write to the block.
     assert_eq!(
         told(
             &module("v3 = call fn0(v0, v2)\n v9 = call fn2(v0, v3, v1)\n v5 = call fn0(v0, v2)\n call fn1(v0, v5)"),
@@ -318,7 +318,7 @@ fn in_a_module_the_rest_is_all_but_blocks() {
     assert_eq!(last("v9 = call fn5(v0, v1)", None), "r");
     assert_eq!(told(&module("v9 = call fn5(v0, v1)\n call fn3(v0, v1)"), &[], None)[0], "r");
     assert_eq!(told(&module("v9 = call fn5(v0, v1)\n call fn4(v0, v1)"), &[], None)[0], "");
-    // A block that somebody has kept may be found there.
+    // A block that has been kept may be found there.
     let block = |between: &str| {
         let body = format!("v3 = call fn0(v0, v2)\n {between}\n v8 = call fn5(v0, v1)\n v9 = call fn2(v0, v3, v1)");
         let found = told(&module(&body), &[], None);

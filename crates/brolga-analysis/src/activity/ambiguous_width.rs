@@ -152,7 +152,7 @@ impl Cx<'_> {
             | Opcode::Bnot
             | Opcode::Isplit
             | Opcode::Iconcat => all(args),
-            // Whoever takes lanes of four bytes apart has no doubles there.
+            // Lanes of four bytes that are taken apart hold no doubles.
             Opcode::Splat | Opcode::Insertlane | Opcode::Extractlane | Opcode::ScalarToVector
                 if args.iter().chain(results).any(|&x| func.dfg.value_type(x).lane_type().bytes() == 8) =>
             {

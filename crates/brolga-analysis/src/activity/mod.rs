@@ -266,7 +266,7 @@ struct Cx<'a> {
     punned: Here,
     /// Sums that round.
     rounding: EntitySet<ir::Inst>,
-    /// Where a float's bits meet an integer that nobody follows.
+    /// Where a float's bits meet an integer that no rule follows.
     joins: EntitySet<ir::Value>,
     /// Integers whose bits become a float's.
     demand: SecondaryMap<ir::Value, Option<Demand>>,

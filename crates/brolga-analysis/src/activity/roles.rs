@@ -270,7 +270,7 @@ impl Cx<'_> {
                     return MemRole::Pointer;
                 }
                 if self.i.pointers.delta[x] == Delta::Lost && k.has(Kinds::POINTER) {
-                    // Whoever loads it as a pointer would find no shadow.
+                    // A load of it as a pointer would find no shadow.
                     self.lost(inst);
                 }
                 match self.a.state[x] {
@@ -320,8 +320,8 @@ impl Cx<'_> {
                         .help("accumulate per thread and add up afterwards");
                     self.problem(inst, None, d);
                 }
-                // What an exchange writes is known; what was there is known to nobody, but its
-                // cotangent ends here.
+                // What an exchange writes is known; what was there is not known, but its cotangent
+                // ends here.
                 let InstructionData::AtomicRmw { op: AtomicRmwOp::Xchg, .. } = func.dfg.insts[inst] else {
                     return MemRole::Kill { bytes, checked: true };
                 };
@@ -331,8 +331,8 @@ impl Cx<'_> {
         }
     }
 
-    /// A place of somebody else's memory that holds pointers and active floats by turns: whether
-    /// its shadow is an address or a cotangent when the float is stored cannot be told.
+    /// A place in memory of another function that holds pointers and active floats by turns:
+    /// whether its shadow is an address or a cotangent when the float is stored cannot be told.
     fn puns(&mut self, inst: ir::Inst, addr: ir::Value) {
         let func = self.i.func;
         let cell = cell_of(func, addr, access_offset(func, inst));

@@ -142,7 +142,7 @@ impl Cx<'_> {
     }
 
     /// Whether an integer with a delta is a pointer for certain. One that came from an unknown
-    /// callee or caller, and that nobody here takes for an address, may be a number.
+    /// callee or caller, and that nothing here takes for an address, may be a number.
     fn is_pointer(&self, v: ir::Value) -> bool {
         let p = self.p;
         p.root(v).is_some_and(|r| {

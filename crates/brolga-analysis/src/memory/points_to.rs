@@ -100,7 +100,7 @@ pub struct Blocks {
     addresses: Option<SecondaryMap<ir::Value, Set>>,
     /// What callees can reach through arguments.
     passed: SecondaryMap<ir::Value, Set>,
-    /// Sites that anybody may know of.
+    /// Sites that any code may know of.
     escaped: Set,
     /// Parameters that are sites, and those.
     given: Vec<(usize, Set)>,
@@ -172,9 +172,9 @@ impl Blocks {
         }
     }
 
-    /// Parameters whose memory nothing else leads to, as far as nobody else has come to know of it:
-    /// with the bit that says of an address that it may be there. All who may read it are told such
-    /// an address.
+    /// Parameters whose memory nothing else leads to, as far as no other code has come to know of
+    /// it: with the bit that says of an address that it may be there. All who may read it are told
+    /// such an address.
     pub fn given(&self) -> impl Iterator<Item = (usize, Set)> + '_ {
         self.given.iter().copied().filter(|(_, site)| self.escaped & site == 0)
     }
@@ -220,7 +220,7 @@ pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
     if program.plain.is_empty() && !funcs.keys().any(|&k| program.funcs[k].allocator.is_some()) {
         return HashMap::default();
     }
-    // Nobody asks for the allocator's own.
+    // The allocator's own are not asked for.
     let mut order: Vec<FuncKey> = funcs.keys().copied().filter(|&k| program.funcs[k].allocator.is_none()).collect();
     order.sort_unstable();
     let cfgs: HashMap<FuncKey, Cfg> = order.iter().map(|&k| (k, Cfg::compute(funcs[&k]))).collect();
@@ -407,7 +407,7 @@ impl<'a> Pass<'a> {
         (self.made[v], self.based[v]) = now;
     }
 
-    /// What an address may be in. A number is a static object's, or one that somebody has computed.
+    /// What an address may be in. A number is a static object's, or one that was computed.
     fn address(&self, v: ir::Value) -> Set {
         match self.based[v] {
             based if based & NUMBER == 0 && based != 0 => based,

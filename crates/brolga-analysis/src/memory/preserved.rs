@@ -99,7 +99,7 @@ pub fn loads(places: Places<'_>, preserved: Preserved) -> EntitySet<ir::Inst> {
 }
 
 /// What each direct call of a function of the program may be told. A pair has been told what is
-/// `preserved`; whoever does both halves in one go has not (`None`), and knows.
+/// `preserved`; a combined function has not (`None`), and knows.
 pub fn calls(cx: &ClobberInput<'_>, preserved: Option<Preserved>) -> HashMap<ir::Inst, Preserved> {
     let places = cx.places();
     let mut found = HashMap::default();
