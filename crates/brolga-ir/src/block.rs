@@ -150,7 +150,7 @@ impl CfgBlocks {
         edges
     }
 
-    /// Nobody needs it any more: the next graph of this thread gets the memory of its longest
+    /// It is of no use any more: the next graph of this thread gets the memory of its longest
     /// block.
     pub fn recycle(self) {
         let blocks = self.blocks.into_iter().map(|(_, b)| b.insts.0).chain([SPARE.take()]);
@@ -202,7 +202,7 @@ impl Ids {
 }
 
 /// A sequence of derived instructions, each under its name. A name stands for one instruction, so
-/// nobody has to look it up: it is there to be printed.
+/// it need not be looked up: it is there to be printed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fragment(Vec<(InstId, AdInst)>);
 

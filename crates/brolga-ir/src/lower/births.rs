@@ -314,8 +314,8 @@ pub(in crate::lower) mod tests {
     /// zero.
     type Has = Option<(ir::Value, bool)>;
 
-    /// Whoever asks finds what is its own, and what would be there in a variable of its own,
-    /// wherever a run comes from.
+    /// A query finds what is its own, and what would be there in a variable of its own, wherever a
+    /// run comes from.
     #[test]
     fn nobody_finds_what_others_left() {
         let mut random = noise();
@@ -400,7 +400,7 @@ pub(in crate::lower) mod tests {
             let (births, types) =
                 births(&Flow::of(&graph(&edges).edges()), &asks.collect::<Vec<_>>(), |_| true, |_| types::F64);
             assert_eq!(births.len(), 9_999);
-            // Nobody says that they are zero when the next turn begins.
+            // Nothing says that they are zero when the next turn begins.
             assert_eq!(types.len() < 5, zeros || !around, "{}", types.len());
         }
     }

@@ -69,7 +69,7 @@ impl Cx<'_> {
         if self.env.debug { SEAL } else { 0 }
     }
 
-    /// The seal of a record, by what it holds and its block's number; any if nobody is going to
+    /// The seal of a record, by what it holds and its block's number; any if no check is going to
     /// look.
     pub(super) fn record_seal(&self, vals: &[Val], id: Option<u32>) -> i64 {
         if !self.env.debug {

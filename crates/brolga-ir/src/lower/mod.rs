@@ -204,12 +204,11 @@ pub struct LowerEnv<'a> {
     pub short: bool,
     /// How it is seen that the tape is full.
     pub fence: Fence,
-    /// Nobody else records in its segment, which is empty when it begins.
+    /// No other function records in its segment, which is empty when it begins.
     pub alone: bool,
     /// The target.
     pub target: TargetFrontendConfig,
-    /// Receives the sums of what is watched, of which nobody asks more than whether they are
-    /// finite.
+    /// Receives the sums of what is watched, which are only asked whether they are finite.
     pub watched: Option<&'a mut EntitySet<ir::Value>>,
 }
 
@@ -411,7 +410,7 @@ struct Cx<'a> {
     zeros: HashMap<Type, ir::Value>,
     seg_value: Option<ir::Value>,
     uses_segment: Cell<bool>,
-    /// Once somebody has asked: to look its region up takes longer than an access.
+    /// Once a check has asked: to look its region up takes longer than an access.
     tape_flags: Cell<Option<MemFlagsData>>,
 }
 

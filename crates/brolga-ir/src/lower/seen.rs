@@ -17,10 +17,10 @@ use crate::map::one_each;
 /// Where a primal value's cotangent is while a graph is lowered.
 #[derive(Clone, Copy, Default)]
 pub enum Cotangent {
-    /// Nobody asks for it.
+    /// It is not asked for.
     #[default]
     Nowhere,
-    /// It begins as zero in a block, which is named by its number, and nobody asks for it anywhere
+    /// It begins as zero in a block, which is named by its number, and it is asked for nowhere
     /// else.
     Within(u32),
     /// In a variable.
