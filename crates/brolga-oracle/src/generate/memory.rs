@@ -177,7 +177,7 @@ impl Body<'_> {
     fn look_at_bytes(&mut self, elem: Elem) {
         let p = self.place(Kind::ReadPtr(elem), 1);
         if self.has(Feature::Wild) {
-            // The sign of a NaN is up to whoever computes it.
+            // The sign of a NaN is up to the operation that computes it.
             return;
         }
         let flags = self.flags();

@@ -27,7 +27,7 @@ impl Body<'_> {
         }
     }
 
-    /// The address of this many bytes that nobody else uses.
+    /// The address of this many bytes that nothing else uses.
     fn fresh_block(&mut self, bytes: i64) -> Value {
         if self.source.chance(30) {
             let size = self.at_end().ins().iconst(types::I64, bytes);
