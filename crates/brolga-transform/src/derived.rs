@@ -77,7 +77,7 @@ pub struct Derivation {
     pub joint: Vec<DerivedCombined>,
     /// The captures tuple: which pair belongs to which function address.
     pub captures: Vec<Addressable>,
-    /// One per parameter of the root: its shadow is overwritten, so nobody has to fill it with
+    /// One per parameter of the root: its shadow is overwritten, so it need not be filled with
     /// zeros.
     pub overwrites: Vec<bool>,
     /// Spelling of symbols in the functions.

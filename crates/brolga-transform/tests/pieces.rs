@@ -1,4 +1,4 @@
-//! Functions that know of pieces, whoever was derived first.
+//! Functions that know of pieces, whichever was derived first.
 
 use brolga_ir::{ArgActivity, Inline, Mode, Options, Request};
 use brolga_testing::program;
@@ -8,7 +8,7 @@ use brolga_transform::derived::Derivation;
 use crate::host;
 
 /// A callee copies a float byte by byte, where the caller has put it: the caller has to settle what
-/// it takes back from there, and is derived before anybody has seen the callee.
+/// it takes back from there, and is derived before the callee has been seen.
 const COPIES: &str = "
 function %copy(i64, i64) fast {
 block0(v0: i64, v1: i64):

@@ -199,7 +199,7 @@ fn what_is_computed_from_what_is_at_hand_is_not_kept() {
     for (n, on_stack) in [(10, false), (200, true)] {
         let func = diamonds(n);
         // The square is there in both halves: in the first for what goes on, and in the second for
-        // the cotangent of the factor. The last number is nobody's.
+        // the cotangent of the factor. The last number is not in use.
         let squares =
             count(&func, &|i| matches!(i, InstructionData::Binary { opcode: Opcode::Fmul, args: [x, y] } if x == y));
         assert_eq!(squares, 2 * n - 1, "{func}");

@@ -99,7 +99,7 @@ fn what_is_in_order_keeps_its_numbers() {
     }";
     let mut func = parse(text);
     assert!(numbered(&func));
-    // Of an instruction that is gone the number is nobody's.
+    // The number of an instruction that is gone is not in use.
     let second = func.layout.block_insts(func.layout.entry_block().unwrap()).nth(1).unwrap();
     func.layout.remove_inst(second);
     assert!(numbered(&func));

@@ -1,4 +1,4 @@
-//! Segments that nobody asks for.
+//! Dead-argument elimination: segments that no code asks for.
 //!
 //! **Problem.** A function of both halves is handed the tape segment, and hands it on to those that
 //! it calls. Many never use it: they record nothing, and have no stack slot or data object with a
@@ -35,7 +35,7 @@ struct Conduct {
     passes: Vec<(ir::Inst, usize, String)>,
 }
 
-/// Drop segments for which nobody asks. `root` is nobody's callee.
+/// Drop segments that no code asks for. `root` is not a callee.
 pub fn forget(
     root: Option<&mut DerivedCombined>,
     joint: &mut [DerivedCombined],

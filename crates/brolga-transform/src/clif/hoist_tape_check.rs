@@ -6,8 +6,8 @@
 //!
 //! **Where.** On CLIF, as [`crate::clif::vectorise`]: there the tape's position is a value that is
 //! handed from turn to turn, whatever was recorded and why, and how many turns a loop has is what
-//! its test compares. A call that records hands back a position that nobody knows, and what is
-//! behind it goes on asking.
+//! its test compares. A call that records hands back an unknown position, and what is behind it
+//! goes on asking.
 //!
 //! **Which loops.** Cycles of blocks with one way in and one way out ([`affine_loop::loops`]),
 //! whose test compares what goes in constant steps, of a power of two, with what does not change
@@ -100,7 +100,7 @@ pub fn told(outcome: &Result<i64, &'static str>) -> String {
 }
 
 /// Let loops of a function ask once whether there is room for what they record; `worth` says that
-/// those with few turns go on as they do, `fenced` that nobody has to ask.
+/// those with few turns go on as they do, `fenced` that none has to ask.
 pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
     if !func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| is_check(func, i))) {
         return Vec::new();

@@ -3,9 +3,8 @@
 //! **Problem.** A loop as frontends write it asks at its top whether there is another turn:
 //! `header: brif more, body, behind`, and at the end of the body a jump back. A turn has two jumps,
 //! and a value that is compared before it is stepped is alive beside its successor. The reverse of
-//! such a loop has the same shape, `header: brif at the first turn, behind, body`. Whoever
-//! writes an adjoint by hand asks at the end; in a loop of eight instructions that is a tenth of
-//! the time.
+//! such a loop has the same shape, `header: brif at the first turn, behind, body`. An adjoint by
+//! hand asks at the end; in a loop of eight instructions that is a tenth of the time.
 //!
 //! **Algorithm.** The header is copied to where the body jumps back to it; what is left of it is
 //! asked once, on the way in. Its values are defined in several places then, so those that others
@@ -148,7 +147,8 @@ enum Side {
 fn rotate_one(func: &mut ir::Function, shape: &Shape, c: &Candidate, uses: &mut Uses) -> bool {
     let InstructionData::Brif { blocks, .. } = func.dfg.insts[c.branch] else { unreachable!("found as such") };
     let targets = [blocks[c.body_at], blocks[1 - c.body_at]].map(|t| t.block(&func.dfg.value_lists));
-    // Each way must lead to a block that nobody else enters, or enters from behind it only.
+    // Each way must lead to a block that is entered from nowhere else, or enters from behind it
+    // only.
     let first = |b: ir::Block| {
         let others = || shape.cfg.pred_iter(b).filter(|p| p.inst != c.branch);
         match others().count() {

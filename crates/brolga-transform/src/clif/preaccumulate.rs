@@ -3,9 +3,9 @@
 //! **Problem.** The reverse of a loop that carries a number, `x ← r x (1 - x)`, carries its
 //! cotangent through as many operations as the turn has on the way: `x̄ ← x̄ (1 - x) r - x̄ (r x)`
 //! is a product, another and a difference, twelve cycles one after the other, in which little else
-//! is done. Whoever writes an adjoint by hand multiplies `x̄` by one number, the derivative of the
-//! turn, which does not depend on `x̄` and is there long before it. (*Preaccumulation*: Griewank
-//! and Walther, Evaluating Derivatives, chapter 10.)
+//! is done. An adjoint by hand multiplies `x̄` by one number, the derivative of the turn, which
+//! does not depend on `x̄` and is there long before it. (*Preaccumulation*: Griewank and Walther,
+//! Evaluating Derivatives, chapter 10.)
 //!
 //! **Algorithm.** In a cycle of blocks
 //! ([`turn::loops`](crate::clif::vectorise::affine_loop::loops)), what a turn hands on is written
@@ -484,11 +484,11 @@ fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Asked) -> Value {
     }
     // Behind zero comes one, and behind all others two and more.
     let mask = pos.ins().iconst(int, if matches!(asked, Asked::Normal) { exponents - 1 } else { exponents });
-    // Whoever chooses asks whether that is zero.
+    // The choice asks whether that is zero.
     pos.ins().band(exponent, mask)
 }
 
-/// Instructions of the chain that nobody else needs, in order.
+/// Instructions of the chain that nothing else needs, in order.
 fn only_for(func: &ir::Function, chain: &Chain) -> SmallVec<[ir::Inst; 16]> {
     let mut moving: SmallVec<[ir::Inst; 16]> = chain.insts.clone();
     let results: SmallVec<[Value; 16]> = moving.iter().flat_map(|&i| func.dfg.inst_results(i)).copied().collect();

@@ -66,7 +66,7 @@ impl Names {
 }
 
 /// What has been defined so far in the present block. Others have left theirs behind, which is told
-/// by the block. Derived values, which are most, are defined once, so nobody has to know where.
+/// by the block. Derived values, which are most, are defined once, so where does not matter.
 struct Here(ByName<(u32, u32)>);
 
 impl Here {

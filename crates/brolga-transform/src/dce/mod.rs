@@ -1,10 +1,9 @@
-//! Removal of what a derived graph computes for nobody: aggressive dead code elimination.
+//! Aggressive dead-code elimination: removal of what a derived graph computes without use.
 //!
 //! **Problem.** A graph is assembled from parts that do not know each other. What one part provides
-//! another may not need: trip counters that nobody reads, primal results of which only the gradient
+//! another may not need: trip counters that are not read, primal results of which only the gradient
 //! was wanted, values kept for a reverse that does not look at them, and the branches and loops
-//! around all of that. A cycle of values that only feed themselves looks used to whoever counts
-//! uses.
+//! around all of that. A cycle of values that only feed themselves looks used if uses are counted.
 //!
 //! **Answer.** Everything is taken for dead until something needs it (Cytron et al., 1991, section
 //! 7.1). *Roots* are what the function returns, and whatever has an effect ([`Use::Effect`]). What
@@ -15,9 +14,9 @@
 //! - if it reads a place of the activation frame, a held variable or a cotangent, whatever is
 //!   written there before it, in the order in which blocks run ([`Control::order`]);
 //! - if it allocates private memory, what gives that back;
-//! - if it reads memory that the function has made for itself and shows to nobody ([`Private`]),
-//!   whatever is written there before, anywhere in it. Stores to arrays that only the primal's
-//!   value needed go, and with them what computes what they store.
+//! - if it reads memory that the function has made for itself and that does not escape
+//!   ([`Private`]), whatever is written there before, anywhere in it. Stores to arrays that only
+//!   the primal's value needed go, and with them what computes what they store.
 //!
 //! What is not needed goes: instructions, parameters with their arguments, then blocks that nothing
 //! leads to. A branch that is not needed becomes a jump to the next needed place on every way from
@@ -25,14 +24,14 @@
 //! would decide between them, and be needed. For the same reason nothing that is needed is skipped,
 //! so definitions still dominate their uses.
 //!
-//! **What may get lost.** A loop without effect whose results nobody needs is not run: loops are
-//! assumed to end. A load whose result nobody needs is not run either if it cannot fault, nor is
+//! **What may get lost.** A loop without effect whose results are not needed is not run: loops are
+//! assumed to end. A load whose result is not needed is not run either if it cannot fault, nor is
 //! whatever else the caller of this pass calls pure: calls of mathematical functions, and, where
-//! only a gradient is asked for, loads that might fault. What is written to private memory that
-//! nobody reads is not written, if it cannot fault, or if only a gradient is asked for. Every trap
-//! that is not of such an access stays: explicit ones, ours, and those of conversions and
-//! divisions, unless the divisor is a constant that cannot trap. Where no exit can be reached no
-//! branch is removed, and a function without any exit stays as it is.
+//! only a gradient is asked for, loads that might fault. What is written to private memory that is
+//! not read is not written, if it cannot fault, or if only a gradient is asked for. Every trap that
+//! is not of such an access stays: explicit ones, ours, and those of conversions and divisions,
+//! unless the divisor is a constant that cannot trap. Where no exit can be reached no branch is
+//! removed, and a function without any exit stays as it is.
 //!
 //! **Names.** Names of a forward block are defined once and seen by all that it dominates. In the
 //! blocks of a pullback they are local and may be defined again, so a use means the definition
@@ -79,7 +78,7 @@ pub struct Known<'a> {
     pub private: &'a Private,
 }
 
-/// Remove from a graph whatever nobody needs.
+/// Remove from a graph whatever is not needed.
 pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
     if let Some(found) = straight_line::needed(graph, known) {
         debug_assert!(searched(graph, known).is_some_and(|live| found.is(&live)), "both find the same:\n{found:?}");
@@ -224,7 +223,7 @@ fn cells_read(op: &AdOp, private: &Private, into: &mut Vec<Cell>) {
 const SHADOWS_ONLY: [&str; 5] =
     ["brolga_free", "brolga_zero", "brolga_copy_shadow", "brolga_memmove_rev", "brolga_move_rev"];
 
-/// Whether a primal instruction may be left out if nobody reads its results.
+/// Whether a primal instruction may be left out if its results are not read.
 fn is_removable(primal: &ir::Function, inst: ir::Inst) -> bool {
     let op = primal.dfg.insts[inst].opcode();
     let control = op.is_call() || op.is_branch() || op.is_terminator() || op.is_return();

@@ -4,12 +4,12 @@
 //! before. To number all items, to list who reads whom and to ask on which branches a block depends
 //! takes a seventh of deriving a long block, and is of no use there.
 //!
-//! **Algorithm.** One walk from the end to the front. Whoever is passed is needed if he has an
-//! effect, if a name that he defines is read behind him by somebody needed, or if he writes a cell
-//! that is; then what he reads is needed. The definition in front of a use is the one that it
-//! means, so in a block of the pullback part, where names may be defined again, a name that has
-//! found its definition is not wanted any more. What has found none at the block's head is what the
-//! forward part defines, or if it does not, whatever blocks of the pullback part in front do.
+//! **Algorithm.** One walk from the end to the front. An instruction is needed if it has an effect,
+//! if a name that it defines is read behind it by one that is needed, or if it writes a cell that
+//! is; then what it reads is needed. The definition in front of a use is the one that it means, so
+//! in a block of the pullback part, where names may be defined again, a name that has found its
+//! definition is not wanted any more. What has found none at the block's head is what the forward
+//! part defines, or if it does not, whatever blocks of the pullback part in front do.
 //!
 //! **Invariants.** What is found is what the search for all graphs finds ([`super::Live`]); a debug
 //! build asks both. What only that one can tell is said by `None`: blocks that are run again, whose
@@ -172,7 +172,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// Whether somebody behind wants this definition of a name.
+    /// Whether an instruction behind wants this definition of a name.
     fn takes(&mut self, at: At, name: Val) -> bool {
         if !at.is_local(name) {
             return self.names.get(name);

@@ -98,8 +98,8 @@ pub struct Watched {
     /// Reverse fragments without the guards that are not needed then, of their own names, which
     /// store what is read once.
     pub free: AdStmts,
-    /// Reverse fragments that clear what those with guards add to, where somebody else would have
-    /// to ([`crate::shadow::monotone_rows`]).
+    /// Reverse fragments that clear what those with guards add to, where other code would have to
+    /// ([`crate::shadow::monotone_rows`]).
     pub clearing: Option<AdStmts>,
 }
 

@@ -6,11 +6,11 @@
 //! another one.
 //!
 //! **Answer.** Where only a gradient is asked for, such a loop is not run in the forward half, and
-//! in the reverse half it is run forwards, and reversed piece by piece. Nothing is recorded. By
-//! hand nobody would do anything else.
+//! in the reverse half it is run forwards, and reversed piece by piece. Nothing is recorded. An
+//! adjoint by hand does the same.
 //!
 //! **Which loops.** Outermost ones, inner loops included, that
-//! - do nothing but compute, read memory that nobody writes afterwards, and branch;
+//! - do nothing but compute, read memory that is not written afterwards, and branch;
 //! - carry cotangents in *sums* alone. A sum begins with a parameter of the header. Its members are
 //!   what it is passed to (arguments of branches) and what something is added to it makes; of
 //!   those, at each point one is live, and the one that is live at the end of a block is the one
@@ -95,7 +95,7 @@ fn records(plan: &Plan, b: ir::Block) -> bool {
 }
 
 /// Whether a plan bears a loop out: it holds nothing on the way into it; and turn by turn, the loop
-/// records nothing and nobody else asks for what it makes.
+/// records nothing and nothing else asks for what it makes.
 pub fn holds_good(facts: &Facts<'_>, plan: &Plan, rerun: &Rerun) -> bool {
     let ours = |b: &ir::Block| rerun.blocks.contains(b);
     let held = plan

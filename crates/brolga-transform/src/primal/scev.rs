@@ -11,7 +11,7 @@
 //! first value plus a step times the number of turns of the inner loop since the outer one was
 //! entered.
 //!
-//! Two sums that are written alike are equal. The reverse does not hold, and nobody relies on it.
+//! Two sums that are written alike are equal. The reverse does not hold, and no pass relies on it.
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;

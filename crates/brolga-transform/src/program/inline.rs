@@ -236,7 +236,7 @@ fn bottom_up(program: &Program, funcs: &[FuncKey]) -> Vec<(FuncKey, bool)> {
     order
 }
 
-/// Functions that one instruction calls, and whose address nobody takes.
+/// Functions that one instruction calls, and whose address is not taken.
 fn called_once(program: &Program, funcs: &[FuncKey]) -> EntitySet<FuncKey> {
     let mut times: SecondaryMap<FuncKey, u32> = SecondaryMap::new();
     for own in funcs.iter().filter_map(|&k| body(program, k)) {

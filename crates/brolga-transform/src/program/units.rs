@@ -46,8 +46,8 @@ pub enum PartRole {
 impl Derivation {
     /// What is compiled.
     pub fn parts(&self) -> Vec<Part> {
-        // Without a combined function the first pair is the root's. The combined function is called
-        // by nobody else.
+        // Without a combined function the first pair is the root's. The combined function has no
+        // other caller.
         let pair = self.combined.is_none() && self.pairs.first().is_some_and(|p| !self.is_called(p));
         let part = |symbol: &str, role, twice, owner| {
             let door = match role {

@@ -129,7 +129,7 @@ impl<'a> Worklist<'a> {
                 _ => {}
             }
         }
-        // A ticket is right for floats of any size. Of what nobody asks for nothing is refused, so
+        // A ticket is right for floats of any size. Of what is not asked for nothing is refused, so
         // that stays as it is.
         for (mode, r) in variant.results.iter_mut().zip(&sig.returns) {
             if r.value_type == types::I64 && matches!(mode, ResultMode::Bits(_)) {

@@ -2,10 +2,10 @@
 //!
 //! **Problem.** After `a[i] = f(x[i])` for all `i`, `s += a[k]` for all `k`. In reverse, the second
 //! loop fills the shadow of `a` with one number, the cotangent of `s`, and the first reads it back.
-//! Whoever writes the adjoint by hand has neither the shadow nor the second loop.
+//! An adjoint by hand has neither the shadow nor the second loop.
 //!
 //! **Answer.** The number goes into a variable where the reverse of the second loop ends, and the
-//! reverse of each store takes it from there. Nobody asks for the shadow then, nor for the array
+//! reverse of each store takes it from there. Nothing asks for the shadow then, nor for the array
 //! where only a gradient is wanted, nor for the number of its elements: [`crate::dce`] removes
 //! them.
 //!
@@ -23,7 +23,7 @@
 //!   be zero.
 //!
 //! **Invariants.** The variable is zero until the loop has run in reverse. If it has not run, on a
-//! way around it, nobody has read the array, and zero is right. Numbers are the same as with the
+//! way around it, the array has not been read, and zero is right. Numbers are the same as with the
 //! shadow, bit for bit, since what is put there is stored, or added to zero.
 
 use brolga_analysis::LoopId;

@@ -1,21 +1,21 @@
 //! Rows of a matrix that lie one behind another, if a run says so.
 //!
-//! **Problem.** A sparse matrix has the entries of its `i`-th row at `row[i]` to `row[i + 1]`.
-//! Whoever writes an adjoint by hand knows that no two rows overlap, so that each entry is read
-//! once, and its shadow is stored instead of cleared and added to
-//! ([`crate::shadow::store_for_add`]). In the program nothing says so: `row` is data.
+//! **Problem.** A sparse matrix has the entries of its `i`-th row at `row[i]` to `row[i + 1]`. An
+//! adjoint by hand relies on it that no two rows overlap, so that each entry is read once, and its
+//! shadow is stored instead of cleared and added to ([`crate::shadow::store_for_add`]). In the
+//! program nothing says so: `row` is data.
 //!
 //! **Answer.** The forward half reads `row` anyway, and asks: each row ends where the next begins,
 //! as one sees without running it, so rows are disjoint and leave no gaps if none ends before it
 //! begins. That is an addition to what is watched ([`crate::guards::versioning`]): the pullback
 //! that is taken if all numbers are finite and all rows ascend stores; the other one, for rare
-//! runs, adds. Where no row is passed by, nobody need have cleared the shadow: what rare runs add
+//! runs, adds. Where no row is passed by, the shadow need not have been cleared: what rare runs add
 //! to, they clear first, by the reverse of the same loops with nothing but that in it.
 //!
 //! **Where.** In a loop in a loop, which is in no other, in functions that have both halves. The
 //! inner loop goes up by one from `low` to `high` at addresses that are a multiple of what it
 //! counts; and `high` is the next turn's `low`, either handed on as such or loaded from where that
-//! is going to be loaded, in memory that nobody writes.
+//! is going to be loaded, in memory that is not written.
 //!
 //! **Invariant.** Rows from `low` up to `high`, where no `high` is below its `low` in the order in
 //! which the loop compares, are one run of numbers from the first `low` up to the last `high`.
@@ -102,7 +102,7 @@ fn is_next(facts: &Facts<'_>, affine: Affine<'_>, low: ir::Value, high: ir::Valu
         let InstructionData::Load { opcode: Opcode::Load, arg, .. } = func.dfg.insts[inst] else { return None };
         let off = brolga_analysis::activity::offset(func, inst);
         let at = affine.sum(arg, &[l]).plus(&crate::primal::scev::Sum::constant(off.into()), 1);
-        // Nobody writes there afterwards.
+        // Nothing writes there afterwards.
         facts.reload.contains(inst).then_some(at)
     };
     let (Some(low), Some(high)) = (load(low), load(high)) else { return false };

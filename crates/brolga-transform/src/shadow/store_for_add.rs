@@ -1,10 +1,9 @@
 //! Shadows that are stored, not added to.
 //!
 //! **Problem.** The reverse of `z = load a` is `shadow[a] += z̄`: a load, an addition and a store,
-//! after somebody has filled the shadow with zeros. Where the caller says that a shadow holds
-//! nothing before the call (`Promises::fresh`), and nothing else is ever added to that place, a
-//! store is enough, and the zeros are, too, for nothing. That is what an adjoint written by hand
-//! does.
+//! after the shadow has been filled with zeros. Where the caller says that a shadow holds nothing
+//! before the call (`Promises::fresh`), and nothing else is ever added to that place, a store is
+//! enough, and the zeros are, too, for nothing. That is what an adjoint written by hand does.
 //!
 //! **Algorithm.** For each argument whose memory the function only reads and that no other pointer
 //! reaches (`noalias`): find all loads of it by following its uses. If the pointer goes anywhere

@@ -67,7 +67,7 @@ pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: 
     // From the inside out: a loop steps over what a whole run of the loop in it has covered.
     for k in (0..factors.len() - 1).rev() {
         if k + 1 == first_walk {
-            // A walk is over when its outer loop is, whose turns nobody counts.
+            // A walk is over when its outer loop is, whose turns are not counted.
             return None;
         }
         let trips = affine.trips(nest[k + 1], &nest[..=k])?;

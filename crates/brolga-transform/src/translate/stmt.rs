@@ -81,9 +81,9 @@ pub type AdStmts = Table<ir::Inst, AdStmt>;
 
 /// Statements, for who puts their reverses into a graph.
 pub enum Given<'a> {
-    /// Somebody else needs them, too: reverses are copied.
+    /// They are needed again: reverses are copied.
     Lent(&'a AdStmts),
-    /// Nobody does: they are taken, and none is left.
+    /// They are not: they are taken, and none is left.
     Spent(&'a mut AdStmts),
 }
 

@@ -215,8 +215,8 @@ fn what_is_kept_for_another_function() {
 
 #[test]
 fn names_of_a_pullback_are_local() {
-    // v2 of the forward part is read by nobody: the pullback part has a v2 of its own, and v3 and
-    // v4 from the forward part.
+    // v2 of the forward part is not read: the pullback part has a v2 of its own, and v3 and v4 from
+    // the forward part.
     let mut case = frame();
     case.graph.blocks[1].role = Role::Exit;
     case.add(1, &[(v(2), types::F64)], AdOp::Arith(Arith::Const(1.0), Default::default(), types::F64));

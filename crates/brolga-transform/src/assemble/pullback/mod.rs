@@ -173,7 +173,7 @@ impl<'a> Waiting<'a> {
         Some(self.sources[at].source)
     }
 
-    /// Nobody asks for more.
+    /// No more is asked for.
     fn end(mut self) -> ByName<u32> {
         if self.left > 0 {
             self.sources.iter().for_each(|s| *self.at.at(s.name) = 0);

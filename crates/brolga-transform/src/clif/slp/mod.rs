@@ -54,7 +54,7 @@ use address::Address;
 use bundles::Bundles;
 use order::Order;
 
-/// Instructions between two effects beyond which nobody looks.
+/// Instructions between two effects beyond which the pass does not look.
 const MOST: usize = 1000;
 /// Accesses among them, each of which is compared with each.
 const MOST_ACCESSES: usize = 200;

@@ -60,7 +60,7 @@ pub enum Param {
     Fixed,
     /// It goes in steps.
     Step(i64),
-    /// It is something else, and fixed, from the second turn on, and nobody asks in the first.
+    /// It is something else, and fixed, from the second turn on, and the first does not ask.
     Becomes(Value),
     /// Something is added to it.
     Sum {

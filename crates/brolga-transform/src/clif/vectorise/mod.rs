@@ -38,8 +38,8 @@
 //! ```
 //!
 //! The loop itself stays and does what is left over, or everything. So `T` may be any number that
-//! is not too large: whether there is another turn is for the loop to find out, and how it ends is
-//! nobody's concern here.
+//! is not too large: whether there is another turn is for the loop to find out, and how it ends
+//! does not matter here.
 //!
 //! **When turns may be merged.** Let the accesses of a turn be `A1 … Am` in order, `Ak` in turn `t`
 //! at `ak + t·s`, where `s` is `w` or `-w` for all of them. One by one, all of turn `t` comes

@@ -11,7 +11,7 @@
 //! records, goes in steps of several elements, or does what lanes cannot), turns are copied as they
 //! are and run one by one, for the sake of its cells ([`one_by_one`]).
 //!
-//! **When.** If nobody else reads or writes there. That is asked as the loop is entered, like all
+//! **When.** If nothing else reads or writes there. That is asked as the loop is entered, like all
 //! such questions: of accesses in steps whether the cell is among what they cover in all of these
 //! turns (gaps included), of others whether they are elsewhere. The tape is apart from everything.
 //! Accesses of which it is not known where they go, calls among them, rule it out; and so does a
@@ -95,8 +95,8 @@ pub fn cells(
     places.into_iter().enumerate().map(sum).collect()
 }
 
-/// Ask whether anybody else reads or writes what is in a register: in steps, or in one place in all
-/// turns.
+/// Ask whether anything else reads or writes what is in a register: in steps, or in one place in
+/// all turns.
 pub fn tests(
     cells: &[Cell],
     accesses: &[Access],

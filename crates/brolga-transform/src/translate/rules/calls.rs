@@ -1,5 +1,5 @@
 //! Calls of derived functions: run the callee's forward pass now and its pullback later, on the
-//! same tape. Where nobody wants what the call returns, or a recursion may as well run twice
+//! same tape. Where what the call returns is not used, or a recursion may as well run twice
 //! (`brolga_analysis::calls::joint`), run both of them later, as one function.
 //!
 //! Signatures of derived functions follow from the primal signature and the modes of the call site
@@ -115,7 +115,7 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
         let lost = match cx.facts().activity.state[a] {
             State::Varied { definite: true } => true,
             State::No => false,
-            // Perhaps a number. But then nobody would make a float of it.
+            // Perhaps a number. But then the program would make no float of it.
             _ => cx.facts().summaries.takes_bits_through(signature, i),
         };
         if !cx.ty(a).lane_type().is_float() && cx.facts().delta(a).is_none() && lost {
@@ -279,7 +279,7 @@ fn give_back(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, args: &
     let defs = back.iter().map(|&(_, d, shape)| (d, shape.ty())).collect();
     cx.push(Where::Rvs, defs, call);
     for (i, d, shape) in back {
-        // Nobody asks for that of a constant, which a callee may be given in place of something
+        // That of a constant is not asked for, which a callee may be given in place of something
         // active.
         if cx.facts().is_active(args[i]) {
             hand_over(cx, args[i], d, shape);

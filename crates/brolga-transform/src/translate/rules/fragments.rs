@@ -118,7 +118,7 @@ pub fn number_of_ticket(cx: Cx<'_, '_, '_, '_>, ticket: Val, shape: Shape) -> Op
     fitted(cx, ticket, types::I64, shape)
 }
 
-/// Trap if a cotangent is not zero: it belongs to bits that nobody has followed.
+/// Trap if a cotangent is not zero: it belongs to bits that no rule has followed.
 pub fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
     let check = match shape {
         Shape::Bytes { .. } => Some(AdOp::TrapIfBytes(ct)),

@@ -119,7 +119,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             }
             let symbol = if m == MemFn::Malloc { "brolga_malloc" } else { "brolga_calloc" };
             allocate(cx, symbol, &operands, z);
-            // In a combined function the reverse runs once, and nobody comes to this shadow after
+            // In a combined function the reverse runs once, and nothing comes to this shadow after
             // it.
             if cx.facts().mode == Mode::Split {
                 let s = shadow_address(cx, z);

@@ -189,8 +189,8 @@ pub fn bitcast(cx: Cx<'_, '_, '_, '_>) {
     super::fragments::hand_over(cx, x, ct, shape);
 }
 
-/// An operation on bits of which nobody knows the derivative: nothing may arrive at its result. (A
-/// store has none: what it overwrites is checked by its own rule.)
+/// An operation on bits without a known derivative: nothing may arrive at its result. (A store has
+/// none: what it overwrites is checked by its own rule.)
 pub fn lost(cx: Cx<'_, '_, '_, '_>) -> bool {
     for &z in cx.results() {
         if cx.facts().is_active(z) {
