@@ -74,8 +74,8 @@ const CONSTANT: &str = "function %f(i64, f64, f64) -> f64 system_v {
         return v13
     }";
 
-/// What is called does its work in memory; nobody asks for its result. `f(p, n)` squares n numbers
-/// and returns the first.
+/// What is called does its work in memory; its result is not used. `f(p, n)` squares n numbers and
+/// returns the first.
 const ASIDE: &str = "function %f(i64, i64) -> f64 system_v {
         fn0 = %f(i64, i64) -> f64 system_v
     block0(v0: i64, v1: i64):
@@ -189,7 +189,7 @@ fn who_calls_himself_is_derived_once() {
     // Who is asked for the value is served by one who knows it.
     let valued = derived(WHOLE, &quick(Mode::Combined));
     assert!(is_served(&valued) && valued.pairs.len() == 1 && valued.joint.is_empty());
-    // Nothing asks for a segment, so nobody hands one on.
+    // Nothing asks for a segment, so none is handed on.
     assert!(!d.combined.as_ref().unwrap().segment && !d.joint[0].segment);
 }
 
