@@ -37,7 +37,7 @@ pub struct Survivor {
     pub place: String,
     /// The kind of mistake and the instruction.
     pub what: String,
-    /// Why that is no wonder, if somebody has argued it.
+    /// Why that is no wonder, if there is an argument.
     pub excuse: Option<&'static Entry>,
 }
 
@@ -59,7 +59,7 @@ pub struct Report {
     pub kinds: BTreeMap<&'static str, Tally>,
     /// How many each check noticed first.
     pub checks: BTreeMap<String, usize>,
-    /// Those that nobody noticed.
+    /// Those that no check noticed.
     pub survivors: Vec<Survivor>,
     /// Derivatives whose own checks fail before anything is changed.
     pub broken: Vec<String>,
@@ -73,7 +73,8 @@ impl Report {
         self.broken.is_empty() && self.survivors.iter().all(|s| s.excuse.is_some())
     }
 
-    /// Excuses for the files that were looked at, and for no survivor: nobody needs them any more.
+    /// Excuses for the files that were looked at, and for no survivor: they are not needed any
+    /// more.
     pub fn idle(&self) -> impl Iterator<Item = &'static Entry> + '_ {
         let used = |e: &Entry| self.survivors.iter().any(|s| s.excuse.is_some_and(|u| std::ptr::eq(u, e)));
         ENTRIES.iter().filter(move |e| !used(e))

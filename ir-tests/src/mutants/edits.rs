@@ -6,8 +6,8 @@
 //! callee that receives its arguments in another order (edges, calls), a lane, a recorded slot or a
 //! constant that is another one.
 //!
-//! Every mutant still verifies: types are kept. What it does when it runs is anybody's guess,
-//! endless loops and wild stores included; whoever runs mutants does so in a process of their own.
+//! Every mutant still verifies: types are kept. What it does when it runs is unknown, endless loops
+//! and wild stores included; mutants run in a process of their own.
 
 use std::collections::HashSet;
 
@@ -188,7 +188,7 @@ fn users(f: &Function, inst: ir::Inst) -> Vec<ir::Inst> {
 }
 
 /// Every mutant of every derived function, pair by pair in order of layout. Instructions whose
-/// results nobody uses are left alone.
+/// results are not used are left alone.
 pub fn mutants(d: &Derivation) -> Vec<Mutant> {
     let mut out = Vec::new();
     for (pair, p) in d.pairs.iter().enumerate() {

@@ -9,7 +9,7 @@
 //! done
 //! ```
 //!
-//! The line `try` comes first, so that whoever reads knows which mutant a silent end belongs to.
+//! The line `try` comes first, so that the reader knows which mutant a silent end belongs to.
 
 use std::io::{self, Write};
 use std::path::Path;
