@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use super::edits::Kind;
+use super::edits::EditKind;
 use super::equivalent::{ENTRIES, Entry, excuse};
 use super::worker::Task;
 use super::{MODES, Subject, read};
@@ -95,7 +95,7 @@ impl Report {
         };
         line(["mistake", "tried", "killed", "equivalent", "survived"].map(str::to_owned));
         let mut all = Tally::default();
-        for kind in Kind::ALL {
+        for kind in EditKind::ALL {
             let t = self.kinds.get(kind.name()).copied().unwrap_or_default();
             all = Tally { tried: all.tried + t.tried, killed: all.killed + t.killed, excused: all.excused + t.excused };
             line(row(kind.name(), t));
@@ -212,7 +212,7 @@ impl Report {
 }
 
 fn known(kind: &str) -> Option<&'static str> {
-    Kind::ALL.iter().map(|k| k.name()).find(|k| *k == kind)
+    EditKind::ALL.iter().map(|k| k.name()).find(|k| *k == kind)
 }
 
 fn start(mut command: Command) -> std::io::Result<(Child, Receiver<String>)> {

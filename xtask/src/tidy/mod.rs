@@ -9,6 +9,7 @@
 //! - No function has more than 100 lines, but for tables ([`functions`]).
 //! - The integration tests of a package are one binary, but for a few ([`binaries`]).
 //! - Crates and folders import what the layers allow ([`imports`]).
+//! - A name of a type has at most two definitions ([`types`]).
 //! - Prose of documents and comments has a width, documents have a most number of lines, no dates,
 //!   and subjects that are named ([`prose`]).
 //!
@@ -19,6 +20,7 @@ mod circles;
 mod functions;
 mod imports;
 mod prose;
+mod types;
 
 use std::path::{Path, PathBuf};
 
@@ -59,6 +61,7 @@ pub fn run() -> Result<(), Failure> {
     violations.extend(circles::check(&root.join("crates")));
     violations.extend(binaries::check(&root));
     violations.extend(imports::check(&root));
+    violations.extend(types::check(&root, &files));
     if violations.is_empty() { Ok(()) } else { Err(Failure::Chore(violations.join("\n"))) }
 }
 

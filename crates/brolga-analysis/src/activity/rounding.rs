@@ -144,7 +144,7 @@ fn constant_bytes(func: &ir::Function, v: Value) -> Option<&[u8]> {
 
 /// A body: that of the function in question, as it is now (`None`), or that of another, as the
 /// program has it.
-type Place = Option<FuncKey>;
+type InFunction = Option<FuncKey>;
 
 /// A function, and who uses what.
 struct Body {
@@ -338,12 +338,12 @@ struct Follow<'a> {
     program: &'a Program,
     key: FuncKey,
     root: bool,
-    bodies: HashMap<Place, Rc<Body>>,
+    bodies: HashMap<InFunction, Rc<Body>>,
     callers: Option<Callers>,
 }
 
 impl Follow<'_> {
-    fn body(&mut self, at: Place) -> Option<Rc<Body>> {
+    fn body(&mut self, at: InFunction) -> Option<Rc<Body>> {
         if let Some(known) = self.bodies.get(&at) {
             return Some(known.clone());
         }
@@ -354,7 +354,7 @@ impl Follow<'_> {
 
     /// Calls of a function; `None` if there may be others: it is what is asked for, or its address
     /// is taken.
-    fn callers(&mut self, at: Place) -> Option<Vec<(FuncKey, ir::Inst)>> {
+    fn callers(&mut self, at: InFunction) -> Option<Vec<(FuncKey, ir::Inst)>> {
         if at.is_none() && self.root {
             return None;
         }
@@ -389,11 +389,11 @@ impl Follow<'_> {
     /// which the search has come down into this body.
     fn is_sum(
         &mut self,
-        at: Place,
+        at: InFunction,
         v: Value,
         c: f64,
-        calls: &mut Vec<(Place, ir::Inst)>,
-        seen: &mut HashSet<(Place, Value)>,
+        calls: &mut Vec<(InFunction, ir::Inst)>,
+        seen: &mut HashSet<(InFunction, Value)>,
     ) -> bool {
         if !seen.insert((at, v)) {
             return true;
@@ -462,12 +462,12 @@ impl Body {
 /// Where a sum is moved to, and what is done to it there.
 #[derive(Default)]
 struct Held {
-    work: Vec<(Place, Value)>,
-    seen: HashSet<(Place, Value)>,
+    work: Vec<(InFunction, Value)>,
+    seen: HashSet<(InFunction, Value)>,
     /// By which calls the search has come into a function.
-    by: HashMap<Place, Vec<(Place, ir::Inst)>>,
+    by: HashMap<InFunction, Vec<(InFunction, ir::Inst)>>,
     /// Results that it is.
-    returned: HashSet<(Place, usize)>,
+    returned: HashSet<(InFunction, usize)>,
     /// The constant comes off, or bits are taken.
     taken: bool,
     /// Something else is done.
@@ -491,13 +491,13 @@ impl Held {
         held
     }
 
-    fn push(&mut self, at: Place, v: Value) {
+    fn push(&mut self, at: InFunction, v: Value) {
         if self.seen.insert((at, v)) {
             self.work.push((at, v));
         }
     }
 
-    fn used(&mut self, follow: &mut Follow<'_>, at: Place, body: &Body, v: Value, user: ir::Inst, c: f64) {
+    fn used(&mut self, follow: &mut Follow<'_>, at: InFunction, body: &Body, v: Value, user: ir::Inst, c: f64) {
         use Opcode::*;
         let func = &body.func;
         let args = func.dfg.inst_args(user);
@@ -538,7 +538,7 @@ impl Held {
         }
     }
 
-    fn returns(&mut self, follow: &mut Follow<'_>, at: Place, k: usize) {
+    fn returns(&mut self, follow: &mut Follow<'_>, at: InFunction, k: usize) {
         if !self.returned.insert((at, k)) {
             return;
         }
@@ -561,7 +561,7 @@ impl Held {
         }
     }
 
-    fn passed(&mut self, follow: &mut Follow<'_>, at: Place, body: &Body, v: Value, call: ir::Inst) {
+    fn passed(&mut self, follow: &mut Follow<'_>, at: InFunction, body: &Body, v: Value, call: ir::Inst) {
         let func = &body.func;
         let Some(CalleeKind::Derived(g)) = CalleeKind::of(follow.program, func, call) else {
             self.otherwise = true;

@@ -17,7 +17,7 @@ use crate::kinds::punned_cells::{Call, Held, Local, Passed, Target};
 use crate::memory::cell::{Base, Cell, cell_of, object_of};
 use crate::query::{access_address, access_offset, signature_id};
 
-struct Cx<'a> {
+struct EvidenceCx<'a> {
     input: &'a PointerInput<'a>,
     program: &'a Program,
     func: &'a ir::Function,
@@ -25,7 +25,7 @@ struct Cx<'a> {
     c: &'a Contents,
 }
 
-impl Cx<'_> {
+impl EvidenceCx<'_> {
     fn inst(&self, local: &mut Local, inst: ir::Inst) {
         let func = self.func;
         let args = func.dfg.inst_args(inst);
@@ -160,7 +160,7 @@ impl Local {
         for (i, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
             local.params.insert(Base::Value(v), i);
         }
-        let cx = Cx { input, program, func, p, c };
+        let cx = EvidenceCx { input, program, func, p, c };
         for &b in &cfg.blocks {
             for inst in func.layout.block_insts(b) {
                 cx.inst(&mut local, inst);

@@ -24,7 +24,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_frontend::FunctionBuilder;
 
-use super::Cx;
+use super::LowerCx;
 use crate::inst::{Check, Val};
 
 /// Bytes of a seal.
@@ -57,7 +57,7 @@ struct Asked {
     missing: Missing,
 }
 
-impl Cx<'_> {
+impl LowerCx<'_> {
     /// Whether a delta is that of a parameter.
     fn is_of_parameter(&self, delta: Val) -> bool {
         let (Val::Delta(v), Some(entry)) = (delta, self.env.primal.layout.entry_block()) else { return false };

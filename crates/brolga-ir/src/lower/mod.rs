@@ -248,7 +248,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     graph.blocks.keys().for_each(|id| b.func.layout.append_block(blocks[id]));
     let target = env.target;
     let seen = Seen::in_graph(graph, env.primal.dfg.num_values());
-    let mut cx = Cx::new(env, &seen);
+    let mut cx = LowerCx::new(env, &seen);
     let mut scope = None;
     let mut begins = HashMap::default();
     let edges = graph.edges();
@@ -347,7 +347,7 @@ impl Repeated {
 
 /// Where a value is that is kept in no memory.
 #[derive(Clone, Copy)]
-enum Place {
+enum SlotHome {
     /// In a variable of the frontend, which knows what that has on each way.
     Variable(Variable),
     /// Nowhere but where it was computed, which is the same for all that read it.
@@ -365,7 +365,7 @@ fn bits_of(data: &InstructionData) -> Option<u64> {
 }
 
 /// State of one lowering.
-struct Cx<'a> {
+struct LowerCx<'a> {
     env: LowerEnv<'a>,
     /// What names mean at present.
     named: Named,
@@ -392,7 +392,7 @@ struct Cx<'a> {
     /// What is watched.
     watching: watch::Sums,
     /// Frame slots that are variables.
-    kept: Variables<Place>,
+    kept: Variables<SlotHome>,
     kept_ids: Variables<Variable>,
     /// Held variables.
     held: HashMap<Val, Variable>,
@@ -414,11 +414,11 @@ struct Cx<'a> {
     tape_flags: Cell<Option<MemFlagsData>>,
 }
 
-impl<'a> Cx<'a> {
+impl<'a> LowerCx<'a> {
     /// Nothing is lowered yet.
     fn new(env: LowerEnv<'a>, seen: &Seen) -> Self {
         let uses_tape = seen.uses_tape || env.frame.is_some_and(|f| f.home == FrameHome::Tape);
-        Cx {
+        LowerCx {
             named: Named::new(env.primal.dfg.num_values()),
             env,
             imported: copy::Imported::default(),
@@ -476,7 +476,7 @@ impl<'a> Cx<'a> {
     }
 }
 
-impl Cx<'_> {
+impl LowerCx<'_> {
     fn get(&self, v: Val) -> ir::Value {
         self.named.get(v).unwrap_or_else(|| panic!("{v:?} is not available here"))
     }
@@ -557,11 +557,11 @@ impl Cx<'_> {
         for &(ref kept, ty, _) in &seen.frame_reads {
             match *kept {
                 FrameRead::Value(slot) if constant.get(slot).is_some() => {
-                    self.kept.set(slot, Place::Value(None));
+                    self.kept.set(slot, SlotHome::Value(None));
                 }
                 FrameRead::Value(slot) if slot.as_variable().is_some() && self.kept.get(slot).is_none() => {
                     let var = self.zero_var(b, ty);
-                    self.kept.set(slot, Place::Variable(var));
+                    self.kept.set(slot, SlotHome::Variable(var));
                 }
                 FrameRead::Block(slot) if slot.as_variable().is_some() && self.kept_ids.get(slot).is_none() => {
                     let var = self.zero_var(b, types::I32);

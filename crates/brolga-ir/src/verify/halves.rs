@@ -6,7 +6,7 @@
 //! role of the block; the edges. **Cost.** Linear.
 
 use super::fault::{Faults, Rule};
-use super::view::{Kind, View};
+use super::view::{GraphKind, View};
 use crate::block::Role;
 use crate::inst::{AdOp, Tape};
 
@@ -64,13 +64,13 @@ fn belongs(op: &AdOp) -> In {
 }
 
 /// Whether each half has its own instructions, and the forward half comes first.
-pub fn check(view: &View<'_>, kind: Kind, faults: &mut Faults) {
+pub fn check(view: &View<'_>, kind: GraphKind, faults: &mut Faults) {
     for (b, block) in view.reached() {
         let forward = block.role.is_forward();
         let expected = match kind {
-            Kind::Lifted | Kind::Forward => forward,
-            Kind::Pullback | Kind::Clearing => !forward,
-            Kind::Combined => true,
+            GraphKind::Lifted | GraphKind::Forward => forward,
+            GraphKind::Pullback | GraphKind::Clearing => !forward,
+            GraphKind::Combined => true,
         };
         if !expected {
             faults.add(Rule::Halves, block.id, None, format!("a block of role {:?} in a {kind:?} graph", block.role));

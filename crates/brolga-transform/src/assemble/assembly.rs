@@ -12,7 +12,7 @@ use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdOp, Tape, Val};
 use brolga_ir::lift::BlockMap;
 use brolga_ir::map::Table;
-use brolga_ir::verify::Kind;
+use brolga_ir::verify::GraphKind;
 use brolga_ir::{BlockId, Diagnostics, Mode, Pass};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
@@ -134,15 +134,15 @@ impl<'s, 'f> Assembly<'s, 'f> {
             let (seg, clears) = (forward.seg, pulls.clearing.is_some());
             let reverse_of = pulls.guarded.reverse_of.clone();
             let mut graph = combine(facts, forward, pulls, &self.plan, self.symbols[0].to_owned(), self.ids);
-            verified::graph("combine", Kind::Combined, &graph, facts, &self.plan)?;
+            verified::graph("combine", GraphKind::Combined, &graph, facts, &self.plan)?;
             self.prune(&mut graph);
-            verified::graph("dce", Kind::Combined, &graph, facts, &self.plan)?;
+            verified::graph("dce", GraphKind::Combined, &graph, facts, &self.plan)?;
             if self.replan(&graph) || self.version_guards(&graph) {
                 continue;
             }
             if facts.mode == Mode::Gradient {
                 copies(&mut graph, facts.func());
-                verified::graph("cse", Kind::Combined, &graph, facts, &self.plan)?;
+                verified::graph("cse", GraphKind::Combined, &graph, facts, &self.plan)?;
             }
             return Ok(Joint { graph, seg, clears, reverse_of });
         }

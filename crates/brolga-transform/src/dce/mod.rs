@@ -59,7 +59,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-use control_dependence::{Control, Place};
+use control_dependence::{BlockOrEdge, Control};
 use items::{ItemId, Items};
 
 mod control_dependence;
@@ -325,13 +325,13 @@ impl Live {
         control.endless.iter().for_each(|&b| live.need(items.term(b)));
         while let Some(item) = live.next() {
             let b = items.block[item] as usize;
-            live.place(Place::Block(b), control, items);
+            live.place(BlockOrEdge::Block(b), control, items);
             items.read_by(item).for_each(|i| live.need(i));
             if !with.is_empty() {
                 with.remove(&item).into_iter().flatten().for_each(|i| live.need(i));
             }
             if item < items.first[b] + items.blocks[b].params.len() {
-                control.incoming(b).for_each(|e| live.place(Place::Edge(e), control, items));
+                control.incoming(b).for_each(|e| live.place(BlockOrEdge::Edge(e), control, items));
             }
             let first = item.checked_sub(1).map_or(0, |before| ends[before]);
             for cell in &reads[first as usize..ends[item] as usize] {
@@ -361,7 +361,7 @@ impl Live {
     }
 
     /// Something at this place is needed, and so is what decides whether it is passed.
-    fn place(&mut self, p: Place, control: &Control, items: &Items<'_>) {
+    fn place(&mut self, p: BlockOrEdge, control: &Control, items: &Items<'_>) {
         if !std::mem::replace(&mut self.places[control.number(p)], true) {
             control.deps(p).iter().for_each(|&branch| self.need(items.term(branch)));
         }
@@ -382,8 +382,8 @@ impl LiveItems {
         let bypass = |b: usize| {
             let next = control.next(b, |n| live.places[n]).expect("an exit is live, and all ways lead to one");
             match next {
-                Place::Block(to) => Target { block: control.blocks[to], args: vec![] },
-                Place::Edge(e) => {
+                BlockOrEdge::Block(to) => Target { block: control.blocks[to], args: vec![] },
+                BlockOrEdge::Edge(e) => {
                     let edge = &control.edges[e];
                     term(edge.from).targets().nth(edge.target).expect("an edge has a target").clone()
                 }

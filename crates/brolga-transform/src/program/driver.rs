@@ -39,7 +39,7 @@ use crate::program::check_request;
 use crate::program::forward_root::{self, Served, on_tape};
 use crate::program::inline::{Inlining, inlined};
 use crate::program::reachable::{addressed, calls_indirectly, primal_symbol, reach, with_chain};
-use crate::program::variants::{Kind, Symbols, Worklist};
+use crate::program::variants::{Symbols, VariantForm, Worklist};
 use crate::translate::stmt::PairSymbols;
 
 /// How a program is derived, beyond what the caller asks for.
@@ -219,7 +219,7 @@ struct Driver<'a> {
     /// Functions whose address is taken.
     addressed: Vec<FuncKey>,
     /// What was derived before a function was seen to move floats in pieces.
-    early: Vec<(Variant, Goal, Place)>,
+    early: Vec<(Variant, Goal, EmittedAs)>,
     /// A root that the first of the variants serves, and its symbol.
     served: Option<(Variant, String)>,
 }
@@ -239,7 +239,7 @@ struct Found {
 }
 
 /// Where what a variant became is kept.
-enum Place {
+enum EmittedAs {
     Root,
     Pair(usize),
     Joint(usize),
@@ -288,7 +288,7 @@ impl<'a> Driver<'a> {
         if options.mode == Mode::Split {
             self.work.exactly(root);
         } else {
-            let suffix = self.work.suffix(root.func, Kind::Combined);
+            let suffix = self.work.suffix(root.func, VariantForm::Combined);
             let symbol = format!("{}__gradient{suffix}", program.funcs[root.func].symbol);
             let goal = Goal { symbols: Symbols::Combined(symbol), mode: options.mode, is_root: true };
             if !self.derive(root, goal, depth, observer) {
@@ -299,7 +299,7 @@ impl<'a> Driver<'a> {
             let symbols = self.work.names[self.taken].clone();
             let is_root = self.taken == 0 && options.mode == Mode::Split;
             self.taken += 1;
-            let mode = if kind == Kind::Pair { Mode::Split } else { Mode::Gradient };
+            let mode = if kind == VariantForm::Pair { Mode::Split } else { Mode::Gradient };
             if !self.derive(variant, Goal { symbols, mode, is_root }, depth, observer) {
                 return false;
             }
@@ -359,7 +359,7 @@ impl<'a> Driver<'a> {
         self.found.pieces |= pieces;
         self.found.overwrites = vec![false; root.params.len()];
         self.work = Worklist::new(self.asked.program, self.summaries);
-        self.work.suffix(root.func, Kind::Combined);
+        self.work.suffix(root.func, VariantForm::Combined);
         self.work.ask(variant, kind);
         self.found.captures.clear();
         self.served = Some((root, symbol));
@@ -376,15 +376,15 @@ impl<'a> Driver<'a> {
         let place = match stages.emitted {
             Emitted::Pair(p) => {
                 found.pairs.push(*p);
-                Place::Pair(found.pairs.len() - 1)
+                EmittedAs::Pair(found.pairs.len() - 1)
             }
             Emitted::Combined(w) if goal.is_root => {
                 found.combined = Some(*w);
-                Place::Root
+                EmittedAs::Root
             }
             Emitted::Combined(w) => {
                 found.joint.push(*w);
-                Place::Joint(found.joint.len() - 1)
+                EmittedAs::Joint(found.joint.len() - 1)
             }
         };
         stages.forward.recycle();
@@ -411,8 +411,8 @@ impl<'a> Driver<'a> {
                 unreachable!("it has been derived")
             };
             match (rerun.emitted, place) {
-                (Emitted::Pair(p), Place::Pair(i)) => self.found.pairs[i] = *p,
-                (Emitted::Combined(w), Place::Joint(i)) => self.found.joint[i] = *w,
+                (Emitted::Pair(p), EmittedAs::Pair(i)) => self.found.pairs[i] = *p,
+                (Emitted::Combined(w), EmittedAs::Joint(i)) => self.found.joint[i] = *w,
                 (Emitted::Combined(w), _) => self.found.combined = Some(*w),
                 (Emitted::Pair(_), _) => unreachable!("a variant becomes what it became before"),
             }

@@ -36,12 +36,12 @@ use crate::assemble::combined::signature;
 use crate::clif::dead_segment_arg;
 use crate::derived::{DerivedCombined, DerivedPair};
 use crate::facts::Facts;
-use crate::program::variants::{Kind, Symbols, Worklist};
+use crate::program::variants::{Symbols, VariantForm, Worklist};
 
 /// Who serves a root.
 pub(crate) struct Served {
     /// The variant, and how it is derived.
-    pub by: (Variant, Kind),
+    pub by: (Variant, VariantForm),
     /// Whether it moves floats in pieces.
     pub pieces: bool,
 }
@@ -63,10 +63,10 @@ pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, opt
     // Promises of the caller's are of no use to others. Who knows them may record less in loops.
     let straight = facts.loops.loops.is_empty();
     let promised = !root.promises.is_empty();
-    let may = |kind: Kind| match kind {
-        Kind::Combined => facts.mode == Mode::Gradient && (straight || !promised),
+    let may = |kind: VariantForm| match kind {
+        VariantForm::Combined => facts.mode == Mode::Gradient && (straight || !promised),
         // The forward pass of a pair runs all calls.
-        Kind::Pair => straight && facts.joint.is_empty(),
+        VariantForm::Pair => straight && facts.joint.is_empty(),
     };
     let by = work.variants.iter().find(|(v, kind)| may(*kind) && serves(v, root, facts))?;
     Some(Served { by: by.clone(), pieces: facts.activity.moves_pieces(facts.program) })

@@ -27,7 +27,7 @@ use crate::translate::stmt::{Callees, PairSymbols};
 
 /// How a variant is derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum VariantForm {
     /// Forward pass and pullback.
     Pair,
     /// One function for both halves.
@@ -77,8 +77,8 @@ pub(crate) struct Worklist<'a> {
     program: &'a Program,
     summaries: &'a Summaries,
     /// What has been asked for.
-    pub variants: IndexSet<(Variant, Kind)>,
-    per_func: HashMap<(FuncKey, Kind), u32>,
+    pub variants: IndexSet<(Variant, VariantForm)>,
+    per_func: HashMap<(FuncKey, VariantForm), u32>,
     /// What has been told is kept, by function.
     preserved: HashMap<FuncKey, IndexSet<Preserved>>,
     /// Modes that have been asked for and are derived as they are, by function.
@@ -96,7 +96,7 @@ impl<'a> Worklist<'a> {
 
     /// Forward pass and pullback of this very variant.
     pub fn exactly(&mut self, variant: Variant) -> PairSymbols {
-        self.ask(variant, Kind::Pair).pair()
+        self.ask(variant, VariantForm::Pair).pair()
     }
 
     /// The modes of a call, or if the function has been derived for many others, those that its own
@@ -139,14 +139,14 @@ impl<'a> Worklist<'a> {
     }
 
     /// A suffix that no other variant of the function has.
-    pub fn suffix(&mut self, func: FuncKey, kind: Kind) -> String {
+    pub fn suffix(&mut self, func: FuncKey, kind: VariantForm) -> String {
         let n = self.per_func.entry((func, kind)).or_default();
         *n += 1;
         if *n == 1 { String::new() } else { format!("_v{n}") }
     }
 
     /// Names of a variant, which is derived in such a way.
-    pub fn ask(&mut self, variant: Variant, kind: Kind) -> Symbols {
+    pub fn ask(&mut self, variant: Variant, kind: VariantForm) -> Symbols {
         let key = (variant, kind);
         if let Some(i) = self.variants.get_index_of(&key) {
             return self.names[i].clone();
@@ -155,11 +155,11 @@ impl<'a> Worklist<'a> {
         let suffix = self.suffix(func, kind);
         let base = &self.program.funcs[func].symbol;
         let names = match kind {
-            Kind::Pair => Symbols::Pair(PairSymbols {
+            VariantForm::Pair => Symbols::Pair(PairSymbols {
                 forward: format!("{base}__forward{suffix}"),
                 pullback: format!("{base}__pullback{suffix}"),
             }),
-            Kind::Combined => Symbols::Combined(format!("{base}__gradient{suffix}")),
+            VariantForm::Combined => Symbols::Combined(format!("{base}__gradient{suffix}")),
         };
         self.variants.insert(key);
         self.names.push(names.clone());
@@ -194,6 +194,6 @@ impl Callees for Worklist<'_> {
     }
 
     fn joint(&mut self, variant: Variant) -> String {
-        self.ask(variant, Kind::Combined).combined()
+        self.ask(variant, VariantForm::Combined).combined()
     }
 }

@@ -23,7 +23,7 @@ pub const HANDED: &str = "it hands more from turn to turn than sums";
 
 /// What a value of a turn is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// The same in all turns, and can be had in front of the loop.
     Fixed,
     /// The same in all turns: read from one place, or made of that. It can be had if there is a
@@ -127,7 +127,7 @@ pub struct Body {
     /// Bytes from element to element: the width, or as much backwards.
     pub step: i64,
     pub accesses: Vec<Access>,
-    pub kinds: HashMap<Value, Kind>,
+    pub kinds: HashMap<Value, ValueKind>,
     /// Places that are added to.
     pub cells: Vec<Cell>,
     /// Where what is read once is read.
@@ -167,7 +167,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    pub(super) fn new((at, all): Place) -> Self {
+    pub(super) fn new((at, all): CellAccesses) -> Self {
         let store = all.iter().rfind(|a| a.stores).expect("it is written to").inst;
         let accesses = all.iter().map(|a| a.inst).collect();
         Self { at, bytes: all[0].width, accesses, store, chain: Vec::new(), split: false }
@@ -180,4 +180,4 @@ impl Cell {
 }
 
 /// A place that is written to in all turns, and its accesses, in order.
-pub type Place = (Linear, Vec<Access>);
+pub type CellAccesses = (Linear, Vec<Access>);

@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{
 use super::Taken;
 use super::affine_loop::{Linear, Loop};
 use super::preheader::Front;
-use crate::clif::vectorise::body::{Body, Cell, Count, Kind, Param, Test, VECTOR, accessed};
+use crate::clif::vectorise::body::{Body, Cell, Count, Param, Test, VECTOR, ValueKind, accessed};
 
 /// Most turns that are run in lanes: so many that a number of bytes is no negative number.
 const MOST_ITERATIONS: i64 = 1 << 56;
@@ -461,12 +461,12 @@ impl Emit<'_> {
             let mut new = Vec::with_capacity(2);
             for a in args {
                 new.push(match (self.body.kinds.get(&a), lane) {
-                    (Some(Kind::Sum(_)), _) => sum,
-                    (Some(Kind::Lane), Some(lane)) => {
+                    (Some(ValueKind::Sum(_)), _) => sum,
+                    (Some(ValueKind::Lane), Some(lane)) => {
                         let all = self.lane(a);
                         self.at(v, Some(inst)).ins().extractlane(all, lane)
                     }
-                    (Some(Kind::Once), Some(_)) => self.read_once(a),
+                    (Some(ValueKind::Once), Some(_)) => self.read_once(a),
                     (_, Some(_)) => self.at0(a),
                     (_, None) => self.lane(a),
                 });
@@ -521,11 +521,11 @@ impl Emit<'_> {
     fn lane(&mut self, v: Value) -> Value {
         let v = self.body.alias.get(&v).copied().unwrap_or(v);
         match self.body.kinds.get(&v) {
-            None | Some(Kind::Fixed) => {
+            None | Some(ValueKind::Fixed) => {
                 let x = self.at0(v);
                 self.splat(x)
             }
-            Some(Kind::Once) => {
+            Some(ValueKind::Once) => {
                 let x = self.read_once(v);
                 self.splat(x)
             }
@@ -565,7 +565,7 @@ impl Emit<'_> {
             return found;
         }
         let found = match self.body.kinds.get(&v) {
-            Some(Kind::Once) => {
+            Some(ValueKind::Once) => {
                 let inst = self.front.func.dfg.value_def(v).inst().expect("it is made by an instruction");
                 let p = self.p;
                 let body = self.body;

@@ -35,14 +35,16 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Value, types};
 
 use super::How;
 use super::affine_loop::{Linear, Loop, Steps};
-use crate::clif::vectorise::body::{Access, Body, Cell, HANDED, Kind, MOST_INSTS, Param, Place, Test, Tests, accessed};
+use crate::clif::vectorise::body::{
+    Access, Body, Cell, CellAccesses, HANDED, MOST_INSTS, Param, Test, Tests, ValueKind, accessed,
+};
 use crate::clif::vectorise::count::{chain, count};
 
 /// Of accesses to one place in all turns, places that are written to, and where the rest are read.
 /// What a turn reads where it has written is what it has written.
-pub fn places(steps: &mut Steps<'_>, fixed: Vec<Access>) -> Result<(Vec<Place>, Vec<Access>), &'static str> {
+pub fn places(steps: &mut Steps<'_>, fixed: Vec<Access>) -> Result<(Vec<CellAccesses>, Vec<Access>), &'static str> {
     let func = steps.func;
-    let (mut places, mut once): (Vec<Place>, Vec<Access>) = (Vec::new(), Vec::new());
+    let (mut places, mut once): (Vec<CellAccesses>, Vec<Access>) = (Vec::new(), Vec::new());
     for a in fixed.iter().filter(|a| a.stores) {
         if !places.iter().any(|p| p.0 == a.at) {
             places.push((a.at.clone(), Vec::new()));
@@ -77,15 +79,15 @@ pub fn places(steps: &mut Steps<'_>, fixed: Vec<Access>) -> Result<(Vec<Place>, 
 pub fn cells(
     steps: &Steps<'_>,
     l: &Loop,
-    places: Vec<Place>,
-    kinds: &HashMap<Value, Kind>,
+    places: Vec<CellAccesses>,
+    kinds: &HashMap<Value, ValueKind>,
     reorder: bool,
 ) -> Result<Vec<Cell>, &'static str> {
     let params = steps.func.dfg.block_params(l.blocks[0]).len();
-    let sum = |(c, place): (usize, Place)| {
+    let sum = |(c, place): (usize, CellAccesses)| {
         let mut cell = Cell::new(place);
         let (from, to) = (steps.func.dfg.first_result(cell.load()), steps.args(cell.store)[0]);
-        if to == from || kinds.get(&to) != Some(&Kind::Sum(params + c)) {
+        if to == from || kinds.get(&to) != Some(&ValueKind::Sum(params + c)) {
             return Err("what it writes to one place is no sum of what is there");
         }
         let (chain, adds) = chain(steps, kinds, params + c, from, to).ok_or(HANDED)?;

@@ -30,7 +30,7 @@ use brolga_ir::{FuncKey, Program};
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData};
 
-use super::cells::{Calls, Part, Place, State, Writes, Written};
+use super::cells::{Calls, CellPlace, Part, State, Writes, Written};
 use super::words::Words;
 
 /// Instructions of the longest function that is looked at.
@@ -161,6 +161,6 @@ fn first_pointer(words: &Words<'_>, base: Base) -> Option<i64> {
 
 /// Whether a variable in front of memory is what it was when the function was called.
 fn is_as_before(words: &Words<'_>, slot: i64, end: &State) -> bool {
-    let found: Option<Place> = words.names.pointer(slot, end);
+    let found: Option<CellPlace> = words.names.pointer(slot, end);
     found.is_some_and(|(base, at)| at == 0 && first_pointer(words, base) == Some(slot))
 }

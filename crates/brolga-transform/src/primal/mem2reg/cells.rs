@@ -8,7 +8,7 @@ use brolga_analysis::memory::cell::Base;
 use cranelift_codegen::ir;
 
 /// A base and an offset.
-pub type Place = (Base, i64);
+pub type CellPlace = (Base, i64);
 
 /// A number of 64 bits, or an integer of 32.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -16,7 +16,7 @@ pub enum Source {
     /// A value of the function.
     Value(ir::Value),
     /// A parameter, to be made, of a block for what comes in of a cell.
-    Param(ir::Block, Place),
+    Param(ir::Block, CellPlace),
 }
 
 /// What four bytes hold.
@@ -38,14 +38,14 @@ pub struct Known {
 }
 
 /// All that is known at a point.
-pub type State = BTreeMap<Place, Known>;
+pub type State = BTreeMap<CellPlace, Known>;
 
 /// What a store or a call writes, as it is named where it happens.
 pub enum Written {
     /// These bytes of a place with a name. The flag says that the name is only kept.
-    Named(Place, i64, bool),
+    Named(CellPlace, i64, bool),
     /// What lies below a place, in the frames of a callee.
-    Below(Place),
+    Below(CellPlace),
     /// Bytes somewhere.
     Somewhere,
 }

@@ -48,7 +48,7 @@ use cranelift_entity::EntitySet;
 
 use crate::primal::edit::{BlockArgs, before};
 
-use cells::{Found, Place, Promoted, Source, Word};
+use cells::{CellPlace, Found, Promoted, Source, Word};
 use guards::guards;
 use slice::slice;
 use words::{Words, ends_in_zeros, loaded};
@@ -180,16 +180,16 @@ fn calculates(func: &ir::Function, inst: ir::Inst) -> bool {
 }
 
 /// A parameter that is asked for: for doubles, or for words.
-type Param = (ir::Block, Place, bool);
+type Param = (ir::Block, CellPlace, bool);
 
 /// What each parameter gets from where.
 #[derive(Default)]
 struct Params {
     incoming: HashMap<Param, Vec<(ir::Block, Word)>>,
     /// Those for doubles, by blocks.
-    doubles: HashMap<ir::Block, Vec<Place>>,
+    doubles: HashMap<ir::Block, Vec<CellPlace>>,
     /// Parameters that are the same as others.
-    same: HashMap<Param, Place>,
+    same: HashMap<Param, CellPlace>,
 }
 
 impl Params {
@@ -214,7 +214,7 @@ impl Params {
                 continue;
             }
             // Half of a number, and the number, are asked for by different cells.
-            let twin = |other: &&Place| {
+            let twin = |other: &&CellPlace| {
                 let (x, y) = (Source::Param(b, place), Source::Param(b, **other));
                 words.same(cfg, x, y, &mut Vec::new())
             };

@@ -31,7 +31,7 @@ use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::SecondaryMap;
 
-use super::cells::{Calls, Known, Place, Source, State, Word, Writes, Written};
+use super::cells::{Calls, CellPlace, Known, Source, State, Word, Writes, Written};
 use super::names::Names;
 use crate::primal::split_wide_copies::little;
 
@@ -116,7 +116,7 @@ impl<'a> Words<'a> {
     }
 
     /// What a cell holds where a block ends, if that is known.
-    pub fn leaving(&self, b: ir::Block, place: Place) -> Option<Word> {
+    pub fn leaving(&self, b: ir::Block, place: CellPlace) -> Option<Word> {
         self.leaves[b].as_ref()?.get(&place).map(|k| k.word)
     }
 
@@ -308,7 +308,7 @@ impl<'a> Words<'a> {
     }
 
     /// Whether anything is still known of a cell after a write.
-    fn survives(&self, (base, at): Place, known: &mut Known, written: &Written, guarded: bool) -> bool {
+    fn survives(&self, (base, at): CellPlace, known: &mut Known, written: &Written, guarded: bool) -> bool {
         match *written {
             Written::Named(to, bytes, guarded) if to.0 == base => {
                 known.guarded |= guarded;
@@ -327,7 +327,7 @@ impl<'a> Words<'a> {
     }
 
     /// Whether cells of a place are looked at.
-    fn tracks(&self, inst: ir::Inst, (base, at): Place) -> bool {
+    fn tracks(&self, inst: ir::Inst, (base, at): CellPlace) -> bool {
         self.names.is_frame(base)
             || self.names.is_global((base, at))
             || self.mixed.contains(&base)

@@ -6,10 +6,9 @@ use brolga_ir::{Diagnostic, MemoryMode, Mode};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
 use cranelift_codegen::ir::{self, types};
 
+use super::Cx;
 use super::{expr, memory};
-use crate::translate::stmt::{StmtCx, Where};
-
-type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
+use crate::translate::stmt::Where;
 
 /// A call of a known function.
 pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {

@@ -14,12 +14,11 @@ use cranelift_codegen::ir::{
     types,
 };
 
+use super::Cx;
 use super::fragments::{number_of, number_of_ticket};
 use crate::translate::convert::mask_type;
 use crate::translate::rules::fragments::{lane_is_unused, lane_type, lanes, nothing_arrives};
-use crate::translate::stmt::{StmtCx, Where};
-
-type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
+use crate::translate::stmt::Where;
 
 /// The cotangent of the only result, if it is active.
 fn ct_of_result(cx: Cx<'_, '_, '_, '_>) -> Option<(Val, Shape)> {
