@@ -114,7 +114,7 @@ fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
 fn derived_size(problem: &Problem, program: &Program, wanted: &Request, how: How) -> String {
     let found = derive(problem, program, wanted, how).expect("it can be derived");
     let pairs = found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]);
-    let all = found.whole.iter().chain(&found.wholes).map(|w| &w.func).chain(pairs).map(size);
+    let all = found.combined.iter().chain(&found.joint).map(|w| &w.func).chain(pairs).map(size);
     let (insts, cold, lanes, blocks) = all.fold((0, 0, 0, 0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2, a.3 + b.3));
     format!("  derived {insts:7}  cold {cold:6}  lanes {lanes:6}  blocks {blocks:5}")
 }

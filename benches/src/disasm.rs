@@ -94,7 +94,7 @@ fn derived(mut derivation: Derivation, how: How) -> Result<Vec<Wanted>, Error> {
     let taken = parts.map(|part| {
         let what = match part.role {
             PartRole::Root => "derivative",
-            PartRole::Whole(_) => "of a call",
+            PartRole::Joint(_) => "of a call",
             PartRole::Forward(_) => "forward pass",
             PartRole::Pullback(_) => "pullback",
         };

@@ -102,7 +102,7 @@ impl Derived {
     pub fn of(derivation: &Derivation, signature: &Signature) -> Self {
         let types = |params: &[AbiParam]| params.iter().map(|p| p.value_type).collect();
         let returns: Vec<Type> = types(&signature.returns);
-        let (symbols, variant, n_values, segment, cotangents) = match &derivation.whole {
+        let (symbols, variant, n_values, segment, cotangents) = match &derivation.combined {
             Some(whole) => {
                 let n = if whole.results { returns.len() } else { 0 };
                 (

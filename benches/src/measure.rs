@@ -31,8 +31,8 @@ pub struct Row {
     pub iterations: usize,
     /// From the program to CLIF of what was derived.
     pub differentiate_us: f64,
-    /// From there to machine code that can be called; the primal is not compiled, since nobody has
-    /// called it.
+    /// From there to machine code that can be called; the primal is not compiled, since it has not
+    /// been called.
     pub compile_us: f64,
     /// From the primal in CLIF to its machine code: what Cranelift takes without Brolga.
     pub primal_compile_us: f64,

@@ -53,8 +53,8 @@ pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<Vec<Worth>,
 
 /// Everything that was derived, as text.
 fn text(derivation: &Derivation) -> String {
-    let Derivation { whole, wholes, pairs, .. } = derivation;
-    let ones = whole.iter().chain(wholes).map(|w| &w.func);
+    let Derivation { combined, joint, pairs, .. } = derivation;
+    let ones = combined.iter().chain(joint).map(|w| &w.func);
     let pairs = pairs.iter().flat_map(|p| [&p.forward, &p.pullback]);
     ones.chain(pairs).map(|f| f.display().to_string()).collect()
 }

@@ -23,8 +23,7 @@ pub type Peers = serde_json::Map<String, Value>;
 pub fn run(problems: &[Make]) -> Result<Peers, String> {
     let folder = std::env::temp_dir().join(format!("brolga-peers-{}", std::process::id()));
     let result = write(problems, &folder).and_then(|()| script(&folder));
-    // What was written there is of no use to anybody else, and a failure to remove it is no reason
-    // to fail.
+    // What was written there is of no further use, and a failure to remove it is no reason to fail.
     drop(std::fs::remove_dir_all(&folder));
     result
 }

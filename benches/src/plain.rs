@@ -34,7 +34,7 @@ pub struct Plain {
 impl Drop for Plain {
     fn drop(&mut self) {
         if let Some(module) = self.module.take() {
-            // SAFETY: whoever has an address keeps this value, too.
+            // SAFETY: an address is kept together with this value.
             unsafe { module.free_memory() }
         }
     }

@@ -109,7 +109,7 @@ pub fn tangents(rows: &[TangentRow]) -> String {
 
 /// A table of calls. `/ native` is the primal's ratio, `hand's` that of the adjoint written by hand
 /// to the primal; `/ primal` and `/ hand` are the gradient's. The last row has their geometric
-/// means over the rows that have them. Columns that nobody has are left out.
+/// means over the rows that have them. Columns without entries are left out.
 pub fn calls(rows: &[CallRow]) -> String {
     let ratio = |x: f64| format!("{x:.2}x");
     type Column<'a> = (&'a str, bool, Box<dyn Fn(&CallRow) -> Option<f64>>, Box<dyn Fn(f64) -> String>);

@@ -341,8 +341,7 @@ fn other_options(file: &File, call: &Invocation, expected: &Outcome, tol: f64) -
             return Err(wrong(format!("options {what}"), detail));
         }
     }
-    // Whoever calls a rule again must not see from the numbers that another one has taken its
-    // place.
+    // A second call of a rule must not show from the numbers that another one has taken its place.
     let options = Options { mode: Mode::Gradient, ..Options::default() };
     let outcome = |settled: bool| {
         let rule = derive(&file.program, &call.request(), &options).map_err(failure)?;

@@ -85,8 +85,8 @@ fn main() -> Result<ExitCode> {
         target::work(first, cli.count.unwrap_or(0))?;
     } else if let Some(first) = cli.worker {
         for number in first..first + cli.count.unwrap_or(0) {
-            // One write for each line, since whoever reads may be gone tomorrow and the line must
-            // be whole.
+            // One write for each line, since the reader may be gone tomorrow and the line must be
+            // whole.
             let care = if number % 16 == 0 { Care::Full } else { Care::Usual };
             let line = format!("{number} {}\n", judge(&text_of(number), care));
             std::io::stdout().write_all(line.as_bytes())?;

@@ -95,7 +95,7 @@ impl Outside {
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        // What is left in the temporary folder hurts nobody.
+        // What is left in the temporary folder does no harm.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -28,7 +28,7 @@ use crate::outside::{Outside, Report};
 /// A program in pieces.
 #[derive(Clone)]
 pub struct Program {
-    /// Comments that mean something to whoever judges: data objects and the like.
+    /// Comments that mean something to the judge: data objects and the like.
     pub header: String,
     /// The call of the first function, as it stands after `; grad:`.
     pub call: String,

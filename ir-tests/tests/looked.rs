@@ -1,5 +1,5 @@
-//! Who looks at how something is derived sees what is compiled: statements that nobody looks at are
-//! spent on the way, and graphs of long functions take their place.
+//! An observer of a derivation sees what is compiled: statements that are not observed are spent on
+//! the way, and graphs of long functions take their place.
 
 use std::path::Path;
 

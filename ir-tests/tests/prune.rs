@@ -1,11 +1,11 @@
 //! Pruning changes nothing that can be seen: whole programs run before and after it, in the
 //! oracle's interpreter.
 //!
-//! A program that somebody wrote has little in it that is dead. So before both runs something is
-//! cut out of it: results become constants, stores of floats go. What only served those is dead
-//! then, often whole loops and branches, and `prune` has to find it without touching the rest.
-//! Programs are the files of `cases` and `real`, and generated ones, whose arbitrary graphs of
-//! blocks are irreducible as often as not.
+//! A program as written has little in it that is dead. So before both runs something is cut out of
+//! it: results become constants, stores of floats go. What only served those is dead then, often
+//! whole loops and branches, and `prune` has to find it without touching the rest. Programs are the
+//! files of `cases` and `real`, and generated ones, whose arbitrary graphs of blocks are
+//! irreducible as often as not.
 
 use std::path::Path;
 
@@ -178,7 +178,7 @@ fn compare(file: &File, cuts: Cuts, source: &mut Source, seen: &mut Seen) {
         let (expected, got) = (run(&plain, &call), run(&pruned, &call));
         match &expected.0 {
             Ok(_) => seen.calls += 1,
-            // A load that nobody needs is not executed, so it does not fault. Every other trap
+            // A load that is not needed is not executed, so it does not fault. Every other trap
             // happens.
             Err(OracleError::Trap { code, .. }) if *code != TrapCode::HEAP_OUT_OF_BOUNDS => {
                 seen.traps += 1;

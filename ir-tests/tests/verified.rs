@@ -9,7 +9,7 @@ use brolga::{Effort, MemoryMode, Mode, Options, jit};
 use brolga_driver::{Directive, File};
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Term};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs};
-use brolga_ir::verify::{self, Fault, Kind, Known, Rule};
+use brolga_ir::verify::{self, Fault, GraphKind, Known, Rule};
 use brolga_ir::{BlockId, InstId};
 use brolga_transform::{Stages, derive_with};
 use ir_tests::cases;
@@ -20,11 +20,11 @@ fn verdict(stages: &Stages<'_>, forward: &CfgBlocks, pullback: &CfgBlocks) -> Re
     let frame = plan.frame.as_ref();
     let known = |kind| Known { kind, primal: facts.func(), ct: &facts.activity.ct, frame, id_bytes: plan.id_bytes };
     if pullback.blocks.is_empty() {
-        return verify::graph(forward, known(Kind::Combined));
+        return verify::graph(forward, known(GraphKind::Combined));
     }
-    verify::graph(forward, known(Kind::Forward))?;
-    verify::graph(pullback, known(Kind::Pullback))?;
-    verify::pair(forward, pullback, known(Kind::Pullback))
+    verify::graph(forward, known(GraphKind::Forward))?;
+    verify::graph(pullback, known(GraphKind::Pullback))?;
+    verify::pair(forward, pullback, known(GraphKind::Pullback))
 }
 
 /// The instructions of a block, in a list that can be edited.

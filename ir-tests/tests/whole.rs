@@ -89,22 +89,22 @@ fn calls(program: &Program, request: &Request, options: &Options) -> (usize, usi
 #[test]
 fn the_callee_is_whole_where_nobody_wants_its_value_and_nothing_that_it_reads_is_written_behind() {
     let program = program();
-    for (symbol, (wholes, pairs)) in expected() {
+    for (symbol, (joint, pairs)) in expected() {
         let request = request(&program, symbol, pointers(symbol));
         for memory in [MemoryMode::Leave, MemoryMode::Restore] {
             let options = Options { mode: Mode::Gradient, memory, disabled: TWICE, ..Options::as_calls() };
-            assert_eq!(calls(&program, &request, &options), (wholes, pairs), "%{symbol}, {memory:?}");
+            assert_eq!(calls(&program, &request, &options), (joint, pairs), "%{symbol}, {memory:?}");
             // Who wants the value has the callee's forward pass run with everything else.
             let options = Options { mode: Mode::Combined, ..options };
             assert_eq!(
                 calls(&program, &request, &options),
-                (0, wholes + pairs),
+                (0, joint + pairs),
                 "%{symbol}, {memory:?}, with its value"
             );
         }
         for pass in [Pass::JointCalls, Pass::Dce] {
             let options = Options { mode: Mode::Gradient, disabled: TWICE.set(pass, true), ..Options::as_calls() };
-            assert_eq!(calls(&program, &request, &options), (0, wholes + pairs), "%{symbol}, without {pass}");
+            assert_eq!(calls(&program, &request, &options), (0, joint + pairs), "%{symbol}, without {pass}");
         }
     }
 }

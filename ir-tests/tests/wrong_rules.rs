@@ -14,7 +14,7 @@ use brolga::{DataObject, DerivedRule, Effort, Error, Inline, MemoryMode, Mode, O
 use brolga_driver::protocol::violations_of;
 use brolga_driver::{Directive, File, Invocation};
 use brolga_transform::Derivation;
-use ir_tests::mutants::edits::{self, Kind};
+use ir_tests::mutants::edits::{self, EditKind};
 use ir_tests::mutants::worker::Task;
 use ir_tests::mutants::{batch, noticed};
 
@@ -313,7 +313,9 @@ block2:
     let d = derivation(text, &Options::full());
     let is_cursor = |m: &&edits::Mutant| {
         let half = edits::Half::Pullback;
-        m.half == half && m.kind == Kind::NoStore && edits::role(half, &d.pairs[m.pair].pullback, m.inst) == "cursor"
+        m.half == half
+            && m.kind == EditKind::NoStore
+            && edits::role(half, &d.pairs[m.pair].pullback, m.inst) == "cursor"
     };
     let cursors: Vec<_> = edits::mutants(&d).iter().filter(is_cursor).copied().collect();
     let fates: Vec<_> = cursors

@@ -143,8 +143,8 @@ pub struct CallOptions {
     /// --debug.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub fresh: Option<String>,
-    /// Arguments, counted from 0, whose memory nobody reads after the call (Enzyme's dupnoneed):
-    /// 0,2. What is written there for nobody need not be computed. Of use for those that are
+    /// Arguments, counted from 0, whose memory is not read after the call (Enzyme's dupnoneed):
+    /// 0,2. What is written there without use need not be computed. Of use for those that are
     /// noalias, too, and for stores that cannot fault.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub no_need: Option<String>,

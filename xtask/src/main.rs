@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 }
 
 /// End the process when its time is over. Nothing else stops a function that does not return: it is
-/// machine code, and asks nobody.
+/// machine code, and asks for nothing.
 fn watch(limit: Duration, file: String) {
     std::thread::spawn(move || {
         std::thread::sleep(limit);

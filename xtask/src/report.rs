@@ -36,8 +36,8 @@ pub fn complain(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Print on the standard output. Whoever reads may stop early (`| head`); then there is nothing
-/// left to do.
+/// Print on the standard output. The reader may stop early (`| head`); then there is nothing left
+/// to do.
 pub fn show(text: &str) {
     let mut out = std::io::stdout().lock();
     if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {

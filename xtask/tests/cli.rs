@@ -460,7 +460,7 @@ fn imports_that_nothing_provides() {
     call("%f(2.0)", "refuse").expect(1).says("AD0023").says("host.log").says("--missing-imports trap");
     assert!(call("%f(2.0)", "trap").expect(0).stdout.contains("gradient 0   4.0"));
     call("%f(-2.0)", "trap").expect(1).says("trap missing_import").says("the import `log` of `host`");
-    // That is what happens if nobody says anything.
+    // That is what happens by default.
     assert!(file.run("grad", &["--call", "%f(2.0)"]).expect(0).stdout.contains("gradient 0   4.0"));
     let said = |what| file.run("grad", &["--call", "%f(-2.0)", "--import", what]);
     assert!(said("host.log=ignore").expect(0).stdout.contains("gradient 0   -4.0"));
@@ -573,7 +573,7 @@ block0(v0: i32x4):
     assert_eq!(json[0]["value"][0], serde_json::json!([2, 4, 6, 8]));
 }
 
-/// Whoever reads may stop at any time.
+/// The reader may stop at any time.
 #[test]
 fn closed_pipes_are_no_errors() {
     let file = temporary("closed.clif", FILE);

@@ -33,4 +33,4 @@ pub use kinds::contents::Contents;
 pub use kinds::pointers::{Delta, Pointers, RootKind};
 pub use memory::escape::Private;
 pub use memory::points_to::Blocks;
-pub use variant::{Kept, ParamMode, ResultMode, Variant};
+pub use variant::{ParamMode, Preserved, ResultMode, Variant};

@@ -50,8 +50,8 @@ pub enum ParamMode {
         /// They are known to be floats; otherwise it may be a number, whose cotangent is zero then.
         definite: bool,
     },
-    /// An integer that may be computed from the bits of a float, or be a part of them, which nobody
-    /// follows: where it becomes a float, no cotangent may arrive.
+    /// An integer that may be computed from the bits of a float, or be a part of them, which no
+    /// rule follows: where it becomes a float, no cotangent may arrive.
     Opaque {
         /// Some for certain.
         definite: bool,
@@ -85,8 +85,8 @@ pub struct Variant {
     /// One per parameter, or nothing: what the caller has promised. Of a callee's parameters only
     /// that there is no cotangent ([`crate::memory::constant`]).
     pub promises: Vec<Promises>,
-    /// Which memory nobody writes until its pullback has run.
-    pub kept: Kept,
+    /// Which memory is not written until its pullback has run.
+    pub preserved: Preserved,
 }
 
 impl Variant {
@@ -117,7 +117,7 @@ impl Variant {
         // root's variant.
         let promised = request.args.iter().any(|a| a.promises != Promises::default());
         let promises = request.args.iter().filter(|_| promised).map(|a| a.promises).collect();
-        Self { func: request.func, params, results, promises, kept: Kept::NOTHING }
+        Self { func: request.func, params, results, promises, preserved: Preserved::NOTHING }
     }
 
     /// Parameters that lead to memory which nothing else leads to, and of which the caller does not
@@ -128,7 +128,7 @@ impl Variant {
 
     /// The variant that a call asks for.
     pub fn of_call(func: FuncKey, params: Vec<ParamMode>, results: Vec<ResultMode>) -> Self {
-        Self { func, params, results, promises: vec![], kept: Kept::NOTHING }
+        Self { func, params, results, promises: vec![], preserved: Preserved::NOTHING }
     }
 
     /// The variant under which a function is reached through a pointer: everything that its
@@ -224,12 +224,12 @@ pub fn canonical_results(sig: &Signature) -> Vec<ResultMode> {
         .collect()
 }
 
-/// Which memory nobody writes from the start of a call until its pullback has run: what these
+/// Which memory is not written from the start of a call until its pullback has run: what these
 /// parameters lead to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Kept(u64);
+pub struct Preserved(u64);
 
-impl Kept {
+impl Preserved {
     /// None that is known.
     pub const NOTHING: Self = Self(0);
 
@@ -274,7 +274,7 @@ impl Kept {
 }
 
 /// What stands for a parameter. In plain programs the first is like any other; where there is an
-/// instance, that is nobody's object.
+/// instance, that is no object.
 pub(crate) fn bit(param: usize) -> Set {
     if param == 0 { 1 } else { points_to::bit(param) }
 }

@@ -75,7 +75,7 @@ fn floats(func: &Function) -> Vec<Inst> {
 }
 
 /// For each load of a float of `%f`, whether it may be done again at the end.
-fn again(body: &str) -> Vec<bool> {
+fn reloads(body: &str) -> Vec<bool> {
     let of = |known: bool| {
         with_input(&program(body, known), NOTHING_SAID, |input, _| {
             let found = reloadable(&input);
@@ -112,7 +112,7 @@ const LOADS: &str = "v40 = load.f64 v12
 
 #[test]
 fn blocks_are_apart_from_each_other_and_from_what_is_older() {
-    let after = |what: &str| again(&two_blocks(&format!("{LOADS} {what}")));
+    let after = |what: &str| reloads(&two_blocks(&format!("{LOADS} {what}")));
     assert_eq!(after("store v3, v12"), [false, true, true]);
     assert_eq!(after("store v3, v22"), [true, false, true]);
     assert_eq!(after("store v3, v32"), [true, true, false]);
@@ -122,7 +122,7 @@ fn blocks_are_apart_from_each_other_and_from_what_is_older() {
 
 #[test]
 fn what_is_released_is_written() {
-    let after = |what: &str| again(&two_blocks(&format!("{LOADS} {what}")));
+    let after = |what: &str| reloads(&two_blocks(&format!("{LOADS} {what}")));
     assert_eq!(after("call fn1(v0, v10)\n store v3, v32"), [false, true, false]);
     assert_eq!(after("call fn1(v0, v1)\n store v3, v12"), [false, true, false]);
     assert_eq!(after("v50 = call fn2(v0, v20, v2)\n store v3, v32"), [true, false, false]);
@@ -131,7 +131,7 @@ fn what_is_released_is_written() {
 #[test]
 fn a_new_block_of_an_old_size_is_a_new_block() {
     // What realloc gives is neither the old block nor older.
-    let found = again(&two_blocks(
+    let found = reloads(&two_blocks(
         "v50 = call fn2(v0, v20, v2)
         v51 = uextend.i64 v50
         v52 = iadd v0, v51
@@ -146,7 +146,7 @@ fn a_new_block_of_an_old_size_is_a_new_block() {
 #[test]
 fn an_escaped_block_may_be_what_is_loaded() {
     let through = |keep: &str| {
-        again(&two_blocks(&format!(
+        reloads(&two_blocks(&format!(
             "{keep}
             v50 = load.i32 v32+16
             v51 = uextend.i64 v50
@@ -189,7 +189,7 @@ fn an_escaped_block_may_be_what_is_loaded() {
 #[test]
 fn escaping_later_is_escaping() {
     // In the next turn the pointer that is loaded is the block.
-    let found = again(
+    let found = reloads(
         "block0(v0: i64, v1: i32, v2: i32, v3: f64):
             v10 = call fn0(v0, v2)
             v11 = uextend.i64 v10
@@ -212,7 +212,7 @@ fn escaping_later_is_escaping() {
 #[test]
 fn what_lies_in_a_block_that_nobody_else_knows() {
     // A block of pointers: what is loaded from it is what has been stored there.
-    let found = again(&two_blocks(&format!(
+    let found = reloads(&two_blocks(&format!(
         "v60 = call fn0(v0, v2)
         v61 = uextend.i64 v60
         v62 = iadd v0, v61
@@ -228,7 +228,7 @@ fn what_lies_in_a_block_that_nobody_else_knows() {
 
 #[test]
 fn blocks_that_change_places() {
-    let found = again(
+    let found = reloads(
         "block0(v0: i64, v1: i32, v2: i32, v3: f64):
             v10 = call fn0(v0, v2)
             v20 = call fn0(v0, v2)
@@ -255,7 +255,7 @@ fn blocks_that_change_places() {
 #[test]
 fn indices_are_scaled() {
     let at = |index: &str| {
-        again(&two_blocks(&format!(
+        reloads(&two_blocks(&format!(
             "{LOADS}
             {index}
             v55 = iadd v20, v54
@@ -284,7 +284,7 @@ fn static_objects_are_numbers_plus_numbers() {
     // Numbers that were made from a block's address are indices of what lies at a constant address,
     // or are merged with it.
     let at = |number: &str| {
-        again(&two_blocks(&format!(
+        reloads(&two_blocks(&format!(
             "{LOADS}
             v60 = load.f64 v0+1024
             {number}
@@ -307,7 +307,7 @@ fn static_objects_are_numbers_plus_numbers() {
             v55 = select v2, v10, v53"),
         [false, true, false, false]
     );
-    // Through a block that nobody else knows.
+    // Through a block that no other code knows.
     assert_eq!(
         at("v50 = iconst.i32 8
             v51 = isub v10, v50
@@ -321,7 +321,7 @@ fn static_objects_are_numbers_plus_numbers() {
 
 #[test]
 fn callees_write_what_they_are_given() {
-    let after = |what: &str| again(&two_blocks(&format!("{LOADS} {what}")));
+    let after = |what: &str| reloads(&two_blocks(&format!("{LOADS} {what}")));
     assert_eq!(after("call fn3(v0, v10, v3)\n store v3, v32"), [false, true, false]);
     assert_eq!(after("call fn3(v0, v1, v3)\n store v3, v12"), [false, true, false]);
     // It writes a place of its own, and keeps the pointer there; that changes no float.
@@ -331,7 +331,7 @@ fn callees_write_what_they_are_given() {
 #[test]
 fn a_callee_may_find_what_lies_in_a_block() {
     // It is told of a block in which there is a pointer to another.
-    let found = again(&two_blocks(&format!(
+    let found = reloads(&two_blocks(&format!(
         "store v10, v22
         call fn3(v0, v20, v3)
         v50 = load.i32 v32+16
@@ -346,7 +346,7 @@ fn a_callee_may_find_what_lies_in_a_block() {
 #[test]
 fn the_same_site_twice() {
     // The next turn's block may be this turn's.
-    let found = again(
+    let found = reloads(
         "block0(v0: i64, v1: i32, v2: i32, v3: f64):
             jump block1
         block1:
@@ -422,7 +422,7 @@ fn until_it_is_released() {
         let block = func.layout.entry_block().unwrap();
         let n = func.layout.block_insts(block).count() as u32;
         let mut rewind = Rewind::new(input, summaries.rewinding());
-        (0..=n).map(|at| if rewind.again(load, block, at) { '+' } else { '-' }).collect()
+        (0..=n).map(|at| if rewind.reloads(load, block, at) { '+' } else { '-' }).collect()
     });
     assert_eq!(found, "----++++++--");
 }

@@ -1,6 +1,6 @@
 //! Which memory calls are told is kept, and which loads may rely on it, on small functions.
 
-use brolga_analysis::Kept;
+use brolga_analysis::Preserved;
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::memory::preserved;
 use brolga_ir::Program;
@@ -59,7 +59,7 @@ const CALLEES: &str = "ss0 = explicit_slot 16
 
 /// What each call of `%f` of a function of the program is told, in order: parameters, and `r` for
 /// the rest.
-fn told(program: &Program, noalias: &[bool], kept: Option<Kept>) -> Vec<String> {
+fn told(program: &Program, noalias: &[bool], kept: Option<Preserved>) -> Vec<String> {
     with_input(program, (noalias, &[]), |cx, _| {
         let found = preserved::calls(&cx, kept);
         let insts = cx.cfg.blocks.iter().flat_map(|&b| cx.func.layout.block_insts(b));
@@ -74,7 +74,7 @@ fn told(program: &Program, noalias: &[bool], kept: Option<Kept>) -> Vec<String> 
     })
 }
 
-fn show(kept: Kept) -> String {
+fn show(kept: Preserved) -> String {
     let rest = kept.the_rest().then(|| "r".to_owned());
     kept.params().map(|i| i.to_string()).chain(rest).collect()
 }
@@ -91,7 +91,7 @@ fn calls(body: &str) -> Vec<String> {
 #[test]
 fn what_nobody_writes_is_kept() {
     assert_eq!(calls("v9 = call fn0(v0, v1)"), ["01"]);
-    // Before the call anybody may.
+    // Before the call any code may.
     assert_eq!(calls("store v2, v0\n v9 = call fn0(v0, v1)"), ["01"]);
     // Without more being said, two parameters may be one.
     assert_eq!(calls("v9 = call fn0(v0, v1)\n store v2, v0"), [""]);
@@ -124,7 +124,7 @@ fn the_call_itself_counts() {
     // Through both of its parameters, at any distance.
     assert_eq!(calls("v9 = call fn3(v0, v3)"), [""]);
     assert_eq!(calls("v9 = call fn5(v0, v3)"), [""]);
-    // A slot and a block of its own are nobody's concern.
+    // A slot and a block of its own do not matter.
     assert_eq!(calls("v9 = call fn4(v0, v3)"), ["0"]);
 }
 
@@ -151,7 +151,7 @@ fn blocks_that_are_released_are_there_until_the_end() {
 }
 
 /// What the calls of a pair are told that was told this, and which of its loads are done again.
-fn pair(body: &str, kept: Kept) -> (Vec<String>, Vec<bool>) {
+fn pair(body: &str, kept: Preserved) -> (Vec<String>, Vec<bool>) {
     let text = format!(
         "{LIBRARY} function %f(i64, i64, f64) -> f64 {{ {CALLEES}
         block0(v0: i64, v1: i64, v2: f64):\n{body}\n return v2 }}"
@@ -161,7 +161,7 @@ fn pair(body: &str, kept: Kept) -> (Vec<String>, Vec<bool>) {
     (told(&program, &[], Some(kept)), loads)
 }
 
-fn loads(places: Places<'_>, kept: Kept) -> Vec<bool> {
+fn loads(places: Places<'_>, kept: Preserved) -> Vec<bool> {
     let found = preserved::loads(places, kept);
     let all = places.func.layout.blocks().flat_map(|b| places.func.layout.block_insts(b));
     let is_load = |i: &Inst| matches!(places.func.dfg.insts[*i], InstructionData::Load { .. });
@@ -178,16 +178,22 @@ fn a_pair_passes_on_what_it_was_told() {
         v9 = call fn0(v6, v0)
         v10 = call fn1(v0, v0)";
     let of = |kept| pair(body, kept);
-    assert_eq!(of(Kept::NOTHING), (vec!["".into(), "".into(), "".into()], vec![false, false, false, false]));
-    assert_eq!(of(Kept::of_params([0])), (vec!["0".into(), "1".into(), "0".into()], vec![true, false, true, false]));
-    assert_eq!(of(Kept::of_params([1])), (vec!["1".into(), "".into(), "".into()], vec![false, true, false, false]));
-    let all = Kept::of_params([0]).and_the_rest();
+    assert_eq!(of(Preserved::NOTHING), (vec!["".into(), "".into(), "".into()], vec![false, false, false, false]));
+    assert_eq!(
+        of(Preserved::of_params([0])),
+        (vec!["0".into(), "1".into(), "0".into()], vec![true, false, true, false])
+    );
+    assert_eq!(
+        of(Preserved::of_params([1])),
+        (vec!["1".into(), "".into(), "".into()], vec![false, true, false, false])
+    );
+    let all = Preserved::of_params([0]).and_the_rest();
     assert_eq!(of(all), (vec!["0".into(), "01".into(), "0r".into()], vec![true, false, true, true]));
 }
 
 #[test]
 fn a_pairs_own_memory_is_not_kept() {
-    let all = Kept::of_params([0, 1]).and_the_rest();
+    let all = Preserved::of_params([0, 1]).and_the_rest();
     // What is loaded may be the address of the slot.
     let slot = "v4 = stack_addr.i64 ss0
         v5 = load.f64 v4
@@ -274,7 +280,7 @@ fn module(body: &str) -> Program {
 }
 
 /// What the last call is told, all calls of allocators being told nothing.
-fn last(body: &str, kept: Option<Kept>) -> String {
+fn last(body: &str, kept: Option<Preserved>) -> String {
     told(&module(body), &[], kept).pop().unwrap()
 }
 
@@ -288,10 +294,10 @@ fn in_a_module_blocks_are_told_apart() {
     assert_eq!(new("v9 = call fn2(v0, v2, v4)"), "2");
     assert_eq!(new("v9 = call fn2(v0, v2, v1)"), "");
     assert_eq!(new("v9 = call fn2(v0, v3, v3)"), "");
-    // Whoever returns what it was given returns the same block.
+    // A function that returns what it was given returns the same block.
     assert_eq!(new("v8 = call fn2(v0, v3, v1)\n v9 = call fn2(v0, v8, v4)"), "2");
     assert_eq!(new("v8 = call fn2(v0, v3, v1)\n v9 = call fn2(v0, v8, v3)"), "");
-    // What an allocation writes nobody reads; a release is a write to the block.
+    // What an allocation writes is not read; a release is a write to the block.
     assert_eq!(
         told(
             &module("v3 = call fn0(v0, v2)\n v9 = call fn2(v0, v3, v1)\n v5 = call fn0(v0, v2)\n call fn1(v0, v5)"),
@@ -312,7 +318,7 @@ fn in_a_module_the_rest_is_all_but_blocks() {
     assert_eq!(last("v9 = call fn5(v0, v1)", None), "r");
     assert_eq!(told(&module("v9 = call fn5(v0, v1)\n call fn3(v0, v1)"), &[], None)[0], "r");
     assert_eq!(told(&module("v9 = call fn5(v0, v1)\n call fn4(v0, v1)"), &[], None)[0], "");
-    // A block that somebody has kept may be found there.
+    // A block that has been kept may be found there.
     let block = |between: &str| {
         let body = format!("v3 = call fn0(v0, v2)\n {between}\n v8 = call fn5(v0, v1)\n v9 = call fn2(v0, v3, v1)");
         let found = told(&module(&body), &[], None);
@@ -344,22 +350,22 @@ fn in_a_module_pairs_know_parameters_by_their_blocks() {
         v14 = load.f64 v0-16
         v9 = call fn2(v0, v2, v1)";
     let loads = |kept| with_input(&module(body), NOTHING_SAID, |cx, _| loads(cx.places(), kept));
-    assert_eq!(loads(Kept::of_params([1])), [true, true, false, false]);
-    assert_eq!(loads(Kept::of_params([2])), [false, false, false, false]);
-    assert_eq!(loads(Kept::NOTHING.and_the_rest()), [false, false, true, false]);
-    assert_eq!(last(body, Some(Kept::of_params([1]))), "2");
-    assert_eq!(last(body, Some(Kept::of_params([2]))), "");
+    assert_eq!(loads(Preserved::of_params([1])), [true, true, false, false]);
+    assert_eq!(loads(Preserved::of_params([2])), [false, false, false, false]);
+    assert_eq!(loads(Preserved::NOTHING.and_the_rest()), [false, false, true, false]);
+    assert_eq!(last(body, Some(Preserved::of_params([1]))), "2");
+    assert_eq!(last(body, Some(Preserved::of_params([2]))), "");
     // One of two, of which one is kept.
     let one = body.replace("iadd v1, v4", "select v4, v1, v2").replace("fn2(v0, v2, v1)", "fn2(v0, v2, v5)");
     let loads = |kept| with_input(&module(&one), NOTHING_SAID, |cx, _| self::loads(cx.places(), kept));
-    assert_eq!(loads(Kept::of_params([1])), [false, false, false, false]);
-    assert_eq!(loads(Kept::of_params([1, 2])), [true, true, false, false]);
-    assert_eq!(last(&one, Some(Kept::of_params([1]))), "");
-    assert_eq!(last(&one, Some(Kept::of_params([1, 2]))), "2");
+    assert_eq!(loads(Preserved::of_params([1])), [false, false, false, false]);
+    assert_eq!(loads(Preserved::of_params([1, 2])), [true, true, false, false]);
+    assert_eq!(last(&one, Some(Preserved::of_params([1]))), "");
+    assert_eq!(last(&one, Some(Preserved::of_params([1, 2]))), "2");
     // A block of its own is not kept, and what is found elsewhere may be one that has escaped.
     let own = "v3 = call fn0(v0, v2)\n v9 = call fn2(v0, v2, v3)";
-    assert_eq!(last(own, Some(Kept::of_params([1, 2]).and_the_rest())), "");
+    assert_eq!(last(own, Some(Preserved::of_params([1, 2]).and_the_rest())), "");
     let escaped = |what: &str| format!("v3 = call fn0(v0, v2)\n {what}\n v9 = call fn5(v0, v1)");
-    assert_eq!(last(&escaped(""), Some(Kept::NOTHING.and_the_rest())), "r");
-    assert_eq!(last(&escaped("call fn4(v0, v3)"), Some(Kept::NOTHING.and_the_rest())), "");
+    assert_eq!(last(&escaped(""), Some(Preserved::NOTHING.and_the_rest())), "r");
+    assert_eq!(last(&escaped("call fn4(v0, v3)"), Some(Preserved::NOTHING.and_the_rest())), "");
 }

@@ -85,7 +85,7 @@ fn turns(step: i32, more: &str) -> bool {
 #[test]
 fn those_that_keep_lists() {
     assert_eq!(found_in(&program(&format!("{TAKES}{GIVES_BACK}{CALLER}")), "f"), ["malloc", "free"]);
-    // One that somebody asks for is derived like anything else.
+    // One that is asked for is derived like anything else.
     assert_eq!(found_in(&program(&format!("{TAKES}{GIVES_BACK}{CALLER}")), "malloc"), [""; 0]);
     let mut unknown = program(&format!("{TAKES}{GIVES_BACK}{CALLER}"));
     for key in unknown.funcs.keys().collect::<Vec<_>>() {
@@ -397,7 +397,7 @@ fn an_address_that_is_taken() {
         .replace("v3 = call", "v9 = call fn2(v0)\n v3 = call");
     let with = program(&format!("{TAKES}{GIVES_BACK}{caller}{pointer}"));
     assert_eq!(found_in(&with, "f"), ["free"]);
-    // Nobody who takes it is reached.
+    // No function that takes it is reached.
     let without = program(&format!("{TAKES}{GIVES_BACK}{CALLER}{pointer}"));
     assert_eq!(found_in(&without, "f"), ["malloc", "free"]);
 }

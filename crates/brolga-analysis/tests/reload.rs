@@ -16,7 +16,7 @@ fn loads(func: &Function) -> Vec<Inst> {
 }
 
 /// For each load of `%f`, whether it may be done again.
-fn again(text: &str) -> Vec<bool> {
+fn reloads(text: &str) -> Vec<bool> {
     with_input(&program(text), NOTHING_SAID, |input, _| {
         let found = reloadable(&input);
         loads(input.func).into_iter().map(|l| found.contains(l)).collect()
@@ -26,7 +26,7 @@ fn again(text: &str) -> Vec<bool> {
 #[test]
 fn fields_are_apart() {
     // A store to one field leaves the others.
-    let found = again(
+    let found = reloads(
         "function %f(i64) -> f64 { block0(v0: i64):
             v1 = load.f64 v0
             v2 = load.f64 v0+8
@@ -57,8 +57,8 @@ fn what_lies_in_front_of_memory_is_apart_from_it() {
                 return v4 }}"
         )
     };
-    assert_eq!(again(&text("uextend")), [true, false]);
-    assert_eq!(again(&text("sextend")), [false, false]);
+    assert_eq!(reloads(&text("uextend")), [true, false]);
+    assert_eq!(reloads(&text("sextend")), [false, false]);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn widened_sums_are_apart_by_their_constants() {
         (i64::from(i32::MIN), i64::from(i32::MAX), false),
         (i64::from(i32::MIN), 8, true),
     ] {
-        assert_eq!(again(&text(first, second)), [apart], "{first}, {second}");
+        assert_eq!(reloads(&text(first, second)), [apart], "{first}, {second}");
     }
 }
 
@@ -98,7 +98,7 @@ fn widened_sums_are_apart_by_their_constants() {
 fn a_number_that_changes_is_not_the_same() {
     // x[i] is read and x[i + 1] written, turn by turn: what is read in one turn may be written in a
     // later one, from 8 bytes further on or, if the step is negative, just the same.
-    let found = again(
+    let found = reloads(
         "function %f(i64, i32, i32) -> f64 { block0(v0: i64, v1: i32, v2: i32): jump block1(v1)
          block1(v3: i32):
             v4 = uextend.i64 v3
@@ -186,10 +186,10 @@ fn effects_of_callees() {
         )
     };
     // Types of the calls do not matter here.
-    assert_eq!(again(&caller("global")), [true, false]);
-    assert_eq!(again(&caller("pure")), [true, true]);
-    assert_eq!(again(&caller("memory")), [false, false]);
-    assert_eq!(again(&caller("walk")), [false, false]);
+    assert_eq!(reloads(&caller("global")), [true, false]);
+    assert_eq!(reloads(&caller("pure")), [true, true]);
+    assert_eq!(reloads(&caller("memory")), [false, false]);
+    assert_eq!(reloads(&caller("walk")), [false, false]);
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn reach(text: &str) -> Vec<String> {
         let blocks = func.layout.blocks();
         let of_block = |b: Block| {
             let positions = 0..=insts(b).len() as u32;
-            positions.map(|at| if rewind.again(load, b, at) { '+' } else { '-' }).collect()
+            positions.map(|at| if rewind.reloads(load, b, at) { '+' } else { '-' }).collect()
         };
         blocks.map(of_block).collect()
     })

@@ -30,7 +30,7 @@ fn asked(input: &ClobberInput<'_>) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Of a function of two pointers, `v1` to memory that nobody reads afterwards and `v2`.
+/// Of a function of two pointers, `v1` to memory that is not read afterwards and `v2`.
 fn native(body: &str) -> String {
     let text = format!(
         "function %memcpy(i64, i64, i64) -> i64 system_v {{ block0(v0: i64, v1: i64, v2: i64): return v0 }}
@@ -103,10 +103,10 @@ fn so_it_is_in_a_module() {
     assert_eq!(in_module("store v3, v12\n call fn2(v0, v1)"), "writes reads");
     assert_eq!(in_module("store v3, v12\n call fn2(v0, v2)"), "writes -");
     assert_eq!(in_module("store v3, v12\n v4 = atomic_rmw.i64 add v12, v0"), "writes reads");
-    // The address lies in a block of which nobody is told.
+    // The address lies in a block that does not escape.
     let lies = "v30 = call fn0(v0, v2)\n v31 = uextend.i64 v30\n v32 = iadd v0, v31\n store v1, v32\n store v3, v12\n";
     assert_eq!(in_module(&format!("{lies} v33 = load.f64 v12")), "- - writes reads");
-    // If anybody may know of it, nothing is known.
+    // If other code may know of it, nothing is known.
     for keeps in ["call fn1(v0, v1)", "store v1, v22"] {
         assert_eq!(in_module(&format!("store v3, v12\n {keeps}\n v4 = load.f64 v12")), "- - -", "{keeps}");
     }

@@ -67,8 +67,7 @@ impl Invocation {
     pub fn bind(program: &Program, text: &str, call: &Call, clauses: &Clauses) -> Parsed<Self> {
         let func = find(program, text, &call.func)?;
         let signature = &program.funcs[func].signature;
-        // An instance is passed by whoever runs the call; then pointers are offsets into its
-        // memory.
+        // The runner of the call passes an instance; then pointers are offsets into its memory.
         let (hidden, pointer) = if program.vmctx_pointers_only { (1, types::I32) } else { (0, types::I64) };
         let params: Vec<Type> = signature.params[hidden..].iter().map(|p| p.value_type).collect();
         let returns: Vec<Type> = signature.returns.iter().map(|p| p.value_type).collect();
@@ -309,7 +308,7 @@ fn activities(text: &str, clauses: &Clauses, args: &[BoundArg], params: &[Type])
     Ok(out)
 }
 
-/// The activity of a parameter that is passed by value, if nobody says otherwise.
+/// The activity of a parameter that is passed by value, by default.
 pub fn default_activity(ty: Type) -> ArgActivity {
     if is_float(ty) { ArgActivity::Active } else { ArgActivity::Const }
 }

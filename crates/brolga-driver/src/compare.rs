@@ -68,7 +68,7 @@ pub fn differences(outcome: &Outcome, expected: &[Expect], clauses: &Clauses, to
     }
     if let Some(buffers) = &clauses.buffers {
         let actual: Vec<_> = outcome.buffers.iter().map(|b| b.clone().map(Item::Many)).collect();
-        // In `buffers`, null means that nobody cares.
+        // In `buffers`, null stands for any contents.
         let wanted: Vec<_> = buffers.iter().map(|e| if *e == Expect::Null { Expect::Any } else { e.clone() }).collect();
         entries("buffer", "argument", &actual, &wanted, tol, &mut out);
     }

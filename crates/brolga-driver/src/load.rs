@@ -365,7 +365,7 @@ fn verify(
 }
 
 /// The reader leaves holes where `fn` numbers are skipped, with a signature that does not exist.
-/// Give each the contents of a real neighbour, which nothing refers to, so that whoever walks the
+/// Give each the contents of a real neighbour, which nothing refers to, so that a walk over the
 /// table needs no exception.
 fn fill_gaps(func: &mut ir::Function) {
     let real = func.dfg.ext_funcs.values().find(|e| !e.signature.is_reserved_value()).cloned();

@@ -22,12 +22,12 @@ const PATTERN: u128 = 0x5bad_c0de_5bad_c0de_5bad_c0de_5bad_c0de;
 /// A block of bytes: fenced, or part of an instance's memory.
 #[derive(Debug)]
 pub struct Block {
-    place: Place,
+    place: Backing,
     len: usize,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Backing {
     /// `u128`, so that the contents are aligned to 16 bytes.
     Fenced(Vec<u128>),
     /// The address, in memory that outlives the block.
@@ -38,7 +38,7 @@ impl Block {
     /// A block with these contents.
     pub fn new(contents: &[u8]) -> Self {
         let inner = contents.len().div_ceil(16);
-        let place = Place::Fenced(vec![PATTERN; inner + 2 * FENCE_WORDS]);
+        let place = Backing::Fenced(vec![PATTERN; inner + 2 * FENCE_WORDS]);
         let mut block = Self { place, len: contents.len() };
         block.bytes_mut().copy_from_slice(contents);
         block
@@ -49,14 +49,14 @@ impl Block {
     /// # Safety
     /// They stay there, and nothing else borrows them, as long as the block is used.
     unsafe fn of_instance(address: *mut u8, len: usize) -> Self {
-        Self { place: Place::Instance(address as usize), len }
+        Self { place: Backing::Instance(address as usize), len }
     }
 
     /// Address of the contents.
     pub fn address(&self) -> u64 {
         match &self.place {
-            Place::Fenced(words) => words.as_ptr().wrapping_add(FENCE_WORDS) as u64,
-            Place::Instance(address) => *address as u64,
+            Backing::Fenced(words) => words.as_ptr().wrapping_add(FENCE_WORDS) as u64,
+            Backing::Instance(address) => *address as u64,
         }
     }
 
@@ -80,7 +80,7 @@ impl Block {
 
     /// Whether nothing was written before or behind the contents.
     pub fn is_intact(&self) -> bool {
-        let Place::Fenced(all) = &self.place else { return true };
+        let Backing::Fenced(all) = &self.place else { return true };
         let inner = self.len.div_ceil(16);
         let padding_start = FENCE_WORDS * 16 + self.len;
         let padding_end = (FENCE_WORDS + inner) * 16;

@@ -159,7 +159,7 @@ pub fn show(item: &Item) -> String {
     match item {
         Item::One(n) => show_num(*n),
         Item::Many(v) => {
-            // A long buffer is summarised: whoever wants all of it asks for JSON.
+            // A long buffer is summarised: the JSON output has all of it.
             let shown: Vec<_> = v.iter().take(MAX_SHOWN).map(|n| show_num(*n)).collect();
             let more = if v.len() > MAX_SHOWN { format!(", … {} more", v.len() - MAX_SHOWN) } else { String::new() };
             format!("[{}{more}]", shown.join(", "))

@@ -27,7 +27,7 @@ pub enum Role {
     Begin(ir::Block),
     /// In the loop of a header that the reverse half runs forwards: a block of the loop, behind it
     /// the reverses of its statements unless whole turns are reversed.
-    Again(ir::Block, ir::Block),
+    Rerun(ir::Block, ir::Block),
     /// Loads captures and finds the frame.
     Entry,
     /// Returns the cotangents of the arguments.
@@ -128,9 +128,9 @@ impl Role {
 
     /// The header of the loop that a block runs again, or prepares to: the names of primal values
     /// are seen by all such blocks.
-    pub fn again(self) -> Option<ir::Block> {
+    pub fn rerun_header(self) -> Option<ir::Block> {
         match self {
-            Role::Begin(header) | Role::Again(header, _) => Some(header),
+            Role::Begin(header) | Role::Rerun(header, _) => Some(header),
             _ => None,
         }
     }
@@ -150,7 +150,7 @@ impl CfgBlocks {
         edges
     }
 
-    /// Nobody needs it any more: the next graph of this thread gets the memory of its longest
+    /// It is of no use any more: the next graph of this thread gets the memory of its longest
     /// block.
     pub fn recycle(self) {
         let blocks = self.blocks.into_iter().map(|(_, b)| b.insts.0).chain([SPARE.take()]);
@@ -202,7 +202,7 @@ impl Ids {
 }
 
 /// A sequence of derived instructions, each under its name. A name stands for one instruction, so
-/// nobody has to look it up: it is there to be printed.
+/// it need not be looked up: it is there to be printed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fragment(Vec<(InstId, AdInst)>);
 

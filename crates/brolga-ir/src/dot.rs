@@ -112,7 +112,7 @@ fn label(block: &CfgBlock, params: &str, lines: &[String]) -> String {
     let small = matches!(block.role, Role::Edge(..));
     let colour = match block.role {
         Role::Forward(_) => "#dceefb",
-        Role::Reverse(_) | Role::Begin(_) | Role::Again(..) => "#fbe6d4",
+        Role::Reverse(_) | Role::Begin(_) | Role::Rerun(..) => "#fbe6d4",
         Role::Edge(..) => "#f4f4f4",
         Role::Entry | Role::Exit => "#e2f2de",
     };

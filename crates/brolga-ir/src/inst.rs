@@ -57,8 +57,8 @@ pub enum Shape {
     F64X2,
     /// Two 32-bit floats that travel in one 64-bit integer; held in the low lanes of an `f32x4`.
     F32Pair,
-    /// Bytes that move without anybody knowing whose they are: what is held is the ticket of a
-    /// cotangent's bytes (`brolga_runtime::pieces`).
+    /// Bytes that move, of an unknown owner: what is held is the ticket of a cotangent's bytes
+    /// (`brolga_runtime::pieces`).
     Bytes {
         /// How many.
         n: u8,
@@ -125,7 +125,7 @@ impl Shape {
         })
     }
 
-    /// Bytes of one float; one where nobody knows.
+    /// Bytes of one float; one where that is unknown.
     pub fn lane_bytes(self) -> u32 {
         match self {
             Shape::F32 | Shape::F32X4 | Shape::F32Pair => 4,
@@ -467,7 +467,7 @@ pub enum AdOp {
     OpenFrame,
     /// Between the halves of a combined function: clear the shadows of stack slots that the first
     /// half uses.
-    Turn,
+    NextIteration,
     /// From here on, the held variable of the first name has the value of the second.
     Hold(Val, Val),
     /// The value of a held variable.
@@ -688,7 +688,7 @@ macro_rules! each_read {
             | AdOp::KeepBlock(..)
             | AdOp::LeaveFrame
             | AdOp::OpenFrame
-            | AdOp::Turn
+            | AdOp::NextIteration
             | AdOp::Held(_)
             | AdOp::Restore(_)
             | AdOp::KeptBlock(_)

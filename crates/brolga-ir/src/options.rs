@@ -121,8 +121,8 @@ impl Inline {
     }
 }
 
-/// What becomes of operations on the bits of active floats that have no derivative that anybody
-/// knows (AD0110 to AD0112, and AD0113 where a callee returns what it has calculated).
+/// What becomes of operations on the bits of active floats that have no known derivative (AD0110 to
+/// AD0112, and AD0113 where a callee returns what it has calculated).
 ///
 /// Enzyme has the same choice (`-enzyme-runtime-error`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -179,8 +179,7 @@ pub struct Options {
     /// Treat a cotangent of exactly zero as "nothing depends on this": it contributes zero even
     /// where the partial derivative is infinite or NaN.
     pub strong_zero: bool,
-    /// What becomes of operations on the bits of active floats that have no derivative that anybody
-    /// knows.
+    /// What becomes of operations on the bits of active floats that have no known derivative.
     pub untracked: Untracked,
     /// Most bytes that one run may record.
     pub tape_limit: usize,

@@ -80,7 +80,7 @@ impl Display for Role {
             Role::Reverse(b) => write!(f, "reverse of {b}"),
             Role::Edge(p, b) => write!(f, "edge {p} -> {b}"),
             Role::Begin(h) => write!(f, "loop of {h}, forwards"),
-            Role::Again(h, b) => write!(f, "{b} again, in the loop of {h}"),
+            Role::Rerun(h, b) => write!(f, "{b} again, in the loop of {h}"),
             Role::Entry => write!(f, "entry"),
             Role::Exit => write!(f, "exit"),
         }
@@ -312,7 +312,7 @@ impl Display for DisplayInst<'_> {
             AdOp::Push(vs, id) => write!(f, "push {}", Record(vs, *id)),
             AdOp::LeaveFrame => write!(f, "leave frame"),
             AdOp::OpenFrame => write!(f, "open frame"),
-            AdOp::Turn => write!(f, "turn"),
+            AdOp::NextIteration => write!(f, "turn"),
             AdOp::Hold(name, v) => write!(f, "hold {name} = {v}"),
             AdOp::Held(name) => write!(f, "held.{ty} {name}"),
             AdOp::Restore(slot) => write!(f, "restore.{ty} {slot}"),
@@ -424,7 +424,7 @@ fn belongs_to_block(op: &AdOp) -> bool {
             | AdOp::Push(..)
             | AdOp::LeaveFrame
             | AdOp::OpenFrame
-            | AdOp::Turn
+            | AdOp::NextIteration
             | AdOp::Hold(..)
             | AdOp::Held(_)
             | AdOp::Restore(_)

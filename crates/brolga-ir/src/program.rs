@@ -66,11 +66,12 @@ impl Func {
 /// instance pointer (the function's first parameter, of purpose `vmctx`) by adding widened 32-bit
 /// numbers, as a WebAssembly module's is.
 ///
-/// Whoever sets [`Func::allocator`] promises what C does. What is allocated is a *block*: no access
-/// through another pointer touches it, and none through a pointer into it touches anything else,
-/// until it is released. A released block is not accessed, and what a new one holds is not asked
-/// for, unless it is zeroed. Of what the allocator keeps for itself, nothing is read by other
-/// functions than those that it consists of. The function keeps its body and is called as ever.
+/// A frontend that sets [`Func::allocator`] promises what C does. What is allocated is a *block*:
+/// no access through another pointer touches it, and none through a pointer into it touches
+/// anything else, until it is released. A released block is not accessed, and what a new one holds
+/// is not asked for, unless it is zeroed. Of what the allocator keeps for itself, nothing is read
+/// by other functions than those that it consists of. The function keeps its body and is called as
+/// ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Allocator {
     /// The first result is where a new block begins, or a number that is not used as an address.
@@ -116,7 +117,7 @@ pub struct Program {
     pub data: PrimaryMap<DataKey, DataObject>,
     /// Only parameters with the purpose `vmctx`, and what is computed from them, are pointers.
     /// Frontends of languages whose pointers are offsets into an instance's memory (WebAssembly)
-    /// set this: there a 64-bit integer is a number, whoever it is passed to. Otherwise any 64-bit
+    /// set this: there a 64-bit integer is a number, whatever it is passed to. Otherwise any 64-bit
     /// parameter may be a pointer.
     pub vmctx_pointers_only: bool,
     /// Addresses are sums of 64 bits and of a widened 32-bit number, and where that number is among
@@ -138,7 +139,7 @@ pub struct Program {
     /// held here has any.
     pub copies: Copies,
     /// Functions that a derivation calls as they are, though they have bodies. None in a program
-    /// that nobody derives.
+    /// that is not derived.
     pub plain: EntitySet<FuncKey>,
     func_by_symbol: HashMap<Arc<str>, FuncKey>,
     data_by_symbol: HashMap<Arc<str>, DataKey>,

@@ -354,7 +354,7 @@ fn terminators_and_roles() {
         Role::Reverse(a),
         Role::Edge(a, b),
         Role::Begin(a),
-        Role::Again(a, b),
+        Role::Rerun(a, b),
         Role::Entry,
         Role::Exit,
     ];

@@ -34,8 +34,8 @@ pub struct MathRule {
 }
 
 impl MathRule {
-    /// Whether a call does nothing but compute its results, so that it may be left out if nobody
-    /// reads them.
+    /// Whether a call does nothing but compute its results, so that it may be left out if they are
+    /// not read.
     pub fn only_computes(&self) -> bool {
         match self.kind {
             MathKind::Expr(_) => true,

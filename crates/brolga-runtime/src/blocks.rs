@@ -258,7 +258,7 @@ pub(crate) fn allocate_zeroed(count: usize, size: usize) -> Option<NonNull<u8>> 
     NonNull::new(unsafe { libc::calloc(count, size) }).map(NonNull::cast)
 }
 
-/// Undo an allocation that nobody has seen.
+/// Undo an allocation that has not been handed out.
 ///
 /// # Safety
 /// `block` came from [`allocate`] or [`allocate_zeroed`] and was not handed out.

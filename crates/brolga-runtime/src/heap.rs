@@ -329,8 +329,8 @@ mod tests {
         let mut seg = segment();
         // SAFETY: see above.
         unsafe {
-            // Hidden from the optimiser, which may otherwise assume that an allocation nobody looks
-            // at succeeds.
+            // Hidden from the optimiser, which may otherwise assume that an allocation that is not
+            // looked at succeeds.
             let huge = std::hint::black_box(u64::MAX);
             assert_eq!(brolga_malloc(&mut *seg, huge), Pair::NULL);
             assert_eq!(brolga_calloc(&mut *seg, huge, 2), Pair::NULL);

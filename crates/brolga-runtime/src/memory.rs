@@ -392,7 +392,7 @@ mod tests {
     fn copied_back(d: *mut u8, s: *mut u8, n: u64, elem: u64) -> bool {
         let mut seg = Segment::new(1 << 20).unwrap();
         let (d, s) = (d.wrapping_sub(64), s.wrapping_sub(64));
-        // SAFETY: whoever asks has so many bytes at both.
+        // SAFETY: the caller has so many bytes at both.
         let status = unsafe { brolga_move_rev(&mut *seg, d, 64, s, 64, n, elem) };
         status == status::OK && seg.end_pullback(&|_| crate::pieces::There::Unknown, &|_| false).is_ok()
     }
@@ -412,7 +412,7 @@ mod tests {
         from[3] = 7.0f64.to_bits();
         assert!(merge(&mut from, &mut to, 32, 0));
         assert_eq!((&to[..2], to[3]), (&want[..2], 7.0f64.to_bits()));
-        // Of what size are these? If nobody says so in time, nobody knows.
+        // Of what size are these? If no store says so in time, it stays unknown.
         from[1] = 1 << 32;
         assert!(!merge(&mut from, &mut to, 32, 0));
         // 1.0 ends in zeros, and a tiny number begins with them: they do not meet in any byte.

@@ -100,7 +100,7 @@ pub enum There {
     Unknown,
     /// Floats of so many bytes.
     Floats(usize),
-    /// Constants of the program: nobody asks for their cotangents. Where those cannot be put
+    /// Constants of the program: their cotangents are not asked for. Where those cannot be put
     /// together the shadow is no number, neither as a double nor as singles, and the run ends well.
     Constants,
 }
@@ -336,8 +336,8 @@ impl Pieces {
     }
 
     /// Add what a ticket stands for to `n` bytes at `p`, where there are floats of `of` bytes, or
-    /// nobody knows of how many. False if something stands for other bytes than these. Doubles that
-    /// are none of whole windows wait until they are settled.
+    /// of an unknown number. False if something stands for other bytes than these. Doubles that are
+    /// none of whole windows wait until they are settled.
     ///
     /// # Safety
     /// They and the windows that they lie in are valid.
@@ -667,7 +667,7 @@ impl Pieces {
     }
 
     /// Put what still waits at the end where it waits, if that is possible. Of what size floats are
-    /// there that nobody has written is for the caller of the run to say.
+    /// there that have not been written is for the caller of the run to say.
     fn finish(&mut self, known: &dyn Fn(usize) -> There, holds_floats: &dyn Fn(usize) -> bool) -> Result<(), Stuck> {
         let is_lost = |base: usize, mask: Mask| (0..WINDOW).any(|i| mask & 1 << i != 0 && holds_floats(base + i));
         let lost = self.demanded.iter().filter(|d| is_lost(*d.0, *d.1)).map(|d| *d.0).min();

@@ -241,11 +241,11 @@ impl Segment {
     /// The recorded bytes.
     pub fn tape(&self) -> &[u8] {
         // SAFETY: all below `limit` can be read and written, and `bytes_used` ends there at most;
-        // nobody writes meanwhile, since we are borrowed.
+        // nothing writes meanwhile, since we are borrowed.
         unsafe { std::slice::from_raw_parts(self.base(), self.bytes_used()) }
     }
 
-    /// The recorded bytes, to be changed: whoever tests the checks of a debug run has a reason to.
+    /// The recorded bytes, to be changed: tests of the checks of a debug run do.
     pub fn tape_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `tape`.
         unsafe { std::slice::from_raw_parts_mut(self.base(), self.bytes_used()) }
@@ -320,7 +320,7 @@ fn fence_bytes() -> usize {
 #[cfg(target_os = "linux")]
 fn put_fence(mapping: &MmapMut, bytes: usize) -> std::io::Result<()> {
     let fence = mapping.as_ptr().cast_mut().wrapping_add(mapping.len() - bytes);
-    // SAFETY: whole pages of a mapping that is ours, to which nobody has a reference: all who make
+    // SAFETY: whole pages of a mapping that is ours, to which there is no reference: all who make
     // one stay below.
     match unsafe { libc::mprotect(fence.cast(), bytes, libc::PROT_NONE) } {
         0 => Ok(()),
@@ -346,9 +346,9 @@ fn ask_for_huge_pages(_mapping: &MmapMut) {}
 
 #[cfg(unix)]
 fn give_pages_back(mapping: &MmapMut, from: usize, to: usize) {
-    // SAFETY: the range lies above `top`, which is at the base when this is called, so nobody reads
-    // it before writing it again; that its contents become zero is therefore not seen. Failure only
-    // means that the memory stays with us.
+    // SAFETY: the range lies above `top`, which is at the base when this is called, so it is not
+    // read before it is written again; that its contents become zero is therefore not seen. Failure
+    // only means that the memory stays with us.
     let _ = unsafe { mapping.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, from, to - from) };
 }
 

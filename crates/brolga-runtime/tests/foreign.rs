@@ -1,5 +1,5 @@
-//! Signals that are not ours: passed on to whoever was there before, or fatal as they would be
-//! without us. And what else concerns the process as a whole.
+//! Signals that are not ours: passed on to the handler that was there before, or fatal as they
+//! would be without us. And what else concerns the process as a whole.
 //!
 //! A process has one set of handlers, so each case runs in a process of its own ([`in_child`]).
 
@@ -83,7 +83,7 @@ fn address(function: unsafe extern "C" fn(*mut u8)) -> usize {
     function as *const () as usize
 }
 
-/// Only the trap and the call are guarded code; the load is somebody else's.
+/// Only the trap and the call are guarded code; the load is not.
 fn code() -> CodeRanges {
     let range = address(foreign_test_trap)..foreign_test_trap_end as *const () as usize;
     CodeRanges::new([range])

@@ -25,7 +25,7 @@ pub struct DerivedPair {
 
 /// Forward pass and pullback as one function.
 #[derive(Clone, Debug)]
-pub struct DerivedWhole {
+pub struct DerivedCombined {
     /// What was derived.
     pub variant: Variant,
     /// Its symbol.
@@ -48,7 +48,7 @@ pub enum Emitted {
     /// Two functions.
     Pair(Box<DerivedPair>),
     /// One function.
-    Whole(Box<DerivedWhole>),
+    Combined(Box<DerivedCombined>),
 }
 
 /// A function that may be called through a pointer.
@@ -70,14 +70,14 @@ pub struct Derivation {
     /// The program, with thunks for known functions whose address is taken.
     pub program: Program,
     /// The combined function of the root, in that mode.
-    pub whole: Option<DerivedWhole>,
+    pub combined: Option<DerivedCombined>,
     /// Derived pairs; unless there is a combined function, the first is the root's.
     pub pairs: Vec<DerivedPair>,
     /// Functions of both halves that others call. They return cotangents and no value.
-    pub wholes: Vec<DerivedWhole>,
+    pub joint: Vec<DerivedCombined>,
     /// The captures tuple: which pair belongs to which function address.
     pub captures: Vec<Addressable>,
-    /// One per parameter of the root: its shadow is overwritten, so nobody has to fill it with
+    /// One per parameter of the root: its shadow is overwritten, so it need not be filled with
     /// zeros.
     pub overwrites: Vec<bool>,
     /// Spelling of symbols in the functions.

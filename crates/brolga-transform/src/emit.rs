@@ -132,7 +132,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
         }
         // Little effort looks at what asks only where something does again and again.
         let looks =
-            !self.quick() || self.enabled.contains(Pass::HoistTapeChecks) && plan.records_in_turns(self.facts.cfg);
+            !self.quick() || self.enabled.contains(Pass::HoistTapeChecks) && plan.records_in_iterations(self.facts.cfg);
         if looks { Fence::Too } else { Fence::Only }
     }
 }

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use brolga_analysis::activity::ulp::Steps;
 use brolga_analysis::activity::{self, Activity, ActivityInput, MemRole, State};
-use brolga_analysis::calls::joint::{WholeInput, whole_calls};
+use brolga_analysis::calls::joint::{JointInput, joint_calls};
 use brolga_analysis::calls::{deferred_free, summarise};
 use brolga_analysis::guards::roots::{self, Roots};
 use brolga_analysis::guards::unit;
@@ -17,7 +17,7 @@ use brolga_analysis::memory::{accumulate, preserved};
 use brolga_analysis::query::access_address;
 use brolga_analysis::uses::Uses;
 use brolga_analysis::{
-    Blocks, Cfg, Contents, Delta, Kept, Loops, ParamMode, Pointers, Private, RootKind, Summaries, Variant,
+    Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Preserved, Private, RootKind, Summaries, Variant,
 };
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, HashSet};
@@ -65,7 +65,7 @@ pub struct Facts<'a> {
     /// Loads that the pullback may do again.
     pub reload: EntitySet<ir::Inst>,
     /// Which memory direct calls are told is kept.
-    pub kept: HashMap<ir::Inst, Kept>,
+    pub preserved: HashMap<ir::Inst, Preserved>,
     /// Calls of `free` whose blocks stay until the pullback is done.
     pub deferred: EntitySet<ir::Inst>,
     /// Loads and stores of additions in place.
@@ -96,7 +96,7 @@ pub struct Facts<'a> {
     /// Whose cotangents are one.
     pub units: EntitySet<ir::Value>,
     /// Calls of functions that may run whole, in the reverse half.
-    pub whole: EntitySet<ir::Inst>,
+    pub joint: EntitySet<ir::Inst>,
     /// Classes of memory that are stored to what may be a float; computed on the first question.
     float_stores: OnceCell<HashSet<ir::Value>>,
 }
@@ -127,7 +127,7 @@ impl<'a> Facts<'a> {
             blocks,
         };
         let input = at(&blocks);
-        let (reload, deferred, told) = reloads(&input, options, mode, variant.kept);
+        let (reload, deferred, told) = reloads(&input, options, mode, variant.preserved);
         let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
         let input = PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy, bits };
         let summarise::Solved { pointers, contents, lanes, steps } = summarise::solve(&input, &variant.results, uses);
@@ -163,10 +163,10 @@ impl<'a> Facts<'a> {
             MemoryMode::Leave => Private::compute(places, uses, &variant.scratch()),
             MemoryMode::Restore => Private::default(),
         };
-        let whole = if mode == Mode::Gradient && options.runs(Pass::JointCalls) && options.runs(Pass::Dce) {
+        let joint = if mode == Mode::Gradient && options.runs(Pass::JointCalls) && options.runs(Pass::Dce) {
             let is_active = |v| activity.ct[v].is_some();
             let (delays, twice) = (summaries.delays(), summaries.twice());
-            whole_calls(&WholeInput { at: &at(&blocks), uses, is_active: &is_active, delays, twice })
+            joint_calls(&JointInput { at: &at(&blocks), uses, is_active: &is_active, delays, twice })
         } else {
             EntitySet::new()
         };
@@ -181,7 +181,7 @@ impl<'a> Facts<'a> {
             blocks,
             release,
             reload,
-            kept: told,
+            preserved: told,
             deferred,
             in_place: in_place.unwrap_or_default(),
             private,
@@ -195,7 +195,7 @@ impl<'a> Facts<'a> {
             constant,
             roots: Roots::default(),
             units: EntitySet::new(),
-            whole,
+            joint,
             overwrites: Overwrites::default(),
             float_stores: OnceCell::new(),
         };
@@ -344,8 +344,8 @@ fn reloads(
     input: &ClobberInput<'_>,
     options: &Options,
     mode: Mode,
-    kept: Kept,
-) -> (EntitySet<ir::Inst>, EntitySet<ir::Inst>, HashMap<ir::Inst, Kept>) {
+    preserved: Preserved,
+) -> (EntitySet<ir::Inst>, EntitySet<ir::Inst>, HashMap<ir::Inst, Preserved>) {
     let (split, forward) = (mode == Mode::Split, mode == Mode::Tangent);
     let mut reload = EntitySet::new();
     if mode.is_joint() && options.runs(Pass::Reload) {
@@ -354,8 +354,8 @@ fn reloads(
     let deferred = if !mode.is_joint() { EntitySet::new() } else { clobber::deferred(input) };
     let mut told = HashMap::default();
     if options.runs(Pass::PreservedMemory) && !forward {
-        told = preserved::calls(input, split.then_some(kept));
-        reload.extend(preserved::loads(input.places(), kept).iter());
+        told = preserved::calls(input, split.then_some(preserved));
+        reload.extend(preserved::loads(input.places(), preserved).iter());
     }
     (reload, deferred, told)
 }

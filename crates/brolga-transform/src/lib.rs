@@ -38,7 +38,7 @@ mod val_map;
 pub(crate) mod verified;
 
 pub use derive::{derive, derive_unverified, derive_with};
-pub use derived::{Addressable, Derivation, DerivedPair, DerivedWhole, Emitted};
+pub use derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted};
 pub use pipeline::Stages;
 pub use program::abi::Abi;
 pub use translate::tangent::POISON;

@@ -23,7 +23,7 @@ use cranelift_codegen::ir;
 use crate::assemble::assembly::{Assembly, Graphs, Joint};
 use crate::assemble::tangent::{Tangent, tangent};
 use crate::clif::passes::Remarks;
-use crate::derived::{DerivedPair, DerivedWhole, Emitted};
+use crate::derived::{DerivedCombined, DerivedPair, Emitted};
 use crate::emit::Emitter;
 use crate::facts::{Context, Facts};
 use crate::plan::table::Plan;
@@ -181,7 +181,7 @@ pub(crate) fn derive_variant<'a>(
         (statements.stmts, lifted.blocks) = Default::default();
     }
 
-    let (mut overwrites, variant) = (facts.overwrites.whole.clone(), variant.clone());
+    let (mut overwrites, variant) = (facts.overwrites.arguments.clone(), variant.clone());
     let (forward, pullback, reverse_of, emitted) = match graphs {
         Graphs::Pair { forward, pullback } => {
             let PairSymbols { forward: forward_symbol, pullback: pullback_symbol } = symbols.pair();
@@ -198,13 +198,13 @@ pub(crate) fn derive_variant<'a>(
         Graphs::Joint(Joint { graph, seg, clears, reverse_of }) => {
             let (func, segment) = emitter.emit_joint(&graph, &plan, seg);
             if clears {
-                facts.overwrites.rows.iter().filter_map(|r| r.whole).for_each(|i| overwrites[i] = true);
+                facts.overwrites.rows.iter().filter_map(|r| r.argument).for_each(|i| overwrites[i] = true);
             }
             let results = mode == Mode::Combined;
-            let whole = DerivedWhole { variant, symbol: symbols.whole(), func, results, segment, twice };
+            let combined = DerivedCombined { variant, symbol: symbols.combined(), func, results, segment, twice };
             let (of, signature) = (graph.symbol.clone(), graph.signature.clone());
             let pullback = CfgBlocks { symbol: of, signature, blocks: Table::default() };
-            (graph, pullback, reverse_of, Emitted::Whole(Box::new(whole)))
+            (graph, pullback, reverse_of, Emitted::Combined(Box::new(combined)))
         }
     };
     emitter.verified.or_ok(symbol)?;
@@ -233,14 +233,14 @@ fn derive_tangent<'a>(
     symbols: Symbols,
     (cx, names, is_root, fragments): (Context<'a>, &mut Names, bool, bool),
 ) -> Result<Outcome<'a>, Diagnostics> {
-    let symbol = symbols.whole();
+    let symbol = symbols.combined();
     let Tangent { graph, seg, plan } = tangent(&facts, (&lifted, &forward_of), &statements, &symbol, &mut ids)?;
     let mut emitter = Emitter::new(&facts, &statements.stmts, cx.isa, names, is_root, fragments);
     let (func, segment) = emitter.emit(&graph, &plan, seg);
     emitter.verified.or_ok(&cx.program.funcs[facts.variant.func].symbol)?;
     let remarks = emitter.remarks;
     let variant = facts.variant.clone();
-    let whole = DerivedWhole { variant, symbol: symbol.clone(), func, results: true, segment, twice: false };
+    let whole = DerivedCombined { variant, symbol: symbol.clone(), func, results: true, segment, twice: false };
     let pullback = CfgBlocks { symbol, signature: graph.signature.clone(), blocks: Table::default() };
     let overwrites = vec![false; facts.variant.params.len()];
     Ok(Outcome::Derived(Box::new(Stages {
@@ -253,7 +253,7 @@ fn derive_tangent<'a>(
         reverse_of: Table::default(),
         forward_of,
         remarks,
-        emitted: Emitted::Whole(Box::new(whole)),
+        emitted: Emitted::Combined(Box::new(whole)),
         overwrites,
         serves: false,
     })))

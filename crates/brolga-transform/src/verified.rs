@@ -9,7 +9,7 @@
 //! **Cost.** Near linear in the size of the graph; nothing without the option.
 
 use brolga_ir::block::CfgBlocks;
-use brolga_ir::verify::{self, Fault, Kind, Known};
+use brolga_ir::verify::{self, Fault, GraphKind, Known};
 use brolga_ir::{Diagnostic, Diagnostics};
 
 use crate::assemble::pullback::Pullbacks;
@@ -17,7 +17,7 @@ use crate::facts::Facts;
 use crate::plan::table::Plan;
 
 /// What the rules ask of beside a graph.
-fn known<'a>(kind: Kind, facts: &'a Facts<'_>, plan: &'a Plan) -> Known<'a> {
+fn known<'a>(kind: GraphKind, facts: &'a Facts<'_>, plan: &'a Plan) -> Known<'a> {
     let frame = plan.frame.as_ref();
     Known { kind, primal: facts.func(), ct: &facts.activity.ct, frame, id_bytes: plan.id_bytes }
 }
@@ -26,7 +26,13 @@ fn known<'a>(kind: Kind, facts: &'a Facts<'_>, plan: &'a Plan) -> Known<'a> {
 ///
 /// # Errors
 /// The rules that it breaks: a bug of ours.
-pub fn graph(stage: &str, kind: Kind, graph: &CfgBlocks, facts: &Facts<'_>, plan: &Plan) -> Result<(), Diagnostics> {
+pub fn graph(
+    stage: &str,
+    kind: GraphKind,
+    graph: &CfgBlocks,
+    facts: &Facts<'_>,
+    plan: &Plan,
+) -> Result<(), Diagnostics> {
     if !facts.options.verify_stages {
         return Ok(());
     }
@@ -47,13 +53,13 @@ pub fn pair(
     if !facts.options.verify_stages {
         return Ok(());
     }
-    graph(stage, Kind::Forward, forward, facts, plan)?;
-    graph(stage, Kind::Pullback, pullback, facts, plan)?;
+    graph(stage, GraphKind::Forward, forward, facts, plan)?;
+    graph(stage, GraphKind::Pullback, pullback, facts, plan)?;
     if plan.combined {
         // Each exit of the forward half leads to its own reverse as soon as both are one function.
         return Ok(());
     }
-    verify::pair(forward, pullback, known(Kind::Pullback, facts, plan))
+    verify::pair(forward, pullback, known(GraphKind::Pullback, facts, plan))
         .map_err(|faults| internal(stage, &faults, &[pullback, forward], facts))
 }
 
@@ -68,7 +74,7 @@ pub fn halves(forward: &CfgBlocks, pulls: &Pullbacks, facts: &Facts<'_>, plan: &
         pair("assemble (without guards)", forward, &free.graph, facts, plan)?;
     }
     match clearing {
-        Some(clearing) => graph("assemble (clearing)", Kind::Clearing, &clearing.graph, facts, plan),
+        Some(clearing) => graph("assemble (clearing)", GraphKind::Clearing, &clearing.graph, facts, plan),
         None => Ok(()),
     }
 }

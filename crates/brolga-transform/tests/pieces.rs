@@ -1,4 +1,4 @@
-//! Functions that know of pieces, whoever was derived first.
+//! Functions that know of pieces, whichever was derived first.
 
 use brolga_ir::{ArgActivity, Inline, Mode, Options, Request};
 use brolga_testing::program;
@@ -8,7 +8,7 @@ use brolga_transform::derived::Derivation;
 use crate::host;
 
 /// A callee copies a float byte by byte, where the caller has put it: the caller has to settle what
-/// it takes back from there, and is derived before anybody has seen the callee.
+/// it takes back from there, and is derived before the callee has been seen.
 const COPIES: &str = "
 function %copy(i64, i64) fast {
 block0(v0: i64, v1: i64):
@@ -44,8 +44,8 @@ block0(v0: f64):
 /// All that was derived, as text.
 fn text(d: &Derivation) -> Vec<String> {
     let pairs = d.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]);
-    let wholes = d.whole.iter().chain(&d.wholes).map(|w| &w.func);
-    pairs.chain(wholes).map(|f| f.display().to_string()).collect()
+    let joint = d.combined.iter().chain(&d.joint).map(|w| &w.func);
+    pairs.chain(joint).map(|f| f.display().to_string()).collect()
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn whoever_was_derived_before_is_derived_again() {
         let known = derive_with(&program, &request, &options, &*isa, |_| seen += 1).unwrap_or_else(|e| panic!("{e:?}"));
         assert!(found.pieces && known.pieces);
         assert_eq!(text(&found), text(&known), "{mode:?}");
-        assert_eq!(seen, found.pairs.len() + found.wholes.len() + usize::from(found.whole.is_some()), "{mode:?}");
+        assert_eq!(seen, found.pairs.len() + found.joint.len() + usize::from(found.combined.is_some()), "{mode:?}");
         let settles = |f: &String| f.contains("brolga_settle");
         assert!(text(&found).iter().any(settles), "{mode:?}");
     }

@@ -66,7 +66,7 @@ fn derived(call: &str, options: &Options) -> Derivation {
 
 /// Functions that were derived, however often.
 fn names(d: &Derivation) -> Vec<&str> {
-    let keys = d.pairs.iter().map(|p| p.variant.func).chain(d.whole.iter().chain(&d.wholes).map(|w| w.variant.func));
+    let keys = d.pairs.iter().map(|p| p.variant.func).chain(d.combined.iter().chain(&d.joint).map(|w| w.variant.func));
     let mut names: Vec<&str> = keys.map(|k| &d.program.funcs[k].symbol[..]).collect();
     names.sort_unstable();
     names.dedup();

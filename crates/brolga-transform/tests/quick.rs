@@ -67,7 +67,7 @@ fn derived(text: &str, effort: Effort, isa: &dyn TargetIsa) -> ir::Function {
     let of = if text == CHAIN { ArgActivity::Active } else { ArgActivity::Duplicated };
     let options = Options { mode: Mode::Gradient, effort, ..Options::full() };
     let request = Request::new(func, [of, of, ArgActivity::Const]);
-    derive(&program, &request, &options, isa).unwrap().whole.expect("one function").func
+    derive(&program, &request, &options, isa).unwrap().combined.expect("one function").func
 }
 
 /// `x ← r x (1 - x)`, n times: each turn records a number, which a fence behind the tape bounds.
@@ -186,7 +186,7 @@ block0(v0: f64, v1: f64):
     let program = program(&text);
     let request = Request::new(program.func("f").unwrap(), [ArgActivity::Active; 2]);
     let options = Options { mode: Mode::Gradient, effort: Effort::Quick, ..Options::full() };
-    derive(&program, &request, &options, &*host::isa()).unwrap().whole.expect("one function").func
+    derive(&program, &request, &options, &*host::isa()).unwrap().combined.expect("one function").func
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn what_is_computed_from_what_is_at_hand_is_not_kept() {
     for (n, on_stack) in [(10, false), (200, true)] {
         let func = diamonds(n);
         // The square is there in both halves: in the first for what goes on, and in the second for
-        // the cotangent of the factor. The last number is nobody's.
+        // the cotangent of the factor. The last number is not in use.
         let squares =
             count(&func, &|i| matches!(i, InstructionData::Binary { opcode: Opcode::Fmul, args: [x, y] } if x == y));
         assert_eq!(squares, 2 * n - 1, "{func}");

@@ -77,8 +77,8 @@ fn the_same_as_lifting_and_lowering() {
     };
     let alone = std::thread::scope(|s| s.spawn(|| small(&mut Names::verbatim())).join().unwrap());
     assert!(small(&mut Names::verbatim()) == alone, "{alone}");
-    let again = lower(&graph, plain_env(&func, &mut Names::verbatim(), isa.frontend_config()));
-    assert!(again == want, "{again}");
+    let rerun = lower(&graph, plain_env(&func, &mut Names::verbatim(), isa.frontend_config()));
+    assert!(rerun == want, "{rerun}");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn what_is_in_order_keeps_its_numbers() {
     }";
     let mut func = parse(text);
     assert!(numbered(&func));
-    // Of an instruction that is gone the number is nobody's.
+    // The number of an instruction that is gone is not in use.
     let second = func.layout.block_insts(func.layout.entry_block().unwrap()).nth(1).unwrap();
     func.layout.remove_inst(second);
     assert!(numbered(&func));

@@ -15,7 +15,7 @@ fn calls(text: &str, symbols: &[&str], options: &Options) -> Vec<usize> {
     let request = Request::new(func, vec![ArgActivity::Active; program.funcs[func].signature.params.len()]);
     let d = derive(&program, &request, options, &*host::isa()).unwrap();
     let pairs = d.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]);
-    let all: Vec<&Function> = pairs.chain(d.whole.iter().map(|w| &w.func)).collect();
+    let all: Vec<&Function> = pairs.chain(d.combined.iter().map(|w| &w.func)).collect();
     symbols.iter().map(|s| all.iter().map(|f| called(f, s)).sum()).collect()
 }
 

@@ -6,8 +6,7 @@ use brolga_transform::derive::derive;
 
 use crate::host;
 
-/// `y = floor x + x²`, which nobody but the caller reads, and `z = y + x`, which is returned if
-/// `reads`.
+/// `y = floor x + x²`, which only the caller reads, and `z = y + x`, which is returned if `reads`.
 fn text(reads: bool) -> String {
     let read = if reads { "v6 = load.f64 v1\n v7 = fadd v6, v2" } else { "v7 = fadd v2, v2" };
     format!(
@@ -29,7 +28,7 @@ fn computes(text: &str, mode: Mode, memory: MemoryMode, args: [ArgSpec; 2]) -> b
     let request = Request::new(program.func("f").unwrap(), args);
     let options = Options { mode, memory, ..Options::full() };
     let derived = derive(&program, &request, &options, &*host::isa()).unwrap();
-    let forward = derived.whole.as_ref().map_or_else(|| &derived.pairs[0].forward, |w| &w.func);
+    let forward = derived.combined.as_ref().map_or_else(|| &derived.pairs[0].forward, |w| &w.func);
     forward.to_string().contains("floor")
 }
 
@@ -47,7 +46,7 @@ fn nobody_needs_it() {
         assert!(computes(&text(false), mode, leave, [plain.no_need(), plain.noalias()]), "{mode:?}");
         // What is there is to be what it was.
         assert!(computes(&text(false), mode, MemoryMode::Restore, both), "{mode:?}");
-        // The function reads it, and somebody the value.
+        // The function reads it, and something reads the value.
         assert_eq!(computes(&text(true), mode, leave, both), mode != Mode::Gradient, "{mode:?}");
     }
 }

@@ -69,7 +69,7 @@ impl Instance {
         let need = u64::from(bytes.max(1)).next_multiple_of(16);
         if self.spare.0 + need > self.spare.1 {
             let size = self.memory_size();
-            // Pages that nobody grew by in between are one piece with those that are left.
+            // Pages without growth in between are one piece with those that are left.
             let from = if self.spare.1 == size { self.spare.0 } else { size };
             let new = (from + need).next_multiple_of(PAGE);
             let most = self.module.0.layout.memory_max.first().copied().unwrap_or(0);

@@ -99,7 +99,7 @@ impl Around for Complex {
             }
         }
         call_own(fx, own, &self.ty(), &places);
-        // Whoever reads the copy again, which C does not, finds what was there.
+        // A second read of the copy, which C does not do, finds what was there.
         for &(at, offset, x) in &given {
             store_with_value(fx, x, at, offset);
         }

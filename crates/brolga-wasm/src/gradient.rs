@@ -90,9 +90,9 @@ impl Gradient {
 
     /// [`Self::with_options`] of a [request](Module::request), in which more can be said.
     ///
-    /// An `i32` that is said to be [`noalias`](brolga::Promises::noalias) is the address of an object that
-    /// is reached through addresses computed from it, and through no others: from no other
-    /// argument, no global, no constant and nothing that lies in memory; and nothing else is
+    /// An `i32` that is said to be [`noalias`](brolga::Promises::noalias) is the address of an
+    /// object that is reached through addresses computed from it, and through no others: from no
+    /// other argument, no global, no constant and nothing that lies in memory; and nothing else is
     /// reached from it. C's `restrict` pointers are of that kind. Less is recorded then: what has
     /// been read of one object is still there when another one has been written. It is taken on
     /// trust. What is written to such an object need not be written if the caller does not read it

@@ -103,7 +103,7 @@ pub unsafe extern "C" fn fd_write(vmctx: *mut u8, fd: u32, iovs: u32, n: u32) ->
     match state.output {
         Output::Discard => {}
         Output::Keep => state.kept.extend_from_slice(&bytes),
-        // Output that nobody takes is no reason to stop.
+        // Output that is not taken is no reason to stop.
         Output::Inherit => {
             use std::io::Write;
             let _ = if fd == 1 { std::io::stdout().write_all(&bytes) } else { std::io::stderr().write_all(&bytes) };

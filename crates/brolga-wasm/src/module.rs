@@ -187,8 +187,8 @@ impl Module {
     }
 
     /// What is asked of the function exported under `name`, with one activity for each of its
-    /// parameters, or an activity with promises. Parameter 0 of a request is the instance, so those of the function count from 1
-    /// there.
+    /// parameters, or an activity with promises. Parameter 0 of a request is the instance, so those
+    /// of the function count from 1 there.
     ///
     /// # Errors
     /// As [`Self::function`], or if there is not one activity for each, or if one is duplicated.

@@ -437,9 +437,9 @@ impl<'a> Info<'a> {
         self.names.get(&func).into_iter().chain(exported.map(|e| &e.name))
     }
 
-    /// What the host has to call before anything else, since nobody in the module does: it runs
-    /// constructors of static objects. `_initialize` is WASI's name for it in a module that is a
-    /// library (a reactor); `__wasm_call_ctors` is the linker's, which others leave exported
+    /// What the host has to call before anything else, since no function of the module does: it
+    /// runs constructors of static objects. `_initialize` is WASI's name for it in a module that is
+    /// a library (a reactor); `__wasm_call_ctors` is the linker's, which others leave exported
     /// instead.
     pub fn initialise(&self) -> Option<u32> {
         let exported = |name: &str| self.exports.iter().find(|e| e.name == name && e.kind == ExternalKind::Func);

@@ -38,7 +38,7 @@ use crate::val::Val;
 
 /// What is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum QuadKind {
     /// A `long double`: two words, or a place for them, in front of all parameters, if it is the
     /// result.
     Quad,
@@ -74,14 +74,14 @@ enum Slope {
 /// A function on such numbers.
 #[derive(Clone)]
 pub(crate) struct Quad {
-    params: Vec<Kind>,
-    result: Kind,
+    params: Vec<QuadKind>,
+    result: QuadKind,
     slope: Slope,
 }
 
 /// What compilers call.
-const OPERATIONS: [(&str, &[Kind], Kind, Slope); 32] = {
-    use Kind::{Double, Int, Long, Quad, Single};
+const OPERATIONS: [(&str, &[QuadKind], QuadKind, Slope); 32] = {
+    use QuadKind::{Double, Int, Long, Quad, Single};
     [
         ("__addtf3", &[Quad, Quad], Quad, Slope::Add),
         ("__subtf3", &[Quad, Quad], Quad, Slope::Sub),
@@ -137,39 +137,43 @@ impl Quad {
         match of {
             "frexp" => {
                 return Some(Self {
-                    params: vec![Kind::Quad, Kind::IntPtr],
-                    result: Kind::Quad,
+                    params: vec![QuadKind::Quad, QuadKind::IntPtr],
+                    result: QuadKind::Quad,
                     slope: Slope::Fraction,
                 });
             }
             "modf" => {
-                return Some(Self { params: vec![Kind::Quad, Kind::QuadPtr], result: Kind::Quad, slope: Slope::Same });
+                return Some(Self {
+                    params: vec![QuadKind::Quad, QuadKind::QuadPtr],
+                    result: QuadKind::Quad,
+                    slope: Slope::Same,
+                });
             }
             _ => {}
         }
         let rule = math_rule(of).filter(|r| matches!(r.kind, MathKind::Expr(_)) && r.rets[..] == [Ty::F64])?;
         let kind = |t: &Ty| match t {
-            Ty::F64 => Some(Kind::Quad),
-            Ty::I32 => Some(Kind::Int),
+            Ty::F64 => Some(QuadKind::Quad),
+            Ty::I32 => Some(QuadKind::Int),
             _ => None,
         };
         let params = rule.params.iter().map(kind).collect::<Option<_>>()?;
-        Some(Self { params, result: Kind::Quad, slope: Slope::Of(rule.symbol) })
+        Some(Self { params, result: QuadKind::Quad, slope: Slope::Of(rule.symbol) })
     }
 }
 
 impl Around for Quad {
     fn ty(&self) -> FuncType {
-        let kind = |k: &Kind| match k {
-            Kind::Quad => vec![ValType::I64; 2],
-            Kind::Double => vec![ValType::F64],
-            Kind::Single => vec![ValType::F32],
-            Kind::Long => vec![ValType::I64],
-            Kind::Int | Kind::IntPtr | Kind::QuadPtr => vec![ValType::I32],
+        let kind = |k: &QuadKind| match k {
+            QuadKind::Quad => vec![ValType::I64; 2],
+            QuadKind::Double => vec![ValType::F64],
+            QuadKind::Single => vec![ValType::F32],
+            QuadKind::Long => vec![ValType::I64],
+            QuadKind::Int | QuadKind::IntPtr | QuadKind::QuadPtr => vec![ValType::I32],
         };
         let params = self.params.iter().flat_map(kind);
         match self.result {
-            Kind::Quad => FuncType::new([ValType::I32].into_iter().chain(params), []),
+            QuadKind::Quad => FuncType::new([ValType::I32].into_iter().chain(params), []),
             other => FuncType::new(params, kind(&other)),
         }
     }
@@ -177,14 +181,14 @@ impl Around for Quad {
     fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, own: &str) {
         let mut rest = std::mem::take(&mut fx.stack).into_iter();
         let mut next = || rest.next().expect("its type has been looked at");
-        let to = (self.result == Kind::Quad).then(&mut next);
+        let to = (self.result == QuadKind::Quad).then(&mut next);
         let mut args: Vec<Value> = to.into_iter().collect();
         let mut operands = Vec::new();
         for kind in &self.params {
             let x = next();
             let zero = fx.b.ins().f64const(0.0);
             operands.push(match kind {
-                Kind::Quad => {
+                QuadKind::Quad => {
                     let [low, high] = [x, next()].map(|w| fx.b.ins().bitcast(types::F64, little(), w));
                     let words = [low, high].map(|w| {
                         let w = with_value(fx, zero, w);
@@ -195,11 +199,11 @@ impl Around for Quad {
                     let number = fx.b.ins().bitcast(types::F64, little(), number);
                     with_value(fx, high, number)
                 }
-                Kind::Double => {
+                QuadKind::Double => {
                     args.push(with_value(fx, zero, x));
                     x
                 }
-                Kind::Single => {
+                QuadKind::Single => {
                     let zero = fx.b.ins().f32const(0.0);
                     args.push(with_value(fx, zero, x));
                     fx.b.ins().fpromote(types::F64, x)
@@ -212,7 +216,7 @@ impl Around for Quad {
         }
         let value = call_own(fx, own, &self.ty(), &args).first().copied();
         let slope = self.slope(fx, &operands);
-        for (_, &place) in self.params.iter().zip(&operands).filter(|p| *p.0 == Kind::QuadPtr) {
+        for (_, &place) in self.params.iter().zip(&operands).filter(|p| *p.0 == QuadKind::QuadPtr) {
             let zero = fx.b.ins().f64const(0.0);
             upper(fx, place, zero);
         }
@@ -237,18 +241,19 @@ impl Around for Quad {
         let Some(model) = self.model() else { return false };
         points(self.params.len()).all(|mut point| {
             // Singles are what is left of the point.
-            let mut args: Vec<Val> = (self.result == Kind::Quad).then_some(Val::I32(AT as i32)).into_iter().collect();
+            let mut args: Vec<Val> =
+                (self.result == QuadKind::Quad).then_some(Val::I32(AT as i32)).into_iter().collect();
             for (x, kind) in point.iter_mut().zip(&self.params) {
                 match kind {
-                    Kind::Quad => args.extend(of_double(*x).map(|w| Val::I64(w as i64))),
-                    Kind::Double => args.push(Val::F64(*x)),
-                    Kind::Single => {
+                    QuadKind::Quad => args.extend(of_double(*x).map(|w| Val::I64(w as i64))),
+                    QuadKind::Double => args.push(Val::F64(*x)),
+                    QuadKind::Single => {
                         *x = f64::from(*x as f32);
                         args.push(Val::F32(*x as f32));
                     }
-                    Kind::Int => args.push(Val::I32(*x as i32)),
-                    Kind::Long => args.push(Val::I64(*x as i64)),
-                    Kind::IntPtr | Kind::QuadPtr => args.push(Val::I32(AT as i32 + 64)),
+                    QuadKind::Int => args.push(Val::I32(*x as i32)),
+                    QuadKind::Long => args.push(Val::I64(*x as i64)),
+                    QuadKind::IntPtr | QuadKind::QuadPtr => args.push(Val::I32(AT as i32 + 64)),
                 }
             }
             let Some((found, memory)) = trial(&[], &args) else { return false };
@@ -295,7 +300,7 @@ impl Quad {
         Some(match self.slope {
             Slope::Answers(_) => Box::new(|_| f64::NAN),
             Slope::Number(of) => Box::new(move |x| of(x[0])),
-            Slope::Same if self.params.contains(&Kind::QuadPtr) => Box::new(|x| x[0].fract()),
+            Slope::Same if self.params.contains(&QuadKind::QuadPtr) => Box::new(|x| x[0].fract()),
             Slope::Same => Box::new(|x| x[0]),
             Slope::Add => Box::new(|x| x[0] + x[1]),
             Slope::Sub => Box::new(|x| x[0] - x[1]),

@@ -147,7 +147,7 @@ const FILLED: usize = 4 << 20;
 /// too much of it, or the kernel does not tell.
 ///
 /// # Safety
-/// The range begins at a page, is accessible, anonymous, and not used by anybody else.
+/// The range begins at a page, is accessible, anonymous, and not used by any other code.
 #[cfg(target_os = "linux")]
 unsafe fn fill_touched(start: *mut u8, bytes: usize) -> bool {
     // SAFETY: asks only.
@@ -176,7 +176,7 @@ unsafe fn fill_touched(start: *mut u8, bytes: usize) -> bool {
     true
 }
 
-/// Nobody tells.
+/// It is not told.
 #[cfg(not(target_os = "linux"))]
 unsafe fn fill_touched(_start: *mut u8, _bytes: usize) -> bool {
     false
@@ -184,7 +184,7 @@ unsafe fn fill_touched(_start: *mut u8, _bytes: usize) -> bool {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the whole of our mapping, and nobody uses it any more.
+        // SAFETY: the whole of our mapping, which is out of use.
         unsafe { libc::munmap(self.start.cast(), 2 * self.span + MORE) };
     }
 }

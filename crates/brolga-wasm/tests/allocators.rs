@@ -137,7 +137,7 @@ fn many_releases_wait_and_each_happens_once() {
     }
 }
 
-/// An allocator that nobody would recognise.
+/// An allocator that is not recognised.
 const OWN: &str = r#"(module (memory (export "memory") 1)
     (global $end (mut i32) (i32.const 4096))
     (func $grab (param $size i64) (result i32) (local $block i32)
@@ -199,8 +199,8 @@ fn an_allocator_that_is_not_there() {
 
 #[test]
 fn memory_for_the_host_is_the_allocators_to_give() {
-    // A heap of all that lies behind 4096, as a C library has it, from whoever gives out memory
-    // there: buffers in pages that the host grows memory by would be a part of it.
+    // A heap of all that lies behind 4096, as a C library has it, from the allocator that gives out
+    // memory there: buffers in pages that the host grows memory by would be a part of it.
     let module = |functions: &str| {
         let text = format!(
             r#"(module (memory 1) (global $top (mut i32) (i32.const 4096))

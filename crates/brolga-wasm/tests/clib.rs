@@ -46,7 +46,7 @@ fn copies_of_floats_of_both_sizes() {
     // Its memory may be imported.
     let imported = moved(MEMCPY).replace("(memory (export \"memory\") 1)", "(import \"env\" \"memory\" (memory 1))");
     assert_eq!(gradient(&imported, &args).unwrap(), wanted);
-    // Under another name nobody knows what it is, and it is differentiated as it is: byte by byte.
+    // Under another name it is not known, and it is differentiated as it is: byte by byte.
     assert_eq!(gradient(&moved(MEMCPY).replace("$memcpy", "$copy"), &args).unwrap(), wanted);
 }
 

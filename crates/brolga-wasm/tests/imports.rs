@@ -38,7 +38,7 @@ fn imports_that_nothing_provides_trap_when_they_are_called() {
 
 #[test]
 fn libraries_are_initialised() {
-    // Constructors of static objects are run by what the host has to call first, since nobody else
+    // Constructors of static objects are run by what the host has to call first, since nothing else
     // does.
     let text = |name: &str, more: &str| {
         format!(
@@ -57,8 +57,8 @@ fn libraries_are_initialised() {
     let of = |x: f64| (vec![Val::F64(2.0 * x)], vec![Some(Val::F64(x))]);
     assert_eq!(value(text("_initialize", "")), of(5.0));
     assert_eq!(value(text("__wasm_call_ctors", "")), of(5.0));
-    // Emscripten's code may ask whether there is room on the stack, and traps if nobody has said
-    // so.
+    // Emscripten's code may ask whether there is room on the stack, and traps if that has not been
+    // said.
     let stack = r#"(global $sp (mut i32) (i32.const 0)) (global $limit (mut i32) (i32.const -1))
         (func (export "emscripten_stack_init") (global.set $sp (i32.const 4096)))
         (func (export "emscripten_stack_get_base") (result i32) (i32.const 4096))

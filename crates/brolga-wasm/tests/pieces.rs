@@ -7,7 +7,7 @@ use brolga_wasm::{Error, Gradient, Instance, Module, Val};
 
 use crate::common::gradients;
 
-/// Nobody follows these bits, and somebody makes a float of them whose cotangent is not zero.
+/// No rule follows these bits, and the program makes a float of them whose cotangent is not zero.
 fn is_lost(text: &str) {
     for found in gradients(text, 1.5) {
         match found {
@@ -122,7 +122,7 @@ fn copies_and_what_they_are_copies_of() {
         let turned = "(i32.store8 offset=128 (local.get $i) (i32.load8_u (i32.sub (i32.const 71) (local.get $i))))";
         let back = "(i32.store8 offset=136 (local.get $i) (i32.load8_u (i32.sub (i32.const 135) (local.get $i))))";
         is(&moved("", singles, &[bytes(1, turned), bytes(1, back)].concat(), &times(&at(64), &at(136))), 1.5, 3.0);
-        // The bytes of one float the other way round are another, of which nobody knows anything.
+        // The bytes of one float the other way round are another, of which nothing is known.
         let wrong = format!("(f64.add {} (f64.mul (f64.const 0) {}))", at(128), at(64));
         is_lost(&moved("", singles, &bytes(1, turned), &wrong));
         // Half of one and half of another.
@@ -141,7 +141,7 @@ fn what_does_not_arrive() {
         "(func $half (param $to i32) (param $from i32) (i32.store (local.get $to) (i32.load (local.get $from))))";
     let times_x = "(f64.mul (f64.load (i32.const 128)) (local.get $x))";
     for singles in [false, true] {
-        // Two halves from where nobody has stored a float: that they belong together is only known
+        // Two halves from where no float has been stored: that they belong together is only known
         // to be wrong when nothing more can come.
         let halves = "(call $half (i32.const 128) (i32.const 192)) (call $half (i32.const 132) (i32.const 204))";
         is_lost(&moved(half, singles, halves, times_x));
@@ -150,7 +150,7 @@ fn what_does_not_arrive() {
         // A float made of one byte: what is one in it is no part of another float.
         let byte = "(i64.store (i32.const 128) (i64.extend_i32_u (i32.load8_u (i32.const 64))))";
         is_lost(&moved("", singles, byte, "(f64.add (f64.load (i32.const 128)) (local.get $x))"));
-        // What waits where a block was filled is nobody's.
+        // What waits where a block was filled is dropped.
         let copy = bytes(1, "(i32.store8 offset=128 (local.get $i) (i32.load8_u offset=64 (local.get $i)))");
         let filled = format!("(memory.fill (i32.const 64) (i32.const 0) (i32.const 8)) {copy}");
         is(&moved("", singles, &filled, "(f64.add (f64.load (i32.const 128)) (f64.load (i32.const 64)))"), 1.5, 0.0);
@@ -443,8 +443,8 @@ fn what_the_caller_has_put_there_is_put_together() {
 #[test]
 fn constants_that_are_copied_as_words() {
     // As a compiler does without optimisation: `const double c[] = {3.0}`, copied to the stack
-    // whenever the function is entered. (And read there by an address of which nobody sees that it
-    // is the same.)
+    // whenever the function is entered. (And read there by an address that is not seen to be the
+    // same.)
     let module = Module::new(
         r#"(module (memory 1) (data (i32.const 64) "\00\00\00\00\00\00\08\40")
             (func $times (param $at i32) (param $x f64) (result f64)
@@ -465,7 +465,7 @@ fn constants_that_are_copied_as_words() {
         for times in [1.0, 2.0] {
             let found = instance.gradient(&gradient, &x, &[Val::F64(1.0)]).unwrap();
             assert_eq!((found.values, found.cotangents), (vec![Val::F64(18.0)], vec![Some(Val::F64(9.0))]));
-            // 2 c x, if somebody says that c is a double; else nobody knows what to add.
+            // 2 c x, if the caller says that c is a double; else it is not known what to add.
             let slope = instance.shadow_f64(64, 1).unwrap()[0];
             let singles = instance.shadow_f32(64, 2).unwrap();
             let no_number = slope.is_nan() && singles.iter().all(|x| x.is_nan());

@@ -58,7 +58,7 @@ fn an_exponential_is_known_by_its_values() {
         let close = |found: f64, wanted: f64| (found - wanted).abs() <= 1e-13 * wanted.abs();
         assert!(close(value, x * x.exp()) && close(slope, (1.0 + x) * x.exp()), "{x}: {value}, {slope}");
     }
-    // What it leaves on the stack is nobody's.
+    // What it leaves on the stack is not in use.
     let stack = "(f64.store (i32.sub (global.get $sp) (i32.const 16)) (local.get $x))";
     assert!(slope(&module(stack, ""), 0.5).is_ok());
 }

@@ -98,7 +98,7 @@ impl Cache {
         self.len() == 0
     }
 
-    /// Forget all rules. Those that somebody holds live on.
+    /// Forget all rules. Those that are held live on.
     pub fn clear(&self) {
         self.known().clear();
     }

@@ -1,9 +1,9 @@
 //! Brolga: reverse-mode automatic differentiation for Cranelift IR.
 //!
-//! The crate takes functions in CLIF that somebody else wrote and produces their derivatives as
-//! CLIF, compiled with `cranelift-jit`: a forward pass, which computes the primal results and
-//! records, and a pullback, which maps cotangents of the results to cotangents of the arguments;
-//! or, in [`Mode::Combined`], one function that does both.
+//! The crate takes functions in CLIF and produces their derivatives as CLIF, compiled with
+//! `cranelift-jit`: a forward pass, which computes the primal results and records, and a pullback,
+//! which maps cotangents of the results to cotangents of the arguments; or, in [`Mode::Combined`],
+//! one function that does both.
 
 pub mod cache;
 pub mod error;

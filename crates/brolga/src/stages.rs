@@ -102,7 +102,7 @@ pub fn dump(program: &Program, request: &Request, options: &Options, stage: Stag
     let mut out = String::new();
     let options = &Options { mode: stage.mode(options.mode), ..options.clone() };
     each_variant(program, request, options, |s| {
-        let whole = matches!(s.emitted, Emitted::Whole(_));
+        let whole = matches!(s.emitted, Emitted::Combined(_));
         if matches!(stage, Stage::Combined | Stage::ClifCombined) && !whole && !s.serves {
             return;
         }
@@ -157,7 +157,7 @@ fn text(s: &Stages<'_>, stage: Stage) -> String {
         Stage::ClifForward | Stage::ClifPullback | Stage::ClifCombined | Stage::ClifTangent => match &s.emitted {
             Emitted::Pair(p) if stage == Stage::ClifPullback => clif(&p.pullback),
             Emitted::Pair(p) => clif(&p.forward),
-            Emitted::Whole(w) => clif(&w.func),
+            Emitted::Combined(w) => clif(&w.func),
         },
     }
 }

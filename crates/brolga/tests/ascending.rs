@@ -194,7 +194,7 @@ fn rows_that_may_overlap_have_their_gradients() {
             let (found, over) = shadow(program, true, &stores, &entries, &rows);
             was_asked |= over;
             for (i, (&x, &y)) in expected.iter().zip(&found).enumerate() {
-                // What nobody reads is left alone.
+                // What is not read is left alone.
                 let left = over && x == 0.0 && y.is_nan();
                 let close = (x - y).abs() <= 1e-12 * x.abs();
                 assert!(left || close, "entry {i}: {x} where added, {y} where stored; rows {rows:?}\n{text}");

@@ -4,7 +4,7 @@ use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, Cache, Error, FuncKey, MemoryMode, Mode, Options, Request};
 use brolga_testing::program;
 
-/// x y, x + y, and something that nobody can differentiate.
+/// x y, x + y, and something without a derivative.
 fn cache() -> (Cache, [FuncKey; 3]) {
     let program = program(
         "function %product(f64, f64) -> f64 system_v { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }

@@ -247,7 +247,7 @@ fn a_damaged_tape() {
     let first = pull(&mut whole).unwrap();
     assert_eq!(pull(&mut whole).unwrap(), first);
 
-    // Whoever writes eight bytes anywhere either hits a seal, or values only.
+    // A write of eight bytes anywhere either hits a seal, or values only.
     let bytes = whole.tape_bytes();
     let mut seals = 0;
     for at in (0..bytes - 7).step_by(4) {

@@ -432,7 +432,7 @@ fn places() {
     let cells = |body: &str, step: i64| {
         let mut func = function(&text(body, step));
         let looked = lanes(&mut func, true, false);
-        looked.first().and_then(|l| l.outcome.ok()).map(|t| (t.turns, t.cells))
+        looked.first().and_then(|l| l.outcome.ok()).map(|t| (t.at_a_time, t.cells))
     };
     let add = "v20 = load.f64 v1\n v21 = fadd v20, v14\n store v21, v1\n";
     assert_eq!(cells(add, 8), Some((4, 1)));
@@ -571,7 +571,7 @@ fn several_terms_of_a_turn_are_added_to_each_other_first() {
         let apart = &|_, _| false;
         let how = How { reorder: &|_| reorder, watched, shadows, worth: false, lanes: true, apart, stay: &|_| true };
         let looked = brolga_transform::clif::vectorise::lanes(&mut func, how).remove(0);
-        assert_eq!(looked.outcome.map(|t| (t.turns, t.cells)), Ok((1, 1)));
+        assert_eq!(looked.outcome.map(|t| (t.at_a_time, t.cells)), Ok((1, 1)));
         let same = |&(new, old): &(ir::Inst, ir::Inst)| func.dfg.insts[new].opcode() == func.dfg.insts[old].opcode();
         assert!(!looked.copies.is_empty() && looked.copies.iter().all(same));
         let v = func.layout.blocks().find(|&b| func.block_successors(b).any(|s| s == b)).unwrap();

@@ -1,4 +1,4 @@
-//! The primal is compiled when somebody calls it, into the module of its derivative.
+//! The primal is compiled when it is called, into the module of its derivative.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Program, Request};

@@ -74,8 +74,8 @@ const CONSTANT: &str = "function %f(i64, f64, f64) -> f64 system_v {
         return v13
     }";
 
-/// What is called does its work in memory; nobody asks for its result. `f(p, n)` squares n numbers
-/// and returns the first.
+/// What is called does its work in memory; its result is not used. `f(p, n)` squares n numbers and
+/// returns the first.
 const ASIDE: &str = "function %f(i64, i64) -> f64 system_v {
         fn0 = %f(i64, i64) -> f64 system_v
     block0(v0: i64, v1: i64):
@@ -173,36 +173,36 @@ fn derived_as(text: &str, options: &Options, request: impl Fn(&Program) -> Reque
 
 /// Whether the root's own function does nothing but call.
 fn is_served(d: &Derivation) -> bool {
-    d.whole.as_ref().is_some_and(|w| w.func.layout.blocks().count() == 1)
+    d.combined.as_ref().is_some_and(|w| w.func.layout.blocks().count() == 1)
 }
 
 #[test]
 fn who_calls_himself_is_derived_once() {
     for mode in [Mode::Gradient, Mode::Combined] {
         let d = derived(PAIR, &quick(mode));
-        assert!(is_served(&d) && d.pairs.len() == 1 && d.wholes.is_empty() && d.spare > 0, "{mode:?}");
-        assert_eq!(d.whole.unwrap().results, mode == Mode::Combined);
+        assert!(is_served(&d) && d.pairs.len() == 1 && d.joint.is_empty() && d.spare > 0, "{mode:?}");
+        assert_eq!(d.combined.unwrap().results, mode == Mode::Combined);
     }
     // The seed of the root is not known to be one; that of its calls is not, either.
     let d = derived(WHOLE, &quick(Mode::Gradient));
-    assert!(is_served(&d) && d.pairs.is_empty() && d.wholes.len() == 1 && d.spare == 0);
+    assert!(is_served(&d) && d.pairs.is_empty() && d.joint.len() == 1 && d.spare == 0);
     // Who is asked for the value is served by one who knows it.
     let valued = derived(WHOLE, &quick(Mode::Combined));
-    assert!(is_served(&valued) && valued.pairs.len() == 1 && valued.wholes.is_empty());
-    // Nothing asks for a segment, so nobody hands one on.
-    assert!(!d.whole.as_ref().unwrap().segment && !d.wholes[0].segment);
+    assert!(is_served(&valued) && valued.pairs.len() == 1 && valued.joint.is_empty());
+    // Nothing asks for a segment, so none is handed on.
+    assert!(!d.combined.as_ref().unwrap().segment && !d.joint[0].segment);
 }
 
 #[test]
 fn what_only_the_root_would_ask_for_is_not_derived() {
     let unit = |program: &Program| request(program, ResultActivity::Unit);
-    let wholes = |served: bool| {
+    let joint = |served: bool| {
         let disabled = PassSet::NONE.set(Pass::ForwardRoot, !served);
         let d = derived_as(HELPED, &Options { disabled, ..quick(Mode::Combined) }, unit);
         assert_eq!(is_served(&d), served);
-        d.pairs.iter().map(|p| &p.variant).chain(d.wholes.iter().map(|w| &w.variant)).cloned().collect::<Vec<_>>()
+        d.pairs.iter().map(|p| &p.variant).chain(d.joint.iter().map(|w| &w.variant)).cloned().collect::<Vec<_>>()
     };
-    let (served, alone) = (wholes(true), wholes(false));
+    let (served, alone) = (joint(true), joint(false));
     assert!(served.iter().all(|v| alone.contains(v)) && served.len() < alone.len(), "{served:?}, {alone:?}");
 }
 

@@ -234,7 +234,7 @@ fn neighbours_in_lanes_are_what_they_are_one_by_one() {
             let sums = sum.to_bits() == too.to_bits() || sum.is_nan() && too.is_nan();
             assert!(same(&want, &found) && sums, "at {places:?}, {turns} turns: {sum} {too}\n{text}\n{shown}");
         }
-        // SAFETY: nobody runs any of it any more.
+        // SAFETY: none of it runs any more.
         unsafe { module.free_memory() };
     }
     assert!(changed > programs / 4, "{changed} of {programs}");

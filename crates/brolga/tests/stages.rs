@@ -761,7 +761,7 @@ fn well_formed(name: &str, text: &str) {
     assert_eq!(depth, 0, "{name}");
 }
 
-/// A call that only computes goes if nobody reads its result; one that does something else stays,
+/// A call that only computes goes if its result is not read; one that does something else stays,
 /// also on a path on which it is all that happens.
 #[test]
 fn calls_whose_results_nobody_reads() {

@@ -100,8 +100,8 @@ fn spoil(func: &mut Function) -> bool {
 fn part_of(d: &mut Derivation, at: usize) -> &mut Function {
     let part = d.parts().swap_remove(at);
     match part.role {
-        PartRole::Root => &mut d.whole.as_mut().unwrap().func,
-        PartRole::Whole(i) => &mut d.wholes[i].func,
+        PartRole::Root => &mut d.combined.as_mut().unwrap().func,
+        PartRole::Joint(i) => &mut d.joint[i].func,
         PartRole::Forward(i) => &mut d.pairs[i].forward,
         PartRole::Pullback(i) => &mut d.pairs[i].pullback,
     }

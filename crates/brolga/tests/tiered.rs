@@ -1,5 +1,5 @@
-//! Little effort at first, full effort when that pays: when that is, and that nobody sees it in the
-//! numbers.
+//! Little effort at first, full effort when that pays: when that is, and that the numbers do not
+//! show it.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

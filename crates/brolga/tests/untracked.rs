@@ -63,7 +63,7 @@ fn what_is_not_reached_does_not_matter() {
                     Err(Error::Trap(trap)) => assert_eq!(trap.code, "untracked_bits", "{operation}"),
                     other => panic!("{mode:?}: {operation}: {other:?}"),
                 }
-                // Nobody asks for the derivative by what was made of bits.
+                // The derivative by what was made of bits is not asked for.
                 assert!(run(200.0, 0.0, 1.0).is_ok() && run(200.0, 3.0, 0.0).is_ok(), "{mode:?}: {operation}");
             }
         }

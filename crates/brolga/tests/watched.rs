@@ -160,7 +160,7 @@ fn gradient<F: Float>(rule: &DerivedRule, a: &[F], x: &[F], counts: &[i64; COLUM
     da.into_iter().chain(dx).map(|c| c.get()).collect()
 }
 
-/// Whether anybody asks if a number is finite.
+/// Whether the derivative asks if a number is finite.
 fn asks(clif: &str) -> bool {
     clif.lines().any(|l| {
         l.split_once(" = fsub").is_some_and(|(_, args)| {
@@ -555,7 +555,7 @@ fn check_anew<F: Float>(besides: Besides) {
                 .unwrap_or_else(|e| panic!("{e}"))
         };
         let [without, with] = [false, true].map(rule);
-        // Where nobody wants the sum the forward half has nothing to do.
+        // Where the sum is not used the forward half has nothing to do.
         if mode == Mode::Combined {
             assert!(asks(with.clif().0) && !asks(without.clif().0), "one is watched, the other is not");
         }

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::program::{
-    ARRAYS, Access, Arith, BitOp, Choice, Cond, Copying, Float, Handed, Index, LENGTH, NUMBERS, PartOp, Place, Program,
-    Shape, Stmt, Storage,
+    ARRAYS, Access, Arith, BitOp, Choice, Cond, Copying, Float, Handed, Index, LENGTH, Lvalue, NUMBERS, PartOp,
+    Program, Shape, Stmt, Storage,
 };
 
 /// What all programs of a module share.
@@ -253,7 +253,7 @@ impl Writer<'_> {
         self.line(&format!("{r} v3 = w, v4 = in1[1];"));
         for (a, &is_used) in used.iter().enumerate().skip(2) {
             if is_used {
-                let at = self.lvalue(Place::Cell(a, Index::Turn(0)));
+                let at = self.lvalue(Lvalue::Cell(a, Index::Turn(0)));
                 let tag = if p.tagged(a) { format!(" {} = 1;", self.tag(a, Index::Turn(0))) } else { String::new() };
                 self.line(&format!("for (int i = 0; i < {LENGTH}; i++) {{ {at} = 0.375 * (i + 1);{tag} }}"));
             }
@@ -320,10 +320,10 @@ impl Writer<'_> {
         }
     }
 
-    fn lvalue(&self, place: Place) -> String {
+    fn lvalue(&self, place: Lvalue) -> String {
         match place {
-            Place::Number(n) => format!("v{n}"),
-            Place::Cell(a, at) => {
+            Lvalue::Number(n) => format!("v{n}"),
+            Lvalue::Cell(a, at) => {
                 let element = self.element(a, at);
                 let field = match a {
                     0 | 1 => "",
@@ -354,7 +354,7 @@ impl Writer<'_> {
         for a in 2..ARRAYS {
             let which = NUMBERS + a - 2;
             if p.out[which] {
-                let at = self.lvalue(Place::Cell(a, Index::Turn(0)));
+                let at = self.lvalue(Lvalue::Cell(a, Index::Turn(0)));
                 let term = format!("r += ({t}){} * (i + 1) * {at};", Program::weight(which));
                 self.line(&format!("for (i = 0; i < {LENGTH}; i++) {term}"));
             }
@@ -433,7 +433,7 @@ impl Writer<'_> {
         }
     }
 
-    fn bits(&mut self, dst: Place, src: Place, ops: &[BitOp], (g, p): (Access, Access), shape: Shape) {
+    fn bits(&mut self, dst: Lvalue, src: Lvalue, ops: &[BitOp], (g, p): (Access, Access), shape: Shape) {
         let f = self.program.float(dst);
         let (t, u, d, s) = (name(f), word(f), self.lvalue(dst), self.lvalue(src));
         let ops: Vec<_> = ops.iter().map(|o| op(f, *o)).collect();
@@ -469,7 +469,7 @@ impl Writer<'_> {
         self.line(&text);
     }
 
-    fn part(&mut self, at: Place, width: u32, op: PartOp, access: Access) {
+    fn part(&mut self, at: Lvalue, width: u32, op: PartOp, access: Access) {
         let f = self.program.float(at);
         let (x, t) = (self.lvalue(at), name(f));
         let parts = f.bits() / width;
@@ -494,7 +494,7 @@ impl Writer<'_> {
         self.line(&text);
     }
 
-    fn arith(&mut self, dst: Place, a: Place, b: Place, arith: Arith) {
+    fn arith(&mut self, dst: Lvalue, a: Lvalue, b: Lvalue, arith: Arith) {
         let f = self.program.float(dst);
         let (t, d, a, b) = (name(f), self.lvalue(dst), self.lvalue(a), self.lvalue(b));
         let (a, b) = (format!("({t}){a}"), format!("({t}){b}"));
@@ -513,7 +513,7 @@ impl Writer<'_> {
         self.line(&text);
     }
 
-    fn choose(&mut self, dst: Place, a: Place, b: Place, choice: Choice, access: Access) {
+    fn choose(&mut self, dst: Lvalue, a: Lvalue, b: Lvalue, choice: Choice, access: Access) {
         let f = self.program.float(dst);
         let (u, d, a, b) = (word(f), self.lvalue(dst), self.lvalue(a), self.lvalue(b));
         let (ga, gb, p) = (get(f, access, &a), get(f, access, &b), put(f, access, &d));
@@ -529,7 +529,7 @@ impl Writer<'_> {
     }
 
     /// `apart` says whether the callee stays one.
-    fn handed(&mut self, dst: Place, (a, b): (Place, Place), how: Handed, apart: bool) {
+    fn handed(&mut self, dst: Lvalue, (a, b): (Lvalue, Lvalue), how: Handed, apart: bool) {
         let f = self.program.float(dst);
         let (t, h, d, a, b) = (name(f), half(f), self.lvalue(dst), self.lvalue(a), self.lvalue(b));
         let bits = f.bits() / 2;
@@ -577,7 +577,7 @@ impl Writer<'_> {
         ));
     }
 
-    fn exchange(&mut self, a: Place, b: Place) {
+    fn exchange(&mut self, a: Lvalue, b: Lvalue) {
         let f = self.program.float(a);
         let (a, b, bytes) = (self.lvalue(a), self.lvalue(b), f.bits() / 8);
         let u = word(f);
@@ -586,7 +586,7 @@ impl Writer<'_> {
         ));
     }
 
-    fn pack(&mut self, a: Place, b: Place, memory: bool) {
+    fn pack(&mut self, a: Lvalue, b: Lvalue, memory: bool) {
         let (a, b) = (self.lvalue(a), self.lvalue(b));
         let through = if memory { "scratch.wide = b; b = scratch.wide;" } else { "" };
         self.line(&format!(
@@ -594,7 +594,7 @@ impl Writer<'_> {
         ));
     }
 
-    fn pack_state(&mut self, at: Place, memory: bool) {
+    fn pack_state(&mut self, at: Lvalue, memory: bool) {
         let f = self.program.float(at);
         let (x, g) = (self.lvalue(at), get(f, Access::Copy, &self.lvalue(at)));
         let through = if memory { "scratch.wide = k; k = scratch.wide;" } else { "" };
@@ -611,7 +611,7 @@ impl Writer<'_> {
         self.line(&text);
     }
 
-    fn uniform(&mut self, at: Place, wide: bool) {
+    fn uniform(&mut self, at: Lvalue, wide: bool) {
         let x = self.lvalue(at);
         let t = name(self.program.float(at));
         let text = if wide && self.program.float(at) == Float::Double {
@@ -636,7 +636,7 @@ impl Writer<'_> {
             self.line(&text);
             return;
         }
-        let (a, b) = (Place::Cell(to, Index::Turn(0)), Place::Cell(from, Index::Turn(0)));
+        let (a, b) = (Lvalue::Cell(to, Index::Turn(0)), Lvalue::Cell(from, Index::Turn(0)));
         let (a, b) = (self.lvalue(a), self.lvalue(b));
         let text = copying(&a, &b, &format!("sizeof {a}"), how);
         self.line(&format!("for (int i = 0; i < {LENGTH}; i++) {{ {text} }}"));

@@ -7,7 +7,7 @@
 
 use super::c::{inverse_constant, root_constant};
 use super::program::{
-    ARRAYS, Arith, BitOp, Choice, Cond, Float, Handed, INPUTS, Index, LENGTH, NUMBERS, PartOp, Place, Program, Stmt,
+    ARRAYS, Arith, BitOp, Choice, Cond, Float, Handed, INPUTS, Index, LENGTH, Lvalue, NUMBERS, PartOp, Program, Stmt,
 };
 
 /// A number with its derivative by every input.
@@ -95,21 +95,21 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn get(&self, place: Place) -> Dual {
+    fn get(&self, place: Lvalue) -> Dual {
         match place {
-            Place::Number(n) => self.numbers[n],
-            Place::Cell(a, i) => self.cells[a][self.at(i)],
+            Lvalue::Number(n) => self.numbers[n],
+            Lvalue::Cell(a, i) => self.cells[a][self.at(i)],
         }
     }
 
-    fn set(&mut self, place: Place, x: Dual) {
+    fn set(&mut self, place: Lvalue, x: Dual) {
         let f = self.program.float(place);
         let v = f.number(f.of(x.v));
         self.note(&x);
         let x = Dual { v, ..x };
         match place {
-            Place::Number(n) => self.numbers[n] = x,
-            Place::Cell(a, i) => {
+            Lvalue::Number(n) => self.numbers[n] = x,
+            Lvalue::Cell(a, i) => {
                 let i = self.at(i);
                 self.cells[a][i] = x;
             }
@@ -233,7 +233,7 @@ impl<'a> Machine<'a> {
                 if self.program.plain(*a) {
                     for i in 0..LENGTH {
                         let x = self.op(Float::Single, *op, self.cells[*a][i]);
-                        self.set(Place::Cell(*a, Index::Fixed(i)), x);
+                        self.set(Lvalue::Cell(*a, Index::Fixed(i)), x);
                     }
                 }
             }
@@ -263,7 +263,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn choose(&mut self, dst: Place, a: Place, b: Place, choice: Choice) {
+    fn choose(&mut self, dst: Lvalue, a: Lvalue, b: Lvalue, choice: Choice) {
         let f = self.program.float(dst);
         let (x, y) = (self.get(a), self.get(b));
         let chosen = match choice {
@@ -279,7 +279,7 @@ impl<'a> Machine<'a> {
         self.set(dst, chosen);
     }
 
-    fn handed(&mut self, dst: Place, (a, b): (Place, Place), how: Handed) {
+    fn handed(&mut self, dst: Lvalue, (a, b): (Lvalue, Lvalue), how: Handed) {
         let f = self.program.float(dst);
         let r = |x: f64| f.number(f.of(x));
         let scaled = |x: Dual, k: f64| x.map(r(x.v * k), k);
@@ -302,7 +302,7 @@ impl<'a> Machine<'a> {
         self.set(dst, Dual::join(r(taken.v + beside.v), taken, 1.0, beside, 1.0));
     }
 
-    fn arith(&mut self, dst: Place, a: Place, b: Place, arith: Arith) {
+    fn arith(&mut self, dst: Lvalue, a: Lvalue, b: Lvalue, arith: Arith) {
         let f = self.program.float(dst);
         let r = |x: f64| f.number(f.of(x));
         let (mut x, mut y) = (self.get(a), self.get(b));

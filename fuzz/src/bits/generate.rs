@@ -4,7 +4,7 @@ use brolga_oracle::generate::Source;
 
 use super::program::{
     ACCESSES, ARRAYS, Access, Arith, Array, BitOp, COPYINGS, Choice, Cond, Float, Handed, INPUTS, Index, Kind, LENGTH,
-    NUMBERS, PartOp, Place, Program, STORAGES, Shape, Stmt, Storage,
+    Lvalue, NUMBERS, PartOp, Program, STORAGES, Shape, Stmt, Storage,
 };
 
 /// Programs that share a module.
@@ -59,27 +59,27 @@ impl Maker {
         if self.loops > 0 && self.s.chance(70) { Index::Turn(k) } else { Index::Fixed(k) }
     }
 
-    fn any(&mut self) -> Place {
+    fn any(&mut self) -> Lvalue {
         if self.s.chance(50) {
-            return Place::Number(self.s.below(NUMBERS));
+            return Lvalue::Number(self.s.below(NUMBERS));
         }
         let array = self.s.below(ARRAYS);
-        Place::Cell(array, self.index())
+        Lvalue::Cell(array, self.index())
     }
 
     /// A place with a float of this type, if one is found soon.
-    fn place(&mut self, float: Float) -> Place {
+    fn place(&mut self, float: Float) -> Lvalue {
         for _ in 0..40 {
             let place = self.any();
             if self.program.float(place) == float {
                 return place;
             }
         }
-        Place::Number(if self.program.kind.float(true) == float { 0 } else { NUMBERS - 1 })
+        Lvalue::Number(if self.program.kind.float(true) == float { 0 } else { NUMBERS - 1 })
     }
 
     /// Two places with floats of one type.
-    fn two(&mut self) -> (Place, Place) {
+    fn two(&mut self) -> (Lvalue, Lvalue) {
         let a = self.any();
         (a, self.place(self.program.float(a)))
     }

@@ -92,7 +92,7 @@ pub const ARRAYS: usize = 4;
 
 /// Where a float lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Lvalue {
     /// A local variable.
     Number(usize),
     /// An element of an array.
@@ -327,11 +327,11 @@ pub const COPYINGS: [Copying; 5] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cond {
     /// Whether one float is less than another.
-    Less(Place, Place),
+    Less(Lvalue, Lvalue),
     /// A bit of the generator's state.
     State(u32),
     /// The sign bit of a float.
-    Sign(Place),
+    Sign(Lvalue),
     /// Whether the turn is odd.
     Odd,
     /// The lowest bit of the integer beside an element.
@@ -344,9 +344,9 @@ pub enum Stmt {
     /// Bits of a float are taken, changed and put into another.
     Move {
         /// Where to.
-        dst: Place,
+        dst: Lvalue,
         /// Where from; of the same type.
-        src: Place,
+        src: Lvalue,
         /// What is done to them.
         ops: Vec<BitOp>,
         /// How they are taken.
@@ -357,28 +357,28 @@ pub enum Stmt {
         shape: Shape,
     },
     /// Part of a float is changed where it lies.
-    Part(Place, u32, PartOp, Access),
+    Part(Lvalue, u32, PartOp, Access),
     /// Plain arithmetic.
-    Arith(Place, Place, Place, Arith),
+    Arith(Lvalue, Lvalue, Lvalue, Arith),
     /// One of two.
-    Choose(Place, Place, Place, Choice, Access),
+    Choose(Lvalue, Lvalue, Lvalue, Choice, Access),
     /// A float in the frame, whose sign is then turned in its upper half, beside another one: a new
     /// value, from these two.
-    Handed(Place, Place, Place, Handed, bool),
+    Handed(Lvalue, Lvalue, Lvalue, Handed, bool),
     /// Two floats change places by three exclusive ors.
-    Exchange(Place, Place),
+    Exchange(Lvalue, Lvalue),
     /// Two singles go through one integer of 64 bits, in memory if so said, and change places.
-    Pack(Place, Place, bool),
+    Pack(Lvalue, Lvalue, bool),
     /// A float and the generator's state go through one integer.
-    PackState(Place, bool),
+    PackState(Lvalue, bool),
     /// The generator goes on.
     Next,
     /// The generator's state takes in the bits of a float.
-    Hash(Place),
+    Hash(Lvalue),
     /// A float is multiplied by one that is made of the generator's bits, of 64 of them if so said.
-    Uniform(Place, bool),
+    Uniform(Lvalue, bool),
     /// A float is multiplied by a power of two whose bits are the exponent of another.
-    Exponent(Place, Place),
+    Exponent(Lvalue, Lvalue),
     /// The integer beside an element gets the generator's state.
     Tag(usize, Index),
     /// An element, with what lies beside it, becomes another.
@@ -428,10 +428,10 @@ impl Program {
     }
 
     /// The type of a place.
-    pub fn float(&self, place: Place) -> Float {
+    pub fn float(&self, place: Lvalue) -> Float {
         match place {
-            Place::Number(n) => self.kind.float(n < 3),
-            Place::Cell(array, _) => self.array(array),
+            Lvalue::Number(n) => self.kind.float(n < 3),
+            Lvalue::Cell(array, _) => self.array(array),
         }
     }
 

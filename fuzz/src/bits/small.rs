@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::program::{Access, Arith, Array, Index, Kind, LENGTH, Place, Program, Shape, Stmt, Storage};
+use super::program::{Access, Arith, Array, Index, Kind, LENGTH, Lvalue, Program, Shape, Stmt, Storage};
 
 /// Make a program smaller while `still` says that it fails as before.
 pub fn reduce(program: &Program, mut still: impl FnMut(&Program) -> Result<bool>) -> Result<Program> {
@@ -142,9 +142,9 @@ fn statements(stmt: &Stmt) -> Vec<Stmt> {
 }
 
 /// The place, but the same in each turn.
-fn still(place: Place) -> Place {
+fn still(place: Lvalue) -> Lvalue {
     match place {
-        Place::Cell(a, Index::Turn(k)) => Place::Cell(a, Index::Fixed(k)),
+        Lvalue::Cell(a, Index::Turn(k)) => Lvalue::Cell(a, Index::Fixed(k)),
         other => other,
     }
 }

@@ -84,7 +84,7 @@ fn remove_run(p: &Program, n: usize, length: usize) -> Option<Program> {
     let mut p = p.clone();
     let f = &mut p.functions[index];
     for inst in run {
-        // A constant stays what it is, unless nobody uses it.
+        // A constant stays what it is, unless it is not used.
         if is_constant(f, inst) && length == 1 {
             return Some(p);
         }
@@ -303,7 +303,7 @@ fn predecessors(f: &Function, block: Block) -> usize {
     insts(f).into_iter().flat_map(ways).filter(|d| d.block(&f.dfg.value_lists) == block).count()
 }
 
-/// Remove what cannot be reached, what nobody uses, and functions that nobody mentions.
+/// Remove what cannot be reached, what is not used, and functions that are not mentioned.
 pub fn clean(p: &mut Program) {
     for f in &mut p.functions {
         let reachable = reachable(f);

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
             if !all {
                 print!("{}", report.excused());
             }
-            // An excuse that nobody needs may one day excuse a mistake.
+            // An excuse that is not needed may one day excuse a mistake.
             let idle = report.idle().filter(|_| all);
             let idle: Vec<String> = idle.map(|e| format!("IDLE excuse: {} {} {}", e.file, e.kind, e.text)).collect();
             idle.iter().for_each(|line| println!("{line}"));

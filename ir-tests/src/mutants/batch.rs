@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use super::edits::Kind;
+use super::edits::EditKind;
 use super::equivalent::{ENTRIES, Entry, excuse};
 use super::worker::Task;
 use super::{MODES, Subject, read};
@@ -37,7 +37,7 @@ pub struct Survivor {
     pub place: String,
     /// The kind of mistake and the instruction.
     pub what: String,
-    /// Why that is no wonder, if somebody has argued it.
+    /// Why that is no wonder, if there is an argument.
     pub excuse: Option<&'static Entry>,
 }
 
@@ -59,7 +59,7 @@ pub struct Report {
     pub kinds: BTreeMap<&'static str, Tally>,
     /// How many each check noticed first.
     pub checks: BTreeMap<String, usize>,
-    /// Those that nobody noticed.
+    /// Those that no check noticed.
     pub survivors: Vec<Survivor>,
     /// Derivatives whose own checks fail before anything is changed.
     pub broken: Vec<String>,
@@ -73,7 +73,8 @@ impl Report {
         self.broken.is_empty() && self.survivors.iter().all(|s| s.excuse.is_some())
     }
 
-    /// Excuses for the files that were looked at, and for no survivor: nobody needs them any more.
+    /// Excuses for the files that were looked at, and for no survivor: they are not needed any
+    /// more.
     pub fn idle(&self) -> impl Iterator<Item = &'static Entry> + '_ {
         let used = |e: &Entry| self.survivors.iter().any(|s| s.excuse.is_some_and(|u| std::ptr::eq(u, e)));
         ENTRIES.iter().filter(move |e| !used(e))
@@ -94,7 +95,7 @@ impl Report {
         };
         line(["mistake", "tried", "killed", "equivalent", "survived"].map(str::to_owned));
         let mut all = Tally::default();
-        for kind in Kind::ALL {
+        for kind in EditKind::ALL {
             let t = self.kinds.get(kind.name()).copied().unwrap_or_default();
             all = Tally { tried: all.tried + t.tried, killed: all.killed + t.killed, excused: all.excused + t.excused };
             line(row(kind.name(), t));
@@ -211,7 +212,7 @@ impl Report {
 }
 
 fn known(kind: &str) -> Option<&'static str> {
-    Kind::ALL.iter().map(|k| k.name()).find(|k| *k == kind)
+    EditKind::ALL.iter().map(|k| k.name()).find(|k| *k == kind)
 }
 
 fn start(mut command: Command) -> std::io::Result<(Child, Receiver<String>)> {

@@ -6,8 +6,8 @@
 //! callee that receives its arguments in another order (edges, calls), a lane, a recorded slot or a
 //! constant that is another one.
 //!
-//! Every mutant still verifies: types are kept. What it does when it runs is anybody's guess,
-//! endless loops and wild stores included; whoever runs mutants does so in a process of their own.
+//! Every mutant still verifies: types are kept. What it does when it runs is unknown, endless loops
+//! and wild stores included; mutants run in a process of their own.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use brolga_transform::{Derivation, DerivedPair};
 
 /// A kind of mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum EditKind {
     /// `fadd` for `fsub` and the reverse; `fneg` left out.
     Sign,
     /// A sum, difference or product that is its first operand.
@@ -43,38 +43,38 @@ pub enum Kind {
     Constant,
 }
 
-impl Kind {
+impl EditKind {
     /// All kinds.
-    pub const ALL: [Kind; 12] = [
-        Kind::Sign,
-        Kind::OnlyFirst,
-        Kind::OnlySecond,
-        Kind::NoZeroing,
-        Kind::NoStore,
-        Kind::Arms,
-        Kind::Targets,
-        Kind::EdgeArguments,
-        Kind::CallArguments,
-        Kind::Lane,
-        Kind::Slot,
-        Kind::Constant,
+    pub const ALL: [EditKind; 12] = [
+        EditKind::Sign,
+        EditKind::OnlyFirst,
+        EditKind::OnlySecond,
+        EditKind::NoZeroing,
+        EditKind::NoStore,
+        EditKind::Arms,
+        EditKind::Targets,
+        EditKind::EdgeArguments,
+        EditKind::CallArguments,
+        EditKind::Lane,
+        EditKind::Slot,
+        EditKind::Constant,
     ];
 
     /// Its name in tables and in the list of equivalent mutants.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Sign => "sign",
-            Kind::OnlyFirst => "only-first",
-            Kind::OnlySecond => "only-second",
-            Kind::NoZeroing => "no-zeroing",
-            Kind::NoStore => "no-store",
-            Kind::Arms => "arms",
-            Kind::Targets => "targets",
-            Kind::EdgeArguments => "edge-arguments",
-            Kind::CallArguments => "call-arguments",
-            Kind::Lane => "lane",
-            Kind::Slot => "slot",
-            Kind::Constant => "constant",
+            EditKind::Sign => "sign",
+            EditKind::OnlyFirst => "only-first",
+            EditKind::OnlySecond => "only-second",
+            EditKind::NoZeroing => "no-zeroing",
+            EditKind::NoStore => "no-store",
+            EditKind::Arms => "arms",
+            EditKind::Targets => "targets",
+            EditKind::EdgeArguments => "edge-arguments",
+            EditKind::CallArguments => "call-arguments",
+            EditKind::Lane => "lane",
+            EditKind::Slot => "slot",
+            EditKind::Constant => "constant",
         }
     }
 }
@@ -117,7 +117,7 @@ pub struct Mutant {
     /// The instruction.
     pub inst: ir::Inst,
     /// What to do to it.
-    pub kind: Kind,
+    pub kind: EditKind,
 }
 
 /// What an instruction is there for, where that can be seen and says why a mutant of it may do no
@@ -188,7 +188,7 @@ fn users(f: &Function, inst: ir::Inst) -> Vec<ir::Inst> {
 }
 
 /// Every mutant of every derived function, pair by pair in order of layout. Instructions whose
-/// results nobody uses are left alone.
+/// results are not used are left alone.
 pub fn mutants(d: &Derivation) -> Vec<Mutant> {
     let mut out = Vec::new();
     for (pair, p) in d.pairs.iter().enumerate() {
@@ -227,40 +227,40 @@ fn observable(op: Opcode) -> bool {
     op.is_terminator() || op.can_store() || op.is_call() || op.other_side_effects() || op.can_trap()
 }
 
-fn kinds(f: &Function, inst: ir::Inst) -> Vec<Kind> {
+fn kinds(f: &Function, inst: ir::Inst) -> Vec<EditKind> {
     let op = f.dfg.insts[inst].opcode();
     let args = f.dfg.inst_args(inst);
     let is_zero = |v: Value| is_zero(f, v);
     match op {
-        Opcode::Fneg => vec![Kind::Sign],
+        Opcode::Fneg => vec![EditKind::Sign],
         // Adding to zero is how a sum starts: what is added to it is the sum.
-        Opcode::Fadd if is_zero(args[0]) => vec![Kind::Sign, Kind::OnlyFirst],
-        Opcode::Fadd if is_zero(args[1]) => vec![Kind::OnlySecond],
-        Opcode::Fadd => vec![Kind::Sign, Kind::OnlyFirst, Kind::OnlySecond],
-        Opcode::Fsub if is_zero(args[1]) => vec![Kind::OnlySecond],
-        Opcode::Fsub => vec![Kind::Sign, Kind::OnlyFirst],
-        Opcode::Fmul => vec![Kind::OnlyFirst, Kind::OnlySecond],
-        Opcode::Fdiv => vec![Kind::OnlyFirst],
-        Opcode::Store if is_zero(args[0]) => vec![Kind::NoZeroing],
-        Opcode::Store => vec![Kind::NoStore],
-        Opcode::Select | Opcode::Bitselect if args[1] != args[2] => vec![Kind::Arms],
+        Opcode::Fadd if is_zero(args[0]) => vec![EditKind::Sign, EditKind::OnlyFirst],
+        Opcode::Fadd if is_zero(args[1]) => vec![EditKind::OnlySecond],
+        Opcode::Fadd => vec![EditKind::Sign, EditKind::OnlyFirst, EditKind::OnlySecond],
+        Opcode::Fsub if is_zero(args[1]) => vec![EditKind::OnlySecond],
+        Opcode::Fsub => vec![EditKind::Sign, EditKind::OnlyFirst],
+        Opcode::Fmul => vec![EditKind::OnlyFirst, EditKind::OnlySecond],
+        Opcode::Fdiv => vec![EditKind::OnlyFirst],
+        Opcode::Store if is_zero(args[0]) => vec![EditKind::NoZeroing],
+        Opcode::Store => vec![EditKind::NoStore],
+        Opcode::Select | Opcode::Bitselect if args[1] != args[2] => vec![EditKind::Arms],
         Opcode::Brif | Opcode::BrTable | Opcode::Jump => {
             let calls = calls(f, inst);
             let mut kinds = Vec::new();
             if op != Opcode::Jump && calls.windows(2).any(|c| differ(f, c)) {
-                kinds.push(Kind::Targets);
+                kinds.push(EditKind::Targets);
             }
             if calls.iter().any(|c| exchange(f, *c).is_some()) {
-                kinds.push(Kind::EdgeArguments);
+                kinds.push(EditKind::EdgeArguments);
             }
             kinds
         }
         Opcode::Call | Opcode::CallIndirect | Opcode::Return => {
-            float_pair(f, args).map(|_| Kind::CallArguments).into_iter().collect()
+            float_pair(f, args).map(|_| EditKind::CallArguments).into_iter().collect()
         }
-        Opcode::Extractlane | Opcode::Insertlane => vec![Kind::Lane],
-        Opcode::Load => vec![Kind::Slot],
-        Opcode::F64const | Opcode::F32const => vec![Kind::Constant],
+        Opcode::Extractlane | Opcode::Insertlane => vec![EditKind::Lane],
+        Opcode::Load => vec![EditKind::Slot],
+        Opcode::F64const | Opcode::F32const => vec![EditKind::Constant],
         _ => vec![],
     }
 }
@@ -274,27 +274,27 @@ pub fn apply(d: &Derivation, m: &Mutant) -> Derivation {
     d
 }
 
-fn edit(f: &mut Function, inst: ir::Inst, kind: Kind) {
+fn edit(f: &mut Function, inst: ir::Inst, kind: EditKind) {
     match kind {
-        Kind::Sign => match &mut f.dfg.insts[inst] {
+        EditKind::Sign => match &mut f.dfg.insts[inst] {
             InstructionData::Binary { opcode, .. } => {
                 *opcode = if *opcode == Opcode::Fadd { Opcode::Fsub } else { Opcode::Fadd };
             }
             _ => become_operand(f, inst, 0),
         },
-        Kind::OnlyFirst => become_operand(f, inst, 0),
-        Kind::OnlySecond => become_operand(f, inst, 1),
-        Kind::NoZeroing | Kind::NoStore => {
+        EditKind::OnlyFirst => become_operand(f, inst, 0),
+        EditKind::OnlySecond => become_operand(f, inst, 1),
+        EditKind::NoZeroing | EditKind::NoStore => {
             f.layout.remove_inst(inst);
         }
-        Kind::Arms => f.dfg.inst_args_mut(inst).swap(1, 2),
-        Kind::Targets => {
+        EditKind::Arms => f.dfg.inst_args_mut(inst).swap(1, 2),
+        EditKind::Targets => {
             let Some(i) = calls(f, inst).windows(2).position(|c| differ(f, c)) else { return };
             let dfg = &mut f.dfg;
             let calls = dfg.insts[inst].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
             calls.swap(i, i + 1);
         }
-        Kind::EdgeArguments => {
+        EditKind::EdgeArguments => {
             let found = calls(f, inst).into_iter().enumerate().find_map(|(k, c)| Some((k, exchange(f, c)?)));
             let Some((k, (i, j))) = found else { return };
             let mut call = calls(f, inst)[k];
@@ -305,22 +305,22 @@ fn edit(f: &mut Function, inst: ir::Inst, kind: Kind) {
             let dfg = &mut f.dfg;
             dfg.insts[inst].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables)[k] = call;
         }
-        Kind::CallArguments => {
+        EditKind::CallArguments => {
             if let Some((i, j)) = float_pair(f, f.dfg.inst_args(inst)) {
                 f.dfg.inst_args_mut(inst).swap(i, j);
             }
         }
-        Kind::Lane => match &mut f.dfg.insts[inst] {
+        EditKind::Lane => match &mut f.dfg.insts[inst] {
             InstructionData::BinaryImm8 { imm, .. } | InstructionData::TernaryImm8 { imm, .. } => *imm ^= 1,
             _ => {}
         },
-        Kind::Slot => {
+        EditKind::Slot => {
             let size = f.dfg.value_type(f.dfg.first_result(inst)).bytes() as i64;
             if let InstructionData::Load { offset, .. } = &mut f.dfg.insts[inst] {
                 *offset = ((i64::from(*offset) + size) as i32).into();
             }
         }
-        Kind::Constant => match &mut f.dfg.insts[inst] {
+        EditKind::Constant => match &mut f.dfg.insts[inst] {
             InstructionData::UnaryIeee64 { imm, .. } => *imm = (imm.as_f64() + 1.0).into(),
             InstructionData::UnaryIeee32 { imm, .. } => *imm = (imm.as_f32() + 1.0).into(),
             _ => {}

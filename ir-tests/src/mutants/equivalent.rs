@@ -6,8 +6,8 @@
 //!
 //! [`SELECTION`] is the part of the cases in which every survivor must have an excuse. In the rest
 //! most survivors are of the data: a factor that happens to be 1, a path that no line takes,
-//! cotangents that are zero or equal. They are listed for whoever looks for lines that are worth
-//! adding, and prove nothing against a rule that is caught elsewhere.
+//! cotangents that are zero or equal. They are listed to find lines that are worth adding, and
+//! prove nothing against a rule that is caught elsewhere.
 
 /// Why a mutant cannot be told from the original.
 #[derive(Clone, Copy, Debug)]

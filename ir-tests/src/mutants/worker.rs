@@ -9,12 +9,12 @@
 //! done
 //! ```
 //!
-//! The line `try` comes first, so that whoever reads knows which mutant a silent end belongs to.
+//! The line `try` comes first, so that the reader knows which mutant a silent end belongs to.
 
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::edits::Kind;
+use super::edits::EditKind;
 use super::{Fate, MODES, Subject, read};
 
 /// Which mutants of which subject.
@@ -64,7 +64,7 @@ pub fn run(root: &Path, task: &Task) -> io::Result<()> {
         }
     }
     for (n, mutant) in subject.mutants.iter().enumerate().skip(task.first).step_by(task.stride) {
-        let kind: Kind = mutant.kind;
+        let kind: EditKind = mutant.kind;
         say(format!("try {n} {}", kind.name()))?;
         say(match subject.fate(mutant) {
             Fate::Killed(check) => format!("killed {n} {check}"),

@@ -9,6 +9,7 @@
 //! - No function has more than 100 lines, but for tables ([`functions`]).
 //! - The integration tests of a package are one binary, but for a few ([`binaries`]).
 //! - Crates and folders import what the layers allow ([`imports`]).
+//! - A name of a type has at most two definitions ([`types`]).
 //! - Prose of documents and comments has a width, documents have a most number of lines, no dates,
 //!   and subjects that are named ([`prose`]).
 //!
@@ -19,13 +20,14 @@ mod circles;
 mod functions;
 mod imports;
 mod prose;
+mod types;
 
 use std::path::{Path, PathBuf};
 
 use crate::chores::root;
 use crate::failure::Failure;
 
-/// Most lines of a file that nobody has to defend.
+/// Most lines of a file without a reason for more.
 const SOFT_LIMIT: usize = 800;
 /// Most lines of any file.
 const HARD_LIMIT: usize = 1000;
@@ -37,17 +39,12 @@ pub fn run() -> Result<(), Failure> {
     walk(&root, &mut files);
     files.sort();
     let mut violations = Vec::new();
-    let mut vague = 0;
     for path in &files {
         let Ok(text) = std::fs::read_to_string(path) else { continue };
         let name = path.strip_prefix(&root).unwrap_or(path).display().to_string();
         let extension = path.extension().and_then(|e| e.to_str());
         let found = match extension {
-            Some("rs") => {
-                let (wide, words) = prose::comments(&text);
-                vague += words;
-                [rust(&text), wide].concat()
-            }
+            Some("rs") => [rust(&text), prose::comments(&text)].concat(),
             Some("clif") => clif(&text),
             Some("md") => prose::document(&name, &text),
             _ => Vec::new(),
@@ -61,12 +58,10 @@ pub fn run() -> Result<(), Failure> {
             eprintln!("note: {name} has {lines} lines; consider splitting it");
         }
     }
-    if vague > 0 {
-        eprintln!("note: comments say {} {vague} times; documents may not", prose::VAGUE.join(", "));
-    }
     violations.extend(circles::check(&root.join("crates")));
     violations.extend(binaries::check(&root));
     violations.extend(imports::check(&root));
+    violations.extend(types::check(&root, &files));
     if violations.is_empty() { Ok(()) } else { Err(Failure::Chore(violations.join("\n"))) }
 }
 

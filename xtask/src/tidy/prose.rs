@@ -4,15 +4,20 @@
 //!   and what has no space to break at may be longer.
 //! - A document has a most number of lines ([`bound`]), unless it is generated ([`GENERATED`]).
 //! - A document has no dates: it says what is, and `git log` says since when.
-//! - A document has no subject that is nobody in particular ([`VAGUE`]). In comments of Rust such
-//!   words are counted, and reported.
+//! - Documents and comments of Rust have no subject that is not named ([`VAGUE`]).
 
 /// Most columns of a line of prose.
 const WIDTH: usize = 100;
 /// Documents that are made by a test or a command, at least for the most part: no bound on lines.
 const GENERATED: [&str; 3] = ["docs/DESIGN-BY-EXAMPLE.md", "docs/DIAGNOSTICS.md", "docs/RULES.md"];
 /// Words for a subject that is not named.
-pub const VAGUE: [&str; 3] = [concat!("no", "body"), concat!("some", "body"), concat!("who", "ever")];
+const VAGUE: [&str; 5] = [
+    concat!("no", "body"),
+    concat!("some", "body"),
+    concat!("who", "ever"),
+    concat!("any", "body"),
+    concat!("no", " ", "one"),
+];
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -62,7 +67,7 @@ pub fn document(name: &str, text: &str) -> Vec<String> {
         // A message in italics is the program's, to the letter.
         let quoted = line.starts_with("*A") || line.starts_with("*T");
         for word in vague(line).filter(|_| !quoted) {
-            out.push(format!("line {number}: `{word}` is no subject: name the thing of the program that does it"));
+            out.push(unnamed(number, word));
         }
         if let Some(date) = date(line) {
             out.push(format!("line {number}: `{date}`: documents have no dates"));
@@ -71,14 +76,16 @@ pub fn document(name: &str, text: &str) -> Vec<String> {
     out
 }
 
-/// Comments of a Rust file that are wider than prose may be, and how many [`VAGUE`] words comments
-/// have.
-pub fn comments(text: &str) -> (Vec<String>, usize) {
-    let (mut wide, mut words) = (Vec::new(), 0);
+/// What is wrong with the comments of a Rust file: lines that are wider than prose may be, and words
+/// that are [`VAGUE`], at the end of a line of code, too.
+pub fn comments(text: &str) -> Vec<String> {
+    let mut out = Vec::new();
     let mut listing = false;
     for (number, line) in (1..).zip(text.lines()) {
         let Some(comment) = line.trim_start().strip_prefix("//") else {
             listing = false;
+            let behind = line.split_once("// ").map_or("", |(_, comment)| comment);
+            out.extend(vague(behind).map(|word| unnamed(number, word)));
             continue;
         };
         let comment = comment.trim_start_matches(['/', '!']).trim_start();
@@ -86,12 +93,16 @@ pub fn comments(text: &str) -> (Vec<String>, usize) {
             listing = !listing;
             continue;
         }
-        words += vague(comment).count();
+        out.extend(vague(comment).map(|word| unnamed(number, word)));
         if is_wide(line) && !listing && !is_table(comment) {
-            wide.push(format!("line {number}: a comment of {} columns; the limit is {WIDTH}", line.chars().count()));
+            out.push(format!("line {number}: a comment of {} columns; the limit is {WIDTH}", line.chars().count()));
         }
     }
-    (wide, words)
+    out
+}
+
+fn unnamed(number: usize, word: &str) -> String {
+    format!("line {number}: `{word}` is no subject: name the thing of the program that does it")
 }
 
 /// Whether a line is too long, and has a space at which it could have been broken.
@@ -106,7 +117,8 @@ fn is_table(line: &str) -> bool {
 /// Words of a line that are [`VAGUE`].
 fn vague(line: &str) -> impl Iterator<Item = &'static str> {
     let words: Vec<String> = line.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase).collect();
-    VAGUE.into_iter().filter(move |v| words.iter().any(|w| w == v))
+    let text = format!(" {} ", words.join(" "));
+    VAGUE.into_iter().filter(move |v| text.contains(&format!(" {v} ")))
 }
 
 /// A date as `2000-01-31`, or a month with a year.
@@ -131,8 +143,8 @@ mod tests {
         let long = format!("{} {}", "a".repeat(60), "b".repeat(60));
         assert_eq!(document("docs/X.md", &long).len(), 1);
         assert!(document("docs/X.md", &format!("| {long} |\n```\n{long}\n```\n{}", "c".repeat(120))).is_empty());
-        let (wide, words) = comments(&format!("/// {long}\n//! ```\n//! {long}\n//! ```\nlet x = 1; // {long}\n"));
-        assert_eq!((wide.len(), words), (1, 0));
+        let found = comments(&format!("/// {long}\n//! ```\n//! {long}\n//! ```\nlet x = 1; // {long}\n"));
+        assert_eq!(found.len(), 1);
     }
 
     #[test]
@@ -141,7 +153,8 @@ mod tests {
         assert!(document("docs/RULES.md", &"\n".repeat(2510)).is_empty());
         for word in VAGUE {
             assert_eq!(document("docs/X.md", &format!("What {word} reads.")).len(), 1);
-            assert_eq!(comments(&format!("// What {word} reads.")).1, 1);
+            assert_eq!(comments(&format!("// What {word} reads.")).len(), 1);
+            assert_eq!(comments(&format!("let x = 1; // What {word} reads.")).len(), 1);
         }
     }
 

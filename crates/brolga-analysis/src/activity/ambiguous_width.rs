@@ -39,7 +39,7 @@ pub(super) fn unsure(i: &ActivityInput<'_>) -> EntitySet<Value> {
     if i.lanes.values().all(|&bytes| bytes == 0) {
         return EntitySet::new();
     }
-    let cx = Cx(i);
+    let cx = Widths(i);
     let mut moves = Moves::default();
     // A caller who does not know what it is has it from memory.
     let formal = i.func.dfg.block_params(i.cfg.blocks[0]).iter().zip(i.params);
@@ -123,9 +123,9 @@ fn closure(mut work: Vec<Value>, edges: impl Iterator<Item = (Value, Value)>) ->
     found
 }
 
-struct Cx<'a>(&'a ActivityInput<'a>);
+struct Widths<'a>(&'a ActivityInput<'a>);
 
-impl Cx<'_> {
+impl Widths<'_> {
     fn note(&self, inst: ir::Inst, moves: &mut Moves) {
         let func = self.0.func;
         let (args, results) = (func.dfg.inst_args(inst), func.dfg.inst_results(inst));
@@ -152,7 +152,7 @@ impl Cx<'_> {
             | Opcode::Bnot
             | Opcode::Isplit
             | Opcode::Iconcat => all(args),
-            // Whoever takes lanes of four bytes apart has no doubles there.
+            // Lanes of four bytes that are taken apart hold no doubles.
             Opcode::Splat | Opcode::Insertlane | Opcode::Extractlane | Opcode::ScalarToVector
                 if args.iter().chain(results).any(|&x| func.dfg.value_type(x).lane_type().bytes() == 8) =>
             {

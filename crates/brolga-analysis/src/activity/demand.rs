@@ -69,7 +69,7 @@ pub struct DemandInput<'a> {
 /// Of each integer, how its bits become a float's, if they do. `returned` says of which results the
 /// caller asks for the bits.
 pub fn demand(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> SecondaryMap<ir::Value, Option<Demand>> {
-    let mut cx = Cx { i, found: SecondaryMap::new(), work: Vec::new(), stores: None };
+    let mut cx = DemandCx { i, found: SecondaryMap::new(), work: Vec::new(), stores: None };
     for &inst in i.cfg.all_insts() {
         cx.sink(inst, &returned);
     }
@@ -80,7 +80,7 @@ pub fn demand(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> Secondar
     cx.found
 }
 
-struct Cx<'a, 'b> {
+struct DemandCx<'a, 'b> {
     i: &'a DemandInput<'b>,
     found: SecondaryMap<ir::Value, Option<Demand>>,
     work: Vec<ir::Value>,
@@ -88,7 +88,7 @@ struct Cx<'a, 'b> {
     stores: Option<Vec<ir::Inst>>,
 }
 
-impl Cx<'_, '_> {
+impl DemandCx<'_, '_> {
     fn is_int(&self, v: ir::Value) -> bool {
         let i = self.i;
         !i.func.dfg.value_type(v).lane_type().is_float()

@@ -263,10 +263,10 @@ struct Cx<'a> {
     /// lengths in bytes.
     holding: HashMap<Base, Vec<(i64, u32)>>,
     /// Where pointers and floats are by turns.
-    turns: Here,
+    punned: Here,
     /// Sums that round.
     rounding: EntitySet<ir::Inst>,
-    /// Where a float's bits meet an integer that nobody follows.
+    /// Where a float's bits meet an integer that no rule follows.
     joins: EntitySet<ir::Value>,
     /// Integers whose bits become a float's.
     demand: SecondaryMap<ir::Value, Option<Demand>>,
@@ -305,7 +305,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
     let local = Local::compute(&for_pointers, input.pointers, input.contents);
     let mut cx = Cx {
         i: input,
-        turns: Here::compute(&local, &input.summaries.turns),
+        punned: Here::compute(&local, &input.summaries.punned),
         rounding: rounding::rounding(input),
         a: Activity::with_room(input.func),
         useful: EntitySet::new(),
@@ -327,7 +327,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         let joins = std::mem::take(&mut cx.joins);
         cx = Cx {
             i: input,
-            turns: cx.turns,
+            punned: cx.punned,
             rounding: cx.rounding,
             a: Activity::with_room(input.func),
             useful: EntitySet::new(),

@@ -270,12 +270,12 @@ impl Cx<'_> {
                     return MemRole::Pointer;
                 }
                 if self.i.pointers.delta[x] == Delta::Lost && k.has(Kinds::POINTER) {
-                    // Whoever loads it as a pointer would find no shadow.
+                    // A load of it as a pointer would find no shadow.
                     self.lost(inst);
                 }
                 match self.a.state[x] {
                     State::Varied { .. } => {
-                        self.by_turns(inst, addr);
+                        self.puns(inst, addr);
                         if self.a.pieces.contains(x) {
                             return MemRole::Float(self.bytes_at(inst, addr));
                         }
@@ -320,8 +320,8 @@ impl Cx<'_> {
                         .help("accumulate per thread and add up afterwards");
                     self.problem(inst, None, d);
                 }
-                // What an exchange writes is known; what was there is known to nobody, but its
-                // cotangent ends here.
+                // What an exchange writes is known; what was there is not known, but its cotangent
+                // ends here.
                 let InstructionData::AtomicRmw { op: AtomicRmwOp::Xchg, .. } = func.dfg.insts[inst] else {
                     return MemRole::Kill { bytes, checked: true };
                 };
@@ -331,13 +331,13 @@ impl Cx<'_> {
         }
     }
 
-    /// A place of somebody else's memory that holds pointers and active floats by turns: whether
-    /// its shadow is an address or a cotangent when the float is stored cannot be told.
-    fn by_turns(&mut self, inst: ir::Inst, addr: ir::Value) {
+    /// A place in memory of another function that holds pointers and active floats by turns:
+    /// whether its shadow is an address or a cotangent when the float is stored cannot be told.
+    fn puns(&mut self, inst: ir::Inst, addr: ir::Value) {
         let func = self.i.func;
         let cell = cell_of(func, addr, access_offset(func, inst));
         let bytes = self.ty(func.dfg.inst_args(inst)[0]).bytes();
-        if !self.own(addr) && (self.i.contents.of_cell(cell).has(Kinds::POINTER) || self.turns.pointer(cell, bytes)) {
+        if !self.own(addr) && (self.i.contents.of_cell(cell).has(Kinds::POINTER) || self.punned.pointer(cell, bytes)) {
             let d = Diagnostic::new("AD0142", "an active float is stored where this function also keeps a pointer");
             self.problem(inst, None, d.note(BY_TURNS_NOTE).help(BY_TURNS_HELP));
         }
@@ -349,11 +349,11 @@ impl Cx<'_> {
         let func = self.i.func;
         let direct = func.dfg.insts[call].opcode() == Opcode::Call;
         let args = func.dfg.inst_args(call);
-        let clash = self.turns.stored_by(call).iter().any(|&(cell, bytes)| {
+        let clash = self.punned.stored_by(call).iter().any(|&(cell, bytes)| {
             // Which of the arguments leads there.
             let to = args.iter().filter(|&&a| cell_of(func, a, 0).0 == cell.0);
             let own = direct && to.clone().all(|&a| self.own(a));
-            !own && to.clone().any(|&a| self.i.pointers.root(a).is_some()) && self.turns.pointer(cell, bytes)
+            !own && to.clone().any(|&a| self.i.pointers.root(a).is_some()) && self.punned.pointer(cell, bytes)
         });
         if clash {
             let d = Diagnostic::new(
@@ -372,9 +372,9 @@ impl Cx<'_> {
             return;
         }
         let args = func.dfg.inst_args(call);
-        let clash = self.turns.pointers_of(call).iter().any(|&cell| {
+        let clash = self.punned.pointers_of(call).iter().any(|&cell| {
             let mut to = args.iter().filter(|&&a| cell_of(func, a, 0).0 == cell.0);
-            self.turns.float(cell) && to.any(|&a| self.i.pointers.root(a).is_some())
+            self.punned.float(cell) && to.any(|&a| self.i.pointers.root(a).is_some())
         });
         if clash {
             let d = Diagnostic::new(

@@ -52,7 +52,7 @@ pub fn rounding(input: &ActivityInput<'_>) -> EntitySet<ir::Inst> {
     }
     let mut follow =
         Follow { program: input.program, key: input.key, root: input.root, bodies: HashMap::default(), callers: None };
-    follow.bodies.insert(None, Rc::new(Body::new(input.func.clone())));
+    follow.bodies.insert(None, Rc::new(RoundingBody::new(input.func.clone())));
     for (inst, c) in candidates {
         let sum = input.func.dfg.first_result(inst);
         let held = Held::of(&mut follow, sum, c);
@@ -144,10 +144,10 @@ fn constant_bytes(func: &ir::Function, v: Value) -> Option<&[u8]> {
 
 /// A body: that of the function in question, as it is now (`None`), or that of another, as the
 /// program has it.
-type Place = Option<FuncKey>;
+type InFunction = Option<FuncKey>;
 
 /// A function, and who uses what.
-struct Body {
+struct RoundingBody {
     func: ir::Function,
     cfg: Cfg,
     users: HashMap<Value, SmallVec<[ir::Inst; 2]>>,
@@ -155,7 +155,7 @@ struct Body {
     cells: HashMap<ir::Inst, (Cell, u32)>,
 }
 
-impl Body {
+impl RoundingBody {
     fn new(mut func: ir::Function) -> Self {
         func.dfg.resolve_all_aliases();
         let cfg = Cfg::compute(&func);
@@ -338,23 +338,23 @@ struct Follow<'a> {
     program: &'a Program,
     key: FuncKey,
     root: bool,
-    bodies: HashMap<Place, Rc<Body>>,
+    bodies: HashMap<InFunction, Rc<RoundingBody>>,
     callers: Option<Callers>,
 }
 
 impl Follow<'_> {
-    fn body(&mut self, at: Place) -> Option<Rc<Body>> {
+    fn body(&mut self, at: InFunction) -> Option<Rc<RoundingBody>> {
         if let Some(known) = self.bodies.get(&at) {
             return Some(known.clone());
         }
-        let body = Rc::new(Body::new(self.program.funcs[at?].body.clone()?));
+        let body = Rc::new(RoundingBody::new(self.program.funcs[at?].body.clone()?));
         self.bodies.insert(at, body.clone());
         Some(body)
     }
 
     /// Calls of a function; `None` if there may be others: it is what is asked for, or its address
     /// is taken.
-    fn callers(&mut self, at: Place) -> Option<Vec<(FuncKey, ir::Inst)>> {
+    fn callers(&mut self, at: InFunction) -> Option<Vec<(FuncKey, ir::Inst)>> {
         if at.is_none() && self.root {
             return None;
         }
@@ -389,11 +389,11 @@ impl Follow<'_> {
     /// which the search has come down into this body.
     fn is_sum(
         &mut self,
-        at: Place,
+        at: InFunction,
         v: Value,
         c: f64,
-        calls: &mut Vec<(Place, ir::Inst)>,
-        seen: &mut HashSet<(Place, Value)>,
+        calls: &mut Vec<(InFunction, ir::Inst)>,
+        seen: &mut HashSet<(InFunction, Value)>,
     ) -> bool {
         if !seen.insert((at, v)) {
             return true;
@@ -452,7 +452,7 @@ impl Follow<'_> {
     }
 }
 
-impl Body {
+impl RoundingBody {
     fn returns(&self) -> impl Iterator<Item = ir::Inst> + '_ {
         let last = self.cfg.blocks.iter().filter_map(|&b| self.func.layout.last_inst(b));
         last.filter(|&i| self.func.dfg.insts[i].opcode() == Opcode::Return)
@@ -462,12 +462,12 @@ impl Body {
 /// Where a sum is moved to, and what is done to it there.
 #[derive(Default)]
 struct Held {
-    work: Vec<(Place, Value)>,
-    seen: HashSet<(Place, Value)>,
+    work: Vec<(InFunction, Value)>,
+    seen: HashSet<(InFunction, Value)>,
     /// By which calls the search has come into a function.
-    by: HashMap<Place, Vec<(Place, ir::Inst)>>,
+    by: HashMap<InFunction, Vec<(InFunction, ir::Inst)>>,
     /// Results that it is.
-    returned: HashSet<(Place, usize)>,
+    returned: HashSet<(InFunction, usize)>,
     /// The constant comes off, or bits are taken.
     taken: bool,
     /// Something else is done.
@@ -491,13 +491,13 @@ impl Held {
         held
     }
 
-    fn push(&mut self, at: Place, v: Value) {
+    fn push(&mut self, at: InFunction, v: Value) {
         if self.seen.insert((at, v)) {
             self.work.push((at, v));
         }
     }
 
-    fn used(&mut self, follow: &mut Follow<'_>, at: Place, body: &Body, v: Value, user: ir::Inst, c: f64) {
+    fn used(&mut self, follow: &mut Follow<'_>, at: InFunction, body: &RoundingBody, v: Value, user: ir::Inst, c: f64) {
         use Opcode::*;
         let func = &body.func;
         let args = func.dfg.inst_args(user);
@@ -538,7 +538,7 @@ impl Held {
         }
     }
 
-    fn returns(&mut self, follow: &mut Follow<'_>, at: Place, k: usize) {
+    fn returns(&mut self, follow: &mut Follow<'_>, at: InFunction, k: usize) {
         if !self.returned.insert((at, k)) {
             return;
         }
@@ -561,7 +561,7 @@ impl Held {
         }
     }
 
-    fn passed(&mut self, follow: &mut Follow<'_>, at: Place, body: &Body, v: Value, call: ir::Inst) {
+    fn passed(&mut self, follow: &mut Follow<'_>, at: InFunction, body: &RoundingBody, v: Value, call: ir::Inst) {
         let func = &body.func;
         let Some(CalleeKind::Derived(g)) = CalleeKind::of(follow.program, func, call) else {
             self.otherwise = true;

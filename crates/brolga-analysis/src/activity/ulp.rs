@@ -40,7 +40,7 @@ use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::calls::callee::CalleeKind;
-use crate::kinds::bit_arith::{Kind, beside_number, candidate, close_backwards, is_word, kind, moved_from};
+use crate::kinds::bit_arith::{BitKind, beside_number, candidate, close_backwards, is_word, kind, moved_from};
 use crate::kinds::bit_idioms::signed;
 use crate::kinds::bytes::bytes_of;
 use crate::kinds::contents::Contents;
@@ -97,7 +97,7 @@ impl Steps {
         let mut found = Vec::new();
         for inst in candidates {
             let args = candidate(func, inst).expect("it is one");
-            let sum = kind(func, inst) == Some(Kind::Sum);
+            let sum = kind(func, inst) == Some(BitKind::Sum);
             let operand = match args.map(|v| from.contains(v)) {
                 _ if !sum && !from.contains(func.dfg.first_result(inst)) => None,
                 _ if !sum => beside_number(func, args),
@@ -220,10 +220,10 @@ fn closed_forwards(
                 Use::Edge(_, param) => work.push(param),
                 Use::Inst(inst, _) => {
                     let goes = match kind(func, inst) {
-                        Some(Kind::Sum) => true,
-                        Some(Kind::Exponent) => beside_number(func, candidate(func, inst).expect("it is one"))
+                        Some(BitKind::Sum) => true,
+                        Some(BitKind::Exponent) => beside_number(func, candidate(func, inst).expect("it is one"))
                             .is_some_and(|n| func.dfg.inst_args(inst)[usize::from(n)] == v),
-                        Some(Kind::Rough(_)) => leads.contains(func.dfg.first_result(inst)),
+                        Some(BitKind::Rough(_)) => leads.contains(func.dfg.first_result(inst)),
                         None => moved_from(func, inst).contains(&v),
                     };
                     if goes {

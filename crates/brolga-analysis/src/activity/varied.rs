@@ -51,8 +51,8 @@ impl Cx<'_> {
         if let State::Varied { definite } = s { self.received(v, from, definite) } else { s }
     }
 
-    /// Note the values that are a float's bits or an integer that nobody follows; whether there are
-    /// any that have not been noted.
+    /// Note the values that are a float's bits or an integer that no rule follows; whether there
+    /// are any that have not been noted.
     pub(super) fn more_joins(&mut self) -> bool {
         let func = self.i.func;
         let mut found = Vec::new();
@@ -160,9 +160,9 @@ impl Cx<'_> {
         changed
     }
 
-    /// Note the blocks in which somebody may see that a value has changed. Expressions and branches
-    /// see no more than their operands, bit operations where those come from, and loads what was
-    /// stored.
+    /// Note the blocks in which an instruction may see that a value has changed. Expressions and
+    /// branches see no more than their operands, bit operations where those come from, and loads
+    /// what was stored.
     fn open_users(&self, v: ir::Value, open: &mut Open) {
         let (func, cfg) = (self.i.func, self.i.cfg);
         for u in self.i.uses.of(v) {
@@ -407,7 +407,8 @@ impl Cx<'_> {
         let lane = self.a.shape(func, v).map_or(0, Shape::lane_bytes);
         if let InstructionData::Shuffle { imm, .. } = func.dfg.insts[inst] {
             let mask = func.dfg.immediates[imm].as_slice();
-            // Lanes that are no whole float may be there, if nobody uses them: the pullback checks.
+            // Lanes that are no whole float may be there, if nothing uses them: the pullback
+            // checks.
             return lane != 0 && mask.chunks(lane as usize).any(|l| whole_lane(l, lane));
         }
         let vector =
@@ -490,7 +491,7 @@ impl Cx<'_> {
             // Whatever is calculated with it is calculated with the bits of floats.
             return State::Taint { definite: true };
         }
-        // Part of something, or nobody knows what; the pullback checks where it is stored. A number
+        // Part of something, or of unknown origin; the pullback checks where it is stored. A number
         // that is calculated with is a number, unless it could be a whole float.
         let number = self.i.contents.of_cell(cell).has(Kinds::INT) || k.has(Kinds::INT) && !k.has_float();
         let could_be_float = k.has(Kinds::F64) && bytes >= 8 || k.has(Kinds::F32) && bytes >= 4;
@@ -725,8 +726,7 @@ impl Cx<'_> {
                     )
                     .note("which callees return the bits of a float cannot be told here")
                     .help("return the float as a float");
-                    // Where bits go that are handed on nobody follows, so nobody can say that they
-                    // are of no use.
+                    // Where bits go that are handed on is not followed, so they may be of use.
                     self.problem(inst, (!handed_on).then_some(v), d);
                     self.carried(v, false)
                 } else if !reached || p.root(v).is_some() {

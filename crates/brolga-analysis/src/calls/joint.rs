@@ -229,7 +229,7 @@ fn divisor(func: &ir::Function, inst: ir::Inst) -> Option<i64> {
 }
 
 /// What is asked about a function.
-pub struct WholeInput<'a> {
+pub struct JointInput<'a> {
     /// The normalised function, which is derived without a value, and its memory.
     pub at: &'a ClobberInput<'a>,
     /// All uses.
@@ -264,7 +264,7 @@ impl Ahead {
 }
 
 /// The calls that can be derived whole, as far as values and memory are concerned.
-pub fn whole_calls(cx: &WholeInput<'_>) -> EntitySet<ir::Inst> {
+pub fn joint_calls(cx: &JointInput<'_>) -> EntitySet<ir::Inst> {
     let mut found = EntitySet::new();
     let ClobberInput { program, func, cfg, .. } = *cx.at;
     if !cfg.calls.iter().any(|&i| cx.delay(i).is_some()) {
@@ -299,7 +299,7 @@ pub fn whole_calls(cx: &WholeInput<'_>) -> EntitySet<ir::Inst> {
     found
 }
 
-impl WholeInput<'_> {
+impl JointInput<'_> {
     fn callee(&self, inst: ir::Inst) -> Option<CalleeKind> {
         CalleeKind::of(self.at.program, self.at.func, inst)
     }

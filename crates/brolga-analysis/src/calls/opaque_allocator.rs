@@ -76,7 +76,7 @@ pub fn functions(program: &Program, reached: &[FuncKey], root: FuncKey) -> Entit
         };
         if f.computes.is_none()
             && has_type(&f.signature)
-            && lists.all(k, false, 0).is_some_and(|kept| kept.heap && !(allocates && kept.fills))
+            && lists.all(k, false, 0).is_some_and(|writes| writes.heap && !(allocates && writes.fills))
         {
             found.insert(k);
         }
@@ -108,7 +108,7 @@ fn is_number(ty: Type) -> bool {
 
 /// What is known of a function that keeps lists.
 #[derive(Clone, Copy, Debug, Default)]
-struct Kept {
+struct ListWrites {
     /// It writes to places that are not plain to see.
     heap: bool,
     /// It may write to what it returns.
@@ -116,8 +116,8 @@ struct Kept {
 }
 
 /// One function by itself.
-struct Own {
-    kept: Kept,
+struct FunctionLists {
+    writes: ListWrites,
     /// It may be called in a loop: wherever it stores, it stores what may be stored there.
     anywhere: bool,
     /// Functions of the program that it calls, and whether in a loop.
@@ -126,14 +126,14 @@ struct Own {
 
 struct Lists<'a> {
     program: &'a Program,
-    seen: HashMap<FuncKey, Option<Own>>,
+    seen: HashMap<FuncKey, Option<FunctionLists>>,
     /// With all that they call, in a loop or not. What is not known yet is none, so a recursion is.
-    known: HashMap<(FuncKey, bool), Option<Kept>>,
+    known: HashMap<(FuncKey, bool), Option<ListWrites>>,
 }
 
 impl Lists<'_> {
     /// A function with all that it calls, if that keeps lists and nothing else.
-    fn all(&mut self, k: FuncKey, looped: bool, depth: usize) -> Option<Kept> {
+    fn all(&mut self, k: FuncKey, looped: bool, depth: usize) -> Option<ListWrites> {
         if depth > DEPTH {
             return None;
         }
@@ -146,36 +146,36 @@ impl Lists<'_> {
         found
     }
 
-    fn with_calls(&mut self, k: FuncKey, looped: bool, depth: usize) -> Option<Kept> {
+    fn with_calls(&mut self, k: FuncKey, looped: bool, depth: usize) -> Option<ListWrites> {
         let program = self.program;
-        let own = self.seen.entry(k).or_insert_with(|| look(program, k)).as_ref()?;
-        if looped && !own.anywhere {
+        let function = self.seen.entry(k).or_insert_with(|| look(program, k)).as_ref()?;
+        if looped && !function.anywhere {
             return None;
         }
-        let (mut kept, calls) = (own.kept, own.calls.clone());
+        let (mut writes, calls) = (function.writes, function.calls.clone());
         for (callee, in_loop) in calls {
             let of_callee = self.all(callee, looped || in_loop, depth + 1)?;
-            kept = Kept { heap: kept.heap || of_callee.heap, fills: kept.fills || of_callee.fills };
+            writes = ListWrites { heap: writes.heap || of_callee.heap, fills: writes.fills || of_callee.fills };
         }
-        Some(kept)
+        Some(writes)
     }
 }
 
 /// Look at one function; `None` if it does anything but to keep lists.
-fn look(program: &Program, k: FuncKey) -> Option<Own> {
+fn look(program: &Program, k: FuncKey) -> Option<FunctionLists> {
     let func = program.funcs[k].body.as_ref()?;
     let cfg = Cfg::compute(func);
     let instance = func.signature.params.first().is_some_and(|p| p.purpose == ArgumentPurpose::VMContext);
     if !instance || !func.dfg.values().all(|v| is_number(func.dfg.value_type(v))) {
         return None;
     }
-    let mut body = Body::new(func, &cfg);
+    let mut body = ListBody::new(func, &cfg);
     let returned = body.returned();
     let is_returned = |v: Value, end: i64| match &returned {
         Some(all) => all.get(&v).is_some_and(|&at| end > at),
         None => true,
     };
-    let mut own = Own { kept: Kept::default(), anywhere: true, calls: Vec::new() };
+    let mut function = FunctionLists { writes: ListWrites::default(), anywhere: true, calls: Vec::new() };
     for &b in &cfg.blocks {
         let looped = cfg.cyclic.contains(b);
         for inst in func.layout.block_insts(b) {
@@ -185,14 +185,14 @@ fn look(program: &Program, k: FuncKey) -> Option<Own> {
             }
             if op.is_call() {
                 match CalleeKind::of(program, func, inst)? {
-                    CalleeKind::Derived(callee) | CalleeKind::Plain(callee) => own.calls.push((callee, looped)),
+                    CalleeKind::Derived(callee) | CalleeKind::Plain(callee) => function.calls.push((callee, looped)),
                     CalleeKind::Host => {}
                     CalleeKind::Known(_)
                     | CalleeKind::Computes(_)
                     | CalleeKind::Missing(_)
                     | CalleeKind::Indirect(_) => return None,
                 }
-                own.kept.fills |=
+                function.writes.fills |=
                     func.dfg.inst_args(inst).iter().any(|&a| is_returned(body.loaded(body.sum(a).0), i64::MAX));
             } else if op.can_store() {
                 let address = access_address(func, inst)?;
@@ -205,13 +205,14 @@ fn look(program: &Program, k: FuncKey) -> Option<Own> {
                 if looped && !(mark || op == Opcode::Store && body.counts(b, value)) {
                     return None;
                 }
-                own.anywhere &= mark;
-                own.kept.fills |= is_returned(body.loaded(base), at.saturating_add(access_bytes(func, inst).into()));
-                own.kept.heap = own.kept.heap || !body.is_steady(address);
+                function.anywhere &= mark;
+                function.writes.fills |=
+                    is_returned(body.loaded(base), at.saturating_add(access_bytes(func, inst).into()));
+                function.writes.heap = function.writes.heap || !body.is_steady(address);
             }
         }
     }
-    Some(own)
+    Some(function)
 }
 
 /// What works on integers, and does what it does here and now.
@@ -241,7 +242,7 @@ fn is_allowed(op: Opcode) -> bool {
 }
 
 /// A body as its frontend wrote it: with aliases of values, and edges that are parallel.
-struct Body<'a> {
+struct ListBody<'a> {
     func: &'a ir::Function,
     cfg: &'a Cfg,
     /// Values that are made of constants and the instance, as far as they have been looked at.
@@ -250,7 +251,7 @@ struct Body<'a> {
     places: HashMap<(Value, i64), (Option<Value>, Vec<Value>)>,
 }
 
-impl<'a> Body<'a> {
+impl<'a> ListBody<'a> {
     fn new(func: &'a ir::Function, cfg: &'a Cfg) -> Self {
         let mut body = Self { func, cfg, steady: EntitySet::new(), places: HashMap::default() };
         for inst in cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)) {

@@ -25,7 +25,7 @@ use crate::calls::summary::{Link, Origins, Summaries, Summary};
 use crate::cfg::Cfg;
 use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{self, Delta, PointerInput, RootKind};
-use crate::kinds::punned_cells::{Local, Turns};
+use crate::kinds::punned_cells::{Local, PunnedCells};
 use crate::kinds::{contents, wasm_addresses};
 use crate::memory::mod_ref::{self};
 use crate::memory::points_to::{self};
@@ -43,7 +43,7 @@ impl Summaries {
         Self::of_bodies(program, &funcs.iter().map(body).collect(), false)
     }
 
-    /// The same if edges and uses are known, or nothing if nobody will ask.
+    /// The same if edges and uses are known, or nothing if no analysis will ask.
     pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, demanded: bool) -> Self {
         match bodies.len() == 1 && bodies.values().all(|b| nobody_asks(program, b.func)) {
             true => Summaries::default(),
@@ -84,10 +84,10 @@ impl Summaries {
                     changed = true;
                 }
             }
-            // Who calls nobody and shares nothing learns nothing in another round.
+            // A function that calls no other and shares nothing learns nothing in another round.
             let shares = !all.regions.is_empty() || !all.indirect.is_empty();
             if !changed || !shares && order.iter().all(|k| is_leaf(program, funcs[k])) {
-                all.turns = Turns::compute(&locals);
+                all.punned = PunnedCells::compute(&locals);
                 return all;
             }
         }
@@ -269,7 +269,7 @@ fn merged(mut links: Vec<Link>, old: Option<&Summary>) -> Vec<Link> {
     links
 }
 
-/// Whether a call's result has been taken for a pointer that nobody uses as an address.
+/// Whether a call's result has been taken for a pointer that is not used as an address.
 fn is_own(p: &pointers::Pointers, v: ir::Value) -> bool {
     matches!(p.roots.get(&v), Some(RootKind::Call(..))) && !p.address.contains(v)
 }

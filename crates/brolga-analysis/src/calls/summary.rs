@@ -10,7 +10,7 @@ use crate::calls::joint::Delay;
 use crate::calls::result_sources::{Made, Sources};
 use crate::guards::root_takers::Taking;
 use crate::kinds::kind::Kinds;
-use crate::kinds::punned_cells::Turns;
+use crate::kinds::punned_cells::PunnedCells;
 use crate::memory::mod_ref::Effect;
 use crate::memory::points_to::Flow;
 
@@ -86,7 +86,7 @@ pub struct Summaries {
     /// By signature: functions whose address is taken.
     pub(super) addressed: HashMap<u64, Vec<FuncKey>>,
     /// Places that hold pointers and floats.
-    pub turns: Turns,
+    pub punned: PunnedCells,
     /// What functions may write.
     pub(super) effects: HashMap<FuncKey, Effect>,
     /// Which parameters functions write through, or keep.

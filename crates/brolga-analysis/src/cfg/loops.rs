@@ -2,8 +2,8 @@
 //!
 //! A back edge goes to a block that dominates its source; the loop of a header is what reaches its
 //! back edges without passing through it. Loops nest or are disjoint. A cycle that remains when all
-//! back edges are taken away has more than one way in: it is *irreducible*, and whoever asks is
-//! told which blocks lie on one.
+//! back edges are taken away has more than one way in: it is *irreducible*, and the answer names
+//! the blocks that lie on one.
 //!
 //! Source: Aho, Lam, Sethi, Ullman, *Compilers*, section 9.6.
 

@@ -52,7 +52,7 @@ pub struct Cfg {
     passed: SecondaryMap<ir::Block, SmallVec<[Part; 2]>>,
     /// The same for each successor.
     passes: SecondaryMap<ir::Block, SmallVec<[Part; 2]>>,
-    /// Where memory is written, once somebody has asked for the last store before a load.
+    /// Where memory is written, once an analysis has asked for the last store before a load.
     pub(crate) stores: OnceCell<Stores>,
 }
 

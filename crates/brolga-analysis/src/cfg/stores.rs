@@ -20,7 +20,7 @@ pub(crate) struct Write {
     pub(crate) inst: ir::Inst,
     pub(crate) offset: i64,
     pub(crate) bytes: u32,
-    /// An update stores what nobody has named.
+    /// An update stores what has no name.
     pub(crate) update: bool,
 }
 

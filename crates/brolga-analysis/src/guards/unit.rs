@@ -2,8 +2,8 @@
 //!
 //! **Problem.** Where the cotangent of a result is one by promise
 //! ([`ResultActivity::Unit`](brolga_ir::ResultActivity)), so is that of every sum that leads to it,
-//! turn by turn. Whoever does not know multiplies by it, carries it through loops and asks whether
-//! it is zero.
+//! turn by turn. Without that knowledge the pullback multiplies by it, carries it through loops and
+//! asks whether it is zero.
 //!
 //! **Answer.** A value's cotangent is one if, whichever way control flows from its definition to a
 //! return, exactly one use passes a cotangent on, as it is, and that use's result has cotangent
@@ -178,7 +178,7 @@ struct Left<'a> {
     /// How many come before those that have been looked at in this round.
     before: usize,
     /// Whether some are for another round.
-    again: bool,
+    revisit: bool,
     /// Whether a store passes on the cotangent of a value that is not its result: then all are
     /// looked at again.
     through: bool,
@@ -190,7 +190,7 @@ impl<'a> Left<'a> {
         all.iter().zip(1..).for_each(|(x, n)| at[x.0] = n);
         let stores = |inst: &ir::Inst| i.func.dfg.insts[*inst].opcode().can_store();
         let through = i.cfg.all_insts().iter().any(|inst| stores(inst) && through(*inst).is_some());
-        Self { all, at, open: vec![true; all.len()], before: all.len(), again: false, through }
+        Self { all, at, open: vec![true; all.len()], before: all.len(), revisit: false, through }
     }
 
     fn next(&mut self) -> Option<(ir::Value, ir::Block)> {
@@ -201,7 +201,7 @@ impl<'a> Left<'a> {
                     self.open[at] = false;
                     return Some(self.all[at]);
                 }
-                None if std::mem::take(&mut self.again) => self.before = self.all.len(),
+                None if std::mem::take(&mut self.revisit) => self.before = self.all.len(),
                 None => return None,
             }
         }
@@ -211,13 +211,13 @@ impl<'a> Left<'a> {
     fn lost(&mut self, i: &ActivityInput<'_>, v: ir::Value) {
         if self.through {
             self.open.fill(true);
-            self.again = true;
+            self.revisit = true;
             return;
         }
         let mut open = |v: ir::Value| {
             if let Some(at) = (self.at[v] as usize).checked_sub(1) {
                 self.open[at] = true;
-                self.again |= at >= self.before;
+                self.revisit |= at >= self.before;
             }
         };
         match i.func.dfg.value_def(v) {

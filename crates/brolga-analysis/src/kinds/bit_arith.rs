@@ -15,7 +15,7 @@ pub(crate) fn is_word(func: &ir::Function, v: ir::Value) -> bool {
 
 /// What kind of step an instruction may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum BitKind {
     /// A sum or a difference.
     Sum,
     /// The exponent goes, or comes.
@@ -24,12 +24,12 @@ pub(crate) enum Kind {
     Rough(f64),
 }
 
-pub(crate) fn kind(func: &ir::Function, inst: ir::Inst) -> Option<Kind> {
+pub(crate) fn kind(func: &ir::Function, inst: ir::Inst) -> Option<BitKind> {
     let &[a, b] = func.dfg.inst_args(inst) else { return None };
     let bits = mantissa_bits(func.dfg.value_type(a)).filter(|_| is_word(func, a))?;
     let constant = |v: ir::Value| constant_int(func, v);
     match func.dfg.insts[inst].opcode() {
-        Opcode::Iadd | Opcode::Isub => Some(Kind::Sum),
+        Opcode::Iadd | Opcode::Isub => Some(BitKind::Sum),
         Opcode::Band => {
             let mask = [(a, b), (b, a)].into_iter().find_map(|(x, m)| constant(m).filter(|_| constant(x).is_none()))?;
             let unused = 64 - func.dfg.value_type(a).bits();
@@ -38,23 +38,25 @@ pub(crate) fn kind(func: &ir::Function, inst: ir::Inst) -> Option<Kind> {
             let last = mask.trailing_zeros();
             // All but the sign is what `bits` knows, and all of it is a copy.
             if mask & mantissa == mantissa && mask | sign != all {
-                Some(Kind::Exponent)
+                Some(BitKind::Exponent)
             } else {
                 (mask != 0 && mask | sign == all >> last << last && (1..bits).contains(&last.into()))
-                    .then_some(Kind::Rough(1.0))
+                    .then_some(BitKind::Rough(1.0))
             }
         }
         // Signs are another matter.
         Opcode::Bor | Opcode::Bxor => {
             let bare = |v| has_no_mantissa(func, v);
-            (bare(a) != bare(b) && signed(func, inst, 0).is_none()).then_some(Kind::Exponent)
+            (bare(a) != bare(b) && signed(func, inst, 0).is_none()).then_some(BitKind::Exponent)
         }
         // Bits are numbers with a sign or without one: that changes what a negative float becomes,
         // and not by how much it moves.
         Opcode::Ushr | Opcode::Sshr => {
-            constant(b).filter(|by| (1..8).contains(by)).map(|by| Kind::Rough(f64::from(1_u32 << by)))
+            constant(b).filter(|by| (1..8).contains(by)).map(|by| BitKind::Rough(f64::from(1_u32 << by)))
         }
-        Opcode::Udiv | Opcode::Sdiv => constant(b).filter(|by| (2..256).contains(by)).map(|by| Kind::Rough(by as f64)),
+        Opcode::Udiv | Opcode::Sdiv => {
+            constant(b).filter(|by| (2..256).contains(by)).map(|by| BitKind::Rough(by as f64))
+        }
         _ => None,
     }
 }
@@ -68,7 +70,7 @@ pub(crate) fn candidate(func: &ir::Function, inst: ir::Inst) -> Option<[ir::Valu
 /// By how much a step divides the bits.
 pub fn divides_by(func: &ir::Function, inst: ir::Inst) -> f64 {
     match kind(func, inst) {
-        Some(Kind::Rough(by)) => by,
+        Some(BitKind::Rough(by)) => by,
         _ => 1.0,
     }
 }

@@ -305,8 +305,8 @@ pub fn carried(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, lane: &Seconda
         let unknown = c.of_cell(cell).moved() == Kinds::NONE
             && c.float_overlaps(cell, bytes) == Kinds::NONE
             && p.root(v).is_none();
-        // What is computed of a float's bits, and compared, is no float; if it is handed on,
-        // whoever loads it says so.
+        // What is computed of a float's bits, and compared, is no float; if it is handed on, the
+        // load says so.
         let mut is_handed_on = || match func.dfg.insts[inst].opcode() {
             Opcode::Store => !mixed.get_or_insert_with(|| mixed_bits(cx, lane)).contains(v),
             _ => c.moved.contains(v),
@@ -359,8 +359,8 @@ fn is_mixed(
     }
 }
 
-/// Compute contents; also finds the loads that copy pointers nobody dereferences, from cells where
-/// other accesses move pointers.
+/// Compute contents; also finds the loads that copy pointers that are not dereferenced, from cells
+/// where other accesses move pointers.
 pub fn compute(
     cx: &PointerInput<'_>,
     p: &Pointers,
@@ -430,7 +430,7 @@ pub fn compute(
     (c, pointer_copy)
 }
 
-/// Loads that copy pointers nobody dereferences, from cells of which nothing is known among
+/// Loads that copy pointers that are not dereferenced, from cells of which nothing is known among
 /// pointers. This is the weakest evidence there is; of a cell that is known to hold a float's bits
 /// it says nothing.
 pub fn beside_pointers(func: &ir::Function, c: &Contents) -> Vec<ir::Value> {

@@ -84,10 +84,10 @@ pub struct Pointers {
     pub roots: IndexMap<ir::Value, RootKind>,
     /// Roots whose delta is never zero.
     pub sure: EntitySet<ir::Value>,
-    /// Roots of memory that this call made, or a caller's for it: stack slots and heap blocks.
-    /// Nobody has seeded its shadow yet.
+    /// Roots of memory that this call made, or a caller's for it: stack slots and heap blocks. Its
+    /// shadow has no seed yet.
     pub own: EntitySet<ir::Value>,
-    /// Loads that are copies of pointers although nobody dereferences them here.
+    /// Loads that are copies of pointers although they are not dereferenced here.
     pub pointer_copy: EntitySet<ir::Value>,
 }
 
@@ -441,7 +441,7 @@ fn returned(
 }
 
 /// Whether a value that is lost is a number beside a pointer all the same: an unknown callee may
-/// have returned a pointer, but nobody here takes what it returned for an address, and no pointer
+/// have returned a pointer, but nothing here takes what it returned for an address, and no pointer
 /// that we know of went into the arithmetic. (An offset from one pointer to another, which leads
 /// from the one's memory to the other's, has both in it.)
 fn number(cx: &PointerInput<'_>, p: &Pointers, v: ir::Value, seen: &mut EntitySet<ir::Value>) -> bool {

@@ -12,8 +12,8 @@
 //! function that is called through a pointer may be any whose address is taken.
 //!
 //! **On which side it errs.** A place that is reached by other than constant offsets, or through a
-//! pointer that was loaded, is not followed. [`Turns::floats`] and [`Turns::pointers`] follow all
-//! addresses that are made from a parameter, so they say rather too much.
+//! pointer that was loaded, is not followed. [`PunnedCells::floats`] and [`PunnedCells::pointers`]
+//! follow all addresses that are made from a parameter, so they say rather too much.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,15 +51,15 @@ pub(super) struct Passed {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum PunnedTarget {
     Direct(FuncKey),
     Signature(u64),
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct PunnedCall {
     pub(super) inst: ir::Inst,
-    pub(super) target: Target,
+    pub(super) target: PunnedTarget,
     pub(super) args: Vec<Passed>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Stored {
 pub struct Local {
     pub(super) places: BTreeMap<Base, Places>,
     pub(super) stored: Stored,
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<PunnedCall>,
     pub(super) params: BTreeMap<Base, usize>,
     pub(super) data: BTreeMap<Base, DataKey>,
     pub(super) addressed: Vec<(u64, FuncKey)>,
@@ -83,13 +83,13 @@ pub struct Local {
 
 /// What all functions do, their callees included.
 #[derive(Clone, Debug, Default)]
-pub struct Turns {
+pub struct PunnedCells {
     funcs: HashMap<FuncKey, (Vec<Places>, Stored)>,
     data: HashMap<DataKey, Places>,
     addressed: HashMap<u64, BTreeSet<FuncKey>>,
 }
 
-impl Turns {
+impl PunnedCells {
     /// Whether `f` or what it calls stores a float somewhere behind its parameter `i`.
     pub fn floats(&self, f: FuncKey, i: usize) -> bool {
         self.funcs.get(&f).is_some_and(|t| t.1.floats.contains(&i))
@@ -102,7 +102,7 @@ impl Turns {
 
     /// From what functions do by themselves.
     pub fn compute(locals: &BTreeMap<FuncKey, Local>) -> Self {
-        let mut all = Turns::default();
+        let mut all = PunnedCells::default();
         for local in locals.values() {
             for &(signature, f) in &local.addressed {
                 all.addressed.entry(signature).or_default().insert(f);
@@ -143,15 +143,15 @@ impl Turns {
         }
     }
 
-    fn targets(&self, t: Target) -> Vec<FuncKey> {
+    fn targets(&self, t: PunnedTarget) -> Vec<FuncKey> {
         match t {
-            Target::Direct(f) => vec![f],
-            Target::Signature(s) => self.addressed.get(&s).into_iter().flatten().copied().collect(),
+            PunnedTarget::Direct(f) => vec![f],
+            PunnedTarget::Signature(s) => self.addressed.get(&s).into_iter().flatten().copied().collect(),
         }
     }
 
     /// The places that a call reaches, in the caller's terms.
-    fn reached(&self, call: &Call) -> Vec<(Cell, Held)> {
+    fn reached(&self, call: &PunnedCall) -> Vec<(Cell, Held)> {
         let mut out = Vec::new();
         for f in self.targets(call.target) {
             let Some((params, _)) = self.funcs.get(&f) else { continue };
@@ -187,7 +187,7 @@ impl Local {
     }
 
     /// Its own places and those of its callees.
-    fn everything<'a>(&'a self, all: &'a Turns) -> impl Iterator<Item = (Base, i64, Held)> + 'a {
+    fn everything<'a>(&'a self, all: &'a PunnedCells) -> impl Iterator<Item = (Base, i64, Held)> + 'a {
         let own = self.places.iter().flat_map(|(b, ps)| ps.iter().map(|(off, h)| (*b, *off, h.clone())));
         let calls = self.calls.iter().flat_map(|call| all.reached(call));
         own.chain(calls.map(|((b, off), h)| (b, off, h)))
@@ -205,7 +205,7 @@ pub struct Here {
 
 impl Here {
     /// For one variant of a function.
-    pub fn compute(local: &Local, all: &Turns) -> Self {
+    pub fn compute(local: &Local, all: &PunnedCells) -> Self {
         let mut here = Here::default();
         for (base, off, held) in local.everything(all) {
             note(here.places.entry(base).or_default(), off, &held);

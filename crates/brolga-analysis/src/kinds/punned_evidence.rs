@@ -13,11 +13,11 @@ use crate::calls::summary::Origins;
 use crate::kinds::contents::Contents;
 use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{PointerInput, Pointers, RootKind};
-use crate::kinds::punned_cells::{Call, Held, Local, Passed, Target};
+use crate::kinds::punned_cells::{Held, Local, Passed, PunnedCall, PunnedTarget};
 use crate::memory::cell::{Base, Cell, cell_of, object_of};
 use crate::query::{access_address, access_offset, signature_id};
 
-struct Cx<'a> {
+struct EvidenceCx<'a> {
     input: &'a PointerInput<'a>,
     program: &'a Program,
     func: &'a ir::Function,
@@ -25,7 +25,7 @@ struct Cx<'a> {
     c: &'a Contents,
 }
 
-impl Cx<'_> {
+impl EvidenceCx<'_> {
     fn inst(&self, local: &mut Local, inst: ir::Inst) {
         let func = self.func;
         let args = func.dfg.inst_args(inst);
@@ -79,8 +79,10 @@ impl Cx<'_> {
     fn call(&self, local: &mut Local, inst: ir::Inst, args: &[ir::Value]) {
         let func = self.func;
         let (target, args) = match CalleeKind::of(self.program, func, inst) {
-            Some(CalleeKind::Derived(f)) => (Target::Direct(f), args),
-            Some(CalleeKind::Indirect(sig)) => (Target::Signature(signature_id(&func.dfg.signatures[sig])), &args[1..]),
+            Some(CalleeKind::Derived(f)) => (PunnedTarget::Direct(f), args),
+            Some(CalleeKind::Indirect(sig)) => {
+                (PunnedTarget::Signature(signature_id(&func.dfg.signatures[sig])), &args[1..])
+            }
             Some(CalleeKind::Known(rule)) => {
                 match rule.kind {
                     MathKind::Writes(_, outs) => {
@@ -114,7 +116,7 @@ impl Cx<'_> {
             let cell = self.p.root(a).map(|_| self.cell(local, a, 0));
             passed.push(Passed { cell, from: self.from(a), pointer: self.p.root(a).is_some() && self.is_pointer(a) });
         }
-        local.calls.push(Call { inst, target, args: passed });
+        local.calls.push(PunnedCall { inst, target, args: passed });
     }
 
     fn at(&self, local: &mut Local, addr: ir::Value, off: i32, kinds: Kinds, params: BTreeSet<usize>) {
@@ -142,7 +144,7 @@ impl Cx<'_> {
     }
 
     /// Whether an integer with a delta is a pointer for certain. One that came from an unknown
-    /// callee or caller, and that nobody here takes for an address, may be a number.
+    /// callee or caller, and that nothing here takes for an address, may be a number.
     fn is_pointer(&self, v: ir::Value) -> bool {
         let p = self.p;
         p.root(v).is_some_and(|r| {
@@ -160,7 +162,7 @@ impl Local {
         for (i, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
             local.params.insert(Base::Value(v), i);
         }
-        let cx = Cx { input, program, func, p, c };
+        let cx = EvidenceCx { input, program, func, p, c };
         for &b in &cfg.blocks {
             for inst in func.layout.block_insts(b) {
                 cx.inst(&mut local, inst);

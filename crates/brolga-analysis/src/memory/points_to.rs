@@ -100,7 +100,7 @@ pub struct Blocks {
     addresses: Option<SecondaryMap<ir::Value, Set>>,
     /// What callees can reach through arguments.
     passed: SecondaryMap<ir::Value, Set>,
-    /// Sites that anybody may know of.
+    /// Sites that any code may know of.
     escaped: Set,
     /// Parameters that are sites, and those.
     given: Vec<(usize, Set)>,
@@ -121,7 +121,7 @@ impl Blocks {
         flows: &HashMap<FuncKey, Flow>,
         promises: &[Promises],
     ) -> Self {
-        let Some(pass) = Pass::of(program, func, cfg, flows, promises) else { return Self::default() };
+        let Some(pass) = PointsTo::of(program, func, cfg, flows, promises) else { return Self::default() };
         let (mut addresses, mut passed) = (SecondaryMap::new(), SecondaryMap::new());
         for &b in &cfg.blocks {
             for inst in func.layout.block_insts(b) {
@@ -172,9 +172,9 @@ impl Blocks {
         }
     }
 
-    /// Parameters whose memory nothing else leads to, as far as nobody else has come to know of it:
-    /// with the bit that says of an address that it may be there. All who may read it are told such
-    /// an address.
+    /// Parameters whose memory nothing else leads to, as far as no other code has come to know of
+    /// it: with the bit that says of an address that it may be there. All who may read it are told
+    /// such an address.
     pub fn given(&self) -> impl Iterator<Item = (usize, Set)> + '_ {
         self.given.iter().copied().filter(|(_, site)| self.escaped & site == 0)
     }
@@ -220,7 +220,7 @@ pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
     if program.plain.is_empty() && !funcs.keys().any(|&k| program.funcs[k].allocator.is_some()) {
         return HashMap::default();
     }
-    // Nobody asks for the allocator's own.
+    // The allocator's own are not asked for.
     let mut order: Vec<FuncKey> = funcs.keys().copied().filter(|&k| program.funcs[k].allocator.is_none()).collect();
     order.sort_unstable();
     let cfgs: HashMap<FuncKey, Cfg> = order.iter().map(|&k| (k, Cfg::compute(funcs[&k]))).collect();
@@ -228,7 +228,7 @@ pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
     loop {
         let mut changed = false;
         for &k in &order {
-            let found = Pass::of(program, funcs[&k], &cfgs[&k], &all, &[]).map_or(Flow::ANY, |p| p.flow);
+            let found = PointsTo::of(program, funcs[&k], &cfgs[&k], &all, &[]).map_or(Flow::ANY, |p| p.flow);
             let old = all[&k];
             let now = Flow {
                 keeps: old.keeps | found.keeps,
@@ -247,7 +247,7 @@ pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
 
 /// What a call means here.
 #[derive(Clone, Copy)]
-enum Call {
+enum CallEffect {
     Allocator(Allocator),
     /// Only its results matter.
     Pure,
@@ -258,20 +258,20 @@ enum Call {
     Flow(Flow),
 }
 
-impl Call {
+impl CallEffect {
     fn allocates(self) -> bool {
         match self {
-            Call::Allocator(_) => true,
-            Call::Flow(flow) => flow.allocates,
-            Call::Pure | Call::Copy | Call::Fill => false,
+            CallEffect::Allocator(_) => true,
+            CallEffect::Flow(flow) => flow.allocates,
+            CallEffect::Pure | CallEffect::Copy | CallEffect::Fill => false,
         }
     }
 }
 
-struct Pass<'a> {
+struct PointsTo<'a> {
     func: &'a ir::Function,
     cfg: &'a Cfg,
-    known: HashMap<ir::Inst, Call>,
+    known: HashMap<ir::Inst, CallEffect>,
     site: HashMap<ir::Inst, u32>,
     /// What values are made from.
     made: SecondaryMap<ir::Value, Set>,
@@ -286,7 +286,7 @@ struct Pass<'a> {
     changed: bool,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> PointsTo<'a> {
     /// Look at a function, if there is an instance, and an allocator or a parameter of which
     /// something is said.
     fn of(
@@ -320,23 +320,24 @@ impl<'a> Pass<'a> {
         let (mut known, mut site) = (HashMap::default(), HashMap::default());
         for inst in cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)) {
             let Some(callee) = CalleeKind::of(program, func, inst) else { continue };
-            let flow = |k: Option<FuncKey>| Call::Flow(k.and_then(|k| flows.get(&k)).copied().unwrap_or(Flow::ANY));
+            let flow =
+                |k: Option<FuncKey>| CallEffect::Flow(k.and_then(|k| flows.get(&k)).copied().unwrap_or(Flow::ANY));
             let call = match (allocator_of(program, func, inst), callee) {
-                (Some(a), _) => Call::Allocator(a),
+                (Some(a), _) => CallEffect::Allocator(a),
                 (_, CalleeKind::Derived(k)) => flow(Some(k)),
                 (_, CalleeKind::Computes(_)) => match func.dfg.insts[inst] {
                     InstructionData::Call { func_ref, .. } => flow(program.callee(func, func_ref)),
-                    _ => Call::Flow(Flow::ANY),
+                    _ => CallEffect::Flow(Flow::ANY),
                 },
                 (_, CalleeKind::Known(r)) => match r.kind {
-                    MathKind::Expr(_) | MathKind::Inactive | MathKind::Memory(MemFn::Memcmp) => Call::Pure,
-                    MathKind::Memory(MemFn::Memcpy | MemFn::Memmove) => Call::Copy,
-                    MathKind::Memory(MemFn::Memset) => Call::Fill,
-                    _ => Call::Flow(Flow::ANY),
+                    MathKind::Expr(_) | MathKind::Inactive | MathKind::Memory(MemFn::Memcmp) => CallEffect::Pure,
+                    MathKind::Memory(MemFn::Memcpy | MemFn::Memmove) => CallEffect::Copy,
+                    MathKind::Memory(MemFn::Memset) => CallEffect::Fill,
+                    _ => CallEffect::Flow(Flow::ANY),
                 },
-                _ => Call::Flow(Flow::ANY),
+                _ => CallEffect::Flow(Flow::ANY),
             };
-            if matches!(call, Call::Allocator(Allocator::Allocate { .. } | Allocator::Reallocate { .. }))
+            if matches!(call, CallEffect::Allocator(Allocator::Allocate { .. } | Allocator::Reallocate { .. }))
                 && site.len() < 64
             {
                 site.insert(inst, site.len() as u32);
@@ -407,7 +408,7 @@ impl<'a> Pass<'a> {
         (self.made[v], self.based[v]) = now;
     }
 
-    /// What an address may be in. A number is a static object's, or one that somebody has computed.
+    /// What an address may be in. A number is a static object's, or one that was computed.
     fn address(&self, v: ir::Value) -> Set {
         match self.based[v] {
             based if based & NUMBER == 0 && based != 0 => based,
@@ -504,13 +505,13 @@ impl<'a> Pass<'a> {
         passed.fold(outside, |all, (_, &a)| all | of(self, a))
     }
 
-    fn call(&mut self, inst: ir::Inst, call: Call) {
+    fn call(&mut self, inst: ir::Inst, call: CallEffect) {
         let func = self.func;
         let args = func.dfg.inst_args(inst);
         let results = func.dfg.inst_results(inst);
         let made = args.iter().fold(0, |m, &a| m | self.made[a]);
         match call {
-            Call::Allocator(kind) => {
+            CallEffect::Allocator(kind) => {
                 let site = self.site.get(&inst).map_or(OTHER, |s| 1 << (64 + s));
                 match kind {
                     Allocator::Reallocate { pointer } => self.store(site, self.held(self.address(args[pointer]))),
@@ -520,10 +521,10 @@ impl<'a> Pass<'a> {
                 let by_kind = if matches!(kind, Allocator::Release { .. }) { made | OTHER } else { site };
                 results.iter().for_each(|&r| self.set(r, by_kind, by_kind));
             }
-            Call::Pure => results.iter().for_each(|&r| self.set(r, made, made | NUMBER)),
-            Call::Copy | Call::Fill => {
+            CallEffect::Pure => results.iter().for_each(|&r| self.set(r, made, made | NUMBER)),
+            CallEffect::Copy | CallEffect::Fill => {
                 let at = self.address(args[0]);
-                let what = if matches!(call, Call::Copy) {
+                let what = if matches!(call, CallEffect::Copy) {
                     self.held(self.address(args[1]))
                 } else {
                     self.made[args[1]] | NUMBER
@@ -532,7 +533,7 @@ impl<'a> Pass<'a> {
                 let (made, based) = (self.made[args[0]], self.based[args[0]]);
                 results.iter().for_each(|&r| self.set(r, made, based));
             }
-            Call::Flow(flow) => {
+            CallEffect::Flow(flow) => {
                 for (i, &a) in args.iter().enumerate() {
                     // What lies in a block that the callee is told of, it can find.
                     for s in sites(self.made[a]) {

@@ -60,7 +60,7 @@ use crate::calls::callee::CalleeKind;
 use crate::memory::alias::{Origin, Place, Places, has_instance, leads_to, through};
 use crate::memory::clobber::{Access, ClobberInput, Writes};
 use crate::memory::points_to::{OTHER, Set};
-use crate::variant::{Kept, bit};
+use crate::variant::{Preserved, bit};
 
 /// Whether what is loaded and used as an address could lead to memory that the function has made
 /// itself. Blocks of the program's allocator have bits of their own.
@@ -76,22 +76,22 @@ fn makes_memory(places: Places<'_>) -> bool {
 }
 
 /// What of that is kept which a function was told is, for addresses of its own.
-fn told(places: Places<'_>, kept: Kept) -> Kept {
-    if kept.the_rest() && makes_memory(places) { Kept::of(kept.set() & !OTHER) } else { kept }
+fn told(places: Places<'_>, preserved: Preserved) -> Preserved {
+    if preserved.the_rest() && makes_memory(places) { Preserved::of(preserved.set() & !OTHER) } else { preserved }
 }
 
 /// Loads of a pair that its pullback may do again.
-pub fn loads(places: Places<'_>, kept: Kept) -> EntitySet<ir::Inst> {
+pub fn loads(places: Places<'_>, preserved: Preserved) -> EntitySet<ir::Inst> {
     let mut found = EntitySet::new();
-    if kept.is_nothing() {
+    if preserved.is_nothing() {
         return found;
     }
-    let (kept, instance) = (told(places, kept), has_instance(&places.func.signature));
+    let (preserved, instance) = (told(places, preserved), has_instance(&places.func.signature));
     for inst in places.cfg.blocks.iter().flat_map(|&b| places.func.layout.block_insts(b)) {
         let InstructionData::Load { arg, .. } = places.func.dfg.insts[inst] else { continue };
         let place = places.of_access(inst);
         let in_memory = place.origin == Origin::Param(0) && place.span().is_some_and(|s| s.0 >= 0);
-        if kept.has(leads_to(places, arg)) && (in_memory || !instance) {
+        if preserved.has(leads_to(places, arg)) && (in_memory || !instance) {
             found.insert(inst);
         }
     }
@@ -99,14 +99,14 @@ pub fn loads(places: Places<'_>, kept: Kept) -> EntitySet<ir::Inst> {
 }
 
 /// What each direct call of a function of the program may be told. A pair has been told what is
-/// `kept`; whoever does both halves in one go has not (`None`), and knows.
-pub fn calls(cx: &ClobberInput<'_>, kept: Option<Kept>) -> HashMap<ir::Inst, Kept> {
+/// `preserved`; a combined function has not (`None`), and knows.
+pub fn calls(cx: &ClobberInput<'_>, preserved: Option<Preserved>) -> HashMap<ir::Inst, Preserved> {
     let places = cx.places();
     let mut found = HashMap::default();
-    if kept.is_some_and(Kept::is_nothing) {
+    if preserved.is_some_and(Preserved::is_nothing) {
         return found;
     }
-    let told = kept.map(|kept| told(places, kept));
+    let told = preserved.map(|preserved| told(places, preserved));
     let mut questions: Vec<(Access, Set)> = Vec::new();
     for &block in &cx.cfg.blocks {
         for inst in cx.func.layout.block_insts(block) {
@@ -122,7 +122,7 @@ pub fn calls(cx: &ClobberInput<'_>, kept: Option<Kept>) -> HashMap<ir::Inst, Kep
             let params = (usize::from(instance)..args.len().min(63)).map(bit).chain([OTHER]);
             for asked in params.filter(|b| reads & b != 0) {
                 match told {
-                    Some(kept) if kept.has(through(places, args, asked)) => note(&mut found, inst, asked),
+                    Some(preserved) if preserved.has(through(places, args, asked)) => note(&mut found, inst, asked),
                     Some(_) => {}
                     None => questions.push((Access { block, inst, place: place(places, args, asked) }, asked)),
                 }
@@ -140,9 +140,9 @@ pub fn calls(cx: &ClobberInput<'_>, kept: Option<Kept>) -> HashMap<ir::Inst, Kep
     found
 }
 
-fn note(found: &mut HashMap<ir::Inst, Kept>, call: ir::Inst, asked: Set) {
-    let kept = found.entry(call).or_insert(Kept::NOTHING);
-    *kept = Kept::of(kept.set() | asked);
+fn note(found: &mut HashMap<ir::Inst, Preserved>, call: ir::Inst, asked: Set) {
+    let preserved = found.entry(call).or_insert(Preserved::NOTHING);
+    *preserved = Preserved::of(preserved.set() | asked);
 }
 
 /// The function that a call is derived with, if it can be told anything.

@@ -22,8 +22,8 @@ pub struct Found {
     pub offset: i64,
     /// Bytes that it writes.
     pub bytes: u32,
-    /// Whether nothing can have written there since, whatever addresses may be the same: nobody has
-    /// that calls the place otherwise.
+    /// Whether nothing can have written there since, whatever addresses may be the same: no store
+    /// has that calls the place otherwise.
     pub sure: bool,
 }
 

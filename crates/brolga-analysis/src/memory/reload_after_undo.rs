@@ -148,7 +148,7 @@ impl<'a> Rewind<'a> {
 
     /// Whether a load can be done again in the reverse of block `b`, when everything from position
     /// `at` on has been undone: 0 is the start of the block, `n` behind its `n`-th instruction.
-    pub fn again(&mut self, load: ir::Inst, b: ir::Block, at: u32) -> bool {
+    pub fn reloads(&mut self, load: ir::Inst, b: ir::Block, at: u32) -> bool {
         let Some(home) = self.cx.func.layout.inst_block(load) else { return false };
         if !self.known.contains_key(&load) {
             let reach = self.reach(load, home);
@@ -208,10 +208,10 @@ impl<'a> Rewind<'a> {
         }
         if self.stays {
             let later = |b: ir::Block| b != home && (seen.contains(b) || reach.changed.contains(b));
-            let again = seen.contains(home) || reach.changed.contains(home);
+            let repeated = seen.contains(home) || reach.changed.contains(home);
             let harmful = self.cx.cfg.blocks.iter().any(|&b| {
                 let may = |w: &Write| !w.undone && self.may_be(&place, &w.place, false);
-                (later(b) || again && b == home) && self.writes[b].iter().any(may)
+                (later(b) || repeated && b == home) && self.writes[b].iter().any(may)
                     || b == home && self.writes[b].iter().any(|w| w.at > at && may(w))
             });
             reach.usable = !harmful;

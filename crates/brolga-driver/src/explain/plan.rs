@@ -7,7 +7,7 @@ use brolga::{Error, FuncKey, Options, Program, Request};
 use brolga_ir::inst::Val;
 use brolga_ir::map::IndexMap;
 use brolga_transform::plan::remarks::{Reader, readers, reason};
-use brolga_transform::plan::table::{Source, type_of};
+use brolga_transform::plan::table::{Source, Supply, Way, type_of};
 use brolga_transform::{Stages, derive_with};
 use cranelift_codegen::ir::{self, Type};
 
@@ -50,7 +50,7 @@ pub struct Block {
     pub recomputes: Vec<Recorded>,
     /// Whether it belongs to a loop that runs in the reverse half, forwards, and records nothing
     /// for another run.
-    pub again: bool,
+    pub rerun: bool,
     /// Of the loop of which it is the header: whether several turns of it, or of its reverse, are
     /// run at a time, or why not. Empty if that is out of the question.
     pub lanes: Vec<String>,
@@ -124,18 +124,23 @@ impl Describe<'_, '_> {
         let bytes = |v| type_of(facts, aux, v).bytes();
         let p = &plan.blocks[b];
         let keeps = p.keeps.iter().map(|&(slot, v)| {
-            let source = Source::Frame(slot);
-            let reading = |r: &&ir::Block| plan.blocks[**r].sources.contains(&(v, source));
-            let readers = facts.cfg.blocks.iter().filter(reading).flat_map(|&r| self.readers(r, v)).collect();
-            Recorded { what: self.what(v), bytes: bytes(v), readers, why: reason(facts, plan, v, source) }
+            let read = |&r: &ir::Block| {
+                let found = plan.blocks[r].sources.iter().find(|s| s.name == v && s.source == Source::Frame(slot));
+                found.map(|supply| (r, supply))
+            };
+            let all: Vec<_> = facts.cfg.blocks.iter().filter_map(read).collect();
+            let readers = all.iter().flat_map(|&(r, _)| self.readers(r, v)).collect();
+            let none = Supply { name: v, source: Source::Frame(slot), way: Way::Frame };
+            let why = reason(facts, plan, all.first().map_or(&none, |(_, supply)| supply));
+            Recorded { what: self.what(v), bytes: bytes(v), readers, why }
         });
         let list = |wanted: fn(&Source) -> bool, size: &dyn Fn(Val) -> u32| -> Vec<Recorded> {
-            let sources = p.sources.iter().filter(|s| wanted(&s.1));
-            let recorded = |&(v, source): &(Val, Source)| Recorded {
-                what: self.what(v),
-                bytes: size(v),
-                readers: self.readers(b, v),
-                why: reason(facts, plan, v, source),
+            let sources = p.sources.iter().filter(|s| wanted(&s.source));
+            let recorded = |supply: &Supply| Recorded {
+                what: self.what(supply.name),
+                bytes: size(supply.name),
+                readers: self.readers(b, supply.name),
+                why: reason(facts, plan, supply),
             };
             sources.map(recorded).collect()
         };
@@ -150,7 +155,7 @@ impl Describe<'_, '_> {
             holds: list(|s| *s == Source::Held, &|_| 0),
             knows: list(|s| matches!(s, Source::Last(_)), &|_| 0),
             recomputes: list(|s| matches!(s, Source::Recompute(_)), &|_| 0),
-            again: plan.again(b).is_some(),
+            rerun: plan.rerun(b).is_some(),
             lanes: self.s.remarks.of_loop(b).into_iter().map(str::to_owned).collect(),
             room: self.s.remarks.tape_check(b).map(str::to_owned),
         }
@@ -219,7 +224,7 @@ impl Describe<'_, '_> {
                 format!("the reverse of {}, which begins with {} from it", self.block_name(from), self.what(w))
             }
             Reader::Way => "finding the way back".to_owned(),
-            Reader::Again(header) => format!("the loop of {}, which runs again", self.block_name(header)),
+            Reader::Rerun(header) => format!("the loop of {}, which runs again", self.block_name(header)),
         };
         readers(&self.s.facts, &self.s.stmts, &self.s.plan, b, v).into_iter().map(text).collect()
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use brolga_oracle::Place;
 
-use super::{Entry, Explanation, Way};
+use super::{Entry, Explanation, PathBack};
 use crate::output::show_num;
 use crate::value::Num;
 
@@ -90,7 +90,7 @@ impl Text {
         }
     }
 
-    fn step(&mut self, s: &Way) {
+    fn step(&mut self, s: &PathBack) {
         let at = s.at.as_ref().map_or_else(|| "an input".to_owned(), |p| Self::place(p));
         self.line(2, &at);
         self.line(6, &format!("value {}, cotangent {}", num(s.value), num(s.cotangent)));
@@ -148,7 +148,7 @@ impl Text {
                 };
                 let times = plural(b.times, "time");
                 self.line(4, &format!("{}{whose}{line}, entered {times}{calls}: {bytes}", b.block));
-                if b.again {
+                if b.rerun {
                     self.line(6, "runs in the reverse half, forwards, since its loop does nothing but add up");
                 }
                 b.lanes.iter().chain(&b.room).for_each(|l| self.line(6, l));

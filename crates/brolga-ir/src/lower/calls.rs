@@ -5,10 +5,10 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
-use super::{Cx, segment};
+use super::{LowerCx, segment};
 use crate::inst::{AdInst, Callee, Check, Tape, Val};
 
-impl Cx<'_> {
+impl LowerCx<'_> {
     /// A call; `None` among the arguments stands for the segment.
     pub(super) fn call(
         &mut self,

@@ -24,7 +24,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_frontend::FunctionBuilder;
 
-use super::Cx;
+use super::LowerCx;
 use crate::inst::{Check, Val};
 
 /// Bytes of a seal.
@@ -57,7 +57,7 @@ struct Asked {
     missing: Missing,
 }
 
-impl Cx<'_> {
+impl LowerCx<'_> {
     /// Whether a delta is that of a parameter.
     fn is_of_parameter(&self, delta: Val) -> bool {
         let (Val::Delta(v), Some(entry)) = (delta, self.env.primal.layout.entry_block()) else { return false };
@@ -69,7 +69,7 @@ impl Cx<'_> {
         if self.env.debug { SEAL } else { 0 }
     }
 
-    /// The seal of a record, by what it holds and its block's number; any if nobody is going to
+    /// The seal of a record, by what it holds and its block's number; any if no check is going to
     /// look.
     pub(super) fn record_seal(&self, vals: &[Val], id: Option<u32>) -> i64 {
         if !self.env.debug {

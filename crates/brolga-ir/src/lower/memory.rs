@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, typ
 use cranelift_frontend::FunctionBuilder;
 
 use super::debug::Missing;
-use super::{Cx, Repeated, ops, segment};
+use super::{LowerCx, Repeated, ops, segment};
 use crate::DataKey;
 use crate::inst::{AdInst, AdOp, Check, Shape, Val};
 
@@ -26,7 +26,7 @@ struct ShadowAccess {
     at: Option<ir::Inst>,
 }
 
-impl Cx<'_> {
+impl LowerCx<'_> {
     pub(super) fn seg(&self) -> ir::Value {
         self.uses_segment.set(true);
         self.seg_value.expect("this function has a segment")

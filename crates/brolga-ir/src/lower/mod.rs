@@ -37,7 +37,7 @@ use crate::names::Names;
 use births::Flow;
 use buffers::Buffers;
 use named::Named;
-use seen::{Cotangent, Kept, Seen, Variables};
+use seen::{Cotangent, FrameRead, Seen, Variables};
 
 mod births;
 mod buffers;
@@ -75,7 +75,7 @@ pub struct SlotPlace {
     /// it, it need not be.
     pub at_enter: bool,
     /// Whether it is cleared between the halves of a combined function.
-    pub at_turn: bool,
+    pub between_halves: bool,
 }
 
 /// Where the activation frame is.
@@ -208,12 +208,11 @@ pub struct LowerEnv<'a> {
     pub short: bool,
     /// How it is seen that the tape is full.
     pub fence: Fence,
-    /// Nobody else records in its segment, which is empty when it begins.
+    /// No other function records in its segment, which is empty when it begins.
     pub alone: bool,
     /// The target.
     pub target: TargetFrontendConfig,
-    /// Receives the sums of what is watched, of which nobody asks more than whether they are
-    /// finite.
+    /// Receives the sums of what is watched, which are only asked whether they are finite.
     pub watched: Option<&'a mut EntitySet<ir::Value>>,
 }
 
@@ -253,7 +252,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     graph.blocks.keys().for_each(|id| b.func.layout.append_block(blocks[id]));
     let target = env.target;
     let seen = Seen::in_graph(graph, env.primal.dfg.num_values());
-    let mut cx = Cx::new(env, &seen);
+    let mut cx = LowerCx::new(env, &seen);
     let mut scope = None;
     let mut begins = HashMap::default();
     let edges = graph.edges();
@@ -352,7 +351,7 @@ impl Repeated {
 
 /// Where a value is that is kept in no memory.
 #[derive(Clone, Copy)]
-enum Place {
+enum SlotHome {
     /// In a variable of the frontend, which knows what that has on each way.
     Variable(Variable),
     /// Nowhere but where it was computed, which is the same for all that read it.
@@ -370,7 +369,7 @@ fn bits_of(data: &InstructionData) -> Option<u64> {
 }
 
 /// State of one lowering.
-struct Cx<'a> {
+struct LowerCx<'a> {
     env: LowerEnv<'a>,
     /// What names mean at present.
     named: Named,
@@ -397,7 +396,7 @@ struct Cx<'a> {
     /// What is watched.
     watching: watch::Sums,
     /// Frame slots that are variables.
-    kept: Variables<Place>,
+    kept: Variables<SlotHome>,
     kept_ids: Variables<Variable>,
     /// Held variables.
     held: HashMap<Val, Variable>,
@@ -405,7 +404,7 @@ struct Cx<'a> {
     forward: bool,
     uses_tape: bool,
     /// Whether this function does both halves at once: it then gives back what it records.
-    turns: bool,
+    by_iteration: bool,
     /// `top` or `cursor`.
     tape: Option<Variable>,
     /// Address of the activation frame and end of the tape: made in the entry block, which
@@ -415,15 +414,15 @@ struct Cx<'a> {
     zeros: HashMap<Type, ir::Value>,
     seg_value: Option<ir::Value>,
     uses_segment: Cell<bool>,
-    /// Once somebody has asked: to look its region up takes longer than an access.
+    /// Once a check has asked: to look its region up takes longer than an access.
     tape_flags: Cell<Option<MemFlagsData>>,
 }
 
-impl<'a> Cx<'a> {
+impl<'a> LowerCx<'a> {
     /// Nothing is lowered yet.
     fn new(env: LowerEnv<'a>, seen: &Seen) -> Self {
         let uses_tape = seen.uses_tape || env.frame.is_some_and(|f| f.home == FrameHome::Tape);
-        Cx {
+        LowerCx {
             named: Named::new(env.primal.dfg.num_values()),
             env,
             imported: copy::Imported::default(),
@@ -442,7 +441,7 @@ impl<'a> Cx<'a> {
             held: HashMap::default(),
             forward: true,
             uses_tape,
-            turns: seen.turns,
+            by_iteration: seen.by_iteration,
             tape: None,
             fp: None,
             limit: None,
@@ -462,11 +461,11 @@ impl<'a> Cx<'a> {
         self.known.clear();
         self.known.reserve(block.insts.len() / 2);
         self.zero_vectors.clear();
-        let again = block.role.again();
-        if !self.forward && (again.is_none() || again != *scope) {
+        let rerun = block.role.rerun_header();
+        if !self.forward && (rerun.is_none() || rerun != *scope) {
             self.named.forget();
         }
-        *scope = again;
+        *scope = rerun;
         if b.func.layout.entry_block() == Some(clif) {
             b.append_block_params_for_function_params(clif);
         } else {
@@ -481,7 +480,7 @@ impl<'a> Cx<'a> {
     }
 }
 
-impl Cx<'_> {
+impl LowerCx<'_> {
     fn get(&self, v: Val) -> ir::Value {
         self.named.get(v).unwrap_or_else(|| panic!("{v:?} is not available here"))
     }
@@ -559,20 +558,20 @@ impl Cx<'_> {
         }
         self.watch_begins(b, seen);
         let constant = flow.map(|f| seen.constant(&f)).unwrap_or_default();
-        for &(ref kept, ty, _) in &seen.kept {
+        for &(ref kept, ty, _) in &seen.frame_reads {
             match *kept {
-                Kept::Value(slot) if constant.get(slot).is_some() => {
-                    self.kept.set(slot, Place::Value(None));
+                FrameRead::Value(slot) if constant.get(slot).is_some() => {
+                    self.kept.set(slot, SlotHome::Value(None));
                 }
-                Kept::Value(slot) if slot.as_variable().is_some() && self.kept.get(slot).is_none() => {
+                FrameRead::Value(slot) if slot.as_variable().is_some() && self.kept.get(slot).is_none() => {
                     let var = self.zero_var(b, ty);
-                    self.kept.set(slot, Place::Variable(var));
+                    self.kept.set(slot, SlotHome::Variable(var));
                 }
-                Kept::Block(slot) if slot.as_variable().is_some() && self.kept_ids.get(slot).is_none() => {
+                FrameRead::Block(slot) if slot.as_variable().is_some() && self.kept_ids.get(slot).is_none() => {
                     let var = self.zero_var(b, types::I32);
                     self.kept_ids.set(slot, var);
                 }
-                Kept::Held(name) if !self.held.contains_key(&name) => {
+                FrameRead::Held(name) if !self.held.contains_key(&name) => {
                     let var = self.zero_var(b, ty);
                     self.held.insert(name, var);
                 }

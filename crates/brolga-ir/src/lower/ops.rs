@@ -4,7 +4,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Endianness, InstBuilder, InstructionData, MemFlagsData, Opcode, Type, types};
 use cranelift_frontend::FunctionBuilder;
 
-use super::Cx;
+use super::LowerCx;
 use crate::inst::{Arith, Shape};
 
 /// A float constant of any float type, splat over lanes.
@@ -55,7 +55,7 @@ pub fn bits(b: &mut FunctionBuilder<'_>, x: ir::Value, ty: Type) -> ir::Value {
 }
 
 /// All bits of a float set where it compares with zero, none elsewhere.
-fn compared_with_zero(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, cc: FloatCC, x: ir::Value) -> ir::Value {
+fn compared_with_zero(cx: &mut LowerCx<'_>, b: &mut FunctionBuilder<'_>, cc: FloatCC, x: ir::Value) -> ir::Value {
     let ty = b.func.dfg.value_type(x);
     let zero = cx.zero_vector(b, vector_of(ty));
     // Lane 0 is all that is asked for. A scalar is in lane 0 of its register as it is, but CLIF has
@@ -68,7 +68,7 @@ fn compared_with_zero(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, cc: FloatCC,
 }
 
 /// All bits set where a float is zero.
-pub fn is_zero(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
+pub fn is_zero(cx: &mut LowerCx<'_>, b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
     compared_with_zero(cx, b, FloatCC::Equal, x)
 }
 
@@ -140,7 +140,7 @@ fn times(b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value) -> ir::Value {
 }
 
 /// One arithmetic instruction.
-pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::Value], ty: Type) -> ir::Value {
+pub fn arith(cx: &mut LowerCx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::Value], ty: Type) -> ir::Value {
     match op {
         Arith::Const(x) => constant(b, ty, *x),
         Arith::Iconst(x) => {
@@ -256,7 +256,7 @@ fn shuffle(b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value, mask: &[u8; 
 }
 
 /// A C math function on scalars, lane by lane on vectors.
-fn math(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, symbol: &str, a: &[ir::Value], ty: Type) -> ir::Value {
+fn math(cx: &mut LowerCx<'_>, b: &mut FunctionBuilder<'_>, symbol: &str, a: &[ir::Value], ty: Type) -> ir::Value {
     let lane = ty.lane_type();
     let symbol = if lane == types::F32 { format!("{symbol}f") } else { symbol.to_owned() };
     let mut sig = ir::Signature::new(cx.env.target.default_call_conv);

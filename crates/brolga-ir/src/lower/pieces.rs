@@ -9,11 +9,11 @@
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::FunctionBuilder;
 
-use super::{Cx, ops, segment};
+use super::{LowerCx, ops, segment};
 use crate::inst::{AdInst, AdOp, Check, FragmentOp, Shape, Val};
 use crate::lower::debug::Missing;
 
-impl Cx<'_> {
+impl LowerCx<'_> {
     /// The sum of two cotangents.
     pub(super) fn sum(&mut self, b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value) -> ir::Value {
         match b.func.dfg.value_type(x) {

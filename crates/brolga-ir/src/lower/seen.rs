@@ -17,10 +17,10 @@ use crate::map::one_each;
 /// Where a primal value's cotangent is while a graph is lowered.
 #[derive(Clone, Copy, Default)]
 pub enum Cotangent {
-    /// Nobody asks for it.
+    /// It is not asked for.
     #[default]
     Nowhere,
-    /// It begins as zero in a block, which is named by its number, and nobody asks for it anywhere
+    /// It begins as zero in a block, which is named by its number, and it is asked for nowhere
     /// else.
     Within(u32),
     /// In a variable.
@@ -41,20 +41,20 @@ pub struct Seen {
     pub flags: bool,
     /// Instructions that read what is kept or held, the types of what they read, and the positions
     /// of their blocks.
-    pub kept: Vec<(Kept, Type, u32)>,
+    pub frame_reads: Vec<(FrameRead, Type, u32)>,
     /// Instructions that keep a value in a variable, and the positions of their blocks.
     pub keeps: Vec<(FrameSlot, u32)>,
     /// Whether the tape is touched, but for a frame on it.
     pub uses_tape: bool,
     /// Whether both halves are here.
-    pub turns: bool,
+    pub by_iteration: bool,
 }
 
 /// So many values that are kept cost as much to be followed through blocks, each by itself.
 const MANY: usize = 6;
 
 /// What is kept from one place of a graph to another.
-pub enum Kept {
+pub enum FrameRead {
     /// A value in a place of the frame.
     Value(FrameSlot),
     /// The number of a block in one.
@@ -76,11 +76,11 @@ impl Seen {
                     (AdOp::AddCt(v, _), _) => seen.asked(Ask { value: *v, block: n, what: Asked::Add }),
                     (AdOp::Watch { value: Val::Primal(v), sum, .. }, _) => seen.watched.push((*v, *sum)),
                     (AdOp::WatchFlag(_), _) => seen.flags = true,
-                    (AdOp::Restore(slot), Some(ty)) => seen.kept.push((Kept::Value(*slot), ty, n)),
-                    (AdOp::KeptBlock(slot), Some(ty)) => seen.kept.push((Kept::Block(*slot), ty, n)),
-                    (AdOp::Held(name), Some(ty)) => seen.kept.push((Kept::Held(*name), ty, n)),
+                    (AdOp::Restore(slot), Some(ty)) => seen.frame_reads.push((FrameRead::Value(*slot), ty, n)),
+                    (AdOp::KeptBlock(slot), Some(ty)) => seen.frame_reads.push((FrameRead::Block(*slot), ty, n)),
+                    (AdOp::Held(name), Some(ty)) => seen.frame_reads.push((FrameRead::Held(*name), ty, n)),
                     (AdOp::Keep(slot, _), _) if slot.as_variable().is_some() => seen.keeps.push((*slot, n)),
-                    (AdOp::Turn, _) => seen.turns = true,
+                    (AdOp::NextIteration, _) => seen.by_iteration = true,
                     (AdOp::Push(..) | AdOp::Pop(..) | AdOp::PeekBlock | AdOp::Call { tape: Tape::Moves, .. }, _) => {
                         seen.uses_tape = true;
                     }
@@ -119,8 +119,8 @@ impl Seen {
             by.set(slot, block);
         }
         by_several.into_iter().for_each(|slot| by.remove(slot));
-        for (kept, _, block) in &self.kept {
-            if let Kept::Value(slot) = kept
+        for (kept, _, block) in &self.frame_reads {
+            if let FrameRead::Value(slot) = kept
                 && by.get(*slot).is_some_and(|&k| !flow.runs_once_before(k as usize, *block as usize))
             {
                 by.remove(*slot);

@@ -15,7 +15,7 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, typ
 use cranelift_frontend::{FunctionBuilder, Variable};
 use smallvec::SmallVec;
 
-use super::{Cx, Fence, FrameHome, Place, SlotPlace, ops, segment};
+use super::{Fence, FrameHome, LowerCx, SlotHome, SlotPlace, ops, segment};
 use crate::inst::{AdInst, AdOp, Check, FrameSlot, Val};
 
 /// Byte offsets of the fields of a block's record, and its size with `extra` bytes behind them:
@@ -34,7 +34,7 @@ pub fn record_layout(types: &[Type], extra: u32) -> (Vec<u32>, u32) {
     (offs, at + extra)
 }
 
-impl Cx<'_> {
+impl LowerCx<'_> {
     /// Operations on the tape and the frame.
     pub(super) fn tape_op(&mut self, b: &mut FunctionBuilder<'_>, inst: &AdInst) {
         match &inst.op {
@@ -42,7 +42,7 @@ impl Cx<'_> {
             AdOp::LeaveFrame => self.leave_frame(b, inst.at),
             AdOp::OpenFrame => self.open_frame(b, inst.at),
             AdOp::CloseFrame => self.close_frame(b, inst.at),
-            AdOp::Turn => self.turn(b),
+            AdOp::NextIteration => self.next_iteration(b),
             AdOp::Keep(slot, v) if slot.as_variable().is_some() => self.keep_in_variable(*slot, b, *v),
             AdOp::Keep(slot, v) => self.keep_in_frame(b, *slot, *v),
             AdOp::KeepBlock(slot, id) => self.keep_block(b, *slot, *id),
@@ -140,12 +140,12 @@ impl Cx<'_> {
             b.def_var(self.tape_var(), before);
         }
         if self.uses_tape {
-            self.publish_as(b, if self.turns { segment::TOP } else { self.position_field() });
+            self.publish_as(b, if self.by_iteration { segment::TOP } else { self.position_field() });
         }
     }
 
     /// Between the halves of a combined function.
-    fn turn(&mut self, b: &mut FunctionBuilder<'_>) {
+    fn next_iteration(&mut self, b: &mut FunctionBuilder<'_>) {
         if self.uses_tape {
             // How much was recorded, which the run reports when the tape has been given back.
             let flags = self.tape_flags(b);
@@ -157,7 +157,7 @@ impl Cx<'_> {
             b.ins().store(flags, peak, self.seg(), segment::PEAK);
         }
         if self.fp.is_some() {
-            self.clear_slots(b, |p| p.at_turn);
+            self.clear_slots(b, |p| p.between_halves);
         }
     }
 
@@ -166,8 +166,8 @@ impl Cx<'_> {
         if let Some(&place) = self.kept.get(slot) {
             let v = self.get(v);
             match place {
-                Place::Variable(var) => b.def_var(var, v),
-                Place::Value(_) => self.kept.set(slot, Place::Value(Some(v))),
+                SlotHome::Variable(var) => b.def_var(var, v),
+                SlotHome::Value(_) => self.kept.set(slot, SlotHome::Value(Some(v))),
             }
         }
     }
@@ -198,8 +198,8 @@ impl Cx<'_> {
         let (name, ty) = inst.defs[0];
         let r = if slot.as_variable().is_some() {
             match *self.kept.get(slot).expect("a variable that is read is declared") {
-                Place::Variable(var) => b.use_var(var),
-                Place::Value(v) => v.expect("what dominates a block is lowered before it"),
+                SlotHome::Variable(var) => b.use_var(var),
+                SlotHome::Value(v) => v.expect("what dominates a block is lowered before it"),
             }
         } else {
             let fp = self.frame_pointer(b);

@@ -12,8 +12,8 @@
 //! Flags are simpler: a variable is set if any of them is.
 //!
 //! **Invariants.** All sums but those of loops are zero from the entry on; those of loops in front
-//! of their loops ([`AdOp::WatchFrom`](crate::inst::AdOp)). The question ([`Cx::watched`]) comes
-//! after all loops, so those have joined by then.
+//! of their loops ([`AdOp::WatchFrom`](crate::inst::AdOp)). The question ([`LowerCx::watched`])
+//! comes after all loops, so those have joined by then.
 
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, StackSlot, StackSlotData, StackSlotKind, Type, types};
@@ -21,7 +21,7 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 use smallvec::SmallVec;
 
 use super::seen::Seen;
-use super::{Cx, ops};
+use super::{LowerCx, ops};
 use crate::inst::Sum;
 use crate::map::IndexMap;
 
@@ -40,7 +40,7 @@ pub struct Sums {
     here: SmallVec<[(Sum, Type, ir::Value); 2]>,
 }
 
-impl Cx<'_> {
+impl LowerCx<'_> {
     /// In the entry block: declare the sums.
     pub fn watch_begins(&mut self, b: &mut FunctionBuilder<'_>, seen: &Seen) {
         if seen.flags {

@@ -15,7 +15,7 @@
 //! on no tape. **Cost.** Linear: one walk.
 
 use super::fault::{Faults, Rule};
-use super::view::{Kind, View};
+use super::view::{GraphKind, View};
 use crate::block::Term;
 use crate::inst::{AdOp, Tape};
 
@@ -29,13 +29,13 @@ enum State {
 }
 
 /// The state behind an instruction; none if it must not be where it is.
-fn behind(state: State, op: &AdOp, kind: Kind) -> Option<State> {
-    let combined = kind == Kind::Combined;
+fn behind(state: State, op: &AdOp, kind: GraphKind) -> Option<State> {
+    let combined = kind == GraphKind::Combined;
     let (ok, next) = match op {
-        AdOp::EnterFrame => (state == State::Outside && kind != Kind::Pullback, State::Recording),
-        AdOp::LeaveFrame => (state == State::Recording && kind == Kind::Forward, State::Left),
-        AdOp::OpenFrame => (state == State::Outside && kind == Kind::Pullback, State::Reversing),
-        AdOp::Turn => (state == State::Recording && combined, State::Reversing),
+        AdOp::EnterFrame => (state == State::Outside && kind != GraphKind::Pullback, State::Recording),
+        AdOp::LeaveFrame => (state == State::Recording && kind == GraphKind::Forward, State::Left),
+        AdOp::OpenFrame => (state == State::Outside && kind == GraphKind::Pullback, State::Reversing),
+        AdOp::NextIteration => (state == State::Recording && combined, State::Reversing),
         AdOp::CloseFrame => (state == State::Reversing, State::Closed),
         AdOp::Restore(_) => (state == State::Reversing || combined && state == State::Closed, state),
         AdOp::KeptBlock(_) | AdOp::PeekBlock | AdOp::Pop(..) => (state == State::Reversing, state),
@@ -48,14 +48,14 @@ fn behind(state: State, op: &AdOp, kind: Kind) -> Option<State> {
 }
 
 /// Whether one frame is opened and closed on every path.
-pub fn check(view: &View<'_>, kind: Kind, faults: &mut Faults) {
+pub fn check(view: &View<'_>, kind: GraphKind, faults: &mut Faults) {
     let end = match kind {
-        Kind::Lifted => State::Outside,
-        Kind::Tangent => State::Recording,
-        Kind::Forward => State::Left,
-        Kind::Pullback | Kind::Combined => State::Closed,
+        GraphKind::Lifted => State::Outside,
+        GraphKind::Tangent => State::Recording,
+        GraphKind::Forward => State::Left,
+        GraphKind::Pullback | GraphKind::Combined => State::Closed,
         // What clears is part of another function.
-        Kind::Clearing => return,
+        GraphKind::Clearing => return,
     };
     let mut states: Vec<Option<State>> = vec![None; view.blocks.len()];
     states[0] = Some(State::Outside);

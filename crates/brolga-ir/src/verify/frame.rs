@@ -81,7 +81,7 @@ fn kept(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, places: Plac
     for (at, block) in view.reached() {
         let (of, rerun) = match block.role {
             Role::Forward(b) => (b, None),
-            Role::Again(header, b) => (b, Some(header)),
+            Role::Rerun(header, b) => (b, Some(header)),
             _ => continue,
         };
         if std::ptr::eq(view, mirror.reverse) && !std::ptr::eq(mirror.forward, mirror.reverse) && rerun.is_none() {
@@ -110,7 +110,7 @@ fn kept(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, places: Plac
 /// for the end of the function.
 fn stands(role: Role) -> Option<ir::Block> {
     match role {
-        Role::Reverse(b) | Role::Edge(b, _) | Role::Begin(b) | Role::Again(_, b) => Some(b),
+        Role::Reverse(b) | Role::Edge(b, _) | Role::Begin(b) | Role::Rerun(_, b) => Some(b),
         Role::Forward(_) | Role::Entry | Role::Exit => None,
     }
 }

@@ -6,7 +6,7 @@
 //! role of the block; the edges. **Cost.** Linear.
 
 use super::fault::{Faults, Rule};
-use super::view::{Kind, View};
+use super::view::{GraphKind, View};
 use crate::block::Role;
 use crate::inst::{AdOp, Tape};
 
@@ -24,7 +24,7 @@ fn belongs(op: &AdOp) -> In {
     match op {
         AdOp::EnterFrame
         | AdOp::LeaveFrame
-        | AdOp::Turn
+        | AdOp::NextIteration
         | AdOp::SlotDelta(_)
         | AdOp::DataDelta(_)
         | AdOp::LoadOld { .. }
@@ -68,18 +68,18 @@ fn belongs(op: &AdOp) -> In {
 }
 
 /// Whether each half has its own instructions, and the forward half comes first.
-pub fn check(view: &View<'_>, kind: Kind, faults: &mut Faults) {
+pub fn check(view: &View<'_>, kind: GraphKind, faults: &mut Faults) {
     for (b, block) in view.reached() {
         let forward = block.role.is_forward();
         let expected = match kind {
-            Kind::Lifted | Kind::Forward | Kind::Tangent => forward,
-            Kind::Pullback | Kind::Clearing => !forward,
-            Kind::Combined => true,
+            GraphKind::Lifted | GraphKind::Forward | GraphKind::Tangent => forward,
+            GraphKind::Pullback | GraphKind::Clearing => !forward,
+            GraphKind::Combined => true,
         };
         if !expected {
             faults.add(Rule::Halves, block.id, None, format!("a block of role {:?} in a {kind:?} graph", block.role));
         }
-        let reruns = matches!(block.role, Role::Again(..));
+        let reruns = matches!(block.role, Role::Rerun(..));
         for (&id, inst) in block.insts.iter() {
             let fits = match belongs(&inst.op) {
                 In::Both => true,

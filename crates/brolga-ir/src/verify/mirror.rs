@@ -65,7 +65,7 @@ pub struct Mirror<'v, 'g> {
     /// The forward version of each block.
     pub forward_of: SecondaryMap<ir::Block, Option<&'g CfgBlock>>,
     /// The block of a rerun loop that runs each block again.
-    pub again: SecondaryMap<ir::Block, Option<&'g CfgBlock>>,
+    pub rerun_block: SecondaryMap<ir::Block, Option<&'g CfgBlock>>,
     /// Blocks of the reverse half, by position, that clear shadows and leave the tape alone.
     pub clearing: Vec<bool>,
     /// How often the reverse half is there: in versions with guards and without.
@@ -81,7 +81,7 @@ impl<'v, 'g> Mirror<'v, 'g> {
             primal: Primal::of(primal),
             rerun: SecondaryMap::new(),
             forward_of: SecondaryMap::new(),
-            again: SecondaryMap::new(),
+            rerun_block: SecondaryMap::new(),
             clearing: Vec::new(),
             versions: 0,
         };
@@ -93,9 +93,9 @@ impl<'v, 'g> Mirror<'v, 'g> {
         let mut ends = Vec::new();
         for (at, block) in reverse.reached() {
             match (block.role, &block.term) {
-                (Role::Again(header, b), _) => {
+                (Role::Rerun(header, b), _) => {
                     mirror.rerun[b] = Some(header);
-                    mirror.again[b] = Some(block);
+                    mirror.rerun_block[b] = Some(block);
                 }
                 (Role::Exit, Term::Jump(t)) if reverse.graph.blocks[&t.block].role != Role::Exit => ends.push(at),
                 (role, Term::Return(_)) if !role.is_forward() => mirror.versions += 1,
@@ -122,7 +122,7 @@ impl<'v, 'g> Mirror<'v, 'g> {
     /// Where the reverse half finds what a block has recorded: in its forward version, or where it
     /// runs again.
     pub fn recorder(&self, b: ir::Block) -> Option<&'g CfgBlock> {
-        if self.rerun[b].is_some() { self.again[b] } else { self.forward_of[b] }
+        if self.rerun[b].is_some() { self.rerun_block[b] } else { self.forward_of[b] }
     }
 
     /// The predecessors of `s` that a block of the reverse half stands for, as a way back from the

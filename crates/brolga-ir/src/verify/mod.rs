@@ -27,7 +27,7 @@ use mirror::Mirror;
 use view::View;
 
 pub use fault::{Fault, Faults, Rule};
-pub use view::{Kind, Known};
+pub use view::{GraphKind, Known};
 
 pub mod activation;
 mod arith;
@@ -59,7 +59,7 @@ pub fn graph(graph: &CfgBlocks, known: Known<'_>) -> Result<(), Vec<Fault>> {
     types::check(&view, known, &mut faults);
     halves::check(&view, known.kind, &mut faults);
     activation::check(&view, known.kind, &mut faults);
-    if known.kind == Kind::Combined && faults.is_empty() {
+    if known.kind == GraphKind::Combined && faults.is_empty() {
         both(&view, &view, known, &mut faults);
     }
     faults.or_ok()

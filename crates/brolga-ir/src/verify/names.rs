@@ -3,10 +3,10 @@
 //! **Question.** Does each use come behind its definition, whatever the way? **Answer.** By the
 //! scopes that lowering has: derived values are global; the names of the primal are global in the
 //! forward half, local to a block in the reverse half, and local to a loop that is rerun
-//! ([`Role::again`](crate::block::Role::again)). A copy of a loop in front of it sees the names of
-//! the forward half, too. A use needs a definition of its scope that dominates it; two definitions
-//! of one name in one scope never dominate each other. **Cost.** Linear, but for names that a scope
-//! defines several times: rerun loops in two versions.
+//! ([`Role::rerun_header`](crate::block::Role::again)). A copy of a loop in front of it sees the
+//! names of the forward half, too. A use needs a definition of its scope that dominates it; two
+//! definitions of one name in one scope never dominate each other. **Cost.** Linear, but for names
+//! that a scope defines several times: rerun loops in two versions.
 
 use cranelift_codegen::ir;
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -30,7 +30,7 @@ enum Scope {
 
 impl Scope {
     fn of(role: Role) -> Self {
-        match role.again() {
+        match role.rerun_header() {
             Some(header) => Scope::Loop(header, role.is_forward()),
             None if role.is_forward() => Scope::Forward,
             None => Scope::Local,
@@ -86,7 +86,7 @@ impl Uses<'_, '_> {
         let insts = block.insts.values().zip(1..).flat_map(|(i, at)| i.defs.iter().map(move |d| (d.0, at)));
         for (name, at) in block.params.iter().map(|p| (p.0, 0)).chain(insts) {
             let site = Site { block: b as u32, at };
-            let again = match scope {
+            let rerun = match scope {
                 _ if matches!(name, Val::D(_)) => None,
                 Scope::Forward => self.forward.at(name).replace(site),
                 _ => {
@@ -97,7 +97,7 @@ impl Uses<'_, '_> {
                     before
                 }
             };
-            if again.is_some() {
+            if rerun.is_some() {
                 let inst = (at as usize).checked_sub(1).and_then(|at| named(self.view, b, at));
                 faults.add(Rule::Dominance, block.id, inst, format!("{name} is defined a second time"));
             }

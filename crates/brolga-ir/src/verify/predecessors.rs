@@ -89,7 +89,7 @@ fn numbered(mirror: &Mirror<'_, '_>, block: &CfgBlock, s: Option<ir::Block>, fau
         };
         let leaves = |p: &ir::Block| {
             let inside = s.is_some_and(|s| mirror.rerun[s].is_some() && mirror.rerun[s] == mirror.rerun[*p]);
-            let recorder = if inside { mirror.again[*p] } else { mirror.forward_of[*p] };
+            let recorder = if inside { mirror.rerun_block[*p] } else { mirror.forward_of[*p] };
             recorder.is_some_and(|b| leaves(b, number, n))
         };
         if !from.iter().any(leaves) {

@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{Type, types};
 use cranelift_entity::{EntityRef, EntitySet};
 
 use super::fault::{Faults, Rule};
-use super::view::{Kind, View};
+use super::view::{GraphKind, View};
 use crate::block::{CfgBlocks, Term};
 use crate::inst::{AdInst, Val};
 use crate::{Dv, InstId};
@@ -52,7 +52,7 @@ pub fn names(graph: &CfgBlocks, faults: &mut Faults) {
 }
 
 /// Arguments of edges, the signature, and what terminators ask for.
-pub fn edges(view: &View<'_>, kind: Kind, faults: &mut Faults) {
+pub fn edges(view: &View<'_>, kind: GraphKind, faults: &mut Faults) {
     let signature = &view.graph.signature;
     let entry = view.blocks[0];
     let params: Vec<Type> = entry.params.iter().map(|p| p.1).collect();
@@ -65,7 +65,7 @@ pub fn edges(view: &View<'_>, kind: Kind, faults: &mut Faults) {
         // The reverses of further exits, of a pullback that becomes half of a combined function,
         // are
         // reached when it is one.
-        if kind != Kind::Pullback && !view.dominators.reached(b) {
+        if kind != GraphKind::Pullback && !view.dominators.reached(b) {
             faults.add(Rule::Successors, block.id, None, "no edge leads there from the entry");
         }
         for target in block.term.targets() {

@@ -96,7 +96,7 @@ impl States {
                 states.join(states.place(p, false, false), states.place(p, false, true));
             }
             let header = mirror.rerun[p];
-            if header.is_some() && is_event_free(mirror.again[p]) {
+            if header.is_some() && is_event_free(mirror.rerun_block[p]) {
                 states.join(states.place(p, true, false), states.place(p, true, true));
             }
             if header == Some(p) {
@@ -122,7 +122,7 @@ impl States {
             Role::Reverse(b) => self.place(b, rerun(b), !end),
             Role::Edge(p, s) if rerun(p) && mirror.rerun[p] == mirror.rerun[s] => self.place(p, true, true),
             Role::Edge(_, s) => self.place(s, false, false),
-            Role::Again(_, b) => self.place(b, true, end),
+            Role::Rerun(_, b) => self.place(b, true, end),
             Role::Exit => self.place(ir::Block::from_u32(mirror.primal.entry as u32), false, false),
             Role::Entry => return None,
         })
@@ -154,7 +154,7 @@ fn blocks(mirror: &Mirror<'_, '_>, faults: &mut Faults) {
                 mirror.recorder(b).map(events).unwrap_or_default()
             }
             // Its own reverse pops what it pushes.
-            Role::Again(..) => continue,
+            Role::Rerun(..) => continue,
             _ => Vec::new(),
         };
         let mut putting = recorded.iter().rev();
@@ -174,11 +174,11 @@ fn blocks(mirror: &Mirror<'_, '_>, faults: &mut Faults) {
     }
     for b in (0..mirror.primal.succs.len()).map(|b| ir::Block::from_u32(b as u32)) {
         let rerun = mirror.rerun[b].is_some();
-        let (forward, again) = (mirror.forward_of[b], mirror.again[b]);
+        let (forward, copy) = (mirror.forward_of[b], mirror.rerun_block[b]);
         if let Some(block) = forward.filter(|_| rerun && !is_event_free(forward)) {
             faults.add(RULE, block.id, None, "a block of a loop that is rerun records in the forward half");
         }
-        let records = !is_event_free(if rerun { again } else { forward });
+        let records = !is_event_free(if rerun { copy } else { forward });
         if records && mirror.primal.returning[b.index()] && reverses[b] != mirror.versions {
             let block = mirror.recorder(b).expect("it records");
             let what = format!("{b} records, and has {} reverses in {} versions", reverses[b], mirror.versions);

@@ -134,7 +134,7 @@ impl Types<'_, '_> {
             | AdOp::LeaveFrame
             | AdOp::OpenFrame
             | AdOp::CloseFrame
-            | AdOp::Turn
+            | AdOp::NextIteration
             | AdOp::Keep(..)
             | AdOp::KeepBlock(..)
             | AdOp::Push(..)

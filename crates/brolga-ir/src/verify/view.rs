@@ -16,7 +16,7 @@ use crate::map::HashMap;
 
 /// What a graph is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum GraphKind {
     /// The lifted primal.
     Lifted,
     /// The augmented forward pass.
@@ -35,7 +35,7 @@ pub enum Kind {
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
     /// What it is.
-    pub kind: Kind,
+    pub kind: GraphKind,
     /// The normalised primal.
     pub primal: &'a ir::Function,
     /// The shape of each primal value's cotangent.

@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::body::Body;
 use super::kind::{Bits, Elem, Kind, TAME, Val};
-use super::memory::Place;
+use super::memory::Location;
 use super::vectors::little;
 
 impl Body<'_> {
@@ -60,7 +60,7 @@ impl Body<'_> {
                 let by = self.at_end().ins().iconst(types::I32, i64::from(8 * at));
                 let shifted = self.at_end().ins().ushr(x, by);
                 let part = self.at_end().ins().ireduce(ty, shifted);
-                self.store(part, Place { offset: to.offset + at, ..to });
+                self.store(part, Location { offset: to.offset + at, ..to });
             }
             return;
         }
@@ -72,11 +72,11 @@ impl Body<'_> {
             if at_once {
                 parts.push((at, part));
             } else {
-                self.store(part, Place { offset: to.offset + at, ..to });
+                self.store(part, Location { offset: to.offset + at, ..to });
             }
         }
         for (at, part) in parts {
-            self.store(part, Place { offset: to.offset + at, ..to });
+            self.store(part, Location { offset: to.offset + at, ..to });
         }
     }
 

@@ -282,7 +282,7 @@ impl Body<'_> {
             self.scope.truncate(mark);
             self.switch_to(block);
             let fuel = params[0].value;
-            // Fuel is nobody else's business.
+            // Fuel is not an argument of the program.
             self.scope.extend(&params[1..]);
             self.some_statements();
             let one = self.at_end().ins().iconst(types::I32, 1);

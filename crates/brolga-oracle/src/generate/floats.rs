@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::Feature;
 use super::body::Body;
 use super::kind::{Kind, TAME, Val};
-use super::memory::Place;
+use super::memory::Location;
 
 /// Beyond this bound a number is scaled down at once.
 const WILD: f64 = 100.0;
@@ -372,7 +372,7 @@ impl Body<'_> {
                 let exponent = self.at_end().ins().stack_addr(types::I64, slot, 4);
                 let results = self.call_import(&name, &[ty, pointer], &[ty], &[x, exponent]);
                 self.keep(results[0], kind, 1.0);
-                let e = self.load(Kind::I32, Place { address: exponent, offset: 0 });
+                let e = self.load(Kind::I32, Location { address: exponent, offset: 0 });
                 self.keep(e, Kind::I32, TAME);
             }
         }

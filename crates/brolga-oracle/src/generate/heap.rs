@@ -7,7 +7,7 @@ use cranelift_codegen::ir::{
 
 use super::body::Body;
 use super::kind::{Bits, Elem, Kind, TAME, Val, WINDOW};
-use super::memory::Place;
+use super::memory::Location;
 use super::vectors::little;
 
 impl Body<'_> {
@@ -60,7 +60,7 @@ impl Body<'_> {
         let block = self.call_import("malloc", &[types::I64], &[types::I64], &[size])[0];
         for i in 0..WINDOW {
             let x = self.pick_tame(elem.scalar());
-            self.store(x, Place { address: block, offset: (i * elem.bytes()) as i32 });
+            self.store(x, Location { address: block, offset: (i * elem.bytes()) as i32 });
         }
         if self.source.chance(50) {
             let block = if self.source.chance(30) {
@@ -70,7 +70,7 @@ impl Body<'_> {
                 block
             };
             let i = self.source.below(WINDOW as usize) as i64;
-            let value = self.load(elem.scalar(), Place { address: block, offset: (i * elem.bytes()) as i32 });
+            let value = self.load(elem.scalar(), Location { address: block, offset: (i * elem.bytes()) as i32 });
             self.keep(value, elem.scalar(), TAME);
             self.call_import("free", &[types::I64], &[], &[block]);
         } else {
@@ -93,8 +93,8 @@ impl Body<'_> {
                 self.at_end().ins().stack_addr(types::I64, slot, 0)
             };
             let x = self.pick_tame(Kind::F64);
-            self.store(x, Place { address: record, offset: 8 });
-            self.store(next, Place { address: record, offset: 0 });
+            self.store(x, Location { address: record, offset: 8 });
+            self.store(next, Location { address: record, offset: 0 });
             next = record;
         }
         let start = self.pick_tame(Kind::F64);
@@ -103,12 +103,12 @@ impl Body<'_> {
         self.at_end().ins().jump(head, &[BlockArg::Value(next), BlockArg::Value(start)]);
         self.switch_to(head);
         let (record, sum) = (params[0].value, params[1].value);
-        let x = self.load(Kind::F64, Place { address: record, offset: 8 });
+        let x = self.load(Kind::F64, Location { address: record, offset: 8 });
         let y = self.pick(Kind::F64);
         let value = self.at_end().ins().fmul(x, y.value);
         let product = self.tame(Val { value, kind: Kind::F64, bound: TAME * y.bound, room: 0 });
         if self.source.chance(50) {
-            self.store(product.value, Place { address: record, offset: 8 });
+            self.store(product.value, Location { address: record, offset: 8 });
         }
         let value = self.at_end().ins().fadd(sum, product.value);
         let sum = self.tame(Val { value, bound: TAME + product.bound, ..product });

@@ -10,7 +10,7 @@ use super::sketch::BUFFER;
 
 /// A place in a window: an address and a constant offset from it.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct Location {
     /// The address.
     pub address: Value,
     /// Bytes behind it.
@@ -64,24 +64,24 @@ impl Body<'_> {
     }
 
     /// Load a value of this kind.
-    pub fn load(&mut self, kind: Kind, p: Place) -> Value {
+    pub fn load(&mut self, kind: Kind, p: Location) -> Value {
         let flags = self.flags();
         self.at_end().ins().load(kind.ty(), flags, p.address, p.offset)
     }
 
     /// Store a value.
-    pub fn store(&mut self, x: Value, p: Place) {
+    pub fn store(&mut self, x: Value, p: Location) {
         let flags = self.flags();
         self.at_end().ins().store(flags, x, p.address, p.offset);
     }
 
     /// A place for `n` elements behind a pointer of this kind.
-    pub fn place(&mut self, pointer: Kind, n: i64) -> Place {
+    pub fn place(&mut self, pointer: Kind, n: i64) -> Location {
         let p = self.pick(pointer);
         self.place_behind(p, n)
     }
 
-    fn place_behind(&mut self, p: Val, n: i64) -> Place {
+    fn place_behind(&mut self, p: Val, n: i64) -> Location {
         let size = elem_of(p.kind).bytes();
         if n == 1 && self.source.chance(40) {
             let i = self.index();
@@ -93,11 +93,11 @@ impl Body<'_> {
                 self.at_end().ins().imul(i, size)
             };
             let address = self.at_end().ins().iadd(p.value, bytes);
-            return Place { address, offset: 0 };
+            return Location { address, offset: 0 };
         }
         let last = WINDOW + p.room - n;
         let offset = self.source.below(last as usize + 1) as i32 * size as i32;
-        Place { address: p.value, offset }
+        Location { address: p.value, offset }
     }
 
     /// p\[i\] = p\[i\]·c + x.
@@ -126,7 +126,7 @@ impl Body<'_> {
             })
             .collect();
         for (i, word) in words.into_iter().enumerate() {
-            self.store(word, Place { address: to, offset: i as i32 * elem.bytes() as i32 });
+            self.store(word, Location { address: to, offset: i as i32 * elem.bytes() as i32 });
         }
     }
 
@@ -177,7 +177,7 @@ impl Body<'_> {
     fn look_at_bytes(&mut self, elem: Elem) {
         let p = self.place(Kind::ReadPtr(elem), 1);
         if self.has(Feature::Wild) {
-            // The sign of a NaN is up to whoever computes it.
+            // The sign of a NaN is up to the operation that computes it.
             return;
         }
         let flags = self.flags();
@@ -241,7 +241,7 @@ impl Body<'_> {
                 let (from, to) = (self.table_place(elem), self.source.below(WINDOW as usize) as i32 * 8);
                 let value = self.load(kind, from);
                 let to = if from.offset == to { (to + 8) % 32 } else { to };
-                self.store(value, Place { address: from.address, offset: to });
+                self.store(value, Location { address: from.address, offset: to });
             }
             _ => {
                 let (p, q) = (self.pick(kind).value, self.pick(kind).value);
@@ -253,25 +253,25 @@ impl Body<'_> {
     }
 
     /// A place in a table of pointers.
-    fn table_place(&mut self, elem: Elem) -> Place {
+    fn table_place(&mut self, elem: Elem) -> Location {
         let address = self.pick(Kind::Table(elem)).value;
-        Place { address, offset: 8 * self.source.below(WINDOW as usize) as i32 }
+        Location { address, offset: 8 * self.source.below(WINDOW as usize) as i32 }
     }
 
     /// A place in a stack slot of pointers.
-    fn pointer_place(&mut self, elem: Elem) -> Place {
+    fn pointer_place(&mut self, elem: Elem) -> Location {
         let slot = self.slot(Kind::Ptr(elem));
         if self.source.chance(50) {
             let offset = 8 * self.source.below(3) as i32;
             let address = self.at_end().ins().stack_addr(types::I64, slot, offset);
-            return Place { address, offset: 0 };
+            return Location { address, offset: 0 };
         }
         let base = self.at_end().ins().stack_addr(types::I64, slot, 0);
         let i = self.index();
         let three = self.at_end().ins().iconst(types::I64, 3);
         let bytes = self.at_end().ins().ishl(i, three);
         let address = self.at_end().ins().iadd(base, bytes);
-        Place { address, offset: 0 }
+        Location { address, offset: 0 }
     }
 }
 

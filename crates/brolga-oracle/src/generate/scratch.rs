@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{BlockArg, InstBuilder, MemFlagsData, StackSlotData, 
 
 use super::body::Body;
 use super::kind::{Bits, Elem, Kind, TAME, Val, WINDOW};
-use super::memory::Place;
+use super::memory::Location;
 use super::vectors::little;
 use super::{Feature, sketch::BUFFER};
 
@@ -27,7 +27,7 @@ impl Body<'_> {
         }
     }
 
-    /// The address of this many bytes that nobody else uses.
+    /// The address of this many bytes that nothing else uses.
     fn fresh_block(&mut self, bytes: i64) -> Value {
         if self.source.chance(30) {
             let size = self.at_end().ins().iconst(types::I64, bytes);
@@ -46,7 +46,7 @@ impl Body<'_> {
             let x = self.pick_tame(kind);
             let steps = 16 / i64::from(kind.ty().bytes());
             let offset = (self.source.below(steps as usize) as u32 * kind.ty().bytes()) as i32;
-            let place = Place { address, offset };
+            let place = Location { address, offset };
             self.store(x, place);
             if self.source.chance(30) {
                 self.some_simple_statement();
@@ -78,8 +78,8 @@ impl Body<'_> {
         let (from, to) = (self.fresh_block(16), self.fresh_block(16));
         let p = self.pick(Kind::Ptr(elem)).value;
         let x = self.pick_tame(Kind::F64);
-        self.store(p, Place { address: from, offset: 0 });
-        self.store(x, Place { address: from, offset: 8 });
+        self.store(p, Location { address: from, offset: 0 });
+        self.store(x, Location { address: from, offset: 8 });
         match self.source.below(4) {
             0 => {
                 let size = self.at_end().ins().iconst(types::I64, 16);
@@ -88,7 +88,7 @@ impl Body<'_> {
             1 => {
                 for offset in [0, 8] {
                     let word = self.at_end().ins().load(types::I64, MemFlagsData::new(), from, offset);
-                    self.store(word, Place { address: to, offset });
+                    self.store(word, Location { address: to, offset });
                 }
             }
             n => {
@@ -97,9 +97,9 @@ impl Body<'_> {
                 self.at_end().ins().store(little(), all, to, 0);
             }
         }
-        let p = self.load(Kind::Ptr(elem), Place { address: to, offset: 0 });
+        let p = self.load(Kind::Ptr(elem), Location { address: to, offset: 0 });
         self.keep(p, Kind::Ptr(elem), TAME);
-        let x = self.load(Kind::F64, Place { address: to, offset: 8 });
+        let x = self.load(Kind::F64, Location { address: to, offset: 8 });
         self.keep(x, Kind::F64, TAME);
     }
 
@@ -117,7 +117,7 @@ impl Body<'_> {
         self.at_end().ins().jump(head, &[BlockArg::Value(start), BlockArg::Value(first)]);
         self.switch_to(head);
         let (p, sum) = (params[0].value, params[1].value);
-        let here = Place { address: p, offset: 0 };
+        let here = Location { address: p, offset: 0 };
         let x = self.load(kind, here);
         let y = self.pick(kind);
         let value = self.at_end().ins().fma(x, y.value, sum);
@@ -155,9 +155,9 @@ impl Body<'_> {
         let array = self.call_import("realloc", &[types::I64; 2], &[types::I64], &[old, size])[0];
         let offset = self.at_end().ins().ishl(i, three);
         let last = self.at_end().ins().iadd(array, offset);
-        self.store(x.value, Place { address: last, offset: 0 });
+        self.store(x.value, Location { address: last, offset: 0 });
         let y = self.pick(Kind::F64);
-        let first = self.load(Kind::F64, Place { address: array, offset: 0 });
+        let first = self.load(Kind::F64, Location { address: array, offset: 0 });
         let value = self.at_end().ins().fma(x.value, y.value, first);
         let x = self.tame(Val { value, kind: Kind::F64, bound: TAME * y.bound + TAME, room: 0 });
         let limit = self.at_end().ins().iconst(types::I64, n);
@@ -166,7 +166,7 @@ impl Body<'_> {
         self.at_end().ins().brif(more, head, &again, done, &[]);
         self.switch_to(done);
         let i = self.source.below(n as usize) as i32;
-        let value = self.load(Kind::F64, Place { address: array, offset: 8 * i });
+        let value = self.load(Kind::F64, Location { address: array, offset: 8 * i });
         self.keep(value, Kind::F64, TAME);
         if self.source.chance(50) {
             self.call_import("free", &[types::I64], &[], &[array]);

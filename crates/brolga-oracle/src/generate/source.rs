@@ -8,11 +8,11 @@
 /// A stream of decisions.
 #[derive(Clone, Debug)]
 pub struct Source {
-    kind: Kind,
+    kind: Stream,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum Stream {
     /// State of SplitMix64.
     Seed(u64),
     /// What is left, last byte first.
@@ -22,24 +22,24 @@ enum Kind {
 impl Source {
     /// Decisions that depend on nothing but `seed`.
     pub fn seed(seed: u64) -> Self {
-        Self { kind: Kind::Seed(seed) }
+        Self { kind: Stream::Seed(seed) }
     }
 
     /// Decisions read from `bytes`.
     pub fn bytes(bytes: &[u8]) -> Self {
-        Self { kind: Kind::Bytes(bytes.iter().rev().copied().collect()) }
+        Self { kind: Stream::Bytes(bytes.iter().rev().copied().collect()) }
     }
 
     /// The next 32 bits.
     fn word(&mut self) -> u32 {
         match &mut self.kind {
-            Kind::Seed(state) => {
+            Stream::Seed(state) => {
                 *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
                 let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
                 let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
                 ((z ^ (z >> 31)) >> 32) as u32
             }
-            Kind::Bytes(rest) => u32::from(rest.pop().unwrap_or(0)) << 24 | u32::from(rest.pop().unwrap_or(0)) << 16,
+            Stream::Bytes(rest) => u32::from(rest.pop().unwrap_or(0)) << 24 | u32::from(rest.pop().unwrap_or(0)) << 16,
         }
     }
 

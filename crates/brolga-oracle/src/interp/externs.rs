@@ -333,8 +333,8 @@ unsafe fn call_host(address: usize, a: &[u64]) -> Option<u64> {
     use std::mem::transmute;
     macro_rules! call {
         ($($i:literal)*) => {{
-            // SAFETY: promised by the caller; what the unused part of a register holds is nobody's
-            // business in C.
+            // SAFETY: promised by the caller; what the unused part of a register holds has no
+            // meaning in C.
             let f: unsafe extern "C" fn($(call!(@ty $i)),*) -> u64 = unsafe { transmute(address) };
             Some(unsafe { f($(a[$i]),*) })
         }};

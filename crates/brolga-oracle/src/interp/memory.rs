@@ -15,7 +15,7 @@ use super::provenance::{Bit, Prov};
 use super::value::{Val, collect, lane, ones, sext};
 use crate::error::OracleError;
 
-/// Addresses below are no one's memory.
+/// Addresses below are no memory.
 const NULL_PAGE: usize = 4096;
 
 /// A load that extends: bytes per element, elements, whether signed.

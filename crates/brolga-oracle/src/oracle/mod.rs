@@ -149,8 +149,8 @@ pub struct Reverse<T> {
     pub noise: f64,
     /// Instructions executed.
     pub steps: u64,
-    /// Whether the sign of a NaN became that of another number. Nobody says what sign a NaN has, so
-    /// the program may as well return something else.
+    /// Whether the sign of a NaN became that of another number. The sign of a NaN is not specified,
+    /// so the program may as well return something else.
     pub nan_sign: bool,
 }
 
@@ -179,8 +179,8 @@ pub struct OracleOutcome {
     pub noise: f64,
     /// Instructions executed.
     pub steps: u64,
-    /// Whether the sign of a NaN became that of another number. Nobody says what sign a NaN has, so
-    /// the program may as well return something else.
+    /// Whether the sign of a NaN became that of another number. The sign of a NaN is not specified,
+    /// so the program may as well return something else.
     pub nan_sign: bool,
 }
 

@@ -12,7 +12,7 @@ use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdOp, Tape, Val};
 use brolga_ir::lift::BlockMap;
 use brolga_ir::map::Table;
-use brolga_ir::verify::Kind;
+use brolga_ir::verify::GraphKind;
 use brolga_ir::{BlockId, Diagnostics, Mode, Pass};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
@@ -20,13 +20,13 @@ use cranelift_entity::EntitySet;
 use crate::assemble::combined::combine;
 use crate::assemble::forward::{Forward, forward};
 use crate::assemble::pullback::{Pullback, Pullbacks, either, pullback};
-use crate::dce::{Known, prune};
+use crate::dce::{KnownPrimal, prune};
 use crate::facts::Facts;
 use crate::guards::versioning::{Watched, watched};
 use crate::plan::liveness::Liveness;
 use crate::plan::plan;
-use crate::plan::rerun_loops::{again, holds_good};
-use crate::plan::table::{Again, Plan};
+use crate::plan::rerun_loops::{find, holds_good};
+use crate::plan::table::{Plan, Rerun};
 use crate::primal::cse::copies;
 use crate::shadow::monotone_rows::{can_clear, only_clears};
 use crate::translate::Statements;
@@ -94,14 +94,14 @@ impl<'s, 'f> Assembly<'s, 'f> {
             Self { facts, lifted, forward_of, statements, ids, symbols, sunk, live, pull_seg, plan, watch, spent };
         let runs = |pass| facts.options.runs(pass);
         if facts.mode == Mode::Gradient && runs(Pass::RerunLoops) && runs(Pass::Dce) {
-            let loops = again(facts, &new.statements.stmts, &new.live, &new.plan);
+            let loops = find(facts, &new.statements.stmts, &new.live, &new.plan);
             if !loops.is_empty() {
                 new.plan_with(loops);
             }
         }
         // Fragments can be moved, not cloned, where no second assembly (versions of guards, another
         // plan) and no observer will follow.
-        new.spent = !observed && new.watch.is_none() && !runs(Pass::VersionGuards) && new.plan.again.is_empty();
+        new.spent = !observed && new.watch.is_none() && !runs(Pass::VersionGuards) && new.plan.reruns.is_empty();
         new
     }
 
@@ -134,15 +134,15 @@ impl<'s, 'f> Assembly<'s, 'f> {
             let (seg, clears) = (forward.seg, pulls.clearing.is_some());
             let reverse_of = pulls.guarded.reverse_of.clone();
             let mut graph = combine(facts, forward, pulls, &self.plan, self.symbols[0].to_owned(), self.ids);
-            verified::graph("combine", Kind::Combined, &graph, facts, &self.plan)?;
+            verified::graph("combine", GraphKind::Combined, &graph, facts, &self.plan)?;
             self.prune(&mut graph);
-            verified::graph("dce", Kind::Combined, &graph, facts, &self.plan)?;
+            verified::graph("dce", GraphKind::Combined, &graph, facts, &self.plan)?;
             if self.replan(&graph) || self.version_guards(&graph) {
                 continue;
             }
             if facts.mode == Mode::Gradient {
                 copies(&mut graph, facts.func());
-                verified::graph("cse", Kind::Combined, &graph, facts, &self.plan)?;
+                verified::graph("cse", GraphKind::Combined, &graph, facts, &self.plan)?;
             }
             return Ok(Joint { graph, seg, clears, reverse_of });
         }
@@ -151,11 +151,11 @@ impl<'s, 'f> Assembly<'s, 'f> {
     /// Plan again without loops of which the forward half needs something after all. Whether it had
     /// to be.
     fn replan(&mut self, graph: &CfgBlocks) -> bool {
-        let planned = self.plan.again.len();
-        let mut loops = std::mem::take(&mut self.plan.again);
+        let planned = self.plan.reruns.len();
+        let mut loops = std::mem::take(&mut self.plan.reruns);
         loops.retain(|a| only_rerun(graph, a));
         if loops.len() == planned {
-            self.plan.again = loops;
+            self.plan.reruns = loops;
             return false;
         }
         self.plan_with(loops);
@@ -173,12 +173,12 @@ impl<'s, 'f> Assembly<'s, 'f> {
     }
 
     /// A plan with these loops run again, as far as a plan with them bears that out.
-    fn plan_with(&mut self, mut loops: Vec<Again>) {
+    fn plan_with(&mut self, mut loops: Vec<Rerun>) {
         let Statements { stmts, aux, .. } = &*self.statements;
         loop {
             let all = loops.len();
             let plan = plan(self.facts, stmts, aux, false, loops);
-            loops = plan.again.iter().filter(|a| holds_good(self.facts, &plan, a)).cloned().collect();
+            loops = plan.reruns.iter().filter(|a| holds_good(self.facts, &plan, a)).cloned().collect();
             if loops.len() == all {
                 self.plan = plan;
                 return;
@@ -225,7 +225,7 @@ impl<'s, 'f> Assembly<'s, 'f> {
             _ if facts.private.writes(inst).is_some() => facts.mode == Mode::Gradient,
             _ => computes(inst) || self.sunk.contains(inst),
         };
-        prune(graph, Known { primal, pure: &pure, private: &facts.private });
+        prune(graph, KnownPrimal { primal, pure: &pure, private: &facts.private });
     }
 }
 
@@ -240,8 +240,8 @@ fn sunk_calls(facts: &Facts<'_>, stmts: &AdStmts) -> EntitySet<ir::Inst> {
 }
 
 /// Whether the forward half needs nothing of a loop that is run again.
-fn only_rerun(graph: &CfgBlocks, again: &Again) -> bool {
-    let ours = |role: Role| matches!(role, Role::Forward(b) if again.blocks.contains(&b));
+fn only_rerun(graph: &CfgBlocks, rerun: &Rerun) -> bool {
+    let ours = |role: Role| matches!(role, Role::Forward(b) if rerun.blocks.contains(&b));
     graph.blocks.values().all(|b| !ours(b.role) || b.insts.is_empty() && matches!(b.term, Term::Jump(_)))
 }
 

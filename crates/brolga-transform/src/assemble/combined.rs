@@ -42,16 +42,16 @@ pub fn combine(
     symbol: String,
     ids: &mut Ids,
 ) -> CfgBlocks {
-    let Forward { graph: mut whole, .. } = forward;
-    whole.symbol = symbol;
-    whole.signature = signature(&whole.signature, &guarded.graph.signature, plan.results.len());
+    let Forward { graph: mut combined, .. } = forward;
+    combined.symbol = symbol;
+    combined.signature = signature(&combined.signature, &guarded.graph.signature, plan.results.len());
     let seeds = guarded.graph.blocks[0].params.iter().skip(1).copied().collect::<Vec<_>>();
-    whole.blocks[0].params.extend(seeds);
-    for block in whole.blocks.values_mut() {
+    combined.blocks[0].params.extend(seeds);
+    for block in combined.blocks.values_mut() {
         let (Role::Forward(b), Term::Return(values)) = (block.role, &block.term) else { continue };
         block.insts.retain(|_, i| i.op != AdOp::LeaveFrame);
         let keeps = plan.results.iter().zip(values).map(|(&slot, &v)| AdOp::Keep(slot, v));
-        for op in keeps.chain([AdOp::Turn]).collect::<Vec<_>>() {
+        for op in keeps.chain([AdOp::NextIteration]).collect::<Vec<_>>() {
             block.insts.insert(ids.inst(), AdInst { defs: Defs::default(), op, at: block.term_at });
         }
         let to = |half: &Pullback| Target { block: half.reverse_of[&b], args: vec![] };
@@ -67,7 +67,7 @@ pub fn combine(
     }
     let Some(turned) = plan.exits.first() else {
         // It never returns, so it never turns around.
-        return whole;
+        return combined;
     };
     let mut rare = free.is_some();
     let begins = guarded.reverse_of[turned];
@@ -76,16 +76,16 @@ pub fn combine(
         if std::mem::take(&mut rare) {
             half.make_cold();
         }
-        append(&mut whole, half);
+        append(&mut combined, half);
     }
     if let Some(Pullback { graph: mut half, .. }) = clearing {
         let exit = exit(&mut half);
         exit.insts = Fragment::default();
         exit.term = Term::Jump(Target { block: begins, args: vec![] });
         half.make_cold();
-        append(&mut whole, half);
+        append(&mut combined, half);
     }
-    whole
+    combined
 }
 
 fn exit(half: &mut CfgBlocks) -> &mut CfgBlock {
@@ -93,8 +93,8 @@ fn exit(half: &mut CfgBlocks) -> &mut CfgBlock {
 }
 
 /// All blocks of a half but its entry, which finds the frame of a pair.
-fn append(whole: &mut CfgBlocks, half: CfgBlocks) {
-    whole.blocks.append_behind(half.blocks, 1);
+fn append(combined: &mut CfgBlocks, half: CfgBlocks) {
+    combined.blocks.append_behind(half.blocks, 1);
 }
 
 /// Let a half return what the first has kept, too.

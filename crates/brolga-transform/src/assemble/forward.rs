@@ -103,7 +103,7 @@ pub fn forward(
             insts.extend_from(&stmt.before);
         }
         // What is reversed turn by turn is kept for that when it is run again.
-        if plan.again(b).is_none_or(|a| !a.turns) {
+        if plan.rerun(b).is_none_or(|a| !a.by_iteration) {
             keep_early(plan, b, &params, &mut insts, ids, &mut notes);
             records(plan, b, term_at, &mut insts, ids);
         }

@@ -20,10 +20,10 @@ use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, Shape, Val};
 use brolga_ir::lift::BlockMap;
 use brolga_ir::lower::{FrameHome, FrameLayout, SlotPlace};
 use brolga_ir::map::Table;
-use brolga_ir::verify::Kind;
+use brolga_ir::verify::GraphKind;
 use cranelift_codegen::ir::{self, Type, types};
 
-use crate::dce::{Known, prune};
+use crate::dce::{KnownPrimal, prune};
 use crate::facts::{Facts, delta_params};
 use crate::plan::table::Plan;
 use crate::translate::Statements;
@@ -60,15 +60,15 @@ pub(crate) fn tangent(
     let signature = facts.variant.tangent_signature(&facts.func().signature);
     let mut graph = CfgBlocks { symbol: symbol.to_owned(), signature, blocks };
     let plan = Plan { frame: Some(shadows_of_slots(facts)), ..Plan::default() };
-    verified::graph("assemble", Kind::Tangent, &graph, facts, &plan)?;
+    verified::graph("assemble", GraphKind::Tangent, &graph, facts, &plan)?;
     if facts.options.runs(Pass::Dce) {
         let primal = facts.func();
         let computes = |inst| match CalleeKind::of(facts.program, primal, inst) {
             Some(CalleeKind::Known(rule)) => rule.only_computes(),
             _ => false,
         };
-        prune(&mut graph, Known { primal, pure: &computes, private: &facts.private });
-        verified::graph("dce", Kind::Tangent, &graph, facts, &plan)?;
+        prune(&mut graph, KnownPrimal { primal, pure: &computes, private: &facts.private });
+        verified::graph("dce", GraphKind::Tangent, &graph, facts, &plan)?;
     }
     Ok(Tangent { graph, seg, plan })
 }
@@ -84,7 +84,7 @@ fn shadows_of_slots(facts: &Facts<'_>) -> FrameLayout {
         let align = 1_u32 << data.align_shift.min(4);
         let shadow = layout.size.next_multiple_of(align.max(16));
         layout.size = shadow + size;
-        layout.slots[slot] = Some(SlotPlace { shadow, primal: None, size, at_enter: true, at_turn: false });
+        layout.slots[slot] = Some(SlotPlace { shadow, primal: None, size, at_enter: true, between_halves: false });
     }
     layout
 }

@@ -1,4 +1,4 @@
-//! Segments that nobody asks for.
+//! Dead-argument elimination: segments that no code asks for.
 //!
 //! **Problem.** A function of both halves is handed the tape segment, and hands it on to those that
 //! it calls. Many never use it: they record nothing, and have no stack slot or data object with a
@@ -18,7 +18,7 @@ use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use cranelift_codegen::ir::{self, InstructionData};
 
-use crate::derived::{DerivedPair, DerivedWhole};
+use crate::derived::{DerivedCombined, DerivedPair};
 
 /// Where a combined function has its segment: behind the primal's parameters and their deltas.
 pub fn position(variant: &Variant) -> usize {
@@ -38,22 +38,22 @@ struct Conduct {
 /// Drop segments for which nobody asks. `root` is nobody's callee, and those that are `captured` are
 /// called through pointers.
 pub fn forget(
-    root: Option<&mut DerivedWhole>,
-    wholes: &mut [DerivedWhole],
+    root: Option<&mut DerivedCombined>,
+    joint: &mut [DerivedCombined],
     pairs: &mut [DerivedPair],
     captured: &HashSet<&str>,
     names: &Names,
 ) {
-    let direct = wholes.iter().filter(|w| !captured.contains(w.symbol.as_str()));
+    let direct = joint.iter().filter(|w| !captured.contains(w.symbol.as_str()));
     let places: HashMap<String, usize> = direct.map(|w| (w.symbol.clone(), position(&w.variant))).collect();
     if places.is_empty() {
         return;
     }
-    let conducts: Vec<Conduct> = wholes.iter().map(|w| conduct(w, &places, names)).collect();
+    let conducts: Vec<Conduct> = joint.iter().map(|w| conduct(w, &places, names)).collect();
     let mut asks: HashSet<&str> = HashSet::default();
     loop {
         let before = asks.len();
-        for (symbol, c) in wholes.iter().map(|w| w.symbol.as_str()).zip(&conducts) {
+        for (symbol, c) in joint.iter().map(|w| w.symbol.as_str()).zip(&conducts) {
             if c.uses || c.passes.iter().any(|p| asks.contains(p.2.as_str())) {
                 asks.insert(symbol);
             }
@@ -65,7 +65,7 @@ pub fn forget(
     let asks: HashSet<String> = asks.into_iter().map(str::to_owned).collect();
     let idle: HashMap<String, usize> =
         places.iter().filter(|p| !asks.contains(p.0)).map(|(s, &k)| (s.clone(), k)).collect();
-    for w in wholes.iter_mut() {
+    for w in joint.iter_mut() {
         drop_arguments(&mut w.func, &idle, names);
         if let Some(&k) = idle.get(&w.symbol) {
             w.segment = false;
@@ -83,7 +83,7 @@ pub fn forget(
     }
 }
 
-fn conduct(w: &DerivedWhole, places: &HashMap<String, usize>, names: &Names) -> Conduct {
+fn conduct(w: &DerivedCombined, places: &HashMap<String, usize>, names: &Names) -> Conduct {
     let func = &w.func;
     let mut found = Conduct::default();
     let entry = func.layout.entry_block().expect("a function has a body");

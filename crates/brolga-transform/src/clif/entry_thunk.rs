@@ -5,8 +5,8 @@
 //! function that reads arguments from memory, calls, and writes the results back takes as long to
 //! compile as a short derivative does.
 //!
-//! **Answer.** What nobody else calls gets the door itself. Its parameters become loads at the head
-//! of the entry block, and in front of each `return` its results are stored:
+//! **Answer.** What no other function calls gets the door itself. Its parameters become loads at
+//! the head of the entry block, and in front of each `return` its results are stored:
 //!
 //! ```text
 //! function %f(f64, i64) -> f64 fast {        function %f(i64) system_v {
@@ -23,8 +23,8 @@
 //! function holds of it with its door. All arguments are read before anything is written, and
 //! results are written when nothing is left to do. Behind the door the function is [tidied
 //! up](crate::clif::simplify_cfg), since this is what is compiled. A derivation has the function
-//! without; the door comes with [`take`](crate::Derivation::take), so that nobody has to copy what
-//! is only compiled.
+//! without; the door comes with [`take`](crate::Derivation::take), so that what is only compiled is
+//! not copied.
 
 use brolga_ir::{Diagnostic, Diagnostics};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};

@@ -6,8 +6,8 @@
 //!
 //! **Where.** On CLIF, as [`crate::clif::vectorise`]: there the tape's position is a value that is
 //! handed from turn to turn, whatever was recorded and why, and how many turns a loop has is what
-//! its test compares. A call that records hands back a position that nobody knows, and what is
-//! behind it goes on asking.
+//! its test compares. A call that records hands back an unknown position, and what is behind it
+//! goes on asking.
 //!
 //! **Which loops.** Cycles of blocks with one way in and one way out ([`affine_loop::loops`]),
 //! whose test compares what goes in constant steps, of a power of two, with what does not change
@@ -100,7 +100,7 @@ pub fn told(outcome: &Result<i64, &'static str>) -> String {
 }
 
 /// Let loops of a function ask once whether there is room for what they record; `worth` says that
-/// those with few turns go on as they do, `fenced` that nobody has to ask.
+/// those with few turns go on as they do, `fenced` that none has to ask.
 pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
     if !func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| is_check(func, i))) {
         return Vec::new();
@@ -122,7 +122,7 @@ pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
             continue;
         }
         let outcome = match Records::read(func, &l, &checks) {
-            Ok(r) if worth && known_turns(func, &l, &r.count).is_none() && is_short(func, &l, &r.count) => {
+            Ok(r) if worth && known_trip_count(func, &l, &r.count).is_none() && is_short(func, &l, &r.count) => {
                 Err("it has few turns")
             }
             Ok(r) => {
@@ -208,11 +208,11 @@ impl Records {
         if last != bytes || bytes <= 0 || bytes > MOST_A_TURN {
             return Err(unknown);
         }
-        let turns = "how many turns there are is not known when it is entered";
-        let count = count(&mut steps, l).ok_or(turns)?;
+        let trip_count = "how many turns there are is not known when it is entered";
+        let count = count(&mut steps, l).ok_or(trip_count)?;
         // What is widened overflows before that is noticed.
         if count.first.terms.iter().any(|t| steps.widened.contains_key(&t.0)) {
-            return Err(turns);
+            return Err(trip_count);
         }
         Ok(Self { top, limit, bytes, early, count, alias: steps.aliases() })
     }
@@ -232,7 +232,7 @@ fn compared(steps: &mut Steps<'_>, check: ir::Inst) -> Option<(Value, Value)> {
 /// Ask in front of a loop, as `check` does.
 fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
     let most = MOST_BYTES / r.bytes;
-    let known = known_turns(func, l, &r.count).map(|n| n.min(most) * r.bytes + r.early);
+    let known = known_trip_count(func, l, &r.count).map(|n| n.min(most) * r.bytes + r.early);
     let mut front = Front::before(func, l, &r.alias);
     let g = front.block();
     if known == Some(0) {
@@ -246,17 +246,17 @@ fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
         None if r.early == 0 && (r.bytes as u64).is_power_of_two() => {
             let k = front.int(g, types::I32, r.bytes.trailing_zeros().into());
             left = front.at(g, None).ins().ushr(left, k);
-            turns(&mut front, &r.count, most)
+            trip_count(&mut front, &r.count, most)
         }
         None => {
-            let mut turns = turns(&mut front, &r.count, most);
+            let mut trip_count = trip_count(&mut front, &r.count, most);
             // Turns that 32 bits count are too few for the product to overflow.
             if r.count.ty != types::I32 {
                 let most = front.int(g, types::I64, most);
-                turns = front.at(g, None).ins().umin(turns, most);
+                trip_count = front.at(g, None).ins().umin(trip_count, most);
             }
             let by = front.int(g, types::I64, r.bytes);
-            let bytes = front.at(g, None).ins().imul(turns, by);
+            let bytes = front.at(g, None).ins().imul(trip_count, by);
             let early = front.int(g, types::I64, r.early);
             if r.early > 0 { front.at(g, None).ins().iadd(bytes, early) } else { bytes }
         }
@@ -266,7 +266,7 @@ fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
 }
 
 /// How often a loop's test says that it goes on, if that is a constant.
-fn known_turns(func: &ir::Function, l: &Loop, count: &Count) -> Option<i64> {
+fn known_trip_count(func: &ir::Function, l: &Loop, count: &Count) -> Option<i64> {
     let &Count { ref first, step, ty, goes_on, bound } = count;
     let known = |sum: &Linear| affine_loop::entered(func, l, sum)?.known();
     let bound = bound.map_or_else(Linear::default, Linear::value);
@@ -280,7 +280,7 @@ fn known_turns(func: &ir::Function, l: &Loop, count: &Count) -> Option<i64> {
     };
     let ahead = (wide(b) - wide(x)) * i128::from(step.signum());
     let step = i128::from(step.unsigned_abs());
-    let turns = match goes_on {
+    let trip_count = match goes_on {
         // Not if it steps over the bound, or gets there by way of the largest number.
         IntCC::NotEqual => (ahead >= 0 && ahead % step == 0).then_some(ahead / step)?,
         _ if goes_on.without_equal() == goes_on => (ahead + step - 1).div_euclid(step),
@@ -288,11 +288,11 @@ fn known_turns(func: &ir::Function, l: &Loop, count: &Count) -> Option<i64> {
     };
     // Far from the ends of what numbers there are: nothing steps over them.
     let far = |k: i128| k.abs() < 1 << 30 && !(unsigned && k < step);
-    (far(wide(b)) && far(wide(x))).then_some(i64::try_from(turns.max(0)).ok()?)
+    (far(wide(b)) && far(wide(x))).then_some(i64::try_from(trip_count.max(0)).ok()?)
 }
 
 /// How often a loop's test says that it goes on: `most` if that is for ever.
-fn turns(front: &mut Front<'_>, count: &Count, most: i64) -> Value {
+fn trip_count(front: &mut Front<'_>, count: &Count, most: i64) -> Value {
     let g = front.block();
     let &Count { ref first, step, ty, goes_on, bound } = count;
     let x = front.linear(g, first, ty);

@@ -31,11 +31,11 @@ pub fn orient(func: &mut ir::Function, loops: &LoopAnalysis) {
         }
     }
     for branch in wrong {
-        turn(func, branch);
+        swap_targets(func, branch);
     }
 }
 
-fn turn(func: &mut ir::Function, branch: ir::Inst) {
+fn swap_targets(func: &mut ir::Function, branch: ir::Inst) {
     let at = func.srcloc(branch);
     let cond = func.dfg.inst_args(branch)[0];
     let compare = func.dfg.value_def(cond).inst().map(|i| func.dfg.insts[i]);

@@ -116,7 +116,7 @@ impl ClifCx<'_> {
         let Some(role) = self.role(header) else { return };
         let (header, whose) = match role {
             Role::Forward(b) => (b, Whose::Forward),
-            Role::Again(h, _) => (h, Whose::Again),
+            Role::Rerun(h, _) => (h, Whose::Rerun),
             Role::Reverse(b) | Role::Edge(_, b) => (b, Whose::Reverse),
             _ => return,
         };
@@ -130,7 +130,7 @@ enum Whose {
     /// The loop itself, in the forward half.
     Forward,
     /// A copy of it in the reverse half.
-    Again,
+    Rerun,
     /// Its reverse.
     Reverse,
 }
@@ -231,7 +231,7 @@ fn vectorise_loops(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
         let text = |whose| {
             let whose = match whose {
                 Whose::Forward => "its loop",
-                Whose::Again => "its loop, run again,",
+                Whose::Rerun => "its loop, run again,",
                 Whose::Reverse => "the reverse of its loop",
             };
             Some(vectorise::told(whose, &looked.outcome))

@@ -105,8 +105,8 @@ pub fn join(func: &mut ir::Function, wanted: impl Fn(ir::Inst) -> bool) {
     }
 }
 
-/// Remove what computes for nobody. Definitions are laid out before uses, so what only they use
-/// goes as well.
+/// Remove what computes what is not used. Definitions are laid out before uses, so what only they
+/// use goes as well.
 fn drop_unused(func: &mut ir::Function) {
     let mut uses: SecondaryMap<ir::Value, u32> = one_each(func.dfg.num_values());
     for block in func.layout.blocks() {

@@ -29,7 +29,7 @@
 //!
 //! **Why it is the same.** Lanes are divided as scalars are, bit by bit, and a division of floats
 //! neither traps nor reads memory, so it may stand anywhere behind its operands and before its
-//! uses. The lanes of an `f32x4` that nobody asks for divide what the first divides.
+//! uses. The lanes of an `f32x4` that are not asked for divide what the first divides.
 //!
 //! **Where.** Behind all that is done to loops ([`crate::clif::passes`]), which look for divisions
 //! of scalars; in blocks that are not cold.
@@ -39,7 +39,7 @@ use brolga_rules::is_pure;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, Opcode, Type, Value, types};
 
-/// Instructions of a block beyond which nobody looks.
+/// Instructions of a block beyond which the pass does not look.
 const MOST: usize = 4000;
 /// How many of the divisions that follow are looked at for a second one.
 const NEAR: usize = 4;

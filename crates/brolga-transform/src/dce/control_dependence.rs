@@ -35,7 +35,7 @@ pub struct Edge {
 
 /// A block, or an edge that passes arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum BlockOrEdge {
     /// By position.
     Block(usize),
     /// By position in [`Control::edges`].
@@ -148,28 +148,28 @@ impl Control {
     }
 
     /// The number of a place, below [`Self::len`].
-    pub fn number(&self, p: Place) -> usize {
+    pub fn number(&self, p: BlockOrEdge) -> usize {
         match p {
-            Place::Block(b) => b,
-            Place::Edge(e) => self.blocks.len() + e,
+            BlockOrEdge::Block(b) => b,
+            BlockOrEdge::Edge(e) => self.blocks.len() + e,
         }
     }
 
     /// The blocks whose terminators decide whether a place is passed.
-    pub fn deps(&self, p: Place) -> &[usize] {
+    pub fn deps(&self, p: BlockOrEdge) -> &[usize] {
         &self.deps[self.number(p)]
     }
 
     /// The first place after block `b`, on every way to an exit, for which `wanted` holds of its
     /// number.
-    pub fn next(&self, b: usize, wanted: impl Fn(usize) -> bool) -> Option<Place> {
+    pub fn next(&self, b: usize, wanted: impl Fn(usize) -> bool) -> Option<BlockOrEdge> {
         let mut at = self.ipdom[b]?;
         while at < self.len() {
             if wanted(at) {
                 return Some(if at < self.blocks.len() {
-                    Place::Block(at)
+                    BlockOrEdge::Block(at)
                 } else {
-                    Place::Edge(at - self.blocks.len())
+                    BlockOrEdge::Edge(at - self.blocks.len())
                 });
             }
             at = self.ipdom[at]?;

@@ -1,7 +1,7 @@
 //! All that a derived graph consists of, by number, and what each reads.
 //!
 //! A name is looked up for every operand there is, so names are indices into tables
-//! ([`crate::val_map`]), and lists of items are chains through one pool ([`Chains`]): a list is
+//! ([`crate::val_map`]), and lists of items are chains through one pool ([`UseChains`]): a list is
 //! mostly of one item, and an allocation for each costs more than all else that is done here.
 
 use brolga_ir::block::{CfgBlock, CfgBlocks, Role, Term};
@@ -16,15 +16,15 @@ use crate::val_map::ByName;
 /// first, then its instructions, then its terminator.
 pub type ItemId = usize;
 
-/// A list in [`Chains`]: one more than where its last entry is; none if it is empty.
+/// A list in [`UseChains`]: one more than where its last entry is; none if it is empty.
 #[derive(Clone, Copy, Default)]
 struct Chain(u32);
 
 /// Lists of items, in one pool: each entry with the one before it.
 #[derive(Default)]
-struct Chains(Vec<(u32, Chain)>);
+struct UseChains(Vec<(u32, Chain)>);
 
-impl Chains {
+impl UseChains {
     fn add(&mut self, to: &mut Chain, item: ItemId) {
         self.0.push((item as u32, *to));
         *to = Chain(self.0.len() as u32);
@@ -37,20 +37,20 @@ impl Chains {
 }
 
 /// The items that define each name, for uses in other blocks.
-struct Names {
+struct DefinedNames {
     /// Those of the forward part, and derived values.
     global: ByName<Chain>,
     /// Those of the pullback part.
     local: ByName<Chain>,
     /// Those of each loop that the pullback part runs again, by its header.
-    again: HashMap<(ir::Block, Val), Chain>,
+    rerun: HashMap<(ir::Block, Val), Chain>,
 }
 
-impl Names {
-    fn define(&mut self, chains: &mut Chains, role: Role, name: Val, item: ItemId) {
-        let items = match (role.again(), name) {
+impl DefinedNames {
+    fn define(&mut self, chains: &mut UseChains, role: Role, name: Val, item: ItemId) {
+        let items = match (role.rerun_header(), name) {
             (_, Val::D(_)) => self.global.at(name),
-            (Some(header), _) => self.again.entry((header, name)).or_default(),
+            (Some(header), _) => self.rerun.entry((header, name)).or_default(),
             _ if role.is_forward() => self.global.at(name),
             _ => self.local.at(name),
         };
@@ -59,14 +59,14 @@ impl Names {
 
     /// What a use means that no definition comes before in its block.
     fn meant(&self, role: Role, name: Val) -> Chain {
-        let again = role.again().and_then(|header| self.again.get(&(header, name)).copied());
+        let rerun = role.rerun_header().and_then(|header| self.rerun.get(&(header, name)).copied());
         let known = |chain: &Chain| chain.0 != 0;
-        again.or_else(|| Some(self.global.get(name)).filter(known)).unwrap_or_else(|| self.local.get(name))
+        rerun.or_else(|| Some(self.global.get(name)).filter(known)).unwrap_or_else(|| self.local.get(name))
     }
 }
 
 /// What has been defined so far in the present block. Others have left theirs behind, which is told
-/// by the block. Derived values, which are most, are defined once, so nobody has to know where.
+/// by the block. Derived values, which are most, are defined once, so where does not matter.
 struct Here(ByName<(u32, u32)>);
 
 impl Here {
@@ -92,8 +92,8 @@ pub struct Items<'g> {
     pub block: Vec<u32>,
     /// The items that each item reads; for a parameter, the arguments on all edges.
     reads: Vec<Chain>,
-    chains: Chains,
-    names: Names,
+    chains: UseChains,
+    names: DefinedNames,
 }
 
 impl<'g> Items<'g> {
@@ -107,8 +107,8 @@ impl<'g> Items<'g> {
             block: Vec::with_capacity(size),
             reads: Vec::new(),
             // Most define one name and read one or two.
-            chains: Chains(Vec::with_capacity(3 * size)),
-            names: Names { global: ByName::new(values), local: ByName::new(values), again: HashMap::default() },
+            chains: UseChains(Vec::with_capacity(3 * size)),
+            names: DefinedNames { global: ByName::new(values), local: ByName::new(values), rerun: HashMap::default() },
             blocks,
         };
         for (b, block) in items.blocks.iter().enumerate() {

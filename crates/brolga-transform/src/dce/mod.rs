@@ -1,10 +1,9 @@
-//! Removal of what a derived graph computes for nobody: aggressive dead code elimination.
+//! Aggressive dead-code elimination: removal of what a derived graph computes without use.
 //!
 //! **Problem.** A graph is assembled from parts that do not know each other. What one part provides
-//! another may not need: trip counters that nobody reads, primal results of which only the gradient
+//! another may not need: trip counters that are not read, primal results of which only the gradient
 //! was wanted, values kept for a reverse that does not look at them, and the branches and loops
-//! around all of that. A cycle of values that only feed themselves looks used to whoever counts
-//! uses.
+//! around all of that. A cycle of values that only feed themselves looks used if uses are counted.
 //!
 //! **Answer.** Everything is taken for dead until something needs it (Cytron et al., 1991, section
 //! 7.1). *Roots* are what the function returns, and whatever has an effect ([`Use::Effect`]). What
@@ -15,9 +14,9 @@
 //! - if it reads a place of the activation frame, a held variable or a cotangent, whatever is
 //!   written there before it, in the order in which blocks run ([`Control::order`]);
 //! - if it allocates private memory, what gives that back;
-//! - if it reads memory that the function has made for itself and shows to nobody ([`Private`]),
-//!   whatever is written there before, anywhere in it. Stores to arrays that only the primal's
-//!   value needed go, and with them what computes what they store.
+//! - if it reads memory that the function has made for itself and that does not escape
+//!   ([`Private`]), whatever is written there before, anywhere in it. Stores to arrays that only
+//!   the primal's value needed go, and with them what computes what they store.
 //!
 //! What is not needed goes: instructions, parameters with their arguments, then blocks that nothing
 //! leads to. A branch that is not needed becomes a jump to the next needed place on every way from
@@ -25,14 +24,14 @@
 //! would decide between them, and be needed. For the same reason nothing that is needed is skipped,
 //! so definitions still dominate their uses.
 //!
-//! **What may get lost.** A loop without effect whose results nobody needs is not run: loops are
-//! assumed to end. A load whose result nobody needs is not run either if it cannot fault, nor is
+//! **What may get lost.** A loop without effect whose results are not needed is not run: loops are
+//! assumed to end. A load whose result is not needed is not run either if it cannot fault, nor is
 //! whatever else the caller of this pass calls pure: calls of mathematical functions, and, where
-//! only a gradient is asked for, loads that might fault. What is written to private memory that
-//! nobody reads is not written, if it cannot fault, or if only a gradient is asked for. Every trap
-//! that is not of such an access stays: explicit ones, ours, and those of conversions and
-//! divisions, unless the divisor is a constant that cannot trap. Where no exit can be reached no
-//! branch is removed, and a function without any exit stays as it is.
+//! only a gradient is asked for, loads that might fault. What is written to private memory that is
+//! not read is not written, if it cannot fault, or if only a gradient is asked for. Every trap that
+//! is not of such an access stays: explicit ones, ours, and those of conversions and divisions,
+//! unless the divisor is a constant that cannot trap. Where no exit can be reached no branch is
+//! removed, and a function without any exit stays as it is.
 //!
 //! **Names.** Names of a forward block are defined once and seen by all that it dominates. In the
 //! blocks of a pullback they are local and may be defined again, so a use means the definition
@@ -60,7 +59,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-use control_dependence::{Control, Place};
+use control_dependence::{BlockOrEdge, Control};
 use items::{ItemId, Items};
 
 mod control_dependence;
@@ -69,7 +68,7 @@ mod straight_line;
 
 /// What is known of the normalised function whose instructions are copied.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct KnownPrimal<'a> {
     /// The function.
     pub primal: &'a ir::Function,
     /// Which of its calls, loads and writes to private memory may go although they might do more
@@ -79,8 +78,8 @@ pub struct Known<'a> {
     pub private: &'a Private,
 }
 
-/// Remove from a graph whatever nobody needs.
-pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
+/// Remove from a graph whatever is not needed.
+pub fn prune(graph: &mut CfgBlocks, known: KnownPrimal<'_>) {
     if let Some(found) = straight_line::needed(graph, known) {
         debug_assert!(searched(graph, known).is_some_and(|live| found.is(&live)), "both find the same:\n{found:?}");
         return found.sweep(graph);
@@ -90,10 +89,10 @@ pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
     let Some(control) = Control::compute(graph) else { return };
     let items = Items::collect(graph, known.primal, &control);
     let live = Live::compute(known, &control, &items);
-    let kept = Kept::of(&control, items, live);
+    let live_items = LiveItems::of(&control, items, live);
     // Where all branches stay nothing is cut off.
-    let all = control.blocks.len() == graph.blocks.len() && kept.bypasses.iter().all(Option::is_none);
-    sweep(graph, &control, kept);
+    let all = control.blocks.len() == graph.blocks.len() && live_items.bypasses.iter().all(Option::is_none);
+    sweep(graph, &control, live_items);
     if !all {
         let mut reached = graph.edges().reached([0]).into_iter();
         graph.blocks.retain(|_, _| reached.next() == Some(true));
@@ -102,7 +101,7 @@ pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
 
 /// What is needed, found in the way that does for all graphs: by block, of each parameter and
 /// instruction.
-fn searched(graph: &CfgBlocks, known: Known<'_>) -> Option<Vec<Vec<bool>>> {
+fn searched(graph: &CfgBlocks, known: KnownPrimal<'_>) -> Option<Vec<Vec<bool>>> {
     let control = Control::compute(graph)?;
     let items = Items::collect(graph, known.primal, &control);
     let live = Live::compute(known, &control, &items);
@@ -117,7 +116,7 @@ enum Use {
     /// It is needed for its names only.
     Value,
     /// It writes what only instructions that read the same are interested in.
-    Writes(Cell),
+    Writes(DceCell),
     /// It has an effect on a block of private memory, and is needed where that is: where this name
     /// is.
     With(Val),
@@ -126,7 +125,7 @@ enum Use {
 /// Where values are on their way from the forward part to the pullback part, or from a store to a
 /// load.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Cell {
+enum DceCell {
     /// A place in the activation frame.
     Frame(FrameSlot),
     /// A held variable.
@@ -137,7 +136,7 @@ enum Cell {
     Ct(ir::Value),
 }
 
-fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
+fn use_of(inst: &AdInst, KnownPrimal { primal, pure, private }: KnownPrimal<'_>) -> Use {
     match &inst.op {
         AdOp::Call { callee: Callee::Symbol(s), args, .. } => match (&s[..], &args[..]) {
             ("brolga_malloc" | "brolga_calloc", _) if made_by(inst.at, private).is_some() => Use::Value,
@@ -153,7 +152,7 @@ fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
             _ => Use::Effect,
         },
         AdOp::Primal(inst) => match private.writes(*inst) {
-            Some(piece) if pure(*inst) || private.is_harmless(*inst) => Use::Writes(Cell::Memory(piece)),
+            Some(piece) if pure(*inst) || private.is_harmless(*inst) => Use::Writes(DceCell::Memory(piece)),
             Some(_) => Use::Effect,
             None if is_removable(primal, *inst) || pure(*inst) => Use::Value,
             None => Use::Effect,
@@ -173,16 +172,16 @@ fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
         | AdOp::KeptBlock(_)
         | AdOp::Held(_)
         | AdOp::TakeCt(_) => Use::Value,
-        AdOp::Keep(slot, _) | AdOp::KeepBlock(slot, _) => Use::Writes(Cell::Frame(*slot)),
-        AdOp::Hold(name, _) => Use::Writes(Cell::Held(*name)),
-        AdOp::AddCt(v, _) | AdOp::ZeroCt(v) => Use::Writes(Cell::Ct(*v)),
+        AdOp::Keep(slot, _) | AdOp::KeepBlock(slot, _) => Use::Writes(DceCell::Frame(*slot)),
+        AdOp::Hold(name, _) => Use::Writes(DceCell::Held(*name)),
+        AdOp::AddCt(v, _) | AdOp::ZeroCt(v) => Use::Writes(DceCell::Ct(*v)),
         AdOp::StoreDelta { .. }
         | AdOp::StoreOld { .. }
         | AdOp::EnterFrame
         | AdOp::Push(..)
         | AdOp::LeaveFrame
         | AdOp::OpenFrame
-        | AdOp::Turn
+        | AdOp::NextIteration
         | AdOp::Pop(..)
         | AdOp::CloseFrame
         | AdOp::AddMem { .. }
@@ -206,20 +205,20 @@ fn made_by(inst: Option<ir::Inst>, private: &Private) -> Option<ir::Inst> {
 }
 
 /// Add what an instruction reads that others write, where it is needed.
-fn cells_read(op: &AdOp, private: &Private, into: &mut Vec<Cell>) {
+fn cells_read(op: &AdOp, private: &Private, into: &mut Vec<DceCell>) {
     let memory = |v: &Val| match *v {
         Val::Primal(v) => private.leads(v),
         _ => &[],
     };
-    let mut pieces = |p: &[Piece]| into.extend(p.iter().map(|&p| Cell::Memory(p)));
+    let mut pieces = |p: &[Piece]| into.extend(p.iter().map(|&p| DceCell::Memory(p)));
     match op {
         AdOp::Primal(inst) => pieces(private.reads(*inst)),
         AdOp::LoadOld { addr, .. } => pieces(memory(addr)),
         AdOp::Call { callee: Callee::Symbol(s), .. } if SHADOWS_ONLY.contains(&&s[..]) => {}
         AdOp::Call { args, .. } => args.iter().flatten().for_each(|v| pieces(memory(v))),
-        AdOp::Restore(slot) | AdOp::KeptBlock(slot) => into.push(Cell::Frame(*slot)),
-        AdOp::Held(name) => into.push(Cell::Held(*name)),
-        AdOp::TakeCt(v) | AdOp::AddCt(v, _) => into.push(Cell::Ct(*v)),
+        AdOp::Restore(slot) | AdOp::KeptBlock(slot) => into.push(DceCell::Frame(*slot)),
+        AdOp::Held(name) => into.push(DceCell::Held(*name)),
+        AdOp::TakeCt(v) | AdOp::AddCt(v, _) => into.push(DceCell::Ct(*v)),
         _ => {}
     }
 }
@@ -228,7 +227,7 @@ fn cells_read(op: &AdOp, private: &Private, into: &mut Vec<Cell>) {
 const SHADOWS_ONLY: [&str; 5] =
     ["brolga_free", "brolga_zero", "brolga_copy_shadow", "brolga_memmove_rev", "brolga_move_rev"];
 
-/// Whether a primal instruction may be left out if nobody reads its results.
+/// Whether a primal instruction may be left out if its results are not read.
 fn is_removable(primal: &ir::Function, inst: ir::Inst) -> bool {
     let op = primal.dfg.insts[inst].opcode();
     let control = op.is_call() || op.is_branch() || op.is_terminator() || op.is_return();
@@ -253,14 +252,14 @@ type Moment = (u32, u32);
 struct Writers {
     /// The list of each cotangent and of each other cell: one more than its number.
     cts: SecondaryMap<ir::Value, u32>,
-    others: HashMap<Cell, u32>,
+    others: HashMap<DceCell, u32>,
     lists: Vec<SmallVec<[(Moment, u32); 4]>>,
 }
 
 impl Writers {
-    fn of(&mut self, cell: &Cell) -> &mut SmallVec<[(Moment, u32); 4]> {
+    fn of(&mut self, cell: &DceCell) -> &mut SmallVec<[(Moment, u32); 4]> {
         let list = match cell {
-            Cell::Ct(v) => &mut self.cts[*v],
+            DceCell::Ct(v) => &mut self.cts[*v],
             _ => self.others.entry(*cell).or_default(),
         };
         if *list == 0 {
@@ -285,7 +284,7 @@ struct Live {
 }
 
 impl Live {
-    fn compute(known: Known<'_>, control: &Control, items: &Items<'_>) -> Self {
+    fn compute(known: KnownPrimal<'_>, control: &Control, items: &Items<'_>) -> Self {
         let all = items.block.len();
         let mut live =
             Live { items: vec![false; all], places: vec![false; control.len()], at: all, behind: Vec::new() };
@@ -311,7 +310,7 @@ impl Live {
                 match use_of(inst, known) {
                     Use::Effect => live.need(item),
                     Use::Value => {}
-                    Use::Writes(Cell::Frame(_)) if frame_is_left => live.need(item),
+                    Use::Writes(DceCell::Frame(_)) if frame_is_left => live.need(item),
                     Use::With(name) => {
                         items.meant(block.role, name).for_each(|i| with.entry(i).or_default().push(item));
                     }
@@ -330,13 +329,13 @@ impl Live {
         control.endless.iter().for_each(|&b| live.need(items.term(b)));
         while let Some(item) = live.next() {
             let b = items.block[item] as usize;
-            live.place(Place::Block(b), control, items);
+            live.place(BlockOrEdge::Block(b), control, items);
             items.read_by(item).for_each(|i| live.need(i));
             if !with.is_empty() {
                 with.remove(&item).into_iter().flatten().for_each(|i| live.need(i));
             }
             if item < items.first[b] + items.blocks[b].params.len() {
-                control.incoming(b).for_each(|e| live.place(Place::Edge(e), control, items));
+                control.incoming(b).for_each(|e| live.place(BlockOrEdge::Edge(e), control, items));
             }
             let first = item.checked_sub(1).map_or(0, |before| ends[before]);
             for cell in &reads[first as usize..ends[item] as usize] {
@@ -366,7 +365,7 @@ impl Live {
     }
 
     /// Something at this place is needed, and so is what decides whether it is passed.
-    fn place(&mut self, p: Place, control: &Control, items: &Items<'_>) {
+    fn place(&mut self, p: BlockOrEdge, control: &Control, items: &Items<'_>) {
         if !std::mem::replace(&mut self.places[control.number(p)], true) {
             control.deps(p).iter().for_each(|&branch| self.need(items.term(branch)));
         }
@@ -374,21 +373,21 @@ impl Live {
 }
 
 /// What is live, with the numbers of the first item of each block and of its terminator.
-struct Kept {
+struct LiveItems {
     items: Vec<bool>,
     first: Vec<ItemId>,
     /// Where a branch goes that is not needed.
     bypasses: Vec<Option<Target>>,
 }
 
-impl Kept {
+impl LiveItems {
     fn of(control: &Control, items: Items<'_>, live: Live) -> Self {
         let term = |b: usize| &items.blocks[b].term;
         let bypass = |b: usize| {
             let next = control.next(b, |n| live.places[n]).expect("an exit is live, and all ways lead to one");
             match next {
-                Place::Block(to) => Target { block: control.blocks[to], args: vec![] },
-                Place::Edge(e) => {
+                BlockOrEdge::Block(to) => Target { block: control.blocks[to], args: vec![] },
+                BlockOrEdge::Edge(e) => {
                     let edge = &control.edges[e];
                     term(edge.from).targets().nth(edge.target).expect("an edge has a target").clone()
                 }
@@ -403,8 +402,8 @@ impl Kept {
 }
 
 /// Remove what is not live.
-fn sweep(graph: &mut CfgBlocks, control: &Control, kept: Kept) {
-    let Kept { items, first, bypasses } = kept;
+fn sweep(graph: &mut CfgBlocks, control: &Control, live_items: LiveItems) {
+    let LiveItems { items, first, bypasses } = live_items;
     for (b, bypass) in bypasses.into_iter().enumerate() {
         let block = &mut graph.blocks[&control.blocks[b]];
         let mut k = first[b]..;

@@ -4,12 +4,12 @@
 //! before. To number all items, to list who reads whom and to ask on which branches a block depends
 //! takes a seventh of deriving a long block, and is of no use there.
 //!
-//! **Algorithm.** One walk from the end to the front. Whoever is passed is needed if he has an
-//! effect, if a name that he defines is read behind him by somebody needed, or if he writes a cell
-//! that is; then what he reads is needed. The definition in front of a use is the one that it
-//! means, so in a block of the pullback part, where names may be defined again, a name that has
-//! found its definition is not wanted any more. What has found none at the block's head is what the
-//! forward part defines, or if it does not, whatever blocks of the pullback part in front do.
+//! **Algorithm.** One walk from the end to the front. An instruction is needed if it has an effect,
+//! if a name that it defines is read behind it by one that is needed, or if it writes a cell that
+//! is; then what it reads is needed. The definition in front of a use is the one that it means, so
+//! in a block of the pullback part, where names may be defined again, a name that has found its
+//! definition is not wanted any more. What has found none at the block's head is what the forward
+//! part defines, or if it does not, whatever blocks of the pullback part in front do.
 //!
 //! **Invariants.** What is found is what the search for all graphs finds ([`super::Live`]); a debug
 //! build asks both. What only that one can tell is said by `None`: blocks that are run again, whose
@@ -22,7 +22,7 @@ use cranelift_codegen::ir;
 use cranelift_entity::SecondaryMap;
 
 use super::items::each_operand;
-use super::{Cell, Known, Use, cells_read, use_of};
+use super::{DceCell, KnownPrimal, Use, cells_read, use_of};
 use crate::val_map::ByName;
 
 /// What is needed.
@@ -58,10 +58,10 @@ impl Needed {
 }
 
 /// What is needed, if the blocks follow each other.
-pub fn needed(graph: &CfgBlocks, known: Known<'_>) -> Option<Needed> {
+pub fn needed(graph: &CfgBlocks, known: KnownPrimal<'_>) -> Option<Needed> {
     let order = chain(graph)?;
     let mut found: Vec<_> = graph.blocks.values().map(|b| vec![false; b.params.len() + b.insts.len()]).collect();
-    let mut wanted = Wanted {
+    let mut wanted = NeededNames {
         graph,
         names: ByName::new(known.primal.dfg.num_values()),
         here: ByName::default(),
@@ -120,7 +120,7 @@ fn chain(graph: &CfgBlocks) -> Option<Vec<usize>> {
     while order.len() < graph.blocks.len() {
         let block = graph.blocks.get_index(at)?;
         order.push(at);
-        if block.role.again().is_some() {
+        if block.role.rerun_header().is_some() {
             return None;
         }
         match &block.term {
@@ -148,7 +148,7 @@ impl At {
 }
 
 /// What has been read and not yet been defined.
-struct Wanted<'g> {
+struct NeededNames<'g> {
     graph: &'g CfgBlocks,
     /// Names that some block in front defines.
     names: ByName<bool>,
@@ -160,10 +160,10 @@ struct Wanted<'g> {
     forward: Option<ByName<bool>>,
     /// Cells: those of cotangents, and others.
     cts: SecondaryMap<ir::Value, bool>,
-    cells: HashSet<Cell>,
+    cells: HashSet<DceCell>,
 }
 
-impl Wanted<'_> {
+impl NeededNames<'_> {
     fn read(&mut self, at: At, name: Val) {
         if !at.is_local(name) {
             *self.names.at(name) = true;
@@ -172,7 +172,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// Whether somebody behind wants this definition of a name.
+    /// Whether an instruction behind wants this definition of a name.
     fn takes(&mut self, at: At, name: Val) -> bool {
         if !at.is_local(name) {
             return self.names.get(name);
@@ -206,16 +206,16 @@ impl Wanted<'_> {
         })
     }
 
-    fn want(&mut self, cell: &Cell) {
+    fn want(&mut self, cell: &DceCell) {
         match cell {
-            Cell::Ct(v) => self.cts[*v] = true,
+            DceCell::Ct(v) => self.cts[*v] = true,
             _ => drop(self.cells.insert(*cell)),
         }
     }
 
-    fn has(&self, cell: &Cell) -> bool {
+    fn has(&self, cell: &DceCell) -> bool {
         match cell {
-            Cell::Ct(v) => self.cts[*v],
+            DceCell::Ct(v) => self.cts[*v],
             _ => self.cells.contains(cell),
         }
     }

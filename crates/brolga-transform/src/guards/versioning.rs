@@ -98,8 +98,8 @@ pub struct Watched {
     /// Reverse fragments without the guards that are not needed then, of their own names, which
     /// store what is read once.
     pub free: AdStmts,
-    /// Reverse fragments that clear what those with guards add to, where somebody else would have
-    /// to ([`crate::shadow::monotone_rows`]).
+    /// Reverse fragments that clear what those with guards add to, where other code would have to
+    /// ([`crate::shadow::monotone_rows`]).
     pub clearing: Option<AdStmts>,
 }
 
@@ -129,24 +129,24 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     if guarded.clone().next().is_none() && facts.overwrites.rows.is_empty() {
         return None;
     }
-    let guards: Vec<(ir::Inst, &Guard, ir::Block, Vec<Vec<Place>>)> = guarded
+    let guards: Vec<(ir::Inst, &Guard, ir::Block, Vec<Vec<WatchedNumber>>)> = guarded
         .map(|(inst, g, b)| (inst, g, b, chains.options(inst, &g.needs, b)))
         .filter(|g| !g.3.is_empty())
         .collect();
     let roots = chains.roots(&placed);
     // What many ask for is cheap for each of them.
-    let mut popular: HashMap<Place, f64> = HashMap::default();
+    let mut popular: HashMap<WatchedNumber, f64> = HashMap::default();
     let watchable = roots.iter().flatten().flat_map(|r| &r.1);
     for place in guards.iter().flat_map(|g| &g.3).chain(watchable).flatten() {
         *popular.entry(*place).or_default() += 1.0;
     }
-    let cost = |p: &Place| chains.turns(p.block) * if p.not_zero && !is_least(facts, p) { 4.0 } else { 1.0 };
-    let mut chosen: IndexMap<Place, ir::Inst> = IndexMap::default();
+    let cost = |p: &WatchedNumber| chains.turns(p.block) * if p.not_zero && !is_least(facts, p) { 4.0 } else { 1.0 };
+    let mut chosen: IndexMap<WatchedNumber, ir::Inst> = IndexMap::default();
     let mut superfluous: IndexSet<Val> = IndexSet::default();
     let mut masks: IndexSet<Val> = IndexSet::default();
     let mut saved = 0.0;
-    let mut choose = |inst: ir::Inst, options: &[Vec<Place>]| {
-        let price = |option: &Vec<Place>| -> f64 {
+    let mut choose = |inst: ir::Inst, options: &[Vec<WatchedNumber>]| {
+        let price = |option: &Vec<WatchedNumber>| -> f64 {
             option.iter().filter(|p| !chosen.contains_key(*p)).map(|p| cost(p) / popular[p]).sum()
         };
         let best = options.iter().min_by(|x, y| price(x).total_cmp(&price(y))).expect("there is one").clone();
@@ -190,7 +190,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     watch_all(facts, &mut watching, chosen, &short, ids);
     orders.into_iter().for_each(|o| monotone_rows::ask(facts, &mut watching, o, ids));
     let stores: IndexSet<ir::Inst> = rows.iter().flat_map(|r| r.loads.iter().copied()).collect();
-    let clearing = rows.iter().any(|r| r.whole.is_some()).then(|| monotone_rows::clearing(rows, stmts, ids));
+    let clearing = rows.iter().any(|r| r.argument.is_some()).then(|| monotone_rows::clearing(rows, stmts, ids));
     let free = |s: &AdStmt| {
         let mut rvs = renamed(&s.rvs, &superfluous, ids);
         if stores.contains(&s.primal) {
@@ -211,7 +211,7 @@ fn half(stmt: &AdStmt, before: Fragment, after: Fragment, rvs: Fragment) -> (ir:
 fn watch_all(
     facts: &Facts<'_>,
     watching: &mut AdStmts,
-    chosen: IndexMap<Place, ir::Inst>,
+    chosen: IndexMap<WatchedNumber, ir::Inst>,
     short: &EntitySet<LoopId>,
     ids: &mut Ids,
 ) {
@@ -255,8 +255,8 @@ fn calls_itself(facts: &Facts<'_>) -> bool {
 
 /// Watch a value in a block: when it is computed if that is there, else before the statement that
 /// asks.
-fn watch(facts: &Facts<'_>, stmts: &mut AdStmts, place: Place, asks: ir::Inst, sum: Sum, ids: &mut Ids) {
-    let Place { value: v, block: b, not_zero, .. } = place;
+fn watch(facts: &Facts<'_>, stmts: &mut AdStmts, place: WatchedNumber, asks: ir::Inst, sum: Sum, ids: &mut Ids) {
+    let WatchedNumber { value: v, block: b, not_zero, .. } = place;
     let func = facts.func();
     let op = AdOp::Watch { value: Val::Primal(v), not_zero, sum };
     let new = |at| AdInst { defs: Defs::default(), op, at: Some(at) };
@@ -298,7 +298,7 @@ fn is_passed_by(facts: &Facts<'_>, b: ir::Block) -> bool {
 
 /// Whether the least of a number that must not be zero is kept, instead of a sum: where no vector
 /// of it is formed, since the loop around it, if any, has another one in it.
-fn is_least(facts: &Facts<'_>, place: &Place) -> bool {
+fn is_least(facts: &Facts<'_>, place: &WatchedNumber) -> bool {
     let inner = |l: LoopId| facts.loops.loops.values().any(|x| x.parent == Some(l));
     facts.loops.innermost[place.block].is_none_or(inner) && !facts.func().dfg.value_type(place.value).is_vector()
 }
@@ -306,7 +306,7 @@ fn is_least(facts: &Facts<'_>, place: &Place) -> bool {
 /// Whether a number comes from an inner loop, and is watched in a block that calls. Cranelift adds
 /// behind the call what is asked for behind it. So the number would be alive across the call, where
 /// it can only be in memory, and the inner loop would store it in each turn.
-fn waits_for_call(facts: &Facts<'_>, place: &Place) -> bool {
+fn waits_for_call(facts: &Facts<'_>, place: &WatchedNumber) -> bool {
     let is_call = |&i: &ir::Inst| facts.func().dfg.insts[i].opcode().is_call();
     facts.cfg.def_block[place.value] != Some(place.block) && facts.cfg.insts(place.block).iter().any(is_call)
 }
@@ -360,7 +360,7 @@ fn renamed(rvs: &Fragment, superfluous: &IndexSet<Val>, ids: &mut Ids) -> Fragme
 
 /// A number that is watched, and where.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
+struct WatchedNumber {
     value: ir::Value,
     block: ir::Block,
     not_zero: bool,
@@ -401,7 +401,7 @@ fn short_loops(facts: &Facts<'_>) -> EntitySet<LoopId> {
 
 impl Chains<'_, '_> {
     /// What may be watched so that a product needs no guard: one of these.
-    fn options(&self, stmt: ir::Inst, needs: &Numbers, b: ir::Block) -> Vec<Vec<Place>> {
+    fn options(&self, stmt: ir::Inst, needs: &Numbers, b: ir::Block) -> Vec<Vec<WatchedNumber>> {
         let func = self.facts.func();
         let mut options = Vec::new();
         let each = |v: ir::Value| self.ends(v).into_iter().rev().map(|end| self.places(end, b));
@@ -416,7 +416,7 @@ impl Chains<'_, '_> {
             }
             _ => options.extend(self.operands(needs, b)),
         }
-        let mut seen: SmallVec<[Vec<Place>; 4]> = SmallVec::new();
+        let mut seen: SmallVec<[Vec<WatchedNumber>; 4]> = SmallVec::new();
         for option in options {
             if !seen.contains(&option) {
                 seen.push(option);
@@ -426,14 +426,14 @@ impl Chains<'_, '_> {
     }
 
     /// The numbers themselves, or what follows from them.
-    fn operands(&self, needs: &Numbers, b: ir::Block) -> Option<Vec<Place>> {
+    fn operands(&self, needs: &Numbers, b: ir::Block) -> Option<Vec<WatchedNumber>> {
         let mut numbers = needs.finite.to_vec();
         let mut places = Vec::new();
         if let Some(s) = needs.nonzero {
             match self.divides(s) {
                 Some(finite) => numbers = finite,
                 None if (self.live)(s) => {
-                    let place = Place { value: s, block: self.place(s, b), not_zero: true };
+                    let place = WatchedNumber { value: s, block: self.place(s, b), not_zero: true };
                     if !is_least(self.facts, &place) {
                         numbers.clear();
                     }
@@ -450,7 +450,7 @@ impl Chains<'_, '_> {
 
     /// What may be watched so that each root is within its domain; none if that is not known of all
     /// of them.
-    fn roots(&self, placed: &[(&AdStmt, ir::Block)]) -> Option<Vec<(ir::Inst, Vec<Vec<Place>>)>> {
+    fn roots(&self, placed: &[(&AdStmt, ir::Block)]) -> Option<Vec<(ir::Inst, Vec<Vec<WatchedNumber>>)>> {
         if self.facts.roots.foreign || placed.iter().any(|p| p.0.roots.open) {
             return None;
         }
@@ -471,8 +471,8 @@ impl Chains<'_, '_> {
     /// Where to watch a value for the sake of a statement in a block. What a loop adds up is
     /// infinite or NaN at its end if it ever was, and so is what is computed from that behind the
     /// loop.
-    fn places(&self, mut v: ir::Value, b: ir::Block) -> Vec<Place> {
-        let at = |(value, block)| Place { value, block, not_zero: false };
+    fn places(&self, mut v: ir::Value, b: ir::Block) -> Vec<WatchedNumber> {
+        let at = |(value, block)| WatchedNumber { value, block, not_zero: false };
         let mut places = vec![at((v, self.place(v, b)))];
         while let Some(exits) = self.sum(v) {
             places = exits.iter().copied().map(at).collect();

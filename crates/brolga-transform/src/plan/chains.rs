@@ -9,7 +9,8 @@ use brolga_ir::map::{HashMap, IndexSet};
 use brolga_rules::cost::{BYTES_FOR_EACH, LONG_CHAIN, MANY_AGAIN, cost, is_waited_for, latency};
 use cranelift_codegen::ir;
 
-use super::planner::{MAX_DEPTH, Planner};
+use super::offers::{MAX_DEPTH, Offer};
+use super::planner::Planner;
 use crate::plan::table::type_of;
 use brolga_ir::Pass;
 
@@ -68,18 +69,14 @@ impl Planner<'_, '_> {
         is_waited_for(before.saturating_sub(after), insts, more).then(|| all.into_iter().collect())
     }
 
-    /// Whether a block has a name without computing it in each turn.
-    fn is_at_hand(&self, b: ir::Block, v: Val) -> bool {
-        self.steady(b, v) || self.is_carried(b, v)
-    }
-
     /// Cycles until a name is there, if the block computes it; `at` is what is known of others.
     fn chain(&self, b: ir::Block, v: Val, at: &mut HashMap<Val, u32>, depth: u32) -> u32 {
         if let Some(&known) = at.get(&v) {
             return known;
         }
-        let made = if depth < MAX_DEPTH && !self.is_at_hand(b, v) { self.operands_in(b, v) } else { None };
-        let found = made.map_or(0, |(inst, args)| {
+        let made = if depth < MAX_DEPTH && !self.is_at_hand(b, v) { self.computed(b, v) } else { None };
+        let found = made.map_or(0, |offer| {
+            let Offer::Computed(inst, args) = offer else { return 0 };
             let last = args.iter().map(|&a| self.chain(b, Val::Primal(a), at, depth + 1)).max();
             last.unwrap_or(0) + latency(self.facts.func().dfg.insts[inst].opcode())
         });

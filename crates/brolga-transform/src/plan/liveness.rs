@@ -3,8 +3,8 @@
 //! **Question.** In which blocks of the primal does a value's cotangent mean something? **Answer.**
 //! Where the value is live, if only uses are counted through which a cotangent comes back: reads by
 //! reverse fragments that add to it, and active arguments of branches. Backward data flow over the
-//! primal's blocks, to a fixed point. Whoever assembles reverse blocks sets cotangents to zero
-//! where they begin to mean something.
+//! primal's blocks, to a fixed point. The assembly of reverse blocks sets cotangents to zero where
+//! they begin to mean something.
 
 use brolga_ir::inst::AdOp;
 use brolga_ir::map::one_each;
@@ -67,7 +67,7 @@ pub fn active_args<'a>(
 }
 
 /// Parameters of `b` that may be a float's bits, for which a branch from `p` passes an integer that
-/// nobody follows.
+/// no rule follows.
 pub fn unfollowed(facts: &Facts<'_>, p: ir::Block, b: ir::Block) -> Vec<ir::Value> {
     let args = facts.cfg.args(p, b).iter().zip(facts.func().dfg.block_params(b));
     args.filter(|(a, q)| facts.is_active(**q) && facts.is_unfollowed(**a)).map(|(_, &q)| q).collect()

@@ -3,27 +3,16 @@
 //! **Question.** The reverse fragments read names of the forward pass: primal values, deltas, what
 //! forward fragments hand over. How does each get into each reverse block?
 //!
-//! **Answer**, the cheapest first:
-//! - constants are made again;
-//! - what was defined in a block that runs at most once per call is *kept* in the activation frame
-//!   ([`FrameHome`] says where that is), whoever reads it, and so is what a once-block reads of a
-//!   loop; with little effort not if one instruction computes it from what the reverse of the block
-//!   has anyway;
-//! - integers that run backwards are *carried* ([`invert`]); so is what a loop reads from outside
-//!   of it: one variable holds it while the pullback is in the loop, set where the pullback enters
-//!   the loop from behind;
-//! - what an induction variable was at the end of its loop follows from the bound that it was
-//!   compared with;
-//! - pure and cheap arithmetic is computed again (*rematerialised*), and memory that no later store
-//!   clobbers is reloaded; so is a quotient whose reverse divides by the same number, where much
-//!   less is recorded by that ([`crate::clif::slp_divisions`]);
-//! - everything else is pushed on the tape by the block whose reverse reads it, as one record per
-//!   execution (Mooncake's comms stack). Which values those are is a minimum cut ([`min_cut`])
-//!   between what must be recorded and what is read, by bytes; but where long chains of floats
-//!   would be computed again to save a few bytes for each, what is read is recorded as it is, and
-//!   so is what stands at the end of a chain that a long turn would wait for
-//!   ([`is_waited_for`](brolga_rules::cost::is_waited_for)), even if all of it could be had for
-//!   nothing.
+//! **Answer.** By the first way of a list that has it ([`table::Way::LIST`]; [`ways`] says when a
+//! way does): constants, the activation frame ([`FrameHome`] says where that is), variables that
+//! are inverted ([`invert`]) or held in a loop, final values of loops, loads and arithmetic that
+//! are done again (*rematerialised*). Everything else is pushed on the tape by the block whose
+//! reverse reads it, as one record per execution (Mooncake's comms stack). Which values those are
+//! is a minimum cut ([`min_cut`]) between what must be recorded and what is read, by bytes; but
+//! where long chains of floats would be computed again to save a few bytes for each, what is read
+//! is recorded as it is, and so is what stands at the end of a chain that a long iteration would
+//! wait for ([`chains`], [`is_waited_for`](brolga_rules::cost::is_waited_for)), even if no record
+//! is needed for any of it.
 //!
 //! The predecessor of a loop's header is the block that enters the loop if its induction variable
 //! has its first value, else the latch. The predecessor of a block behind a branch follows from the
@@ -51,10 +40,12 @@ pub mod table;
 mod chains;
 pub(crate) mod invert;
 mod min_cut;
+mod offers;
 mod planner;
 pub(crate) mod predecessors;
 pub mod remarks;
 mod val_set;
+mod ways;
 
 use brolga_ir::inst::Val;
 #[expect(unused_imports, reason = "named in the documentation above")]
@@ -63,12 +54,12 @@ use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir::Type;
 
 use crate::facts::Facts;
-use crate::plan::table::{Again, Plan};
+use crate::plan::table::{Plan, Rerun};
 use crate::translate::stmt::AdStmts;
 
-/// Plan a function. `again` are loops that are run again ([`crate::plan::rerun_loops`]).
-pub fn plan(facts: &Facts<'_>, stmts: &AdStmts, aux: &IndexMap<Val, Type>, watched: bool, again: Vec<Again>) -> Plan {
-    let mut planner = planner::Planner::new(facts, stmts, aux, again);
+/// Plan a function. `rerun` are loops that are run again ([`crate::plan::rerun_loops`]).
+pub fn plan(facts: &Facts<'_>, stmts: &AdStmts, aux: &IndexMap<Val, Type>, watched: bool, reruns: Vec<Rerun>) -> Plan {
+    let mut planner = planner::Planner::new(facts, stmts, aux, reruns);
     if watched {
         planner.flag();
     }

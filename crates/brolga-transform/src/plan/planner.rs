@@ -11,20 +11,18 @@ use brolga_ir::inst::{FrameSlot, Val};
 use brolga_ir::lower::{FrameHome, FrameLayout, SlotPlace};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet, one_each};
 use brolga_ir::{Effort, MemoryMode, Mode, Pass};
-use brolga_rules::cost::{CHEAP, MANY_AGAIN, OF_ALL, cost};
-use brolga_rules::is_pure;
-use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef, types};
+use brolga_rules::cost::{MANY_AGAIN, OF_ALL};
+use cranelift_codegen::ir::{self, Type, ValueDef};
 use cranelift_codegen::packed_option::PackedOption;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use super::invert::{Carry, CarryInput};
 use super::min_cut::cheapest;
+use super::offers::{MAX_DEPTH, computable};
 use super::val_set::{Free, NameSet, Needs};
 use crate::facts::Facts;
-use crate::plan::table::{Again, Hold, Last, Plan, Source, def_block, type_of};
-use crate::primal::induction::{exit_test, induction, steps};
+use crate::plan::table::{Hold, Plan, Rerun, Source, Supply, Way, def_block, type_of};
 use crate::translate::stmt::AdStmts;
 use crate::val_map::ByName;
 
@@ -44,37 +42,6 @@ const MAX_SPILLED: usize = 8000;
 const MAX_ON_STACK: u32 = 64 << 10;
 /// Most values of one block that the minimum cut is asked about.
 const MAX_CUT: usize = 20_000;
-/// Operands of an instruction.
-type Operands = SmallVec<[Val; 3]>;
-
-/// How far expressions are followed.
-pub(super) const MAX_DEPTH: u32 = 64;
-
-/// The instruction of each value that is cheap to have again.
-fn cheap(facts: &Facts<'_>, combined: bool) -> SecondaryMap<ir::Value, PackedOption<ir::Inst>> {
-    let dfg = &facts.func().dfg;
-    let mut found = one_each(dfg.num_values());
-    for &inst in facts.cfg.all_insts() {
-        let op = dfg.insts[inst].opcode();
-        let again = || {
-            facts.reload.contains(inst)
-                || is_pure(op) && cost(op) <= CHEAP && op != Opcode::FuncAddr
-                || op == Opcode::StackAddr && combined
-        };
-        if let &[v] = dfg.inst_results(inst)
-            && again()
-        {
-            found[v] = inst.into();
-        }
-    }
-    found
-}
-
-/// Values of the primal by name.
-fn operands(values: &[ir::Value]) -> Operands {
-    values.iter().map(|&v| Val::Primal(v)).collect()
-}
-
 /// What is known of loads where every write is undone.
 fn rewind<'a>(facts: &'a Facts<'_>) -> Rewind<'a> {
     let input = ClobberInput {
@@ -94,43 +61,43 @@ pub struct Planner<'a, 'f> {
     pub(super) loops: &'a Loops,
     pub(super) plan: Plan,
     pub(super) aux: &'a IndexMap<Val, Type>,
-    carry: Carry,
-    /// The instruction of each value that is cheap to have again: pure arithmetic, or memory that
-    /// still holds it.
-    again: SecondaryMap<ir::Value, PackedOption<ir::Inst>>,
+    pub(super) carry: Carry,
+    /// The instruction of each value that the reverse half can execute: cheap and pure arithmetic,
+    /// or a load from memory that still holds it.
+    pub(super) computable: SecondaryMap<ir::Value, PackedOption<ir::Inst>>,
     /// The names that the block that is being planned has already.
-    seen: NameSet,
+    pub(super) seen: NameSet,
     /// Values that are known not to be made of constants alone.
-    varies: RefCell<EntitySet<ir::Value>>,
+    pub(super) varies: RefCell<EntitySet<ir::Value>>,
     /// Names that the reverse of each block must have.
     pub(super) needed: SecondaryMap<ir::Block, Needs>,
     /// Where in each block the last statement stands whose reverse reads a name: see
-    /// [`Rewind::again`]. Nothing for the start.
+    /// [`Rewind::rerun`]. Nothing for the start.
     read_at: HashMap<(ir::Block, Val), u32>,
     /// The same for the block that is being planned, and for all that may be computed on the way to
     /// what is read.
-    had_at: HashMap<Val, u32>,
+    pub(super) had_at: HashMap<Val, u32>,
     /// Loads that can be done again once what was written since is undone, if everything is.
-    rewind: Option<RefCell<Rewind<'a>>>,
-    /// Carried parameters that somebody reads.
-    carried: IndexSet<ir::Value>,
+    pub(super) rewind: Option<RefCell<Rewind<'a>>>,
+    /// Carried parameters that are read.
+    pub(super) carried: IndexSet<ir::Value>,
     /// Names that are held in a loop from behind it.
-    hoisted: IndexSet<(LoopId, Val)>,
+    pub(super) hoisted: IndexSet<(LoopId, Val)>,
     /// Blocks whose reverses compute quotients again.
-    divides: EntitySet<ir::Block>,
+    pub(super) divides: EntitySet<ir::Block>,
     /// What can be had for nothing in the block that is being planned.
-    free: Free,
+    pub(super) free: Free,
     /// Frame slots of names, and of names as seen by one block.
     slots: ByName<Option<FrameSlot>>,
     slots_in: HashMap<(Val, ir::Block), FrameSlot>,
-    home: FrameHome,
+    pub(super) home: FrameHome,
     size: u32,
     /// Slots that are variables are only numbered.
     variables: u32,
 }
 
 impl<'a, 'f> Planner<'a, 'f> {
-    pub fn new(facts: &'a Facts<'f>, stmts: &'a AdStmts, aux: &'a IndexMap<Val, Type>, again: Vec<Again>) -> Self {
+    pub fn new(facts: &'a Facts<'f>, stmts: &'a AdStmts, aux: &'a IndexMap<Val, Type>, reruns: Vec<Rerun>) -> Self {
         let combined = facts.mode != Mode::Split;
         let most = match facts.options.effort {
             Effort::Quick => MAX_SPILLED.min(MAX_PLACES / facts.cfg.blocks.len()),
@@ -148,11 +115,11 @@ impl<'a, 'f> Planner<'a, 'f> {
         let func = facts.func();
         let mut p = Planner {
             facts,
-            again: cheap(facts, combined),
+            computable: computable(facts, combined),
             seen: NameSet::new(func.dfg.num_values()),
             stmts,
             loops: facts.loops,
-            plan: Plan { combined, again, ..Plan::default() },
+            plan: Plan { combined, reruns, ..Plan::default() },
             aux,
             carry: Carry::default(),
             varies: RefCell::default(),
@@ -170,8 +137,8 @@ impl<'a, 'f> Planner<'a, 'f> {
             size: if home == FrameHome::Variables { 0 } else { 8 },
             variables: 0,
         };
-        for (i, a) in p.plan.again.iter().enumerate() {
-            a.blocks.iter().for_each(|&b| p.plan.again_of[b] = Some(i));
+        for (i, a) in p.plan.reruns.iter().enumerate() {
+            a.blocks.iter().for_each(|&b| p.plan.rerun_of[b] = Some(i));
         }
         p.stack_slots();
         p.returning();
@@ -264,50 +231,9 @@ impl<'a, 'f> Planner<'a, 'f> {
             // spill in the loops of both.
             let used = !self.facts.overwrites.untouched.contains(slot);
             let at_enter = used || self.plan.combined;
-            layout.slots[slot] = Some(SlotPlace { shadow, primal, size, at_enter, at_turn: used });
+            layout.slots[slot] = Some(SlotPlace { shadow, primal, size, at_enter, between_halves: used });
         }
         self.plan.frame = Some(layout);
-    }
-
-    /// Operands of a primal value that is cheap to have again.
-    fn operands(&self, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
-        let Val::Primal(p) = v else { return None };
-        let inst = self.again[p].expand()?;
-        Some((inst, self.facts.func().dfg.inst_args(inst)))
-    }
-
-    /// A quotient of a block's own whose reverse divides by the same number, so that both are one
-    /// division ([`crate::clif::slp_divisions`]).
-    fn quotient(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
-        let Val::Primal(p) = v else { return None };
-        let func = self.facts.func();
-        let inst = func.dfg.value_def(p).inst()?;
-        let divides = func.dfg.insts[inst].opcode() == Opcode::Fdiv && self.facts.is_active(p);
-        let scalar = matches!(func.dfg.value_type(p), types::F64 | types::F32);
-        (divides && scalar && func.layout.inst_block(inst) == Some(b)).then(|| (inst, func.dfg.inst_args(inst)))
-    }
-
-    /// The same if the reverse of the block computes quotients again.
-    fn divided(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
-        if self.divides.contains(b) { self.quotient(b, v) } else { None }
-    }
-
-    /// [`Self::operands`] in the reverse of a block, where memory may be again what it was.
-    pub(super) fn operands_in(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
-        self.operands(v).or_else(|| self.divided(b, v)).or_else(|| {
-            let at = *self.had_at.get(&v)?;
-            let (inst, args) = self.load(v)?;
-            self.rewind.as_ref()?.borrow_mut().again(inst, b, at).then_some((inst, args))
-        })
-    }
-
-    /// A value that is loaded, with its address.
-    fn load(&self, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
-        let Val::Primal(p) = v else { return None };
-        let func = self.facts.func();
-        let inst = func.dfg.value_def(p).inst()?;
-        let InstructionData::Load { .. } = func.dfg.insts[inst] else { return None };
-        Some((inst, func.dfg.inst_args(inst)))
     }
 
     /// Find out when each name is had in the reverse of a block, at the earliest in the order of
@@ -329,144 +255,10 @@ impl<'a, 'f> Planner<'a, 'f> {
                 continue;
             }
             at.insert(v, n);
-            let args = self.operands(v).or_else(|| self.divided(b, v)).or_else(|| self.load(v)).map(|x| operands(x.1));
-            let args = args.or_else(|| Some(self.last_of(b, v)?.operands().map(Val::Primal).collect()));
+            let args = self.load(v).or_else(|| self.computed(b, v)).map(|offer| offer.operands());
             work.extend(args.into_iter().flatten().map(|a| (n, Reverse(a))));
         }
         self.had_at = at;
-    }
-
-    /// Whether a value is made of constants alone, by little arithmetic.
-    fn is_constant(&self, v: Val) -> bool {
-        fn go(p: &Planner<'_, '_>, v: Val, depth: u32) -> bool {
-            let known = |v: ir::Value| p.varies.borrow().contains(v);
-            depth < 6
-                && !matches!(v, Val::Primal(v) if known(v))
-                && p.operands(v).is_some_and(|(i, args)| {
-                    !p.facts.reload.contains(i) && args.iter().all(|&a| go(p, Val::Primal(a), depth + 1))
-                })
-        }
-        let found = go(self, v, 0);
-        if let (false, Val::Primal(v)) = (found, v) {
-            self.varies.borrow_mut().insert(v);
-        }
-        found
-    }
-
-    fn once(&self, v: Val) -> bool {
-        self.plan.once(self.facts, def_block(self.facts, v))
-    }
-
-    /// The loop around `b`, but not around the definition of `v`, that is to hold `v`.
-    fn holder(&self, b: ir::Block, v: Val) -> Option<LoopId> {
-        if !self.facts.options.runs(Pass::HoistRecords) {
-            return None;
-        }
-        let def = def_block(self.facts, v);
-        let home = self.loops.innermost[def];
-        let l = self.loops.around(b).find(|&l| self.loops.loops[l].parent == home)?;
-        (!self.loops.contains(l, def) && self.loops.dominates(def, self.loops.loops[l].header)).then_some(l)
-    }
-
-    /// Whether a value is the same in all turns of the loop of `b`, and to be had there without a
-    /// record.
-    pub(super) fn steady(&self, b: ir::Block, v: Val) -> bool {
-        self.is_constant(v) || self.once(v) || self.holder(b, v).is_some()
-    }
-
-    pub(super) fn is_carried(&self, b: ir::Block, v: Val) -> bool {
-        matches!(v, Val::Primal(p) if self.carry.known(b, p))
-    }
-
-    /// An induction variable at the exit of its loop.
-    fn last(&mut self, b: ir::Block, v: Val, depth: u32) -> Option<Last> {
-        let last = self.last_of(b, v)?;
-        last.operands().all(|o| self.free_within(b, Val::Primal(o), depth + 1)).then_some(last)
-    }
-
-    /// The same if what it follows from is to be had.
-    fn last_of(&self, b: ir::Block, v: Val) -> Option<Last> {
-        let func = self.facts.func();
-        let Val::Primal(p) = v else { return None };
-        if !self.facts.options.runs(Pass::FinalValues) {
-            return None;
-        }
-        let ValueDef::Param(header, i) = func.dfg.value_def(p) else { return None };
-        let l = self.loops.headed_by(header).filter(|&l| !self.loops.contains(l, b))?;
-        let (from, to) = self.left_by(l, b)?;
-        self.compared(l, i, from, to).or_else(|| {
-            let of = steps(func, &self.loops.loops[l], i)?;
-            let others = (0..func.dfg.block_params(header).len()).filter(|&j| j != i);
-            others.into_iter().find_map(|j| self.compared(l, j, from, to)?.with(func, of))
-        })
-    }
-
-    /// The edge by which a loop was left before a block began.
-    fn left_by(&self, l: LoopId, b: ir::Block) -> Option<(ir::Block, ir::Block)> {
-        if let Some(from) = self.exit_of(l, b) {
-            return Some((from, b));
-        }
-        let mut exits = self.loops.loops[l].exits.iter().filter(|e| self.plan.returning.contains(e.1));
-        match (exits.next(), exits.next()) {
-            (Some(&exit), None) if !self.plan.once(self.facts, b) => Some(exit),
-            _ => None,
-        }
-    }
-
-    /// The block of a loop from which alone another one, outside, is entered.
-    fn exit_of(&self, l: LoopId, b: ir::Block) -> Option<ir::Block> {
-        match self.facts.cfg.preds[b][..] {
-            [from] if self.loops.contains(l, from) && !self.loops.contains(l, b) => Some(from),
-            _ => None,
-        }
-    }
-
-    /// Whether a block is entered where a value's loop ends. Farther behind there may be a variable
-    /// that holds it.
-    fn is_exit(&self, b: ir::Block, v: Val) -> bool {
-        self.loops.headed_by(def_block(self.facts, v)).is_some_and(|l| self.exit_of(l, b).is_some())
-    }
-
-    /// A parameter of a loop's header where the loop was left, if it was compared there.
-    fn compared(&self, l: LoopId, i: usize, from: ir::Block, to: ir::Block) -> Option<Last> {
-        let func = self.facts.func();
-        let iv = induction(func, self.loops, l, i)?;
-        let test = exit_test(func, self.loops, l, &iv, from, to)?;
-        let far = match test.cc {
-            IntCC::Equal => None,
-            // Every turn must have made the test for the bound to be where it first failed.
-            _ if !self.loops.dominates(from, self.loops.loops[l].latches[0]) => return None,
-            IntCC::UnsignedGreaterThanOrEqual => Some(Opcode::Umax),
-            IntCC::SignedGreaterThanOrEqual => Some(Opcode::Smax),
-            IntCC::UnsignedLessThanOrEqual => Some(Opcode::Umin),
-            _ => Some(Opcode::Smin),
-        };
-        Some(Last { of: None, iv, bound: test.bound, of_next: test.of_next, far })
-    }
-
-    /// Whether a block's reverse can have a value without a record.
-    pub(super) fn is_free(&mut self, b: ir::Block, v: Val) -> bool {
-        self.free_within(b, v, 0)
-    }
-
-    fn free_within(&mut self, b: ir::Block, v: Val, depth: u32) -> bool {
-        if let Some(f) = self.free.get(b, v) {
-            return f;
-        }
-        let direct = self.steady(b, v)
-            || self.plan.once(self.facts, b)
-            || self.is_carried(b, v)
-            || depth < MAX_DEPTH && self.last(b, v, depth).is_some();
-        let f = direct
-            || depth < MAX_DEPTH
-                && self
-                    .operands_in(b, v)
-                    .is_some_and(|(_, args)| args.iter().all(|&a| self.free_within(b, Val::Primal(a), depth + 1)));
-        // A "no" that is owed to the depth alone is not remembered.
-        if f || depth == 0 {
-            self.free.set(b, v, f);
-        }
-        f
     }
 
     /// The values that a block pushes. Whether it computes quotients again is decided here: if the
@@ -554,12 +346,6 @@ impl<'a, 'f> Planner<'a, 'f> {
         all.into_iter().map(|&v| type_of(self.facts, self.aux, v).bytes()).sum()
     }
 
-    /// What the reverse of a block can compute a name from, if it does not record that.
-    pub(super) fn made_of(&self, b: ir::Block, v: Val) -> Option<Operands> {
-        let args = self.operands_in(b, v).map(|x| operands(x.1));
-        args.or_else(|| Some(self.last_of(b, v)?.operands().map(Val::Primal).collect()))
-    }
-
     /// Decide where a block gets everything from that it needs.
     fn block(&mut self, b: ir::Block) {
         let mut record = self.record(b);
@@ -569,7 +355,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
         let all = self.needed[b].len();
         let mut sources = Vec::with_capacity(2 * all);
-        sources.extend(record.iter().map(|&v| (v, Source::Record)));
+        sources.extend(record.iter().map(|&name| Supply { name, source: Source::Record, way: Way::Record }));
         for i in 0..all {
             self.source(b, self.needed[b][i], &mut sources);
         }
@@ -581,88 +367,18 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// Where a block gets a name from, after the names that it is computed from.
-    fn source(&mut self, b: ir::Block, v: Val, out: &mut Vec<(Val, Source)>) {
+    fn source(&mut self, b: ir::Block, v: Val, out: &mut Vec<Supply>) {
         if !self.seen.insert(v) {
             return;
         }
-        let source = self.choose(b, v);
-        match source {
-            Source::Recompute(_) => {
-                let (_, args) = self.operands_in(b, v).expect("it can be computed");
-                for &a in args {
-                    self.source(b, Val::Primal(a), out);
-                }
-            }
-            Source::Last(last) => {
-                for o in last.operands() {
-                    self.source(b, Val::Primal(o), out);
-                }
-            }
-            Source::Frame(_) | Source::Record | Source::Held => {}
+        let (way, source, operands) = self.choose(b, v);
+        for o in operands {
+            self.source(b, o, out);
         }
-        out.push((v, source));
+        out.push(Supply { name: v, source, way });
     }
 
-    fn choose(&mut self, b: ir::Block, v: Val) -> Source {
-        if self.is_constant(v) {
-            let (inst, _) = self.operands(v).expect("constants are computed");
-            return Source::Recompute(inst);
-        }
-        if self.once(v) {
-            // On the tape it would be read again in each turn.
-            if self.home == FrameHome::Tape
-                && let Some(l) = self.holder(b, v)
-            {
-                self.hoisted.insert((l, v));
-                return Source::Held;
-            }
-            return self.at_hand(b, v).map_or_else(|| Source::Frame(self.slot(b, v)), Source::Recompute);
-        }
-        let last = self.last(b, v, 0);
-        if let Some(last) = last.filter(|_| self.is_exit(b, v)) {
-            return Source::Last(last);
-        }
-        if self.plan.once(self.facts, b) {
-            return Source::Frame(self.slot(b, v));
-        }
-        if let (true, Val::Primal(p)) = (self.is_carried(b, v), v) {
-            self.carried.insert(p);
-            return Source::Held;
-        }
-        if let Some(l) = self.holder(b, v) {
-            self.hoisted.insert((l, v));
-            return Source::Held;
-        }
-        match self.operands_in(b, v) {
-            Some((inst, _)) if last.is_none() => Source::Recompute(inst),
-            _ => Source::Last(self.last_of(b, v).expect("what is neither free nor recorded is computed from what is")),
-        }
-    }
-
-    /// What computes a value from others that the reverse of the block has by now anyway. To keep
-    /// it takes two instructions on the stack, and a parameter of each join on the way to the end
-    /// where it is not on all ways; this takes one, which is what counts with little effort.
-    fn at_hand(&self, b: ir::Block, v: Val) -> Option<ir::Inst> {
-        let def = def_block(self.facts, v);
-        let costs = || match self.home {
-            FrameHome::Tape => false,
-            FrameHome::Stack => true,
-            FrameHome::Variables => !self.plan.exits.iter().all(|&e| self.loops.dominates(def, e)),
-        };
-        if self.facts.options.effort != Effort::Quick || !self.plan.once(self.facts, b) || !costs() {
-            return None;
-        }
-        let (inst, args) = self.operands(v)?;
-        // Not a whole chain: it would be had as a whole, and be alive to its end.
-        let dfg = &self.facts.func().dfg;
-        let is_made_here =
-            |a| dfg.value_def(a).inst().is_some_and(|i| self.facts.func().layout.inst_block(i) == Some(b));
-        let has =
-            |&a: &ir::Value| self.is_constant(Val::Primal(a)) || self.seen.contains(Val::Primal(a)) && !is_made_here(a);
-        args.iter().all(has).then_some(inst)
-    }
-
-    fn slot(&mut self, b: ir::Block, v: Val) -> FrameSlot {
+    pub(super) fn slot(&mut self, b: ir::Block, v: Val) -> FrameSlot {
         let def = def_block(self.facts, v);
         let once = self.once(v);
         let known = if once { self.slots.get(v) } else { self.slots_in.get(&(v, b)).copied() };
@@ -738,11 +454,12 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     pub fn finish(mut self) -> Plan {
         let facts = self.facts;
-        for (i, a) in self.plan.again.clone().into_iter().enumerate() {
+        for (i, a) in self.plan.reruns.clone().into_iter().enumerate() {
             self.needed[a.entry].extend(a.outer);
-            if a.turns {
+            if a.by_iteration {
                 let params = facts.func().dfg.block_params(a.header).iter();
-                self.plan.again[i].next = params.map(|&v| self.alloc(facts.func().dfg.value_type(v).bytes())).collect();
+                self.plan.reruns[i].next =
+                    params.map(|&v| self.alloc(facts.func().dfg.value_type(v).bytes())).collect();
             }
         }
         for &b in facts.cfg.blocks.iter().filter(|b| self.plan.reversed(**b)).collect::<Vec<_>>() {

@@ -108,7 +108,7 @@ impl Planner<'_, '_> {
             |p: &mut Self, iv: &Induction| p.is_free(b, Val::Primal(iv.var)) && p.is_free(b, Val::Primal(iv.start));
         let iv = found.into_iter().find(|iv| usable(self, iv))?;
         self.needed[b].extend([Val::Primal(iv.var), Val::Primal(iv.start)]);
-        Some(PredSource::Turn { iv, entry: *entry, latch: *latch })
+        Some(PredSource::Induction { iv, entry: *entry, latch: *latch })
     }
 
     /// By the condition of the branch from which both predecessors come.

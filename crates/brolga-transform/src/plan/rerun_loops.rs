@@ -6,11 +6,11 @@
 //! another one.
 //!
 //! **Answer.** Where only a gradient is asked for, such a loop is not run in the forward half, and
-//! in the reverse half it is run forwards, and reversed piece by piece. Nothing is recorded. By
-//! hand nobody would do anything else.
+//! in the reverse half it is run forwards, and reversed piece by piece. Nothing is recorded. An
+//! adjoint by hand does the same.
 //!
 //! **Which loops.** Outermost ones, inner loops included, that
-//! - do nothing but compute, read memory that nobody writes afterwards, and branch;
+//! - do nothing but compute, read memory that is not written afterwards, and branch;
 //! - carry cotangents in *sums* alone. A sum begins with a parameter of the header. Its members are
 //!   what it is passed to (arguments of branches) and what something is added to it makes; of
 //!   those, at each point one is live, and the one that is live at the end of a block is the one
@@ -55,11 +55,11 @@ use smallvec::SmallVec;
 
 use crate::facts::{Facts, delta_params};
 use crate::plan::liveness::{Liveness, active_args};
-use crate::plan::table::{Again, Plan, PredSource, chain, def_block};
+use crate::plan::table::{Plan, PredSource, Rerun, chain, def_block};
 use crate::translate::stmt::AdStmts;
 use brolga_ir::Pass;
 
-impl Again {
+impl Rerun {
     /// The parameters of the header that are sums.
     pub fn starts(&self) -> impl Iterator<Item = ir::Value> {
         self.sums.iter().filter(|(member, start)| member == start).map(|x| *x.0)
@@ -95,19 +95,21 @@ fn records(plan: &Plan, b: ir::Block) -> bool {
 }
 
 /// Whether a plan bears a loop out: it holds nothing on the way into it; and turn by turn, the loop
-/// records nothing and nobody else asks for what it makes.
-pub fn holds_good(facts: &Facts<'_>, plan: &Plan, again: &Again) -> bool {
-    let ours = |b: &ir::Block| again.blocks.contains(b);
-    let held =
-        plan.holds.keys().any(|(p, b)| again.entry == *p && ours(b) || again.turns && ours(p) && *b == again.header);
+/// records nothing and nothing else asks for what it makes.
+pub fn holds_good(facts: &Facts<'_>, plan: &Plan, rerun: &Rerun) -> bool {
+    let ours = |b: &ir::Block| rerun.blocks.contains(b);
+    let held = plan
+        .holds
+        .keys()
+        .any(|(p, b)| rerun.entry == *p && ours(b) || rerun.by_iteration && ours(p) && *b == rerun.header);
     let asks = |b: &ir::Block| {
         let joins = matches!(plan.preds[*b], Some(PredSource::Frame(_) | PredSource::Tape));
-        plan.blocks[*b].sources.iter().any(|(v, _)| ours(&def_block(facts, *v)))
+        plan.blocks[*b].sources.iter().any(|s| ours(&def_block(facts, s.name)))
             || joins && facts.cfg.preds[*b].iter().any(ours)
     };
     let alone =
-        || !again.blocks.iter().any(|&b| records(plan, b)) && !facts.cfg.blocks.iter().any(|b| !ours(b) && asks(b));
-    !held && (!again.turns || alone())
+        || !rerun.blocks.iter().any(|&b| records(plan, b)) && !facts.cfg.blocks.iter().any(|b| !ours(b) && asks(b));
+    !held && (!rerun.by_iteration || alone())
 }
 
 /// Whether the reverse of a block outside of a loop asks for a float that the loop hands from turn
@@ -122,11 +124,11 @@ fn sum_is_read(facts: &Facts<'_>, plan: &Plan, blocks: &IndexSet<ir::Block>) -> 
         _ => false,
     };
     let outside = facts.cfg.blocks.iter().filter(|b| !blocks.contains(*b));
-    outside.into_iter().any(|&b| plan.blocks[b].sources.iter().any(|(v, _)| is_sum(v)))
+    outside.into_iter().any(|&b| plan.blocks[b].sources.iter().any(|s| is_sum(&s.name)))
 }
 
 /// The loops to run again, given what is recorded otherwise: those that record anything.
-pub fn again(facts: &Facts<'_>, stmts: &AdStmts, live: &Liveness, plan: &Plan) -> Vec<Again> {
+pub fn find(facts: &Facts<'_>, stmts: &AdStmts, live: &Liveness, plan: &Plan) -> Vec<Rerun> {
     let all = &facts.cfg.blocks;
     let mut outermost: IndexMap<LoopId, IndexSet<ir::Block>> = IndexMap::default();
     let pays = |b: ir::Block| !facts.options.runs(Pass::CostModel) || records(plan, b);
@@ -154,7 +156,7 @@ struct Finder<'a, 'f> {
 }
 
 impl Finder<'_, '_> {
-    fn look(&self, id: LoopId, blocks: IndexSet<ir::Block>) -> Option<Again> {
+    fn look(&self, id: LoopId, blocks: IndexSet<ir::Block>) -> Option<Rerun> {
         let facts = self.facts;
         let l = &facts.loops.loops[id];
         let [entry] = l.entries[..] else { return None };
@@ -175,12 +177,12 @@ impl Finder<'_, '_> {
             return None;
         }
         let outer = IndexSet::default();
-        let mut found = Again { header: l.header, entry, blocks, sums, outer, turns: false, next: vec![] };
-        let all = |found: &Again| found.blocks.iter().all(|&b| self.adds_up(found, b) == Some(()));
+        let mut found = Rerun { header: l.header, entry, blocks, sums, outer, by_iteration: false, next: vec![] };
+        let all = |found: &Rerun| found.blocks.iter().all(|&b| self.adds_up(found, b) == Some(()));
         if !all(&found) {
-            found.turns = true;
+            found.by_iteration = true;
             let pays = !facts.options.runs(Pass::CostModel) || self.recorded(&found) >= MANY_BYTES;
-            if !pays || !self.has_turns(id, &found.blocks) || !all(&found) {
+            if !pays || !self.may_go_by_iteration(id, &found.blocks) || !all(&found) {
                 return None;
             }
         } else if self.is_slower(id, &found) {
@@ -192,7 +194,7 @@ impl Finder<'_, '_> {
 
     /// Whether a loop that is reversed block by block waits longer for what its turns repeat than
     /// its record would take.
-    fn is_slower(&self, id: LoopId, found: &Again) -> bool {
+    fn is_slower(&self, id: LoopId, found: &Rerun) -> bool {
         let facts = self.facts;
         let dfg = &facts.func().dfg;
         let flat = found.blocks.iter().all(|&b| facts.loops.innermost[b] == Some(id));
@@ -219,7 +221,7 @@ impl Finder<'_, '_> {
     }
 
     /// Bytes that blocks of a loop record otherwise, each once.
-    fn recorded(&self, found: &Again) -> u32 {
+    fn recorded(&self, found: &Rerun) -> u32 {
         let bytes = |v: &Val| match v {
             Val::Primal(v) => self.facts.func().dfg.value_type(*v).bytes(),
             _ => 8,
@@ -229,7 +231,7 @@ impl Finder<'_, '_> {
 
     /// Whether a loop is left by its header alone, where nothing is reversed, and turns end outside
     /// of inner loops.
-    fn has_turns(&self, id: LoopId, blocks: &IndexSet<ir::Block>) -> bool {
+    fn may_go_by_iteration(&self, id: LoopId, blocks: &IndexSet<ir::Block>) -> bool {
         let facts = self.facts;
         let l = &facts.loops.loops[id];
         let idle = |b: ir::Block| facts.cfg.insts(b).iter().all(|i| self.stmts[i].rvs.is_empty());
@@ -363,7 +365,7 @@ impl Finder<'_, '_> {
 
     /// Whether a block has one member of each sum to begin with, adds to it one after the other,
     /// and passes on the last; and whether no other cotangent leaves the block.
-    fn adds_up(&self, found: &Again, b: ir::Block) -> Option<()> {
+    fn adds_up(&self, found: &Rerun, b: ir::Block) -> Option<()> {
         let facts = self.facts;
         let func = facts.func();
         let ours = |v: ir::Value| facts.cfg.def_block[v].is_some_and(|d| found.blocks.contains(&d));
@@ -374,7 +376,7 @@ impl Finder<'_, '_> {
         for v in params().chain(self.live.live_in[b].iter()).filter(|&v| ours(v)) {
             match found.sums.get(&v) {
                 Some(&start) if at(&now, start).is_none() => now.push((start, v)),
-                None if found.turns && b != found.header => {}
+                None if found.by_iteration && b != found.header => {}
                 _ => return None,
             }
         }
@@ -393,7 +395,7 @@ impl Finder<'_, '_> {
         for &s in facts.cfg.succs[b].iter().filter(|s| self.plan.returning.contains(**s)) {
             let mut passed: SmallVec<[ir::Value; 4]> = SmallVec::new();
             for v in on_edge(facts, self.live, b, s).filter(|&v| ours(v)) {
-                let inside = found.turns && s != found.header && found.blocks.contains(&s);
+                let inside = found.by_iteration && s != found.header && found.blocks.contains(&s);
                 let Some(&start) = found.sums.get(&v) else {
                     if inside {
                         continue;

@@ -15,7 +15,7 @@ use crate::primal::induction::Induction;
 
 /// A loop that is run again.
 #[derive(Clone, Debug)]
-pub struct Again {
+pub struct Rerun {
     /// Its header.
     pub header: ir::Block,
     /// The block that enters it.
@@ -27,7 +27,7 @@ pub struct Again {
     /// What it reads from outside.
     pub outer: IndexSet<Val>,
     /// Whether it is reversed turn by turn, not block by block.
-    pub turns: bool,
+    pub by_iteration: bool,
     /// Turn by turn: where the parameters of the header are for the next turn.
     pub next: Vec<FrameSlot>,
 }
@@ -50,6 +50,82 @@ pub enum Source {
     Held,
     /// An induction variable behind its loop, from the bound that it was compared with.
     Last(Last),
+}
+
+/// The ways in which a name gets into a reverse block, and the order in which they are preferred:
+/// see [`super::ways`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It is made of constants alone, by little arithmetic: that is done again.
+    Constant,
+    /// It is defined at most once per call, the frame is on the tape, and the block is in a loop:
+    /// the loop holds it in a variable, and reads the tape once.
+    HeldFromTape,
+    /// It is defined at most once per call, and with little effort: one instruction computes it
+    /// from what the reverse of the block has by then anyway.
+    AtHand,
+    /// It is defined at most once per call: it is kept in the frame.
+    Frame,
+    /// The block is the exit of its loop: it follows from the bound that it was compared with.
+    FinalAtExit,
+    /// The block runs at most once per call: what it reads is kept in the frame.
+    FrameOfReader,
+    /// It is an integer whose previous value follows from the next ([`super::invert`]).
+    Inverted,
+    /// It is defined outside of a loop around the block: the loop holds it in a variable, set where
+    /// the pullback enters the loop.
+    Held,
+    /// Its loop has ended: it follows from the bound that it was compared with.
+    Final,
+    /// It is read from memory that no later store clobbers.
+    Reload,
+    /// It is pure and cheap arithmetic.
+    Recompute,
+    /// It is a quotient whose reverse divides by the same number, where much less is recorded by
+    /// computing it again ([`crate::clif::slp_divisions`]).
+    Quotient,
+    /// It is read from memory in which all later writes are undone by then.
+    ReloadAfterUndo,
+    /// It is pushed on the tape, and popped: what is left by the ways of the list, or what the cost
+    /// model would rather record.
+    Record,
+}
+
+impl Way {
+    /// All that need no record, the preferred one first.
+    pub const LIST: [Self; 13] = [
+        Self::Constant,
+        Self::HeldFromTape,
+        Self::AtHand,
+        Self::Frame,
+        Self::FinalAtExit,
+        Self::FrameOfReader,
+        Self::Inverted,
+        Self::Held,
+        Self::Final,
+        Self::Reload,
+        Self::Recompute,
+        Self::Quotient,
+        Self::ReloadAfterUndo,
+    ];
+
+    /// Whether it takes other names, which the block must have by a way of the list as well, or by
+    /// a record.
+    pub fn computes(self) -> bool {
+        use Way::{Final, FinalAtExit, Quotient, Recompute, Reload, ReloadAfterUndo};
+        matches!(self, FinalAtExit | Final | Reload | Recompute | Quotient | ReloadAfterUndo)
+    }
+}
+
+/// A name that a reverse block reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Supply {
+    /// The name.
+    pub name: Val,
+    /// Where it comes from.
+    pub source: Source,
+    /// By which way of the list.
+    pub way: Way,
 }
 
 /// What an integer that goes in steps was when its loop was left.
@@ -113,7 +189,7 @@ pub enum PredSource {
     Tape,
     /// The block that enters the loop, if the induction variable has its first value; else the
     /// latch.
-    Turn {
+    Induction {
         /// The variable.
         iv: Induction,
         /// Where the loop is entered from.
@@ -144,7 +220,7 @@ pub enum PredSource {
 #[derive(Clone, Debug, Default)]
 pub struct BlockPlan {
     /// What the reverse block reads and where from, in an order in which it can be had.
-    pub sources: Vec<(Val, Source)>,
+    pub sources: Vec<Supply>,
     /// What the forward block pushes.
     pub record: Vec<Val>,
     /// Whether it pushes its number too.
@@ -159,8 +235,8 @@ impl BlockPlan {
     /// Cycles until all is there that the reverse block computes again.
     pub fn chain(&self, dfg: &ir::DataFlowGraph) -> u32 {
         let mut at: HashMap<ir::Value, u32> = HashMap::default();
-        for &(v, source) in &self.sources {
-            if let (Val::Primal(v), Source::Recompute(i)) = (v, source) {
+        for supply in &self.sources {
+            if let (Val::Primal(v), Source::Recompute(i)) = (supply.name, supply.source) {
                 at.insert(v, chain(&at, dfg.inst_args(i)) + latency(dfg.insts[i].opcode()));
             }
         }
@@ -197,32 +273,32 @@ pub struct Plan {
     /// Blocks that do return.
     pub exits: Vec<ir::Block>,
     /// Loops that are run again, forwards, and record nothing for another run.
-    pub again: Vec<Again>,
+    pub reruns: Vec<Rerun>,
     /// Which of them each block is in.
-    pub again_of: SecondaryMap<ir::Block, Option<usize>>,
+    pub rerun_of: SecondaryMap<ir::Block, Option<usize>>,
 }
 
 impl Plan {
     /// The loop around a block that is run again.
-    pub fn again(&self, b: ir::Block) -> Option<&Again> {
-        self.again_of[b].map(|i| &self.again[i])
+    pub fn rerun(&self, b: ir::Block) -> Option<&Rerun> {
+        self.rerun_of[b].map(|i| &self.reruns[i])
     }
 
     /// Blocks that have reverses of their own.
     pub fn reversed(&self, b: ir::Block) -> bool {
-        self.returning.contains(b) && self.again(b).is_none_or(|a| a.turns && b != a.header)
+        self.returning.contains(b) && self.rerun(b).is_none_or(|a| a.by_iteration && b != a.header)
     }
 
     /// Whether something is recorded that may be recorded again, turn by turn.
-    pub fn records_in_turns(&self, cfg: &Cfg) -> bool {
+    pub fn records_in_iterations(&self, cfg: &Cfg) -> bool {
         self.blocks.iter().any(|(b, plan)| !cfg.once(b) && (!plan.record.is_empty() || plan.push_id))
     }
 
     /// Whether a block runs at most once in what is reversed as a whole: a call, or a turn of a
     /// loop.
     pub fn once(&self, facts: &Facts<'_>, b: ir::Block) -> bool {
-        let by_turns = |a: &Again| a.turns && facts.loops.innermost[b] == facts.loops.headed_by(a.header);
-        facts.cfg.once(b) || self.again(b).is_some_and(by_turns)
+        let is_header_of = |a: &Rerun| a.by_iteration && facts.loops.innermost[b] == facts.loops.headed_by(a.header);
+        facts.cfg.once(b) || self.rerun(b).is_some_and(is_header_of)
     }
 }
 

@@ -10,8 +10,8 @@
 //!   predecessor, so whatever the pullback must know when it comes into the loop from behind can be
 //!   put there;
 //! - an *induction variable* in its header that does not come back to its first value: one that the
-//!   program has, or an `i64` that counts turns. What nobody asks of such a counter, [`crate::dce`]
-//!   removes;
+//!   program has, or an `i64` that counts turns. What is not asked of such a counter,
+//!   [`crate::dce`] removes;
 //! - joins of two ways where three meet and a number that goes in steps tells which: what a
 //!   compiler makes of a loop that it unrolls has a way around the loop, one around what is left
 //!   over, and one through both;
@@ -34,7 +34,7 @@ use cranelift_entity::EntitySet;
 
 use crate::primal::induction::{end, induction, steps};
 
-/// Ways beyond which nobody asks which of them part at one branch.
+/// Ways beyond which the pass does not ask which of them part at one branch.
 const MOST_WAYS: usize = 16;
 
 /// Bring all loops into canonical form. What comes back is right about blocks and edges; where new
@@ -45,7 +45,7 @@ pub fn canonical(func: &mut ir::Function) -> (Cfg, Loops) {
     if loops.loops.is_empty() {
         return (cfg, loops);
     }
-    let again = |func: &ir::Function, cfg: &mut Cfg, loops: &mut Loops| {
+    let rerun = |func: &ir::Function, cfg: &mut Cfg, loops: &mut Loops| {
         *cfg = Cfg::compute(func);
         *loops = Loops::compute(cfg);
     };
@@ -59,7 +59,7 @@ pub fn canonical(func: &mut ir::Function) -> (Cfg, Loops) {
         }
     }
     if loops.loops.values().any(|l| l.entries.len() > 1 || l.latches.len() > 1) {
-        again(func, &mut cfg, &mut loops);
+        rerun(func, &mut cfg, &mut loops);
     }
     // An edge may leave several loops.
     let exits: IndexSet<_> = loops.loops.values().flat_map(|l| l.exits.iter().copied()).collect();
@@ -68,10 +68,10 @@ pub fn canonical(func: &mut ir::Function) -> (Cfg, Loops) {
         split(func, from, to);
     }
     if !shared.is_empty() {
-        again(func, &mut cfg, &mut loops);
+        rerun(func, &mut cfg, &mut loops);
     }
     while nest(func, &cfg, &loops) {
-        again(func, &mut cfg, &mut loops);
+        rerun(func, &mut cfg, &mut loops);
     }
     for l in loops.loops.values() {
         l.exits.iter().for_each(|&(from, to)| compare(func, l, from, to));

@@ -12,21 +12,21 @@
 //!   dominators;
 //! - no integer operation that a dominating one of the same loop has done already
 //!   ([`crate::primal::cse`]);
-//! - no copy of 16 bytes through a register of which nobody says what it holds
+//! - no copy of 16 bytes through a register with unknown contents
 //!   ([`crate::primal::split_wide_copies`]), and no float in one of which pieces are taken
 //!   ([`crate::primal::reload_bits`]);
 //! - no double read from memory of which a half was just stored by itself
 //!   ([`crate::primal::mem2reg`]);
 //! - no shift or rotation by a constant that is as large as what is shifted is wide: CLIF takes it
-//!   modulo that, and whoever asks where bits go does not;
+//!   modulo that, and an analysis of where bits go does not;
 //! - no `shuffle` with an operand of which it takes nothing (what there is in it would count as
 //!   used);
-//! - every block laid out behind those that dominate it, so that whoever walks the layout meets
+//! - every block laid out behind those that dominate it, so that a walk over the layout meets
 //!   definitions before uses;
 //! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the
 //!   run time);
-//! - numbered in layout order, not every number being somebody's, each instruction's source
-//!   location still naming the instruction of the input.
+//! - numbered in layout order, not every number being in use, each instruction's source location
+//!   still naming the instruction of the input.
 //!
 //! What we do not support is refused here, all of it at once. The entry block has no predecessor,
 //! as in all CLIF; the pullback relies on it for its one exit.
@@ -186,7 +186,7 @@ fn all_vary(func: &ir::Function) -> bool {
         for call in dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables) {
             let at = first[call.block(&dfg.value_lists)];
             for (k, arg) in call.args(&dfg.value_lists).enumerate() {
-                // What a call gives to its handlers is nobody else's.
+                // What a call gives to its handlers is theirs alone.
                 let Some(v) = arg.as_value() else { return false };
                 let (param, args) = &mut left[at + k];
                 if v != *param && args.len() < ENOUGH && !args.contains(&v) {

@@ -9,8 +9,8 @@
 //! angle is put, and the other way round, if there is none. The reverse of such a product reads the
 //! sine, so the call stays in the forward half, whatever becomes of the rest. The rule of the one
 //! finds the other ([`crate::translate::rules`]), and the planner records that instead of the
-//! angle, or asks again, as it sees fit. Where nobody reads it (the angle is constant, say) it is
-//! pruned like all that nobody needs.
+//! angle, or asks again, as it sees fit. Where it is not read (the angle is constant, say) it is
+//! pruned like all that is not needed.
 //!
 //! **What stays.** A sine that is only added up need not be computed at all where the gradient
 //! alone is asked for, nor recorded: its cosine belongs to the reverse half. So do the partners of

@@ -39,9 +39,9 @@ pub fn reread(func: &mut ir::Function) {
         let srcloc = func.srcloc(load);
         let mut pos = FuncCursor::new(func).after_inst(load);
         pos.set_srcloc(srcloc);
-        let again = pos.ins().load(ty, flags, arg, offset);
+        let rerun = pos.ins().load(ty, flags, arg, offset);
         func.dfg.clear_results(cast);
-        func.dfg.change_to_alias(bits, again);
+        func.dfg.change_to_alias(bits, rerun);
         func.layout.remove_inst(cast);
     }
     if !casts.is_empty() {

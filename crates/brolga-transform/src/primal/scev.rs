@@ -11,7 +11,7 @@
 //! first value plus a step times the number of turns of the inner loop since the outer one was
 //! entered.
 //!
-//! Two sums that are written alike are equal. The reverse does not hold, and nobody relies on it.
+//! Two sums that are written alike are equal. The reverse does not hold, and no pass relies on it.
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
@@ -27,7 +27,7 @@ pub enum Atom {
     /// Any value.
     Value(ir::Value),
     /// How many turns a loop has done since it was entered.
-    Turns(LoopId),
+    TripCount(LoopId),
     /// How many turns a loop has done since the outer loop given second was entered.
     Walk(LoopId, LoopId),
 }
@@ -208,7 +208,7 @@ impl Affine<'_> {
     fn param(&self, v: ir::Value, b: ir::Block, i: usize, around: &[LoopId], depth: u32) -> Option<Sum> {
         let at = around.iter().position(|&l| self.loops.loops[l].header == b)?;
         let Walk { outer, start, step, .. } = self.walk(v, i, &around[..=at])?;
-        let turns = if outer == at { Atom::Turns(around[at]) } else { Atom::Walk(around[at], around[outer]) };
+        let turns = if outer == at { Atom::TripCount(around[at]) } else { Atom::Walk(around[at], around[outer]) };
         Some(self.sum_at(start, &around[..outer], depth + 1).plus(&Sum::atom(turns), step))
     }
 

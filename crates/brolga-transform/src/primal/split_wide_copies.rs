@@ -130,7 +130,7 @@ fn movable(func: &ir::Function, insts: &[ir::Inst]) -> SecondaryMap<ir::Value, b
     ok
 }
 
-/// A 128-bit integer or byte vector: what carries bytes of which nobody says what they are.
+/// A 128-bit integer or byte vector: what carries bytes of unknown meaning.
 fn is_wide(func: &ir::Function, v: ir::Value) -> bool {
     matches!(func.dfg.value_type(v), types::I128 | types::I8X16 | types::I16X8 | types::I32X4 | types::I64X2)
 }

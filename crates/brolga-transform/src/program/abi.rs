@@ -1,10 +1,10 @@
-//! How derived functions are called: what a variant says of that, spelled out for whoever calls a
-//! pair from outside.
+//! How derived functions are called: what a variant says of that, spelled out for callers of a pair
+//! from outside.
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use cranelift_codegen::ir;
 
-/// The ABI of a derived pair, spelled out for whoever calls it.
+/// The ABI of a derived pair, spelled out for its callers.
 #[derive(Clone, Debug)]
 pub struct Abi {
     /// Which primal parameters come with a delta.

@@ -30,7 +30,7 @@ use cranelift_entity::EntitySet;
 
 use crate::clif::dead_segment_arg;
 use crate::clif::tail_recursion::jump_back;
-use crate::derived::{Addressable, Derivation, DerivedPair, DerivedWhole, Emitted};
+use crate::derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted};
 use crate::facts::Context;
 use crate::pipeline::{Depth, Goal, Observer, Outcome, Shared, Stages, Task, derive_variant};
 use crate::primal::mem2reg::Callees;
@@ -39,7 +39,7 @@ use crate::program::check_request;
 use crate::program::forward_root::{self, Served, on_tape};
 use crate::program::inline::{Inlining, inlined};
 use crate::program::reachable::{addressed, calls_indirectly, primal_symbol, reach, with_chain};
-use crate::program::variants::{Kind, Symbols, Worklist};
+use crate::program::variants::{Symbols, VariantForm, Worklist};
 use crate::translate::stmt::PairSymbols;
 
 /// How a program is derived, beyond what the caller asks for.
@@ -139,14 +139,14 @@ fn derive_all(
     driver.derive_again()?;
     let found = driver.finish()?;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    let Found { whole, pairs, wholes, captures, overwrites, names, pieces, guessed, spare } = found;
+    let Found { combined, pairs, joint, captures, overwrites, names, pieces, guessed, spare } = found;
     let demanded = manner.demanded;
     let primals = keys;
     Ok(Run::Ends(Some(Box::new(Derivation {
         program,
-        whole,
+        combined,
         pairs,
-        wholes,
+        joint,
         captures,
         overwrites,
         names,
@@ -219,16 +219,16 @@ struct Driver<'a> {
     /// Functions whose address is taken.
     addressed: Vec<FuncKey>,
     /// What was derived before a function was seen to move floats in pieces.
-    early: Vec<(Variant, Goal, Place)>,
+    early: Vec<(Variant, Goal, EmittedAs)>,
     /// A root that the first of the variants serves, and its symbol.
     served: Option<(Variant, String)>,
 }
 
 /// What a derivation is made of.
 struct Found {
-    whole: Option<DerivedWhole>,
+    combined: Option<DerivedCombined>,
     pairs: Vec<DerivedPair>,
-    wholes: Vec<DerivedWhole>,
+    joint: Vec<DerivedCombined>,
     captures: Vec<Addressable>,
     overwrites: Vec<bool>,
     names: Names,
@@ -239,10 +239,10 @@ struct Found {
 }
 
 /// Where what a variant became is kept.
-enum Place {
+enum EmittedAs {
     Root,
     Pair(usize),
-    Whole(usize),
+    Joint(usize),
 }
 
 impl<'a> Driver<'a> {
@@ -259,7 +259,7 @@ impl<'a> Driver<'a> {
         let own = program.funcs.values().filter(|f| f.body.is_some() || f.host.is_some()).map(|f| &f.symbol);
         let of_c = own.chain(program.data.values().map(|d| &d.symbol)).filter(|s| math_rule(s).is_some());
         names.of_c.extend(of_c.map(|s| (s.clone(), format!("{OF_C}{s}"))));
-        let (whole, pairs, wholes, captures, overwrites) = Default::default();
+        let (combined, pairs, joint, captures, overwrites) = Default::default();
         let (pieces, guessed, spare) = (manner.pieces, 0, 0);
         Self {
             asked,
@@ -269,7 +269,7 @@ impl<'a> Driver<'a> {
             work: Worklist::new(program, summaries),
             taken: 0,
             problems,
-            found: Found { whole, pairs, wholes, captures, overwrites, names, pieces, guessed, spare },
+            found: Found { combined, pairs, joint, captures, overwrites, names, pieces, guessed, spare },
             addressed: addressed(program, normalised),
             early: Vec::new(),
             served: None,
@@ -288,18 +288,18 @@ impl<'a> Driver<'a> {
         if options.mode == Mode::Tangent {
             // A tangent is computed whatever the seed would be.
             root.results.iter_mut().filter(|r| **r == ResultMode::Unit).for_each(|r| *r = ResultMode::Active);
-            let suffix = self.work.suffix(root.func, Kind::Tangent);
+            let suffix = self.work.suffix(root.func, VariantForm::Tangent);
             let symbol = format!("{}__tangent{suffix}", program.funcs[root.func].symbol);
-            let goal = Goal { symbols: Symbols::Whole(symbol), mode: options.mode, is_root: true };
+            let goal = Goal { symbols: Symbols::Combined(symbol), mode: options.mode, is_root: true };
             if !self.derive(root, goal, depth, observer) {
                 return false;
             }
         } else if options.mode == Mode::Split {
             self.work.exactly(root);
         } else {
-            let suffix = self.work.suffix(root.func, Kind::Whole);
+            let suffix = self.work.suffix(root.func, VariantForm::Combined);
             let symbol = format!("{}__gradient{suffix}", program.funcs[root.func].symbol);
-            let goal = Goal { symbols: Symbols::Whole(symbol), mode: options.mode, is_root: true };
+            let goal = Goal { symbols: Symbols::Combined(symbol), mode: options.mode, is_root: true };
             if !self.derive(root, goal, depth, observer) {
                 return false;
             }
@@ -309,9 +309,9 @@ impl<'a> Driver<'a> {
             let is_root = self.taken == 0 && options.mode == Mode::Split;
             self.taken += 1;
             let mode = match kind {
-                Kind::Pair => Mode::Split,
-                Kind::Whole => Mode::Gradient,
-                Kind::Tangent => Mode::Tangent,
+                VariantForm::Pair => Mode::Split,
+                VariantForm::Combined => Mode::Gradient,
+                VariantForm::Tangent => Mode::Tangent,
             };
             if !self.derive(variant, Goal { symbols, mode, is_root }, depth, observer) {
                 return false;
@@ -361,7 +361,7 @@ impl<'a> Driver<'a> {
                 }
             }
             let PairSymbols { forward, pullback } = if self.asked.options.mode == Mode::Tangent {
-                let tangent = self.work.ask(variant, Kind::Tangent).whole();
+                let tangent = self.work.ask(variant, VariantForm::Tangent).combined();
                 PairSymbols { forward: tangent.clone(), pullback: tangent }
             } else {
                 self.work.exactly(variant)
@@ -373,11 +373,11 @@ impl<'a> Driver<'a> {
 
     /// Start the worklist again, with what serves the root.
     fn forward(&mut self, root: Variant, goal: Goal, Served { by: (variant, kind), pieces }: Served) {
-        let Symbols::Whole(symbol) = goal.symbols else { unreachable!("a pair serves itself") };
+        let Symbols::Combined(symbol) = goal.symbols else { unreachable!("a pair serves itself") };
         self.found.pieces |= pieces;
         self.found.overwrites = vec![false; root.params.len()];
         self.work = Worklist::new(self.asked.program, self.summaries);
-        self.work.suffix(root.func, Kind::Whole);
+        self.work.suffix(root.func, VariantForm::Combined);
         self.work.ask(variant, kind);
         self.found.captures.clear();
         self.served = Some((root, symbol));
@@ -395,15 +395,15 @@ impl<'a> Driver<'a> {
         let place = match stages.emitted {
             Emitted::Pair(p) => {
                 found.pairs.push(*p);
-                Place::Pair(found.pairs.len() - 1)
+                EmittedAs::Pair(found.pairs.len() - 1)
             }
-            Emitted::Whole(w) if goal.is_root => {
-                found.whole = Some(*w);
-                Place::Root
+            Emitted::Combined(w) if goal.is_root => {
+                found.combined = Some(*w);
+                EmittedAs::Root
             }
-            Emitted::Whole(w) => {
-                found.wholes.push(*w);
-                Place::Whole(found.wholes.len() - 1)
+            Emitted::Combined(w) => {
+                found.joint.push(*w);
+                EmittedAs::Joint(found.joint.len() - 1)
             }
         };
         stages.forward.recycle();
@@ -426,13 +426,13 @@ impl<'a> Driver<'a> {
             let cx = self.context();
             let observer = &mut Observer::default();
             let shared = Shared { work: &mut self.work, names: &mut self.found.names, observer };
-            let Outcome::Derived(again) = derive_variant(cx, task, shared)? else {
+            let Outcome::Derived(rerun) = derive_variant(cx, task, shared)? else {
                 unreachable!("it has been derived")
             };
-            match (again.emitted, place) {
-                (Emitted::Pair(p), Place::Pair(i)) => self.found.pairs[i] = *p,
-                (Emitted::Whole(w), Place::Whole(i)) => self.found.wholes[i] = *w,
-                (Emitted::Whole(w), _) => self.found.whole = Some(*w),
+            match (rerun.emitted, place) {
+                (Emitted::Pair(p), EmittedAs::Pair(i)) => self.found.pairs[i] = *p,
+                (Emitted::Combined(w), EmittedAs::Joint(i)) => self.found.joint[i] = *w,
+                (Emitted::Combined(w), _) => self.found.combined = Some(*w),
                 (Emitted::Pair(_), _) => unreachable!("a variant becomes what it became before"),
             }
         }
@@ -452,13 +452,13 @@ impl<'a> Driver<'a> {
             }
             let primal = &self.normalised[&variant.func].func.signature;
             let names = &mut found.names;
-            found.whole = Some(forward_root::root(variant, by, callees, symbol, options.mode, primal, names));
+            found.combined = Some(forward_root::root(variant, by, callees, symbol, options.mode, primal, names));
         }
         let captured = found.captures.iter().map(|c| c.forward.as_str()).collect();
-        let (whole, names) = (found.whole.as_mut(), &found.names);
-        dead_segment_arg::forget(whole, &mut found.wholes, &mut found.pairs, &captured, names);
+        let (whole, names) = (found.combined.as_mut(), &found.names);
+        dead_segment_arg::forget(whole, &mut found.joint, &mut found.pairs, &captured, names);
         if options.effort != Effort::Quick {
-            found.wholes.iter_mut().for_each(|w| jump_back(&mut w.func, &w.symbol, &found.names));
+            found.joint.iter_mut().for_each(|w| jump_back(&mut w.func, &w.symbol, &found.names));
         }
         Ok(self.found)
     }

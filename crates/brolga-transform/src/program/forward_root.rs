@@ -34,14 +34,14 @@ use cranelift_codegen::ir::{self, InstBuilder, Signature, UserFuncName, types};
 
 use crate::assemble::combined::signature;
 use crate::clif::dead_segment_arg;
-use crate::derived::{DerivedPair, DerivedWhole};
+use crate::derived::{DerivedCombined, DerivedPair};
 use crate::facts::Facts;
-use crate::program::variants::{Kind, Symbols, Worklist};
+use crate::program::variants::{Symbols, VariantForm, Worklist};
 
 /// Who serves a root.
 pub(crate) struct Served {
     /// The variant, and how it is derived.
-    pub by: (Variant, Kind),
+    pub by: (Variant, VariantForm),
     /// Whether it moves floats in pieces.
     pub pieces: bool,
 }
@@ -56,18 +56,18 @@ pub(crate) fn on_tape(pair: &DerivedPair) -> usize {
 pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, options: &Options) -> Option<Served> {
     let wanted = facts.mode != Mode::Split && options.effort == Effort::Quick && options.runs(Pass::ForwardRoot);
     // What only a root's own function does.
-    let own = facts.release.is_some() || facts.overwrites.whole.contains(&true) || options.debug;
+    let own = facts.release.is_some() || facts.overwrites.arguments.contains(&true) || options.debug;
     if !wanted || own || options.memory == MemoryMode::Restore {
         return None;
     }
     // Promises of the caller's are of no use to others. Who knows them may record less in loops.
     let straight = facts.loops.loops.is_empty();
     let promised = !root.promises.is_empty();
-    let may = |kind: Kind| match kind {
-        Kind::Tangent => false,
-        Kind::Whole => facts.mode == Mode::Gradient && (straight || !promised),
+    let may = |kind: VariantForm| match kind {
+        VariantForm::Tangent => false,
+        VariantForm::Combined => facts.mode == Mode::Gradient && (straight || !promised),
         // The forward pass of a pair runs all calls.
-        Kind::Pair => straight && facts.whole.is_empty(),
+        VariantForm::Pair => straight && facts.joint.is_empty(),
     };
     let by = work.variants.iter().find(|(v, kind)| may(*kind) && serves(v, root, facts))?;
     Some(Served { by: by.clone(), pieces: facts.activity.moves_pieces(facts.program) })
@@ -105,7 +105,7 @@ pub(crate) fn root(
     mode: Mode,
     primal: &Signature,
     names: &mut Names,
-) -> DerivedWhole {
+) -> DerivedCombined {
     let n_results = if mode == Mode::Combined { primal.returns.len() } else { 0 };
     let of_root = (root.forward_signature(primal), root.pullback_signature(primal));
     let theirs = (by.forward_signature(primal), by.pullback_signature(primal));
@@ -138,7 +138,7 @@ pub(crate) fn root(
         });
     }
     let results = match callees {
-        Symbols::Whole(callee) => {
+        Symbols::Combined(callee) => {
             let callee = import(&mut func, callee, signature(&theirs.0, &theirs.1, 0));
             let args: Vec<ir::Value> = first.iter().copied().chain(passed).collect();
             call(&mut func, block, callee, &args)
@@ -159,7 +159,7 @@ pub(crate) fn root(
     };
     at_end(&mut func, block).ins().return_(&results);
     let segment = true;
-    DerivedWhole { variant: root, symbol, func, results: mode == Mode::Combined, segment, twice: false }
+    DerivedCombined { variant: root, symbol, func, results: mode == Mode::Combined, segment, twice: false }
 }
 
 fn at_end(func: &mut ir::Function, block: ir::Block) -> FuncCursor<'_> {

@@ -107,7 +107,7 @@ pub fn inlined(
     let mut copies = std::mem::take(&mut program.copies);
     let order = bottom_up(program, funcs);
     let single = called_once(program, funcs);
-    let mut known = Known::default();
+    let mut known = InlineCosts::default();
     let mut left = SPARE + order.iter().filter_map(|o| Some(length(body(program, o.0)?))).sum::<usize>();
     for (key, recursive) in order {
         let Some(own) = body(program, key) else { continue };
@@ -141,7 +141,7 @@ pub fn inlined(
 
 /// Functions that have been visited.
 #[derive(Default)]
-struct Known {
+struct InlineCosts {
     /// Those that may replace calls of them.
     callees: HashMap<FuncKey, Callee>,
     /// Those in which calls were replaced.
@@ -236,7 +236,7 @@ fn bottom_up(program: &Program, funcs: &[FuncKey]) -> Vec<(FuncKey, bool)> {
     order
 }
 
-/// Functions that one instruction calls, and whose address nobody takes.
+/// Functions that one instruction calls, and whose address is not taken.
 fn called_once(program: &Program, funcs: &[FuncKey]) -> EntitySet<FuncKey> {
     let mut times: SecondaryMap<FuncKey, u32> = SecondaryMap::new();
     for own in funcs.iter().filter_map(|&k| body(program, k)) {
@@ -279,7 +279,7 @@ struct Caller<'a> {
     program: &'a Program,
     key: FuncKey,
     own: &'a ir::Function,
-    known: &'a Known,
+    known: &'a InlineCosts,
     copies: &'a mut Copies,
     budget: Budget,
     /// Most calls that an instruction comes by.
@@ -317,7 +317,7 @@ impl<'a> Caller<'a> {
         program: &'a Program,
         key: FuncKey,
         own: &'a ir::Function,
-        known: &'a Known,
+        known: &'a InlineCosts,
         copies: &'a mut Copies,
         budget: Budget,
     ) -> Self {

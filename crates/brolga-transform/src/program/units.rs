@@ -24,7 +24,7 @@ pub struct Part {
     pub role: PartRole,
     /// Whether it is the root's, and has a door.
     pub door: bool,
-    /// Whether half of it is there twice ([`DerivedWhole::twice`](crate::DerivedWhole::twice)).
+    /// Whether half of it is there twice ([`DerivedCombined::twice`](crate::DerivedCombined::twice)).
     pub twice: bool,
     /// Whose derivative it is.
     pub owner: FuncKey,
@@ -36,7 +36,7 @@ pub enum PartRole {
     /// The combined function of the root.
     Root,
     /// A function of both halves that others call.
-    Whole(usize),
+    Joint(usize),
     /// The forward pass of a pair.
     Forward(usize),
     /// The pullback of a pair.
@@ -46,22 +46,22 @@ pub enum PartRole {
 impl Derivation {
     /// What is compiled.
     pub fn parts(&self) -> Vec<Part> {
-        // Without a combined function the first pair is the root's. The combined function is called
-        // by nobody else.
-        let pair = self.whole.is_none() && self.pairs.first().is_some_and(|p| !self.is_called(p));
+        // Without a combined function the first pair is the root's. The combined function has no
+        // other caller.
+        let pair = self.combined.is_none() && self.pairs.first().is_some_and(|p| !self.is_called(p));
         let part = |symbol: &str, role, twice, owner| {
             let door = match role {
                 PartRole::Root => true,
                 PartRole::Forward(i) | PartRole::Pullback(i) => pair && i == 0,
-                PartRole::Whole(_) => false,
+                PartRole::Joint(_) => false,
             };
             let symbol = if door { format!("{symbol}.entry") } else { symbol.to_owned() };
             Part { symbol, role, door, twice, owner }
         };
-        let mut parts = Vec::with_capacity(1 + self.wholes.len() + 2 * self.pairs.len());
-        parts.extend(self.whole.iter().map(|w| part(&w.symbol, PartRole::Root, w.twice, w.variant.func)));
-        for (i, w) in self.wholes.iter().enumerate() {
-            parts.push(part(&w.symbol, PartRole::Whole(i), w.twice, w.variant.func));
+        let mut parts = Vec::with_capacity(1 + self.joint.len() + 2 * self.pairs.len());
+        parts.extend(self.combined.iter().map(|w| part(&w.symbol, PartRole::Root, w.twice, w.variant.func)));
+        for (i, w) in self.joint.iter().enumerate() {
+            parts.push(part(&w.symbol, PartRole::Joint(i), w.twice, w.variant.func));
         }
         for (i, p) in self.pairs.iter().enumerate() {
             parts.push(part(&p.forward_symbol, PartRole::Forward(i), false, p.variant.func));
@@ -81,14 +81,14 @@ impl Derivation {
         };
         self.captures.iter().any(|c| is_it(&c.forward))
             || self.pairs.iter().any(|p| refers(&p.forward) || refers(&p.pullback))
-            || self.wholes.iter().any(|w| refers(&w.func))
+            || self.joint.iter().any(|w| refers(&w.func))
     }
 
     /// The function that is compiled for a part, without its door.
     pub fn func(&self, part: &Part) -> &ir::Function {
         match part.role {
-            PartRole::Root => &self.whole.as_ref().expect("it is a part").func,
-            PartRole::Whole(i) => &self.wholes[i].func,
+            PartRole::Root => &self.combined.as_ref().expect("it is a part").func,
+            PartRole::Joint(i) => &self.joint[i].func,
             PartRole::Forward(i) => &self.pairs[i].forward,
             PartRole::Pullback(i) => &self.pairs[i].pullback,
         }
@@ -102,8 +102,8 @@ impl Derivation {
     /// it says anything.
     pub fn take(&mut self, part: &Part, isa: &dyn TargetIsa) -> Result<ir::Function, Diagnostics> {
         let place = match part.role {
-            PartRole::Root => &mut self.whole.as_mut().expect("it is a part").func,
-            PartRole::Whole(i) => &mut self.wholes[i].func,
+            PartRole::Root => &mut self.combined.as_mut().expect("it is a part").func,
+            PartRole::Joint(i) => &mut self.joint[i].func,
             PartRole::Forward(i) => &mut self.pairs[i].forward,
             PartRole::Pullback(i) => &mut self.pairs[i].pullback,
         };

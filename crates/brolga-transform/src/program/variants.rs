@@ -17,7 +17,7 @@
 //! knows at least as much as was asked for: nothing that might carry a cotangent is taken for a
 //! constant.
 
-use brolga_analysis::{Kept, ParamMode, ResultMode, Summaries, Variant};
+use brolga_analysis::{ParamMode, Preserved, ResultMode, Summaries, Variant};
 use brolga_ir::inst::Shape;
 use brolga_ir::map::{HashMap, IndexSet};
 use brolga_ir::{FuncKey, Program};
@@ -27,11 +27,11 @@ use crate::translate::stmt::{Callees, PairSymbols};
 
 /// How a variant is derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum VariantForm {
     /// Forward pass and pullback.
     Pair,
     /// One function for both halves.
-    Whole,
+    Combined,
     /// One function of forward mode.
     Tangent,
 }
@@ -42,7 +42,7 @@ pub(crate) enum Symbols {
     /// Of a pair.
     Pair(PairSymbols),
     /// Of the one function.
-    Whole(String),
+    Combined(String),
 }
 
 impl Symbols {
@@ -50,7 +50,7 @@ impl Symbols {
     pub fn both(&self) -> [&str; 2] {
         match self {
             Self::Pair(symbols) => [&symbols.forward, &symbols.pullback],
-            Self::Whole(symbol) => [symbol, ""],
+            Self::Combined(symbol) => [symbol, ""],
         }
     }
 
@@ -58,14 +58,14 @@ impl Symbols {
     pub fn pair(self) -> PairSymbols {
         match self {
             Self::Pair(symbols) => symbols,
-            Self::Whole(symbol) => unreachable!("{symbol} is one function"),
+            Self::Combined(symbol) => unreachable!("{symbol} is one function"),
         }
     }
 
     /// That of one function.
-    pub fn whole(self) -> String {
+    pub fn combined(self) -> String {
         match self {
-            Self::Whole(symbol) => symbol,
+            Self::Combined(symbol) => symbol,
             Self::Pair(symbols) => unreachable!("{symbols:?} are two functions"),
         }
     }
@@ -79,10 +79,10 @@ pub(crate) struct Worklist<'a> {
     program: &'a Program,
     summaries: &'a Summaries,
     /// What has been asked for.
-    pub variants: IndexSet<(Variant, Kind)>,
-    per_func: HashMap<(FuncKey, Kind), u32>,
+    pub variants: IndexSet<(Variant, VariantForm)>,
+    per_func: HashMap<(FuncKey, VariantForm), u32>,
     /// What has been told is kept, by function.
-    kept: HashMap<FuncKey, IndexSet<Kept>>,
+    preserved: HashMap<FuncKey, IndexSet<Preserved>>,
     /// Modes that have been asked for and are derived as they are, by function.
     modes: HashMap<FuncKey, IndexSet<Modes>>,
     /// Their symbols.
@@ -92,13 +92,13 @@ pub(crate) struct Worklist<'a> {
 impl<'a> Worklist<'a> {
     /// Nothing has been asked for.
     pub fn new(program: &'a Program, summaries: &'a Summaries) -> Self {
-        let (variants, per_func, kept, modes, names) = Default::default();
-        Self { program, summaries, variants, per_func, kept, modes, names }
+        let (variants, per_func, preserved, modes, names) = Default::default();
+        Self { program, summaries, variants, per_func, preserved, modes, names }
     }
 
     /// Forward pass and pullback of this very variant.
     pub fn exactly(&mut self, variant: Variant) -> PairSymbols {
-        self.ask(variant, Kind::Pair).pair()
+        self.ask(variant, VariantForm::Pair).pair()
     }
 
     /// The modes of a call, or if the function has been derived for many others, those that its own
@@ -131,7 +131,7 @@ impl<'a> Worklist<'a> {
                 _ => {}
             }
         }
-        // A ticket is right for floats of any size. Of what nobody asks for nothing is refused, so
+        // A ticket is right for floats of any size. Of what is not asked for nothing is refused, so
         // that stays as it is.
         for (mode, r) in variant.results.iter_mut().zip(&sig.returns) {
             if r.value_type == types::I64 && matches!(mode, ResultMode::Bits(_)) {
@@ -141,14 +141,14 @@ impl<'a> Worklist<'a> {
     }
 
     /// A suffix that no other variant of the function has.
-    pub fn suffix(&mut self, func: FuncKey, kind: Kind) -> String {
+    pub fn suffix(&mut self, func: FuncKey, kind: VariantForm) -> String {
         let n = self.per_func.entry((func, kind)).or_default();
         *n += 1;
         if *n == 1 { String::new() } else { format!("_v{n}") }
     }
 
     /// Names of a variant, which is derived in such a way.
-    pub fn ask(&mut self, variant: Variant, kind: Kind) -> Symbols {
+    pub fn ask(&mut self, variant: Variant, kind: VariantForm) -> Symbols {
         let key = (variant, kind);
         if let Some(i) = self.variants.get_index_of(&key) {
             return self.names[i].clone();
@@ -157,12 +157,12 @@ impl<'a> Worklist<'a> {
         let suffix = self.suffix(func, kind);
         let base = &self.program.funcs[func].symbol;
         let names = match kind {
-            Kind::Pair => Symbols::Pair(PairSymbols {
+            VariantForm::Pair => Symbols::Pair(PairSymbols {
                 forward: format!("{base}__forward{suffix}"),
                 pullback: format!("{base}__pullback{suffix}"),
             }),
-            Kind::Whole => Symbols::Whole(format!("{base}__gradient{suffix}")),
-            Kind::Tangent => Symbols::Whole(format!("{base}__tangent{suffix}")),
+            VariantForm::Combined => Symbols::Combined(format!("{base}__gradient{suffix}")),
+            VariantForm::Tangent => Symbols::Combined(format!("{base}__tangent{suffix}")),
         };
         self.variants.insert(key);
         self.names.push(names.clone());
@@ -184,25 +184,25 @@ const LARGE: usize = 1000;
 impl Callees for Worklist<'_> {
     fn derive(&mut self, mut variant: Variant) -> (Variant, PairSymbols) {
         self.settled(&mut variant);
-        if !variant.kept.is_nothing() {
-            let known = self.kept.entry(variant.func).or_default();
+        if !variant.preserved.is_nothing() {
+            let known = self.preserved.entry(variant.func).or_default();
             if known.len() < MOST_KEPT {
-                known.insert(variant.kept);
-            } else if !known.contains(&variant.kept) {
-                variant.kept = Kept::NOTHING;
+                known.insert(variant.preserved);
+            } else if !known.contains(&variant.preserved) {
+                variant.preserved = Preserved::NOTHING;
             }
         }
         let names = self.exactly(variant.clone());
         (variant, names)
     }
 
-    fn whole(&mut self, variant: Variant) -> String {
-        self.ask(variant, Kind::Whole).whole()
+    fn joint(&mut self, variant: Variant) -> String {
+        self.ask(variant, VariantForm::Combined).combined()
     }
 
     fn tangent(&mut self, mut variant: Variant) -> (Variant, String) {
         self.settled(&mut variant);
-        let symbol = self.ask(variant.clone(), Kind::Tangent).whole();
+        let symbol = self.ask(variant.clone(), VariantForm::Tangent).combined();
         (variant, symbol)
     }
 }

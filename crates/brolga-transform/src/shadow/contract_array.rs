@@ -2,10 +2,10 @@
 //!
 //! **Problem.** After `a[i] = f(x[i])` for all `i`, `s += a[k]` for all `k`. In reverse, the second
 //! loop fills the shadow of `a` with one number, the cotangent of `s`, and the first reads it back.
-//! Whoever writes the adjoint by hand has neither the shadow nor the second loop.
+//! An adjoint by hand has neither the shadow nor the second loop.
 //!
 //! **Answer.** The number goes into a variable where the reverse of the second loop ends, and the
-//! reverse of each store takes it from there. Nobody asks for the shadow then, nor for the array
+//! reverse of each store takes it from there. Nothing asks for the shadow then, nor for the array
 //! where only a gradient is wanted, nor for the number of its elements: [`crate::dce`] removes
 //! them.
 //!
@@ -23,7 +23,7 @@
 //!   be zero.
 //!
 //! **Invariants.** The variable is zero until the loop has run in reverse. If it has not run, on a
-//! way around it, nobody has read the array, and zero is right. Numbers are the same as with the
+//! way around it, the array has not been read, and zero is right. Numbers are the same as with the
 //! shadow, bit for bit, since what is put there is stored, or added to zero.
 
 use brolga_analysis::LoopId;
@@ -79,7 +79,7 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     if l.parent.is_some() || !facts.cfg.once(*l.entries.first()?) || !facts.sure(arg) {
         return None;
     }
-    let step = Sum::default().plus(&Sum::atom(Atom::Turns(in_loop)), load.access.bytes);
+    let step = Sum::default().plus(&Sum::atom(Atom::TripCount(in_loop)), load.access.bytes);
     if load.access.at != step {
         return None;
     }
@@ -145,7 +145,7 @@ fn within(facts: &Facts<'_>, load: &Event, turns: &Sum, store: &Event) -> bool {
     if b.at.atoms().any(|x| x == walks) {
         return b.at == Sum::default().plus(&Sum::atom(walks), b.bytes) && affine.counts(turns, &nest);
     }
-    let atoms: Vec<Atom> = nest.iter().map(|&l| Atom::Turns(l)).collect();
+    let atoms: Vec<Atom> = nest.iter().map(|&l| Atom::TripCount(l)).collect();
     let Some((factors, rest)) = b.at.factors(&atoms) else { return false };
     // That an outer loop steps over what the inner one has covered was asked before: where it does
     // not, stores meet, and clear.

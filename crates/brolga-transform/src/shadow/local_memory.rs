@@ -1,9 +1,9 @@
-//! Shadows of memory that the function makes for itself: what is cleared for nobody, and what is
+//! Shadows of memory that the function makes for itself: what is cleared without use, and what is
 //! added to nothing.
 //!
 //! **Problem.** The reverse of a store takes the shadow of its place and leaves zero, for what the
 //! place held before; the reverse of a load adds to what is there. An array that is written once
-//! and then read needs neither: nobody looks at the shadow after the store's reverse, and what the
+//! and then read needs neither: the shadow is not read after the store's reverse, and what the
 //! first of the loads in reverse adds to is the zero that the shadow began with.
 //!
 //! **Algorithm.** For each [private](brolga_analysis::memory::escape) piece of memory that holds no
@@ -21,7 +21,7 @@
 //!
 //! **Why both hold together.** A shadow is zero when the reverse begins: it has been cleared, or
 //! was just made. Where a load stores, only takes have been at its place, each of which has left
-//! zero, or does not clear because nobody, this load included, comes after it in reverse. What is
+//! zero, or does not clear because nothing, this load included, comes after it in reverse. What is
 //! left in the shadow at the end is cleared before it is used again, when a frame is opened, or
 //! with the reverse of `malloc`.
 //!

@@ -1,21 +1,21 @@
 //! Rows of a matrix that lie one behind another, if a run says so.
 //!
-//! **Problem.** A sparse matrix has the entries of its `i`-th row at `row[i]` to `row[i + 1]`.
-//! Whoever writes an adjoint by hand knows that no two rows overlap, so that each entry is read
-//! once, and its shadow is stored instead of cleared and added to
-//! ([`crate::shadow::store_for_add`]). In the program nothing says so: `row` is data.
+//! **Problem.** A sparse matrix has the entries of its `i`-th row at `row[i]` to `row[i + 1]`. An
+//! adjoint by hand relies on it that no two rows overlap, so that each entry is read once, and its
+//! shadow is stored instead of cleared and added to ([`crate::shadow::store_for_add`]). In the
+//! program nothing says so: `row` is data.
 //!
 //! **Answer.** The forward half reads `row` anyway, and asks: each row ends where the next begins,
 //! as one sees without running it, so rows are disjoint and leave no gaps if none ends before it
 //! begins. That is an addition to what is watched ([`crate::guards::versioning`]): the pullback
 //! that is taken if all numbers are finite and all rows ascend stores; the other one, for rare
-//! runs, adds. Where no row is passed by, nobody need have cleared the shadow: what rare runs add
+//! runs, adds. Where no row is passed by, the shadow need not have been cleared: what rare runs add
 //! to, they clear first, by the reverse of the same loops with nothing but that in it.
 //!
 //! **Where.** In a loop in a loop, which is in no other, in functions that have both halves. The
 //! inner loop goes up by one from `low` to `high` at addresses that are a multiple of what it
 //! counts; and `high` is the next turn's `low`, either handed on as such or loaded from where that
-//! is going to be loaded, in memory that nobody writes.
+//! is going to be loaded, in memory that is not written.
 //!
 //! **Invariant.** Rows from `low` up to `high`, where no `high` is below its `low` in the order in
 //! which the loop compares, are one run of numbers from the first `low` up to the last `high`.
@@ -37,7 +37,7 @@ use crate::plan::table::Plan;
 use crate::primal::induction::{exit_test, induction};
 use crate::primal::scev::{Affine, Atom};
 use crate::shadow::overwrites::{Access, Order, Rows};
-use crate::shadow::strides::{LONG_STEP, MOST_TURNS, SHORT_STEP, each_turn, is_fixed};
+use crate::shadow::strides::{LONG_STEP, MOST_ITERATIONS, SHORT_STEP, each_iteration, is_fixed};
 use crate::translate::stmt::{AdStmt, AdStmts, RootGuards};
 
 impl Order {
@@ -71,9 +71,9 @@ impl Order {
             return None;
         }
         // An element further for each turn, from where the row begins.
-        let (factors, rest) = live[0].at.factors(&[Atom::Turns(inner)])?;
-        let passed_by = !each_turn(loops, outer, lp.header);
-        let all_access = !passed_by && live.iter().all(|r| each_turn(loops, inner, r.block));
+        let (factors, rest) = live[0].at.factors(&[Atom::TripCount(inner)])?;
+        let passed_by = !each_iteration(loops, outer, lp.header);
+        let all_access = !passed_by && live.iter().all(|r| each_iteration(loops, inner, r.block));
         let longest = if all_access { LONG_STEP } else { SHORT_STEP };
         let stride = factors[0].as_constant().filter(|&s| s > 0 && s.unsigned_abs() <= longest)?;
         let beside = rest.plus(&affine.sum(low, nest), stride.wrapping_neg());
@@ -84,7 +84,7 @@ impl Order {
         let (a, b) = (home(low)?, home(high)?);
         let block = if loops.dominates(a, b) { b } else { a };
         let order = Order { low, high, cc, near: passed_by, block };
-        each_turn(loops, outer, block).then_some((order, stride))
+        each_iteration(loops, outer, block).then_some((order, stride))
     }
 }
 
@@ -102,11 +102,11 @@ fn is_next(facts: &Facts<'_>, affine: Affine<'_>, low: ir::Value, high: ir::Valu
         let InstructionData::Load { opcode: Opcode::Load, arg, .. } = func.dfg.insts[inst] else { return None };
         let off = brolga_analysis::activity::offset(func, inst);
         let at = affine.sum(arg, &[l]).plus(&crate::primal::scev::Sum::constant(off.into()), 1);
-        // Nobody writes there afterwards.
+        // Nothing writes there afterwards.
         facts.reload.contains(inst).then_some(at)
     };
     let (Some(low), Some(high)) = (load(low), load(high)) else { return false };
-    let Some((factors, rest)) = low.factors(&[Atom::Turns(l)]) else { return false };
+    let Some((factors, rest)) = low.factors(&[Atom::TripCount(l)]) else { return false };
     is_fixed(&affine, &rest, l)
         && factors[0].as_constant().is_some_and(|step| high.plus(&low, -1).as_constant() == Some(step))
 }
@@ -119,7 +119,7 @@ pub fn ask(facts: &Facts<'_>, stmts: &mut AdStmts, order: Order, ids: &mut Ids) 
     let stmt = stmts.get_mut(&last).expect("every instruction is a statement");
     let most = near.then(|| {
         let most = Val::D(ids.dv());
-        let constant = AdOp::Arith(Arith::Iconst((1 << MOST_TURNS) - 1), Args::default(), types::I64);
+        let constant = AdOp::Arith(Arith::Iconst((1 << MOST_ITERATIONS) - 1), Args::default(), types::I64);
         stmt.before.insert(ids.inst(), AdInst { defs: [(most, types::I64)].into(), op: constant, at: Some(last) });
         most
     });
@@ -149,7 +149,7 @@ pub fn storing(rvs: &mut Fragment) {
 pub fn clearing(rows: &[Rows], stmts: &AdStmts, ids: &mut Ids) -> AdStmts {
     let of = |stmt: &AdStmt| {
         let mut rvs = Fragment::default();
-        if rows.iter().any(|r| r.whole.is_some() && r.loads.contains(&stmt.primal)) {
+        if rows.iter().any(|r| r.argument.is_some() && r.loads.contains(&stmt.primal)) {
             for inst in stmt.rvs.values() {
                 let AdOp::AddMem { addr, delta, sure, off, shape, .. } = inst.op else { continue };
                 let op = AdOp::ZeroMem { addr, delta, sure, off, bytes: shape.bytes(), checked: false };
@@ -176,7 +176,7 @@ pub fn clearing(rows: &[Rows], stmts: &AdStmts, ids: &mut Ids) -> AdStmts {
 /// Whether the reverse of a function can run twice, the first time to clear: it ends at one place,
 /// and does not ask the tape for its way.
 pub fn can_clear(plan: &Plan) -> bool {
-    plan.exits.len() == 1 && plan.again.is_empty() && !plan.returning.iter().any(|b| plan.blocks[b].push_id)
+    plan.exits.len() == 1 && plan.reruns.is_empty() && !plan.returning.iter().any(|b| plan.blocks[b].push_id)
 }
 
 /// Leave the tape and cotangents to the pullback that comes behind. Whether that can be done:

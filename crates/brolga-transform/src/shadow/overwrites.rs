@@ -22,7 +22,7 @@ pub struct Overwrites {
     /// Slots whose shadows the forward pass leaves alone.
     pub untouched: EntitySet<ir::StackSlot>,
     /// One per parameter: its shadow need not hold zeros before the call.
-    pub whole: Vec<bool>,
+    pub arguments: Vec<bool>,
     /// Loads whose reverse stores if a run finds that rows ascend
     /// ([`crate::shadow::monotone_rows`]).
     pub rows: Vec<Rows>,
@@ -47,7 +47,7 @@ pub struct Rows {
     /// Loads whose reverse may store if all rows ascend.
     pub loads: Vec<ir::Inst>,
     /// The parameter whose shadow is overwritten by that.
-    pub whole: Option<usize>,
+    pub argument: Option<usize>,
 }
 
 /// A question for each row.

@@ -1,10 +1,9 @@
 //! Shadows that are stored, not added to.
 //!
 //! **Problem.** The reverse of `z = load a` is `shadow[a] += z̄`: a load, an addition and a store,
-//! after somebody has filled the shadow with zeros. Where the caller says that a shadow holds
-//! nothing before the call (`Promises::fresh`), and nothing else is ever added to that place, a
-//! store is enough, and the zeros are, too, for nothing. That is what an adjoint written by hand
-//! does.
+//! after the shadow has been filled with zeros. Where the caller says that a shadow holds nothing
+//! before the call (`Promises::fresh`), and nothing else is ever added to that place, a store is
+//! enough, and the zeros are, too, for nothing. That is what an adjoint written by hand does.
 //!
 //! **Algorithm.** For each argument whose memory the function only reads and that no other pointer
 //! reaches (`noalias`): find all loads of it by following its uses. If the pointer goes anywhere
@@ -37,13 +36,13 @@ use crate::facts::Facts;
 use crate::primal::scev::{Affine, Atom};
 use crate::shadow::local_memory::own;
 use crate::shadow::overwrites::{Access, Order, Overwrites, Rows};
-use crate::shadow::strides::{around, disjoint, each_turn, stride};
+use crate::shadow::strides::{around, disjoint, each_iteration, stride};
 use brolga_ir::Pass;
 
 /// Look at the arguments whose shadows hold nothing before the call.
 pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
     let params = &facts.variant.params;
-    let mut out = Overwrites { whole: vec![false; params.len()], ..Overwrites::default() };
+    let mut out = Overwrites { arguments: vec![false; params.len()], ..Overwrites::default() };
     for (i, mode) in params.iter().enumerate() {
         let promised = facts.variant.promises.get(i).is_some_and(|p| p.fresh && p.noalias);
         if matches!(mode, ParamMode::Dup { .. }) && promised {
@@ -52,7 +51,7 @@ pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
     }
     // What comes in pieces comes later than it seems, and is added.
     if facts.activity.moves_pieces(facts.program) {
-        out = Overwrites { whole: vec![false; params.len()], ..Overwrites::default() };
+        out = Overwrites { arguments: vec![false; params.len()], ..Overwrites::default() };
     } else {
         own(facts, &mut out);
     }
@@ -111,16 +110,17 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
         && live.iter().all(|r| {
             nest.is_empty() && returns().all(|&b| l.dominates(r.block, b))
                 || !nest.is_empty()
-                    && (0..nest.len())
-                        .all(|k| each_turn(l, nest[k], nest.get(k + 1).map_or(r.block, |&inner| l.loops[inner].header)))
+                    && (0..nest.len()).all(|k| {
+                        each_iteration(l, nest[k], nest.get(k + 1).map_or(r.block, |&inner| l.loops[inner].header))
+                    })
         });
     let whole = covered && always && live.len() == reads.len();
     match rows {
         None => {
             out.stores.extend(chosen);
-            out.whole[i] = whole;
+            out.arguments[i] = whole;
         }
-        Some((order, _)) => out.rows.push(Rows { order, loads: chosen, whole: whole.then_some(i) }),
+        Some((order, _)) => out.rows.push(Rows { order, loads: chosen, argument: whole.then_some(i) }),
     }
     Some(())
 }

@@ -47,7 +47,7 @@ pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: 
         [(_, outer)] => outer,
         _ => return None,
     };
-    let mut atoms: Vec<Atom> = nest[..first_walk].iter().map(|&l| Atom::Turns(l)).collect();
+    let mut atoms: Vec<Atom> = nest[..first_walk].iter().map(|&l| Atom::TripCount(l)).collect();
     atoms.extend(movers.iter().map(|m| m.0));
     let (factors, rest) = at.factors(&atoms)?;
     // What is left may not change in the nest.
@@ -67,7 +67,7 @@ pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: 
     // From the inside out: a loop steps over what a whole run of the loop in it has covered.
     for k in (0..factors.len() - 1).rev() {
         if k + 1 == first_walk {
-            // A walk is over when its outer loop is, whose turns nobody counts.
+            // A walk is over when its outer loop is, whose turns are not counted.
             return None;
         }
         let trips = affine.trips(nest[k + 1], &nest[..=k])?;
@@ -80,10 +80,10 @@ pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: 
 }
 
 /// No run makes two to the power of this many turns: three weeks at a turn a nanosecond.
-pub(crate) const MOST_TURNS: u32 = 51;
+pub(crate) const MOST_ITERATIONS: u32 = 51;
 
 /// The longest step of which a run does not make so many that they sum up to half of all addresses.
-pub(crate) const SHORT_STEP: u64 = 1 << (63 - MOST_TURNS);
+pub(crate) const SHORT_STEP: u64 = 1 << (63 - MOST_ITERATIONS);
 
 /// The longest step that cannot lead over all addresses that no process has.
 pub(crate) const LONG_STEP: u64 = 1 << 32;
@@ -98,14 +98,14 @@ fn comes_round(loops: &Loops, factors: &[Sum], blocks: &[ir::Block], nest: &[Loo
     let at_most = |s: &Sum, most: u64| s.as_constant().is_some_and(|c| c != 0 && c.unsigned_abs() <= most);
     // Of a pointer that walks through the nest only the innermost loop's turns count.
     let nest = if factors.len() < nest.len() { &nest[nest.len() - 1..] } else { nest };
-    let passed_by = nest.windows(2).position(|w| !each_turn(loops, w[0], loops.loops[w[1]].header));
-    let all_access = || blocks.iter().all(|&b| each_turn(loops, nest[nest.len() - 1], b));
+    let passed_by = nest.windows(2).position(|w| !each_iteration(loops, w[0], loops.loops[w[1]].header));
+    let all_access = || blocks.iter().all(|&b| each_iteration(loops, nest[nest.len() - 1], b));
     let longest = if passed_by.is_none() && all_access() { LONG_STEP } else { SHORT_STEP };
     !factors[passed_by.unwrap_or(factors.len() - 1)..].iter().all(|s| at_most(s, longest))
 }
 
 /// Whether each turn of a loop that comes to its latch has run a block.
-pub(crate) fn each_turn(loops: &Loops, l: LoopId, b: ir::Block) -> bool {
+pub(crate) fn each_iteration(loops: &Loops, l: LoopId, b: ir::Block) -> bool {
     loops.loops[l].latches.iter().all(|&latch| loops.dominates(b, latch))
 }
 

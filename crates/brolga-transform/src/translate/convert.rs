@@ -36,8 +36,8 @@ pub(super) fn part(cx: &mut impl Converts, ticket: Val, (mask, up): (i64, i64)) 
     cx.ask("brolga_part_of_bytes", &[(ticket, types::I64), (mask, types::I64), (up, types::I64)], types::I64)
 }
 
-/// The words of a vector as a ticket, one half after the other: what lies in a word is for whoever
-/// puts it together to say.
+/// The words of a vector as a ticket, one half after the other: what lies in a word is for the code
+/// that puts it together to say.
 fn ticket_of_vector(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
     let words = if ty == types::F64X2 { ct } else { cx.convert(Arith::Bitcast, &[ct], types::F64X2) };
     let [low, high] = [0, 1].map(|lane| {

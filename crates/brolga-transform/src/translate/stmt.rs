@@ -81,9 +81,9 @@ pub type AdStmts = Table<ir::Inst, AdStmt>;
 
 /// Statements, for who puts their reverses into a graph.
 pub enum Given<'a> {
-    /// Somebody else needs them, too: reverses are copied.
+    /// They are needed again: reverses are copied.
     Lent(&'a AdStmts),
-    /// Nobody does: they are taken, and none is left.
+    /// They are not: they are taken, and none is left.
     Spent(&'a mut AdStmts),
 }
 
@@ -123,7 +123,7 @@ pub trait Callees {
     fn derive(&mut self, variant: Variant) -> (Variant, PairSymbols);
     /// Symbol of the function of both halves of a variant, which returns no value and will be
     /// derived in due course.
-    fn whole(&mut self, variant: Variant) -> String;
+    fn joint(&mut self, variant: Variant) -> String;
     /// Symbol of the function of forward mode of a variant, which will be derived in due course;
     /// and that variant, which may be another one that serves as well.
     fn tangent(&mut self, variant: Variant) -> (Variant, String);

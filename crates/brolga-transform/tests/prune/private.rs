@@ -97,7 +97,7 @@ fn loops_that_only_store() {
 
 #[test]
 fn what_others_may_see_is_stored() {
-    // The address is stored, returned, passed on, or goes through arithmetic that nobody follows.
+    // The address is stored, returned, passed on, or goes through arithmetic that no rule follows.
     for use_it in
         ["store v2, v0", "return v1, v2", "call fn0(v2)", "v3 = bnot v2 store v3, v0", "v3 = imul v2, v2 store v3, v0"]
     {
@@ -120,7 +120,7 @@ fn what_others_may_see_is_stored() {
 
 #[test]
 fn what_a_known_function_reads_is_stored() {
-    // The copy is read; the memory that is filled and compared with nobody's is not.
+    // The copy is read; the memory that is filled and compared with no other is not.
     check(
         "function %f(i64, f64) -> f64 {
             ss0 = explicit_slot 16

@@ -215,8 +215,8 @@ fn what_is_kept_for_another_function() {
 
 #[test]
 fn names_of_a_pullback_are_local() {
-    // v2 of the forward part is read by nobody: the pullback part has a v2 of its own, and v3 and
-    // v4 from the forward part.
+    // v2 of the forward part is not read: the pullback part has a v2 of its own, and v3 and v4 from
+    // the forward part.
     let mut case = frame();
     case.graph.blocks[1].role = Role::Exit;
     case.add(1, &[(v(2), types::F64)], AdOp::Arith(Arith::Const(1.0), Default::default(), types::F64));
@@ -289,7 +289,7 @@ fn names_of_other_blocks_are_those_of_the_forward_part_first() {
 fn names_of_what_is_run_again_are_its_own() {
     // Both blocks belong to a loop that is run again, so the second one means the v2 of the first.
     let header = ir::Block::from_u32(0);
-    let mut case = row("", [Role::Begin(header), Role::Again(header, header)]);
+    let mut case = row("", [Role::Begin(header), Role::Rerun(header, header)]);
     case.add(1, &[(v(2), types::F64)], AdOp::Arith(Arith::Const(1.0), Default::default(), types::F64));
     case.graph.blocks[2].term = Term::Return(vec![v(2)]);
     case.prune().shows(expect![[r#"

@@ -56,8 +56,8 @@ const I32: ValType = ValType::I32;
 const I64: ValType = ValType::I64;
 
 /// Functions that only answer, and with which error: there is no file but the three standard
-/// streams, which nobody can seek or name. They read and write no memory, as functions of WASI that
-/// fail do not.
+/// streams, which cannot be sought or named. They read and write no memory, as functions of WASI
+/// that fail do not.
 const REFUSED: [(&str, &[ValType], i64); 27] = [
     ("fd_advise", &[I32, I64, I64, I32], errno::SPIPE),
     ("fd_allocate", &[I32, I64, I64], errno::NOTSUP),
@@ -81,7 +81,7 @@ const REFUSED: [(&str, &[ValType], i64); 27] = [
     ("path_rename", &[I32; 6], errno::BADF),
     ("path_symlink", &[I32; 5], errno::BADF),
     ("path_unlink_file", &[I32; 3], errno::BADF),
-    // Nobody waits for a clock, and nothing else can come.
+    // No program waits for a clock, and nothing else can come.
     ("poll_oneoff", &[I32; 4], errno::NOTSUP),
     ("sock_accept", &[I32; 3], errno::BADF),
     ("sock_recv", &[I32; 6], errno::BADF),

@@ -35,12 +35,12 @@ struct Frame {
     results: Vec<Type>,
     /// Height of the stack below its parameters.
     height: usize,
-    kind: Kind,
+    kind: FrameKind,
     /// Whether something jumps to `end`.
     reached: bool,
 }
 
-enum Kind {
+enum FrameKind {
     Block,
     Loop,
     /// With the arm for `else` and its parameters, until `else` comes.
@@ -161,7 +161,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
             params: Vec::new(),
             results,
             height: 0,
-            kind: Kind::Block,
+            kind: FrameKind::Block,
             reached: false,
         });
         self.spend_fuel();
@@ -259,7 +259,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
         self.b.ins().jump(to, &args);
     }
 
-    fn open(&mut self, target: Block, end: Block, types: (Vec<Type>, Vec<Type>), kind: Kind) {
+    fn open(&mut self, target: Block, end: Block, types: (Vec<Type>, Vec<Type>), kind: FrameKind) {
         let (params, results) = types;
         let height = self.stack.len() - params.len();
         self.frames.push(Frame { target, end, params, results, height, kind, reached: false });
@@ -270,7 +270,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
         let at = self.frames.len() - 1 - depth as usize;
         let f = &mut self.frames[at];
         let n = match f.kind {
-            Kind::Loop => f.params.len(),
+            FrameKind::Loop => f.params.len(),
             _ => {
                 f.reached = true;
                 f.results.len()
@@ -296,7 +296,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
                     params: vec![],
                     results: vec![],
                     height,
-                    kind: Kind::Dead,
+                    kind: FrameKind::Dead,
                     reached: false,
                 });
             }
@@ -308,7 +308,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
 
     fn else_arm(&mut self) {
         let f = self.frames.last_mut().expect("validated: `else` is in a frame");
-        let Kind::If(arm) = &mut f.kind else { return };
+        let FrameKind::If(arm) = &mut f.kind else { return };
         let Some((block, params)) = arm.take() else { return };
         let (end, n, height) = (f.end, f.results.len(), f.height);
         if self.reachable {
@@ -325,7 +325,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
     fn end(&mut self) {
         let f = self.frames.pop().expect("validated: `end` closes a frame");
         let mut reached = f.reached;
-        if matches!(f.kind, Kind::Dead) {
+        if matches!(f.kind, FrameKind::Dead) {
             return;
         }
         if self.reachable {
@@ -333,10 +333,10 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
             self.jump(f.end, &results);
             reached = true;
         }
-        if matches!(f.kind, Kind::Loop) {
+        if matches!(f.kind, FrameKind::Loop) {
             self.b.seal_block(f.target);
         }
-        if let Kind::If(Some((block, params))) = f.kind {
+        if let FrameKind::If(Some((block, params))) = f.kind {
             // An `if` without `else`: its parameters are its results.
             self.continue_at(block);
             self.jump(f.end, &params);
@@ -377,13 +377,13 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
             Operator::Block { blockty } => {
                 let types = self.block_types(*blockty);
                 let end = self.block_with(&types.1);
-                self.open(end, end, types, Kind::Block);
+                self.open(end, end, types, FrameKind::Block);
             }
             Operator::Loop { blockty } => {
                 let types = self.block_types(*blockty);
                 let (header, end) = (self.block_with(&types.0), self.block_with(&types.1));
                 let n = types.0.len();
-                self.open(header, end, types, Kind::Loop);
+                self.open(header, end, types, FrameKind::Loop);
                 let args = self.popn(n);
                 self.jump(header, &args);
                 self.b.switch_to_block(header);
@@ -398,7 +398,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
                 let (then, other) = (self.b.create_block(), self.b.create_block());
                 let params = self.stack[self.stack.len() - types.0.len()..].to_vec();
                 self.b.ins().brif(c, then, &[], other, &[]);
-                self.open(end, end, types, Kind::If(Some((other, params))));
+                self.open(end, end, types, FrameKind::If(Some((other, params))));
                 self.continue_at(then);
             }
             Operator::Else => self.else_arm(),

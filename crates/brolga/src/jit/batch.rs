@@ -5,14 +5,14 @@
 //! as a small function takes to be verified.
 //!
 //! **Answer.** The calling thread works through the tasks from the first one on, and helpers from
-//! the last one back, as soon as they are awake. Nobody waits for a helper that has not begun: if
-//! none ever comes (they are busy, or there are none, as in a child of `fork`), the caller has done
-//! everything itself. So a batch takes no longer than without helpers, but for waking them, which
-//! is left where there is little that they could do meanwhile
+//! the last one back, as soon as they are awake. The caller does not wait for a helper that has not
+//! begun: if none ever comes (they are busy, or there are none, as in a child of `fork`), the
+//! caller has done everything itself. So a batch takes no longer than without helpers, but for
+//! waking them, which is left where there is little that they could do meanwhile
 //! ([`units::worth_help`](super::units::worth_help)).
 //!
-//! **Invariant.** Each task runs once, and what it gives is in its place, whoever ran it. A panic
-//! in a task goes on in the calling thread.
+//! **Invariant.** Each task runs once, and what it gives is in its place, whichever thread ran it.
+//! A panic in a task goes on in the calling thread.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -26,15 +26,15 @@ const MOST: usize = 7;
 /// Bytes of stack for a helper: no less than that of a main thread, which may compile the same.
 const STACK: usize = 8 << 20;
 
-/// Helpers, or none if there is one processor, or if threads cannot be made. They sleep when nobody
-/// asks for them.
+/// Helpers, or none if there is one processor, or if threads cannot be made. They sleep when they
+/// are not asked for.
 static HELPERS: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
     let n = std::thread::available_parallelism().map_or(1, usize::from).saturating_sub(1).min(MOST);
     let pool = ThreadPoolBuilder::new().num_threads(n).stack_size(STACK).thread_name(|i| format!("brolga {i}"));
     if n == 0 { None } else { pool.build().ok() }
 });
 
-/// Somebody is going to run a batch as soon as a helper can be awake.
+/// A batch is going to run as soon as a helper can be awake.
 pub fn wake(threads: usize) {
     if threads != 1
         && let Some(helpers) = HELPERS.as_ref()
@@ -55,7 +55,7 @@ struct Batch<R> {
 }
 
 struct State<R> {
-    /// Tasks that nobody has taken: from the first to before the second.
+    /// Tasks that have not been taken: from the first to before the second.
     left: (usize, usize),
     /// Helpers that work on one.
     working: usize,
@@ -158,8 +158,7 @@ mod tests {
     fn helpers_help() {
         let caller = std::thread::current().id();
         let begin = Instant::now();
-        // The caller does not go on to the last task before somebody else has it, if there is
-        // anybody else.
+        // The caller does not go on to the last task before a helper has it, if there is a helper.
         let taken = Arc::new(AtomicUsize::new(0));
         let found = run(2, 0, move |i| {
             let alone = HELPERS.is_none();

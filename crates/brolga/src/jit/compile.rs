@@ -8,9 +8,9 @@
 //! asked for is its own entry point, unless others call it (`brolga_transform::clif::entry_thunk`).
 //!
 //! Only what the derivative calls is compiled with it. The primal is [added](Compiled::add) to the
-//! same module when somebody calls it, so that a function or a data object has one address for
-//! both. So is the second derivative of a program that [asks for addresses](super::tiers): the
-//! symbols of derived functions then mean those of the second.
+//! same module when it is called, so that a function or a data object has one address for both. So
+//! is the second derivative of a program that [asks for addresses](super::tiers): the symbols of
+//! derived functions then mean those of the second.
 
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
@@ -112,8 +112,8 @@ fn runtime_symbol(symbol: &str) -> Option<*const u8> {
     SYMBOLS.get(symbol.strip_prefix(OF_C).unwrap_or(symbol)).map(|&at| at as *const u8)
 }
 
-/// Ask once for a sine and a cosine, where both are glibc's and nobody has defined functions of
-/// their names.
+/// Ask once for a sine and a cosine, where both are glibc's and the program has not defined
+/// functions of their names.
 pub fn one_call_of_two(func: &mut ir::Function, program: &Program) {
     let own = |k: FuncKey| program.funcs[k].body.is_some() || program.funcs[k].host.is_some();
     let is_of_c = |symbol: &str| {
@@ -198,8 +198,8 @@ impl Added {
 impl Drop for Compiled {
     fn drop(&mut self) {
         if let Some(linked) = self.linked.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            // SAFETY: every run holds a reference to this value, so none is on its way, and nobody
-            // else was given an address that outlives it.
+            // SAFETY: every run holds a reference to this value, so none is on its way, and no
+            // other code was given an address that outlives it.
             unsafe { linked.module.free_memory() }
         }
     }
@@ -352,8 +352,8 @@ impl<'p> Builder<'p> {
         }
         b.ins().return_(&[]);
         b.finalize(self.linked.module.isa().frontend_config());
-        // The symbol may have characters that a test-case name cannot be read back from; nobody
-        // reads this one.
+        // The symbol may have characters that a test-case name cannot be read back from; this one
+        // is not read.
         self.define(&name, func, None, owner).map(drop)
     }
 
@@ -532,8 +532,8 @@ fn called(d: &Derivation) -> Vec<FuncKey> {
         return d.primals.clone();
     }
     let mut work: Vec<FuncKey> = Vec::new();
-    let wholes = d.whole.iter().chain(&d.wholes).map(|w| &w.func);
-    for func in wholes.chain(d.pairs.iter().flat_map(|p| [&p.forward, &p.pullback])) {
+    let joint = d.combined.iter().chain(&d.joint).map(|w| &w.func);
+    for func in joint.chain(d.pairs.iter().flat_map(|p| [&p.forward, &p.pullback])) {
         let named = func.dfg.ext_funcs.values().map(|e| &e.name);
         let data = func.global_values.values().filter_map(|g| match g {
             ir::GlobalValueData::Symbol { name, .. } => Some(name),
@@ -653,8 +653,8 @@ fn derived(
 fn is_root(role: PartRole, d: &Derivation) -> bool {
     match role {
         PartRole::Root => true,
-        PartRole::Forward(i) | PartRole::Pullback(i) => i == 0 && d.whole.is_none(),
-        PartRole::Whole(_) => false,
+        PartRole::Forward(i) | PartRole::Pullback(i) => i == 0 && d.combined.is_none(),
+        PartRole::Joint(_) => false,
     }
 }
 

@@ -29,7 +29,7 @@ fn pointers<'a>(args: &'a [Arg], specs: &'a [ArgSpec]) -> impl Iterator<Item = (
     args.iter().zip(specs).enumerate().filter_map(|(i, (arg, spec))| {
         let &DataValue::I64(primal) = &arg.value else { return None };
         let dup = spec.activity == ArgActivity::Duplicated;
-        // A constant number that nobody declared is as likely a size as a pointer.
+        // A constant number that is not declared is as likely a size as a pointer.
         (dup || arg.len.is_some())
             .then_some((i, Declared { primal: primal as u64, shadow: if dup { arg.shadow } else { 0 }, len: arg.len }))
     })
@@ -185,7 +185,7 @@ mod tests {
         let places = Places::of(&[arg.clone(), Arg { shadow: 0, ..arg }], &[]);
         let found: Vec<There> = (0..14).map(|k| places.at(0x5000 + 8 * k)).collect();
         let (no, double, single) = (There::Unknown, There::Floats(8), There::Floats(4));
-        // Of the last four bytes of the singles, and of the constants, nobody says what is beside
+        // Of the last four bytes of the singles, and of the constants, nothing says what is beside
         // them.
         let constants = There::Constants;
         let wanted = [no, no, double, double, double, no, no, no, single, no, no, constants, constants, no];

@@ -115,7 +115,7 @@ impl JITMemoryProvider for CodeMemory {
     }
 
     unsafe fn free_memory(&mut self) {
-        // SAFETY: nobody uses it any more, as the caller says.
+        // SAFETY: it is out of use, as the caller says.
         unsafe { self.other.free_memory() };
         self.open.drain(..).for_each(|open| keep(open.map));
         self.closed.drain(..).filter_map(|map| map.make_mut().ok()).for_each(keep);
@@ -131,7 +131,7 @@ impl JITMemoryProvider for CodeMemory {
 
 impl Drop for CodeMemory {
     fn drop(&mut self) {
-        // Nobody has an address of what has not been made executable.
+        // There is no address of what has not been made executable.
         self.open.drain(..).for_each(|open| keep(open.map));
         self.closed.drain(..).for_each(std::mem::forget);
     }
@@ -163,7 +163,7 @@ mod tests {
         unsafe { large.add(3 * LARGEST - 1).write(0xcc) };
         memory.finalize(BranchProtection::None).expect("it can be run");
         assert!(memory.open.is_empty());
-        // SAFETY: nobody runs it.
+        // SAFETY: it does not run.
         unsafe { memory.free_memory() };
     }
 
@@ -189,7 +189,7 @@ mod tests {
                 assert_eq!(f(), is);
             }
         }
-        // SAFETY: nobody runs it any more.
+        // SAFETY: it does not run any more.
         unsafe { memory.free_memory() };
     }
 }

@@ -66,8 +66,8 @@ pub struct Floats {
     /// How many bytes they have together.
     pub len: u64,
     /// Bytes of each, 4 or 8. They lie at multiples of that. 0 if they are constants of the
-    /// program, of which nobody knows what they are: if their cotangents cannot be put together,
-    /// their shadow is NaN (as a double, and as singles), and the pullback does not trap.
+    /// program, whose meaning is not known: if their cotangents cannot be put together, their
+    /// shadow is NaN (as a double, and as singles), and the pullback does not trap.
     pub size: u32,
 }
 
@@ -107,14 +107,14 @@ struct Inner {
     request: Request,
     /// The root's derivative: forward pass and pullback, or the combined function.
     emitted: compile::Shown,
-    /// The same as text, once somebody has asked for it.
+    /// The same as text, once it has been asked for.
     clif: OnceLock<(String, String)>,
     /// One per argument: its shadow is overwritten.
     overwrites: Vec<bool>,
     signature: Signature,
     abi: Abi,
     pool: Arc<Pool>,
-    /// The primal and its entry point, once somebody has called it or failed to.
+    /// The primal and its entry point, once it has been called, or has failed to compile.
     primal: OnceLock<Result<(Added, usize), Error>>,
     derived: Derived,
     cotangent_types: Vec<Type>,
@@ -157,7 +157,7 @@ enum Beside<'a> {
 /// Entry points of the root's derivative.
 enum Derived {
     Pair { forward: usize, pullback: usize },
-    Whole { entry: usize, results: bool, segment: bool },
+    Combined { entry: usize, results: bool, segment: bool },
     Tangent { entry: usize, segment: bool },
 }
 
@@ -248,7 +248,7 @@ impl DerivedRule {
 
     fn beside(program: &Program, request: &Request, options: &Options, beside: Beside<'_>) -> Result<Self, Error> {
         let isa = host_isa(options)?;
-        // A panic on an input is a bug of ours; whoever embeds us should hear of it as an error.
+        // A panic on an input is a bug of ours; an embedder should hear of it as an error.
         crate::quiet::caught("derive", program, || {
             let d = brolga_transform::derive_unverified(program, request, options, &*isa)?;
             Self::compiled(d, request, options, beside)
@@ -260,7 +260,7 @@ impl DerivedRule {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The first of two rules, which nobody has seen yet.
+    /// The first of two rules, which has not been handed out yet.
     fn with(mut self, tiers: Tiers) -> Self {
         Arc::get_mut(&mut self.0).expect("nobody has seen it").tiers = Some(tiers);
         self
@@ -283,7 +283,7 @@ impl DerivedRule {
     }
 
     /// Count what has been spent on calls that went past [`Self::gradient`] and [`Self::forward`],
-    /// as by whoever calls code by its address.
+    /// as by callers of code by its address.
     pub fn count(&self, spent: Duration) {
         if let Some(tiers) = &self.0.tiers {
             tiers.count(self, spent);
@@ -336,7 +336,7 @@ impl DerivedRule {
             .captures
             .iter()
             .filter_map(|a| {
-                // A function whose address nobody took in compiled code cannot be called through a
+                // A function whose address compiled code has not taken cannot be called through a
                 // pointer.
                 Some(DerivedPair {
                     primal: address(&a.symbol)? as *const u8,
@@ -355,7 +355,7 @@ impl DerivedRule {
             .map(|o| DataSpan { address: address(&o.symbol).unwrap_or(0), size: o.bytes.len() })
             .collect();
         let f = &d.program.funcs[request.func];
-        let (variant, returns, derived) = match d.whole {
+        let (variant, returns, derived) = match d.combined {
             Some(w) => {
                 let n = if w.results { f.signature.returns.len() } else { 0 };
                 let entry = at(&format!("{}.entry", w.symbol));
@@ -364,7 +364,7 @@ impl DerivedRule {
                 let returns = w.func.signature.returns[n..].to_vec();
                 let derived = match options.mode {
                     Mode::Tangent => Derived::Tangent { entry, segment },
-                    _ => Derived::Whole { entry, results: w.results, segment },
+                    _ => Derived::Combined { entry, results: w.results, segment },
                 };
                 (w.variant, returns, derived)
             }
@@ -409,7 +409,7 @@ impl DerivedRule {
     }
 
     /// The root's derivative as CLIF, as the next call runs it: forward pass and pullback, or the
-    /// combined function and nothing. If nobody else calls them, they take their arguments from
+    /// combined function and nothing. If nothing else calls them, they take their arguments from
     /// memory, and leave results there, 16 bytes each.
     pub fn clif(&self) -> (&str, &str) {
         let inner = &*self.now().0;
@@ -565,7 +565,7 @@ impl DerivedRule {
         Ok(tape)
     }
 
-    /// What the caller has said of floats in memory, if anybody is going to ask.
+    /// What the caller has said of floats in memory, if a pullback is going to ask.
     fn places(&self, args: &[Arg]) -> Places {
         let known = if self.0.pieces { Places::of(args, &self.0.request.args) } else { Places::default() };
         known.beside(args, self.0.guessed)
@@ -679,7 +679,7 @@ impl DerivedRule {
         if let Derived::Tangent { .. } = inner.derived {
             return Err(Error::Usage(FORWARD_MODE.to_owned()));
         }
-        let Derived::Whole { entry, results: wanted, segment } = inner.derived else {
+        let Derived::Combined { entry, results: wanted, segment } = inner.derived else {
             // SAFETY: our contract.
             let mut pullback = unsafe { self.forward_once(args, results) }?;
             // SAFETY: our contract.
@@ -700,7 +700,7 @@ impl DerivedRule {
                 write(c, &seeds[i]);
             }
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(Phase::Whole, entry, cells) }?;
+            unsafe { self.enter(Phase::Combined, entry, cells) }?;
             self.all_arrived(tape.as_mut(), &places, &before)?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));

@@ -85,7 +85,7 @@ impl Pullback {
         called
     }
 
-    /// The same. Nobody counts it.
+    /// The same. It is not counted.
     pub(super) unsafe fn call_once(
         &mut self,
         seeds: &[DataValue],
@@ -129,7 +129,7 @@ impl Pullback {
         self.tape.bytes_used()
     }
 
-    /// The recorded bytes, to be damaged by whoever tests that a debug run notices.
+    /// The recorded bytes, to be damaged by tests of what a debug run notices.
     #[doc(hidden)]
     pub fn tape_mut(&mut self) -> &mut [u8] {
         self.tape.tape_mut()

@@ -1,16 +1,16 @@
 //! Gradients that are there soon, and fast later.
 //!
 //! **Problem.** With full effort it takes about twice as long until there is a gradient as with
-//! little effort, and what comes out takes half the time ([`Effort`]). Which of
-//! them pays depends on how often it is going to be called, and that nobody knows before.
+//! little effort, and what comes out takes half the time ([`Effort`]). Which of them pays depends
+//! on how often it is going to be called, which is not known before.
 //!
 //! **Answer.** First the rule of little effort is made, and runs. When its calls have taken as long
 //! as the other one is going to take to be made (by a guess: [`PRICE`] times what the first one
-//! took), that is made, and runs from then on. So whoever calls once does not wait for what only
-//! many calls are worth, and at no time has more than about twice as long been spent as by somebody
-//! who had known. (That is how to rent skis before one buys them: Karlin, Manasse, Rudolph,
-//! Sleator, *Competitive snoopy caching*, 1988. Runtimes of Java and JavaScript do the same with
-//! their compilers.)
+//! took), that is made, and runs from then on. So a single call does not wait for what only many
+//! calls are worth, and at no time has more than about twice as long been spent as with that
+//! knowledge. (That is how to rent skis before one buys them: Karlin, Manasse, Rudolph, Sleator,
+//! *Competitive snoopy caching*, 1988. Runtimes of Java and JavaScript do the same with their
+//! compilers.)
 //!
 //! **Invariants.**
 //! - Both rules compute the same gradient, bit by bit but for signs of zeros: the same calls are
@@ -61,7 +61,7 @@ pub(super) struct Tiers {
     spent: AtomicU64,
     /// The second rule, or nothing if it could not be made.
     second: OnceLock<Option<DerivedRule>>,
-    /// Held by whoever makes it.
+    /// Held while it is made.
     making: Mutex<()>,
 }
 
@@ -141,7 +141,7 @@ impl Tiers {
         }
     }
 
-    /// Make the second rule, unless somebody else does or has tried.
+    /// Make the second rule, unless another thread does or has tried.
     pub(super) fn make(&self, first: &DerivedRule) {
         let _making = match self.making.try_lock() {
             Ok(making) => making,

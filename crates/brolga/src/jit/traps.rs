@@ -22,7 +22,7 @@ pub enum Phase {
     /// A pullback.
     Pullback,
     /// A combined function.
-    Whole,
+    Combined,
     /// A function of forward mode.
     Tangent,
 }
@@ -33,7 +33,7 @@ impl Phase {
             Phase::Primal => "primal",
             Phase::Forward => "forward",
             Phase::Pullback => "pullback",
-            Phase::Whole => "gradient",
+            Phase::Combined => "gradient",
             Phase::Tangent => "tangent",
         }
     }

@@ -1,8 +1,8 @@
 //! Functions on their way to machine code: verified and compiled, side by side.
 //!
 //! **Problem.** Cranelift's verifier takes a tenth to a fifth as long as it takes to derive a
-//! function, and compiling takes half as long. One after the other, whoever waits for a gradient
-//! waits for both, and in a large program for one function after the other.
+//! function, and compiling takes half as long. One after the other, a caller of a gradient waits
+//! for both, and in a large program for one function after the other.
 //!
 //! **Answer.** None of this needs anything of another, so all of it is one [`batch`].
 //!
@@ -41,7 +41,7 @@ pub struct Unit {
     pub links: Links,
     /// What it is compiled for; without one, as plainly as can be.
     pub isa: Option<OwnedTargetIsa>,
-    /// Whether somebody has verified it.
+    /// Whether it has been verified.
     pub verified: bool,
     /// The function of the program that it is, or that it derives from.
     pub owner: FuncKey,
@@ -134,7 +134,7 @@ const WORTH: usize = 150;
 
 /// Whether helpers are worth waking for functions with so many instructions each, of which so many
 /// are to be verified as well: whether they can take so much off the caller. The largest is
-/// compiled by one, whoever that is.
+/// compiled by one thread, whichever that is.
 pub fn worth_help(sizes: impl Iterator<Item = usize> + Clone, unverified: usize) -> bool {
     let (all, largest) = (sizes.clone().sum::<usize>(), sizes.max().unwrap_or(0));
     COMPILED * (all - largest) + unverified >= WORTH
@@ -305,8 +305,7 @@ mod tests {
     fn helpers_are_woken_for_what_they_can_do() {
         let help = |sizes: &[usize], unverified| worth_help(sizes.iter().copied(), unverified);
         assert!(!help(&[], 0) && !help(&[WORTH - 1], WORTH - 1) && help(&[WORTH], WORTH));
-        // One function that somebody has verified is the caller's; of two, one can be somebody
-        // else's.
+        // One function that has been verified is the caller's; of two, one can be a helper's.
         assert!(!help(&[10 * WORTH], 0) && help(&[WORTH, WORTH / COMPILED + 1], 0) && !help(&[WORTH, 1], 0));
     }
 

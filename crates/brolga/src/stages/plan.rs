@@ -18,7 +18,7 @@ use brolga_ir::map::IndexMap;
 use brolga_ir::print::primal_text_as;
 use brolga_transform::Stages;
 use brolga_transform::plan::remarks::{Reader, readers};
-use brolga_transform::plan::table::{PredSource, Source, type_of};
+use brolga_transform::plan::table::{PredSource, Source, Supply, type_of};
 use cranelift_codegen::ir::{self, Type};
 
 /// The plan as comment lines.
@@ -90,14 +90,14 @@ impl Comments<'_, '_> {
         }
         let runs = if facts.cfg.once(b) { "runs at most once" } else { "runs in a loop" };
         let entered = match plan.preds[b] {
-            None if plan.again(b).is_some_and(|a| a.turns) => {
+            None if plan.rerun(b).is_some_and(|a| a.by_iteration) => {
                 "run again in the reverse half, which reverses turn by turn".to_owned()
             }
-            None if plan.again(b).is_some() => "run again in the reverse half, forwards, with its reverse".to_owned(),
+            None if plan.rerun(b).is_some() => "run again in the reverse half, forwards, with its reverse".to_owned(),
             None => "as the entry".to_owned(),
             Some(PredSource::Unique(p)) => format!("entered from {p} only"),
             Some(PredSource::Frame(slot)) => format!("entered from {}: {slot} tells which", self.preds(b)),
-            Some(PredSource::Turn { iv, entry, latch }) => {
+            Some(PredSource::Induction { iv, entry, latch }) => {
                 format!("entered from {entry} if {} is {}, else from {latch}", iv.var, iv.start)
             }
             Some(PredSource::Branch { cond, yes, no }) => format!("entered from {yes} if {cond}, else from {no}"),
@@ -124,7 +124,7 @@ impl Comments<'_, '_> {
             let plural = if bytes == 1 { "" } else { "s" };
             self.line(2, &format!("pushes {}: {bytes} byte{plural} each time", what.join(", ")));
         }
-        for &(v, source) in &block.sources {
+        for &Supply { name: v, source, .. } in &block.sources {
             let how = match source {
                 Source::Record => format!("reads {v} from the record"),
                 Source::Frame(slot) => format!("reads {v} from {slot}{}", self.keeper(slot, b)),
@@ -176,7 +176,7 @@ impl Comments<'_, '_> {
             Reader::Computes(w) => w.to_string(),
             Reader::Holds(w, _) => format!("holding {w}"),
             Reader::Way => "the way back".to_owned(),
-            Reader::Again(header) => format!("the loop of {header}"),
+            Reader::Rerun(header) => format!("the loop of {header}"),
         };
         let mut all: Vec<String> =
             readers(&self.s.facts, &self.s.stmts, &self.s.plan, b, v).into_iter().map(text).collect();

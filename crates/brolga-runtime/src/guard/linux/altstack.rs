@@ -70,8 +70,8 @@ impl AltStack {
 impl Drop for AltStack {
     fn drop(&mut self) {
         let mut current = MaybeUninit::<libc::stack_t>::zeroed();
-        // SAFETY: we disable the stack only if it is still this one, and then nobody can be running
-        // on it, since the thread is here; if somebody replaced it, it is out of use as well.
+        // SAFETY: we disable the stack only if it is still this one, and then no code can be
+        // running on it, since the thread is here; if it was replaced, it is out of use as well.
         unsafe {
             libc::sigaltstack(ptr::null(), current.as_mut_ptr());
             let range = self.base as usize..self.base as usize + self.length;

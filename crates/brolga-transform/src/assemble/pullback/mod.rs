@@ -27,7 +27,7 @@ use crate::facts::Facts;
 use crate::plan::invert::Other;
 use crate::plan::liveness::{Liveness, active_args, unfollowed};
 use crate::plan::predecessors::ways;
-use crate::plan::table::{Hold, Last, Plan, PredSource, Source, type_of};
+use crate::plan::table::{Hold, Last, Plan, PredSource, Source, Supply, type_of};
 use crate::shadow::contract_array;
 use crate::translate::convert::{Converts, asking, fitted, told};
 use crate::translate::stmt::Given;
@@ -66,7 +66,7 @@ struct Builder<'a, 'f> {
     ids: &'a mut Ids,
     reverse_of: Table<ir::Block, BlockId>,
     /// Loops that are run again, by header.
-    again: IndexMap<ir::Block, rerun::Way>,
+    rerun: IndexMap<ir::Block, rerun::RerunBlocks>,
     exit: BlockId,
     blocks: Table<BlockId, CfgBlock>,
     /// How the reverses of blocks begin that lead to one other only: with what happens on the edge.
@@ -93,18 +93,18 @@ pub fn pullback(
     let reverse_of: Table<ir::Block, BlockId> =
         facts.cfg.blocks.iter().rev().filter(|&&b| plan.returning.contains(b)).map(|&b| (b, ids.block())).collect();
     let exit = ids.block();
-    let again = plan.again.iter().map(|a| (a.header, rerun::Way::new(a, &reverse_of, ids))).collect();
+    let rerun = plan.reruns.iter().map(|a| (a.header, rerun::RerunBlocks::new(a, &reverse_of, ids))).collect();
     let (blocks, heads) = (Table::with_capacity(2 * reverse_of.len() + 2, ids.blocks()), Table::default());
     let notes = ByName::default();
-    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, again, exit, blocks, heads, notes };
+    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, rerun, exit, blocks, heads, notes };
     b.entry(entry, seg, seeds);
     for block in b.reverse_of.keys().copied().collect::<Vec<_>>() {
-        if let Some(a) = plan.again(block) {
+        if let Some(a) = plan.rerun(block) {
             if a.blocks.last() == Some(&block) {
-                b.run_again(a);
+                b.rerun(a);
             }
-            if block == a.header && a.turns {
-                b.next_turn(a);
+            if block == a.header && a.by_iteration {
+                b.next_iteration(a);
             }
         }
         if b.is_reversed(block) {
@@ -144,7 +144,7 @@ pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids)
 
 /// What a block reads and has not had so far.
 struct Waiting<'a> {
-    sources: &'a [(Val, Source)],
+    sources: &'a [Supply],
     /// For each name one more than the position of its source.
     at: ByName<u32>,
     left: usize,
@@ -152,11 +152,11 @@ struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     /// `at` is zero for all names, and is given back so.
-    fn new(sources: &'a [(Val, Source)], at: ByName<u32>) -> Self {
+    fn new(sources: &'a [Supply], at: ByName<u32>) -> Self {
         let mut waiting = Self { sources, at, left: 0 };
-        for (&(v, source), k) in sources.iter().zip(1..) {
-            if source != Source::Record {
-                *waiting.at.at(v) = k;
+        for (supply, k) in sources.iter().zip(1..) {
+            if supply.source != Source::Record {
+                *waiting.at.at(supply.name) = k;
                 waiting.left += 1;
             }
         }
@@ -170,13 +170,13 @@ impl<'a> Waiting<'a> {
         let at = (self.at.get(v) as usize).checked_sub(1)?;
         *self.at.at(v) = 0;
         self.left -= 1;
-        Some(self.sources[at].1)
+        Some(self.sources[at].source)
     }
 
-    /// Nobody asks for more.
+    /// No more is asked for.
     fn end(mut self) -> ByName<u32> {
         if self.left > 0 {
-            self.sources.iter().for_each(|s| *self.at.at(s.0) = 0);
+            self.sources.iter().for_each(|s| *self.at.at(s.name) = 0);
         }
         self.at
     }
@@ -227,7 +227,7 @@ impl Builder<'_, '_> {
         at: Option<ir::Inst>,
     ) {
         let cold = match role {
-            Role::Reverse(b) | Role::Edge(b, _) | Role::Again(_, b) => self.facts.func().layout.is_cold(b),
+            Role::Reverse(b) | Role::Edge(b, _) | Role::Rerun(_, b) => self.facts.func().layout.is_cold(b),
             _ => false,
         };
         self.blocks.insert(id, CfgBlock { id, role, params, insts, term, term_at: at, cold });
@@ -351,7 +351,7 @@ impl Builder<'_, '_> {
                     .collect();
                 Term::Switch(d, cases)
             }
-            PredSource::Turn { iv, entry, latch } => {
+            PredSource::Induction { iv, entry, latch } => {
                 let (var, start) = (Val::Primal(iv.var), Val::Primal(iv.start));
                 self.have(&mut f, var, &mut waiting, first);
                 self.have(&mut f, start, &mut waiting, first);
@@ -424,7 +424,7 @@ impl Builder<'_, '_> {
     /// Whether a block has a reverse as ever: it is in no loop that is run again, or reversed in
     /// each turn of one.
     fn is_reversed(&self, b: ir::Block) -> bool {
-        self.plan.again(b).is_none_or(|a| a.turns && b != a.header)
+        self.plan.rerun(b).is_none_or(|a| a.by_iteration && b != a.header)
     }
 
     /// Whether the reverse of `p` comes behind that of `b` and no other.

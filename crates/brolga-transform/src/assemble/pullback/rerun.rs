@@ -25,11 +25,11 @@ use cranelift_codegen::ir;
 
 use super::{Builder, Holds, Waiting, to};
 use crate::assemble::forward::{keep_early, records};
-use crate::plan::table::{Again, type_of};
+use crate::plan::table::{Rerun, type_of};
 
 /// Where the reverse half goes in a loop that is run again.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct RerunBlocks {
     /// The block that begins it.
     begin: BlockId,
     /// The edge behind it.
@@ -38,19 +38,19 @@ pub(super) struct Way {
     blocks: BlockMap,
 }
 
-impl Way {
-    pub fn new(a: &Again, reverse_of: &BlockMap, ids: &mut Ids) -> Self {
-        let of = |b: &ir::Block, ids: &mut Ids| (*b, if a.turns { ids.block() } else { reverse_of[b] });
+impl RerunBlocks {
+    pub fn new(a: &Rerun, reverse_of: &BlockMap, ids: &mut Ids) -> Self {
+        let of = |b: &ir::Block, ids: &mut Ids| (*b, if a.by_iteration { ids.block() } else { reverse_of[b] });
         let (begin, end) = (ids.block(), ids.block());
-        Way { begin, end, blocks: a.blocks.iter().map(|b| of(b, ids)).collect() }
+        RerunBlocks { begin, end, blocks: a.blocks.iter().map(|b| of(b, ids)).collect() }
     }
 }
 
 impl Builder<'_, '_> {
     /// Where the pullback goes on behind what happens on the edge from `p` to `b`.
     pub(super) fn back(&self, p: ir::Block, b: ir::Block) -> BlockId {
-        match self.plan.again(p).filter(|a| !a.blocks.contains(&b)) {
-            Some(a) => self.again[&a.header].begin,
+        match self.plan.rerun(p).filter(|a| !a.blocks.contains(&b)) {
+            Some(a) => self.rerun[&a.header].begin,
             None => self.reverse_of[&p],
         }
     }
@@ -58,7 +58,7 @@ impl Builder<'_, '_> {
     /// On an edge out of a loop that is run again, each sum's first gets the cotangent that
     /// arrives.
     pub(super) fn leave(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block) {
-        let Some(a) = self.plan.again(p).filter(|a| !a.blocks.contains(&b)) else { return };
+        let Some(a) = self.plan.rerun(p).filter(|a| !a.blocks.contains(&b)) else { return };
         let at = self.facts.func().layout.last_inst(p);
         for start in a.starts() {
             let member = a.leaving(self.facts, self.live, p, b, start);
@@ -75,10 +75,10 @@ impl Builder<'_, '_> {
     }
 
     /// All blocks of a loop that is run again.
-    pub(super) fn run_again(&mut self, a: &Again) {
+    pub(super) fn rerun(&mut self, a: &Rerun) {
         let facts = self.facts;
         let func = facts.func();
-        let Way { begin, end, blocks } = self.again[&a.header].clone();
+        let RerunBlocks { begin, end, blocks } = self.rerun[&a.header].clone();
         let mut f = Fragment::default();
         let at = func.layout.last_inst(a.entry);
         let mut waiting = Waiting::new(&self.plan.blocks[a.entry].sources, std::mem::take(&mut self.notes));
@@ -100,15 +100,15 @@ impl Builder<'_, '_> {
         let mut map: BlockMap = a.blocks.iter().flat_map(|&b| &facts.cfg.succs[b]).map(|&s| (s, end)).collect();
         map.extend(blocks.iter().map(|(&b, &id)| (b, id)));
         for &b in &a.blocks {
-            let latch = a.turns && facts.cfg.succs[b].contains(&a.header);
+            let latch = a.by_iteration && facts.cfg.succs[b].contains(&a.header);
             let edge = latch.then(|| self.ids.block());
             // A turn ends at its latch.
             map.insert(a.header, edge.unwrap_or(blocks[&a.header]));
-            let mut block = lift_block(func, b, blocks[&b], Role::Again(a.header, b), &map, self.ids);
+            let mut block = lift_block(func, b, blocks[&b], Role::Rerun(a.header, b), &map, self.ids);
             for target in block.term.targets_mut().filter(|t| t.block == end || Some(t.block) == edge) {
                 target.args.clear();
             }
-            if a.turns {
+            if a.by_iteration {
                 keep_early(self.plan, b, &block.params, &mut block.insts, self.ids, &mut self.notes);
                 records(self.plan, b, block.term_at, &mut block.insts, self.ids);
             } else {
@@ -140,7 +140,7 @@ impl Builder<'_, '_> {
     }
 
     /// Behind a turn, the next one.
-    pub(super) fn next_turn(&mut self, a: &Again) {
+    pub(super) fn next_iteration(&mut self, a: &Rerun) {
         let func = self.facts.func();
         let mut f = Fragment::default();
         let mut args = Vec::new();
@@ -149,12 +149,12 @@ impl Builder<'_, '_> {
             self.add(&mut f, [(d, func.dfg.value_type(v))].into(), AdOp::Restore(slot), None);
             args.push(d);
         }
-        let next = Target { block: self.again[&a.header].blocks[&a.header], args };
+        let next = Target { block: self.rerun[&a.header].blocks[&a.header], args };
         self.finish(self.reverse_of[&a.header], Role::Reverse(a.header), vec![], f, Term::Jump(next), None);
     }
 
     /// The reverses of a block's statements, behind them.
-    fn reverse_in(&mut self, a: &Again, b: ir::Block, block: &mut CfgBlock, taken: &IndexMap<ir::Value, Val>) {
+    fn reverse_in(&mut self, a: &Rerun, b: ir::Block, block: &mut CfgBlock, taken: &IndexMap<ir::Value, Val>) {
         let func = self.facts.func();
         let last = func.layout.last_inst(b);
         let live = self.live;

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use super::address::Address;
 use super::order::Order;
-use crate::clif::slp::segment::{Access, Segment, lanes_of};
+use crate::clif::slp::segment::{Segment, SlpAccess, lanes_of};
 
 /// As little as this is not worth it.
 const LEAST: i32 = 1;
@@ -32,7 +32,7 @@ pub type Lanes<T> = SmallVec<[T; 4]>;
 
 /// What a bundle does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BundleKind {
     /// Stores its argument where the first lane is stored.
     Store,
     /// Loads from where the first lane is loaded.
@@ -53,7 +53,7 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct Bundle {
     /// What it does.
-    pub kind: Kind,
+    pub kind: BundleKind,
     /// The vector's type.
     pub ty: Type,
     /// What its lanes are called as scalars; none for stores.
@@ -100,7 +100,7 @@ pub struct Chosen {
 impl Chosen {
     /// How many stores are left out.
     pub fn stores(&self) -> usize {
-        self.all.iter().filter(|b| b.kind == Kind::Store).map(|b| b.insts.len() - 1).sum()
+        self.all.iter().filter(|b| b.kind == BundleKind::Store).map(|b| b.insts.len() - 1).sum()
     }
 }
 
@@ -237,7 +237,7 @@ impl<'s, 'a> Bundles<'s, 'a> {
         }
         let arg = self.bundle(stored, ty, DEPTH);
         let args = [arg].into_iter().collect();
-        self.all.push(Bundle { kind: Kind::Store, ty, lanes: Lanes::new(), insts: stores, args });
+        self.all.push(Bundle { kind: BundleKind::Store, ty, lanes: Lanes::new(), insts: stores, args });
         self.claim(self.all.len() - 1);
         true
     }
@@ -279,7 +279,7 @@ impl<'s, 'a> Bundles<'s, 'a> {
         };
         let first = lanes[0];
         let alike = lanes.iter().all(|&v| v == first || bits(v).is_some() && bits(v) == bits(first));
-        let kind = if alike { Kind::Splat(first) } else { Kind::Leaf };
+        let kind = if alike { BundleKind::Splat(first) } else { BundleKind::Leaf };
         Bundle { kind, ty, lanes: lanes.clone(), insts: Lanes::new(), args: SmallVec::new() }
     }
 
@@ -301,11 +301,11 @@ impl<'s, 'a> Bundles<'s, 'a> {
                 return None;
             }
             let kind = match insts.len() {
-                n if (1..n).all(|k| self.is_next(insts[k - 1], insts[k])) => Kind::Load,
-                2 if self.is_next(insts[1], insts[0]) => Kind::Turned,
+                n if (1..n).all(|k| self.is_next(insts[k - 1], insts[k])) => BundleKind::Load,
+                2 if self.is_next(insts[1], insts[0]) => BundleKind::Turned,
                 _ => return None,
             };
-            if !self.waits_for_nothing(insts[usize::from(kind == Kind::Turned)], ty) {
+            if !self.waits_for_nothing(insts[usize::from(kind == BundleKind::Turned)], ty) {
                 return None;
             }
             return Some(Bundle { kind, ty, lanes: lanes.clone(), insts, args: SmallVec::new() });
@@ -319,14 +319,14 @@ impl<'s, 'a> Bundles<'s, 'a> {
                         operands[k] = turned(&operands[k]);
                     }
                 }
-                Kind::Arith(op)
+                BundleKind::Arith(op)
             }
-            Opcode::Fsub | Opcode::Fdiv | Opcode::Fneg | Opcode::Fabs | Opcode::Sqrt => Kind::Arith(op),
+            Opcode::Fsub | Opcode::Fdiv | Opcode::Fneg | Opcode::Fabs | Opcode::Sqrt => BundleKind::Arith(op),
             Opcode::Select if operands.iter().all(|o| o[0] == operands[0][0]) => {
                 for o in &mut operands {
                     o.remove(0);
                 }
-                Kind::Select(func.dfg.inst_args(segment.insts[insts[0] as usize])[0])
+                BundleKind::Select(func.dfg.inst_args(segment.insts[insts[0] as usize])[0])
             }
             _ => return None,
         };
@@ -350,7 +350,7 @@ impl<'s, 'a> Bundles<'s, 'a> {
         }
         let Some(&step) = self.segment.steps.get(&first) else { return false };
         let (whole, part) = (i64::from(ty.bytes()), i64::from(ty.lane_type().bytes()));
-        let in_part = |(&j, access): (&u32, &Access)| {
+        let in_part = |(&j, access): (&u32, &SlpAccess)| {
             if !access.stores || !access.shadow {
                 return false;
             }
@@ -422,9 +422,9 @@ impl<'s, 'a> Bundles<'s, 'a> {
         let each = self.all[from..].iter().map(|b| {
             let lanes = b.ty.lane_count() as i32;
             match b.kind {
-                Kind::Leaf => lanes,
-                Kind::Splat(v) => i32::from(self.segment.defined.contains_key(&v) && !self.is_constant(v)),
-                Kind::Turned => 2 - lanes,
+                BundleKind::Leaf => lanes,
+                BundleKind::Splat(v) => i32::from(self.segment.defined.contains_key(&v) && !self.is_constant(v)),
+                BundleKind::Turned => 2 - lanes,
                 _ => 1 - lanes,
             }
         });

@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Op
 
 use crate::clif::vectorise::codegen::of_vector;
 
-use super::bundles::{Bundle, Chosen, Kind};
+use super::bundles::{Bundle, BundleKind, Chosen};
 
 /// Where `part` of a block was, put its instructions in an order of groups, and one of vectors for
 /// each bundle.
@@ -42,7 +42,7 @@ pub fn emit(func: &mut ir::Function, block: ir::Block, part: &[ir::Inst], chosen
 
 /// Scalars in lanes.
 fn together(cursor: &mut FuncCursor<'_>, leaf: &Bundle) -> Value {
-    if let Kind::Splat(v) = leaf.kind {
+    if let BundleKind::Splat(v) = leaf.kind {
         return cursor.ins().splat(leaf.ty, v);
     }
     let first = cursor.ins().splat(leaf.ty, leaf.lanes[0]);
@@ -62,7 +62,7 @@ fn vector(
     let inst = |k: usize| part[bundle.insts[k] as usize];
     let ty = bundle.ty;
     Some(match bundle.kind {
-        Kind::Store => {
+        BundleKind::Store => {
             let InstructionData::Store { args, offset, flags, .. } = cursor.func.dfg.insts[inst(0)] else {
                 unreachable!("a store")
             };
@@ -70,8 +70,8 @@ fn vector(
             cursor.ins().store(flags, arg(0), args[1], offset);
             return None;
         }
-        Kind::Load => load(cursor, inst(0), ty),
-        Kind::Turned => {
+        BundleKind::Load => load(cursor, inst(0), ty),
+        BundleKind::Turned => {
             let loaded = load(cursor, inst(1), ty);
             let little = MemFlagsData::new().with_endianness(ir::Endianness::Little);
             let bytes = cursor.ins().bitcast(types::I8X16, little, loaded);
@@ -80,16 +80,16 @@ fn vector(
             let turned = cursor.ins().shuffle(bytes, bytes, mask);
             cursor.ins().bitcast(ty, little, turned)
         }
-        Kind::Select(c) => cursor.ins().select(c, arg(0), arg(1)),
-        Kind::Arith(Opcode::Fadd) => cursor.ins().fadd(arg(0), arg(1)),
-        Kind::Arith(Opcode::Fsub) => cursor.ins().fsub(arg(0), arg(1)),
-        Kind::Arith(Opcode::Fmul) => cursor.ins().fmul(arg(0), arg(1)),
-        Kind::Arith(Opcode::Fdiv) => cursor.ins().fdiv(arg(0), arg(1)),
-        Kind::Arith(Opcode::Fneg) => cursor.ins().fneg(arg(0)),
-        Kind::Arith(Opcode::Fabs) => cursor.ins().fabs(arg(0)),
-        Kind::Arith(Opcode::Sqrt) => cursor.ins().sqrt(arg(0)),
-        Kind::Arith(op) => unreachable!("{op} is in no bundle"),
-        Kind::Splat(_) | Kind::Leaf => unreachable!("leaves have no instructions"),
+        BundleKind::Select(c) => cursor.ins().select(c, arg(0), arg(1)),
+        BundleKind::Arith(Opcode::Fadd) => cursor.ins().fadd(arg(0), arg(1)),
+        BundleKind::Arith(Opcode::Fsub) => cursor.ins().fsub(arg(0), arg(1)),
+        BundleKind::Arith(Opcode::Fmul) => cursor.ins().fmul(arg(0), arg(1)),
+        BundleKind::Arith(Opcode::Fdiv) => cursor.ins().fdiv(arg(0), arg(1)),
+        BundleKind::Arith(Opcode::Fneg) => cursor.ins().fneg(arg(0)),
+        BundleKind::Arith(Opcode::Fabs) => cursor.ins().fabs(arg(0)),
+        BundleKind::Arith(Opcode::Sqrt) => cursor.ins().sqrt(arg(0)),
+        BundleKind::Arith(op) => unreachable!("{op} is in no bundle"),
+        BundleKind::Splat(_) | BundleKind::Leaf => unreachable!("leaves have no instructions"),
     })
 }
 

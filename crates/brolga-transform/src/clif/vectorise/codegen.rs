@@ -10,10 +10,10 @@ use cranelift_codegen::ir::{
 use super::Taken;
 use super::affine_loop::{Linear, Loop};
 use super::preheader::Front;
-use crate::clif::vectorise::body::{Body, Cell, Count, Kind, Param, Test, VECTOR, accessed};
+use crate::clif::vectorise::body::{Count, LoopBody, LoopParam, PromotedCell, Test, VECTOR, ValueKind, accessed};
 
 /// Most turns that are run in lanes: so many that a number of bytes is no negative number.
-const MOST_TURNS: i64 = 1 << 56;
+const MOST_ITERATIONS: i64 = 1 << 56;
 /// The same where steps may be longer than elements.
 const MOST_ONE_BY_ONE: i64 = 1 << 40;
 /// The same if 32-bit integers are widened.
@@ -21,7 +21,7 @@ const MOST_WIDENED: i64 = 1 << 28;
 
 /// Put the blocks in front of a loop; fewer turns than `least` are left to it. Beside how it is
 /// run: instructions that are copies, each with that which it is a copy of.
-pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> (Taken, Vec<(ir::Inst, ir::Inst)>) {
+pub fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> (Taken, Vec<(ir::Inst, ir::Inst)>) {
     let header = l.blocks[0];
     let [g, c, p, v, x] = [(); 5].map(|()| {
         let b = func.dfg.make_block();
@@ -45,25 +45,25 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> (Take
         bases: Vec::new(),
         places: Vec::new(),
     };
-    let turns = e.enough(&entered, header, least);
-    e.compare(turns, &entered, header);
+    let trip_count = e.enough(&entered, header, least);
+    e.compare(trip_count, &entered, header);
     let mut copies = Vec::new();
     if body.one {
-        e.one_by_one(turns, x, &mut copies);
+        e.one_by_one(trip_count, x, &mut copies);
     } else {
-        e.vectors(turns, x, header);
+        e.vectors(trip_count, x, header);
     }
-    let is_split = |p: &&Param| matches!(p, Param::Sum { split: true, watched: false, .. });
+    let is_split = |p: &&LoopParam| matches!(p, LoopParam::Sum { split: true, watched: false, .. });
     let sums = body.params.iter().filter(is_split).count();
     let split = body.cells.iter().filter(|c| c.split).count();
-    let (turns, cells) = (body.at_a_time() as u32, body.cells.len());
-    (Taken { turns, tests: body.tests.len(), sums: sums + split, cells }, copies)
+    let (at_a_time, cells) = (body.at_a_time() as u32, body.cells.len());
+    (Taken { at_a_time, tests: body.tests.len(), sums: sums + split, cells }, copies)
 }
 
 struct Emit<'a> {
     front: Front<'a>,
     l: &'a Loop,
-    body: &'a Body,
+    body: &'a LoopBody,
     g: ir::Block,
     c: ir::Block,
     p: ir::Block,
@@ -131,7 +131,7 @@ impl Emit<'_> {
         self.at(g, None).ins().brif(holds, c, &[], header, entered);
         let most = match (body.widened.is_empty(), body.one) {
             (false, _) => MOST_WIDENED,
-            (true, false) => MOST_TURNS,
+            (true, false) => MOST_ITERATIONS,
             (true, true) => MOST_ONE_BY_ONE,
         };
         let most = self.int(c, types::I64, most);
@@ -144,7 +144,7 @@ impl Emit<'_> {
     }
 
     /// Go to the vectors if no two accesses meet, or to the scalar loop.
-    fn compare(&mut self, turns: Value, entered: &[BlockArg], header: ir::Block) {
+    fn compare(&mut self, trip_count: Value, entered: &[BlockArg], header: ir::Block) {
         let (c, p, body) = (self.c, self.p, self.body);
         let step = body.step;
         let mut all: Option<Value> = None;
@@ -164,7 +164,7 @@ impl Emit<'_> {
                     let more = Linear { plus: bytes - 1 + if step < 0 { step } else { 0 }, ..Linear::default() };
                     let mut d = self.linear(c, &d.plus_times(&more, 1), types::I64);
                     let by = self.int(c, types::I64, step.abs());
-                    let far = self.at(c, None).ins().imul(turns, by);
+                    let far = self.at(c, None).ins().imul(trip_count, by);
                     if step < 0 {
                         d = self.at(c, None).ins().iadd(d, far);
                     }
@@ -182,7 +182,7 @@ impl Emit<'_> {
                 Err(&(v, step, signed)) => {
                     let first = self.at0(v);
                     let one = self.int(c, types::I64, -1);
-                    let last = self.at(c, None).ins().iadd(turns, one);
+                    let last = self.at(c, None).ins().iadd(trip_count, one);
                     let k = self.int(c, types::I64, step);
                     let far = self.at(c, None).ins().imul(last, k);
                     let mut end = self.at(c, None).ins().iadd(first, far);
@@ -206,19 +206,19 @@ impl Emit<'_> {
     }
 
     /// The loop in lanes, what is before it and what is behind it.
-    fn vectors(&mut self, turns: Value, x: ir::Block, header: ir::Block) {
+    fn vectors(&mut self, trip_count: Value, x: ir::Block, header: ir::Block) {
         let (p, v, body) = (self.p, self.v, self.body);
         let step = body.step;
         let offset = self.front.func.dfg.append_block_param(v, types::I64);
         let step_value = self.int(p, types::I64, step);
-        let end = self.at(p, None).ins().imul(turns, step_value);
+        let end = self.at(p, None).ins().imul(trip_count, step_value);
         let zero = self.int(p, types::I64, 0);
         let mut firsts: Vec<BlockArg> = vec![zero.into()];
         // Sums: one variable for one in order, one for each vector of a turn otherwise.
         let mut sums: Vec<Vec<Value>> = Vec::new();
         let mut begin: Vec<(Value, bool)> = Vec::new();
         for (i, param) in body.params.iter().enumerate() {
-            let Param::Sum { split, .. } = param else { continue };
+            let LoopParam::Sum { split, .. } = param else { continue };
             let old = self.front.func.dfg.block_params(header)[i];
             begin.push((self.at0(old), *split));
         }
@@ -262,17 +262,17 @@ impl Emit<'_> {
             let old = self.front.func.dfg.block_params(header)[i];
             let first = self.at0(old);
             let arg = match param {
-                Param::Fixed => first,
-                Param::Becomes(v) => self.at0(*v),
-                Param::Step(k) => {
+                LoopParam::Fixed => first,
+                LoopParam::Becomes(v) => self.at0(*v),
+                LoopParam::Step(k) => {
                     let ty = self.front.func.dfg.value_type(old);
                     match *k {
                         // As far as the vectors have come.
                         k if k == step && ty == types::I64 => self.at(x, None).ins().iadd(first, end),
-                        k => self.stepped(x, first, k, turns),
+                        k => self.stepped(x, first, k, trip_count),
                     }
                 }
-                Param::Sum { split, .. } => {
+                LoopParam::Sum { split, .. } => {
                     let parts = sums.next().expect("there is one for each");
                     if *split { self.total(x, first, &parts) } else { parts[0] }
                 }
@@ -288,9 +288,9 @@ impl Emit<'_> {
     }
 
     /// What goes in steps, so many turns later.
-    fn stepped(&mut self, x: ir::Block, first: Value, step: i64, turns: Value) -> Value {
+    fn stepped(&mut self, x: ir::Block, first: Value, step: i64, trip_count: Value) -> Value {
         let ty = self.front.func.dfg.value_type(first);
-        let n = if ty == types::I32 { self.at(x, None).ins().ireduce(ty, turns) } else { turns };
+        let n = if ty == types::I32 { self.at(x, None).ins().ireduce(ty, trip_count) } else { trip_count };
         match step {
             1 => self.at(x, None).ins().iadd(first, n),
             -1 => self.at(x, None).ins().isub(first, n),
@@ -304,10 +304,10 @@ impl Emit<'_> {
 
     /// The loop as it is, with its cells in registers: turns until none is left, then the cells go
     /// back to memory.
-    fn one_by_one(&mut self, turns: Value, x: ir::Block, copies: &mut Vec<(ir::Inst, ir::Inst)>) {
+    fn one_by_one(&mut self, trip_count: Value, x: ir::Block, copies: &mut Vec<(ir::Inst, ir::Inst)>) {
         let (p, v, body, header) = (self.p, self.v, self.body, self.l.blocks[0]);
         let left = self.front.func.dfg.append_block_param(v, types::I64);
-        let mut firsts: Vec<BlockArg> = vec![turns.into()];
+        let mut firsts: Vec<BlockArg> = vec![trip_count.into()];
         let mut now: HashMap<Value, Value> = HashMap::default();
         for old in self.front.func.dfg.block_params(header).to_vec() {
             let ty = self.front.func.dfg.value_type(old);
@@ -368,10 +368,10 @@ impl Emit<'_> {
         // What goes in steps is not kept alive for this.
         let mut behind = ends;
         for (i, param) in body.params.iter().enumerate() {
-            if let Param::Step(k) = *param {
+            if let LoopParam::Step(k) = *param {
                 let old = self.front.func.dfg.block_params(header)[i];
                 let first = self.at0(old);
-                behind[i] = self.stepped(x, first, k, turns).into();
+                behind[i] = self.stepped(x, first, k, trip_count).into();
             }
         }
         self.at(x, None).ins().jump(header, &behind);
@@ -380,7 +380,7 @@ impl Emit<'_> {
     /// An instruction that adds to a cell to which others of the turn add as well: they are added
     /// to each other first, so that a turn waits for one addition.
     fn sum_up(&mut self, inst: ir::Inst, args: &[Value], now: &mut HashMap<Value, Value>) -> bool {
-        let added = |c: &Cell| Some((c.load(), c.chain.clone(), c.chain.iter().position(|&i| i == inst)?));
+        let added = |c: &PromotedCell| Some((c.load(), c.chain.clone(), c.chain.iter().position(|&i| i == inst)?));
         let Some((load, chain, k)) = self.body.cells.iter().find_map(added) else { return false };
         let result = |e: &Self, inst| e.front.func.dfg.first_result(inst);
         let (cell, v) = (now[&result(self, load)], self.v);
@@ -436,7 +436,7 @@ impl Emit<'_> {
             }
         }
         let chains = body.params.iter().filter_map(|p| match p {
-            Param::Sum { chain, split, .. } => Some((chain, *split)),
+            LoopParam::Sum { chain, split, .. } => Some((chain, *split)),
             _ => None,
         });
         let chains = chains.chain(body.cells.iter().map(|c| (&c.chain, c.split)));
@@ -461,12 +461,12 @@ impl Emit<'_> {
             let mut new = Vec::with_capacity(2);
             for a in args {
                 new.push(match (self.body.kinds.get(&a), lane) {
-                    (Some(Kind::Sum(_)), _) => sum,
-                    (Some(Kind::Lane), Some(lane)) => {
+                    (Some(ValueKind::Sum(_)), _) => sum,
+                    (Some(ValueKind::Lane), Some(lane)) => {
                         let all = self.lane(a);
                         self.at(v, Some(inst)).ins().extractlane(all, lane)
                     }
-                    (Some(Kind::Once), Some(_)) => self.read_once(a),
+                    (Some(ValueKind::Once), Some(_)) => self.read_once(a),
                     (_, Some(_)) => self.at0(a),
                     (_, None) => self.lane(a),
                 });
@@ -521,11 +521,11 @@ impl Emit<'_> {
     fn lane(&mut self, v: Value) -> Value {
         let v = self.body.alias.get(&v).copied().unwrap_or(v);
         match self.body.kinds.get(&v) {
-            None | Some(Kind::Fixed) => {
+            None | Some(ValueKind::Fixed) => {
                 let x = self.at0(v);
                 self.splat(x)
             }
-            Some(Kind::Once) => {
+            Some(ValueKind::Once) => {
                 let x = self.read_once(v);
                 self.splat(x)
             }
@@ -565,7 +565,7 @@ impl Emit<'_> {
             return found;
         }
         let found = match self.body.kinds.get(&v) {
-            Some(Kind::Once) => {
+            Some(ValueKind::Once) => {
                 let inst = self.front.func.dfg.value_def(v).inst().expect("it is made by an instruction");
                 let p = self.p;
                 let body = self.body;

@@ -6,13 +6,13 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Value, types};
 use smallvec::SmallVec;
 
 use crate::clif::vectorise::affine_loop::{Home, Loop, Steps};
-use crate::clif::vectorise::body::{Count, Kind};
+use crate::clif::vectorise::body::{Count, ValueKind};
 
 /// What is done to a sum on the way from one value to another, in order; and whether that is
 /// nothing but additions.
 pub fn chain(
     steps: &Steps<'_>,
-    kinds: &HashMap<Value, Kind>,
+    kinds: &HashMap<Value, ValueKind>,
     i: usize,
     from: Value,
     to: Value,
@@ -23,7 +23,7 @@ pub fn chain(
         let inst = func.dfg.value_def(at).inst().expect("a sum ends where it begins");
         let args = steps.args(inst);
         let sums: SmallVec<[usize; 2]> =
-            (0..args.len()).filter(|&k| kinds.get(&args[k]) == Some(&Kind::Sum(i))).collect();
+            (0..args.len()).filter(|&k| kinds.get(&args[k]) == Some(&ValueKind::Sum(i))).collect();
         let [k] = sums[..] else { return None };
         adds &= match func.dfg.insts[inst].opcode() {
             Opcode::Fadd => true,

@@ -1,10 +1,12 @@
 //! What a turn of a loop does, and whether several turns can do it at once.
 //!
-//! Each value of a turn is of one of the kinds of [`Kind`], and instructions are read in order, so
-//! that kinds of operands are known. What nothing needs may be of any kind; it is left to the
-//! scalar loop.
+//! Each value of a turn is of one of the kinds of [`ValueKind`], and instructions are read in
+//! order, so that kinds of operands are known. What nothing needs may be of any kind; it is left to
+//! the scalar loop.
 
-use crate::clif::vectorise::body::{Access, Body, HANDED, Kind, MOST_INSTS, Param, Test, Tests, VECTOR, accessed};
+use crate::clif::vectorise::body::{
+    HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, Test, Tests, VECTOR, ValueKind, accessed,
+};
 use crate::clif::vectorise::count::{chain, count};
 use brolga_ir::inst::Check;
 use brolga_ir::map::HashMap;
@@ -17,12 +19,12 @@ use smallvec::SmallVec;
 use super::How;
 use super::affine_loop::{Linear, Loop, Steps};
 use super::promote::{self, cells, places};
-use crate::clif::vectorise::body::{Cell, Place};
+use crate::clif::vectorise::body::{CellAccesses, PromotedCell};
 
 /// Why loops that push are left alone.
 const RECORDS: &str = "it records";
 
-impl Body {
+impl LoopBody {
     /// Turns that are run at a time.
     pub fn at_a_time(&self) -> i64 {
         if self.one { 1 } else { self.lanes() * self.vectors }
@@ -46,11 +48,12 @@ impl Body {
             return Err("a turn of it is long");
         }
         let mut steps = Steps::new(func, l).ok_or("")?;
-        let mut reader = Reader { steps: &mut steps, width: 0, step: 0, accesses: Vec::new(), fixed: Vec::new(), stay };
+        let mut reader =
+            CellReader { steps: &mut steps, width: 0, step: 0, accesses: Vec::new(), fixed: Vec::new(), stay };
         for &inst in &insts {
             reader.memory(inst)?;
         }
-        let Reader { width, step, accesses, fixed, .. } = reader;
+        let CellReader { width, step, accesses, fixed, .. } = reader;
         if width == 0 {
             return Err("it reads and writes nothing element after element");
         }
@@ -58,18 +61,18 @@ impl Body {
         let once = once.into_iter().map(|a| (a.inst, a.at)).collect();
         let count = count(&mut steps, l).ok_or("how many turns there are is not known when it is entered")?;
         let kinds = kinds(&mut steps, &insts, &places, &once, width, l);
-        let kind = |v: Value| kinds.get(&v).copied().unwrap_or(Kind::Fixed);
+        let kind = |v: Value| kinds.get(&v).copied().unwrap_or(ValueKind::Fixed);
         for a in accesses.iter().filter(|a| a.stores) {
             let data = steps.args(a.inst)[0];
             match kind(data) {
-                Kind::Fixed | Kind::Once | Kind::Lane => {}
-                Kind::Sum(_) => return Err("it stores what it adds up"),
+                ValueKind::Fixed | ValueKind::Once | ValueKind::Lane => {}
+                ValueKind::Sum(_) => return Err("it stores what it adds up"),
                 _ => return Err("it stores something that is not made element by element"),
             }
         }
         let params = params(&mut steps, l, &kinds, reorder, how.watched)?;
         let cells = cells(&steps, l, places, &kinds, reorder)?;
-        let split = params.iter().any(|p| matches!(p, Param::Sum { split: true, watched: false, .. }));
+        let split = params.iter().any(|p| matches!(p, LoopParam::Sum { split: true, watched: false, .. }));
         if !split && cells.is_empty() && !accesses.iter().any(|a| a.stores) {
             return Err("it does nothing but add up, in order");
         }
@@ -98,18 +101,18 @@ impl Body {
 }
 
 /// Reads accesses.
-struct Reader<'s, 'a> {
+struct CellReader<'s, 'a> {
     steps: &'s mut Steps<'a>,
     width: i64,
     step: i64,
-    accesses: Vec<Access>,
+    accesses: Vec<LoopAccess>,
     /// Accesses to one place in all turns.
-    fixed: Vec<Access>,
+    fixed: Vec<LoopAccess>,
     /// Whether stores to one place are looked at.
     stay: bool,
 }
 
-impl Reader<'_, '_> {
+impl CellReader<'_, '_> {
     fn memory(&mut self, inst: ir::Inst) -> Result<(), &'static str> {
         let func = self.steps.func;
         let data = &func.dfg.insts[inst];
@@ -150,14 +153,14 @@ impl Reader<'_, '_> {
         let at = at.plus_times(&Linear { plus: offset.into(), ..Linear::default() }, 1);
         let width = i64::from(ty.bytes());
         if step == 0 && (!stores || self.stay) {
-            self.fixed.push(Access { inst, stores, at, step, width });
+            self.fixed.push(LoopAccess { inst, stores, at, step, width });
             return Ok(());
         }
         if step.abs() != width || self.width != 0 && (self.width, self.step) != (width, step) {
             return Err("it does not read and write neighbours one after the other");
         }
         (self.width, self.step) = (width, step);
-        self.accesses.push(Access { inst, stores, at, step, width });
+        self.accesses.push(LoopAccess { inst, stores, at, step, width });
         Ok(())
     }
 }
@@ -166,18 +169,18 @@ impl Reader<'_, '_> {
 fn kinds(
     steps: &mut Steps<'_>,
     insts: &[ir::Inst],
-    places: &[Place],
+    places: &[CellAccesses],
     once: &HashMap<ir::Inst, Linear>,
     width: i64,
     l: &Loop,
-) -> HashMap<Value, Kind> {
+) -> HashMap<Value, ValueKind> {
     let func = steps.func;
-    let mut kinds: HashMap<Value, Kind> = HashMap::default();
+    let mut kinds: HashMap<Value, ValueKind> = HashMap::default();
     for (i, &p) in func.dfg.block_params(l.blocks[0]).iter().enumerate() {
         let kind = match func.dfg.value_type(p) {
-            _ if steps.is_fixed(p) => Kind::Fixed,
-            types::F64 | types::F32 => Kind::Sum(i),
-            _ => Kind::Other,
+            _ if steps.is_fixed(p) => ValueKind::Fixed,
+            types::F64 | types::F32 => ValueKind::Sum(i),
+            _ => ValueKind::Other,
         };
         kinds.insert(p, kind);
     }
@@ -185,14 +188,15 @@ fn kinds(
     for &inst in insts {
         let &[r] = func.dfg.inst_results(inst) else { continue };
         let kind = if let Some(c) = places.iter().position(|p| p.1[0].inst == inst) {
-            Kind::Sum(params + c)
+            ValueKind::Sum(params + c)
         } else if steps.is_fixed(r) {
-            Kind::Fixed
+            ValueKind::Fixed
         } else if once.contains_key(&inst) {
-            Kind::Once
+            ValueKind::Once
         } else {
             let args = steps.args(inst);
-            let of: SmallVec<[Kind; 4]> = args.iter().map(|a| kinds.get(a).copied().unwrap_or(Kind::Fixed)).collect();
+            let of: SmallVec<[ValueKind; 4]> =
+                args.iter().map(|a| kinds.get(a).copied().unwrap_or(ValueKind::Fixed)).collect();
             kind_of(func, inst, &args, &of, width)
         };
         kinds.insert(r, kind);
@@ -200,53 +204,57 @@ fn kinds(
     kinds
 }
 
-fn kind_of(func: &ir::Function, inst: ir::Inst, args: &[Value], of: &[Kind], width: i64) -> Kind {
+fn kind_of(func: &ir::Function, inst: ir::Inst, args: &[Value], of: &[ValueKind], width: i64) -> ValueKind {
     let op = func.dfg.insts[inst].opcode();
     let ty = |v: Value| func.dfg.value_type(v);
     let to = ty(func.dfg.first_result(inst));
     let scalar = |t: Type| !t.is_vector() && i64::from(t.bytes()) == width;
     let vector = |t: Type| i64::from(t.lane_type().bytes()) == width && i64::from(t.bytes()) == VECTOR;
-    let among = |allowed: &[Kind]| of.iter().all(|k| allowed.contains(k));
-    let lanes = [Kind::Fixed, Kind::Once, Kind::Lane];
+    let among = |allowed: &[ValueKind]| of.iter().all(|k| allowed.contains(k));
+    let lanes = [ValueKind::Fixed, ValueKind::Once, ValueKind::Lane];
     let first = || {
-        let fits = |(&v, k): (&Value, &Kind)| *k == Kind::First || *k == Kind::Fixed && same_lanes(func, v);
-        of.contains(&Kind::First) && args.iter().zip(of).all(fits)
+        let fits =
+            |(&v, k): (&Value, &ValueKind)| *k == ValueKind::First || *k == ValueKind::Fixed && same_lanes(func, v);
+        of.contains(&ValueKind::First) && args.iter().zip(of).all(fits)
     };
-    if op != Opcode::Load && !op.can_load() && among(&[Kind::Fixed, Kind::Once]) {
-        return Kind::Once;
+    if op != Opcode::Load && !op.can_load() && among(&[ValueKind::Fixed, ValueKind::Once]) {
+        return ValueKind::Once;
     }
     match op {
         // One element after another; whatever else is read has been refused.
-        Opcode::Load if scalar(to) => Kind::Lane,
+        Opcode::Load if scalar(to) => ValueKind::Lane,
         Opcode::Fadd | Opcode::Fsub | Opcode::Fmul | Opcode::Fdiv | Opcode::Sqrt | Opcode::Fneg | Opcode::Fabs
             if scalar(to) =>
         {
-            let sums: SmallVec<[Kind; 2]> = of.iter().copied().filter(|k| matches!(k, Kind::Sum(_))).collect();
+            let sums: SmallVec<[ValueKind; 2]> =
+                of.iter().copied().filter(|k| matches!(k, ValueKind::Sum(_))).collect();
             match sums[..] {
-                [] if among(&lanes) => Kind::Lane,
+                [] if among(&lanes) => ValueKind::Lane,
                 [sum] if of.iter().all(|k| *k == sum || lanes.contains(k)) => sum,
-                _ => Kind::Other,
+                _ => ValueKind::Other,
             }
         }
-        Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot if scalar(to) && among(&lanes) => Kind::Lane,
-        Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot if vector(to) && first() => Kind::First,
-        Opcode::Fcmp if !is_compared(func, inst) => Kind::Other,
-        Opcode::Fcmp if scalar(ty(args[0])) && among(&lanes) => Kind::Truth,
-        Opcode::Fcmp if vector(to) && first() => Kind::First,
-        Opcode::ScalarToVector if vector(to) && among(&[Kind::Lane]) => Kind::First,
+        Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot if scalar(to) && among(&lanes) => ValueKind::Lane,
+        Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot if vector(to) && first() => ValueKind::First,
+        Opcode::Fcmp if !is_compared(func, inst) => ValueKind::Other,
+        Opcode::Fcmp if scalar(ty(args[0])) && among(&lanes) => ValueKind::Truth,
+        Opcode::Fcmp if vector(to) && first() => ValueKind::First,
+        Opcode::ScalarToVector if vector(to) && among(&[ValueKind::Lane]) => ValueKind::First,
         // Whatever the other lanes are.
-        Opcode::Insertlane if vector(to) && of == [Kind::Fixed, Kind::Lane] => match func.dfg.insts[inst] {
-            InstructionData::TernaryImm8 { imm: 0, .. } => Kind::First,
-            _ => Kind::Other,
+        Opcode::Insertlane if vector(to) && of == [ValueKind::Fixed, ValueKind::Lane] => match func.dfg.insts[inst] {
+            InstructionData::TernaryImm8 { imm: 0, .. } => ValueKind::First,
+            _ => ValueKind::Other,
         },
-        Opcode::Bitcast if vector(to) && vector(ty(args[0])) && first() => Kind::First,
-        Opcode::Bitcast if scalar(to) && scalar(ty(args[0])) && among(&[Kind::Lane]) => Kind::Lane,
-        Opcode::Extractlane if scalar(to) && among(&[Kind::First]) => match func.dfg.insts[inst] {
-            InstructionData::BinaryImm8 { imm: 0, .. } => Kind::Lane,
-            _ => Kind::Other,
+        Opcode::Bitcast if vector(to) && vector(ty(args[0])) && first() => ValueKind::First,
+        Opcode::Bitcast if scalar(to) && scalar(ty(args[0])) && among(&[ValueKind::Lane]) => ValueKind::Lane,
+        Opcode::Extractlane if scalar(to) && among(&[ValueKind::First]) => match func.dfg.insts[inst] {
+            InstructionData::BinaryImm8 { imm: 0, .. } => ValueKind::Lane,
+            _ => ValueKind::Other,
         },
-        Opcode::Select if scalar(to) && of[0] == Kind::Truth && of[1..].iter().all(|k| lanes.contains(k)) => Kind::Lane,
-        _ => Kind::Other,
+        Opcode::Select if scalar(to) && of[0] == ValueKind::Truth && of[1..].iter().all(|k| lanes.contains(k)) => {
+            ValueKind::Lane
+        }
+        _ => ValueKind::Other,
     }
 }
 
@@ -272,10 +280,10 @@ fn same_lanes(func: &ir::Function, v: Value) -> bool {
 fn params(
     steps: &mut Steps<'_>,
     l: &Loop,
-    kinds: &HashMap<Value, Kind>,
+    kinds: &HashMap<Value, ValueKind>,
     reorder: bool,
     watched: &EntitySet<Value>,
-) -> Result<Vec<Param>, &'static str> {
+) -> Result<Vec<LoopParam>, &'static str> {
     let func = steps.func;
     let all = func.dfg.block_params(l.blocks[0]);
     let mut out = Vec::with_capacity(all.len());
@@ -283,16 +291,16 @@ fn params(
         let next = steps.nexts[i];
         let ty = func.dfg.value_type(p);
         let param = if steps.is_fixed(p) {
-            Param::Fixed
+            LoopParam::Fixed
         } else if ty == types::I64 || ty == types::I32 {
             let step = steps.step(i).ok_or(HANDED)?;
-            Param::Step(step)
+            LoopParam::Step(step)
         } else if steps.is_fixed(next) {
-            Param::Becomes(next)
-        } else if kinds.get(&next) == Some(&Kind::Sum(i)) {
+            LoopParam::Becomes(next)
+        } else if kinds.get(&next) == Some(&ValueKind::Sum(i)) {
             let (chain, adds) = chain(steps, kinds, i, p, next).ok_or(HANDED)?;
             let watched = chain.iter().all(|&i| watched.contains(func.dfg.first_result(i)));
-            Param::Sum { chain, split: adds && (reorder || watched), watched }
+            LoopParam::Sum { chain, split: adds && (reorder || watched), watched }
         } else {
             return Err(HANDED);
         };
@@ -304,8 +312,8 @@ fn params(
 /// Pairs of accesses of which it is not known that they do not meet.
 fn tests(
     func: &ir::Function,
-    accesses: &[Access],
-    cells: &[Cell],
+    accesses: &[LoopAccess],
+    cells: &[PromotedCell],
     once: &HashMap<ir::Inst, Linear>,
     step: i64,
     how: &How<'_>,

@@ -38,8 +38,8 @@
 //! ```
 //!
 //! The loop itself stays and does what is left over, or everything. So `T` may be any number that
-//! is not too large: whether there is another turn is for the loop to find out, and how it ends is
-//! nobody's concern here.
+//! is not too large: whether there is another turn is for the loop to find out, and how it ends
+//! does not matter here.
 //!
 //! **When turns may be merged.** Let the accesses of a turn be `A1 … Am` in order, `Ak` in turn `t`
 //! at `ak + t·s`, where `s` is `w` or `-w` for all of them. One by one, all of turn `t` comes
@@ -115,7 +115,7 @@ pub struct Looked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// Turns at a time.
-    pub turns: u32,
+    pub at_a_time: u32,
     /// Pairs of accesses that are compared before.
     pub tests: usize,
     /// Sums that are split.
@@ -127,7 +127,7 @@ pub struct Taken {
 /// What became of a loop, or of its reverse, as a sentence; `whose` names it.
 pub fn told(whose: &str, outcome: &Result<Taken, &'static str>) -> String {
     match outcome {
-        Ok(Taken { turns, tests, sums, cells }) => {
+        Ok(Taken { at_a_time, tests, sums, cells }) => {
             let met = match tests {
                 0 => String::new(),
                 1 => " where two accesses do not meet".to_owned(),
@@ -139,7 +139,7 @@ pub fn told(whose: &str, outcome: &Result<Taken, &'static str>) -> String {
                 1 => ", with one place in memory in a register".to_owned(),
                 n => format!(", with {n} places in memory in registers"),
             };
-            let how = if *turns == 1 { "turn by turn".to_owned() } else { format!("{turns} turns at a time") };
+            let how = if *at_a_time == 1 { "turn by turn".to_owned() } else { format!("{at_a_time} turns at a time") };
             format!("{whose} runs {how}{met}{sums}{cells}")
         }
         Err(why) => format!("{whose} runs turn by turn, since {why}"),
@@ -211,7 +211,7 @@ pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
     for l in loops {
         let header = l.blocks[0];
         let stays = stay(header);
-        let read = if lanes { body::Body::read(func, &l, &how) } else { Err("") };
+        let read = if lanes { body::LoopBody::read(func, &l, &how) } else { Err("") };
         let outcome = match read {
             Ok(body) if worth && is_short(func, &l, &body.count) => Err("it has few turns"),
             Ok(body) => Ok(codegen::emit(func, &l, &body, least)),

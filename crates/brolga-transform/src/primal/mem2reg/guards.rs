@@ -27,7 +27,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, TrapCode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use super::cells::{Place, Written};
+use super::cells::{CellPlace, Written};
 use super::words::{Words, loaded};
 use crate::primal::edit::before;
 
@@ -74,9 +74,9 @@ struct Live<'a> {
     /// Loads that are relied on.
     needed: EntitySet<ir::Inst>,
     /// Cells that a store may lead to, where they are live.
-    hit: BTreeMap<ir::Inst, BTreeSet<Place>>,
+    hit: BTreeMap<ir::Inst, BTreeSet<CellPlace>>,
     /// Cells that are live where a block begins.
-    enters: SecondaryMap<ir::Block, BTreeSet<Place>>,
+    enters: SecondaryMap<ir::Block, BTreeSet<CellPlace>>,
 }
 
 impl Live<'_> {
@@ -84,7 +84,8 @@ impl Live<'_> {
     fn sweep(&mut self, cfg: &Cfg) -> bool {
         let mut news = false;
         for &b in cfg.blocks.iter().rev() {
-            let mut live: BTreeSet<Place> = cfg.succs[b].iter().flat_map(|&s| self.enters[s].iter().copied()).collect();
+            let mut live: BTreeSet<CellPlace> =
+                cfg.succs[b].iter().flat_map(|&s| self.enters[s].iter().copied()).collect();
             let insts: Vec<ir::Inst> = self.words.func.layout.block_insts(b).collect();
             for &inst in insts.iter().rev() {
                 news |= self.instruction(inst, &mut live);
@@ -95,7 +96,7 @@ impl Live<'_> {
         news
     }
 
-    fn instruction(&mut self, inst: ir::Inst, live: &mut BTreeSet<Place>) -> bool {
+    fn instruction(&mut self, inst: ir::Inst, live: &mut BTreeSet<CellPlace>) -> bool {
         let (words, func) = (self.words, self.words.func);
         let mut relied: Vec<ir::Inst> = Vec::new();
         if self.needed.contains(inst) {
@@ -108,7 +109,7 @@ impl Live<'_> {
             relied = words.names.relied_on(inst);
             for w in written {
                 let Written::Named(to, bytes, _) = *w else { continue };
-                let over = |c: &Place| c.0 == to.0 && c.1 < to.1 + bytes && to.1 < c.1 + 4;
+                let over = |c: &CellPlace| c.0 == to.0 && c.1 < to.1 + bytes && to.1 < c.1 + 4;
                 let many = live.len();
                 live.retain(|c| !over(c));
                 // What is said of the cells is said of what was stored.
@@ -116,7 +117,7 @@ impl Live<'_> {
                     relied.extend(words.copied(func.dfg.inst_args(inst)[0]));
                 }
             }
-            let hits = |c: &&Place| {
+            let hits = |c: &&CellPlace| {
                 written.iter().any(|w| match *w {
                     Written::Named(to, bytes, _) => to.0 != c.0 && !words.names.apart(**c, (to, bytes)),
                     Written::Somewhere => true,
@@ -124,8 +125,8 @@ impl Live<'_> {
                 })
             };
             let guarded = access_address(func, inst).is_some();
-            let kept = live.iter().filter(|c| guarded && words.names.is_frame(c.0));
-            let cells: Vec<Place> = kept.filter(hits).copied().collect();
+            let guarded = live.iter().filter(|c| guarded && words.names.is_frame(c.0));
+            let cells: Vec<CellPlace> = guarded.filter(hits).copied().collect();
             if !cells.is_empty() {
                 self.hit.entry(inst).or_default().extend(cells);
             }
@@ -135,7 +136,7 @@ impl Live<'_> {
 }
 
 /// Guards of a store for cells: one for each run of them.
-fn runs(words: &Words<'_>, store: ir::Inst, cells: &BTreeSet<Place>) -> Vec<Guard> {
+fn runs(words: &Words<'_>, store: ir::Inst, cells: &BTreeSet<CellPlace>) -> Vec<Guard> {
     let mut runs: Vec<(Base, i64, i64)> = Vec::new();
     for &(base, at) in cells {
         match runs.last_mut() {

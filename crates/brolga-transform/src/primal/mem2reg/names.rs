@@ -4,9 +4,9 @@
 //!
 //! **Answer.** Cells of [`brolga_analysis::memory::cell`]. In a WebAssembly memory their bases are
 //! followed further: through constants that are added to an address of 32 bits, and through
-//! variables that hold one ([`Names::ints`]), to a *root*. The frame of a function is named after
-//! the load of the stack pointer, and so is that of an inlined callee, whose own load of the stack
-//! pointer reads what the caller has put there.
+//! variables that hold one ([`CellNames::ints`]), to a *root*. The frame of a function is named
+//! after the load of the stack pointer, and so is that of an inlined callee, whose own load of the
+//! stack pointer reads what the caller has put there.
 //!
 //! **Apart.** The host's variables lie in front of a memory: no address in it leads there.
 //! Otherwise places of two bases may be the same.
@@ -20,23 +20,23 @@ use brolga_analysis::query::{access_address, access_offset, constant_int};
 use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData, Opcode, ValueDef, types};
 
-use super::cells::{Known, Place, Source, State, Word};
+use super::cells::{CellPlace, CellState, KnownWord, Word, WordSource};
 
 /// Steps from an address to its root.
 const STEPS: u32 = 64;
 
 /// Names of the places of a function.
-pub struct Names<'a> {
+pub struct CellNames<'a> {
     func: &'a ir::Function,
     /// Where WebAssembly memory begins.
     memory: Option<ir::Value>,
     /// Integers of 32 bits that were loaded, and what they are copies of.
-    pub ints: HashMap<ir::Value, Known>,
+    pub ints: HashMap<ir::Value, KnownWord>,
     /// Whether parameters are taken to lead into no frame of this function: its callers look.
     params_apart: bool,
 }
 
-impl<'a> Names<'a> {
+impl<'a> CellNames<'a> {
     /// Nothing has been loaded yet.
     pub fn new(func: &'a ir::Function, params_apart: bool) -> Self {
         let is_context = |p: &ir::AbiParam| p.purpose == ArgumentPurpose::VMContext;
@@ -46,20 +46,20 @@ impl<'a> Names<'a> {
     }
 
     /// The place of an access.
-    pub fn of(&self, inst: ir::Inst) -> Option<Place> {
+    pub fn of(&self, inst: ir::Inst) -> Option<CellPlace> {
         Some(self.followed(self.plain(inst)?).0)
     }
 
     /// The same, without following variables. In a WebAssembly memory nothing is taken off behind
     /// the addition of an address.
-    pub fn plain(&self, inst: ir::Inst) -> Option<Place> {
+    pub fn plain(&self, inst: ir::Inst) -> Option<CellPlace> {
         let (base, at) = cell_of(self.func, access_address(self.func, inst)?, access_offset(self.func, inst));
         (at >= 0 || self.in_memory(base).is_none()).then_some((base, at))
     }
 
     /// Whether the name of an access's place is that only if what is kept is there.
-    pub fn kept(&self, inst: ir::Inst) -> bool {
-        self.plain(inst).is_some_and(|p| self.followed(p).1.iter().any(|v| self.ints[v].kept))
+    pub fn guarded(&self, inst: ir::Inst) -> bool {
+        self.plain(inst).is_some_and(|p| self.followed(p).1.iter().any(|v| self.ints[v].guarded))
     }
 
     /// The loads that say where an access is.
@@ -74,7 +74,7 @@ impl<'a> Names<'a> {
     }
 
     /// A place with its root for a base, and the loads that were followed.
-    fn followed(&self, (base, at): Place) -> (Place, Vec<ir::Value>) {
+    fn followed(&self, (base, at): CellPlace) -> (CellPlace, Vec<ir::Value>) {
         let Some((memory, pointer)) = self.in_memory(base) else { return ((base, at), Vec::new()) };
         let ((root, by), through) = self.root(pointer);
         ((Base::Sum(memory.min(root), memory.max(root)), at + by), through)
@@ -93,7 +93,7 @@ impl<'a> Names<'a> {
         let (mut at, mut through) = (0_i64, Vec::new());
         let constant = |v| constant_int(self.func, v).map(|c| i64::from(c as i32));
         for _ in 0..STEPS {
-            if let Some(Known { word: Word::Int(Source::Value(from)), .. }) = self.ints.get(&v) {
+            if let Some(KnownWord { word: Word::Int(WordSource::Value(from)), .. }) = self.ints.get(&v) {
                 through.push(v);
                 v = *from;
                 continue;
@@ -112,18 +112,18 @@ impl<'a> Names<'a> {
 
     /// A place so far from an address of 32 bits, or from the start of memory, and whether its name
     /// is only kept.
-    pub fn shifted(&self, from: Option<ir::Value>, by: i64) -> Option<(Place, bool)> {
+    pub fn shifted(&self, from: Option<ir::Value>, by: i64) -> Option<(CellPlace, bool)> {
         let memory = self.memory?;
         let Some(v) = from else { return Some(((Base::Value(memory), by), false)) };
         let ((root, at), through) = self.root(v);
-        let kept = through.iter().any(|v| self.ints[v].kept);
-        Some(((Base::Sum(memory.min(root), memory.max(root)), at + by), kept))
+        let guarded = through.iter().any(|v| self.ints[v].guarded);
+        Some(((Base::Sum(memory.min(root), memory.max(root)), at + by), guarded))
     }
 
     /// The place that a variable in front of memory points to, whatever else happens.
-    pub fn pointer(&self, slot: i64, state: &State) -> Option<Place> {
-        let known = state.get(&(Base::Value(self.memory?), slot)).filter(|k| !k.kept)?;
-        let Word::Int(Source::Value(v)) = known.word else { return None };
+    pub fn pointer(&self, slot: i64, state: &CellState) -> Option<CellPlace> {
+        let known = state.get(&(Base::Value(self.memory?), slot)).filter(|k| !k.guarded)?;
+        let Word::Int(WordSource::Value(v)) = known.word else { return None };
         self.shifted(Some(v), 0).filter(|found| !found.1).map(|found| found.0)
     }
 
@@ -154,7 +154,7 @@ impl<'a> Names<'a> {
     }
 
     /// Whether a place is a variable in front of memory.
-    pub fn is_global(&self, (base, at): Place) -> bool {
+    pub fn is_global(&self, (base, at): CellPlace) -> bool {
         self.memory.is_some_and(|m| base == Base::Value(m)) && at < 0
     }
 
@@ -169,18 +169,18 @@ impl<'a> Names<'a> {
     }
 
     /// Whether a place is a number of bytes behind the start of memory.
-    pub fn is_inside(&self, (base, at): Place) -> bool {
+    pub fn is_inside(&self, (base, at): CellPlace) -> bool {
         self.memory.is_some_and(|m| base == Base::Value(m)) && at >= 0
     }
 
     /// Whether a cell and what is written are apart for certain. Their bases are not the same.
-    pub fn apart(&self, cell: Place, (to, bytes): (Place, i64)) -> bool {
-        let inside = |p: Place| self.in_memory(p.0).is_some() || self.is_inside(p);
-        let front = |p: Place, bytes: i64| self.is_global(p) && p.1 + bytes <= 0;
+    pub fn apart(&self, cell: CellPlace, (to, bytes): (CellPlace, i64)) -> bool {
+        let inside = |p: CellPlace| self.in_memory(p.0).is_some() || self.is_inside(p);
+        let front = |p: CellPlace, bytes: i64| self.is_global(p) && p.1 + bytes <= 0;
         self.is_frame(cell.0) && self.is_told(to.0) || front(cell, 4) && inside(to) || inside(cell) && front(to, bytes)
     }
 
-    fn accesses(&self, ty: ir::Type) -> impl Iterator<Item = Place> + '_ {
+    fn accesses(&self, ty: ir::Type) -> impl Iterator<Item = CellPlace> + '_ {
         let func = self.func;
         let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
         insts.filter_map(move |i| {
@@ -204,7 +204,7 @@ impl<'a> Names<'a> {
         let mut doubles: HashMap<Base, Vec<i64>> = HashMap::default();
         self.accesses(types::F64).for_each(|(base, at)| doubles.entry(base).or_default().push(at));
         doubles.values_mut().for_each(|at| at.sort_unstable());
-        let is = |(base, at): &Place| {
+        let is = |(base, at): &CellPlace| {
             let of = doubles.get(base);
             of.is_some_and(|d| d.binary_search(at).is_ok() || d.binary_search(&at.wrapping_sub(4)).is_ok())
         };

@@ -5,14 +5,14 @@
 //!
 //! **Answer.** A forward data-flow analysis over cells of four bytes ([`super::names`]). A cell
 //! holds an integer that was stored, or half of a stored number of 64 bits; where two paths meet
-//! that do not agree, it holds a block parameter that does not exist yet ([`Source::Param`]); where
-//! one of them knows nothing, nothing is known. What was loaded from a cell is what the cell held,
-//! wherever it is stored again, and wherever it is an address: so the frame of a callee that was
-//! inlined, and what it is handed by a pointer, have the names of the caller's frame.
+//! that do not agree, it holds a block parameter that does not exist yet ([`WordSource::Param`]);
+//! where one of them knows nothing, nothing is known. What was loaded from a cell is what the cell
+//! held, wherever it is stored again, and wherever it is an address: so the frame of a callee that
+//! was inlined, and what it is handed by a pointer, have the names of the caller's frame.
 //!
 //! **Clobbers.** A store to the same base clears what it overlaps. A store through another base
-//! clears everything but frames: there cells are *kept* ([`Known::kept`]), and who relies on them
-//! asks for a guard ([`mod@super::guards`]). To compare what is there with what was stored would
+//! clears everything but frames: there cells are *guarded* ([`KnownWord::guarded`]), and who relies on
+//! them asks for a guard ([`mod@super::guards`]). To compare what is there with what was stored would
 //! not do, since an equal number may have another derivative. A call clears what its callee may
 //! write ([`super::callees`]); of a callee of which nothing is known, that is everything.
 //!
@@ -31,8 +31,8 @@ use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::SecondaryMap;
 
-use super::cells::{Calls, Known, Place, Source, State, Word, Writes, Written};
-use super::names::Names;
+use super::cells::{Calls, CellPlace, CellState, CellWrites, KnownWord, Word, WordSource, Written};
+use super::names::CellNames;
 use crate::primal::split_wide_copies::little;
 
 /// Cells times blocks that are looked at.
@@ -45,23 +45,23 @@ pub struct Words<'a> {
     /// The function.
     pub func: &'a ir::Function,
     /// Its places.
-    pub names: Names<'a>,
+    pub names: CellNames<'a>,
     calls: &'a dyn Calls,
     /// Where the same bytes are a double and a word, other than in frames.
     mixed: HashSet<Base>,
     /// At the beginning of a block; where it has been reached.
-    enters: SecondaryMap<ir::Block, Option<State>>,
+    enters: SecondaryMap<ir::Block, Option<CellState>>,
     /// At its end.
-    leaves: SecondaryMap<ir::Block, Option<State>>,
+    leaves: SecondaryMap<ir::Block, Option<CellState>>,
     /// Numbers of 64 bits that were loaded, and what they are copies of. (Those of 32 bits are in
-    /// [`Names`].)
-    wide: HashMap<ir::Value, (Source, bool)>,
+    /// [`CellNames`].)
+    wide: HashMap<ir::Value, (WordSource, bool)>,
 }
 
 impl<'a> Words<'a> {
     /// Look at a function. `None` if it has no such memory, or there is too much to look at.
     pub fn of(func: &'a ir::Function, cfg: &Cfg, calls: &'a dyn Calls) -> Option<Self> {
-        let names = Names::new(func, false);
+        let names = CellNames::new(func, false);
         let mixed = names.mixed();
         if mixed.is_empty() && !names.has_frame() {
             return None;
@@ -71,19 +71,19 @@ impl<'a> Words<'a> {
 
     /// Look at a function to see what it writes.
     pub fn of_callee(func: &'a ir::Function, cfg: &Cfg, calls: &'a dyn Calls) -> Option<Self> {
-        Self::look(func, cfg, calls, (Names::new(func, true), HashSet::default()))
+        Self::look(func, cfg, calls, (CellNames::new(func, true), HashSet::default()))
     }
 
     fn look(
         func: &'a ir::Function,
         cfg: &Cfg,
         calls: &'a dyn Calls,
-        (names, mixed): (Names<'a>, HashSet<Base>),
+        (names, mixed): (CellNames<'a>, HashSet<Base>),
     ) -> Option<Self> {
         let (enters, leaves) = Default::default();
         let mut words = Self { func, names, calls, mixed, enters, leaves, wide: HashMap::default() };
         let entry = *cfg.blocks.first()?;
-        words.enters[entry] = Some(State::new());
+        words.enters[entry] = Some(CellState::new());
         for _ in 0..SWEEPS {
             let mut changed = false;
             for &b in &cfg.blocks {
@@ -111,12 +111,12 @@ impl<'a> Words<'a> {
     }
 
     /// What is known where a block begins.
-    pub fn entering(&self, b: ir::Block) -> State {
+    pub fn entering(&self, b: ir::Block) -> CellState {
         self.enters[b].clone().unwrap_or_default()
     }
 
     /// What a cell holds where a block ends, if that is known.
-    pub fn leaving(&self, b: ir::Block, place: Place) -> Option<Word> {
+    pub fn leaving(&self, b: ir::Block, place: CellPlace) -> Option<Word> {
         self.leaves[b].as_ref()?.get(&place).map(|k| k.word)
     }
 
@@ -127,11 +127,11 @@ impl<'a> Words<'a> {
     }
 
     /// Whether a number of 64 bits is, or may be, a double.
-    pub fn has_double(&self, cfg: &Cfg, x: Source) -> bool {
+    pub fn has_double(&self, cfg: &Cfg, x: WordSource) -> bool {
         let (mut seen, mut work) = (vec![x], vec![x]);
         while let Some(x) = work.pop() {
-            let Source::Param(b, place) = x else {
-                let Source::Value(v) = x else { continue };
+            let WordSource::Param(b, place) = x else {
+                let WordSource::Value(v) = x else { continue };
                 if self.func.dfg.value_type(v) == types::F64 {
                     return true;
                 }
@@ -150,10 +150,10 @@ impl<'a> Words<'a> {
     }
 
     /// Whether two numbers are one, wherever the parameters are that stand for them.
-    pub fn same(&self, cfg: &Cfg, a: Source, b: Source, open: &mut Vec<(Source, Source)>) -> bool {
+    pub fn same(&self, cfg: &Cfg, a: WordSource, b: WordSource, open: &mut Vec<(WordSource, WordSource)>) -> bool {
         match (a, b) {
             _ if a == b || open.contains(&(a, b)) => true,
-            (Source::Param(at, x), Source::Param(there, y)) if at == there => {
+            (WordSource::Param(at, x), WordSource::Param(there, y)) if at == there => {
                 open.push((a, b));
                 cfg.preds[at].iter().all(|&p| match (self.leaving(p, x), self.leaving(p, y)) {
                     (Some(Word::Half(x, _)), Some(Word::Half(y, _))) => self.same(cfg, x, y, open),
@@ -166,14 +166,14 @@ impl<'a> Words<'a> {
     }
 
     /// What all ways into a block agree on, and parameters for what they do not.
-    fn meet(&self, cfg: &Cfg, b: ir::Block) -> Option<State> {
+    fn meet(&self, cfg: &Cfg, b: ir::Block) -> Option<CellState> {
         let mut ways = cfg.preds[b].iter().filter_map(|&p| self.leaves[p].as_ref());
         let mut met = ways.next()?.clone();
         for way in ways {
             met.retain(|place, known| {
                 let Some(other) = way.get(place) else { return false };
-                let param = Source::Param(b, *place);
-                known.kept |= other.kept;
+                let param = WordSource::Param(b, *place);
+                known.guarded |= other.guarded;
                 known.word = match (known.word, other.word) {
                     (x, y) if x == y => x,
                     (Word::Half(_, up), Word::Half(_, too)) if up == too => Word::Half(param, up),
@@ -186,8 +186,8 @@ impl<'a> Words<'a> {
         for (place, known) in &mut met {
             let before = self.enters[b].as_ref().and_then(|s| s.get(place)).map(|k| k.word);
             known.word = match (before, known.word) {
-                (Some(Word::Int(s)), _) if s == Source::Param(b, *place) => Word::Int(s),
-                (Some(Word::Half(s, up)), Word::Half(_, too)) if up == too && s == Source::Param(b, *place) => {
+                (Some(Word::Int(s)), _) if s == WordSource::Param(b, *place) => Word::Int(s),
+                (Some(Word::Half(s, up)), Word::Half(_, too)) if up == too && s == WordSource::Param(b, *place) => {
                     Word::Half(s, up)
                 }
                 (_, now) => now,
@@ -197,21 +197,21 @@ impl<'a> Words<'a> {
     }
 
     /// Remember what a load reads. Whether that is news.
-    fn note(&mut self, cfg: &Cfg, inst: ir::Inst, state: &State) -> bool {
+    fn note(&mut self, cfg: &Cfg, inst: ir::Inst, state: &CellState) -> bool {
         let func = self.func;
         let Some(ty) = loaded(func, inst) else { return false };
         let v = func.dfg.first_result(inst);
         let place = self.names.of(inst);
         let at = |by| place.and_then(|(base, at)| state.get(&(base, at + by)));
-        let named = self.names.kept(inst);
+        let named = self.names.guarded(inst);
         if ty == types::I32 {
-            let now = at(0).map(|k| Known { kept: k.kept | named, ..*k });
+            let now = at(0).map(|k| KnownWord { guarded: k.guarded | named, ..*k });
             return set(&mut self.names.ints, v, now) != now;
         }
         let now = match (at(0), at(4)) {
             (
-                Some(Known { word: Word::Half(x, false), kept: k }),
-                Some(Known { word: Word::Half(y, true), kept: l }),
+                Some(KnownWord { word: Word::Half(x, false), guarded: k }),
+                Some(KnownWord { word: Word::Half(y, true), guarded: l }),
             ) => self.same(cfg, *x, *y, &mut Vec::new()).then_some((*x, k | l | named)),
             _ => None,
         };
@@ -219,7 +219,7 @@ impl<'a> Words<'a> {
     }
 
     /// What an instruction writes.
-    pub fn written(&self, inst: ir::Inst, state: &State) -> Vec<Written> {
+    pub fn written(&self, inst: ir::Inst, state: &CellState) -> Vec<Written> {
         let func = self.func;
         let op = func.dfg.insts[inst].opcode();
         if op.is_call() {
@@ -232,13 +232,13 @@ impl<'a> Words<'a> {
             return Vec::new();
         }
         vec![match self.names.of(inst) {
-            Some(place) => Written::Named(place, i64::from(access_bytes(func, inst)), self.names.kept(inst)),
+            Some(place) => Written::Named(place, i64::from(access_bytes(func, inst)), self.names.guarded(inst)),
             None => Written::Somewhere,
         }]
     }
 
     /// What a callee writes, in the caller's names. `None` if it may be anything.
-    fn by_call(&self, inst: ir::Inst, writes: &Writes, state: &State) -> Option<Vec<Written>> {
+    fn by_call(&self, inst: ir::Inst, writes: &CellWrites, state: &CellState) -> Option<Vec<Written>> {
         let args = self.func.dfg.inst_args(inst);
         if writes.memory.is_some_and(|i| !self.names.is_memory(args[i])) {
             return None;
@@ -249,10 +249,10 @@ impl<'a> Words<'a> {
         };
         let mut written: Vec<Written> = top.map(Written::Below).into_iter().collect();
         for part in &writes.parts {
-            let (place, kept) = self.names.shifted(part.through.map(|i| args[i]), part.from)?;
+            let (place, guarded) = self.names.shifted(part.through.map(|i| args[i]), part.from)?;
             // The callee's own frames are not where it is told to write.
             let beside = self.names.is_told(place.0) || top.is_none_or(|(base, at)| place.0 == base && place.1 >= at);
-            if part.through.is_some() && (kept || !beside) {
+            if part.through.is_some() && (guarded || !beside) {
                 return None;
             }
             written.push(Written::Named(place, part.to - part.from, false));
@@ -261,15 +261,15 @@ impl<'a> Words<'a> {
     }
 
     /// What an instruction does to memory.
-    pub fn step(&self, inst: ir::Inst, state: &mut State) {
+    pub fn step(&self, inst: ir::Inst, state: &mut CellState) {
         let func = self.func;
         let op = func.dfg.insts[inst].opcode();
         if loaded(func, inst) == Some(types::I32)
             && let Some(place) = self.names.of(inst).filter(|&p| self.names.is_global(p))
         {
             // The next load of the stack pointer is of the same.
-            let word = Word::Int(Source::Value(func.dfg.first_result(inst)));
-            state.entry(place).or_insert(Known { word, kept: false });
+            let word = Word::Int(WordSource::Value(func.dfg.first_result(inst)));
+            state.entry(place).or_insert(KnownWord { word, guarded: false });
         }
         if !(op.can_store() || op.is_call()) {
             return;
@@ -289,45 +289,45 @@ impl<'a> Words<'a> {
         }
         let Some((base, at)) = self.names.of(inst).filter(|p| self.tracks(inst, *p)) else { return };
         let x = func.dfg.inst_args(inst)[0];
-        let named = self.names.kept(inst);
-        let mut put = |at, word, kept| state.insert((base, at), Known { word, kept: kept | named });
+        let named = self.names.guarded(inst);
+        let mut put = |at, word, guarded| state.insert((base, at), KnownWord { word, guarded: guarded | named });
         match func.dfg.value_type(x) {
             types::F64 | types::I64 => {
-                let (source, kept) = self.wide.get(&x).copied().unwrap_or((Source::Value(x), false));
-                put(at, Word::Half(source, false), kept);
-                put(at + 4, Word::Half(source, true), kept);
+                let (source, guarded) = self.wide.get(&x).copied().unwrap_or((WordSource::Value(x), false));
+                put(at, Word::Half(source, false), guarded);
+                put(at + 4, Word::Half(source, true), guarded);
             }
             types::I32 => {
                 let known = self.names.ints.get(&x);
-                let Known { word, kept } =
-                    known.copied().unwrap_or(Known { word: Word::Int(Source::Value(x)), kept: false });
-                put(at, word, kept);
+                let KnownWord { word, guarded } =
+                    known.copied().unwrap_or(KnownWord { word: Word::Int(WordSource::Value(x)), guarded: false });
+                put(at, word, guarded);
             }
             _ => {}
         }
     }
 
     /// Whether anything is still known of a cell after a write.
-    fn survives(&self, (base, at): Place, known: &mut Known, written: &Written, guarded: bool) -> bool {
+    fn survives(&self, (base, at): CellPlace, known: &mut KnownWord, written: &Written, guarded: bool) -> bool {
         match *written {
-            Written::Named(to, bytes, kept) if to.0 == base => {
-                known.kept |= kept;
+            Written::Named(to, bytes, guarded) if to.0 == base => {
+                known.guarded |= guarded;
                 to.1 >= at + 4 || at >= to.1 + bytes
             }
-            Written::Named(to, bytes, kept) if self.names.apart((base, at), (to, bytes)) => {
-                known.kept |= kept;
+            Written::Named(to, bytes, guarded) if self.names.apart((base, at), (to, bytes)) => {
+                known.guarded |= guarded;
                 true
             }
             Written::Below(top) => top.0 == base && at >= top.1 || self.names.is_global((base, at)),
             _ => {
-                known.kept = true;
+                known.guarded = true;
                 guarded && self.names.is_frame(base)
             }
         }
     }
 
     /// Whether cells of a place are looked at.
-    fn tracks(&self, inst: ir::Inst, (base, at): Place) -> bool {
+    fn tracks(&self, inst: ir::Inst, (base, at): CellPlace) -> bool {
         self.names.is_frame(base)
             || self.names.is_global((base, at))
             || self.mixed.contains(&base)

@@ -1,5 +1,5 @@
 //! Calls of derived functions: run the callee's forward pass now and its pullback later, on the
-//! same tape. Where nobody wants what the call returns, or a recursion may as well run twice
+//! same tape. Where what the call returns is not used, or a recursion may as well run twice
 //! (`brolga_analysis::calls::joint`), run both of them later, as one function.
 //!
 //! Signatures of derived functions follow from the primal signature and the modes of the call site
@@ -13,13 +13,12 @@ use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode};
 use cranelift_codegen::ir::{self, Signature, types};
 
+use super::Cx;
 use super::fragments::hand_over;
 use crate::assemble::combined::signature;
 use crate::translate::convert::fitted;
 use crate::translate::rules::fragments::nothing_arrives;
-use crate::translate::stmt::{PairSymbols, StmtCx, Where};
-
-type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
+use crate::translate::stmt::{PairSymbols, Where};
 
 /// A direct call of a function of the program.
 pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
@@ -41,11 +40,11 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     }
     let mut variant = Variant::of_call(f, params, results);
     variant.promises = facts.constant_arguments(cx.args());
-    if facts.whole.contains(cx.inst()) && by_value(&variant) {
-        whole(cx, &variant, sig);
+    if facts.joint.contains(cx.inst()) && by_value(&variant) {
+        joint(cx, &variant, sig);
         return;
     }
-    variant.kept = facts.kept.get(&cx.inst()).copied().unwrap_or_default();
+    variant.preserved = facts.preserved.get(&cx.inst()).copied().unwrap_or_default();
     let (variant, PairSymbols { forward, pullback }) = cx.t.callees.derive(variant);
     let args = cx.args().to_vec();
     both_halves(cx, &variant, sig, &args, Callee::Symbol(forward.into()), Callee::Symbol(pullback.into()));
@@ -73,8 +72,8 @@ fn by_value(variant: &Variant) -> bool {
 
 /// The callee runs in the reverse fragment. The primal call stays as long as its results are read:
 /// for the most part they are not, and it is pruned.
-fn whole(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
-    let callee = Callee::Symbol(cx.t.callees.whole(variant.clone()).into());
+fn joint(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
+    let callee = Callee::Symbol(cx.t.callees.joint(variant.clone()).into());
     let args = cx.args().to_vec();
     let mut operands: Vec<Option<Val>> = args.iter().map(|&a| Some(Val::Primal(a))).collect();
     deltas(cx, Where::Rvs, variant, &args, &mut operands);
@@ -136,7 +135,7 @@ pub(crate) fn lost_through_pointer(cx: Cx<'_, '_, '_, '_>, args: &[ir::Value], s
         let lost = match cx.facts().activity.state[a] {
             State::Varied { definite: true } => true,
             State::No => false,
-            // Perhaps a number. But then nobody would make a float of it.
+            // Perhaps a number. But then the program would make no float of it.
             _ => cx.facts().summaries.takes_bits_through(signature, i),
         };
         if !cx.ty(a).lane_type().is_float() && cx.facts().delta(a).is_none() && lost {
@@ -185,12 +184,12 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
         return if facts.is_active(a) { ParamMode::Active } else { ParamMode::Const };
     }
     if facts.delta(a).is_some() {
-        let (holds, turns) = (facts.contents.of_class(a).told(), &facts.summaries.turns);
+        let (holds, punned) = (facts.contents.of_class(a).told(), &facts.summaries.punned);
         return ParamMode::Dup {
             sure: facts.sure(a),
             holds,
-            recycled: facts.held_pointers(a) && turns.floats(f, i),
-            floats: !holds.has_float() && turns.pointers(f, i) && facts.held_floats(a),
+            recycled: facts.held_pointers(a) && punned.floats(f, i),
+            floats: !holds.has_float() && punned.pointers(f, i) && facts.held_floats(a),
         };
     }
     match state {
@@ -297,7 +296,7 @@ fn give_back(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, args: &
     let defs = back.iter().map(|&(_, d, shape)| (d, shape.ty())).collect();
     cx.push(Where::Rvs, defs, call);
     for (i, d, shape) in back {
-        // Nobody asks for that of a constant, which a callee may be given in place of something
+        // That of a constant is not asked for, which a callee may be given in place of something
         // active.
         if cx.facts().is_active(args[i]) {
             hand_over(cx, args[i], d, shape);

@@ -6,10 +6,9 @@ use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 
+use super::Cx;
 use crate::translate::convert::{Converts, asking, fitted, told};
 use crate::translate::stmt::{StmtCx, Where};
-
-type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
 
 impl Converts for StmtCx<'_, '_, '_> {
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
@@ -122,7 +121,7 @@ pub fn number_of_ticket(cx: Cx<'_, '_, '_, '_>, ticket: Val, shape: Shape) -> Op
     fitted(cx, ticket, types::I64, shape)
 }
 
-/// Trap if a cotangent is not zero: it belongs to bits that nobody has followed.
+/// Trap if a cotangent is not zero: it belongs to bits that no rule has followed.
 pub fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
     let check = match shape {
         Shape::Bytes { .. } => Some(AdOp::TrapIfBytes(ct)),

@@ -6,10 +6,9 @@ use brolga_ir::{Diagnostic, MemoryMode, Mode};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
 use cranelift_codegen::ir::{self, types};
 
+use super::Cx;
 use super::{expr, memory};
-use crate::translate::stmt::{StmtCx, Where};
-
-type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
+use crate::translate::stmt::Where;
 
 /// A call of a known function.
 pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
@@ -119,7 +118,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             }
             let symbol = if m == MemFn::Malloc { "brolga_malloc" } else { "brolga_calloc" };
             allocate(cx, symbol, &operands, z);
-            // In a combined function the reverse runs once, and nobody comes to this shadow after
+            // In a combined function the reverse runs once, and nothing comes to this shadow after
             // it.
             if cx.facts().mode == Mode::Split {
                 let s = shadow_address(cx, z);

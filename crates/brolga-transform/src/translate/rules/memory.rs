@@ -2,8 +2,8 @@
 //!
 //! `z = load p+off`: the pullback adds z̄ to the shadow of the place. `store x, p+off`: x̄ gets the
 //! shadow of the place, which is then cleared, since the value that was there before has nothing to
-//! do with what comes after (for an addition in place it has, and both are left out; where nobody
-//! looks again, clearing is). Where a pointer is moved, its shadow is moved in the forward pass
+//! do with what comes after (for an addition in place it has, and both are left out; where it is
+//! not read again, clearing is). Where a pointer is moved, its shadow is moved in the forward pass
 //! instead, and the pullback has nothing to do.
 
 use brolga_analysis::{Delta, MemRole, RootKind};

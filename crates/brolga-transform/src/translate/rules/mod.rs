@@ -16,6 +16,9 @@ pub(crate) mod memory;
 pub(crate) mod moves;
 pub(crate) mod ulp;
 
+/// What a rule writes to.
+type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
+
 /// Translate one primal instruction.
 pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
     let func = t.facts.func();

@@ -14,12 +14,11 @@ use cranelift_codegen::ir::{
     types,
 };
 
+use super::Cx;
 use super::fragments::{number_of, number_of_ticket};
 use crate::translate::convert::mask_type;
 use crate::translate::rules::fragments::{lane_is_unused, lane_type, lanes, nothing_arrives};
-use crate::translate::stmt::{StmtCx, Where};
-
-type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
+use crate::translate::stmt::Where;
 
 /// The cotangent of the only result, if it is active.
 fn ct_of_result(cx: Cx<'_, '_, '_, '_>) -> Option<(Val, Shape)> {
@@ -196,8 +195,8 @@ pub fn bitcast(cx: Cx<'_, '_, '_, '_>) {
     super::fragments::hand_over(cx, x, ct, shape);
 }
 
-/// An operation on bits of which nobody knows the derivative: nothing may arrive at its result. (A
-/// store has none: what it overwrites is checked by its own rule.)
+/// An operation on bits without a known derivative: nothing may arrive at its result. (A store has
+/// none: what it overwrites is checked by its own rule.)
 pub fn lost(cx: Cx<'_, '_, '_, '_>) -> bool {
     for &z in cx.results() {
         if cx.facts().is_active(z) {

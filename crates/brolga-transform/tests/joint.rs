@@ -21,7 +21,7 @@ fn gradient(body: &str, seed: ResultActivity) -> Derivation {
 
 /// Parameters of the function that is called, and arguments of its calls.
 fn arity(d: &Derivation) -> (usize, Vec<usize>) {
-    let func = &d.wholes[0].func;
+    let func = &d.joint[0].func;
     let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     let calls = insts.filter(|&i| func.dfg.insts[i].opcode().is_call());
     (func.signature.params.len(), calls.map(|i| func.dfg.inst_args(i).len()).collect())
@@ -51,22 +51,22 @@ block2:
 #[test]
 fn a_seed_of_one_is_passed_on_by_a_sum() {
     let d = gradient(HALVES, ResultActivity::Unit);
-    assert_eq!(d.wholes.len(), 1);
-    assert_eq!(d.wholes[0].variant.results, [ResultMode::Unit]);
+    assert_eq!(d.joint.len(), 1);
+    assert_eq!(d.joint[0].variant.results, [ResultMode::Unit]);
     let d = gradient(HALVES, ResultActivity::Active);
-    assert_eq!(d.wholes[0].variant.results, [ResultMode::Active]);
+    assert_eq!(d.joint[0].variant.results, [ResultMode::Active]);
     // A multiple is not one any more.
     let d = gradient(
         &HALVES.replace("v11 = fadd v9, v10", "v14 = fadd v9, v10\n    v11 = fadd v14, v14"),
         ResultActivity::Unit,
     );
-    assert_eq!(d.wholes[0].variant.results, [ResultMode::Active]);
+    assert_eq!(d.joint[0].variant.results, [ResultMode::Active]);
 }
 
 #[test]
 fn nobody_keeps_a_segment_for_nothing() {
     let d = gradient(HALVES, ResultActivity::Unit);
-    assert!(!d.wholes[0].segment && !d.whole.as_ref().unwrap().segment);
+    assert!(!d.joint[0].segment && !d.combined.as_ref().unwrap().segment);
     // Of two calls the last one is a jump to the beginning.
     assert_eq!(arity(&d), (3, vec![3]));
 }
@@ -74,7 +74,7 @@ fn nobody_keeps_a_segment_for_nothing() {
 #[test]
 fn a_call_of_itself_that_a_function_ends_with_is_a_jump() {
     let blocks_to = |body: &str| {
-        let func = gradient(body, ResultActivity::Active).wholes.remove(0).func;
+        let func = gradient(body, ResultActivity::Active).joint.remove(0).func;
         let entry = func.layout.entry_block().unwrap();
         let begin = func.block_successors(entry).next().unwrap();
         let to = func.layout.blocks().filter(|&b| func.block_successors(b).any(|s| s == begin)).count();
@@ -126,7 +126,7 @@ fn who_records_asks_for_the_segment() {
             return v15",
         ResultActivity::Unit,
     );
-    assert!(d.wholes[0].segment && d.whole.as_ref().unwrap().segment);
+    assert!(d.joint[0].segment && d.combined.as_ref().unwrap().segment);
     // Each run squares often enough for a pullback without guards beside that with them.
     assert_eq!(arity(&d), (4, vec![4, 4]));
 }
@@ -153,7 +153,7 @@ fn square_of(body: &str) -> Derivation {
 fn a_recursion_whose_value_is_needed_runs_plainly_and_then_whole() {
     let counts = |body: &str| {
         let d = square_of(body);
-        (d.wholes.len(), d.pairs.len())
+        (d.joint.len(), d.pairs.len())
     };
     assert_eq!(counts(HALVES), (1, 0));
     // Halves and constants are no reason to need what it returns to itself.
