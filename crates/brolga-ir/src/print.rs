@@ -31,7 +31,7 @@ use crate::map::IndexMap;
 use cranelift_codegen::ir::{self, InstructionData, Type, ValueDef, types};
 
 use crate::block::{CfgBlock, CfgBlocks, Fragment, Role, Target, Term};
-use crate::inst::{AdInst, AdOp, Arith, Callee, DOUBLES_ANYWHERE, FrameSlot, Shape, Sum, Tape, Val};
+use crate::inst::{AdInst, AdOp, Arith, Callee, DOUBLES_ANYWHERE, FragmentOp, FrameSlot, Shape, Sum, Tape, Val};
 use crate::program::symbol_of;
 use crate::{BlockId, InstId};
 
@@ -345,7 +345,12 @@ impl Display for DisplayInst<'_> {
             }
             AdOp::Fragment { what, addr, delta, off, n } => {
                 let place = ShadowPlace { addr, delta, off: *off, sure: false, shape: None };
-                write!(f, "{what:?} {place}, {n} bytes")
+                match what {
+                    FragmentOp::Note => write!(f, "note {place}, {n} bytes"),
+                    FragmentOp::Mark => write!(f, "mark {place}, {n} bytes"),
+                    FragmentOp::Settle(size) => write!(f, "settle f{} in {place}, {n} bytes", 8 * u32::from(*size)),
+                    FragmentOp::Clean => write!(f, "clean {place}, {n} bytes"),
+                }
             }
             AdOp::StoreTangent { addr, delta, sure, off, value } => {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };

@@ -127,16 +127,16 @@ fn a_second_call_allocates_nothing() {
 fn a_half_of_a_float_has_no_tangent() {
     let args = [ArgSpec::duplicated(Elem::F64), ArgSpec::duplicated(Elem::F64)];
     let rule = rule(TEXT, "halved", &args, Effort::Full);
-    let (x, y, dx, dy) = ([0.1_f64], [2.5_f64], [0.7_f64], [0.3_f64]);
-    let at = |a: &[f64], s: &[f64]| Arg::duplicated_len(a.as_ptr() as u64, s.as_ptr() as u64, 8);
-    along(&rule, &[at(&x, &dx), at(&y, &dy)], &[None, None]).expect("no trap");
+    let (mut x, mut y, mut dx, mut dy) = ([0.1_f64], [2.5_f64], [0.7_f64], [0.3_f64]);
+    let at = |a: &mut [f64], s: &mut [f64]| Arg::duplicated_len(a.as_mut_ptr() as u64, s.as_mut_ptr() as u64, 8);
+    along(&rule, &[at(&mut x, &mut dx), at(&mut y, &mut dy)], &[None, None]).expect("no trap");
     let read = |a: &[f64; 1]| std::hint::black_box(a)[0];
     // One half is that of another float, and so is its tangent.
     assert_ne!(read(&y), 2.5);
     assert!(read(&dy).is_nan(), "{}", read(&dy));
     // Without a tangent on either side there is nothing to be told apart.
-    let (y, zero, none) = ([2.5_f64], [0.0_f64], [0.0_f64]);
-    along(&rule, &[at(&x, &zero), at(&y, &none)], &[None, None]).expect("no trap");
+    let (mut y, mut zero, mut none) = ([2.5_f64], [0.0_f64], [0.0_f64]);
+    along(&rule, &[at(&mut x, &mut zero), at(&mut y, &mut none)], &[None, None]).expect("no trap");
     assert_eq!(read(&none), 0.0);
 }
 
@@ -202,8 +202,8 @@ block0(v0: i64):
 }";
     let rule = rule(TEXT, "over", &[ArgSpec::duplicated(Elem::F64)], Effort::Full);
     let run = |dx: [f64; 2]| {
-        let (x, dx) = ([0.1_f64, 0.2], dx);
-        let arg = Arg::duplicated_len(x.as_ptr() as u64, dx.as_ptr() as u64, 16);
+        let (mut x, mut dx) = ([0.1_f64, 0.2], dx);
+        let arg = Arg::duplicated_len(x.as_mut_ptr() as u64, dx.as_mut_ptr() as u64, 16);
         along(&rule, &[arg], &[None]).expect("no trap");
         std::hint::black_box(dx)
     };
