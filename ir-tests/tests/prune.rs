@@ -28,7 +28,7 @@ use brolga_oracle::generate::{Feature, Size, Source, program};
 use brolga_oracle::interp::to_bits;
 use brolga_oracle::{Limits, Oracle, OracleError};
 use brolga_testing::{asked, budget, is_quick};
-use brolga_transform::dce::{Known, prune};
+use brolga_transform::dce::{KnownCells, prune};
 use brolga_transform::primal::mem2reg::Callees;
 use brolga_transform::primal::normalise::{normalise, plain_env};
 
@@ -136,7 +136,7 @@ fn cut_and_pruned(
                 let pure = |i: ir::Inst| {
                     matches!(func.dfg.insts[i], InstructionData::Load { .. }) || private.writes(i).is_some()
                 };
-                prune(&mut graph, Known { primal: &func, pure: &pure, private: &private });
+                prune(&mut graph, KnownCells { primal: &func, pure: &pure, private: &private });
             }
             let lowered = lower(&graph, plain_env(&func, &mut Names::verbatim(), isa.frontend_config()));
             if let Err(e) = brolga::cranelift_codegen::verify_function(&lowered, &*isa) {

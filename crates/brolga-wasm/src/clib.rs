@@ -35,7 +35,7 @@ use crate::val::Val;
 pub(crate) type Replaced = HashMap<u32, Provided>;
 
 /// A function that may be one of C's.
-pub(crate) struct Candidate {
+pub(crate) struct LibraryCandidate {
     index: u32,
     name: String,
     ty: FuncType,
@@ -46,7 +46,7 @@ pub(crate) struct Candidate {
 const NAMES: [&str; 9] = ["memcpy", "memmove", "memset", "frexp", "frexpf", "modf", "modff", "__divdc3", "__divsc3"];
 
 /// Functions of a module that have such a name, and the type.
-pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
+pub(crate) fn candidates(info: &Info<'_>) -> Vec<LibraryCandidate> {
     let mut out = Vec::new();
     // The host's work on the only memory, and have to be tried in it.
     if !matches!(&info.memories[..], [m] if m.ty.initial > 0) {
@@ -57,11 +57,11 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
         let found =
             info.names_of(index).filter(|n| NAMES.contains(&n.as_str())).find_map(|n| Some((n, library(n, ty)?)));
         if let Some((name, provided)) = found {
-            out.push(Candidate { index, name: name.clone(), ty: ty.clone(), provided });
+            out.push(LibraryCandidate { index, name: name.clone(), ty: ty.clone(), provided });
         } else if takes_apart_type(ty) && handles_bits(info, index) {
             // Without such a name it may be one of these all the same.
             let of = |name: &&str| {
-                Some(Candidate { index, name: (*name).to_owned(), ty: ty.clone(), provided: library(name, ty)? })
+                Some(LibraryCandidate { index, name: (*name).to_owned(), ty: ty.clone(), provided: library(name, ty)? })
             };
             out.extend(["frexp", "frexpf", "modf", "modff"].iter().filter_map(of));
         }
@@ -76,8 +76,8 @@ fn takes_apart_type(ty: &FuncType) -> bool {
 
 /// What takes the place of the candidates that are what they are called. The module is translated
 /// for fuel.
-pub(crate) fn confirmed(module: &Module, candidates: Vec<Candidate>) -> Result<Replaced, Error> {
-    let keyed: Vec<(FuncKey, Candidate)> =
+pub(crate) fn confirmed(module: &Module, candidates: Vec<LibraryCandidate>) -> Result<Replaced, Error> {
+    let keyed: Vec<(FuncKey, LibraryCandidate)> =
         candidates.into_iter().filter_map(|c| Some((module.0.translated.funcs[c.index as usize]?, c))).collect();
     if keyed.is_empty() {
         return Ok(Replaced::default());

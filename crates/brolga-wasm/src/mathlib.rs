@@ -34,14 +34,14 @@ pub(crate) const POINTS: [f64; 14] =
 pub(crate) const FUEL: u64 = 1 << 20;
 
 /// A function that may be one of C's.
-pub(crate) struct Candidate {
+pub(crate) struct MathCandidate {
     index: u32,
     symbol: &'static str,
     ty: FuncType,
 }
 
 /// Functions of a module whose name and type are those of a known function.
-pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
+pub(crate) fn candidates(info: &Info<'_>) -> Vec<MathCandidate> {
     let mut out = Vec::new();
     for (i, f) in info.funcs.iter().enumerate().filter(|(_, f)| f.body.is_some()) {
         let i = i as u32;
@@ -62,7 +62,7 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
         // Languages with generic functions have one name for both widths.
         let of = |n: &String| fits(&plain(n)).or_else(|| fits(&format!("{}f", plain(n))));
         if let Some(symbol) = info.names_of(i).find_map(of) {
-            out.push(Candidate { index: i, symbol, ty: ty.clone() });
+            out.push(MathCandidate { index: i, symbol, ty: ty.clone() });
         }
     }
     out
@@ -115,8 +115,8 @@ fn of_rust(name: &str) -> &str {
 
 /// Which candidates compute what their names say: index and symbol. The module is translated for
 /// fuel.
-pub(crate) fn confirmed(module: &Module, candidates: &[Candidate]) -> Result<Vec<(u32, &'static str)>, Error> {
-    let key = |c: &Candidate| module.0.translated.funcs[c.index as usize];
+pub(crate) fn confirmed(module: &Module, candidates: &[MathCandidate]) -> Result<Vec<(u32, &'static str)>, Error> {
+    let key = |c: &MathCandidate| module.0.translated.funcs[c.index as usize];
     let roots: Vec<FuncKey> = candidates.iter().filter_map(key).collect();
     if roots.is_empty() {
         return Ok(Vec::new());
@@ -135,7 +135,7 @@ pub(crate) fn confirmed(module: &Module, candidates: &[Candidate]) -> Result<Vec
     Ok(out)
 }
 
-fn agrees(instance: &mut Instance, primal: &Primal, key: FuncKey, c: &Candidate) -> bool {
+fn agrees(instance: &mut Instance, primal: &Primal, key: FuncKey, c: &MathCandidate) -> bool {
     let Some(host) = Host::of(c.symbol) else { return false };
     points(c.ty.params().len()).all(|point| {
         let value = |(ty, x): (&ValType, f64)| match ty {

@@ -52,7 +52,7 @@ const CLOSE_F32: f64 = 2e-6;
 const VAGUE: [&str; 4] = ["nextafter", "nextafterf", "drem", "dremf"];
 
 /// A function that may be known, with all that it calls.
-struct Candidate {
+struct UnnamedCandidate {
     index: u32,
     ty: FuncType,
     all: HashSet<u32>,
@@ -71,7 +71,7 @@ pub(crate) fn confirmed(
     mut known: HashSet<u32>,
 ) -> Result<Vec<(u32, &'static str)>, Error> {
     let candidates = candidates(info, &known);
-    let key = |c: &Candidate| module.0.translated.funcs[c.index as usize];
+    let key = |c: &UnnamedCandidate| module.0.translated.funcs[c.index as usize];
     let roots: Vec<FuncKey> = candidates.iter().filter_map(key).collect();
     if roots.is_empty() {
         return Ok(Vec::new());
@@ -97,7 +97,7 @@ pub(crate) fn confirmed(
 }
 
 /// Functions of floats that handle bits of floats, or call what does.
-fn candidates(info: &Info<'_>, known: &HashSet<u32>) -> Vec<Candidate> {
+fn candidates(info: &Info<'_>, known: &HashSet<u32>) -> Vec<UnnamedCandidate> {
     let mut out = Vec::new();
     for index in (0..info.funcs.len() as u32).filter(|i| !known.contains(i)) {
         let ty = info.type_of(index);
@@ -106,7 +106,7 @@ fn candidates(info: &Info<'_>, known: &HashSet<u32>) -> Vec<Candidate> {
         }
         let Some(all) = reached(info, index) else { continue };
         if all.iter().any(|&f| info.uses[f as usize].bits) {
-            out.push(Candidate { index, ty: ty.clone(), all });
+            out.push(UnnamedCandidate { index, ty: ty.clone(), all });
         }
     }
     out
@@ -156,7 +156,7 @@ struct Trial<'t, 'a> {
 
 impl Trial<'_, '_> {
     /// The known function that a candidate computes.
-    fn known(&mut self, key: FuncKey, c: &Candidate) -> Option<&'static str> {
+    fn known(&mut self, key: FuncKey, c: &UnnamedCandidate) -> Option<&'static str> {
         let mut left: Vec<(&'static str, Host)> =
             rules(&c.ty).filter_map(|r| Some((r.symbol, Host::of(r.symbol)?))).collect();
         self.instance.set_fuel(FUEL);

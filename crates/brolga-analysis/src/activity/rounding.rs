@@ -52,7 +52,7 @@ pub fn rounding(input: &ActivityInput<'_>) -> EntitySet<ir::Inst> {
     }
     let mut follow =
         Follow { program: input.program, key: input.key, root: input.root, bodies: HashMap::default(), callers: None };
-    follow.bodies.insert(None, Rc::new(Body::new(input.func.clone())));
+    follow.bodies.insert(None, Rc::new(RoundingBody::new(input.func.clone())));
     for (inst, c) in candidates {
         let sum = input.func.dfg.first_result(inst);
         let held = Held::of(&mut follow, sum, c);
@@ -147,7 +147,7 @@ fn constant_bytes(func: &ir::Function, v: Value) -> Option<&[u8]> {
 type InFunction = Option<FuncKey>;
 
 /// A function, and who uses what.
-struct Body {
+struct RoundingBody {
     func: ir::Function,
     cfg: Cfg,
     users: HashMap<Value, SmallVec<[ir::Inst; 2]>>,
@@ -155,7 +155,7 @@ struct Body {
     cells: HashMap<ir::Inst, (Cell, u32)>,
 }
 
-impl Body {
+impl RoundingBody {
     fn new(mut func: ir::Function) -> Self {
         func.dfg.resolve_all_aliases();
         let cfg = Cfg::compute(&func);
@@ -338,16 +338,16 @@ struct Follow<'a> {
     program: &'a Program,
     key: FuncKey,
     root: bool,
-    bodies: HashMap<InFunction, Rc<Body>>,
+    bodies: HashMap<InFunction, Rc<RoundingBody>>,
     callers: Option<Callers>,
 }
 
 impl Follow<'_> {
-    fn body(&mut self, at: InFunction) -> Option<Rc<Body>> {
+    fn body(&mut self, at: InFunction) -> Option<Rc<RoundingBody>> {
         if let Some(known) = self.bodies.get(&at) {
             return Some(known.clone());
         }
-        let body = Rc::new(Body::new(self.program.funcs[at?].body.clone()?));
+        let body = Rc::new(RoundingBody::new(self.program.funcs[at?].body.clone()?));
         self.bodies.insert(at, body.clone());
         Some(body)
     }
@@ -452,7 +452,7 @@ impl Follow<'_> {
     }
 }
 
-impl Body {
+impl RoundingBody {
     fn returns(&self) -> impl Iterator<Item = ir::Inst> + '_ {
         let last = self.cfg.blocks.iter().filter_map(|&b| self.func.layout.last_inst(b));
         last.filter(|&i| self.func.dfg.insts[i].opcode() == Opcode::Return)
@@ -497,7 +497,7 @@ impl Held {
         }
     }
 
-    fn used(&mut self, follow: &mut Follow<'_>, at: InFunction, body: &Body, v: Value, user: ir::Inst, c: f64) {
+    fn used(&mut self, follow: &mut Follow<'_>, at: InFunction, body: &RoundingBody, v: Value, user: ir::Inst, c: f64) {
         use Opcode::*;
         let func = &body.func;
         let args = func.dfg.inst_args(user);
@@ -561,7 +561,7 @@ impl Held {
         }
     }
 
-    fn passed(&mut self, follow: &mut Follow<'_>, at: InFunction, body: &Body, v: Value, call: ir::Inst) {
+    fn passed(&mut self, follow: &mut Follow<'_>, at: InFunction, body: &RoundingBody, v: Value, call: ir::Inst) {
         let func = &body.func;
         let Some(CalleeKind::Derived(g)) = CalleeKind::of(follow.program, func, call) else {
             self.otherwise = true;

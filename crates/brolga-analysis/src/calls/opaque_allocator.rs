@@ -108,7 +108,7 @@ fn is_number(ty: Type) -> bool {
 
 /// What is known of a function that keeps lists.
 #[derive(Clone, Copy, Debug, Default)]
-struct Writes {
+struct ListWrites {
     /// It writes to places that are not plain to see.
     heap: bool,
     /// It may write to what it returns.
@@ -117,7 +117,7 @@ struct Writes {
 
 /// One function by itself.
 struct FunctionLists {
-    writes: Writes,
+    writes: ListWrites,
     /// It may be called in a loop: wherever it stores, it stores what may be stored there.
     anywhere: bool,
     /// Functions of the program that it calls, and whether in a loop.
@@ -128,12 +128,12 @@ struct Lists<'a> {
     program: &'a Program,
     seen: HashMap<FuncKey, Option<FunctionLists>>,
     /// With all that they call, in a loop or not. What is not known yet is none, so a recursion is.
-    known: HashMap<(FuncKey, bool), Option<Writes>>,
+    known: HashMap<(FuncKey, bool), Option<ListWrites>>,
 }
 
 impl Lists<'_> {
     /// A function with all that it calls, if that keeps lists and nothing else.
-    fn all(&mut self, k: FuncKey, looped: bool, depth: usize) -> Option<Writes> {
+    fn all(&mut self, k: FuncKey, looped: bool, depth: usize) -> Option<ListWrites> {
         if depth > DEPTH {
             return None;
         }
@@ -146,7 +146,7 @@ impl Lists<'_> {
         found
     }
 
-    fn with_calls(&mut self, k: FuncKey, looped: bool, depth: usize) -> Option<Writes> {
+    fn with_calls(&mut self, k: FuncKey, looped: bool, depth: usize) -> Option<ListWrites> {
         let program = self.program;
         let function = self.seen.entry(k).or_insert_with(|| look(program, k)).as_ref()?;
         if looped && !function.anywhere {
@@ -155,7 +155,7 @@ impl Lists<'_> {
         let (mut writes, calls) = (function.writes, function.calls.clone());
         for (callee, in_loop) in calls {
             let of_callee = self.all(callee, looped || in_loop, depth + 1)?;
-            writes = Writes { heap: writes.heap || of_callee.heap, fills: writes.fills || of_callee.fills };
+            writes = ListWrites { heap: writes.heap || of_callee.heap, fills: writes.fills || of_callee.fills };
         }
         Some(writes)
     }
@@ -169,13 +169,13 @@ fn look(program: &Program, k: FuncKey) -> Option<FunctionLists> {
     if !instance || !func.dfg.values().all(|v| is_number(func.dfg.value_type(v))) {
         return None;
     }
-    let mut body = Body::new(func, &cfg);
+    let mut body = ListBody::new(func, &cfg);
     let returned = body.returned();
     let is_returned = |v: Value, end: i64| match &returned {
         Some(all) => all.get(&v).is_some_and(|&at| end > at),
         None => true,
     };
-    let mut function = FunctionLists { writes: Writes::default(), anywhere: true, calls: Vec::new() };
+    let mut function = FunctionLists { writes: ListWrites::default(), anywhere: true, calls: Vec::new() };
     for &b in &cfg.blocks {
         let looped = cfg.cyclic.contains(b);
         for inst in func.layout.block_insts(b) {
@@ -242,7 +242,7 @@ fn is_allowed(op: Opcode) -> bool {
 }
 
 /// A body as its frontend wrote it: with aliases of values, and edges that are parallel.
-struct Body<'a> {
+struct ListBody<'a> {
     func: &'a ir::Function,
     cfg: &'a Cfg,
     /// Values that are made of constants and the instance, as far as they have been looked at.
@@ -251,7 +251,7 @@ struct Body<'a> {
     places: HashMap<(Value, i64), (Option<Value>, Vec<Value>)>,
 }
 
-impl<'a> Body<'a> {
+impl<'a> ListBody<'a> {
     fn new(func: &'a ir::Function, cfg: &'a Cfg) -> Self {
         let mut body = Self { func, cfg, steady: EntitySet::new(), places: HashMap::default() };
         for inst in cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)) {

@@ -51,15 +51,15 @@ pub(super) struct Passed {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum PunnedTarget {
     Direct(FuncKey),
     Signature(u64),
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct PunnedCall {
     pub(super) inst: ir::Inst,
-    pub(super) target: Target,
+    pub(super) target: PunnedTarget,
     pub(super) args: Vec<Passed>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Stored {
 pub struct Local {
     pub(super) places: BTreeMap<Base, Places>,
     pub(super) stored: Stored,
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<PunnedCall>,
     pub(super) params: BTreeMap<Base, usize>,
     pub(super) data: BTreeMap<Base, DataKey>,
     pub(super) addressed: Vec<(u64, FuncKey)>,
@@ -143,15 +143,15 @@ impl PunnedCells {
         }
     }
 
-    fn targets(&self, t: Target) -> Vec<FuncKey> {
+    fn targets(&self, t: PunnedTarget) -> Vec<FuncKey> {
         match t {
-            Target::Direct(f) => vec![f],
-            Target::Signature(s) => self.addressed.get(&s).into_iter().flatten().copied().collect(),
+            PunnedTarget::Direct(f) => vec![f],
+            PunnedTarget::Signature(s) => self.addressed.get(&s).into_iter().flatten().copied().collect(),
         }
     }
 
     /// The places that a call reaches, in the caller's terms.
-    fn reached(&self, call: &Call) -> Vec<(Cell, Held)> {
+    fn reached(&self, call: &PunnedCall) -> Vec<(Cell, Held)> {
         let mut out = Vec::new();
         for f in self.targets(call.target) {
             let Some((params, _)) = self.funcs.get(&f) else { continue };

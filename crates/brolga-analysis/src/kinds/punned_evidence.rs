@@ -13,7 +13,7 @@ use crate::calls::summary::Origins;
 use crate::kinds::contents::Contents;
 use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{PointerInput, Pointers, RootKind};
-use crate::kinds::punned_cells::{Call, Held, Local, Passed, Target};
+use crate::kinds::punned_cells::{Held, Local, Passed, PunnedCall, PunnedTarget};
 use crate::memory::cell::{Base, Cell, cell_of, object_of};
 use crate::query::{access_address, access_offset, signature_id};
 
@@ -79,8 +79,10 @@ impl EvidenceCx<'_> {
     fn call(&self, local: &mut Local, inst: ir::Inst, args: &[ir::Value]) {
         let func = self.func;
         let (target, args) = match CalleeKind::of(self.program, func, inst) {
-            Some(CalleeKind::Derived(f)) => (Target::Direct(f), args),
-            Some(CalleeKind::Indirect(sig)) => (Target::Signature(signature_id(&func.dfg.signatures[sig])), &args[1..]),
+            Some(CalleeKind::Derived(f)) => (PunnedTarget::Direct(f), args),
+            Some(CalleeKind::Indirect(sig)) => {
+                (PunnedTarget::Signature(signature_id(&func.dfg.signatures[sig])), &args[1..])
+            }
             Some(CalleeKind::Known(rule)) => {
                 match rule.kind {
                     MathKind::Writes(_, outs) => {
@@ -114,7 +116,7 @@ impl EvidenceCx<'_> {
             let cell = self.p.root(a).map(|_| self.cell(local, a, 0));
             passed.push(Passed { cell, from: self.from(a), pointer: self.p.root(a).is_some() && self.is_pointer(a) });
         }
-        local.calls.push(Call { inst, target, args: passed });
+        local.calls.push(PunnedCall { inst, target, args: passed });
     }
 
     fn at(&self, local: &mut Local, addr: ir::Value, off: i32, kinds: Kinds, params: BTreeSet<usize>) {

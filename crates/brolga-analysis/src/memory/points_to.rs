@@ -121,7 +121,7 @@ impl Blocks {
         flows: &HashMap<FuncKey, Flow>,
         promises: &[Promises],
     ) -> Self {
-        let Some(pass) = Pass::of(program, func, cfg, flows, promises) else { return Self::default() };
+        let Some(pass) = PointsTo::of(program, func, cfg, flows, promises) else { return Self::default() };
         let (mut addresses, mut passed) = (SecondaryMap::new(), SecondaryMap::new());
         for &b in &cfg.blocks {
             for inst in func.layout.block_insts(b) {
@@ -228,7 +228,7 @@ pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
     loop {
         let mut changed = false;
         for &k in &order {
-            let found = Pass::of(program, funcs[&k], &cfgs[&k], &all, &[]).map_or(Flow::ANY, |p| p.flow);
+            let found = PointsTo::of(program, funcs[&k], &cfgs[&k], &all, &[]).map_or(Flow::ANY, |p| p.flow);
             let old = all[&k];
             let now = Flow {
                 keeps: old.keeps | found.keeps,
@@ -247,7 +247,7 @@ pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
 
 /// What a call means here.
 #[derive(Clone, Copy)]
-enum Call {
+enum CallEffect {
     Allocator(Allocator),
     /// Only its results matter.
     Pure,
@@ -258,20 +258,20 @@ enum Call {
     Flow(Flow),
 }
 
-impl Call {
+impl CallEffect {
     fn allocates(self) -> bool {
         match self {
-            Call::Allocator(_) => true,
-            Call::Flow(flow) => flow.allocates,
-            Call::Pure | Call::Copy | Call::Fill => false,
+            CallEffect::Allocator(_) => true,
+            CallEffect::Flow(flow) => flow.allocates,
+            CallEffect::Pure | CallEffect::Copy | CallEffect::Fill => false,
         }
     }
 }
 
-struct Pass<'a> {
+struct PointsTo<'a> {
     func: &'a ir::Function,
     cfg: &'a Cfg,
-    known: HashMap<ir::Inst, Call>,
+    known: HashMap<ir::Inst, CallEffect>,
     site: HashMap<ir::Inst, u32>,
     /// What values are made from.
     made: SecondaryMap<ir::Value, Set>,
@@ -286,7 +286,7 @@ struct Pass<'a> {
     changed: bool,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> PointsTo<'a> {
     /// Look at a function, if there is an instance, and an allocator or a parameter of which
     /// something is said.
     fn of(
@@ -320,23 +320,24 @@ impl<'a> Pass<'a> {
         let (mut known, mut site) = (HashMap::default(), HashMap::default());
         for inst in cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)) {
             let Some(callee) = CalleeKind::of(program, func, inst) else { continue };
-            let flow = |k: Option<FuncKey>| Call::Flow(k.and_then(|k| flows.get(&k)).copied().unwrap_or(Flow::ANY));
+            let flow =
+                |k: Option<FuncKey>| CallEffect::Flow(k.and_then(|k| flows.get(&k)).copied().unwrap_or(Flow::ANY));
             let call = match (allocator_of(program, func, inst), callee) {
-                (Some(a), _) => Call::Allocator(a),
+                (Some(a), _) => CallEffect::Allocator(a),
                 (_, CalleeKind::Derived(k)) => flow(Some(k)),
                 (_, CalleeKind::Computes(_)) => match func.dfg.insts[inst] {
                     InstructionData::Call { func_ref, .. } => flow(program.callee(func, func_ref)),
-                    _ => Call::Flow(Flow::ANY),
+                    _ => CallEffect::Flow(Flow::ANY),
                 },
                 (_, CalleeKind::Known(r)) => match r.kind {
-                    MathKind::Expr(_) | MathKind::Inactive | MathKind::Memory(MemFn::Memcmp) => Call::Pure,
-                    MathKind::Memory(MemFn::Memcpy | MemFn::Memmove) => Call::Copy,
-                    MathKind::Memory(MemFn::Memset) => Call::Fill,
-                    _ => Call::Flow(Flow::ANY),
+                    MathKind::Expr(_) | MathKind::Inactive | MathKind::Memory(MemFn::Memcmp) => CallEffect::Pure,
+                    MathKind::Memory(MemFn::Memcpy | MemFn::Memmove) => CallEffect::Copy,
+                    MathKind::Memory(MemFn::Memset) => CallEffect::Fill,
+                    _ => CallEffect::Flow(Flow::ANY),
                 },
-                _ => Call::Flow(Flow::ANY),
+                _ => CallEffect::Flow(Flow::ANY),
             };
-            if matches!(call, Call::Allocator(Allocator::Allocate { .. } | Allocator::Reallocate { .. }))
+            if matches!(call, CallEffect::Allocator(Allocator::Allocate { .. } | Allocator::Reallocate { .. }))
                 && site.len() < 64
             {
                 site.insert(inst, site.len() as u32);
@@ -504,13 +505,13 @@ impl<'a> Pass<'a> {
         passed.fold(outside, |all, (_, &a)| all | of(self, a))
     }
 
-    fn call(&mut self, inst: ir::Inst, call: Call) {
+    fn call(&mut self, inst: ir::Inst, call: CallEffect) {
         let func = self.func;
         let args = func.dfg.inst_args(inst);
         let results = func.dfg.inst_results(inst);
         let made = args.iter().fold(0, |m, &a| m | self.made[a]);
         match call {
-            Call::Allocator(kind) => {
+            CallEffect::Allocator(kind) => {
                 let site = self.site.get(&inst).map_or(OTHER, |s| 1 << (64 + s));
                 match kind {
                     Allocator::Reallocate { pointer } => self.store(site, self.held(self.address(args[pointer]))),
@@ -520,10 +521,10 @@ impl<'a> Pass<'a> {
                 let by_kind = if matches!(kind, Allocator::Release { .. }) { made | OTHER } else { site };
                 results.iter().for_each(|&r| self.set(r, by_kind, by_kind));
             }
-            Call::Pure => results.iter().for_each(|&r| self.set(r, made, made | NUMBER)),
-            Call::Copy | Call::Fill => {
+            CallEffect::Pure => results.iter().for_each(|&r| self.set(r, made, made | NUMBER)),
+            CallEffect::Copy | CallEffect::Fill => {
                 let at = self.address(args[0]);
-                let what = if matches!(call, Call::Copy) {
+                let what = if matches!(call, CallEffect::Copy) {
                     self.held(self.address(args[1]))
                 } else {
                     self.made[args[1]] | NUMBER
@@ -532,7 +533,7 @@ impl<'a> Pass<'a> {
                 let (made, based) = (self.made[args[0]], self.based[args[0]]);
                 results.iter().for_each(|&r| self.set(r, made, based));
             }
-            Call::Flow(flow) => {
+            CallEffect::Flow(flow) => {
                 for (i, &a) in args.iter().enumerate() {
                     // What lies in a block that the callee is told of, it can find.
                     for s in sites(self.made[a]) {

@@ -18,7 +18,7 @@ use brolga_oracle::Place;
 use serde_json::{Value, json};
 
 use super::plan::{FunctionPlan, Recorded};
-use super::{Entry, Explanation, Term, Way, Why};
+use super::{Entry, Explanation, PathBack, Term, Why};
 use crate::bind::Invocation;
 use crate::output::{line, num_json, offset};
 use crate::value::Num;
@@ -73,7 +73,7 @@ fn why(w: &Why) -> Value {
     json!({ "kind": w.kind, "text": w.text, "at": w.at.as_ref().map(|p| place(p)) })
 }
 
-fn step(s: &Way) -> Value {
+fn step(s: &PathBack) -> Value {
     json!({
         "at": s.at.as_ref().map(|p| place(p)),
         "value": num(s.value),

@@ -94,7 +94,7 @@ pub struct Term {
 
 /// A step on the way of a cotangent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Way {
+pub struct PathBack {
     /// The instruction; `None` for an input.
     pub at: Option<Box<Place>>,
     /// What it computed.
@@ -111,7 +111,7 @@ pub struct Explanation {
     /// One per input that was asked for.
     pub entries: Vec<Entry>,
     /// The way from a result to the first cotangent that is not finite.
-    pub non_finite: Option<Vec<Way>>,
+    pub non_finite: Option<Vec<PathBack>>,
     /// The first value of the primal that is not finite.
     pub non_finite_value: Option<(Option<Box<Place>>, f64)>,
     /// The input whose terms `contributions` are; `None` if they are those of the whole pullback.
@@ -282,8 +282,8 @@ impl Words<'_> {
         }
     }
 
-    fn step(&self, s: &Step) -> Way {
-        Way { at: s.site.map(|s| self.place(s)), value: s.value, cotangent: s.cotangent, passed: s.passed }
+    fn step(&self, s: &Step) -> PathBack {
+        PathBack { at: s.site.map(|s| self.place(s)), value: s.value, cotangent: s.cotangent, passed: s.passed }
     }
 
     fn term(&self, c: &Contribution) -> Term {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use brolga_oracle::Place;
 
-use super::{Entry, Explanation, Way};
+use super::{Entry, Explanation, PathBack};
 use crate::output::show_num;
 use crate::value::Num;
 
@@ -90,7 +90,7 @@ impl Text {
         }
     }
 
-    fn step(&mut self, s: &Way) {
+    fn step(&mut self, s: &PathBack) {
         let at = s.at.as_ref().map_or_else(|| "an input".to_owned(), |p| Self::place(p));
         self.line(2, &at);
         self.line(6, &format!("value {}, cotangent {}", num(s.value), num(s.cotangent)));

@@ -214,7 +214,7 @@ impl Alive {
 
 /// A node in the tree of dominators.
 #[derive(Clone, Copy)]
-struct Node {
+struct BirthNode {
     /// How many are above it.
     depth: u32,
     up: usize,
@@ -228,12 +228,12 @@ struct Node {
 ///
 /// Source of the jumps: Myers, *An Applicative Random-Access Stack* (1983).
 struct Tree {
-    nodes: Vec<Node>,
+    nodes: Vec<BirthNode>,
 }
 
 impl Tree {
     fn new(dominates: &[Option<usize>], cyclic: &[bool]) -> Self {
-        let root = Node { depth: 0, up: 0, jump: 0, outside: 0 };
+        let root = BirthNode { depth: 0, up: 0, jump: 0, outside: 0 };
         let mut known = vec![false; dominates.len()];
         known[0] = true;
         let mut tree = Tree { nodes: vec![root; dominates.len()] };
@@ -252,12 +252,12 @@ impl Tree {
         tree
     }
 
-    fn below(&self, b: usize, up: usize, cyclic: bool) -> Node {
+    fn below(&self, b: usize, up: usize, cyclic: bool) -> BirthNode {
         let over = self.nodes[up];
         let depth = |b: usize| self.nodes[b].depth;
         let even = over.depth - depth(over.jump) == depth(over.jump) - depth(self.nodes[over.jump].jump);
         let jump = if even { self.nodes[over.jump].jump } else { up };
-        Node { depth: over.depth + 1, up, jump, outside: if cyclic { over.outside } else { b } }
+        BirthNode { depth: over.depth + 1, up, jump, outside: if cyclic { over.outside } else { b } }
     }
 
     /// The last node that dominates both.

@@ -9,10 +9,10 @@ use cranelift_codegen::ir::{Type, types};
 use crate::inst::Arith;
 
 /// A type, if it is known.
-type Known = Option<Type>;
+type KnownTypes = Option<Type>;
 
 /// Whether a type is known and is not as it should be.
-fn is_not(ty: Known, ok: impl FnOnce(Type) -> bool) -> bool {
+fn is_not(ty: KnownTypes, ok: impl FnOnce(Type) -> bool) -> bool {
     ty.is_some_and(|ty| !ok(ty))
 }
 
@@ -74,7 +74,7 @@ fn operands(op: &Arith) -> Option<usize> {
 }
 
 /// Whether an operation takes operands of these types to a result of type `ty`.
-pub fn fits(op: &Arith, args: &[Known], ty: Type) -> bool {
+pub fn fits(op: &Arith, args: &[KnownTypes], ty: Type) -> bool {
     if operands(op).is_some_and(|n| n != args.len()) {
         return false;
     }
@@ -133,7 +133,7 @@ pub fn fits(op: &Arith, args: &[Known], ty: Type) -> bool {
 }
 
 /// Whether two operands have one type.
-fn agree(args: &[Known]) -> bool {
+fn agree(args: &[KnownTypes]) -> bool {
     match args {
         [Some(a), Some(b)] => a == b,
         _ => true,

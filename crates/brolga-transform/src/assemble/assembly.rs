@@ -20,7 +20,7 @@ use cranelift_entity::EntitySet;
 use crate::assemble::combined::combine;
 use crate::assemble::forward::{Forward, forward};
 use crate::assemble::pullback::{Pullback, Pullbacks, either, pullback};
-use crate::dce::{Known, prune};
+use crate::dce::{KnownCells, prune};
 use crate::facts::Facts;
 use crate::guards::versioning::{Watched, watched};
 use crate::plan::liveness::Liveness;
@@ -225,7 +225,7 @@ impl<'s, 'f> Assembly<'s, 'f> {
             _ if facts.private.writes(inst).is_some() => facts.mode == Mode::Gradient,
             _ => computes(inst) || self.sunk.contains(inst),
         };
-        prune(graph, Known { primal, pure: &pure, private: &facts.private });
+        prune(graph, KnownCells { primal, pure: &pure, private: &facts.private });
     }
 }
 

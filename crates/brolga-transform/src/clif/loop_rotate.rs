@@ -52,7 +52,7 @@ pub fn rotate(func: &mut ir::Function, shape: &Shape) -> bool {
         return false;
     }
     resolve_aliases(func);
-    let mut uses = Uses::of(func, &candidates);
+    let mut uses = OutsideUses::of(func, &candidates);
     let mut any = false;
     for c in candidates.iter().rev() {
         any |= rotate_one(func, shape, c, &mut uses);
@@ -93,7 +93,7 @@ fn is_pure(op: Opcode) -> bool {
 }
 
 /// Who uses the values of candidates' headers, outside of these.
-struct Uses {
+struct OutsideUses {
     /// The header of a value.
     home: SecondaryMap<Value, Option<ir::Block>>,
     users: HashMap<ir::Block, Vec<ir::Inst>>,
@@ -101,9 +101,10 @@ struct Uses {
     stands_for: HashMap<ir::Block, ir::Block>,
 }
 
-impl Uses {
+impl OutsideUses {
     fn of(func: &ir::Function, candidates: &[Candidate]) -> Self {
-        let mut uses = Uses { home: SecondaryMap::new(), users: HashMap::default(), stands_for: HashMap::default() };
+        let mut uses =
+            OutsideUses { home: SecondaryMap::new(), users: HashMap::default(), stands_for: HashMap::default() };
         for c in candidates {
             let insts = func.layout.block_insts(c.header).flat_map(|i| func.dfg.inst_results(i));
             for &v in func.dfg.block_params(c.header).iter().chain(insts) {
@@ -144,7 +145,7 @@ enum Side {
     Behind,
 }
 
-fn rotate_one(func: &mut ir::Function, shape: &Shape, c: &Candidate, uses: &mut Uses) -> bool {
+fn rotate_one(func: &mut ir::Function, shape: &Shape, c: &Candidate, uses: &mut OutsideUses) -> bool {
     let InstructionData::Brif { blocks, .. } = func.dfg.insts[c.branch] else { unreachable!("found as such") };
     let targets = [blocks[c.body_at], blocks[1 - c.body_at]].map(|t| t.block(&func.dfg.value_lists));
     // Each way must lead to a block that is entered from nowhere else, or enters from behind it
@@ -200,9 +201,9 @@ fn rotate_one(func: &mut ir::Function, shape: &Shape, c: &Candidate, uses: &mut 
     true
 }
 
-type Names = SmallVec<[(Value, Value); 8]>;
+type NewNames = SmallVec<[(Value, Value); 8]>;
 
-fn renamed(names: &Names, v: Value) -> Value {
+fn renamed(names: &NewNames, v: Value) -> Value {
     names.iter().find(|n| n.0 == v).map_or(v, |n| n.1)
 }
 
@@ -230,8 +231,8 @@ fn hand_over(
     (block, side): (ir::Block, usize),
     mut used: SmallVec<[Value; 8]>,
     idle: &[ir::Inst],
-    uses: &mut Uses,
-) -> Names {
+    uses: &mut OutsideUses,
+) -> NewNames {
     let mut moving: SmallVec<[ir::Inst; 8]> = SmallVec::new();
     for &inst in idle.iter().rev() {
         if !func.dfg.inst_results(inst).iter().any(|v| used.contains(v)) {
@@ -245,7 +246,7 @@ fn hand_over(
         }
         moving.push(inst);
     }
-    let mut names = Names::new();
+    let mut names = NewNames::new();
     for v in used {
         let ty = func.dfg.value_type(v);
         names.push((v, func.dfg.append_block_param(block, ty)));
@@ -261,7 +262,7 @@ fn hand_over(
 }
 
 /// A copy of an instruction under these names; its results are named as well.
-fn copy(func: &mut ir::Function, inst: ir::Inst, names: &mut Names) -> ir::Inst {
+fn copy(func: &mut ir::Function, inst: ir::Inst, names: &mut NewNames) -> ir::Inst {
     let new = func.dfg.clone_inst(inst);
     func.dfg.map_inst_values(new, |v| renamed(names, v));
     func.set_srcloc(new, func.srcloc(inst));
@@ -270,7 +271,7 @@ fn copy(func: &mut ir::Function, inst: ir::Inst, names: &mut Names) -> ir::Inst 
 }
 
 /// A block of our own on one side of the header's branch.
-fn between(func: &mut ir::Function, c: &Candidate, side: usize, uses: &mut Uses) -> ir::Block {
+fn between(func: &mut ir::Function, c: &Candidate, side: usize, uses: &mut OutsideUses) -> ir::Block {
     let InstructionData::Brif { blocks, .. } = &func.dfg.insts[c.branch] else { unreachable!("found as such") };
     let call = blocks[side];
     let (target, args) = (call.block(&func.dfg.value_lists), args_of(func, call));
@@ -296,7 +297,7 @@ fn between(func: &mut ir::Function, c: &Candidate, side: usize, uses: &mut Uses)
 }
 
 /// The header's question behind a latch.
-fn ask_at_end(func: &mut ir::Function, c: &Candidate, latch: ir::Block, uses: &mut Uses) {
+fn ask_at_end(func: &mut ir::Function, c: &Candidate, latch: ir::Block, uses: &mut OutsideUses) {
     let last = func.layout.last_inst(latch).expect("a block has a terminator");
     let calls: SmallVec<[ir::BlockCall; 2]> = match &func.dfg.insts[last] {
         InstructionData::Jump { destination, .. } => smallvec::smallvec![*destination],
@@ -329,8 +330,8 @@ fn ask_at_end(func: &mut ir::Function, c: &Candidate, latch: ir::Block, uses: &m
 }
 
 /// The header's instructions at the end of a block, for these values of its parameters.
-fn copy_header(func: &mut ir::Function, c: &Candidate, block: ir::Block, args: &[Value], uses: &mut Uses) {
-    let mut names = Names::new();
+fn copy_header(func: &mut ir::Function, c: &Candidate, block: ir::Block, args: &[Value], uses: &mut OutsideUses) {
+    let mut names = NewNames::new();
     names.extend(func.dfg.block_params(c.header).iter().copied().zip(args.iter().copied()));
     for inst in func.layout.block_insts(c.header).collect::<SmallVec<[ir::Inst; 8]>>() {
         let new = copy(func, inst, &mut names);

@@ -10,8 +10,8 @@
 //! **Algorithm.** In a cycle of blocks
 //! ([`turn::loops`](crate::clif::vectorise::affine_loop::loops)), what a turn hands on is written
 //! as `c·x̄ + b` by going through sums, differences, products and quotients that `x̄` goes into
-//! once, with `c` and `b` computed without `x̄` ([`Line`]). Where the chain gets shorter by that,
-//! the end of the turn becomes
+//! once, with `c` and `b` computed without `x̄` ([`ChainLine`]). Where the chain gets shorter by
+//! that, the end of the turn becomes
 //!
 //! ```text
 //!          ┌─► x̄' = c·x̄ + b ─┐
@@ -136,7 +136,7 @@ fn carries_float(func: &ir::Function, b: ir::Block) -> bool {
 
 /// A number that is computed without the cotangent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Node {
+enum ChainNode {
     /// One that is there.
     Is(Value),
     One,
@@ -149,7 +149,7 @@ enum Node {
 
 /// `c·x̄ + b`, each a node or zero; and the cycles from `x̄` to the number that it stands for.
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
+struct ChainLine {
     c: Option<usize>,
     b: Option<usize>,
     cycles: u32,
@@ -163,8 +163,8 @@ struct Chain {
     latch: ir::Inst,
     /// The instructions from one to the other, in order.
     insts: SmallVec<[ir::Inst; 16]>,
-    nodes: Vec<Node>,
-    line: Line,
+    nodes: Vec<ChainNode>,
+    line: ChainLine,
     /// Products and quotients that `c` is made of.
     factors: SmallVec<[usize; 8]>,
     pays: bool,
@@ -172,25 +172,25 @@ struct Chain {
 
 impl Chain {
     /// What must hold of nodes for `c·x̄ + b` to be the number that the chain has.
-    fn asked(&self) -> impl Iterator<Item = (usize, Asked)> + '_ {
+    fn asked(&self) -> impl Iterator<Item = (usize, Chosen)> + '_ {
         // What is infinite makes `c` infinite or NaN.
-        let of = |n| if self.line.c == Some(n) { Asked::Normal } else { Asked::NotSmall };
+        let of = |n| if self.line.c == Some(n) { Chosen::Normal } else { Chosen::NotSmall };
         let factors = self.factors.iter().map(move |&n| (n, of(n)));
-        let computed = |n: &usize| !matches!(self.nodes[*n], Node::Is(_)) && !self.factors.contains(n);
-        factors.chain([self.line.c, self.line.b].into_iter().flatten().filter(computed).map(|n| (n, Asked::Finite)))
+        let computed = |n: &usize| !matches!(self.nodes[*n], ChainNode::Is(_)) && !self.factors.contains(n);
+        factors.chain([self.line.c, self.line.b].into_iter().flatten().filter(computed).map(|n| (n, Chosen::Finite)))
     }
 }
 
 /// Products and quotients that a node is made of, in order.
-fn factors(nodes: &[Node], of: Option<usize>) -> SmallVec<[usize; 8]> {
+fn factors(nodes: &[ChainNode], of: Option<usize>) -> SmallVec<[usize; 8]> {
     let mut found: SmallVec<[usize; 8]> = SmallVec::new();
     let mut wanted: SmallVec<[usize; 8]> = of.into_iter().collect();
     while let Some(k) = wanted.pop() {
         match nodes[k] {
-            Node::Is(_) | Node::One => {}
-            Node::Neg(x) => wanted.push(x),
-            Node::Sum(x, y) | Node::Difference(x, y) => wanted.extend([x, y]),
-            Node::Product(x, _) | Node::Quotient(x, _) => {
+            ChainNode::Is(_) | ChainNode::One => {}
+            ChainNode::Neg(x) => wanted.push(x),
+            ChainNode::Sum(x, y) | ChainNode::Difference(x, y) => wanted.extend([x, y]),
+            ChainNode::Product(x, _) | ChainNode::Quotient(x, _) => {
                 wanted.push(x);
                 if !found.contains(&k) {
                     found.push(k);
@@ -261,13 +261,13 @@ fn chain(func: &ir::Function, l: &Loop) -> Option<Chain> {
 struct Lines<'a, 'f> {
     steps: &'a Steps<'f>,
     carried: Value,
-    known: HashMap<Value, Option<Line>>,
+    known: HashMap<Value, Option<ChainLine>>,
     depends: HashMap<Value, bool>,
-    nodes: Vec<Node>,
+    nodes: Vec<ChainNode>,
 }
 
 impl Lines<'_, '_> {
-    fn node(&mut self, node: Node) -> usize {
+    fn node(&mut self, node: ChainNode) -> usize {
         self.nodes.push(node);
         self.nodes.len() - 1
     }
@@ -296,13 +296,13 @@ impl Lines<'_, '_> {
         }
     }
 
-    fn of(&mut self, v: Value) -> Option<Line> {
+    fn of(&mut self, v: Value) -> Option<ChainLine> {
         let v = self.steps.resolve(v);
         if v == self.carried {
-            return Some(Line { c: Some(self.node(Node::One)), ..Line::default() });
+            return Some(ChainLine { c: Some(self.node(ChainNode::One)), ..ChainLine::default() });
         }
         if !self.depends(v)? {
-            return Some(Line { b: Some(self.node(Node::Is(v))), ..Line::default() });
+            return Some(ChainLine { b: Some(self.node(ChainNode::Is(v))), ..ChainLine::default() });
         }
         if let Some(&known) = self.known.get(&v) {
             return known;
@@ -312,7 +312,7 @@ impl Lines<'_, '_> {
         found
     }
 
-    fn combined(&mut self, v: Value) -> Option<Line> {
+    fn combined(&mut self, v: Value) -> Option<ChainLine> {
         let Home::Inside(inst) = self.steps.home(v) else { return None };
         let args = self.steps.args(inst);
         if self.nodes.len() > MOST {
@@ -321,19 +321,19 @@ impl Lines<'_, '_> {
         let op = self.steps.func.dfg.insts[inst].opcode();
         match op {
             Opcode::Fneg => {
-                let Line { c, b, cycles } = self.of(args[0])?;
-                let mut neg = |n: Option<usize>| n.map(|n| self.node(Node::Neg(n)));
-                Some(Line { c: neg(c), b: neg(b), cycles: cycles + 1 })
+                let ChainLine { c, b, cycles } = self.of(args[0])?;
+                let mut neg = |n: Option<usize>| n.map(|n| self.node(ChainNode::Neg(n)));
+                Some(ChainLine { c: neg(c), b: neg(b), cycles: cycles + 1 })
             }
             Opcode::Fadd | Opcode::Fsub => {
                 let (x, y) = (self.of(args[0])?, self.of(args[1])?);
                 let mut pair = |x: Option<usize>, y: Option<usize>| match (x, y, op) {
-                    (Some(x), Some(y), Opcode::Fadd) => Some(self.node(Node::Sum(x, y))),
-                    (Some(x), Some(y), _) => Some(self.node(Node::Difference(x, y))),
-                    (None, Some(y), Opcode::Fsub) => Some(self.node(Node::Neg(y))),
+                    (Some(x), Some(y), Opcode::Fadd) => Some(self.node(ChainNode::Sum(x, y))),
+                    (Some(x), Some(y), _) => Some(self.node(ChainNode::Difference(x, y))),
+                    (None, Some(y), Opcode::Fsub) => Some(self.node(ChainNode::Neg(y))),
                     (x, y, _) => x.or(y),
                 };
-                Some(Line { c: pair(x.c, y.c), b: pair(x.b, y.b), cycles: x.cycles.max(y.cycles) + STEP })
+                Some(ChainLine { c: pair(x.c, y.c), b: pair(x.b, y.b), cycles: x.cycles.max(y.cycles) + STEP })
             }
             Opcode::Fmul | Opcode::Fdiv => {
                 let (x, by) = match (self.depends(args[0])?, self.depends(args[1])?) {
@@ -341,15 +341,17 @@ impl Lines<'_, '_> {
                     (false, true) if op == Opcode::Fmul => (args[1], args[0]),
                     _ => return None,
                 };
-                let Line { c, b, cycles } = self.of(x)?;
+                let ChainLine { c, b, cycles } = self.of(x)?;
                 let product = op == Opcode::Fmul;
                 let mut times = |n: Option<usize>| match n {
-                    Some(n) if product && self.nodes[n] == Node::One => Some(self.node(Node::Is(by))),
-                    Some(n) => Some(self.node(if product { Node::Product(n, by) } else { Node::Quotient(n, by) })),
+                    Some(n) if product && self.nodes[n] == ChainNode::One => Some(self.node(ChainNode::Is(by))),
+                    Some(n) => {
+                        Some(self.node(if product { ChainNode::Product(n, by) } else { ChainNode::Quotient(n, by) }))
+                    }
                     None => None,
                 };
                 let cost = if product { STEP } else { QUOTIENT };
-                Some(Line { c: times(c), b: times(b), cycles: cycles + cost })
+                Some(ChainLine { c: times(c), b: times(b), cycles: cycles + cost })
             }
             _ => None,
         }
@@ -377,11 +379,11 @@ fn holds(pos: &mut FuncCursor<'_>, chain: &Chain, values: &[Value]) -> Value {
     };
     for (n, asked) in chain.asked() {
         let v = values[n];
-        if asked != Asked::Finite {
+        if asked != Chosen::Finite {
             let size = pos.ins().fabs(v);
             least = Some(least.map_or(size, |least| pos.ins().fmin(least, size)));
         }
-        if asked != Asked::NotSmall {
+        if asked != Chosen::NotSmall {
             let zero = pos.ins().fsub(v, v);
             bound = pos.ins().fadd(zero, bound);
         }
@@ -439,14 +441,14 @@ fn multiplied(pos: &mut FuncCursor<'_>, chain: &Chain) -> SmallVec<[Value; 16]> 
     let mut values: SmallVec<[Value; 16]> = SmallVec::new();
     for &node in &chain.nodes {
         let v = match node {
-            Node::Is(v) => v,
-            Node::One if ty == types::F64 => pos.ins().f64const(1.0),
-            Node::One => pos.ins().f32const(1.0),
-            Node::Neg(x) => pos.ins().fneg(values[x]),
-            Node::Sum(x, y) => pos.ins().fadd(values[x], values[y]),
-            Node::Difference(x, y) => pos.ins().fsub(values[x], values[y]),
-            Node::Product(x, y) => pos.ins().fmul(values[x], y),
-            Node::Quotient(x, y) => pos.ins().fdiv(values[x], y),
+            ChainNode::Is(v) => v,
+            ChainNode::One if ty == types::F64 => pos.ins().f64const(1.0),
+            ChainNode::One => pos.ins().f32const(1.0),
+            ChainNode::Neg(x) => pos.ins().fneg(values[x]),
+            ChainNode::Sum(x, y) => pos.ins().fadd(values[x], values[y]),
+            ChainNode::Difference(x, y) => pos.ins().fsub(values[x], values[y]),
+            ChainNode::Product(x, y) => pos.ins().fmul(values[x], y),
+            ChainNode::Quotient(x, y) => pos.ins().fdiv(values[x], y),
         };
         values.push(v);
     }
@@ -455,7 +457,7 @@ fn multiplied(pos: &mut FuncCursor<'_>, chain: &Chain) -> SmallVec<[Value; 16]> 
 
 /// What is asked of a number.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum Chosen {
     Finite,
     /// It has all its digits: it is normal, infinite or NaN.
     NotSmall,
@@ -465,12 +467,12 @@ enum Asked {
 
 /// What is not zero if it is so. It is the exponent of a number that is asked for: that of zero is
 /// zero, and that of what is infinite or NaN has all bits set, so that its successor has none.
-fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Asked) -> Value {
+fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Chosen) -> Value {
     let (int, mantissa, exponents) = match pos.func.dfg.value_type(v) {
         types::F64 => (types::I64, 52, 0x7ff),
         _ => (types::I32, 23, 0xff),
     };
-    if matches!(asked, Asked::Finite) {
+    if matches!(asked, Chosen::Finite) {
         // Otherwise it is no number.
         let zero = pos.ins().fsub(v, v);
         return pos.ins().fcmp(FloatCC::Ordered, zero, zero);
@@ -478,12 +480,12 @@ fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Asked) -> Value {
     let bits = pos.ins().bitcast(int, MemFlagsData::new(), v);
     let shift = pos.ins().iconst(types::I32, mantissa);
     let mut exponent = pos.ins().ushr(bits, shift);
-    if !matches!(asked, Asked::NotSmall) {
+    if !matches!(asked, Chosen::NotSmall) {
         let one = pos.ins().iconst(int, 1);
         exponent = pos.ins().iadd(exponent, one);
     }
     // Behind zero comes one, and behind all others two and more.
-    let mask = pos.ins().iconst(int, if matches!(asked, Asked::Normal) { exponents - 1 } else { exponents });
+    let mask = pos.ins().iconst(int, if matches!(asked, Chosen::Normal) { exponents - 1 } else { exponents });
     // The choice asks whether that is zero.
     pos.ins().band(exponent, mask)
 }

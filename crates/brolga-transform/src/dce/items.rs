@@ -1,7 +1,7 @@
 //! All that a derived graph consists of, by number, and what each reads.
 //!
 //! A name is looked up for every operand there is, so names are indices into tables
-//! ([`crate::val_map`]), and lists of items are chains through one pool ([`Chains`]): a list is
+//! ([`crate::val_map`]), and lists of items are chains through one pool ([`UseChains`]): a list is
 //! mostly of one item, and an allocation for each costs more than all else that is done here.
 
 use brolga_ir::block::{CfgBlock, CfgBlocks, Role, Term};
@@ -16,15 +16,15 @@ use crate::val_map::ByName;
 /// first, then its instructions, then its terminator.
 pub type ItemId = usize;
 
-/// A list in [`Chains`]: one more than where its last entry is; none if it is empty.
+/// A list in [`UseChains`]: one more than where its last entry is; none if it is empty.
 #[derive(Clone, Copy, Default)]
 struct Chain(u32);
 
 /// Lists of items, in one pool: each entry with the one before it.
 #[derive(Default)]
-struct Chains(Vec<(u32, Chain)>);
+struct UseChains(Vec<(u32, Chain)>);
 
-impl Chains {
+impl UseChains {
     fn add(&mut self, to: &mut Chain, item: ItemId) {
         self.0.push((item as u32, *to));
         *to = Chain(self.0.len() as u32);
@@ -37,7 +37,7 @@ impl Chains {
 }
 
 /// The items that define each name, for uses in other blocks.
-struct Names {
+struct DefinedNames {
     /// Those of the forward part, and derived values.
     global: ByName<Chain>,
     /// Those of the pullback part.
@@ -46,8 +46,8 @@ struct Names {
     rerun: HashMap<(ir::Block, Val), Chain>,
 }
 
-impl Names {
-    fn define(&mut self, chains: &mut Chains, role: Role, name: Val, item: ItemId) {
+impl DefinedNames {
+    fn define(&mut self, chains: &mut UseChains, role: Role, name: Val, item: ItemId) {
         let items = match (role.rerun_header(), name) {
             (_, Val::D(_)) => self.global.at(name),
             (Some(header), _) => self.rerun.entry((header, name)).or_default(),
@@ -92,8 +92,8 @@ pub struct Items<'g> {
     pub block: Vec<u32>,
     /// The items that each item reads; for a parameter, the arguments on all edges.
     reads: Vec<Chain>,
-    chains: Chains,
-    names: Names,
+    chains: UseChains,
+    names: DefinedNames,
 }
 
 impl<'g> Items<'g> {
@@ -107,8 +107,8 @@ impl<'g> Items<'g> {
             block: Vec::with_capacity(size),
             reads: Vec::new(),
             // Most define one name and read one or two.
-            chains: Chains(Vec::with_capacity(3 * size)),
-            names: Names { global: ByName::new(values), local: ByName::new(values), rerun: HashMap::default() },
+            chains: UseChains(Vec::with_capacity(3 * size)),
+            names: DefinedNames { global: ByName::new(values), local: ByName::new(values), rerun: HashMap::default() },
             blocks,
         };
         for (b, block) in items.blocks.iter().enumerate() {

@@ -68,7 +68,7 @@ mod straight_line;
 
 /// What is known of the normalised function whose instructions are copied.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct KnownCells<'a> {
     /// The function.
     pub primal: &'a ir::Function,
     /// Which of its calls, loads and writes to private memory may go although they might do more
@@ -79,7 +79,7 @@ pub struct Known<'a> {
 }
 
 /// Remove from a graph whatever is not needed.
-pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
+pub fn prune(graph: &mut CfgBlocks, known: KnownCells<'_>) {
     if let Some(found) = straight_line::needed(graph, known) {
         debug_assert!(searched(graph, known).is_some_and(|live| found.is(&live)), "both find the same:\n{found:?}");
         return found.sweep(graph);
@@ -101,7 +101,7 @@ pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
 
 /// What is needed, found in the way that does for all graphs: by block, of each parameter and
 /// instruction.
-fn searched(graph: &CfgBlocks, known: Known<'_>) -> Option<Vec<Vec<bool>>> {
+fn searched(graph: &CfgBlocks, known: KnownCells<'_>) -> Option<Vec<Vec<bool>>> {
     let control = Control::compute(graph)?;
     let items = Items::collect(graph, known.primal, &control);
     let live = Live::compute(known, &control, &items);
@@ -116,7 +116,7 @@ enum Use {
     /// It is needed for its names only.
     Value,
     /// It writes what only instructions that read the same are interested in.
-    Writes(Cell),
+    Writes(DceCell),
     /// It has an effect on a block of private memory, and is needed where that is: where this name
     /// is.
     With(Val),
@@ -125,7 +125,7 @@ enum Use {
 /// Where values are on their way from the forward part to the pullback part, or from a store to a
 /// load.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Cell {
+enum DceCell {
     /// A place in the activation frame.
     Frame(FrameSlot),
     /// A held variable.
@@ -136,7 +136,7 @@ enum Cell {
     Ct(ir::Value),
 }
 
-fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
+fn use_of(inst: &AdInst, KnownCells { primal, pure, private }: KnownCells<'_>) -> Use {
     match &inst.op {
         AdOp::Call { callee: Callee::Symbol(s), args, .. } => match (&s[..], &args[..]) {
             ("brolga_malloc" | "brolga_calloc", _) if made_by(inst.at, private).is_some() => Use::Value,
@@ -152,7 +152,7 @@ fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
             _ => Use::Effect,
         },
         AdOp::Primal(inst) => match private.writes(*inst) {
-            Some(piece) if pure(*inst) || private.is_harmless(*inst) => Use::Writes(Cell::Memory(piece)),
+            Some(piece) if pure(*inst) || private.is_harmless(*inst) => Use::Writes(DceCell::Memory(piece)),
             Some(_) => Use::Effect,
             None if is_removable(primal, *inst) || pure(*inst) => Use::Value,
             None => Use::Effect,
@@ -170,9 +170,9 @@ fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
         | AdOp::KeptBlock(_)
         | AdOp::Held(_)
         | AdOp::TakeCt(_) => Use::Value,
-        AdOp::Keep(slot, _) | AdOp::KeepBlock(slot, _) => Use::Writes(Cell::Frame(*slot)),
-        AdOp::Hold(name, _) => Use::Writes(Cell::Held(*name)),
-        AdOp::AddCt(v, _) | AdOp::ZeroCt(v) => Use::Writes(Cell::Ct(*v)),
+        AdOp::Keep(slot, _) | AdOp::KeepBlock(slot, _) => Use::Writes(DceCell::Frame(*slot)),
+        AdOp::Hold(name, _) => Use::Writes(DceCell::Held(*name)),
+        AdOp::AddCt(v, _) | AdOp::ZeroCt(v) => Use::Writes(DceCell::Ct(*v)),
         AdOp::StoreDelta { .. }
         | AdOp::StoreOld { .. }
         | AdOp::EnterFrame
@@ -201,20 +201,20 @@ fn made_by(inst: Option<ir::Inst>, private: &Private) -> Option<ir::Inst> {
 }
 
 /// Add what an instruction reads that others write, where it is needed.
-fn cells_read(op: &AdOp, private: &Private, into: &mut Vec<Cell>) {
+fn cells_read(op: &AdOp, private: &Private, into: &mut Vec<DceCell>) {
     let memory = |v: &Val| match *v {
         Val::Primal(v) => private.leads(v),
         _ => &[],
     };
-    let mut pieces = |p: &[Piece]| into.extend(p.iter().map(|&p| Cell::Memory(p)));
+    let mut pieces = |p: &[Piece]| into.extend(p.iter().map(|&p| DceCell::Memory(p)));
     match op {
         AdOp::Primal(inst) => pieces(private.reads(*inst)),
         AdOp::LoadOld { addr, .. } => pieces(memory(addr)),
         AdOp::Call { callee: Callee::Symbol(s), .. } if SHADOWS_ONLY.contains(&&s[..]) => {}
         AdOp::Call { args, .. } => args.iter().flatten().for_each(|v| pieces(memory(v))),
-        AdOp::Restore(slot) | AdOp::KeptBlock(slot) => into.push(Cell::Frame(*slot)),
-        AdOp::Held(name) => into.push(Cell::Held(*name)),
-        AdOp::TakeCt(v) | AdOp::AddCt(v, _) => into.push(Cell::Ct(*v)),
+        AdOp::Restore(slot) | AdOp::KeptBlock(slot) => into.push(DceCell::Frame(*slot)),
+        AdOp::Held(name) => into.push(DceCell::Held(*name)),
+        AdOp::TakeCt(v) | AdOp::AddCt(v, _) => into.push(DceCell::Ct(*v)),
         _ => {}
     }
 }
@@ -248,14 +248,14 @@ type Moment = (u32, u32);
 struct Writers {
     /// The list of each cotangent and of each other cell: one more than its number.
     cts: SecondaryMap<ir::Value, u32>,
-    others: HashMap<Cell, u32>,
+    others: HashMap<DceCell, u32>,
     lists: Vec<SmallVec<[(Moment, u32); 4]>>,
 }
 
 impl Writers {
-    fn of(&mut self, cell: &Cell) -> &mut SmallVec<[(Moment, u32); 4]> {
+    fn of(&mut self, cell: &DceCell) -> &mut SmallVec<[(Moment, u32); 4]> {
         let list = match cell {
-            Cell::Ct(v) => &mut self.cts[*v],
+            DceCell::Ct(v) => &mut self.cts[*v],
             _ => self.others.entry(*cell).or_default(),
         };
         if *list == 0 {
@@ -280,7 +280,7 @@ struct Live {
 }
 
 impl Live {
-    fn compute(known: Known<'_>, control: &Control, items: &Items<'_>) -> Self {
+    fn compute(known: KnownCells<'_>, control: &Control, items: &Items<'_>) -> Self {
         let all = items.block.len();
         let mut live =
             Live { items: vec![false; all], places: vec![false; control.len()], at: all, behind: Vec::new() };
@@ -306,7 +306,7 @@ impl Live {
                 match use_of(inst, known) {
                     Use::Effect => live.need(item),
                     Use::Value => {}
-                    Use::Writes(Cell::Frame(_)) if frame_is_left => live.need(item),
+                    Use::Writes(DceCell::Frame(_)) if frame_is_left => live.need(item),
                     Use::With(name) => {
                         items.meant(block.role, name).for_each(|i| with.entry(i).or_default().push(item));
                     }

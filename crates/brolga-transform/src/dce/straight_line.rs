@@ -22,7 +22,7 @@ use cranelift_codegen::ir;
 use cranelift_entity::SecondaryMap;
 
 use super::items::each_operand;
-use super::{Cell, Known, Use, cells_read, use_of};
+use super::{DceCell, KnownCells, Use, cells_read, use_of};
 use crate::val_map::ByName;
 
 /// What is needed.
@@ -58,10 +58,10 @@ impl Needed {
 }
 
 /// What is needed, if the blocks follow each other.
-pub fn needed(graph: &CfgBlocks, known: Known<'_>) -> Option<Needed> {
+pub fn needed(graph: &CfgBlocks, known: KnownCells<'_>) -> Option<Needed> {
     let order = chain(graph)?;
     let mut found: Vec<_> = graph.blocks.values().map(|b| vec![false; b.params.len() + b.insts.len()]).collect();
-    let mut wanted = Wanted {
+    let mut wanted = NeededNames {
         graph,
         names: ByName::new(known.primal.dfg.num_values()),
         here: ByName::default(),
@@ -148,7 +148,7 @@ impl At {
 }
 
 /// What has been read and not yet been defined.
-struct Wanted<'g> {
+struct NeededNames<'g> {
     graph: &'g CfgBlocks,
     /// Names that some block in front defines.
     names: ByName<bool>,
@@ -160,10 +160,10 @@ struct Wanted<'g> {
     forward: Option<ByName<bool>>,
     /// Cells: those of cotangents, and others.
     cts: SecondaryMap<ir::Value, bool>,
-    cells: HashSet<Cell>,
+    cells: HashSet<DceCell>,
 }
 
-impl Wanted<'_> {
+impl NeededNames<'_> {
     fn read(&mut self, at: At, name: Val) {
         if !at.is_local(name) {
             *self.names.at(name) = true;
@@ -206,16 +206,16 @@ impl Wanted<'_> {
         })
     }
 
-    fn want(&mut self, cell: &Cell) {
+    fn want(&mut self, cell: &DceCell) {
         match cell {
-            Cell::Ct(v) => self.cts[*v] = true,
+            DceCell::Ct(v) => self.cts[*v] = true,
             _ => drop(self.cells.insert(*cell)),
         }
     }
 
-    fn has(&self, cell: &Cell) -> bool {
+    fn has(&self, cell: &DceCell) -> bool {
         match cell {
-            Cell::Ct(v) => self.cts[*v],
+            DceCell::Ct(v) => self.cts[*v],
             _ => self.cells.contains(cell),
         }
     }

@@ -57,7 +57,7 @@ pub enum Other {
 }
 
 /// How a carried parameter is had on an edge: from a parameter of the edge's target, step by step.
-pub type Way = (ir::Value, Vec<Undo>);
+pub type WayBack = (ir::Value, Vec<Undo>);
 
 /// The carried parameters.
 #[derive(Default)]
@@ -65,7 +65,7 @@ pub struct Carry {
     /// Those that are known at the end of each block.
     known: SecondaryMap<ir::Block, EntitySet<ir::Value>>,
     /// Ways over edges, for those that need one.
-    ways: HashMap<(ir::Value, ir::Block, ir::Block), Way>,
+    ways: HashMap<(ir::Value, ir::Block, ir::Block), WayBack>,
 }
 
 /// What has to be known about the function.
@@ -162,7 +162,7 @@ impl Carry {
     }
 
     /// A way to have `r` on the edge `p -> b`, from what is assumed now.
-    fn way(&self, cx: &CarryInput<'_>, r: ir::Value, p: ir::Block, b: ir::Block) -> Option<Way> {
+    fn way(&self, cx: &CarryInput<'_>, r: ir::Value, p: ir::Block, b: ir::Block) -> Option<WayBack> {
         let args = cx.cfg.args(p, b);
         cx.func.dfg.block_params(b).iter().zip(args).find_map(|(&q, &a)| {
             if !self.known[b].contains(q) {
@@ -185,7 +185,7 @@ impl Carry {
 
     /// How a parameter of block `d` is had on an edge: `Ok(None)` if it is there already, `Err` if
     /// the edge leaves its loop and the target has to provide it.
-    pub fn on_edge(&self, r: ir::Value, d: ir::Block, p: ir::Block, b: ir::Block) -> Result<Option<&Way>, ()> {
+    pub fn on_edge(&self, r: ir::Value, d: ir::Block, p: ir::Block, b: ir::Block) -> Result<Option<&WayBack>, ()> {
         if b != d && self.known[b].contains(r) {
             return Ok(None);
         }

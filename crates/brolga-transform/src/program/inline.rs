@@ -107,7 +107,7 @@ pub fn inlined(
     let mut copies = std::mem::take(&mut program.copies);
     let order = bottom_up(program, funcs);
     let single = called_once(program, funcs);
-    let mut known = Known::default();
+    let mut known = InlineCosts::default();
     let mut left = SPARE + order.iter().filter_map(|o| Some(length(body(program, o.0)?))).sum::<usize>();
     for (key, recursive) in order {
         let Some(own) = body(program, key) else { continue };
@@ -141,7 +141,7 @@ pub fn inlined(
 
 /// Functions that have been visited.
 #[derive(Default)]
-struct Known {
+struct InlineCosts {
     /// Those that may replace calls of them.
     callees: HashMap<FuncKey, Callee>,
     /// Those in which calls were replaced.
@@ -279,7 +279,7 @@ struct Caller<'a> {
     program: &'a Program,
     key: FuncKey,
     own: &'a ir::Function,
-    known: &'a Known,
+    known: &'a InlineCosts,
     copies: &'a mut Copies,
     budget: Budget,
     /// Most calls that an instruction comes by.
@@ -317,7 +317,7 @@ impl<'a> Caller<'a> {
         program: &'a Program,
         key: FuncKey,
         own: &'a ir::Function,
-        known: &'a Known,
+        known: &'a InlineCosts,
         copies: &'a mut Copies,
         budget: Budget,
     ) -> Self {

@@ -11,7 +11,7 @@ use brolga_ir::lower::lower;
 use brolga_ir::names::Names;
 use brolga_ir::{Dv, InstId, Program};
 use brolga_testing::function;
-use brolga_transform::dce::{Known, prune};
+use brolga_transform::dce::{KnownCells, prune};
 use brolga_transform::primal::normalise::plain_env;
 use cranelift_codegen::entity::EntityRef;
 use cranelift_codegen::ir;
@@ -59,7 +59,7 @@ impl Case {
             ir::InstructionData::Store { .. } => self.pure_stores,
             _ => false,
         };
-        let known = Known { primal: &self.primal, pure: &pure, private: &private(&self.primal) };
+        let known = KnownCells { primal: &self.primal, pure: &pure, private: &private(&self.primal) };
         prune(&mut self.graph, known);
         self
     }

@@ -19,17 +19,17 @@ use cranelift_codegen::ir::{self, AbiParam, FuncRef, InstBuilder, InstructionDat
 
 /// What a function gives of an angle.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum SineOrCosine {
     Sine,
     Cosine,
 }
 
 /// Two calls with one angle.
-struct Pair {
+struct SinCos {
     first: ir::Inst,
     second: ir::Inst,
     /// What they give.
-    parts: [Part; 2],
+    parts: [SineOrCosine; 2],
 }
 
 /// Make one call of two; `is_known` says whether a symbol is the C library's function of that name.
@@ -38,10 +38,10 @@ pub fn sincos(func: &mut ir::Function, is_known: impl Fn(&str) -> bool) {
         let e = &func.dfg.ext_funcs[r];
         let name = symbol_of(func, &e.name);
         let (part, ty) = match &*name {
-            "sin" => (Part::Sine, types::F64),
-            "cos" => (Part::Cosine, types::F64),
-            "sinf" => (Part::Sine, types::F32),
-            "cosf" => (Part::Cosine, types::F32),
+            "sin" => (SineOrCosine::Sine, types::F64),
+            "cos" => (SineOrCosine::Cosine, types::F64),
+            "sinf" => (SineOrCosine::Sine, types::F32),
+            "cosf" => (SineOrCosine::Cosine, types::F32),
             _ => return None,
         };
         let sig = &func.dfg.signatures[e.signature];
@@ -49,7 +49,8 @@ pub fn sincos(func: &mut ir::Function, is_known: impl Fn(&str) -> bool) {
         let both = if ty == types::F64 { "brolga_sincos" } else { "brolga_sincosf" };
         (sig.params == float && sig.returns == float && is_known(&name) && is_known(both)).then_some(part)
     };
-    let parts: HashMap<FuncRef, Part> = func.dfg.ext_funcs.keys().filter_map(|r| Some((r, part_of(r)?))).collect();
+    let parts: HashMap<FuncRef, SineOrCosine> =
+        func.dfg.ext_funcs.keys().filter_map(|r| Some((r, part_of(r)?))).collect();
     if parts.is_empty() {
         return;
     }
@@ -59,10 +60,10 @@ pub fn sincos(func: &mut ir::Function, is_known: impl Fn(&str) -> bool) {
 }
 
 /// Calls of one block that can be one. A call is in one pair at most.
-fn pairs(func: &ir::Function, parts: &HashMap<FuncRef, Part>) -> Vec<Pair> {
+fn pairs(func: &ir::Function, parts: &HashMap<FuncRef, SineOrCosine>) -> Vec<SinCos> {
     let mut found = Vec::new();
     for block in func.layout.blocks() {
-        let mut alone: HashMap<(Value, Type), (ir::Inst, Part)> = HashMap::default();
+        let mut alone: HashMap<(Value, Type), (ir::Inst, SineOrCosine)> = HashMap::default();
         for second in func.layout.block_insts(block) {
             let InstructionData::Call { func_ref, .. } = func.dfg.insts[second] else { continue };
             let Some(&part) = parts.get(&func_ref) else { continue };
@@ -70,7 +71,7 @@ fn pairs(func: &ir::Function, parts: &HashMap<FuncRef, Part>) -> Vec<Pair> {
             let key = (angle, func.dfg.value_type(angle));
             match alone.get(&key) {
                 Some(&(first, other)) => {
-                    found.push(Pair { first, second, parts: [other, part] });
+                    found.push(SinCos { first, second, parts: [other, part] });
                     alone.remove(&key);
                 }
                 None => {
@@ -82,7 +83,7 @@ fn pairs(func: &ir::Function, parts: &HashMap<FuncRef, Part>) -> Vec<Pair> {
     found
 }
 
-fn together(func: &mut ir::Function, &Pair { first, second, parts }: &Pair) {
+fn together(func: &mut ir::Function, &SinCos { first, second, parts }: &SinCos) {
     let InstructionData::Call { func_ref, .. } = func.dfg.insts[first] else { unreachable!("a call") };
     let rest = func.dfg.inst_results(second)[0];
     func.layout.remove_inst(second);
@@ -112,7 +113,7 @@ fn together(func: &mut ir::Function, &Pair { first, second, parts }: &Pair) {
     let cosine = cursor.ins().stack_addr(types::I64, slot, ty.bytes() as i32);
     cursor.ins().call(both, &[angle, sine, cosine]);
     for (part, result) in parts.into_iter().zip([found, rest]) {
-        let at = if part == Part::Sine { sine } else { cosine };
+        let at = if part == SineOrCosine::Sine { sine } else { cosine };
         let value = cursor.ins().load(ty, MemFlagsData::trusted(), at, 0);
         if result == found {
             cursor.func.dfg.clear_results(first);

@@ -66,7 +66,7 @@ struct Builder<'a, 'f> {
     ids: &'a mut Ids,
     reverse_of: Table<ir::Block, BlockId>,
     /// Loops that are run again, by header.
-    rerun: IndexMap<ir::Block, rerun::Way>,
+    rerun: IndexMap<ir::Block, rerun::RerunBlocks>,
     exit: BlockId,
     blocks: Table<BlockId, CfgBlock>,
     /// How the reverses of blocks begin that lead to one other only: with what happens on the edge.
@@ -93,7 +93,7 @@ pub fn pullback(
     let reverse_of: Table<ir::Block, BlockId> =
         facts.cfg.blocks.iter().rev().filter(|&&b| plan.returning.contains(b)).map(|&b| (b, ids.block())).collect();
     let exit = ids.block();
-    let rerun = plan.reruns.iter().map(|a| (a.header, rerun::Way::new(a, &reverse_of, ids))).collect();
+    let rerun = plan.reruns.iter().map(|a| (a.header, rerun::RerunBlocks::new(a, &reverse_of, ids))).collect();
     let (blocks, heads) = (Table::with_capacity(2 * reverse_of.len() + 2, ids.blocks()), Table::default());
     let notes = ByName::default();
     let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, rerun, exit, blocks, heads, notes };

@@ -29,7 +29,7 @@ use crate::plan::table::{Rerun, type_of};
 
 /// Where the reverse half goes in a loop that is run again.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct RerunBlocks {
     /// The block that begins it.
     begin: BlockId,
     /// The edge behind it.
@@ -38,11 +38,11 @@ pub(super) struct Way {
     blocks: BlockMap,
 }
 
-impl Way {
+impl RerunBlocks {
     pub fn new(a: &Rerun, reverse_of: &BlockMap, ids: &mut Ids) -> Self {
         let of = |b: &ir::Block, ids: &mut Ids| (*b, if a.by_iteration { ids.block() } else { reverse_of[b] });
         let (begin, end) = (ids.block(), ids.block());
-        Way { begin, end, blocks: a.blocks.iter().map(|b| of(b, ids)).collect() }
+        RerunBlocks { begin, end, blocks: a.blocks.iter().map(|b| of(b, ids)).collect() }
     }
 }
 
@@ -78,7 +78,7 @@ impl Builder<'_, '_> {
     pub(super) fn rerun(&mut self, a: &Rerun) {
         let facts = self.facts;
         let func = facts.func();
-        let Way { begin, end, blocks } = self.rerun[&a.header].clone();
+        let RerunBlocks { begin, end, blocks } = self.rerun[&a.header].clone();
         let mut f = Fragment::default();
         let at = func.layout.last_inst(a.entry);
         let mut waiting = Waiting::new(&self.plan.blocks[a.entry].sources, std::mem::take(&mut self.notes));

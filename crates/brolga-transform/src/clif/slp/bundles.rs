@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use super::address::Address;
 use super::order::Order;
-use crate::clif::slp::segment::{Access, Segment, lanes_of};
+use crate::clif::slp::segment::{Segment, SlpAccess, lanes_of};
 
 /// As little as this is not worth it.
 const LEAST: i32 = 1;
@@ -350,7 +350,7 @@ impl<'s, 'a> Bundles<'s, 'a> {
         }
         let Some(&step) = self.segment.steps.get(&first) else { return false };
         let (whole, part) = (i64::from(ty.bytes()), i64::from(ty.lane_type().bytes()));
-        let in_part = |(&j, access): (&u32, &Access)| {
+        let in_part = |(&j, access): (&u32, &SlpAccess)| {
             if !access.stores || !access.shadow {
                 return false;
             }

@@ -40,7 +40,7 @@ use cranelift_entity::SecondaryMap;
 
 use crate::clif::simplify_cfg::resolve_aliases;
 pub use crate::clif::slp::segment::How;
-use crate::clif::slp::segment::{Access, Segment, is_seed};
+use crate::clif::slp::segment::{Segment, SlpAccess, is_seed};
 use crate::clif::vectorise::affine_loop::{self, Loop, Steps, is_tape};
 use crate::clif::vectorise::body::accessed;
 
@@ -166,7 +166,7 @@ impl<'a> Segment<'a> {
             let address = Address::of(func, arg, i64::from(i32::from(offset)));
             // Some access less than they are wide.
             let bytes = accessed(func, inst).bytes();
-            accesses.insert(i, Access { address, bytes, stores, tape, shadow });
+            accesses.insert(i, SlpAccess { address, bytes, stores, tape, shadow });
         }
         Self { func, how, insts, defined, accesses, steps: found }
     }

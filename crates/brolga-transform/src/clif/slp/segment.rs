@@ -21,7 +21,7 @@ pub struct How<'a> {
 }
 
 /// An access to memory.
-pub(super) struct Access {
+pub(super) struct SlpAccess {
     /// Where.
     pub(super) address: Address,
     /// How much.
@@ -43,7 +43,7 @@ pub(super) struct Segment<'a> {
     /// By which of them a value is computed.
     pub(super) defined: HashMap<Value, u32>,
     /// Those that access memory.
-    pub(super) accesses: HashMap<u32, Access>,
+    pub(super) accesses: HashMap<u32, SlpAccess>,
     /// By how much the addresses of loads from shadows grow each turn.
     pub(super) steps: HashMap<u32, i64>,
 }

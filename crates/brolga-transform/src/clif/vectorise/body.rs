@@ -43,7 +43,7 @@ pub enum ValueKind {
 }
 
 /// A load or store in steps.
-pub struct Access {
+pub struct LoopAccess {
     pub inst: ir::Inst,
     pub stores: bool,
     /// Its address when the loop is entered.
@@ -55,7 +55,7 @@ pub struct Access {
 }
 
 /// Something that is handed from turn to turn.
-pub enum Param {
+pub enum LoopParam {
     /// It does not change.
     Fixed,
     /// It goes in steps.
@@ -115,7 +115,7 @@ impl Tests {
 }
 
 /// What a turn does.
-pub struct Body {
+pub struct LoopBody {
     /// Whether turns are run one by one, as they are but for what is in registers.
     pub one: bool,
     /// For each parameter of the header, what it is in the next turn.
@@ -126,13 +126,13 @@ pub struct Body {
     pub width: i64,
     /// Bytes from element to element: the width, or as much backwards.
     pub step: i64,
-    pub accesses: Vec<Access>,
+    pub accesses: Vec<LoopAccess>,
     pub kinds: HashMap<Value, ValueKind>,
     /// Places that are added to.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<PromotedCell>,
     /// Where what is read once is read.
     pub once: HashMap<ir::Inst, Linear>,
-    pub params: Vec<Param>,
+    pub params: Vec<LoopParam>,
     pub count: Count,
     pub tests: Vec<Test>,
     /// Steps of widened integers, and whether they have a sign.
@@ -150,7 +150,7 @@ pub fn accessed(func: &ir::Function, inst: ir::Inst) -> Type {
 }
 
 /// A place that is in a register as long as the loop runs.
-pub struct Cell {
+pub struct PromotedCell {
     /// Where it is, when the loop is entered and in all turns.
     pub at: Linear,
     /// Its size in bytes.
@@ -166,7 +166,7 @@ pub struct Cell {
     pub split: bool,
 }
 
-impl Cell {
+impl PromotedCell {
     pub(super) fn new((at, all): CellAccesses) -> Self {
         let store = all.iter().rfind(|a| a.stores).expect("it is written to").inst;
         let accesses = all.iter().map(|a| a.inst).collect();
@@ -180,4 +180,4 @@ impl Cell {
 }
 
 /// A place that is written to in all turns, and its accesses, in order.
-pub type CellAccesses = (Linear, Vec<Access>);
+pub type CellAccesses = (Linear, Vec<LoopAccess>);

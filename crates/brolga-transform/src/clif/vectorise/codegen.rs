@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{
 use super::Taken;
 use super::affine_loop::{Linear, Loop};
 use super::preheader::Front;
-use crate::clif::vectorise::body::{Body, Cell, Count, Param, Test, VECTOR, ValueKind, accessed};
+use crate::clif::vectorise::body::{Count, LoopBody, LoopParam, PromotedCell, Test, VECTOR, ValueKind, accessed};
 
 /// Most turns that are run in lanes: so many that a number of bytes is no negative number.
 const MOST_ITERATIONS: i64 = 1 << 56;
@@ -21,7 +21,7 @@ const MOST_WIDENED: i64 = 1 << 28;
 
 /// Put the blocks in front of a loop; fewer turns than `least` are left to it. Beside how it is
 /// run: instructions that are copies, each with that which it is a copy of.
-pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> (Taken, Vec<(ir::Inst, ir::Inst)>) {
+pub fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> (Taken, Vec<(ir::Inst, ir::Inst)>) {
     let header = l.blocks[0];
     let [g, c, p, v, x] = [(); 5].map(|()| {
         let b = func.dfg.make_block();
@@ -53,7 +53,7 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> (Take
     } else {
         e.vectors(trip_count, x, header);
     }
-    let is_split = |p: &&Param| matches!(p, Param::Sum { split: true, watched: false, .. });
+    let is_split = |p: &&LoopParam| matches!(p, LoopParam::Sum { split: true, watched: false, .. });
     let sums = body.params.iter().filter(is_split).count();
     let split = body.cells.iter().filter(|c| c.split).count();
     let (at_a_time, cells) = (body.at_a_time() as u32, body.cells.len());
@@ -63,7 +63,7 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> (Take
 struct Emit<'a> {
     front: Front<'a>,
     l: &'a Loop,
-    body: &'a Body,
+    body: &'a LoopBody,
     g: ir::Block,
     c: ir::Block,
     p: ir::Block,
@@ -218,7 +218,7 @@ impl Emit<'_> {
         let mut sums: Vec<Vec<Value>> = Vec::new();
         let mut begin: Vec<(Value, bool)> = Vec::new();
         for (i, param) in body.params.iter().enumerate() {
-            let Param::Sum { split, .. } = param else { continue };
+            let LoopParam::Sum { split, .. } = param else { continue };
             let old = self.front.func.dfg.block_params(header)[i];
             begin.push((self.at0(old), *split));
         }
@@ -262,9 +262,9 @@ impl Emit<'_> {
             let old = self.front.func.dfg.block_params(header)[i];
             let first = self.at0(old);
             let arg = match param {
-                Param::Fixed => first,
-                Param::Becomes(v) => self.at0(*v),
-                Param::Step(k) => {
+                LoopParam::Fixed => first,
+                LoopParam::Becomes(v) => self.at0(*v),
+                LoopParam::Step(k) => {
                     let ty = self.front.func.dfg.value_type(old);
                     match *k {
                         // As far as the vectors have come.
@@ -272,7 +272,7 @@ impl Emit<'_> {
                         k => self.stepped(x, first, k, trip_count),
                     }
                 }
-                Param::Sum { split, .. } => {
+                LoopParam::Sum { split, .. } => {
                     let parts = sums.next().expect("there is one for each");
                     if *split { self.total(x, first, &parts) } else { parts[0] }
                 }
@@ -368,7 +368,7 @@ impl Emit<'_> {
         // What goes in steps is not kept alive for this.
         let mut behind = ends;
         for (i, param) in body.params.iter().enumerate() {
-            if let Param::Step(k) = *param {
+            if let LoopParam::Step(k) = *param {
                 let old = self.front.func.dfg.block_params(header)[i];
                 let first = self.at0(old);
                 behind[i] = self.stepped(x, first, k, trip_count).into();
@@ -380,7 +380,7 @@ impl Emit<'_> {
     /// An instruction that adds to a cell to which others of the turn add as well: they are added
     /// to each other first, so that a turn waits for one addition.
     fn sum_up(&mut self, inst: ir::Inst, args: &[Value], now: &mut HashMap<Value, Value>) -> bool {
-        let added = |c: &Cell| Some((c.load(), c.chain.clone(), c.chain.iter().position(|&i| i == inst)?));
+        let added = |c: &PromotedCell| Some((c.load(), c.chain.clone(), c.chain.iter().position(|&i| i == inst)?));
         let Some((load, chain, k)) = self.body.cells.iter().find_map(added) else { return false };
         let result = |e: &Self, inst| e.front.func.dfg.first_result(inst);
         let (cell, v) = (now[&result(self, load)], self.v);
@@ -436,7 +436,7 @@ impl Emit<'_> {
             }
         }
         let chains = body.params.iter().filter_map(|p| match p {
-            Param::Sum { chain, split, .. } => Some((chain, *split)),
+            LoopParam::Sum { chain, split, .. } => Some((chain, *split)),
             _ => None,
         });
         let chains = chains.chain(body.cells.iter().map(|c| (&c.chain, c.split)));

@@ -4,7 +4,9 @@
 //! order, so that kinds of operands are known. What nothing needs may be of any kind; it is left to
 //! the scalar loop.
 
-use crate::clif::vectorise::body::{Access, Body, HANDED, MOST_INSTS, Param, Test, Tests, VECTOR, ValueKind, accessed};
+use crate::clif::vectorise::body::{
+    HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, Test, Tests, VECTOR, ValueKind, accessed,
+};
 use crate::clif::vectorise::count::{chain, count};
 use brolga_ir::inst::Check;
 use brolga_ir::map::HashMap;
@@ -17,12 +19,12 @@ use smallvec::SmallVec;
 use super::How;
 use super::affine_loop::{Linear, Loop, Steps};
 use super::promote::{self, cells, places};
-use crate::clif::vectorise::body::{Cell, CellAccesses};
+use crate::clif::vectorise::body::{CellAccesses, PromotedCell};
 
 /// Why loops that push are left alone.
 const RECORDS: &str = "it records";
 
-impl Body {
+impl LoopBody {
     /// Turns that are run at a time.
     pub fn at_a_time(&self) -> i64 {
         if self.one { 1 } else { self.lanes() * self.vectors }
@@ -46,11 +48,12 @@ impl Body {
             return Err("a turn of it is long");
         }
         let mut steps = Steps::new(func, l).ok_or("")?;
-        let mut reader = Reader { steps: &mut steps, width: 0, step: 0, accesses: Vec::new(), fixed: Vec::new(), stay };
+        let mut reader =
+            CellReader { steps: &mut steps, width: 0, step: 0, accesses: Vec::new(), fixed: Vec::new(), stay };
         for &inst in &insts {
             reader.memory(inst)?;
         }
-        let Reader { width, step, accesses, fixed, .. } = reader;
+        let CellReader { width, step, accesses, fixed, .. } = reader;
         if width == 0 {
             return Err("it reads and writes nothing element after element");
         }
@@ -69,7 +72,7 @@ impl Body {
         }
         let params = params(&mut steps, l, &kinds, reorder, how.watched)?;
         let cells = cells(&steps, l, places, &kinds, reorder)?;
-        let split = params.iter().any(|p| matches!(p, Param::Sum { split: true, watched: false, .. }));
+        let split = params.iter().any(|p| matches!(p, LoopParam::Sum { split: true, watched: false, .. }));
         if !split && cells.is_empty() && !accesses.iter().any(|a| a.stores) {
             return Err("it does nothing but add up, in order");
         }
@@ -98,18 +101,18 @@ impl Body {
 }
 
 /// Reads accesses.
-struct Reader<'s, 'a> {
+struct CellReader<'s, 'a> {
     steps: &'s mut Steps<'a>,
     width: i64,
     step: i64,
-    accesses: Vec<Access>,
+    accesses: Vec<LoopAccess>,
     /// Accesses to one place in all turns.
-    fixed: Vec<Access>,
+    fixed: Vec<LoopAccess>,
     /// Whether stores to one place are looked at.
     stay: bool,
 }
 
-impl Reader<'_, '_> {
+impl CellReader<'_, '_> {
     fn memory(&mut self, inst: ir::Inst) -> Result<(), &'static str> {
         let func = self.steps.func;
         let data = &func.dfg.insts[inst];
@@ -150,14 +153,14 @@ impl Reader<'_, '_> {
         let at = at.plus_times(&Linear { plus: offset.into(), ..Linear::default() }, 1);
         let width = i64::from(ty.bytes());
         if step == 0 && (!stores || self.stay) {
-            self.fixed.push(Access { inst, stores, at, step, width });
+            self.fixed.push(LoopAccess { inst, stores, at, step, width });
             return Ok(());
         }
         if step.abs() != width || self.width != 0 && (self.width, self.step) != (width, step) {
             return Err("it does not read and write neighbours one after the other");
         }
         (self.width, self.step) = (width, step);
-        self.accesses.push(Access { inst, stores, at, step, width });
+        self.accesses.push(LoopAccess { inst, stores, at, step, width });
         Ok(())
     }
 }
@@ -280,7 +283,7 @@ fn params(
     kinds: &HashMap<Value, ValueKind>,
     reorder: bool,
     watched: &EntitySet<Value>,
-) -> Result<Vec<Param>, &'static str> {
+) -> Result<Vec<LoopParam>, &'static str> {
     let func = steps.func;
     let all = func.dfg.block_params(l.blocks[0]);
     let mut out = Vec::with_capacity(all.len());
@@ -288,16 +291,16 @@ fn params(
         let next = steps.nexts[i];
         let ty = func.dfg.value_type(p);
         let param = if steps.is_fixed(p) {
-            Param::Fixed
+            LoopParam::Fixed
         } else if ty == types::I64 || ty == types::I32 {
             let step = steps.step(i).ok_or(HANDED)?;
-            Param::Step(step)
+            LoopParam::Step(step)
         } else if steps.is_fixed(next) {
-            Param::Becomes(next)
+            LoopParam::Becomes(next)
         } else if kinds.get(&next) == Some(&ValueKind::Sum(i)) {
             let (chain, adds) = chain(steps, kinds, i, p, next).ok_or(HANDED)?;
             let watched = chain.iter().all(|&i| watched.contains(func.dfg.first_result(i)));
-            Param::Sum { chain, split: adds && (reorder || watched), watched }
+            LoopParam::Sum { chain, split: adds && (reorder || watched), watched }
         } else {
             return Err(HANDED);
         };
@@ -309,8 +312,8 @@ fn params(
 /// Pairs of accesses of which it is not known that they do not meet.
 fn tests(
     func: &ir::Function,
-    accesses: &[Access],
-    cells: &[Cell],
+    accesses: &[LoopAccess],
+    cells: &[PromotedCell],
     once: &HashMap<ir::Inst, Linear>,
     step: i64,
     how: &How<'_>,

@@ -211,7 +211,7 @@ pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
     for l in loops {
         let header = l.blocks[0];
         let stays = stay(header);
-        let read = if lanes { body::Body::read(func, &l, &how) } else { Err("") };
+        let read = if lanes { body::LoopBody::read(func, &l, &how) } else { Err("") };
         let outcome = match read {
             Ok(body) if worth && is_short(func, &l, &body.count) => Err("it has few turns"),
             Ok(body) => Ok(codegen::emit(func, &l, &body, least)),

@@ -5,11 +5,11 @@
 //! turn loads it, adds, and stores it, and waits for what the last turn has stored, twice as long
 //! as the addition takes. And a loop that stores to one place does not run in lanes.
 //!
-//! **Answer.** A [`Cell`] is such a place. It is loaded before the loop and stored behind it, and
-//! in between it is handed from turn to turn as a parameter of the header is. In lanes it is a sum
-//! like any other, and may be split like any other. Where a loop cannot be run in lanes (it pops
-//! records, goes in steps of several elements, or does what lanes cannot), turns are copied as they
-//! are and run one by one, for the sake of its cells ([`one_by_one`]).
+//! **Answer.** A [`PromotedCell`] is such a place. It is loaded before the loop and stored behind
+//! it, and in between it is handed from turn to turn as a parameter of the header is. In lanes it
+//! is a sum like any other, and may be split like any other. Where a loop cannot be run in lanes
+//! (it pops records, goes in steps of several elements, or does what lanes cannot), turns are
+//! copied as they are and run one by one, for the sake of its cells ([`one_by_one`]).
 //!
 //! **When.** If nothing else reads or writes there. That is asked as the loop is entered, like all
 //! such questions: of accesses in steps whether the cell is among what they cover in all of these
@@ -36,15 +36,18 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Value, types};
 use super::How;
 use super::affine_loop::{Linear, Loop, Steps};
 use crate::clif::vectorise::body::{
-    Access, Body, Cell, CellAccesses, HANDED, MOST_INSTS, Param, Test, Tests, ValueKind, accessed,
+    CellAccesses, HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, PromotedCell, Test, Tests, ValueKind, accessed,
 };
 use crate::clif::vectorise::count::{chain, count};
 
 /// Of accesses to one place in all turns, places that are written to, and where the rest are read.
 /// What a turn reads where it has written is what it has written.
-pub fn places(steps: &mut Steps<'_>, fixed: Vec<Access>) -> Result<(Vec<CellAccesses>, Vec<Access>), &'static str> {
+pub fn places(
+    steps: &mut Steps<'_>,
+    fixed: Vec<LoopAccess>,
+) -> Result<(Vec<CellAccesses>, Vec<LoopAccess>), &'static str> {
     let func = steps.func;
-    let (mut places, mut once): (Vec<CellAccesses>, Vec<Access>) = (Vec::new(), Vec::new());
+    let (mut places, mut once): (Vec<CellAccesses>, Vec<LoopAccess>) = (Vec::new(), Vec::new());
     for a in fixed.iter().filter(|a| a.stores) {
         if !places.iter().any(|p| p.0 == a.at) {
             places.push((a.at.clone(), Vec::new()));
@@ -57,7 +60,7 @@ pub fn places(steps: &mut Steps<'_>, fixed: Vec<Access>) -> Result<(Vec<CellAcce
         }
     }
     for (_, all) in &places {
-        let is_plain = |a: &Access| matches!(func.dfg.insts[a.inst].opcode(), Opcode::Load | Opcode::Store);
+        let is_plain = |a: &LoopAccess| matches!(func.dfg.insts[a.inst].opcode(), Opcode::Load | Opcode::Store);
         let plain = all.iter().all(is_plain);
         let ty = plain.then(|| accessed(func, all[0].inst)).filter(|ty| ty.is_float());
         if all[0].stores || ty.is_none() || all.iter().any(|a| Some(accessed(func, a.inst)) != ty) {
@@ -82,10 +85,10 @@ pub fn cells(
     places: Vec<CellAccesses>,
     kinds: &HashMap<Value, ValueKind>,
     reorder: bool,
-) -> Result<Vec<Cell>, &'static str> {
+) -> Result<Vec<PromotedCell>, &'static str> {
     let params = steps.func.dfg.block_params(l.blocks[0]).len();
     let sum = |(c, place): (usize, CellAccesses)| {
-        let mut cell = Cell::new(place);
+        let mut cell = PromotedCell::new(place);
         let (from, to) = (steps.func.dfg.first_result(cell.load()), steps.args(cell.store)[0]);
         if to == from || kinds.get(&to) != Some(&ValueKind::Sum(params + c)) {
             return Err("what it writes to one place is no sum of what is there");
@@ -100,15 +103,15 @@ pub fn cells(
 /// Ask whether anything else reads or writes what is in a register: in steps, or in one place in
 /// all turns.
 pub fn tests(
-    cells: &[Cell],
-    accesses: &[Access],
+    cells: &[PromotedCell],
+    accesses: &[LoopAccess],
     places: &[(&Linear, i64, ir::Inst)],
     how: &How<'_>,
     found: &mut Tests,
 ) -> Result<(), &'static str> {
     for (c, cell) in cells.iter().enumerate() {
         let apart = |inst: ir::Inst| how.apart(cell.load(), inst);
-        for &Access { inst, ref at, step, width, .. } in accesses {
+        for &LoopAccess { inst, ref at, step, width, .. } in accesses {
             found.add(Test::Aside(cell.at.plus_times(at, -1), cell.bytes, step, width), apart(inst))?;
         }
         let others = cells[..c].iter().map(|o| (&o.at, o.bytes, o.load()));
@@ -128,7 +131,7 @@ pub fn tests(
 const LONGEST_STEP: u64 = 1 << 16;
 
 /// A turn that is run as it is but for its cells, if it has any.
-pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<Body> {
+pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<LoopBody> {
     let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
     let stores = |i: &ir::Inst| func.dfg.insts[*i].opcode() == Opcode::Store && accessed(func, *i).is_float();
     if insts.len() > MOST_INSTS || !insts.iter().any(stores) {
@@ -147,15 +150,16 @@ pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<Body> 
         }
     }
     let (places, once) = places(&mut steps, fixed).ok()?;
-    let mut cells: Vec<Cell> = places.into_iter().map(Cell::new).collect();
+    let mut cells: Vec<PromotedCell> = places.into_iter().map(PromotedCell::new).collect();
     if (how.reorder)(l.blocks[0]) {
         cells.iter_mut().for_each(|c| c.chain = additions(&steps, &insts, c).unwrap_or_default());
     }
     let count = count(&mut steps, l).filter(|_| !cells.is_empty())?;
     let mut found = Tests::default();
     // What is known to be apart from all that is written.
-    let is_steady = |a: &&Access| {
-        let mut written = accesses.iter().filter(|s| s.stores).map(|s| s.inst).chain(cells.iter().map(Cell::load));
+    let is_steady = |a: &&LoopAccess| {
+        let mut written =
+            accesses.iter().filter(|s| s.stores).map(|s| s.inst).chain(cells.iter().map(PromotedCell::load));
         func.dfg.insts[a.inst].opcode() == Opcode::Load && written.all(|w| how.apart(w, a.inst))
     };
     let steady = once.iter().filter(is_steady).map(|a| (a.inst, a.at.clone())).collect();
@@ -164,9 +168,9 @@ pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<Body> 
     let mut params = Vec::new();
     for (i, &p) in func.dfg.block_params(l.blocks[0]).iter().enumerate() {
         let counts = matches!(func.dfg.value_type(p), types::I32 | types::I64);
-        params.push(steps.step(i).filter(|_| counts).map_or(Param::Becomes(steps.nexts[i]), Param::Step));
+        params.push(steps.step(i).filter(|_| counts).map_or(LoopParam::Becomes(steps.nexts[i]), LoopParam::Step));
     }
-    Some(Body {
+    Some(LoopBody {
         one: true,
         nexts: std::mem::take(&mut steps.nexts),
         cells,
@@ -185,7 +189,7 @@ pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<Body> 
 }
 
 /// The additions to a cell in a turn, if these are all that is done with it, and several.
-fn additions(steps: &Steps<'_>, insts: &[ir::Inst], cell: &Cell) -> Option<Vec<ir::Inst>> {
+fn additions(steps: &Steps<'_>, insts: &[ir::Inst], cell: &PromotedCell) -> Option<Vec<ir::Inst>> {
     let func = steps.func;
     let end = steps.args(cell.store)[0];
     let (mut chain, mut sum) = (Vec::new(), func.dfg.first_result(cell.load()));
@@ -208,7 +212,7 @@ fn additions(steps: &Steps<'_>, insts: &[ir::Inst], cell: &Cell) -> Option<Vec<i
 
 /// Where an instruction reads or writes, apart from the tape; an error if that is not known, or if
 /// it does more than that.
-fn touched(steps: &mut Steps<'_>, inst: ir::Inst) -> Result<Option<Access>, ()> {
+fn touched(steps: &mut Steps<'_>, inst: ir::Inst) -> Result<Option<LoopAccess>, ()> {
     let func = steps.func;
     let data = &func.dfg.insts[inst];
     let op = data.opcode();
@@ -230,5 +234,5 @@ fn touched(steps: &mut Steps<'_>, inst: ir::Inst) -> Result<Option<Access>, ()> 
         // Those that widen or narrow move no more.
         _ => 8,
     };
-    Ok(Some(Access { inst, stores: op.can_store(), at, step, width }))
+    Ok(Some(LoopAccess { inst, stores: op.can_store(), at, step, width }))
 }

@@ -30,7 +30,7 @@ use brolga_ir::{FuncKey, Program};
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData};
 
-use super::cells::{Calls, CellPlace, Part, State, Writes, Written};
+use super::cells::{Calls, CellPart, CellPlace, CellState, CellWrites, Written};
 use super::words::Words;
 
 /// Instructions of the longest function that is looked at.
@@ -42,11 +42,11 @@ const MOST: usize = 16;
 pub struct Callees<'a> {
     program: &'a Program,
     /// `None` while a function is looked at, too.
-    known: RefCell<HashMap<FuncKey, Option<Rc<Writes>>>>,
+    known: RefCell<HashMap<FuncKey, Option<Rc<CellWrites>>>>,
 }
 
 impl Calls for Callees<'_> {
-    fn of_call(&self, func: &ir::Function, inst: ir::Inst) -> Option<Rc<Writes>> {
+    fn of_call(&self, func: &ir::Function, inst: ir::Inst) -> Option<Rc<CellWrites>> {
         match CalleeKind::of(self.program, func, inst)? {
             CalleeKind::Known(r) if matches!(r.kind, MathKind::Expr(_) | MathKind::Inactive) => Some(Rc::default()),
             CalleeKind::Derived(_) | CalleeKind::Plain(_) | CalleeKind::Computes(_) => {
@@ -64,7 +64,7 @@ impl<'a> Callees<'a> {
         Self { program, known: RefCell::default() }
     }
 
-    fn of(&self, key: FuncKey) -> Option<Rc<Writes>> {
+    fn of(&self, key: FuncKey) -> Option<Rc<CellWrites>> {
         if let Some(known) = self.known.borrow().get(&key) {
             return known.clone();
         }
@@ -82,12 +82,12 @@ impl<'a> Callees<'a> {
     }
 }
 
-fn of_function(cfg: &Cfg, words: &Words<'_>) -> Option<Writes> {
+fn of_function(cfg: &Cfg, words: &Words<'_>) -> Option<CellWrites> {
     let func = words.func;
     let memory = func.signature.params.iter().position(|p| p.purpose == ArgumentPurpose::VMContext);
-    let mut found = Writes { memory, ..Writes::default() };
-    let mut ends: Vec<State> = Vec::new();
-    let mut globals: Vec<Part> = Vec::new();
+    let mut found = CellWrites { memory, ..CellWrites::default() };
+    let mut ends: Vec<CellState> = Vec::new();
+    let mut globals: Vec<CellPart> = Vec::new();
     for &b in &cfg.blocks {
         let mut state = words.entering(b);
         for inst in func.layout.block_insts(b) {
@@ -118,7 +118,7 @@ fn of_function(cfg: &Cfg, words: &Words<'_>) -> Option<Writes> {
 
 /// Where something is written, as callers know it.
 enum Where {
-    Part(Part),
+    Part(CellPart),
     /// Below the stack pointer, which is this variable.
     Below(i64),
 }
@@ -138,7 +138,7 @@ fn part(words: &Words<'_>, written: &Written) -> Option<Where> {
     }
     let through = names.param(base);
     let is_memory = matches!(base, Base::Value(_)) && (names.is_global(place) || names.is_inside(place));
-    let part = Part { through, from: at, to: at + bytes };
+    let part = CellPart { through, from: at, to: at + bytes };
     (through.is_some() || is_memory).then_some(Where::Part(part))
 }
 
@@ -160,7 +160,7 @@ fn first_pointer(words: &Words<'_>, base: Base) -> Option<i64> {
 }
 
 /// Whether a variable in front of memory is what it was when the function was called.
-fn is_as_before(words: &Words<'_>, slot: i64, end: &State) -> bool {
+fn is_as_before(words: &Words<'_>, slot: i64, end: &CellState) -> bool {
     let found: Option<CellPlace> = words.names.pointer(slot, end);
     found.is_some_and(|(base, at)| at == 0 && first_pointer(words, base) == Some(slot))
 }

@@ -12,7 +12,7 @@ pub type CellPlace = (Base, i64);
 
 /// A number of 64 bits, or an integer of 32.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Source {
+pub enum WordSource {
     /// A value of the function.
     Value(ir::Value),
     /// A parameter, to be made, of a block for what comes in of a cell.
@@ -23,14 +23,14 @@ pub enum Source {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Word {
     /// An integer.
-    Int(Source),
+    Int(WordSource),
     /// Half of a double, or of an integer of 64 bits: the upper one?
-    Half(Source, bool),
+    Half(WordSource, bool),
 }
 
 /// What is known of four bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Known {
+pub struct KnownWord {
     /// What they hold.
     pub word: Word,
     /// Whether that is only so if stores do not lead there that may.
@@ -38,7 +38,7 @@ pub struct Known {
 }
 
 /// All that is known at a point.
-pub type State = BTreeMap<CellPlace, Known>;
+pub type CellState = BTreeMap<CellPlace, KnownWord>;
 
 /// What a store or a call writes, as it is named where it happens.
 pub enum Written {
@@ -52,7 +52,7 @@ pub enum Written {
 
 /// Bytes that a function writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct CellPart {
     /// The parameter from which they are so far away; or the start of memory.
     pub through: Option<usize>,
     /// The first byte.
@@ -63,9 +63,9 @@ pub struct Part {
 
 /// What a function writes.
 #[derive(Default)]
-pub struct Writes {
+pub struct CellWrites {
     /// Places that have a name in its callers.
-    pub parts: Vec<Part>,
+    pub parts: Vec<CellPart>,
     /// The variable in front of memory that holds the stack pointer, if something is written below.
     pub below: Option<i64>,
     /// The parameter that is the memory's start.
@@ -75,14 +75,14 @@ pub struct Writes {
 /// Where it is known what calls write.
 pub trait Calls {
     /// What a call writes; none if that may be anything.
-    fn of_call(&self, func: &ir::Function, inst: ir::Inst) -> Option<Rc<Writes>>;
+    fn of_call(&self, func: &ir::Function, inst: ir::Inst) -> Option<Rc<CellWrites>>;
 }
 
 /// What a load is replaced by.
 #[derive(Clone, Copy)]
 pub enum Promoted {
     /// Of 64 bits, all of which were one number.
-    Whole(Source),
+    Whole(WordSource),
     /// Of 64 bits, in two halves, the lower first.
     Mixture([Word; 2]),
     /// A word.
@@ -90,7 +90,7 @@ pub enum Promoted {
 }
 
 /// A load that is replaced.
-pub struct Found {
+pub struct PromotedLoad {
     /// The load.
     pub load: ir::Inst,
     /// Its type.

@@ -48,7 +48,7 @@ use cranelift_entity::EntitySet;
 
 use crate::primal::edit::{BlockArgs, before};
 
-use cells::{CellPlace, Found, Promoted, Source, Word};
+use cells::{CellPlace, Promoted, PromotedLoad, Word, WordSource};
 use guards::guards;
 use slice::slice;
 use words::{Words, ends_in_zeros, loaded};
@@ -78,8 +78,8 @@ pub fn promote(func: &mut ir::Function, callees: &Callees<'_>) {
 }
 
 /// The loads of which it is known what they read, and that are to be replaced.
-fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<Found> {
-    let mut found: Vec<Found> = Vec::new();
+fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<PromotedLoad> {
+    let mut found: Vec<PromotedLoad> = Vec::new();
     for &b in &cfg.blocks {
         let mut state = words.entering(b);
         for inst in func.layout.block_insts(b) {
@@ -95,25 +95,27 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<Found> {
                     None => None,
                 };
                 let guarded = named | low.guarded | high.is_some_and(|h| h.guarded);
-                found.extend(by.map(|by| Found { load: inst, ty, by, guarded }));
+                found.extend(by.map(|by| PromotedLoad { load: inst, ty, by, guarded }));
             }
             words.step(inst, &mut state);
         }
     }
     let halves = halves(func, &found);
     found.retain(|f| match f.by {
-        Promoted::Mixture([Word::Int(Source::Value(w)), _]) => constant_int(func, w) == Some(0) || halves.contains(w),
-        Promoted::Mixture([Word::Int(Source::Param(..)), _]) => false,
+        Promoted::Mixture([Word::Int(WordSource::Value(w)), _]) => {
+            constant_int(func, w) == Some(0) || halves.contains(w)
+        }
+        Promoted::Mixture([Word::Int(WordSource::Param(..)), _]) => false,
         _ => true,
     });
     let calculated = calculated(func);
-    let moved = |f: &Found| match f.by {
+    let moved = |f: &PromotedLoad| match f.by {
         Promoted::Word(Word::Half(x, _)) => Some(x),
         Promoted::Whole(x) if f.ty == types::I64 && words.has_double(cfg, x) => Some(x),
         _ => None,
     };
     // What is put together again must not come from a value in part, and from memory in part.
-    let in_registers: HashSet<Source> =
+    let in_registers: HashSet<WordSource> =
         found.iter().filter(|f| calculated.contains(func.dfg.first_result(f.load))).filter_map(moved).collect();
     found.retain(|f| moved(f).is_none_or(|x| in_registers.contains(&x)));
     if found.iter().any(|f| f.guarded) {
@@ -135,8 +137,8 @@ fn double(cfg: &Cfg, words: &Words<'_>, [low, high]: [Word; 2]) -> Option<Promot
 }
 
 /// Integers that are halves of doubles, or computed from such.
-fn halves(func: &ir::Function, found: &[Found]) -> EntitySet<ir::Value> {
-    let of = |f: &Found| match f.by {
+fn halves(func: &ir::Function, found: &[PromotedLoad]) -> EntitySet<ir::Value> {
+    let of = |f: &PromotedLoad| match f.by {
         Promoted::Word(w) => Some((func.dfg.first_result(f.load), w)),
         // The bits of a number of 64 bits.
         Promoted::Whole(x) if f.ty == types::I64 => Some((func.dfg.first_result(f.load), Word::Half(x, false))),
@@ -150,8 +152,8 @@ fn halves(func: &ir::Function, found: &[Found]) -> EntitySet<ir::Value> {
         for &(v, word) in &words {
             let is = match word {
                 Word::Half(..) => true,
-                Word::Int(Source::Value(w)) => halves.contains(w),
-                Word::Int(Source::Param(..)) => false,
+                Word::Int(WordSource::Value(w)) => halves.contains(w),
+                Word::Int(WordSource::Param(..)) => false,
             };
             grows |= is && halves.insert(v);
         }
@@ -194,12 +196,12 @@ struct Params {
 
 impl Params {
     /// Those that are asked for, and those that they ask for.
-    fn of(cfg: &Cfg, words: &Words<'_>, found: &[Found]) -> Self {
+    fn of(cfg: &Cfg, words: &Words<'_>, found: &[PromotedLoad]) -> Self {
         let mut params = Self::default();
         let mut work: Vec<Param> = Vec::new();
         let ask = |word: Word, work: &mut Vec<Param>| match word {
-            Word::Int(Source::Param(b, place)) => work.push((b, place, false)),
-            Word::Half(Source::Param(b, place), _) => work.push((b, place, true)),
+            Word::Int(WordSource::Param(b, place)) => work.push((b, place, false)),
+            Word::Half(WordSource::Param(b, place), _) => work.push((b, place, true)),
             _ => {}
         };
         for f in found {
@@ -215,7 +217,7 @@ impl Params {
             }
             // Half of a number, and the number, are asked for by different cells.
             let twin = |other: &&CellPlace| {
-                let (x, y) = (Source::Param(b, place), Source::Param(b, **other));
+                let (x, y) = (WordSource::Param(b, place), WordSource::Param(b, **other));
                 words.same(cfg, x, y, &mut Vec::new())
             };
             let doubles = params.doubles.entry(b).or_default();
@@ -243,8 +245,8 @@ impl Params {
             let param = self.same.get(&param).map_or(param, |&place| (param.0, place, param.2));
             for (_, word) in self.incoming.get(&param).into_iter().flatten() {
                 match *word {
-                    Word::Half(Source::Value(v), _) if func.dfg.value_type(v) == types::F64 => return types::F64,
-                    Word::Half(Source::Param(b, place), _) if !seen.contains(&(b, place, true)) => {
+                    Word::Half(WordSource::Value(v), _) if func.dfg.value_type(v) == types::F64 => return types::F64,
+                    Word::Half(WordSource::Param(b, place), _) if !seen.contains(&(b, place, true)) => {
                         seen.push((b, place, true));
                         work.push((b, place, true));
                     }
@@ -268,7 +270,7 @@ struct Rewrite<'a> {
 
 impl Rewrite<'_> {
     /// Compute in another way what a load gives.
-    fn replace(&mut self, f: &Found) {
+    fn replace(&mut self, f: &PromotedLoad) {
         let old = self.func.dfg.first_result(f.load);
         let new = match f.by {
             Promoted::Whole(x) => self.wide(x, f.load, f.ty),
@@ -284,15 +286,15 @@ impl Rewrite<'_> {
     }
 
     /// A value that a source stands for.
-    fn source(&mut self, source: Source, is_wide: bool) -> ir::Value {
+    fn source(&mut self, source: WordSource, is_wide: bool) -> ir::Value {
         match source {
-            Source::Value(v) => self.func.dfg.resolve_aliases(v),
-            Source::Param(b, place) => self.param((b, place, is_wide)),
+            WordSource::Value(v) => self.func.dfg.resolve_aliases(v),
+            WordSource::Param(b, place) => self.param((b, place, is_wide)),
         }
     }
 
     /// A number of 64 bits, as a double or as an integer.
-    fn wide(&mut self, source: Source, at: ir::Inst, ty: ir::Type) -> ir::Value {
+    fn wide(&mut self, source: WordSource, at: ir::Inst, ty: ir::Type) -> ir::Value {
         let x = self.source(source, true);
         self.cast(x, at, ty)
     }

@@ -4,9 +4,9 @@
 //!
 //! **Answer.** Cells of [`brolga_analysis::memory::cell`]. In a WebAssembly memory their bases are
 //! followed further: through constants that are added to an address of 32 bits, and through
-//! variables that hold one ([`Names::ints`]), to a *root*. The frame of a function is named after
-//! the load of the stack pointer, and so is that of an inlined callee, whose own load of the stack
-//! pointer reads what the caller has put there.
+//! variables that hold one ([`CellNames::ints`]), to a *root*. The frame of a function is named
+//! after the load of the stack pointer, and so is that of an inlined callee, whose own load of the
+//! stack pointer reads what the caller has put there.
 //!
 //! **Apart.** The host's variables lie in front of a memory: no address in it leads there.
 //! Otherwise places of two bases may be the same.
@@ -20,23 +20,23 @@ use brolga_analysis::query::{access_address, access_offset, constant_int};
 use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData, Opcode, ValueDef, types};
 
-use super::cells::{CellPlace, Known, Source, State, Word};
+use super::cells::{CellPlace, CellState, KnownWord, Word, WordSource};
 
 /// Steps from an address to its root.
 const STEPS: u32 = 64;
 
 /// Names of the places of a function.
-pub struct Names<'a> {
+pub struct CellNames<'a> {
     func: &'a ir::Function,
     /// Where WebAssembly memory begins.
     memory: Option<ir::Value>,
     /// Integers of 32 bits that were loaded, and what they are copies of.
-    pub ints: HashMap<ir::Value, Known>,
+    pub ints: HashMap<ir::Value, KnownWord>,
     /// Whether parameters are taken to lead into no frame of this function: its callers look.
     params_apart: bool,
 }
 
-impl<'a> Names<'a> {
+impl<'a> CellNames<'a> {
     /// Nothing has been loaded yet.
     pub fn new(func: &'a ir::Function, params_apart: bool) -> Self {
         let is_context = |p: &ir::AbiParam| p.purpose == ArgumentPurpose::VMContext;
@@ -93,7 +93,7 @@ impl<'a> Names<'a> {
         let (mut at, mut through) = (0_i64, Vec::new());
         let constant = |v| constant_int(self.func, v).map(|c| i64::from(c as i32));
         for _ in 0..STEPS {
-            if let Some(Known { word: Word::Int(Source::Value(from)), .. }) = self.ints.get(&v) {
+            if let Some(KnownWord { word: Word::Int(WordSource::Value(from)), .. }) = self.ints.get(&v) {
                 through.push(v);
                 v = *from;
                 continue;
@@ -121,9 +121,9 @@ impl<'a> Names<'a> {
     }
 
     /// The place that a variable in front of memory points to, whatever else happens.
-    pub fn pointer(&self, slot: i64, state: &State) -> Option<CellPlace> {
+    pub fn pointer(&self, slot: i64, state: &CellState) -> Option<CellPlace> {
         let known = state.get(&(Base::Value(self.memory?), slot)).filter(|k| !k.guarded)?;
-        let Word::Int(Source::Value(v)) = known.word else { return None };
+        let Word::Int(WordSource::Value(v)) = known.word else { return None };
         self.shifted(Some(v), 0).filter(|found| !found.1).map(|found| found.0)
     }
 

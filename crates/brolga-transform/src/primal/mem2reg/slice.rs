@@ -12,17 +12,17 @@ use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, ValueDef, types};
 use cranelift_entity::EntitySet;
 
-use super::cells::{Found, Promoted, Source, Word};
+use super::cells::{Promoted, PromotedLoad, Word, WordSource};
 use super::words::Words;
 
 /// Values that are looked at.
 const MOST: usize = 1 << 16;
 
 /// These loads.
-pub fn slice(func: &ir::Function, cfg: &Cfg, words: &Words<'_>, found: &[Found]) -> EntitySet<ir::Inst> {
-    let by_load: HashMap<ir::Inst, &Found> = found.iter().map(|f| (f.load, f)).collect();
+pub fn slice(func: &ir::Function, cfg: &Cfg, words: &Words<'_>, found: &[PromotedLoad]) -> EntitySet<ir::Inst> {
+    let by_load: HashMap<ir::Inst, &PromotedLoad> = found.iter().map(|f| (f.load, f)).collect();
     let mut slice = Slice { func, cfg, words, asked: EntitySet::new(), seen: EntitySet::new(), work: Vec::new() };
-    let mut params: Vec<Source> = Vec::new();
+    let mut params: Vec<WordSource> = Vec::new();
     for f in found {
         let is_put = match f.by {
             Promoted::Mixture(_) => true,
@@ -66,7 +66,7 @@ impl Slice<'_> {
         }
     }
 
-    fn found(&mut self, f: &Found, params: &mut Vec<Source>) {
+    fn found(&mut self, f: &PromotedLoad, params: &mut Vec<WordSource>) {
         if !self.asked.insert(f.load) {
             return;
         }
@@ -80,12 +80,12 @@ impl Slice<'_> {
         }
     }
 
-    fn source(&mut self, x: Source, params: &mut Vec<Source>) {
+    fn source(&mut self, x: WordSource, params: &mut Vec<WordSource>) {
         let mut work = vec![x];
         while let Some(x) = work.pop() {
             match x {
-                Source::Value(v) => self.value(v),
-                Source::Param(b, place) if !params.contains(&x) => {
+                WordSource::Value(v) => self.value(v),
+                WordSource::Param(b, place) if !params.contains(&x) => {
                     params.push(x);
                     for &p in &self.cfg.preds[b] {
                         if let Some(Word::Int(y) | Word::Half(y, _)) = self.words.leaving(p, place) {
@@ -93,19 +93,19 @@ impl Slice<'_> {
                         }
                     }
                 }
-                Source::Param(..) => {}
+                WordSource::Param(..) => {}
             }
         }
     }
 
     /// Whether a number of 64 bits is an integer, on some way.
-    fn has_integer(&self, x: Source) -> bool {
+    fn has_integer(&self, x: WordSource) -> bool {
         let (mut seen, mut work) = (vec![x], vec![x]);
         while let Some(x) = work.pop() {
             match x {
-                Source::Value(v) if self.func.dfg.value_type(v) == types::I64 => return true,
-                Source::Value(_) => {}
-                Source::Param(b, place) => {
+                WordSource::Value(v) if self.func.dfg.value_type(v) == types::I64 => return true,
+                WordSource::Value(_) => {}
+                WordSource::Param(b, place) => {
                     for &p in &self.cfg.preds[b] {
                         if let Some(Word::Half(y, _)) = self.words.leaving(p, place)
                             && !seen.contains(&y)

@@ -5,13 +5,13 @@
 //!
 //! **Answer.** A forward data-flow analysis over cells of four bytes ([`super::names`]). A cell
 //! holds an integer that was stored, or half of a stored number of 64 bits; where two paths meet
-//! that do not agree, it holds a block parameter that does not exist yet ([`Source::Param`]); where
-//! one of them knows nothing, nothing is known. What was loaded from a cell is what the cell held,
-//! wherever it is stored again, and wherever it is an address: so the frame of a callee that was
-//! inlined, and what it is handed by a pointer, have the names of the caller's frame.
+//! that do not agree, it holds a block parameter that does not exist yet ([`WordSource::Param`]);
+//! where one of them knows nothing, nothing is known. What was loaded from a cell is what the cell
+//! held, wherever it is stored again, and wherever it is an address: so the frame of a callee that
+//! was inlined, and what it is handed by a pointer, have the names of the caller's frame.
 //!
 //! **Clobbers.** A store to the same base clears what it overlaps. A store through another base
-//! clears everything but frames: there cells are *kept* ([`Known::guarded`]), and who relies on
+//! clears everything but frames: there cells are *guarded* ([`KnownWord::guarded`]), and who relies on
 //! them asks for a guard ([`super::guards`]). To compare what is there with what was stored would
 //! not do, since an equal number may have another derivative. A call clears what its callee may
 //! write ([`super::callees`]); of a callee of which nothing is known, that is everything.
@@ -31,8 +31,8 @@ use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::SecondaryMap;
 
-use super::cells::{Calls, CellPlace, Known, Source, State, Word, Writes, Written};
-use super::names::Names;
+use super::cells::{Calls, CellPlace, CellState, CellWrites, KnownWord, Word, WordSource, Written};
+use super::names::CellNames;
 use crate::primal::split_wide_copies::little;
 
 /// Cells times blocks that are looked at.
@@ -45,23 +45,23 @@ pub struct Words<'a> {
     /// The function.
     pub func: &'a ir::Function,
     /// Its places.
-    pub names: Names<'a>,
+    pub names: CellNames<'a>,
     calls: &'a dyn Calls,
     /// Where the same bytes are a double and a word, other than in frames.
     mixed: HashSet<Base>,
     /// At the beginning of a block; where it has been reached.
-    enters: SecondaryMap<ir::Block, Option<State>>,
+    enters: SecondaryMap<ir::Block, Option<CellState>>,
     /// At its end.
-    leaves: SecondaryMap<ir::Block, Option<State>>,
+    leaves: SecondaryMap<ir::Block, Option<CellState>>,
     /// Numbers of 64 bits that were loaded, and what they are copies of. (Those of 32 bits are in
-    /// [`Names`].)
-    wide: HashMap<ir::Value, (Source, bool)>,
+    /// [`CellNames`].)
+    wide: HashMap<ir::Value, (WordSource, bool)>,
 }
 
 impl<'a> Words<'a> {
     /// Look at a function. `None` if it has no such memory, or there is too much to look at.
     pub fn of(func: &'a ir::Function, cfg: &Cfg, calls: &'a dyn Calls) -> Option<Self> {
-        let names = Names::new(func, false);
+        let names = CellNames::new(func, false);
         let mixed = names.mixed();
         if mixed.is_empty() && !names.has_frame() {
             return None;
@@ -71,19 +71,19 @@ impl<'a> Words<'a> {
 
     /// Look at a function to see what it writes.
     pub fn of_callee(func: &'a ir::Function, cfg: &Cfg, calls: &'a dyn Calls) -> Option<Self> {
-        Self::look(func, cfg, calls, (Names::new(func, true), HashSet::default()))
+        Self::look(func, cfg, calls, (CellNames::new(func, true), HashSet::default()))
     }
 
     fn look(
         func: &'a ir::Function,
         cfg: &Cfg,
         calls: &'a dyn Calls,
-        (names, mixed): (Names<'a>, HashSet<Base>),
+        (names, mixed): (CellNames<'a>, HashSet<Base>),
     ) -> Option<Self> {
         let (enters, leaves) = Default::default();
         let mut words = Self { func, names, calls, mixed, enters, leaves, wide: HashMap::default() };
         let entry = *cfg.blocks.first()?;
-        words.enters[entry] = Some(State::new());
+        words.enters[entry] = Some(CellState::new());
         for _ in 0..SWEEPS {
             let mut changed = false;
             for &b in &cfg.blocks {
@@ -111,7 +111,7 @@ impl<'a> Words<'a> {
     }
 
     /// What is known where a block begins.
-    pub fn entering(&self, b: ir::Block) -> State {
+    pub fn entering(&self, b: ir::Block) -> CellState {
         self.enters[b].clone().unwrap_or_default()
     }
 
@@ -127,11 +127,11 @@ impl<'a> Words<'a> {
     }
 
     /// Whether a number of 64 bits is, or may be, a double.
-    pub fn has_double(&self, cfg: &Cfg, x: Source) -> bool {
+    pub fn has_double(&self, cfg: &Cfg, x: WordSource) -> bool {
         let (mut seen, mut work) = (vec![x], vec![x]);
         while let Some(x) = work.pop() {
-            let Source::Param(b, place) = x else {
-                let Source::Value(v) = x else { continue };
+            let WordSource::Param(b, place) = x else {
+                let WordSource::Value(v) = x else { continue };
                 if self.func.dfg.value_type(v) == types::F64 {
                     return true;
                 }
@@ -150,10 +150,10 @@ impl<'a> Words<'a> {
     }
 
     /// Whether two numbers are one, wherever the parameters are that stand for them.
-    pub fn same(&self, cfg: &Cfg, a: Source, b: Source, open: &mut Vec<(Source, Source)>) -> bool {
+    pub fn same(&self, cfg: &Cfg, a: WordSource, b: WordSource, open: &mut Vec<(WordSource, WordSource)>) -> bool {
         match (a, b) {
             _ if a == b || open.contains(&(a, b)) => true,
-            (Source::Param(at, x), Source::Param(there, y)) if at == there => {
+            (WordSource::Param(at, x), WordSource::Param(there, y)) if at == there => {
                 open.push((a, b));
                 cfg.preds[at].iter().all(|&p| match (self.leaving(p, x), self.leaving(p, y)) {
                     (Some(Word::Half(x, _)), Some(Word::Half(y, _))) => self.same(cfg, x, y, open),
@@ -166,13 +166,13 @@ impl<'a> Words<'a> {
     }
 
     /// What all ways into a block agree on, and parameters for what they do not.
-    fn meet(&self, cfg: &Cfg, b: ir::Block) -> Option<State> {
+    fn meet(&self, cfg: &Cfg, b: ir::Block) -> Option<CellState> {
         let mut ways = cfg.preds[b].iter().filter_map(|&p| self.leaves[p].as_ref());
         let mut met = ways.next()?.clone();
         for way in ways {
             met.retain(|place, known| {
                 let Some(other) = way.get(place) else { return false };
-                let param = Source::Param(b, *place);
+                let param = WordSource::Param(b, *place);
                 known.guarded |= other.guarded;
                 known.word = match (known.word, other.word) {
                     (x, y) if x == y => x,
@@ -186,8 +186,8 @@ impl<'a> Words<'a> {
         for (place, known) in &mut met {
             let before = self.enters[b].as_ref().and_then(|s| s.get(place)).map(|k| k.word);
             known.word = match (before, known.word) {
-                (Some(Word::Int(s)), _) if s == Source::Param(b, *place) => Word::Int(s),
-                (Some(Word::Half(s, up)), Word::Half(_, too)) if up == too && s == Source::Param(b, *place) => {
+                (Some(Word::Int(s)), _) if s == WordSource::Param(b, *place) => Word::Int(s),
+                (Some(Word::Half(s, up)), Word::Half(_, too)) if up == too && s == WordSource::Param(b, *place) => {
                     Word::Half(s, up)
                 }
                 (_, now) => now,
@@ -197,7 +197,7 @@ impl<'a> Words<'a> {
     }
 
     /// Remember what a load reads. Whether that is news.
-    fn note(&mut self, cfg: &Cfg, inst: ir::Inst, state: &State) -> bool {
+    fn note(&mut self, cfg: &Cfg, inst: ir::Inst, state: &CellState) -> bool {
         let func = self.func;
         let Some(ty) = loaded(func, inst) else { return false };
         let v = func.dfg.first_result(inst);
@@ -205,13 +205,13 @@ impl<'a> Words<'a> {
         let at = |by| place.and_then(|(base, at)| state.get(&(base, at + by)));
         let named = self.names.guarded(inst);
         if ty == types::I32 {
-            let now = at(0).map(|k| Known { guarded: k.guarded | named, ..*k });
+            let now = at(0).map(|k| KnownWord { guarded: k.guarded | named, ..*k });
             return set(&mut self.names.ints, v, now) != now;
         }
         let now = match (at(0), at(4)) {
             (
-                Some(Known { word: Word::Half(x, false), guarded: k }),
-                Some(Known { word: Word::Half(y, true), guarded: l }),
+                Some(KnownWord { word: Word::Half(x, false), guarded: k }),
+                Some(KnownWord { word: Word::Half(y, true), guarded: l }),
             ) => self.same(cfg, *x, *y, &mut Vec::new()).then_some((*x, k | l | named)),
             _ => None,
         };
@@ -219,7 +219,7 @@ impl<'a> Words<'a> {
     }
 
     /// What an instruction writes.
-    pub fn written(&self, inst: ir::Inst, state: &State) -> Vec<Written> {
+    pub fn written(&self, inst: ir::Inst, state: &CellState) -> Vec<Written> {
         let func = self.func;
         let op = func.dfg.insts[inst].opcode();
         if op.is_call() {
@@ -238,7 +238,7 @@ impl<'a> Words<'a> {
     }
 
     /// What a callee writes, in the caller's names. `None` if it may be anything.
-    fn by_call(&self, inst: ir::Inst, writes: &Writes, state: &State) -> Option<Vec<Written>> {
+    fn by_call(&self, inst: ir::Inst, writes: &CellWrites, state: &CellState) -> Option<Vec<Written>> {
         let args = self.func.dfg.inst_args(inst);
         if writes.memory.is_some_and(|i| !self.names.is_memory(args[i])) {
             return None;
@@ -261,15 +261,15 @@ impl<'a> Words<'a> {
     }
 
     /// What an instruction does to memory.
-    pub fn step(&self, inst: ir::Inst, state: &mut State) {
+    pub fn step(&self, inst: ir::Inst, state: &mut CellState) {
         let func = self.func;
         let op = func.dfg.insts[inst].opcode();
         if loaded(func, inst) == Some(types::I32)
             && let Some(place) = self.names.of(inst).filter(|&p| self.names.is_global(p))
         {
             // The next load of the stack pointer is of the same.
-            let word = Word::Int(Source::Value(func.dfg.first_result(inst)));
-            state.entry(place).or_insert(Known { word, guarded: false });
+            let word = Word::Int(WordSource::Value(func.dfg.first_result(inst)));
+            state.entry(place).or_insert(KnownWord { word, guarded: false });
         }
         if !(op.can_store() || op.is_call()) {
             return;
@@ -290,17 +290,17 @@ impl<'a> Words<'a> {
         let Some((base, at)) = self.names.of(inst).filter(|p| self.tracks(inst, *p)) else { return };
         let x = func.dfg.inst_args(inst)[0];
         let named = self.names.guarded(inst);
-        let mut put = |at, word, guarded| state.insert((base, at), Known { word, guarded: guarded | named });
+        let mut put = |at, word, guarded| state.insert((base, at), KnownWord { word, guarded: guarded | named });
         match func.dfg.value_type(x) {
             types::F64 | types::I64 => {
-                let (source, guarded) = self.wide.get(&x).copied().unwrap_or((Source::Value(x), false));
+                let (source, guarded) = self.wide.get(&x).copied().unwrap_or((WordSource::Value(x), false));
                 put(at, Word::Half(source, false), guarded);
                 put(at + 4, Word::Half(source, true), guarded);
             }
             types::I32 => {
                 let known = self.names.ints.get(&x);
-                let Known { word, guarded } =
-                    known.copied().unwrap_or(Known { word: Word::Int(Source::Value(x)), guarded: false });
+                let KnownWord { word, guarded } =
+                    known.copied().unwrap_or(KnownWord { word: Word::Int(WordSource::Value(x)), guarded: false });
                 put(at, word, guarded);
             }
             _ => {}
@@ -308,7 +308,7 @@ impl<'a> Words<'a> {
     }
 
     /// Whether anything is still known of a cell after a write.
-    fn survives(&self, (base, at): CellPlace, known: &mut Known, written: &Written, guarded: bool) -> bool {
+    fn survives(&self, (base, at): CellPlace, known: &mut KnownWord, written: &Written, guarded: bool) -> bool {
         match *written {
             Written::Named(to, bytes, guarded) if to.0 == base => {
                 known.guarded |= guarded;
