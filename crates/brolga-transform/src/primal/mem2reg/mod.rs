@@ -24,8 +24,8 @@
 //! word. A lower half is only followed if it is zero, or from a double: of other low digits nothing
 //! says that they are digits. Loads of halves with which nothing is calculated stay as they are,
 //! since such moves are followed in memory. So do loads of what is kept across a store through
-//! another address ([`words`]), unless a double that is taken apart asks for them ([`slice`]): only
-//! these would be refused, or trap, and for these the store is guarded ([`guards`]).
+//! another address ([`words`]), unless a double that is taken apart asks for them ([`mod@slice`]):
+//! only these would be refused, or trap, and for these the store is guarded ([`mod@guards`]).
 //!
 //! **Invariant.** Every load that is replaced reads what was stored by what it is replaced by, or a
 //! guard traps before. Stores stay.

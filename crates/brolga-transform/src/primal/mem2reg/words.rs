@@ -12,7 +12,7 @@
 //!
 //! **Clobbers.** A store to the same base clears what it overlaps. A store through another base
 //! clears everything but frames: there cells are *guarded* ([`KnownWord::guarded`]), and who relies
-//! on them asks for a guard ([`super::guards`]). To compare what is there with what was stored
+//! on them asks for a guard ([`mod@super::guards`]). To compare what is there with what was stored
 //! would not do, since an equal number may have another derivative. A call clears what its callee
 //! may write ([`super::callees`]); of a callee of which nothing is known, that is everything.
 //!
