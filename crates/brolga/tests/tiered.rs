@@ -156,9 +156,13 @@ fn pullbacks_are_counted() {
     cotangents(|args, seeds, _, out| unsafe {
         let (_, mut pullback) = rule.forward(args).unwrap();
         let end = Instant::now() + Duration::from_secs(60);
-        while !rule.is_settled() {
+        // On a busy machine the forward pass may have settled the rule.
+        loop {
             assert!(Instant::now() < end, "{:?} have been spent", rule.price());
             pullback.call_into(seeds, out).unwrap();
+            if rule.is_settled() {
+                break;
+            }
         }
     });
 }

@@ -76,8 +76,8 @@ pub fn document(name: &str, text: &str) -> Vec<String> {
     out
 }
 
-/// What is wrong with the comments of a Rust file: lines that are wider than prose may be, and words
-/// that are [`VAGUE`], at the end of a line of code, too.
+/// What is wrong with the comments of a Rust file: lines that are wider than prose may be, and
+/// words that are [`VAGUE`], at the end of a line of code, too.
 pub fn comments(text: &str) -> Vec<String> {
     let mut out = Vec::new();
     let mut listing = false;

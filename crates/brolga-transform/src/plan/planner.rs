@@ -72,7 +72,7 @@ pub struct Planner<'a, 'f> {
     /// Names that the reverse of each block must have.
     pub(super) needed: SecondaryMap<ir::Block, Needs>,
     /// Where in each block the last statement stands whose reverse reads a name: see
-    /// [`Rewind::rerun`]. Nothing for the start.
+    /// [`Rewind::reloads`]. Nothing for the start.
     read_at: HashMap<(ir::Block, Val), u32>,
     /// The same for the block that is being planned, and for all that may be computed on the way to
     /// what is read.

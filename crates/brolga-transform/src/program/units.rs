@@ -24,7 +24,8 @@ pub struct Part {
     pub role: PartRole,
     /// Whether it is the root's, and has a door.
     pub door: bool,
-    /// Whether half of it is there twice ([`DerivedCombined::twice`](crate::DerivedCombined::twice)).
+    /// Whether half of it is there twice
+    /// ([`DerivedCombined::twice`](crate::DerivedCombined::twice)).
     pub twice: bool,
     /// Whose derivative it is.
     pub owner: FuncKey,

@@ -449,7 +449,7 @@ impl DerivedRule {
         inner.primal.get_or_init(made).as_ref().map_err(Clone::clone)
     }
 
-    /// Whether the shadow of an argument that was declared [`fresh`](Request::fresh) is
+    /// Whether the shadow of an argument that was declared [`fresh`](crate::Promises::fresh) is
     /// overwritten: it may hold anything before the call. Otherwise the caller fills it with zeros.
     pub fn overwrites(&self, arg: usize) -> bool {
         self.0.overwrites.get(arg).copied().unwrap_or(false)
