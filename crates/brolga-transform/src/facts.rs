@@ -6,6 +6,7 @@ use brolga_analysis::activity::ulp::Steps;
 use brolga_analysis::activity::{self, Activity, ActivityInput, MemRole, State};
 use brolga_analysis::calls::joint::{WholeInput, whole_calls};
 use brolga_analysis::calls::{deferred_free, summarise};
+use brolga_analysis::guards::products::{self, Product};
 use brolga_analysis::guards::roots::{self, Roots};
 use brolga_analysis::guards::unit;
 use brolga_analysis::kinds::kind::Kinds;
@@ -95,6 +96,8 @@ pub struct Facts<'a> {
     pub roots: Roots,
     /// Whose cotangents are one.
     pub units: EntitySet<ir::Value>,
+    /// Guarded products, by the instruction that masks them.
+    pub products: HashMap<ir::Inst, Product>,
     /// Calls of functions that may run whole, in the reverse half.
     pub whole: EntitySet<ir::Inst>,
     /// Classes of memory that are stored to what may be a float; computed on the first question.
@@ -195,6 +198,7 @@ impl<'a> Facts<'a> {
             constant,
             roots: Roots::default(),
             units: EntitySet::new(),
+            products: products::products(func, cfg, loops),
             whole,
             overwrites: Overwrites::default(),
             float_stores: OnceCell::new(),

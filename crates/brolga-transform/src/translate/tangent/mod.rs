@@ -34,7 +34,7 @@ use cranelift_codegen::ir::{self, Opcode, types};
 
 use crate::facts::Facts;
 use crate::translate::convert::fitted;
-use crate::translate::rules::{expr, memory};
+use crate::translate::rules::{expr, memory, products};
 use crate::translate::stmt::{AdStmt, StmtCx, Translation, Where};
 
 mod calls;
@@ -54,6 +54,15 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
     let mut cx = StmtCx::new(t, inst);
     if cx.facts().activity.astray.contains(inst) && !cx.results().is_empty() {
         poisoned(&mut cx);
+        return cx.finish();
+    }
+    let facts = cx.facts();
+    if let Some(product) = facts.products.get(&inst) {
+        let z = cx.results()[0];
+        if facts.is_active(z) {
+            let by = products::tangent(&mut cx, product);
+            define(&mut cx, z, by);
+        }
         return cx.finish();
     }
     match opcode_rule(op) {
