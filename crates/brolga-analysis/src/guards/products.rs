@@ -170,6 +170,36 @@ fn from(func: &ir::Function, v: ir::Value, g: ir::Value, left: &mut u32) -> Opti
     Some(p)
 }
 
+/// Whether an instruction may end a guarded product that has no such form: where lanes were moved
+/// between the factor and the mask, say. Then it is not known whether it is a branch.
+pub fn is_unclear(func: &ir::Function, inst: ir::Inst) -> bool {
+    let Some((g, kept)) = masked(func, inst).filter(|_| form(func, inst).is_none()) else { return false };
+    let moves = |op: Opcode| {
+        matches!(
+            op,
+            Opcode::Splat | Opcode::Insertlane | Opcode::Extractlane | Opcode::ScalarToVector | Opcode::Shuffle
+        )
+    };
+    let multiplies = |op: Opcode| moves(op) || matches!(op, Opcode::Fmul | Opcode::Fdiv | Opcode::Fneg);
+    // What a value is made of by some operations.
+    let made_of = |v: ir::Value, by: &dyn Fn(Opcode) -> bool| {
+        let (mut seen, mut work) = (EntitySet::new(), vec![v]);
+        let mut left = MOST_VALUES;
+        while let Some(v) = work.pop().filter(|_| left > 0) {
+            left -= 1;
+            let inst = func.dfg.value_def(v).inst().filter(|&i| by(func.dfg.insts[i].opcode()));
+            if seen.insert(v)
+                && let Some(inst) = inst
+            {
+                work.extend(func.dfg.inst_args(inst));
+            }
+        }
+        seen
+    };
+    let (g, kept) = (made_of(g, &moves), made_of(kept, &multiplies));
+    kept.keys().any(|v| g.contains(v) && !is_zero(func, v))
+}
+
 /// The walk to what factors are computed from.
 struct Walk<'a> {
     func: &'a ir::Function,
