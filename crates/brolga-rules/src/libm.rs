@@ -7,8 +7,7 @@
 //! Invariants:
 //! - A row of a function with pointer parameters never reads a result that went through a pointer:
 //!   the place may have been overwritten since.
-//! - Every C function that a row calls has a rule too (except `brolga_trigamma`: the third
-//!   derivative of `lgamma` is where it ends).
+//! - Every C function that a row calls has a rule too, so rows can be derived again, to any order.
 
 use std::collections::BTreeMap;
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10};
@@ -177,6 +176,7 @@ callable! {
     hypot(x, y) = Hypot;
     digamma(x) = Digamma;
     trigamma(x) = Trigamma;
+    polygamma(n, x) = Polygamma;
 }
 
 const ONE: Partial = Partial::ONE;
@@ -217,7 +217,7 @@ fn elementary(m: &mut Rules) {
     def!(m, "log10", x => z: over(x * LN_10));
     def!(m, "log1p", x => z: over(1.0 + x));
 
-    def!(m, "pow", x, y => z: times(power_less_one(x, y)).at_edge(), times(z.eq(0.0).select(0.0, z * log(x))));
+    def!(m, "pow", x, y => z: times(slope_of_power(x, y)).at_edge(), times(z.eq(0.0).select(0.0, z * log(x))));
     m.float(["sqrt", "sqrtf"], as_opcode(cranelift_codegen::ir::Opcode::Sqrt));
     def!(m, "cbrt", x => z: over(3.0 * (z * z)));
     def!(m, "hypot", x, y => z: times(z.eq(0.0).select(0.0, x / z)).bounded(), times(z.eq(0.0).select(0.0, y / z)).bounded());
@@ -232,6 +232,13 @@ fn elementary(m: &mut Rules) {
 /// `p·x^(p-1)`, zero for `p = 0` even where `x^(p-1)` is infinite.
 fn power_less_one(x: E, p: E) -> E {
     p.eq(0.0).select(0.0, p * pow(x, p - 1.0))
+}
+
+/// The same for an exponent that may vary: what it is at `p = 0`, `p/x`, has the slope in `p` that it
+/// has there.
+fn slope_of_power(x: E, p: E) -> E {
+    let at_zero = (x.eq(0.0) | x.is_nan()).select(0.0, p / x);
+    p.eq(0.0).select(at_zero, p * pow(x, p - 1.0))
 }
 
 /// `a/r²`, zero where `r` is zero or infinite.
@@ -284,6 +291,9 @@ fn special(m: &mut Rules) {
     def!(m, "lgamma", x => z: times(digamma(x)));
     def!(m, "tgamma", x => z: times(z * digamma(x)));
     def!(m, "brolga_digamma", x => z: times(trigamma(x)));
+    def!(m, "brolga_trigamma", x => z: times(polygamma(2.0.into(), x)));
+    // The order is a whole number.
+    def!(m, "brolga_polygamma", n, x => z: ZERO, times(polygamma(n + 1.0, x)));
 }
 
 fn with_integers(m: &mut Rules) {

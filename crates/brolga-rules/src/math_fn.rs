@@ -1,10 +1,10 @@
 //! The C functions that rows may call.
 //!
 //! The set is closed, and each member has a rule of its own in [`crate::libm`], so that a pullback
-//! can be differentiated again. Two are not in any C library, the derivatives of `lgamma`: the run
+//! can be differentiated again. Three are not in any C library, the derivatives of `lgamma`: the run
 //! time provides them under the names given here.
 
-use crate::gamma::{digamma, trigamma};
+use crate::gamma::{digamma, polygamma, trigamma};
 
 /// A function of floats, in the width of the cotangent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,11 +31,13 @@ pub enum MathFn {
     Digamma,
     /// Derivative of `digamma`.
     Trigamma,
+    /// The derivative of `digamma` of an order.
+    Polygamma,
 }
 
 impl MathFn {
     /// All of them.
-    pub const ALL: [MathFn; 11] = [
+    pub const ALL: [MathFn; 12] = [
         MathFn::Sin,
         MathFn::Cos,
         MathFn::Sinh,
@@ -47,6 +49,7 @@ impl MathFn {
         MathFn::Hypot,
         MathFn::Digamma,
         MathFn::Trigamma,
+        MathFn::Polygamma,
     ];
 
     /// The symbol for 64-bit floats.
@@ -72,13 +75,14 @@ impl MathFn {
             MathFn::Hypot => ("hypot", "hypotf"),
             MathFn::Digamma => ("brolga_digamma", "brolga_digammaf"),
             MathFn::Trigamma => ("brolga_trigamma", "brolga_trigammaf"),
+            MathFn::Polygamma => ("brolga_polygamma", "brolga_polygammaf"),
         }
     }
 
     /// Number of parameters.
     pub fn n_params(self) -> usize {
         match self {
-            MathFn::Pow | MathFn::Hypot => 2,
+            MathFn::Pow | MathFn::Hypot | MathFn::Polygamma => 2,
             MathFn::Sin
             | MathFn::Cos
             | MathFn::Sinh
@@ -108,6 +112,7 @@ impl MathFn {
             MathFn::Hypot => x.hypot(arg()),
             MathFn::Digamma => digamma(x),
             MathFn::Trigamma => trigamma(x),
+            MathFn::Polygamma => polygamma(x, arg()),
         }
     }
 }

@@ -5,5 +5,6 @@ mod kinks;
 mod mutants;
 mod opcodes;
 mod reference;
+mod second;
 mod subjects;
 mod table;

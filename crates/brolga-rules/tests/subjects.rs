@@ -139,6 +139,22 @@ extern "C" fn digamma32(x: f32) -> f32 {
     gamma::digamma(f64::from(x)) as f32
 }
 
+extern "C" fn trigamma64(x: f64) -> f64 {
+    gamma::trigamma(x)
+}
+
+extern "C" fn trigamma32(x: f32) -> f32 {
+    gamma::trigamma(f64::from(x)) as f32
+}
+
+extern "C" fn polygamma64(n: f64, x: f64) -> f64 {
+    gamma::polygamma(n, x)
+}
+
+extern "C" fn polygamma32(n: f32, x: f32) -> f32 {
+    gamma::polygamma(f64::from(n), f64::from(x)) as f32
+}
+
 extern "C" fn powi64(x: f64, n: i32) -> f64 {
     x.powi(n)
 }
@@ -163,6 +179,10 @@ impl Foreign {
             // These are in the run time or in compilers' support libraries.
             "brolga_digamma" => digamma64 as *const c_void,
             "brolga_digammaf" => digamma32 as *const c_void,
+            "brolga_trigamma" => trigamma64 as *const c_void,
+            "brolga_trigammaf" => trigamma32 as *const c_void,
+            "brolga_polygamma" => polygamma64 as *const c_void,
+            "brolga_polygammaf" => polygamma32 as *const c_void,
             "brolga_with_value" => first64 as *const c_void,
             "brolga_with_valuef" => first32 as *const c_void,
             "__powidf2" => powi64 as *const c_void,

@@ -1,4 +1,5 @@
-//! Digamma and trigamma, which C's library lacks and the derivatives of `lgamma` and `tgamma` need.
+//! Digamma, trigamma and polygamma of any order, which C's library lacks and the derivatives of
+//! `lgamma` and `tgamma` need.
 //!
 //! *Method.* For large arguments the asymptotic series
 //!
@@ -18,6 +19,11 @@
 //! *At the poles* 0, -1, -2, ...: digamma is infinite at zero, with the sign that it has on that
 //! side of zero, and NaN at negative integers, where the two sides differ. Trigamma is plus
 //! infinity at all of them.
+//!
+//! *Polygamma* of order n is `(-1)^(n+1) n! sum 1/(x + k)^(n+1)`: terms up to where the order is small
+//! against the argument, then the asymptotic series. Negative arguments are brought to positive ones
+//! by the sum over all integers, of which the nearest one is the largest term. At poles it is
+//! infinite where both sides agree (odd orders), and zero with its sign has one.
 
 use std::f64::consts::PI;
 
@@ -96,6 +102,53 @@ pub extern "C" fn brolga_trigamma(x: f64) -> f64 {
     let y = 1.0 / (x * x);
     let series = BERNOULLI.iter().rev().fold(0.0, |sum, b| (sum + b) * y);
     sum + (1.0 + 0.5 / x + series) / x
+}
+
+/// The derivative of digamma of a whole order, up to 170; NaN for other orders.
+pub extern "C" fn brolga_polygamma(n: f64, x: f64) -> f64 {
+    if n == 0.0 {
+        return brolga_digamma(x);
+    }
+    if n == 1.0 {
+        return brolga_trigamma(x);
+    }
+    if !(1.0..=170.0).contains(&n) || n != n.trunc() {
+        return f64::NAN;
+    }
+    let power = n as i32 + 1;
+    let mirrored = if power % 2 == 0 { 1.0 } else { -1.0 };
+    let factorial = (2..power).fold(1.0, |f, k| f * f64::from(k));
+    let sum = if x > 0.0 || x.is_nan() {
+        zeta(power, x)
+    } else {
+        let r = from_nearest_integer(x);
+        if r == 0.0 && x != 0.0 && mirrored < 0.0 {
+            return f64::NAN;
+        }
+        1.0 / r.powi(power) + zeta(power, 1.0 + r) + mirrored * (zeta(power, 1.0 - r) - zeta(power, 1.0 - x))
+    };
+    mirrored * factorial * sum
+}
+
+/// `sum 1/(x + k)^power` for positive x.
+fn zeta(power: i32, x: f64) -> f64 {
+    let s = f64::from(power);
+    let steps = (LARGE + s - x).ceil().clamp(0.0, LARGE + s) as i32;
+    let sum = (0..steps).map(|k| 1.0 / (x + f64::from(k)).powi(power)).sum::<f64>();
+    let x = x + f64::from(steps);
+    // Coefficients of the series, relative to x^-power.
+    let (mut series, mut c) = (x / (s - 1.0) + 0.5, s / (2.0 * x));
+    for (i, b) in BERNOULLI.iter().enumerate() {
+        series += b * c;
+        let k = (2 * i + 2) as f64;
+        c *= (s + k - 1.0) * (s + k) / ((k + 1.0) * (k + 2.0)) / (x * x);
+    }
+    sum + if series.is_finite() { series / x.powi(power) } else { 0.0 }
+}
+
+/// [`brolga_polygamma`] in single precision.
+pub extern "C" fn brolga_polygammaf(n: f32, x: f32) -> f32 {
+    brolga_polygamma(n.into(), x.into()) as f32
 }
 
 /// [`brolga_digamma`] in single precision.
@@ -190,6 +243,46 @@ mod tests {
             assert!(d == digamma || (d - digamma).abs() <= bound * digamma.abs().max(scale), "digamma({x}) = {d}");
             assert!(t == trigamma || (t - trigamma).abs() <= bound * trigamma, "trigamma({x}) = {t}");
         }
+    }
+
+    /// Order, `x`, polygamma: closed forms by zeta values, and by the recurrence from those.
+    #[test]
+    fn polygamma_of_some_orders() {
+        const ZETA3: f64 = 1.2020569031595942;
+        let pi4 = PI.powi(4);
+        for (n, x, wanted) in [
+            (2.0, 1.0, -2.0 * ZETA3),
+            (2.0, 0.5, -14.0 * ZETA3),
+            (2.0, 2.0, 2.0 - 2.0 * ZETA3),
+            (2.0, -0.5, 16.0 - 14.0 * ZETA3),
+            (3.0, 1.0, pi4 / 15.0),
+            (3.0, 0.5, pi4),
+            (3.0, -0.5, pi4 + 96.0),
+            (5.0, 1.0, 8.0 * PI.powi(6) / 63.0),
+            (2.0, 1e8, -1.00000001e-16),
+        ] {
+            let got = brolga_polygamma(n, x);
+            assert!(
+                (got - wanted).abs() <= 1e-14 * wanted.abs().max(if x < 0.0 { 20.0 } else { 0.0 }),
+                "{n} {x}: {got}"
+            );
+        }
+        for n in 2..12 {
+            for x in [0.3, 1.7, 5.2, 30.0] {
+                // The recurrence, by order.
+                let n = f64::from(n);
+                let step = brolga_polygamma(n, x + 1.0) - brolga_polygamma(n, x);
+                let factorial = (1..=n as i32).fold(1.0, |f, k| f * f64::from(k));
+                let wanted = if n % 2.0 == 0.0 { 1.0 } else { -1.0 } * factorial / x.powf(n + 1.0);
+                let scale = brolga_polygamma(n, x).abs();
+                assert!((step - wanted).abs() <= 1e-14 * scale, "order {n} at {x}: {step} {wanted}");
+            }
+        }
+        assert_eq!(brolga_polygamma(2.0, 0.0), f64::NEG_INFINITY);
+        assert_eq!(brolga_polygamma(2.0, -0.0), f64::INFINITY);
+        assert_eq!(brolga_polygamma(3.0, -4.0), f64::INFINITY);
+        assert!(brolga_polygamma(2.0, -4.0).is_nan() && brolga_polygamma(2.5, 1.0).is_nan());
+        assert_eq!(brolga_polygamma(2.0, f64::INFINITY), 0.0);
     }
 
     #[test]

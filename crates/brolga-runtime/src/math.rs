@@ -168,6 +168,8 @@ fn own() -> Table {
         ("brolga_digammaf", gamma::brolga_digammaf as *const u8),
         ("brolga_trigamma", gamma::brolga_trigamma as *const u8),
         ("brolga_trigammaf", gamma::brolga_trigammaf as *const u8),
+        ("brolga_polygamma", gamma::brolga_polygamma as *const u8),
+        ("brolga_polygammaf", gamma::brolga_polygammaf as *const u8),
         ("brolga_with_value", brolga_with_value as *const u8),
         ("brolga_with_valuef", brolga_with_valuef as *const u8),
         ("brolga_debug_shadow", debug::brolga_debug_shadow as *const u8),
@@ -241,7 +243,7 @@ mod tests {
         let table = table();
         let names = "sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh exp exp2 exp10 expm1 log log2 log10 \
             log1p pow sqrt cbrt hypot erf erfc lgamma tgamma fmod remainder fma fmin fmax fdim fabs floor ceil round \
-            roundeven trunc rint nearbyint copysign ldexp scalbn frexp modf brolga_digamma brolga_trigamma";
+            roundeven trunc rint nearbyint copysign ldexp scalbn frexp modf brolga_digamma brolga_trigamma brolga_polygamma";
         for name in names.split_whitespace() {
             assert!(table.contains_key(name), "{name}");
             assert!(table.contains_key(format!("{name}f").as_str()), "{name}f");

@@ -6,6 +6,7 @@ use brolga_analysis::activity::ulp::Steps;
 use brolga_analysis::activity::{self, Activity, ActivityInput, MemRole, State};
 use brolga_analysis::calls::joint::{JointInput, joint_calls};
 use brolga_analysis::calls::{deferred_free, summarise};
+use brolga_analysis::guards::products::{self, Product};
 use brolga_analysis::guards::roots::{self, Roots};
 use brolga_analysis::guards::unit;
 use brolga_analysis::kinds::kind::Kinds;
@@ -95,6 +96,8 @@ pub struct Facts<'a> {
     pub roots: Roots,
     /// Whose cotangents are one.
     pub units: EntitySet<ir::Value>,
+    /// Guarded products, by the instruction that masks them.
+    pub products: HashMap<ir::Inst, Product>,
     /// Calls of functions that may run whole, in the reverse half.
     pub joint: EntitySet<ir::Inst>,
     /// Classes of memory that are stored to what may be a float; computed on the first question.
@@ -155,7 +158,8 @@ impl<'a> Facts<'a> {
             untracked,
             demanded,
         };
-        let (activity, problems) = activity::compute(&input);
+        let (activity, mut problems) = activity::compute(&input);
+        problems.extend(unclear_products(program, variant, primal, &activity));
 
         let places = Places { program, func, cfg, blocks: &blocks };
         let in_place = options.runs(Pass::Accumulate).then(|| accumulate::in_place(places, uses, &activity));
@@ -195,6 +199,7 @@ impl<'a> Facts<'a> {
             constant,
             roots: Roots::default(),
             units: EntitySet::new(),
+            products: products::products(func, cfg, loops),
             joint,
             overwrites: Overwrites::default(),
             float_stores: OnceCell::new(),
@@ -363,6 +368,21 @@ fn reloads(
 /// What becomes of operations on bits in a function.
 fn untracked(program: &Program, func: FuncKey, options: &Options) -> Untracked {
     if program.funcs[func].untracked { Untracked::Trap } else { options.untracked }
+}
+
+/// Masked floats of which it is not known whether they are guarded products.
+fn unclear_products(program: &Program, variant: &Variant, primal: &Normalised, activity: &Activity) -> Vec<Diagnostic> {
+    let func = &primal.func;
+    let active = |&i: &ir::Inst| func.dfg.inst_results(i).first().is_some_and(|&z| activity.ct[z].is_some());
+    let found = primal.cfg.all_insts().iter().copied().filter(active).filter(|&i| products::is_unclear(func, i));
+    let diagnostic = |inst: ir::Inst| {
+        let op = func.dfg.insts[inst].opcode();
+        Diagnostic::new("AD0110", format!("`{op}` masks a product by one of its factors, whose lanes were moved"))
+            .note("whether it is the guard of a derivative, or a choice of the program's, cannot be seen; their derivatives differ where that factor is zero")
+            .help("mask before lanes are moved, or derive with Effort::Quick what is derived again")
+            .at(program, variant.func, activity::original(func, inst))
+    };
+    found.map(diagnostic).collect()
 }
 
 /// Block parameters of a primal block that are roots of their own deltas.

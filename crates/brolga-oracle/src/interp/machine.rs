@@ -68,6 +68,8 @@ struct Frame<'p> {
     body: &'p ir::Function,
     /// Value of each `ir::Value`, by index; values that are not yet defined are zero.
     values: Vec<Val>,
+    /// How much fuel was left when each was defined; nothing where nothing is tracked.
+    defined: Vec<u64>,
     /// The next instruction; while a call is under way, the call.
     inst: ir::Inst,
     slots: Slots,
@@ -266,11 +268,12 @@ impl<'p, D: Domain> Machine<'p, D> {
         for (&p, a) in body.dfg.block_params(entry).iter().zip(args) {
             values[p.as_u32() as usize] = a;
         }
+        let defined = if D::TRACKS { vec![self.fuel; values.len()] } else { Vec::new() };
         let slots = Slots::new(body);
         // The memory may have been something else before.
         self.marks.clear(slots.storage.as_ptr() as usize, slots.storage.len());
         let inst = body.layout.first_inst(entry).expect("a verified block has a terminator");
-        self.frames.push(Frame { func, body, values, inst, slots });
+        self.frames.push(Frame { func, body, values, defined, inst, slots });
         if D::OBSERVES {
             self.domain.observe(Event::Entered(func, entry));
         }
@@ -295,6 +298,9 @@ impl<'p, D: Domain> Machine<'p, D> {
         }
         for (&v, r) in body.dfg.inst_results(inst).iter().zip(results) {
             frame.values[v.as_u32() as usize] = r;
+            if D::TRACKS {
+                frame.defined[v.as_u32() as usize] = self.fuel;
+            }
         }
         frame.inst = body.layout.next_inst(inst).expect("only terminators are last, and they do not finish");
     }
@@ -312,6 +318,9 @@ impl<'p, D: Domain> Machine<'p, D> {
         }));
         for (&p, a) in dfg.block_params(block).iter().zip(self.block_args.drain(..)) {
             frame.values[p.as_u32() as usize] = a;
+            if D::TRACKS {
+                frame.defined[p.as_u32() as usize] = self.fuel;
+            }
         }
         frame.inst = frame.body.layout.first_inst(block).expect("a verified block has a terminator");
         if D::OBSERVES {
@@ -334,6 +343,13 @@ impl<'p, D: Domain> Machine<'p, D> {
     pub(super) fn get(&self, v: ir::Value) -> &Val {
         let frame = self.frames.last().expect("a function is running");
         &frame.values[frame.body.dfg.resolve_aliases(v).as_u32() as usize]
+    }
+
+    /// When the value `v` of the running frame was defined, by the clock of the run.
+    pub(super) fn defined_at(&self, v: ir::Value) -> u64 {
+        let frame = self.frames.last().expect("a function is running");
+        let left = frame.defined.get(frame.body.dfg.resolve_aliases(v).as_u32() as usize);
+        left.map_or(0, |left| self.limits.fuel - left)
     }
 
     /// Say that the value `v` of the running frame comes from elsewhere.

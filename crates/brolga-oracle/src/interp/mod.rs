@@ -30,6 +30,7 @@ mod arith;
 mod domain;
 mod externs;
 mod float;
+mod guarded;
 mod halves;
 mod int;
 mod libm;

@@ -161,7 +161,13 @@ impl<D: Domain> Machine<'_, D> {
             VanyTrue | VallTrue | VhighBits => self.lane_summary(data.opcode(), arg_ty, args[0]).into(),
 
             // Bits that move.
-            Band | Bor | Bxor | Bnot | Bitselect => self.bitwise(data.opcode(), ty, args)?.into(),
+            Band | Bor | Bxor | Bnot | Bitselect => {
+                let mut v = self.bitwise(data.opcode(), ty, args)?;
+                if let Some(prov) = self.guarded(body, inst, ty, &v.prov) {
+                    v.prov = prov;
+                }
+                v.into()
+            }
             Ishl | Ushr | Sshr | Rotl | Rotr => self.shift(data.opcode(), ty, args[0], args[1])?.into(),
             Bitrev | Bswap => self.reverse(data.opcode(), ty, args[0])?.into(),
             Uextend | Sextend | Ireduce => self.resize_int(data.opcode(), arg_ty, ty, args[0]).into(),
@@ -173,7 +179,11 @@ impl<D: Domain> Machine<'_, D> {
             }
             Select | SelectSpectreGuard => {
                 let taken = if self.bits(args[0]) != 0 { args[1] } else { args[2] };
-                self.get(taken).clone().into()
+                let mut v = self.get(taken).clone();
+                if let Some(prov) = self.guarded(body, inst, ty, &v.prov) {
+                    v.prov = prov;
+                }
+                v.into()
             }
             Splat | ScalarToVector => self.splat(data.opcode(), ty, args[0]).into(),
             Insertlane | Extractlane => self.lane_access(data, arg_ty).into(),

@@ -7,6 +7,7 @@
 pub mod cse;
 pub(crate) mod edit;
 pub(crate) mod exponent_idiom;
+pub(crate) mod guarded;
 pub(crate) mod induction;
 pub mod loop_simplify;
 pub mod mem2reg;

@@ -15,6 +15,7 @@
 //! - no copy of 16 bytes through a register with unknown contents
 //!   ([`crate::primal::split_wide_copies`]), and no float in one of which pieces are taken
 //!   ([`crate::primal::reload_bits`]);
+//! - guards of products in one spelling, with the product beside them ([`crate::primal::guarded`]);
 //! - no double read from memory of which a half was just stored by itself
 //!   ([`crate::primal::mem2reg`]);
 //! - no shift or rotation by a constant that is as large as what is shifted is wide: CLIF takes it
@@ -54,6 +55,7 @@ use crate::clif::simplify_cfg::resolve_aliases;
 use crate::primal::cse::common;
 use crate::primal::edit::before;
 use crate::primal::exponent_idiom::exponents;
+use crate::primal::guarded::guards;
 use crate::primal::loop_simplify::{canonical, order};
 use crate::primal::mem2reg::{Callees, promote};
 use crate::primal::pair_sincos::partners;
@@ -135,6 +137,7 @@ pub fn normalise(
     upper_halves(&mut func);
     exponents(&mut func);
     partners(program, &mut func);
+    guards(&mut func);
     only_what_is_read(&mut func);
     split_parallel_edges(&mut func);
     let made = |func: &ir::Function| (func.dfg.num_blocks(), func.dfg.num_insts(), func.dfg.num_values());

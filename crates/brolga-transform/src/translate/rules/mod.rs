@@ -14,6 +14,7 @@ pub(crate) mod fragments;
 pub(crate) mod libm;
 pub(crate) mod memory;
 pub(crate) mod moves;
+pub(crate) mod products;
 pub(crate) mod ulp;
 
 /// What a rule writes to.
@@ -25,6 +26,11 @@ pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
     let op = func.dfg.insts[inst].opcode();
     let mut cx = StmtCx::new(t, inst);
     if cx.facts().activity.astray.contains(inst) && moves::lost(&mut cx) {
+        return cx.finish();
+    }
+    let facts = cx.facts();
+    if let Some(product) = facts.products.get(&inst) {
+        products::reverse(&mut cx, product);
         return cx.finish();
     }
     if fragments::is_computed(&cx) {

@@ -33,7 +33,7 @@ use cranelift_codegen::ir::{self, Opcode, Type, types};
 
 use crate::translate::convert::Converts;
 use crate::translate::rules::fragments::is_computed;
-use crate::translate::rules::{expr, memory};
+use crate::translate::rules::{expr, memory, products};
 use crate::translate::stmt::{AdStmt, StmtCx, Translation, Where};
 
 mod calls;
@@ -61,6 +61,15 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
     if is_computed(&cx) {
         memory::pointer_arith(&mut cx);
         fragments::computed(&mut cx);
+        return cx.finish();
+    }
+    let facts = cx.facts();
+    if let Some(product) = facts.products.get(&inst) {
+        let z = cx.results()[0];
+        if facts.is_active(z) {
+            let by = products::tangent(&mut cx, product);
+            define(&mut cx, z, by);
+        }
         return cx.finish();
     }
     match opcode_rule(op) {

@@ -1,0 +1,252 @@
+//! Guarded products: which masked values of a program are products that count as zero where a
+//! factor is zero.
+//!
+//! **Question.** Derived code guards a product of a cotangent `g`: `g ≠ 0 ? g·t/e : 0`. If that
+//! code is derived again, what is the derivative of the guarded value? As a branch it would have
+//! the slope 0 in `g` at `g = 0`, where the slope is `t/e`.
+//!
+//! **Answer.** It is the bilinear map `(g, t/e) ↦ g·t/e`, in which a factor of zero is stronger
+//! than an infinity. [`product`] says which instruction ends such a map, and its factors; the rule
+//! for it ([`Product`]) gives each factor the product of the others. A guarded product as a factor
+//! of another one is taken apart: all its factors are factors of both.
+//!
+//! ```text
+//! v4 = fcmp ne v1, 0          z = v1·v2/v3, zero where v1 is zero
+//! v5 = fdiv v1, v3            times  v1, v2
+//! v6 = fmul v5, v2            over   v3
+//! v7 = select v4, v6, 0       strong v1
+//! ```
+//!
+//! A product whose other factors are computed from `g` stays the branch that it is: `x ≠ 0 ? x·log
+//! x : 0` is a function of a user's. What is computed from an earlier `g`, in another turn of a
+//! loop, is not. Memory is not followed: a factor that is loaded counts as another number.
+//!
+//! **Before.** Scalars are chosen by `select` (the normal form writes masks of scalars so), vectors
+//! by `band` or `bitselect`. **Cost.** A few steps for each masked float, and for its factors a
+//! bounded walk to what they are computed from.
+
+use std::cmp::Ordering;
+
+use brolga_ir::map::HashMap;
+use cranelift_codegen::ir::condcodes::FloatCC;
+use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef};
+use cranelift_entity::EntitySet;
+use smallvec::SmallVec;
+
+use crate::cfg::Cfg;
+use crate::cfg::loops::Loops;
+use crate::kinds::bit_idioms::constant_bytes;
+
+/// Steps from a masked value to its factors.
+pub const MOST_STEPS: u32 = 16;
+/// Values that are looked at to find out what a factor is computed from.
+const MOST_VALUES: u32 = 512;
+
+/// `z = ± Π times / Π over` where no value of `strong` is zero and all gates are open; else zero.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Product {
+    /// Numerators.
+    pub times: SmallVec<[ir::Value; 3]>,
+    /// Denominators.
+    pub over: SmallVec<[ir::Value; 2]>,
+    /// Whether it is negated.
+    pub neg: bool,
+    /// Those numerators whose zero makes the product zero, whatever the others are.
+    pub strong: SmallVec<[ir::Value; 2]>,
+    /// Conditions (of vectors: masks), and what they must be.
+    pub gates: SmallVec<[(ir::Value, bool); 1]>,
+    /// The instructions between the factors and the result.
+    pub steps: SmallVec<[ir::Inst; 4]>,
+}
+
+/// A masked float: what must not be zero, and what is kept where it is not.
+pub fn masked(func: &ir::Function, inst: ir::Inst) -> Option<(ir::Value, ir::Value)> {
+    let args = func.dfg.inst_args(inst);
+    let ty = func.dfg.value_type(*func.dfg.inst_results(inst).first()?);
+    if !ty.lane_type().is_float() {
+        return None;
+    }
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Select | Opcode::Bitselect if is_zero(func, args[2]) => Some((not_zero(func, args[0])?, args[1])),
+        Opcode::Band => {
+            let by = |k: usize| Some((not_zero(func, args[k])?, args[1 - k]));
+            by(1).or_else(|| by(0))
+        }
+        _ => None,
+    }
+}
+
+/// Whether all bits are zero.
+fn is_zero(func: &ir::Function, v: ir::Value) -> bool {
+    constant_bytes(func, v).is_some_and(|bytes| bytes.iter().all(|&b| b == 0))
+}
+
+/// The float of which a condition or a mask says that it is not zero.
+fn not_zero(func: &ir::Function, mask: ir::Value) -> Option<ir::Value> {
+    let inst = func.dfg.value_def(mask).inst()?;
+    match func.dfg.insts[inst] {
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } if func.dfg.value_type(arg).is_vector() => {
+            not_zero(func, arg)
+        }
+        InstructionData::FloatCompare { cond: FloatCC::NotEqual, args: [x, y], .. } => {
+            let same = func.dfg.value_type(x).is_vector() == func.dfg.value_type(mask).is_vector();
+            match [x, y].map(|v| is_zero(func, v)) {
+                [false, true] if same => Some(x),
+                [true, false] if same => Some(y),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The product that an instruction ends, by its form alone: no factor is asked what it is computed
+/// from.
+pub fn form(func: &ir::Function, inst: ir::Inst) -> Option<Product> {
+    let (g, kept) = masked(func, inst)?;
+    let mut p = from(func, kept, g, &mut { MOST_STEPS })?;
+    p.strong.push(g);
+    p.strong.iter().all(|s| p.times.contains(s)).then_some(p)
+}
+
+/// The guarded product that an instruction ends, if it does.
+pub fn product(func: &ir::Function, cfg: &Cfg, loops: &Loops, inst: ir::Inst) -> Option<Product> {
+    let p = form(func, inst)?;
+    let (g, _) = masked(func, inst)?;
+    // One of the numerators is what the mask is about.
+    let own = p.times.iter().position(|&t| t == g)?;
+    let others = p.times.iter().enumerate().filter(|&(k, _)| k != own).map(|(_, &t)| t).chain(p.over.iter().copied());
+    let mut walk = Walk { func, cfg, loops, g, seen: EntitySet::new(), left: MOST_VALUES };
+    others.collect::<Vec<_>>().into_iter().all(|f| !walk.is_computed(f)).then_some(p)
+}
+
+/// `v` as a product of which `g` is a factor.
+fn from(func: &ir::Function, v: ir::Value, g: ir::Value, left: &mut u32) -> Option<Product> {
+    if v == g {
+        return Some(Product { times: SmallVec::from_slice(&[g]), ..Product::default() });
+    }
+    *left = left.checked_sub(1)?;
+    let inst = func.dfg.value_def(v).inst()?;
+    let args = func.dfg.inst_args(inst);
+    let mut p = match func.dfg.insts[inst].opcode() {
+        Opcode::Fneg => {
+            let p = from(func, args[0], g, left)?;
+            Product { neg: !p.neg, ..p }
+        }
+        Opcode::Fmul => {
+            let by = |k: usize, left: &mut u32| {
+                let mut p = from(func, args[k], g, left)?;
+                p.times.push(args[1 - k]);
+                Some(p)
+            };
+            by(0, left).or_else(|| by(1, left))?
+        }
+        Opcode::Fdiv => {
+            let mut p = from(func, args[0], g, left)?;
+            p.over.push(args[1]);
+            p
+        }
+        Opcode::Select | Opcode::Bitselect | Opcode::Band => {
+            if let Some((strong, kept)) = masked(func, inst) {
+                let mut p = from(func, kept, g, left)?;
+                p.strong.push(strong);
+                p
+            } else if matches!(func.dfg.insts[inst].opcode(), Opcode::Band) {
+                return None;
+            } else {
+                let open = match [args[1], args[2]].map(|v| is_zero(func, v)) {
+                    [false, true] => true,
+                    [true, false] => false,
+                    _ => return None,
+                };
+                let mut p = from(func, args[if open { 1 } else { 2 }], g, left)?;
+                p.gates.push((args[0], open));
+                p
+            }
+        }
+        _ => return None,
+    };
+    p.steps.push(inst);
+    Some(p)
+}
+
+/// Whether an instruction may end a guarded product that has no such form: where lanes were moved
+/// between the factor and the mask, say. Then it is not known whether it is a branch.
+pub fn is_unclear(func: &ir::Function, inst: ir::Inst) -> bool {
+    let Some((g, kept)) = masked(func, inst).filter(|_| form(func, inst).is_none()) else { return false };
+    let moves = |op: Opcode| {
+        matches!(
+            op,
+            Opcode::Splat | Opcode::Insertlane | Opcode::Extractlane | Opcode::ScalarToVector | Opcode::Shuffle
+        )
+    };
+    let multiplies = |op: Opcode| moves(op) || matches!(op, Opcode::Fmul | Opcode::Fdiv | Opcode::Fneg);
+    // What a value is made of by some operations.
+    let made_of = |v: ir::Value, by: &dyn Fn(Opcode) -> bool| {
+        let (mut seen, mut work) = (EntitySet::new(), vec![v]);
+        let mut left = MOST_VALUES;
+        while let Some(v) = work.pop().filter(|_| left > 0) {
+            left -= 1;
+            let inst = func.dfg.value_def(v).inst().filter(|&i| by(func.dfg.insts[i].opcode()));
+            if seen.insert(v)
+                && let Some(inst) = inst
+            {
+                work.extend(func.dfg.inst_args(inst));
+            }
+        }
+        seen
+    };
+    let (g, kept) = (made_of(g, &moves), made_of(kept, &multiplies));
+    kept.keys().any(|v| g.contains(v) && !is_zero(func, v))
+}
+
+/// The walk to what factors are computed from.
+struct Walk<'a> {
+    func: &'a ir::Function,
+    cfg: &'a Cfg,
+    loops: &'a Loops,
+    g: ir::Value,
+    seen: EntitySet<ir::Value>,
+    left: u32,
+}
+
+impl Walk<'_> {
+    /// Whether a value is computed from this very `g`. Where the walk is too long it is taken for
+    /// independent: then a zero that hides an infinity shows it.
+    fn is_computed(&mut self, v: ir::Value) -> bool {
+        let mut work = vec![v];
+        while let Some(v) = work.pop() {
+            if v == self.g {
+                return true;
+            }
+            if self.left == 0 || !self.follows(v) || !self.seen.insert(v) {
+                continue;
+            }
+            self.left -= 1;
+            match self.func.dfg.value_def(v) {
+                ValueDef::Result(inst, _) => work.extend(self.func.dfg.inst_args(inst)),
+                ValueDef::Param(block, k) => work.extend(self.cfg.incoming(block, k)),
+                ValueDef::Union(..) => {}
+            }
+        }
+        false
+    }
+
+    /// Whether `g` is defined on every way that leads to a value: what does not follow it, and is
+    /// there all the same, is of another turn.
+    fn follows(&self, v: ir::Value) -> bool {
+        let [Some(own), Some(of_g)] = [v, self.g].map(|v| self.cfg.def_block[v]) else { return false };
+        let inst = |v| self.func.dfg.value_def(v).inst();
+        match (inst(v), inst(self.g)) {
+            _ if own != of_g => self.loops.dominates(of_g, own),
+            (Some(v), Some(g)) => self.func.layout.pp_cmp(v, g) == Ordering::Greater,
+            (v, _) => v.is_some(),
+        }
+    }
+}
+
+/// All guarded products of a function.
+pub fn products(func: &ir::Function, cfg: &Cfg, loops: &Loops) -> HashMap<ir::Inst, Product> {
+    let insts = cfg.all_insts().iter().copied();
+    insts.filter_map(|inst| Some((inst, product(func, cfg, loops, inst)?))).collect()
+}

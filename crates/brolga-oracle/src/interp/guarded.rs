@@ -1,0 +1,303 @@
+//! Products of derived code that count as zero where a factor is zero.
+//!
+//! A derivative masks a product `g·t/e` of a cotangent `g` where `g` is zero, since `t/e` may be
+//! infinite there. The choice is no branch of the program's: the product is zero at `g = 0` in any
+//! case, and its slope in `g` is `t/e`. So where a mask says "not zero" of a float, and what it keeps
+//! is a chain of products, quotients and signs that begins with that float, the result depends on
+//! each factor with the product of the others. That is only looked at where the mask cuts: elsewhere
+//! the result is the product, whatever it is.
+//!
+//! ```text
+//! fcmp ne g, 0 ;  select c, p, 0    a scalar's choice          band p, bitcast c      a vector's
+//! insertlane 0, g, 0 ;  fcmp ne ;  bitcast ;  extractlane 0 ;  band      a scalar's, as a mask
+//! ```
+//!
+//! A factor that has been computed from `g` since `g` was (by the clock of the run) makes it a
+//! branch: `x ≠ 0 ? x·log x : 0`.
+
+use std::collections::HashSet;
+
+use cranelift_codegen::ir::condcodes::FloatCC;
+use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value};
+use smallvec::SmallVec;
+
+use super::domain::{Domain, NodeId};
+use super::machine::Machine;
+use super::provenance::{Origin, Prov, write_float};
+use super::value::{float_of, lane};
+use crate::real::Real;
+
+/// A float: all lanes of a value, one by one, or one of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Float {
+    of: Value,
+    lane: Option<u8>,
+}
+
+/// Factors on the way from a mask to the float that it is about.
+#[derive(Default)]
+struct Chain {
+    /// Factors, and whether they divide.
+    factors: Vec<(Float, bool)>,
+    /// Floats that masks are about.
+    about: Vec<Float>,
+    /// Other choices: a condition or mask, and whether it is to be set.
+    choices: Vec<(Value, bool)>,
+    minus: bool,
+}
+
+fn data(body: &ir::Function, v: Value) -> Option<InstructionData> {
+    let v = body.dfg.resolve_aliases(v);
+    Some(body.dfg.insts[body.dfg.value_def(v).inst()?])
+}
+
+impl Float {
+    /// A value by the name of what it was put together from.
+    fn named(body: &ir::Function, of: Value, lane: Option<u8>) -> Float {
+        let of = body.dfg.resolve_aliases(of);
+        let here = Float { of, lane };
+        match (data(body, of), lane) {
+            (Some(InstructionData::BinaryImm8 { opcode: Opcode::Extractlane, arg, imm }), None) => {
+                Float::named(body, arg, Some(imm))
+            }
+            (Some(InstructionData::Unary { opcode: Opcode::Splat, arg }), Some(_))
+            | (Some(InstructionData::Unary { opcode: Opcode::ScalarToVector, arg }), Some(0)) => {
+                Float::named(body, arg, None)
+            }
+            (Some(InstructionData::TernaryImm8 { opcode: Opcode::Insertlane, args: [x, y], imm }), Some(lane)) => {
+                if imm == lane { Float::named(body, y, None) } else { Float::named(body, x, Some(lane)) }
+            }
+            _ => here,
+        }
+    }
+
+    /// Whether two have a float in common.
+    fn meets(self, other: Float) -> bool {
+        self.of == other.of && (self.lane == other.lane || self.lane.is_none() || other.lane.is_none())
+    }
+}
+
+/// Whether a value is the constant zero, in all its bits.
+fn zero(body: &ir::Function, v: Value) -> bool {
+    match data(body, v) {
+        Some(InstructionData::UnaryIeee64 { imm, .. }) => imm.bits() == 0,
+        Some(InstructionData::UnaryIeee32 { imm, .. }) => imm.bits() == 0,
+        Some(InstructionData::UnaryConst { constant_handle, .. }) => {
+            body.dfg.constants.get(constant_handle).as_slice().iter().all(|&b| b == 0)
+        }
+        Some(InstructionData::Unary { opcode: Opcode::Splat, arg }) => zero(body, arg),
+        Some(InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. }) => zero(body, arg),
+        _ => false,
+    }
+}
+
+/// The float that a condition or mask asks about, if it asks whether that is not zero.
+fn asks(body: &ir::Function, mask: Value) -> Option<Value> {
+    match data(body, mask)? {
+        InstructionData::FloatCompare { cond: FloatCC::NotEqual, args, .. } => {
+            let other = args.iter().position(|&v| zero(body, v))?;
+            Some(args[1 - other])
+        }
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } => asks(body, arg),
+        // A lane of a mask, for the scalar that was put there.
+        InstructionData::BinaryImm8 { opcode: Opcode::Extractlane, arg, imm } => match data(body, asks(body, arg)?)? {
+            InstructionData::TernaryImm8 { opcode: Opcode::Insertlane, args, imm: lane } if imm == lane => {
+                Some(args[1])
+            }
+            InstructionData::Unary { opcode: Opcode::Splat, arg } => Some(arg),
+            InstructionData::Unary { opcode: Opcode::ScalarToVector, arg } if imm == 0 => Some(arg),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// What a mask keeps, and the float that it asks about.
+fn kept(body: &ir::Function, inst: &InstructionData) -> Option<(Value, Value)> {
+    match *inst {
+        InstructionData::Ternary { opcode: Opcode::Select | Opcode::Bitselect, args: [c, x, y] } => {
+            zero(body, y).then(|| Some((x, asks(body, c)?)))?
+        }
+        InstructionData::Binary { opcode: Opcode::Band, args: [x, y] } => match (asks(body, y), asks(body, x)) {
+            (Some(g), _) => Some((x, g)),
+            (None, Some(g)) => Some((y, g)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl Chain {
+    /// Go from what is kept to `g`.
+    fn follow(&mut self, body: &ir::Function, v: Float, g: Float, fuel: u32) -> Option<()> {
+        if v == g {
+            self.factors.push((g, false));
+            return Some(());
+        }
+        let fuel = fuel.checked_sub(1)?;
+        let inst = data(body, v.of)?;
+        let named = |x| Float::named(body, x, v.lane);
+        match inst {
+            InstructionData::Unary { opcode: Opcode::Fneg, arg } => {
+                self.minus = !self.minus;
+                self.follow(body, named(arg), g, fuel)
+            }
+            InstructionData::Binary { opcode: Opcode::Fmul, args: [x, y] } => {
+                for (v, other) in [(x, y), (y, x)] {
+                    let mut way = Chain::default();
+                    if way.follow(body, named(v), g, fuel).is_some() {
+                        self.join(way);
+                        self.factors.push((named(other), false));
+                        return Some(());
+                    }
+                }
+                None
+            }
+            InstructionData::Binary { opcode: Opcode::Fdiv, args: [x, y] } => {
+                self.factors.push((named(y), true));
+                self.follow(body, named(x), g, fuel)
+            }
+            // A choice in one lane of several has no name here.
+            _ if v.lane.is_some() => None,
+            _ => {
+                if let Some((v, about)) = kept(body, &inst) {
+                    self.about.push(Float::named(body, about, None));
+                    return self.follow(body, Float::named(body, v, None), g, fuel);
+                }
+                let InstructionData::Ternary { opcode: Opcode::Select | Opcode::Bitselect, args: [c, x, y] } = inst
+                else {
+                    return None;
+                };
+                let (v, set) = match (zero(body, x), zero(body, y)) {
+                    (true, false) => (y, false),
+                    (false, true) => (x, true),
+                    _ => return None,
+                };
+                self.choices.push((c, set));
+                self.follow(body, Float::named(body, v, None), g, fuel)
+            }
+        }
+    }
+
+    fn join(&mut self, other: Chain) {
+        self.factors.extend(other.factors);
+        self.about.extend(other.about);
+        self.choices.extend(other.choices);
+        self.minus ^= other.minus;
+    }
+}
+
+impl<D: Domain> Machine<'_, D> {
+    /// Where the floats of a masked product come from, if it is one and a mask cuts. `cut` is what
+    /// is there otherwise.
+    pub(super) fn guarded(&mut self, body: &ir::Function, inst: ir::Inst, ty: Type, cut: &Prov) -> Option<Prov> {
+        if !D::TRACKS || !ty.lane_type().is_float() {
+            return None;
+        }
+        let (v, g) = kept(body, &body.dfg.insts[inst])?;
+        let width = (ty.lane_bits() / 8) as u8;
+        if body.dfg.value_type(g) != ty {
+            return None;
+        }
+        let g = Float::named(body, g, None);
+        let mut chain = Chain::default();
+        chain.follow(body, Float::named(body, v, None), g, 16)?;
+        chain.about.push(g);
+        // A mask that cuts nothing is not looked at.
+        let cuts = |m: &Self, l: u32| chain.about.iter().any(|&v| m.number(v, l, width).1 == 0.0);
+        let all_here = chain.about.iter().all(|&v| chain.factors.contains(&(v, false)));
+        let cut_lanes: SmallVec<[u32; 4]> = (0..ty.lane_count()).filter(|&l| cuts(self, l)).collect();
+        if !all_here || cut_lanes.is_empty() || self.is_branch(body, g, &chain) {
+            return None;
+        }
+        let mut bytes = cut.bytes();
+        for l in cut_lanes {
+            let open = chain.choices.iter().all(|&(c, set)| {
+                let bits = if ty.is_vector() { lane(self.bits(c), ty.lane_bits(), l) } else { self.bits(c) };
+                (bits != 0) == set
+            });
+            if let Some(node) = self.product(&chain, l, width).filter(|_| open) {
+                write_float(&mut bytes, (l * u32::from(width)) as usize, node, width);
+            }
+        }
+        Some(Prov::new(bytes))
+    }
+
+    /// One lane of a float, or the one that it is: where it comes from, and its value.
+    fn number(&self, v: Float, l: u32, width: u8) -> (Origin, f64) {
+        let l = v.lane.map_or(l, u32::from);
+        let of = self.get(v.of);
+        (of.prov.float(l as usize * width as usize, width), float_of(lane(of.bits, u32::from(width) * 8, l), width))
+    }
+
+    /// The node of one lane, which is zero: each factor has the product of the others, in which a
+    /// zero that a mask asks about comes first.
+    fn product(&mut self, chain: &Chain, l: u32, width: u8) -> Option<NodeId> {
+        let (mut nodes, mut nums) = (Vec::new(), Vec::new());
+        for &(v, _) in &chain.factors {
+            let (origin, x) = self.number(v, l, width);
+            let node = self.node_of(origin, x);
+            nums.push(node.map_or(D::Num::constant(x), |n| self.domain.value(n)));
+            nodes.push(node);
+        }
+        let asked = |k: usize| chain.about.contains(&chain.factors[k].0);
+        let mut prev: SmallVec<[(NodeId, D::Num); 4]> = SmallVec::new();
+        for (i, node) in nodes.iter().enumerate() {
+            let Some(node) = *node else { continue };
+            let others = || (0..nums.len()).filter(|&k| k != i);
+            let mut slope = D::Num::constant(if chain.minus { -1.0 } else { 1.0 });
+            for k in others().filter(|&k| !asked(k)) {
+                slope = if chain.factors[k].1 { slope / nums[k] } else { slope * nums[k] };
+            }
+            if chain.factors[i].1 {
+                slope = -(slope / nums[i] / nums[i]);
+            }
+            let mut nothing = false;
+            for k in others().filter(|&k| asked(k)) {
+                slope = D::Num::strong_mul(nums[k], slope);
+                nothing |= nums[k].is_zero();
+            }
+            if !nothing {
+                prev.push((node, slope));
+            }
+        }
+        (!prev.is_empty()).then(|| self.domain.float(0.0, &prev, self.site()))
+    }
+
+    /// Whether a factor has been computed from `g` since that was computed.
+    fn is_branch(&self, body: &ir::Function, g: Float, chain: &Chain) -> bool {
+        let mut work: Vec<Float> = chain.factors.iter().map(|f| f.0).collect();
+        let own = work.iter().position(|&v| v == g).expect("it is a factor");
+        work.swap_remove(own);
+        let mut seen = HashSet::new();
+        while let Some(v) = work.pop() {
+            if v.meets(g) {
+                return true;
+            }
+            if self.defined_at(v.of) <= self.defined_at(g.of) || !seen.insert(v) {
+                continue;
+            }
+            let dfg = &body.dfg;
+            match dfg.value_def(v.of) {
+                ir::ValueDef::Result(inst, _) => {
+                    let by_lanes =
+                        matches!(dfg.insts[inst].opcode(), Opcode::Fneg | Opcode::Fmul | Opcode::Fdiv | Opcode::Fadd);
+                    let lane = v.lane.filter(|_| by_lanes);
+                    work.extend(dfg.inst_args(inst).iter().map(|&a| Float::named(body, a, lane)));
+                }
+                ir::ValueDef::Param(block, k) => {
+                    for last in body.layout.blocks().filter_map(|b| body.layout.last_inst(b)) {
+                        for call in dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables) {
+                            if call.block(&dfg.value_lists) == block {
+                                let arg = call.args(&dfg.value_lists).nth(k).and_then(|a| a.as_value());
+                                work.extend(arg.map(|a| Float::named(body, a, v.lane)));
+                            }
+                        }
+                    }
+                }
+                ir::ValueDef::Union(..) => {}
+            }
+        }
+        false
+    }
+}

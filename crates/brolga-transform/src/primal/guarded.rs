@@ -1,0 +1,191 @@
+//! Guards of products, in one spelling.
+//!
+//! **Problem.** Derived code masks a product by a comparison of a factor with zero: a `select`, or a
+//! mask of bits, which for a scalar goes through lane 0 of a vector ([`brolga_ir::lower`]). Whoever
+//! derives that code again has to see a guarded product in each of them
+//! ([`brolga_analysis::guards::products`]); and its rule gives cotangents to factors where the mask
+//! is, though an optimiser may have moved a part of the product to another block.
+//!
+//! **Answer.** A scalar mask becomes a `select`. A product that was computed in one lane of a vector
+//! is computed by itself. The steps between the factors and the mask
+//! are done once more in front of it, if they stand in another block.
+//!
+//! ```text
+//! v3 = insertlane v2, v1, 0     ; v2 = 0
+//! v4 = fcmp ne v3, v2
+//! v5 = bitcast.f64x2 v4                       v9 = fcmp ne v1, 0.0
+//! v6 = extractlane v5, 0
+//! v7 = band v8, v6                            v7 = select v9, v8, 0.0
+//! ```
+//!
+//! **Invariant.** Every float is the number that it was, bit for bit.
+
+use brolga_analysis::guards::products::{MOST_STEPS, form, masked};
+use brolga_ir::map::HashMap;
+use cranelift_codegen::cursor::Cursor;
+use cranelift_codegen::ir::condcodes::FloatCC;
+use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, types};
+
+use crate::primal::edit::before;
+
+/// Write them so.
+pub fn guards(func: &mut ir::Function) {
+    let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    let float = |i: ir::Inst| func.dfg.inst_results(i).first().map(|&z| func.dfg.value_type(z).lane_type().is_float());
+    let is_masked = |&i: &ir::Inst| {
+        let op = func.dfg.insts[i].opcode();
+        matches!(op, Opcode::Band | Opcode::Select | Opcode::Bitselect) && float(i) == Some(true)
+    };
+    let found: Vec<ir::Inst> = insts().filter(is_masked).collect();
+    for &inst in &found {
+        scalar(func, inst);
+    }
+    for inst in found {
+        if form(func, inst).is_none() {
+            single_lane(func, inst);
+        }
+        gather(func, inst);
+    }
+}
+
+/// A scalar mask as a `select`.
+fn scalar(func: &mut ir::Function, inst: ir::Inst) {
+    let InstructionData::Binary { opcode: Opcode::Band, args } = func.dfg.insts[inst] else { return };
+    let Some((k, x)) = [0, 1].into_iter().find_map(|k| Some((k, scalar_mask(func, args[k])?))) else { return };
+    let (ty, kept) = (func.dfg.value_type(args[0]), args[1 - k]);
+    let mut pos = before(func, inst);
+    let zero = if ty == types::F32 { pos.ins().f32const(0.0) } else { pos.ins().f64const(0.0) };
+    let c = pos.ins().fcmp(FloatCC::NotEqual, x, zero);
+    func.dfg.insts[inst] = InstructionData::Ternary { opcode: Opcode::Select, args: [c, kept, zero] };
+}
+
+/// The scalar float of which a scalar mask says that it is not zero.
+fn scalar_mask(func: &ir::Function, mask: ir::Value) -> Option<ir::Value> {
+    let data = |v| Some(func.dfg.insts[func.dfg.value_def(v).inst()?]);
+    let InstructionData::BinaryImm8 { opcode: Opcode::Extractlane, arg, imm: lane } = data(mask)? else { return None };
+    let InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } = data(arg)? else { return None };
+    let InstructionData::FloatCompare { cond: FloatCC::NotEqual, args, .. } = data(arg)? else { return None };
+    let (ty, vector) = (func.dfg.value_type(mask), func.dfg.value_type(args[0]));
+    let zero =
+        |v| brolga_analysis::kinds::bit_idioms::constant_bytes(func, v).is_some_and(|b| b.iter().all(|&b| b == 0));
+    let of = match args.map(zero) {
+        [false, true] => args[0],
+        [true, false] => args[1],
+        _ => return None,
+    };
+    if vector.lane_type() != ty {
+        return None;
+    }
+    match data(of)? {
+        InstructionData::TernaryImm8 { opcode: Opcode::Insertlane, args, imm } if imm == lane => Some(args[1]),
+        InstructionData::Unary { opcode: Opcode::ScalarToVector, arg } if lane == 0 => Some(arg),
+        InstructionData::Unary { opcode: Opcode::Splat, arg } => Some(arg),
+        _ => None,
+    }
+}
+
+/// The product of a scalar, where an optimiser has computed it in one lane of a vector: beside it,
+/// once more.
+fn single_lane(func: &mut ir::Function, inst: ir::Inst) {
+    let InstructionData::Ternary { opcode: Opcode::Select, args: [_, kept, _] } = func.dfg.insts[inst] else { return };
+    let Some((g, _)) = masked(func, inst) else { return };
+    let mut lanes = Lanes { func, inst, g, left: MOST_STEPS };
+    if let Some(alone) = lanes.scalar(kept) {
+        func.dfg.inst_args_mut(inst)[1] = alone;
+    }
+}
+
+/// Operations on vectors, done on one lane.
+struct Lanes<'a> {
+    func: &'a mut ir::Function,
+    /// In front of which they go.
+    inst: ir::Inst,
+    /// A scalar that is a name of its own.
+    g: ir::Value,
+    left: u32,
+}
+
+impl Lanes<'_> {
+    /// A scalar computed of scalars, if it is now computed of lanes.
+    fn scalar(&mut self, v: ir::Value) -> Option<ir::Value> {
+        self.left = self.left.checked_sub(1)?;
+        let data = self.func.dfg.insts[self.func.dfg.value_def(v).inst().filter(|_| v != self.g)?];
+        match data {
+            InstructionData::BinaryImm8 { opcode: Opcode::Extractlane, arg, imm } => self.lane(arg, imm),
+            InstructionData::Unary { opcode: Opcode::Fneg, .. }
+            | InstructionData::Binary { opcode: Opcode::Fmul | Opcode::Fdiv, .. } => {
+                let args = self.func.dfg.inst_args(self.func.dfg.value_def(v).inst()?).to_vec();
+                let new: Vec<Option<ir::Value>> = args.iter().map(|&a| self.scalar(a)).collect();
+                if new.iter().all(Option::is_none) {
+                    return None;
+                }
+                let args: Vec<ir::Value> = new.into_iter().zip(args).map(|(new, old)| new.unwrap_or(old)).collect();
+                Some(self.operation(data.opcode(), &args))
+            }
+            _ => None,
+        }
+    }
+
+    /// A lane of what is computed lane by lane.
+    fn lane(&mut self, v: ir::Value, lane: u8) -> Option<ir::Value> {
+        self.left = self.left.checked_sub(1)?;
+        let dfg = &self.func.dfg;
+        let is_g = dfg.value_def(self.g).inst().map(|i| dfg.insts[i]);
+        if is_g == Some(InstructionData::BinaryImm8 { opcode: Opcode::Extractlane, arg: v, imm: lane }) {
+            return Some(self.g);
+        }
+        let inst = dfg.value_def(v).inst()?;
+        match dfg.insts[inst] {
+            InstructionData::Unary { opcode: Opcode::Splat, arg } => Some(arg),
+            InstructionData::Unary { opcode: Opcode::ScalarToVector, arg } if lane == 0 => Some(arg),
+            InstructionData::TernaryImm8 { opcode: Opcode::Insertlane, args: [_, x], imm } if imm == lane => Some(x),
+            InstructionData::TernaryImm8 { opcode: Opcode::Insertlane, args: [of, _], .. } => self.lane(of, lane),
+            InstructionData::Unary { opcode: op @ Opcode::Fneg, .. }
+            | InstructionData::Binary { opcode: op @ (Opcode::Fmul | Opcode::Fdiv), .. } => {
+                let args = dfg.inst_args(inst).to_vec();
+                let args: Vec<ir::Value> = args
+                    .into_iter()
+                    .map(|a| {
+                        self.lane(a, lane).unwrap_or_else(|| before(self.func, self.inst).ins().extractlane(a, lane))
+                    })
+                    .collect();
+                Some(self.operation(op, &args))
+            }
+            _ => None,
+        }
+    }
+
+    fn operation(&mut self, op: Opcode, args: &[ir::Value]) -> ir::Value {
+        let mut pos = before(self.func, self.inst);
+        match op {
+            Opcode::Fneg => pos.ins().fneg(args[0]),
+            Opcode::Fmul => pos.ins().fmul(args[0], args[1]),
+            _ => pos.ins().fdiv(args[0], args[1]),
+        }
+    }
+}
+
+/// The steps of a guarded product in the block of its mask.
+fn gather(func: &mut ir::Function, inst: ir::Inst) {
+    let Some(product) = form(func, inst) else { return };
+    let here = func.layout.inst_block(inst);
+    if product.steps.iter().all(|&i| func.layout.inst_block(i) == here) {
+        return;
+    }
+    let mut again: HashMap<ir::Value, ir::Value> = HashMap::default();
+    // The last step is the one that is masked.
+    for &step in &product.steps {
+        let data = func.dfg.insts[step];
+        let old = func.dfg.first_result(step);
+        let ty = func.dfg.ctrl_typevar(step);
+        let new = func.dfg.make_inst(data);
+        func.dfg.make_inst_results(new, ty);
+        before(func, inst).insert_inst(new);
+        let args = func.dfg.inst_args_mut(new);
+        args.iter_mut().for_each(|a| *a = again.get(a).copied().unwrap_or(*a));
+        again.insert(old, func.dfg.first_result(new));
+    }
+    for arg in func.dfg.inst_args_mut(inst) {
+        *arg = again.get(arg).copied().unwrap_or(*arg);
+    }
+}

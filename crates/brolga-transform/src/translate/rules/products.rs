@@ -1,0 +1,104 @@
+//! Guarded products of derived code, derived again ([`brolga_analysis::guards::products`]): each
+//! factor gets the product of the others.
+//!
+//! Zero is strong on both sides: a cotangent that is zero contributes zero whatever the other
+//! factors are, and so does the zero of a factor that is strong in the product. What comes out is a
+//! guarded product again.
+//!
+//! ```text
+//! z = [g ≠ 0] g·t/e       ḡ += [z̄ ≠ 0] z̄·t/e
+//!                         t̄ += [z̄ ≠ 0][g ≠ 0] z̄·g/e
+//!                         ē -= [z̄ ≠ 0][g ≠ 0] z̄·z/e
+//! ```
+
+use brolga_analysis::guards::products::Product;
+use brolga_ir::inst::{Arith, Val};
+use cranelift_codegen::ir::{self, Type};
+
+use crate::translate::stmt::StmtCx;
+
+/// The reverse of the instruction that ends a product.
+pub fn reverse(cx: &mut StmtCx<'_, '_, '_>, p: &Product) {
+    let z = cx.results()[0];
+    if !cx.facts().is_active(z) {
+        return;
+    }
+    let ct = cx.take_ct(z);
+    let ct = gated(cx, p, ct, cx.ty(z));
+    for (x, part) in parts(p) {
+        if cx.facts().is_active(x) {
+            let by = scaled(cx, p, z, ct, part);
+            cx.add_ct(x, by);
+        }
+    }
+}
+
+/// The tangent of the result, if a factor has one.
+pub fn tangent(cx: &mut StmtCx<'_, '_, '_>, p: &Product) -> Option<Val> {
+    let (z, mut sum) = (cx.results()[0], None);
+    let ty = cx.ty(z);
+    for (x, part) in parts(p) {
+        if cx.facts().is_active(x) {
+            let by = scaled(cx, p, z, Val::Tangent(x, 0), part);
+            sum = Some(match sum {
+                Some(so_far) => cx.arith(Arith::Fadd, &[so_far, by], ty),
+                None => by,
+            });
+        }
+    }
+    sum.map(|t| gated(cx, p, t, ty))
+}
+
+/// A factor, by its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Times(usize),
+    Over(usize),
+}
+
+fn parts(p: &Product) -> impl Iterator<Item = (ir::Value, Part)> + use<'_> {
+    let times = p.times.iter().enumerate().map(|(k, &x)| (x, Part::Times(k)));
+    times.chain(p.over.iter().enumerate().map(|(k, &x)| (x, Part::Over(k))))
+}
+
+/// A cotangent or tangent where all gates are open, and zero elsewhere.
+fn gated(cx: &mut StmtCx<'_, '_, '_>, p: &Product, ct: Val, ty: Type) -> Val {
+    p.gates.iter().fold(ct, |ct, &(c, open)| {
+        let (c, zero) = (Val::Primal(c), cx.constant(0.0, ty));
+        let (x, y) = if open { (ct, zero) } else { (zero, ct) };
+        cx.arith(Arith::Select, &[c, x, y], ty)
+    })
+}
+
+/// A cotangent or tangent times the slope of the product in one of its factors.
+fn scaled(cx: &mut StmtCx<'_, '_, '_>, p: &Product, z: ir::Value, ct: Val, part: Part) -> Val {
+    let ty = cx.ty(z);
+    let mut strong: Vec<ir::Value> = p.strong.to_vec();
+    let factors: Vec<(Arith, ir::Value)> = match part {
+        Part::Times(own) => {
+            if let Some(k) = strong.iter().position(|&s| s == p.times[own]) {
+                strong.remove(k);
+            }
+            let others = p.times.iter().enumerate().filter(|&(k, _)| k != own).map(|(_, &x)| (Arith::Fmul, x));
+            p.over.iter().map(|&x| (Arith::Fdiv, x)).chain(others).collect()
+        }
+        Part::Over(own) => vec![(Arith::Fmul, z), (Arith::Fdiv, p.over[own])],
+    };
+    let mut by = ct;
+    for (op, x) in &factors {
+        by = cx.arith(op.clone(), &[by, Val::Primal(*x)], ty);
+    }
+    if matches!(part, Part::Over(_)) || p.neg {
+        by = cx.arith(Arith::Fneg, &[by], ty);
+    }
+    if cx.facts().roots.holds(z) {
+        let one = cx.constant(1.0, ty);
+        let factor = factors.iter().fold(one, |f, (op, x)| cx.arith(op.clone(), &[f, Val::Primal(*x)], ty));
+        by = cx.unless_at_root(ct, factor, by, ty);
+    }
+    strong.dedup();
+    for s in strong {
+        by = cx.strong(Val::Primal(s), by, ty, None);
+    }
+    cx.strong(ct, by, ty, None)
+}
