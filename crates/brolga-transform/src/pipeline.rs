@@ -32,6 +32,7 @@ use crate::program::variants::{Symbols, Worklist};
 use crate::shadow::store_for_add::overwrites;
 use crate::translate::make_ad_stmts;
 use crate::translate::stmt::{AdStmts, PairSymbols};
+use crate::verified;
 
 /// Every stage of one variant, for an observer.
 pub struct Stages<'a> {
@@ -199,7 +200,7 @@ pub(crate) fn derive_variant<'a>(
             (graph, pullback, reverse_of, Emitted::Whole(Box::new(whole)))
         }
     };
-    emitter.verified.or_ok(symbol)?;
+    verified::passes(&mut emitter.verified, symbol)?;
     let (remarks, stmts) = (emitter.remarks, statements.stmts);
     Ok(Outcome::Derived(Box::new(Stages {
         facts,

@@ -3,16 +3,15 @@
 mod chains;
 mod common;
 mod held;
-mod hoist;
 mod host;
 mod kept;
+mod marks;
 mod pieces;
 mod plain;
 mod preaccumulate;
 mod prune;
 mod quick;
 mod renumber;
-mod rotate;
 mod shared;
 mod unit;
 mod unneeded;

@@ -9,6 +9,7 @@
 //! - No function has more than 100 lines, but for tables ([`functions`]).
 //! - The integration tests of a package are one binary, but for a few ([`binaries`]).
 //! - Crates and folders import what the layers allow ([`imports`]).
+//! - Crates have what it takes to publish them ([`metadata`]).
 //! - Prose of documents and comments has a width, documents have a most number of lines, no dates,
 //!   and subjects that are named ([`prose`]).
 //!
@@ -18,6 +19,7 @@ mod binaries;
 mod circles;
 mod functions;
 mod imports;
+mod metadata;
 mod prose;
 
 use std::path::{Path, PathBuf};
@@ -67,6 +69,7 @@ pub fn run() -> Result<(), Failure> {
     violations.extend(circles::check(&root.join("crates")));
     violations.extend(binaries::check(&root));
     violations.extend(imports::check(&root));
+    violations.extend(metadata::check(&root));
     if violations.is_empty() { Ok(()) } else { Err(Failure::Chore(violations.join("\n"))) }
 }
 

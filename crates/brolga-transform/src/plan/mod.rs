@@ -16,7 +16,7 @@
 //!   compared with;
 //! - pure and cheap arithmetic is computed again (*rematerialised*), and memory that no later store
 //!   clobbers is reloaded; so is a quotient whose reverse divides by the same number, where much
-//!   less is recorded by that ([`crate::clif::slp_divisions`]);
+//!   less is recorded by that ([`brolga_clif::slp_divisions`]);
 //! - everything else is pushed on the tape by the block whose reverse reads it, as one record per
 //!   execution (Mooncake's comms stack). Which values those are is a minimum cut ([`min_cut`])
 //!   between what must be recorded and what is read, by bytes; but where long chains of floats

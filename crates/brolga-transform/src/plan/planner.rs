@@ -277,7 +277,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// A quotient of a block's own whose reverse divides by the same number, so that both are one
-    /// division ([`crate::clif::slp_divisions`]).
+    /// division ([`brolga_clif::slp_divisions`]).
     fn quotient(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
         let Val::Primal(p) = v else { return None };
         let func = self.facts.func();
