@@ -120,7 +120,7 @@ fn derived_size(problem: &Problem, program: &Program, wanted: &Request, how: How
 }
 
 fn size(func: &Function) -> (usize, usize, usize, usize) {
-    let lanes = brolga_transform::clif::vectorise::in_front(func);
+    let lanes = brolga_clif::vectorise::in_front(func);
     let mut found = (0, 0, 0, 0);
     for b in func.layout.blocks() {
         let n = func.layout.block_insts(b).count();

@@ -1,6 +1,6 @@
 //! What tests of several crates share: programs from texts, an allocator that counts, tests that
-//! need a process of their own, commands from outside, panics that are not printed, and how much
-//! is tried.
+//! need a process of their own, functions that are compiled as they are, commands from outside,
+//! panics that are not printed, and how much is tried.
 //!
 //! Only tests use this crate, as a dev-dependency by path: what is published does not mention it.
 
@@ -8,6 +8,7 @@ pub mod budget;
 pub mod child;
 pub mod command;
 pub mod counting;
+pub mod jit;
 pub mod noise;
 pub mod quiet;
 pub mod text;

@@ -15,6 +15,8 @@ use crate::text::number::{parse_f32, parse_f64, parse_int};
 use crate::text::{Clauses, Expect};
 use crate::value::{Item, Num};
 
+pub use crate::value::close;
+
 /// Tolerance where only 64-bit floats occur.
 pub const TOL_F64: f64 = 1e-9;
 /// Tolerance where a 32-bit float takes part.
@@ -48,14 +50,6 @@ pub fn uses_f32(program: &Program, func: FuncKey) -> bool {
         }
     }
     false
-}
-
-/// Whether two numbers agree within `tol`.
-pub fn close(actual: f64, expected: f64, tol: f64) -> bool {
-    if expected.is_nan() || actual.is_nan() {
-        return expected.is_nan() && actual.is_nan();
-    }
-    actual == expected || ((actual - expected).abs() <= tol * (1.0 + expected.abs()) && expected.is_finite())
 }
 
 /// Differences between an outcome and what a line expects, as sentences.

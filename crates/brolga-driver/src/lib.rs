@@ -18,6 +18,7 @@ pub mod load;
 pub mod memory;
 pub mod noise;
 pub mod output;
+mod place;
 pub mod protocol;
 pub mod quiet;
 pub mod run;

@@ -4,9 +4,8 @@ use brolga::{ArgActivity, DerivedRule, Error, Options, Primal, Program};
 use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::Invocation;
-use crate::compare::close;
 use crate::memory::Memory;
-use crate::value::{Item, Num, decode_all, from_data};
+use crate::value::{Item, Num, close, decode_all, from_data};
 
 /// What a call and its pullback produced.
 #[derive(Clone, Debug, PartialEq)]

@@ -214,6 +214,14 @@ pub fn is_float(ty: Type) -> bool {
     ty.lane_type().is_float()
 }
 
+/// Whether two numbers agree within `tol`.
+pub fn close(actual: f64, expected: f64, tol: f64) -> bool {
+    if expected.is_nan() || actual.is_nan() {
+        return expected.is_nan() && actual.is_nan();
+    }
+    actual == expected || ((actual - expected).abs() <= tol * (1.0 + expected.abs()) && expected.is_finite())
+}
+
 #[cfg(test)]
 mod tests {
     use cranelift_codegen::ir::types;

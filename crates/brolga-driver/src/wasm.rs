@@ -13,9 +13,7 @@ use std::path::{Path, PathBuf};
 
 use brolga::{Diagnostic, Diagnostics, Program};
 pub use brolga_wasm::{Allocators, Imports, ModuleOptions};
-use brolga_wasm::{Bounds, Error, Instance, Module};
-
-use crate::bind::{BoundArg, Invocation};
+use brolga_wasm::{Bounds, Error, Module};
 
 /// A module, translated for running and for being interpreted. Function keys are the same in both.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,30 +50,6 @@ impl Wasm {
     /// The program that the oracles interpret.
     pub fn interpreted(&self) -> &Program {
         self.checked.program()
-    }
-
-    /// A fresh instance with the buffers of a call, and the address of each; shadows are set.
-    pub fn place(&self, call: &Invocation) -> Result<(Instance, Vec<Option<u32>>), Error> {
-        let mut instance = Instance::new(&self.module)?;
-        let mut at = Vec::new();
-        for arg in &call.args {
-            at.push(match arg {
-                BoundArg::Buffer { data, .. } => Some(instance.alloc(data.len().max(1) as u32)?),
-                _ => None,
-            });
-        }
-        for (arg, at) in call.args.iter().zip(&at) {
-            if let (BoundArg::Buffer { elem, data, shadow }, Some(at)) = (arg, at) {
-                let size = elem.bytes();
-                if elem.is_float() && at.is_multiple_of(size as u32) {
-                    instance.declare_floats(*at, data.len() / size, size as u32)?;
-                }
-                let range = *at as usize..*at as usize + data.len();
-                instance.memory_mut()[range.clone()].copy_from_slice(data);
-                instance.shadow_mut()[range].copy_from_slice(shadow);
-            }
-        }
-        Ok((instance, at))
     }
 }
 

@@ -134,6 +134,21 @@ impl Program {
         Origin { func: c.func, inst: c.inst, calls }
     }
 
+    /// An instruction of `func` as the user wrote it: the function that has it, its body, and its
+    /// number there. None if that is an instruction of ours, or is in no body.
+    pub fn written(&self, func: FuncKey, inst: ir::Inst) -> Option<(FuncKey, &ir::Function, ir::Inst)> {
+        let Origin { func, inst, .. } = self.origin(func, inst);
+        let body = self.funcs[func].body.as_ref()?;
+        ((inst.as_u32() as usize) < body.dfg.num_insts()).then_some((func, body, inst))
+    }
+
+    /// The text of an instruction of `func` as the user wrote it, in the names of the file.
+    pub fn text(&self, func: FuncKey, inst: ir::Inst) -> Option<String> {
+        let (_, body, inst) = self.written(func, inst)?;
+        let text = body.dfg.display_inst(inst).to_string();
+        Some(text.split("  ;").next().unwrap_or_default().trim().to_owned())
+    }
+
     /// An instruction of a function in words: `%f, block1, inst3, line 12`, as far as it is known.
     pub fn place(&self, func: FuncKey, inst: ir::Inst) -> String {
         let f = &self.funcs[func];

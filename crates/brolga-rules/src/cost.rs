@@ -82,11 +82,3 @@ pub const MANY_BYTES: u32 = 64;
 /// What a call of a recursion may compute that is not cheap, by [`cost`], if its primal is to run
 /// once more in place of being recorded: a frame of a pair is pushed, popped, and entered twice.
 pub const FOR_A_FRAME: u32 = 16;
-
-/// Fewer turns than this are run one by one: the way to the vectors takes as long as they save.
-pub const FEW_TURNS: i64 = 16;
-/// With so few accesses in a turn, counting takes a good part of it, and two vectors are done in
-/// one.
-pub const FEW_ACCESSES: usize = 4;
-/// Comparisons of addresses in front of a loop; more take longer than a short loop.
-pub const MOST_TESTS: usize = 12;

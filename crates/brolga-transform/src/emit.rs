@@ -8,7 +8,7 @@ use brolga_analysis::Variant;
 use brolga_analysis::memory::alias::Places;
 use brolga_ir::block::CfgBlocks;
 use brolga_ir::inst::Val;
-use brolga_ir::lower::{Fence, LowerEnv, Lowered, lower_with_checks};
+use brolga_ir::lower::{Fence, LowerEnv, Lowered, Shadows, lower_with_checks};
 use brolga_ir::map::HashMap;
 use brolga_ir::names::Names;
 use brolga_ir::{Effort, Mode, Pass, PassSet, TapeKind};
@@ -18,11 +18,11 @@ use cranelift_entity::EntitySet;
 
 use crate::clif::dead_segment_arg;
 use crate::clif::passes::{self, ClifCx, Remarks};
-use crate::clif::simplify_cfg::tidy;
-use crate::clif::verified::Passes;
 use crate::facts::Facts;
 use crate::plan::table::Plan;
 use crate::translate::stmt::AdStmts;
+use brolga_clif::simplify_cfg::tidy;
+use brolga_clif::verified::Passes;
 
 /// Writes the functions of one variant.
 pub(crate) struct Emitter<'s, 'f> {
@@ -86,7 +86,30 @@ impl<'s, 'f> Emitter<'s, 'f> {
             names: &mut *self.names,
         };
         let Lowered { mut func, checks, shadows, segment } = lower_with_checks(graph, env);
-        self.verified.behind("lower", &func);
+        let lowered = self.verified.is_on().then(|| func.clone());
+        let checks = self.fenced.then_some(&checks[..]);
+        self.passes(&mut func, graph, &watched_sums, &shadows, checks);
+        if let Some(mut func) = lowered.filter(|_| !self.verified.is_sound(&func)) {
+            // Once more, to see which pass it was.
+            let found = self.verified.take_broken();
+            self.verified = Passes::each();
+            self.passes(&mut func, graph, &watched_sums, &shadows, checks);
+            self.verified.or(found);
+        }
+        (func, segment)
+    }
+
+    /// Run the passes over a function that has been lowered from a graph.
+    fn passes(
+        &mut self,
+        func: &mut ir::Function,
+        graph: &CfgBlocks,
+        watched: &EntitySet<ir::Value>,
+        shadows: &Shadows,
+        checks: Option<&[ir::Inst]>,
+    ) {
+        self.verified.behind("lower", func);
+        let facts = self.facts;
         let (program, cfg, blocks) = (facts.program, facts.cfg, &facts.blocks);
         let mut cx = ClifCx {
             graph,
@@ -94,22 +117,24 @@ impl<'s, 'f> Emitter<'s, 'f> {
             enabled: self.enabled,
             quick: self.quick(),
             isa: self.isa,
-            watched: &watched_sums,
-            shadows: &shadows,
-            checks: self.fenced.then_some(&checks[..]),
+            watched,
+            shadows,
+            checks,
             places: Places { program, func: facts.func(), cfg, blocks },
             copies: HashMap::default(),
             found: RefCell::default(),
             remarks: &mut self.remarks,
             verified: &mut self.verified,
         };
-        passes::run(&mut func, &mut cx);
-        // What is asked for is tidied up as it is going to be called.
-        if !self.is_root {
-            tidy(&mut func);
-            self.verified.behind("simplify_cfg", &func);
+        if cx.verified.is_broken() {
+            return;
         }
-        (func, segment)
+        passes::run(func, &mut cx);
+        // What is asked for is tidied up as it is going to be called.
+        if !self.is_root && !self.verified.is_broken() {
+            tidy(func);
+            self.verified.behind("simplify_cfg", func);
+        }
     }
 
     /// The one function of both halves, and whether it has a use for its segment.

@@ -33,6 +33,7 @@ use crate::program::variants::{Symbols, Worklist};
 use crate::shadow::store_for_add::overwrites;
 use crate::translate::stmt::{AdStmts, PairSymbols};
 use crate::translate::{Statements, make_ad_stmts};
+use crate::verified;
 
 /// Every stage of one variant, for an observer.
 pub struct Stages<'a> {
@@ -207,7 +208,7 @@ pub(crate) fn derive_variant<'a>(
             (graph, pullback, reverse_of, Emitted::Combined(Box::new(combined)))
         }
     };
-    emitter.verified.or_ok(symbol)?;
+    verified::passes(&mut emitter.verified, symbol)?;
     let (remarks, stmts) = (emitter.remarks, statements.stmts);
     Ok(Outcome::Derived(Box::new(Stages {
         facts,
@@ -237,7 +238,7 @@ fn derive_tangent<'a>(
     let Tangent { graph, seg, plan } = tangent(&facts, (&lifted, &forward_of), &statements, &symbol, &mut ids)?;
     let mut emitter = Emitter::new(&facts, &statements.stmts, cx.isa, names, is_root, fragments);
     let (func, segment) = emitter.emit(&graph, &plan, seg);
-    emitter.verified.or_ok(&cx.program.funcs[facts.variant.func].symbol)?;
+    verified::passes(&mut emitter.verified, &cx.program.funcs[facts.variant.func].symbol)?;
     let remarks = emitter.remarks;
     let variant = facts.variant.clone();
     let whole = DerivedCombined { variant, symbol: symbol.clone(), func, results: true, segment, twice: false };

@@ -8,6 +8,7 @@
 //! an internal error (AD0902) that names the stage, the function, the block and the instruction.
 //! **Cost.** Near linear in the size of the graph; nothing without the option.
 
+use brolga_clif::verified::{Broken, Passes};
 use brolga_ir::block::CfgBlocks;
 use brolga_ir::verify::{self, Fault, GraphKind, Known};
 use brolga_ir::{Diagnostic, Diagnostics};
@@ -54,6 +55,23 @@ pub fn pair(
         return Ok(());
     }
     graph(stage, GraphKind::Forward, forward, facts, plan)?;
+    pullback_of(stage, forward, pullback, facts, plan)
+}
+
+/// A pullback of a forward pass that has been verified, by itself and beside that, behind a stage.
+///
+/// # Errors
+/// The rules that they break: a bug of ours.
+pub fn pullback_of(
+    stage: &str,
+    forward: &CfgBlocks,
+    pullback: &CfgBlocks,
+    facts: &Facts<'_>,
+    plan: &Plan,
+) -> Result<(), Diagnostics> {
+    if !facts.options.verify_stages {
+        return Ok(());
+    }
     graph(stage, GraphKind::Pullback, pullback, facts, plan)?;
     if plan.combined {
         // Each exit of the forward half leads to its own reverse as soon as both are one function.
@@ -71,12 +89,25 @@ pub fn halves(forward: &CfgBlocks, pulls: &Pullbacks, facts: &Facts<'_>, plan: &
     let Pullbacks { guarded, free, clearing } = pulls;
     pair("assemble", forward, &guarded.graph, facts, plan)?;
     if let Some(free) = free {
-        pair("assemble (without guards)", forward, &free.graph, facts, plan)?;
+        pullback_of("assemble (without guards)", forward, &free.graph, facts, plan)?;
     }
     match clearing {
         Some(clearing) => graph("assemble (clearing)", GraphKind::Clearing, &clearing.graph, facts, plan),
         None => Ok(()),
     }
+}
+
+/// Nothing, unless a pass over CLIF broke a function that is derived from `%symbol`.
+///
+/// # Errors
+/// The pass, and what Cranelift's verifier says: a bug of ours.
+pub fn passes(passes: &mut Passes, symbol: &str) -> Result<(), Diagnostics> {
+    let Some(Broken { pass, function, message }) = passes.take_broken() else { return Ok(()) };
+    let d = Diagnostic::new("AD0901", format!("internal: {function} does not verify behind the pass `{pass}`"))
+        .in_func(symbol)
+        .note(message)
+        .help("this is a bug in Brolga; please report it with the input");
+    Err(d.into())
 }
 
 fn internal(stage: &str, faults: &[Fault], graphs: &[&CfgBlocks], facts: &Facts<'_>) -> Diagnostics {

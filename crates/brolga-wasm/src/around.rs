@@ -4,112 +4,25 @@
 //! returns one, as a rule of the table has it ([`crate::mathlib`]): it takes and leaves its numbers
 //! in memory, or in words that are no floats. **Answer.** The module's function stays as
 //! `NAME.own`, is given its operands as constants, and in its place stands one that is written in
-//! CLIF ([`Around::emit`]): it computes what has the right derivative, and gives that the value
-//! that `NAME.own` has left ([`with_value`]). What there is in `NAME.own`, and in what is called by
-//! nothing else, is left to the run (`Func::untracked`), since no cotangent comes there.
+//! CLIF ([`Around::emit`](crate::provided::Around::emit)): it computes what has the right
+//! derivative, and gives that the value that `NAME.own` has left ([`with_value`]). What there is in
+//! `NAME.own`, and in what is called by nothing else, is left to the run (`Func::untracked`), since
+//! no cotangent comes there.
 //!
 //! Names are not believed: before a function is replaced, it is run, and has to agree with what its
-//! name says ([`Around::agrees`]).
+//! name says ([`crate::wrapped`]).
 //!
 //! Source: of a value beside an expression whose derivative it has: the straight-through estimator
 //! of neural networks, exact here.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use brolga::cranelift_codegen::ir::{self, InstBuilder, Signature, Type, Value, types};
-use brolga::{FuncKey, Options, Primal, Program};
+use brolga::{FuncKey, Program};
 use wasmparser::FuncType;
 
-use crate::clib::Replaced;
-use crate::complexes::Complex;
-use crate::error::Error;
-use crate::imports::Provided;
-use crate::instance::Instance;
-use crate::mathlib::{FUEL, plain};
-use crate::module::Module;
-use crate::parse::Info;
-use crate::parts::Parts;
-use crate::quads::Quad;
-use crate::remquo::Remquo;
-use crate::translate::{Fx, little};
-use crate::unnamed::handles_bits;
-use crate::val::Val;
-
-/// Runs the module's function: with bytes at some places of memory, and on arguments. What it
-/// returns, and the first bytes of memory behind it.
-pub(crate) type Trial<'t> = dyn FnMut(&[(usize, Vec<u8>)], &[Val]) -> Option<(Vec<Val>, Vec<u8>)> + 't;
-
-/// A function that is written around a module's own.
-pub(crate) trait Around: Send + Sync {
-    /// Its type.
-    fn ty(&self) -> FuncType;
-    /// Its body, up to the return; `own` is the symbol of the module's function.
-    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, own: &str);
-    /// Whether the module's function computes what is written around it.
-    fn agrees(&self, trial: &mut Trial<'_>) -> bool;
-}
-
-/// A function of a module that may be known.
-pub(crate) struct AroundCandidate {
-    index: u32,
-    around: Arc<dyn Around>,
-}
-
-/// Functions of a module that have such a name, and the type.
-pub(crate) fn candidates(info: &Info<'_>) -> Vec<AroundCandidate> {
-    // They write to the only memory.
-    if !matches!(&info.memories[..], [m] if m.ty.initial > 0) {
-        return Vec::new();
-    }
-    let of = |index: u32| {
-        let right = |a: &Arc<dyn Around>| a.ty() == *info.type_of(index);
-        let around = info.names_of(index).find_map(|name| {
-            let name = plain(name);
-            let quad = || Quad::named(&name).map(|q| Arc::new(q) as Arc<dyn Around>);
-            let parts = || Parts::named(&name, info.type_of(index)).map(|p| Arc::new(p) as Arc<dyn Around>);
-            let complex = Complex::named(&name).map(|c| Arc::new(c) as Arc<dyn Around>);
-            let remquo = || Remquo::named(&name).map(|r| Arc::new(r) as Arc<dyn Around>);
-            complex.filter(right).or_else(|| quad().filter(right)).or_else(|| remquo().filter(right)).or_else(parts)
-        });
-        let by_type = || Parts::named("frexp", info.type_of(index)).filter(|_| handles_bits(info, index));
-        let around = around.or_else(|| by_type().map(|p| Arc::new(p) as Arc<dyn Around>))?;
-        Some(AroundCandidate { index, around })
-    };
-    (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some()).filter_map(of).collect()
-}
-
-/// Bytes of memory that a trial tells.
-const TOLD: usize = 1024;
-
-/// What takes the place of the candidates that are what they are called. The module is translated
-/// for fuel.
-pub(crate) fn confirmed(module: &Module, candidates: Vec<AroundCandidate>) -> Result<Replaced, Error> {
-    let key = |c: &AroundCandidate| module.0.translated.funcs[c.index as usize];
-    let roots: Vec<FuncKey> = candidates.iter().filter_map(key).collect();
-    if roots.is_empty() {
-        return Ok(Replaced::default());
-    }
-    let primal = Primal::new(module.program(), &roots, &Options::default())?;
-    let mut instance = Instance::not_started(module)?;
-    let mut out = Replaced::default();
-    for c in candidates {
-        let Some(key) = key(&c) else { continue };
-        let ty = c.around.ty();
-        instance.set_fuel(FUEL);
-        let mut trial = |memory: &[(usize, Vec<u8>)], args: &[Val]| {
-            for (at, bytes) in memory {
-                instance.memory_mut()[*at..*at + bytes.len()].copy_from_slice(bytes);
-            }
-            let found = instance.enter_in(&primal, key, &ty, args).ok()?;
-            Some((found, instance.memory()[..TOLD].to_vec()))
-        };
-        if c.around.agrees(&mut trial) {
-            out.insert(c.index, Provided::Around(c.around));
-        }
-    }
-    Ok(out)
-}
+use crate::translate::func::Fx;
+use crate::translate::ops::little;
 
 /// What is called by such functions of the module alone is left to the run, as they are. `known`
 /// are functions that others may call, too.

@@ -14,8 +14,6 @@
 //!
 //! Functions whose last digits depend on the library keep their bodies ([`crate::mathlib`]).
 
-use std::collections::HashMap;
-
 use brolga::{FuncKey, Options, Primal};
 use brolga_rules::{MathKind, Ty, math_rule};
 use wasmparser::{FuncType, ValType};
@@ -23,16 +21,14 @@ use wasmparser::{FuncType, ValType};
 use crate::around::float_at;
 use crate::error::Error;
 use crate::imports::complex::{quotient, quotient_of_singles};
-use crate::imports::{Provided, library};
+use crate::imports::library;
 use crate::instance::Instance;
 use crate::mathlib::FUEL;
 use crate::module::Module;
 use crate::parse::Info;
+use crate::provided::{Provided, Replaced};
 use crate::unnamed::handles_bits;
 use crate::val::Val;
-
-/// Functions that are replaced, by index.
-pub(crate) type Replaced = HashMap<u32, Provided>;
 
 /// A function that may be one of C's.
 pub(crate) struct LibraryCandidate {

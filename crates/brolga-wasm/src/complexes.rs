@@ -26,9 +26,11 @@ use brolga::cranelift_codegen::ir::condcodes::FloatCC;
 use brolga::cranelift_codegen::ir::{BlockArg, InstBuilder, Type, Value, types};
 use wasmparser::{FuncType, ValType};
 
-use crate::around::{Around, Trial, call_own, computed, float_at, store_with_value, with_value, zero};
+use crate::around::{call_own, computed, float_at, store_with_value, with_value, zero};
 use crate::mathlib::POINTS;
-use crate::translate::{Fx, little};
+use crate::provided::{Around, Trial};
+use crate::translate::func::Fx;
+use crate::translate::ops::little;
 use crate::val::Val;
 
 /// Which function.

@@ -78,7 +78,7 @@ pub unsafe extern "C" fn grow(vmctx: *mut u8, memory: u32, bytes: u64) -> u32 {
 
 /// The bits of the double next to a `long double`, of which the lower word is the first.
 pub extern "C" fn double_of_quad(_vmctx: *mut u8, low: u64, high: u64) -> u64 {
-    crate::quads::to_double([low, high]).to_bits()
+    crate::binary128::to_double([low, high]).to_bits()
 }
 
 /// `fd_write`: the number of bytes written, with an error number in the upper half.

@@ -38,12 +38,14 @@
 //! | `layout` | where everything of an instance lies |
 //! | `translate/` | functions as CLIF |
 //! | `imports/`, `host` | what imports become, and what the host does for them |
-//! | `mathlib`, `clib` | functions of the C library that were compiled into a module, by their names |
+//! | `mathlib`, `clib`, `wrapped` | functions of the C library that were compiled into a module, by their names |
 //! | `unnamed` | the same by what they compute |
+//! | `load` | all of it, in order |
 //! | `module`, `instance`, `buffers`, `floats`, `region`, `gradient` | what users hold |
 
 mod allocators;
 mod around;
+mod binary128;
 mod buffers;
 mod clib;
 mod complexes;
@@ -54,16 +56,19 @@ mod host;
 mod imports;
 mod instance;
 mod layout;
+mod load;
 mod mathlib;
 mod module;
 mod parse;
 mod parts;
+mod provided;
 mod quads;
 mod region;
 mod remquo;
 mod translate;
 mod unnamed;
 mod val;
+mod wrapped;
 
 pub use allocators::Allocators;
 pub use brolga;
@@ -73,7 +78,7 @@ pub use host::Output;
 pub use imports::Imports;
 pub use instance::{Instance, InstanceOptions};
 pub use module::{Module, ModuleOptions};
-pub use translate::Bounds;
+pub use translate::env::Bounds;
 pub use val::Val;
 pub use wasmparser::{FuncType, ValType};
 
@@ -90,3 +95,8 @@ fn host_isa() -> Result<OwnedTargetIsa, Error> {
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/WASM.md")]
 pub struct Walkthrough;
+
+/// The program of the README, as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

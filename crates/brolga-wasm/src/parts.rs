@@ -9,10 +9,12 @@
 use brolga::cranelift_codegen::ir::{InstBuilder, types};
 use wasmparser::{FuncType, ValType};
 
-use crate::around::{Around, Trial, call_own, computed, float_at, store_with_value, with_value, zero};
+use crate::around::{call_own, computed, float_at, store_with_value, with_value, zero};
 use crate::clib::parts;
 use crate::mathlib::POINTS;
-use crate::translate::{Fx, little};
+use crate::provided::{Around, Trial};
+use crate::translate::func::Fx;
+use crate::translate::ops::little;
 use crate::val::Val;
 
 /// `frexp`, of a `double` or a `float`, that writes `{ fraction, exponent: i32 }`.

@@ -8,9 +8,10 @@
 use brolga::cranelift_codegen::ir::{InstBuilder, types};
 use wasmparser::{FuncType, ValType};
 
-use crate::around::{Around, Trial, call_own, with_value, zero};
+use crate::around::{call_own, with_value, zero};
 use crate::mathlib::{Host, POINTS};
-use crate::translate::Fx;
+use crate::provided::{Around, Trial};
+use crate::translate::func::Fx;
 use crate::val::Val;
 
 /// `remquo` or `remquof`.

@@ -5,6 +5,8 @@
 //! which maps cotangents of the results to cotangents of the arguments; or, in [`Mode::Combined`],
 //! one function that does both.
 
+#![warn(unreachable_pub)]
+
 pub mod cache;
 pub mod error;
 pub mod jit;
@@ -21,3 +23,8 @@ pub use cranelift_codegen;
 pub use error::{Error, Trap};
 pub use jit::{Arg, DerivedRule, Floats, Primal, Pullback, Run};
 pub use stages::{Stage, dot, dump};
+
+/// The program of the README, as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -14,7 +14,7 @@ thread_local! {
 }
 
 /// Run something whose panics will be caught, without a message.
-pub fn quietly<R>(f: impl FnOnce() -> R) -> R {
+pub(crate) fn quietly<R>(f: impl FnOnce() -> R) -> R {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
         let before = panic::take_hook();
@@ -31,14 +31,14 @@ pub fn quietly<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// What a panic says.
-pub fn text(panic: &(dyn Any + Send)) -> Option<String> {
+pub(crate) fn text(panic: &(dyn Any + Send)) -> Option<String> {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
 }
 
 /// Run a stage of the work on a program, with stack enough for that; a panic becomes an internal
 /// error.
-pub fn caught<R: Send>(
+pub(crate) fn caught<R: Send>(
     stage: &'static str,
     program: &crate::Program,
     f: impl FnOnce() -> Result<R, crate::Error> + Send,

@@ -3,14 +3,12 @@
 
 mod ascending;
 mod cache;
-mod compiled;
 mod debug;
 mod docs;
 mod effort;
 mod grows;
 mod handlers;
 mod known_names;
-mod lanes;
 mod long;
 mod named;
 mod primal;
@@ -18,7 +16,6 @@ mod room;
 mod runs;
 mod served;
 mod sincos;
-mod slp;
 mod stack;
 mod stages;
 mod tables;

@@ -9,14 +9,12 @@
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::jit::host_isa;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Pass, PassSet, Request, TapeKind};
-use brolga_testing::function;
 use brolga_testing::noise::Noise;
+use brolga_testing::{function, jit};
 use brolga_transform::clif::hoist_tape_check::room;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, types};
 use cranelift_jit::JITModule;
-
-use crate::compiled;
 
 /// `f(top, limit, from, to)`: where it records, and from where to where it counts. Returns the
 /// position, or zero if the tape is full.
@@ -28,7 +26,7 @@ fn compile(funcs: Vec<ir::Function>) -> (JITModule, Vec<Compiled>) {
         return_instead(&mut f);
         f
     });
-    let (module, found) = compiled::compile(funcs.collect());
+    let (module, found) = jit::compile(funcs.collect());
     // SAFETY: all functions have this signature, and the module is kept as long as they are.
     let of = |at| unsafe { std::mem::transmute::<*const u8, Compiled>(at) };
     (module, found.into_iter().map(of).collect())

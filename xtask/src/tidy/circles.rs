@@ -12,11 +12,8 @@ use petgraph::algo::tarjan_scc;
 use petgraph::graphmap::DiGraphMap;
 
 /// Circles that are left: crate, and the modules of each.
-const KNOWN: [(&str, &[&str]); 12] = [
+const KNOWN: [(&str, &[&str]); 8] = [
     ("brolga", &["jit", "jit::declared", "jit::primal", "jit::runs", "jit::tiers"]),
-    ("brolga", &["jit::compile", "jit::units"]),
-    ("brolga-driver", &["bind", "wasm"]),
-    ("brolga-driver", &["compare", "output", "run"]),
     ("brolga-ir", &["diag", "origin", "program"]),
     ("brolga-ir", &["inst", "inst::short"]),
     ("brolga-oracle", &["generate", "generate::body", "generate::sketch"]),
@@ -24,30 +21,6 @@ const KNOWN: [(&str, &[&str]); 12] = [
     ("brolga-oracle", &["oracle", "oracle::forward", "oracle::inputs"]),
     ("brolga-runtime", &["debug", "pieces", "segment"]),
     ("brolga-runtime", &["guard", "guard::leaf", "guard::linux", "guard::plain"]),
-    (
-        "brolga-wasm",
-        &[
-            "around",
-            "clib",
-            "complexes",
-            "gradient",
-            "host",
-            "imports",
-            "imports::complex",
-            "instance",
-            "mathlib",
-            "module",
-            "parts",
-            "quads",
-            "remquo",
-            "translate",
-            "translate::func",
-            "translate::helpers",
-            "translate::memory",
-            "translate::ops",
-            "unnamed",
-        ],
-    ),
 ];
 
 /// Modules of a crate, by their paths: what each file says.

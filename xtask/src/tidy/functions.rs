@@ -16,8 +16,8 @@ const TABLES: &[(&str, &str)] = &[
     ("crates/brolga-wasm/src/translate/ops.rs", "number"),
     ("crates/brolga-wasm/src/translate/simd.rs", "vector_numbers"),
     ("crates/brolga/tests/ascending.rs", "program"),
-    ("crates/brolga/tests/lanes.rs", "program"),
-    ("crates/brolga/tests/slp.rs", "program"),
+    ("crates/brolga-clif/tests/lanes.rs", "program"),
+    ("crates/brolga-clif/tests/slp.rs", "program"),
     ("crates/brolga/tests/stages.rs", "load_and_store"),
     ("crates/brolga/tests/stages.rs", "loop_of_two_values"),
 ];

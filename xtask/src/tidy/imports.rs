@@ -19,6 +19,7 @@ type Row = (&'static str, &'static [&'static str]);
 const CRATES: &[Row] = &[
     ("crates/brolga-ir", &["cranelift-codegen", "cranelift-entity", "cranelift-frontend"]),
     ("crates/brolga-rules", &["cranelift-codegen"]),
+    ("crates/brolga-clif", &["cranelift-codegen", "cranelift-entity"]),
     ("crates/brolga-runtime", &[]),
     ("crates/brolga-analysis", &["brolga-ir", "brolga-rules", "cranelift-codegen", "cranelift-entity"]),
     ("crates/brolga-oracle", &["brolga-ir", "cranelift-codegen", "cranelift-entity"]),
@@ -28,6 +29,7 @@ const CRATES: &[Row] = &[
             "brolga-ir",
             "brolga-rules",
             "brolga-analysis",
+            "brolga-clif",
             "cranelift-codegen",
             "cranelift-entity",
             "cranelift-frontend",
@@ -36,6 +38,7 @@ const CRATES: &[Row] = &[
     (
         "crates/brolga",
         &[
+            "brolga-clif",
             "brolga-ir",
             "brolga-rules",
             "brolga-analysis",
@@ -93,6 +96,7 @@ const CRATES: &[Row] = &[
         &[
             "brolga",
             "brolga-analysis",
+            "brolga-clif",
             "brolga-driver",
             "brolga-ir",
             "brolga-rules",
@@ -103,7 +107,17 @@ const CRATES: &[Row] = &[
             "cranelift-module",
         ],
     ),
-    ("testing", &["brolga-ir", "cranelift-codegen", "cranelift-reader"]),
+    (
+        "testing",
+        &[
+            "brolga-ir",
+            "cranelift-codegen",
+            "cranelift-jit",
+            "cranelift-module",
+            "cranelift-native",
+            "cranelift-reader",
+        ],
+    ),
     ("xtask", &["brolga-testing", "benches", "brolga", "brolga-driver", "brolga-oracle", "ir-tests"]),
 ];
 
@@ -124,13 +138,31 @@ const FOLDERS: &[(&str, &[Row])] = &[
         ],
     ),
     (
+        "brolga-clif",
+        &[
+            ("map", &[]),
+            ("marks", &[]),
+            ("pure", &[]),
+            ("shape", &[]),
+            ("verified", &["map"]),
+            ("simplify_cfg", &["map", "pure"]),
+            ("vectorise", &["map", "marks", "simplify_cfg"]),
+            ("slp", &["map", "marks", "pure", "simplify_cfg", "vectorise"]),
+            ("slp_divisions", &["map", "pure"]),
+            ("loop_rotate", &["map", "shape", "simplify_cfg"]),
+            ("licm_gvn", &["map", "pure", "shape", "simplify_cfg"]),
+            ("orient_branches", &[]),
+            ("loop_layout", &["licm_gvn", "loop_rotate", "orient_branches", "shape", "verified"]),
+        ],
+    ),
+    (
         "brolga-transform",
         &[
             ("val_map", &[]),
             ("derived", &[]),
             ("dce", &["val_map"]),
             ("clif", &["derived"]),
-            ("primal", &["clif"]),
+            ("primal", &[]),
             ("facts", &["primal", "shadow"]),
             ("shadow", &["facts", "plan", "primal", "translate"]),
             ("translate", &["assemble", "facts"]),
@@ -142,7 +174,19 @@ const FOLDERS: &[(&str, &[Row])] = &[
             ("program", &["assemble", "clif", "derived", "facts", "pipeline", "plan", "primal", "translate"]),
             (
                 "pipeline",
-                &["assemble", "clif", "derived", "emit", "facts", "plan", "primal", "program", "shadow", "translate"],
+                &[
+                    "assemble",
+                    "clif",
+                    "derived",
+                    "emit",
+                    "facts",
+                    "plan",
+                    "primal",
+                    "program",
+                    "shadow",
+                    "translate",
+                    "verified",
+                ],
             ),
             ("derive", &["derived", "pipeline", "program"]),
         ],

@@ -10,6 +10,7 @@
 //! - The integration tests of a package are one binary, but for a few ([`binaries`]).
 //! - Crates and folders import what the layers allow ([`imports`]).
 //! - A name of a type has at most two definitions ([`types`]).
+//! - Crates have what it takes to publish them ([`metadata`]).
 //! - Prose of documents and comments has a width, documents have a most number of lines, no dates,
 //!   and subjects that are named ([`prose`]).
 //!
@@ -19,6 +20,7 @@ mod binaries;
 mod circles;
 mod functions;
 mod imports;
+mod metadata;
 mod prose;
 mod types;
 
@@ -62,6 +64,7 @@ pub fn run() -> Result<(), Failure> {
     violations.extend(binaries::check(&root));
     violations.extend(imports::check(&root));
     violations.extend(types::check(&root, &files));
+    violations.extend(metadata::check(&root));
     if violations.is_empty() { Ok(()) } else { Err(Failure::Chore(violations.join("\n"))) }
 }
 

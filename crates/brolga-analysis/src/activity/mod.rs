@@ -411,6 +411,12 @@ impl Cx<'_> {
         Shape::of_float(self.ty(v)).is_some()
     }
 
+    /// An instruction in the names of the file.
+    pub(super) fn written(&self, inst: ir::Inst) -> String {
+        let text = self.i.program.text(self.i.key, original(self.i.func, inst));
+        text.unwrap_or_else(|| self.i.func.dfg.insts[inst].opcode().to_string())
+    }
+
     pub(super) fn problem(&mut self, inst: ir::Inst, if_useful: Option<ir::Value>, d: Diagnostic) {
         if !self.problems.iter().any(|p| p.inst == inst && p.diagnostic.code == d.code) {
             self.problems.push(Problem { inst, if_useful, unless_piece: None, diagnostic: d });

@@ -20,7 +20,7 @@ impl Cx<'_> {
         let x = self.i.func.dfg.inst_args(found.store)[0];
         if p.root(x).is_some_and(|r| p.sure.contains(r) || p.address.contains(r) || p.address.contains(x)) {
             let d = Diagnostic::new("AD0143", "a pointer is loaded as a float")
-                .note(format!("it was stored by `{}`", self.i.func.dfg.display_inst(found.store)))
+                .note(format!("it was stored by `{}`", self.written(found.store)))
                 .note(AS_FLOAT_NOTE)
                 .help(AS_FLOAT_HELP);
             self.problem(inst, Some(v), d);
@@ -35,7 +35,7 @@ impl Cx<'_> {
         let shadowed = loaded.is_some_and(|a| self.i.pointers.root(a).is_some());
         if self.is_float(x) && (shadowed || self.a.state[x] != State::No) {
             let d = Diagnostic::new("AD0143", "a pointer is loaded where it was stored as a float")
-                .note(format!("the last store there is `{}`", self.i.func.dfg.display_inst(found.store)))
+                .note(format!("the last store there is `{}`", self.written(found.store)))
                 .note(AS_FLOAT_NOTE)
                 .help(AS_FLOAT_HELP);
             self.problem(inst, None, d);

@@ -561,7 +561,7 @@ impl Cx<'_> {
         let inactive_word = !self.is_float(x) && self.a.state[x] == State::No && whole_word;
         if !same && !inactive_word && !self.overwritten(inst, v) {
             let d = Diagnostic::new("AD0114", "a float is read where part of it was overwritten by something else")
-                .note(format!("the last store there is `{}`", func.dfg.display_inst(found.store)))
+                .note(format!("the last store there is `{}`", self.written(found.store)))
                 .note("its bits are a mixture of two values, and no derivative describes that")
                 .help("store and load the place with one type");
             self.problem_of(inst, v, x, d);

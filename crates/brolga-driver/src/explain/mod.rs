@@ -17,6 +17,7 @@
 //! and `check` is the command to go on with.
 
 pub mod json;
+mod names;
 pub mod plan;
 pub mod text;
 

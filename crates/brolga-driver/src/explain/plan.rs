@@ -1,7 +1,7 @@
 //! What each block records for its reverse, for whom, and how many bytes that was in a run.
 //!
-//! Read off the derivation's own plan; instructions are those of the file, not of the normalised
-//! function.
+//! Read off the derivation's own plan; values, instructions and blocks are those of the file, not
+//! of the normalised function ([`super::names`]).
 
 use brolga::{Error, FuncKey, Options, Program, Request};
 use brolga_ir::inst::Val;
@@ -11,6 +11,7 @@ use brolga_transform::plan::table::{Source, Supply, Way, type_of};
 use brolga_transform::{Stages, derive_with};
 use cranelift_codegen::ir::{self, Type};
 
+use super::names::Names;
 use crate::quiet;
 
 /// One derived function.
@@ -92,7 +93,9 @@ pub fn plans(
     let isa = brolga::jit::host_isa(options)?;
     let derive = || {
         let mut out = Vec::new();
-        derive_with(program, request, options, &*isa, |s| out.push(Describe { s, visits }.function()))?;
+        derive_with(program, request, options, &*isa, |s| {
+            out.push(Describe { s, names: Names::of(s), visits }.function())
+        })?;
         Ok(out)
     };
     quiet::catch(derive).unwrap_or_else(|message| Err(Error::Internal { stage: "derive", message }))
@@ -100,6 +103,7 @@ pub fn plans(
 
 struct Describe<'a, 's> {
     s: &'a Stages<'s>,
+    names: Names<'a>,
     visits: &'a dyn Fn(FuncKey, ir::Block) -> u64,
 }
 
@@ -119,8 +123,8 @@ impl Describe<'_, '_> {
 
     fn block(&self, b: ir::Block, aux: &IndexMap<Val, Type>) -> Block {
         let (facts, plan) = (&self.s.facts, &self.s.plan);
-        let written = self.written(b);
-        let times = written.as_ref().map_or(0, |w| (self.visits)(w.func, w.block));
+        let written = self.names.written(b);
+        let times = written.map_or(0, |w| (self.visits)(w.func, w.block));
         let bytes = |v| type_of(facts, aux, v).bytes();
         let p = &plan.blocks[b];
         let keeps = p.keeps.iter().map(|&(slot, v)| {
@@ -145,8 +149,8 @@ impl Describe<'_, '_> {
             sources.map(recorded).collect()
         };
         Block {
-            block: written.as_ref().map_or(b, |w| w.block).to_string(),
-            inlined: written.as_ref().filter(|w| w.inlined).map(|w| facts.program.funcs[w.func].symbol.clone()),
+            block: written.map_or_else(|| self.names.block(b), |w| w.block.to_string()),
+            inlined: written.filter(|w| w.inlined).map(|w| facts.program.funcs[w.func].symbol.clone()),
             line: written.map_or(0, |w| facts.program.funcs[w.func].lines[w.first]),
             times,
             keeps: keeps.collect(),
@@ -161,55 +165,11 @@ impl Describe<'_, '_> {
         }
     }
 
-    /// An instruction as the file has it, with its line.
-    fn text(&self, inst: ir::Inst) -> String {
-        let facts = &self.s.facts;
-        let origin = facts.program.origin(facts.variant.func, facts.original(inst));
-        let f = &facts.program.funcs[origin.func];
-        let original = origin.inst;
-        let (dfg, original) = match &f.body {
-            Some(body) if body.layout.inst_block(original).is_some() => (&body.dfg, original),
-            _ => (&facts.func().dfg, inst),
-        };
-        let text = dfg.display_inst(original).to_string();
-        let text = text.split("  ;").next().unwrap_or_default().trim().to_owned();
-        let whose = if origin.calls.is_empty() { String::new() } else { format!(" of %{}", f.symbol) };
-        match f.lines[original] {
-            0 => format!("`{text}`{whose}"),
-            line => format!("`{text}`{whose} ({})", brolga_ir::position(line)),
-        }
-    }
-
-    /// Whether normalisation has put an instruction in front of a terminator, of which it has the
-    /// position.
-    fn is_put_in(&self, inst: ir::Inst) -> bool {
-        let facts = &self.s.facts;
-        let origin = facts.program.origin(facts.variant.func, facts.original(inst));
-        let ends = |f: &ir::Function, i| f.layout.inst_block(i).is_some() && f.dfg.insts[i].opcode().is_terminator();
-        let body = facts.program.funcs[origin.func].body.as_ref();
-        body.is_some_and(|f| ends(f, origin.inst)) && !ends(facts.func(), inst)
-    }
-
     fn what(&self, v: Val) -> String {
-        let dfg = &self.s.facts.func().dfg;
         match v {
-            Val::Primal(p) => match dfg.value_def(p) {
-                ir::ValueDef::Result(inst, _) if self.is_put_in(inst) => {
-                    format!("`{}` in front of {}", dfg.display_inst(inst), self.text(inst))
-                }
-                ir::ValueDef::Result(inst, _) => self.text(inst),
-                ir::ValueDef::Param(block, i) => {
-                    let entry = self.s.facts.cfg.blocks[0] == block;
-                    if entry {
-                        format!("parameter {i} of the function")
-                    } else {
-                        format!("{p}, parameter {i} of {block}")
-                    }
-                }
-                ir::ValueDef::Union(..) => p.to_string(),
-            },
-            Val::Delta(p) => format!("the shadow of the pointer {}", self.what(Val::Primal(p))),
-            Val::Aux(inst, _) => format!("what the forward pass found out at {}", self.text(inst)),
+            Val::Primal(p) => self.names.value(p),
+            Val::Delta(p) => format!("the shadow of the pointer {}", self.names.value(p)),
+            Val::Aux(inst, _) => format!("what the forward pass found out at {}", self.names.inst(inst)),
             Val::Tangent(..) | Val::D(_) => v.to_string(),
         }
     }
@@ -217,48 +177,15 @@ impl Describe<'_, '_> {
     /// Whose reverse in block `b` reads `v`.
     fn readers(&self, b: ir::Block, v: Val) -> Vec<String> {
         let text = |reader| match reader {
-            Reader::Reverse(inst) => format!("the reverse of {}", self.text(inst)),
+            Reader::Reverse(inst) => format!("the reverse of {}", self.names.inst(inst)),
             Reader::Computes(w) => format!("computing {} again", self.what(w)),
-            Reader::Holds(w, from) if w == v => format!("the reverse of {}, which holds it", self.block_name(from)),
+            Reader::Holds(w, from) if w == v => format!("the reverse of {}, which holds it", self.names.block(from)),
             Reader::Holds(w, from) => {
-                format!("the reverse of {}, which begins with {} from it", self.block_name(from), self.what(w))
+                format!("the reverse of {}, which begins with {} from it", self.names.block(from), self.what(w))
             }
             Reader::Way => "finding the way back".to_owned(),
-            Reader::Rerun(header) => format!("the loop of {}, which runs again", self.block_name(header)),
+            Reader::Rerun(header) => format!("the loop of {}, which runs again", self.names.block(header)),
         };
         readers(&self.s.facts, &self.s.stmts, &self.s.plan, b, v).into_iter().map(text).collect()
     }
-
-    /// A block of the file, by any instruction in it that is the file's; if it can be by one of the
-    /// function itself.
-    fn written(&self, b: ir::Block) -> Option<Written> {
-        let facts = &self.s.facts;
-        // The normalised function may number blocks in another way; instructions know where they
-        // come from.
-        let all = facts.func().layout.block_insts(b).filter_map(|i| {
-            let origin = facts.program.origin(facts.variant.func, facts.original(i));
-            let block = facts.program.funcs[origin.func].body.as_ref()?.layout.inst_block(origin.inst)?;
-            let inlined = !origin.calls.is_empty();
-            Some(Written { func: origin.func, block, first: origin.inst, inlined })
-        });
-        // Of those that are equal the first one.
-        all.min_by_key(|w| w.inlined)
-    }
-
-    fn block_name(&self, b: ir::Block) -> String {
-        match self.written(b) {
-            Some(w) if w.inlined => format!("{} of %{}", w.block, self.s.facts.program.funcs[w.func].symbol),
-            w => w.map_or(b, |w| w.block).to_string(),
-        }
-    }
-}
-
-/// A block as the user wrote it.
-struct Written {
-    func: FuncKey,
-    block: ir::Block,
-    /// An instruction of it: the first that is still there.
-    first: ir::Inst,
-    /// Whether it stands here instead of a call.
-    inlined: bool,
 }

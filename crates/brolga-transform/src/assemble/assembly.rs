@@ -117,10 +117,13 @@ impl<'s, 'f> Assembly<'s, 'f> {
     fn pair(&mut self) -> Result<Graphs, Diagnostics> {
         let (mut forward, pulls) = self.assemble()?;
         let mut pullback = match (pulls.free, self.plan.flag) {
-            (Some(free), Some(flag)) => either(pulls.guarded, free, flag, self.ids),
+            (Some(free), Some(flag)) => {
+                let pullback = either(pulls.guarded, free, flag, self.ids);
+                verified::pullback_of("either", &forward.graph, &pullback.graph, self.facts, &self.plan)?;
+                pullback
+            }
             _ => pulls.guarded,
         };
-        verified::pair("either", &forward.graph, &pullback.graph, self.facts, &self.plan)?;
         self.prune(&mut forward.graph);
         self.prune(&mut pullback.graph);
         verified::pair("dce", &forward.graph, &pullback.graph, self.facts, &self.plan)?;

@@ -22,7 +22,7 @@
 //! **Invariants.** Values keep their names and instructions their places, so what is known of the
 //! function holds of it with its door. All arguments are read before anything is written, and
 //! results are written when nothing is left to do. Behind the door the function is [tidied
-//! up](crate::clif::simplify_cfg), since this is what is compiled. A derivation has the function
+//! up](brolga_clif::simplify_cfg), since this is what is compiled. A derivation has the function
 //! without; the door comes with [`take`](crate::Derivation::take), so that what is only compiled is
 //! not copied.
 
@@ -31,7 +31,7 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Opcode, types};
 use cranelift_codegen::isa::TargetIsa;
 
-use crate::clif::simplify_cfg::tidy;
+use brolga_clif::simplify_cfg::tidy;
 
 /// Bytes from one argument or result to the next.
 const CELL: i32 = 16;

@@ -4,7 +4,7 @@
 //! tape. In a loop of which it is known how many turns it has and which records as much in each,
 //! one comparison says the same of all of them.
 //!
-//! **Where.** On CLIF, as [`crate::clif::vectorise`]: there the tape's position is a value that is
+//! **Where.** On CLIF, as [`brolga_clif::vectorise`]: there the tape's position is a value that is
 //! handed from turn to turn, whatever was recorded and why, and how many turns a loop has is what
 //! its test compares. A call that records hands back an unknown position, and what is behind it
 //! goes on asking.
@@ -57,18 +57,17 @@
 //! Nothing but checks is removed, and records are where they were.
 
 use brolga_ir::graph::on_cycles;
-use brolga_ir::inst::Check;
 use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, TrapCode, Value, types};
+use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, Value, types};
 use cranelift_entity::EntitySet;
 
-use crate::clif::simplify_cfg::resolve_aliases;
-use crate::clif::vectorise::affine_loop::{self, Home, Linear, Loop, Steps};
-use crate::clif::vectorise::body::Count;
-use crate::clif::vectorise::count::count;
-use crate::clif::vectorise::is_short;
-use crate::clif::vectorise::preheader::Front;
+use brolga_clif::marks::TAPE_FULL;
+use brolga_clif::simplify_cfg::resolve_aliases;
+use brolga_clif::vectorise::affine_loop::{self, Home, Linear, Loop, Steps};
+use brolga_clif::vectorise::count::{Count, count};
+use brolga_clif::vectorise::is_short;
+use brolga_clif::vectorise::preheader::Front;
 
 /// What became of a loop that records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,7 +161,7 @@ fn insts<'a>(func: &'a ir::Function, l: &'a Loop) -> impl Iterator<Item = ir::In
 }
 
 fn is_check(func: &ir::Function, inst: ir::Inst) -> bool {
-    let full = TrapCode::unwrap_user(Check::TapeFull as u8);
+    let full = TAPE_FULL;
     matches!(func.dfg.insts[inst], InstructionData::CondTrap { opcode: Opcode::Trapnz, code, .. } if code == full)
 }
 
@@ -262,7 +261,7 @@ fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
         }
     };
     let over = front.at(g, None).ins().icmp(IntCC::UnsignedGreaterThan, bytes, left);
-    front.at(g, Some(check)).ins().trapnz(over, TrapCode::unwrap_user(Check::TapeFull as u8));
+    front.at(g, Some(check)).ins().trapnz(over, TAPE_FULL);
 }
 
 /// How often a loop's test says that it goes on, if that is a constant.

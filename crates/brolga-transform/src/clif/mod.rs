@@ -1,19 +1,16 @@
-//! Passes over derived CLIF: loop layout, vectorisation, dead code. They know of a derivative only
-//! the role of each block and the mark of each access.
+//! Passes over derived CLIF: those of `brolga-clif`, which know nothing of a derivative, and those
+//! that know the tape and the segment. [`passes`] runs them in order.
+
+use brolga_clif::marks::{TAPE_FULL, TAPE_REGION};
+use brolga_ir::inst::Check;
 
 pub(crate) mod dead_segment_arg;
 pub mod entry_thunk;
 pub mod hoist_tape_check;
-pub mod licm_gvn;
-pub mod loop_layout;
-pub mod loop_rotate;
-pub mod orient_branches;
 pub mod passes;
 pub mod preaccumulate;
-pub mod shape;
-pub mod simplify_cfg;
-pub mod slp;
-pub mod slp_divisions;
 pub(crate) mod tail_recursion;
-pub mod vectorise;
-pub mod verified;
+
+// The marks that lowering leaves are those that the passes read.
+const _: () = assert!(TAPE_REGION == brolga_ir::lower::TAPE_REGION);
+const _: () = assert!(TAPE_FULL.as_raw().get() == Check::TapeFull as u8);

@@ -17,12 +17,12 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
 use crate::clif::hoist_tape_check::{self, room};
-use crate::clif::loop_layout::shape;
 use crate::clif::preaccumulate::{self, Choice, preaccumulate};
-use crate::clif::slp::{self, slp};
-use crate::clif::slp_divisions::quotients;
-use crate::clif::vectorise::{self, How, has_lanes, lanes};
-use crate::clif::verified::Passes;
+use brolga_clif::loop_layout::shape;
+use brolga_clif::slp::{self, slp};
+use brolga_clif::slp_divisions::quotients;
+use brolga_clif::vectorise::{self, How, has_lanes, lanes};
+use brolga_clif::verified::Passes;
 
 /// A pass over the CLIF of one function.
 struct ClifPass {

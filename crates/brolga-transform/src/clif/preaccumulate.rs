@@ -8,7 +8,7 @@
 //! Evaluating Derivatives, chapter 10.)
 //!
 //! **Algorithm.** In a cycle of blocks
-//! ([`turn::loops`](crate::clif::vectorise::affine_loop::loops)), what a turn hands on is written
+//! ([`turn::loops`](brolga_clif::vectorise::affine_loop::loops)), what a turn hands on is written
 //! as `c·x̄ + b` by going through sums, differences, products and quotients that `x̄` goes into
 //! once, with `c` and `b` computed without `x̄` ([`ChainLine`]). Where the chain gets shorter by
 //! that, the end of the turn becomes
@@ -32,7 +32,7 @@
 //! where the chain has `∞ - ∞`.
 //!
 //! **Where.** For cotangents in loops that reverse, where only a gradient is asked for: sums are
-//! taken in another order, as in [`lanes`](crate::clif::vectorise). Not where another number is
+//! taken in another order, as in [`lanes`](brolga_clif::vectorise). Not where another number is
 //! carried that `c` depends on (the turns of that one would be waited for).
 //!
 //! **When it pays.** If the processor waits for the chain rather than for the number of
@@ -51,8 +51,8 @@ use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, Value, types};
 use smallvec::SmallVec;
 
-use crate::clif::simplify_cfg::{join, resolve_aliases};
-use crate::clif::vectorise::affine_loop::{Home, Loop, Steps, loops};
+use brolga_clif::simplify_cfg::{join, resolve_aliases};
+use brolga_clif::vectorise::affine_loop::{Home, Loop, Steps, loops};
 
 /// Cycles from an operand of an addition or a product to its result, and of a quotient.
 const STEP: u32 = 4;

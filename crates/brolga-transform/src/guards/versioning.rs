@@ -7,7 +7,7 @@
 //! **Answer.** The forward half *watches* the numbers by which cotangents are going to be
 //! multiplied: it adds them up in one variable, an instruction for a number. The sum is finite only
 //! if all of them were. (It may overflow although they were, or depend on the order in which
-//! [`crate::clif::vectorise`] adds; then guards are asked for nothing, and the gradient is the
+//! [`brolga_clif::vectorise`] adds; then guards are asked for nothing, and the gradient is the
 //! same.) The pullback is there twice, with its guards and without those that are not needed if all
 //! watched numbers are finite; the variable decides where the halves meet. The first is for rare
 //! runs, so its blocks are cold, and nothing that makes code longer is done to them. What is

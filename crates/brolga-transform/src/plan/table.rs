@@ -82,7 +82,7 @@ pub enum Way {
     /// It is pure and cheap arithmetic.
     Recompute,
     /// It is a quotient whose reverse divides by the same number, where much less is recorded by
-    /// computing it again ([`crate::clif::slp_divisions`]).
+    /// computing it again ([`brolga_clif::slp_divisions`]).
     Quotient,
     /// It is read from memory in which all later writes are undone by then.
     ReloadAfterUndo,

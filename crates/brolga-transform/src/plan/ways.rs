@@ -132,7 +132,7 @@ impl<'f> Planner<'_, 'f> {
     }
 
     /// A quotient of a block's own whose reverse divides by the same number, so that both are one
-    /// division ([`crate::clif::slp_divisions`]).
+    /// division ([`brolga_clif::slp_divisions`]).
     pub(super) fn quotient(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
         let Val::Primal(p) = v else { return None };
         let func = self.facts.func();

@@ -51,7 +51,6 @@ use cranelift_codegen::{
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
-use crate::clif::simplify_cfg::resolve_aliases;
 use crate::primal::cse::common;
 use crate::primal::edit::before;
 use crate::primal::exponent_idiom::exponents;
@@ -62,6 +61,7 @@ use crate::primal::pair_sincos::partners;
 use crate::primal::reload_bits::reread;
 use crate::primal::split_wide_copies::split_wide_copies;
 use crate::primal::upper_halves::upper_halves;
+use brolga_clif::simplify_cfg::resolve_aliases;
 
 /// A normalised function.
 #[derive(Clone, Debug)]

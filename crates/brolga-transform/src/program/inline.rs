@@ -64,8 +64,8 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::DiGraph;
 
-use crate::clif::simplify_cfg::join;
 use crate::primal::normalise::refuse;
+use brolga_clif::simplify_cfg::join;
 
 /// Instructions by which a derivation may grow beside its own length.
 const SPARE: usize = 10_000;

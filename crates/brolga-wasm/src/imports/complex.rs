@@ -12,7 +12,8 @@
 use brolga::cranelift_codegen::ir::condcodes::FloatCC;
 use brolga::cranelift_codegen::ir::{self, BlockArg, InstBuilder, Signature, Type, Value, types};
 
-use crate::translate::{Fx, little};
+use crate::translate::func::Fx;
+use crate::translate::ops::little;
 
 /// `(a + i b) / (c + i d)`, of floats of type `ty`, into memory.
 pub(super) fn divide(fx: &mut Fx<'_, '_, '_, '_>, ty: Type) {

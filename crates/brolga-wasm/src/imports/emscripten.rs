@@ -12,10 +12,11 @@ use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, types};
 use wasmparser::{FuncType, ValType};
 
-use super::Shim;
 use super::wasi::CLOCK;
 use crate::layout::PAGE;
-use crate::translate::{Fx, Helper, call_host};
+use crate::provided::Shim;
+use crate::translate::env::Helper;
+use crate::translate::func::{Fx, call_host};
 
 const I32: ValType = ValType::I32;
 

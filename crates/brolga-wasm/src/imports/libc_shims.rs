@@ -5,9 +5,10 @@ use brolga::cranelift_codegen::ir::{self, InstBuilder, Signature, types};
 use brolga_rules::{MathKind, MathRule, Ty};
 use wasmparser::{FuncType, ValType};
 
-use super::{Shim, complex};
+use super::complex;
 use crate::error::trap;
-use crate::translate::Fx;
+use crate::provided::Shim;
+use crate::translate::func::Fx;
 
 /// The shim for `name`, if it is one of the functions here and has their type.
 pub(super) fn shim(name: &str, ty: &FuncType) -> Option<Shim> {

@@ -23,38 +23,17 @@ mod libc_shims;
 mod wasi;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use brolga::cranelift_codegen::ir::{InstBuilder, Type, types};
+use brolga::cranelift_codegen::ir::{InstBuilder, types};
 use brolga_rules::{MathKind, MathRule, Ty, math_rule};
 use wasmparser::{FuncType, ValType};
 
-use crate::Val;
-use crate::around::Around;
-use crate::clib::Replaced;
 use crate::error::Error;
 use crate::parse::{ImportName, Info};
-use crate::translate::Fx;
-
-/// A function of the host's that translated code calls with the instance pointer in front. Integers
-/// only.
-pub(crate) struct HostFunc {
-    /// Its symbol.
-    pub symbol: &'static str,
-    /// Its further parameters.
-    pub params: &'static [Type],
-    /// Its result.
-    pub result: Option<Type>,
-    /// Gives its address.
-    pub address: fn() -> usize,
-}
-
-impl HostFunc {
-    /// Where it is.
-    pub fn address(&self) -> usize {
-        (self.address)()
-    }
-}
+use crate::provided::{Provided, Replaced};
+use crate::translate::env::HostFunc;
+use crate::translate::func::Fx;
+use crate::val::Val;
 
 /// `brolga_wasm_grow(memory, bytes) -> ok`.
 pub(crate) static GROW: HostFunc = HostFunc {
@@ -63,26 +42,6 @@ pub(crate) static GROW: HostFunc = HostFunc {
     result: Some(types::I32),
     address: || crate::host::grow as *const () as usize,
 };
-
-/// Emits the body of a shim, whose parameters are on the stack, up to its return.
-pub(crate) type Shim = fn(&mut Fx<'_, '_, '_, '_>);
-
-/// What stands behind an imported function.
-#[derive(Clone)]
-pub(crate) enum Provided {
-    /// A C function, by its symbol.
-    Math(&'static str),
-    /// A function that we write.
-    Shim(Shim),
-    /// A C function with pointers among its parameters, or with a `long`.
-    Widened(&'static MathRule),
-    /// A call through the first table, of what the first parameter says, with the others.
-    Invoke,
-    /// Nothing: calling it is a trap.
-    Missing,
-    /// A function that we write around the module's own, which is called for the value.
-    Around(Arc<dyn Around>),
-}
 
 /// Values and allowances for a module's imports.
 #[derive(Clone, Debug, Default)]

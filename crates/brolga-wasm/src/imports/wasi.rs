@@ -11,10 +11,12 @@ use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, Type, Value, types};
 use wasmparser::{FuncType, ValType};
 
-use super::{HostFunc, Shim};
 use crate::error::trap;
 use crate::host;
-use crate::translate::{Fx, call_host, little};
+use crate::provided::Shim;
+use crate::translate::env::HostFunc;
+use crate::translate::func::{Fx, call_host};
+use crate::translate::ops::little;
 
 /// Error numbers of WASI.
 mod errno {

@@ -14,10 +14,8 @@ use brolga::cranelift_codegen::ir::{
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use wasmparser::{BlockType, FuncType, FunctionBody, Operator};
 
-use super::helpers::Helper;
-use super::{Env, clif_type, named};
+use super::env::{Env, Helper, HostFunc, clif_type, dispatcher_signature, host_signature, named};
 use crate::error::{Error, trap};
-use crate::imports::Provided;
 
 /// What is kept from one function to the next.
 #[derive(Default)]
@@ -130,6 +128,21 @@ pub(crate) fn translate(
     let ty = env.info.type_of(index).clone();
     let signature = env.signature(&ty);
     build(env, context, symbol, signature, |fx| fx.body(&ty, body))
+}
+
+/// Call a host function: `(vmctx, arguments)`.
+pub(crate) fn call_host(fx: &mut Fx<'_, '_, '_, '_>, host: &HostFunc, args: &[Value]) -> Vec<Value> {
+    let signature = host_signature(&fx.env.config, host);
+    if fx.env.program.func(host.symbol).is_none() {
+        // SAFETY: `HostFunc` promises a C function of this signature, which lives as long as the
+        // process.
+        let defined = unsafe { fx.env.program.define_host(host.symbol, &signature, host.address()) };
+        defined.expect("symbols of host functions are ours alone");
+    }
+    let callee = fx.callee(host.symbol, |_| signature);
+    let all = [&[fx.vmctx], args].concat();
+    let inst = fx.b.ins().call(callee, &all);
+    fx.b.inst_results(inst).to_vec()
 }
 
 impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
@@ -539,7 +552,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
         let symbol = self.env.symbols[index as usize].clone();
         let ty = self.env.info.type_of(index).clone();
         let args = self.canonical(args);
-        if let Some(Provided::Math(_)) = self.env.provided[index as usize] {
+        if self.env.by_name[index as usize] {
             let callee = self.callee(&symbol, |fx| {
                 let mut sig = fx.env.signature(&ty);
                 sig.params.remove(0);
@@ -559,7 +572,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
     }
 
     pub fn tail_call_function(&mut self, index: u32, args: &[Value]) {
-        if matches!(self.env.provided[index as usize], Some(Provided::Math(_))) {
+        if self.env.by_name[index as usize] {
             // C functions have another convention.
             let results = self.call_function(index, args);
             self.b.ins().return_(&results);
@@ -576,7 +589,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
         let args = self.canonical(&args);
         let reference = self.table_entry(table, at);
         let symbol = self.env.dispatcher(&ty);
-        let callee = self.callee(&symbol, |fx| super::helpers::dispatcher_signature(fx.env, &ty));
+        let callee = self.callee(&symbol, |fx| dispatcher_signature(fx.env, &ty));
         (callee, [&[self.vmctx, reference], &args[..]].concat())
     }
 

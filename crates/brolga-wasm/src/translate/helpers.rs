@@ -7,56 +7,16 @@
 
 use brolga::FuncKey;
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
-use brolga::cranelift_codegen::ir::{InstBuilder, JumpTableData, Signature, Type, types};
+use brolga::cranelift_codegen::ir::{InstBuilder, JumpTableData, types};
 use wasmparser::FuncType;
 
-use super::func::{Context, Fx, build};
+use super::env::{Env, Helper, dispatcher_signature};
+use super::func::{Context, Fx, build, call_host};
 use super::memory::{entry_of, header};
-use super::{Env, clif_type, host_signature};
 use crate::error::{Error, trap};
-use crate::imports::{self, Provided};
+use crate::imports;
 use crate::layout::PAGE;
-
-/// A helper, by what it works on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Helper {
-    /// `(pages) -> old pages or -1`.
-    MemoryGrow(u32),
-    /// `(value, n) -> old length or -1`.
-    TableGrow(u32),
-    /// `(at, value, n)`, checked by the caller.
-    TableFill(u32),
-}
-
-/// Whether a symbol could be a helper's.
-pub(crate) fn is_helper(symbol: &str) -> bool {
-    ["memory.grow", "table.grow", "table.fill", "host.", "elem"].iter().any(|p| symbol.starts_with(p))
-}
-
-impl Helper {
-    pub fn symbol(self) -> String {
-        match self {
-            Helper::MemoryGrow(m) => format!("memory.grow{m}"),
-            Helper::TableGrow(t) => format!("table.grow{t}"),
-            Helper::TableFill(t) => format!("table.fill{t}"),
-        }
-    }
-
-    pub fn signature(self, env: &Env<'_, '_>) -> Signature {
-        let (params, results): (&[Type], &[Type]) = match self {
-            Helper::MemoryGrow(_) => (&[types::I32], &[types::I32]),
-            Helper::TableGrow(_) => (&[types::I32; 2], &[types::I32]),
-            Helper::TableFill(_) => (&[types::I32; 3], &[]),
-        };
-        env.signature_of(params.iter().copied(), results.iter().copied())
-    }
-}
-
-/// `(vmctx, reference, t…) -> (u…)`.
-pub(super) fn dispatcher_signature(env: &Env<'_, '_>, ty: &FuncType) -> Signature {
-    let params = ty.params().iter().map(|t| clif_type(*t));
-    env.signature_of([types::I32].into_iter().chain(params), ty.results().iter().map(|t| clif_type(*t)))
-}
+use crate::provided::Provided;
 
 /// Define every helper and dispatcher that something calls. By now every reference has its number.
 pub(super) fn define(env: &mut Env<'_, '_>, context: &mut Context) -> Result<(), Error> {
@@ -189,33 +149,19 @@ fn table_fill(fx: &mut Fx<'_, '_, '_, '_>, table: u32) {
     fx.b.ins().return_(&[]);
 }
 
-/// Call a host function: `(vmctx, arguments)`.
-pub(crate) fn call_host(
-    fx: &mut Fx<'_, '_, '_, '_>,
-    host: &imports::HostFunc,
-    args: &[brolga::cranelift_codegen::ir::Value],
-) -> Vec<brolga::cranelift_codegen::ir::Value> {
-    let signature = host_signature(&fx.env.config, host);
-    if fx.env.program.func(host.symbol).is_none() {
-        // SAFETY: `HostFunc` promises a C function of this signature, which lives as long as the
-        // process.
-        let defined = unsafe { fx.env.program.define_host(host.symbol, &signature, host.address()) };
-        defined.expect("symbols of host functions are ours alone");
-    }
-    let callee = fx.callee(host.symbol, |_| signature);
-    let all = [&[fx.vmctx], args].concat();
-    let inst = fx.b.ins().call(callee, &all);
-    fx.b.inst_results(inst).to_vec()
-}
-
 /// The name of a module's own function around which we have written one of its name.
 pub(super) fn own(symbol: &str) -> String {
     format!("{symbol}.own")
 }
 
 /// The function that stands for an import, unless calls go to a C function by name.
-pub(super) fn import_shim(env: &mut Env<'_, '_>, context: &mut Context, index: u32) -> Result<Option<FuncKey>, Error> {
-    let provided = match env.provided[index as usize].clone() {
+pub(super) fn import_shim(
+    env: &mut Env<'_, '_>,
+    context: &mut Context,
+    index: u32,
+    provided: Option<&Provided>,
+) -> Result<Option<FuncKey>, Error> {
+    let provided = match provided {
         Some(Provided::Math(_)) | None => return Ok(None),
         Some(provided) => provided,
     };

@@ -8,10 +8,9 @@ use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, TrapCode, Type, Value, types};
 use wasmparser::{MemArg, MemArgTarget, Operator};
 
+use super::env::{Bounds, Helper, clif_type, named};
 use super::func::Fx;
-use super::helpers::Helper;
 use super::ops::little;
-use super::{Bounds, clif_type, named};
 use crate::error::{Error, trap};
 
 /// Accesses of the header: always there, always aligned.

@@ -9,54 +9,34 @@
 //!
 //! | part | file |
 //! |---|---|
+//! | what functions share | `env` |
 //! | control flow, locals, calls | `func` |
 //! | numbers | `ops` |
 //! | vectors | `simd` |
 //! | linear memory, globals, tables | `memory` |
 //! | dispatchers, `memory.grow`, table loops | `helpers` |
 
-mod func;
+pub(crate) mod env;
+pub(crate) mod func;
 mod helpers;
 mod memory;
-mod ops;
+pub(crate) mod ops;
 mod simd;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use brolga::cranelift_codegen::ir::{self, AbiParam, ArgumentPurpose, Signature, Type, types};
-use brolga::cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
+use brolga::cranelift_codegen::isa::CallConv;
 use brolga::{DataObject, FuncKey, Program};
 use indexmap::IndexMap;
-use wasmparser::{ExternalKind, FuncType, ValType};
+use wasmparser::ExternalKind;
 
 use crate::around;
 use crate::error::{Error, trap};
-use crate::imports::{HostFunc, Provided, Provider};
+use crate::imports::Provider;
 use crate::layout::Layout;
 use crate::parse::{ConstOp, Elem, Func, Info};
-
-pub(crate) use func::Fx;
-pub(crate) use helpers::{Helper, call_host};
-pub(crate) use ops::little;
-
-/// How accesses of linear memory are kept inside of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bounds {
-    /// By pages that may not be accessed: no comparison at all. Needs the host's signals, so it is
-    /// for compiled code.
-    Guard,
-    /// By a comparison with the memory's size before every access.
-    Checked,
-}
-
-/// What a program is translated for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Mode {
-    /// How memory is kept in bounds.
-    pub bounds: Bounds,
-    /// Whether loops and functions use up fuel.
-    pub fuel: bool,
-}
+use crate::provided::Provided;
+use env::{Env, Mode};
 
 /// A translated module.
 pub struct Translated {
@@ -66,132 +46,6 @@ pub struct Translated {
     pub funcs: Vec<Option<FuncKey>>,
     /// Number of each function that has references.
     pub refs: BTreeMap<u32, u32>,
-}
-
-/// What functions share while they are translated.
-pub(crate) struct Env<'e, 'a> {
-    pub info: &'e Info<'a>,
-    pub layout: &'e Layout,
-    pub mode: Mode,
-    pub config: TargetFrontendConfig,
-    pub program: Program,
-    /// Symbol of each function of the index space.
-    pub symbols: Vec<String>,
-    /// What provides each imported function, and each that is replaced.
-    pub provided: Vec<Option<Provided>>,
-    /// Functions that have references, in the order of their numbers.
-    refs: IndexMap<u32, ()>,
-    /// Types of calls through tables, with their dispatchers.
-    dispatchers: IndexMap<FuncType, String>,
-    /// Helpers that something calls.
-    helpers: IndexMap<helpers::Helper, String>,
-    conv: CallConv,
-}
-
-/// A reference to a function or data object by symbol.
-pub(crate) type Symbol = ir::ExternalName;
-
-pub(crate) fn named(symbol: &str) -> Symbol {
-    ir::ExternalName::testcase(symbol)
-}
-
-/// The CLIF type of values.
-pub(crate) fn clif_type(ty: ValType) -> Type {
-    match ty {
-        ValType::I32 | ValType::Ref(_) => types::I32,
-        ValType::I64 => types::I64,
-        ValType::F32 => types::F32,
-        ValType::F64 => types::F64,
-        ValType::V128 => types::I8X16,
-    }
-}
-
-impl<'e, 'a> Env<'e, 'a> {
-    /// The signature of a function with the instance in front.
-    pub fn signature(&self, ty: &FuncType) -> Signature {
-        self.signature_of(ty.params().iter().map(|t| clif_type(*t)), ty.results().iter().map(|t| clif_type(*t)))
-    }
-
-    /// The same from CLIF types.
-    pub fn signature_of(
-        &self,
-        params: impl IntoIterator<Item = Type>,
-        results: impl IntoIterator<Item = Type>,
-    ) -> Signature {
-        let mut sig = Signature::new(self.conv);
-        sig.params.push(AbiParam::special(types::I64, ArgumentPurpose::VMContext));
-        sig.params.extend(params.into_iter().map(AbiParam::new));
-        sig.returns.extend(results.into_iter().map(AbiParam::new));
-        sig
-    }
-
-    /// Whether functions have the convention that tail calls need. Then dispatchers must not use
-    /// stack either.
-    pub fn has_tail_calls(&self) -> bool {
-        self.conv == CallConv::Tail
-    }
-
-    /// The number of a reference to a function.
-    pub fn reference(&mut self, func: u32) -> u32 {
-        self.refs.insert_full(func, ()).0 as u32 + 1
-    }
-
-    /// The symbol of the dispatcher for a type.
-    pub fn dispatcher(&mut self, ty: &FuncType) -> String {
-        if let Some(s) = self.dispatchers.get(ty) {
-            return s.clone();
-        }
-        let symbol = format!("call.type{}", self.dispatchers.len());
-        self.dispatchers.insert(ty.clone(), symbol.clone());
-        symbol
-    }
-
-    /// The symbol of a helper.
-    pub fn helper(&mut self, helper: helpers::Helper) -> String {
-        self.helpers.entry(helper).or_insert_with(|| helper.symbol()).clone()
-    }
-
-    /// The references of an element segment as a data object, `elem` and its number.
-    pub fn use_elem(&mut self, elem: u32, offset: u64) -> Result<(), Error> {
-        let symbol = format!("elem{elem}");
-        if self.program.data_object(&symbol).is_some() {
-            return Ok(());
-        }
-        let mut bytes = Vec::new();
-        for c in &self.info.elems[elem as usize].items {
-            let bits = match c.0[..] {
-                [ConstOp::Bits(bits)] => bits as u32,
-                [ConstOp::Func(f)] => self.reference(f),
-                _ => {
-                    let what = format!("element segment {elem}, whose entries depend on globals, in `table.init`");
-                    return Err(Error::unsupported(what, offset, "list functions in the segment"));
-                }
-            };
-            bytes.extend(bits.to_le_bytes());
-        }
-        let object = DataObject { symbol, bytes, align: 16, writable: false };
-        let taken = |s: String| Error::Internal { stage: "translate", message: format!("%{s} is defined twice") };
-        self.program.define_data(object).map(|_| ()).map_err(taken)
-    }
-
-    /// Define a finished function. Its source locations are offsets in the module.
-    pub fn define(&mut self, symbol: &str, func: ir::Function) -> Result<FuncKey, Error> {
-        let internal = |message: String| Error::Internal { stage: "translate", message };
-        if let Err(e) = cranelift_codegen::verify_function(&func, &*crate::host_isa()?) {
-            return Err(internal(format!("{}\n{func}", e)));
-        }
-        let offsets: HashMap<ir::Inst, u32> = func
-            .layout
-            .blocks()
-            .flat_map(|b| func.layout.block_insts(b))
-            .map(|i| (i, func.srcloc(i)))
-            .filter(|(_, l)| !l.is_default())
-            .map(|(i, l)| (i, l.bits()))
-            .collect();
-        self.program
-            .define(symbol, func, |i| offsets.get(&i).map_or(0, |at| at | brolga_ir::OFFSET))
-            .map_err(|s| internal(format!("%{s} is defined twice, or called as something else")))
-    }
 }
 
 /// Translate all functions of a module.
@@ -207,7 +61,7 @@ pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode
         config: isa.frontend_config(),
         program: Program::new(),
         symbols: symbols(&names, &provided),
-        provided,
+        by_name: provided.iter().map(|p| matches!(p, Some(Provided::Math(_)))).collect(),
         refs: IndexMap::new(),
         dispatchers: IndexMap::new(),
         helpers: IndexMap::new(),
@@ -223,20 +77,20 @@ pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode
     let mut context = func::Context::default();
     for (i, f) in info.funcs.iter().enumerate() {
         funcs[i] = match &f.body {
-            Some(body) if env.provided[i].is_none() => {
+            Some(body) if provided[i].is_none() => {
                 let symbol = env.symbols[i].clone();
                 Some(func::translate(&mut env, &mut context, &symbol, i as u32, body)?)
             }
-            Some(body) if matches!(env.provided[i], Some(Provided::Around(_))) => {
+            Some(body) if matches!(provided[i], Some(Provided::Around(_))) => {
                 let symbol = helpers::own(&env.symbols[i]);
                 let key = func::translate(&mut env, &mut context, &symbol, i as u32, body)?;
                 env.program.func_mut(key).untracked = true;
-                helpers::import_shim(&mut env, &mut context, i as u32)?
+                helpers::import_shim(&mut env, &mut context, i as u32, provided[i].as_ref())?
             }
-            _ => helpers::import_shim(&mut env, &mut context, i as u32)?,
+            _ => helpers::import_shim(&mut env, &mut context, i as u32, provided[i].as_ref())?,
         };
         if let Some(key) = funcs[i] {
-            let missing = f.import.as_ref().filter(|_| matches!(env.provided[i], Some(Provided::Missing)));
+            let missing = f.import.as_ref().filter(|_| matches!(provided[i], Some(Provided::Missing)));
             let other = names[i].filter(|&n| n != env.symbols[i]).map(str::to_owned);
             env.program.func_mut(key).called =
                 missing.map(|m| format!("the import `{}` of `{}`", m.name, m.module)).or(other);
@@ -313,7 +167,7 @@ fn symbols(names: &[Option<&str>], provided: &[Option<Provided>]) -> Vec<String>
             || symbol.starts_with("brolga_")
             || symbol.starts_with("call.type")
             || symbol.starts_with("data")
-            || helpers::is_helper(&symbol)
+            || env::is_helper(&symbol)
         {
             symbol += ".wasm";
         }
@@ -324,13 +178,4 @@ fn symbols(names: &[Option<&str>], provided: &[Option<Provided>]) -> Vec<String>
         out.push(symbol);
     }
     out
-}
-
-/// A host function's signature in CLIF: the instance, then integers; the C convention.
-pub(crate) fn host_signature(config: &TargetFrontendConfig, f: &HostFunc) -> Signature {
-    let mut sig = Signature::new(config.default_call_conv);
-    sig.params.push(AbiParam::new(types::I64));
-    sig.params.extend(f.params.iter().map(|t| AbiParam::new(*t)));
-    sig.returns.extend(f.result.iter().map(|t| AbiParam::new(*t)));
-    sig
 }

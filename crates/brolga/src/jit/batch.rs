@@ -35,7 +35,7 @@ static HELPERS: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
 });
 
 /// A batch is going to run as soon as a helper can be awake.
-pub fn wake(threads: usize) {
+pub(crate) fn wake(threads: usize) {
     if threads != 1
         && let Some(helpers) = HELPERS.as_ref()
     {
@@ -104,7 +104,7 @@ impl<R> Batch<R> {
 
 /// Run so many tasks, with no more than so many threads, of which the calling one is the first;
 /// zero stands for as many as there are.
-pub fn run<R: Send + 'static>(
+pub(crate) fn run<R: Send + 'static>(
     tasks: usize,
     threads: usize,
     task: impl Fn(usize) -> R + Send + Sync + 'static,

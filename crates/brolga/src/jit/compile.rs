@@ -12,7 +12,7 @@
 //! is the second derivative of a program that [asks for addresses](super::tiers): the symbols of
 //! derived functions then mean those of the second.
 
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use brolga_analysis::calls::summarise::reachable;
 use brolga_ir::map::{HashMap, HashSet};
@@ -25,78 +25,17 @@ use brolga_transform::clif::entry_thunk::entry_signature;
 use brolga_transform::program::units::{Part, PartRole};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::OwnedTargetIsa;
-use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, default_libcall_names};
 
 use super::batch;
+use super::isa::host_isa;
 use super::memory::CodeMemory;
 use super::sincos::sincos;
 use super::traps::{CodeMap, CompiledFunction};
 use super::units::{self, Code, Links, Unit, worth_help};
 use crate::Error;
-
-/// How Cranelift compiles.
-#[derive(Clone, Copy)]
-enum Tuning {
-    /// With its mid-end.
-    Speed,
-    /// Without.
-    Plain,
-    /// And with registers given out in a single pass, which takes a third of the time that is left.
-    Quick,
-}
-
-/// The host, with the flags that derived code needs.
-pub fn host_isa(options: &Options) -> Result<OwnedTargetIsa, Error> {
-    tuned(match options.effort {
-        Effort::Quick => Tuning::Quick,
-        Effort::Full | Effort::Tiered(_) => Tuning::Speed,
-    })
-}
-
-/// The host, for code that is compiled as plainly as can be.
-pub fn plain_isa() -> Result<OwnedTargetIsa, Error> {
-    tuned(Tuning::Plain)
-}
-
-fn tuned(tuning: Tuning) -> Result<OwnedTargetIsa, Error> {
-    // To ask the processor what it can do takes as long as to compile a few instructions.
-    static HOST: [OnceLock<OwnedTargetIsa>; 3] = [OnceLock::new(), OnceLock::new(), OnceLock::new()];
-    let host = &HOST[tuning as usize];
-    if let Some(isa) = host.get() {
-        return Ok(isa.clone());
-    }
-    let isa = make_isa(tuning)?;
-    Ok(host.get_or_init(|| isa).clone())
-}
-
-fn make_isa(tuning: Tuning) -> Result<OwnedTargetIsa, Error> {
-    let internal = |message: String| Error::Internal { stage: "host", message };
-    let mut flags = settings::builder();
-    for (name, value) in [
-        ("opt_level", if matches!(tuning, Tuning::Speed) { "speed" } else { "none" }),
-        ("regalloc_algorithm", if matches!(tuning, Tuning::Quick) { "single_pass" } else { "backtracking" }),
-        ("is_pic", "false"),
-        ("use_colocated_libcalls", "false"),
-        // Derived functions return as many values as they have cotangents.
-        ("enable_multi_ret_implicit_sret", "true"),
-        // 128-bit integers as arguments.
-        ("enable_llvm_abi_extensions", "true"),
-        // Large frames must touch the guard page, so that an overflow is found.
-        ("enable_probestack", "true"),
-        ("probestack_strategy", "inline"),
-        // Tail calls of the primal rely on them.
-        ("preserve_frame_pointers", "true"),
-        // Every emitted function has been verified when it was emitted.
-        ("enable_verifier", "false"),
-    ] {
-        flags.set(name, value).map_err(|e| internal(e.to_string()))?;
-    }
-    let builder = cranelift_native::builder().map_err(|e| internal(e.to_owned()))?;
-    builder.finish(settings::Flags::new(flags)).map_err(|e| internal(e.to_string()))
-}
 
 /// What one symbol of generated code stands for.
 #[derive(Clone, Copy)]
@@ -129,7 +68,7 @@ const FIRST: &str = "brolga";
 const SECOND: &str = "brolga.second";
 
 /// A module under construction.
-pub struct Builder<'p> {
+pub(crate) struct Builder<'p> {
     program: &'p Program,
     linked: Linked,
     /// What is going to be compiled.
@@ -151,7 +90,7 @@ struct Linked {
 }
 
 /// A finished module.
-pub struct Compiled {
+pub(crate) struct Compiled {
     /// The module; its memory is freed when this is dropped.
     linked: Mutex<Option<Linked>>,
     /// Where everything lies.
@@ -160,7 +99,7 @@ pub struct Compiled {
 }
 
 /// What was added to a module when it had been finished, and what was there before.
-pub struct Added {
+pub(crate) struct Added {
     /// Where everything lies.
     pub code: CodeMap,
     addresses: HashMap<String, usize>,
@@ -168,12 +107,12 @@ pub struct Added {
 
 impl Compiled {
     /// The address of a function or data object.
-    pub fn address(&self, symbol: &str) -> Option<usize> {
+    pub(crate) fn address(&self, symbol: &str) -> Option<usize> {
         self.addresses.get(symbol).copied()
     }
 
     /// Define more. Nothing that is there moves.
-    pub fn add(
+    pub(crate) fn add(
         &self,
         program: &Program,
         define: impl FnOnce(&mut Builder<'_>) -> Result<(), Error>,
@@ -190,7 +129,7 @@ impl Compiled {
 
 impl Added {
     /// The address of a function or data object.
-    pub fn address(&self, symbol: &str) -> Option<usize> {
+    pub(crate) fn address(&self, symbol: &str) -> Option<usize> {
         self.addresses.get(symbol).copied()
     }
 }
@@ -207,7 +146,7 @@ impl Drop for Compiled {
 
 impl<'p> Builder<'p> {
     /// An empty module with all data objects of the program.
-    pub fn new(program: &'p Program, options: &Options) -> Result<Self, Error> {
+    pub(crate) fn new(program: &'p Program, options: &Options) -> Result<Self, Error> {
         let isa = host_isa(options)?;
         let mut b = JITBuilder::with_isa(isa.clone(), default_libcall_names());
         b.symbol_lookup_fn(Box::new(runtime_symbol));
@@ -238,7 +177,7 @@ impl<'p> Builder<'p> {
     }
 
     /// Declare a function that will be defined here.
-    pub fn declare(&mut self, symbol: &str, sig: &ir::Signature) -> Result<(), Error> {
+    pub(crate) fn declare(&mut self, symbol: &str, sig: &ir::Signature) -> Result<(), Error> {
         let id = self
             .linked
             .module
@@ -272,7 +211,7 @@ impl<'p> Builder<'p> {
 
     /// A function whose external names are symbols (in the spelling of `names`, if there is one),
     /// to be compiled as the module is.
-    pub fn define(
+    pub(crate) fn define(
         &mut self,
         symbol: &str,
         mut func: ir::Function,
@@ -320,7 +259,7 @@ impl<'p> Builder<'p> {
     }
 
     /// An entry point for a function: `symbol.entry(cells)`.
-    pub fn entry_point(&mut self, symbol: &str, sig: &ir::Signature, owner: FuncKey) -> Result<(), Error> {
+    pub(crate) fn entry_point(&mut self, symbol: &str, sig: &ir::Signature, owner: FuncKey) -> Result<(), Error> {
         let entry_sig = entry_signature(self.linked.module.isa());
         let name = format!("{symbol}.entry");
         self.declare(&name, &entry_sig)?;
@@ -385,7 +324,7 @@ impl<'p> Builder<'p> {
     }
 
     /// Link everything.
-    pub fn finish(mut self) -> Result<Compiled, Error> {
+    pub(crate) fn finish(mut self) -> Result<Compiled, Error> {
         let (code, addresses) = self.link()?;
         Ok(Compiled { linked: Mutex::new(Some(self.linked)), code, addresses })
     }
@@ -443,10 +382,10 @@ const SHORT: usize = 150;
 pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
     let divides = divides_by_constants(func);
     // What the mid-end would do for a short function has been done.
-    if brolga_transform::clif::licm_gvn::is_short(func) {
+    if brolga_clif::licm_gvn::is_short(func) {
         return !divides;
     }
-    let lanes = brolga_transform::clif::vectorise::in_front(func);
+    let lanes = brolga_clif::vectorise::in_front(func);
     // An edge back in layout order: all loops have one, and it costs nothing to ask. A loop that
     // asks at its end adds no arm.
     let mut earlier = brolga_ir::map::HashSet::default();
@@ -515,7 +454,12 @@ fn internal(stage: &'static str, e: &dyn std::fmt::Display) -> Error {
 }
 
 /// Declare and define functions of a program as they are, with entry points for `roots`.
-pub fn primals(program: &Program, roots: &[FuncKey], needed: &[FuncKey], options: &Options) -> Result<Compiled, Error> {
+pub(crate) fn primals(
+    program: &Program,
+    roots: &[FuncKey],
+    needed: &[FuncKey],
+    options: &Options,
+) -> Result<Compiled, Error> {
     let mut b = Builder::new(program, options)?;
     b.primals(needed)?;
     for &k in roots.iter().filter(|&&k| program.funcs[k].body.is_some()) {
@@ -554,11 +498,11 @@ fn called(d: &Derivation) -> Vec<FuncKey> {
 }
 
 /// The root's derivative as it is compiled: forward pass and pullback, or the combined function.
-pub type Shown = Vec<Arc<ir::Function>>;
+pub(crate) type Shown = Vec<Arc<ir::Function>>;
 
 /// Declare and define the derived functions, and what they call. `primals` is for functions of the
 /// program, if those are compiled otherwise.
-pub fn compile(
+pub(crate) fn compile(
     d: &mut Derivation,
     root: FuncKey,
     options: &Options,
@@ -572,7 +516,7 @@ pub fn compile(
 
 /// The same beside a derivative that is there, of the same function: both share all functions and
 /// data objects of the program.
-pub fn add_second(
+pub(crate) fn add_second(
     compiled: &Compiled,
     d: &mut Derivation,
     root: FuncKey,
@@ -660,7 +604,7 @@ fn is_root(role: PartRole, d: &Derivation) -> bool {
 
 /// The primal of a request, and what it calls, added to the module of its derivative; with its
 /// entry point. As the derivative is compiled, or as is said.
-pub fn add_primal(
+pub(crate) fn add_primal(
     compiled: &Compiled,
     program: &Program,
     root: FuncKey,
@@ -710,7 +654,7 @@ mod tests {
         };
         for (last, plain) in [("jump block1", true), ("jump block2", false)] {
             let func = cranelift_reader::parse_functions(&text(last)).unwrap_or_else(|e| panic!("{e}")).remove(0);
-            assert!(!brolga_transform::clif::licm_gvn::is_short(&func));
+            assert!(!brolga_clif::licm_gvn::is_short(&func));
             assert_eq!(is_better_plain(&func, false), plain, "{last}");
         }
     }

@@ -40,7 +40,12 @@ fn pointers<'a>(args: &'a [Arg], specs: &'a [ArgSpec]) -> impl Iterator<Item = (
 ///
 /// # Errors
 /// [`Error::Usage`].
-pub fn check(args: &[Arg], request: &Request, debug: bool, overwrites: impl Fn(usize) -> bool) -> Result<(), Error> {
+pub(crate) fn check(
+    args: &[Arg],
+    request: &Request,
+    debug: bool,
+    overwrites: impl Fn(usize) -> bool,
+) -> Result<(), Error> {
     let specs = &request.args;
     if args.iter().all(|a| a.len.is_none()) {
         return Ok(());
@@ -76,7 +81,7 @@ pub fn check(args: &[Arg], request: &Request, debug: bool, overwrites: impl Fn(u
 }
 
 /// Tell a debug run of its arguments.
-pub fn register(args: &[Arg], specs: &[ArgSpec], segment: &mut Segment) {
+pub(crate) fn register(args: &[Arg], specs: &[ArgSpec], segment: &mut Segment) {
     for (_, declared) in pointers(args, specs) {
         segment.declare(declared);
     }
@@ -84,7 +89,7 @@ pub fn register(args: &[Arg], specs: &[ArgSpec], segment: &mut Segment) {
 
 /// Where the shadows of floats lie that the caller knows of.
 #[derive(Default)]
-pub struct Places {
+pub(crate) struct Places {
     /// For each argument with a shadow of which the caller has said where floats are, the address
     /// of the shadow.
     known: Vec<(u64, Arc<[Floats]>)>,
@@ -98,7 +103,7 @@ pub struct Places {
 
 impl Places {
     /// What was said with some arguments.
-    pub fn of(args: &[Arg], specs: &[ArgSpec]) -> Self {
+    pub(crate) fn of(args: &[Arg], specs: &[ArgSpec]) -> Self {
         let shadowed = || args.iter().enumerate().filter(|a| a.1.shadow != 0);
         let known = shadowed().filter_map(|(_, a)| Some((a.shadow, a.floats.clone()?))).collect();
         let no_floats = |i: usize| matches!(specs.get(i).and_then(|a| a.elem), Some(Elem::Int | Elem::Pointer));
@@ -109,7 +114,7 @@ impl Places {
     /// The same, and where floats are of another size than those that a program moves as integers,
     /// if it moves any: of 4 bytes if the lowest bit of `guessed` is set, of 8 if the next is; and
     /// loads or stores none of that other size, as the next two bits say of either size.
-    pub fn beside(mut self, args: &[Arg], guessed: u8) -> Self {
+    pub(crate) fn beside(mut self, args: &[Arg], guessed: u8) -> Self {
         let other = |size: u32| size == 8 && guessed & 0b1001 == 0b0001 || size == 4 && guessed & 0b0110 == 0b0010;
         for a in args.iter().filter(|a| guessed != 0 && a.shadow != 0) {
             let all = a.floats.iter().flat_map(|f| f.iter()).filter(|f| other(f.size));
@@ -119,7 +124,7 @@ impl Places {
     }
 
     /// The shadows of those floats as they are now.
-    pub fn other_floats(&self) -> Vec<u8> {
+    pub(crate) fn other_floats(&self) -> Vec<u8> {
         // SAFETY: a shadow is as large as its primal, where the caller has said that there are
         // floats.
         let bytes = |&(at, len): &(u64, usize)| unsafe { std::slice::from_raw_parts(at as *const u8, len) }.to_vec();
@@ -127,12 +132,12 @@ impl Places {
     }
 
     /// Whether they have changed: nothing but moves as floats of the wrong size can have done that.
-    pub fn other_floats_have_moved(&self, before: &[u8]) -> bool {
+    pub(crate) fn other_floats_have_moved(&self, before: &[u8]) -> bool {
         !self.others.is_empty() && self.other_floats() != before
     }
 
     /// Where eight bytes of shadow are, for who can say what lies there.
-    pub fn tell(&self, address: u64) -> Option<String> {
+    pub(crate) fn tell(&self, address: u64) -> Option<String> {
         let offset = self.known.iter().map(|(base, _)| address.wrapping_sub(*base)).min()?;
         Some(format!(
             "; what is left of it is of the float at byte {offset} (of memory 0, in WebAssembly), which the program has only copied: if the caller has put floats \
@@ -142,14 +147,14 @@ impl Places {
 
     /// Whether the byte whose shadow is at this address may be of a float that the caller has put
     /// there.
-    pub fn has_float(&self, address: u64) -> bool {
+    pub(crate) fn has_float(&self, address: u64) -> bool {
         let holds = |base: u64, f: &Floats| f.size != 0 && address.wrapping_sub(base.wrapping_add(f.offset)) < f.len;
         self.whole.iter().any(|&(base, len)| address.wrapping_sub(base) < len)
             || self.known.iter().any(|(base, all)| all.iter().any(|f| holds(*base, f)))
     }
 
     /// What is there whose shadow is the eight bytes at this address?
-    pub fn at(&self, address: u64) -> There {
+    pub(crate) fn at(&self, address: u64) -> There {
         let holds = |base: u64, f: &Floats| {
             let at = address.wrapping_sub(base.wrapping_add(f.offset));
             let whole = f.size == 0 || at.is_multiple_of(f.size.into());

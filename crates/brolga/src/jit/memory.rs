@@ -74,7 +74,7 @@ fn keep(map: MmapMut) {
 }
 
 /// The memory of a module.
-pub struct CodeMemory {
+pub(crate) struct CodeMemory {
     /// Slabs that are written to: the last one is the one that has room.
     open: Vec<Open>,
     /// Slabs that are run.
@@ -87,7 +87,7 @@ pub struct CodeMemory {
 
 impl CodeMemory {
     /// None yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { open: Vec::new(), closed: Vec::new(), next: SMALL, other: SystemMemoryProvider::new() }
     }
 

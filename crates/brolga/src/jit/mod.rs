@@ -18,13 +18,14 @@ use brolga_runtime::pieces::Stuck;
 use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Lease, Plan, Pool, call_guarded};
 use brolga_transform::{Abi, Derivation};
 use cranelift_codegen::data_value::DataValue;
-use cranelift_codegen::ir::{Signature, Type, types};
+use cranelift_codegen::ir::{Signature, Type};
 
 use crate::{Error, Trap};
 
 mod batch;
 mod compile;
 mod declared;
+mod isa;
 mod memory;
 mod primal;
 mod runs;
@@ -39,7 +40,12 @@ use declared::Places;
 use tiers::{Tiers, tiered};
 use traps::{CodeMap, Phase};
 
-pub use compile::{host_isa, is_better_plain, one_call_of_two, plain_isa};
+pub use isa::host_isa;
+// For measurements alone.
+#[doc(hidden)]
+pub use compile::{is_better_plain, one_call_of_two};
+#[doc(hidden)]
+pub use isa::plain_isa;
 pub use primal::Primal;
 pub use runs::{Pullback, Run};
 
@@ -278,6 +284,7 @@ impl DerivedRule {
 
     /// What calls take before a rule of full effort takes the place of one of little effort, unless
     /// there is none to come.
+    #[doc(hidden)]
     pub fn price(&self) -> Option<Duration> {
         self.0.tiers.as_ref().map(Tiers::price)
     }
@@ -313,6 +320,7 @@ impl DerivedRule {
     ///
     /// # Errors
     /// As [`Self::new`].
+    #[doc(hidden)]
     pub fn from_derivation(d: Derivation, request: &Request, options: &Options) -> Result<Self, Error> {
         Self::compiled(d, request, options, Beside::Nothing)
     }
@@ -421,6 +429,7 @@ impl DerivedRule {
     /// Bytes that can be recorded beyond [`Options::tape_limit`]: for the frame of a root that a
     /// callee serves ([`Derivation::spare`](brolga_transform::Derivation::spare)), and that
     /// otherwise would be on the stack.
+    #[doc(hidden)]
     pub fn spare(&self) -> usize {
         self.now().0.spare
     }
@@ -755,6 +764,3 @@ const PIECES_LEFT: &str = "a cotangent that moved in pieces could not be put tog
 /// What is said where floats have moved that are of another size than those of the program.
 const OTHER_FLOATS: &str = "words of memory were moved as floats of the size that the program itself loads and stores, but what lies there are floats of another \
                             size, as the caller has said: their cotangents cannot be told apart. Load or store one of them as a float in the program";
-
-/// The type of a pointer.
-pub const POINTER: Type = types::I64;

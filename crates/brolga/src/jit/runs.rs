@@ -131,6 +131,7 @@ impl Pullback {
 
     /// The recorded bytes, to be damaged by tests of what a debug run notices.
     #[doc(hidden)]
+    #[doc(hidden)]
     pub fn tape_mut(&mut self) -> &mut [u8] {
         self.tape.tape_mut()
     }

@@ -33,7 +33,7 @@ struct SinCos {
 }
 
 /// Make one call of two; `is_known` says whether a symbol is the C library's function of that name.
-pub fn sincos(func: &mut ir::Function, is_known: impl Fn(&str) -> bool) {
+pub(crate) fn sincos(func: &mut ir::Function, is_known: impl Fn(&str) -> bool) {
     let part_of = |r: FuncRef| {
         let e = &func.dfg.ext_funcs[r];
         let name = symbol_of(func, &e.name);

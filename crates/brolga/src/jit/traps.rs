@@ -14,7 +14,7 @@ use crate::Trap;
 
 /// What is being run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// The primal.
     Primal,
     /// A forward pass.
@@ -41,7 +41,7 @@ impl Phase {
 
 /// A compiled function and what is needed to explain its traps.
 #[derive(Clone, Debug)]
-pub struct CompiledFunction {
+pub(crate) struct CompiledFunction {
     /// The primal function that it is, or that it derives from.
     pub owner: FuncKey,
     /// Address.
@@ -56,7 +56,7 @@ pub struct CompiledFunction {
 
 /// All functions of a module.
 #[derive(Debug)]
-pub struct CodeMap {
+pub(crate) struct CodeMap {
     functions: Vec<CompiledFunction>,
     /// Their addresses, for the trap handler.
     pub ranges: CodeRanges,
@@ -64,20 +64,20 @@ pub struct CodeMap {
 
 impl CodeMap {
     /// Sort functions by address.
-    pub fn new(mut functions: Vec<CompiledFunction>) -> Self {
+    pub(crate) fn new(mut functions: Vec<CompiledFunction>) -> Self {
         functions.sort_by_key(|f| f.start);
         let ranges = CodeRanges::new(functions.iter().map(|f| f.start..f.start + f.size as usize));
         Self { functions, ranges }
     }
 
     /// Bytes of machine code.
-    pub fn code_bytes(&self) -> usize {
+    pub(crate) fn code_bytes(&self) -> usize {
         self.functions.iter().map(|f| f.size as usize).sum()
     }
 
     /// Explain a trap of a call of `entered`. Both passes run functions of the primal as they are
     /// where nothing is active.
-    pub fn explain(&self, program: &Program, raw: &RawTrap, entered: Phase) -> Trap {
+    pub(crate) fn explain(&self, program: &Program, raw: &RawTrap, entered: Phase) -> Trap {
         let at = self.functions.partition_point(|f| f.start <= raw.pc);
         let f = &self.functions[at.saturating_sub(1)];
         let off = raw.pc.wrapping_sub(f.start) as u32;

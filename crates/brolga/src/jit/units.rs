@@ -15,9 +15,9 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use brolga_clif::simplify_cfg::has_aliases;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_transform::clif::entry_thunk::verify;
-use brolga_transform::clif::simplify_cfg::has_aliases;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
@@ -26,12 +26,12 @@ use cranelift_codegen::{CompiledCode, Context};
 use cranelift_module::{FuncId, ModuleReloc};
 
 use super::batch;
-use super::compile::plain_isa;
+use super::isa::plain_isa;
 use super::traps::CompiledFunction;
 use crate::Error;
 
 /// A function that is to be compiled.
-pub struct Unit {
+pub(crate) struct Unit {
     pub id: FuncId,
     /// How it is called.
     pub symbol: String,
@@ -49,7 +49,7 @@ pub struct Unit {
 
 /// What the external names of a function are in a module.
 #[derive(Default)]
-pub struct Links {
+pub(crate) struct Links {
     /// Functions.
     pub funcs: Vec<(ir::FuncRef, UserExternalName)>,
     /// What global values lie behind.
@@ -80,7 +80,7 @@ impl Links {
 }
 
 /// What a unit has become.
-pub struct Code {
+pub(crate) struct Code {
     pub id: FuncId,
     pub code: CompiledCode,
     /// Its alignment in bytes.
@@ -91,7 +91,7 @@ pub struct Code {
 
 impl Code {
     /// What is to be known about it when it runs, but where it is.
-    pub fn function(self) -> (FuncId, CompiledFunction) {
+    pub(crate) fn function(self) -> (FuncId, CompiledFunction) {
         let buffer = &self.code.buffer;
         let traps = buffer.traps().iter().map(|t| (t.offset, t.code)).collect();
         let locs = buffer.get_srclocs_sorted().iter().map(|l| (l.start, l.end, l.loc.bits())).collect();
@@ -135,13 +135,13 @@ const WORTH: usize = 150;
 /// Whether helpers are worth waking for functions with so many instructions each, of which so many
 /// are to be verified as well: whether they can take so much off the caller. The largest is
 /// compiled by one thread, whichever that is.
-pub fn worth_help(sizes: impl Iterator<Item = usize> + Clone, unverified: usize) -> bool {
+pub(crate) fn worth_help(sizes: impl Iterator<Item = usize> + Clone, unverified: usize) -> bool {
     let (all, largest) = (sizes.clone().sum::<usize>(), sizes.max().unwrap_or(0));
     COMPILED * (all - largest) + unverified >= WORTH
 }
 
 /// Verify and compile, with no more than so many threads (see [`batch::run`]).
-pub fn compile(units: Vec<Unit>, program: &Program, threads: usize) -> Result<Vec<Code>, Error> {
+pub(crate) fn compile(units: Vec<Unit>, program: &Program, threads: usize) -> Result<Vec<Code>, Error> {
     let plain = plain_isa()?;
     let sizes: Vec<usize> = units.iter().map(|u| u.func.dfg.num_insts()).collect();
     let unverified: Vec<usize> = (0..units.len()).filter(|&i| !units[i].verified).collect();
@@ -244,7 +244,7 @@ fn attempt(unit: &Unit, isa: &dyn TargetIsa) -> Result<Code, String> {
 
 /// Have the back end compile a function as it is, if nothing is to be done to it before: with
 /// little effort nothing is, but that what cannot be reached and other names of values go, and of
-/// those [`tidy`](brolga_transform::clif::simplify_cfg) has left none. So it need not be copied.
+/// those [`tidy`](brolga_clif::simplify_cfg) has left none. So it need not be copied.
 fn back_end(
     ctx: &mut Context,
     regs: &mut regalloc2::Ctx,
@@ -270,7 +270,7 @@ mod tests {
     use brolga_ir::{Effort, Options};
 
     use super::*;
-    use crate::jit::compile::host_isa;
+    use crate::jit::isa::host_isa;
 
     /// What the back end makes of a function with little effort, and Cranelift as a whole: machine
     /// code.

@@ -22,7 +22,7 @@ use brolga_transform::plan::table::{PredSource, Source, Supply, type_of};
 use cranelift_codegen::ir::{self, Type};
 
 /// The plan as comment lines.
-pub fn comments(s: &Stages<'_>) -> String {
+pub(crate) fn comments(s: &Stages<'_>) -> String {
     let mut p = Comments { s, aux: aux_types(s), out: String::new() };
     p.summary();
     for &b in &s.facts.cfg.blocks {

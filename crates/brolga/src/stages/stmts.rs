@@ -24,7 +24,7 @@ use brolga_transform::facts::Facts;
 use cranelift_codegen::ir;
 
 /// All statements of one variant.
-pub fn text(s: &Stages<'_>) -> String {
+pub(crate) fn text(s: &Stages<'_>) -> String {
     let func = s.facts.func();
     let mut out = String::new();
     for &b in &s.facts.cfg.blocks {

@@ -1,6 +1,7 @@
 //! The documents in `docs/` say what is so: dumps in them are regenerated, codes in them are those
 //! of the sources.
 
+mod api;
 mod diagnostics;
 mod dumps;
 mod map;

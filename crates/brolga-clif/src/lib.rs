@@ -1,0 +1,39 @@
+//! Passes over Cranelift IR.
+//!
+//! ```text
+//! vectorise        several iterations of a loop at a time, in the lanes of vectors
+//! slp              stores to neighbours at once, with what is stored (superword-level parallelism)
+//! slp_divisions    two divisions by one number as one
+//! loop_rotate      loops test at their ends
+//! licm_gvn         loop-invariant code motion and value numbering, in short functions
+//! orient_branches  the branch of a loop that could not be rotated falls through into it
+//! loop_layout      the three above, in order
+//! simplify_cfg     blocks are joined, what has no use goes
+//! verified         Cranelift's verifier between passes
+//! ```
+//!
+//! **Question.** Cranelift compiles fast and leaves loops as they are. Which of what it does not do
+//! pays for code that is made by a tool, with many small loops over arrays? **Answer.** The passes
+//! above. Each takes a function and changes it; each can be used alone.
+//!
+//! A pass knows nothing of derivatives. What the CLIF of a function does not tell, the caller says:
+//! which loops may add up in another order, which accesses touch memory that no other access
+//! touches ([`vectorise::How`], [`slp::How`]), and by two marks in the function what is a log
+//! ([`marks`]).
+//!
+//! **Invariant.** Results and memory stay, bit for bit, but for what a caller allows; so does
+//! whether a function traps.
+
+pub mod licm_gvn;
+pub mod loop_layout;
+pub mod loop_rotate;
+mod map;
+pub mod marks;
+pub mod orient_branches;
+pub mod pure;
+pub mod shape;
+pub mod simplify_cfg;
+pub mod slp;
+pub mod slp_divisions;
+pub mod vectorise;
+pub mod verified;

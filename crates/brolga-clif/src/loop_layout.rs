@@ -1,0 +1,44 @@
+//! The shape of emitted loops: what Cranelift makes most of.
+//!
+//! Loops are turned to ask at their end ([`rotate`]). Out of those of short functions goes what
+//! they do not change ([`hoist`]); in longer ones Cranelift does that, and where a loop could not
+//! be turned, its branches are, so that it can ([`orient`]). Control flow is computed again only if
+//! something has changed.
+
+use cranelift_codegen::ir;
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_entity::EntitySet;
+
+use crate::licm_gvn::{hoist, is_short};
+use crate::loop_rotate::rotate;
+use crate::orient_branches::orient;
+use crate::shape::Shape;
+use crate::verified::Passes;
+
+/// Give a function's loops their shape; `verified` is told behind each pass.
+pub fn shape(func: &mut ir::Function, isa: &dyn TargetIsa, verified: &mut Passes) {
+    // An edge that leads back in layout order: all loops have one, and it costs nothing to ask.
+    let mut earlier = EntitySet::new();
+    let leads_back = func.layout.blocks().any(|b| {
+        earlier.insert(b);
+        func.block_successors(b).any(|s| earlier.contains(s))
+    });
+    if !leads_back {
+        return;
+    }
+    let mut shape = Shape::of(func);
+    let turned = rotate(func, &shape);
+    if !verified.behind("loop_rotate", func) {
+        return;
+    }
+    if is_short(func) {
+        hoist(func, shape, turned, isa);
+        verified.behind("licm_gvn", func);
+        return;
+    }
+    if turned {
+        shape.compute(func);
+    }
+    orient(func, &shape.loops);
+    verified.behind("orient_branches", func);
+}

@@ -1,0 +1,435 @@
+//! Loops of one way, and what goes in steps in them.
+//!
+//! A value inside of a loop is an integer combination of values that are known as the loop is
+//! entered ([`Steps::linear`]): of what is defined outside, of header parameters, and of
+//! instructions that are evaluated there. Arithmetic is that of the machine, modulo a power of two,
+//! so it holds whatever overflows. Widening an integer is not linear: it is where nothing overflows
+//! for as long as the vectors run, which is asked at run time ([`Steps::widened`]).
+
+use crate::map::{HashMap, IndexMap, one_each};
+use cranelift_codegen::ir::{self, BlockArg, InstructionData, Opcode, Type, Value, ValueDef, types};
+use cranelift_entity::SecondaryMap;
+use smallvec::{SmallVec, smallvec};
+
+use crate::marks::is_tape;
+
+/// Longer cycles are not looked at: reverse loops have up to four blocks where nothing branches.
+const MOST_BLOCKS: usize = 8;
+
+/// A cycle of blocks with one way in and one way out.
+pub struct Loop {
+    /// Its blocks in order, the header first.
+    pub blocks: Vec<ir::Block>,
+    /// The block from which it is entered.
+    pub entry: ir::Block,
+    /// The branch that leaves it.
+    pub test: ir::Inst,
+    /// Whether it goes on where the condition does not hold.
+    pub goes_on_if_not: bool,
+}
+
+/// All such cycles, in the order of the branches that leave them, but those that are cold: what is
+/// done to a loop costs time to compile. They share no block: one has a single branch, the others
+/// have none, and each block of it but the header one predecessor.
+pub fn loops(func: &ir::Function) -> Vec<Loop> {
+    let mut branches = Vec::new();
+    for b in func.layout.blocks() {
+        if !func.layout.is_cold(b)
+            && let Some(last) = func.layout.last_inst(b)
+            && let InstructionData::Brif { blocks, .. } = func.dfg.insts[last]
+        {
+            branches.push((b, last, blocks.map(|c| c.block(&func.dfg.value_lists))));
+        }
+    }
+    let cycle = |branch: ir::Block, from: ir::Block| {
+        let mut blocks: SmallVec<[ir::Block; 8]> = smallvec![branch];
+        let mut at = from;
+        while at != branch {
+            let last = func.layout.last_inst(at)?;
+            let InstructionData::Jump { destination, .. } = func.dfg.insts[last] else { return None };
+            blocks.push(at);
+            at = destination.block(&func.dfg.value_lists);
+            if blocks.len() > MOST_BLOCKS {
+                return None;
+            }
+        }
+        Some(blocks)
+    };
+    let cycles =
+        branches.into_iter().filter_map(|(b, test, targets)| match (cycle(b, targets[0]), cycle(b, targets[1])) {
+            (Some(yes), None) => Some((yes, test, false)),
+            (None, Some(no)) => Some((no, test, true)),
+            _ => None,
+        });
+    let cycles: Vec<_> = cycles.collect();
+    if cycles.is_empty() {
+        return Vec::new();
+    }
+    let mut preds: SecondaryMap<ir::Block, SmallVec<[ir::Block; 2]>> = one_each(func.dfg.num_blocks());
+    for b in func.layout.blocks() {
+        func.block_successors(b).for_each(|s| preds[s].push(b));
+    }
+    let mut found = Vec::new();
+    for (mut blocks, test, goes_on_if_not) in cycles {
+        let entries: SmallVec<[usize; 2]> = (0..blocks.len()).filter(|&k| preds[blocks[k]].len() != 1).collect();
+        let [header] = entries[..] else { continue };
+        blocks.rotate_left(header);
+        let latch = blocks[blocks.len() - 1];
+        let entry = match preds[blocks[0]][..] {
+            [a, c] if a == latch && c != latch => c,
+            [a, c] if c == latch && a != latch => a,
+            _ => continue,
+        };
+        found.push(Loop { blocks: blocks.to_vec(), entry, test, goes_on_if_not });
+    }
+    found
+}
+
+/// `plus` and multiples of values, as they are when the loop is entered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Linear {
+    /// Values and factors that are not zero, by value.
+    pub terms: SmallVec<[(Value, i64); 4]>,
+    /// What is added.
+    pub plus: i64,
+}
+
+impl Linear {
+    fn constant(plus: i64) -> Self {
+        Self { terms: SmallVec::new(), plus }
+    }
+
+    /// A value itself.
+    pub fn value(v: Value) -> Self {
+        Self { terms: smallvec![(v, 1)], plus: 0 }
+    }
+
+    /// `self + k·other`.
+    pub fn plus_times(&self, other: &Self, k: i64) -> Self {
+        let mut terms = self.terms.clone();
+        for &(v, f) in &other.terms {
+            let f = f.wrapping_mul(k);
+            match terms.binary_search_by_key(&v, |t| t.0) {
+                Ok(i) => terms[i].1 = terms[i].1.wrapping_add(f),
+                Err(i) => terms.insert(i, (v, f)),
+            }
+        }
+        terms.retain(|t| t.1 != 0);
+        Self { terms, plus: self.plus.wrapping_add(other.plus.wrapping_mul(k)) }
+    }
+
+    fn times(&self, k: i64) -> Self {
+        Self::default().plus_times(self, k)
+    }
+
+    /// As a combination of 32-bit integers.
+    fn narrow(mut self) -> Self {
+        self.terms.iter_mut().for_each(|t| t.1 = i64::from(t.1 as i32));
+        self.terms.retain(|t| t.1 != 0);
+        Self { plus: i64::from(self.plus as i32), ..self }
+    }
+
+    /// The constant that it is.
+    pub fn known(&self) -> Option<i64> {
+        self.terms.is_empty().then_some(self.plus)
+    }
+}
+
+/// A combination of values from outside of a loop, and of the header's parameters as it is entered,
+/// as one of values in front of it.
+pub fn entered(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<Linear> {
+    let last = func.layout.last_inst(l.entry)?;
+    let calls = func.dfg.insts[last].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
+    let call = calls.iter().find(|c| c.block(&func.dfg.value_lists) == l.blocks[0])?;
+    let params = func.dfg.block_params(l.blocks[0]).iter().copied();
+    let args = call.args(&func.dfg.value_lists).filter_map(|a| a.as_value());
+    let entered: HashMap<Value, Value> = params.zip(args).collect();
+    let mut found = Linear::constant(sum.plus);
+    for &(v, factor) in &sum.terms {
+        found = found.plus_times(&outside(func, entered.get(&v).copied().unwrap_or(v), 4), factor);
+    }
+    Some(found)
+}
+
+/// The largest number that such a combination can be, where that is seen at once: compilers that
+/// unroll leave the last few turns, `n & 3` of them, to a loop of its own.
+pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
+    let found = entered(func, l, sum)?;
+    let masked = |v: Value| match func.dfg.insts[func.dfg.value_def(v).inst()?] {
+        InstructionData::Binary { opcode: Opcode::Band, args } => {
+            args.into_iter().find_map(|a| outside(func, a, 1).known()).filter(|k| *k >= 0)
+        }
+        _ => None,
+    };
+    match found.terms[..] {
+        [] => Some(found.plus),
+        [(v, factor)] if factor > 0 => masked(v)?.checked_mul(factor)?.checked_add(found.plus),
+        _ => None,
+    }
+}
+
+/// A value as a combination of what it is computed from, so many steps back at most.
+pub fn outside(func: &ir::Function, v: Value, depth: u32) -> Linear {
+    let inst = func.dfg.value_def(v).inst().filter(|_| depth > 0);
+    let of = |v| outside(func, v, depth - 1);
+    let found = match inst.map(|i| func.dfg.insts[i]) {
+        Some(InstructionData::UnaryImm { opcode: Opcode::Iconst, imm }) => Linear::constant(imm.bits()),
+        Some(InstructionData::Binary { opcode: Opcode::Iadd, args: [a, b] }) => of(a).plus_times(&of(b), 1),
+        Some(InstructionData::Binary { opcode: Opcode::Isub, args: [a, b] }) => of(a).plus_times(&of(b), -1),
+        Some(InstructionData::Binary { opcode: Opcode::Ishl, args: [a, b] }) => {
+            match of(b).known().filter(|k| (0..i64::from(func.dfg.value_type(v).bits())).contains(k)) {
+                Some(k) => of(a).times(1 << k),
+                None => Linear::value(v),
+            }
+        }
+        _ => Linear::value(v),
+    };
+    // A negative constant of 32 bits is kept without its sign.
+    if func.dfg.value_type(v) == types::I32 { found.narrow() } else { found }
+}
+
+/// Where a value comes from.
+pub enum Home {
+    /// From before the loop.
+    Outside,
+    /// A parameter of the header, by number.
+    Param(usize),
+    /// An instruction of the loop.
+    Inside(ir::Inst),
+}
+
+/// What goes in steps in one loop, and what does not change.
+pub struct Steps<'a> {
+    /// The function.
+    pub func: &'a ir::Function,
+    blocks: &'a [ir::Block],
+    /// For each parameter of the header, what it is in the next turn.
+    pub nexts: SmallVec<[Value; 8]>,
+    /// Parameters of the other blocks.
+    alias: HashMap<Value, Value>,
+    fixed: HashMap<Value, bool>,
+    steps: HashMap<usize, Option<i64>>,
+    linear: HashMap<Value, Option<Linear>>,
+    /// Whether the loop records: what is on the tape is then not taken for something that does not
+    /// change.
+    pub records: bool,
+    /// Steps of widened integers that addresses are made of; `true` for those that are widened with
+    /// their sign.
+    pub widened: IndexMap<Value, (i64, bool)>,
+}
+
+impl<'a> Steps<'a> {
+    /// Of a loop of a function; none if a block of it hands on something that is no value.
+    pub fn new(func: &'a ir::Function, l: &'a Loop) -> Option<Self> {
+        let mut alias = HashMap::default();
+        let mut nexts = SmallVec::new();
+        for (k, &b) in l.blocks.iter().enumerate() {
+            let to = l.blocks[(k + 1) % l.blocks.len()];
+            let last = func.layout.last_inst(b)?;
+            let calls = func.dfg.insts[last].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
+            let call = calls.iter().find(|c| c.block(&func.dfg.value_lists) == to)?;
+            let mut args: SmallVec<[Value; 8]> = SmallVec::new();
+            for arg in call.args(&func.dfg.value_lists) {
+                let BlockArg::Value(v) = arg else { return None };
+                args.push(v);
+            }
+            if k + 1 == l.blocks.len() {
+                nexts = args;
+            } else {
+                alias.extend(func.dfg.block_params(to).iter().copied().zip(args));
+            }
+        }
+        let mut this = Self {
+            func,
+            blocks: &l.blocks,
+            nexts,
+            alias,
+            fixed: HashMap::default(),
+            steps: HashMap::default(),
+            linear: HashMap::default(),
+            records: false,
+            widened: IndexMap::default(),
+        };
+        for i in 0..this.nexts.len() {
+            this.nexts[i] = this.resolve(this.nexts[i]);
+        }
+        Some(this)
+    }
+
+    /// What parameters of blocks behind the header stand for.
+    pub fn aliases(&self) -> HashMap<Value, Value> {
+        self.alias.keys().map(|&v| (v, self.resolve(v))).collect()
+    }
+
+    /// A value that is read from where another has just been written.
+    pub fn stands_for(&mut self, v: Value, other: Value) {
+        self.alias.insert(v, other);
+        for i in 0..self.nexts.len() {
+            self.nexts[i] = self.resolve(self.nexts[i]);
+        }
+    }
+
+    /// The value that a parameter of a block behind the header stands for.
+    pub fn resolve(&self, mut v: Value) -> Value {
+        while let Some(&w) = self.alias.get(&v) {
+            v = w;
+        }
+        v
+    }
+
+    /// Where a value comes from.
+    pub fn home(&self, v: Value) -> Home {
+        match self.func.dfg.value_def(v) {
+            ValueDef::Param(b, i) if b == self.blocks[0] => Home::Param(i),
+            ValueDef::Result(inst, _)
+                if self.func.layout.inst_block(inst).is_some_and(|b| self.blocks.contains(&b)) =>
+            {
+                Home::Inside(inst)
+            }
+            _ => Home::Outside,
+        }
+    }
+
+    /// Operands of an instruction.
+    pub fn args(&self, inst: ir::Inst) -> SmallVec<[Value; 4]> {
+        self.func.dfg.inst_args(inst).iter().map(|&v| self.resolve(v)).collect()
+    }
+
+    /// Whether a value is the same in all turns and can be computed in front of the loop, be it
+    /// entered or not.
+    pub fn is_fixed(&mut self, v: Value) -> bool {
+        match self.home(v) {
+            Home::Outside => true,
+            Home::Param(i) => self.nexts[i] == v,
+            Home::Inside(inst) => {
+                if let Some(&known) = self.fixed.get(&v) {
+                    return known;
+                }
+                let found = self.is_pure(inst) && self.args(inst).into_iter().all(|a| self.is_fixed(a));
+                self.fixed.insert(v, found);
+                found
+            }
+        }
+    }
+
+    /// Whether an instruction can be done at any time. What was recorded can be read before the
+    /// loop, unless it records.
+    fn is_pure(&self, inst: ir::Inst) -> bool {
+        let data = &self.func.dfg.insts[inst];
+        let op = data.opcode();
+        if let (Opcode::Load, Some(flags)) = (op, data.memflags()) {
+            let flags = self.func.dfg.mem_flags[flags];
+            return flags.notrap() && self.is_tape(flags) && !self.records;
+        }
+        !(op.can_load()
+            || op.can_store()
+            || op.can_trap()
+            || op.other_side_effects()
+            || op.is_call()
+            || op.is_branch()
+            || op.is_terminator())
+    }
+
+    /// Whether an access is to the tape.
+    pub fn is_tape(&self, flags: ir::MemFlagsData) -> bool {
+        is_tape(self.func, flags)
+    }
+
+    /// The constant that a value is.
+    pub fn constant(&self, v: Value) -> Option<i64> {
+        match self.func.dfg.insts[self.func.dfg.value_def(v).inst()?] {
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits()),
+            _ => None,
+        }
+    }
+
+    /// An integer as a combination of what is known when the loop is entered.
+    pub fn linear(&mut self, v: Value) -> Option<Linear> {
+        let ty = self.func.dfg.value_type(v);
+        if ty != types::I64 && ty != types::I32 {
+            return None;
+        }
+        if let Some(known) = self.linear.get(&v) {
+            return known.clone();
+        }
+        let found = self.linear_of(v).map(|l| if ty == types::I32 { l.narrow() } else { l });
+        self.linear.insert(v, found.clone());
+        found
+    }
+
+    fn linear_of(&mut self, v: Value) -> Option<Linear> {
+        if let Some(k) = self.constant(v) {
+            return Some(Linear::constant(k));
+        }
+        let Home::Inside(inst) = self.home(v) else { return Some(Linear::value(v)) };
+        let args = self.args(inst);
+        match self.func.dfg.insts[inst].opcode() {
+            Opcode::Iadd => return Some(self.linear(args[0])?.plus_times(&self.linear(args[1])?, 1)),
+            Opcode::Isub => return Some(self.linear(args[0])?.plus_times(&self.linear(args[1])?, -1)),
+            Opcode::Ineg => return Some(self.linear(args[0])?.times(-1)),
+            Opcode::Imul => {
+                for (a, b) in [(0, 1), (1, 0)] {
+                    if let Some(k) = self.constant(args[a]) {
+                        return Some(self.linear(args[b])?.times(k));
+                    }
+                }
+            }
+            Opcode::Ishl => {
+                let bits = i64::from(self.func.dfg.value_type(v).bits());
+                if let Some(k) = self.constant(args[1]).filter(|k| (0..bits).contains(k)) {
+                    return Some(self.linear(args[0])?.times(1 << k));
+                }
+            }
+            op @ (Opcode::Uextend | Opcode::Sextend) if !self.is_fixed(v) => {
+                let inner = self.linear(args[0])?;
+                let step = self.step_of(&inner)?;
+                if self.func.dfg.value_type(v) != types::I64 || step == 0 {
+                    return None;
+                }
+                self.widened.insert(v, (i64::from(step as i32), op == Opcode::Sextend));
+                return Some(Linear::value(v));
+            }
+            _ => {}
+        }
+        self.is_fixed(v).then(|| Linear::value(v))
+    }
+
+    /// By how much a combination grows each turn.
+    pub fn step_of(&mut self, l: &Linear) -> Option<i64> {
+        let mut sum = 0_i64;
+        for &(v, factor) in &l.terms {
+            let step = match self.home(v) {
+                Home::Outside => 0,
+                Home::Param(i) => self.step(i)?,
+                Home::Inside(_) => self.widened.get(&v).map_or(0, |w| w.0),
+            };
+            sum = sum.wrapping_add(step.wrapping_mul(factor));
+        }
+        Some(sum)
+    }
+
+    /// By how much an integer grows each turn.
+    pub fn step_at(&mut self, v: Value) -> Option<i64> {
+        let sum = self.linear(v)?;
+        self.step_of(&sum)
+    }
+
+    /// By how much a parameter of the header grows each turn.
+    pub fn step(&mut self, i: usize) -> Option<i64> {
+        if let Some(&known) = self.steps.get(&i) {
+            return known;
+        }
+        // What its own step would be needed for has none.
+        self.steps.insert(i, None);
+        let param = self.func.dfg.block_params(self.blocks[0])[i];
+        let next = self.nexts[i];
+        let found = self.linear(next).and_then(|l| l.plus_times(&Linear::value(param), -1).known());
+        self.steps.insert(i, found);
+        found
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, v: Value) -> Type {
+        self.func.dfg.value_type(v)
+    }
+}

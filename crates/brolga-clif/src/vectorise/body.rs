@@ -1,0 +1,202 @@
+//! The body of a loop that may be vectorised: accesses, parameters, trip count, and the tests
+//! before it.
+
+use crate::map::HashMap;
+use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value};
+use smallvec::SmallVec;
+
+use crate::vectorise::affine_loop::{Linear, Steps};
+use crate::vectorise::count::Count;
+
+/// Comparisons of addresses in front of a loop; more take longer than a short loop.
+const MOST_TESTS: usize = 12;
+
+/// Bytes of a vector.
+pub const VECTOR: i64 = 16;
+
+/// Longer turns are left alone: there are not enough registers for what they would gain.
+pub const MOST_INSTS: usize = 300;
+
+/// Why loops are in which too much is unknown.
+pub const MANY: &str = "too many pairs of accesses might meet in it";
+
+/// Why loops with other chains are.
+pub const HANDED: &str = "it hands more from turn to turn than sums";
+
+/// What a value of a turn is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueKind {
+    /// The same in all turns, and can be had in front of the loop.
+    Fixed,
+    /// The same in all turns: read from one place, or made of that. It can be had if there is a
+    /// turn.
+    Once,
+    /// A scalar that is made lane by lane.
+    Lane,
+    /// A vector of which only the first lane counts, which is such a scalar. Scalars are made masks
+    /// of in vector registers.
+    First,
+    /// An integer that says of each lane whether a comparison holds.
+    Truth,
+    /// On the way from a parameter of the header to its next value.
+    Sum(usize),
+    /// Nothing that could be in a lane: an address, say.
+    Other,
+}
+
+/// A load or store in steps.
+pub struct LoopAccess {
+    pub inst: ir::Inst,
+    pub stores: bool,
+    /// Its address when the loop is entered.
+    pub at: Linear,
+    /// Bytes to that of the next turn.
+    pub step: i64,
+    /// Bytes that it reads or writes.
+    pub width: i64,
+}
+
+/// Something that is handed from turn to turn.
+pub enum LoopParam {
+    /// It does not change.
+    Fixed,
+    /// It goes in steps.
+    Step(i64),
+    /// It is something else, and fixed, from the second turn on, and the first does not ask.
+    Becomes(Value),
+    /// Something is added to it.
+    Sum {
+        /// What is done to it in a turn, in order.
+        chain: Vec<ir::Inst>,
+        /// Whether there are partial sums.
+        split: bool,
+        /// Whether it is only asked whether the sum is finite.
+        watched: bool,
+    },
+}
+
+/// Two accesses that must not meet.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Test {
+    /// The second is not further along than the first by less than a vector.
+    Apart(Linear),
+    /// A place with so many bytes is not among what is accessed in steps: the difference to where
+    /// that begins, the step, and how many bytes are accessed each time.
+    Aside(Linear, i64, i64, i64),
+    /// Two places with so many bytes are apart; the difference of the first to the second.
+    Distinct(Linear, i64, i64),
+}
+
+/// Pairs of accesses that have to be asked about.
+#[derive(Default)]
+pub struct Tests {
+    pub asked: Vec<Test>,
+}
+
+impl Tests {
+    /// A pair. One that is known to be apart costs nothing, so it does not count either: to know
+    /// more is never to do less.
+    pub fn add(&mut self, test: Test, apart: bool) -> Result<(), &'static str> {
+        if !apart && !self.asked.contains(&test) {
+            self.asked.push(test);
+        }
+        if self.asked.len() > MOST_TESTS { Err(MANY) } else { Ok(()) }
+    }
+}
+
+/// What a turn does.
+pub struct LoopBody {
+    /// Whether turns are run one by one, as they are but for what is in registers.
+    pub one: bool,
+    /// For each parameter of the header, what it is in the next turn.
+    pub nexts: SmallVec<[Value; 8]>,
+    /// Vectors that a turn of the new loop does one after the other.
+    pub vectors: i64,
+    /// Bytes of an element.
+    pub width: i64,
+    /// Bytes from element to element: the width, or as much backwards.
+    pub step: i64,
+    pub accesses: Vec<LoopAccess>,
+    pub kinds: HashMap<Value, ValueKind>,
+    /// Places that are added to.
+    pub cells: Vec<PromotedCell>,
+    /// Where what is read once is read.
+    pub once: HashMap<ir::Inst, Linear>,
+    pub params: Vec<LoopParam>,
+    pub count: Count,
+    pub tests: Vec<Test>,
+    /// Steps of widened integers, and whether they have a sign.
+    pub widened: Vec<(Value, i64, bool)>,
+    /// What parameters of blocks behind the header stand for.
+    pub alias: HashMap<Value, Value>,
+}
+
+/// The type that a load or store moves.
+pub fn accessed(func: &ir::Function, inst: ir::Inst) -> Type {
+    match func.dfg.insts[inst] {
+        InstructionData::Store { args, .. } => func.dfg.value_type(args[0]),
+        _ => func.dfg.value_type(func.dfg.first_result(inst)),
+    }
+}
+
+/// A place that is in a register as long as the loop runs.
+pub struct PromotedCell {
+    /// Where it is, when the loop is entered and in all turns.
+    pub at: Linear,
+    /// Its size in bytes.
+    pub bytes: i64,
+    /// Its accesses, in order. The first is a load, whose result stands for what is there.
+    pub accesses: Vec<ir::Inst>,
+    /// The last store.
+    pub store: ir::Inst,
+    /// If it is a sum, what is done to it in a turn; where turns are run one by one, only if its
+    /// terms may be added to each other first.
+    pub chain: Vec<ir::Inst>,
+    /// Whether there are partial sums.
+    pub split: bool,
+}
+
+impl PromotedCell {
+    pub(super) fn new((at, all): CellAccesses) -> Self {
+        let store = all.iter().rfind(|a| a.stores).expect("it is written to").inst;
+        let accesses = all.iter().map(|a| a.inst).collect();
+        Self { at, bytes: all[0].width, accesses, store, chain: Vec::new(), split: false }
+    }
+
+    /// The load with which a turn begins.
+    pub fn load(&self) -> ir::Inst {
+        self.accesses[0]
+    }
+}
+
+/// A place that is written to in all turns, and its accesses, in order.
+pub type CellAccesses = (Linear, Vec<LoopAccess>);
+
+/// What is done to a sum on the way from one value to another, in order; and whether that is
+/// nothing but additions.
+pub fn chain(
+    steps: &Steps<'_>,
+    kinds: &HashMap<Value, ValueKind>,
+    i: usize,
+    from: Value,
+    to: Value,
+) -> Option<(Vec<ir::Inst>, bool)> {
+    let func = steps.func;
+    let (mut chain, mut adds, mut at) = (Vec::new(), true, to);
+    while at != from {
+        let inst = func.dfg.value_def(at).inst().expect("a sum ends where it begins");
+        let args = steps.args(inst);
+        let sums: SmallVec<[usize; 2]> =
+            (0..args.len()).filter(|&k| kinds.get(&args[k]) == Some(&ValueKind::Sum(i))).collect();
+        let [k] = sums[..] else { return None };
+        adds &= match func.dfg.insts[inst].opcode() {
+            Opcode::Fadd => true,
+            Opcode::Fsub => k == 0,
+            _ => false,
+        };
+        chain.push(inst);
+        at = args[k];
+    }
+    chain.reverse();
+    Some((chain, adds))
+}

@@ -1,0 +1,48 @@
+//! What stands behind a function of a module that its body does not say: C's, a shim, one that is
+//! written around the module's own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use brolga_rules::MathRule;
+use wasmparser::FuncType;
+
+use crate::translate::func::Fx;
+use crate::val::Val;
+
+/// Emits the body of a shim, whose parameters are on the stack, up to its return.
+pub(crate) type Shim = fn(&mut Fx<'_, '_, '_, '_>);
+
+/// What stands behind an imported function.
+#[derive(Clone)]
+pub(crate) enum Provided {
+    /// A C function, by its symbol.
+    Math(&'static str),
+    /// A function that we write.
+    Shim(Shim),
+    /// A C function with pointers among its parameters, or with a `long`.
+    Widened(&'static MathRule),
+    /// A call through the first table, of what the first parameter says, with the others.
+    Invoke,
+    /// Nobody: calling it is a trap.
+    Missing,
+    /// A function that is written around the module's own, which is called for the value.
+    Around(Arc<dyn Around>),
+}
+
+/// Functions that are replaced, by index.
+pub(crate) type Replaced = HashMap<u32, Provided>;
+
+/// Runs the module's function: with bytes at some places of memory, and on arguments. What it
+/// returns, and the first bytes of memory behind it.
+pub(crate) type Trial<'t> = dyn FnMut(&[(usize, Vec<u8>)], &[Val]) -> Option<(Vec<Val>, Vec<u8>)> + 't;
+
+/// A function that is written around a module's own.
+pub(crate) trait Around: Send + Sync {
+    /// Its type.
+    fn ty(&self) -> FuncType;
+    /// Its body, up to the return; `own` is the symbol of the module's function.
+    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, own: &str);
+    /// Whether the module's function computes what is written around it.
+    fn agrees(&self, trial: &mut Trial<'_>) -> bool;
+}
