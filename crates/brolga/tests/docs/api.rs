@@ -39,11 +39,11 @@ fn items(text: &str) -> Vec<String> {
         let ends =
             |item: &String| item.ends_with([';', '{', ',']) && item.matches('(').count() == item.matches(')').count();
         let is_use = |item: &String| item.trim_start().starts_with("use ") && !item.ends_with(';');
-        if let Some(item) = open.take_if(|item| ends(item) && !is_use(item)) {
-            if !std::mem::take(&mut hidden) && !private {
-                let item = item.trim_end_matches([' ', ';', '{', ',']);
-                out.push(item.to_owned());
-            }
+        if let Some(item) = open.take_if(|item| ends(item) && !is_use(item))
+            && !std::mem::take(&mut hidden)
+            && !private
+        {
+            out.push(item.trim_end_matches([' ', ';', '{', ',']).to_owned());
         }
     }
     out
