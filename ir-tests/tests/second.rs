@@ -212,7 +212,8 @@ fn what_was_not_chosen_stays_out() {
 
 #[test]
 fn a_branch_of_a_users_stays_one() {
-    // x ≠ 0 ? x log x : 0, whose factor is computed from x; and x ≠ 0 ? x·y : 0, whose factor is not.
+    // x ≠ 0 ? x log x : 0, whose factor is computed from x; and x ≠ 0 ? x·y : 0, whose factor is
+    // not.
     let text = "function %entropy(f64) -> f64 system_v {
             fn0 = %log(f64) -> f64 system_v
         block0(v0: f64):

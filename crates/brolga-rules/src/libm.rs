@@ -234,8 +234,8 @@ fn power_less_one(x: E, p: E) -> E {
     p.eq(0.0).select(0.0, p * pow(x, p - 1.0))
 }
 
-/// The same for an exponent that may vary: what it is at `p = 0`, `p/x`, has the slope in `p` that it
-/// has there.
+/// The same for an exponent that may vary: what it is at `p = 0`, `p/x`, has the slope in `p` that
+/// it has there.
 fn slope_of_power(x: E, p: E) -> E {
     let at_zero = (x.eq(0.0) | x.is_nan()).select(0.0, p / x);
     p.eq(0.0).select(at_zero, p * pow(x, p - 1.0))

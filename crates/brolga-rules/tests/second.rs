@@ -2,9 +2,9 @@
 //!
 //! A partial is an expression over operands and results. Its slope is computed by the rules of its
 //! own operations, those of the functions that it calls and the row's own partials for its results,
-//! as the transform would, strong zeros included; and compared with differences of the partial along
-//! the function. Kinks and poles are among the points ([`crate::functions`]): where a partial has a
-//! corner, the difference is the mean of both sides, and the rule's convention is what
+//! as the transform would, strong zeros included; and compared with differences of the partial
+//! along the function. Kinks and poles are among the points ([`crate::functions`]): where a partial
+//! has a corner, the difference is the mean of both sides, and the rule's convention is what
 //! `docs/KINKS.md` says of second derivatives.
 
 use brolga_rules::check::{Slope, Width, measure};

@@ -20,10 +20,10 @@
 //! side of zero, and NaN at negative integers, where the two sides differ. Trigamma is plus
 //! infinity at all of them.
 //!
-//! *Polygamma* of order n is `(-1)^(n+1) n! sum 1/(x + k)^(n+1)`: terms up to where the order is small
-//! against the argument, then the asymptotic series. Negative arguments are brought to positive ones
-//! by the sum over all integers, of which the nearest one is the largest term. At poles it is
-//! infinite where both sides agree (odd orders), and zero with its sign has one.
+//! *Polygamma* of order n is `(-1)^(n+1) n! sum 1/(x + k)^(n+1)`: terms up to where the order is
+//! small against the argument, then the asymptotic series. Negative arguments are brought to
+//! positive ones by the sum over all integers, of which the nearest one is the largest term. At
+//! poles it is infinite where both sides agree (odd orders), and zero with its sign has one.
 
 use std::f64::consts::PI;
 

