@@ -47,7 +47,7 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<TangentRow
     let args: Vec<Arg> = problem.args.iter().map(|i| argument(i, 1, &mut blocks, &mut shadows)).collect();
     let values: Vec<DataValue> = args.iter().map(|a| a.value.clone()).collect();
     let ones: Vec<Option<DataValue>> = request.args.iter().map(|a| one(a.activity)).collect();
-    let mut call = Call { rule: &rule, args, values, ones, out: Vec::new(), tangents: Vec::new() };
+    let mut call = TangentCall { rule: &rule, args, values, ones, out: Vec::new(), tangents: Vec::new() };
     along_ones(problem, &mut shadows);
     call.tangent().map_err(failed)?;
     check(problem, &call)?;
@@ -73,7 +73,7 @@ fn along_ones(problem: &Problem, shadows: &mut [Block]) {
     }
 }
 
-struct Call<'r> {
+struct TangentCall<'r> {
     rule: &'r DerivedRule,
     args: Vec<Arg>,
     values: Vec<DataValue>,
@@ -82,7 +82,7 @@ struct Call<'r> {
     tangents: Vec<Option<DataValue>>,
 }
 
-impl Call<'_> {
+impl TangentCall<'_> {
     fn primal(&mut self) -> Result<(), brolga::Error> {
         // SAFETY: pointers are to blocks that are as large as the problem says.
         unsafe { self.rule.primal_into(&self.values, &mut self.out) }
@@ -95,7 +95,7 @@ impl Call<'_> {
 }
 
 /// Compare with the gradients of the reference, result by result.
-fn check(problem: &Problem, call: &Call<'_>) -> Result<(), Failure> {
+fn check(problem: &Problem, call: &TangentCall<'_>) -> Result<(), Failure> {
     let rows = call.tangents.len().max(1);
     let gradient = &problem.reference.gradient;
     for (k, tangent) in call.tangents.iter().enumerate() {
@@ -113,9 +113,9 @@ fn check(problem: &Problem, call: &Call<'_>) -> Result<(), Failure> {
 }
 
 /// Primal and tangent: nanoseconds a call.
-fn times(call: &mut Call<'_>, effort: Effort) -> [f64; 2] {
+fn times(call: &mut TangentCall<'_>, effort: Effort) -> [f64; 2] {
     // `check` has seen that nothing traps.
-    let calls: [fn(&mut Call<'_>); 2] = [|c| drop(c.primal()), |c| drop(c.tangent())];
+    let calls: [fn(&mut TangentCall<'_>); 2] = [|c| drop(c.primal()), |c| drop(c.tangent())];
     let mut batches = [1; 2];
     for (batch, f) in batches.iter_mut().zip(calls) {
         time(call, f, 1);
@@ -133,7 +133,7 @@ fn times(call: &mut Call<'_>, effort: Effort) -> [f64; 2] {
     best
 }
 
-fn time(call: &mut Call<'_>, f: fn(&mut Call<'_>), batch: usize) -> Duration {
+fn time(call: &mut TangentCall<'_>, f: fn(&mut TangentCall<'_>), batch: usize) -> Duration {
     let start = Instant::now();
     for _ in 0..batch {
         f(call);

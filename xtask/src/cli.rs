@@ -321,7 +321,7 @@ pub struct ForwardOptions {
     /// with --debug.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub noalias: Option<String>,
-    /// Arguments, counted from 0, whose memory nobody reads after the call: 0,2.
+    /// Arguments, counted from 0, whose memory is not read after the call: 0,2.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub no_need: Option<String>,
     /// Check at run time: bounds and overlaps of shadows, lost shadows.

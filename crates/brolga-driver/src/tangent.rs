@@ -158,8 +158,8 @@ pub fn tangents(rule: &DerivedRule, call: &Invocation, direction: &Direction) ->
     })
 }
 
-/// A Jacobian: rows are lanes of float results, then elements of buffers; columns are inputs, in the
-/// order of arguments.
+/// A Jacobian: rows are lanes of float results, then elements of buffers; columns are inputs, in
+/// the order of arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Jacobian {
     /// One per result.

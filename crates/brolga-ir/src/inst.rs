@@ -2,9 +2,10 @@
 //!
 //! Forward pass and pullback are made of the same instructions. A name ([`Val`]) means the same
 //! thing in both: `v7` is the primal value, `v7'` its shadow delta, `i4:0` something the forward
-//! fragment of primal instruction 4 produced besides, `v7.t` the tangent of `v7`. In the forward graph these are defined where
-//! the primal defines them; in the pullback graph a block defines the ones it reads at its top, by
-//! restoring or recomputing them. `d3` is a derived value, local to its block.
+//! fragment of primal instruction 4 produced besides, `v7.t` the tangent of `v7`. In the forward
+//! graph these are defined where the primal defines them; in the pullback graph a block defines the
+//! ones it reads at its top, by restoring or recomputing them. `d3` is a derived value, local to
+//! its block.
 //!
 //! **Shadow deltas.** The shadow of a pointer `p` lives at `p + δ`; we carry `δ`, not the shadow
 //! pointer. Pointer arithmetic leaves `δ` alone, so almost every pointer in a function shares the

@@ -273,6 +273,36 @@ impl AdInst {
     }
 }
 
+impl DisplayInst<'_> {
+    /// An operation that only forward mode has.
+    fn forward_mode(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.inst.op {
+            AdOp::LoadTangent { addr, delta, sure, off, ty } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
+                write!(f, "load.{ty} {place}")
+            }
+            AdOp::Moved(i, args) => {
+                let args: Vec<String> = args.iter().map(Val::to_string).collect();
+                write!(f, "{} of {}", self.primal.dfg.insts[*i].opcode(), args.join(", "))
+            }
+            AdOp::Fragment { what, addr, delta, off, n } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: false, shape: None };
+                match what {
+                    FragmentOp::Note => write!(f, "note {place}, {n} bytes"),
+                    FragmentOp::Mark => write!(f, "mark {place}, {n} bytes"),
+                    FragmentOp::Settle(size) => write!(f, "settle f{} in {place}, {n} bytes", 8 * u32::from(*size)),
+                    FragmentOp::Clean => write!(f, "clean {place}, {n} bytes"),
+                }
+            }
+            AdOp::StoreTangent { addr, delta, sure, off, value } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
+                write!(f, "{place} = {value}")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Display for DisplayInst<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let AdInst { defs, op, at: _ } = self.inst;
@@ -335,26 +365,8 @@ impl Display for DisplayInst<'_> {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: Some(*shape) };
                 write!(f, "{place}")
             }
-            AdOp::LoadTangent { addr, delta, sure, off, ty } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
-                write!(f, "load.{ty} {place}")
-            }
-            AdOp::Moved(i, args) => {
-                let args: Vec<String> = args.iter().map(Val::to_string).collect();
-                write!(f, "{} of {}", self.primal.dfg.insts[*i].opcode(), args.join(", "))
-            }
-            AdOp::Fragment { what, addr, delta, off, n } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: false, shape: None };
-                match what {
-                    FragmentOp::Note => write!(f, "note {place}, {n} bytes"),
-                    FragmentOp::Mark => write!(f, "mark {place}, {n} bytes"),
-                    FragmentOp::Settle(size) => write!(f, "settle f{} in {place}, {n} bytes", 8 * u32::from(*size)),
-                    FragmentOp::Clean => write!(f, "clean {place}, {n} bytes"),
-                }
-            }
-            AdOp::StoreTangent { addr, delta, sure, off, value } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
-                write!(f, "{place} = {value}")
+            AdOp::LoadTangent { .. } | AdOp::StoreTangent { .. } | AdOp::Moved(..) | AdOp::Fragment { .. } => {
+                self.forward_mode(f)
             }
             AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };

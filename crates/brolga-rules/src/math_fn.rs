@@ -1,8 +1,8 @@
 //! The C functions that rows may call.
 //!
 //! The set is closed, and each member has a rule of its own in [`crate::libm`], so that a pullback
-//! can be differentiated again. Three are not in any C library, the derivatives of `lgamma`: the run
-//! time provides them under the names given here.
+//! can be differentiated again. Three are not in any C library, the derivatives of `lgamma`: the
+//! run time provides them under the names given here.
 
 use crate::gamma::{digamma, polygamma, trigamma};
 

@@ -132,7 +132,8 @@ fn slopes_of_partials_agree_with_differences() {
                         continue;
                     }
                     sharp += 1;
-                    if !((claimed - value).abs() <= 30.0 * error + 1e-5 * scale) {
+                    let right = (claimed - value).abs() <= 30.0 * error + 1e-5 * scale;
+                    if !right {
                         wrong.push(format!(
                             "{base}: ∂²{r}/∂{o}∂{along} at {x:?} is {claimed:e}, not {value:e} ± {error:e}"
                         ));

@@ -22,8 +22,8 @@
 //! and a program that allocates and frees a large block in a loop would have as much memory as all
 //! of these blocks together.
 //!
-//! Forward mode has no pullback: there a shadow is free for another block of its size as soon as its
-//! primal is freed.
+//! Forward mode has no pullback: there a shadow is free for another block of its size as soon as
+//! its primal is freed.
 //!
 //! *Invariants.* Every shadow is in the list exactly once. Every value in `live` is in the list.
 //! `deferred` holds primal blocks that the primal has freed and only the pullback will use. A block

@@ -13,7 +13,7 @@
 //! | `blocks`, `heap` | shadows of heap blocks, and `malloc` and its family |
 //! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
 //! | `pieces` | cotangents of fragments of floats |
-//! | `tangents` | which tangents of fragments are whole, in forward mode |
+//! | `fragments`, `tangents` | which tangents of fragments are whole, in forward mode |
 //! | `math`, `gamma` | C's mathematical functions by name, and the two that C lacks |
 //! | `through` | those that read or write through pointers, so that a bad one is a trap |
 //! | `debug` | what a debug run checks of shadow accesses |
@@ -31,6 +31,7 @@
 mod blocks;
 pub mod captures;
 pub mod debug;
+mod fragments;
 pub mod gamma;
 mod globals;
 pub mod guard;

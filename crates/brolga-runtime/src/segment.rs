@@ -40,9 +40,9 @@ use memmap2::{MmapMut, MmapOptions};
 use crate::blocks::Blocks;
 use crate::captures::{CaptureTable, Captures};
 use crate::debug::Declared;
+use crate::fragments::Fragments;
 use crate::globals::GlobalShadows;
 use crate::pieces::Pieces;
-use crate::tangents::Fragments;
 
 /// Offsets of the fields that generated code uses, in bytes.
 pub mod offset {

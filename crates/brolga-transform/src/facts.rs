@@ -254,8 +254,8 @@ impl<'a> Facts<'a> {
         (self.units, self.roots) = (units, roots);
     }
 
-    /// Whether a number may be stored over a part of a double: forward mode has to tell the run time
-    /// (`brolga_runtime::tangents`).
+    /// Whether a number may be stored over a part of a double: forward mode has to tell the run
+    /// time (`brolga_runtime::tangents`).
     pub fn overwrites_parts(&self) -> bool {
         let part = |&inst: &ir::Inst| match self.activity.mem[inst] {
             MemRole::Kill { bytes, .. } if bytes < 8 => access_address(self.func(), inst)

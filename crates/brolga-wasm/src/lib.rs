@@ -99,4 +99,4 @@ pub struct Walkthrough;
 /// The program of the README, as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-pub struct Readme;
+pub struct CrateReadme;

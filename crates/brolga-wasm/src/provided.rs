@@ -24,7 +24,7 @@ pub(crate) enum Provided {
     Widened(&'static MathRule),
     /// A call through the first table, of what the first parameter says, with the others.
     Invoke,
-    /// Nobody: calling it is a trap.
+    /// Nothing: calling it is a trap.
     Missing,
     /// A function that is written around the module's own, which is called for the value.
     Around(Arc<dyn Around>),

@@ -22,13 +22,13 @@ use crate::unnamed::handles_bits;
 use crate::val::Val;
 
 /// A function of a module that may be known.
-pub(crate) struct Candidate {
+pub(crate) struct WrappedCandidate {
     index: u32,
     around: Arc<dyn Around>,
 }
 
 /// Functions of a module that have such a name, and the type.
-pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
+pub(crate) fn candidates(info: &Info<'_>) -> Vec<WrappedCandidate> {
     // They write to the only memory.
     if !matches!(&info.memories[..], [m] if m.ty.initial > 0) {
         return Vec::new();
@@ -45,7 +45,7 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
         });
         let by_type = || Parts::named("frexp", info.type_of(index)).filter(|_| handles_bits(info, index));
         let around = around.or_else(|| by_type().map(|p| Arc::new(p) as Arc<dyn Around>))?;
-        Some(Candidate { index, around })
+        Some(WrappedCandidate { index, around })
     };
     (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some()).filter_map(of).collect()
 }
@@ -55,8 +55,8 @@ const TOLD: usize = 1024;
 
 /// What takes the place of the candidates that are what they are called. The module is translated
 /// for fuel.
-pub(crate) fn confirmed(module: &Module, candidates: Vec<Candidate>) -> Result<Replaced, Error> {
-    let key = |c: &Candidate| module.0.translated.funcs[c.index as usize];
+pub(crate) fn confirmed(module: &Module, candidates: Vec<WrappedCandidate>) -> Result<Replaced, Error> {
+    let key = |c: &WrappedCandidate| module.0.translated.funcs[c.index as usize];
     let roots: Vec<FuncKey> = candidates.iter().filter_map(key).collect();
     if roots.is_empty() {
         return Ok(Replaced::default());

@@ -27,4 +27,4 @@ pub use stages::{Stage, dot, dump};
 /// The program of the README, as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-pub struct Readme;
+pub struct CrateReadme;

@@ -29,18 +29,18 @@ use crate::real::Real;
 
 /// A float: all lanes of a value, one by one, or one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Float {
+struct ProductFloat {
     of: Value,
     lane: Option<u8>,
 }
 
 /// Factors on the way from a mask to the float that it is about.
 #[derive(Default)]
-struct Chain {
+struct ProductChain {
     /// Factors, and whether they divide.
-    factors: Vec<(Float, bool)>,
+    factors: Vec<(ProductFloat, bool)>,
     /// Floats that masks are about.
-    about: Vec<Float>,
+    about: Vec<ProductFloat>,
     /// Other choices: a condition or mask, and whether it is to be set.
     choices: Vec<(Value, bool)>,
     minus: bool,
@@ -51,28 +51,28 @@ fn data(body: &ir::Function, v: Value) -> Option<InstructionData> {
     Some(body.dfg.insts[body.dfg.value_def(v).inst()?])
 }
 
-impl Float {
+impl ProductFloat {
     /// A value by the name of what it was put together from.
-    fn named(body: &ir::Function, of: Value, lane: Option<u8>) -> Float {
+    fn named(body: &ir::Function, of: Value, lane: Option<u8>) -> ProductFloat {
         let of = body.dfg.resolve_aliases(of);
-        let here = Float { of, lane };
+        let here = ProductFloat { of, lane };
         match (data(body, of), lane) {
             (Some(InstructionData::BinaryImm8 { opcode: Opcode::Extractlane, arg, imm }), None) => {
-                Float::named(body, arg, Some(imm))
+                ProductFloat::named(body, arg, Some(imm))
             }
             (Some(InstructionData::Unary { opcode: Opcode::Splat, arg }), Some(_))
             | (Some(InstructionData::Unary { opcode: Opcode::ScalarToVector, arg }), Some(0)) => {
-                Float::named(body, arg, None)
+                ProductFloat::named(body, arg, None)
             }
             (Some(InstructionData::TernaryImm8 { opcode: Opcode::Insertlane, args: [x, y], imm }), Some(lane)) => {
-                if imm == lane { Float::named(body, y, None) } else { Float::named(body, x, Some(lane)) }
+                if imm == lane { ProductFloat::named(body, y, None) } else { ProductFloat::named(body, x, Some(lane)) }
             }
             _ => here,
         }
     }
 
     /// Whether two have a float in common.
-    fn meets(self, other: Float) -> bool {
+    fn meets(self, other: ProductFloat) -> bool {
         self.of == other.of && (self.lane == other.lane || self.lane.is_none() || other.lane.is_none())
     }
 }
@@ -127,16 +127,16 @@ fn kept(body: &ir::Function, inst: &InstructionData) -> Option<(Value, Value)> {
     }
 }
 
-impl Chain {
+impl ProductChain {
     /// Go from what is kept to `g`.
-    fn follow(&mut self, body: &ir::Function, v: Float, g: Float, fuel: u32) -> Option<()> {
+    fn follow(&mut self, body: &ir::Function, v: ProductFloat, g: ProductFloat, fuel: u32) -> Option<()> {
         if v == g {
             self.factors.push((g, false));
             return Some(());
         }
         let fuel = fuel.checked_sub(1)?;
         let inst = data(body, v.of)?;
-        let named = |x| Float::named(body, x, v.lane);
+        let named = |x| ProductFloat::named(body, x, v.lane);
         match inst {
             InstructionData::Unary { opcode: Opcode::Fneg, arg } => {
                 self.minus = !self.minus;
@@ -144,7 +144,7 @@ impl Chain {
             }
             InstructionData::Binary { opcode: Opcode::Fmul, args: [x, y] } => {
                 for (v, other) in [(x, y), (y, x)] {
-                    let mut way = Chain::default();
+                    let mut way = ProductChain::default();
                     if way.follow(body, named(v), g, fuel).is_some() {
                         self.join(way);
                         self.factors.push((named(other), false));
@@ -161,8 +161,8 @@ impl Chain {
             _ if v.lane.is_some() => None,
             _ => {
                 if let Some((v, about)) = kept(body, &inst) {
-                    self.about.push(Float::named(body, about, None));
-                    return self.follow(body, Float::named(body, v, None), g, fuel);
+                    self.about.push(ProductFloat::named(body, about, None));
+                    return self.follow(body, ProductFloat::named(body, v, None), g, fuel);
                 }
                 let InstructionData::Ternary { opcode: Opcode::Select | Opcode::Bitselect, args: [c, x, y] } = inst
                 else {
@@ -174,12 +174,12 @@ impl Chain {
                     _ => return None,
                 };
                 self.choices.push((c, set));
-                self.follow(body, Float::named(body, v, None), g, fuel)
+                self.follow(body, ProductFloat::named(body, v, None), g, fuel)
             }
         }
     }
 
-    fn join(&mut self, other: Chain) {
+    fn join(&mut self, other: ProductChain) {
         self.factors.extend(other.factors);
         self.about.extend(other.about);
         self.choices.extend(other.choices);
@@ -199,9 +199,9 @@ impl<D: Domain> Machine<'_, D> {
         if body.dfg.value_type(g) != ty {
             return None;
         }
-        let g = Float::named(body, g, None);
-        let mut chain = Chain::default();
-        chain.follow(body, Float::named(body, v, None), g, 16)?;
+        let g = ProductFloat::named(body, g, None);
+        let mut chain = ProductChain::default();
+        chain.follow(body, ProductFloat::named(body, v, None), g, 16)?;
         chain.about.push(g);
         // A mask that cuts nothing is not looked at.
         let cuts = |m: &Self, l: u32| chain.about.iter().any(|&v| m.number(v, l, width).1 == 0.0);
@@ -224,7 +224,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// One lane of a float, or the one that it is: where it comes from, and its value.
-    fn number(&self, v: Float, l: u32, width: u8) -> (Origin, f64) {
+    fn number(&self, v: ProductFloat, l: u32, width: u8) -> (Origin, f64) {
         let l = v.lane.map_or(l, u32::from);
         let of = self.get(v.of);
         (of.prov.float(l as usize * width as usize, width), float_of(lane(of.bits, u32::from(width) * 8, l), width))
@@ -232,7 +232,7 @@ impl<D: Domain> Machine<'_, D> {
 
     /// The node of one lane, which is zero: each factor has the product of the others, in which a
     /// zero that a mask asks about comes first.
-    fn product(&mut self, chain: &Chain, l: u32, width: u8) -> Option<NodeId> {
+    fn product(&mut self, chain: &ProductChain, l: u32, width: u8) -> Option<NodeId> {
         let (mut nodes, mut nums) = (Vec::new(), Vec::new());
         for &(v, _) in &chain.factors {
             let (origin, x) = self.number(v, l, width);
@@ -265,8 +265,8 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// Whether a factor has been computed from `g` since that was computed.
-    fn is_branch(&self, body: &ir::Function, g: Float, chain: &Chain) -> bool {
-        let mut work: Vec<Float> = chain.factors.iter().map(|f| f.0).collect();
+    fn is_branch(&self, body: &ir::Function, g: ProductFloat, chain: &ProductChain) -> bool {
+        let mut work: Vec<ProductFloat> = chain.factors.iter().map(|f| f.0).collect();
         let own = work.iter().position(|&v| v == g).expect("it is a factor");
         work.swap_remove(own);
         let mut seen = HashSet::new();
@@ -283,14 +283,14 @@ impl<D: Domain> Machine<'_, D> {
                     let by_lanes =
                         matches!(dfg.insts[inst].opcode(), Opcode::Fneg | Opcode::Fmul | Opcode::Fdiv | Opcode::Fadd);
                     let lane = v.lane.filter(|_| by_lanes);
-                    work.extend(dfg.inst_args(inst).iter().map(|&a| Float::named(body, a, lane)));
+                    work.extend(dfg.inst_args(inst).iter().map(|&a| ProductFloat::named(body, a, lane)));
                 }
                 ir::ValueDef::Param(block, k) => {
                     for last in body.layout.blocks().filter_map(|b| body.layout.last_inst(b)) {
                         for call in dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables) {
                             if call.block(&dfg.value_lists) == block {
                                 let arg = call.args(&dfg.value_lists).nth(k).and_then(|a| a.as_value());
-                                work.extend(arg.map(|a| Float::named(body, a, v.lane)));
+                                work.extend(arg.map(|a| ProductFloat::named(body, a, v.lane)));
                             }
                         }
                     }

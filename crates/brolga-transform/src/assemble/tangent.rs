@@ -1,8 +1,8 @@
 //! The graph of forward mode: the primal plus tangents.
 //!
 //! The lifted primal is copied block by block, as in the augmented forward pass
-//! ([`crate::assemble::forward`]). Behind each statement are the statements of its tangents; a block
-//! has one more parameter for each of its parameters that has a tangent, and an edge one more
+//! ([`crate::assemble::forward`]). Behind each statement are the statements of its tangents; a
+//! block has one more parameter for each of its parameters that has a tangent, and an edge one more
 //! argument. Nothing is recorded. Shadows of stack slots lie in a stack slot of the function.
 //!
 //! ```text
@@ -28,8 +28,7 @@ use crate::facts::{Facts, delta_params};
 use crate::plan::table::Plan;
 use crate::translate::Statements;
 use crate::translate::convert::{Converts, asking, told};
-use crate::translate::tangent::fragments::{fit, tangent_type, type_of};
-use crate::translate::tangent::unknown;
+use crate::translate::tangent::fit::{fit, tangent_type, type_of, unknown};
 use crate::verified;
 
 /// The graph, the name of its segment parameter, and where its stack slots have their shadows.
@@ -98,13 +97,13 @@ struct Assembler<'a, 'f> {
 }
 
 /// Writes to the end of a block.
-struct End<'e, 'a, 'f> {
+struct BlockEnd<'e, 'a, 'f> {
     of: &'e mut Assembler<'a, 'f>,
     insts: &'e mut Fragment,
     at: Option<ir::Inst>,
 }
 
-impl Converts for End<'_, '_, '_> {
+impl Converts for BlockEnd<'_, '_, '_> {
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
         self.put(asking(symbol, args, ty), ty)
     }
@@ -119,7 +118,7 @@ impl Converts for End<'_, '_, '_> {
     }
 }
 
-impl End<'_, '_, '_> {
+impl BlockEnd<'_, '_, '_> {
     fn put(&mut self, op: AdOp, ty: Type) -> Val {
         let d = Val::D(self.of.ids.dv());
         self.insts.insert(self.of.ids.inst(), AdInst { defs: [(d, ty)].into(), op, at: self.at });
@@ -215,7 +214,7 @@ impl Assembler<'_, '_> {
         for (v, d, shape, of) in fits {
             let primal = (Val::Primal(v), func.dfg.value_type(v));
             let to = (of, tangent_type(facts, v, of));
-            let mut end = End { of: self, insts, at: None };
+            let mut end = BlockEnd { of: self, insts, at: None };
             let t = fit(&mut end, primal, d, shape, to).unwrap_or_else(|| unknown(&mut end, true, to));
             let op = AdOp::Arith(Arith::Copy, Args::from([t].as_slice()), to.1);
             insts.insert(self.ids.inst(), AdInst { defs: [(Val::Tangent(v, 0), to.1)].into(), op, at: None });
@@ -231,7 +230,7 @@ impl Assembler<'_, '_> {
                 Val::Primal(v) => v,
                 _ => unreachable!("a primal returns primal values"),
             };
-            let mut end = End { of: self, insts, at };
+            let mut end = BlockEnd { of: self, insts, at };
             let pointers = variant.results.iter().enumerate().filter(|(_, r)| **r == ResultMode::Ptr);
             values.extend(pointers.map(|(i, _)| end.delta(primal(i))));
             let shapes = variant.result_shapes(&facts.func().signature);
@@ -245,7 +244,7 @@ impl Assembler<'_, '_> {
             };
             let args = facts.cfg.args(b, to);
             let tangents: Vec<_> = self.tangent_params(to).collect();
-            let mut end = End { of: self, insts, at };
+            let mut end = BlockEnd { of: self, insts, at };
             target.args.extend(delta_params(facts, to).into_iter().map(|(i, _)| end.delta(args[i])));
             target.args.extend(tangents.into_iter().map(|(i, _, shape)| end.tangent(args[i], shape)));
         }

@@ -35,7 +35,7 @@ struct Conduct {
     passes: Vec<(ir::Inst, usize, String)>,
 }
 
-/// Drop segments for which nobody asks. `root` is nobody's callee, and those that are `captured` are
+/// Drop segments that no code asks for. `root` is not a callee, and those that are `captured` are
 /// called through pointers.
 pub fn forget(
     root: Option<&mut DerivedCombined>,

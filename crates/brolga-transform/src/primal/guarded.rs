@@ -2,7 +2,7 @@
 //!
 //! **Problem.** Derived code masks a product by a comparison of a factor with zero: a `select`, or
 //! a mask of bits, which for a scalar goes through lane 0 of a vector ([`brolga_ir::lower`]).
-//! Whoever derives that code again has to see a guarded product in each of them
+//! A derivation of that code has to see a guarded product in each of them
 //! ([`brolga_analysis::guards::products`]); and its rule gives cotangents to factors where the mask
 //! is, though an optimiser may have moved a part of the product to another block.
 //!

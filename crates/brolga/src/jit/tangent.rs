@@ -11,8 +11,8 @@ use super::{Arg, Derived, DerivedRule, Run, fits, read, with_cells, write};
 use crate::Error;
 
 impl DerivedRule {
-    /// Values and their tangents along one direction (a Jacobian-vector product), of a rule that was
-    /// derived in [`Mode::Tangent`](brolga_ir::Mode::Tangent).
+    /// Values and their tangents along one direction (a Jacobian-vector product), of a rule that
+    /// was derived in [`Mode::Tangent`](brolga_ir::Mode::Tangent).
     ///
     /// `directions` has one entry per argument: for an active one its tangent, of its type, or
     /// `None` for zero; for others `None`. The shadow of a duplicated pointer holds the tangent of
@@ -124,8 +124,8 @@ const POISONED: &str = "the tangent of a result depends on bits of a float that 
                         not followed";
 
 /// Whether a lane of a tangent is the NaN that stands for bits that are lost
-/// ([`POISON`](brolga_transform::POISON)), as arithmetic hands it on: it keeps what digits there are
-/// room for.
+/// ([`POISON`](brolga_transform::POISON)), as arithmetic hands it on: it keeps what digits there
+/// are room for.
 fn is_poison(tangent: &DataValue) -> bool {
     const F64: u64 = 0x7fff_ffff_e000_0000;
     const F32: u32 = 0x7fff_ffff;

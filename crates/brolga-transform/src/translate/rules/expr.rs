@@ -54,8 +54,8 @@ pub fn apply(
     }
 }
 
-/// The tangent of one result: each operand's tangent times its partial, added up. None if no operand
-/// has one.
+/// The tangent of one result: each operand's tangent times its partial, added up. None if no
+/// operand has one.
 pub fn tangent(
     cx: &mut StmtCx<'_, '_, '_>,
     row: &'static ExprRow,

@@ -18,7 +18,7 @@ pub(crate) mod products;
 pub(crate) mod ulp;
 
 /// What a rule writes to.
-type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
+pub(crate) type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
 
 /// Translate one primal instruction.
 pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {

@@ -51,14 +51,14 @@ pub fn tangent(cx: &mut StmtCx<'_, '_, '_>, p: &Product) -> Option<Val> {
 
 /// A factor, by its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum ProductPart {
     Times(usize),
     Over(usize),
 }
 
-fn parts(p: &Product) -> impl Iterator<Item = (ir::Value, Part)> + use<'_> {
-    let times = p.times.iter().enumerate().map(|(k, &x)| (x, Part::Times(k)));
-    times.chain(p.over.iter().enumerate().map(|(k, &x)| (x, Part::Over(k))))
+fn parts(p: &Product) -> impl Iterator<Item = (ir::Value, ProductPart)> + use<'_> {
+    let times = p.times.iter().enumerate().map(|(k, &x)| (x, ProductPart::Times(k)));
+    times.chain(p.over.iter().enumerate().map(|(k, &x)| (x, ProductPart::Over(k))))
 }
 
 /// A cotangent or tangent where all gates are open, and zero elsewhere.
@@ -71,24 +71,24 @@ fn gated(cx: &mut StmtCx<'_, '_, '_>, p: &Product, ct: Val, ty: Type) -> Val {
 }
 
 /// A cotangent or tangent times the slope of the product in one of its factors.
-fn scaled(cx: &mut StmtCx<'_, '_, '_>, p: &Product, z: ir::Value, ct: Val, part: Part) -> Val {
+fn scaled(cx: &mut StmtCx<'_, '_, '_>, p: &Product, z: ir::Value, ct: Val, part: ProductPart) -> Val {
     let ty = cx.ty(z);
     let mut strong: Vec<ir::Value> = p.strong.to_vec();
     let factors: Vec<(Arith, ir::Value)> = match part {
-        Part::Times(own) => {
+        ProductPart::Times(own) => {
             if let Some(k) = strong.iter().position(|&s| s == p.times[own]) {
                 strong.remove(k);
             }
             let others = p.times.iter().enumerate().filter(|&(k, _)| k != own).map(|(_, &x)| (Arith::Fmul, x));
             p.over.iter().map(|&x| (Arith::Fdiv, x)).chain(others).collect()
         }
-        Part::Over(own) => vec![(Arith::Fmul, z), (Arith::Fdiv, p.over[own])],
+        ProductPart::Over(own) => vec![(Arith::Fmul, z), (Arith::Fdiv, p.over[own])],
     };
     let mut by = ct;
     for (op, x) in &factors {
         by = cx.arith(op.clone(), &[by, Val::Primal(*x)], ty);
     }
-    if matches!(part, Part::Over(_)) || p.neg {
+    if matches!(part, ProductPart::Over(_)) || p.neg {
         by = cx.arith(Arith::Fneg, &[by], ty);
     }
     if cx.facts().roots.holds(z) {

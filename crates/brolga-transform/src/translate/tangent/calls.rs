@@ -6,8 +6,9 @@ use brolga_ir::FuncKey;
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
 use cranelift_codegen::ir::{self, Signature, types};
 
-use super::fragments::type_of;
-use super::{Cx, define, define_as, tangent_as};
+use super::fit::type_of;
+use super::value::{define, define_as, tangent_as};
+use crate::translate::rules::Cx;
 use crate::translate::rules::calls::{deltas, lost_pointer, lost_through_pointer, modes};
 use crate::translate::stmt::Where;
 

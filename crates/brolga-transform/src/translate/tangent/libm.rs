@@ -6,7 +6,9 @@ use brolga_ir::inst::{Defs, Shape, Val};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr};
 use cranelift_codegen::ir::types;
 
-use super::{Cx, define, places};
+use super::places;
+use super::value::define;
+use crate::translate::rules::Cx;
 use crate::translate::rules::libm::{allocate, clif_type, wide};
 use crate::translate::rules::{expr, memory};
 use crate::translate::stmt::Where;

@@ -27,27 +27,26 @@
 //! **Source.** Tangent-linear mode (Griewank and Walther, 2008, chapter 3); Enzyme's forward mode.
 
 use brolga_analysis::CalleeKind;
-use brolga_ir::inst::{AdOp, Args, Arith, Shape, Val};
+use brolga_ir::inst::Arith;
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
-use cranelift_codegen::ir::{self, Opcode, Type, types};
+use cranelift_codegen::ir::{self, Opcode, types};
 
-use crate::translate::convert::Converts;
 use crate::translate::rules::fragments::is_computed;
-use crate::translate::rules::{expr, memory, products};
-use crate::translate::stmt::{AdStmt, StmtCx, Translation, Where};
+use crate::translate::rules::{Cx, expr, memory, products};
+use crate::translate::stmt::{AdStmt, StmtCx, Translation};
 
 mod calls;
-pub(crate) mod fragments;
+pub(crate) mod fit;
+mod fragments;
 mod libm;
 mod moves;
 mod places;
+mod value;
 
-use fragments::{fit, tangent_type, type_of};
+pub use fit::POISON;
 
-type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
-
-/// The tangent of bits whose derivative is not known: a NaN with a payload of its own.
-pub const POISON: f64 = f64::from_bits(0x7fff_ffff_ffff_ffff);
+use fit::{tangent_type, unknown};
+use value::define;
 
 /// Translate one primal instruction.
 pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
@@ -140,51 +139,6 @@ fn structural(cx: Cx<'_, '_, '_, '_>, op: Opcode, s: Structural) {
         | Structural::Effect
         | Structural::Machine => {}
     }
-}
-
-/// The tangent of a value, if it has one.
-fn tangent(cx: &StmtCx<'_, '_, '_>, v: ir::Value) -> Option<Val> {
-    cx.facts().is_active(v).then_some(Val::Tangent(v, 0))
-}
-
-/// The tangent of a value in a shape: zero if it has none, poison if its bits are lost.
-pub(super) fn tangent_as(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> Val {
-    let (ty, lost) = (cx.ty(v), cx.facts().is_active(v) || cx.facts().is_unfollowed(v));
-    let to = (shape, type_of(ty, shape));
-    let own = cx.facts().activity.ct[v];
-    let known = own.and_then(|own| fit(cx, (Val::Primal(v), ty), Val::Tangent(v, 0), own, to));
-    known.unwrap_or_else(|| unknown(cx, lost, to))
-}
-
-/// A tangent in a shape: zero, or one that is not known.
-pub(crate) fn unknown(cx: &mut impl Converts, lost: bool, (shape, ty): (Shape, Type)) -> Val {
-    match shape {
-        Shape::Bytes { .. } | Shape::Demand { .. } => {
-            let flag = cx.convert(Arith::Iconst(lost.into()), &[], types::I8);
-            match shape {
-                Shape::Demand { .. } => flag,
-                _ => fit(cx, (flag, types::I8), flag, Shape::Demand { n: 1 }, (shape, ty)).expect("a flag fits all"),
-            }
-        }
-        _ => cx.convert(Arith::Const(if lost { POISON } else { 0.0 }), &[], shape.ty()),
-    }
-}
-
-/// Give a value its tangent; zero if nothing leads to it.
-fn define(cx: Cx<'_, '_, '_, '_>, z: ir::Value, by: Option<Val>) {
-    let shape = cx.shape(z);
-    let ty = tangent_type(cx.facts(), z, shape);
-    let by = by.unwrap_or_else(|| unknown(cx, false, (shape, ty)));
-    let op = AdOp::Arith(Arith::Copy, Args::from([by].as_slice()), ty);
-    cx.push(Where::After, [(Val::Tangent(z, 0), ty)].into(), op);
-}
-
-/// Give a value a tangent of another shape.
-fn define_as(cx: Cx<'_, '_, '_, '_>, z: ir::Value, by: Val, shape: Shape) {
-    let (own, ty) = (cx.shape(z), cx.ty(z));
-    let to = (own, type_of(ty, own));
-    let by = fit(cx, (Val::Primal(z), ty), by, shape, to).unwrap_or_else(|| unknown(cx, true, to));
-    define(cx, z, Some(by));
 }
 
 /// Results of an operation on bits of which no derivative is known.

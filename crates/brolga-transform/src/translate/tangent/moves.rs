@@ -5,9 +5,10 @@ use brolga_analysis::kinds::bit_idioms::{self, BitOp};
 use brolga_ir::inst::{Arith, Shape, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, condcodes::FloatCC, condcodes::IntCC, types};
 
-use super::fragments::{tangent_type, type_of};
-use super::{Cx, POISON, define, define_as, tangent, tangent_as, unknown};
+use super::fit::{POISON, tangent_type, type_of, unknown};
+use super::value::{define, define_as, tangent, tangent_as};
 use crate::translate::convert::mask_type;
+use crate::translate::rules::Cx;
 use crate::translate::rules::fragments::{lane_type, lanes};
 use crate::translate::rules::moves::{as_float, in_pairs, lane_immediate, pair, select_delta, times_sign, with_pair};
 use crate::translate::rules::ulp::scaled;

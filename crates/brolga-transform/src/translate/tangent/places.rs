@@ -12,8 +12,9 @@ use brolga_analysis::query::access_address;
 use brolga_ir::inst::{AdOp, Args, Arith, Defs, FragmentOp, Shape, Val};
 use cranelift_codegen::ir::{self, Type, types};
 
-use super::fragments::fit;
-use super::{Cx, define, define_as, tangent_as};
+use super::fit::fit;
+use super::value::{define, define_as, tangent_as};
+use crate::translate::rules::Cx;
 use crate::translate::rules::memory::const_store_check;
 use crate::translate::stmt::Where;
 

@@ -1,0 +1,130 @@
+//! Fragments of floats in forward mode: which tangents are whole.
+//!
+//! **Problem.** A program may move a float byte by byte, or in halves. The bytes of its tangent
+//! move along, by the same instructions; but where they become a float again, nothing says that all
+//! of them are of one tangent: a half may have been replaced by a number.
+//!
+//! **Answer.** A float that is taken apart is noted, with its tangent. Where bytes become a float,
+//! they are one if the float and its tangent have been noted together, or if the tangent is zero;
+//! otherwise the tangent is not known, and becomes [`POISON`]. Memory that fragments, or numbers in
+//! place of a part of a float, have been stored to is *dirty*, by four bytes: what is loaded there
+//! as a float is asked in the same way. A float that is stored cleans it.
+//!
+//! ```text
+//! v1 = load.i32 v0        note    (f64 at v0, its tangent)
+//! v2 = load.i32 v0+4      note    the same
+//! store v1, v3            mark    four bytes at v3
+//! store v2, v3+4          mark    four bytes at v3+4
+//! v4 = load.f64 v3        settle  dirty: (f64 at v3, its tangent) has been noted, so it stays
+//! ```
+//!
+//! **Invariants.** A tangent that is taken for whole was the tangent of the same float. What is
+//! forgotten ([`MOST`]) errs on the side of poison. Without dirty memory nothing is asked.
+//!
+//! **Cost.** A look into a hash table for each word that is moved in fragments and has a tangent
+//! that is not zero.
+
+use std::collections::{HashMap, HashSet};
+
+/// Bytes of a window: a double may be there, or two singles.
+pub(crate) const WINDOW: usize = 8;
+
+/// Bytes of a single.
+pub(crate) const HALF: usize = 4;
+
+/// Floats that are noted before the older half of them is forgotten.
+const MOST: usize = 1 << 20;
+
+/// The tangent of bits whose derivative is not known, as a double and as a single: a NaN with a
+/// payload of its own.
+pub const POISON: (u64, u32) = (0x7fff_ffff_ffff_ffff, 0x7fff_ffff);
+
+/// A float and its tangent: the size in bytes, and the bits of both.
+type Noted = (u8, u64, u64);
+
+/// Floats that have been taken apart, and memory that has been put together, in one run.
+#[derive(Default)]
+pub(crate) struct Fragments {
+    /// What has been noted lately, and before that.
+    noted: [HashSet<Noted>; 2],
+    /// Dirty halves of windows: their shadow addresses, each with the delta.
+    pub(crate) dirty: HashMap<usize, usize>,
+}
+
+impl Fragments {
+    /// Forget everything: another run begins.
+    pub(crate) fn clear(&mut self) {
+        self.noted.iter_mut().for_each(HashSet::clear);
+        self.dirty.clear();
+    }
+
+    fn note(&mut self, size: u8, primal: u64, tangent: u64) {
+        if tangent == 0 {
+            return;
+        }
+        if self.noted[0].len() >= MOST / 2 {
+            let [lately, before] = &mut self.noted;
+            std::mem::swap(lately, before);
+            lately.clear();
+        }
+        self.noted[0].insert((size, primal, tangent));
+    }
+
+    /// Note a word: it may be a double, or two singles.
+    pub(crate) fn note_word(&mut self, primal: u64, tangent: u64) {
+        self.note(8, primal, tangent);
+        for shift in [0, 32] {
+            self.note(4, primal >> shift & 0xffff_ffff, tangent >> shift & 0xffff_ffff);
+        }
+    }
+
+    /// The tangent of a float, as far as it is known.
+    pub(crate) fn whole(&self, size: u8, primal: u64, tangent: u64) -> u64 {
+        // The sign of a zero is no tangent.
+        let zero = if size == 8 { tangent << 1 == 0 } else { (tangent as u32) << 1 == 0 };
+        if zero || self.noted.iter().any(|n| n.contains(&(size, primal, tangent))) {
+            tangent
+        } else if size == 8 {
+            POISON.0
+        } else {
+            POISON.1.into()
+        }
+    }
+}
+
+impl Fragments {
+    /// Poison the tangent of a float of `size` bytes unless it is whole.
+    ///
+    /// # Safety
+    /// Primal and shadow are valid for the float.
+    pub(crate) unsafe fn settle(&self, float: usize, delta: usize, size: usize) {
+        // SAFETY: our contract.
+        unsafe {
+            if size == WINDOW {
+                let tangent = self.whole(8, word(float.wrapping_sub(delta)), word(float));
+                (float as *mut u64).write_unaligned(tangent);
+            } else {
+                let bits = |at: usize| u64::from((at as *const u32).read_unaligned());
+                let tangent = self.whole(4, bits(float.wrapping_sub(delta)), bits(float));
+                (float as *mut u32).write_unaligned(tangent as u32);
+            }
+        }
+    }
+}
+
+/// Halves of windows that bytes lie in.
+pub(crate) fn halves(at: usize, n: usize) -> impl Iterator<Item = usize> {
+    (at & !(HALF - 1)..at + n).step_by(HALF)
+}
+
+/// Windows that bytes lie in.
+pub(crate) fn windows(at: usize, n: usize) -> impl Iterator<Item = usize> {
+    (at & !(WINDOW - 1)..at + n).step_by(WINDOW)
+}
+
+/// # Safety
+/// The bytes are valid.
+pub(crate) unsafe fn word(at: usize) -> u64 {
+    // SAFETY: our contract.
+    unsafe { (at as *const u64).read_unaligned() }
+}

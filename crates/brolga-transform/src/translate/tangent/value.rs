@@ -1,0 +1,50 @@
+//! Names of tangents: what a statement reads of its operands, and gives its results.
+
+use brolga_ir::inst::{AdOp, Args, Arith, Shape, Val};
+use cranelift_codegen::ir::{self, Type, types};
+
+use super::fit::{fit, of_words, tangent_type, type_of, unknown};
+use crate::translate::rules::Cx;
+use crate::translate::stmt::{StmtCx, Where};
+
+/// The tangent of a value, if it has one.
+pub(super) fn tangent(cx: &StmtCx<'_, '_, '_>, v: ir::Value) -> Option<Val> {
+    cx.facts().is_active(v).then_some(Val::Tangent(v, 0))
+}
+
+/// The tangent of a value in a shape: zero if it has none, poison if its bits are lost.
+pub(super) fn tangent_as(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> Val {
+    let (ty, lost) = (cx.ty(v), cx.facts().is_active(v) || cx.facts().is_unfollowed(v));
+    let to = (shape, type_of(ty, shape));
+    let own = cx.facts().activity.ct[v];
+    let known = own.and_then(|own| fit(cx, (Val::Primal(v), ty), Val::Tangent(v, 0), own, to));
+    known.unwrap_or_else(|| unknown(cx, lost, to))
+}
+
+/// Give a value its tangent; zero if nothing leads to it.
+pub(super) fn define(cx: Cx<'_, '_, '_, '_>, z: ir::Value, by: Option<Val>) {
+    let shape = cx.shape(z);
+    let ty = tangent_type(cx.facts(), z, shape);
+    let by = by.unwrap_or_else(|| unknown(cx, false, (shape, ty)));
+    let op = AdOp::Arith(Arith::Copy, Args::from([by].as_slice()), ty);
+    cx.push(Where::After, [(Val::Tangent(z, 0), ty)].into(), op);
+}
+
+/// Give a value a tangent of another shape.
+pub(super) fn define_as(cx: Cx<'_, '_, '_, '_>, z: ir::Value, by: Val, shape: Shape) {
+    let (own, ty) = (cx.shape(z), cx.ty(z));
+    let to = (own, type_of(ty, own));
+    let by = fit(cx, (Val::Primal(z), ty), by, shape, to).unwrap_or_else(|| unknown(cx, true, to));
+    define(cx, z, Some(by));
+}
+
+impl StmtCx<'_, '_, '_> {
+    /// An integer of any type, or a vector of them, with this number in all lanes.
+    pub(super) fn integer(&mut self, x: i64, ty: Type) -> Val {
+        if ty.bits() < 128 {
+            return self.arith(Arith::Iconst(x), &[], ty);
+        }
+        let word = self.arith(Arith::Iconst(x), &[], types::I64);
+        of_words(self, &[word, word], ty)
+    }
+}
