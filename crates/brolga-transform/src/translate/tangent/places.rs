@@ -1,8 +1,8 @@
 //! Tangents in memory: a load reads the tangent from the shadow, a store writes it there.
 //!
 //! What overwrites a float with a number without a derivative clears its tangent. A number computed
-//! from the bits of floats is stored as [`POISON`]'s bits: where it is read as a float, the tangent
-//! is a NaN.
+//! from the bits of floats is stored as the bits of [`POISON`](super::POISON): where it is read as
+//! a float, the tangent is a NaN.
 
 use std::cmp::Ordering;
 
