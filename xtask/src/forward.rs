@@ -1,7 +1,7 @@
 //! `cargo xtask jvp` and `cargo xtask jacobian`: forward mode on the command line.
 
-use brolga::{Mode, Options};
-use brolga_driver::tangent::{Direction, Jacobian, Output, Tangents, jacobian, tangents};
+use brolga::{Error, Mode, Options};
+use brolga_driver::tangent::{Direction, Jacobian, Output, Tangents, jacobian, outputs, tangents};
 use brolga_driver::{Invocation, Item, output};
 use serde_json::{Value, json};
 
@@ -20,9 +20,10 @@ pub fn jvp(args: &JvpArgs) -> Result<(), Failure> {
             let sets = &args.directions.sets;
             let directions: Result<Vec<Direction>, _> =
                 sets.iter().map(|set| Direction::parse(&job.call, set)).collect();
+            let directions = directions?;
             let rule = rules.get(&job.call.request(), &forward_mode(&job)).map_err(|e| Failure::Run(job.name(), e))?;
             let mut found = Vec::new();
-            for direction in &directions? {
+            for direction in &directions {
                 found.push(tangents(&rule, &job.call, direction).map_err(|e| Failure::Run(job.name(), e))?);
             }
             show(&if args.json { format!("{}\n", jvp_json(&job.call, &found)) } else { jvp_text(&job.text, &found) });
@@ -37,6 +38,9 @@ pub fn jacobian_of(args: &JacobianArgs) -> Result<(), Failure> {
         let file = read(&args.input, &args.call.calls)?;
         let rules = Rules::new(&file);
         for job in jobs(&file, &CallOptions::from(&args.call))? {
+            if let Err(Error::Usage(message)) = outputs(&job.call, &args.outputs) {
+                return Err(Failure::Usage(message));
+            }
             let rule = rules.get(&job.call.request(), &forward_mode(&job));
             let found = rule.and_then(|rule| jacobian(&rule, &job.call, &args.outputs));
             let found = found.map_err(|e| Failure::Run(job.name(), e))?;

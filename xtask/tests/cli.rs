@@ -110,9 +110,8 @@ fn tangents_as_json() {
     let scale = ["--call", "%scale([1.0, 2.0], 3.0)"];
     let run = file.run("jvp", &[&scale[..], &["--dir", "0=[1.0, 0.0]", "--dir", "1=0.5", "--json"]].concat()).expect(0);
     assert_eq!(run.json()[0]["tangents"], serde_json::json!([[3.5, 1.0], null]));
-    file.run("jvp", &[&scale[..], &["--dir", "0=[1.0, 0.0]"]].concat())
-        .expect(0)
-        .says("tangent of buffer 0 [3.0, 0.0]");
+    let shown = file.run("jvp", &[&scale[..], &["--dir", "0=[1.0, 0.0]"]].concat()).expect(0).stdout;
+    assert!(shown.contains("tangent of buffer 0 [3.0, 0.0]"), "{shown}");
     let lanes = ["--call", "%lanes([1.0 -2.0], 0.5, 7)", "--dir", "0=[1.0 10.0]", "--json"];
     assert_eq!(file.run("jvp", &lanes).expect(0).json()[0]["tangent"], serde_json::json!([[2.0, -40.0], null]));
 }
@@ -143,7 +142,7 @@ fn wrong_directions_are_status_2() {
     usage(f, "0=", "expected");
     usage(scale, "0=1.0", "its tangent is a list");
     usage(scale, "0=[1.0]", "has 1 elements, but the buffer has 2");
-    usage("%scale([1.0, 2.0], 3.0) activity const,active", "0=[1.0, 0.0]", "argument 0 is const");
+    usage("%f(2.0, 3.0) activity const,active", "0=1.0", "argument 0 is const");
     usage("%lanes([1.0 -2.0], 0.5, 7)", "2=1", "argument 2 is const");
     file.run("jvp", &["--call", f, "--dir", "0=1", "--dir", "0=2"]).expect(2).says("given twice");
     file.run("jvp", &["--call", f]).expect(2).says("--dir");

@@ -37,6 +37,8 @@ pub struct Copier<'a> {
     pub imported: &'a mut Imported,
     /// Spelling of symbols.
     pub names: &'a mut Names,
+    /// What stands for a value that is not there, if operands are going to be replaced.
+    pub instead: Option<ir::Value>,
     /// What blocks are called there, if terminators are copied as well.
     pub blocks: Option<&'a SecondaryMap<ir::Block, PackedOption<ir::Block>>>,
 }
@@ -57,7 +59,8 @@ impl Copier<'_> {
 
 impl InstructionMapper for Copier<'_> {
     fn map_value(&mut self, value: ir::Value) -> ir::Value {
-        self.values.primal(value).unwrap_or_else(|| panic!("{value} is not available here"))
+        let known = self.values.primal(value).or(self.instead);
+        known.unwrap_or_else(|| panic!("{value} is not available here"))
     }
 
     fn map_value_list(&mut self, list: ir::ValueList) -> ir::ValueList {

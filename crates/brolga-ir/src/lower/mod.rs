@@ -644,6 +644,7 @@ impl LowerCx<'_> {
                     values: &self.named,
                     imported: &mut self.imported,
                     names: self.env.names,
+                    instead: None,
                     blocks: None,
                 };
                 let data = data.map(&mut copier);
@@ -656,16 +657,17 @@ impl LowerCx<'_> {
             }
             AdOp::Moved(i, args) => {
                 let src = self.env.primal;
+                let args: SmallVec<[ir::Value; 4]> = args.iter().map(|&a| self.get(a)).collect();
                 let mut copier = copy::Copier {
                     src,
                     dst: b.func,
                     values: &self.named,
                     imported: &mut self.imported,
                     names: self.env.names,
+                    instead: args.first().copied(),
                     blocks: None,
                 };
                 let mut data = src.dfg.insts[*i].map(&mut copier);
-                let args: SmallVec<[ir::Value; 4]> = args.iter().map(|&a| self.get(a)).collect();
                 data.arguments_mut(&mut b.func.dfg.value_lists).copy_from_slice(&args);
                 let (new, dfg) = ir::InstBuilderBase::build(b.ins(), data, src.dfg.ctrl_typevar(*i));
                 let r = dfg.first_result(new);
@@ -793,6 +795,7 @@ impl LowerCx<'_> {
             values: &self.named,
             imported: &mut self.imported,
             names: self.env.names,
+            instead: None,
             blocks: None,
         }
         .map_stack_slot(slot)

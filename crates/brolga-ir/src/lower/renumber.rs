@@ -58,6 +58,7 @@ pub fn renumber(src: &ir::Function, order: &[ir::Block]) -> ir::Function {
                 values: &named,
                 imported: &mut imported,
                 names: &mut names,
+                instead: None,
                 blocks: Some(&blocks),
             };
             let data = src.dfg.insts[inst].map(&mut copier);
