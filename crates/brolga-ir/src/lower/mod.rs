@@ -656,21 +656,7 @@ impl LowerCx<'_> {
                 }
             }
             AdOp::Moved(i, args) => {
-                let src = self.env.primal;
-                let args: SmallVec<[ir::Value; 4]> = args.iter().map(|&a| self.get(a)).collect();
-                let mut copier = copy::Copier {
-                    src,
-                    dst: b.func,
-                    values: &self.named,
-                    imported: &mut self.imported,
-                    names: self.env.names,
-                    instead: args.first().copied(),
-                    blocks: None,
-                };
-                let mut data = src.dfg.insts[*i].map(&mut copier);
-                data.arguments_mut(&mut b.func.dfg.value_lists).copy_from_slice(&args);
-                let (new, dfg) = ir::InstBuilderBase::build(b.ins(), data, src.dfg.ctrl_typevar(*i));
-                let r = dfg.first_result(new);
+                let r = self.moved(b, *i, args);
                 self.name(inst.defs[0].0, r);
             }
             AdOp::Arith(Arith::Const(x), _, ty) if let Some(r) = self.in_entry(*ty, *x) => {
@@ -725,6 +711,25 @@ impl LowerCx<'_> {
             }
             _ => self.memory_op(b, inst),
         }
+    }
+
+    /// A primal instruction on other operands.
+    fn moved(&mut self, b: &mut FunctionBuilder<'_>, i: ir::Inst, args: &crate::inst::Args) -> ir::Value {
+        let src = self.env.primal;
+        let args: SmallVec<[ir::Value; 4]> = args.iter().map(|&a| self.get(a)).collect();
+        let mut copier = copy::Copier {
+            src,
+            dst: b.func,
+            values: &self.named,
+            imported: &mut self.imported,
+            names: self.env.names,
+            instead: args.first().copied(),
+            blocks: None,
+        };
+        let mut data = src.dfg.insts[i].map(&mut copier);
+        data.arguments_mut(&mut b.func.dfg.value_lists).copy_from_slice(&args);
+        let (new, dfg) = ir::InstBuilderBase::build(b.ins(), data, src.dfg.ctrl_typevar(i));
+        dfg.first_result(new)
     }
 
     /// Add to a cotangent what the present block has for it.
