@@ -121,7 +121,8 @@ pub extern "C" fn brolga_polygamma(n: f64, x: f64) -> f64 {
     let sum = if x > 0.0 || x.is_nan() {
         zeta(power, x)
     } else {
-        let r = from_nearest_integer(x);
+        // The difference from the nearest integer of -0 is +0: the pole would lose its side.
+        let r = if x == 0.0 { x } else { from_nearest_integer(x) };
         if r == 0.0 && x != 0.0 && mirrored < 0.0 {
             return f64::NAN;
         }
