@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::{self, types};
 use brolga::jit::host_isa;
-use brolga::{Arg, ArgActivity, ArgSpec, DerivedRule, Effort, Error, FuncKey, Mode, Options, Program, Promises, Request, request::Elem};
-use brolga_transform::nested::{self, Given, Nested, Role};
+use brolga::{Arg, ArgActivity, ArgSpec, DerivedRule, Effort, Elem, Error, FuncKey, Mode, Options, Program, Promises, Request};
 use brolga_driver::{BoundArg, Directive, File, Invocation, guess};
-use brolga_runtime::Workspace;
 use brolga_oracle::{Oracle, OracleArg, Tangent};
+use brolga_runtime::Workspace;
+use brolga_transform::nested::{self, Given, Nested, Role};
 
 fn options(effort: Effort, mode: Mode) -> Options {
     Options { mode, effort, ..Options::full() }.settled()
@@ -165,12 +165,10 @@ fn third_derivatives() {
     ] {
         for effort in EFFORTS {
             let (first, g) = gradient_of(&unary("f", body), "f", effort);
-            let combined = options(effort, Mode::Combined);
-            let (second, h) =
-                with_gradient(&first, &floats_active(&first, g), &combined).unwrap_or_else(|e| panic!("{e}"));
-            // Arguments: x, segment, seed, segment, two seeds. Results: f, f', f'' and more.
+            let nested = with_gradient(&first, &floats_active(&first, g), effort).unwrap_or_else(|e| panic!("{e}"));
+            // Arguments: x, seed, two seeds. Results: f, f', f'' and more.
             let args = [f64v(x), f64v(1.0), f64v(0.0), f64v(1.0)];
-            let found = slopes(&second, h, &args, 2, effort);
+            let found = slopes(&nested.program, nested.func, &args, 2, effort);
             assert!((found[0] - wanted).abs() <= 1e-11 * wanted.abs(), "{x}: {found:?}, not {wanted}\n{body}");
         }
     }
