@@ -33,7 +33,7 @@ use crate::calls::summary::Summaries;
 use crate::cfg::Cfg;
 use crate::memory::cell::cell_of;
 use crate::memory::reaching_store::last_store;
-use crate::query::{access_address, access_offset, constant_int, signature_id};
+use crate::query::{access_address, access_offset, constant_int, is_taped_address, signature_id};
 use crate::variant::ParamMode;
 
 /// The shadow delta of an integer.
@@ -171,6 +171,10 @@ fn addresses(cx: &PointerInput<'_>, p: &mut Pointers) {
     let mut work: Vec<ir::Value> = Vec::new();
     for &inst in cx.cfg.all_insts() {
         work.extend(access_address(func, inst));
+        // What is recorded as an address is one.
+        if func.dfg.insts[inst].opcode() == Opcode::Store && is_taped_address(func, inst) {
+            work.push(func.dfg.inst_args(inst)[0]);
+        }
         match CalleeKind::of(cx.program, func, inst) {
             Some(CalleeKind::Derived(k)) => {
                 let args = func.dfg.inst_args(inst);

@@ -55,6 +55,7 @@ mod seen;
 mod tape;
 mod watch;
 
+pub use calls::half_of;
 pub use channel::{Channel, Position, Typed};
 pub use renumber::{is_numbered, renumber};
 

@@ -14,9 +14,15 @@
 //! all of them, at the offsets of [`brolga_ir::lower::segment::field`]. A gradient that records
 //! nothing has no such parameter.
 //!
+//! Helpers of the run time are bodies in CLIF there ([`prelude`]); what a function pointer's forward
+//! pass and pullback are is a function, too ([`indirect`]).
+//!
 //! **After.** The function has a [`Role`] for each parameter and a [`Given`] for each result. Lines
 //! of its instructions are those of the primal's, so that diagnostics of a second derivation lead
 //! to the program as it was written.
+
+mod indirect;
+mod prelude;
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::lower::CHECK_SRCLOC;
@@ -81,21 +87,26 @@ pub fn gradient(
     let whole = found.combined.as_ref().expect("combined mode has one function");
     let primal = &program.funcs[request.func];
     let mut into = found.program.clone();
+    let mut put = |symbol: &str, func: &ir::Function, of| {
+        let func = prelude::expanded(func.clone(), isa);
+        define(&mut into, symbol, func, of)
+    };
     for p in &found.pairs {
-        put(&mut into, &p.forward_symbol, &p.forward, p.variant.func)?;
-        put(&mut into, &p.pullback_symbol, &p.pullback, p.variant.func)?;
+        put(&p.forward_symbol, &p.forward, p.variant.func)?;
+        put(&p.pullback_symbol, &p.pullback, p.variant.func)?;
     }
     for w in &found.joint {
-        put(&mut into, &w.symbol, &w.func, w.variant.func)?;
+        put(&w.symbol, &w.func, w.variant.func)?;
     }
     let (params, results) = signature(whole, &primal.signature);
     let symbol = format!("{}_of_pointers", whole.symbol);
-    let func = put(&mut into, &symbol, &of_pointers(whole, &primal.signature), request.func)?;
+    let func = put(&symbol, &of_pointers(whole, &primal.signature), request.func)?;
+    indirect::tables(&mut into, &found.captures, isa)?;
     Ok(Nested { program: into, func, params, results })
 }
 
 /// Define a derived function: its instructions have the lines of their primal instructions.
-fn put(into: &mut Program, symbol: &str, func: &ir::Function, of: FuncKey) -> Result<FuncKey, Diagnostics> {
+fn define(into: &mut Program, symbol: &str, func: ir::Function, of: FuncKey) -> Result<FuncKey, Diagnostics> {
     let mut lines = vec![0; func.dfg.num_insts()];
     for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
         let n = func.srcloc(inst).bits() & !CHECK_SRCLOC;
@@ -104,8 +115,11 @@ fn put(into: &mut Program, symbol: &str, func: &ir::Function, of: FuncKey) -> Re
             lines[inst.as_u32() as usize] = into.funcs[origin.func].lines[origin.inst];
         }
     }
-    let taken = |symbol| Diagnostic::new("AD0004", format!("`%{symbol}` is the name of a derived function"));
-    into.define(symbol, func.clone(), |inst| lines[inst.as_u32() as usize]).map_err(|s| taken(s).into())
+    into.define(symbol, func, |inst| lines[inst.as_u32() as usize]).map_err(|s| taken(&s))
+}
+
+fn taken(symbol: &str) -> Diagnostics {
+    Diagnostic::new("AD0004", format!("`%{symbol}` is the name of a derived function")).into()
 }
 
 fn signature(whole: &DerivedCombined, primal: &ir::Signature) -> (Vec<Role>, Vec<Given>) {
