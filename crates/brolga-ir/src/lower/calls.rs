@@ -80,9 +80,9 @@ impl LowerCx<'_> {
         let mut sig = ir::Signature::new(self.env.target.default_call_conv);
         sig.params.push(ir::AbiParam::new(types::I64));
         sig.returns.push(ir::AbiParam::new(types::I64));
-        let a = self.get(addr);
+        let (a, nth) = (self.get(addr), self.env.typed.map_or(0, |t| t.nth));
         for (&(name, _), forward) in inst.defs.iter().zip([true, false]) {
-            let f = self.symbol(b, &half_of(signature, forward), &sig);
+            let f = self.symbol(b, &half_of(signature, forward, nth), &sig);
             let call = b.ins().call(f, &[a]);
             let half = b.inst_results(call)[0];
             self.name(name, half);
@@ -91,7 +91,7 @@ impl LowerCx<'_> {
 }
 
 /// The function that says of a function's address where its forward pass is, or its pullback, in a
-/// program that a typed derivative is part of.
-pub fn half_of(signature: u64, forward: bool) -> String {
-    format!("brolga_{}_of_{signature:016x}", if forward { "forward" } else { "pullback" })
+/// program of which a typed derivative is the `nth`.
+pub fn half_of(signature: u64, forward: bool, nth: u32) -> String {
+    format!("brolga_{}_of_{signature:016x}_{nth}", if forward { "forward" } else { "pullback" })
 }

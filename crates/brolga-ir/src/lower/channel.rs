@@ -84,6 +84,8 @@ impl Channel {
 pub struct Typed<'a> {
     /// Whether a primal value is an address.
     pub is_address: &'a dyn Fn(ir::Value) -> bool,
+    /// How many derivatives the program has already ([`Program::nested`](crate::Program::nested)).
+    pub nth: u32,
 }
 
 impl LowerCx<'_> {

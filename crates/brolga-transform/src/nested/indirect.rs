@@ -31,7 +31,7 @@ pub(super) fn tables(into: &mut Program, captures: &[Addressable], isa: &dyn Tar
     }
     for (signature, those) in by_signature {
         for forward in [true, false] {
-            let symbol = half_of(signature, forward);
+            let symbol = half_of(signature, forward, into.nested);
             let half = |c: &Addressable| if forward { c.forward.clone() } else { c.pullback.clone() };
             let pairs: Vec<_> = those.iter().map(|c| (c.symbol.clone(), half(c))).collect();
             let func = table(into, &symbol, &pairs, isa);

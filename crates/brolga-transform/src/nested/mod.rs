@@ -102,6 +102,7 @@ pub fn gradient(
     let symbol = format!("{}_of_pointers", whole.symbol);
     let func = put(&symbol, &of_pointers(whole, &primal.signature), request.func)?;
     indirect::tables(&mut into, &found.captures, isa)?;
+    into.nested += 1;
     Ok(Nested { program: into, func, params, results })
 }
 
