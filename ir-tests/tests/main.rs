@@ -4,6 +4,7 @@ mod again;
 mod ascending;
 mod fresh;
 mod harness;
+mod hessians;
 mod inline;
 mod inputs;
 mod looked;

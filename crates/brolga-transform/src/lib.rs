@@ -15,6 +15,7 @@
 //! clif       passes over the CLIF that `brolga_ir::lower` has written
 //! verified   the verifier between the stages
 //! pipeline   all of it, for one variant (`derive`: the entry points; `derived`: what comes out)
+//! nested     a derivative as a function of a program, to be derived again
 //! ```
 //!
 //! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that
@@ -28,6 +29,7 @@ pub mod derived;
 mod emit;
 pub mod facts;
 pub mod guards;
+pub mod nested;
 pub mod pipeline;
 pub mod plan;
 pub mod primal;
@@ -39,6 +41,7 @@ pub(crate) mod verified;
 
 pub use derive::{derive, derive_unverified, derive_with};
 pub use derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted};
+pub use nested::Nested;
 pub use pipeline::Stages;
 pub use program::abi::Abi;
 pub use translate::tangent::POISON;

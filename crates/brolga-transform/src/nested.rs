@@ -1,0 +1,149 @@
+//! Derivatives as functions of a program: what is derived again.
+//!
+//! **Problem.** A second derivative is a derivative of a derived function. That function takes
+//! *deltas* (the address of a shadow minus that of its primal), which are numbers: derived again, a
+//! delta would have no shadow of its own, and the second derivative of memory would go to wrong
+//! addresses. And it takes a tape segment, which belongs to the run time.
+//!
+//! **Answer.** [`gradient`] derives a request in combined mode, and puts what comes out into a copy
+//! of the program, with one function more: the gradient with each delta replaced by the *pointer*
+//! to the shadow, from which the delta is computed inside. Derived again, `p + (s - p)` has the
+//! shadow of `s`. The segment is no parameter: a gradient that uses one is refused (AD0170).
+//!
+//! **After.** The function has a [`Role`] for each parameter and a [`Given`] for each result. Lines
+//! of its instructions are those of the primal's, so that diagnostics of a second derivation lead
+//! to the program as it was written.
+
+use brolga_analysis::{ParamMode, ResultMode, Variant};
+use brolga_ir::lower::CHECK_SRCLOC;
+use brolga_ir::{Diagnostic, Diagnostics, FuncKey, MemoryMode, Mode, Options, Program, Request};
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::{self, InstBuilder, types};
+use cranelift_codegen::isa::TargetIsa;
+
+use crate::derive::derive;
+use crate::derived::DerivedCombined;
+
+/// What a parameter of a nested function is; numbers count parameters and results of the primal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A parameter of the primal.
+    Primal(usize),
+    /// The pointer to the shadow of a duplicated parameter.
+    Shadow(usize),
+    /// The seed of a result.
+    Seed(usize),
+}
+
+/// What a result of a nested function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// A result of the primal.
+    Value(usize),
+    /// The cotangent of an active parameter.
+    Cotangent(usize),
+}
+
+/// A derivative as a function of a program.
+#[derive(Clone, Debug)]
+pub struct Nested {
+    /// The program that was given, with the derivative in it.
+    pub program: Program,
+    /// The derivative.
+    pub func: FuncKey,
+    /// One for each of its parameters.
+    pub params: Vec<Role>,
+    /// One for each of its results.
+    pub results: Vec<Given>,
+}
+
+/// Value and gradient of a request as a function `(p…, shadows…, seeds…) -> (r…, p̄…)`. Memory is
+/// left as the primal leaves it, whatever the options say, and no shadow is taken to be fresh.
+///
+/// # Errors
+/// As [`derive()`]; AD0170 if the gradient needs a tape, AD0004 if a name is taken.
+pub fn gradient(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Nested, Diagnostics> {
+    let mut request = request.clone();
+    request.args.iter_mut().for_each(|a| a.promises.fresh = false);
+    let options = Options { mode: Mode::Combined, memory: MemoryMode::Leave, ..options.clone() };
+    let found = derive(program, &request, &options, isa)?;
+    let whole = found.combined.as_ref().expect("combined mode has one function");
+    let primal = &program.funcs[request.func];
+    // The place where a workspace of the caller's will be passed.
+    if whole.segment {
+        let what = "the gradient keeps records, so that it cannot be derived again";
+        return Err(Diagnostic::new("AD0170", what)
+            .in_func(&primal.symbol)
+            .note("a record holds numbers and addresses side by side, and the shadow of neither is known")
+            .help(
+                "values that a loop overwrites are recorded: keep them in memory of the caller's, or of the function's own, so \
+                 that they can be read again; and let calls be replaced by bodies (`Options::inline`)",
+            )
+            .into());
+    }
+    let mut into = found.program.clone();
+    for p in &found.pairs {
+        put(&mut into, &p.forward_symbol, &p.forward, p.variant.func)?;
+        put(&mut into, &p.pullback_symbol, &p.pullback, p.variant.func)?;
+    }
+    for w in &found.joint {
+        put(&mut into, &w.symbol, &w.func, w.variant.func)?;
+    }
+    let (params, results) = signature(whole, &primal.signature);
+    let symbol = format!("{}_of_pointers", whole.symbol);
+    let func = put(&mut into, &symbol, &of_pointers(whole, &primal.signature), request.func)?;
+    Ok(Nested { program: into, func, params, results })
+}
+
+/// Define a derived function: its instructions have the lines of their primal instructions.
+fn put(into: &mut Program, symbol: &str, func: &ir::Function, of: FuncKey) -> Result<FuncKey, Diagnostics> {
+    let mut lines = vec![0; func.dfg.num_insts()];
+    for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
+        let n = func.srcloc(inst).bits() & !CHECK_SRCLOC;
+        if n != 0 && n != !CHECK_SRCLOC {
+            let origin = into.origin(of, ir::Inst::from_u32(n - 1));
+            lines[inst.as_u32() as usize] = into.funcs[origin.func].lines[origin.inst];
+        }
+    }
+    let taken = |symbol| Diagnostic::new("AD0004", format!("`%{symbol}` is the name of a derived function"));
+    into.define(symbol, func.clone(), |inst| lines[inst.as_u32() as usize]).map_err(|s| taken(s).into())
+}
+
+fn signature(whole: &DerivedCombined, primal: &ir::Signature) -> (Vec<Role>, Vec<Given>) {
+    let Variant { params, results, .. } = &whole.variant;
+    let shadows = (0..params.len()).filter(|&i| matches!(params[i], ParamMode::Dup { .. })).map(Role::Shadow);
+    let seeds = whole.variant.result_shapes(primal).map(|(k, _)| Role::Seed(k));
+    let roles = (0..params.len()).map(Role::Primal).chain(shadows).chain(seeds).collect();
+    debug_assert!(results.iter().all(|r| !matches!(r, ResultMode::Ptr)), "the root returns no delta");
+    let cotangents = whole.variant.param_shapes(primal).map(|(i, _)| Given::Cotangent(i));
+    (roles, (0..primal.returns.len()).map(Given::Value).chain(cotangents).collect())
+}
+
+/// The gradient with pointers to shadows in place of deltas, and without a segment.
+fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function {
+    let mut func = whole.func.clone();
+    let entry = func.layout.entry_block().expect("it has a body");
+    let n = primal.params.len();
+    let dup: Vec<usize> =
+        (0..n).filter(|&i| matches!(whole.variant.params[i], ParamMode::Dup { .. })).collect();
+    let first = func.layout.first_inst(entry).expect("a block has a terminator");
+    for (k, &i) in dup.iter().enumerate() {
+        let delta = func.dfg.block_params(entry)[n + k];
+        let shadow = func.dfg.replace_block_param(delta, types::I64);
+        let pointer = func.dfg.block_params(entry)[i];
+        let inside = FuncCursor::new(&mut func).at_inst(first).ins().isub(shadow, pointer);
+        func.dfg.change_to_alias(delta, inside);
+    }
+    let at = n + dup.len();
+    let segment = func.dfg.block_params(entry)[at];
+    func.dfg.remove_block_param(segment);
+    let nothing = FuncCursor::new(&mut func).at_inst(first).ins().iconst(types::I64, 0);
+    func.dfg.change_to_alias(segment, nothing);
+    func.signature.params.remove(at);
+    func
+}
