@@ -10,7 +10,7 @@ mod inputs;
 mod looked;
 mod prune;
 mod random;
-mod second;
+// mod second;
 mod steady;
 mod whole;
 mod wrong_rules;

@@ -13,37 +13,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::{self, types};
 use brolga::jit::host_isa;
-use brolga::{Arg, ArgActivity, DerivedRule, Effort, Error, FuncKey, Mode, Options, Program, Request};
+use brolga::{Arg, ArgActivity, ArgSpec, DerivedRule, Effort, Elem, Error, FuncKey, Mode, Options, Program, Promises, Request};
 use brolga_driver::{BoundArg, Directive, File, Invocation, guess};
 use brolga_oracle::{Oracle, OracleArg, Tangent};
+use brolga_runtime::Workspace;
+use brolga_transform::nested::{self, Given, Nested, Role};
 
 fn options(effort: Effort, mode: Mode) -> Options {
     Options { mode, effort, ..Options::full() }.settled()
 }
 
-/// A program in which the gradient of a request is a function, and which that is.
-fn with_gradient(program: &Program, request: &Request, options: &Options) -> Result<(Program, FuncKey), Error> {
-    let isa = host_isa(options)?;
-    let found = brolga_transform::derive(program, request, options, &*isa).map_err(Error::Diagnostics)?;
-    let mut out = found.program.clone();
-    let taken = |symbol: String| Error::Usage(format!("the name {symbol} is taken"));
-    let mut put = |symbol: &str, func: &ir::Function| out.define(symbol, func.clone(), |_| 0).map_err(taken);
-    for p in &found.pairs {
-        put(&p.forward_symbol, &p.forward)?;
-        put(&p.pullback_symbol, &p.pullback)?;
-    }
-    for w in &found.joint {
-        put(&w.symbol, &w.func)?;
-    }
-    let whole = found.combined.as_ref().expect("a combined function");
-    let key = put(&whole.symbol, &whole.func)?;
-    Ok((out, key))
+/// The gradient of a request as a function of a program.
+fn with_gradient(program: &Program, request: &Request, effort: Effort) -> Result<Nested, Error> {
+    let options = options(effort, Mode::Combined);
+    let isa = host_isa(&options)?;
+    nested::gradient(program, request, &options, &*isa).map_err(Error::Diagnostics)
+}
+
+/// A request for the derivative of that function: what is active or duplicated is so again, and
+/// seeds are active.
+fn again(request: &Request, nested: &Nested) -> Request {
+    let args = nested.params.iter().map(|role| match *role {
+        Role::Primal(i) | Role::Shadow(i) => ArgSpec { promises: Promises::default(), ..request.args[i] },
+        Role::Seed(_) => ArgSpec::ACTIVE,
+        Role::Workspace => ArgSpec::duplicated(Elem::Pointer),
+    });
+    Request::new(nested.func, args)
 }
 
 fn gradient_of(text: &str, symbol: &str, effort: Effort) -> (Program, FuncKey) {
     let file = File::parse("text.clif", text.to_owned()).unwrap_or_else(|e| panic!("{e:?}"));
     let request = guess::request(&file.program, file.program.func(symbol).expect("it is there"));
-    with_gradient(&file.program, &request, &options(effort, Mode::Combined)).unwrap_or_else(|e| panic!("{symbol}: {e}"))
+    let nested = with_gradient(&file.program, &request, effort).unwrap_or_else(|e| panic!("{symbol}: {e}"));
+    (nested.program, nested.func)
 }
 
 fn f64v(x: f64) -> DataValue {
@@ -134,9 +136,9 @@ fn a_logarithm_squared_is_convex_at_one() {
     let text = unary("f", "v1 = call fn0(v0)\n v2 = fmul v1, v1\n return v2");
     for effort in EFFORTS {
         let (program, g) = gradient_of(&text, "f", effort);
-        // (x, segment, seed) -> (value, cotangent): at x = 1 the inner cotangent is zero.
+        // (x, seed) -> (value, cotangent): at x = 1 the inner cotangent is zero.
         for (x, seed) in [(1.0, 1.0), (1.0, 0.0), (2.5, 1.0), (2.5, 0.0)] {
-            let found = slopes(&program, g, &[f64v(x), DataValue::I64(0), f64v(seed)], 1, effort);
+            let found = slopes(&program, g, &[f64v(x), f64v(seed)], 1, effort);
             let wanted = [seed * (2.0 - 2.0 * x.ln()) / (x * x), 2.0 * x.ln() / x];
             assert!(close(found[0], wanted[0]) && close(found[1], wanted[1]), "{x} {seed}: {found:?} {wanted:?}");
         }
@@ -163,12 +165,10 @@ fn third_derivatives() {
     ] {
         for effort in EFFORTS {
             let (first, g) = gradient_of(&unary("f", body), "f", effort);
-            let combined = options(effort, Mode::Combined);
-            let (second, h) =
-                with_gradient(&first, &floats_active(&first, g), &combined).unwrap_or_else(|e| panic!("{e}"));
-            // Arguments: x, segment, seed, segment, two seeds. Results: f, f', f'' and more.
-            let args = [f64v(x), DataValue::I64(0), f64v(1.0), DataValue::I64(0), f64v(0.0), f64v(1.0)];
-            let found = slopes(&second, h, &args, 2, effort);
+            let nested = with_gradient(&first, &floats_active(&first, g), effort).unwrap_or_else(|e| panic!("{e}"));
+            // Arguments: x, seed, two seeds. Results: f, f', f'' and more.
+            let args = [f64v(x), f64v(1.0), f64v(0.0), f64v(1.0)];
+            let found = slopes(&nested.program, nested.func, &args, 2, effort);
             assert!((found[0] - wanted).abs() <= 1e-11 * wanted.abs(), "{x}: {found:?}, not {wanted}\n{body}");
         }
     }
@@ -184,7 +184,7 @@ fn a_power_at_exponent_zero() {
         }";
     for effort in EFFORTS {
         let (program, g) = gradient_of(text, "f", effort);
-        let args = [f64v(2.0), f64v(0.0), DataValue::I64(0), f64v(1.0)];
+        let args = [f64v(2.0), f64v(0.0), f64v(1.0)];
         assert!(close(slopes(&program, g, &args, 1, effort)[1], 0.5));
         assert!(close(slopes(&program, g, &args, 2, effort)[0], 0.5));
         assert!(close(slopes(&program, g, &args, 2, effort)[1], 2f64.ln().powi(2)));
@@ -205,7 +205,7 @@ fn what_was_not_chosen_stays_out() {
         }";
     for effort in EFFORTS {
         let (program, g) = gradient_of(text, "f", effort);
-        let args = [f64v(0.0), DataValue::I32(1), DataValue::I64(0), f64v(1.0)];
+        let args = [f64v(0.0), DataValue::I32(1), f64v(1.0)];
         assert_eq!(slopes(&program, g, &args, 1, effort), [2.0, 0.0]);
     }
 }
@@ -289,24 +289,23 @@ fn census() {
 }
 
 fn count(tally: &mut Tally, file: &File, key: FuncKey, name: &str, effort: Effort) {
-    let combined = options(effort, Mode::Combined);
+    let request = guess::request(&file.program, key);
     // A name that is taken at first belongs to a file that asks for it.
-    let Ok((program, gradient)) = with_gradient(&file.program, &guess::request(&file.program, key), &combined) else {
-        return;
-    };
+    let Ok(nested) = with_gradient(&file.program, &request, effort) else { return };
     tally.derived += 1;
-    let again = with_gradient(&program, &guess::request(&program, gradient), &combined);
-    let cause = match &again {
-        Ok(_) => None,
-        Err(Error::Diagnostics(all)) => {
-            let codes: BTreeSet<&str> = all.0.iter().map(|d| d.code).collect();
-            Some(codes.into_iter().collect::<Vec<_>>().join(" "))
+    let twice = with_gradient(&nested.program, &again(&request, &nested), effort);
+    if let Err(error) = &twice {
+        let Error::Diagnostics(all) = error else { panic!("{name}: {error}") };
+        if let Ok(f) = std::env::var("CENSUS") {
+            use std::io::Write;
+            let mut f = std::fs::OpenOptions::new().append(true).create(true).open(f).unwrap();
+            for d in &all.0 {
+                writeln!(f, "{effort:?} {name} {} | {d}", d.code).unwrap();
+            }
         }
-        Err(Error::Usage(_)) => Some("a name is taken".to_owned()),
-        Err(e) => panic!("{name}: {e}"),
-    };
-    if let Some(cause) = cause {
+        let codes: BTreeSet<&str> = all.0.iter().map(|d| d.code).collect();
         tally.refused += 1;
+        let cause = codes.into_iter().collect::<Vec<_>>().join(" ");
         tally.causes.entry(cause).or_insert_with(|| (0, name.to_owned())).0 += 1;
         return;
     }
@@ -315,50 +314,28 @@ fn count(tally: &mut Tally, file: &File, key: FuncKey, name: &str, effort: Effor
         Invocation::bind(&file.program, &line.text, &line.call, &line.clauses).ok()
     });
     for call in calls.filter(|c| c.func == key).take(3) {
-        compare(tally, file, &call, (&program, gradient), name, effort);
+        compare(tally, file, &call, (&request, &nested), name, effort);
     }
 }
 
-/// Second derivatives along a direction, against the oracle of the primal.
-fn compare(tally: &mut Tally, file: &File, call: &Invocation, of: (&Program, FuncKey), name: &str, effort: Effort) {
-    let (program, gradient) = of;
+/// Second derivatives along a direction, by forward mode and by reverse mode, against the oracle of
+/// the primal.
+fn compare(tally: &mut Tally, file: &File, call: &Invocation, of: (&Request, &Nested), name: &str, effort: Effort) {
+    let (request, nested) = of;
     let scalar = |ty: &ir::Type| matches!(*ty, types::F64 | types::I64 | types::I32 | types::I16 | types::I8);
-    let body = program.funcs[gradient].body.as_ref().expect("it is defined");
-    let uses_segment = body.display().to_string().contains("region0 v")
-        || body.dfg.ext_funcs.values().any(|f| {
-            let name = brolga_ir::program::symbol_of(body, &f.name);
-            name.contains("__") || name.starts_with("brolga_")
-        });
     let values: Option<Vec<DataValue>> =
         call.args.iter().map(|a| if let BoundArg::Value(v) = a { Some(v.clone()) } else { None }).collect();
-    let Some(values) = values.filter(|_| !uses_segment && call.params.iter().chain(&call.returns).all(scalar)) else {
-        return;
-    };
+    let Some(values) = values.filter(|_| call.params.iter().chain(&call.returns).all(scalar)) else { return };
     let is_active = |i: usize| call.params[i] == types::F64;
-    if call.specs.iter().enumerate().any(|(i, s)| (s.activity == ArgActivity::Active) != is_active(i)) {
+    let agrees = |i: usize| {
+        let spec = |a: ArgActivity| (a == ArgActivity::Active) == is_active(i);
+        spec(call.specs[i].activity) && spec(request.args[i].activity)
+    };
+    if !(0..values.len()).all(agrees) {
         return;
     }
-    let Ok(rule) = DerivedRule::new(program, &floats_active(program, gradient), &options(effort, Mode::Combined))
-    else {
-        return;
-    };
     let direction: Vec<f64> =
         (0..values.len()).map(|i| if is_active(i) { 1.0 + 0.25 * i as f64 } else { 0.0 }).collect();
-    let floats = |tys: &[ir::Type]| tys.iter().filter(|t| t.is_float()).count();
-    let mut args = values.clone();
-    args.push(DataValue::I64(0));
-    args.extend(call.seeds.iter().filter(|s| s.ty().is_float()).cloned());
-    if args.len() != program.funcs[gradient].signature.params.len() {
-        return;
-    }
-    let mut seeds: Vec<DataValue> = call.returns.iter().map(|&ty| value(ty, 0.0)).collect();
-    seeds.extend(direction.iter().enumerate().filter(|&(i, _)| is_active(i)).map(|(_, &d)| f64v(d)));
-    let (mut results, mut found) = (Vec::new(), Vec::new());
-    let given: Vec<Arg> = args.iter().cloned().map(Arg::new).collect();
-    // SAFETY: no pointers are involved: the segment is not used.
-    if unsafe { rule.gradient(&given, &seeds, &mut results, &mut found) }.is_err() {
-        return;
-    }
     let active = |(i, v): (usize, &DataValue)| {
         if is_active(i) { OracleArg::active(v.clone()) } else { OracleArg::constant(v.clone()) }
     };
@@ -368,24 +345,104 @@ fn compare(tally: &mut Tally, file: &File, call: &Invocation, of: (&Program, Fun
         .enumerate()
         .map(|(i, &d)| if is_active(i) { Tangent::Lanes(vec![d]) } else { Tangent::Zero })
         .collect();
-    // SAFETY: as above.
+    // SAFETY: no pointers are involved.
     let Ok(h) = (unsafe { Oracle::new(&file.program).hessian_vector(call.func, &oracle_args, &tangents, &call.seeds) })
     else {
         return;
     };
-    assert_eq!(found.iter().flatten().count(), floats(&call.params) + floats(&call.returns), "{name}");
-    for i in (0..values.len()).filter(|&i| is_active(i)) {
-        let is = number(found[i].as_ref().expect("it is active"));
-        let wanted = h.along.arg_lanes[i].as_ref().expect("it is active")[0];
-        tally.compared += 1;
-        // Differences of singles are no better than those.
-        let single =
-            file.program.funcs[call.func].body.as_ref().is_some_and(|f| f.display().to_string().contains("f32"));
-        let scale = is.abs().max(wanted.abs()).max(1.0);
-        let same = (is - wanted).abs() <= if single { 1e-5 } else { 1e-9 } * scale;
-        if wanted.is_finite() && !same {
-            let found = format!("{name} {:?}: argument {i}: {is}, not {wanted}", call.args);
-            if is.is_finite() { tally.wrong.push(found) } else { tally.poles.push(found) }
+    let wanted: Vec<f64> = (0..values.len())
+        .filter(|&i| is_active(i))
+        .map(|i| h.along.arg_lanes[i].as_ref().expect("it is active")[0])
+        .collect();
+    let given = Along { request, nested, values: &values, direction: &direction, seeds: &call.seeds };
+    // Differences of singles are no better than those.
+    let single = file.program.funcs[call.func].body.as_ref().is_some_and(|f| f.display().to_string().contains("f32"));
+    for (mode, found) in [("reverse", given.reverse(effort)), ("forward", given.forward(effort))] {
+        let Some(found) = found else { continue };
+        assert_eq!(found.len(), wanted.len(), "{name}");
+        for (i, (&is, &wanted)) in found.iter().zip(&wanted).enumerate() {
+            tally.compared += 1;
+            let scale = is.abs().max(wanted.abs()).max(1.0);
+            let same = (is - wanted).abs() <= if single { 1e-5 } else { 1e-9 } * scale;
+            if wanted.is_finite() && !same {
+                let found = format!("{name} {:?}: {mode}: active argument {i}: {is}, not {wanted}", call.args);
+                if is.is_finite() { tally.wrong.push(found) } else { tally.poles.push(found) }
+            }
         }
+    }
+}
+
+/// A gradient of scalars, where, along which direction, and with which seeds.
+struct Along<'a> {
+    request: &'a Request,
+    nested: &'a Nested,
+    values: &'a [DataValue],
+    direction: &'a [f64],
+    seeds: &'a [DataValue],
+}
+
+impl Along<'_> {
+    /// The arguments of the gradient, with the memory of its tape.
+    fn args(&self) -> (Vec<Arg>, Workspace) {
+        let mut workspace = Workspace::new(1 << 24, 2).expect("there is room");
+        let arg = |role: &Role| match *role {
+            Role::Primal(i) => Arg::new(self.values[i].clone()),
+            Role::Shadow(_) => unreachable!("no pointers are involved"),
+            Role::Seed(k) => Arg::new(self.seeds[k].clone()),
+            Role::Workspace => Arg {
+                value: DataValue::I64(workspace.address(0) as i64),
+                shadow: workspace.address(1),
+                ..Arg::new(DataValue::I64(0))
+            },
+        };
+        (self.nested.params.iter().map(arg).collect(), workspace)
+    }
+
+    /// The cotangents of the active arguments, of cotangents that are weighted by the direction.
+    fn reverse(&self, effort: Effort) -> Option<Vec<f64>> {
+        let Nested { program, func, params, results } = self.nested;
+        let request = again(self.request, self.nested);
+        let rule = DerivedRule::new(program, &request, &options(effort, Mode::Combined)).ok()?;
+        let (args, _workspace) = self.args();
+        let ty = |k: usize| program.funcs[*func].signature.returns[k].value_type;
+        let seed = |(k, given): (usize, &Given)| match *given {
+            Given::Value(_) => value(ty(k), 0.0),
+            Given::Cotangent(i) => value(ty(k), self.direction[i]),
+        };
+        let seeds: Vec<DataValue> = results.iter().enumerate().map(seed).collect();
+        let (mut values, mut found) = (Vec::new(), Vec::new());
+        // SAFETY: the workspace has a shadow, and no other pointer is involved.
+        drop(unsafe { rule.gradient(&args, &seeds, &mut values, &mut found) }.ok()?);
+        let primal = |(role, x): (&Role, &Option<DataValue>)| match role {
+            Role::Primal(_) => x.as_ref().map(number),
+            _ => None,
+        };
+        Some(params.iter().zip(&found).filter_map(primal).collect())
+    }
+
+    /// The tangents of the cotangents.
+    fn forward(&self, effort: Effort) -> Option<Vec<f64>> {
+        let Nested { program, params, results, .. } = self.nested;
+        let mut request = again(self.request, self.nested);
+        for (spec, role) in request.args.iter_mut().zip(params) {
+            if matches!(role, Role::Seed(_)) {
+                *spec = ArgSpec::CONST;
+            }
+        }
+        let rule = DerivedRule::new(program, &request, &options(effort, Mode::Tangent)).ok()?;
+        let (args, _workspace) = self.args();
+        let direction = |role: &Role| match *role {
+            Role::Primal(i) if self.request.args[i].activity == ArgActivity::Active => Some(f64v(self.direction[i])),
+            _ => None,
+        };
+        let directions: Vec<Option<DataValue>> = params.iter().map(direction).collect();
+        let (mut values, mut tangents) = (Vec::new(), Vec::new());
+        // SAFETY: as above.
+        drop(unsafe { rule.tangent(&args, &directions, &mut values, &mut tangents) }.ok()?);
+        let found = results.iter().zip(&tangents).filter_map(|(given, t)| match given {
+            Given::Cotangent(_) => Some(t.as_ref().map_or(0.0, number)),
+            Given::Value(_) => None,
+        });
+        Some(found.collect())
     }
 }

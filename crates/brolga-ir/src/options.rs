@@ -156,6 +156,11 @@ pub enum TapeKind {
     Fenced,
     /// Records ask for room.
     Checked,
+    /// Records ask for room, and the tape is four: of doubles, singles, integers and addresses.
+    /// What is derived so is derived again: each place on it holds what its part of the tape holds.
+    /// It does not run on the segment of the run time, and none of [`Pass::LASTING`] is part of the
+    /// pipeline.
+    Typed,
 }
 
 /// Options of a derivation. The defaults are right for most callers.
@@ -248,7 +253,15 @@ impl Options {
         };
         // Forward mode has no second half that would undo anything.
         let memory = if self.mode == Mode::Tangent { MemoryMode::Leave } else { self.memory };
-        Self { disabled: self.disabled.and(left_out).and(in_order), effort, inline, memory, ..self.clone() }
+        let found = Self { disabled: self.disabled.and(left_out).and(in_order), effort, inline, memory, ..self.clone() };
+        if self.tape == TapeKind::Typed { found.plain() } else { found }
+    }
+
+    /// The same, as a typed tape has it.
+    fn plain(self) -> Self {
+        let left_out = Pass::LASTING.and([Pass::ForwardRoot, Pass::HoistTapeChecks].into());
+        let disabled = self.disabled.and(left_out);
+        Self { disabled, effort: Effort::Quick, memory: MemoryMode::Leave, debug: false, ..self }
     }
 
     /// Whether a pass is part of the pipeline.

@@ -46,6 +46,7 @@ pub mod stack;
 pub mod status;
 pub mod steps;
 pub mod tangents;
+pub mod workspace;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod through;
 
@@ -58,3 +59,4 @@ pub use math::symbols;
 pub use pool::{Lease, Plan, Pool};
 pub use segment::{ReserveError, Segment};
 pub use stack::ample;
+pub use workspace::Workspace;

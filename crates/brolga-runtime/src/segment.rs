@@ -280,7 +280,7 @@ impl Segment {
 
 /// A mapping, and where in it the tape is: as near to the fence as sixteen bytes allow, since what
 /// is pushed may be as aligned as that.
-fn reserve(capacity: usize) -> Result<(MmapMut, std::ops::Range<usize>), ReserveError> {
+pub(crate) fn reserve(capacity: usize) -> Result<(MmapMut, std::ops::Range<usize>), ReserveError> {
     let fence = fence_bytes();
     // A tape cannot be empty.
     let mut bytes = (capacity & !15).max(16);

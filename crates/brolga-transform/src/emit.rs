@@ -8,7 +8,7 @@ use brolga_analysis::Variant;
 use brolga_analysis::memory::alias::Places;
 use brolga_ir::block::CfgBlocks;
 use brolga_ir::inst::Val;
-use brolga_ir::lower::{Fence, LowerEnv, Lowered, Shadows, lower_with_checks};
+use brolga_ir::lower::{Fence, LowerEnv, Lowered, Shadows, Typed, lower_with_checks};
 use brolga_ir::map::HashMap;
 use brolga_ir::names::Names;
 use brolga_ir::{Effort, Mode, Pass, PassSet, TapeKind};
@@ -70,6 +70,9 @@ impl<'s, 'f> Emitter<'s, 'f> {
     pub fn emit(&mut self, graph: &CfgBlocks, plan: &Plan, seg: Val) -> (ir::Function, bool) {
         let facts = self.facts;
         let mut watched_sums = EntitySet::new();
+        let pointers = &facts.pointers;
+        let is_address = |v| pointers.root(v).is_some() || pointers.address.contains(v);
+        let typed = Typed { is_address: &is_address };
         let env = LowerEnv {
             primal: facts.func(),
             seg: Some(seg),
@@ -80,6 +83,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
             pieces: self.fragments,
             short: self.quick(),
             fence: self.fence(plan),
+            typed: (facts.options.tape == TapeKind::Typed).then_some(typed),
             alone: self.is_root && facts.mode != Mode::Split && facts.cfg.calls.is_empty(),
             target: self.isa.frontend_config(),
             watched: Some(&mut watched_sums),

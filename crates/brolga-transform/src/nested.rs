@@ -3,12 +3,16 @@
 //! **Problem.** A second derivative is a derivative of a derived function. That function takes
 //! *deltas* (the address of a shadow minus that of its primal), which are numbers: derived again, a
 //! delta would have no shadow of its own, and the second derivative of memory would go to wrong
-//! addresses. And it takes a tape segment, which belongs to the run time.
+//! addresses. And it takes a tape segment, whose records hold floats, integers and addresses side by
+//! side, so that a derivation cannot tell what lies where.
 //!
 //! **Answer.** [`gradient`] derives a request in combined mode, and puts what comes out into a copy
 //! of the program, with one function more: the gradient with each delta replaced by the *pointer*
 //! to the shadow, from which the delta is computed inside. Derived again, `p + (s - p)` has the
-//! shadow of `s`. The segment is no parameter: a gradient that uses one is refused (AD0170).
+//! shadow of `s`. Its tape is typed ([`TapeKind::Typed`]): four stacks, each of one kind, in memory
+//! that the caller gives, with a shadow. Their positions and limits are in a *workspace*, addresses
+//! all of them, at the offsets of [`brolga_ir::lower::segment::field`]. A gradient that records
+//! nothing has no such parameter.
 //!
 //! **After.** The function has a [`Role`] for each parameter and a [`Given`] for each result. Lines
 //! of its instructions are those of the primal's, so that diagnostics of a second derivation lead
@@ -16,7 +20,7 @@
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::lower::CHECK_SRCLOC;
-use brolga_ir::{Diagnostic, Diagnostics, FuncKey, MemoryMode, Mode, Options, Program, Request};
+use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request, TapeKind};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -33,6 +37,8 @@ pub enum Role {
     Shadow(usize),
     /// The seed of a result.
     Seed(usize),
+    /// The workspace: positions and limits of a typed tape.
+    Workspace,
 }
 
 /// What a result of a nested function is.
@@ -61,7 +67,7 @@ pub struct Nested {
 /// left as the primal leaves it, whatever the options say, and no shadow is taken to be fresh.
 ///
 /// # Errors
-/// As [`derive()`]; AD0170 if the gradient needs a tape, AD0004 if a name is taken.
+/// As [`derive()`]; AD0004 if a name is taken.
 pub fn gradient(
     program: &Program,
     request: &Request,
@@ -70,22 +76,10 @@ pub fn gradient(
 ) -> Result<Nested, Diagnostics> {
     let mut request = request.clone();
     request.args.iter_mut().for_each(|a| a.promises.fresh = false);
-    let options = Options { mode: Mode::Combined, memory: MemoryMode::Leave, ..options.clone() };
+    let options = Options { mode: Mode::Combined, tape: TapeKind::Typed, ..options.clone() }.settled();
     let found = derive(program, &request, &options, isa)?;
     let whole = found.combined.as_ref().expect("combined mode has one function");
     let primal = &program.funcs[request.func];
-    // The place where a workspace of the caller's will be passed.
-    if whole.segment {
-        let what = "the gradient keeps records, so that it cannot be derived again";
-        return Err(Diagnostic::new("AD0170", what)
-            .in_func(&primal.symbol)
-            .note("a record holds numbers and addresses side by side, and the shadow of neither is known")
-            .help(
-                "values that a loop overwrites are recorded: keep them in memory of the caller's, or of the function's own, so \
-                 that they can be read again; and let calls be replaced by bodies (`Options::inline`)",
-            )
-            .into());
-    }
     let mut into = found.program.clone();
     for p in &found.pairs {
         put(&mut into, &p.forward_symbol, &p.forward, p.variant.func)?;
@@ -118,13 +112,15 @@ fn signature(whole: &DerivedCombined, primal: &ir::Signature) -> (Vec<Role>, Vec
     let Variant { params, results, .. } = &whole.variant;
     let shadows = (0..params.len()).filter(|&i| matches!(params[i], ParamMode::Dup { .. })).map(Role::Shadow);
     let seeds = whole.variant.result_shapes(primal).map(|(k, _)| Role::Seed(k));
-    let roles = (0..params.len()).map(Role::Primal).chain(shadows).chain(seeds).collect();
+    let workspace = whole.segment.then_some(Role::Workspace);
+    let roles = (0..params.len()).map(Role::Primal).chain(shadows).chain(workspace).chain(seeds).collect();
     debug_assert!(results.iter().all(|r| !matches!(r, ResultMode::Ptr)), "the root returns no delta");
     let cotangents = whole.variant.param_shapes(primal).map(|(i, _)| Given::Cotangent(i));
     (roles, (0..primal.returns.len()).map(Given::Value).chain(cotangents).collect())
 }
 
-/// The gradient with pointers to shadows in place of deltas, and without a segment.
+/// The gradient with pointers to shadows in place of deltas, and without a segment that it does not
+/// use.
 fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function {
     let mut func = whole.func.clone();
     let entry = func.layout.entry_block().expect("it has a body");
@@ -138,6 +134,9 @@ fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function 
         let pointer = func.dfg.block_params(entry)[i];
         let inside = FuncCursor::new(&mut func).at_inst(first).ins().isub(shadow, pointer);
         func.dfg.change_to_alias(delta, inside);
+    }
+    if whole.segment {
+        return func;
     }
     let at = n + dup.len();
     let segment = func.dfg.block_params(entry)[at];

@@ -9,9 +9,13 @@
 //! Memory takes part four times: as it is, its direction, its shadow (where the gradient is added,
 //! as ever), and the tangent of the shadow (where the product is added).
 //!
-//! A gradient that needs a tape cannot be derived again and is refused (AD0170).
+//! A gradient that keeps records keeps them on a typed tape, whose memory ([`Workspace`]) and its
+//! tangent belong to the rule: a call takes one from those that are free, or makes one.
 
-use brolga_ir::{ArgActivity, ArgSpec, Mode, Options, Program, Promises, Request, ResultActivity};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use brolga_ir::{ArgActivity, ArgSpec, Elem, Mode, Options, Program, Promises, Request, ResultActivity};
+use brolga_runtime::Workspace;
 use brolga_transform::nested::{Given, Nested, Role, gradient};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::Signature;
@@ -55,6 +59,10 @@ pub struct HessianRule {
     results: Vec<Given>,
     primal: Signature,
     request: Request,
+    /// Bytes of each channel of a tape.
+    capacity: usize,
+    /// Tapes that no call uses.
+    free: Arc<Mutex<Vec<Workspace>>>,
 }
 
 impl HessianRule {
@@ -62,9 +70,8 @@ impl HessianRule {
     /// memory is left as the function leaves it. No argument's shadow is taken to be fresh.
     ///
     /// # Errors
-    /// [`Error::Diagnostics`] with every problem of the program as asked. AD0170 says that the
-    /// gradient needs a tape. Problems of the second derivation have the lines of the program, and
-    /// name instructions of the gradient.
+    /// [`Error::Diagnostics`] with every problem of the program as asked. Problems of the second
+    /// derivation have the lines of the program, and name instructions of the gradient.
     pub fn new(program: &Program, request: &Request, options: &Options) -> Result<Self, Error> {
         let isa = host_isa(options)?;
         let inner = Options { mode: Mode::Combined, ..options.settled() };
@@ -75,7 +82,8 @@ impl HessianRule {
         })?;
         let Nested { params, results, .. } = nested;
         let primal = program.funcs[request.func].signature.clone();
-        Ok(Self { rule, params, results, primal, request: request.clone() })
+        let (request, capacity) = (request.clone(), options.tape_limit);
+        Ok(Self { rule, params, results, primal, request, capacity, free: Arc::default() })
     }
 
     /// The rule of forward mode behind it.
@@ -102,6 +110,7 @@ impl HessianRule {
         out: &mut Second,
     ) -> Result<Run, Error> {
         self.check(args, along, seeds)?;
+        let mut tape = self.tape()?;
         let mut given = Vec::with_capacity(self.params.len());
         let mut directions = Vec::with_capacity(self.params.len());
         for role in &self.params {
@@ -116,13 +125,19 @@ impl HessianRule {
                     (Arg { value: DataValue::I64(args[i].shadow as i64), shadow: product, ..args[i].clone() }, None)
                 }
                 Role::Seed(k) => (Arg::new(seeds[k].clone()), None),
+                Role::Workspace => {
+                    let tape = tape.as_mut().expect("there is one if it is a parameter");
+                    (Arg::duplicated(tape.address(0), tape.address(1)), None)
+                }
             };
             given.push(arg);
             directions.push(direction);
         }
         let (mut values, mut tangents) = (std::mem::take(&mut out.values), Vec::new());
-        // SAFETY: our contract.
-        let run = unsafe { self.rule.tangent(&given, &directions, &mut values, &mut tangents) }?;
+        // SAFETY: our contract; the tape is ours until it is given back.
+        let run = unsafe { self.rule.tangent(&given, &directions, &mut values, &mut tangents) };
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).extend(tape);
+        let run = run?;
         out.cotangents.clear();
         out.cotangents.resize(args.len(), None);
         out.products.clone_from(&out.cotangents);
@@ -134,6 +149,20 @@ impl HessianRule {
         values.truncate(self.primal.returns.len());
         out.values = values;
         Ok(run)
+    }
+
+    /// An empty tape, if the gradient has one.
+    fn tape(&self) -> Result<Option<Workspace>, Error> {
+        if !self.params.contains(&Role::Workspace) {
+            return Ok(None);
+        }
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut tape = match free {
+            Some(tape) => tape,
+            None => Workspace::new(self.capacity, 2)?,
+        };
+        tape.reset();
+        Ok(Some(tape))
     }
 
     fn check(&self, args: &[Arg], along: &[Along], seeds: &[DataValue]) -> Result<(), Error> {
@@ -168,6 +197,7 @@ fn again(request: &Request, nested: &Nested) -> Request {
     let args = nested.params.iter().map(|role| match *role {
         Role::Primal(i) | Role::Shadow(i) => spec(i),
         Role::Seed(_) => ArgSpec::CONST,
+        Role::Workspace => ArgSpec::duplicated(Elem::Pointer),
     });
     let results = nested.results.iter().map(|r| match r {
         Given::Value(_) => ResultActivity::Const,

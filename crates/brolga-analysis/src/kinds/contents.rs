@@ -20,6 +20,7 @@
 
 use std::collections::BTreeMap;
 
+use brolga_ir::lower::Channel;
 use brolga_ir::map::HashMap;
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode, types};
@@ -417,8 +418,11 @@ pub fn compute(
             }
         }
     }
-    // Evidence.
+    // Evidence. What is loaded from the addresses of a typed tape is one, whatever becomes of it.
     for &inst in cx.cfg.all_insts() {
+        if is_taped_address(func, inst) {
+            pointer_copy.extend(func.dfg.inst_results(inst).iter().copied());
+        }
         evidence(cx, p, uses, &mut c, inst);
     }
     for (&inst, &kind) in carried {
@@ -445,6 +449,13 @@ fn copies_where(func: &ir::Function, c: &Contents, there: impl Fn(Cell, ir::Valu
         func.dfg.value_type(v) == types::I64 && there(cell, addr).moved() == Kinds::POINTER
     };
     c.moved.iter().filter(is_copy).collect()
+}
+
+/// Whether an instruction accesses addresses on a typed tape
+/// ([`Channel::Addresses`](brolga_ir::lower::Channel)): the function is a derivative.
+fn is_taped_address(func: &ir::Function, inst: ir::Inst) -> bool {
+    let region = func.dfg.insts[inst].alias_region(&func.dfg);
+    region.is_some_and(|r| func.dfg.alias_regions[r].user_id == Channel::Addresses.region())
 }
 
 fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, inst: ir::Inst) {

@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
-use super::{LowerCx, segment};
+use super::{LowerCx, Position, segment};
 use crate::inst::{AdInst, Callee, Check, Tape, Val};
 
 impl LowerCx<'_> {
@@ -18,9 +18,9 @@ impl LowerCx<'_> {
     ) {
         self.join_aside(b);
         match tape {
-            Tape::Moves => self.publish(b),
-            Tape::Above if self.uses_tape => self.publish_as(b, segment::TOP),
-            Tape::Above | Tape::Aside => {}
+            Tape::Moves if self.uses_tape => self.publish(b),
+            Tape::Above if self.uses_tape => self.publish_as(b, Position::Top),
+            Tape::Moves | Tape::Above | Tape::Aside => {}
         }
         let names = args;
         let args: Vec<_> = args.iter().map(|a| a.map_or_else(|| self.seg(), |v| self.get(v))).collect();
@@ -46,7 +46,7 @@ impl LowerCx<'_> {
         for (&(name, _), r) in inst.defs.iter().zip(results) {
             self.name(name, r);
         }
-        if tape == Tape::Moves {
+        if tape == Tape::Moves && self.uses_tape {
             self.reload(b);
         }
     }

@@ -6,13 +6,17 @@
 //! Memory without a shadow (`δ = 0` at run time) needs no branch: its reads come from a field of
 //! zeros in the segment and its writes go to a sink beside it.
 
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, types};
 use cranelift_frontend::FunctionBuilder;
 
 use super::debug::Missing;
-use super::{LowerCx, Repeated, ops, segment};
+use super::{Channel, LowerCx, Repeated, ops, segment};
 use crate::DataKey;
 use crate::inst::{AdInst, AdOp, Check, Shape, Val};
+
+/// Bytes of a field of the segment that stands for a shadow.
+const FIELD: i32 = 64;
 
 /// An access of a cotangent in shadow memory.
 #[derive(Clone, Copy)]
@@ -50,21 +54,51 @@ impl LowerCx<'_> {
     }
 
     /// The shadow's address, or a field of the segment where there is no shadow, and the offset of
-    /// the access from there.
+    /// the access from there. With a typed tape, what stands for the field depends on what is
+    /// accessed.
     pub(super) fn shadow_or(
         &mut self,
         b: &mut FunctionBuilder<'_>,
         (addr, delta, off): (Val, Val, i32),
         sure: bool,
-        field: i32,
+        (field, kind): (i32, Channel),
     ) -> (ir::Value, i32) {
         let (s, d) = self.shadow_of(b, addr, delta);
         if sure {
             return (s, off);
         }
-        let f = b.ins().iconst(types::I64, i64::from(field) - i64::from(off));
-        let instead = b.ins().iadd(self.seg(), f);
+        let instead = if self.env.typed.is_some() {
+            let at = self.substitute(b, field, kind);
+            let back = b.ins().iconst(types::I64, -i64::from(off));
+            b.ins().iadd(at, back)
+        } else {
+            let f = b.ins().iconst(types::I64, i64::from(field) - i64::from(off));
+            b.ins().iadd(self.seg(), f)
+        };
         (b.ins().select(d, s, instead), off)
+    }
+
+    /// Room on the stack that stands for a field of the segment, zero at first: for each kind of
+    /// what is accessed there, so that no place holds two.
+    fn substitute(&mut self, b: &mut FunctionBuilder<'_>, field: i32, kind: Channel) -> ir::Value {
+        if let Some(&at) = self.substitutes.get(&(field, kind)) {
+            return at;
+        }
+        let slot = ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, FIELD as u32, 4);
+        let slot = b.create_sized_stack_slot(slot);
+        let entry = b.func.layout.entry_block().expect("blocks are laid out");
+        let mut cursor = FuncCursor::new(b.func).at_first_insertion_point(entry);
+        let at = cursor.ins().stack_addr(types::I64, slot, 0);
+        let (zero, bytes) = match kind {
+            Channel::Doubles => (cursor.ins().f64const(0.0), 8),
+            Channel::Singles => (cursor.ins().f32const(0.0), 4),
+            _ => (cursor.ins().iconst(types::I64, 0), 8),
+        };
+        for off in (0..FIELD).step_by(bytes) {
+            cursor.ins().store(MemFlagsData::new().with_notrap(), zero, at, off);
+        }
+        self.substitutes.insert((field, kind), at);
+        at
     }
 
     /// The same as one number.
@@ -73,7 +107,7 @@ impl LowerCx<'_> {
         b: &mut FunctionBuilder<'_>,
         of: (Val, Val, i32),
         sure: bool,
-        field: i32,
+        field: (i32, Channel),
     ) -> ir::Value {
         let (at, off) = self.shadow_or(b, of, sure, field);
         if off == 0 {
@@ -163,11 +197,13 @@ impl LowerCx<'_> {
     /// The delta of a stack slot.
     fn slot_delta(&mut self, b: &mut FunctionBuilder<'_>, slot: ir::StackSlot, inst: &AdInst) {
         let place = self.env.frame.and_then(|f| f.slots[slot]).expect("a slot with a shadow has a place");
-        let fp = self.frame_pointer(b);
         let r = match place.primal {
             Some(p) => b.ins().iconst(types::I64, i64::from(place.shadow) - i64::from(p)),
             None => {
-                let shadow = self.in_frame(b, fp, place.shadow);
+                let shadow = self.slot_shadows.get(&slot).copied().unwrap_or_else(|| {
+                    let fp = self.frame_pointer(self.slot_channel());
+                    self.in_frame(b, fp, place.shadow)
+                });
                 let native = self.native_slot(b, slot);
                 let primal = b.ins().stack_addr(types::I64, native, 0);
                 b.ins().isub(shadow, primal)
@@ -180,7 +216,7 @@ impl LowerCx<'_> {
     fn slot_addr(&mut self, b: &mut FunctionBuilder<'_>, slot: ir::StackSlot, off: i32, inst: &AdInst) {
         let moved = self.env.frame.and_then(|f| f.slots[slot]).and_then(|p| p.primal);
         let r = if let Some(primal) = moved {
-            let fp = self.frame_pointer(b);
+            let fp = self.frame_pointer(self.slot_channel());
             let at = b.ins().iconst(types::I64, i64::from(primal) + i64::from(off));
             b.ins().iadd(fp, at)
         } else {
@@ -202,7 +238,7 @@ impl LowerCx<'_> {
     /// The delta of a pointer that was loaded, from the shadow of where it lay.
     fn load_delta(&mut self, b: &mut FunctionBuilder<'_>, of: (Val, Val, i32), loaded: Val, inst: &AdInst) {
         self.check_access(b, of, 8, Missing::Nothing, inst.at);
-        let at = self.shadow_or(b, of, false, segment::ZEROS);
+        let at = self.shadow_or(b, of, false, (segment::ZEROS, Channel::Addresses));
         let s = b.ins().load(types::I64, MemFlagsData::new(), at.0, at.1);
         self.in_shadows.all.extend(b.func.dfg.value_def(s).inst());
         let p = self.get(loaded);
@@ -222,7 +258,7 @@ impl LowerCx<'_> {
         inst: Option<ir::Inst>,
     ) {
         self.check_access(b, of, 8, Missing::Nothing, inst);
-        let at = self.shadow_or(b, of, false, segment::SINK);
+        let at = self.shadow_or(b, of, false, (segment::SINK, Channel::Addresses));
         let mut s = self.get(value);
         if let Some(d) = vdelta {
             let d = self.get(d);
@@ -236,7 +272,7 @@ impl LowerCx<'_> {
     fn add_mem(&mut self, b: &mut FunctionBuilder<'_>, access: ShadowAccess, by: Val, fresh: bool) {
         let ShadowAccess { of, sure, shape, at } = access;
         self.check_access(b, of, shape.bytes(), Missing::Loses, at);
-        let at = self.shadow_or(b, of, sure, segment::SINK);
+        let at = self.shadow_or(b, of, sure, (segment::SINK, Channel::of(shape.ty(), false)));
         let mut sum = self.get(by);
         if !fresh {
             let old = self.load_ct(b, at, of.0, shape);
@@ -250,7 +286,7 @@ impl LowerCx<'_> {
         let ShadowAccess { of, sure, shape, at } = access;
         self.check_access(b, of, shape.bytes(), Missing::Loses, at);
         self.settle(b, of, (shape.bytes(), shape.lane_bytes() as i32), at);
-        let at = self.shadow_or(b, of, sure, segment::ZEROS);
+        let at = self.shadow_or(b, of, sure, (segment::ZEROS, Channel::of(shape.ty(), false)));
         let r = self.load_ct(b, at, of.0, shape);
         if takes {
             let zero = self.zero(b, shape.ty());
@@ -268,7 +304,7 @@ impl LowerCx<'_> {
         inst: Option<ir::Inst>,
     ) -> ir::Value {
         self.check_access(b, of, ty.bytes(), Missing::Loses, inst);
-        let at = self.shadow_or(b, of, sure, segment::ZEROS);
+        let at = self.shadow_or(b, of, sure, (segment::ZEROS, Channel::of(ty, false)));
         let x = b.ins().load(ty, MemFlagsData::new(), at.0, at.1);
         let load = b.func.dfg.value_def(x).inst().expect("it is loaded");
         self.in_shadows.insert_bytes(load, of.0, at.1, ty.bytes());
@@ -286,7 +322,8 @@ impl LowerCx<'_> {
         let value = self.get(value);
         let bytes = b.func.dfg.value_type(value).bytes();
         self.check_access(b, of, bytes, Missing::Loses, inst);
-        let at = self.shadow_or(b, of, sure, segment::SINK);
+        let kind = Channel::of(b.func.dfg.value_type(value), false);
+        let at = self.shadow_or(b, of, sure, (segment::SINK, kind));
         let store = b.ins().store(MemFlagsData::new(), value, at.0, at.1);
         self.in_shadows.insert_bytes(store, of.0, at.1, bytes);
     }
@@ -303,8 +340,8 @@ impl LowerCx<'_> {
         self.check_access(b, of, bytes, Missing::Loses, inst);
         self.settle(b, of, (bytes, -i32::from(checked)), inst);
         let (at, from) = match i32::try_from(bytes).ok().and_then(|n| of.2.checked_add(n)) {
-            Some(_) => self.shadow_or(b, of, sure, segment::ZEROS),
-            None => (self.shadow_at(b, of, sure, segment::ZEROS), 0),
+            Some(_) => self.shadow_or(b, of, sure, ZEROED),
+            None => (self.shadow_at(b, of, sure, ZEROED), 0),
         };
         let part = checked && bytes < 4;
         if part {
@@ -340,6 +377,9 @@ impl LowerCx<'_> {
         }
     }
 }
+
+/// What is cleared where there is no shadow.
+const ZEROED: (i32, Channel) = (segment::ZEROS, Channel::Integers);
 
 /// `bytes` bytes as accesses of at most 16.
 fn pieces(bytes: u32) -> Vec<(i32, Type)> {

@@ -32,7 +32,7 @@ use cranelift_frontend::{FunctionBuilder, Switch, Variable};
 
 use crate::block::{CfgBlocks, Target, Term};
 use crate::graph::Edges;
-use crate::inst::{AdInst, AdOp, Arith, Shape, Val};
+use crate::inst::{AdInst, AdOp, Arith, FrameSlot, Shape, Val};
 use crate::names::Names;
 use births::Flow;
 use buffers::Buffers;
@@ -42,6 +42,7 @@ use seen::{Cotangent, FrameRead, Seen, Variables};
 mod births;
 mod buffers;
 mod calls;
+mod channel;
 mod copy;
 pub mod debug;
 mod memory;
@@ -54,6 +55,7 @@ mod seen;
 mod tape;
 mod watch;
 
+pub use channel::{Channel, Position, Typed};
 pub use renumber::{is_numbered, renumber};
 
 /// Bit of a source location that marks a check of ours, not an instruction of the primal.
@@ -126,6 +128,21 @@ pub mod segment {
     pub const SINK: i32 = 64;
     /// 64 bytes of zeros.
     pub const ZEROS: i32 = 128;
+    /// The channels of a typed tape: a top, a limit and a cursor each.
+    pub const CHANNELS: i32 = 192;
+
+    /// Where a position in a channel is.
+    pub fn field(channel: super::Channel, position: super::Position) -> i32 {
+        let within = match position {
+            super::Position::Top => TOP,
+            super::Position::Limit => LIMIT,
+            super::Position::Cursor => CURSOR,
+        };
+        match channel {
+            super::Channel::Mixed => within,
+            c => CHANNELS + 24 * (c.index() as i32 - 1) + within,
+        }
+    }
 }
 
 /// How it is seen that a record does not fit on the tape.
@@ -208,6 +225,8 @@ pub struct LowerEnv<'a> {
     pub short: bool,
     /// How it is seen that the tape is full.
     pub fence: Fence,
+    /// The tape is typed, and so is the activation frame.
+    pub typed: Option<Typed<'a>>,
     /// No other function records in its segment, which is empty when it begins.
     pub alone: bool,
     /// The target.
@@ -217,11 +236,11 @@ pub struct LowerEnv<'a> {
 }
 
 /// Flags of accesses to the tape: nothing else aliases it.
-pub fn tape_flags(func: &mut ir::Function) -> MemFlagsData {
-    let region = func
-        .dfg
-        .alias_regions
-        .insert(ir::AliasRegionData { user_id: TAPE_REGION, description: std::borrow::Cow::Borrowed("brolga tape") });
+pub fn tape_flags(func: &mut ir::Function, channel: Channel) -> MemFlagsData {
+    let region = func.dfg.alias_regions.insert(ir::AliasRegionData {
+        user_id: channel.region(),
+        description: std::borrow::Cow::Borrowed("brolga tape"),
+    });
     MemFlagsData::new().with_notrap().with_alias_region(Some(region))
 }
 
@@ -405,23 +424,31 @@ struct LowerCx<'a> {
     uses_tape: bool,
     /// Whether this function does both halves at once: it then gives back what it records.
     by_iteration: bool,
-    /// `top` or `cursor`.
-    tape: Option<Variable>,
-    /// Address of the activation frame and end of the tape: made in the entry block, which
+    /// `top` or `cursor` of each channel.
+    tapes: [Option<Variable>; Channel::COUNT],
+    /// Addresses of the activation frame and ends of the tape: made in the entry block, which
     /// dominates everything.
-    fp: Option<ir::Value>,
-    limit: Option<ir::Value>,
+    fps: [Option<ir::Value>; Channel::COUNT],
+    limits: [Option<ir::Value>; Channel::COUNT],
+    /// The shadows of stack slots, each in a slot of its own, where the frame is typed and on the
+    /// stack.
+    slot_shadows: IndexMap<ir::StackSlot, ir::Value>,
+    /// What stands for fields of the segment, where the tape is typed.
+    substitutes: HashMap<(i32, Channel), ir::Value>,
+    /// Where in a typed frame something is kept.
+    kept_in: HashMap<FrameSlot, Channel>,
     zeros: HashMap<Type, ir::Value>,
     seg_value: Option<ir::Value>,
     uses_segment: Cell<bool>,
     /// Once a check has asked: to look its region up takes longer than an access.
-    tape_flags: Cell<Option<MemFlagsData>>,
+    tape_flags: [Cell<Option<MemFlagsData>>; Channel::COUNT],
 }
 
 impl<'a> LowerCx<'a> {
     /// Nothing is lowered yet.
     fn new(env: LowerEnv<'a>, seen: &Seen) -> Self {
-        let uses_tape = seen.uses_tape || env.frame.is_some_and(|f| f.home == FrameHome::Tape);
+        let records = if env.typed.is_some() { seen.records } else { seen.uses_tape };
+        let uses_tape = records || env.frame.is_some_and(|f| f.home == FrameHome::Tape);
         LowerCx {
             named: Named::new(env.primal.dfg.num_values()),
             env,
@@ -442,13 +469,16 @@ impl<'a> LowerCx<'a> {
             forward: true,
             uses_tape,
             by_iteration: seen.by_iteration,
-            tape: None,
-            fp: None,
-            limit: None,
+            tapes: [None; Channel::COUNT],
+            fps: [None; Channel::COUNT],
+            limits: [None; Channel::COUNT],
+            slot_shadows: IndexMap::default(),
+            substitutes: HashMap::default(),
+            kept_in: HashMap::default(),
             zeros: HashMap::default(),
             seg_value: None,
             uses_segment: Cell::new(false),
-            tape_flags: Cell::new(None),
+            tape_flags: Default::default(),
         }
     }
 
@@ -528,7 +558,8 @@ impl LowerCx<'_> {
     ) -> HashMap<usize, Vec<(Variable, ir::Value)>> {
         if let Some(seg) = self.env.seg {
             self.seg_value = Some(self.get(seg));
-            self.tape = Some(b.declare_var(types::I64));
+            let channels: &[Channel] = if self.env.typed.is_some() { &Channel::TYPED } else { &[Channel::Mixed] };
+            channels.iter().for_each(|c| self.tapes[c.index()] = Some(b.declare_var(types::I64)));
         }
         self.cts.clone_from(&seen.cts);
         for v in seen.cts.keys() {
@@ -818,9 +849,10 @@ impl LowerCx<'_> {
         f
     }
 
-    fn tape_flags(&self, b: &mut FunctionBuilder<'_>) -> MemFlagsData {
-        let flags = self.tape_flags.get().unwrap_or_else(|| tape_flags(b.func));
-        self.tape_flags.set(Some(flags));
+    fn tape_flags(&self, b: &mut FunctionBuilder<'_>, channel: Channel) -> MemFlagsData {
+        let known = &self.tape_flags[channel.index()];
+        let flags = known.get().unwrap_or_else(|| tape_flags(b.func, channel));
+        known.set(Some(flags));
         flags
     }
 }

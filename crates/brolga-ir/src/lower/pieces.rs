@@ -9,7 +9,7 @@
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::FunctionBuilder;
 
-use super::{LowerCx, ops, segment};
+use super::{Channel, LowerCx, ops, segment};
 use crate::inst::{AdInst, AdOp, Check, FragmentOp, Shape, Val};
 use crate::lower::debug::Missing;
 
@@ -106,7 +106,7 @@ impl LowerCx<'_> {
             AdOp::TakeMem { addr, delta, sure, off, shape } => {
                 let n = shape.bytes();
                 self.check_access(b, (addr, delta, off), n, Missing::Loses, inst.at);
-                let at = self.shadow_at(b, (addr, delta, off), sure, segment::ZEROS);
+                let at = self.shadow_at(b, (addr, delta, off), sure, (segment::ZEROS, Channel::Integers));
                 let any = self.anything(b, at, n);
                 let none = self.zero(b, shape.ty());
                 let taken = self.rarely(b, any, Some(none), |cx, b| {
@@ -220,7 +220,7 @@ impl LowerCx<'_> {
         }
         let some = match what {
             FragmentOp::Note | FragmentOp::Mark => {
-                let at = self.shadow_at(b, of, false, segment::ZEROS);
+                let at = self.shadow_at(b, of, false, (segment::ZEROS, Channel::Integers));
                 self.anything(b, at, n)
             }
             FragmentOp::Settle(_) | FragmentOp::Clean => self.waiting(b),

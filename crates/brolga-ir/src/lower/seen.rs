@@ -46,6 +46,8 @@ pub struct Seen {
     pub keeps: Vec<(FrameSlot, u32)>,
     /// Whether the tape is touched, but for a frame on it.
     pub uses_tape: bool,
+    /// Whether records are written or read here.
+    pub records: bool,
     /// Whether both halves are here.
     pub by_iteration: bool,
 }
@@ -81,9 +83,10 @@ impl Seen {
                     (AdOp::Held(name), Some(ty)) => seen.frame_reads.push((FrameRead::Held(*name), ty, n)),
                     (AdOp::Keep(slot, _), _) if slot.as_variable().is_some() => seen.keeps.push((*slot, n)),
                     (AdOp::NextIteration, _) => seen.by_iteration = true,
-                    (AdOp::Push(..) | AdOp::Pop(..) | AdOp::PeekBlock | AdOp::Call { tape: Tape::Moves, .. }, _) => {
-                        seen.uses_tape = true;
+                    (AdOp::Push(..) | AdOp::Pop(..) | AdOp::PeekBlock, _) => {
+                        (seen.uses_tape, seen.records) = (true, true);
                     }
+                    (AdOp::Call { tape: Tape::Moves, .. }, _) => seen.uses_tape = true,
                     _ => {}
                 }
             }

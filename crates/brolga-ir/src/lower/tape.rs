@@ -15,6 +15,7 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, typ
 use cranelift_frontend::{FunctionBuilder, Variable};
 use smallvec::SmallVec;
 
+use super::channel::{Channel, Position};
 use super::{Fence, FrameHome, LowerCx, SlotHome, SlotPlace, ops, segment};
 use crate::inst::{AdInst, AdOp, Check, FrameSlot, Val};
 
@@ -51,7 +52,7 @@ impl LowerCx<'_> {
             AdOp::Push(names, id) => self.push(b, names, *id, inst.at),
             AdOp::Pop(names, id) => self.pop(b, names, *id, inst),
             AdOp::PeekBlock => {
-                let at = b.use_var(self.tape_var());
+                let at = b.use_var(self.tape_var(self.number_channel()));
                 let r = self.load_id(b, at, -(self.env.id_bytes as i32));
                 self.name(inst.defs[0].0, r);
             }
@@ -61,46 +62,69 @@ impl LowerCx<'_> {
 
     /// Begin an activation in the forward pass.
     fn enter_frame(&mut self, b: &mut FunctionBuilder<'_>, inst: Option<ir::Inst>) {
-        let flags = self.tape_flags(b);
+        let flags = self.tape_flags(b, self.address_channel());
+        let on_tape = self.env.frame.is_some_and(|f| f.home == FrameHome::Tape);
         if self.uses_tape {
             self.reload(b);
             // Records ask for it unless there is a fence, and so does a frame among them.
-            if self.env.fence != Fence::Only || self.env.frame.is_some_and(|f| f.home == FrameHome::Tape) {
-                let limit = b.ins().load(types::I64, flags.with_readonly(), self.seg(), segment::LIMIT);
-                self.limit = Some(limit);
+            if self.env.fence != Fence::Only || on_tape {
+                for c in self.channels() {
+                    let limit = segment::field(c, Position::Limit);
+                    let limit = b.ins().load(types::I64, flags.with_readonly(), self.seg(), limit);
+                    self.limits[c.index()] = Some(limit);
+                }
             }
         }
-        if let Some(frame) = self.env.frame
-            && frame.home != FrameHome::Tape
-        {
-            if frame.size > 0 {
-                let slot = ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, frame.size, 4);
-                let slot = b.create_sized_stack_slot(slot);
-                self.fp = Some(b.ins().stack_addr(types::I64, slot, 0));
-                self.clear_slots(b, |p| p.at_enter);
+        let Some(frame) = self.env.frame else { return };
+        if on_tape && self.env.typed.is_some() {
+            // A frame begins where its channel ended, so that its address is that position.
+            for c in Channel::TYPED {
+                let fp = b.use_var(self.tape_var(c));
+                self.fps[c.index()] = Some(fp);
+                self.bump(b, c, fp, frame.size, inst);
             }
-        } else if let Some(frame) = self.env.frame {
-            let top = b.use_var(self.tape_var());
+        } else if on_tape {
+            let top = b.use_var(self.tape_var(Channel::Mixed));
             let c = b.ins().iconst(types::I64, 15);
             let fp = b.ins().iadd(top, c);
             let c = b.ins().iconst(types::I64, -16);
             let fp = b.ins().band(fp, c);
-            self.fp = Some(fp);
-            self.bump(b, fp, frame.size + self.seal_bytes(), inst);
+            self.fps[Channel::Mixed.index()] = Some(fp);
+            self.bump(b, Channel::Mixed, fp, frame.size + self.seal_bytes(), inst);
             b.ins().store(flags, top, fp, 0);
             self.put_seal(b, (fp, frame.size as i32), self.frame_seal(), Some(top));
-            self.clear_slots(b, |p| p.at_enter);
+        } else if frame.size > 0 {
+            let homes: &[Channel] = if self.env.typed.is_some() { &Channel::TYPED } else { &[Channel::Mixed] };
+            for c in homes {
+                self.fps[c.index()] = Some(on_stack(b, frame.size));
+            }
+            if self.env.typed.is_some() {
+                let places = frame.slots.iter().filter_map(|(slot, place)| Some((slot, (*place)?)));
+                let homes = places.map(|(slot, place)| (slot, on_stack(b, place.size))).collect();
+                self.slot_shadows = homes;
+            }
+        } else {
+            return;
         }
+        self.clear_slots(b, |p| p.at_enter);
     }
 
     /// End an activation in the forward pass: the frame's address is left on top of the tape.
     fn leave_frame(&mut self, b: &mut FunctionBuilder<'_>, inst: Option<ir::Inst>) {
-        if self.env.frame.is_some() {
-            let fp = self.frame_pointer(b);
-            let at = b.use_var(self.tape_var());
-            self.bump_for_record(b, at, self.seal_bytes() + 8, inst);
+        if self.env.frame.is_some() && self.env.typed.is_some() {
+            let flags = self.tape_flags(b, Channel::Addresses);
+            let at = b.use_var(self.tape_var(Channel::Addresses));
+            self.bump(b, Channel::Addresses, at, LINKS, inst);
+            for (k, c) in (0..).zip(Channel::TYPED) {
+                let fp = self.frame_pointer(c);
+                b.ins().store(flags, fp, at, 8 * k);
+            }
+        } else if self.env.frame.is_some() {
+            let fp = self.frame_pointer(Channel::Mixed);
+            let at = b.use_var(self.tape_var(Channel::Mixed));
+            self.bump_for_record(b, Channel::Mixed, at, self.seal_bytes() + 8, inst);
             self.put_seal(b, (at, 0), self.link_seal(), Some(fp));
-            let flags = self.record_flags(b);
+            let flags = self.record_flags(b, Channel::Mixed);
             self.locate(b, inst, !flags.notrap());
             b.ins().store(flags, fp, at, self.seal_bytes() as i32);
             self.locate(b, inst, false);
@@ -115,48 +139,64 @@ impl LowerCx<'_> {
         if self.uses_tape {
             self.reload(b);
         }
-        if let Some(frame) = self.env.frame {
-            let flags = self.tape_flags(b);
-            let at = b.use_var(self.tape_var());
+        let Some(frame) = self.env.frame else { return };
+        let flags = self.tape_flags(b, self.address_channel());
+        if self.env.typed.is_some() {
+            let at = b.use_var(self.tape_var(Channel::Addresses));
+            for (k, c) in (0..).zip(Channel::TYPED) {
+                self.fps[c.index()] = Some(b.ins().load(types::I64, flags, at, 8 * k - LINKS as i32));
+            }
+            let c = b.ins().iconst(types::I64, -i64::from(LINKS));
+            let at = b.ins().iadd(at, c);
+            b.def_var(self.tape_var(Channel::Addresses), at);
+        } else {
+            let at = b.use_var(self.tape_var(Channel::Mixed));
             let link = 8 + self.seal_bytes() as i32;
             let fp = b.ins().load(types::I64, flags, at, -8);
             self.check_seal(b, (at, -link), self.link_seal(), Some(fp), inst);
-            self.fp = Some(fp);
+            self.fps[Channel::Mixed.index()] = Some(fp);
             self.check_frame(b, fp, frame.size, inst);
             let c = b.ins().iconst(types::I64, -i64::from(link));
             let at = b.ins().iadd(at, c);
-            b.def_var(self.tape_var(), at);
-            self.clear_slots(b, |_| true);
+            b.def_var(self.tape_var(Channel::Mixed), at);
         }
+        self.clear_slots(b, |_| true);
     }
 
     /// End an activation in the pullback.
     fn close_frame(&mut self, b: &mut FunctionBuilder<'_>, inst: Option<ir::Inst>) {
         if let Some(frame) = self.env.frame.filter(|f| f.home == FrameHome::Tape) {
-            let fp = self.frame_pointer(b);
-            let flags = self.tape_flags(b);
-            self.check_frame(b, fp, frame.size, inst);
-            let before = b.ins().load(types::I64, flags, fp, 0);
-            b.def_var(self.tape_var(), before);
+            if self.env.typed.is_some() {
+                for c in Channel::TYPED {
+                    let before = self.frame_pointer(c);
+                    b.def_var(self.tape_var(c), before);
+                }
+            } else {
+                let fp = self.frame_pointer(Channel::Mixed);
+                let flags = self.tape_flags(b, Channel::Mixed);
+                self.check_frame(b, fp, frame.size, inst);
+                let before = b.ins().load(types::I64, flags, fp, 0);
+                b.def_var(self.tape_var(Channel::Mixed), before);
+            }
         }
         if self.uses_tape {
-            self.publish_as(b, if self.by_iteration { segment::TOP } else { self.position_field() });
+            self.publish_as(b, if self.by_iteration { Position::Top } else { self.position() });
         }
     }
 
     /// Between the halves of a combined function.
     fn next_iteration(&mut self, b: &mut FunctionBuilder<'_>) {
-        if self.uses_tape {
+        if self.uses_tape && self.env.typed.is_none() {
             // How much was recorded, which the run reports when the tape has been given back.
-            let flags = self.tape_flags(b);
-            let mut peak = b.use_var(self.tape_var());
+            let flags = self.tape_flags(b, Channel::Mixed);
+            let mut peak = b.use_var(self.tape_var(Channel::Mixed));
             if !self.env.alone {
                 let before = b.ins().load(types::I64, flags, self.seg(), segment::PEAK);
                 peak = b.ins().umax(before, peak);
             }
             b.ins().store(flags, peak, self.seg(), segment::PEAK);
         }
-        if self.fp.is_some() {
+        if self.fps.iter().any(Option::is_some) {
             self.clear_slots(b, |p| p.between_halves);
         }
     }
@@ -174,9 +214,12 @@ impl LowerCx<'_> {
 
     /// Keep a value in the frame.
     fn keep_in_frame(&mut self, b: &mut FunctionBuilder<'_>, slot: FrameSlot, v: Val) {
-        let (fp, v) = (self.frame_pointer(b), self.get(v));
-        let flags = self.tape_flags(b);
-        b.ins().store(flags, v, fp, slot.0 as i32);
+        let value = self.get(v);
+        let channel = self.channel(v, b.func.dfg.value_type(value));
+        self.kept_in.insert(slot, channel);
+        let fp = self.frame_pointer(channel);
+        let flags = self.tape_flags(b, channel);
+        b.ins().store(flags, value, fp, slot.0 as i32);
     }
 
     /// Keep the number of the block that is being left.
@@ -188,8 +231,8 @@ impl LowerCx<'_> {
             }
             return;
         }
-        let fp = self.frame_pointer(b);
-        let flags = self.tape_flags(b);
+        let fp = self.frame_pointer(self.number_channel());
+        let flags = self.tape_flags(b, self.number_channel());
         self.store_id(b, flags, fp, slot.0 as i32, id);
     }
 
@@ -202,8 +245,9 @@ impl LowerCx<'_> {
                 SlotHome::Value(v) => v.expect("what dominates a block is lowered before it"),
             }
         } else {
-            let fp = self.frame_pointer(b);
-            let flags = self.tape_flags(b);
+            let channel = self.kept_in.get(&slot).copied().unwrap_or_else(|| self.channel(name, ty));
+            let fp = self.frame_pointer(channel);
+            let flags = self.tape_flags(b, channel);
             b.ins().load(ty, flags, fp, slot.0 as i32)
         };
         self.name(name, r);
@@ -214,51 +258,68 @@ impl LowerCx<'_> {
         let r = if slot.as_variable().is_some() {
             b.use_var(*self.kept_ids.get(slot).expect("a variable that is read is declared"))
         } else {
-            let fp = self.frame_pointer(b);
+            let fp = self.frame_pointer(self.number_channel());
             self.load_id(b, fp, slot.0 as i32)
         };
         self.name(inst.defs[0].0, r);
     }
 
-    /// Push a record.
+    /// Push a record: a part for each channel, in the order of the fields.
     fn push(&mut self, b: &mut FunctionBuilder<'_>, names: &[Val], id: Option<u32>, inst: Option<ir::Inst>) {
-        let vals: SmallVec<[_; 8]> = names.iter().map(|&v| self.get(v)).collect();
-        let tys: SmallVec<[_; 8]> = vals.iter().map(|&v| b.func.dfg.value_type(v)).collect();
-        let id_bytes = if id.is_some() { self.env.id_bytes } else { 0 };
-        let (offs, size) = record_layout(&tys, self.seal_bytes() + id_bytes);
-        let at = b.use_var(self.tape_var());
-        self.bump_for_record(b, at, size, inst);
-        let seal_at = (size - id_bytes - self.seal_bytes()) as i32;
-        self.put_seal(b, (at, seal_at), self.record_seal(names, id), None);
-        let flags = self.record_flags(b);
-        self.locate(b, inst, !flags.notrap());
-        for (v, o) in vals.into_iter().zip(offs) {
-            b.ins().store(flags, v, at, o as i32);
+        let fields: SmallVec<[_; 8]> = names.iter().map(|&v| (v, b.func.dfg.value_type(self.get(v)))).collect();
+        for channel in self.channels() {
+            let fields = self.fields_in(channel, &fields);
+            let id = id.filter(|_| channel == self.number_channel());
+            if fields.is_empty() && id.is_none() && self.env.typed.is_some() {
+                continue;
+            }
+            let tys: SmallVec<[_; 8]> = fields.iter().map(|&k| b.func.dfg.value_type(self.get(names[k]))).collect();
+            let id_bytes = if id.is_some() { self.env.id_bytes } else { 0 };
+            let (offs, size) = record_layout(&tys, self.seal_bytes() + id_bytes);
+            let at = b.use_var(self.tape_var(channel));
+            self.bump_for_record(b, channel, at, size, inst);
+            let seal_at = (size - id_bytes - self.seal_bytes()) as i32;
+            self.put_seal(b, (at, seal_at), self.record_seal(names, id), None);
+            let flags = self.record_flags(b, channel);
+            self.locate(b, inst, !flags.notrap());
+            for (k, o) in fields.into_iter().zip(offs) {
+                let v = self.get(names[k]);
+                b.ins().store(flags, v, at, o as i32);
+            }
+            if let Some(id) = id {
+                self.store_id(b, flags, at, (size - id_bytes) as i32, id);
+            }
+            self.locate(b, inst, false);
         }
-        if let Some(id) = id {
-            self.store_id(b, flags, at, (size - id_bytes) as i32, id);
-        }
-        self.locate(b, inst, false);
     }
 
     /// Pop a record.
     fn pop(&mut self, b: &mut FunctionBuilder<'_>, names: &[Val], id: Option<u32>, inst: &AdInst) {
-        let tys: Vec<_> = inst.defs.iter().map(|d| d.1).collect();
-        let id_bytes = if id.is_some() { self.env.id_bytes } else { 0 };
-        let (offs, size) = record_layout(&tys, self.seal_bytes() + id_bytes);
-        let top = b.use_var(self.tape_var());
-        let n = b.ins().iconst(types::I64, -i64::from(size));
-        let at = b.ins().iadd(top, n);
-        b.def_var(self.tape_var(), at);
-        let seal = self.record_seal(names, id);
-        let seal_at = (size - id_bytes - self.seal_bytes()) as i32;
-        self.check_seal(b, (at, seal_at), seal, None, inst.at);
-        let flags = self.tape_flags(b);
-        for (&(name, ty), o) in inst.defs.iter().zip(offs) {
-            // From where the position was: the new one is then not needed before the end of
-            // the block.
-            let r = b.ins().load(ty, flags, top, o as i32 - size as i32);
-            self.name(name, r);
+        let fields: SmallVec<[_; 8]> = names.iter().zip(&inst.defs).map(|(&v, d)| (v, d.1)).collect();
+        for channel in self.channels() {
+            let fields = self.fields_in(channel, &fields);
+            let id = id.filter(|_| channel == self.number_channel());
+            if fields.is_empty() && id.is_none() && self.env.typed.is_some() {
+                continue;
+            }
+            let tys: SmallVec<[_; 8]> = fields.iter().map(|&k| inst.defs[k].1).collect();
+            let id_bytes = if id.is_some() { self.env.id_bytes } else { 0 };
+            let (offs, size) = record_layout(&tys, self.seal_bytes() + id_bytes);
+            let top = b.use_var(self.tape_var(channel));
+            let n = b.ins().iconst(types::I64, -i64::from(size));
+            let at = b.ins().iadd(top, n);
+            b.def_var(self.tape_var(channel), at);
+            let seal = self.record_seal(names, id);
+            let seal_at = (size - id_bytes - self.seal_bytes()) as i32;
+            self.check_seal(b, (at, seal_at), seal, None, inst.at);
+            let flags = self.tape_flags(b, channel);
+            for (k, o) in fields.into_iter().zip(offs) {
+                // From where the position was: the new one is then not needed before the end of
+                // the block.
+                let (name, ty) = inst.defs[k];
+                let r = b.ins().load(ty, flags, top, o as i32 - size as i32);
+                self.name(name, r);
+            }
         }
     }
 
@@ -272,7 +333,7 @@ impl LowerCx<'_> {
     }
 
     fn load_id(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, off: i32) -> ir::Value {
-        let flags = self.tape_flags(b);
+        let flags = self.tape_flags(b, self.number_channel());
         match self.env.id_bytes {
             1 => b.ins().uload8(types::I32, flags, at, off),
             2 => b.ins().uload16(types::I32, flags, at, off),
@@ -280,21 +341,27 @@ impl LowerCx<'_> {
         }
     }
 
-    pub(super) fn tape_var(&self) -> Variable {
-        self.tape.expect("this function has a segment")
+    pub(super) fn tape_var(&self, channel: Channel) -> Variable {
+        self.tapes[channel.index()].expect("this function records there")
     }
 
-    pub(super) fn frame_pointer(&self, b: &mut FunctionBuilder<'_>) -> ir::Value {
-        let _ = b;
-        self.fp.expect("the frame has been entered")
+    pub(super) fn frame_pointer(&self, channel: Channel) -> ir::Value {
+        self.fps[channel.index()].expect("the frame has been entered")
     }
 
     /// Move `top` up by `size` from `from`, trapping at the limit.
-    fn bump(&self, b: &mut FunctionBuilder<'_>, from: ir::Value, size: u32, at: Option<ir::Inst>) -> ir::Inst {
+    fn bump(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        channel: Channel,
+        from: ir::Value,
+        size: u32,
+        at: Option<ir::Inst>,
+    ) -> ir::Inst {
         let n = b.ins().iconst(types::I64, i64::from(size));
         let top = b.ins().iadd(from, n);
-        b.def_var(self.tape_var(), top);
-        let limit = self.limit.expect("the activation has begun");
+        b.def_var(self.tape_var(channel), top);
+        let limit = self.limits[channel.index()].expect("the activation has begun");
         let over = b.ins().icmp(IntCC::UnsignedGreaterThan, top, limit);
         self.locate(b, at, true);
         let check = b.ins().trapnz(over, TrapCode::unwrap_user(Check::TapeFull as u8));
@@ -304,20 +371,27 @@ impl LowerCx<'_> {
 
     /// The same for a record, all of which is written next, in order and without a gap: where there
     /// is a fence, that is a check as well.
-    fn bump_for_record(&mut self, b: &mut FunctionBuilder<'_>, from: ir::Value, size: u32, at: Option<ir::Inst>) {
+    fn bump_for_record(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        channel: Channel,
+        from: ir::Value,
+        size: u32,
+        at: Option<ir::Inst>,
+    ) {
         if self.env.fence == Fence::Only {
             let n = b.ins().iconst(types::I64, i64::from(size));
             let top = b.ins().iadd(from, n);
-            b.def_var(self.tape_var(), top);
+            b.def_var(self.tape_var(channel), top);
             return;
         }
-        let check = self.bump(b, from, size, at);
+        let check = self.bump(b, channel, from, size, at);
         self.checks.push(check);
     }
 
     /// Flags of what is written of a record.
-    fn record_flags(&self, b: &mut FunctionBuilder<'_>) -> MemFlagsData {
-        let flags = self.tape_flags(b);
+    fn record_flags(&self, b: &mut FunctionBuilder<'_>, channel: Channel) -> MemFlagsData {
+        let flags = self.tape_flags(b, channel);
         match self.env.fence {
             Fence::No => flags,
             Fence::Only | Fence::Too => flags.with_trap_code(Some(TrapCode::unwrap_user(Check::TapeFull as u8))),
@@ -326,29 +400,51 @@ impl LowerCx<'_> {
 
     /// Write the tape position to the segment, so that a callee finds it.
     pub(super) fn publish(&self, b: &mut FunctionBuilder<'_>) {
-        self.publish_as(b, self.position_field());
+        self.publish_as(b, self.position());
     }
 
-    pub(super) fn publish_as(&self, b: &mut FunctionBuilder<'_>, off: i32) {
-        let pos = b.use_var(self.tape_var());
-        let flags = self.tape_flags(b);
-        b.ins().store(flags, pos, self.seg(), off);
+    pub(super) fn publish_as(&self, b: &mut FunctionBuilder<'_>, position: Position) {
+        let flags = self.tape_flags(b, self.address_channel());
+        for c in self.channels() {
+            let pos = b.use_var(self.tape_var(c));
+            b.ins().store(flags, pos, self.seg(), segment::field(c, position));
+        }
     }
 
     pub(super) fn reload(&self, b: &mut FunctionBuilder<'_>) {
-        let off = self.position_field();
-        let flags = self.tape_flags(b);
-        let pos = b.ins().load(types::I64, flags, self.seg(), off);
-        b.def_var(self.tape_var(), pos);
+        let flags = self.tape_flags(b, self.address_channel());
+        for c in self.channels() {
+            let pos = b.ins().load(types::I64, flags, self.seg(), segment::field(c, self.position()));
+            b.def_var(self.tape_var(c), pos);
+        }
     }
 
-    fn position_field(&self) -> i32 {
-        if self.forward { segment::TOP } else { segment::CURSOR }
+    fn position(&self) -> Position {
+        if self.forward || self.env.typed.is_some() { Position::Top } else { Position::Cursor }
+    }
+
+    fn clear_by_call(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, size: u32) {
+        let mut sig = ir::Signature::new(self.env.target.default_call_conv);
+        sig.params.extend([types::I64, types::I32, types::I64].map(ir::AbiParam::new));
+        sig.returns.push(ir::AbiParam::new(types::I64));
+        let memset = self.env.names.of_c("memset").to_owned();
+        let f = self.symbol(b, &memset, &sig);
+        let (z, n) = (b.ins().iconst(types::I32, 0), b.ins().iconst(types::I64, i64::from(size)));
+        b.ins().call(f, &[at, z, n]);
     }
 
     /// Clear the shadows of some of the stack slots: those of neighbours at once.
     fn clear_slots(&mut self, b: &mut FunctionBuilder<'_>, which: impl Fn(&SlotPlace) -> bool) {
         let Some(frame) = self.env.frame else { return };
+        for (&slot, &home) in &self.slot_shadows.clone() {
+            let place = frame.slots[slot].expect("it has a shadow");
+            if which(&place) {
+                self.clear_by_call(b, home, place.size);
+            }
+        }
+        if !self.slot_shadows.is_empty() {
+            return;
+        }
         // Where they begin, and how many bytes. Slots are padded to 16 bytes in the frame.
         let mut places: Vec<(u32, u32)> = Vec::new();
         for p in frame.slots.values().flatten().filter(|p| which(p)) {
@@ -359,7 +455,10 @@ impl LowerCx<'_> {
                 _ => places.push((p.shadow, p.size)),
             }
         }
-        let fp = self.frame_pointer(b);
+        if places.is_empty() {
+            return;
+        }
+        let fp = self.frame_pointer(self.slot_channel());
         for (first, size) in places {
             if size > 512 {
                 let at = self.in_frame(b, fp, first);
@@ -368,13 +467,7 @@ impl LowerCx<'_> {
                     self.in_shadows.all.extend(stores);
                     continue;
                 }
-                let mut sig = ir::Signature::new(self.env.target.default_call_conv);
-                sig.params.extend([types::I64, types::I32, types::I64].map(ir::AbiParam::new));
-                sig.returns.push(ir::AbiParam::new(types::I64));
-                let memset = self.env.names.of_c("memset").to_owned();
-                let f = self.symbol(b, &memset, &sig);
-                let (z, n) = (b.ins().iconst(types::I32, 0), b.ins().iconst(types::I64, i64::from(size)));
-                b.ins().call(f, &[at, z, n]);
+                self.clear_by_call(b, at, size);
             } else {
                 let zero = ops::constant(b, types::F64X2, 0.0);
                 for off in (0..size).step_by(16) {
@@ -386,9 +479,19 @@ impl LowerCx<'_> {
     }
 }
 
+/// Room on the stack, and its address.
+fn on_stack(b: &mut FunctionBuilder<'_>, size: u32) -> ir::Value {
+    let slot = ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, size, 4);
+    let slot = b.create_sized_stack_slot(slot);
+    b.ins().stack_addr(types::I64, slot, 0)
+}
+
 /// Up to this size memory is cleared where it is: a call of `memset` would send everything that
 /// lives across it to the stack, from where it is read again wherever it is used.
 const MOST_BYTES_IN_PLACE: u32 = 16 << 10;
+
+/// Bytes of the addresses of the parts of a typed frame.
+const LINKS: u32 = 8 * Channel::TYPED.len() as u32;
 
 /// Clear memory from an address on, 64 bytes at a time; what is less is cleared first. The stores
 /// that do it.

@@ -492,6 +492,7 @@ pub fn plain_env<'a>(func: &'a ir::Function, names: &'a mut Names, target: Targe
         pieces: false,
         short: false,
         watched: None,
+        typed: None,
         fence: Fence::No,
         alone: false,
         target,

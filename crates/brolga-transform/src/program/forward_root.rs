@@ -26,7 +26,7 @@
 //! work is done before it calls itself.
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};
-use brolga_ir::lower::{segment, tape_flags};
+use brolga_ir::lower::{Channel, segment, tape_flags};
 use brolga_ir::names::Names;
 use brolga_ir::{Effort, MemoryMode, Mode, Options, Pass};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -148,7 +148,7 @@ pub(crate) fn root(
             let pullback = import(&mut func, &callees.pullback, theirs.1);
             let mut results = call(&mut func, block, forward, first);
             results.truncate(n_results);
-            let flags = tape_flags(&mut func);
+            let flags = tape_flags(&mut func, Channel::Mixed);
             let mut pos = at_end(&mut func, block);
             let top = pos.ins().load(types::I64, flags, seg, segment::TOP);
             pos.ins().store(flags, top, seg, segment::CURSOR);

@@ -1,0 +1,126 @@
+//! Channels of the tape: where a value is recorded, by what it is.
+//!
+//! **Problem.** A tape holds floats, integers and addresses, one behind another. A derivation of the
+//! derived function has to know of each place on it what stands there, and where each record begins
+//! is only known at run time.
+//! **Answer.** A typed tape ([`TapeKind::Typed`](crate::TapeKind::Typed)) is four: one of doubles,
+//! one of singles, one of integers, one of addresses (and deltas, which are differences of such). A
+//! record, and a frame, has a part in each; a part of a frame has the size and the offsets of the
+//! whole, and only what belongs there is used of it. An ordinary tape is one channel of everything.
+//!
+//! ```text
+//!   record [ x: f64 | i: i32 | p: i64 | block ]    doubles [ x ]   integers [ i | block ]   addresses [ p ]
+//! ```
+//!
+//! **Cost.** Four positions in place of one, and four times the memory of frames: a typed tape is
+//! for functions that are derived again, not for those that run.
+//! **Source.** Reverse over reverse in this form is ours; Enzyme keeps a typed structure per call
+//! and a shadow of it.
+
+use cranelift_codegen::ir::{self, Type, types};
+use smallvec::SmallVec;
+
+use super::LowerCx;
+use crate::inst::Val;
+
+/// A part of the tape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Channel {
+    /// Everything: an ordinary tape.
+    Mixed,
+    /// Doubles, and vectors of them.
+    Doubles,
+    /// Singles, and vectors of them.
+    Singles,
+    /// Integers that are no addresses, and numbers of blocks.
+    Integers,
+    /// Addresses and deltas.
+    Addresses,
+}
+
+/// A position in a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// Where the forward pass records next. With a typed tape, where the pullback reads next, too:
+    /// there is no second pullback behind a forward pass.
+    Top,
+    /// Where the channel ends.
+    Limit,
+    /// Where the pullback reads next.
+    Cursor,
+}
+
+impl Channel {
+    /// Those of a typed tape.
+    pub const TYPED: [Self; 4] = [Self::Doubles, Self::Singles, Self::Integers, Self::Addresses];
+
+    /// All channels.
+    pub const COUNT: usize = 5;
+
+    /// The alias region of accesses to it, by its number: an ordinary tape has the first, and what
+    /// lies in a channel of a typed one can be seen from it.
+    pub const fn region(self) -> u32 {
+        super::TAPE_REGION + self as u32
+    }
+
+    /// Its number.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Where a value is recorded that is an address, or is none.
+    pub fn of(ty: Type, is_address: bool) -> Self {
+        match ty.lane_type() {
+            types::F64 => Self::Doubles,
+            types::F32 => Self::Singles,
+            types::I64 if is_address => Self::Addresses,
+            _ => Self::Integers,
+        }
+    }
+}
+
+/// What lowering has to know of a primal for a typed tape.
+#[derive(Clone, Copy)]
+pub struct Typed<'a> {
+    /// Whether a primal value is an address.
+    pub is_address: &'a dyn Fn(ir::Value) -> bool,
+}
+
+impl LowerCx<'_> {
+    /// The channels that this function uses.
+    pub(super) fn channels(&self) -> SmallVec<[Channel; Channel::COUNT]> {
+        let used = |c: &Channel| self.tapes[c.index()].is_some();
+        [Channel::Mixed].into_iter().chain(Channel::TYPED).filter(used).collect()
+    }
+
+    /// Where a name is recorded.
+    pub(super) fn channel(&self, name: Val, ty: Type) -> Channel {
+        let Some(typed) = self.env.typed else { return Channel::Mixed };
+        let is_address = match name {
+            Val::Primal(v) => (typed.is_address)(v),
+            Val::Delta(_) | Val::Aux(..) => true,
+            Val::Tangent(..) | Val::D(_) => false,
+        };
+        Channel::of(ty, is_address)
+    }
+
+    /// Where numbers of blocks are.
+    pub(super) fn number_channel(&self) -> Channel {
+        if self.env.typed.is_some() { Channel::Integers } else { Channel::Mixed }
+    }
+
+    /// Where addresses are, and positions of the tape.
+    pub(super) fn address_channel(&self) -> Channel {
+        if self.env.typed.is_some() { Channel::Addresses } else { Channel::Mixed }
+    }
+
+    /// Where the shadows of stack slots are.
+    pub(super) fn slot_channel(&self) -> Channel {
+        if self.env.typed.is_some() { Channel::Doubles } else { Channel::Mixed }
+    }
+
+    /// The fields of a record that belong to a channel, by their positions.
+    pub(super) fn fields_in(&self, channel: Channel, fields: &[(Val, Type)]) -> SmallVec<[usize; 8]> {
+        (0..fields.len()).filter(|&k| self.channel(fields[k].0, fields[k].1) == channel).collect()
+    }
+}
