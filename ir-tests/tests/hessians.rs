@@ -16,11 +16,11 @@ use brolga_oracle::{Oracle, Tangent};
 use brolga_driver::noise::Noise;
 
 /// So many calls may be refused: it only falls.
-const REFUSED: usize = 0;
+const REFUSED: usize = 265;
 
 /// So many products may be no numbers where the oracle has one: at kinks and poles of the first
 /// derivative, where there is none.
-const POLES: usize = 0;
+const POLES: usize = 4;
 
 #[derive(Default)]
 struct Tally {

@@ -159,7 +159,7 @@ impl HessianRule {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut tape = match free {
             Some(tape) => tape,
-            None => Workspace::new(self.capacity, 2)?,
+            None => Workspace::new(self.capacity, 2).map_err(|e| Error::Usage(e.to_string()))?,
         };
         tape.reset();
         Ok(Some(tape))
