@@ -23,8 +23,13 @@ pub enum Command {
     Grad(GradArgs),
     /// Compute values and tangents along directions: Jacobian-vector products, by forward mode.
     Jvp(JvpArgs),
-    /// Compute Jacobians.
+    /// Compute Jacobians, by forward mode or by pullbacks, whichever takes fewer runs.
     Jacobian(JacobianArgs),
+    /// Compute values, gradients, and products of the Hessian with directions, by forward mode over
+    /// the gradient.
+    Hvp(HvpArgs),
+    /// Compute values, gradients and Hessians.
+    Hessian(HessianArgs),
     /// Call functions without differentiating them.
     Run(RunArgs),
     /// Compare gradients with finite differences and with the tape oracle.
@@ -92,6 +97,8 @@ impl Command {
             Self::Grad(a) => Some(&a.input.file),
             Self::Jvp(a) => Some(&a.input.file),
             Self::Jacobian(a) => Some(&a.input.file),
+            Self::Hvp(a) => Some(&a.input.file),
+            Self::Hessian(a) => Some(&a.input.file),
             Self::Run(a) => Some(&a.input.file),
             Self::Check(a) => Some(&a.input.file),
             Self::Explain(a) => Some(&a.input.file),
@@ -107,6 +114,8 @@ impl Command {
             Self::Grad(a) => a.limit.time_limit,
             Self::Jvp(a) => a.limit.time_limit,
             Self::Jacobian(a) => a.limit.time_limit,
+            Self::Hvp(a) => a.limit.time_limit,
+            Self::Hessian(a) => a.limit.time_limit,
             Self::Run(a) => a.limit.time_limit,
             Self::Check(a) => a.limit.time_limit,
             Self::Explain(a) => a.limit.time_limit,
@@ -420,6 +429,82 @@ pub struct JacobianArgs {
     /// Arguments, counted from 0, whose buffers are outputs, too, as the function leaves them: 1,3.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub outputs: Vec<usize>,
+    /// Forward mode, one run for each input, or one forward pass with a pullback for each output.
+    /// The default is forward mode where there are fewer inputs than outputs. The numbers are the
+    /// same, but for roundings.
+    #[arg(long, value_enum)]
+    pub way: Option<Way>,
+    /// Print one JSON object per call.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How a Jacobian is computed.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Way {
+    /// A run of forward mode for each input.
+    Forward,
+    /// A pullback for each output.
+    Reverse,
+}
+
+impl From<Way> for brolga::drivers::Way {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Forward => Self::Forward,
+            Way::Reverse => Self::Reverse,
+        }
+    }
+}
+
+/// How to differentiate a call twice.
+#[derive(Args)]
+pub struct SecondOptions {
+    /// As in forward mode.
+    #[command(flatten)]
+    pub forward: ForwardOptions,
+    /// One seed per result, separated by commas; a vector is written [1.0 0.0]. Needed where
+    /// several results are active: the Hessian is that of their sum with these weights.
+    #[arg(long, value_name = "LIST", requires = "calls", allow_hyphen_values = true)]
+    pub seed: Option<String>,
+    /// Initial shadow of an argument, counted from 0: 1=[0.5, 0.5]: weights of what the function
+    /// leaves in its buffer. May be repeated.
+    #[arg(long = "shadow", value_name = "N=[LIST]", requires = "calls")]
+    pub shadows: Vec<String>,
+}
+
+/// `hvp`.
+#[derive(Args)]
+pub struct HvpArgs {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
+    /// The calls.
+    #[command(flatten)]
+    pub call: SecondOptions,
+    /// Along what.
+    #[command(flatten)]
+    pub directions: Directions,
+    /// Print one JSON object per call.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hessian`.
+#[derive(Args)]
+pub struct HessianArgs {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
+    /// The calls.
+    #[command(flatten)]
+    pub call: SecondOptions,
     /// Print one JSON object per call.
     #[arg(long)]
     pub json: bool,
@@ -458,6 +543,10 @@ pub struct CheckArgs {
     /// Print every input element, not only the first hundred of a call.
     #[arg(long)]
     pub all: bool,
+    /// 2 to check second derivatives: the product of the Hessian with a random direction, by
+    /// differences of gradients and by the oracle of the function itself, and its symmetry.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub order: u8,
 }
 
 /// `explain`.

@@ -1,14 +1,16 @@
-//! `cargo xtask jvp` and `cargo xtask jacobian`: forward mode on the command line.
+//! `cargo xtask jvp` and `cargo xtask jacobian`: tangents, and matrices of first derivatives.
 
 use brolga::{Error, Mode, Options};
-use brolga_driver::tangent::{Direction, Jacobian, Output, Tangents, jacobian, outputs, tangents};
+use brolga_driver::jacobian::{Jacobian, Output, jacobian, outputs};
+use brolga_driver::tangent::{Direction, Tangents, tangents};
 use brolga_driver::{Invocation, Item, output};
+use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
 use crate::cli::{CallOptions, ForwardOptions, JacobianArgs, JvpArgs};
 use crate::failure::Failure;
 use crate::grad::{Job, failure_json, jobs, read};
-use crate::report::show;
+use crate::report::{Progress, show};
 use crate::rules::Rules;
 
 /// Run `jvp`.
@@ -41,8 +43,10 @@ pub fn jacobian_of(args: &JacobianArgs) -> Result<(), Failure> {
             if let Err(Error::Usage(message)) = outputs(&job.call, &args.outputs) {
                 return Err(Failure::Usage(message));
             }
-            let rule = rules.get(&job.call.request(), &forward_mode(&job));
-            let found = rule.and_then(|rule| jacobian(&rule, &job.call, &args.outputs));
+            let rule = |mode| rules.get(&job.call.request(), &Options { mode, ..job.options() });
+            let mut progress = Progress::new(format!("{}: the Jacobian", job.name()));
+            let way = args.way.map(Into::into);
+            let found = jacobian(&rule, &job.call, &args.outputs, way, &mut |i, n| progress.at(i, n));
             let found = found.map_err(|e| Failure::Run(job.name(), e))?;
             show(&match args.json {
                 true => format!("{}\n", jacobian_json(&job.call, &found)),
@@ -54,7 +58,7 @@ pub fn jacobian_of(args: &JacobianArgs) -> Result<(), Failure> {
 }
 
 /// A failure as JSON too, if that is asked for.
-fn told(json: bool, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+pub(crate) fn told(json: bool, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
     let result = work();
     if json && let Err(failure) = &result {
         show(&format!("{}\n", failure_json(failure)));
@@ -132,20 +136,23 @@ fn jacobian_json(call: &Invocation, found: &Jacobian) -> Value {
 
 /// A table: a row for each output, a column for each input.
 fn jacobian_text(written: &str, found: &Jacobian) -> String {
-    let mut out = output::values_text(written, &found.value, &[]);
     let heads: Vec<String> = found.columns.iter().map(|c| c.name()).collect();
     let names: Vec<String> = found.rows.iter().map(|r| output_name(*r, &found.value)).collect();
-    let cell = |x: &f64| output::show(&Item::One(brolga_driver::Num::F64(*x)));
-    let cells: Vec<Vec<String>> = found.entries.iter().map(|r| r.iter().map(cell).collect()).collect();
-    let width = |j: usize| cells.iter().map(|r| r[j].len()).chain([heads[j].len()]).max().unwrap_or(0);
-    let first = names.iter().map(String::len).max().unwrap_or(0);
-    let line = |name: &str, row: &[String]| {
-        let row: Vec<String> = row.iter().enumerate().map(|(j, x)| format!("{x:>w$}", w = width(j))).collect();
-        format!("  {name:<first$}  {}", row.join("  ")).trim_end().to_owned() + "\n"
-    };
-    out += &line("", &heads);
-    names.iter().zip(&cells).for_each(|(name, row)| out += &line(name, row));
-    out
+    output::values_text(written, &found.value, &[]) + &matrix(&names, &heads, &found.entries)
+}
+
+/// A matrix with names of rows and columns.
+pub(crate) fn matrix(names: &[String], heads: &[String], entries: &[Vec<f64>]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let number = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let head = std::iter::once(String::new()).chain(heads.iter().cloned());
+    table.set_header(head.map(number));
+    for (name, row) in names.iter().zip(entries) {
+        let cells = row.iter().map(|x| number(output::show_num(brolga_driver::Num::F64(*x))));
+        table.add_row(std::iter::once(Cell::new(format!(" {name}"))).chain(cells));
+    }
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
 fn output_name(output: Output, value: &[Item]) -> String {

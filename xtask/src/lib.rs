@@ -16,5 +16,6 @@ pub mod forward;
 pub mod grad;
 pub mod report;
 pub mod rules;
+pub mod second;
 pub mod tidy;
 pub mod trust;

@@ -6,6 +6,7 @@
 //! | `grad FILE` | runs the calls given with `--call`, or every `; grad:` line of the file |
 //! | `jvp FILE` | values and tangents along directions, by forward mode |
 //! | `jacobian FILE` | Jacobians |
+//! | `hvp FILE`, `hessian FILE` | second derivatives along directions, and Hessians |
 //! | `run FILE` | calls without differentiating |
 //! | `check FILE` | compares each gradient with finite differences and with the tape oracle |
 //! | `explain FILE` | says why a gradient is what it is: cut edges, where it stops being finite, contributions, records |
@@ -24,7 +25,7 @@ use std::time::Duration;
 use clap::Parser;
 use xtask::cli::{Cli, Command};
 use xtask::failure::Failure;
-use xtask::{check, chores, dump, explain, forward, grad, report, tidy, trust};
+use xtask::{check, chores, dump, explain, forward, grad, report, second, tidy, trust};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -35,6 +36,8 @@ fn main() -> ExitCode {
         Command::Grad(args) => grad::run(args),
         Command::Jvp(args) => forward::jvp(args),
         Command::Jacobian(args) => forward::jacobian_of(args),
+        Command::Hvp(args) => second::hvp(args),
+        Command::Hessian(args) => second::hessian_of(args),
         Command::Run(args) => grad::run_primals(args),
         Command::Check(args) => check::run(args),
         Command::Explain(args) => explain::run(args),

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use brolga::{Diagnostic, Diagnostics, Error, Trap};
@@ -42,6 +43,40 @@ pub fn show(text: &str) {
     let mut out = std::io::stdout().lock();
     if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
         std::process::exit(0);
+    }
+}
+
+/// How far long work is, on a terminal, once it has taken a while.
+pub struct Progress {
+    what: String,
+    told: Option<Instant>,
+    start: Instant,
+}
+
+impl Progress {
+    /// Until something is told, and between two times.
+    const PAUSE: Duration = Duration::from_millis(500);
+
+    /// Of work that begins.
+    pub fn new(what: String) -> Self {
+        Self { what, told: None, start: Instant::now() }
+    }
+
+    /// So many steps are done, of so many.
+    pub fn at(&mut self, done: usize, of: usize) {
+        let mut err = std::io::stderr();
+        if self.told.unwrap_or(self.start).elapsed() >= Self::PAUSE && err.is_terminal() {
+            self.told = Some(Instant::now());
+            let _ = write!(err, "\r{}: {done} of {of}", self.what);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.told.is_some() {
+            let _ = write!(std::io::stderr(), "\r{:width$}\r", "", width = self.what.chars().count() + 24);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! One call in forward mode, and Jacobians: what `jvp` and `jacobian` print.
+//! One call in forward mode: what `jvp` prints.
 //!
 //! A direction has an entry for each argument: the tangent of a float by value, or of a buffer's
 //! contents. What is not given is zero. It is written `0=1.5` for a scalar, `0=[1.0 0.0]` for a
@@ -8,7 +8,7 @@ use brolga::{ArgActivity, DerivedRule, Error};
 use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::{BoundArg, Invocation, encode_list, scalar, vector};
-use crate::inputs::{Input, inputs};
+use crate::inputs::Input;
 use crate::memory::Memory;
 use crate::run::{contents, items, undamaged};
 use crate::text::cursor::{Cursor, Parsed};
@@ -71,6 +71,16 @@ impl Direction {
             found.0[owner] = along(call, text, owner, &literal, &fail)?;
         }
         Ok(found)
+    }
+
+    /// The tangent of a float by value, if one is given.
+    pub(crate) fn of_value(&self, arg: usize) -> Option<&DataValue> {
+        if let Along::Value(v) = &self.0[arg] { Some(v) } else { None }
+    }
+
+    /// The tangent of a buffer that the argument owns, if one is given.
+    pub(crate) fn of_buffer(&self, arg: usize) -> Option<&[u8]> {
+        if let Along::Buffer(bytes) = &self.0[arg] { Some(bytes) } else { None }
     }
 
     /// Along all inputs ([`inputs`]), by so much each.
@@ -156,80 +166,4 @@ pub fn tangents(rule: &DerivedRule, call: &Invocation, direction: &Direction) ->
         results: results.collect(),
         of_buffers: of_buffers.collect(),
     })
-}
-
-/// A Jacobian: rows are lanes of float results, then elements of buffers; columns are inputs, in
-/// the order of arguments.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Jacobian {
-    /// One per result.
-    pub value: Vec<Item>,
-    /// What each row is the derivative of.
-    pub rows: Vec<Output>,
-    /// What each column is the derivative by.
-    pub columns: Vec<Input>,
-    /// Row by row.
-    pub entries: Vec<Vec<f64>>,
-}
-
-/// One number that a call gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// A lane of a result.
-    Result(usize, Option<usize>),
-    /// An element of an argument's buffer.
-    Element(usize, usize),
-}
-
-/// What a call gives: its float results, and the elements of these arguments' buffers.
-///
-/// # Errors
-/// [`Error::Usage`] for an argument that is no duplicated buffer of floats.
-pub fn outputs(call: &Invocation, buffers: &[usize]) -> Result<Vec<Output>, Error> {
-    let mut found = Vec::new();
-    for (k, ty) in call.returns.iter().enumerate().filter(|(_, ty)| ty.lane_type().is_float()) {
-        if ty.is_vector() {
-            found.extend((0..ty.lane_count() as usize).map(|l| Output::Result(k, Some(l))));
-        } else {
-            found.push(Output::Result(k, None));
-        }
-    }
-    for &arg in buffers {
-        let usable = arg < call.args.len() && call.activity(arg) == ArgActivity::Duplicated;
-        let Some((_, elem, data, _)) = call.buffer(arg).filter(|b| usable && b.1.is_float()) else {
-            let message = format!("argument {arg} is no duplicated buffer of floats, so it cannot be an output");
-            return Err(Error::Usage(message));
-        };
-        found.extend((0..data.len() / elem.bytes()).map(|i| Output::Element(arg, i)));
-    }
-    Ok(found)
-}
-
-/// The Jacobian of a call by forward mode, one run for each column.
-///
-/// # Errors
-/// As [`tangents`] and [`outputs`].
-pub fn jacobian(rule: &DerivedRule, call: &Invocation, buffers: &[usize]) -> Result<Jacobian, Error> {
-    let (rows, columns) = (outputs(call, buffers)?, inputs(call));
-    let mut entries = vec![vec![0.0; columns.len()]; rows.len()];
-    let mut value = None;
-    let mut unit = vec![0.0; columns.len()];
-    for j in 0..columns.len().max(1) {
-        if let Some(u) = unit.get_mut(j) {
-            *u = 1.0;
-        }
-        let found = tangents(rule, call, &Direction::along(call, &columns, &unit))?;
-        for (row, output) in entries.iter_mut().zip(&rows) {
-            let nums = match *output {
-                Output::Result(k, lane) => found.results[k].as_ref().map(|r| r.nums()[lane.unwrap_or(0)]),
-                Output::Element(arg, i) => found.of_buffers[arg].as_ref().map(|b| b[i]),
-            };
-            if let (Some(entry), Some(n)) = (row.get_mut(j), nums) {
-                *entry = n.as_f64();
-            }
-        }
-        value.get_or_insert(found.value);
-        unit.fill(0.0);
-    }
-    Ok(Jacobian { value: value.unwrap_or_default(), rows, columns, entries })
 }

@@ -8,9 +8,11 @@
 #![warn(unreachable_pub)]
 
 pub mod cache;
+pub mod drivers;
 pub mod error;
 pub mod jit;
 mod quiet;
+pub mod second;
 pub mod stages;
 
 pub use brolga_ir::{
@@ -22,6 +24,7 @@ pub use cache::Cache;
 pub use cranelift_codegen;
 pub use error::{Error, Trap};
 pub use jit::{Arg, DerivedRule, Floats, Primal, Pullback, Run};
+pub use second::HessianRule;
 pub use stages::{Stage, dot, dump};
 
 /// The program of the README, as a doctest.

@@ -189,6 +189,7 @@ const FOLDERS: &[(&str, &[Row])] = &[
                 ],
             ),
             ("derive", &["derived", "pipeline", "program"]),
+            ("nested", &["derive", "derived"]),
         ],
     ),
 ];

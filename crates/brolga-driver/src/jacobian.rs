@@ -1,0 +1,168 @@
+//! Jacobians of calls, by forward mode or by pullbacks, whichever takes fewer runs.
+
+use brolga::drivers::{Way, by_columns, by_rows};
+use brolga::{ArgActivity, DerivedRule, Error, Mode};
+use cranelift_codegen::data_value::DataValue;
+
+use crate::bind::{BoundArg, Invocation, zero};
+use crate::inputs::{Input, inputs};
+use crate::memory::Memory;
+use crate::run::{collect, items, undamaged};
+use crate::second::flat;
+use crate::tangent::{Direction, tangents};
+use crate::value::{Item, Num, to_data};
+
+/// A Jacobian: rows are lanes of float results, then elements of buffers; columns are inputs, in
+/// the order of arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Jacobian {
+    /// One per result.
+    pub value: Vec<Item>,
+    /// What each row is the derivative of.
+    pub rows: Vec<Output>,
+    /// What each column is the derivative by.
+    pub columns: Vec<Input>,
+    /// Row by row.
+    pub entries: Vec<Vec<f64>>,
+}
+
+/// One number that a call gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A lane of a result.
+    Result(usize, Option<usize>),
+    /// An element of an argument's buffer.
+    Element(usize, usize),
+}
+
+/// What a call gives: its float results, and the elements of these arguments' buffers.
+///
+/// # Errors
+/// [`Error::Usage`] for an argument that is no duplicated buffer of floats.
+pub fn outputs(call: &Invocation, buffers: &[usize]) -> Result<Vec<Output>, Error> {
+    let mut found = Vec::new();
+    for (k, ty) in call.returns.iter().enumerate().filter(|(_, ty)| ty.lane_type().is_float()) {
+        if ty.is_vector() {
+            found.extend((0..ty.lane_count() as usize).map(|l| Output::Result(k, Some(l))));
+        } else {
+            found.push(Output::Result(k, None));
+        }
+    }
+    for &arg in buffers {
+        let usable = arg < call.args.len() && call.activity(arg) == ArgActivity::Duplicated;
+        let Some((_, elem, data, _)) = call.buffer(arg).filter(|b| usable && b.1.is_float()) else {
+            let message = format!("argument {arg} is no duplicated buffer of floats, so it cannot be an output");
+            return Err(Error::Usage(message));
+        };
+        found.extend((0..data.len() / elem.bytes()).map(|i| Output::Element(arg, i)));
+    }
+    Ok(found)
+}
+
+/// How to get a rule of a mode, whose data objects are as at the start.
+pub type Rules<'a> = &'a dyn Fn(Mode) -> Result<DerivedRule, Error>;
+
+/// The Jacobian of a call, in the [cheaper way](Way::cheaper) unless one is asked for; `step` is
+/// called before each run, with its number and how many there are.
+///
+/// # Errors
+/// As [`tangents`] and [`outputs`], and as of [`DerivedRule::forward`] and
+/// [`brolga::Pullback::call`].
+pub fn jacobian(
+    rules: Rules<'_>,
+    call: &Invocation,
+    buffers: &[usize],
+    way: Option<Way>,
+    step: &mut dyn FnMut(usize, usize),
+) -> Result<Jacobian, Error> {
+    let (rows, columns) = (outputs(call, buffers)?, inputs(call));
+    let (m, n) = (rows.len(), columns.len());
+    let mut done = 0;
+    let mut begin = |of: usize| {
+        step(done, of);
+        done += 1;
+    };
+    let (value, entries) = match way.unwrap_or(Way::cheaper(n, m)) {
+        Way::Forward => {
+            let mut value = None;
+            let entries = by_columns(m, n, |along| {
+                begin(n);
+                let found = tangents(&rules(Mode::Tangent)?, call, &Direction::along(call, &columns, along))?;
+                let column = rows.iter().map(|output| match *output {
+                    Output::Result(k, lane) => found.results[k].as_ref().map(|r| r.nums()[lane.unwrap_or(0)]),
+                    Output::Element(arg, i) => found.of_buffers[arg].as_ref().map(|b| b[i]),
+                });
+                let column = column.map(|x| x.map_or(0.0, Num::as_f64)).collect();
+                value.get_or_insert(found.value);
+                Ok::<_, Error>(column)
+            })?;
+            (value, entries)
+        }
+        Way::Reverse => {
+            let mut back = Back::new(rules, call)?;
+            let entries = by_rows(m, |seeds| {
+                begin(m);
+                back.row(&rows, &columns, seeds)
+            })?;
+            (Some(back.value), entries)
+        }
+    };
+    let value = match value {
+        Some(value) => value,
+        None => tangents(&rules(Mode::Tangent)?, call, &Direction::zero(call))?.value,
+    };
+    Ok(Jacobian { value, rows, columns, entries })
+}
+
+/// A forward pass whose pullback is called for one row after another.
+struct Back<'a> {
+    call: &'a Invocation,
+    /// The same without initial shadows.
+    still: Invocation,
+    memory: Memory,
+    pullback: brolga::Pullback,
+    value: Vec<Item>,
+}
+
+impl<'a> Back<'a> {
+    fn new(rules: Rules<'_>, call: &'a Invocation) -> Result<Self, Error> {
+        let mut still = call.clone();
+        for arg in &mut still.args {
+            if let BoundArg::Buffer { shadow, .. } = arg {
+                shadow.fill(0);
+            }
+        }
+        let memory = Memory::new(&still)?;
+        // SAFETY: as in `run::gradient_in`; the memory lives as long as the pullback.
+        let (value, pullback) = unsafe { rules(Mode::Split)?.forward(&memory.arguments()) }?;
+        undamaged(&memory)?;
+        let value = items(call, &value);
+        Ok(Self { call, still, memory, pullback, value })
+    }
+
+    fn row(&mut self, rows: &[Output], columns: &[Input], by: &[f64]) -> Result<Vec<f64>, Error> {
+        let call = self.call;
+        self.memory.reset_shadows(&self.still);
+        let mut lanes: Vec<Vec<f64>> = call.returns.iter().map(|ty| vec![0.0; ty.lane_count() as usize]).collect();
+        for (output, by) in rows.iter().zip(by).filter(|(_, by)| **by != 0.0) {
+            match *output {
+                Output::Result(k, lane) => lanes[k][lane.unwrap_or(0)] = *by,
+                Output::Element(arg, i) => {
+                    let Some(buffer) = self.memory.buffer_mut(arg) else { continue };
+                    let n = buffer.elem.bytes();
+                    Num::F64(*by).encode(buffer.elem, &mut buffer.shadow.bytes_mut()[i * n..(i + 1) * n]);
+                }
+            }
+        }
+        let seed = |(ty, lanes): (&cranelift_codegen::ir::Type, &Vec<f64>)| {
+            let float = ty.lane_type().is_float();
+            to_data(*ty, |i| Num::F64(lanes[i])).filter(|_| float).unwrap_or_else(|| zero(*ty))
+        };
+        let seeds: Vec<DataValue> = call.returns.iter().zip(&lanes).map(seed).collect();
+        // SAFETY: the memory is that of the forward pass.
+        let cotangents = unsafe { self.pullback.call(&seeds) }?;
+        undamaged(&self.memory)?;
+        let found = collect(call, &self.memory, &[], &cotangents, 0);
+        Ok(flat(&found.gradient, columns))
+    }
+}

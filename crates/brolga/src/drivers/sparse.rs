@@ -1,0 +1,346 @@
+//! Compressed Jacobians and Hessians: fewer products where it is known which entries are zero.
+//!
+//! Columns that share no row may be asked for by one product, along the sum of their units: each
+//! row then has the entry of one of them. So a banded Jacobian takes as many products as the band
+//! is wide, whatever its length. Which columns go together is a colouring of a graph:
+//!
+//! - for Jacobians, neighbours are columns with a row in common (distance two in the graph of rows
+//!   and columns); the colouring is greedy, columns of many entries first;
+//! - for Hessians, a *star colouring* of the graph of the pattern: no path of four has two colours.
+//!   Then of each pair of equal entries at least one stands alone in its row and colour.
+//!
+//! A. H. Gebremedhin, F. Manne, A. Pothen: What color is your Jacobian? SIAM Review 47 (2005),
+//! algorithms 3.1 and 4.1.
+//!
+//! A pattern that lacks an entry would give wrong numbers. So one product more, along a fixed
+//! direction of no structure, is compared with that of the matrix that was found.
+
+use super::Way;
+use crate::Error;
+
+/// Which entries of a matrix may be other than zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    columns: usize,
+    /// Sorted columns, for each row.
+    rows: Vec<Vec<usize>>,
+}
+
+/// The entries of a pattern, for each row one for each of its columns.
+pub type Entries = Vec<Vec<f64>>;
+
+impl Pattern {
+    /// A pattern with these columns in each row.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if a column is not below `columns`.
+    pub fn new(columns: usize, rows: impl IntoIterator<Item = Vec<usize>>) -> Result<Self, Error> {
+        let mut all = Vec::new();
+        for (i, mut row) in rows.into_iter().enumerate() {
+            row.sort_unstable();
+            row.dedup();
+            if let Some(j) = row.last().filter(|j| **j >= columns) {
+                let message = format!("row {i} of the pattern has column {j}, but there are {columns}, counted from 0");
+                return Err(Error::Usage(message));
+            }
+            all.push(row);
+        }
+        Ok(Self { columns, rows: all })
+    }
+
+    /// All entries within `below` of the diagonal to the left and `above` to the right.
+    pub fn banded(n: usize, below: usize, above: usize) -> Self {
+        let row = |i: usize| (i.saturating_sub(below)..n.min(i + above + 1)).collect();
+        Self { columns: n, rows: (0..n).map(row).collect() }
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// How many columns there are.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The columns of a row, in order.
+    pub fn row(&self, row: usize) -> &[usize] {
+        &self.rows[row]
+    }
+
+    /// The pattern of the transposed matrix.
+    #[must_use]
+    pub fn transposed(&self) -> Self {
+        let mut rows = vec![Vec::new(); self.columns];
+        for (i, row) in self.rows.iter().enumerate() {
+            row.iter().for_each(|&j| rows[j].push(i));
+        }
+        Self { columns: self.rows.len(), rows }
+    }
+
+    /// A matrix with these entries, zeros included.
+    pub fn dense(&self, entries: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        let row = |(columns, entries): (&Vec<usize>, &Vec<f64>)| {
+            let mut row = vec![0.0; self.columns];
+            columns.iter().zip(entries).for_each(|(&j, &x)| row[j] = x);
+            row
+        };
+        self.rows.iter().zip(entries).map(row).collect()
+    }
+
+    /// A colour for each column, such that no two columns of one colour share a row.
+    pub fn column_colours(&self) -> Vec<usize> {
+        let by_column = self.transposed();
+        let mut order: Vec<usize> = (0..self.columns).collect();
+        order.sort_by_key(|&j| std::cmp::Reverse(by_column.rows[j].len()));
+        let mut colours = Colours::new(self.columns);
+        for j in order {
+            for &i in &by_column.rows[j] {
+                self.rows[i].iter().for_each(|&k| colours.forbid_that_of(k, j));
+            }
+            colours.give(j);
+        }
+        colours.of
+    }
+}
+
+/// Colours as they are given out.
+struct Colours {
+    of: Vec<usize>,
+    /// For each colour, for whom it was forbidden last.
+    forbidden: Vec<usize>,
+}
+
+impl Colours {
+    const NONE: usize = usize::MAX;
+
+    fn new(n: usize) -> Self {
+        Self { of: vec![Self::NONE; n], forbidden: vec![Self::NONE; n] }
+    }
+
+    fn has(&self, k: usize) -> bool {
+        self.of[k] != Self::NONE
+    }
+
+    fn forbid_that_of(&mut self, k: usize, to: usize) {
+        if self.has(k) {
+            self.forbidden[self.of[k]] = to;
+        }
+    }
+
+    /// The first colour that is not forbidden.
+    fn give(&mut self, j: usize) {
+        self.of[j] = self.forbidden.iter().position(|&f| f != j).unwrap_or(self.of.len());
+    }
+}
+
+/// A star colouring of a symmetric pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Star {
+    pattern: Pattern,
+    colours: Vec<usize>,
+}
+
+impl Star {
+    /// Colour the pattern of a Hessian. What one half of it says counts for both; the diagonal
+    /// belongs to it in any case.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if it is not square.
+    pub fn new(pattern: &Pattern) -> Result<Self, Error> {
+        let n = pattern.columns;
+        if pattern.rows.len() != n {
+            let message = format!("the pattern of a Hessian is square, this one has {} rows, {n} columns", pattern.rows.len());
+            return Err(Error::Usage(message));
+        }
+        let other = pattern.transposed();
+        let both = (0..n).map(|i| [&pattern.rows[i][..], &other.rows[i], &[i]].concat());
+        let pattern = Pattern::new(n, both)?;
+        let mut colours = Colours::new(n);
+        for v in 0..n {
+            for &w in pattern.rows[v].iter().filter(|w| **w != v) {
+                colours.forbid_that_of(w, v);
+                for &x in pattern.rows[w].iter().filter(|x| **x != v && **x != w) {
+                    let closes = |y: &usize| *y != w && *y != x && colours.has(*y) && colours.of[*y] == colours.of[w];
+                    if !colours.has(w) || colours.has(x) && pattern.rows[x].iter().any(closes) {
+                        colours.forbid_that_of(x, v);
+                    }
+                }
+            }
+            colours.give(v);
+        }
+        Ok(Self { pattern, colours: colours.of })
+    }
+
+    /// The pattern, with both halves.
+    pub fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
+    /// One colour for each row and column.
+    pub fn colours(&self) -> &[usize] {
+        &self.colours
+    }
+
+    /// The entries of a Hessian from its products, one for each colour and one to compare.
+    ///
+    /// # Errors
+    /// Those of `product`; [`Error::Usage`] if the pattern lacks an entry.
+    pub fn hessian(&self, mut product: impl FnMut(&[f64]) -> Result<Vec<f64>, Error>) -> Result<Entries, Error> {
+        let found = products(&self.colours, &mut product)?;
+        let (rows, colours) = (&self.pattern.rows, &self.colours);
+        let alone = |i: usize, j: usize| rows[i].iter().all(|&k| k == j || colours[k] != colours[j]);
+        let entry = |i: usize, j: usize| if alone(i, j) { found[colours[j]][i] } else { found[colours[i]][j] };
+        let entries: Entries = (0..rows.len()).map(|i| rows[i].iter().map(|&j| entry(i, j)).collect()).collect();
+        compare(&self.pattern, &entries, &mut product)?;
+        Ok(entries)
+    }
+}
+
+/// One product for each colour.
+fn products(
+    colours: &[usize],
+    product: &mut impl FnMut(&[f64]) -> Result<Vec<f64>, Error>,
+) -> Result<Vec<Vec<f64>>, Error> {
+    let n = colours.iter().max().map_or(0, |c| c + 1);
+    (0..n).map(|c| product(&colours.iter().map(|&k| f64::from(u8::from(k == c))).collect::<Vec<_>>())).collect()
+}
+
+/// The entries of a Jacobian. `product` is that with a direction ([`Way::Forward`]: one for each
+/// colour of columns), or that of seeds with it ([`Way::Reverse`]: one for each colour of rows);
+/// one more compares.
+///
+/// # Errors
+/// Those of `product`; [`Error::Usage`] if the pattern lacks an entry.
+pub fn jacobian(
+    pattern: &Pattern,
+    way: Way,
+    mut product: impl FnMut(&[f64]) -> Result<Vec<f64>, Error>,
+) -> Result<Entries, Error> {
+    if way == Way::Reverse {
+        let by_column = pattern.transposed();
+        let found = jacobian(&by_column, Way::Forward, product)?;
+        let mut entries: Entries = pattern.rows.iter().map(|row| Vec::with_capacity(row.len())).collect();
+        for (rows, column) in by_column.rows.iter().zip(&found) {
+            rows.iter().zip(column).for_each(|(&i, &x)| entries[i].push(x));
+        }
+        return Ok(entries);
+    }
+    let colours = pattern.column_colours();
+    let found = products(&colours, &mut product)?;
+    let row = |i: usize| pattern.rows[i].iter().map(|&j| found[colours[j]][i]).collect();
+    let entries: Entries = (0..pattern.rows.len()).map(row).collect();
+    compare(pattern, &entries, &mut product)?;
+    Ok(entries)
+}
+
+/// How far the product with a matrix that was found may be from the product that was asked for,
+/// relative to the sizes of its terms.
+const APART: f64 = 1e-6;
+
+fn compare(
+    pattern: &Pattern,
+    entries: &[Vec<f64>],
+    product: &mut impl FnMut(&[f64]) -> Result<Vec<f64>, Error>,
+) -> Result<(), Error> {
+    // Fractions of multiples of the golden ratio, between 1/2 and 3/2.
+    let along: Vec<f64> = (1..=pattern.columns).map(|k| 0.5 + (k as f64 * 0.618_033_988_749_894_9).fract()).collect();
+    let wanted = product(&along)?;
+    for (i, (columns, row)) in pattern.rows.iter().zip(entries).enumerate() {
+        let terms = columns.iter().zip(row).map(|(&j, &x)| if x == 0.0 { 0.0 } else { x * along[j] });
+        let (is, size) = terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + f64::abs(t)));
+        let want = wanted[i];
+        // What is not finite cannot be compared.
+        if (is - want).abs() > APART * (size + want.abs()) && size.is_finite() {
+            let message = format!(
+                "row {i} of the matrix has entries outside of the pattern: along a direction of no structure it gives \
+                 {want:?}, what the pattern has gives {is:?}. Add the missing columns, or leave the pattern out"
+            );
+            return Err(Error::Usage(message));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers::by_columns;
+
+    fn times(matrix: &[Vec<f64>], along: &[f64]) -> Vec<f64> {
+        matrix.iter().map(|row| row.iter().zip(along).map(|(a, b)| a * b).sum()).collect()
+    }
+
+    /// A symmetric pattern of no order: a few neighbours each, by a fixed rule.
+    fn scattered(n: usize) -> Pattern {
+        let row = |i: usize| vec![i, (i * 7 + 3) % n, (i * i + 1) % n];
+        let half = Pattern::new(n, (0..n).map(row)).unwrap();
+        let other = half.transposed();
+        Pattern::new(n, (0..n).map(|i| [half.row(i), other.row(i)].concat())).unwrap()
+    }
+
+    fn matrix(pattern: &Pattern) -> Vec<Vec<f64>> {
+        let entry = |i: usize, j: usize| 1.0 + (i.min(j) * 31 + i.max(j)) as f64;
+        let entries: Entries =
+            (0..pattern.rows()).map(|i| pattern.row(i).iter().map(|&j| entry(i, j)).collect()).collect();
+        pattern.dense(&entries)
+    }
+
+    #[test]
+    fn compressed_is_dense() {
+        for (pattern, most) in [(Pattern::banded(40, 1, 1), 3), (scattered(40), 20), (Pattern::banded(5, 4, 4), 5)] {
+            let matrix = matrix(&pattern);
+            let n = pattern.columns();
+            let mut calls = 0;
+            let mut product = |along: &[f64]| {
+                calls += 1;
+                Ok::<_, Error>(times(&matrix, along))
+            };
+            assert_eq!(by_columns(n, n, &mut product).unwrap(), matrix);
+            calls = 0;
+            for way in [Way::Forward, Way::Reverse] {
+                let found = jacobian(&pattern, way, |along| Ok(times(&matrix, along))).unwrap();
+                assert_eq!(pattern.dense(&found), matrix, "{way:?}");
+            }
+            let star = Star::new(&pattern).unwrap();
+            let found = star
+                .hessian(|along| {
+                    calls += 1;
+                    Ok(times(&matrix, along))
+                })
+                .unwrap();
+            assert_eq!(star.pattern().dense(&found), matrix);
+            assert!(calls <= most + 1, "{calls} products of {n} columns");
+        }
+        // A pattern that is no symmetric matrix's, long and narrow.
+        let arrow = Pattern::new(3, (0..20).map(|i| vec![i % 2, 2])).unwrap();
+        let matrix = matrix(&arrow);
+        let found = jacobian(&arrow, Way::Forward, |along| Ok(times(&matrix, along))).unwrap();
+        assert_eq!(arrow.dense(&found), matrix);
+        assert_eq!(arrow.column_colours().iter().max(), Some(&1));
+    }
+
+    #[test]
+    fn an_arrow_takes_two_products() {
+        let n = 30;
+        let arrow = Pattern::new(n, (0..n).map(|i| if i == 0 { (0..n).collect() } else { vec![0, i] })).unwrap();
+        // Its first column shares a row with each other one, so that a Jacobian has no use for it.
+        assert_eq!(arrow.column_colours().iter().max(), Some(&(n - 1)));
+        assert_eq!(Star::new(&arrow).unwrap().colours().iter().max(), Some(&1));
+    }
+
+    #[test]
+    fn an_entry_that_is_missing_is_seen() {
+        let full = matrix(&Pattern::banded(10, 1, 1));
+        let too_narrow = Pattern::banded(10, 0, 1);
+        let wrong = jacobian(&too_narrow, Way::Forward, |along| Ok(times(&full, along)));
+        assert!(matches!(wrong, Err(Error::Usage(m)) if m.contains("outside of the pattern")));
+        // Half of a symmetric pattern is enough.
+        let star = Star::new(&too_narrow).unwrap();
+        assert_eq!(star.pattern().dense(&star.hessian(|a| Ok(times(&full, a))).unwrap()), full);
+        let star = Star::new(&Pattern::banded(10, 0, 0)).unwrap();
+        assert!(star.hessian(|a| Ok(times(&full, a))).is_err());
+        assert!(Pattern::new(2, [vec![2]]).is_err() && Star::new(&Pattern::new(2, [vec![1]]).unwrap()).is_err());
+    }
+}

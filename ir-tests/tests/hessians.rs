@@ -1,0 +1,120 @@
+//! Hessian-vector products of the facade, for each call of `cases`, against the oracle of the
+//! *primal* ([`Oracle::hessian_vector`]), which knows no derived text.
+//!
+//! What is refused is counted by code and may only become less. Where forward mode over the
+//! gradient gives a number, it is the oracle's; the value and the gradient are those of a rule of
+//! first order, bit for bit.
+
+use std::collections::BTreeMap;
+
+use brolga::{Error, Options};
+use brolga_driver::inputs::{inputs, oracle_args};
+use brolga_driver::second::{flat, products, rule};
+use brolga_driver::tangent::Direction;
+use brolga_driver::{Directive, File, Invocation, Memory, compare};
+use brolga_oracle::{Oracle, Tangent};
+use brolga_driver::noise::Noise;
+
+/// So many calls may be refused: it only falls.
+const REFUSED: usize = 265;
+
+/// So many products may be no numbers where the oracle has one: at kinks and poles of the first
+/// derivative, where there is none.
+const POLES: usize = 4;
+
+#[derive(Default)]
+struct Tally {
+    calls: usize,
+    compared: usize,
+    /// By codes: how many, and the first.
+    refused: BTreeMap<String, (usize, String)>,
+    wrong: Vec<String>,
+    poles: Vec<String>,
+}
+
+#[test]
+fn products_are_those_of_the_primal() {
+    let mut tally = Tally::default();
+    for path in ir_tests::cases::files(std::path::Path::new(env!("CARGO_MANIFEST_DIR"))) {
+        if path.components().any(|c| matches!(c.as_os_str().to_str(), Some("errors" | "real"))) {
+            continue;
+        }
+        let file = File::read(&path).expect("it is read");
+        let name = path.file_stem().expect("a name").display().to_string();
+        let lines = file.directives.iter().filter_map(|d| if let Directive::Grad(line) = d { Some(line) } else { None });
+        for line in lines {
+            let Ok(call) = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses) else { continue };
+            judge(&mut tally, &file, &call, &format!("{name}/{}", line.text));
+        }
+    }
+    println!("{} calls, {} numbers compared", tally.calls, tally.compared);
+    for (codes, (n, first)) in &tally.refused {
+        println!("  {n:4} {codes} ({first})");
+    }
+    tally.poles.iter().for_each(|p| println!("  at a pole: {p}"));
+    tally.wrong.iter().for_each(|p| println!("  WRONG: {p}"));
+    assert!(tally.wrong.is_empty(), "{} are wrong", tally.wrong.len());
+    assert!(tally.poles.len() <= POLES, "{} at poles, not {POLES} at most", tally.poles.len());
+    let refused: usize = tally.refused.values().map(|r| r.0).sum();
+    assert!(refused <= REFUSED, "{refused} refused, not {REFUSED} at most");
+    assert!(tally.compared > 1000, "{}", tally.compared);
+}
+
+fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str) {
+    tally.calls += 1;
+    let refused = |e: &Error| match e {
+        Error::Diagnostics(all) => {
+            let codes: std::collections::BTreeSet<&str> = all.0.iter().map(|d| d.code).collect();
+            Some(codes.into_iter().collect::<Vec<_>>().join(" "))
+        }
+        Error::Trap(t) => Some(t.code.clone()),
+        _ => None,
+    };
+    let inputs = inputs(call);
+    let mut noise = Noise::new(3);
+    let direction: Vec<f64> = inputs.iter().map(|_| noise.unit()).collect();
+    let found = rule(&file.program, call, &Options::full())
+        .and_then(|rule| products(&rule, call, &Direction::along(call, &inputs, &direction)));
+    let found = match found {
+        Ok(found) => found,
+        Err(e) => {
+            let cause = refused(&e).unwrap_or_else(|| panic!("{name}: {e}"));
+            tally.refused.entry(cause).or_insert_with(|| (0, name.to_owned())).0 += 1;
+            return;
+        }
+    };
+    let mut tangents = vec![Tangent::Zero; call.args.len()];
+    for (input, x) in inputs.iter().zip(&direction) {
+        match (&mut tangents[input.arg], call.buffer(input.arg).is_some()) {
+            (Tangent::Lanes(t) | Tangent::Buffer(t), _) => t.push(*x),
+            (t @ Tangent::Zero, true) => *t = Tangent::Buffer(vec![*x]),
+            (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
+        }
+    }
+    let memory = Memory::new(call).expect("there is room");
+    let args = oracle_args(call, &memory);
+    // SAFETY: pointers are to live blocks of `memory`.
+    let oracle = unsafe { Oracle::new(&file.program).hessian_vector(call.func, &args, &tangents, &call.seeds) };
+    let Ok(oracle) = oracle else { return };
+    let entry = |r: &brolga_oracle::Reverse<f64>, i: usize| {
+        let input = &inputs[i];
+        let lists = r.arg_lanes[input.arg].as_ref().or(r.shadows[input.arg].as_ref());
+        lists.map_or(f64::NAN, |l| l[input.index.unwrap_or(0)])
+    };
+    let single = compare::uses_f32(&file.program, call.func);
+    let tol = if single { 1e-4 } else { 1e-9 };
+    let (gradient, product) = (flat(&found.first.gradient, &inputs), flat(&found.products, &inputs));
+    let all = |r| (0..inputs.len()).map(|i| entry(r, i)).collect::<Vec<f64>>();
+    for (what, is, wanted) in
+        [("gradient", &gradient, all(&oracle.gradient)), ("product", &product, all(&oracle.along))]
+    {
+        let scale = wanted.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
+        for (i, (is, wanted)) in is.iter().zip(&wanted).enumerate() {
+            tally.compared += 1;
+            if wanted.is_finite() && !((is - wanted).abs() <= tol * scale) {
+                let found = format!("{name}: {what} of input {}: {is}, not {wanted}", inputs[i].name());
+                if is.is_finite() { tally.wrong.push(found) } else { tally.poles.push(found) }
+            }
+        }
+    }
+}

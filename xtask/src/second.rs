@@ -1,0 +1,125 @@
+//! `cargo xtask hvp` and `cargo xtask hessian`: second derivatives on the command line.
+
+use brolga_driver::second::{Hessian, Products, hessian, products, rule};
+use brolga_driver::tangent::Direction;
+use brolga_driver::{File, Invocation, Num, output};
+use serde_json::{Value, json};
+
+use crate::cli::{CallOptions, HessianArgs, HvpArgs, SecondOptions};
+use crate::failure::Failure;
+use crate::forward::{matrix, told};
+use crate::grad::{Job, jobs, read};
+use crate::report::{Progress, show};
+
+/// Run `hvp`.
+pub fn hvp(args: &HvpArgs) -> Result<(), Failure> {
+    told(args.json, || {
+        let file = read(&args.input, &args.call.forward.calls)?;
+        for job in second_jobs(&file, &args.call)? {
+            let sets = &args.directions.sets;
+            let directions: Result<Vec<Direction>, _> =
+                sets.iter().map(|set| Direction::parse(&job.call, set)).collect();
+            let (directions, failed) = (directions?, |e| Failure::Run(job.name(), e));
+            let rule = rule(&file.program, &job.call, &job.options()).map_err(failed)?;
+            let mut progress = Progress::new(format!("{}: products", job.name()));
+            let mut found = Vec::new();
+            for (i, direction) in directions.iter().enumerate() {
+                progress.at(i, directions.len());
+                found.push(products(&rule, &job.call, direction).map_err(failed)?);
+            }
+            drop(progress);
+            show(&if args.json { format!("{}\n", hvp_json(&job.call, &found)) } else { hvp_text(&job, &found) });
+        }
+        Ok(())
+    })
+}
+
+/// Run `hessian`.
+pub fn hessian_of(args: &HessianArgs) -> Result<(), Failure> {
+    told(args.json, || {
+        let file = read(&args.input, &args.call.forward.calls)?;
+        for job in second_jobs(&file, &args.call)? {
+            let mut progress = Progress::new(format!("{}: the Hessian", job.name()));
+            let rule = rule(&file.program, &job.call, &job.options());
+            let found = rule.and_then(|rule| hessian(&rule, &job.call, &mut |i, n| progress.at(i, n)));
+            drop(progress);
+            let found = found.map_err(|e| Failure::Run(job.name(), e))?;
+            show(&if args.json { format!("{}\n", hessian_json(&job.call, &found)) } else { hessian_text(&job, &found) });
+        }
+        Ok(())
+    })
+}
+
+/// The calls, each of which says whose second derivative is wanted.
+fn second_jobs<'a>(file: &'a File, options: &SecondOptions) -> Result<Vec<Job<'a>>, Failure> {
+    let (seed, shadows) = (options.seed.clone(), options.shadows.clone());
+    let jobs = jobs(file, &CallOptions { seed, shadows, ..CallOptions::from(&options.forward) })?;
+    for job in &jobs {
+        let lanes = |ty: &brolga::cranelift_codegen::ir::Type| match ty.lane_type().is_float() {
+            true => ty.lane_count() as usize,
+            false => 0,
+        };
+        let results: usize = job.call.returns.iter().map(lanes).sum();
+        if results > 1 && job.clauses.seeds.is_none() {
+            let first = |(k, ty): (usize, &brolga::cranelift_codegen::ir::Type)| match lanes(ty) {
+                n if n > 1 => format!("[{}1.0]", "0.0 ".repeat(n - 1)),
+                1 if k == 0 => "1.0".to_owned(),
+                1 => "0.0".to_owned(),
+                _ => "0".to_owned(),
+            };
+            let seeds: Vec<String> = job.call.returns.iter().enumerate().map(first).collect();
+            return Err(Failure::Usage(format!(
+                "{} has {results} active results, and a Hessian is that of one number: say how they are weighted, \
+                 as `--seed \"{}\"`",
+                job.name(),
+                seeds.join(", ")
+            )));
+        }
+    }
+    Ok(jobs)
+}
+
+/// `{"function", "value", "gradient", "hvp"}`, the last two in the shape of `grad`; of several
+/// directions, `hvp` is a list with one entry for each.
+fn hvp_json(call: &Invocation, found: &[Products]) -> Value {
+    let mut all = output::json(call, &found[0].first);
+    let product = |p: &Products| p.products.iter().map(|g| g.as_ref().map(output::item_json)).collect::<Vec<_>>();
+    if let Some(fields) = all.as_object_mut() {
+        fields.shift_remove("buffers");
+    }
+    all["hvp"] = match found {
+        [one] => json!(product(one)),
+        all => json!(all.iter().map(product).collect::<Vec<_>>()),
+    };
+    all
+}
+
+fn hvp_text(job: &Job<'_>, found: &[Products]) -> String {
+    let mut out = output::text(&job.text, &job.call, &found[0].first);
+    for (n, p) in found.iter().enumerate() {
+        let which = if found.len() > 1 { format!("direction {n}, ") } else { String::new() };
+        for (i, product) in p.products.iter().enumerate() {
+            let shown = product.as_ref().map_or_else(|| "const".to_owned(), output::show);
+            out += &format!("  {:<12} {shown}\n", format!("{which}hvp {i}"));
+        }
+    }
+    out
+}
+
+fn hessian_json(call: &Invocation, found: &Hessian) -> Value {
+    let row = |r: &Vec<f64>| r.iter().map(|x| output::num_json(Num::F64(*x))).collect::<Vec<_>>();
+    json!({
+        "function": format!("%{}", call.symbol),
+        "value": found.value.iter().map(output::item_json).collect::<Vec<_>>(),
+        "gradient": row(&found.gradient),
+        "hessian": found.entries.iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+/// The gradient as a row above the Hessian.
+fn hessian_text(job: &Job<'_>, found: &Hessian) -> String {
+    let heads: Vec<String> = found.inputs.iter().map(|i| i.name()).collect();
+    let names: Vec<String> = std::iter::once("gradient".to_owned()).chain(heads.iter().cloned()).collect();
+    let rows: Vec<Vec<f64>> = std::iter::once(&found.gradient).chain(&found.entries).cloned().collect();
+    output::values_text(&job.text, &found.value, &[]) + &matrix(&names, &heads, &rows)
+}
