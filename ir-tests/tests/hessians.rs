@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 
 use brolga::{Error, Options};
 use brolga_driver::inputs::{inputs, oracle_args};
+use brolga_driver::noise::Noise;
 use brolga_driver::second::{flat, products, rule};
 use brolga_driver::tangent::Direction;
 use brolga_driver::{Directive, File, Invocation, Memory, compare};
 use brolga_oracle::{Oracle, Tangent};
-use brolga_driver::noise::Noise;
 
 /// So many calls may be refused: it only falls.
 const REFUSED: usize = 265;
@@ -41,7 +41,8 @@ fn products_are_those_of_the_primal() {
         }
         let file = File::read(&path).expect("it is read");
         let name = path.file_stem().expect("a name").display().to_string();
-        let lines = file.directives.iter().filter_map(|d| if let Directive::Grad(line) = d { Some(line) } else { None });
+        let lines =
+            file.directives.iter().filter_map(|d| if let Directive::Grad(line) = d { Some(line) } else { None });
         for line in lines {
             let Ok(call) = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses) else { continue };
             judge(&mut tally, &file, &call, &format!("{name}/{}", line.text));
@@ -79,6 +80,9 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str) {
         Ok(found) => found,
         Err(e) => {
             let cause = refused(&e).unwrap_or_else(|| panic!("{name}: {e}"));
+            if !matches!(e, Error::Diagnostics(_)) {
+                println!("TRAP {name}: {e}");
+            }
             tally.refused.entry(cause).or_insert_with(|| (0, name.to_owned())).0 += 1;
             return;
         }

@@ -44,7 +44,11 @@ pub fn hessian_of(args: &HessianArgs) -> Result<(), Failure> {
             let found = rule.and_then(|rule| hessian(&rule, &job.call, &mut |i, n| progress.at(i, n)));
             drop(progress);
             let found = found.map_err(|e| Failure::Run(job.name(), e))?;
-            show(&if args.json { format!("{}\n", hessian_json(&job.call, &found)) } else { hessian_text(&job, &found) });
+            show(&if args.json {
+                format!("{}\n", hessian_json(&job.call, &found))
+            } else {
+                hessian_text(&job, &found)
+            });
         }
         Ok(())
     })

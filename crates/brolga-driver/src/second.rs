@@ -121,7 +121,8 @@ pub fn flat(items: &[Option<Item>], inputs: &[Input]) -> Vec<f64> {
 /// As [`HessianRule::new`].
 pub fn rule(program: &brolga::Program, call: &Invocation, options: &brolga::Options) -> Result<HessianRule, Error> {
     if call.wasm.is_some() {
-        let message = "second derivatives of WebAssembly modules are not supported: memory of an instance has one shadow";
+        let message =
+            "second derivatives of WebAssembly modules are not supported: memory of an instance has one shadow";
         return Err(Error::Usage(message.to_owned()));
     }
     let options = brolga::Options { mode: Mode::Combined, ..options.clone() };

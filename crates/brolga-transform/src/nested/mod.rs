@@ -15,12 +15,14 @@
 //! nothing has no such parameter.
 //!
 //! Helpers of the run time are bodies in CLIF there ([`prelude`]); what a function pointer's forward
-//! pass and pullback are is a function, too ([`indirect`]).
+//! pass and pullback are is a function, too ([`indirect`]),
+//! and shadows of data objects are data objects ([`data`]).
 //!
 //! **After.** The function has a [`Role`] for each parameter and a [`Given`] for each result. Lines
 //! of its instructions are those of the primal's, so that diagnostics of a second derivation lead
 //! to the program as it was written.
 
+mod data;
 mod indirect;
 mod prelude;
 
@@ -87,6 +89,8 @@ pub fn gradient(
     let whole = found.combined.as_ref().expect("combined mode has one function");
     let primal = &program.funcs[request.func];
     let mut into = found.program.clone();
+    let funcs = found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]).chain(found.joint.iter().map(|w| &w.func));
+    let shadows = data::shadows(&mut into, funcs.chain([&whole.func]))?;
     let mut put = |symbol: &str, func: &ir::Function, of| {
         let func = prelude::expanded(func.clone(), isa);
         define(&mut into, symbol, func, of)
@@ -100,7 +104,9 @@ pub fn gradient(
     }
     let (params, results) = signature(whole, &primal.signature);
     let symbol = format!("{}_of_pointers", whole.symbol);
-    let func = put(&symbol, &of_pointers(whole, &primal.signature), request.func)?;
+    let mut root = of_pointers(whole, &primal.signature);
+    data::clear(&mut root, &shadows, isa);
+    let func = put(&symbol, &root, request.func)?;
     indirect::tables(&mut into, &found.captures, isa)?;
     into.nested += 1;
     Ok(Nested { program: into, func, params, results })
@@ -140,8 +146,7 @@ fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function 
     let mut func = whole.func.clone();
     let entry = func.layout.entry_block().expect("it has a body");
     let n = primal.params.len();
-    let dup: Vec<usize> =
-        (0..n).filter(|&i| matches!(whole.variant.params[i], ParamMode::Dup { .. })).collect();
+    let dup: Vec<usize> = (0..n).filter(|&i| matches!(whole.variant.params[i], ParamMode::Dup { .. })).collect();
     let first = func.layout.first_inst(entry).expect("a block has a terminator");
     for (k, &i) in dup.iter().enumerate() {
         let delta = func.dfg.block_params(entry)[n + k];

@@ -68,9 +68,6 @@ pub fn by_columns<E>(
 ///
 /// # Errors
 /// Those of `product`.
-pub fn by_rows<E>(
-    rows: usize,
-    product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
-) -> Result<Vec<Vec<f64>>, E> {
+pub fn by_rows<E>(rows: usize, product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>) -> Result<Vec<Vec<f64>>, E> {
     units(rows, product)
 }

@@ -226,7 +226,9 @@ impl Point {
         }
         for (i, (input, &ty)) in inputs.iter().zip(&params).enumerate() {
             let (fits, what) = match input {
-                Input::Const(v) | Input::Active(v) if v.ty().bytes() != ty.bytes() => (false, "a value of another type"),
+                Input::Const(v) | Input::Active(v) if v.ty().bytes() != ty.bytes() => {
+                    (false, "a value of another type")
+                }
                 Input::Const(_) => (true, ""),
                 Input::Active(_) => (is_float(ty), "active, which only floats are"),
                 _ => (ty == types::I64, "a buffer"),
@@ -377,7 +379,9 @@ impl Point {
     pub fn value_and_gradient(&self) -> Result<(f64, Vec<f64>), Error> {
         if self.outputs() != 1 {
             let n = self.outputs();
-            return Err(Error::Usage(format!("there are {n} outputs, and a gradient is that of one: give seeds to `vjp`")));
+            return Err(Error::Usage(format!(
+                "there are {n} outputs, and a gradient is that of one: give seeds to `vjp`"
+            )));
         }
         let (value, gradient) = self.vjp(&[1.0])?;
         Ok((value[0], gradient))
@@ -414,7 +418,8 @@ impl Point {
     pub fn sparse_jacobian(&self, pattern: &Pattern) -> Result<sparse::Entries, Error> {
         let (is, want) = ([pattern.rows(), pattern.columns()], [self.outputs(), self.inputs()]);
         if is != want {
-            let message = format!("the pattern has {} rows and {} columns, {} and {} are wanted", is[0], is[1], want[0], want[1]);
+            let message =
+                format!("the pattern has {} rows and {} columns, {} and {} are wanted", is[0], is[1], want[0], want[1]);
             return Err(Error::Usage(message));
         }
         let count = |p: &Pattern| p.column_colours().iter().max().map_or(0, |c| c + 1);

@@ -151,7 +151,8 @@ impl Star {
     pub fn new(pattern: &Pattern) -> Result<Self, Error> {
         let n = pattern.columns;
         if pattern.rows.len() != n {
-            let message = format!("the pattern of a Hessian is square, this one has {} rows, {n} columns", pattern.rows.len());
+            let message =
+                format!("the pattern of a Hessian is square, this one has {} rows, {n} columns", pattern.rows.len());
             return Err(Error::Usage(message));
         }
         let other = pattern.transposed();
