@@ -28,7 +28,9 @@ use brolga_transform::nested::{self, Given, Nested, Role};
 
 /// So many results may be no numbers where the oracle has one, in each composition: at kinks and
 /// poles of the first derivative, where there is none.
-const POLES: usize = 6;
+const POLES: usize = 9;
+/// The same of the derivative of a tangent: where a root is zero, its slope is infinite.
+const POLES_OF_TANGENTS: usize = 33;
 
 #[derive(Default)]
 struct Tally {
@@ -59,7 +61,8 @@ fn all_calls(outer: Mode, inner: Mode) {
     poles.iter().for_each(|p| println!("  at a pole: {p}"));
     wrong.iter().for_each(|p| println!("  WRONG: {p}"));
     assert!(wrong.is_empty(), "{} are wrong", wrong.len());
-    assert!(poles.len() <= POLES, "{} at poles, not {POLES} at most", poles.len());
+    let most = if inner == Mode::Tangent { POLES_OF_TANGENTS } else { POLES };
+    assert!(poles.len() <= most, "{} at poles, not {most} at most", poles.len());
     assert!(trapped.len() <= 4, "{} trap", trapped.len());
     assert!(*compared > 1000, "{compared}");
 }

@@ -288,10 +288,13 @@ fn census() {
 
 fn count(tally: &mut Tally, file: &File, key: FuncKey, name: &str, effort: Effort) {
     let request = guess::request(&file.program, key);
-    // A name that is taken at first belongs to a file that asks for it.
-    let Ok(nested) = with_gradient(&file.program, &request, effort) else { return };
+    let first = with_gradient(&file.program, &request, effort);
+    if first.is_err() && DerivedRule::new(&file.program, &request, &options(effort, Mode::Combined)).is_err() {
+        return;
+    }
     tally.derived += 1;
-    let twice = with_gradient(&nested.program, &again(&request, &nested), effort);
+    let twice =
+        first.and_then(|nested| with_gradient(&nested.program, &again(&request, &nested), effort).map(drop));
     if let Err(error) = &twice {
         let Error::Diagnostics(all) = error else { panic!("{name}: {error}") };
         if let Ok(f) = std::env::var("CENSUS") {
@@ -315,7 +318,8 @@ fn show() {
     let (path, func) = what.split_once(':').unwrap();
     let file = File::read(std::path::Path::new(path)).unwrap();
     let request = guess::request(&file.program, file.program.func(func).unwrap());
-    let n = with_gradient(&file.program, &request, Effort::Quick).unwrap();
+    let o = options(Effort::Quick, Mode::Tangent);
+    let n = if std::env::var("TAN").is_ok() { nested::tangent(&file.program, &request, &o, &*host_isa(&o).unwrap()).unwrap() } else { with_gradient(&file.program, &request, Effort::Quick).unwrap() };
     for (_, f) in n.program.funcs.iter() {
         if f.symbol.contains("__") {
             println!(";; {}\n{}", f.symbol, f.body.as_ref().unwrap().display());
