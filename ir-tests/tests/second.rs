@@ -6,7 +6,7 @@
 //! alone.
 //!
 //! The ratchet ([`census`]): every function of `cases` is derived twice. What is refused is counted
-//! by code, and may only become less; no number is wrong.
+//! by code, and may only become less. (Numbers are compared in `compositions.rs`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -245,19 +245,10 @@ struct Tally {
     refused: usize,
     /// By codes.
     causes: BTreeMap<String, (usize, String)>,
-    /// Second derivatives that were compared, those that are wrong, and those that are no numbers
-    /// where the oracle has one.
-    compared: usize,
-    wrong: Vec<String>,
-    poles: Vec<String>,
 }
 
 /// So many may be refused, with little and with full effort: it only falls.
-const REFUSED: [usize; 2] = [347, 243];
-
-/// So many second derivatives may be infinite or NaN where the oracle has a number: at kinks and
-/// poles of the first derivative, where there is none.
-const POLES: usize = 10;
+const REFUSED: [usize; 2] = [61, 61];
 
 #[test]
 fn census() {
@@ -277,12 +268,7 @@ fn census() {
         for (codes, (n, first)) in &tally.causes {
             println!("  {n:4} {codes} ({first})");
         }
-        println!("  {} second derivatives compared, {} wrong", tally.compared, tally.wrong.len());
-        tally.poles.iter().for_each(|p| println!("  at a pole: {p}"));
-        assert!(tally.wrong.is_empty(), "{:#?}", tally.wrong);
-        assert!(tally.poles.len() <= POLES, "{effort:?}: {} at poles, not {POLES} at most", tally.poles.len());
         assert!(tally.refused <= most, "{effort:?}: {} refused, not {most} at most", tally.refused);
-        assert!(tally.compared > 300, "{}", tally.compared);
     }
 }
 
@@ -317,7 +303,15 @@ fn show() {
     let Ok(what) = std::env::var("SHOW") else { return };
     let (path, func) = what.split_once(':').unwrap();
     let file = File::read(std::path::Path::new(path)).unwrap();
-    let request = guess::request(&file.program, file.program.func(func).unwrap());
+    let mut request = guess::request(&file.program, file.program.func(func).unwrap());
+    for d in &file.directives {
+        if let brolga_driver::Directive::Grad(l) = d
+            && let Ok(c) = brolga_driver::Invocation::bind(&file.program, &l.text, &l.call, &l.clauses)
+            && c.symbol == func
+        {
+            request = c.request();
+        }
+    }
     let o = options(Effort::Quick, Mode::Tangent);
     let n = if std::env::var("TAN").is_ok() { nested::tangent(&file.program, &request, &o, &*host_isa(&o).unwrap()).unwrap() } else { with_gradient(&file.program, &request, Effort::Quick).unwrap() };
     for (_, f) in n.program.funcs.iter() {
@@ -326,6 +320,13 @@ fn show() {
         }
     }
     println!("{:?}", n.params);
+    if let Ok(n) = with_gradient(&n.program, &again(&request, &n), Effort::Quick) {
+        for (_, f) in n.program.funcs.iter() {
+            if f.symbol.matches("__").count() > 1 {
+                println!(";; {}\n{}", f.symbol, f.body.as_ref().unwrap().display());
+            }
+        }
+    }
     if let Err(e) = with_gradient(&n.program, &again(&request, &n), Effort::Quick) {
         println!("{e}");
     }

@@ -13,6 +13,7 @@ use crate::calls::callee::CalleeKind;
 use crate::kinds::contents::{becomes_float, goes_on};
 use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{Delta, RootKind};
+use crate::kinds::punned_evidence::place_of;
 use crate::memory::cell::{Cell, cell_of};
 use crate::memory::reaching_store::last_store;
 use crate::query::{access_address, access_bytes, access_offset, constant_int, signature_id};
@@ -337,7 +338,8 @@ impl Cx<'_> {
         let func = self.i.func;
         let cell = cell_of(func, addr, access_offset(func, inst));
         let bytes = self.ty(func.dfg.inst_args(inst)[0]).bytes();
-        if !self.own(addr) && (self.i.contents.of_cell(cell).has(Kinds::POINTER) || self.punned.pointer(cell, bytes)) {
+        let place = self.place_of(addr, access_offset(func, inst));
+        if !self.own(addr) && (self.i.contents.of_cell(cell).has(Kinds::POINTER) || self.punned.pointer(place, bytes)) {
             let d = Diagnostic::new("AD0142", "an active float is stored where this function also keeps a pointer");
             self.problem(inst, None, d.note(BY_TURNS_NOTE).help(BY_TURNS_HELP));
         }
@@ -351,7 +353,7 @@ impl Cx<'_> {
         let args = func.dfg.inst_args(call);
         let clash = self.punned.stored_by(call).iter().any(|&(cell, bytes)| {
             // Which of the arguments leads there.
-            let to = args.iter().filter(|&&a| cell_of(func, a, 0).0 == cell.0);
+            let to = args.iter().filter(|&&a| self.place_of(a, 0).0 == cell.0);
             let own = direct && to.clone().all(|&a| self.own(a));
             !own && to.clone().any(|&a| self.i.pointers.root(a).is_some()) && self.punned.pointer(cell, bytes)
         });
@@ -373,7 +375,7 @@ impl Cx<'_> {
         }
         let args = func.dfg.inst_args(call);
         let clash = self.punned.pointers_of(call).iter().any(|&cell| {
-            let mut to = args.iter().filter(|&&a| cell_of(func, a, 0).0 == cell.0);
+            let mut to = args.iter().filter(|&&a| self.place_of(a, 0).0 == cell.0);
             self.punned.float(cell) && to.any(|&a| self.i.pointers.root(a).is_some())
         });
         if clash {
@@ -383,6 +385,10 @@ impl Cx<'_> {
             );
             self.problem(call, None, d.note(BY_TURNS_NOTE).help(BY_TURNS_HELP));
         }
+    }
+
+    fn place_of(&self, addr: ir::Value, off: i32) -> Cell {
+        place_of(self.i.program, self.i.func, self.i.pointers, addr, off)
     }
 
     /// Whether an address leads to memory that this call has made.

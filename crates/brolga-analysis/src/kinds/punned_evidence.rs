@@ -14,8 +14,8 @@ use crate::kinds::contents::Contents;
 use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{PointerInput, Pointers, RootKind};
 use crate::kinds::punned_cells::{Held, Local, Passed, PunnedCall, PunnedTarget};
-use crate::memory::cell::{Base, Cell, cell_of, object_of};
-use crate::query::{access_address, access_offset, signature_id};
+use crate::memory::cell::{Base, Cell, cell_of};
+use crate::query::{access_address, access_offset, constant_int, signature_id};
 
 struct EvidenceCx<'a> {
     input: &'a PointerInput<'a>,
@@ -126,13 +126,12 @@ impl EvidenceCx<'_> {
 
     /// The cell; remembers which data object its base is.
     fn cell(&self, local: &mut Local, addr: ir::Value, off: i32) -> Cell {
-        let cell = cell_of(self.func, addr, off);
+        let cell = place_of(self.input.program, self.func, self.p, addr, off);
         if let Base::Data(gv) = cell.0
             && let Some(key) = self.program.data_of(self.func, gv)
         {
             local.data.insert(cell.0, key);
         }
-        debug_assert!(object_of(self.func, addr).is_none_or(|o| o.0 == cell.0));
         cell
     }
 
@@ -152,6 +151,38 @@ impl EvidenceCx<'_> {
             loaded || p.sure.contains(r) || p.address.contains(v) || p.address.contains(r)
         })
     }
+}
+
+/// The cell that an address and an offset name. In a derivative that is derived again the sum of a
+/// pointer and a delta is in the memory that the delta leads to, and so is what a callee reaches by
+/// a delta that it is given: cells there are counted from the delta.
+pub fn place_of(program: &Program, func: &ir::Function, p: &Pointers, addr: ir::Value, off: i32) -> Cell {
+    if program.nested == 0 {
+        return cell_of(func, addr, off);
+    }
+    let is = |v: ir::Value, wanted: fn(&RootKind) -> bool| p.root(v).and_then(|r| p.roots.get(&r)).is_some_and(wanted);
+    let mut by = i64::from(off);
+    let mut v = addr;
+    while let Some(inst) = func.dfg.value_def(v).inst() {
+        let args = func.dfg.inst_args(inst);
+        let constant = |i: usize| constant_int(func, args[i]);
+        match func.dfg.insts[inst].opcode() {
+            Opcode::Iadd if constant(1).is_some() => (v, by) = (args[0], by.wrapping_add(constant(1).unwrap_or(0))),
+            Opcode::Iadd if constant(0).is_some() => (v, by) = (args[1], by.wrapping_add(constant(0).unwrap_or(0))),
+            Opcode::Iadd if is(v, |k| matches!(k, RootKind::Sum(..))) => {
+                (v, by) = (args[1], by.wrapping_add(cell_of(func, args[0], 0).1));
+            }
+            Opcode::Isub if is(v, |k| matches!(k, RootKind::Diff(..))) => {
+                (v, by) = (args[0], by.wrapping_sub(cell_of(func, args[1], 0).1));
+            }
+            // Where there is no shadow, a delta is zero, and what would be there is elsewhere.
+            Opcode::Select if constant(2) == Some(0) => v = args[1],
+            Opcode::Select if is(args[1], |k| matches!(k, RootKind::Sum(..))) => v = args[1],
+            _ => break,
+        }
+    }
+    let (base, at) = cell_of(func, v, 0);
+    (base, by.wrapping_add(at))
 }
 
 impl Local {
