@@ -46,7 +46,7 @@ block0(v0: f64, v1: f64):
         rule.symbol,
         list(&rule.params)
     );
-    let takes_block = matches!(rule.kind, MathKind::Memory(MemFn::Free | MemFn::Realloc));
+    let takes_block = matches!(rule.kind, MathKind::Memory(MemFn::Free | MemFn::FreeAtEnd | MemFn::Realloc));
     let (mut floats, mut places) = (0, 0);
     let args: Vec<&str> = rule
         .params
