@@ -4,6 +4,7 @@ use brolga_ir::{Diagnostics, Options, Program, Request};
 use cranelift_codegen::isa::TargetIsa;
 
 use crate::derived::Derivation;
+use crate::nested::resolved;
 use crate::pipeline::{Observer, Stages};
 use crate::program::driver::{Asked, Manner, derive_once};
 use crate::program::inline_rollback::attempt;
@@ -19,6 +20,7 @@ pub fn derive_with(
     isa: &dyn TargetIsa,
     mut look: impl FnMut(&Stages<'_>),
 ) -> Result<Derivation, Diagnostics> {
+    let program = &*resolved(program, &[request.func], isa)?;
     // An observer is shown nothing of attempts that fail.
     let asked = Asked { program, request, options, isa };
     let (inlining, found) = attempt(asked)?;
@@ -53,5 +55,6 @@ pub fn derive_unverified(
     options: &Options,
     isa: &dyn TargetIsa,
 ) -> Result<Derivation, Diagnostics> {
+    let program = &*resolved(program, &[request.func], isa)?;
     attempt(Asked { program, request, options, isa }).map(|found| found.1)
 }

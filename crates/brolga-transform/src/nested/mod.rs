@@ -22,9 +22,12 @@
 //! of its instructions are those of the primal's, so that diagnostics of a second derivation lead
 //! to the program as it was written.
 
+mod called;
 mod data;
 mod indirect;
 mod prelude;
+
+pub use called::{CAPACITY, resolved};
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::lower::CHECK_SRCLOC;

@@ -288,18 +288,16 @@ impl<'a> Driver<'a> {
         if options.mode == Mode::Tangent {
             // A tangent is computed whatever the seed would be.
             root.results.iter_mut().filter(|r| **r == ResultMode::Unit).for_each(|r| *r = ResultMode::Active);
-            let suffix = self.work.suffix(root.func, VariantForm::Tangent);
-            let symbol = format!("{}__tangent{suffix}", program.funcs[root.func].symbol);
-            let goal = Goal { symbols: Symbols::Combined(symbol), mode: options.mode, is_root: true };
+            let symbols = self.work.fresh(root.func, VariantForm::Tangent);
+            let goal = Goal { symbols, mode: options.mode, is_root: true };
             if !self.derive(root, goal, depth, observer) {
                 return false;
             }
         } else if options.mode == Mode::Split {
             self.work.exactly(root);
         } else {
-            let suffix = self.work.suffix(root.func, VariantForm::Combined);
-            let symbol = format!("{}__gradient{suffix}", program.funcs[root.func].symbol);
-            let goal = Goal { symbols: Symbols::Combined(symbol), mode: options.mode, is_root: true };
+            let symbols = self.work.fresh(root.func, VariantForm::Combined);
+            let goal = Goal { symbols, mode: options.mode, is_root: true };
             if !self.derive(root, goal, depth, observer) {
                 return false;
             }

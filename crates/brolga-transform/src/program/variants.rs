@@ -154,17 +154,22 @@ impl<'a> Worklist<'a> {
             return self.names[i].clone();
         }
         let func = key.0.func;
-        // A program may have derivatives of the function already.
-        let names = loop {
-            let names = self.spelled(func, kind);
-            let taken = |s: &str| self.program.func(s).is_some_and(|k| self.program.funcs[k].body.is_some());
-            if !names.both().into_iter().any(taken) {
-                break names;
-            }
-        };
+        let names = self.fresh(func, kind);
         self.variants.insert(key);
         self.names.push(names.clone());
         names
+    }
+
+    /// Names that no other variant has, and no function of the program: it may have derivatives of
+    /// the function already.
+    pub fn fresh(&mut self, func: FuncKey, kind: VariantForm) -> Symbols {
+        loop {
+            let names = self.spelled(func, kind);
+            let taken = |s: &str| self.program.func(s).is_some_and(|k| self.program.funcs[k].body.is_some());
+            if !names.both().into_iter().any(taken) {
+                return names;
+            }
+        }
     }
 
     /// Names that no other variant has.

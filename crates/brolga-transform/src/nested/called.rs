@@ -1,0 +1,280 @@
+//! Called: derivatives that a program calls by name.
+//!
+//! **Question.** A program declares `%f__gradient` or `%f__tangent` and calls it, and `%f` is one of
+//! its functions. What is called?
+//! **Answer.** [`resolved`] puts the derivative into the program, as [`super::gradient`] makes it,
+//! and behind the declared name a function of this convention:
+//!
+//! | | parameters | results |
+//! |---|---|---|
+//! | `%f__gradient` | those of `%f`, the shadow directly behind each pointer; a seed for each float result | those of `%f`, a cotangent for each float parameter |
+//! | `%f__tangent` | those of `%f`, the shadow directly behind each pointer, the tangent behind each float | those of `%f`, a tangent for each float result |
+//!
+//! All floats are active. Either all 64-bit integers are pointers with a shadow, or none is. A
+//! gradient that needs a tape has one on the heap, of [`CAPACITY`] bytes for each of its channels,
+//! which it frees; where it is full the run traps.
+//!
+//! A derivative that calls derivatives is made when those are there, so that any nesting works but
+//! that of a function which calls its own derivative.
+//!
+//! **Cost.** A derivation for each name. **Source.** The convention of shadows is Enzyme's.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use brolga_ir::lower::{Channel, Position, segment};
+use brolga_ir::{ArgSpec, Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, types};
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+use super::{Given, Nested, Role};
+
+/// Bytes of each channel of the tape of a derivative that a program calls.
+pub const CAPACITY: i64 = 1 << 20;
+
+/// A program with the derivatives that these functions, or what they call, call by name.
+///
+/// # Errors
+/// AD0171 for a declaration that does not fit, or a derivative of a function without a body; AD0172
+/// where a function calls its own derivative; and as [`super::gradient`].
+pub fn resolved<'p>(
+    program: &'p Program,
+    roots: &[FuncKey],
+    isa: &dyn TargetIsa,
+) -> Result<Cow<'p, Program>, Diagnostics> {
+    let mut out = Cow::Borrowed(program);
+    loop {
+        let wanted = Wanted::of(&out, roots);
+        let Some(first) = wanted.first() else { return Ok(out) };
+        // What the derived function itself wants is made first.
+        let next = wanted.iter().find(|w| Wanted::of(&out, &[w.func]).is_empty());
+        let Some(next) = next else {
+            let d = Diagnostic::new("AD0172", format!("`%{}` depends on itself", first.symbol));
+            let d = d.note("the function calls its own derivative, directly or through others");
+            return Err(d.help("derive a function that does not call its derivative").into());
+        };
+        out = Cow::Owned(next.put(&out, isa)?);
+    }
+}
+
+/// A derivative that is declared and not defined.
+struct Wanted {
+    symbol: String,
+    func: FuncKey,
+    mode: Mode,
+    /// As the program declares it, if it does.
+    declared: Option<Signature>,
+}
+
+impl Wanted {
+    /// Those that functions lead to.
+    fn of(program: &Program, roots: &[FuncKey]) -> Vec<Self> {
+        let (mut seen, mut work, mut out) = (BTreeSet::new(), roots.to_vec(), Vec::new());
+        while let Some(f) = work.pop() {
+            if !seen.insert(f) {
+                continue;
+            }
+            match &program.funcs[f].body {
+                Some(body) => work.extend(body.dfg.ext_funcs.keys().filter_map(|r| program.callee(body, r))),
+                None => out.extend(Self::named(program, f)),
+            }
+        }
+        out
+    }
+
+    fn named(program: &Program, import: FuncKey) -> Option<Self> {
+        let f = &program.funcs[import];
+        f.host.is_none().then(|| Self::of_symbol(program, &f.symbol, Some(&f.signature)))?
+    }
+
+    /// The derivative of this name. Where that of which it is the derivative is not there, this one
+    /// is wanted first.
+    fn of_symbol(program: &Program, symbol: &str, declared: Option<&Signature>) -> Option<Self> {
+        let (base, mode) = match symbol.strip_suffix("__gradient") {
+            Some(base) => (base, Mode::Combined),
+            None => (symbol.strip_suffix("__tangent")?, Mode::Tangent),
+        };
+        match program.func(base) {
+            Some(func) if program.funcs[func].body.is_none() && program.funcs[func].host.is_none() => {
+                let first = Self::named(program, func);
+                first.or_else(|| Some(Self { symbol: symbol.to_owned(), func, mode, declared: declared.cloned() }))
+            }
+            Some(func) => Some(Self { symbol: symbol.to_owned(), func, mode, declared: declared.cloned() }),
+            None => Self::of_symbol(program, base, None),
+        }
+    }
+
+    /// Put the derivative into a program.
+    fn put(&self, program: &Program, isa: &dyn TargetIsa) -> Result<Program, Diagnostics> {
+        let primal = program.funcs[self.func].signature.clone();
+        if program.funcs[self.func].body.is_none() {
+            let d = Diagnostic::new("AD0171", format!("`%{}` is the derivative of an import", self.symbol));
+            let d = d.note(format!("`%{}` has no body in this program", program.funcs[self.func].symbol));
+            return Err(d.help("define the function, or a function that calls it, and derive that").into());
+        }
+        let of = |pointers| Convention::new(&primal, self.mode, pointers);
+        let types = |s: &[AbiParam]| s.iter().map(|p| p.value_type).collect::<Vec<_>>();
+        let [with, without] = [true, false].map(of);
+        let fits = |c: &&Convention| match &self.declared {
+            Some(d) => c.params == types(&d.params) && c.returns == types(&d.returns),
+            None => true,
+        };
+        let Some(convention) = [&with, &without].into_iter().find(fits) else {
+            let d = Diagnostic::new("AD0171", format!("the declaration of `%{}` does not fit", self.symbol));
+            let d = d.note(format!("it is declared as {}", self.declared.as_ref().unwrap_or(&primal)));
+            let (with, without) = (with.text(), without.text());
+            let or = if with == without { with } else { format!("{with}, with shadows, or as {without}") };
+            return Err(d.help(format!("declare it as {or}")).into());
+        };
+        let request = Request::new(self.func, convention.args(&primal));
+        let options = Options { mode: self.mode, ..Options::default() };
+        let nest = if self.mode == Mode::Tangent { super::tangent } else { super::gradient };
+        let mut nested = nest(program, &request, &options, isa)?;
+        let wrapper = self.wrapper(convention, &nested, isa);
+        nested.program.define(&self.symbol, wrapper, |_| 0).map_err(|s| super::taken(&s))?;
+        Ok(nested.program)
+    }
+
+    /// The function behind the declared name.
+    fn wrapper(&self, convention: &Convention, nested: &Nested, isa: &dyn TargetIsa) -> ir::Function {
+        let name = ir::UserFuncName::testcase(&self.symbol);
+        let implied = || convention.signature(isa);
+        let signature = self.declared.clone().unwrap_or_else(implied);
+        let mut func = ir::Function::with_name_signature(name, signature);
+        let mut cx = FunctionBuilderContext::new();
+        let mut b = FunctionBuilder::new(&mut func, &mut cx);
+        let block = b.create_block();
+        b.append_block_params_for_function_params(block);
+        b.switch_to_block(block);
+        b.seal_block(block);
+        let given = b.block_params(block).to_vec();
+        let mut c = C { b: &mut b, isa };
+        let tape = nested.params.contains(&Role::Workspace).then(|| c.workspace());
+        let arg = |role: &Role| match *role {
+            Role::Primal(i) => given[convention.at[i]],
+            Role::Shadow(i) | Role::Direction(i) => given[convention.at[i] + 1],
+            Role::Seed(k) => given[convention.seeds[k].expect("a float has a seed")],
+            Role::Workspace => tape.as_ref().expect("there is one if it is a parameter").header,
+        };
+        let args: Vec<ir::Value> = nested.params.iter().map(arg).collect();
+        let callee = &nested.program.funcs[nested.func];
+        let results = c.call(&callee.symbol, callee.signature.clone(), &args);
+        for channel in tape.iter().flat_map(|t| t.channels) {
+            let mut sig = Signature::new(isa.default_call_conv());
+            sig.params.push(AbiParam::new(types::I64));
+            c.call("free", sig, &[channel]);
+        }
+        debug_assert!(nested.results.iter().is_sorted_by_key(|g| !matches!(g, Given::Value(_))));
+        b.ins().return_(&results);
+        b.finalize(isa.frontend_config());
+        func
+    }
+}
+
+/// The types of a derivative that is called by name, and where what is.
+struct Convention {
+    params: Vec<ir::Type>,
+    returns: Vec<ir::Type>,
+    /// Where each parameter of the primal is.
+    at: Vec<usize>,
+    /// Where the seed of each result is.
+    seeds: Vec<Option<usize>>,
+    /// Whether 64-bit integers have shadows.
+    pointers: bool,
+}
+
+impl Convention {
+    fn new(primal: &Signature, mode: Mode, pointers: bool) -> Self {
+        let is_float = |ty: ir::Type| ty.lane_type().is_float();
+        let (mut params, mut at) = (Vec::new(), Vec::new());
+        for ty in primal.params.iter().map(|p| p.value_type) {
+            at.push(params.len());
+            params.push(ty);
+            if ty == types::I64 && pointers || mode == Mode::Tangent && is_float(ty) {
+                params.push(ty);
+            }
+        }
+        let mut returns: Vec<ir::Type> = primal.returns.iter().map(|r| r.value_type).collect();
+        let mut seeds = vec![None; returns.len()];
+        if mode == Mode::Tangent {
+            returns.extend(returns.clone().into_iter().filter(|&t| is_float(t)));
+        } else {
+            for (k, &ty) in returns.iter().enumerate().filter(|r| is_float(*r.1)) {
+                seeds[k] = Some(params.len());
+                params.push(ty);
+            }
+            returns.extend(primal.params.iter().map(|p| p.value_type).filter(|&t| is_float(t)));
+        }
+        Self { params, returns, at, seeds, pointers }
+    }
+
+    fn signature(&self, isa: &dyn TargetIsa) -> Signature {
+        let mut sig = Signature::new(isa.default_call_conv());
+        sig.params.extend(self.params.iter().map(|&ty| AbiParam::new(ty)));
+        sig.returns.extend(self.returns.iter().map(|&ty| AbiParam::new(ty)));
+        sig
+    }
+
+    /// The request that it is for.
+    fn args(&self, primal: &Signature) -> Vec<ArgSpec> {
+        let spec = |p: &AbiParam| match p.value_type {
+            ty if ty.lane_type().is_float() => ArgSpec::ACTIVE,
+            types::I64 if self.pointers => ArgSpec::DUPLICATED,
+            _ => ArgSpec::CONST,
+        };
+        primal.params.iter().map(spec).collect()
+    }
+
+    fn text(&self) -> String {
+        let list = |types: &[ir::Type]| types.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(", ");
+        let results = if self.returns.is_empty() { String::new() } else { format!(" -> {}", list(&self.returns)) };
+        format!("({}){results}", list(&self.params))
+    }
+}
+
+/// The memory of a tape in a wrapper.
+struct Tape {
+    header: ir::Value,
+    channels: [ir::Value; 4],
+}
+
+/// Writes a wrapper.
+struct C<'b, 'f, 'i> {
+    b: &'b mut FunctionBuilder<'f>,
+    isa: &'i dyn TargetIsa,
+}
+
+impl C<'_, '_, '_> {
+    fn call(&mut self, symbol: &str, sig: Signature, args: &[ir::Value]) -> Vec<ir::Value> {
+        let signature = self.b.import_signature(sig);
+        let name = ir::ExternalName::testcase(symbol);
+        let data = ir::ExtFuncData { name, signature, colocated: false, patchable: false };
+        let callee = self.b.import_function(data);
+        let call = self.b.ins().call(callee, args);
+        self.b.inst_results(call).to_vec()
+    }
+
+    /// A header on the stack, and channels on the heap.
+    fn workspace(&mut self) -> Tape {
+        let last = segment::field(Channel::TYPED[3], Position::Cursor);
+        let size = u32::try_from(last + 8).expect("a header is short");
+        let slot = ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, size, 4);
+        let slot = self.b.create_sized_stack_slot(slot);
+        let header = self.b.ins().stack_addr(types::I64, slot, 0);
+        let flags = MemFlagsData::new();
+        let channels = Channel::TYPED.map(|channel| {
+            let mut sig = Signature::new(self.isa.default_call_conv());
+            sig.params.push(AbiParam::new(types::I64));
+            sig.returns.push(AbiParam::new(types::I64));
+            let size = self.b.ins().iconst(types::I64, CAPACITY);
+            let base = self.call("malloc", sig, &[size])[0];
+            let limit = self.b.ins().iadd(base, size);
+            for (position, at) in [(Position::Top, base), (Position::Limit, limit), (Position::Cursor, base)] {
+                self.b.ins().store(flags, at, header, segment::field(channel, position));
+            }
+            base
+        });
+        Tape { header, channels }
+    }
+}
