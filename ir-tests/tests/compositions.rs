@@ -24,7 +24,7 @@ use brolga_driver::value::{Num, decode_all, from_data, to_data};
 use brolga_driver::{Directive, File, Invocation, Memory, bind, compare};
 use brolga_oracle::{Oracle, Reverse, Tangent};
 use brolga_runtime::Workspace;
-use brolga_transform::nested::{self, Given, Nested, Role};
+use brolga_transform::nested::{self, Nested, NestedParam, NestedResult};
 
 /// So many results may be no numbers where the oracle has one, in each composition: at kinks and
 /// poles of the first derivative, where there is none.
@@ -153,9 +153,9 @@ fn composed(file: &File, call: &Invocation, (outer, inner): (Mode, Mode)) -> Res
     let nest = if inner == Mode::Tangent { nested::tangent } else { nested::gradient };
     let nested = nest(&file.program, &request, &options(inner), &*isa).map_err(Error::Diagnostics)?;
     let args = nested.params.iter().map(|role| match *role {
-        Role::Primal(i) | Role::Shadow(i) => ArgSpec { promises: Promises::default(), ..request.args[i] },
-        Role::Seed(_) | Role::Direction(_) => ArgSpec::CONST,
-        Role::Workspace => ArgSpec::duplicated(Elem::Pointer),
+        NestedParam::Primal(i) | NestedParam::Shadow(i) => ArgSpec { promises: Promises::default(), ..request.args[i] },
+        NestedParam::Seed(_) | NestedParam::Direction(_) => ArgSpec::CONST,
+        NestedParam::Workspace => ArgSpec::duplicated(Elem::Pointer),
     });
     let again = Request::new(nested.func, args);
     let rule = DerivedRule::new(&nested.program, &again, &options(outer))?;
@@ -224,8 +224,8 @@ impl Run<'_> {
         let block = |i: usize| blocks[self.call.buffer(i)?.0].as_ref();
         let mut tape = Workspace::new(1 << 24, 2).expect("there is room");
         let is_dup = |i: usize| self.call.specs[i].activity == ArgActivity::Duplicated;
-        let arg = |role: &Role| match *role {
-            Role::Primal(i) => match (block(i), &self.call.args[i]) {
+        let arg = |role: &NestedParam| match *role {
+            NestedParam::Primal(i) => match (block(i), &self.call.args[i]) {
                 (Some(b), _) if is_dup(i) => {
                     Arg::duplicated_len(b.primal.address(), b.of_primal.address(), b.primal.size())
                 }
@@ -233,13 +233,13 @@ impl Run<'_> {
                 (None, bind::BoundArg::Value(v)) => Arg::new(v.clone()),
                 (None, _) => unreachable!("a buffer has blocks"),
             },
-            Role::Shadow(i) => {
+            NestedParam::Shadow(i) => {
                 let b = block(i).expect("what is duplicated is a buffer");
                 Arg::duplicated_len(b.inner.address(), b.of_inner.address(), b.inner.size())
             }
-            Role::Seed(k) => Arg::new(self.call.seeds[k].clone()),
-            Role::Direction(i) => Arg::new(self.value(i, self.u)),
-            Role::Workspace => Arg::duplicated(tape.address(0), tape.address(1)),
+            NestedParam::Seed(k) => Arg::new(self.call.seeds[k].clone()),
+            NestedParam::Direction(i) => Arg::new(self.value(i, self.u)),
+            NestedParam::Workspace => Arg::duplicated(tape.address(0), tape.address(1)),
         };
         let args: Vec<Arg> = self.nested.params.iter().map(arg).collect();
         let entries = if self.of.0 == Mode::Tangent { self.forward(rule, &args)? } else { self.reverse(rule, &args)? };
@@ -280,7 +280,9 @@ impl Run<'_> {
             .params
             .iter()
             .map(|role| match *role {
-                Role::Primal(i) if self.call.specs[i].activity == ArgActivity::Active => Some(self.value(i, direction)),
+                NestedParam::Primal(i) if self.call.specs[i].activity == ArgActivity::Active => {
+                    Some(self.value(i, direction))
+                }
                 _ => None,
             })
             .collect();
@@ -291,12 +293,12 @@ impl Run<'_> {
         for (given, t) in self.nested.results.iter().zip(&tangents) {
             let Some(t) = t else { continue };
             match *given {
-                Given::Value(_) => {}
-                Given::Cotangent(i) => {
+                NestedResult::Value(_) => {}
+                NestedResult::Cotangent(i) => {
                     let lanes = from_data(t, self.call.params[i]);
                     out.extend(lanes.nums().iter().enumerate().map(|(l, n)| ((i, l), n.as_f64())));
                 }
-                Given::Tangent(k) => {
+                NestedResult::Tangent(k) => {
                     let ty = self.call.returns[k];
                     let (lanes, seeds) = (from_data(t, ty), from_data(&self.call.seeds[k], ty));
                     let pairs = lanes.nums().iter().zip(seeds.nums()).map(|(t, s)| [t, s].map(|n| n.as_f64()));
@@ -310,14 +312,14 @@ impl Run<'_> {
 
     /// Cotangents of the active arguments by argument and lane.
     fn reverse(&self, rule: &DerivedRule, args: &[Arg]) -> Result<Vec<((usize, usize), f64)>, Error> {
-        let ty = |given: &Given| match *given {
-            Given::Value(k) | Given::Tangent(k) => self.call.returns[k],
-            Given::Cotangent(i) => self.call.params[i],
+        let ty = |given: &NestedResult| match *given {
+            NestedResult::Value(k) | NestedResult::Tangent(k) => self.call.returns[k],
+            NestedResult::Cotangent(i) => self.call.params[i],
         };
-        let seed = |given: &Given| match *given {
-            Given::Value(_) => bind::zero(ty(given)),
-            Given::Tangent(k) => self.call.seeds[k].clone(),
-            Given::Cotangent(i) => self.value(i, self.u),
+        let seed = |given: &NestedResult| match *given {
+            NestedResult::Value(_) => bind::zero(ty(given)),
+            NestedResult::Tangent(k) => self.call.seeds[k].clone(),
+            NestedResult::Cotangent(i) => self.value(i, self.u),
         };
         let seeds: Vec<DataValue> = self.nested.results.iter().map(seed).collect();
         let (mut values, mut found) = (Vec::new(), Vec::new());
@@ -325,7 +327,7 @@ impl Run<'_> {
         drop(unsafe { rule.gradient(args, &seeds, &mut values, &mut found) }?);
         let mut out = Vec::new();
         for (role, ct) in self.nested.params.iter().zip(&found) {
-            if let (Role::Primal(i), Some(ct)) = (role, ct) {
+            if let (NestedParam::Primal(i), Some(ct)) = (role, ct) {
                 let lanes = from_data(ct, self.call.params[*i]);
                 out.extend(lanes.nums().iter().enumerate().map(|(l, n)| ((*i, l), n.as_f64())));
             }

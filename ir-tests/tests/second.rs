@@ -17,7 +17,7 @@ use brolga::{
     Arg, ArgActivity, ArgSpec, DerivedRule, Effort, Elem, Error, FuncKey, Mode, Options, Program, Promises, Request,
 };
 use brolga_driver::{File, guess};
-use brolga_transform::nested::{self, Nested, Role};
+use brolga_transform::nested::{self, Nested, NestedParam};
 
 fn options(effort: Effort, mode: Mode) -> Options {
     Options { mode, effort, ..Options::full() }.settled()
@@ -34,9 +34,9 @@ fn with_gradient(program: &Program, request: &Request, effort: Effort) -> Result
 /// seeds are active.
 fn again(request: &Request, nested: &Nested) -> Request {
     let args = nested.params.iter().map(|role| match *role {
-        Role::Primal(i) | Role::Shadow(i) => ArgSpec { promises: Promises::default(), ..request.args[i] },
-        Role::Seed(_) | Role::Direction(_) => ArgSpec::ACTIVE,
-        Role::Workspace => ArgSpec::duplicated(Elem::Pointer),
+        NestedParam::Primal(i) | NestedParam::Shadow(i) => ArgSpec { promises: Promises::default(), ..request.args[i] },
+        NestedParam::Seed(_) | NestedParam::Direction(_) => ArgSpec::ACTIVE,
+        NestedParam::Workspace => ArgSpec::duplicated(Elem::Pointer),
     });
     Request::new(nested.func, args)
 }

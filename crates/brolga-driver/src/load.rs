@@ -228,7 +228,7 @@ impl File {
 
         let (program, functions) = assemble(units, &directives)?;
         let roots: Vec<FuncKey> = functions.iter().map(|f| f.0).collect();
-        let program = brolga_transform::nested::resolved(&program, &roots, &*isa).map_err(by_line)?.into_owned();
+        let program = brolga_transform::called::resolved(&program, &roots, &*isa).map_err(by_line)?.into_owned();
         Ok(Self { name: name.to_owned(), text, program, functions, directives, malformed, wasm: None })
     }
 

@@ -3,11 +3,11 @@
 //! *Problem.* A derived function that is derived again records on a tape that takes part itself: it
 //! has a shadow, and in a derivative of order n so has that shadow.
 //!
-//! *Answer.* A typed tape is four channels (doubles, singles, integers, addresses), each of which is
-//! a mapping of its own, and a *header* with three addresses for each: where the next record goes,
-//! where the channel ends, and where the pullback reads. The header and the channels exist once for
-//! each *copy*: the first is the tape, the others are its shadows, whose addresses stand in their
-//! headers at the same places.
+//! *Answer.* A typed tape is four channels (doubles, singles, integers, addresses), each of which
+//! is a mapping of its own, and a *header* with three addresses for each: where the next record
+//! goes, where the channel ends, and where the pullback reads. The header and the channels exist
+//! once for each *copy*: the first is the tape, the others are its shadows, whose addresses stand
+//! in their headers at the same places.
 //!
 //! ```text
 //!   copy 0   header [ … | doubles: top limit cursor | singles … ]   → channels

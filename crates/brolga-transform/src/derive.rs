@@ -3,8 +3,8 @@
 use brolga_ir::{Diagnostics, Options, Program, Request};
 use cranelift_codegen::isa::TargetIsa;
 
+use crate::called::resolved;
 use crate::derived::Derivation;
-use crate::nested::resolved;
 use crate::pipeline::{Observer, Stages};
 use crate::program::driver::{Asked, Manner, derive_once};
 use crate::program::inline_rollback::attempt;

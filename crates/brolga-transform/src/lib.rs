@@ -22,6 +22,7 @@
 //! it lowers, and `clif` changes what was lowered.
 
 pub mod assemble;
+pub mod called;
 pub mod clif;
 pub mod dce;
 pub mod derive;

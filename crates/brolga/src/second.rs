@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use brolga_ir::{ArgActivity, ArgSpec, Elem, Mode, Options, Program, Promises, Request, ResultActivity};
 use brolga_runtime::Workspace;
-use brolga_transform::nested::{Given, Nested, Role, gradient};
+use brolga_transform::nested::{Nested, NestedParam, NestedResult, gradient};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::Signature;
 
@@ -55,8 +55,8 @@ pub struct Second {
 #[derive(Clone)]
 pub struct HessianRule {
     rule: DerivedRule,
-    params: Vec<Role>,
-    results: Vec<Given>,
+    params: Vec<NestedParam>,
+    results: Vec<NestedResult>,
     primal: Signature,
     request: Request,
     /// Bytes of each channel of a tape.
@@ -116,18 +116,18 @@ impl HessianRule {
         let mut directions = Vec::with_capacity(self.params.len());
         for role in &self.params {
             let (arg, direction) = match *role {
-                Role::Primal(i) => match &along[i] {
+                NestedParam::Primal(i) => match &along[i] {
                     Along::Still => (Arg { shadow: 0, ..args[i].clone() }, None),
                     Along::Value(v) => (args[i].clone(), Some(v.clone())),
                     Along::Memory { tangent, .. } => (Arg { shadow: *tangent, ..args[i].clone() }, None),
                 },
-                Role::Shadow(i) => {
+                NestedParam::Shadow(i) => {
                     let Along::Memory { product, .. } = along[i] else { unreachable!("checked before") };
                     (Arg { value: DataValue::I64(args[i].shadow as i64), shadow: product, ..args[i].clone() }, None)
                 }
-                Role::Seed(k) => (Arg::new(seeds[k].clone()), None),
-                Role::Direction(_) => unreachable!("a gradient has seeds"),
-                Role::Workspace => {
+                NestedParam::Seed(k) => (Arg::new(seeds[k].clone()), None),
+                NestedParam::Direction(_) => unreachable!("a gradient has seeds"),
+                NestedParam::Workspace => {
                     let tape = tape.as_mut().expect("there is one if it is a parameter");
                     (Arg::duplicated(tape.address(0), tape.address(1)), None)
                 }
@@ -144,7 +144,7 @@ impl HessianRule {
         out.cotangents.resize(args.len(), None);
         out.products.clone_from(&out.cotangents);
         for ((given, value), tangent) in self.results.iter().zip(&values).zip(tangents) {
-            if let Given::Cotangent(i) = *given {
+            if let NestedResult::Cotangent(i) = *given {
                 (out.cotangents[i], out.products[i]) = (Some(value.clone()), tangent);
             }
         }
@@ -155,7 +155,7 @@ impl HessianRule {
 
     /// An empty tape, if the gradient has one.
     fn tape(&self) -> Result<Option<Workspace>, Error> {
-        if !self.params.contains(&Role::Workspace) {
+        if !self.params.contains(&NestedParam::Workspace) {
             return Ok(None);
         }
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -197,13 +197,13 @@ impl HessianRule {
 fn again(request: &Request, nested: &Nested) -> Request {
     let spec = |i: usize| ArgSpec { promises: Promises::default(), ..request.args[i] };
     let args = nested.params.iter().map(|role| match *role {
-        Role::Primal(i) | Role::Shadow(i) => spec(i),
-        Role::Seed(_) | Role::Direction(_) => ArgSpec::CONST,
-        Role::Workspace => ArgSpec::duplicated(Elem::Pointer),
+        NestedParam::Primal(i) | NestedParam::Shadow(i) => spec(i),
+        NestedParam::Seed(_) | NestedParam::Direction(_) => ArgSpec::CONST,
+        NestedParam::Workspace => ArgSpec::duplicated(Elem::Pointer),
     });
     let results = nested.results.iter().map(|r| match r {
-        Given::Value(_) => ResultActivity::Const,
-        Given::Cotangent(_) | Given::Tangent(_) => ResultActivity::Active,
+        NestedResult::Value(_) => ResultActivity::Const,
+        NestedResult::Cotangent(_) | NestedResult::Tangent(_) => ResultActivity::Active,
     });
     Request { results: results.collect(), ..Request::new(nested.func, args) }
 }

@@ -33,6 +33,7 @@ const CRATES: &[Row] = &[
             "cranelift-codegen",
             "cranelift-entity",
             "cranelift-frontend",
+            "cranelift-reader",
         ],
     ),
     (
@@ -188,8 +189,9 @@ const FOLDERS: &[(&str, &[Row])] = &[
                     "verified",
                 ],
             ),
-            ("derive", &["derived", "pipeline", "program"]),
-            ("nested", &["derive", "derived"]),
+            ("called", &["nested"]),
+            ("derive", &["called", "derived", "pipeline", "program"]),
+            ("nested", &["derived", "program"]),
         ],
     ),
 ];

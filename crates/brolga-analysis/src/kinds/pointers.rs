@@ -407,14 +407,7 @@ fn transfer(
             (Delta::Root(a), Delta::Root(b)) => root(p, RootKind::Diff(a, b)),
             (Delta::None, Delta::Root(_)) => Delta::Lost,
         },
-        Opcode::Band | Opcode::Bor => match (d(0), d(1)) {
-            (Delta::Lost, _) | (_, Delta::Lost) => Delta::Lost,
-            (Delta::None, Delta::None) => Delta::None,
-            (Delta::Unknown, _) | (_, Delta::Unknown) => Delta::Unknown,
-            (x, Delta::None) => masked(func, args[1], x, op == Opcode::Band),
-            (Delta::None, x) => masked(func, args[0], x, op == Opcode::Band),
-            _ => Delta::Lost,
-        },
+        Opcode::Band | Opcode::Bor => masked(func, args, [d(0), d(1)], op == Opcode::Band),
         // One of two addresses in the same memory.
         Opcode::Umax | Opcode::Umin | Opcode::Smax | Opcode::Smin => match (d(0), d(1)) {
             (Delta::Unknown, x) | (x, Delta::Unknown) => x,
@@ -525,11 +518,18 @@ fn is_small(func: &ir::Function, inst: ir::Inst) -> bool {
 }
 
 /// A pointer masked by an integer: alignment and tags keep the delta.
-fn masked(func: &ir::Function, mask: ir::Value, d: Delta, is_and: bool) -> Delta {
+fn masked(func: &ir::Function, args: &[ir::Value], deltas: [Delta; 2], is_and: bool) -> Delta {
+    let (mask, d) = match deltas {
+        [Delta::Lost, _] | [_, Delta::Lost] => return Delta::Lost,
+        [Delta::None, Delta::None] => return Delta::None,
+        [Delta::Unknown, _] | [_, Delta::Unknown] => return Delta::Unknown,
+        [x, Delta::None] => (args[1], x),
+        [Delta::None, x] => (args[0], x),
+        _ => return Delta::Lost,
+    };
     match (constant_int(func, mask), is_and) {
         (Some(m), true) if m < 0 => d,
         (Some(m), false) if (0..1 << 16).contains(&m) => d,
-        _ if d == Delta::Unknown => Delta::Unknown,
         _ => Delta::Lost,
     }
 }

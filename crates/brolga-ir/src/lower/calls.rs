@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
-use super::{LowerCx, Position, segment};
+use super::{LowerCx, Position, half_of, segment};
 use crate::inst::{AdInst, Callee, Check, Tape, Val};
 
 impl LowerCx<'_> {
@@ -88,10 +88,4 @@ impl LowerCx<'_> {
             self.name(name, half);
         }
     }
-}
-
-/// The function that says of a function's address where its forward pass is, or its pullback, in a
-/// program of which a typed derivative is the `nth`.
-pub fn half_of(signature: u64, forward: bool, nth: u32) -> String {
-    format!("brolga_{}_of_{signature:016x}_{nth}", if forward { "forward" } else { "pullback" })
 }

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, typ
 use cranelift_frontend::FunctionBuilder;
 
 use super::debug::Missing;
-use super::{Channel, LowerCx, Repeated, ops, segment};
+use super::{Channel, LowerCx, Repeated, ops, segment, shadow_of_data};
 use crate::DataKey;
 use crate::inst::{AdInst, AdOp, Check, Shape, Val};
 
@@ -408,10 +408,4 @@ fn pieces(bytes: u32) -> Vec<(i32, Type)> {
         at += ty.bytes();
     }
     out
-}
-
-/// The data object that is the shadow of another in a program of which a typed derivative is the
-/// `nth`.
-pub fn shadow_of_data(symbol: &str, nth: u32) -> String {
-    format!("{symbol}__shadow_{nth}")
 }

@@ -53,18 +53,14 @@ mod rebase;
 mod renumber;
 mod seen;
 mod tape;
+mod typed;
 mod watch;
 
-pub use calls::half_of;
-pub use channel::{Channel, Position, Typed};
-pub use memory::shadow_of_data;
 pub use renumber::{is_numbered, renumber};
+pub use typed::{Channel, Position, TAPE_REGION, Typed, half_of, shadow_of_data};
 
 /// Bit of a source location that marks a check of ours, not an instruction of the primal.
 pub const CHECK_SRCLOC: u32 = 1 << 31;
-
-/// The alias region of the tape, by its number.
-pub const TAPE_REGION: u32 = 0x0b20_16a0;
 
 /// Where one stack slot lies in the activation frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -15,7 +15,7 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, typ
 use cranelift_frontend::{FunctionBuilder, Variable};
 use smallvec::SmallVec;
 
-use super::channel::{Channel, Position};
+use super::typed::{Channel, Position};
 use super::{Fence, FrameHome, LowerCx, SlotHome, SlotPlace, ops, segment};
 use crate::inst::{AdInst, AdOp, Check, FrameSlot, Val};
 

@@ -3,8 +3,8 @@
 //! **Problem.** A second derivative is a derivative of a derived function. That function takes
 //! *deltas* (the address of a shadow minus that of its primal), which are numbers: derived again, a
 //! delta would have no shadow of its own, and the second derivative of memory would go to wrong
-//! addresses. And it takes a tape segment, whose records hold floats, integers and addresses side by
-//! side, so that a derivation cannot tell what lies where.
+//! addresses. And it takes a tape segment, whose records hold floats, integers and addresses side
+//! by side, so that a derivation cannot tell what lies where.
 //!
 //! **Answer.** [`gradient`] derives a request in combined mode, and puts what comes out into a copy
 //! of the program, with one function more: the gradient with each delta replaced by the *pointer*
@@ -14,20 +14,17 @@
 //! all of them, at the offsets of [`brolga_ir::lower::segment::field`]. A gradient that records
 //! nothing has no such parameter.
 //!
-//! Helpers of the run time are bodies in CLIF there ([`prelude`]); what a function pointer's forward
-//! pass and pullback are is a function, too ([`indirect`]),
+//! Helpers of the run time are bodies in CLIF there ([`prelude`]); what a function pointer's
+//! forward pass and pullback are is a function, too ([`indirect`]),
 //! and shadows of data objects are data objects ([`data`]).
 //!
-//! **After.** The function has a [`Role`] for each parameter and a [`Given`] for each result. Lines
-//! of its instructions are those of the primal's, so that diagnostics of a second derivation lead
-//! to the program as it was written.
+//! **After.** The function has a [`NestedParam`] for each parameter and a [`NestedResult`] for each
+//! result. Lines of its instructions are those of the primal's, so that diagnostics of a second
+//! derivation lead to the program as it was written.
 
-mod called;
 mod data;
 mod indirect;
 mod prelude;
-
-pub use called::{CAPACITY, resolved};
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::lower::CHECK_SRCLOC;
@@ -36,12 +33,13 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use cranelift_codegen::isa::TargetIsa;
 
-use crate::derive::derive;
 use crate::derived::DerivedCombined;
+use crate::program::driver::Asked;
+use crate::program::inline_rollback::attempt;
 
 /// What a parameter of a nested function is; numbers count parameters and results of the primal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum NestedParam {
     /// A parameter of the primal.
     Primal(usize),
     /// The pointer to the shadow of a duplicated parameter.
@@ -56,7 +54,7 @@ pub enum Role {
 
 /// What a result of a nested function is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Given {
+pub enum NestedResult {
     /// A result of the primal.
     Value(usize),
     /// The cotangent of an active parameter.
@@ -73,9 +71,9 @@ pub struct Nested {
     /// The derivative.
     pub func: FuncKey,
     /// One for each of its parameters.
-    pub params: Vec<Role>,
+    pub params: Vec<NestedParam>,
     /// One for each of its results.
-    pub results: Vec<Given>,
+    pub results: Vec<NestedResult>,
 }
 
 /// Value and gradient of a request as a function `(p…, shadows…, workspace, seeds…) -> (r…, p̄…)`.
@@ -83,7 +81,7 @@ pub struct Nested {
 /// fresh.
 ///
 /// # Errors
-/// As [`derive()`]; AD0004 if a name is taken.
+/// As [`derive`](crate::derive::derive()); AD0004 if a name is taken.
 pub fn gradient(
     program: &Program,
     request: &Request,
@@ -111,7 +109,8 @@ fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn Tar
     let mut request = request.clone();
     request.args.iter_mut().for_each(|a| a.promises.fresh = false);
     let options = Options { tape: TapeKind::Typed, ..options.clone() }.settled();
-    let found = derive(program, &request, &options, isa)?;
+    let found = attempt(Asked { program, request: &request, options: &options, isa })?.1;
+    found.verify(isa)?;
     let whole = found.combined.as_ref().expect("both modes have one function");
     let primal = &program.funcs[request.func];
     let mut into = found.program.clone();
@@ -153,25 +152,26 @@ fn define(into: &mut Program, symbol: &str, func: ir::Function, of: FuncKey) -> 
     into.define(symbol, func, |inst| lines[inst.as_u32() as usize]).map_err(|s| taken(&s))
 }
 
-fn taken(symbol: &str) -> Diagnostics {
+pub(crate) fn taken(symbol: &str) -> Diagnostics {
     Diagnostic::new("AD0004", format!("`%{symbol}` is the name of a derived function")).into()
 }
 
-fn signature(whole: &DerivedCombined, primal: &ir::Signature, mode: Mode) -> (Vec<Role>, Vec<Given>) {
+fn signature(whole: &DerivedCombined, primal: &ir::Signature, mode: Mode) -> (Vec<NestedParam>, Vec<NestedResult>) {
     let Variant { params, results, .. } = &whole.variant;
     debug_assert!(results.iter().all(|r| !matches!(r, ResultMode::Ptr)), "the root returns no delta");
-    let shadows = (0..params.len()).filter(|&i| matches!(params[i], ParamMode::Dup { .. })).map(Role::Shadow);
-    let workspace = whole.segment.then_some(Role::Workspace);
-    let mut roles: Vec<Role> = (0..params.len()).map(Role::Primal).chain(shadows).chain(workspace).collect();
-    let mut given: Vec<Given> = (0..primal.returns.len()).map(Given::Value).collect();
+    let shadows = (0..params.len()).filter(|&i| matches!(params[i], ParamMode::Dup { .. })).map(NestedParam::Shadow);
+    let workspace = whole.segment.then_some(NestedParam::Workspace);
+    let mut roles: Vec<NestedParam> =
+        (0..params.len()).map(NestedParam::Primal).chain(shadows).chain(workspace).collect();
+    let mut given: Vec<NestedResult> = (0..primal.returns.len()).map(NestedResult::Value).collect();
     let of_params = whole.variant.param_shapes(primal).map(|p| p.0);
     let of_results = whole.variant.result_shapes(primal).map(|r| r.0);
     if mode == Mode::Tangent {
-        roles.extend(of_params.map(Role::Direction));
-        given.extend(of_results.map(Given::Tangent));
+        roles.extend(of_params.map(NestedParam::Direction));
+        given.extend(of_results.map(NestedResult::Tangent));
     } else {
-        roles.extend(of_results.map(Role::Seed));
-        given.extend(of_params.map(Given::Cotangent));
+        roles.extend(of_results.map(NestedParam::Seed));
+        given.extend(of_params.map(NestedResult::Cotangent));
     }
     (roles, given)
 }

@@ -2,8 +2,8 @@
 //!
 //! **Problem.** A derived function calls helpers of the run time, which have no body to derive and
 //! no rule.
-//! **Answer.** Where a derivative is put into a program, the calls are replaced by bodies written in
-//! CLIF (`prelude.clif`), which call nothing but functions that have rules. Helpers that treat
+//! **Answer.** Where a derivative is put into a program, the calls are replaced by bodies written
+//! in CLIF (`prelude.clif`), which call nothing but functions that have rules. Helpers that treat
 //! pieces of floats have none there, and neither has `realloc`, for which CLIF does not know the
 //! size of the old block: those calls stay, and the second derivation refuses them.
 //! **Cost.** The instructions of a helper at each of its calls.
@@ -24,8 +24,8 @@ static PRELUDE: LazyLock<HashMap<String, ir::Function>> = LazyLock::new(|| {
     all.into_iter().map(|f| (symbol(&f), f)).collect()
 });
 
-/// A function with bodies in place of the calls of helpers. The locations of a body are those of the
-/// call.
+/// A function with bodies in place of the calls of helpers. The locations of a body are those of
+/// the call.
 pub(super) fn expanded(func: ir::Function, isa: &dyn TargetIsa) -> ir::Function {
     let any = func.dfg.ext_funcs.values().any(|f| symbol_of(&func, &f.name).starts_with("brolga_"));
     if !any {

@@ -29,7 +29,7 @@ impl Primal {
     /// [`Error::Diagnostics`] if a function is not there or cannot be compiled for this machine.
     pub fn new(program: &Program, roots: &[FuncKey], options: &Options) -> Result<Self, Error> {
         let isa = super::host_isa(options)?;
-        let program = &*brolga_transform::nested::resolved(program, roots, &*isa)?;
+        let program = &*brolga_transform::called::resolved(program, roots, &*isa)?;
         let mut needed: Vec<FuncKey> = Vec::new();
         for &root in roots {
             needed.extend(reachable(program, root));

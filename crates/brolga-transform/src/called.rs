@@ -1,8 +1,8 @@
 //! Called: derivatives that a program calls by name.
 //!
-//! **Question.** A program declares `%f__gradient` or `%f__tangent` and calls it, and `%f` is one of
-//! its functions. What is called?
-//! **Answer.** [`resolved`] puts the derivative into the program, as [`super::gradient`] makes it,
+//! **Question.** A program declares `%f__gradient` or `%f__tangent` and calls it, and `%f` is one
+//! of its functions. What is called?
+//! **Answer.** [`resolved`] puts the derivative into the program, as [`nested::gradient`] makes it,
 //! and behind the declared name a function of this convention:
 //!
 //! | | parameters | results |
@@ -28,7 +28,7 @@ use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::{Given, Nested, Role};
+use crate::nested::{self, Nested, NestedParam, NestedResult};
 
 /// Bytes of each channel of the tape of a derivative that a program calls.
 pub const CAPACITY: i64 = 1 << 20;
@@ -37,7 +37,7 @@ pub const CAPACITY: i64 = 1 << 20;
 ///
 /// # Errors
 /// AD0171 for a declaration that does not fit, or a derivative of a function without a body; AD0172
-/// where a function calls its own derivative; and as [`super::gradient`].
+/// where a function calls its own derivative; and as [`nested::gradient`].
 pub fn resolved<'p>(
     program: &'p Program,
     roots: &[FuncKey],
@@ -45,10 +45,10 @@ pub fn resolved<'p>(
 ) -> Result<Cow<'p, Program>, Diagnostics> {
     let mut out = Cow::Borrowed(program);
     loop {
-        let wanted = Wanted::of(&out, roots);
+        let wanted = CalledDerivative::of(&out, roots);
         let Some(first) = wanted.first() else { return Ok(out) };
         // What the derived function itself wants is made first.
-        let next = wanted.iter().find(|w| Wanted::of(&out, &[w.func]).is_empty());
+        let next = wanted.iter().find(|w| CalledDerivative::of(&out, &[w.func]).is_empty());
         let Some(next) = next else {
             let d = Diagnostic::new("AD0172", format!("`%{}` depends on itself", first.symbol));
             let d = d.note("the function calls its own derivative, directly or through others");
@@ -59,7 +59,7 @@ pub fn resolved<'p>(
 }
 
 /// A derivative that is declared and not defined.
-struct Wanted {
+struct CalledDerivative {
     symbol: String,
     func: FuncKey,
     mode: Mode,
@@ -67,7 +67,7 @@ struct Wanted {
     declared: Option<Signature>,
 }
 
-impl Wanted {
+impl CalledDerivative {
     /// Those that functions lead to.
     fn of(program: &Program, roots: &[FuncKey]) -> Vec<Self> {
         let (mut seen, mut work, mut out) = (BTreeSet::new(), roots.to_vec(), Vec::new());
@@ -129,15 +129,15 @@ impl Wanted {
         };
         let request = Request::new(self.func, convention.args(&primal));
         let options = Options { mode: self.mode, ..Options::default() };
-        let nest = if self.mode == Mode::Tangent { super::tangent } else { super::gradient };
-        let mut nested = nest(program, &request, &options, isa)?;
-        let wrapper = self.wrapper(convention, &nested, isa);
-        nested.program.define(&self.symbol, wrapper, |_| 0).map_err(|s| super::taken(&s))?;
-        Ok(nested.program)
+        let nest = if self.mode == Mode::Tangent { nested::tangent } else { nested::gradient };
+        let mut found = nest(program, &request, &options, isa)?;
+        let wrapper = self.wrapper(convention, &found, isa);
+        found.program.define(&self.symbol, wrapper, |_| 0).map_err(|s| nested::taken(&s))?;
+        Ok(found.program)
     }
 
     /// The function behind the declared name.
-    fn wrapper(&self, convention: &Convention, nested: &Nested, isa: &dyn TargetIsa) -> ir::Function {
+    fn wrapper(&self, convention: &Convention, found: &Nested, isa: &dyn TargetIsa) -> ir::Function {
         let name = ir::UserFuncName::testcase(&self.symbol);
         let implied = || convention.signature(isa);
         let signature = self.declared.clone().unwrap_or_else(implied);
@@ -150,22 +150,22 @@ impl Wanted {
         b.seal_block(block);
         let given = b.block_params(block).to_vec();
         let mut c = C { b: &mut b, isa };
-        let tape = nested.params.contains(&Role::Workspace).then(|| c.workspace());
-        let arg = |role: &Role| match *role {
-            Role::Primal(i) => given[convention.at[i]],
-            Role::Shadow(i) | Role::Direction(i) => given[convention.at[i] + 1],
-            Role::Seed(k) => given[convention.seeds[k].expect("a float has a seed")],
-            Role::Workspace => tape.as_ref().expect("there is one if it is a parameter").header,
+        let tape = found.params.contains(&NestedParam::Workspace).then(|| c.workspace());
+        let arg = |role: &NestedParam| match *role {
+            NestedParam::Primal(i) => given[convention.at[i]],
+            NestedParam::Shadow(i) | NestedParam::Direction(i) => given[convention.at[i] + 1],
+            NestedParam::Seed(k) => given[convention.seeds[k].expect("a float has a seed")],
+            NestedParam::Workspace => tape.as_ref().expect("there is one if it is a parameter").header,
         };
-        let args: Vec<ir::Value> = nested.params.iter().map(arg).collect();
-        let callee = &nested.program.funcs[nested.func];
+        let args: Vec<ir::Value> = found.params.iter().map(arg).collect();
+        let callee = &found.program.funcs[found.func];
         let results = c.call(&callee.symbol, callee.signature.clone(), &args);
         for channel in tape.iter().flat_map(|t| t.channels) {
             let mut sig = Signature::new(isa.default_call_conv());
             sig.params.push(AbiParam::new(types::I64));
             c.call("free", sig, &[channel]);
         }
-        debug_assert!(nested.results.iter().is_sorted_by_key(|g| !matches!(g, Given::Value(_))));
+        debug_assert!(found.results.iter().is_sorted_by_key(|g| !matches!(g, NestedResult::Value(_))));
         b.ins().return_(&results);
         b.finalize(isa.frontend_config());
         func
@@ -234,7 +234,7 @@ impl Convention {
 }
 
 /// The memory of a tape in a wrapper.
-struct Tape {
+struct OwnTape {
     header: ir::Value,
     channels: [ir::Value; 4],
 }
@@ -256,7 +256,7 @@ impl C<'_, '_, '_> {
     }
 
     /// A header on the stack, and channels on the heap.
-    fn workspace(&mut self) -> Tape {
+    fn workspace(&mut self) -> OwnTape {
         let last = segment::field(Channel::TYPED[3], Position::Cursor);
         let size = u32::try_from(last + 8).expect("a header is short");
         let slot = ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, size, 4);
@@ -275,6 +275,6 @@ impl C<'_, '_, '_> {
             }
             base
         });
-        Tape { header, channels }
+        OwnTape { header, channels }
     }
 }

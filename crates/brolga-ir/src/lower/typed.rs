@@ -1,0 +1,104 @@
+//! Channels of the tape: where a value is recorded, by what it is.
+//!
+//! **Problem.** A tape holds floats, integers and addresses, one behind another. A derivation of
+//! the derived function has to know of each place on it what stands there, and where each record
+//! begins is only known at run time.
+//! **Answer.** A typed tape ([`TapeKind::Typed`](crate::TapeKind::Typed)) is four: one of doubles,
+//! one of singles, one of integers, one of addresses (and deltas, which are differences of such). A
+//! record, and a frame, has a part in each; a part of a frame has the size and the offsets of the
+//! whole, and only what belongs there is used of it. An ordinary tape is one channel of everything.
+//!
+//! ```text
+//!   record [ x: f64 | i: i32 | p: i64 | block ]    doubles [ x ]   integers [ i | block ]   addresses [ p ]
+//! ```
+//!
+//! **Cost.** Four positions in place of one, and four times the memory of frames: a typed tape is
+//! for functions that are derived again, not for those that run.
+//! **Source.** Reverse over reverse in this form is ours; Enzyme keeps a typed structure per call
+//! and a shadow of it.
+
+use cranelift_codegen::ir::{self, Type, types};
+
+use crate::DataKey;
+
+/// The alias region of the tape, by its number.
+pub const TAPE_REGION: u32 = 0x0b20_16a0;
+
+/// A part of the tape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Channel {
+    /// Everything: an ordinary tape.
+    Mixed,
+    /// Doubles, and vectors of them.
+    Doubles,
+    /// Singles, and vectors of them.
+    Singles,
+    /// Integers that are no addresses, and numbers of blocks.
+    Integers,
+    /// Addresses and deltas.
+    Addresses,
+}
+
+/// A position in a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// Where the forward pass records next. With a typed tape, where the pullback reads next, too:
+    /// there is no second pullback behind a forward pass.
+    Top,
+    /// Where the channel ends.
+    Limit,
+    /// Where the pullback reads next.
+    Cursor,
+}
+
+impl Channel {
+    /// Those of a typed tape.
+    pub const TYPED: [Self; 4] = [Self::Doubles, Self::Singles, Self::Integers, Self::Addresses];
+
+    /// All channels.
+    pub const COUNT: usize = 5;
+
+    /// The alias region of accesses to it, by its number: an ordinary tape has the first, and what
+    /// lies in a channel of a typed one can be seen from it.
+    pub const fn region(self) -> u32 {
+        TAPE_REGION + self as u32
+    }
+
+    /// Its number.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Where a value is recorded that is an address, or is none.
+    pub fn of(ty: Type, is_address: bool) -> Self {
+        match ty.lane_type() {
+            types::F64 => Self::Doubles,
+            types::F32 => Self::Singles,
+            types::I64 if is_address => Self::Addresses,
+            _ => Self::Integers,
+        }
+    }
+}
+
+/// What lowering has to know of a primal for a typed tape.
+#[derive(Clone, Copy)]
+pub struct Typed<'a> {
+    /// Whether a primal value is an address.
+    pub is_address: &'a dyn Fn(ir::Value) -> bool,
+    /// The symbol of a data object.
+    pub data_symbol: &'a dyn Fn(DataKey) -> String,
+    /// How many derivatives the program has already ([`Program::nested`](crate::Program::nested)).
+    pub nth: u32,
+}
+
+/// The function that says of a function's address where its forward pass is, or its pullback, in a
+/// program of which a typed derivative is the `nth`.
+pub fn half_of(signature: u64, forward: bool, nth: u32) -> String {
+    format!("brolga_{}_of_{signature:016x}_{nth}", if forward { "forward" } else { "pullback" })
+}
+
+/// The data object that is the shadow of another in a program of which a typed derivative is the
+/// `nth`.
+pub fn shadow_of_data(symbol: &str, nth: u32) -> String {
+    format!("{symbol}__shadow_{nth}")
+}
