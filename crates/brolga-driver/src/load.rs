@@ -228,7 +228,9 @@ impl File {
 
         let (program, functions) = assemble(units, &directives)?;
         let roots: Vec<FuncKey> = functions.iter().map(|f| f.0).collect();
-        let program = brolga_transform::called::resolved(&program, &roots, &*isa).map_err(by_line)?.into_owned();
+        // A derivative that cannot be made is reported when a function asks for it.
+        let called = brolga_transform::called::resolved(&program, &roots, &*isa).map(|p| p.into_owned());
+        let program = called.unwrap_or(program);
         Ok(Self { name: name.to_owned(), text, program, functions, directives, malformed, wasm: None })
     }
 

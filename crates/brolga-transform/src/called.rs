@@ -52,7 +52,8 @@ pub fn resolved<'p>(
         let Some(next) = next else {
             let d = Diagnostic::new("AD0172", format!("`%{}` depends on itself", first.symbol));
             let d = d.note("the function calls its own derivative, directly or through others");
-            return Err(d.help("derive a function that does not call its derivative").into());
+            let d = d.help("derive a function that does not call its derivative");
+            return Err(first.located(&out, d).into());
         };
         out = Cow::Owned(next.put(&out, isa)?);
     }
@@ -105,13 +106,33 @@ impl CalledDerivative {
         }
     }
 
+    /// The same, placed at a call of it.
+    fn located(&self, program: &Program, d: Diagnostic) -> Diagnostic {
+        let calls = |body: &ir::Function, inst: ir::Inst| match body.dfg.insts[inst] {
+            ir::InstructionData::Call { func_ref, .. } => {
+                program.callee(body, func_ref).is_some_and(|k| program.funcs[k].symbol == self.symbol)
+            }
+            _ => false,
+        };
+        let at = program.funcs.iter().find_map(|(key, f)| {
+            let body = f.body.as_ref()?;
+            let mut insts = body.layout.blocks().flat_map(|b| body.layout.block_insts(b));
+            Some((key, insts.find(|&i| calls(body, i))?))
+        });
+        match at {
+            Some((key, inst)) => d.at(program, key, inst),
+            None => d,
+        }
+    }
+
     /// Put the derivative into a program.
     fn put(&self, program: &Program, isa: &dyn TargetIsa) -> Result<Program, Diagnostics> {
         let primal = program.funcs[self.func].signature.clone();
         if program.funcs[self.func].body.is_none() {
             let d = Diagnostic::new("AD0171", format!("`%{}` is the derivative of an import", self.symbol));
             let d = d.note(format!("`%{}` has no body in this program", program.funcs[self.func].symbol));
-            return Err(d.help("define the function, or a function that calls it, and derive that").into());
+            let d = d.help("define the function, or a function that calls it, and derive that");
+            return Err(self.located(program, d).into());
         }
         let of = |pointers| Convention::new(&primal, self.mode, pointers);
         let types = |s: &[AbiParam]| s.iter().map(|p| p.value_type).collect::<Vec<_>>();
@@ -125,7 +146,7 @@ impl CalledDerivative {
             let d = d.note(format!("it is declared as {}", self.declared.as_ref().unwrap_or(&primal)));
             let (with, without) = (with.text(), without.text());
             let or = if with == without { with } else { format!("{with}, with shadows, or as {without}") };
-            return Err(d.help(format!("declare it as {or}")).into());
+            return Err(self.located(program, d.help(format!("declare it as {or}"))).into());
         };
         let request = Request::new(self.func, convention.args(&primal));
         let options = Options { mode: self.mode, ..Options::default() };
