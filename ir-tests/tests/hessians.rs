@@ -8,12 +8,13 @@
 use std::collections::BTreeMap;
 
 use brolga::{Error, Options};
-use brolga_driver::inputs::{inputs, oracle_args};
-use brolga_driver::second::{flat, products, rule};
+use brolga_driver::inputs::{Input, inputs, oracle_args};
+use brolga_driver::noise::Noise;
+use brolga_driver::second::{flat, hessian, products, rule};
+use brolga_driver::sparsity;
 use brolga_driver::tangent::Direction;
 use brolga_driver::{Directive, File, Invocation, Memory, compare};
 use brolga_oracle::{Oracle, Tangent};
-use brolga_driver::noise::Noise;
 
 /// So many calls may be refused: it only falls.
 const REFUSED: usize = 265;
@@ -26,6 +27,8 @@ const POLES: usize = 4;
 struct Tally {
     calls: usize,
     compared: usize,
+    /// Entries of Hessians that are not zero.
+    entries: usize,
     /// By codes: how many, and the first.
     refused: BTreeMap<String, (usize, String)>,
     wrong: Vec<String>,
@@ -41,13 +44,14 @@ fn products_are_those_of_the_primal() {
         }
         let file = File::read(&path).expect("it is read");
         let name = path.file_stem().expect("a name").display().to_string();
-        let lines = file.directives.iter().filter_map(|d| if let Directive::Grad(line) = d { Some(line) } else { None });
+        let lines =
+            file.directives.iter().filter_map(|d| if let Directive::Grad(line) = d { Some(line) } else { None });
         for line in lines {
             let Ok(call) = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses) else { continue };
             judge(&mut tally, &file, &call, &format!("{name}/{}", line.text));
         }
     }
-    println!("{} calls, {} numbers compared", tally.calls, tally.compared);
+    println!("{} calls, {} numbers compared, {} entries", tally.calls, tally.compared, tally.entries);
     for (codes, (n, first)) in &tally.refused {
         println!("  {n:4} {codes} ({first})");
     }
@@ -57,7 +61,7 @@ fn products_are_those_of_the_primal() {
     assert!(tally.poles.len() <= POLES, "{} at poles, not {POLES} at most", tally.poles.len());
     let refused: usize = tally.refused.values().map(|r| r.0).sum();
     assert!(refused <= REFUSED, "{refused} refused, not {REFUSED} at most");
-    assert!(tally.compared > 1000, "{}", tally.compared);
+    assert!(tally.compared > 1000 && tally.entries > 1000, "{} {}", tally.compared, tally.entries);
 }
 
 fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str) {
@@ -83,6 +87,7 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str) {
             return;
         }
     };
+    within_the_pattern(tally, file, call, &inputs, name);
     let mut tangents = vec![Tangent::Zero; call.args.len()];
     for (input, x) in inputs.iter().zip(&direction) {
         match (&mut tangents[input.arg], call.buffer(input.arg).is_some()) {
@@ -114,6 +119,24 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str) {
             if wanted.is_finite() && !((is - wanted).abs() <= tol * scale) {
                 let found = format!("{name}: {what} of input {}: {is}, not {wanted}", inputs[i].name());
                 if is.is_finite() { tally.wrong.push(found) } else { tally.poles.push(found) }
+            }
+        }
+    }
+}
+
+/// No entry of the Hessian lies outside of the pattern that bits of dependence give.
+fn within_the_pattern(tally: &mut Tally, file: &File, call: &Invocation, inputs: &[Input], name: &str) {
+    if inputs.len() > 8 {
+        return;
+    }
+    let Ok(pattern) = sparsity::of_hessian(&file.program, call) else { return };
+    let rule = rule(&file.program, call, &Options::full()).expect("it was derived before");
+    let found = hessian(&rule, call, None, &mut |_, _| ()).expect("it ran before");
+    for (i, row) in found.entries.iter().enumerate() {
+        for (j, x) in row.iter().enumerate().filter(|(_, x)| **x != 0.0 && x.is_finite()) {
+            tally.entries += 1;
+            if !pattern.row(i).contains(&j) {
+                tally.wrong.push(format!("{name}: entry {i}, {j} is {x}, outside of the pattern"));
             }
         }
     }

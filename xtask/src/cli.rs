@@ -434,6 +434,10 @@ pub struct JacobianArgs {
     /// same, but for roundings.
     #[arg(long, value_enum)]
     pub way: Option<Way>,
+    /// Find out first which entries are zero in any case, by the tape oracle, and ask for those that
+    /// share no row, or no column, in one run. The numbers are the same, but for roundings.
+    #[arg(long)]
+    pub sparse: bool,
     /// Print one JSON object per call.
     #[arg(long)]
     pub json: bool,
@@ -505,6 +509,10 @@ pub struct HessianArgs {
     /// The calls.
     #[command(flatten)]
     pub call: SecondOptions,
+    /// Find out first which entries are zero in any case, by the tape oracle, and ask for several
+    /// columns in one run. The numbers are the same, but for roundings.
+    #[arg(long)]
+    pub sparse: bool,
     /// Print one JSON object per call.
     #[arg(long)]
     pub json: bool,

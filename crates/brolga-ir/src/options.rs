@@ -253,7 +253,8 @@ impl Options {
         };
         // Forward mode has no second half that would undo anything.
         let memory = if self.mode == Mode::Tangent { MemoryMode::Leave } else { self.memory };
-        let found = Self { disabled: self.disabled.and(left_out).and(in_order), effort, inline, memory, ..self.clone() };
+        let found =
+            Self { disabled: self.disabled.and(left_out).and(in_order), effort, inline, memory, ..self.clone() };
         if self.tape == TapeKind::Typed { found.plain() } else { found }
     }
 

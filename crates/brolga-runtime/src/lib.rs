@@ -46,9 +46,9 @@ pub mod stack;
 pub mod status;
 pub mod steps;
 pub mod tangents;
-pub mod workspace;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod through;
+pub mod workspace;
 
 pub use captures::{CaptureError, CaptureTable, Captures, DerivedPair};
 pub use debug::Declared;

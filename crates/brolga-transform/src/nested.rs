@@ -125,8 +125,7 @@ fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function 
     let mut func = whole.func.clone();
     let entry = func.layout.entry_block().expect("it has a body");
     let n = primal.params.len();
-    let dup: Vec<usize> =
-        (0..n).filter(|&i| matches!(whole.variant.params[i], ParamMode::Dup { .. })).collect();
+    let dup: Vec<usize> = (0..n).filter(|&i| matches!(whole.variant.params[i], ParamMode::Dup { .. })).collect();
     let first = func.layout.first_inst(entry).expect("a block has a terminator");
     for (k, &i) in dup.iter().enumerate() {
         let delta = func.dfg.block_params(entry)[n + k];

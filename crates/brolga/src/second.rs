@@ -76,10 +76,11 @@ impl HessianRule {
         let isa = host_isa(options)?;
         let inner = Options { mode: Mode::Combined, ..options.settled() };
         let nested = crate::quiet::caught("derive", program, || Ok(gradient(program, request, &inner, &*isa)?))?;
-        let rule = DerivedRule::new(&nested.program, &again(request, &nested), &Options {
-            mode: Mode::Tangent,
-            ..options.clone()
-        })?;
+        let rule = DerivedRule::new(
+            &nested.program,
+            &again(request, &nested),
+            &Options { mode: Mode::Tangent, ..options.clone() },
+        )?;
         let Nested { params, results, .. } = nested;
         let primal = program.funcs[request.func].signature.clone();
         let (request, capacity) = (request.clone(), options.tape_limit);

@@ -3,7 +3,8 @@
 //! A derived rule gives products: of the Jacobian with a direction (forward mode), of a row of
 //! seeds with the Jacobian (a pullback), of the Hessian with a direction. These functions ask for
 //! those that make a matrix up. They know flat vectors of numbers only, so that they serve whatever
-//! gives products: a [`Point`] of a program, an instance of a WebAssembly module, a closure.
+//! gives products: a closure, or what has [`Derivatives`], as a [`Point`] of a program and one of an
+//! instance of a WebAssembly module.
 //!
 //! ```
 //! use brolga::drivers::{Way, by_columns, by_rows};
@@ -16,9 +17,11 @@
 //! assert_eq!(by_rows(3, vjp), Ok(matrix.map(Vec::from).to_vec()));
 //! ```
 
+mod derivatives;
 pub mod point;
 pub mod sparse;
 
+pub use derivatives::{Derivatives, Products, fits};
 pub use point::{Input, Point};
 pub use sparse::{Pattern, Star};
 
@@ -68,9 +71,6 @@ pub fn by_columns<E>(
 ///
 /// # Errors
 /// Those of `product`.
-pub fn by_rows<E>(
-    rows: usize,
-    product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
-) -> Result<Vec<Vec<f64>>, E> {
+pub fn by_rows<E>(rows: usize, product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>) -> Result<Vec<Vec<f64>>, E> {
     units(rows, product)
 }

@@ -15,7 +15,7 @@ use brolga_ir::{ArgSpec, Elem, FuncKey, Mode, Options, Program, Request};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
-use super::{Pattern, Star, Way, by_columns, by_rows, sparse};
+use super::derivatives::{Derivatives, Products, fits};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Pullback};
 
@@ -34,21 +34,10 @@ pub enum Input {
     Bytes(Vec<u8>),
 }
 
-/// What a Hessian-vector product gives.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Products {
-    /// The outputs.
-    pub value: Vec<f64>,
-    /// The gradient of their sum, weighted by the seeds.
-    pub gradient: Vec<f64>,
-    /// The product of its Hessian with the direction.
-    pub product: Vec<f64>,
-}
-
 /// A function with its arguments.
 ///
 /// ```
-/// # use brolga::{Options, Program, drivers::{Input, Point}};
+/// # use brolga::{Options, Program, drivers::{Derivatives, Input, Point}};
 /// # use brolga::cranelift_codegen::{data_value::DataValue, ir};
 /// # fn program() -> (Program, brolga::FuncKey) {
 /// #     let mut program = Program::new();
@@ -72,7 +61,7 @@ pub struct Products {
 /// let (program, product) = program(); // (x, y) -> x² y
 /// let float = |x: f64| Input::Active(DataValue::F64(x.into()));
 /// // SAFETY: the function accesses no memory.
-/// let at = unsafe { Point::new(&program, product, vec![float(3.0), float(5.0)], &Options::default()) }?;
+/// let mut at = unsafe { Point::new(&program, product, vec![float(3.0), float(5.0)], &Options::default()) }?;
 /// assert_eq!(at.value_and_gradient()?, (45.0, vec![30.0, 9.0]));
 /// assert_eq!(at.jvp(&[1.0, 0.0])?, (vec![45.0], vec![30.0]));
 /// assert_eq!(at.jacobian()?, [[30.0, 9.0]]);
@@ -226,7 +215,9 @@ impl Point {
         }
         for (i, (input, &ty)) in inputs.iter().zip(&params).enumerate() {
             let (fits, what) = match input {
-                Input::Const(v) | Input::Active(v) if v.ty().bytes() != ty.bytes() => (false, "a value of another type"),
+                Input::Const(v) | Input::Active(v) if v.ty().bytes() != ty.bytes() => {
+                    (false, "a value of another type")
+                }
                 Input::Const(_) => (true, ""),
                 Input::Active(_) => (is_float(ty), "active, which only floats are"),
                 _ => (ty == types::I64, "a buffer"),
@@ -244,26 +235,17 @@ impl Point {
     /// them.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an argument that is no buffer of floats.
+    /// [`Error::Usage`] for an argument that is no buffer of floats, or is named twice.
     pub fn with_outputs(mut self, arguments: &[usize]) -> Result<Self, Error> {
         if let Some(i) = arguments.iter().find(|i| !self.inputs.get(**i).is_some_and(Input::has_shadow)) {
             let message = format!("argument {i} is no buffer of floats, so it cannot be an output");
             return Err(Error::Usage(message));
         }
+        if let Some(i) = arguments.iter().enumerate().find_map(|(k, i)| arguments[..k].contains(i).then_some(i)) {
+            return Err(Error::Usage(format!("argument {i} is named twice as an output")));
+        }
         self.outputs = arguments.to_vec();
         Ok(self)
-    }
-
-    /// How many inputs there are.
-    pub fn inputs(&self) -> usize {
-        self.inputs.iter().zip(&self.params).map(|(i, ty)| i.count(*ty)).sum()
-    }
-
-    /// How many outputs there are.
-    pub fn outputs(&self) -> usize {
-        let lanes = |ty: &Type| if is_float(*ty) { ty.lane_count() as usize } else { 0 };
-        let results: usize = self.returns.iter().map(lanes).sum();
-        results + self.outputs.iter().map(|&i| self.inputs[i].count(self.params[i])).sum::<usize>()
     }
 
     fn rule<'a>(&'a self, cell: &'a OnceCell<DerivedRule>, mode: Mode) -> Result<&'a DerivedRule, Error> {
@@ -340,12 +322,22 @@ impl Point {
         }
         flat
     }
+}
 
-    /// The outputs, and their tangents along a direction (a Jacobian-vector product).
-    ///
-    /// # Errors
-    /// As of [`DerivedRule::new`] and [`DerivedRule::tangent`].
-    pub fn jvp(&self, along: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
+impl Derivatives for Point {
+    type Error = Error;
+
+    fn inputs(&self) -> usize {
+        self.inputs.iter().zip(&self.params).map(|(i, ty)| i.count(*ty)).sum()
+    }
+
+    fn outputs(&self) -> usize {
+        let lanes = |ty: &Type| if is_float(*ty) { ty.lane_count() as usize } else { 0 };
+        let results: usize = self.returns.iter().map(lanes).sum();
+        results + self.outputs.iter().map(|&i| self.inputs[i].count(self.params[i])).sum::<usize>()
+    }
+
+    fn jvp(&mut self, along: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
         let (directions, shadows) = self.spread(along, "directions")?;
         let rule = self.rule(&self.rules.tangent, Mode::Tangent)?;
         let primals = self.primals();
@@ -356,11 +348,7 @@ impl Point {
         Ok((value, self.gather_outputs(tangents.iter().map(Option::as_ref), &shadows)))
     }
 
-    /// The outputs, and the product of seeds with the Jacobian (a vector-Jacobian product).
-    ///
-    /// # Errors
-    /// As of [`DerivedRule::new`] and [`DerivedRule::gradient`].
-    pub fn vjp(&self, seeds: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
+    fn vjp(&mut self, seeds: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
         let (seeds, shadows) = self.spread_outputs(seeds)?;
         let rule = self.rule(&self.rules.gradient, Mode::Combined)?;
         let primals = self.primals();
@@ -370,77 +358,20 @@ impl Point {
         Ok((self.gather_outputs(values.iter().map(Some), &primals), self.gather(&cotangents, &shadows)))
     }
 
-    /// Value and gradient of a function of one output.
-    ///
-    /// # Errors
-    /// As [`Self::vjp`]; [`Error::Usage`] if there are more outputs.
-    pub fn value_and_gradient(&self) -> Result<(f64, Vec<f64>), Error> {
-        if self.outputs() != 1 {
-            let n = self.outputs();
-            return Err(Error::Usage(format!("there are {n} outputs, and a gradient is that of one: give seeds to `vjp`")));
-        }
-        let (value, gradient) = self.vjp(&[1.0])?;
-        Ok((value[0], gradient))
-    }
-
-    /// The Jacobian, row by row, in the [cheaper way](Way::cheaper).
-    ///
-    /// # Errors
-    /// As [`Self::jacobian_by`].
-    pub fn jacobian(&self) -> Result<Vec<Vec<f64>>, Error> {
-        self.jacobian_by(Way::cheaper(self.inputs(), self.outputs()))
-    }
-
-    /// The Jacobian, row by row: a run of forward mode for each column, or one forward pass and a
-    /// pullback for each row.
-    ///
-    /// # Errors
-    /// As [`Self::jvp`], or as of [`DerivedRule::forward`] and [`Pullback::call`].
-    pub fn jacobian_by(&self, way: Way) -> Result<Vec<Vec<f64>>, Error> {
-        match way {
-            Way::Forward => by_columns(self.outputs(), self.inputs(), |along| Ok(self.jvp(along)?.1)),
-            Way::Reverse => {
-                let mut back = self.back()?;
-                by_rows(self.outputs(), |seeds| back.row(seeds))
-            }
-        }
-    }
-
-    /// The Jacobian's entries in a [pattern](Pattern), for each row one for each of its columns:
-    /// compressed, in the way that takes fewer products.
-    ///
-    /// # Errors
-    /// As [`Self::jacobian_by`] and [`sparse::jacobian`].
-    pub fn sparse_jacobian(&self, pattern: &Pattern) -> Result<sparse::Entries, Error> {
-        let (is, want) = ([pattern.rows(), pattern.columns()], [self.outputs(), self.inputs()]);
-        if is != want {
-            let message = format!("the pattern has {} rows and {} columns, {} and {} are wanted", is[0], is[1], want[0], want[1]);
-            return Err(Error::Usage(message));
-        }
-        let count = |p: &Pattern| p.column_colours().iter().max().map_or(0, |c| c + 1);
-        match Way::cheaper(count(pattern), count(&pattern.transposed())) {
-            Way::Forward => sparse::jacobian(pattern, Way::Forward, |along| Ok(self.jvp(along)?.1)),
-            Way::Reverse => {
-                let mut back = self.back()?;
-                sparse::jacobian(pattern, Way::Reverse, |seeds| back.row(seeds))
-            }
-        }
-    }
-
-    fn back(&self) -> Result<Back<'_>, Error> {
+    fn pulled<R>(
+        &mut self,
+        run: impl FnOnce(&mut dyn FnMut(&[f64]) -> Result<Vec<f64>, Error>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let (_, shadows) = self.spread_outputs(&vec![0.0; self.outputs()])?;
         let rule = self.rule(&self.rules.pair, Mode::Split)?;
         let primals = self.primals();
         // SAFETY: as in `jvp`; the blocks live as long as the pullback.
         let (_, pullback) = unsafe { rule.forward(&self.args(&primals, &shadows)) }?;
-        Ok(Back { point: self, _primals: primals, shadows, pullback })
+        let mut back = Back { point: self, _primals: primals, shadows, pullback };
+        run(&mut |seeds| back.row(seeds))
     }
 
-    /// Value, gradient and Hessian-vector product of the outputs' sum, weighted by seeds.
-    ///
-    /// # Errors
-    /// As of [`HessianRule::new`] and [`HessianRule::product`].
-    pub fn hvp(&self, seeds: &[f64], along: &[f64]) -> Result<Products, Error> {
+    fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Error> {
         let (seeds, shadows) = self.spread_outputs(seeds)?;
         let (directions, tangents) = self.spread(along, "directions")?;
         let make = || HessianRule::new(&self.program, &self.request, &self.options);
@@ -461,28 +392,6 @@ impl Point {
             product: self.gather(&out.products, &products),
         })
     }
-
-    /// The Hessian of the outputs' sum, weighted by seeds: one product for each input.
-    ///
-    /// # Errors
-    /// As [`Self::hvp`].
-    pub fn hessian(&self, seeds: &[f64]) -> Result<Vec<Vec<f64>>, Error> {
-        let n = self.inputs();
-        by_columns(n, n, |along| Ok(self.hvp(seeds, along)?.product))
-    }
-
-    /// The Hessian's entries in a pattern that is [coloured](Star).
-    ///
-    /// # Errors
-    /// As [`Self::hvp`] and [`Star::hessian`].
-    pub fn sparse_hessian(&self, seeds: &[f64], star: &Star) -> Result<sparse::Entries, Error> {
-        fits(star.colours().len(), self.inputs(), "rows of the pattern", "one per input")?;
-        star.hessian(|along| Ok(self.hvp(seeds, along)?.product))
-    }
-}
-
-fn fits(is: usize, want: usize, what: &str, each: &str) -> Result<(), Error> {
-    if is == want { Ok(()) } else { Err(Error::Usage(format!("{is} {what} are given, {want} are wanted, {each}"))) }
 }
 
 /// A forward pass whose pullback is called for one row after another.
