@@ -2,6 +2,7 @@
 
 mod again;
 mod ascending;
+mod compositions;
 mod fresh;
 mod harness;
 mod hessians;
@@ -10,7 +11,7 @@ mod inputs;
 mod looked;
 mod prune;
 mod random;
-// mod second;
+mod second;
 mod steady;
 mod whole;
 mod wrong_rules;

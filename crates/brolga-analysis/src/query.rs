@@ -1,5 +1,6 @@
 //! Queries: what one instruction says by itself.
 
+use brolga_ir::lower::Channel;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Signature};
 
 /// The value of an `iconst`.
@@ -64,4 +65,11 @@ pub fn constant_float(func: &ir::Function, v: ir::Value) -> Option<f64> {
         I::Unary { opcode: ir::Opcode::Splat, arg } => constant_float(func, arg),
         _ => None,
     }
+}
+
+/// Whether an instruction accesses addresses on a typed tape
+/// ([`Channel::Addresses`](brolga_ir::lower::Channel)): the function is a derivative.
+pub fn is_taped_address(func: &ir::Function, inst: ir::Inst) -> bool {
+    let region = func.dfg.insts[inst].alias_region(&func.dfg);
+    region.is_some_and(|r| func.dfg.alias_regions[r].user_id == Channel::Addresses.region())
 }

@@ -141,6 +141,8 @@ pub struct Program {
     /// Functions that a derivation calls as they are, though they have bodies. None in a program
     /// that is not derived.
     pub plain: EntitySet<FuncKey>,
+    /// How many derivatives have been made functions of the program, to be derived again.
+    pub nested: u32,
     func_by_symbol: HashMap<Arc<str>, FuncKey>,
     data_by_symbol: HashMap<Arc<str>, DataKey>,
 }

@@ -92,6 +92,8 @@ pub enum MemFn {
     Realloc,
     /// `free(p)`.
     Free,
+    /// A block is freed when the run is over: what a derivative that is derived again calls.
+    FreeAtEnd,
 }
 
 /// What stands before the name by which derived code calls a function of C's, where a program has
@@ -362,6 +364,7 @@ fn memory(m: &mut Rules) {
     m.add("calloc", &[Size, Size], &[Ptr], Memory(MemFn::Calloc));
     m.add("realloc", &[Ptr, Size], &[Ptr], Memory(MemFn::Realloc));
     m.add("free", &[Ptr], &[], Memory(MemFn::Free));
+    m.add("brolga_free_at_end", &[Ptr], &[], Memory(MemFn::FreeAtEnd));
 }
 
 fn inactive(m: &mut Rules) {

@@ -40,6 +40,7 @@ fn memory(f: MemFn) -> &'static str {
         MemFn::Malloc | MemFn::Calloc => "allocates: a shadow of the same size, zero",
         MemFn::Realloc => "allocates and copies",
         MemFn::Free => "frees: put off until the pullback is done",
+        MemFn::FreeAtEnd => "frees: put off until the run is over",
     }
 }
 

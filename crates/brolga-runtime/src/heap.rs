@@ -97,6 +97,11 @@ pub unsafe extern "C" fn brolga_free(seg: *mut Segment, p: *mut u8, deferred: u6
     }
 }
 
+/// A block is freed when the run is over: what a derivative that is derived again calls for its
+/// scratch memory. Its own derivative calls [`brolga_free`]; as a function of the program, which
+/// knows of no run, it leaves the block to the process.
+pub extern "C" fn brolga_free_at_end(_: *mut u8) {}
+
 /// `free(p)` in forward mode: the shadow is not needed any more.
 ///
 /// # Safety

@@ -178,6 +178,7 @@ fn own() -> Table {
         ("brolga_calloc", heap::brolga_calloc as *const u8),
         ("brolga_realloc", heap::brolga_realloc as *const u8),
         ("brolga_free", heap::brolga_free as *const u8),
+        ("brolga_free_at_end", heap::brolga_free_at_end as *const u8),
         ("brolga_free_both", heap::brolga_free_both as *const u8),
         ("brolga_release", heap::brolga_release as *const u8),
         ("brolga_released", heap::brolga_released as *const u8),

@@ -72,7 +72,8 @@ impl<'s, 'f> Emitter<'s, 'f> {
         let mut watched_sums = EntitySet::new();
         let pointers = &facts.pointers;
         let is_address = |v| pointers.root(v).is_some() || pointers.address.contains(v);
-        let typed = Typed { is_address: &is_address };
+        let data_symbol = |key| facts.program.data[key].symbol.clone();
+        let typed = Typed { is_address: &is_address, data_symbol: &data_symbol, nth: facts.program.nested };
         let env = LowerEnv {
             primal: facts.func(),
             seg: Some(seg),

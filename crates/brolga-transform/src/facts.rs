@@ -332,6 +332,22 @@ impl<'a> Facts<'a> {
         self.own(v) && self.may_hold_floats(v) || self.passed_with_floats(v)
     }
 
+    /// A store of a float where memory that is no slot of this function may have held a pointer. In
+    /// a derivative that is derived again the shadow there, an address and then a float, is at the
+    /// sum of a pointer and a delta, of which it is not known whose memory it is.
+    pub fn recycled(&self) -> Option<ir::Inst> {
+        let is_slot = |a| {
+            let root = self.pointers.root(a).and_then(|r| self.pointers.roots.get(&r));
+            matches!(root, Some(RootKind::Slot(_)))
+        };
+        let recycled = |&inst: &ir::Inst| {
+            let float = matches!(self.activity.mem[inst], MemRole::Float(_));
+            let stores = self.func().dfg.insts[inst].opcode().can_store();
+            float && stores && access_address(self.func(), inst).is_some_and(|a| self.held_pointers(a) && !is_slot(a))
+        };
+        self.cfg.all_insts().iter().copied().find(|i| recycled(i))
+    }
+
     /// The instruction of the input that an instruction stems from.
     pub fn original(&self, inst: ir::Inst) -> ir::Inst {
         activity::original(self.func(), inst)

@@ -17,7 +17,7 @@ use brolga_ir::block::{CfgBlocks, Ids};
 use brolga_ir::lift::lift;
 use brolga_ir::map::Table;
 use brolga_ir::names::Names;
-use brolga_ir::{BlockId, Diagnostics, Mode};
+use brolga_ir::{BlockId, Diagnostic, Diagnostics, Mode, TapeKind};
 use cranelift_codegen::ir;
 
 use crate::assemble::assembly::{Assembly, Graphs, Joint};
@@ -158,6 +158,11 @@ pub(crate) fn derive_variant<'a>(
     let symbol = &cx.program.funcs[variant.func].symbol;
     let (mut lifted, forward_of) = lift(&primal.func, symbol, &mut ids);
     let mut statements = make_ad_stmts(&facts, refused, &mut ids, work)?;
+    if cx.options.tape == TapeKind::Typed
+        && let Some(inst) = facts.recycled()
+    {
+        return Err(recycled(&facts, inst).into());
+    }
     if let Some(look) = &mut observer.statements {
         look(&facts, &statements.stmts);
     }
@@ -224,6 +229,13 @@ pub(crate) fn derive_variant<'a>(
         overwrites,
         serves: false,
     })))
+}
+
+fn recycled(facts: &Facts<'_>, inst: ir::Inst) -> Diagnostic {
+    let d = Diagnostic::new("AD0170", "a float is stored where a pointer may have been, and this is derived again")
+        .note("a second derivation cannot tell which of the two the shadow holds at a time")
+        .help("use memory of its own for what is a float");
+    facts.at(inst, d)
 }
 
 /// The last stages of forward mode: one graph, and no plan.

@@ -84,7 +84,8 @@ fn drivers_of_an_instance() {
         let seeds = [1.0, 0.0, 0.0, 0.0, 0.0];
         assert_eq!(p.sparse_hessian(&seeds, &star).unwrap(), [[6.0], [12.0], [18.0], [-6.0]]);
     }
-    let outside = Point::new(&mut instance, "cubes", &args, &[Range::f64(65536 - 8, 2)], &[]);
+    let end = instance.memory_size() as u32;
+    let outside = Point::new(&mut instance, "cubes", &args, &[Range::f64(end - 8, 2)], &[]);
     assert!(matches!(outside.err(), Some(Error::Usage(m)) if m.contains("do not lie in memory")));
     let twice = Point::new(&mut instance, "cubes", &args, &[Range::f64(x, 2), Range::f64(x + 8, 1)], &[]);
     assert!(matches!(twice.err(), Some(Error::Usage(m)) if m.contains("overlap")));

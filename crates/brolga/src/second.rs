@@ -126,6 +126,7 @@ impl HessianRule {
                     (Arg { value: DataValue::I64(args[i].shadow as i64), shadow: product, ..args[i].clone() }, None)
                 }
                 Role::Seed(k) => (Arg::new(seeds[k].clone()), None),
+                Role::Direction(_) => unreachable!("a gradient has seeds"),
                 Role::Workspace => {
                     let tape = tape.as_mut().expect("there is one if it is a parameter");
                     (Arg::duplicated(tape.address(0), tape.address(1)), None)
@@ -197,12 +198,12 @@ fn again(request: &Request, nested: &Nested) -> Request {
     let spec = |i: usize| ArgSpec { promises: Promises::default(), ..request.args[i] };
     let args = nested.params.iter().map(|role| match *role {
         Role::Primal(i) | Role::Shadow(i) => spec(i),
-        Role::Seed(_) => ArgSpec::CONST,
+        Role::Seed(_) | Role::Direction(_) => ArgSpec::CONST,
         Role::Workspace => ArgSpec::duplicated(Elem::Pointer),
     });
     let results = nested.results.iter().map(|r| match r {
         Given::Value(_) => ResultActivity::Const,
-        Given::Cotangent(_) => ResultActivity::Active,
+        Given::Cotangent(_) | Given::Tangent(_) => ResultActivity::Active,
     });
     Request { results: results.collect(), ..Request::new(nested.func, args) }
 }

@@ -20,7 +20,6 @@
 
 use std::collections::BTreeMap;
 
-use brolga_ir::lower::Channel;
 use brolga_ir::map::HashMap;
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode, types};
@@ -32,7 +31,7 @@ use crate::kinds::bytes::bytes_of;
 use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{PointerInput, Pointers};
 use crate::memory::cell::{Base, Cell, cell_of, object_of};
-use crate::query::{access_address, access_offset, constant_int};
+use crate::query::{access_address, access_offset, constant_int, is_taped_address};
 use crate::uses::{Use, Uses};
 use crate::variant::ParamMode;
 
@@ -451,13 +450,6 @@ fn copies_where(func: &ir::Function, c: &Contents, there: impl Fn(Cell, ir::Valu
     c.moved.iter().filter(is_copy).collect()
 }
 
-/// Whether an instruction accesses addresses on a typed tape
-/// ([`Channel::Addresses`](brolga_ir::lower::Channel)): the function is a derivative.
-fn is_taped_address(func: &ir::Function, inst: ir::Inst) -> bool {
-    let region = func.dfg.insts[inst].alias_region(&func.dfg);
-    region.is_some_and(|r| func.dfg.alias_regions[r].user_id == Channel::Addresses.region())
-}
-
 fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, inst: ir::Inst) {
     let func = cx.func;
     let args = func.dfg.inst_args(inst);
@@ -528,7 +520,7 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
                                 c.union(args[0], r);
                             }
                         }
-                        Memcmp | Malloc | Calloc | Free => {}
+                        Memcmp | Malloc | Calloc | Free | FreeAtEnd => {}
                     }
                 } else if let MathKind::Writes(_, outs) = rule.kind {
                     for o in outs {

@@ -33,7 +33,7 @@ use crate::calls::summary::Summaries;
 use crate::cfg::Cfg;
 use crate::memory::cell::cell_of;
 use crate::memory::reaching_store::last_store;
-use crate::query::{access_address, access_offset, constant_int, signature_id};
+use crate::query::{access_address, access_offset, constant_int, is_taped_address, signature_id};
 use crate::variant::ParamMode;
 
 /// The shadow delta of an integer.
@@ -171,6 +171,10 @@ fn addresses(cx: &PointerInput<'_>, p: &mut Pointers) {
     let mut work: Vec<ir::Value> = Vec::new();
     for &inst in cx.cfg.all_insts() {
         work.extend(access_address(func, inst));
+        // What is recorded as an address is one.
+        if func.dfg.insts[inst].opcode() == Opcode::Store && is_taped_address(func, inst) {
+            work.push(func.dfg.inst_args(inst)[0]);
+        }
         match CalleeKind::of(cx.program, func, inst) {
             Some(CalleeKind::Derived(k)) => {
                 let args = func.dfg.inst_args(inst);
@@ -190,6 +194,36 @@ fn addresses(cx: &PointerInput<'_>, p: &mut Pointers) {
             }
         }
     }
+    follow_addresses(cx, p, work);
+    if cx.program.nested > 0 {
+        follow_deltas(cx, p);
+    }
+}
+
+/// In a derivative what a pointer is taken from is one, too: the difference is a delta.
+fn follow_deltas(cx: &PointerInput<'_>, p: &mut Pointers) {
+    let func = cx.func;
+    loop {
+        let found: Vec<ir::Value> = cx
+            .cfg
+            .all_insts()
+            .iter()
+            .filter(|&&i| func.dfg.insts[i].opcode() == Opcode::Isub)
+            .map(|&i| func.dfg.inst_args(i))
+            .filter(|a| p.address.contains(a[1]) || p.pointer_copy.contains(a[1]))
+            .map(|a| a[0])
+            .filter(|&a| !p.address.contains(a) && rank(func, cx, a, 0) > 0)
+            .collect();
+        if found.is_empty() {
+            return;
+        }
+        follow_addresses(cx, p, found);
+    }
+}
+
+/// What addresses are computed from.
+fn follow_addresses(cx: &PointerInput<'_>, p: &mut Pointers, mut work: Vec<ir::Value>) {
+    let func = cx.func;
     while let Some(v) = work.pop() {
         if func.dfg.value_type(v) != types::I64 || !p.address.insert(v) {
             continue;
@@ -213,6 +247,7 @@ fn addresses(cx: &PointerInput<'_>, p: &mut Pointers) {
                         }
                     }
                     Opcode::Isub => work.push(args[0]),
+                    Opcode::Umax | Opcode::Umin | Opcode::Smax | Opcode::Smin => work.extend(args),
                     Opcode::Select | Opcode::SelectSpectreGuard => work.extend([args[1], args[2]]),
                     Opcode::Load | Opcode::AtomicLoad => {
                         // What was stored there last is what is loaded.
@@ -378,6 +413,12 @@ fn transfer(
             (Delta::Unknown, _) | (_, Delta::Unknown) => Delta::Unknown,
             (x, Delta::None) => masked(func, args[1], x, op == Opcode::Band),
             (Delta::None, x) => masked(func, args[0], x, op == Opcode::Band),
+            _ => Delta::Lost,
+        },
+        // One of two addresses in the same memory.
+        Opcode::Umax | Opcode::Umin | Opcode::Smax | Opcode::Smin => match (d(0), d(1)) {
+            (Delta::Unknown, x) | (x, Delta::Unknown) => x,
+            (a, b) if a == b => a,
             _ => Delta::Lost,
         },
         Opcode::Select | Opcode::SelectSpectreGuard => match (d(1), d(2)) {

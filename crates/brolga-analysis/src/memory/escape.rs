@@ -230,7 +230,7 @@ fn followed(places: Places<'_>, uses: &Uses, mut work: Vec<ir::Value>) -> Option
                         }
                         (MathKind::Memory(MemFn::Memcpy | MemFn::Memmove), 1)
                         | (MathKind::Memory(MemFn::Memcmp), 0 | 1)
-                        | (MathKind::Memory(MemFn::Free), 0) => {}
+                        | (MathKind::Memory(MemFn::Free | MemFn::FreeAtEnd), 0) => {}
                         (MathKind::Writes(_, outs), i) if outs.iter().any(|o| o.param == i) => {}
                         _ => return None,
                     }

@@ -273,7 +273,7 @@ pub fn written(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect
         let callee = match CalleeKind::of(program, func, inst) {
             Some(CalleeKind::Known(r)) => {
                 return match r.kind {
-                    MathKind::Memory(MemFn::Malloc | MemFn::Calloc | MemFn::Memcmp)
+                    MathKind::Memory(MemFn::Malloc | MemFn::Calloc | MemFn::Memcmp | MemFn::FreeAtEnd)
                     | MathKind::Expr(_)
                     | MathKind::Inactive => smallvec![],
                     MathKind::Memory(MemFn::Memcpy | MemFn::Memmove | MemFn::Memset) => {

@@ -330,7 +330,9 @@ impl<'a> PointsTo<'a> {
                     _ => CallEffect::Flow(Flow::ANY),
                 },
                 (_, CalleeKind::Known(r)) => match r.kind {
-                    MathKind::Expr(_) | MathKind::Inactive | MathKind::Memory(MemFn::Memcmp) => CallEffect::Pure,
+                    MathKind::Expr(_) | MathKind::Inactive | MathKind::Memory(MemFn::Memcmp | MemFn::FreeAtEnd) => {
+                        CallEffect::Pure
+                    }
                     MathKind::Memory(MemFn::Memcpy | MemFn::Memmove) => CallEffect::Copy,
                     MathKind::Memory(MemFn::Memset) => CallEffect::Fill,
                     _ => CallEffect::Flow(Flow::ANY),

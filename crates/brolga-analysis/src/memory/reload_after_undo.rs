@@ -70,7 +70,9 @@ fn fate(program: &Program, func: &ir::Function, inst: ir::Inst, rewinding: &Hash
     match CalleeKind::of(program, func, inst) {
         Some(CalleeKind::Known(r)) => match r.kind {
             MathKind::Expr(_) | MathKind::Inactive => Fate::None,
-            MathKind::Memory(MemFn::Malloc | MemFn::Calloc | MemFn::Memcmp | MemFn::Free) => Fate::None,
+            MathKind::Memory(MemFn::Malloc | MemFn::Calloc | MemFn::Memcmp | MemFn::Free | MemFn::FreeAtEnd) => {
+                Fate::None
+            }
             MathKind::Memory(MemFn::Memcpy | MemFn::Memmove | MemFn::Memset | MemFn::Realloc) => Fate::Undone,
             MathKind::Writes(..) => Fate::Undone,
         },

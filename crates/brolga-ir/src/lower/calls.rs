@@ -53,6 +53,9 @@ impl LowerCx<'_> {
 
     /// Forward pass and pullback of the function with this address.
     pub(super) fn lookup(&mut self, b: &mut FunctionBuilder<'_>, addr: Val, signature: u64, inst: &AdInst) {
+        if self.env.typed.is_some() {
+            return self.ask_for_halves(b, addr, signature, inst);
+        }
         let flags = MemFlagsData::trusted().with_readonly();
         let captures = b.ins().load(types::I64, flags, self.seg(), segment::CAPTURES);
         let mut sig = ir::Signature::new(self.env.target.default_call_conv);
@@ -71,4 +74,24 @@ impl LowerCx<'_> {
             self.name(name, r);
         }
     }
+
+    /// The same, by functions of the program.
+    fn ask_for_halves(&mut self, b: &mut FunctionBuilder<'_>, addr: Val, signature: u64, inst: &AdInst) {
+        let mut sig = ir::Signature::new(self.env.target.default_call_conv);
+        sig.params.push(ir::AbiParam::new(types::I64));
+        sig.returns.push(ir::AbiParam::new(types::I64));
+        let (a, nth) = (self.get(addr), self.env.typed.map_or(0, |t| t.nth));
+        for (&(name, _), forward) in inst.defs.iter().zip([true, false]) {
+            let f = self.symbol(b, &half_of(signature, forward, nth), &sig);
+            let call = b.ins().call(f, &[a]);
+            let half = b.inst_results(call)[0];
+            self.name(name, half);
+        }
+    }
+}
+
+/// The function that says of a function's address where its forward pass is, or its pullback, in a
+/// program of which a typed derivative is the `nth`.
+pub fn half_of(signature: u64, forward: bool, nth: u32) -> String {
+    format!("brolga_{}_of_{signature:016x}_{nth}", if forward { "forward" } else { "pullback" })
 }

@@ -21,6 +21,7 @@ use cranelift_codegen::ir::{self, Type, types};
 use smallvec::SmallVec;
 
 use super::LowerCx;
+use crate::DataKey;
 use crate::inst::Val;
 
 /// A part of the tape.
@@ -84,6 +85,10 @@ impl Channel {
 pub struct Typed<'a> {
     /// Whether a primal value is an address.
     pub is_address: &'a dyn Fn(ir::Value) -> bool,
+    /// The symbol of a data object.
+    pub data_symbol: &'a dyn Fn(DataKey) -> String,
+    /// How many derivatives the program has already ([`Program::nested`](crate::Program::nested)).
+    pub nth: u32,
 }
 
 impl LowerCx<'_> {

@@ -229,6 +229,17 @@ impl LowerCx<'_> {
 
     /// The delta of a data object.
     fn data_delta(&mut self, b: &mut FunctionBuilder<'_>, key: DataKey, inst: &AdInst) {
+        if let Some(typed) = self.env.typed {
+            let symbol = (typed.data_symbol)(key);
+            let [own, shadow] = [symbol.clone(), shadow_of_data(&symbol, typed.nth)].map(|symbol| {
+                let name = ir::ExternalName::testcase(symbol);
+                let data = ir::GlobalValueData::Symbol { name, offset: 0.into(), colocated: false, tls: false };
+                let data = b.create_global_value(data);
+                b.ins().symbol_value(types::I64, data)
+            });
+            let r = b.ins().isub(shadow, own);
+            return self.name(inst.defs[0].0, r);
+        }
         let flags = MemFlagsData::trusted().with_readonly();
         let table = b.ins().load(types::I64, flags, self.seg(), segment::GLOBALS);
         let r = b.ins().load(types::I64, flags, table, key.as_u32() as i32 * 8);
@@ -397,4 +408,10 @@ fn pieces(bytes: u32) -> Vec<(i32, Type)> {
         at += ty.bytes();
     }
     out
+}
+
+/// The data object that is the shadow of another in a program of which a typed derivative is the
+/// `nth`.
+pub fn shadow_of_data(symbol: &str, nth: u32) -> String {
+    format!("{symbol}__shadow_{nth}")
 }

@@ -55,7 +55,9 @@ mod seen;
 mod tape;
 mod watch;
 
+pub use calls::half_of;
 pub use channel::{Channel, Position, Typed};
+pub use memory::shadow_of_data;
 pub use renumber::{is_numbered, renumber};
 
 /// Bit of a source location that marks a check of ours, not an instruction of the primal.

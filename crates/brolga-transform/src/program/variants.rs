@@ -154,19 +154,31 @@ impl<'a> Worklist<'a> {
             return self.names[i].clone();
         }
         let func = key.0.func;
+        // A program may have derivatives of the function already.
+        let names = loop {
+            let names = self.spelled(func, kind);
+            let taken = |s: &str| self.program.func(s).is_some_and(|k| self.program.funcs[k].body.is_some());
+            if !names.both().into_iter().any(taken) {
+                break names;
+            }
+        };
+        self.variants.insert(key);
+        self.names.push(names.clone());
+        names
+    }
+
+    /// Names that no other variant has.
+    fn spelled(&mut self, func: FuncKey, kind: VariantForm) -> Symbols {
         let suffix = self.suffix(func, kind);
         let base = &self.program.funcs[func].symbol;
-        let names = match kind {
+        match kind {
             VariantForm::Pair => Symbols::Pair(PairSymbols {
                 forward: format!("{base}__forward{suffix}"),
                 pullback: format!("{base}__pullback{suffix}"),
             }),
             VariantForm::Combined => Symbols::Combined(format!("{base}__gradient{suffix}")),
             VariantForm::Tangent => Symbols::Combined(format!("{base}__tangent{suffix}")),
-        };
-        self.variants.insert(key);
-        self.names.push(names.clone());
-        names
+        }
     }
 }
 

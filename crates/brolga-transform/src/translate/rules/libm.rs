@@ -141,7 +141,17 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             let operands = [None, Some(Val::Primal(args[0])), Some(deferred)];
             cx.helper(Where::After, "brolga_free", &operands, &[I64; 3], Defs::default(), false);
         }
+        MemFn::FreeAtEnd => free_at_end(cx),
     }
+}
+
+/// A block is freed with those of the run.
+pub(crate) fn free_at_end(cx: Cx<'_, '_, '_, '_>) {
+    let block = cx.args()[0];
+    cx.replace_primal();
+    let deferred = cx.iconst(Where::After, 1);
+    let operands = [None, Some(Val::Primal(block)), Some(deferred)];
+    cx.helper(Where::After, "brolga_free", &operands, &[I64; 3], Defs::default(), false);
 }
 
 /// The shadow address of a heap block, null for null.

@@ -9,7 +9,7 @@ use cranelift_codegen::ir::types;
 use super::places;
 use super::value::define;
 use crate::translate::rules::Cx;
-use crate::translate::rules::libm::{allocate, clif_type, wide};
+use crate::translate::rules::libm::{allocate, clif_type, free_at_end, wide};
 use crate::translate::rules::{expr, memory};
 use crate::translate::stmt::Where;
 
@@ -110,6 +110,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             let operands = [None, Some(Val::Primal(args[0]))];
             cx.helper(Where::After, "brolga_free_both", &operands, &[I64; 2], Defs::default(), false);
         }
+        MemFn::FreeAtEnd => free_at_end(cx),
     }
 }
 

@@ -14,9 +14,17 @@
 //! all of them, at the offsets of [`brolga_ir::lower::segment::field`]. A gradient that records
 //! nothing has no such parameter.
 //!
+//! Helpers of the run time are bodies in CLIF there ([`prelude`]); what a function pointer's forward
+//! pass and pullback are is a function, too ([`indirect`]),
+//! and shadows of data objects are data objects ([`data`]).
+//!
 //! **After.** The function has a [`Role`] for each parameter and a [`Given`] for each result. Lines
 //! of its instructions are those of the primal's, so that diagnostics of a second derivation lead
 //! to the program as it was written.
+
+mod data;
+mod indirect;
+mod prelude;
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::lower::CHECK_SRCLOC;
@@ -37,6 +45,8 @@ pub enum Role {
     Shadow(usize),
     /// The seed of a result.
     Seed(usize),
+    /// The tangent of an active parameter.
+    Direction(usize),
     /// The workspace: positions and limits of a typed tape.
     Workspace,
 }
@@ -48,6 +58,8 @@ pub enum Given {
     Value(usize),
     /// The cotangent of an active parameter.
     Cotangent(usize),
+    /// The tangent of a result.
+    Tangent(usize),
 }
 
 /// A derivative as a function of a program.
@@ -63,8 +75,9 @@ pub struct Nested {
     pub results: Vec<Given>,
 }
 
-/// Value and gradient of a request as a function `(p…, shadows…, seeds…) -> (r…, p̄…)`. Memory is
-/// left as the primal leaves it, whatever the options say, and no shadow is taken to be fresh.
+/// Value and gradient of a request as a function `(p…, shadows…, workspace, seeds…) -> (r…, p̄…)`.
+/// Memory is left as the primal leaves it, whatever the options say, and no shadow is taken to be
+/// fresh.
 ///
 /// # Errors
 /// As [`derive()`]; AD0004 if a name is taken.
@@ -74,28 +87,63 @@ pub fn gradient(
     options: &Options,
     isa: &dyn TargetIsa,
 ) -> Result<Nested, Diagnostics> {
+    nested(program, request, &Options { mode: Mode::Combined, ..options.clone() }, isa)
+}
+
+/// Value and tangent of a request as a function `(p…, shadows…, workspace, ṗ…) -> (r…, ṙ…)`, whose
+/// shadows hold tangents.
+///
+/// # Errors
+/// As [`gradient`].
+pub fn tangent(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Nested, Diagnostics> {
+    nested(program, request, &Options { mode: Mode::Tangent, ..options.clone() }, isa)
+}
+
+fn nested(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Nested, Diagnostics> {
     let mut request = request.clone();
     request.args.iter_mut().for_each(|a| a.promises.fresh = false);
-    let options = Options { mode: Mode::Combined, tape: TapeKind::Typed, ..options.clone() }.settled();
+    let options = Options { tape: TapeKind::Typed, ..options.clone() }.settled();
     let found = derive(program, &request, &options, isa)?;
-    let whole = found.combined.as_ref().expect("combined mode has one function");
+    let whole = found.combined.as_ref().expect("both modes have one function");
     let primal = &program.funcs[request.func];
     let mut into = found.program.clone();
+    let funcs = found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]).chain(found.joint.iter().map(|w| &w.func));
+    let shadows = data::shadows(&mut into, funcs.chain([&whole.func]))?;
+    let mut put = |symbol: &str, func: &ir::Function, of| {
+        let func = prelude::expanded(func.clone(), isa);
+        define(&mut into, symbol, func, of)
+    };
     for p in &found.pairs {
-        put(&mut into, &p.forward_symbol, &p.forward, p.variant.func)?;
-        put(&mut into, &p.pullback_symbol, &p.pullback, p.variant.func)?;
+        put(&p.forward_symbol, &p.forward, p.variant.func)?;
+        put(&p.pullback_symbol, &p.pullback, p.variant.func)?;
     }
     for w in &found.joint {
-        put(&mut into, &w.symbol, &w.func, w.variant.func)?;
+        put(&w.symbol, &w.func, w.variant.func)?;
     }
-    let (params, results) = signature(whole, &primal.signature);
+    let (params, results) = signature(whole, &primal.signature, options.mode);
     let symbol = format!("{}_of_pointers", whole.symbol);
-    let func = put(&mut into, &symbol, &of_pointers(whole, &primal.signature), request.func)?;
+    let mut root = of_pointers(whole, &primal.signature);
+    if options.mode != Mode::Tangent {
+        data::clear(&mut root, &shadows, isa);
+    }
+    let func = put(&symbol, &root, request.func)?;
+    indirect::tables(&mut into, &found.captures, isa)?;
+    into.nested += 1;
     Ok(Nested { program: into, func, params, results })
 }
 
 /// Define a derived function: its instructions have the lines of their primal instructions.
-fn put(into: &mut Program, symbol: &str, func: &ir::Function, of: FuncKey) -> Result<FuncKey, Diagnostics> {
+fn define(into: &mut Program, symbol: &str, func: ir::Function, of: FuncKey) -> Result<FuncKey, Diagnostics> {
     let mut lines = vec![0; func.dfg.num_insts()];
     for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
         let n = func.srcloc(inst).bits() & !CHECK_SRCLOC;
@@ -104,19 +152,30 @@ fn put(into: &mut Program, symbol: &str, func: &ir::Function, of: FuncKey) -> Re
             lines[inst.as_u32() as usize] = into.funcs[origin.func].lines[origin.inst];
         }
     }
-    let taken = |symbol| Diagnostic::new("AD0004", format!("`%{symbol}` is the name of a derived function"));
-    into.define(symbol, func.clone(), |inst| lines[inst.as_u32() as usize]).map_err(|s| taken(s).into())
+    into.define(symbol, func, |inst| lines[inst.as_u32() as usize]).map_err(|s| taken(&s))
 }
 
-fn signature(whole: &DerivedCombined, primal: &ir::Signature) -> (Vec<Role>, Vec<Given>) {
+fn taken(symbol: &str) -> Diagnostics {
+    Diagnostic::new("AD0004", format!("`%{symbol}` is the name of a derived function")).into()
+}
+
+fn signature(whole: &DerivedCombined, primal: &ir::Signature, mode: Mode) -> (Vec<Role>, Vec<Given>) {
     let Variant { params, results, .. } = &whole.variant;
-    let shadows = (0..params.len()).filter(|&i| matches!(params[i], ParamMode::Dup { .. })).map(Role::Shadow);
-    let seeds = whole.variant.result_shapes(primal).map(|(k, _)| Role::Seed(k));
-    let workspace = whole.segment.then_some(Role::Workspace);
-    let roles = (0..params.len()).map(Role::Primal).chain(shadows).chain(workspace).chain(seeds).collect();
     debug_assert!(results.iter().all(|r| !matches!(r, ResultMode::Ptr)), "the root returns no delta");
-    let cotangents = whole.variant.param_shapes(primal).map(|(i, _)| Given::Cotangent(i));
-    (roles, (0..primal.returns.len()).map(Given::Value).chain(cotangents).collect())
+    let shadows = (0..params.len()).filter(|&i| matches!(params[i], ParamMode::Dup { .. })).map(Role::Shadow);
+    let workspace = whole.segment.then_some(Role::Workspace);
+    let mut roles: Vec<Role> = (0..params.len()).map(Role::Primal).chain(shadows).chain(workspace).collect();
+    let mut given: Vec<Given> = (0..primal.returns.len()).map(Given::Value).collect();
+    let of_params = whole.variant.param_shapes(primal).map(|p| p.0);
+    let of_results = whole.variant.result_shapes(primal).map(|r| r.0);
+    if mode == Mode::Tangent {
+        roles.extend(of_params.map(Role::Direction));
+        given.extend(of_results.map(Given::Tangent));
+    } else {
+        roles.extend(of_results.map(Role::Seed));
+        given.extend(of_params.map(Given::Cotangent));
+    }
+    (roles, given)
 }
 
 /// The gradient with pointers to shadows in place of deltas, and without a segment that it does not

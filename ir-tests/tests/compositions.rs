@@ -1,0 +1,337 @@
+//! The four compositions of forward and reverse mode, for each call of `cases`, against the oracle
+//! of the *primal* ([`Oracle::hessian_vector`]), which knows no derived text.
+//!
+//! With `L = Σ seed · result + Σ initial shadow · final contents`, a direction `u` and another one
+//! `v`, each gives a part of the Hessian `H` of `L`. Memory takes part four times: the primal, the
+//! shadow of the inner derivative, and the shadows of both of the outer one.
+//!
+//! | outer over inner | shadow of the inner | shadow of the primal | shadow of the shadow | gives |
+//! |---|---|---|---|---|
+//! | forward over reverse | initial shadow → `∇L` | `u` | 0 → **`Hu`** | `Hu` |
+//! | reverse over reverse | initial shadow → `∇L` | 0 → **`Hu`** | `u` | `Hu` |
+//! | reverse over forward | `u` | 0 → **`Hu`** | initial shadow | `Hu` |
+//! | forward over forward | `u` | `v` | 0, read with the initial shadow | **`v·Hu`** |
+
+use std::collections::BTreeSet;
+
+use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::jit::host_isa;
+use brolga::{Arg, ArgActivity, ArgSpec, DerivedRule, Effort, Elem, Error, Mode, Options, Promises, Request};
+use brolga_driver::inputs::{Input, inputs, oracle_args};
+use brolga_driver::memory::Block;
+use brolga_driver::noise::Noise;
+use brolga_driver::value::{Num, decode_all, from_data, to_data};
+use brolga_driver::{Directive, File, Invocation, Memory, bind, compare};
+use brolga_oracle::{Oracle, Reverse, Tangent};
+use brolga_runtime::Workspace;
+use brolga_transform::nested::{self, Given, Nested, Role};
+
+/// So many results may be no numbers where the oracle has one, in each composition: at kinks and
+/// poles of the first derivative, where there is none.
+const POLES: usize = 9;
+/// The same of the derivative of a tangent: where a root is zero, its slope is infinite.
+const POLES_OF_TANGENTS: usize = 33;
+
+#[derive(Default)]
+struct Tally {
+    compared: usize,
+    refused: usize,
+    trapped: BTreeSet<String>,
+    wrong: Vec<String>,
+    poles: Vec<String>,
+}
+
+fn all_calls(outer: Mode, inner: Mode) {
+    let mut tally = Tally::default();
+    for path in ir_tests::cases::files(std::path::Path::new(env!("CARGO_MANIFEST_DIR"))) {
+        if path.components().any(|c| matches!(c.as_os_str().to_str(), Some("errors" | "real"))) {
+            continue;
+        }
+        let file = File::read(&path).expect("it is read");
+        let name = path.file_stem().expect("a name").display().to_string();
+        for d in &file.directives {
+            let Directive::Grad(line) = d else { continue };
+            let Ok(call) = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses) else { continue };
+            judge(&mut tally, &file, &call, &format!("{name}/{}", line.text), (outer, inner));
+        }
+    }
+    let Tally { compared, refused, trapped, wrong, poles } = &tally;
+    println!("{outer:?} over {inner:?}: {compared} compared, {refused} refused, {} trapped", trapped.len());
+    trapped.iter().for_each(|t| println!("  trap: {t}"));
+    poles.iter().for_each(|p| println!("  at a pole: {p}"));
+    wrong.iter().for_each(|p| println!("  WRONG: {p}"));
+    assert!(wrong.is_empty(), "{} are wrong", wrong.len());
+    let most = if inner == Mode::Tangent { POLES_OF_TANGENTS } else { POLES };
+    assert!(poles.len() <= most, "{} at poles, not {most} at most", poles.len());
+    assert!(trapped.len() <= 4, "{} trap", trapped.len());
+    assert!(*compared > 1000, "{compared}");
+}
+
+#[test]
+fn forward_over_reverse() {
+    all_calls(Mode::Tangent, Mode::Combined);
+}
+
+#[test]
+fn reverse_over_reverse() {
+    all_calls(Mode::Combined, Mode::Combined);
+}
+
+#[test]
+fn reverse_over_forward() {
+    all_calls(Mode::Combined, Mode::Tangent);
+}
+
+#[test]
+fn forward_over_forward() {
+    all_calls(Mode::Tangent, Mode::Tangent);
+}
+
+fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, of: (Mode, Mode)) {
+    let inputs = inputs(call);
+    let mut noise = Noise::new(3);
+    let mut direction = || -> Vec<f64> { inputs.iter().map(|_| noise.unit()).collect() };
+    let (u, v) = (direction(), direction());
+    let Ok(hu) = oracle(file, call, &inputs, &u) else { return };
+    let nested = match composed(file, call, of) {
+        Ok(nested) => nested,
+        Err(Error::Diagnostics(_)) => return tally.refused += 1,
+        Err(e) => panic!("{name}: {e}"),
+    };
+    let found = match (Run { call, inputs: &inputs, of, u: &u, v: &v, nested: &nested.0 }).run(&nested.1) {
+        Ok(found) => found,
+        Err(Error::Trap(t)) => {
+            tally.trapped.insert(format!("{name}: {t}"));
+            return;
+        }
+        Err(e) => panic!("{name}: {e}"),
+    };
+    let single = compare::uses_f32(&file.program, call.func);
+    let tol = if single { 1e-4 } else { 1e-9 };
+    let wanted = if of == (Mode::Tangent, Mode::Tangent) {
+        vec![v.iter().zip(&hu).map(|(v, h)| v * h).sum()]
+    } else {
+        hu.clone()
+    };
+    let scale = hu.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
+    for (i, (is, wanted)) in found.iter().zip(&wanted).enumerate() {
+        tally.compared += 1;
+        if wanted.is_finite() && !((is - wanted).abs() <= tol * scale) {
+            let found = format!("{name}: entry {i}: {is}, not {wanted}");
+            if is.is_finite() { tally.wrong.push(found) } else { tally.poles.push(found) }
+        }
+    }
+}
+
+/// The Hessian-vector product of the primal's oracle.
+fn oracle(file: &File, call: &Invocation, inputs: &[Input], u: &[f64]) -> Result<Vec<f64>, ()> {
+    let mut tangents = vec![Tangent::Zero; call.args.len()];
+    for (input, x) in inputs.iter().zip(u) {
+        match (&mut tangents[input.arg], call.buffer(input.arg).is_some()) {
+            (Tangent::Lanes(t) | Tangent::Buffer(t), _) => t.push(*x),
+            (t @ Tangent::Zero, true) => *t = Tangent::Buffer(vec![*x]),
+            (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
+        }
+    }
+    let memory = Memory::new(call).expect("there is room");
+    let args = oracle_args(call, &memory);
+    // SAFETY: pointers are to live blocks of `memory`.
+    let h = unsafe { Oracle::new(&file.program).hessian_vector(call.func, &args, &tangents, &call.seeds) };
+    let h: Reverse<f64> = h.map_err(|_| ())?.along;
+    let entry = |input: &Input| {
+        let lists = h.arg_lanes[input.arg].as_ref().or(h.shadows[input.arg].as_ref());
+        lists.map_or(f64::NAN, |l| l[input.index.unwrap_or(0)])
+    };
+    Ok(inputs.iter().map(entry).collect())
+}
+
+/// The inner derivative, and the rule of the outer one.
+fn composed(file: &File, call: &Invocation, (outer, inner): (Mode, Mode)) -> Result<(Nested, DerivedRule), Error> {
+    let request = call.request();
+    let options = |mode| Options { mode, effort: Effort::Quick, ..Options::full() }.settled();
+    let isa = host_isa(&options(inner))?;
+    let nest = if inner == Mode::Tangent { nested::tangent } else { nested::gradient };
+    let nested = nest(&file.program, &request, &options(inner), &*isa).map_err(Error::Diagnostics)?;
+    let args = nested.params.iter().map(|role| match *role {
+        Role::Primal(i) | Role::Shadow(i) => ArgSpec { promises: Promises::default(), ..request.args[i] },
+        Role::Seed(_) | Role::Direction(_) => ArgSpec::CONST,
+        Role::Workspace => ArgSpec::duplicated(Elem::Pointer),
+    });
+    let again = Request::new(nested.func, args);
+    let rule = DerivedRule::new(&nested.program, &again, &options(outer))?;
+    Ok((nested, rule))
+}
+
+/// One call of a composition.
+struct Run<'a> {
+    call: &'a Invocation,
+    inputs: &'a [Input],
+    of: (Mode, Mode),
+    u: &'a [f64],
+    v: &'a [f64],
+    nested: &'a Nested,
+}
+
+/// The memory behind one buffer: the primal, and what the module's table calls shadows.
+struct Four {
+    primal: Block,
+    inner: Block,
+    of_primal: Block,
+    of_inner: Block,
+}
+
+impl Run<'_> {
+    /// A direction as the contents of a buffer.
+    fn contents(&self, of: usize, direction: &[f64]) -> Vec<u8> {
+        let (_, elem, data, _) = self.call.buffer(of).expect("it is a buffer");
+        let mut bytes = vec![0; data.len()];
+        for (input, x) in self.inputs.iter().zip(direction) {
+            if self.call.buffer(input.arg).is_some_and(|b| b.0 == of) {
+                let (n, at) = (elem.bytes(), input.index.expect("an element"));
+                Num::F64(*x).encode(elem, &mut bytes[at * n..(at + 1) * n]);
+            }
+        }
+        bytes
+    }
+
+    /// The same as a value.
+    fn value(&self, arg: usize, direction: &[f64]) -> DataValue {
+        let lanes: Vec<f64> =
+            self.inputs.iter().zip(direction).filter(|(i, _)| i.arg == arg).map(|(_, x)| *x).collect();
+        to_data(self.call.params[arg], |i| Num::F64(lanes[i])).expect("an active argument is a float")
+    }
+
+    fn buffers(&self) -> Vec<Option<Four>> {
+        let (outer, inner) = self.of;
+        let four = |i: usize| {
+            let (owner, _, data, shadow) = self.call.buffer(i).filter(|b| b.0 == i)?;
+            let zeros = vec![0; data.len()];
+            let u = self.contents(owner, self.u);
+            let [in_inner, of_primal, of_inner] = match (outer == Mode::Tangent, inner == Mode::Tangent) {
+                (true, false) => [shadow.to_vec(), u, zeros],
+                (false, false) => [shadow.to_vec(), zeros, u],
+                (false, true) => [u, zeros, shadow.to_vec()],
+                (true, true) => [u, self.contents(owner, self.v), zeros],
+            };
+            let [inner, of_primal, of_inner] = [in_inner, of_primal, of_inner].map(|b| Block::new(&b));
+            Some(Four { primal: Block::new(data), inner, of_primal, of_inner })
+        };
+        (0..self.call.args.len()).map(four).collect()
+    }
+
+    fn run(&self, rule: &DerivedRule) -> Result<Vec<f64>, Error> {
+        let blocks = self.buffers();
+        let block = |i: usize| blocks[self.call.buffer(i)?.0].as_ref();
+        let mut tape = Workspace::new(1 << 24, 2).expect("there is room");
+        let is_dup = |i: usize| self.call.specs[i].activity == ArgActivity::Duplicated;
+        let arg = |role: &Role| match *role {
+            Role::Primal(i) => match (block(i), &self.call.args[i]) {
+                (Some(b), _) if is_dup(i) => {
+                    Arg::duplicated_len(b.primal.address(), b.of_primal.address(), b.primal.size())
+                }
+                (Some(b), _) => Arg::new(DataValue::I64(b.primal.address() as i64)),
+                (None, bind::BoundArg::Value(v)) => Arg::new(v.clone()),
+                (None, _) => unreachable!("a buffer has blocks"),
+            },
+            Role::Shadow(i) => {
+                let b = block(i).expect("what is duplicated is a buffer");
+                Arg::duplicated_len(b.inner.address(), b.of_inner.address(), b.inner.size())
+            }
+            Role::Seed(k) => Arg::new(self.call.seeds[k].clone()),
+            Role::Direction(i) => Arg::new(self.value(i, self.u)),
+            Role::Workspace => Arg::duplicated(tape.address(0), tape.address(1)),
+        };
+        let args: Vec<Arg> = self.nested.params.iter().map(arg).collect();
+        let entries = if self.of.0 == Mode::Tangent { self.forward(rule, &args)? } else { self.reverse(rule, &args)? };
+        // Products of memory.
+        let of_buffer = |i: usize, index: usize| {
+            let b = block(i).expect("an input in memory has blocks");
+            let elem = self.call.buffer(i).expect("it is a buffer").1;
+            let at = if self.of == (Mode::Tangent, Mode::Combined) { &b.of_inner } else { &b.of_primal };
+            decode_all(elem, at.bytes())[index].as_f64()
+        };
+        if self.of == (Mode::Tangent, Mode::Tangent) {
+            let mut sum = entries.iter().map(|e| e.1).sum::<f64>();
+            for (i, b) in blocks.iter().enumerate() {
+                let Some(b) = b.as_ref().filter(|_| is_dup(i)) else { continue };
+                let (_, elem, _, shadow) = self.call.buffer(i).expect("it is a buffer");
+                if elem.is_float() {
+                    let pairs = decode_all(elem, b.of_inner.bytes()).into_iter().zip(decode_all(elem, shadow));
+                    sum += pairs.filter(|p| p.1.as_f64() != 0.0).map(|(x, w)| x.as_f64() * w.as_f64()).sum::<f64>();
+                }
+            }
+            return Ok(vec![sum]);
+        }
+        let entry = |input: &Input| match input.index.filter(|_| self.call.buffer(input.arg).is_some()) {
+            Some(index) => of_buffer(input.arg, index),
+            None => {
+                let lane = (input.arg, input.index.unwrap_or(0));
+                entries.iter().find(|e| e.0 == lane).map_or(0.0, |e| e.1)
+            }
+        };
+        Ok(self.inputs.iter().map(entry).collect())
+    }
+
+    /// Tangents of the cotangents by argument and lane; or of the tangents, each times its seed.
+    fn forward(&self, rule: &DerivedRule, args: &[Arg]) -> Result<Vec<((usize, usize), f64)>, Error> {
+        let direction = if self.of.1 == Mode::Tangent { self.v } else { self.u };
+        let directions: Vec<Option<DataValue>> = self
+            .nested
+            .params
+            .iter()
+            .map(|role| match *role {
+                Role::Primal(i) if self.call.specs[i].activity == ArgActivity::Active => {
+                    Some(self.value(i, direction))
+                }
+                _ => None,
+            })
+            .collect();
+        let (mut values, mut tangents) = (Vec::new(), Vec::new());
+        // SAFETY: pointers are to live blocks, each as large as the primal's.
+        drop(unsafe { rule.tangent(args, &directions, &mut values, &mut tangents) }?);
+        let mut out = Vec::new();
+        for (given, t) in self.nested.results.iter().zip(&tangents) {
+            let Some(t) = t else { continue };
+            match *given {
+                Given::Value(_) => {}
+                Given::Cotangent(i) => {
+                    let lanes = from_data(t, self.call.params[i]);
+                    out.extend(lanes.nums().iter().enumerate().map(|(l, n)| ((i, l), n.as_f64())));
+                }
+                Given::Tangent(k) => {
+                    let ty = self.call.returns[k];
+                    let (lanes, seeds) = (from_data(t, ty), from_data(&self.call.seeds[k], ty));
+                    let pairs = lanes.nums().iter().zip(seeds.nums()).map(|(t, s)| [t, s].map(|n| n.as_f64()));
+                    // A result that is not asked for may have any derivative.
+                    out.extend(pairs.filter(|p| p[1] != 0.0).map(|[t, s]| ((0, 0), t * s)));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Cotangents of the active arguments by argument and lane.
+    fn reverse(&self, rule: &DerivedRule, args: &[Arg]) -> Result<Vec<((usize, usize), f64)>, Error> {
+        let ty = |given: &Given| match *given {
+            Given::Value(k) | Given::Tangent(k) => self.call.returns[k],
+            Given::Cotangent(i) => self.call.params[i],
+        };
+        let seed = |given: &Given| match *given {
+            Given::Value(_) => bind::zero(ty(given)),
+            Given::Tangent(k) => self.call.seeds[k].clone(),
+            Given::Cotangent(i) => self.value(i, self.u),
+        };
+        let seeds: Vec<DataValue> = self.nested.results.iter().map(seed).collect();
+        let (mut values, mut found) = (Vec::new(), Vec::new());
+        // SAFETY: as in `forward`.
+        drop(unsafe { rule.gradient(args, &seeds, &mut values, &mut found) }?);
+        let mut out = Vec::new();
+        for (role, ct) in self.nested.params.iter().zip(&found) {
+            if let (Role::Primal(i), Some(ct)) = (role, ct) {
+                let lanes = from_data(ct, self.call.params[*i]);
+                out.extend(lanes.nums().iter().enumerate().map(|(l, n)| ((*i, l), n.as_f64())));
+            }
+        }
+        Ok(out)
+    }
+}
