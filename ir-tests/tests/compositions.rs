@@ -280,9 +280,7 @@ impl Run<'_> {
             .params
             .iter()
             .map(|role| match *role {
-                Role::Primal(i) if self.call.specs[i].activity == ArgActivity::Active => {
-                    Some(self.value(i, direction))
-                }
+                Role::Primal(i) if self.call.specs[i].activity == ArgActivity::Active => Some(self.value(i, direction)),
                 _ => None,
             })
             .collect();

@@ -1,7 +1,7 @@
 //! `cargo xtask check`: each entry of a gradient beside what the oracles say.
 
 use brolga::{Error, Options};
-use brolga_driver::check::forward::{Forward, forward};
+use brolga_driver::check::forward::{ForwardCheck, forward};
 use brolga_driver::check::second::second;
 use brolga_driver::check::{Check, DotProduct, RowVerdict, Tolerances, check};
 use brolga_driver::{File, compare};
@@ -81,7 +81,7 @@ fn check_one(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Result
 }
 
 /// What is said of forward mode, and whether nothing is wrong.
-fn forward_line(found: &Result<Forward, Error>) -> (String, bool) {
+fn forward_line(found: &Result<ForwardCheck, Error>) -> (String, bool) {
     let found = match found {
         Ok(found) => found,
         Err(Error::Diagnostics(all)) => {

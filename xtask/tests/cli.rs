@@ -186,6 +186,15 @@ fn second_derivatives_as_tables() {
 }
 
 #[test]
+fn explanations_of_modes() {
+    let file = temporary("modes.clif", FILE);
+    let run = file.run("explain", &["--call", "%f(2.0, 3.0)", "--modes"]).expect(0).stdout;
+    assert!(run.contains("Forward mode: can be derived\n\nSecond derivatives: can be derived\n"), "{run}");
+    let run = file.run("explain", &["--call", "%f(2.0, 3.0)", "--modes", "--json"]).expect(0);
+    assert_eq!(run.json()[0]["modes"], serde_json::json!({"tangent": null, "second": null}));
+}
+
+#[test]
 fn wrong_second_derivatives() {
     let file = temporary("wrong_second.clif", FILE);
     // Two lanes are two results: which Hessian?

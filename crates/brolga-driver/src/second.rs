@@ -31,9 +31,9 @@ pub struct Products {
 pub fn products(rule: &HessianRule, call: &Invocation, direction: &Direction) -> Result<Products, Error> {
     let mut memory = Memory::new(call)?;
     let mut places = if call.wasm.is_some() {
-        Places::in_instance(call, direction, &mut memory)?
+        SecondShadows::in_instance(call, direction, &mut memory)?
     } else {
-        Places::blocks(call, direction)
+        SecondShadows::blocks(call, direction)
     };
     let hidden = places.whole.iter().cloned();
     let written = (0..call.args.len()).map(|i| match (call.activity(i), call.buffer(i)) {
@@ -70,14 +70,14 @@ pub fn products(rule: &HessianRule, call: &Invocation, direction: &Direction) ->
 }
 
 /// Where second shadows lie.
-struct Places {
+struct SecondShadows {
     /// By argument: tangent and product of what it owns; of an instance, a copy.
     blocks: Vec<Option<[Block; 2]>>,
     /// Those of the instance of a module.
     whole: Option<Along>,
 }
 
-impl Places {
+impl SecondShadows {
     fn blocks(call: &Invocation, direction: &Direction) -> Self {
         let block = |(i, arg): (usize, &BoundArg)| match arg {
             BoundArg::Buffer { data, .. } => {

@@ -3,9 +3,10 @@
 //! **Problem.** A function changes the memory of its instance, so that to ask for one derivative
 //! after another, memory has to be put back each time, and shadows filled and read.
 //!
-//! **Answer.** A [`Point`] keeps a copy of what the instance held when it was made, and puts it back
-//! before each run (a copy of all of memory). Inputs are the active parameters in their order, then
-//! the floats in memory that are named; outputs are the float results, then those that are named.
+//! **Answer.** A [`Point`] keeps a copy of what the instance held when it was made, and puts it
+//! back before each run (a copy of all of memory). Inputs are the active parameters in their order,
+//! then the floats in memory that are named; outputs are the float results, then those that are
+//! named.
 
 use brolga::drivers::{Derivatives, Products, fits};
 use brolga::{ArgActivity, Mode};
@@ -134,11 +135,12 @@ fn spread(params: &[ValType], inputs: &[Range], flat: &[f64], into: &mut [u8]) -
 
 impl<'a> Point<'a> {
     /// The function exported as `name`, with these arguments; `inputs` are floats in memory that it
-    /// is differentiated by, `outputs` floats in memory that belong to its value, as it leaves them.
+    /// is differentiated by, `outputs` floats in memory that belong to its value, as it leaves
+    /// them.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no such function, or for floats outside of memory, or of another
-    /// size than 4 or 8.
+    /// [`Error::Usage`] if there is no such function, or for floats outside of memory, or of
+    /// another size than 4 or 8.
     pub fn new(
         instance: &'a mut Instance,
         name: &str,

@@ -2,7 +2,7 @@
 //! forms, each asked for twice, dense and compressed.
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::drivers::{Derivatives, Input, Pattern, Point, Star, Way};
+use brolga::drivers::{Argument, Derivatives, Pattern, Point, Star, Sweep};
 use brolga::second::{Along, HessianRule, Second};
 use brolga::{Arg, ArgSpec, Elem, Error, Options, Request};
 use brolga_testing::program;
@@ -78,15 +78,15 @@ block2:
 }
 ";
 
-fn float(x: f64) -> Input {
-    Input::Active(DataValue::F64(x.into()))
+fn float(x: f64) -> Argument {
+    Argument::Active(DataValue::F64(x.into()))
 }
 
-fn word(n: i64) -> Input {
-    Input::Const(DataValue::I64(n))
+fn word(n: i64) -> Argument {
+    Argument::Const(DataValue::I64(n))
 }
 
-fn at(name: &str, inputs: Vec<Input>) -> Point {
+fn at(name: &str, inputs: Vec<Argument>) -> Point {
     let p = program(TEXT);
     // SAFETY: the functions stay within these buffers.
     unsafe { Point::new(&p, p.func(name).expect("it is defined"), inputs, &Options::default()) }.expect("it fits")
@@ -119,10 +119,10 @@ fn a_function_of_floats() {
 #[test]
 fn vectors_and_several_results() {
     let lanes = DataValue::V128([0.5_f64, 3.0].map(f64::to_le_bytes).concat().try_into().expect("sixteen bytes"));
-    let mut p = at("lanes", vec![Input::Active(lanes), Input::Const(DataValue::I32(7))]);
+    let mut p = at("lanes", vec![Argument::Active(lanes), Argument::Const(DataValue::I32(7))]);
     let (sin, cos) = 0.5_f64.sin_cos();
     assert_eq!((p.inputs(), p.outputs()), (2, 2));
-    for way in [Way::Forward, Way::Reverse] {
+    for way in [Sweep::Forward, Sweep::Reverse] {
         assert_eq!(p.jacobian_by(way).unwrap(), [[3.0, 0.5], [cos, 0.0]], "{way:?}");
     }
     assert_eq!(p.hessian(&[2.0, 10.0]).unwrap(), [[-10.0 * sin, 2.0], [2.0, 0.0]]);
@@ -134,7 +134,7 @@ fn buffers_as_outputs() {
     let x: Vec<f64> = (0..21).map(|i| f64::from(i * i % 7)).collect();
     let n = x.len() - 1;
     let steps: Vec<f64> = x.windows(2).map(|w| w[1] - w[0]).collect();
-    let given = vec![Input::Floats(x.clone()), Input::Floats(vec![9.0; n]), word(n as i64)];
+    let given = vec![Argument::Floats(x.clone()), Argument::Floats(vec![9.0; n]), word(n as i64)];
     let mut p = at("squared_steps", given).with_outputs(&[1]).expect("it is a buffer");
     assert_eq!((p.inputs(), p.outputs()), (2 * n + 1, n));
     let mut wanted = vec![vec![0.0; 2 * n + 1]; n];
@@ -144,8 +144,8 @@ fn buffers_as_outputs() {
     // What was in the second buffer is overwritten.
     let pattern = Pattern::new(2 * n + 1, (0..n).map(|i| vec![i, i + 1])).unwrap();
     for _ in 0..2 {
-        assert_eq!(p.jacobian_by(Way::Forward).unwrap(), wanted);
-        assert_eq!(p.jacobian_by(Way::Reverse).unwrap(), wanted);
+        assert_eq!(p.jacobian_by(Sweep::Forward).unwrap(), wanted);
+        assert_eq!(p.jacobian_by(Sweep::Reverse).unwrap(), wanted);
         assert_eq!(pattern.dense(&p.sparse_jacobian(&pattern).unwrap()), wanted);
     }
     assert_eq!(p.jvp(&vec![0.0; 2 * n + 1]).unwrap().0, steps.iter().map(|d| d * d).collect::<Vec<_>>());
@@ -170,13 +170,13 @@ fn buffers_as_outputs() {
     let narrow = Star::new(&Pattern::banded(2 * n + 1, 0, 0)).unwrap();
     usage(p.sparse_hessian(&weights, &narrow), "outside of the pattern");
     usage(p.sparse_jacobian(&Pattern::banded(n, 0, 0)), "the pattern has 20 rows and 20 columns");
-    usage(at("cube", vec![Input::Singles(vec![1.0; 2])]).with_outputs(&[0, 0]).map(|_| ()), "named twice");
-    usage(at("powers", vec![Input::Floats(vec![1.0; 2]), word(1)]).with_outputs(&[1]).map(|_| ()), "no buffer");
+    usage(at("cube", vec![Argument::Singles(vec![1.0; 2])]).with_outputs(&[0, 0]).map(|_| ()), "named twice");
+    usage(at("powers", vec![Argument::Floats(vec![1.0; 2]), word(1)]).with_outputs(&[1]).map(|_| ()), "no buffer");
 }
 
 #[test]
 fn singles() {
-    let mut p = at("cube", vec![Input::Singles(vec![3.0, 5.0])]);
+    let mut p = at("cube", vec![Argument::Singles(vec![3.0, 5.0])]);
     assert_eq!(p.value_and_gradient().unwrap(), (45.0, vec![30.0, 9.0]));
     assert_eq!(p.hessian(&[1.0]).unwrap(), [[10.0, 6.0], [6.0, 0.0]]);
 }
@@ -187,7 +187,7 @@ fn singles() {
 fn a_loop_with_a_tape() {
     // The result is x^(2n-1), the second element x^(2n).
     let (x, n) = (1.25_f64, 6);
-    let mut p = at("powers", vec![Input::Floats(vec![x, 4.0]), word(n)]).with_outputs(&[0]).unwrap();
+    let mut p = at("powers", vec![Argument::Floats(vec![x, 4.0]), word(n)]).with_outputs(&[0]).unwrap();
     let close = |a: f64, b: f64| (a - b).abs() <= 1e-13 * b.abs();
     for (a, b) in [(1.0, 0.0), (0.0, 1.0), (2.0, -0.25)] {
         // The weight of the first element, which stays, has no second derivative.

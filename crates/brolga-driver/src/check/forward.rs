@@ -1,4 +1,4 @@
-//! Forward mode against two things that are not: differences of the primal along one random
+//! ForwardCheck mode against two things that are not: differences of the primal along one random
 //! direction, and the gradient.
 //!
 //! The number that is compared is the derivative of the objective along the direction: `Σ seed ·
@@ -10,7 +10,7 @@ use brolga_oracle::fd::{self, Verdict};
 use super::{DotProduct, Tolerances, terms_of};
 use crate::bind::Invocation;
 use crate::inputs::{inputs, objective, with_inputs};
-use crate::jacobian::Rules;
+use crate::jacobian::RulesOf;
 use crate::noise::Noise;
 use crate::run::Outcome;
 use crate::tangent::{Direction, Tangents, tangents};
@@ -18,7 +18,7 @@ use crate::value::{decode_all, from_data};
 
 /// What was found out about forward mode.
 #[derive(Clone, Copy, Debug)]
-pub struct Forward {
+pub struct ForwardCheck {
     /// The derivative along the direction: by forward mode, and by the gradient.
     pub product: DotProduct,
     /// Differences of the primal along the direction, if they were asked for.
@@ -27,7 +27,7 @@ pub struct Forward {
     pub holds: bool,
 }
 
-/// Forward mode of `call`, whose gradient is `outcome`.
+/// ForwardCheck mode of `call`, whose gradient is `outcome`.
 ///
 /// # Errors
 /// If it cannot be derived, or does not run.
@@ -35,10 +35,10 @@ pub fn forward(
     program: &Program,
     call: &Invocation,
     outcome: &Outcome,
-    rules: Rules<'_>,
+    rules: RulesOf<'_>,
     tolerances: Tolerances,
     differences: bool,
-) -> Result<Forward, Error> {
+) -> Result<ForwardCheck, Error> {
     let inputs = inputs(call);
     let mut noise = Noise::new(2);
     let direction: Vec<f64> = inputs.iter().map(|_| noise.unit()).collect();
@@ -52,7 +52,7 @@ pub fn forward(
     let product = DotProduct { forward, reverse, holds: agrees || !finite };
     let difference = differences.then(|| along_the_line(program, call, &direction, rules, tolerances)).transpose()?;
     let close = |v: Verdict| !forward.is_finite() || v.accepts(forward, tolerances.differences);
-    Ok(Forward { product, difference, holds: product.holds && difference.is_none_or(close) })
+    Ok(ForwardCheck { product, difference, holds: product.holds && difference.is_none_or(close) })
 }
 
 /// Seeds and tangents, shadows and tangents.
@@ -73,7 +73,7 @@ fn along_the_line(
     program: &Program,
     call: &Invocation,
     direction: &[f64],
-    rules: Rules<'_>,
+    rules: RulesOf<'_>,
     tolerances: Tolerances,
 ) -> Result<Verdict, Error> {
     let inputs = inputs(call);

@@ -25,7 +25,7 @@ pub const SYMMETRY: f64 = 1e-13;
 
 /// What is said about one entry of a product.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct ProductRow {
     /// The input whose entry it is.
     pub input: Input,
     /// The entry.
@@ -42,7 +42,7 @@ pub struct Row {
 #[derive(Clone, Debug)]
 pub struct Second {
     /// One per input.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ProductRow>,
     /// Why the oracle could not run.
     pub oracle_error: Option<OracleError>,
     /// `u·(H v)` and `v·(H u)`.
@@ -104,7 +104,7 @@ pub fn second(
             true => conclude(hv[i], difference, says, tolerances),
             false => RowVerdict::Unknown,
         };
-        rows.push(Row { input: *input, product: hv[i], difference, oracle: says, verdict });
+        rows.push(ProductRow { input: *input, product: hv[i], difference, oracle: says, verdict });
     }
     let pair = |a: &[f64], b: &[f64]| terms_of(&a.iter().copied().zip(b.iter().copied()).collect::<Vec<_>>());
     let ((forward, size), (reverse, other)) = (pair(&u, &hv), pair(&v, &hu));

@@ -3,7 +3,8 @@
 //! Four products have to be given; values with gradients, Jacobians and Hessians, dense and
 //! compressed, are made of them here, once for programs and for modules.
 
-use super::{Pattern, Star, Way, by_columns, by_rows, sparse};
+use super::dense::{Sweep, by_columns, by_rows};
+use super::sparse::{self, Pattern, Star};
 use crate::Error;
 
 /// What a Hessian-vector product gives.
@@ -16,9 +17,6 @@ pub struct Products {
     /// The product of its Hessian with the direction.
     pub product: Vec<f64>,
 }
-
-/// Results of a product, or what went wrong.
-type Found<R, E> = Result<R, E>;
 
 /// A function at a point, with flat inputs and outputs.
 pub trait Derivatives {
@@ -36,14 +34,14 @@ pub trait Derivatives {
     ///
     /// # Errors
     /// If it cannot be derived, or does not run; so below.
-    fn jvp(&mut self, along: &[f64]) -> Found<(Vec<f64>, Vec<f64>), Self::Error>;
+    fn jvp(&mut self, along: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Self::Error>;
 
     /// The outputs, and the product of seeds with the Jacobian (a vector-Jacobian product), by
     /// reverse mode.
     ///
     /// # Errors
     /// As of [`Self::jvp`].
-    fn vjp(&mut self, seeds: &[f64]) -> Found<(Vec<f64>, Vec<f64>), Self::Error>;
+    fn vjp(&mut self, seeds: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Self::Error>;
 
     /// One forward pass; then `run` may ask for products of any number of seeds with the Jacobian,
     /// a pullback each.
@@ -52,21 +50,21 @@ pub trait Derivatives {
     /// As of [`Self::jvp`], and those of `run`.
     fn pulled<R>(
         &mut self,
-        run: impl FnOnce(&mut dyn FnMut(&[f64]) -> Found<Vec<f64>, Self::Error>) -> Found<R, Self::Error>,
-    ) -> Found<R, Self::Error>;
+        run: impl FnOnce(&mut dyn FnMut(&[f64]) -> Result<Vec<f64>, Self::Error>) -> Result<R, Self::Error>,
+    ) -> Result<R, Self::Error>;
 
-    /// Value, gradient and Hessian-vector product of the outputs' sum, weighted by seeds, by forward
-    /// mode over the gradient.
+    /// Value, gradient and Hessian-vector product of the outputs' sum, weighted by seeds, by
+    /// forward mode over the gradient.
     ///
     /// # Errors
     /// As of [`Self::jvp`].
-    fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Found<Products, Self::Error>;
+    fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Self::Error>;
 
     /// Value and gradient of a function of one output.
     ///
     /// # Errors
     /// As of [`Self::vjp`]; [`Error::Usage`] if there are more outputs.
-    fn value_and_gradient(&mut self) -> Found<(f64, Vec<f64>), Self::Error> {
+    fn value_and_gradient(&mut self) -> Result<(f64, Vec<f64>), Self::Error> {
         let n = self.outputs();
         if n != 1 {
             let message = format!("there are {n} outputs, and a gradient is that of one: give seeds to `vjp`");
@@ -76,12 +74,12 @@ pub trait Derivatives {
         Ok((value[0], gradient))
     }
 
-    /// The Jacobian, row by row, in the [cheaper way](Way::cheaper).
+    /// The Jacobian, row by row, in the [cheaper way](Sweep::cheaper).
     ///
     /// # Errors
     /// As of [`Self::jacobian_by`].
-    fn jacobian(&mut self) -> Found<Vec<Vec<f64>>, Self::Error> {
-        self.jacobian_by(Way::cheaper(self.inputs(), self.outputs()))
+    fn jacobian(&mut self) -> Result<Vec<Vec<f64>>, Self::Error> {
+        self.jacobian_by(Sweep::cheaper(self.inputs(), self.outputs()))
     }
 
     /// The Jacobian, row by row: a run of forward mode for each column, or one forward pass and a
@@ -89,11 +87,11 @@ pub trait Derivatives {
     ///
     /// # Errors
     /// As of [`Self::jvp`] and [`Self::pulled`].
-    fn jacobian_by(&mut self, way: Way) -> Found<Vec<Vec<f64>>, Self::Error> {
+    fn jacobian_by(&mut self, way: Sweep) -> Result<Vec<Vec<f64>>, Self::Error> {
         let (rows, columns) = (self.outputs(), self.inputs());
         match way {
-            Way::Forward => by_columns(rows, columns, |along| Ok(self.jvp(along)?.1)),
-            Way::Reverse => self.pulled(|row| by_rows(rows, row)),
+            Sweep::Forward => by_columns(rows, columns, |along| Ok(self.jvp(along)?.1)),
+            Sweep::Reverse => self.pulled(|row| by_rows(rows, row)),
         }
     }
 
@@ -102,7 +100,7 @@ pub trait Derivatives {
     ///
     /// # Errors
     /// As of [`Self::jacobian_by`] and [`sparse::jacobian`].
-    fn sparse_jacobian(&mut self, pattern: &Pattern) -> Found<sparse::Entries, Self::Error> {
+    fn sparse_jacobian(&mut self, pattern: &Pattern) -> Result<sparse::Entries, Self::Error> {
         let (is, want) = ([pattern.rows(), pattern.columns()], [self.outputs(), self.inputs()]);
         if is != want {
             let ([m, n], [rows, columns]) = (is, want);
@@ -110,8 +108,8 @@ pub trait Derivatives {
             return Err(Error::Usage(message).into());
         }
         match sparse::cheaper(pattern) {
-            Way::Forward => sparse::jacobian(pattern, Way::Forward, |along| Ok(self.jvp(along)?.1)),
-            Way::Reverse => self.pulled(|row| sparse::jacobian(pattern, Way::Reverse, row)),
+            Sweep::Forward => sparse::jacobian(pattern, Sweep::Forward, |along| Ok(self.jvp(along)?.1)),
+            Sweep::Reverse => self.pulled(|row| sparse::jacobian(pattern, Sweep::Reverse, row)),
         }
     }
 
@@ -119,7 +117,7 @@ pub trait Derivatives {
     ///
     /// # Errors
     /// As of [`Self::hvp`].
-    fn hessian(&mut self, seeds: &[f64]) -> Found<Vec<Vec<f64>>, Self::Error> {
+    fn hessian(&mut self, seeds: &[f64]) -> Result<Vec<Vec<f64>>, Self::Error> {
         let n = self.inputs();
         by_columns(n, n, |along| Ok(self.hvp(seeds, along)?.product))
     }
@@ -128,7 +126,7 @@ pub trait Derivatives {
     ///
     /// # Errors
     /// As of [`Self::hvp`] and [`Star::hessian`].
-    fn sparse_hessian(&mut self, seeds: &[f64], star: &Star) -> Found<sparse::Entries, Self::Error> {
+    fn sparse_hessian(&mut self, seeds: &[f64], star: &Star) -> Result<sparse::Entries, Self::Error> {
         fits(star.colours().len(), self.inputs(), "rows of the pattern", "one per input")?;
         star.hessian(|along| Ok(self.hvp(seeds, along)?.product))
     }

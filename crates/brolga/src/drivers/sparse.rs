@@ -15,7 +15,7 @@
 //! A pattern that lacks an entry would give wrong numbers. So one product more, along a fixed
 //! direction of no structure, is compared with that of the matrix that was found.
 
-use super::Way;
+use super::dense::Sweep;
 use crate::Error;
 
 /// Which entries of a matrix may be other than zero.
@@ -208,10 +208,10 @@ impl Star {
 }
 
 /// How many products a [Jacobian](jacobian) takes: one for each colour, and one to compare.
-pub fn products(pattern: &Pattern, way: Way) -> usize {
+pub fn products(pattern: &Pattern, way: Sweep) -> usize {
     let colours = match way {
-        Way::Forward => pattern.column_colours(),
-        Way::Reverse => pattern.transposed().column_colours(),
+        Sweep::Forward => pattern.column_colours(),
+        Sweep::Reverse => pattern.transposed().column_colours(),
     };
     count(&colours) + 1
 }
@@ -222,8 +222,8 @@ fn count(colours: &[usize]) -> usize {
 }
 
 /// The way that takes fewer products for a pattern.
-pub fn cheaper(pattern: &Pattern) -> Way {
-    Way::cheaper(products(pattern, Way::Forward), products(pattern, Way::Reverse))
+pub fn cheaper(pattern: &Pattern) -> Sweep {
+    Sweep::cheaper(products(pattern, Sweep::Forward), products(pattern, Sweep::Reverse))
 }
 
 /// One product for each colour.
@@ -236,20 +236,20 @@ fn by_colour<E>(
         .collect()
 }
 
-/// The entries of a Jacobian. `product` is that with a direction ([`Way::Forward`]: one for each
-/// colour of columns), or that of seeds with it ([`Way::Reverse`]: one for each colour of rows);
+/// The entries of a Jacobian. `product` is that with a direction ([`Sweep::Forward`]: one for each
+/// colour of columns), or that of seeds with it ([`Sweep::Reverse`]: one for each colour of rows);
 /// one more compares.
 ///
 /// # Errors
 /// Those of `product`; [`Error::Usage`] if the pattern lacks an entry.
 pub fn jacobian<E: From<Error>>(
     pattern: &Pattern,
-    way: Way,
+    way: Sweep,
     mut product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
 ) -> Result<Entries, E> {
-    if way == Way::Reverse {
+    if way == Sweep::Reverse {
         let by_column = pattern.transposed();
-        let found = jacobian(&by_column, Way::Forward, product)?;
+        let found = jacobian(&by_column, Sweep::Forward, product)?;
         let mut entries: Entries = pattern.rows.iter().map(|row| Vec::with_capacity(row.len())).collect();
         for (rows, column) in by_column.rows.iter().zip(&found) {
             rows.iter().zip(column).for_each(|(&i, &x)| entries[i].push(x));
@@ -295,7 +295,7 @@ fn compare<E: From<Error>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::by_columns;
+    use crate::drivers::dense::by_columns;
 
     fn times(matrix: &[Vec<f64>], along: &[f64]) -> Vec<f64> {
         matrix.iter().map(|row| row.iter().zip(along).map(|(a, b)| a * b).sum()).collect()
@@ -328,7 +328,7 @@ mod tests {
             };
             assert_eq!(by_columns(n, n, &mut product).unwrap(), matrix);
             calls = 0;
-            for way in [Way::Forward, Way::Reverse] {
+            for way in [Sweep::Forward, Sweep::Reverse] {
                 let found = jacobian::<Error>(&pattern, way, |along| Ok(times(&matrix, along))).unwrap();
                 assert_eq!(pattern.dense(&found), matrix, "{way:?}");
             }
@@ -345,7 +345,7 @@ mod tests {
         // A pattern that is no symmetric matrix's, long and narrow.
         let arrow = Pattern::new(3, (0..20).map(|i| vec![i % 2, 2])).unwrap();
         let matrix = matrix(&arrow);
-        let found = jacobian::<Error>(&arrow, Way::Forward, |along| Ok(times(&matrix, along))).unwrap();
+        let found = jacobian::<Error>(&arrow, Sweep::Forward, |along| Ok(times(&matrix, along))).unwrap();
         assert_eq!(arrow.dense(&found), matrix);
         assert_eq!(arrow.column_colours().iter().max(), Some(&1));
     }
@@ -363,7 +363,7 @@ mod tests {
     fn an_entry_that_is_missing_is_seen() {
         let full = matrix(&Pattern::banded(10, 1, 1));
         let too_narrow = Pattern::banded(10, 0, 1);
-        let wrong = jacobian::<Error>(&too_narrow, Way::Forward, |along| Ok(times(&full, along)));
+        let wrong = jacobian::<Error>(&too_narrow, Sweep::Forward, |along| Ok(times(&full, along)));
         assert!(matches!(wrong, Err(Error::Usage(m)) if m.contains("outside of the pattern")));
         // Half of a symmetric pattern is enough.
         let star = Star::new(&too_narrow).unwrap();
