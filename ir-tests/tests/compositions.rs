@@ -280,7 +280,9 @@ impl Run<'_> {
             .params
             .iter()
             .map(|role| match *role {
-                Role::Primal(i) if self.call.specs[i].activity == ArgActivity::Active => Some(self.value(i, direction)),
+                Role::Primal(i) if self.call.specs[i].activity == ArgActivity::Active => {
+                    Some(self.value(i, direction))
+                }
                 _ => None,
             })
             .collect();

@@ -13,9 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::{self, types};
 use brolga::jit::host_isa;
-use brolga::{
-    Arg, ArgActivity, ArgSpec, DerivedRule, Effort, Elem, Error, FuncKey, Mode, Options, Program, Promises, Request,
-};
+use brolga::{Arg, ArgActivity, ArgSpec, DerivedRule, Effort, Elem, Error, FuncKey, Mode, Options, Program, Promises, Request};
 use brolga_driver::{File, guess};
 use brolga_transform::nested::{self, Nested, Role};
 
@@ -295,7 +293,8 @@ fn count(tally: &mut Tally, file: &File, key: FuncKey, name: &str, effort: Effor
         return;
     }
     tally.derived += 1;
-    let twice = first.and_then(|nested| with_gradient(&nested.program, &again(&request, &nested), effort).map(drop));
+    let twice =
+        first.and_then(|nested| with_gradient(&nested.program, &again(&request, &nested), effort).map(drop));
     if let Err(error) = &twice {
         let Error::Diagnostics(all) = error else { panic!("{name}: {error}") };
         if let Ok(f) = std::env::var("CENSUS") {
@@ -320,11 +319,7 @@ fn show() {
     let file = File::read(std::path::Path::new(path)).unwrap();
     let request = guess::request(&file.program, file.program.func(func).unwrap());
     let o = options(Effort::Quick, Mode::Tangent);
-    let n = if std::env::var("TAN").is_ok() {
-        nested::tangent(&file.program, &request, &o, &*host_isa(&o).unwrap()).unwrap()
-    } else {
-        with_gradient(&file.program, &request, Effort::Quick).unwrap()
-    };
+    let n = if std::env::var("TAN").is_ok() { nested::tangent(&file.program, &request, &o, &*host_isa(&o).unwrap()).unwrap() } else { with_gradient(&file.program, &request, Effort::Quick).unwrap() };
     for (_, f) in n.program.funcs.iter() {
         if f.symbol.contains("__") {
             println!(";; {}\n{}", f.symbol, f.body.as_ref().unwrap().display());

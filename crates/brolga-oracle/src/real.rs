@@ -3,8 +3,8 @@
 //! A local slope (∂ result / ∂ operand) is written once, generically over [`Real`]. With `f64` it
 //! is a number; with [`Dual`] it carries its own derivative along one direction, so a tape whose
 //! slopes are dual numbers gives second derivatives (forward over reverse) without a second set of
-//! formulas. With [`Dependent`] it carries the inputs that it depends on, so that such a tape gives the
-//! sparsity of Jacobians and Hessians.
+//! formulas. With [`Dependent`] it carries the inputs that it depends on, so that such a tape gives
+//! the sparsity of Jacobians and Hessians.
 //!
 //! Every elementary function is a default method in terms of [`Real::chain`]: a value and a slope,
 //! both plain `f64`.

@@ -7,8 +7,9 @@ use brolga::second::{Along, HessianRule, Second};
 use brolga::{Arg, ArgSpec, Elem, Error, Options, Request};
 use brolga_testing::program;
 
-/// `(1 - x)² + 100 (y - x²)²`; `x·y` and `sin x` of a vector's lanes; differences of neighbours into
-/// a second buffer; cubes of singles; a product of n numbers by a loop that overwrites its place.
+/// `(1 - x)² + 100 (y - x²)²`; `x·y` and `sin x` of a vector's lanes; differences of neighbours
+/// into a second buffer; cubes of singles; a product of n numbers by a loop that overwrites its
+/// place.
 const TEXT: &str = "
 function %rosenbrock(f64, f64) -> f64 {
 block0(v0: f64, v1: f64):

@@ -104,7 +104,12 @@ pub fn tangent(
     nested(program, request, &Options { mode: Mode::Tangent, ..options.clone() }, isa)
 }
 
-fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn TargetIsa) -> Result<Nested, Diagnostics> {
+fn nested(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Nested, Diagnostics> {
     let mut request = request.clone();
     request.args.iter_mut().for_each(|a| a.promises.fresh = false);
     let options = Options { tape: TapeKind::Typed, ..options.clone() }.settled();
