@@ -116,7 +116,8 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str) {
         let scale = wanted.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
         for (i, (is, wanted)) in is.iter().zip(&wanted).enumerate() {
             tally.compared += 1;
-            if wanted.is_finite() && !((is - wanted).abs() <= tol * scale) {
+            let near = (is - wanted).abs() <= tol * scale;
+            if wanted.is_finite() && !near {
                 let found = format!("{name}: {what} of input {}: {is}, not {wanted}", inputs[i].name());
                 if is.is_finite() { tally.wrong.push(found) } else { tally.poles.push(found) }
             }

@@ -88,7 +88,7 @@ struct OnDemand {
 }
 
 /// A rule that is made when it is first asked for.
-fn made<'a, R>(cell: &'a OnceCell<R>, make: impl FnOnce() -> Result<R, Error>) -> Result<&'a R, Error> {
+fn made<R>(cell: &OnceCell<R>, make: impl FnOnce() -> Result<R, Error>) -> Result<&R, Error> {
     if cell.get().is_none() {
         let _ = cell.set(make()?);
     }
