@@ -33,15 +33,20 @@ pub trait Target {
 }
 
 /// Programs in CLIF.
-pub struct Programs;
+pub struct Programs {
+    /// Whether second derivatives are asked for.
+    pub second: bool,
+}
 
 impl Target for Programs {
     fn worker(&self, first: u64, count: u64) -> Vec<String> {
-        ["--worker".to_owned(), first.to_string(), "--count".to_owned(), count.to_string()].into()
+        let mut args = vec!["--worker".to_owned(), first.to_string(), "--count".to_owned(), count.to_string()];
+        args.extend(self.second.then(|| "--second".to_owned()));
+        args
     }
 
     fn keep(&self, outside: &Outside, number: u64, class: &str, finds: &Path) -> Result<PathBuf> {
-        let small = reduce(outside, &text_of(number), class)?;
+        let small = reduce(outside, &text_of(number, self.second), class)?;
         let said = outside.judge(&small, "clif")?.line;
         let slug: String = class.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
         let path = finds.join(format!("{}-{number}.clif", slug.trim_matches('-')));

@@ -3,7 +3,8 @@
 //! The tape oracle goes first: it says whether the program ends in reasonable time, what it returns
 //! and what its gradient is. Then the engine may refuse with a diagnostic that users are told
 //! about; otherwise its primal, its gradient and every promise about forward pass and pullback must
-//! hold.
+//! hold. Of a program with the line [`SECOND`] second derivatives are asked for instead of those
+//! promises.
 
 use std::fmt;
 
@@ -13,6 +14,11 @@ use brolga_driver::protocol::{derive, dump_violations, violations};
 use brolga_driver::value::{Item, Num};
 use brolga_driver::{Directive, File, Invocation, Memory, Outcome, compare, quiet, run};
 use brolga_oracle::{Limits, Oracle, OracleError, OracleOutcome};
+
+mod second;
+
+/// A line that asks for second derivatives.
+pub const SECOND: &str = "; order 2";
 
 /// Instructions after which a program is not worth waiting for.
 const FUEL: u64 = 300_000;
@@ -111,7 +117,11 @@ fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
         return Err(Verdict::Unjudged("the sign of a NaN decides".to_owned()));
     }
     compare_primals(&call, &memory, &rule().map_err(failure)?, &tape)?;
-    compare_gradients(&outcome, &tape, tol, text.lines().any(|l| l == "; wild"))?;
+    let wild = text.lines().any(|l| l == "; wild");
+    compare_gradients(&outcome, &tape, tol, wild)?;
+    if text.lines().any(|l| l == SECOND) {
+        return second::judge(&file, &call, &outcome, wild);
+    }
     if !file.program.data.values().any(|d| d.writable) {
         interleave(&call, &rule().map_err(failure)?, &outcome)?;
     }

@@ -17,12 +17,13 @@ pub mod reduce;
 
 use brolga_oracle::generate::{Feature, Size, Source, program};
 
-/// The program with this number.
-pub fn text_of(seed: u64) -> String {
+/// The program with this number, to be judged by its gradient, or by second derivatives.
+pub fn text_of(seed: u64, second: bool) -> String {
     let mut source = Source::seed(seed);
     let features = Feature::some(&mut source);
     // Small programs find most mistakes and explain them better; large ones find the rest.
     let statements = source.choose(&[8, 16, 32, 64, 128]);
     let size = Size { statements, helper_statements: statements / 3, ..Size::default() };
-    program(&mut source, &features, size)
+    let text = program(&mut source, &features, size);
+    if second { format!("{}\n{text}", judge::SECOND) } else { text }
 }

@@ -41,6 +41,9 @@ struct Cli {
     /// Programs in C that move floats as bits, at four levels of optimisation. Needs clang.
     #[arg(long)]
     bits: bool,
+    /// Second derivatives of programs.
+    #[arg(long, conflicts_with = "bits")]
+    second: bool,
     /// Compile a file with a program in C at every level, and write the modules beside it.
     #[arg(long, value_name = "FILE")]
     build: Option<PathBuf>,
@@ -66,7 +69,7 @@ fn main() -> Result<ExitCode> {
     if let (Some(number), true) = (cli.program, cli.bits) {
         print!("{}", case::file(&generate::program(number), number, 0, ""));
     } else if let Some(number) = cli.program {
-        print!("{}", text_of(number));
+        print!("{}", text_of(number, cli.second));
     } else if let Some(path) = &cli.build {
         target::build(path)?;
     } else if let Some(path) = &cli.check {
@@ -88,7 +91,7 @@ fn main() -> Result<ExitCode> {
             // One write for each line, since the reader may be gone tomorrow and the line must be
             // whole.
             let care = if number % 16 == 0 { Care::Full } else { Care::Usual };
-            let line = format!("{number} {}\n", judge(&text_of(number), care));
+            let line = format!("{number} {}\n", judge(&text_of(number, cli.second), care));
             std::io::stdout().write_all(line.as_bytes())?;
         }
     } else {
@@ -100,7 +103,8 @@ fn main() -> Result<ExitCode> {
             statistics: cli.statistics,
             refusals: cli.refusals,
         };
-        let statistics = if cli.bits { run(&Bits::new()?, &plan)? } else { run(&Programs, &plan)? };
+        let statistics =
+            if cli.bits { run(&Bits::new()?, &plan)? } else { run(&Programs { second: cli.second }, &plan)? };
         print!("{}", statistics.table());
         return Ok(if statistics.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }

@@ -23,6 +23,7 @@ mod root;
 use anyhow::Result;
 use cranelift_codegen::ir::Function;
 
+use crate::judge::SECOND;
 use crate::outside::{Outside, Report};
 
 /// A program in pieces.
@@ -39,7 +40,10 @@ pub struct Program {
 impl Program {
     fn parse(text: &str) -> Result<Self> {
         let line = text.lines().find_map(|l| l.strip_prefix("; grad:")).unwrap_or_default();
-        let header = text.lines().filter(|l| l.starts_with("; data:") || *l == "; wild").map(|l| format!("{l}\n"));
+        let header = text
+            .lines()
+            .filter(|l| l.starts_with("; data:") || [&"; wild", &SECOND].contains(&l))
+            .map(|l| format!("{l}\n"));
         let functions = cranelift_reader::parse_functions(text)?;
         Ok(Self { header: header.collect(), call: line.trim().to_owned(), functions })
     }

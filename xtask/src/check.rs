@@ -1,7 +1,9 @@
 //! `cargo xtask check`: each entry of a gradient beside what the oracles say.
 
-use brolga::Options;
-use brolga_driver::check::{Check, Row, RowVerdict, Tolerances, check};
+use brolga::{Error, Options};
+use brolga_driver::check::forward::{ForwardCheck, forward};
+use brolga_driver::check::second::second;
+use brolga_driver::check::{Check, DotProduct, RowVerdict, Tolerances, check};
 use brolga_driver::{File, compare};
 use brolga_oracle::fd::Verdict;
 use comfy_table::{Cell, CellAlignment, Table, presets};
@@ -25,12 +27,20 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         if i > 0 {
             show("\n");
         }
-        wrong += usize::from(!check_one(&file, &rules, job, args.all)?);
+        let mut ok = check_one(&file, &rules, job, args.all)?;
+        if args.order == 2 {
+            ok &= check_second(&file, &rules, job, args.all)?;
+        }
+        wrong += usize::from(!ok);
     }
     match wrong {
         0 => Ok(()),
-        n => Err(Failure::Mismatch(format!("{n} of {} gradients are wrong", jobs.len()))),
+        n => Err(Failure::Mismatch(format!("{n} of {} {} are wrong", jobs.len(), what(args.order)))),
     }
+}
+
+fn what(order: u8) -> &'static str {
+    if order == 2 { "derivatives" } else { "gradients" }
 }
 
 /// Check one call and print the table; whether all is well.
@@ -47,8 +57,16 @@ fn check_one(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Result
         show(&format!("… {} more (--all shows them)\n", found.rows.len() - MAX_ROWS));
     }
     show(&notes(&found, job.clauses.nofd));
+    let rules_of = |mode| rules.get(&job.call.request(), &Options { mode, ..job.options() });
+    let (program, differences) = (&file.program, !job.clauses.nofd);
+    let tangent = forward(program, &job.call, &outcome, &rules_of, tolerances, differences);
+    let (shown, mut ok) = forward_line(&tangent);
+    show(&shown);
+    if !ok {
+        complain(&format!("{}: forward mode disagrees with the gradient or with differences", job.name()));
+    }
 
-    let mut ok = found.is_ok();
+    ok &= found.is_ok();
     for complaint in found.complaints() {
         complain(&format!("{}: {complaint}", job.name()));
     }
@@ -62,13 +80,79 @@ fn check_one(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Result
     Ok(ok)
 }
 
+/// What is said of forward mode, and whether nothing is wrong.
+fn forward_line(found: &Result<ForwardCheck, Error>) -> (String, bool) {
+    let found = match found {
+        Ok(found) => found,
+        Err(Error::Diagnostics(all)) => {
+            let why = all.0.first().map_or_else(String::new, |d| format!("{}: {}", d.code, d.message));
+            return (format!("forward mode: not derived ({why})\n"), true);
+        }
+        Err(e) => {
+            let why = e.to_string();
+            return (format!("forward mode: not evaluated ({})\n", why.lines().next().unwrap_or_default()), true);
+        }
+    };
+    let against = match found.difference {
+        None => "not asked".to_owned(),
+        Some(Verdict::Smooth { value, error }) => format!("{value:.10e} ± {error:.0e}"),
+        Some(Verdict::Kink { left, right }) => format!("{left:.6e} | {right:.6e}, at a kink"),
+        Some(Verdict::Unreliable(_)) => "no digits".to_owned(),
+    };
+    let (tangent, gradient) = (found.product.forward, found.product.reverse);
+    let verdict = if found.holds { "holds" } else { "does NOT hold" };
+    (
+        format!("forward mode: tangent {tangent:?}, gradient {gradient:?}, difference {against}: {verdict}\n"),
+        found.holds,
+    )
+}
+
+/// Check second derivatives of one call.
+fn check_second(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Result<bool, Failure> {
+    let failed = |e| Failure::Run(job.name(), e);
+    let hessian = brolga_driver::second::rule(&file.program, &job.call, &job.options()).map_err(failed)?;
+    let options = Options { mode: Options::default().mode, ..job.options() };
+    let rule = || rules.get(&job.call.request(), &options);
+    let tolerances = Tolerances::of(&file.program, &job.call, job.clauses.tol);
+    let found = second(&file.program, &job.call, &hessian, &rule, tolerances, !job.clauses.nofd).map_err(failed)?;
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED);
+    table.set_header(["input", "at", "Hessian·v", "finite difference", "± error", "oracle", "verdict"]);
+    for row in found.rows.iter().take(if all { found.rows.len() } else { MAX_ROWS }) {
+        let (difference, error) = difference(row.difference);
+        let number = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        table.add_row([
+            Cell::new(row.input.name()),
+            number(format!("{:?}", row.input.value)),
+            number(format!("{:?}", row.product)),
+            number(difference),
+            number(error),
+            number(row.oracle.map_or_else(|| "—".to_owned(), |t| format!("{t:?}"))),
+            Cell::new(verdict(row.verdict)),
+        ]);
+    }
+    show(&format!("second derivatives along a random direction v\n{table}\n"));
+    if found.rows.len() > MAX_ROWS && !all {
+        show(&format!("… {} more (--all shows them)\n", found.rows.len() - MAX_ROWS));
+    }
+    let DotProduct { forward, reverse, holds } = found.symmetry;
+    let symmetric = if holds { "holds" } else { "does NOT hold" };
+    show(&format!("symmetry: u·Hv {forward:?}, v·Hu {reverse:?}: {symmetric}\n"));
+    if let Some(error) = &found.oracle_error {
+        show(&format!("the oracle could not run: {error}\n"));
+    }
+    let complaints = found.complaints();
+    complaints.iter().for_each(|c| complain(&format!("{}: {c}", job.name())));
+    Ok(complaints.is_empty())
+}
+
 fn table(found: &Check, all: bool) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_FULL_CONDENSED);
     table.set_header(["input", "at", "gradient", "finite difference", "± error", "tape", "verdict"]);
     let shown = if all { found.rows.len() } else { MAX_ROWS };
     for row in found.rows.iter().take(shown) {
-        let (difference, error) = difference(row);
+        let (difference, error) = difference(row.difference);
         let number = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         table.add_row([
             Cell::new(row.input.name()),
@@ -83,8 +167,8 @@ fn table(found: &Check, all: bool) -> Table {
     table
 }
 
-fn difference(row: &Row) -> (String, String) {
-    match row.difference {
+fn difference(found: Option<Verdict>) -> (String, String) {
+    match found {
         None => ("not asked".to_owned(), String::new()),
         Some(Verdict::Smooth { value, error }) => (format!("{value:.10e}"), format!("{error:.0e}")),
         Some(Verdict::Kink { left, right }) => (format!("{left:.6e} | {right:.6e}"), "kink".to_owned()),
@@ -106,7 +190,7 @@ fn notes(found: &Check, nofd: bool) -> String {
     let mut out = match &found.dot {
         Ok(dot) => {
             let verdict = if dot.holds { "holds" } else { "does NOT hold" };
-            format!("dot product: forward mode {:?}, gradient {:?}: {verdict}\n", dot.forward, dot.reverse)
+            format!("dot product: dual numbers {:?}, gradient {:?}: {verdict}\n", dot.forward, dot.reverse)
         }
         Err(why) => format!("dot product: not evaluated ({why})\n"),
     };

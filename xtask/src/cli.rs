@@ -70,14 +70,16 @@ pub enum Command {
         #[arg(long, value_name = "N", default_value_t = 30, requires = "case")]
         most: usize,
     },
-    /// Search for inputs that break a promise: clif_text, call_syntax, activities or program.
+    /// Search for inputs that break a promise: clif_text, call_syntax, activities, program, second
+    /// or bits.
     Fuzz {
         /// What to search.
         target: String,
         /// For how long.
         #[arg(long, value_name = "N", default_value_t = 5)]
         minutes: u64,
-        /// Which random programs; others in every run if it is not given. Only for `program`.
+        /// Which random programs; others in every run if it is not given. Only for `program`,
+        /// `second` and `bits`.
         #[arg(long, value_name = "N")]
         seed: Option<u32>,
     },
@@ -433,7 +435,11 @@ pub struct JacobianArgs {
     /// The default is forward mode where there are fewer inputs than outputs. The numbers are the
     /// same, but for roundings.
     #[arg(long, value_enum)]
-    pub way: Option<Way>,
+    pub way: Option<Sweep>,
+    /// Find out first which entries are zero in any case, by the tape oracle, and ask for those
+    /// that share no row, or no column, in one run. The numbers are the same, but for roundings.
+    #[arg(long)]
+    pub sparse: bool,
     /// Print one JSON object per call.
     #[arg(long)]
     pub json: bool,
@@ -441,18 +447,18 @@ pub struct JacobianArgs {
 
 /// How a Jacobian is computed.
 #[derive(Clone, Copy, ValueEnum)]
-pub enum Way {
+pub enum Sweep {
     /// A run of forward mode for each input.
     Forward,
     /// A pullback for each output.
     Reverse,
 }
 
-impl From<Way> for brolga::drivers::Way {
-    fn from(way: Way) -> Self {
+impl From<Sweep> for brolga::drivers::Sweep {
+    fn from(way: Sweep) -> Self {
         match way {
-            Way::Forward => Self::Forward,
-            Way::Reverse => Self::Reverse,
+            Sweep::Forward => Self::Forward,
+            Sweep::Reverse => Self::Reverse,
         }
     }
 }
@@ -505,6 +511,10 @@ pub struct HessianArgs {
     /// The calls.
     #[command(flatten)]
     pub call: SecondOptions,
+    /// Find out first which entries are zero in any case, by the tape oracle, and ask for several
+    /// columns in one run. The numbers are the same, but for roundings.
+    #[arg(long)]
+    pub sparse: bool,
     /// Print one JSON object per call.
     #[arg(long)]
     pub json: bool,
@@ -567,6 +577,9 @@ pub struct ExplainArgs {
     /// Most instructions to list by contribution.
     #[arg(long, value_name = "K", default_value_t = 8)]
     pub top: usize,
+    /// Also say whether the function can be derived in forward mode, and twice, and if not, why.
+    #[arg(long)]
+    pub modes: bool,
     /// Print one JSON object per call.
     #[arg(long)]
     pub json: bool,

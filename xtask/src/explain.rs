@@ -1,9 +1,14 @@
 //! `cargo xtask explain`: why the gradient of a call is what it is.
 
-use brolga::{Error, Program, Trap};
+use brolga::{Error, Options, Program, Trap};
+use brolga_driver::File;
 use brolga_driver::explain::{Wanted, explain, json, text};
+use brolga_driver::output::error_json;
+use brolga_driver::protocol::derive;
 
 use brolga_oracle::OracleError;
+
+use serde_json::Value;
 
 use crate::cli::ExplainArgs;
 use crate::failure::Failure;
@@ -37,13 +42,39 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             let given = args.wrt.as_deref().unwrap_or_default();
             return Err(Failure::Usage(format!("`--wrt {given}`: {} has no such float", job.name())));
         }
+        let modes = if args.modes { modes(&file, job) } else { Vec::new() };
         if args.json {
-            show(&format!("{}\n", json::json(&job.call, &found)));
+            let mut all = json::json(&job.call, &found);
+            if args.modes {
+                let entry =
+                    |(_, key, error): &Possible| ((*key).to_owned(), error.as_ref().map_or(Value::Null, error_json));
+                all["modes"] = Value::Object(modes.iter().map(entry).collect());
+            }
+            show(&format!("{all}\n"));
         } else {
             show(&format!("{}{}", if i > 0 { "\n" } else { "" }, text::text(&job.text, &found)));
+            modes.iter().for_each(|mode| show(&mode_text(mode)));
         }
     }
     Ok(())
+}
+
+/// A mode in words and as a key, and why it cannot be had.
+type Possible = (&'static str, &'static str, Option<Error>);
+
+/// Whether a function can be derived in other modes than that of the gradient.
+fn modes(file: &File, job: &Job<'_>) -> Vec<Possible> {
+    let options = Options { mode: brolga::Mode::Tangent, ..job.options() };
+    let tangent = derive(&file.program, &job.call.request(), &options).err();
+    let second = brolga_driver::second::rule(&file.program, &job.call, &job.options()).err();
+    vec![("Forward mode", "tangent", tangent), ("Second derivatives", "second", second)]
+}
+
+fn mode_text((name, _, error): &Possible) -> String {
+    match error {
+        None => format!("\n{name}: can be derived\n"),
+        Some(error) => format!("\n{name}: refused\n  {}\n", error.to_string().replace('\n', "\n  ")),
+    }
 }
 
 /// A program that traps does so in the interpreter as it does when it is compiled.

@@ -2,6 +2,7 @@
 
 use brolga::{Error, Mode, Options};
 use brolga_driver::jacobian::{Jacobian, Output, jacobian, outputs};
+use brolga_driver::sparsity::of_jacobian;
 use brolga_driver::tangent::{Direction, Tangents, tangents};
 use brolga_driver::{Invocation, Item, output};
 use comfy_table::{Cell, CellAlignment, Table, presets};
@@ -40,14 +41,19 @@ pub fn jacobian_of(args: &JacobianArgs) -> Result<(), Failure> {
         let file = read(&args.input, &args.call.calls)?;
         let rules = Rules::new(&file);
         for job in jobs(&file, &CallOptions::from(&args.call))? {
-            if let Err(Error::Usage(message)) = outputs(&job.call, &args.outputs) {
-                return Err(Failure::Usage(message));
-            }
+            let rows = match outputs(&job.call, &args.outputs) {
+                Err(Error::Usage(message)) => return Err(Failure::Usage(message)),
+                rows => rows.map_err(|e| Failure::Run(job.name(), e))?,
+            };
+            let failed = |e| Failure::Run(job.name(), e);
+            let pattern =
+                args.sparse.then(|| of_jacobian(&file.program, &job.call, &rows)).transpose().map_err(failed)?;
             let rule = |mode| rules.get(&job.call.request(), &Options { mode, ..job.options() });
             let mut progress = Progress::new(format!("{}: the Jacobian", job.name()));
             let way = args.way.map(Into::into);
-            let found = jacobian(&rule, &job.call, &args.outputs, way, &mut |i, n| progress.at(i, n));
-            let found = found.map_err(|e| Failure::Run(job.name(), e))?;
+            let step = &mut |i, n| progress.at(i, n);
+            let found = jacobian(&rule, &job.call, &args.outputs, way, pattern.as_ref(), step).map_err(failed)?;
+            drop(progress);
             show(&match args.json {
                 true => format!("{}\n", jacobian_json(&job.call, &found)),
                 false => jacobian_text(&job.text, &found),

@@ -1,6 +1,8 @@
 //! `cargo xtask hvp` and `cargo xtask hessian`: second derivatives on the command line.
 
+use brolga::drivers::Star;
 use brolga_driver::second::{Hessian, Products, hessian, products, rule};
+use brolga_driver::sparsity::of_hessian;
 use brolga_driver::tangent::Direction;
 use brolga_driver::{File, Invocation, Num, output};
 use serde_json::{Value, json};
@@ -40,8 +42,12 @@ pub fn hessian_of(args: &HessianArgs) -> Result<(), Failure> {
         let file = read(&args.input, &args.call.forward.calls)?;
         for job in second_jobs(&file, &args.call)? {
             let mut progress = Progress::new(format!("{}: the Hessian", job.name()));
-            let rule = rule(&file.program, &job.call, &job.options());
-            let found = rule.and_then(|rule| hessian(&rule, &job.call, &mut |i, n| progress.at(i, n)));
+            let mut found = || {
+                let rule = rule(&file.program, &job.call, &job.options())?;
+                let pattern = args.sparse.then(|| Star::new(&of_hessian(&file.program, &job.call)?)).transpose()?;
+                hessian(&rule, &job.call, pattern.as_ref(), &mut |i, n| progress.at(i, n))
+            };
+            let found = found();
             drop(progress);
             let found = found.map_err(|e| Failure::Run(job.name(), e))?;
             show(&if args.json {

@@ -13,8 +13,9 @@ use crate::tidy::walk;
 /// Targets whose oracle is in `ir_tests::inputs`.
 const INPUTS: [&str; 3] = ["clif_text", "call_syntax", "activities"];
 
-/// Targets whose inputs are whole programs: in CLIF, and in C.
-const PROGRAMS: [&str; 2] = ["program", "bits"];
+/// Targets whose inputs are whole programs: in CLIF, for first and for second derivatives, and in
+/// C.
+const PROGRAMS: [&str; 3] = ["program", "second", "bits"];
 
 /// Mutants of rule rows, or of one row, and of emitted functions: of a selection of the cases, or
 /// at most `most` of each derivative in the files whose name contains `case`.
@@ -79,8 +80,8 @@ fn programs(target: &str, minutes: u64, seed: Option<u32>) -> Result<(), Failure
     show(&format!("Programs of seed {seed}; statistics in {}.\n", statistics.display()));
     let mut search = command("cargo", &["run", "--quiet", "--package", "brolga-fuzz", "--", "--statistics"]);
     search.arg(statistics).args(["--minutes", &minutes.to_string(), "--seed", &seed.to_string()]);
-    if target == "bits" {
-        search.arg("--bits");
+    if target != "program" {
+        search.arg(format!("--{target}"));
     }
     run(search)
 }

@@ -131,6 +131,101 @@ fn jacobians() {
 }
 
 #[test]
+fn jacobians_by_either_way() {
+    let file = temporary("ways.clif", FILE);
+    let scale = ["--call", "%scale([1.0, 2.0], 3.0)", "--outputs", "0", "--json"];
+    for more in [&["--way", "forward"][..], &["--way", "reverse"], &["--sparse"], &["--sparse", "--way", "reverse"]] {
+        let run = file.run("jacobian", &[&scale[..], more].concat()).expect(0);
+        assert_eq!(run.json()[0]["jacobian"], serde_json::json!([[3.0, 0.0, 1.0], [0.0, 3.0, 2.0]]), "{more:?}");
+    }
+    file.run("jacobian", &["--call", "%unknown(1.0)"]).expect(1).says("AD0150");
+}
+
+#[test]
+fn second_derivatives_as_json() {
+    let file = temporary("second.clif", FILE);
+    let call = ["--call", "%f(2.0, 3.0)", "--json"];
+    let run = file.run("hvp", &[&call[..], &["--dir", "0=1.0", "--dir", "1=-2"]].concat()).expect(0);
+    let expected = r#"{"function":"%f","value":[6.0],"gradient":[3.0,2.0],"hvp":[-2.0,1.0]}"#;
+    assert_eq!(run.json(), [serde_json::from_str::<Value>(expected).unwrap()]);
+    assert_eq!(run.json()[0].as_object().unwrap().keys().collect::<Vec<_>>(), ["function", "value", "gradient", "hvp"]);
+    let sets = ["--dir", "0=1", "--next", "--dir", "1=1", "--next"];
+    let run = file.run("hvp", &[&call[..], &sets].concat()).expect(0);
+    assert_eq!(run.json()[0]["hvp"], serde_json::json!([[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]]));
+
+    let run = file.run("hessian", &call).expect(0);
+    let expected = r#"{"function":"%f","value":[6.0],"gradient":[3.0,2.0],"hessian":[[0.0,1.0],[1.0,0.0]]}"#;
+    assert_eq!(run.json(), [serde_json::from_str::<Value>(expected).unwrap()]);
+    assert_eq!(
+        run.json()[0].as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["function", "value", "gradient", "hessian"]
+    );
+    // A buffer's shadow says how its elements are weighted; the gradient of `hvp` has its shape.
+    let scale = ["--call", "%scale([1.0, 2.0], 3.0)", "--shadow", "0=[1.0, 10.0]", "--json"];
+    let run = file.run("hvp", &[&scale[..], &["--dir", "1=0.5"]].concat()).expect(0);
+    assert_eq!(run.json()[0]["gradient"], serde_json::json!([[3.0, 30.0], 21.0]));
+    assert_eq!(run.json()[0]["hvp"], serde_json::json!([[0.5, 5.0], 0.0]));
+    for more in [&[][..], &["--sparse"]] {
+        let run = file.run("hessian", &[&scale[..], more].concat()).expect(0);
+        assert_eq!(run.json()[0]["gradient"], serde_json::json!([3.0, 30.0, 21.0]));
+        let wanted = serde_json::json!([[0.0, 0.0, 1.0], [0.0, 0.0, 10.0], [1.0, 10.0, 0.0]]);
+        assert_eq!(run.json()[0]["hessian"], wanted, "{more:?}");
+    }
+}
+
+#[test]
+fn second_derivatives_as_tables() {
+    let file = temporary("tables.clif", FILE);
+    let shown = file.run("hessian", &["--call", "%f(2.0, 3.0)"]).expect(0).stdout;
+    let wanted = "%f(2.0, 3.0)\n  value        6.0\n              0    1\n  gradient  3.0  2.0\n  0         0.0  1.0\n  1         1.0  0.0\n";
+    assert_eq!(shown, wanted);
+    let shown = file.run("hvp", &["--call", "%f(2.0, 3.0)", "--dir", "0=1", "--next", "--dir", "1=2"]).expect(0).stdout;
+    assert!(shown.contains("direction 0, hvp 1 1.0") && shown.contains("direction 1, hvp 0 2.0"), "{shown}");
+    let shown = file.run("hvp", &["--call", "%lanes([1.0 -2.0], 0.5, 7)", "--seed", "[1 0], 0", "--dir", "0=[1 1]"]);
+    assert!(shown.expect(0).stdout.contains("hvp 0        [2.0, 0.0]"));
+}
+
+#[test]
+fn explanations_of_modes() {
+    let file = temporary("modes.clif", FILE);
+    let run = file.run("explain", &["--call", "%f(2.0, 3.0)", "--modes"]).expect(0).stdout;
+    assert!(run.contains("Forward mode: can be derived\n\nSecond derivatives: can be derived\n"), "{run}");
+    let run = file.run("explain", &["--call", "%f(2.0, 3.0)", "--modes", "--json"]).expect(0);
+    assert_eq!(run.json()[0]["modes"], serde_json::json!({"tangent": null, "second": null}));
+}
+
+#[test]
+fn wrong_second_derivatives() {
+    let file = temporary("wrong_second.clif", FILE);
+    // Two lanes are two results: which Hessian?
+    let lanes = ["--call", "%lanes([1.0 -2.0], 0.5, 7)"];
+    file.run("hessian", &lanes).expect(2).says("--seed \"[0.0 1.0], 0\"");
+    file.run("hvp", &[&lanes[..], &["--dir", "0=[1 1]"]].concat()).expect(2).says("2 active results");
+    let f = ["--call", "%f(2.0, 3.0)"];
+    file.run("hvp", &f).expect(2).says("--dir");
+    file.run("hvp", &[&f[..], &["--dir", "2=1"]].concat()).expect(2).says("there is no argument 2");
+    file.run("hvp", &["--call", "%scale([1.0, 2.0], 3.0)", "--dir", "0=[1.0]"]).expect(2).says("has 1 elements");
+    file.run("hvp", &["--call", "%f(2.0, 3.0) activity active, const", "--dir", "1=1"]).expect(2).says("is const");
+    file.run("hessian", &["--call", "%unknown(1.0)"]).expect(1).says("AD0150");
+    file.run("hessian", &["--call", "%trap(0, 1.0)"]).expect(1).says("int_divz");
+    file.run("check", &[&f[..], &["--order", "3"]].concat()).expect(2).says("--order");
+}
+
+#[test]
+fn checks_of_order_2() {
+    let file = temporary("order.clif", FILE);
+    let run = file.run("check", &["--call", "%f(2.0, 3.0)", "--order", "2"]).expect(0).stdout;
+    for says in ["forward mode: tangent", "Hessian·v", "symmetry: u·Hv", "holds"] {
+        assert!(run.contains(says), "{says} is not in {run}");
+    }
+    assert!(!run.contains("NOT") && !run.contains("WRONG"), "{run}");
+    let scale = ["--call", "%scale([1.0, 2.0], 3.0)", "--shadow", "0=[1.0, 10.0]", "--order", "2"];
+    assert!(file.run("check", &scale).expect(0).stdout.contains("symmetry"));
+    // Where there is no derivative, there is no second one.
+    file.run("check", &["--call", "%root(0.0) nofd", "--order", "2"]).expect(0);
+}
+
+#[test]
 fn wrong_directions_are_status_2() {
     let file = temporary("directions.clif", FILE);
     let usage = |call: &str, dir: &str, message: &str| {

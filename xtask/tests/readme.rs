@@ -1,5 +1,5 @@
-//! README.md, docs/DEBUGGING.md and docs/WASM.md say what commands print, and this runs them.
-//! `UPDATE_EXPECT=1` writes what they print now.
+//! README.md, docs/DEBUGGING.md, docs/MODES.md and docs/WASM.md say what commands print, and this
+//! runs them. `UPDATE_EXPECT=1` writes what they print now.
 //!
 //! A block ```` ```console ```` starts with one line `$ cargo xtask …`; the rest is its output, and
 //! behind that what it says if it fails. Arguments with spaces stand in double quotes.
@@ -15,6 +15,11 @@ fn commands_of_the_readme() {
 #[test]
 fn commands_of_the_page_on_debugging() {
     commands("docs/DEBUGGING.md");
+}
+
+#[test]
+fn commands_of_the_page_on_modes() {
+    commands("docs/MODES.md");
 }
 
 #[test]

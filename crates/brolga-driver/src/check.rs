@@ -1,5 +1,6 @@
 //! A gradient against everything that can say something about it: finite differences, the tape
-//! oracle, and forward mode.
+//! oracle, and the oracle's forward mode, which runs on dual numbers; [`forward`] and [`second`] do
+//! the same for our forward mode and for second derivatives.
 //!
 //! Finite differences know only the compiled primal; they see any mistake, but only to a few
 //! digits, and nothing at kinks. The tape interprets the program and knows slopes of its own; it is
@@ -10,6 +11,9 @@
 //! agrees by default. What the tape knows of the roundings of a run, the differences are told: a
 //! number that cancels on the way leaves more noise than the result shows. If the primal itself
 //! does not run at the point, there is nothing to check, which is an error.
+
+pub mod forward;
+pub mod second;
 
 use brolga::{DerivedRule, Error, Program};
 use brolga_oracle::fd::{self, Verdict, Why};
@@ -90,7 +94,7 @@ impl RowVerdict {
 /// The dot-product identity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DotProduct {
-    /// ⟨ȳ, Jẋ⟩, by forward mode.
+    /// ⟨ȳ, Jẋ⟩, by a forward run.
     pub forward: f64,
     /// ⟨Jᵀȳ, ẋ⟩, from the gradient.
     pub reverse: f64,
@@ -132,7 +136,7 @@ impl Check {
             out.push(format!("input {}: gradient {:?}, but {other}", row.input.name(), row.gradient));
         }
         if let Ok(DotProduct { forward, reverse, holds: false }) = self.dot {
-            out.push(format!("dot product: forward mode gives {forward:?}, the gradient {reverse:?}"));
+            out.push(format!("dot product: dual numbers give {forward:?}, the gradient {reverse:?}"));
         }
         out
     }
@@ -319,14 +323,10 @@ fn dot_product(
         let shadow = args[hidden + arg].shadow.iter().flatten();
         terms.extend(shadow.zip(r.buffers[hidden + arg].iter().flatten()).map(|(s, t)| (*s, *t)));
     }
-    let product = |terms: &[(f64, f64)]| -> (f64, f64) {
-        let terms = terms.iter().filter(|(s, _)| *s != 0.0).map(|(s, t)| s * t);
-        terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()))
-    };
-    let (forward, forward_size) = product(&terms);
-    let lost = product(&rounding.into_iter().flatten().copied().zip(direction.iter().copied()).collect::<Vec<_>>()).1;
+    let (forward, forward_size) = terms_of(&terms);
+    let lost = terms_of(&rounding.into_iter().flatten().copied().zip(direction.iter().copied()).collect::<Vec<_>>()).1;
     let reverse_terms: Vec<_> = gradient.iter().copied().zip(direction).collect();
-    let (reverse, reverse_size) = product(&reverse_terms);
+    let (reverse, reverse_size) = terms_of(&reverse_terms);
     if !forward.is_finite() || !reverse.is_finite() {
         // An infinite slope: the two sides are sums of infinities, which say nothing about each
         // other.
@@ -339,4 +339,11 @@ fn dot_product(
         return Err(format!("terms cancel, and it may be off by {:.0e}", LOST * lost));
     }
     Ok(DotProduct { forward, reverse, holds })
+}
+
+/// A sum of products, and that of their magnitudes. A first factor that is exactly zero makes its
+/// product zero.
+fn terms_of(terms: &[(f64, f64)]) -> (f64, f64) {
+    let terms = terms.iter().filter(|(s, _)| *s != 0.0).map(|(s, t)| s * t);
+    terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()))
 }

@@ -1,6 +1,6 @@
 //! Jacobians of calls, by forward mode or by pullbacks, whichever takes fewer runs.
 
-use brolga::drivers::{Way, by_columns, by_rows};
+use brolga::drivers::{Pattern, Sweep, by_columns, by_rows, sparse};
 use brolga::{ArgActivity, DerivedRule, Error, Mode};
 use cranelift_codegen::data_value::DataValue;
 
@@ -60,33 +60,37 @@ pub fn outputs(call: &Invocation, buffers: &[usize]) -> Result<Vec<Output>, Erro
 }
 
 /// How to get a rule of a mode, whose data objects are as at the start.
-pub type Rules<'a> = &'a dyn Fn(Mode) -> Result<DerivedRule, Error>;
+pub type RulesOf<'a> = &'a dyn Fn(Mode) -> Result<DerivedRule, Error>;
 
-/// The Jacobian of a call, in the [cheaper way](Way::cheaper) unless one is asked for; `step` is
-/// called before each run, with its number and how many there are.
+/// The Jacobian of a call, in the [cheaper way](Sweep::cheaper) unless one is asked for, and with
+/// fewer runs if a pattern is given; `step` is called before each run, with its number and how many
+/// there are.
 ///
 /// # Errors
 /// As [`tangents`] and [`outputs`], and as of [`DerivedRule::forward`] and
 /// [`brolga::Pullback::call`].
 pub fn jacobian(
-    rules: Rules<'_>,
+    rules: RulesOf<'_>,
     call: &Invocation,
     buffers: &[usize],
-    way: Option<Way>,
+    way: Option<Sweep>,
+    pattern: Option<&Pattern>,
     step: &mut dyn FnMut(usize, usize),
 ) -> Result<Jacobian, Error> {
     let (rows, columns) = (outputs(call, buffers)?, inputs(call));
     let (m, n) = (rows.len(), columns.len());
+    let way = way.unwrap_or_else(|| pattern.map_or(Sweep::cheaper(n, m), sparse::cheaper));
+    let runs = pattern.map_or(if way == Sweep::Forward { n } else { m }, |p| sparse::products(p, way));
     let mut done = 0;
-    let mut begin = |of: usize| {
-        step(done, of);
+    let mut begin = || {
+        step(done, runs);
         done += 1;
     };
-    let (value, entries) = match way.unwrap_or(Way::cheaper(n, m)) {
-        Way::Forward => {
+    let (value, entries) = match way {
+        Sweep::Forward => {
             let mut value = None;
-            let entries = by_columns(m, n, |along| {
-                begin(n);
+            let column = |along: &[f64]| {
+                begin();
                 let found = tangents(&rules(Mode::Tangent)?, call, &Direction::along(call, &columns, along))?;
                 let column = rows.iter().map(|output| match *output {
                     Output::Result(k, lane) => found.results[k].as_ref().map(|r| r.nums()[lane.unwrap_or(0)]),
@@ -95,15 +99,23 @@ pub fn jacobian(
                 let column = column.map(|x| x.map_or(0.0, Num::as_f64)).collect();
                 value.get_or_insert(found.value);
                 Ok::<_, Error>(column)
-            })?;
+            };
+            let entries = match pattern {
+                Some(p) => p.dense(&sparse::jacobian(p, way, column)?),
+                None => by_columns(m, n, column)?,
+            };
             (value, entries)
         }
-        Way::Reverse => {
+        Sweep::Reverse => {
             let mut back = Back::new(rules, call)?;
-            let entries = by_rows(m, |seeds| {
-                begin(m);
+            let row = |seeds: &[f64]| {
+                begin();
                 back.row(&rows, &columns, seeds)
-            })?;
+            };
+            let entries = match pattern {
+                Some(p) => p.dense(&sparse::jacobian(p, way, row)?),
+                None => by_rows(m, row)?,
+            };
             (Some(back.value), entries)
         }
     };
@@ -125,7 +137,7 @@ struct Back<'a> {
 }
 
 impl<'a> Back<'a> {
-    fn new(rules: Rules<'_>, call: &'a Invocation) -> Result<Self, Error> {
+    fn new(rules: RulesOf<'_>, call: &'a Invocation) -> Result<Self, Error> {
         let mut still = call.clone();
         for arg in &mut still.args {
             if let BoundArg::Buffer { shadow, .. } = arg {

@@ -25,6 +25,7 @@ pub mod quiet;
 pub mod run;
 pub mod second;
 pub mod source;
+pub mod sparsity;
 pub mod tangent;
 pub mod text;
 pub mod value;

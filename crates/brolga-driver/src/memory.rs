@@ -116,7 +116,7 @@ pub struct Memory {
 
 /// What went wrong as an instance was made: its start function is part of the program, and a trap
 /// there is a trap.
-fn failure(e: brolga_wasm::Error) -> Error {
+pub(crate) fn failure(e: brolga_wasm::Error) -> Error {
     use brolga_wasm::Error as Wasm;
     match e {
         Wasm::Trap(t) => Error::Trap(t),
@@ -220,6 +220,11 @@ impl Memory {
             (_, Some(b)) => DataValue::I64(b.primal.address() as i64),
             (_, None) => unreachable!("a buffer argument has a buffer"),
         }
+    }
+
+    /// The instance of a module that holds the buffers, and where in it those of arguments lie.
+    pub fn instance_mut(&mut self) -> Option<(&mut Instance, &[Option<u32>])> {
+        self.instance.as_mut().map(|(instance, at)| (instance, &at[..]))
     }
 
     /// What was written outside of its bounds, as a sentence.

@@ -3,13 +3,14 @@
 //! The objective is that of a gradient: `Σ seed · result + Σ initial shadow · final contents`. So
 //! with several active results, or with initial shadows, the Hessian is that of their weighted sum.
 
+use brolga::drivers::Star;
 use brolga::second::{Along, HessianRule, Second};
 use brolga::{ArgActivity, Error, Mode};
 use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::{BoundArg, Invocation};
 use crate::inputs::{Input, inputs};
-use crate::memory::{Block, Memory};
+use crate::memory::{Block, Memory, failure};
 use crate::run::{Outcome, collect, undamaged};
 use crate::tangent::Direction;
 use crate::value::{Item, decode_all, from_data};
@@ -28,44 +29,85 @@ pub struct Products {
 /// # Errors
 /// As of [`HessianRule::product`].
 pub fn products(rule: &HessianRule, call: &Invocation, direction: &Direction) -> Result<Products, Error> {
-    let memory = Memory::new(call)?;
-    let mut blocks: Vec<Option<[Block; 2]>> = Vec::new();
-    for (i, arg) in call.args.iter().enumerate() {
-        blocks.push(match arg {
+    let mut memory = Memory::new(call)?;
+    let mut places = if call.wasm.is_some() {
+        SecondShadows::in_instance(call, direction, &mut memory)?
+    } else {
+        SecondShadows::blocks(call, direction)
+    };
+    let hidden = places.whole.iter().cloned();
+    let written = (0..call.args.len()).map(|i| match (call.activity(i), call.buffer(i)) {
+        (ArgActivity::Duplicated, Some((owner, ..))) if call.wasm.is_none() => places.along(owner),
+        _ => direction.of_value(i).map_or(Along::Still, |v: &DataValue| Along::Value(v.clone())),
+    });
+    let along: Vec<Along> = hidden.chain(written).collect();
+    let mut out = Second::default();
+    // SAFETY: as in `run::gradient_in`; the blocks are as large as the buffers.
+    let run = unsafe { rule.product(&memory.arguments(), &along, &call.seeds, &mut out) }?;
+    undamaged(&memory)?;
+    if let Some(i) = places.blocks.iter().position(|b| b.iter().flatten().any(|b| !b.is_intact())) {
+        return Err(Error::Usage(format!("the second shadow of argument {i} was written out of bounds")));
+    }
+    let first = collect(call, &memory, &out.values, &out.cotangents, run.tape_bytes());
+    if let Some((instance, at)) = memory.instance_mut() {
+        let found = instance.product_mut().map_err(failure)?;
+        for (place, at) in places.blocks.iter_mut().zip(at) {
+            if let (Some([_, product]), Some(at)) = (place, at) {
+                let n = product.bytes().len();
+                product.bytes_mut().copy_from_slice(&found[*at as usize..*at as usize + n]);
+            }
+        }
+    }
+    let product = |i: usize| match call.activity(i) {
+        ArgActivity::Const => None,
+        ArgActivity::Active => out.products[call.hidden() + i].as_ref().map(|v| from_data(v, call.params[i])),
+        ArgActivity::Duplicated => {
+            let (owner, elem, ..) = call.buffer(i)?;
+            places.blocks[owner].as_ref().map(|[_, product]| Item::Many(decode_all(elem, product.bytes())))
+        }
+    };
+    Ok(Products { first, products: (0..call.args.len()).map(product).collect() })
+}
+
+/// Where second shadows lie.
+struct SecondShadows {
+    /// By argument: tangent and product of what it owns; of an instance, a copy.
+    blocks: Vec<Option<[Block; 2]>>,
+    /// Those of the instance of a module.
+    whole: Option<Along>,
+}
+
+impl SecondShadows {
+    fn blocks(call: &Invocation, direction: &Direction) -> Self {
+        let block = |(i, arg): (usize, &BoundArg)| match arg {
             BoundArg::Buffer { data, .. } => {
                 let still = vec![0; data.len()];
                 Some([Block::new(direction.of_buffer(i).unwrap_or(&still)), Block::new(&still)])
             }
             _ => None,
-        });
+        };
+        Self { blocks: call.args.iter().enumerate().map(block).collect(), whole: None }
     }
-    let along: Vec<Along> = (0..call.args.len())
-        .map(|i| match (call.activity(i), call.buffer(i)) {
-            (ArgActivity::Duplicated, Some((owner, ..))) => {
-                let [tangent, product] = blocks[owner].as_ref().expect("the owner of a buffer is a buffer");
-                Along::Memory { tangent: tangent.address(), product: product.address() }
+
+    fn in_instance(call: &Invocation, direction: &Direction, memory: &mut Memory) -> Result<Self, Error> {
+        let Self { blocks, .. } = Self::blocks(call, direction);
+        let (instance, at) = memory.instance_mut().expect("a module has an instance");
+        let tangent = instance.tangent_mut().map_err(failure)?;
+        for (block, at) in blocks.iter().zip(at) {
+            if let (Some([block, _]), Some(at)) = (block, at) {
+                let n = block.bytes().len();
+                tangent[*at as usize..*at as usize + n].copy_from_slice(block.bytes());
             }
-            _ => direction.of_value(i).map_or(Along::Still, |v: &DataValue| Along::Value(v.clone())),
-        })
-        .collect();
-    let mut out = Second::default();
-    // SAFETY: as in `run::gradient_in`; the blocks are as large as the buffers.
-    let run = unsafe { rule.product(&memory.arguments(), &along, &call.seeds, &mut out) }?;
-    undamaged(&memory)?;
-    let damaged = |b: &Option<[Block; 2]>| b.iter().flatten().any(|b| !b.is_intact());
-    if let Some(i) = blocks.iter().position(damaged) {
-        return Err(Error::Usage(format!("the second shadow of argument {i} was written out of bounds")));
-    }
-    let first = collect(call, &memory, &out.values, &out.cotangents, run.tape_bytes());
-    let product = |i: usize| match call.activity(i) {
-        ArgActivity::Const => None,
-        ArgActivity::Active => out.products[i].as_ref().map(|v| from_data(v, call.params[i])),
-        ArgActivity::Duplicated => {
-            let (owner, elem, ..) = call.buffer(i)?;
-            blocks[owner].as_ref().map(|[_, product]| Item::Many(decode_all(elem, product.bytes())))
         }
-    };
-    Ok(Products { first, products: (0..call.args.len()).map(product).collect() })
+        let tangent = tangent.as_ptr() as u64;
+        let product = instance.product_mut().map_err(failure)?.as_ptr() as u64;
+        Ok(Self { blocks, whole: Some(Along::Memory { tangent, product }) })
+    }
+
+    fn along(&self, owner: usize) -> Along {
+        let [tangent, product] = self.blocks[owner].as_ref().expect("the owner of a buffer is a buffer");
+        Along::Memory { tangent: tangent.address(), product: product.address() }
+    }
 }
 
 /// A Hessian: rows and columns are inputs, in the order of arguments.
@@ -81,27 +123,33 @@ pub struct Hessian {
     pub entries: Vec<Vec<f64>>,
 }
 
-/// The Hessian of a call, one product for each input; `step` is called before each, with its number
-/// and how many there are.
+/// The Hessian of a call, one product for each input, or fewer if a pattern is given; `step` is
+/// called before each, with its number and how many there are.
 ///
 /// # Errors
 /// As [`products`].
-pub fn hessian(rule: &HessianRule, call: &Invocation, step: &mut dyn FnMut(usize, usize)) -> Result<Hessian, Error> {
+pub fn hessian(
+    rule: &HessianRule,
+    call: &Invocation,
+    pattern: Option<&Star>,
+    step: &mut dyn FnMut(usize, usize),
+) -> Result<Hessian, Error> {
     let inputs = inputs(call);
     let n = inputs.len();
-    let mut first = None;
+    let runs = pattern.map_or(n, Star::products);
+    let (mut first, mut done) = (None, 0);
     let mut of = |along: &[f64]| {
+        step(done, runs);
+        done += 1;
         let found = products(rule, call, &Direction::along(call, &inputs, along))?;
         let column = flat(&found.products, &inputs);
         first.get_or_insert(found.first);
         Ok::<_, Error>(column)
     };
-    let mut done = 0;
-    let entries = brolga::drivers::by_columns(n, n, |along| {
-        step(done, n);
-        done += 1;
-        of(along)
-    })?;
+    let entries = match pattern {
+        Some(star) => star.pattern().dense(&star.hessian(&mut of)?),
+        None => brolga::drivers::by_columns(n, n, &mut of)?,
+    };
     let first = match first {
         Some(first) => first,
         None => products(rule, call, &Direction::zero(call))?.first,
@@ -120,11 +168,6 @@ pub fn flat(items: &[Option<Item>], inputs: &[Input]) -> Vec<f64> {
 /// # Errors
 /// As [`HessianRule::new`].
 pub fn rule(program: &brolga::Program, call: &Invocation, options: &brolga::Options) -> Result<HessianRule, Error> {
-    if call.wasm.is_some() {
-        let message =
-            "second derivatives of WebAssembly modules are not supported: memory of an instance has one shadow";
-        return Err(Error::Usage(message.to_owned()));
-    }
     let options = brolga::Options { mode: Mode::Combined, ..options.clone() };
     crate::quiet::catch(|| HessianRule::new(program, &call.request(), &options))
         .unwrap_or_else(|message| Err(Error::Internal { stage: "derive", message }))

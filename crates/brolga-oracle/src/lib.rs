@@ -74,8 +74,8 @@ pub mod trace;
 pub use error::{OracleError, Place, Site};
 pub use interp::Custom;
 pub use oracle::{
-    Activity, BufferRef, Candidate, Elem, HessianOutcome, Identity, Oracle, OracleArg, OracleOutcome, Reverse, Tangent,
-    TangentOutcome, gradient,
+    Activity, BufferRef, Candidate, Dependence, Elem, HessianOutcome, Identity, MARKS, Oracle, OracleArg,
+    OracleOutcome, Reverse, Tangent, TangentOutcome, gradient,
 };
 
 /// How far an interpretation may go.

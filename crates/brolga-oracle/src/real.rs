@@ -3,7 +3,8 @@
 //! A local slope (∂ result / ∂ operand) is written once, generically over [`Real`]. With `f64` it
 //! is a number; with [`Dual`] it carries its own derivative along one direction, so a tape whose
 //! slopes are dual numbers gives second derivatives (forward over reverse) without a second set of
-//! formulas.
+//! formulas. With [`Dependent`] it carries the inputs that it depends on, so that such a tape gives
+//! the sparsity of Jacobians and Hessians.
 //!
 //! Every elementary function is a default method in terms of [`Real::chain`]: a value and a slope,
 //! both plain `f64`.
@@ -172,5 +173,83 @@ impl Neg for Dual {
     type Output = Self;
     fn neg(self) -> Self {
         Dual { re: -self.re, eps: -self.eps }
+    }
+}
+
+/// A number with the inputs that it depends on, one bit for each of some.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dependent {
+    /// The value.
+    pub re: f64,
+    /// The inputs.
+    pub of: u128,
+}
+
+impl Dependent {
+    fn either(self, other: Self, re: f64) -> Self {
+        Dependent { re, of: self.of | other.of }
+    }
+}
+
+impl Real for Dependent {
+    fn constant(x: f64) -> Self {
+        Dependent { re: x, of: 0 }
+    }
+    fn primal(self) -> f64 {
+        self.re
+    }
+    fn chain(self, value: f64, _: f64) -> Self {
+        Dependent { re: value, of: self.of }
+    }
+    fn strong_mul(ct: Self, slope: Self) -> Self {
+        match ct.is_zero() || slope.is_zero() {
+            true => Self::constant(0.0),
+            false => ct.either(slope, f64::strong_mul(ct.re, slope.re)),
+        }
+    }
+    fn is_zero(self) -> bool {
+        self.re == 0.0 && self.of == 0
+    }
+    fn from_chain(value: f64, prev: impl Iterator<Item = (Self, Self)>) -> Self {
+        let of = prev.filter(|(_, slope)| !slope.is_zero()).fold(0, |all, (operand, _)| all | operand.of);
+        Dependent { re: value, of }
+    }
+}
+
+impl Add for Dependent {
+    type Output = Self;
+    fn add(self, o: Self) -> Self {
+        self.either(o, self.re + o.re)
+    }
+}
+
+impl Sub for Dependent {
+    type Output = Self;
+    fn sub(self, o: Self) -> Self {
+        self.either(o, self.re - o.re)
+    }
+}
+
+impl Mul for Dependent {
+    type Output = Self;
+    fn mul(self, o: Self) -> Self {
+        match self.is_zero() || o.is_zero() {
+            true => Self::constant(self.re * o.re),
+            false => self.either(o, self.re * o.re),
+        }
+    }
+}
+
+impl Div for Dependent {
+    type Output = Self;
+    fn div(self, o: Self) -> Self {
+        self.either(o, self.re / o.re)
+    }
+}
+
+impl Neg for Dependent {
+    type Output = Self;
+    fn neg(self) -> Self {
+        Dependent { re: -self.re, of: self.of }
     }
 }

@@ -2,6 +2,7 @@
 
 mod common;
 mod cranelift_interpreter;
+mod dependence;
 mod fd;
 mod identity;
 mod kinks;

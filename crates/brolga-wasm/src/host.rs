@@ -29,6 +29,9 @@ pub enum Output {
 pub struct State {
     /// The instance's address space.
     pub region: Region,
+    /// What second derivatives need: the tangent of the region's primal half, and that of its
+    /// shadow.
+    pub second: Option<Region>,
     /// Offset of each memory's size.
     pub size_cells: Vec<i32>,
     /// Where output goes.
@@ -73,7 +76,8 @@ impl State {
 pub unsafe extern "C" fn grow(vmctx: *mut u8, memory: u32, bytes: u64) -> u32 {
     // SAFETY: our contract.
     let state = unsafe { state(vmctx) };
-    u32::from(state.region.open(memory, bytes).is_ok())
+    let second = state.second.as_mut().map_or(Ok(()), |r| r.open(memory, bytes));
+    u32::from(second.and_then(|()| state.region.open(memory, bytes)).is_ok())
 }
 
 /// The bits of the double next to a `long double`, of which the lower word is the first.

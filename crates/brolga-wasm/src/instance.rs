@@ -125,6 +125,7 @@ impl Instance {
         let size_cells = inner.layout.memory_size.clone();
         let state = Box::new(State {
             region,
+            second: None,
             size_cells,
             output: Output::default(),
             kept: Vec::new(),
@@ -178,7 +179,7 @@ impl Instance {
     }
 
     /// What every entry into translated code begins with.
-    fn prepare(&mut self) -> Result<(), Error> {
+    pub(crate) fn prepare(&mut self) -> Result<(), Error> {
         for (i, cell) in self.module.0.layout.memory_size.clone().into_iter().enumerate() {
             let size = self.cell::<u64>(cell);
             self.state.region.shrink(i as u32, size)?;
@@ -190,20 +191,20 @@ impl Instance {
     }
 
     /// A trap that is an exit.
-    fn ended(&self, e: brolga::Error) -> Error {
+    pub(crate) fn ended(&self, e: brolga::Error) -> Error {
         match (Error::from(e), self.state.exit) {
             (Error::Trap(t), Some(code)) if t.code == "exit" => Error::Exit(code),
             (e, _) => e,
         }
     }
 
-    fn arguments(&self, ty: &FuncType, args: &[Val]) -> Result<Vec<DataValue>, Error> {
+    pub(crate) fn arguments(&self, ty: &FuncType, args: &[Val]) -> Result<Vec<DataValue>, Error> {
         check(ty.params(), args, "argument")?;
         let vmctx = DataValue::I64(self.vmctx() as i64);
         Ok([vmctx].into_iter().chain(args.iter().map(|a| a.to_data())).collect())
     }
 
-    fn results(ty: &FuncType, values: &[DataValue]) -> Vec<Val> {
+    pub(crate) fn results(ty: &FuncType, values: &[DataValue]) -> Vec<Val> {
         values.iter().zip(ty.results()).map(|(v, t)| Val::from_data(v, *t)).collect()
     }
 
@@ -311,7 +312,7 @@ impl Instance {
     }
 
     /// Cotangents of the parameters that are written, the instance left out.
-    fn cotangents(ty: &FuncType, found: &[Option<DataValue>]) -> Vec<Option<Val>> {
+    pub(crate) fn cotangents(ty: &FuncType, found: &[Option<DataValue>]) -> Vec<Option<Val>> {
         let typed = found[1..].iter().zip(ty.params());
         typed.map(|(v, t)| v.as_ref().map(|v| Val::from_data(v, *t))).collect()
     }
@@ -450,7 +451,7 @@ impl Instance {
     }
 }
 
-fn check(types: &[ValType], values: &[Val], what: &str) -> Result<(), Error> {
+pub(crate) fn check(types: &[ValType], values: &[Val], what: &str) -> Result<(), Error> {
     if types.len() != values.len() {
         return Err(Error::Usage(format!("{} {what}s are given, {} are wanted", values.len(), types.len())));
     }

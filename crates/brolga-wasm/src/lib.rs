@@ -41,7 +41,7 @@
 //! | `mathlib`, `clib`, `wrapped` | functions of the C library that were compiled into a module, by their names |
 //! | `unnamed` | the same by what they compute |
 //! | `load` | all of it, in order |
-//! | `module`, `instance`, `buffers`, `floats`, `region`, `gradient` | what users hold |
+//! | `module`, `instance`, `buffers`, `floats`, `region`, `gradient`, `second`, `point` | what users hold |
 
 mod allocators;
 mod around;
@@ -61,10 +61,12 @@ mod mathlib;
 mod module;
 mod parse;
 mod parts;
+mod point;
 mod provided;
 mod quads;
 mod region;
 mod remquo;
+mod second;
 mod translate;
 mod unnamed;
 mod val;
@@ -78,6 +80,8 @@ pub use host::Output;
 pub use imports::Imports;
 pub use instance::{Instance, InstanceOptions};
 pub use module::{Module, ModuleOptions};
+pub use point::{Point, Range};
+pub use second::{Hessian, Product};
 pub use translate::env::Bounds;
 pub use val::Val;
 pub use wasmparser::{FuncType, ValType};

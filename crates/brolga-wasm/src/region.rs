@@ -19,6 +19,13 @@ const SHIFT: usize = 2048 + 320;
 /// size that there is.
 const MORE: usize = PAGE as usize;
 
+/// What the primal half of a region held.
+#[derive(Clone, Debug)]
+pub struct Image {
+    header: Vec<u8>,
+    memories: Vec<Vec<u8>>,
+}
+
 /// A reservation of address space; given back when dropped.
 #[derive(Debug)]
 pub struct Region {
@@ -118,6 +125,35 @@ impl Region {
             self.memories[memory as usize].1 = bytes;
         }
         Ok(())
+    }
+
+    /// The primal half as it is.
+    pub fn image(&self) -> Image {
+        let part = |from: usize, n: usize| {
+            // SAFETY: the range is accessible, and the caller has the instance to itself.
+            unsafe { std::slice::from_raw_parts(self.start.wrapping_add(from), n) }.to_vec()
+        };
+        let memories = self.memories.iter().map(|&(offset, open)| part(self.header + offset, open as usize));
+        Image { header: part(0, self.header), memories: memories.collect() }
+    }
+
+    /// Put the primal half back to what it was, sizes of memories included. What they have grown by
+    /// since stays accessible until it is [taken away](Self::shrink).
+    pub fn put_back(&mut self, image: &Image) {
+        let put = |from: usize, bytes: &[u8]| {
+            // SAFETY: the range was accessible when the image was made, and still is: memory only
+            // grows.
+            unsafe { self.start.wrapping_add(from).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+        };
+        put(0, &image.header);
+        for (&(offset, open), bytes) in self.memories.iter().zip(&image.memories) {
+            put(self.header + offset, &bytes[..bytes.len().min(open as usize)]);
+        }
+    }
+
+    /// How many bytes of each memory are accessible.
+    pub fn opened(&self) -> impl Iterator<Item = u64> {
+        self.memories.iter().map(|m| m.1)
     }
 
     /// Set the shadow of everything to zero. Pages that have memory are filled with zeros while

@@ -13,6 +13,7 @@ mod last_page;
 mod lives;
 mod packed;
 mod pieces;
+mod points;
 mod random;
 mod sizes;
 mod unions;

@@ -31,3 +31,8 @@ pub use stages::{Stage, dot, dump};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct CrateReadme;
+
+/// The program of the page on modes, as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/MODES.md")]
+pub struct Modes;

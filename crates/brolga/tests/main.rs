@@ -5,6 +5,7 @@ mod ascending;
 mod cache;
 mod debug;
 mod docs;
+mod drivers;
 mod effort;
 mod grows;
 mod handlers;

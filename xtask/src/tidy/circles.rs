@@ -18,7 +18,7 @@ const KNOWN: [(&str, &[&str]); 8] = [
     ("brolga-ir", &["inst", "inst::short"]),
     ("brolga-oracle", &["generate", "generate::body", "generate::sketch"]),
     ("brolga-oracle", &["interp::externs", "interp::machine"]),
-    ("brolga-oracle", &["oracle", "oracle::forward", "oracle::inputs"]),
+    ("brolga-oracle", &["oracle", "oracle::dependence", "oracle::forward", "oracle::inputs"]),
     ("brolga-runtime", &["debug", "pieces", "segment"]),
     ("brolga-runtime", &["guard", "guard::leaf", "guard::linux", "guard::plain"]),
 ];

@@ -20,6 +20,7 @@
 //! same or overlapping memory share inputs, and their shadows are one: the first buffer that names
 //! an element gives its initial shadow.
 
+mod dependence;
 mod forward;
 mod inputs;
 mod trace;
@@ -35,6 +36,7 @@ use crate::interp::{Custom, Domain, Machine, NodeId, Plain, Val, to_bits};
 use crate::real::{Dual, Real};
 use crate::tape::Tape;
 
+pub use dependence::{Dependence, MARKS};
 pub use forward::{Candidate, Identity, Tangent, TangentOutcome};
 use inputs::{Leaf, data_values, final_node, float_lanes, from_lanes, lane_nodes};
 

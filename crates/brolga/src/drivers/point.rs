@@ -7,7 +7,7 @@
 //! **Answer.** A [`Point`] has the arguments by their contents. Each run gets a fresh copy. Inputs
 //! are flattened in the order of arguments: the lanes of active floats, the elements of buffers.
 //! Outputs are the lanes of float results, then the elements of the buffers that are named as
-//! outputs. Rules are made when they are asked for first.
+//! outputs. OnDemand are made when they are asked for first.
 
 use std::cell::OnceCell;
 
@@ -15,13 +15,13 @@ use brolga_ir::{ArgSpec, Elem, FuncKey, Mode, Options, Program, Request};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
-use super::{Pattern, Star, Way, by_columns, by_rows, sparse};
+use super::derivatives::{Derivatives, Products, fits};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Pullback};
 
 /// One argument, by its contents.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Input {
+pub enum Argument {
     /// A value that is not differentiated.
     Const(DataValue),
     /// A float, or a vector of floats.
@@ -34,21 +34,10 @@ pub enum Input {
     Bytes(Vec<u8>),
 }
 
-/// What a Hessian-vector product gives.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Products {
-    /// The outputs.
-    pub value: Vec<f64>,
-    /// The gradient of their sum, weighted by the seeds.
-    pub gradient: Vec<f64>,
-    /// The product of its Hessian with the direction.
-    pub product: Vec<f64>,
-}
-
 /// A function with its arguments.
 ///
 /// ```
-/// # use brolga::{Options, Program, drivers::{Input, Point}};
+/// # use brolga::{Options, Program, drivers::{Derivatives, Argument, Point}};
 /// # use brolga::cranelift_codegen::{data_value::DataValue, ir};
 /// # fn program() -> (Program, brolga::FuncKey) {
 /// #     let mut program = Program::new();
@@ -70,9 +59,9 @@ pub struct Products {
 /// #     (program, key)
 /// # }
 /// let (program, product) = program(); // (x, y) -> x² y
-/// let float = |x: f64| Input::Active(DataValue::F64(x.into()));
+/// let float = |x: f64| Argument::Active(DataValue::F64(x.into()));
 /// // SAFETY: the function accesses no memory.
-/// let at = unsafe { Point::new(&program, product, vec![float(3.0), float(5.0)], &Options::default()) }?;
+/// let mut at = unsafe { Point::new(&program, product, vec![float(3.0), float(5.0)], &Options::default()) }?;
 /// assert_eq!(at.value_and_gradient()?, (45.0, vec![30.0, 9.0]));
 /// assert_eq!(at.jvp(&[1.0, 0.0])?, (vec![45.0], vec![30.0]));
 /// assert_eq!(at.jacobian()?, [[30.0, 9.0]]);
@@ -82,16 +71,16 @@ pub struct Products {
 pub struct Point {
     program: Program,
     request: Request,
-    inputs: Vec<Input>,
+    inputs: Vec<Argument>,
     outputs: Vec<usize>,
     options: Options,
     params: Vec<Type>,
     returns: Vec<Type>,
-    rules: Rules,
+    rules: OnDemand,
 }
 
 #[derive(Default)]
-struct Rules {
+struct OnDemand {
     gradient: OnceCell<DerivedRule>,
     pair: OnceCell<DerivedRule>,
     tangent: OnceCell<DerivedRule>,
@@ -99,7 +88,7 @@ struct Rules {
 }
 
 /// A rule that is made when it is first asked for.
-fn made<'a, R>(cell: &'a OnceCell<R>, make: impl FnOnce() -> Result<R, Error>) -> Result<&'a R, Error> {
+fn made<R>(cell: &OnceCell<R>, make: impl FnOnce() -> Result<R, Error>) -> Result<&R, Error> {
     if cell.get().is_none() {
         let _ = cell.set(make()?);
     }
@@ -108,12 +97,12 @@ fn made<'a, R>(cell: &'a OnceCell<R>, make: impl FnOnce() -> Result<R, Error>) -
 
 /// Bytes that are aligned for vectors.
 #[derive(Clone)]
-struct Block {
+struct Aligned {
     words: Vec<u128>,
     len: usize,
 }
 
-impl Block {
+impl Aligned {
     fn new(bytes: &[u8]) -> Self {
         let mut block = Self { words: vec![0; bytes.len().div_ceil(16).max(1)], len: bytes.len() };
         block.bytes_mut().copy_from_slice(bytes);
@@ -135,8 +124,8 @@ impl Block {
     }
 }
 
-/// Blocks by argument.
-type Blocks = Vec<Option<Block>>;
+/// PerArgument by argument.
+type PerArgument = Vec<Option<Aligned>>;
 
 /// Floats of a type in bytes.
 fn decode(single: bool, bytes: &[u8]) -> Vec<f64> {
@@ -169,7 +158,7 @@ fn is_float(ty: Type) -> bool {
     matches!(ty.lane_type(), types::F32 | types::F64)
 }
 
-impl Input {
+impl Argument {
     /// Floats that are inputs.
     fn count(&self, ty: Type) -> usize {
         match self {
@@ -180,12 +169,12 @@ impl Input {
         }
     }
 
-    fn block(&self) -> Option<Block> {
+    fn block(&self) -> Option<Aligned> {
         match self {
             Self::Const(_) | Self::Active(_) => None,
-            Self::Floats(all) => Some(Block::new(&encode(false, all))),
-            Self::Singles(all) => Some(Block::new(&all.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<_>>())),
-            Self::Bytes(all) => Some(Block::new(all)),
+            Self::Floats(all) => Some(Aligned::new(&encode(false, all))),
+            Self::Singles(all) => Some(Aligned::new(&all.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<_>>())),
+            Self::Bytes(all) => Some(Aligned::new(all)),
         }
     }
 
@@ -216,7 +205,12 @@ impl Point {
     /// # Safety
     /// Whatever the function accesses through these arguments lies within them. They may be
     /// overwritten: each run has a copy of its own.
-    pub unsafe fn new(program: &Program, func: FuncKey, inputs: Vec<Input>, options: &Options) -> Result<Self, Error> {
+    pub unsafe fn new(
+        program: &Program,
+        func: FuncKey,
+        inputs: Vec<Argument>,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let signature = &program.funcs[func].signature;
         let types = |all: &[cranelift_codegen::ir::AbiParam]| all.iter().map(|p| p.value_type).collect::<Vec<_>>();
         let (params, returns) = (types(&signature.params), types(&signature.returns));
@@ -226,19 +220,19 @@ impl Point {
         }
         for (i, (input, &ty)) in inputs.iter().zip(&params).enumerate() {
             let (fits, what) = match input {
-                Input::Const(v) | Input::Active(v) if v.ty().bytes() != ty.bytes() => {
+                Argument::Const(v) | Argument::Active(v) if v.ty().bytes() != ty.bytes() => {
                     (false, "a value of another type")
                 }
-                Input::Const(_) => (true, ""),
-                Input::Active(_) => (is_float(ty), "active, which only floats are"),
+                Argument::Const(_) => (true, ""),
+                Argument::Active(_) => (is_float(ty), "active, which only floats are"),
                 _ => (ty == types::I64, "a buffer"),
             };
             if !fits {
                 return Err(Error::Usage(format!("argument {i} is an {ty}, and {what} is given for it")));
             }
         }
-        let request = Request::new(func, inputs.iter().map(Input::spec));
-        let (program, options, rules) = (program.clone(), options.clone(), Rules::default());
+        let request = Request::new(func, inputs.iter().map(Argument::spec));
+        let (program, options, rules) = (program.clone(), options.clone(), OnDemand::default());
         Ok(Self { program, request, inputs, outputs: Vec::new(), options, params, returns, rules })
     }
 
@@ -246,60 +240,51 @@ impl Point {
     /// them.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an argument that is no buffer of floats.
+    /// [`Error::Usage`] for an argument that is no buffer of floats, or is named twice.
     pub fn with_outputs(mut self, arguments: &[usize]) -> Result<Self, Error> {
-        if let Some(i) = arguments.iter().find(|i| !self.inputs.get(**i).is_some_and(Input::has_shadow)) {
+        if let Some(i) = arguments.iter().find(|i| !self.inputs.get(**i).is_some_and(Argument::has_shadow)) {
             let message = format!("argument {i} is no buffer of floats, so it cannot be an output");
             return Err(Error::Usage(message));
         }
+        if let Some(i) = arguments.iter().enumerate().find_map(|(k, i)| arguments[..k].contains(i).then_some(i)) {
+            return Err(Error::Usage(format!("argument {i} is named twice as an output")));
+        }
         self.outputs = arguments.to_vec();
         Ok(self)
-    }
-
-    /// How many inputs there are.
-    pub fn inputs(&self) -> usize {
-        self.inputs.iter().zip(&self.params).map(|(i, ty)| i.count(*ty)).sum()
-    }
-
-    /// How many outputs there are.
-    pub fn outputs(&self) -> usize {
-        let lanes = |ty: &Type| if is_float(*ty) { ty.lane_count() as usize } else { 0 };
-        let results: usize = self.returns.iter().map(lanes).sum();
-        results + self.outputs.iter().map(|&i| self.inputs[i].count(self.params[i])).sum::<usize>()
     }
 
     fn rule<'a>(&'a self, cell: &'a OnceCell<DerivedRule>, mode: Mode) -> Result<&'a DerivedRule, Error> {
         made(cell, || DerivedRule::new(&self.program, &self.request, &Options { mode, ..self.options.clone() }))
     }
 
-    fn primals(&self) -> Blocks {
-        self.inputs.iter().map(Input::block).collect()
+    fn primals(&self) -> PerArgument {
+        self.inputs.iter().map(Argument::block).collect()
     }
 
-    fn args(&self, primals: &Blocks, shadows: &Blocks) -> Vec<Arg> {
-        let arg = |(i, input): (usize, &Input)| match (input, &primals[i], &shadows[i]) {
-            (Input::Const(v) | Input::Active(v), ..) => Arg::new(v.clone()),
+    fn args(&self, primals: &PerArgument, shadows: &PerArgument) -> Vec<Arg> {
+        let arg = |(i, input): (usize, &Argument)| match (input, &primals[i], &shadows[i]) {
+            (Argument::Const(v) | Argument::Active(v), ..) => Arg::new(v.clone()),
             (_, Some(p), Some(s)) => Arg::duplicated_len(p.address(), s.address(), p.len as u64),
-            (_, p, _) => Arg::new(DataValue::I64(p.as_ref().map_or(0, Block::address) as i64)),
+            (_, p, _) => Arg::new(DataValue::I64(p.as_ref().map_or(0, Aligned::address) as i64)),
         };
         self.inputs.iter().enumerate().map(arg).collect()
     }
 
     /// Flat inputs as values and blocks.
-    fn spread(&self, flat: &[f64], what: &str) -> Result<(Vec<Option<DataValue>>, Blocks), Error> {
+    fn spread(&self, flat: &[f64], what: &str) -> Result<(Vec<Option<DataValue>>, PerArgument), Error> {
         fits(flat.len(), self.inputs(), what, "one per input")?;
         let (mut values, mut blocks, mut rest) = (Vec::new(), Vec::new(), flat);
         for (input, &ty) in self.inputs.iter().zip(&self.params) {
             let own;
             (own, rest) = rest.split_at(input.count(ty));
-            values.push(matches!(input, Input::Active(_)).then(|| value(ty, own)));
-            blocks.push(input.has_shadow().then(|| Block::new(&encode(input.is_single(), own))));
+            values.push(matches!(input, Argument::Active(_)).then(|| value(ty, own)));
+            blocks.push(input.has_shadow().then(|| Aligned::new(&encode(input.is_single(), own))));
         }
         Ok((values, blocks))
     }
 
     /// Flat inputs from values and blocks.
-    fn gather(&self, values: &[Option<DataValue>], blocks: &Blocks) -> Vec<f64> {
+    fn gather(&self, values: &[Option<DataValue>], blocks: &PerArgument) -> Vec<f64> {
         let mut flat = Vec::with_capacity(self.inputs());
         for (i, input) in self.inputs.iter().enumerate() {
             match (&values[i], &blocks[i]) {
@@ -312,7 +297,7 @@ impl Point {
     }
 
     /// Flat outputs as seeds and shadows.
-    fn spread_outputs(&self, flat: &[f64]) -> Result<(Vec<DataValue>, Blocks), Error> {
+    fn spread_outputs(&self, flat: &[f64]) -> Result<(Vec<DataValue>, PerArgument), Error> {
         fits(flat.len(), self.outputs(), "seeds", "one per output")?;
         let (mut seeds, mut rest) = (Vec::new(), flat);
         for &ty in &self.returns {
@@ -320,18 +305,23 @@ impl Point {
             (own, rest) = rest.split_at(if is_float(ty) { ty.lane_count() as usize } else { 0 });
             seeds.push(if own.is_empty() { DataValue::read_from_slice_ne(&[0; 16], ty) } else { value(ty, own) });
         }
-        let zeros = |input: &Input| input.block().filter(|_| input.has_shadow()).map(|b| Block::new(&vec![0; b.len]));
-        let mut shadows: Blocks = self.inputs.iter().map(zeros).collect();
+        let zeros =
+            |input: &Argument| input.block().filter(|_| input.has_shadow()).map(|b| Aligned::new(&vec![0; b.len]));
+        let mut shadows: PerArgument = self.inputs.iter().map(zeros).collect();
         for &i in &self.outputs {
             let own;
             (own, rest) = rest.split_at(self.inputs[i].count(self.params[i]));
-            shadows[i] = Some(Block::new(&encode(self.inputs[i].is_single(), own)));
+            shadows[i] = Some(Aligned::new(&encode(self.inputs[i].is_single(), own)));
         }
         Ok((seeds, shadows))
     }
 
     /// Flat outputs from results, or their tangents, and blocks.
-    fn gather_outputs<'a>(&self, results: impl Iterator<Item = Option<&'a DataValue>>, blocks: &Blocks) -> Vec<f64> {
+    fn gather_outputs<'a>(
+        &self,
+        results: impl Iterator<Item = Option<&'a DataValue>>,
+        blocks: &PerArgument,
+    ) -> Vec<f64> {
         let mut flat = Vec::with_capacity(self.outputs());
         for (result, &ty) in results.zip(&self.returns).filter(|(_, ty)| is_float(**ty)) {
             flat.extend(result.map_or_else(|| vec![0.0; ty.lane_count() as usize], |v| lanes(ty, v)));
@@ -342,12 +332,22 @@ impl Point {
         }
         flat
     }
+}
 
-    /// The outputs, and their tangents along a direction (a Jacobian-vector product).
-    ///
-    /// # Errors
-    /// As of [`DerivedRule::new`] and [`DerivedRule::tangent`].
-    pub fn jvp(&self, along: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
+impl Derivatives for Point {
+    type Error = Error;
+
+    fn inputs(&self) -> usize {
+        self.inputs.iter().zip(&self.params).map(|(i, ty)| i.count(*ty)).sum()
+    }
+
+    fn outputs(&self) -> usize {
+        let lanes = |ty: &Type| if is_float(*ty) { ty.lane_count() as usize } else { 0 };
+        let results: usize = self.returns.iter().map(lanes).sum();
+        results + self.outputs.iter().map(|&i| self.inputs[i].count(self.params[i])).sum::<usize>()
+    }
+
+    fn jvp(&mut self, along: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
         let (directions, shadows) = self.spread(along, "directions")?;
         let rule = self.rule(&self.rules.tangent, Mode::Tangent)?;
         let primals = self.primals();
@@ -358,11 +358,7 @@ impl Point {
         Ok((value, self.gather_outputs(tangents.iter().map(Option::as_ref), &shadows)))
     }
 
-    /// The outputs, and the product of seeds with the Jacobian (a vector-Jacobian product).
-    ///
-    /// # Errors
-    /// As of [`DerivedRule::new`] and [`DerivedRule::gradient`].
-    pub fn vjp(&self, seeds: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
+    fn vjp(&mut self, seeds: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
         let (seeds, shadows) = self.spread_outputs(seeds)?;
         let rule = self.rule(&self.rules.gradient, Mode::Combined)?;
         let primals = self.primals();
@@ -372,80 +368,20 @@ impl Point {
         Ok((self.gather_outputs(values.iter().map(Some), &primals), self.gather(&cotangents, &shadows)))
     }
 
-    /// Value and gradient of a function of one output.
-    ///
-    /// # Errors
-    /// As [`Self::vjp`]; [`Error::Usage`] if there are more outputs.
-    pub fn value_and_gradient(&self) -> Result<(f64, Vec<f64>), Error> {
-        if self.outputs() != 1 {
-            let n = self.outputs();
-            return Err(Error::Usage(format!(
-                "there are {n} outputs, and a gradient is that of one: give seeds to `vjp`"
-            )));
-        }
-        let (value, gradient) = self.vjp(&[1.0])?;
-        Ok((value[0], gradient))
-    }
-
-    /// The Jacobian, row by row, in the [cheaper way](Way::cheaper).
-    ///
-    /// # Errors
-    /// As [`Self::jacobian_by`].
-    pub fn jacobian(&self) -> Result<Vec<Vec<f64>>, Error> {
-        self.jacobian_by(Way::cheaper(self.inputs(), self.outputs()))
-    }
-
-    /// The Jacobian, row by row: a run of forward mode for each column, or one forward pass and a
-    /// pullback for each row.
-    ///
-    /// # Errors
-    /// As [`Self::jvp`], or as of [`DerivedRule::forward`] and [`Pullback::call`].
-    pub fn jacobian_by(&self, way: Way) -> Result<Vec<Vec<f64>>, Error> {
-        match way {
-            Way::Forward => by_columns(self.outputs(), self.inputs(), |along| Ok(self.jvp(along)?.1)),
-            Way::Reverse => {
-                let mut back = self.back()?;
-                by_rows(self.outputs(), |seeds| back.row(seeds))
-            }
-        }
-    }
-
-    /// The Jacobian's entries in a [pattern](Pattern), for each row one for each of its columns:
-    /// compressed, in the way that takes fewer products.
-    ///
-    /// # Errors
-    /// As [`Self::jacobian_by`] and [`sparse::jacobian`].
-    pub fn sparse_jacobian(&self, pattern: &Pattern) -> Result<sparse::Entries, Error> {
-        let (is, want) = ([pattern.rows(), pattern.columns()], [self.outputs(), self.inputs()]);
-        if is != want {
-            let message =
-                format!("the pattern has {} rows and {} columns, {} and {} are wanted", is[0], is[1], want[0], want[1]);
-            return Err(Error::Usage(message));
-        }
-        let count = |p: &Pattern| p.column_colours().iter().max().map_or(0, |c| c + 1);
-        match Way::cheaper(count(pattern), count(&pattern.transposed())) {
-            Way::Forward => sparse::jacobian(pattern, Way::Forward, |along| Ok(self.jvp(along)?.1)),
-            Way::Reverse => {
-                let mut back = self.back()?;
-                sparse::jacobian(pattern, Way::Reverse, |seeds| back.row(seeds))
-            }
-        }
-    }
-
-    fn back(&self) -> Result<Back<'_>, Error> {
+    fn pulled<R>(
+        &mut self,
+        run: impl FnOnce(&mut dyn FnMut(&[f64]) -> Result<Vec<f64>, Error>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let (_, shadows) = self.spread_outputs(&vec![0.0; self.outputs()])?;
         let rule = self.rule(&self.rules.pair, Mode::Split)?;
         let primals = self.primals();
         // SAFETY: as in `jvp`; the blocks live as long as the pullback.
         let (_, pullback) = unsafe { rule.forward(&self.args(&primals, &shadows)) }?;
-        Ok(Back { point: self, _primals: primals, shadows, pullback })
+        let mut back = Back { point: self, _primals: primals, shadows, pullback };
+        run(&mut |seeds| back.row(seeds))
     }
 
-    /// Value, gradient and Hessian-vector product of the outputs' sum, weighted by seeds.
-    ///
-    /// # Errors
-    /// As of [`HessianRule::new`] and [`HessianRule::product`].
-    pub fn hvp(&self, seeds: &[f64], along: &[f64]) -> Result<Products, Error> {
+    fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Error> {
         let (seeds, shadows) = self.spread_outputs(seeds)?;
         let (directions, tangents) = self.spread(along, "directions")?;
         let make = || HessianRule::new(&self.program, &self.request, &self.options);
@@ -466,35 +402,13 @@ impl Point {
             product: self.gather(&out.products, &products),
         })
     }
-
-    /// The Hessian of the outputs' sum, weighted by seeds: one product for each input.
-    ///
-    /// # Errors
-    /// As [`Self::hvp`].
-    pub fn hessian(&self, seeds: &[f64]) -> Result<Vec<Vec<f64>>, Error> {
-        let n = self.inputs();
-        by_columns(n, n, |along| Ok(self.hvp(seeds, along)?.product))
-    }
-
-    /// The Hessian's entries in a pattern that is [coloured](Star).
-    ///
-    /// # Errors
-    /// As [`Self::hvp`] and [`Star::hessian`].
-    pub fn sparse_hessian(&self, seeds: &[f64], star: &Star) -> Result<sparse::Entries, Error> {
-        fits(star.colours().len(), self.inputs(), "rows of the pattern", "one per input")?;
-        star.hessian(|along| Ok(self.hvp(seeds, along)?.product))
-    }
-}
-
-fn fits(is: usize, want: usize, what: &str, each: &str) -> Result<(), Error> {
-    if is == want { Ok(()) } else { Err(Error::Usage(format!("{is} {what} are given, {want} are wanted, {each}"))) }
 }
 
 /// A forward pass whose pullback is called for one row after another.
 struct Back<'a> {
     point: &'a Point,
-    _primals: Blocks,
-    shadows: Blocks,
+    _primals: PerArgument,
+    shadows: PerArgument,
     pullback: Pullback,
 }
 

@@ -15,7 +15,7 @@
 //! A pattern that lacks an entry would give wrong numbers. So one product more, along a fixed
 //! direction of no structure, is compared with that of the matrix that was found.
 
-use super::Way;
+use super::dense::Sweep;
 use crate::Error;
 
 /// Which entries of a matrix may be other than zero.
@@ -184,12 +184,20 @@ impl Star {
         &self.colours
     }
 
+    /// How many products the Hessian takes.
+    pub fn products(&self) -> usize {
+        count(&self.colours) + 1
+    }
+
     /// The entries of a Hessian from its products, one for each colour and one to compare.
     ///
     /// # Errors
     /// Those of `product`; [`Error::Usage`] if the pattern lacks an entry.
-    pub fn hessian(&self, mut product: impl FnMut(&[f64]) -> Result<Vec<f64>, Error>) -> Result<Entries, Error> {
-        let found = products(&self.colours, &mut product)?;
+    pub fn hessian<E: From<Error>>(
+        &self,
+        mut product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
+    ) -> Result<Entries, E> {
+        let found = by_colour(&self.colours, &mut product)?;
         let (rows, colours) = (&self.pattern.rows, &self.colours);
         let alone = |i: usize, j: usize| rows[i].iter().all(|&k| k == j || colours[k] != colours[j]);
         let entry = |i: usize, j: usize| if alone(i, j) { found[colours[j]][i] } else { found[colours[i]][j] };
@@ -199,29 +207,49 @@ impl Star {
     }
 }
 
-/// One product for each colour.
-fn products(
-    colours: &[usize],
-    product: &mut impl FnMut(&[f64]) -> Result<Vec<f64>, Error>,
-) -> Result<Vec<Vec<f64>>, Error> {
-    let n = colours.iter().max().map_or(0, |c| c + 1);
-    (0..n).map(|c| product(&colours.iter().map(|&k| f64::from(u8::from(k == c))).collect::<Vec<_>>())).collect()
+/// How many products a [Jacobian](jacobian) takes: one for each colour, and one to compare.
+pub fn products(pattern: &Pattern, way: Sweep) -> usize {
+    let colours = match way {
+        Sweep::Forward => pattern.column_colours(),
+        Sweep::Reverse => pattern.transposed().column_colours(),
+    };
+    count(&colours) + 1
 }
 
-/// The entries of a Jacobian. `product` is that with a direction ([`Way::Forward`]: one for each
-/// colour of columns), or that of seeds with it ([`Way::Reverse`]: one for each colour of rows);
+/// How many colours there are.
+fn count(colours: &[usize]) -> usize {
+    colours.iter().max().map_or(0, |c| c + 1)
+}
+
+/// The way that takes fewer products for a pattern.
+pub fn cheaper(pattern: &Pattern) -> Sweep {
+    Sweep::cheaper(products(pattern, Sweep::Forward), products(pattern, Sweep::Reverse))
+}
+
+/// One product for each colour.
+fn by_colour<E>(
+    colours: &[usize],
+    product: &mut impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
+) -> Result<Vec<Vec<f64>>, E> {
+    (0..count(colours))
+        .map(|c| product(&colours.iter().map(|&k| f64::from(u8::from(k == c))).collect::<Vec<_>>()))
+        .collect()
+}
+
+/// The entries of a Jacobian. `product` is that with a direction ([`Sweep::Forward`]: one for each
+/// colour of columns), or that of seeds with it ([`Sweep::Reverse`]: one for each colour of rows);
 /// one more compares.
 ///
 /// # Errors
 /// Those of `product`; [`Error::Usage`] if the pattern lacks an entry.
-pub fn jacobian(
+pub fn jacobian<E: From<Error>>(
     pattern: &Pattern,
-    way: Way,
-    mut product: impl FnMut(&[f64]) -> Result<Vec<f64>, Error>,
-) -> Result<Entries, Error> {
-    if way == Way::Reverse {
+    way: Sweep,
+    mut product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
+) -> Result<Entries, E> {
+    if way == Sweep::Reverse {
         let by_column = pattern.transposed();
-        let found = jacobian(&by_column, Way::Forward, product)?;
+        let found = jacobian(&by_column, Sweep::Forward, product)?;
         let mut entries: Entries = pattern.rows.iter().map(|row| Vec::with_capacity(row.len())).collect();
         for (rows, column) in by_column.rows.iter().zip(&found) {
             rows.iter().zip(column).for_each(|(&i, &x)| entries[i].push(x));
@@ -229,7 +257,7 @@ pub fn jacobian(
         return Ok(entries);
     }
     let colours = pattern.column_colours();
-    let found = products(&colours, &mut product)?;
+    let found = by_colour(&colours, &mut product)?;
     let row = |i: usize| pattern.rows[i].iter().map(|&j| found[colours[j]][i]).collect();
     let entries: Entries = (0..pattern.rows.len()).map(row).collect();
     compare(pattern, &entries, &mut product)?;
@@ -240,11 +268,11 @@ pub fn jacobian(
 /// relative to the sizes of its terms.
 const APART: f64 = 1e-6;
 
-fn compare(
+fn compare<E: From<Error>>(
     pattern: &Pattern,
     entries: &[Vec<f64>],
-    product: &mut impl FnMut(&[f64]) -> Result<Vec<f64>, Error>,
-) -> Result<(), Error> {
+    product: &mut impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
+) -> Result<(), E> {
     // Fractions of multiples of the golden ratio, between 1/2 and 3/2.
     let along: Vec<f64> = (1..=pattern.columns).map(|k| 0.5 + (k as f64 * 0.618_033_988_749_894_9).fract()).collect();
     let wanted = product(&along)?;
@@ -258,7 +286,7 @@ fn compare(
                 "row {i} of the matrix has entries outside of the pattern: along a direction of no structure it gives \
                  {want:?}, what the pattern has gives {is:?}. Add the missing columns, or leave the pattern out"
             );
-            return Err(Error::Usage(message));
+            return Err(Error::Usage(message).into());
         }
     }
     Ok(())
@@ -267,7 +295,7 @@ fn compare(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::by_columns;
+    use crate::drivers::dense::by_columns;
 
     fn times(matrix: &[Vec<f64>], along: &[f64]) -> Vec<f64> {
         matrix.iter().map(|row| row.iter().zip(along).map(|(a, b)| a * b).sum()).collect()
@@ -300,13 +328,13 @@ mod tests {
             };
             assert_eq!(by_columns(n, n, &mut product).unwrap(), matrix);
             calls = 0;
-            for way in [Way::Forward, Way::Reverse] {
-                let found = jacobian(&pattern, way, |along| Ok(times(&matrix, along))).unwrap();
+            for way in [Sweep::Forward, Sweep::Reverse] {
+                let found = jacobian::<Error>(&pattern, way, |along| Ok(times(&matrix, along))).unwrap();
                 assert_eq!(pattern.dense(&found), matrix, "{way:?}");
             }
             let star = Star::new(&pattern).unwrap();
             let found = star
-                .hessian(|along| {
+                .hessian::<Error>(|along| {
                     calls += 1;
                     Ok(times(&matrix, along))
                 })
@@ -317,7 +345,7 @@ mod tests {
         // A pattern that is no symmetric matrix's, long and narrow.
         let arrow = Pattern::new(3, (0..20).map(|i| vec![i % 2, 2])).unwrap();
         let matrix = matrix(&arrow);
-        let found = jacobian(&arrow, Way::Forward, |along| Ok(times(&matrix, along))).unwrap();
+        let found = jacobian::<Error>(&arrow, Sweep::Forward, |along| Ok(times(&matrix, along))).unwrap();
         assert_eq!(arrow.dense(&found), matrix);
         assert_eq!(arrow.column_colours().iter().max(), Some(&1));
     }
@@ -335,13 +363,13 @@ mod tests {
     fn an_entry_that_is_missing_is_seen() {
         let full = matrix(&Pattern::banded(10, 1, 1));
         let too_narrow = Pattern::banded(10, 0, 1);
-        let wrong = jacobian(&too_narrow, Way::Forward, |along| Ok(times(&full, along)));
+        let wrong = jacobian::<Error>(&too_narrow, Sweep::Forward, |along| Ok(times(&full, along)));
         assert!(matches!(wrong, Err(Error::Usage(m)) if m.contains("outside of the pattern")));
         // Half of a symmetric pattern is enough.
         let star = Star::new(&too_narrow).unwrap();
-        assert_eq!(star.pattern().dense(&star.hessian(|a| Ok(times(&full, a))).unwrap()), full);
+        assert_eq!(star.pattern().dense(&star.hessian::<Error>(|a| Ok(times(&full, a))).unwrap()), full);
         let star = Star::new(&Pattern::banded(10, 0, 0)).unwrap();
-        assert!(star.hessian(|a| Ok(times(&full, a))).is_err());
+        assert!(star.hessian::<Error>(|a| Ok(times(&full, a))).is_err());
         assert!(Pattern::new(2, [vec![2]]).is_err() && Star::new(&Pattern::new(2, [vec![1]]).unwrap()).is_err());
     }
 }

@@ -1,0 +1,97 @@
+//! ForwardCheck mode against two things that are not: differences of the primal along one random
+//! direction, and the gradient.
+//!
+//! The number that is compared is the derivative of the objective along the direction: `Σ seed ·
+//! tangent of a result + Σ initial shadow · tangent of a final element`.
+
+use brolga::{DerivedRule, Error, Mode, Program};
+use brolga_oracle::fd::{self, Verdict};
+
+use super::{DotProduct, Tolerances, terms_of};
+use crate::bind::Invocation;
+use crate::inputs::{inputs, objective, with_inputs};
+use crate::jacobian::RulesOf;
+use crate::noise::Noise;
+use crate::run::Outcome;
+use crate::tangent::{Direction, Tangents, tangents};
+use crate::value::{decode_all, from_data};
+
+/// What was found out about forward mode.
+#[derive(Clone, Copy, Debug)]
+pub struct ForwardCheck {
+    /// The derivative along the direction: by forward mode, and by the gradient.
+    pub product: DotProduct,
+    /// Differences of the primal along the direction, if they were asked for.
+    pub difference: Option<Verdict>,
+    /// Whether neither disagrees.
+    pub holds: bool,
+}
+
+/// ForwardCheck mode of `call`, whose gradient is `outcome`.
+///
+/// # Errors
+/// If it cannot be derived, or does not run.
+pub fn forward(
+    program: &Program,
+    call: &Invocation,
+    outcome: &Outcome,
+    rules: RulesOf<'_>,
+    tolerances: Tolerances,
+    differences: bool,
+) -> Result<ForwardCheck, Error> {
+    let inputs = inputs(call);
+    let mut noise = Noise::new(2);
+    let direction: Vec<f64> = inputs.iter().map(|_| noise.unit()).collect();
+    let found = tangents(&rules(Mode::Tangent)?, call, &Direction::along(call, &inputs, &direction))?;
+    let (forward, forward_size) = terms_of(&weighted(call, &found));
+    let gradient = super::flatten(outcome, &inputs);
+    let (reverse, reverse_size) = terms_of(&gradient.iter().copied().zip(direction.clone()).collect::<Vec<_>>());
+    // Where a slope is infinite the sums say nothing of each other.
+    let finite = forward.is_finite() && reverse.is_finite();
+    let agrees = (forward - reverse).abs() <= tolerances.tape * (1.0 + forward_size.max(reverse_size));
+    let product = DotProduct { forward, reverse, holds: agrees || !finite };
+    let difference = differences.then(|| along_the_line(program, call, &direction, rules, tolerances)).transpose()?;
+    let close = |v: Verdict| !forward.is_finite() || v.accepts(forward, tolerances.differences);
+    Ok(ForwardCheck { product, difference, holds: product.holds && difference.is_none_or(close) })
+}
+
+/// Seeds and tangents, shadows and tangents.
+fn weighted(call: &Invocation, found: &Tangents) -> Vec<(f64, f64)> {
+    let mut terms = Vec::new();
+    for ((seed, ty), tangent) in call.seeds.iter().zip(&call.returns).zip(&found.results) {
+        let (seed, Some(tangent)) = (from_data(seed, *ty), tangent) else { continue };
+        terms.extend(seed.nums().iter().zip(tangent.nums()).map(|(s, t)| (s.as_f64(), t.as_f64())));
+    }
+    for arg in (0..call.args.len()).filter(|a| call.owns_shadow(*a)) {
+        let (Some((_, elem, _, shadow)), Some(tangent)) = (call.buffer(arg), &found.of_buffers[arg]) else { continue };
+        terms.extend(decode_all(elem, shadow).iter().zip(tangent).map(|(s, t)| (s.as_f64(), t.as_f64())));
+    }
+    terms
+}
+
+fn along_the_line(
+    program: &Program,
+    call: &Invocation,
+    direction: &[f64],
+    rules: RulesOf<'_>,
+    tolerances: Tolerances,
+) -> Result<Verdict, Error> {
+    let inputs = inputs(call);
+    let kept = rules(Mode::Combined)?;
+    let stateful = program.data.values().any(|d| d.writable);
+    let at = |t: f64| -> Result<f64, Error> {
+        let moved: Vec<f64> = inputs.iter().zip(direction).map(|(i, d)| i.value + t * d).collect();
+        let call = with_inputs(call, &inputs, &moved);
+        let fresh: DerivedRule;
+        let rule = if stateful {
+            fresh = rules(Mode::Combined)?;
+            &fresh
+        } else {
+            &kept
+        };
+        objective(rule, &call)
+    };
+    let f32_inputs = inputs.iter().any(|i| i.f32);
+    let options = fd::Options { precision: tolerances.precision, f32_inputs, noise: 0.0 };
+    Ok(fd::derivative(at, 0.0, &options))
+}

@@ -1,0 +1,181 @@
+//! Second derivatives against three things that know no derived text of theirs: differences of
+//! gradients, the oracle's forward over reverse of the primal, and symmetry.
+//!
+//! One product `H v` with a random direction v is compared, entry by entry. A second direction u
+//! gives `u·(H v) = v·(H u)`.
+
+use std::collections::HashMap;
+
+use brolga::second::HessianRule;
+use brolga::{DerivedRule, Error, Program};
+use brolga_oracle::fd::{self, Verdict};
+use brolga_oracle::{Oracle, OracleError, Tangent};
+
+use super::{DotProduct, FreshRule, RowVerdict, Tolerances, conclude, terms_of};
+use crate::bind::Invocation;
+use crate::inputs::{Input, flatten, inputs, oracle_args, with_inputs};
+use crate::memory::Memory;
+use crate::noise::Noise;
+use crate::run;
+use crate::second::{flat, products};
+use crate::tangent::Direction;
+
+/// How far both sides of the symmetry may be apart, in terms of what they are made of.
+pub const SYMMETRY: f64 = 1e-13;
+
+/// What is said about one entry of a product.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProductRow {
+    /// The input whose entry it is.
+    pub input: Input,
+    /// The entry.
+    pub product: f64,
+    /// Differences of the gradient's entry, if they were asked for.
+    pub difference: Option<Verdict>,
+    /// The oracle, if it could run.
+    pub oracle: Option<f64>,
+    /// The conclusion.
+    pub verdict: RowVerdict,
+}
+
+/// What was found out about second derivatives.
+#[derive(Clone, Debug)]
+pub struct Second {
+    /// One per input.
+    pub rows: Vec<ProductRow>,
+    /// Why the oracle could not run.
+    pub oracle_error: Option<OracleError>,
+    /// `u·(H v)` and `v·(H u)`.
+    pub symmetry: DotProduct,
+}
+
+impl Second {
+    /// What is wrong, as sentences.
+    pub fn complaints(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        for row in self.rows.iter().filter(|r| r.verdict.is_wrong()) {
+            let other = match (row.verdict, row.difference, row.oracle) {
+                (RowVerdict::NotTheTape, _, Some(t)) => format!("the oracle says {t:?}"),
+                (_, Some(Verdict::Smooth { value, error }), _) => {
+                    format!("differences of gradients say {value:?} ± {error:.0e}")
+                }
+                (_, d, t) => format!("oracles say {d:?} and {t:?}"),
+            };
+            out.push(format!("input {}: Hessian-vector product {:?}, but {other}", row.input.name(), row.product));
+        }
+        let DotProduct { forward, reverse, holds } = self.symmetry;
+        if !holds {
+            out.push(format!("the Hessian is not symmetric: {forward:?} and {reverse:?}"));
+        }
+        out
+    }
+}
+
+/// The second derivatives of `call`.
+///
+/// # Errors
+/// As [`products`], and as of the gradient.
+pub fn second(
+    program: &Program,
+    call: &Invocation,
+    hessian: &HessianRule,
+    rule: FreshRule<'_>,
+    tolerances: Tolerances,
+    differences: bool,
+) -> Result<Second, Error> {
+    let inputs = inputs(call);
+    let mut noise = Noise::new(3);
+    let mut random = || inputs.iter().map(|_| noise.unit()).collect::<Vec<f64>>();
+    let (v, u) = (random(), random());
+    let product = |along: &[f64]| -> Result<Vec<f64>, Error> {
+        Ok(flat(&products(hessian, call, &Direction::along(call, &inputs, along))?.products, &inputs))
+    };
+    let (hv, hu) = (product(&v)?, product(&u)?);
+    let oracle = on_oracle(program, call, &inputs, &v);
+    let mut gradients = Gradients::new(program, call, &inputs, &v, rule)?;
+    let mut rows = Vec::new();
+    for (i, input) in inputs.iter().enumerate() {
+        let f32_inputs = inputs.iter().any(|i| i.f32);
+        let options = fd::Options { precision: tolerances.precision, f32_inputs, noise: 0.0 };
+        let difference = differences.then(|| fd::derivative(|t| gradients.entry(i, t), 0.0, &options));
+        let says = oracle.as_ref().ok().map(|o| o[i]);
+        // Where the first derivative has a pole there is no second one.
+        let verdict = match hv[i].is_finite() || says.is_some_and(f64::is_finite) && gradients.is_finite(i) {
+            true => conclude(hv[i], difference, says, tolerances),
+            false => RowVerdict::Unknown,
+        };
+        rows.push(ProductRow { input: *input, product: hv[i], difference, oracle: says, verdict });
+    }
+    let pair = |a: &[f64], b: &[f64]| terms_of(&a.iter().copied().zip(b.iter().copied()).collect::<Vec<_>>());
+    let ((forward, size), (reverse, other)) = (pair(&u, &hv), pair(&v, &hu));
+    let single = tolerances.precision > f64::EPSILON;
+    let near = if single { tolerances.tape } else { SYMMETRY } * (1.0 + size.max(other));
+    let finite = forward.is_finite() && reverse.is_finite();
+    let symmetry = DotProduct { forward, reverse, holds: !finite || (forward - reverse).abs() <= near };
+    Ok(Second { rows, oracle_error: oracle.err(), symmetry })
+}
+
+/// Gradients along a line.
+struct Gradients<'a> {
+    program: &'a Program,
+    call: &'a Invocation,
+    inputs: &'a [Input],
+    direction: &'a [f64],
+    rule: FreshRule<'a>,
+    kept: DerivedRule,
+    known: HashMap<u64, Vec<f64>>,
+}
+
+impl<'a> Gradients<'a> {
+    fn new(
+        program: &'a Program,
+        call: &'a Invocation,
+        inputs: &'a [Input],
+        direction: &'a [f64],
+        rule: FreshRule<'a>,
+    ) -> Result<Self, Error> {
+        Ok(Self { program, call, inputs, direction, kept: rule()?, rule, known: HashMap::new() })
+    }
+
+    fn entry(&mut self, i: usize, t: f64) -> Result<f64, Error> {
+        if let Some(known) = self.known.get(&t.to_bits()) {
+            return Ok(known[i]);
+        }
+        let moved: Vec<f64> = self.inputs.iter().zip(self.direction).map(|(i, d)| i.value + t * d).collect();
+        let call = with_inputs(self.call, self.inputs, &moved);
+        let stateful = self.program.data.values().any(|d| d.writable);
+        let rule = if stateful { (self.rule)()? } else { self.kept.clone() };
+        let found = flatten(&run::gradient(&rule, &call)?, self.inputs);
+        let entry = found[i];
+        self.known.insert(t.to_bits(), found);
+        Ok(entry)
+    }
+
+    /// Whether an entry of the gradient is a number at the point itself.
+    fn is_finite(&mut self, i: usize) -> bool {
+        self.entry(i, 0.0).is_ok_and(f64::is_finite)
+    }
+}
+
+/// The product by the oracle.
+fn on_oracle(program: &Program, call: &Invocation, inputs: &[Input], v: &[f64]) -> Result<Vec<f64>, OracleError> {
+    let hidden = call.hidden();
+    let mut tangents = vec![Tangent::Zero; hidden + call.args.len()];
+    for (input, x) in inputs.iter().zip(v) {
+        match (&mut tangents[hidden + input.arg], call.buffer(input.arg).is_some()) {
+            (Tangent::Lanes(t) | Tangent::Buffer(t), _) => t.push(*x),
+            (t @ Tangent::Zero, true) => *t = Tangent::Buffer(vec![*x]),
+            (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
+        }
+    }
+    let memory = Memory::new(call).map_err(|e| OracleError::BadCall(e.to_string()))?;
+    let args = oracle_args(call, &memory);
+    // SAFETY: as in `super::tape_gradient`.
+    let found =
+        unsafe { Oracle::new(call.interpreted(program)).hessian_vector(call.func, &args, &tangents, &call.seeds) }?;
+    let entry = |i: &Input| {
+        let lists = found.along.arg_lanes[hidden + i.arg].as_ref().or(found.along.shadows[hidden + i.arg].as_ref());
+        lists.map_or(f64::NAN, |l| l[i.index.unwrap_or(0)])
+    };
+    Ok(inputs.iter().map(entry).collect())
+}

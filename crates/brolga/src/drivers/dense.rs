@@ -1,0 +1,51 @@
+//! Matrices from products with all units, one after the other.
+
+/// How a Jacobian is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// One run of forward mode for each input.
+    Forward,
+    /// One forward pass, and one pullback for each output.
+    Reverse,
+}
+
+impl Sweep {
+    /// The one that needs less: forward mode where there are fewer inputs than outputs, else
+    /// reverse mode. A pullback costs about as much as a run of forward mode.
+    pub fn cheaper(inputs: usize, outputs: usize) -> Self {
+        if inputs < outputs { Self::Forward } else { Self::Reverse }
+    }
+}
+
+/// The units of `n` dimensions, one after the other, through `f`.
+fn units<E>(n: usize, mut f: impl FnMut(&[f64]) -> Result<Vec<f64>, E>) -> Result<Vec<Vec<f64>>, E> {
+    let mut unit = vec![0.0; n];
+    let mut found = Vec::with_capacity(n);
+    for i in 0..n {
+        unit[i] = 1.0;
+        found.push(f(&unit)?);
+        unit[i] = 0.0;
+    }
+    Ok(found)
+}
+
+/// A matrix, row by row, from its products with directions.
+///
+/// # Errors
+/// Those of `product`.
+pub fn by_columns<E>(
+    rows: usize,
+    columns: usize,
+    product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
+) -> Result<Vec<Vec<f64>>, E> {
+    let found = units(columns, product)?;
+    Ok((0..rows).map(|i| found.iter().map(|column| column[i]).collect()).collect())
+}
+
+/// A matrix, row by row, from products of rows of seeds with it.
+///
+/// # Errors
+/// Those of `product`.
+pub fn by_rows<E>(rows: usize, product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>) -> Result<Vec<Vec<f64>>, E> {
+    units(rows, product)
+}

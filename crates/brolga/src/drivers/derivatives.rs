@@ -1,0 +1,141 @@
+//! What is asked of a function at a point: the drivers' interface.
+//!
+//! Four products have to be given; values with gradients, Jacobians and Hessians, dense and
+//! compressed, are made of them here, once for programs and for modules.
+
+use super::dense::{Sweep, by_columns, by_rows};
+use super::sparse::{self, Pattern, Star};
+use crate::Error;
+
+/// What a Hessian-vector product gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Products {
+    /// The outputs.
+    pub value: Vec<f64>,
+    /// The gradient of their sum, weighted by the seeds.
+    pub gradient: Vec<f64>,
+    /// The product of its Hessian with the direction.
+    pub product: Vec<f64>,
+}
+
+/// A function at a point, with flat inputs and outputs.
+pub trait Derivatives {
+    /// What can go wrong.
+    type Error: From<Error>;
+
+    /// How many inputs there are.
+    fn inputs(&self) -> usize;
+
+    /// How many outputs there are.
+    fn outputs(&self) -> usize;
+
+    /// The outputs, and their tangents along a direction (a Jacobian-vector product), by forward
+    /// mode.
+    ///
+    /// # Errors
+    /// If it cannot be derived, or does not run; so below.
+    fn jvp(&mut self, along: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Self::Error>;
+
+    /// The outputs, and the product of seeds with the Jacobian (a vector-Jacobian product), by
+    /// reverse mode.
+    ///
+    /// # Errors
+    /// As of [`Self::jvp`].
+    fn vjp(&mut self, seeds: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Self::Error>;
+
+    /// One forward pass; then `run` may ask for products of any number of seeds with the Jacobian,
+    /// a pullback each.
+    ///
+    /// # Errors
+    /// As of [`Self::jvp`], and those of `run`.
+    fn pulled<R>(
+        &mut self,
+        run: impl FnOnce(&mut dyn FnMut(&[f64]) -> Result<Vec<f64>, Self::Error>) -> Result<R, Self::Error>,
+    ) -> Result<R, Self::Error>;
+
+    /// Value, gradient and Hessian-vector product of the outputs' sum, weighted by seeds, by
+    /// forward mode over the gradient.
+    ///
+    /// # Errors
+    /// As of [`Self::jvp`].
+    fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Self::Error>;
+
+    /// Value and gradient of a function of one output.
+    ///
+    /// # Errors
+    /// As of [`Self::vjp`]; [`Error::Usage`] if there are more outputs.
+    fn value_and_gradient(&mut self) -> Result<(f64, Vec<f64>), Self::Error> {
+        let n = self.outputs();
+        if n != 1 {
+            let message = format!("there are {n} outputs, and a gradient is that of one: give seeds to `vjp`");
+            return Err(Error::Usage(message).into());
+        }
+        let (value, gradient) = self.vjp(&[1.0])?;
+        Ok((value[0], gradient))
+    }
+
+    /// The Jacobian, row by row, in the [cheaper way](Sweep::cheaper).
+    ///
+    /// # Errors
+    /// As of [`Self::jacobian_by`].
+    fn jacobian(&mut self) -> Result<Vec<Vec<f64>>, Self::Error> {
+        self.jacobian_by(Sweep::cheaper(self.inputs(), self.outputs()))
+    }
+
+    /// The Jacobian, row by row: a run of forward mode for each column, or one forward pass and a
+    /// pullback for each row.
+    ///
+    /// # Errors
+    /// As of [`Self::jvp`] and [`Self::pulled`].
+    fn jacobian_by(&mut self, way: Sweep) -> Result<Vec<Vec<f64>>, Self::Error> {
+        let (rows, columns) = (self.outputs(), self.inputs());
+        match way {
+            Sweep::Forward => by_columns(rows, columns, |along| Ok(self.jvp(along)?.1)),
+            Sweep::Reverse => self.pulled(|row| by_rows(rows, row)),
+        }
+    }
+
+    /// The Jacobian's entries in a [pattern](Pattern), for each row one for each of its columns:
+    /// compressed, in the way that takes fewer products.
+    ///
+    /// # Errors
+    /// As of [`Self::jacobian_by`] and [`sparse::jacobian`].
+    fn sparse_jacobian(&mut self, pattern: &Pattern) -> Result<sparse::Entries, Self::Error> {
+        let (is, want) = ([pattern.rows(), pattern.columns()], [self.outputs(), self.inputs()]);
+        if is != want {
+            let ([m, n], [rows, columns]) = (is, want);
+            let message = format!("the pattern has {m} rows and {n} columns, {rows} and {columns} are wanted");
+            return Err(Error::Usage(message).into());
+        }
+        match sparse::cheaper(pattern) {
+            Sweep::Forward => sparse::jacobian(pattern, Sweep::Forward, |along| Ok(self.jvp(along)?.1)),
+            Sweep::Reverse => self.pulled(|row| sparse::jacobian(pattern, Sweep::Reverse, row)),
+        }
+    }
+
+    /// The Hessian of the outputs' sum, weighted by seeds: one product for each input.
+    ///
+    /// # Errors
+    /// As of [`Self::hvp`].
+    fn hessian(&mut self, seeds: &[f64]) -> Result<Vec<Vec<f64>>, Self::Error> {
+        let n = self.inputs();
+        by_columns(n, n, |along| Ok(self.hvp(seeds, along)?.product))
+    }
+
+    /// The Hessian's entries in a pattern that is [coloured](Star).
+    ///
+    /// # Errors
+    /// As of [`Self::hvp`] and [`Star::hessian`].
+    fn sparse_hessian(&mut self, seeds: &[f64], star: &Star) -> Result<sparse::Entries, Self::Error> {
+        fits(star.colours().len(), self.inputs(), "rows of the pattern", "one per input")?;
+        star.hessian(|along| Ok(self.hvp(seeds, along)?.product))
+    }
+}
+
+/// Whether there are as many numbers as are wanted.
+///
+/// # Errors
+/// [`Error::Usage`] if not.
+pub fn fits(is: usize, want: usize, what: &str, each: &str) -> Result<(), Error> {
+    if is == want { Ok(()) } else { Err(Error::Usage(format!("{is} {what} are given, {want} are wanted, {each}"))) }
+}
