@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use brolga::{Error, Options};
 use brolga_driver::inputs::{Input, inputs, oracle_args};
 use brolga_driver::noise::Noise;
-use brolga_driver::second::{flat, hessian, products, rule};
+use brolga_driver::second::{flat, hessian, products, rule, rules};
 use brolga_driver::sparsity;
 use brolga_driver::tangent::Direction;
 use brolga_driver::{Directive, File, Invocation, Memory, compare};
@@ -131,7 +131,8 @@ fn within_the_pattern(tally: &mut Tally, file: &File, call: &Invocation, inputs:
         return;
     }
     let Ok(pattern) = sparsity::of_hessian(&file.program, call) else { return };
-    let rule = rule(&file.program, call, &Options::full()).expect("it was derived before");
+    let options = Options::full();
+    let rule = rules(&file.program, call, &options);
     let found = hessian(&rule, call, None, &mut |_, _| ()).expect("it ran before");
     // What rounding leaves is no entry.
     let least = 1e-12 * found.gradient.iter().filter(|x| x.is_finite()).fold(1.0, |m, x| f64::max(m, x.abs()));

@@ -1,7 +1,7 @@
 //! `cargo xtask hvp` and `cargo xtask hessian`: second derivatives on the command line.
 
 use brolga::drivers::Star;
-use brolga_driver::second::{Hessian, Products, hessian, products, rule};
+use brolga_driver::second::{Hessian, Products, hessian, products, rules};
 use brolga_driver::sparsity::of_hessian;
 use brolga_driver::tangent::Direction;
 use brolga_driver::{File, Invocation, Num, output};
@@ -22,12 +22,13 @@ pub fn hvp(args: &HvpArgs) -> Result<(), Failure> {
             let directions: Result<Vec<Direction>, _> =
                 sets.iter().map(|set| Direction::parse(&job.call, set)).collect();
             let (directions, failed) = (directions?, |e| Failure::Run(job.name(), e));
-            let rule = rule(&file.program, &job.call, &job.options()).map_err(failed)?;
+            let options = job.options();
+            let rule = rules(&file.program, &job.call, &options);
             let mut progress = Progress::new(format!("{}: products", job.name()));
             let mut found = Vec::new();
             for (i, direction) in directions.iter().enumerate() {
                 progress.at(i, directions.len());
-                found.push(products(&rule, &job.call, direction).map_err(failed)?);
+                found.push(rule().and_then(|rule| products(&rule, &job.call, direction)).map_err(failed)?);
             }
             drop(progress);
             show(&if args.json { format!("{}\n", hvp_json(&job.call, &found)) } else { hvp_text(&job, &found) });
@@ -43,7 +44,8 @@ pub fn hessian_of(args: &HessianArgs) -> Result<(), Failure> {
         for job in second_jobs(&file, &args.call)? {
             let mut progress = Progress::new(format!("{}: the Hessian", job.name()));
             let mut found = || {
-                let rule = rule(&file.program, &job.call, &job.options())?;
+                let options = job.options();
+                let rule = rules(&file.program, &job.call, &options);
                 let pattern = args.sparse.then(|| Star::new(&of_hessian(&file.program, &job.call)?)).transpose()?;
                 hessian(&rule, &job.call, pattern.as_ref(), &mut |i, n| progress.at(i, n))
             };

@@ -173,6 +173,29 @@ fn second_derivatives_as_json() {
     }
 }
 
+/// What one run leaves in a data object is not seen by the next one.
+#[test]
+fn runs_do_not_see_each_other() {
+    let text = "; data: %total = f64[1.0]
+function %count(f64) -> f64 system_v {
+    gv0 = symbol %total
+block0(v0: f64):
+    v1 = symbol_value.i64 gv0
+    v2 = load.f64 v1
+    v3 = fadd v2, v0
+    store v3, v1
+    v4 = fmul v3, v3
+    v5 = fmul v4, v3
+    return v5
+}
+";
+    let file = temporary("stateful.clif", text);
+    let sets = ["--call", "%count(1.0)", "--json", "--dir", "0=1", "--next", "--dir", "0=1"];
+    assert_eq!(file.run("jvp", &sets).expect(0).json()[0]["tangent"], serde_json::json!([[12.0], [12.0]]));
+    assert_eq!(file.run("hvp", &sets).expect(0).json()[0]["hvp"], serde_json::json!([[12.0], [12.0]]));
+    file.run("check", &["--call", "%count(1.0)", "--order", "2"]).expect(0);
+}
+
 #[test]
 fn second_derivatives_as_tables() {
     let file = temporary("tables.clif", FILE);

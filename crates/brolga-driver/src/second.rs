@@ -129,7 +129,7 @@ pub struct Hessian {
 /// # Errors
 /// As [`products`].
 pub fn hessian(
-    rule: &HessianRule,
+    rule: FreshRule<'_>,
     call: &Invocation,
     pattern: Option<&Star>,
     step: &mut dyn FnMut(usize, usize),
@@ -141,7 +141,7 @@ pub fn hessian(
     let mut of = |along: &[f64]| {
         step(done, runs);
         done += 1;
-        let found = products(rule, call, &Direction::along(call, &inputs, along))?;
+        let found = products(&rule()?, call, &Direction::along(call, &inputs, along))?;
         let column = flat(&found.products, &inputs);
         first.get_or_insert(found.first);
         Ok::<_, Error>(column)
@@ -152,7 +152,7 @@ pub fn hessian(
     };
     let first = match first {
         Some(first) => first,
-        None => products(rule, call, &Direction::zero(call))?.first,
+        None => products(&rule()?, call, &Direction::zero(call))?.first,
     };
     Ok(Hessian { gradient: flat(&first.gradient, &inputs), value: first.value, inputs, entries })
 }
@@ -161,6 +161,28 @@ pub fn hessian(
 pub fn flat(items: &[Option<Item>], inputs: &[Input]) -> Vec<f64> {
     let entry = |i: &Input| Some(items.get(i.arg)?.as_ref()?.nums().get(i.index.unwrap_or(0))?.as_f64());
     inputs.iter().map(|i| entry(i).unwrap_or(f64::NAN)).collect()
+}
+
+/// How to get the rule of a call's second derivatives whose data objects are as at the start.
+pub type FreshRule<'a> = &'a dyn Fn() -> Result<HessianRule, Error>;
+
+/// Rules of a call's second derivatives: one for all runs, or, where runs leave traces in data
+/// objects, another one each time.
+pub fn rules<'a>(
+    program: &'a brolga::Program,
+    call: &'a Invocation,
+    options: &'a brolga::Options,
+) -> impl Fn() -> Result<HessianRule, Error> + 'a {
+    let kept = std::cell::OnceCell::new();
+    move || {
+        if program.data.values().any(|d| d.writable) {
+            return rule(program, call, options);
+        }
+        if kept.get().is_none() {
+            let _ = kept.set(rule(program, call, options)?);
+        }
+        Ok(HessianRule::clone(kept.get().expect("it has just been made")))
+    }
 }
 
 /// The rule of a call's second derivatives.

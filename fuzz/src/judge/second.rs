@@ -12,7 +12,9 @@ use super::{Verdict, checked, is_trivial, refusal, wrong};
 
 /// Judge a program whose gradient is right.
 pub(super) fn judge(file: &File, call: &Invocation, outcome: &Outcome, wild: bool) -> Result<Verdict, Verdict> {
-    let hessian = brolga_driver::second::rule(&file.program, call, &Options::full()).map_err(refusal)?;
+    let options = Options::full();
+    let hessian = brolga_driver::second::rules(&file.program, call, &options);
+    hessian().map_err(refusal)?;
     let rule = || derive(&file.program, &call.request(), &Options::full());
     let tolerances = Tolerances::of(&file.program, call, None);
     let ask = |differences| second(&file.program, call, &hessian, &rule, tolerances, differences).map_err(checked);

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 
-use brolga::second::HessianRule;
 use brolga::{DerivedRule, Error, Program};
 use brolga_oracle::fd::{self, Verdict};
 use brolga_oracle::{Oracle, OracleError, Tangent};
@@ -78,7 +77,7 @@ impl Second {
 pub fn second(
     program: &Program,
     call: &Invocation,
-    hessian: &HessianRule,
+    hessian: crate::second::FreshRule<'_>,
     rule: FreshRule<'_>,
     tolerances: Tolerances,
     differences: bool,
@@ -88,7 +87,7 @@ pub fn second(
     let mut random = || inputs.iter().map(|_| noise.unit()).collect::<Vec<f64>>();
     let (v, u) = (random(), random());
     let product = |along: &[f64]| -> Result<Vec<f64>, Error> {
-        Ok(flat(&products(hessian, call, &Direction::along(call, &inputs, along))?.products, &inputs))
+        Ok(flat(&products(&hessian()?, call, &Direction::along(call, &inputs, along))?.products, &inputs))
     };
     let (hv, hu) = (product(&v)?, product(&u)?);
     let oracle = on_oracle(program, call, &inputs, &v);

@@ -200,7 +200,8 @@ impl Point {
     /// A function with its arguments. The options' mode is not asked.
     ///
     /// # Errors
-    /// [`Error::Usage`] for arguments that do not fit the function.
+    /// [`Error::Usage`] for arguments that do not fit the function, or if the program has data objects
+    /// that may be written.
     ///
     /// # Safety
     /// Whatever the function accesses through these arguments lies within them. They may be
@@ -211,6 +212,13 @@ impl Point {
         inputs: Vec<Argument>,
         options: &Options,
     ) -> Result<Self, Error> {
+        if let Some(object) = program.data.values().find(|d| d.writable) {
+            return Err(Error::Usage(format!(
+                "the program may write to `%{}`, so that one run would see what another one has left: make a rule for each \
+                 run (`DerivedRule`, `HessianRule`), or pass a buffer",
+                object.symbol
+            )));
+        }
         let signature = &program.funcs[func].signature;
         let types = |all: &[cranelift_codegen::ir::AbiParam]| all.iter().map(|p| p.value_type).collect::<Vec<_>>();
         let (params, returns) = (types(&signature.params), types(&signature.returns));
