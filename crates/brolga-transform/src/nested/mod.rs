@@ -28,6 +28,8 @@ mod prelude;
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::lower::CHECK_SRCLOC;
+use brolga_ir::names::Names;
+use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request, TapeKind};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, types};
@@ -117,7 +119,7 @@ fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn Tar
     let funcs = found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]).chain(found.joint.iter().map(|w| &w.func));
     let shadows = data::shadows(&mut into, funcs.chain([&whole.func]))?;
     let mut put = |symbol: &str, func: &ir::Function, of| {
-        let func = prelude::expanded(func.clone(), isa);
+        let func = prelude::expanded(as_written(func.clone(), &found.names), isa);
         define(&mut into, symbol, func, of)
     };
     for p in &found.pairs {
@@ -137,6 +139,17 @@ fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn Tar
     indirect::tables(&mut into, &found.captures, isa)?;
     into.nested += 1;
     Ok(Nested { program: into, func, params, results })
+}
+
+/// A derived function that calls others by their symbols: its own text spells them as CLIF can.
+fn as_written(mut func: ir::Function, names: &Names) -> ir::Function {
+    for callee in func.dfg.ext_funcs.keys().collect::<Vec<_>>() {
+        let spelled = symbol_of(&func, &func.dfg.ext_funcs[callee].name);
+        if let Some(symbol) = names.symbol(&spelled).filter(|s| *s != spelled) {
+            func.dfg.ext_funcs[callee].name = ir::ExternalName::testcase(symbol);
+        }
+    }
+    func
 }
 
 /// Define a derived function: its instructions have the lines of their primal instructions.

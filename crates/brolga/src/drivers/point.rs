@@ -200,8 +200,8 @@ impl Point {
     /// A function with its arguments. The options' mode is not asked.
     ///
     /// # Errors
-    /// [`Error::Usage`] for arguments that do not fit the function, or if the program has data objects
-    /// that may be written.
+    /// [`Error::Usage`] for arguments that do not fit the function, or if the program has data
+    /// objects that may be written.
     ///
     /// # Safety
     /// Whatever the function accesses through these arguments lies within them. They may be
