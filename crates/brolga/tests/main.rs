@@ -12,6 +12,7 @@ mod handlers;
 mod known_names;
 mod long;
 mod named;
+mod prelude;
 mod primal;
 mod room;
 mod runs;

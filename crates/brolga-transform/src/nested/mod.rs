@@ -26,6 +26,8 @@ mod data;
 mod indirect;
 mod prelude;
 
+pub use prelude::PRELUDE;
+
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::names::Names;

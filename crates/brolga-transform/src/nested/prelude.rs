@@ -18,8 +18,11 @@ use cranelift_codegen::inline::{Inline, InlineCommand};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_codegen::isa::TargetIsa;
 
-static PRELUDE: LazyLock<HashMap<String, ir::Function>> = LazyLock::new(|| {
-    let all = cranelift_reader::parse_functions(include_str!("prelude.clif")).expect("the prelude is CLIF");
+/// The helpers as text.
+pub const PRELUDE: &str = include_str!("prelude.clif");
+
+static BODIES: LazyLock<HashMap<String, ir::Function>> = LazyLock::new(|| {
+    let all = cranelift_reader::parse_functions(PRELUDE).expect("the prelude is CLIF");
     let symbol = |f: &ir::Function| f.name.to_string().trim_start_matches('%').to_owned();
     all.into_iter().map(|f| (symbol(&f), f)).collect()
 });
@@ -92,7 +95,7 @@ impl Inline for Bodies {
         };
         let signature = &caller.dfg.signatures[declared.signature];
         let types = |s: &ir::Signature| -> Vec<_> { s.params.iter().chain(&s.returns).map(|p| p.value_type).collect() };
-        match PRELUDE.get(symbol).filter(|body| types(&body.signature) == types(signature)) {
+        match BODIES.get(symbol).filter(|body| types(&body.signature) == types(signature)) {
             Some(body) => {
                 let mut body = body.clone();
                 body.signature.call_conv = signature.call_conv;

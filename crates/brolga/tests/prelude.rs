@@ -1,0 +1,116 @@
+//! The helpers that a nested derivative has as CLIF do what those of the run time do.
+//!
+//! Broken on purpose: with `sshr` by two in the halves of a step, or with copies always from the
+//! first element on, these tests fail.
+
+use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::{Options, Primal, Program};
+use brolga_runtime::memory::{brolga_copy_shadow, brolga_memmove_rev, brolga_zero};
+use brolga_runtime::steps::{
+    brolga_step_double, brolga_step_loses_double, brolga_step_loses_single, brolga_step_single,
+};
+use brolga_testing::program;
+use brolga_transform::nested::PRELUDE;
+
+struct Helpers {
+    program: Program,
+    primal: Primal,
+}
+
+impl Helpers {
+    fn new() -> Self {
+        let program = program(PRELUDE);
+        let keys: Vec<_> = program.funcs.iter().filter(|f| f.1.body.is_some()).map(|f| f.0).collect();
+        let primal = Primal::new(&program, &keys, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+        Self { program, primal }
+    }
+
+    fn call(&self, name: &str, args: &[DataValue]) -> Vec<DataValue> {
+        let func = self.program.func(name).expect("the prelude has it");
+        // SAFETY: pointers lead into living arrays.
+        unsafe { self.primal.call(func, args) }.unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+}
+
+/// Bits of all kinds: a weak generator is enough.
+fn bits(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state ^ *state >> 29
+}
+
+#[test]
+fn steps() {
+    let (h, mut state) = (Helpers::new(), 1);
+    for k in 0..4000 {
+        let (before, other) = (bits(&mut state), bits(&mut state));
+        // Neighbours and near ones as well as those far apart.
+        let after = match k % 4 {
+            0 => before.wrapping_add(1),
+            1 => before.wrapping_sub(other >> 50),
+            2 => before.wrapping_add((other >> 60) << 52),
+            _ => other,
+        };
+        let ct = f64::from_bits(bits(&mut state));
+        let args = [DataValue::F64(ct.into()), DataValue::I64(before as i64), DataValue::I64(after as i64)];
+        let wanted = brolga_step_double(ct, before, after);
+        let DataValue::F64(found) = h.call("brolga_step_double", &args)[0] else { panic!("a double") };
+        let found = found.as_f64();
+        assert!(
+            found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan(),
+            "{ct:e} {before:x} {after:x}"
+        );
+        let loses = h.call("brolga_step_loses_double", &args)[0] != DataValue::I64(0);
+        assert_eq!(loses, brolga_step_loses_double(ct, before, after) != 0, "{ct:e} {before:x} {after:x}");
+
+        let (before, after, ct) = (before as u32, after as u32, f32::from_bits(bits(&mut state) as u32));
+        let args = [DataValue::F32(ct.into()), DataValue::I32(before as i32), DataValue::I32(after as i32)];
+        let wanted = brolga_step_single(ct, before, after);
+        let DataValue::F32(found) = h.call("brolga_step_single", &args)[0] else { panic!("a single") };
+        let found = found.as_f32();
+        assert!(
+            found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan(),
+            "{ct:e} {before:x} {after:x}"
+        );
+        let loses = h.call("brolga_step_loses_single", &args)[0] != DataValue::I64(0);
+        assert_eq!(loses, brolga_step_loses_single(ct, before, after) != 0, "{ct:e} {before:x} {after:x}");
+    }
+}
+
+/// Places and lengths in an array of 64 doubles: primals in the first half, shadows in the other.
+#[test]
+fn copies() {
+    let (h, mut state) = (Helpers::new(), 7);
+    for _ in 0..2000 {
+        let contents: Vec<f64> = (0..64).map(|_| f64::from(bits(&mut state) as i8)).collect();
+        let mut below = |n: u64| bits(&mut state) % n;
+        let (dst, src, n) = (below(16), below(16), below(16) * 8);
+        // Shadows lie as they like, and need not overlap as their primals do.
+        let [dd, sd] = [32 + below(16) as i64 - dst as i64, 32 + below(16) as i64 - src as i64].map(|d| 8 * d);
+        let [dd, sd] = [(dd, below(4)), (sd, below(4))].map(|(d, some)| if some == 0 { 0 } else { d });
+        let elem = if below(2) == 0 { 8 } else { 4 };
+        let (mut here, mut there) = (contents.clone(), contents);
+        let at = |a: &mut Vec<f64>, i: u64| a.as_mut_ptr().wrapping_add(i as usize) as i64;
+        let (d, s) = (at(&mut here, dst), at(&mut here, src));
+        let ints = |list: &[i64]| list.iter().map(|&i| DataValue::I64(i)).collect::<Vec<_>>();
+        let name = if elem == 8 { "brolga_memmove_rev_doubles" } else { "brolga_memmove_rev_singles" };
+        h.call(name, &ints(&[d, dd, s, sd, n as i64, elem]));
+        let (d, s) = (at(&mut there, dst), at(&mut there, src));
+        // SAFETY: all places are in the array.
+        unsafe { brolga_memmove_rev(d as *mut u8, dd as u64, s as *mut u8, sd as u64, n, elem as u64) };
+        assert_eq!(bits_of(&here), bits_of(&there), "{name} {dst} {src} {n} {dd} {sd}");
+
+        let (d, s) = (at(&mut here, dst), at(&mut here, src));
+        h.call("brolga_copy_shadow", &ints(&[d, dd, s, sd, n as i64]));
+        h.call("brolga_zero", &ints(&[s, sd, n as i64 / 2]));
+        let (d, s) = (at(&mut there, dst), at(&mut there, src));
+        // SAFETY: as above.
+        unsafe { brolga_copy_shadow(d as *mut u8, dd as u64, s as *const u8, sd as u64, n) };
+        // SAFETY: as above.
+        unsafe { brolga_zero(s as *mut u8, sd as u64, n / 2) };
+        assert_eq!(bits_of(&here), bits_of(&there), "{dst} {src} {n} {dd} {sd}");
+    }
+}
+
+fn bits_of(list: &[f64]) -> Vec<u64> {
+    list.iter().map(|x| x.to_bits()).collect()
+}
