@@ -368,10 +368,17 @@ impl Display for DisplayInst<'_> {
             AdOp::LoadTangent { .. } | AdOp::StoreTangent { .. } | AdOp::Moved(..) | AdOp::Fragment { .. } => {
                 self.forward_mode(f)
             }
-            AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
+            AdOp::ZeroMem { addr, delta, sure, off, bytes, checked, cuts } => {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
                 write!(f, "{place} = 0, {bytes} bytes")?;
-                if *checked { write!(f, ", trap untracked_bits if it was not 0") } else { Ok(()) }
+                if *checked {
+                    write!(f, ", trap untracked_bits if it was not 0")?;
+                }
+                match cuts {
+                    None => Ok(()),
+                    Some(0) => write!(f, ", maybe of a float"),
+                    Some(of) => write!(f, ", maybe of an f{}", 8 * of),
+                }
             }
             AdOp::Call { callee, args, sig: _, tape } => {
                 let args: Vec<String> =

@@ -35,11 +35,13 @@ use std::collections::HashMap;
 use crate::segment::Segment;
 
 mod across;
+mod cut;
 mod demand;
 mod helpers;
 #[cfg(test)]
 mod tests;
 
+pub use cut::brolga_cut_bytes;
 pub use demand::{brolga_add_demand, brolga_any_bytes, brolga_move_demand, brolga_take_demand};
 pub use helpers::*;
 
@@ -61,6 +63,8 @@ struct Record {
     left: Mask,
     /// Bytes that have been taken, and are zeros where they were because of that.
     away: Mask,
+    /// Bytes that have been given up, because a number was stored over them.
+    cut: Mask,
     /// Bytes that have been taken and not been added, or given up.
     under_way: u32,
     /// Bytes of the number that it is, or 0 if that is not known: what is one double for certain is
@@ -98,6 +102,8 @@ struct Part {
 pub enum There {
     /// Nothing.
     Unknown,
+    /// Nothing that the caller has put there.
+    Nothing,
     /// Floats of so many bytes.
     Floats(usize),
     /// Constants of the program: their cotangents are not asked for. Where those cannot be put
@@ -192,7 +198,7 @@ impl Pieces {
             // SAFETY: windows are noted that are valid.
             (before, after) = unsafe { (self.beside(home, home - WINDOW), self.beside(home, home + WINDOW)) };
         }
-        let record = Record { bytes, home, left: 0xff, away: 0, under_way: 0, of: 0, before, after };
+        let record = Record { bytes, home, left: 0xff, away: 0, cut: 0, under_way: 0, of: 0, before, after };
         match self.free.pop() {
             Some(i) => {
                 self.records[i as usize] = record;
@@ -544,6 +550,10 @@ impl Pieces {
                 _ if across => &[],
                 _ => &[0xff],
             };
+            if of != 0 && p.is_multiple_of(of) {
+                // SAFETY: our contract.
+                unsafe { self.uncut(base, of, ours) };
+            }
             known &= of == 0 || !floats.iter().any(|f| ours & f != 0 && self.in_part(base, *f));
             for half in [0, HALF] {
                 let part = ours & 0xf << half;
@@ -673,6 +683,10 @@ impl Pieces {
         let lost = self.demanded.iter().filter(|d| is_lost(*d.0, *d.1)).map(|d| *d.0).min();
         if lost.is_some() {
             return Err(Stuck(lost));
+        }
+        // SAFETY: shadows from which something was cut are valid until the run ends.
+        if let Some(base) = unsafe { self.cut_at_the_end(known, holds_floats) } {
+            return Err(Stuck(Some(base)));
         }
         let places: Vec<(usize, usize)> = self.waiting.iter().map(|(&base, all)| (base, all[0].of)).collect();
         for (base, of) in places {

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 
 use brolga_analysis::activity::ulp::Steps;
+use brolga_analysis::activity::width::kinds_around;
 use brolga_analysis::activity::{self, Activity, ActivityInput, MemRole, State};
 use brolga_analysis::calls::joint::{JointInput, joint_calls};
 use brolga_analysis::calls::{deferred_free, summarise};
@@ -254,15 +255,32 @@ impl<'a> Facts<'a> {
         (self.units, self.roots) = (units, roots);
     }
 
-    /// Whether a number may be stored over a part of a double: forward mode has to tell the run
-    /// time (`brolga_runtime::tangents`).
+    /// Whether a number may be stored over a part of a float: the run time has to be told
+    /// (`brolga_runtime::pieces`, in forward mode `brolga_runtime::tangents`).
     pub fn overwrites_parts(&self) -> bool {
-        let part = |&inst: &ir::Inst| match self.activity.mem[inst] {
-            MemRole::Kill { bytes, .. } if bytes < 8 => access_address(self.func(), inst)
-                .is_some_and(|a| self.contents.of_class(a).has(Kinds::F64) || self.passed_with_floats(a)),
-            _ => false,
-        };
-        self.cfg.all_insts().iter().any(part)
+        self.cfg.all_insts().iter().any(|&inst| self.cuts(inst).is_some())
+    }
+
+    /// Whether cotangents move in pieces, or end in pieces.
+    pub fn needs_pieces(&self) -> bool {
+        self.activity.moves_pieces(self.program) || self.overwrites_parts()
+    }
+
+    /// The size of the floats of which a number may be stored over a part, or 0 if there may be
+    /// doubles and singles.
+    pub fn cuts(&self, inst: ir::Inst) -> Option<u8> {
+        let MemRole::Kill { bytes, checked: false } = self.activity.mem[inst] else { return None };
+        let addr = access_address(self.func(), inst).filter(|_| bytes < 8)?;
+        let kinds = kinds_around(self.func(), &self.contents, self.summaries, inst, addr);
+        let doubles = kinds.has(Kinds::F64);
+        let singles = kinds.has(Kinds::F32) || self.program.unaligned_doubles;
+        match (doubles, singles) {
+            (true, false) => Some(8),
+            (false, true) if bytes == 4 => None,
+            (false, true) => Some(4),
+            (true, true) => Some(0),
+            (false, false) => self.passed_with_floats(addr).then_some(0),
+        }
     }
 
     /// Whether floats may be stored where an address leads to: as such, or as integers of which it

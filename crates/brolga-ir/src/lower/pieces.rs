@@ -173,6 +173,27 @@ impl LowerCx<'_> {
         }
     }
 
+    /// Bytes that may be a part of a float of `elem` bytes have been overwritten: their cotangent
+    /// ends, and the run time sees what becomes of the other parts. Nothing is done where there are
+    /// zeros.
+    pub(super) fn cut(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        (of, sure): ((Val, Val, i32), bool),
+        (n, elem): (u32, u8),
+        inst: Option<ir::Inst>,
+    ) {
+        self.check_access(b, of, n, Missing::Loses, inst);
+        let at = self.shadow_at(b, of, sure, segment::ZEROS);
+        let any = self.anything(b, at, n);
+        self.rarely(b, any, None, |cx, b| {
+            let [seg, p, d, n] = cx.place(b, of, n);
+            let elem = b.ins().iconst(types::I64, i64::from(elem));
+            cx.tell(b, "brolga_cut_bytes", &[seg, p, d, n, elem]);
+            seg
+        });
+    }
+
     fn settle_if_any(
         &mut self,
         b: &mut FunctionBuilder<'_>,

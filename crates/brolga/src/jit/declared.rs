@@ -93,6 +93,8 @@ pub(crate) struct Places {
     /// For each argument with a shadow of which the caller has said where floats are, the address
     /// of the shadow.
     known: Vec<(u64, Arc<[Floats]>)>,
+    /// Of all arguments with a shadow it is known where floats are.
+    all_said: bool,
     /// Shadows of arguments of which the caller has said no more than how long they are, or that
     /// they hold floats: address and length.
     whole: Vec<(u64, u64)>,
@@ -108,7 +110,8 @@ impl Places {
         let known = shadowed().filter_map(|(_, a)| Some((a.shadow, a.floats.clone()?))).collect();
         let no_floats = |i: usize| matches!(specs.get(i).and_then(|a| a.elem), Some(Elem::Int | Elem::Pointer));
         let whole = shadowed().filter(|&(i, a)| a.floats.is_none() && !no_floats(i));
-        Self { known, whole: whole.filter_map(|(_, a)| Some((a.shadow, a.len?))).collect(), others: Vec::new() }
+        let all_said = shadowed().all(|(i, a)| a.floats.is_some() || no_floats(i));
+        Self { known, all_said, whole: whole.filter_map(|(_, a)| Some((a.shadow, a.len?))).collect(), others: Vec::new() }
     }
 
     /// The same, and where floats are of another size than those that a program moves as integers,
@@ -162,6 +165,7 @@ impl Places {
         };
         let mut found = self.known.iter().flat_map(|(base, all)| all.iter().filter(move |f| holds(*base, f)));
         match found.next().map(|f| f.size) {
+            None if self.all_said => There::Nothing,
             None => There::Unknown,
             Some(0) => There::Constants,
             Some(size) => There::Floats(size as usize),
