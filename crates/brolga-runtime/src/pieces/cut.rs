@@ -7,10 +7,10 @@
 //! that of half a number.
 //!
 //! **Answer.** The bytes are taken like a piece ([`super`]), and given up. Then the record says
-//! which bytes of the cotangent are left. Numbers under them clear those, too. A float's store finds
-//! the cotangent of its place taken in part, and the run traps; so does the end of the run, where
-//! the caller has put a float. But if only lower digits are missing, they are put back: a float
-//! whose last digits are cut has the slope 1, as where that happens in a register.
+//! which bytes of the cotangent are left. Numbers under them clear those, too. A float's store
+//! finds the cotangent of its place taken in part, and the run traps; so does the end of the run,
+//! where the caller has put a float. But if only lower digits are missing, they are put back: a
+//! float whose last digits are cut has the slope 1, as where that happens in a register.
 //!
 //! **Cost.** A look at the shadow for each such store; a record for each that meets a cotangent.
 //!
@@ -20,7 +20,8 @@ use super::{HALF, Mask, Pieces, There, WINDOW};
 use crate::segment::Segment;
 
 impl Pieces {
-    /// Numbers have been stored over `n` bytes at `p`, which may be a part of a float of `of` bytes.
+    /// Numbers have been stored over `n` bytes at `p`, which may be a part of a float of `of`
+    /// bytes.
     ///
     /// # Safety
     /// The bytes and the windows that they lie in are valid.

@@ -20,6 +20,7 @@ use brolga_runtime::debug::overlap;
 use brolga_runtime::pieces::There;
 use brolga_runtime::{Declared, Segment};
 use cranelift_codegen::data_value::DataValue;
+use smallvec::SmallVec;
 
 use super::{Arg, Floats};
 use crate::Error;
@@ -92,12 +93,12 @@ pub(crate) fn register(args: &[Arg], specs: &[ArgSpec], segment: &mut Segment) {
 pub(crate) struct Places {
     /// For each argument with a shadow of which the caller has said where floats are, the address
     /// of the shadow.
-    known: Vec<(u64, Arc<[Floats]>)>,
+    known: SmallVec<[(u64, Arc<[Floats]>); 8]>,
     /// Of all arguments with a shadow it is known where floats are.
     all_said: bool,
     /// Shadows of arguments of which the caller has said no more than how long they are, or that
     /// they hold floats: address and length.
-    whole: Vec<(u64, u64)>,
+    whole: SmallVec<[(u64, u64); 8]>,
     /// Shadows of floats of another size than those which a program moves as integers: address and
     /// length.
     others: Vec<(u64, usize)>,
@@ -111,7 +112,12 @@ impl Places {
         let no_floats = |i: usize| matches!(specs.get(i).and_then(|a| a.elem), Some(Elem::Int | Elem::Pointer));
         let whole = shadowed().filter(|&(i, a)| a.floats.is_none() && !no_floats(i));
         let all_said = shadowed().all(|(i, a)| a.floats.is_some() || no_floats(i));
-        Self { known, all_said, whole: whole.filter_map(|(_, a)| Some((a.shadow, a.len?))).collect(), others: Vec::new() }
+        Self {
+            known,
+            all_said,
+            whole: whole.filter_map(|(_, a)| Some((a.shadow, a.len?))).collect(),
+            others: Vec::new(),
+        }
     }
 
     /// The same, and where floats are of another size than those that a program moves as integers,
