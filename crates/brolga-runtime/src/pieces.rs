@@ -41,7 +41,8 @@ mod helpers;
 #[cfg(test)]
 mod tests;
 
-pub use cut::brolga_cut_bytes;
+pub(crate) use cut::tears;
+pub use cut::{ACCOUNT, STRICT, brolga_clear, brolga_cut_bytes};
 pub use demand::{brolga_add_demand, brolga_any_bytes, brolga_move_demand, brolga_take_demand};
 pub use helpers::*;
 

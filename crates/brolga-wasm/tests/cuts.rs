@@ -114,6 +114,62 @@ fn numbers_over_all_parts() {
     }
 }
 
+/// By instructions that fill and copy blocks.
+#[test]
+fn blocks() {
+    let fill = "(func $put (param $p i32) (param $n i32) (memory.fill (local.get $p) (i32.const 0) (local.get $n)))";
+    let copy = "(func $put (param $p i32) (param $n i32)
+                    (i64.store (i32.const 256) (i64.const 0x3ff0000000000000))
+                    (memory.copy (local.get $p) (i32.sub (i32.const 256) (i32.sub (i32.const 64) (local.get $p)))
+                                 (local.get $n)))";
+    for singles in [false, true] {
+        for callee in [fill, copy] {
+            let with = |from: u32, n: u32| {
+                module(singles, callee, &format!("(call $put (i32.const {from}) (i32.const {n}))"), READ)
+            };
+            is(&with(64, 8), 0.3, 0.0);
+            for x in [0.3, 0.75] {
+                is_lost(&with(68, 4), x);
+                is_lost(&with(70, 2), x);
+                is_lost(&with(71, 1), x);
+            }
+        }
+    }
+}
+
+/// A number of eight bytes over the halves of two doubles.
+#[test]
+fn over_two_floats() {
+    for singles in [false, true] {
+        for (store, value) in
+            [("i64.store", "i64.const 0x3ff000003ff00000"), ("v128.store", "v128.const i32x4 5 5 5 5")]
+        {
+            let with = |at: u32| module(singles, &put(store, value), &format!("(call $put (i32.const {at}))"), READ);
+            is(&with(64), 0.3, 0.0);
+            is_lost(&with(68), 0.3);
+            is_lost(&with(68), 0.75);
+        }
+    }
+}
+
+/// What is stored is computed from what a number in memory is.
+#[test]
+fn numbers_that_are_computed() {
+    for singles in [false, true] {
+        for (store, at) in [("i32.store", 68), ("i32.store16", 70), ("i32.store8", 71)] {
+            let callee = format!(
+                "(func $put (param $p i32)
+                     ({store} (local.get $p) (i32.add (i32.load (i32.const 256)) (i32.const 0x3f))))
+                 (func $number (param $p i32) (i32.store (local.get $p) (i32.const 0x3ff00000)))"
+            );
+            let call = format!("(call $number (i32.const 256)) (call $put (i32.const {at}))");
+            for x in [0.3, 0.75] {
+                is_lost(&module(singles, &callee, &call, READ), x);
+            }
+        }
+    }
+}
+
 /// The last digits of a double: what is left has slope 1.
 #[test]
 fn last_digits() {

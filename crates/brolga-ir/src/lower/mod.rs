@@ -126,6 +126,10 @@ pub mod segment {
     pub const SINK: i32 = 64;
     /// 64 bytes of zeros.
     pub const ZEROS: i32 = 128;
+    /// Added to a size of floats: the run time keeps account of parts of them.
+    pub const ACCOUNT: i64 = 0x100;
+    /// Added to a size of floats: no digits stay where they are.
+    pub const STRICT: i64 = 0x200;
 }
 
 /// How it is seen that a record does not fit on the tape.

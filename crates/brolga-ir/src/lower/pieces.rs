@@ -194,6 +194,32 @@ impl LowerCx<'_> {
         });
     }
 
+    /// The size of floats of which parts are cut, and whether the run time keeps account of them.
+    pub(super) fn with_account(&self, b: &mut FunctionBuilder<'_>, of: ir::Value) -> ir::Value {
+        if self.env.pieces { b.ins().iadd_imm_s(of, segment::ACCOUNT) } else { of }
+    }
+
+    /// A number is going to be stored over as many bytes as floats of `elem` bytes have, or more:
+    /// it is seen whether it is stored over parts of two of them.
+    pub(super) fn cut_across(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        of: (Val, Val, i32),
+        (n, elem): (u32, u8),
+        inst: Option<ir::Inst>,
+    ) {
+        let [seg, p, d, n] = self.place(b, of, n);
+        let at = b.ins().iadd(p, d);
+        let odd = b.ins().band_imm_s(at, if elem == 4 { 3 } else { 7 });
+        self.rarely(b, odd, None, |cx, b| {
+            let elem = b.ins().iconst(types::I64, i64::from(elem) + segment::STRICT);
+            let elem = cx.with_account(b, elem);
+            let status = cx.bytes_helper(b, "brolga_clear", &[seg, p, d, n, elem]);
+            cx.trap_if(b, status, Check::UntrackedBits, inst);
+            status
+        });
+    }
+
     fn settle_if_any(
         &mut self,
         b: &mut FunctionBuilder<'_>,

@@ -16,8 +16,9 @@
 //!
 //! **Errs** on the side of a trap.
 
-use super::{HALF, Mask, Pieces, There, WINDOW};
+use super::{HALF, Mask, Pieces, There, WINDOW, brolga_settle_bytes};
 use crate::segment::Segment;
+use crate::status;
 
 impl Pieces {
     /// Numbers have been stored over `n` bytes at `p`, which may be a part of a float of `of`
@@ -25,7 +26,7 @@ impl Pieces {
     ///
     /// # Safety
     /// The bytes and the windows that they lie in are valid.
-    unsafe fn cut(&mut self, p: usize, n: usize, of: usize) {
+    pub(super) unsafe fn cut(&mut self, p: usize, n: usize, of: usize) {
         // SAFETY: our contract.
         let ticket = unsafe { self.take(p, n) };
         for part in self.redeem(ticket) {
@@ -119,4 +120,64 @@ pub unsafe extern "C" fn brolga_cut_bytes(seg: *mut Segment, p: u64, delta: u64,
         unsafe { seg.pieces.cut(p.wrapping_add(delta) as usize, n as usize, elem as usize) };
         seg.waiting = seg.pieces.places();
     }
+}
+
+/// Added to a size of floats: the account is kept, because floats' stores look there.
+pub const ACCOUNT: u64 = 0x100;
+
+/// Added to a size of floats: no digits stay where they are.
+pub const STRICT: u64 = 0x200;
+
+/// The floats of `size` bytes that lie in some bytes, from the first of them to behind the last.
+fn whole_floats(at: usize, end: usize, size: usize) -> (usize, usize) {
+    let first = at.next_multiple_of(size).min(end);
+    (first, (end - end % size).max(first))
+}
+
+/// Whether bytes of shadow end in a float of `size` bytes whose cotangent is not zero, or begin in
+/// one; where it is not `strict`, its lower digits do not count.
+///
+/// # Safety
+/// The multiples of eight around them are valid.
+pub(crate) unsafe fn tears(at: usize, end: usize, size: usize, strict: bool) -> bool {
+    let (first, last) = whole_floats(at, end, size);
+    [(at, first), (last, end)].into_iter().filter(|(from, to)| from < to).any(|(from, to)| {
+        let float = from - from % size;
+        // SAFETY: our contract.
+        let bytes = unsafe { std::slice::from_raw_parts(float as *const u8, size) };
+        let (sign, others) = bytes.split_last().expect("a float has bytes");
+        (strict || to - float > size / 2) && (sign & 0x7f != 0 || others.iter().any(|&b| b != 0))
+    })
+}
+
+/// Clear `n` bytes at `p`, which were filled with numbers, where floats of `elem` bytes may lie (or
+/// floats of unknown size, if that is 0). Returns [`status::UNTRACKED`] if no account is kept and
+/// these are a part of a float whose cotangent is not zero, unless they are its lower digits: those
+/// stay, as the slope is 1.
+///
+/// # Safety
+/// As for [`super::brolga_take_bytes`].
+pub unsafe extern "C" fn brolga_clear(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) -> u64 {
+    if delta == 0 || n == 0 {
+        return status::OK;
+    }
+    let (at, n, of) = (p.wrapping_add(delta) as usize, n as usize, (elem % ACCOUNT) as usize);
+    let (end, size) = (at + n, if of == 0 { WINDOW } else { of });
+    let (first, last) = whole_floats(at, end, size);
+    if elem & ACCOUNT != 0 {
+        // SAFETY: our contract; the borrow ends here.
+        unsafe { (*seg).pieces.cut(at, first - at, of) };
+        // SAFETY: the same.
+        unsafe { (*seg).pieces.cut(last, end - last, of) };
+        // SAFETY: our contract.
+        unsafe { brolga_settle_bytes(seg, p + (first - at) as u64, delta, (last - first) as u64, 0) };
+    } else {
+        // SAFETY: our contract.
+        if unsafe { tears(at, end, size, elem & STRICT != 0) } {
+            return status::UNTRACKED;
+        }
+    }
+    // SAFETY: our contract.
+    unsafe { (first as *mut u8).write_bytes(0, last - first) };
+    status::OK
 }

@@ -189,6 +189,8 @@ mod tests {
         assert_eq!(answer::SHADOW_BOUNDS as u64, debug::SHADOW_BOUNDS);
         assert_eq!(answer::SHADOW_ALIASES_PRIMAL as u64, debug::SHADOW_ALIASES_PRIMAL);
         assert_eq!(answer::CONST_ALIAS as u64, debug::CONST_ALIAS);
+        assert_eq!(brolga_ir::lower::segment::ACCOUNT as u64, brolga_runtime::pieces::ACCOUNT);
+        assert_eq!(brolga_ir::lower::segment::STRICT as u64, brolga_runtime::pieces::STRICT);
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
             }
         }
         MemRole::Kill { .. } if cx.facts().overwrites.spent.contains(inst) && cx.facts().cuts(inst).is_none() => {}
-        MemRole::Kill { bytes, checked } => match cx.facts().cuts(inst) {
+        MemRole::Kill { bytes, checked } => match cx.facts().cuts(inst).or_else(|| cx.facts().straddles(inst)) {
             Some(of) => cx.cut_mem(addr, off, bytes, of),
             None => cx.zero_mem(addr, off, bytes, checked),
         },
