@@ -469,6 +469,14 @@ impl Pieces {
         })
     }
 
+    /// Whether some bytes of a window have been taken.
+    fn misses(&self, base: usize, mask: Mask) -> bool {
+        [0, HALF].iter().any(|half| {
+            let left = self.open.get(&(base + half)).map_or(0xff, |&i| self.records[i as usize].left);
+            mask & 0xf << half & !left != 0
+        })
+    }
+
     /// Add what waits at a window and is complete. If nothing is there, and it may be put there as
     /// it is, its size does not matter.
     ///
@@ -555,7 +563,12 @@ impl Pieces {
                 // SAFETY: our contract.
                 unsafe { self.uncut(base, of, ours) };
             }
-            known &= of == 0 || !floats.iter().any(|f| ours & f != 0 && self.in_part(base, *f));
+            let in_part = || match of {
+                // Of a float that lies across windows only its own bytes count.
+                4 | 8 if !across && !p.is_multiple_of(of) => self.misses(base, ours),
+                _ => floats.iter().any(|f| ours & f != 0 && self.in_part(base, *f)),
+            };
+            known &= of == 0 || !in_part();
             for half in [0, HALF] {
                 let part = ours & 0xf << half;
                 if let Some(&last) = self.last.get(&(base + half)).filter(|_| part != 0) {

@@ -298,8 +298,14 @@ impl<'a> Facts<'a> {
     }
 
     /// The size of the floats that may lie where an access or a call leads to, or 0 if there may be
-    /// doubles and singles.
+    /// doubles and singles: in modules, and in memory that this call, or a caller that has said so,
+    /// has made.
     pub fn floats_around(&self, inst: ir::Inst, addr: ir::Value) -> Option<u8> {
+        // Elsewhere a seed may lie where an integer is put; a tangent ends there.
+        let asks = self.program.vmctx_pointers_only || self.mode == Mode::Tangent;
+        if !asks && !self.own(addr) && !self.passed_with_floats(addr) {
+            return None;
+        }
         let kinds = kinds_around(self.func(), &self.contents, self.summaries, inst, addr);
         let singles = kinds.has(Kinds::F32) || self.program.unaligned_doubles;
         match (kinds.has(Kinds::F64), singles) {

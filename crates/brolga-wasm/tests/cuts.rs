@@ -170,6 +170,20 @@ fn numbers_that_are_computed() {
     }
 }
 
+/// Bytes beside doubles at odd addresses, and within.
+#[test]
+fn at_odd_addresses() {
+    let with = |byte: u32| {
+        module(false, &put("i32.store8", "i32.const 120"), "(call $put (BYTE))", READ)
+            .replace("i32.const 64", "i32.const 65")
+            .replace("BYTE", &format!("i32.const {byte}"))
+    };
+    for beside in [64, 73] {
+        is(&with(beside), 0.3, 0.6);
+    }
+    is_lost(&with(72), 0.3);
+}
+
 /// The last digits of a double: what is left has slope 1.
 #[test]
 fn last_digits() {
