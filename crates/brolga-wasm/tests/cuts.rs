@@ -2,8 +2,12 @@
 //! callee, in a loop, over what the host has written. The gradient is that of the program, or the
 //! run says that it is not known; it is never that of half a number.
 //!
-//! Broken on purpose: without the account of what is cut (`AdOp::ZeroMem`, `cuts`) the gradients of
-//! `a_float_with_a_foreign_part` are halves; without `uncut`, `last_digits` trap.
+//! Broken on purpose: without the account of what is cut (`Facts::cuts`) the gradients of
+//! `a_float_with_a_foreign_part` and others are halves, and so are without `Facts::fills` those of
+//! `blocks`, without `Facts::straddles` those of `over_two_floats`, without the cut of demanded
+//! integers (`pieces/demand.rs`) those of `numbers_that_are_computed`, without the look at the end
+//! those of `over_what_the_host_has_written`; without `uncut`, `last_digits` trap, and where whole
+//! windows count, `at_odd_addresses` does.
 
 use brolga_wasm::brolga::{Diagnostics, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};
@@ -163,8 +167,13 @@ fn numbers_that_are_computed() {
                  (func $number (param $p i32) (i32.store (local.get $p) (i32.const 0x3ff00000)))"
             );
             let call = format!("(call $number (i32.const 256)) (call $put (i32.const {at}))");
+            // Of the bits of another float it is asked whether they are computed from a float's.
+            let other = "(f64.reinterpret_i64 (i64.or (i64.const 0x3ff0000000000000)
+                             (i64.shr_u (i64.mul (i64.load (i32.const 600)) (i64.const 3)) (i64.const 12))))";
+            let both = format!("(f64.add {READ} (f64.mul (local.get $x) {other}))");
             for x in [0.3, 0.75] {
                 is_lost(&module(singles, &callee, &call, READ), x);
+                is_lost(&module(singles, &callee, &call, &both), x);
             }
         }
     }
