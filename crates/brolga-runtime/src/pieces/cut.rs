@@ -165,12 +165,17 @@ pub unsafe extern "C" fn brolga_clear(seg: *mut Segment, p: u64, delta: u64, n: 
     let (end, size) = (at + n, if of == 0 { WINDOW } else { of });
     let (first, last) = whole_floats(at, end, size);
     if elem & ACCOUNT != 0 {
-        // SAFETY: our contract; the borrow ends here.
-        unsafe { (*seg).pieces.cut(at, first - at, of) };
+        for (from, to) in [(at, first), (last, end)].into_iter().filter(|(from, to)| from < to) {
+            // SAFETY: our contract; the borrow ends here.
+            unsafe { (*seg).pieces.cut(from, to - from, of) };
+        }
         // SAFETY: the same.
-        unsafe { (*seg).pieces.cut(last, end - last, of) };
-        // SAFETY: our contract.
-        unsafe { brolga_settle_bytes(seg, p + (first - at) as u64, delta, (last - first) as u64, 0) };
+        unsafe { (*seg).waiting = (*seg).pieces.places() };
+        // SAFETY: the same.
+        if unsafe { (*seg).waiting } != 0 {
+            // SAFETY: our contract.
+            unsafe { brolga_settle_bytes(seg, p + (first - at) as u64, delta, (last - first) as u64, 0) };
+        }
     } else {
         // SAFETY: our contract.
         if unsafe { tears(at, end, size, elem & STRICT != 0) } {
