@@ -148,7 +148,7 @@ impl LowerCx<'_> {
             }
             &AdOp::ZeroMem { addr, delta, sure, off, bytes, cuts: Some(of), .. } if bytes >= 8 => {
                 if of != 0 || self.env.pieces {
-                    self.cut_across(b, (addr, delta, off), (bytes, of), inst.at);
+                    self.cut_across(b, ((addr, delta, off), sure), (bytes, of), inst.at);
                 }
                 self.zero_mem(b, ((addr, delta, off), sure), bytes, false, inst.at);
             }

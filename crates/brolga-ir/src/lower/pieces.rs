@@ -204,14 +204,16 @@ impl LowerCx<'_> {
     pub(super) fn cut_across(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        of: (Val, Val, i32),
+        (of, sure): ((Val, Val, i32), bool),
         (n, elem): (u32, u8),
         inst: Option<ir::Inst>,
     ) {
-        let [seg, p, d, n] = self.place(b, of, n);
-        let at = b.ins().iadd(p, d);
+        let at = self.shadow_at(b, of, sure, segment::ZEROS);
+        let any = self.anything(b, at, n);
         let odd = b.ins().band_imm_s(at, if elem == 4 { 3 } else { 7 });
-        self.rarely(b, odd, None, |cx, b| {
+        let torn = b.ins().select(odd, any, odd);
+        self.rarely(b, torn, None, |cx, b| {
+            let [seg, p, d, n] = cx.place(b, of, n);
             let elem = b.ins().iconst(types::I64, i64::from(elem) + segment::STRICT);
             let elem = cx.with_account(b, elem);
             let status = cx.bytes_helper(b, "brolga_clear", &[seg, p, d, n, elem]);
