@@ -590,6 +590,9 @@ pub enum AdOp {
         /// if the word that they lie in was not: it may be a float of which they are a part that is
         /// zero.
         checked: bool,
+        /// They may be a part of a float: of one of so many bytes, or, if that is 0, of a double or
+        /// of a single. Then the run time keeps account of what becomes of the other parts.
+        cuts: Option<u8>,
     },
 
     /// A call.

@@ -274,6 +274,21 @@ impl AdInst {
 }
 
 impl DisplayInst<'_> {
+    /// A shadow is cleared.
+    fn zero(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let AdOp::ZeroMem { addr, delta, sure, off, bytes, checked, cuts } = &self.inst.op else { return Ok(()) };
+        let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
+        write!(f, "{place} = 0, {bytes} bytes")?;
+        if *checked {
+            write!(f, ", trap untracked_bits if it was not 0")?;
+        }
+        match cuts {
+            None => Ok(()),
+            Some(0) => write!(f, ", maybe of a float"),
+            Some(of) => write!(f, ", maybe of an f{}", 8 * of),
+        }
+    }
+
     /// An operation that only forward mode has.
     fn forward_mode(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.inst.op {
@@ -368,11 +383,7 @@ impl Display for DisplayInst<'_> {
             AdOp::LoadTangent { .. } | AdOp::StoreTangent { .. } | AdOp::Moved(..) | AdOp::Fragment { .. } => {
                 self.forward_mode(f)
             }
-            AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
-                write!(f, "{place} = 0, {bytes} bytes")?;
-                if *checked { write!(f, ", trap untracked_bits if it was not 0") } else { Ok(()) }
-            }
+            AdOp::ZeroMem { .. } => self.zero(f),
             AdOp::Call { callee, args, sig: _, tape } => {
                 let args: Vec<String> =
                     args.iter().map(|a| a.map_or_else(|| "seg".to_owned(), |v| v.to_string())).collect();

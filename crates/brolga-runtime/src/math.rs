@@ -203,6 +203,8 @@ fn own() -> Table {
         ("brolga_double_of_bytes", pieces::brolga_double_of_bytes as *const u8),
         ("brolga_single_of_bytes", pieces::brolga_single_of_bytes as *const u8),
         ("brolga_singles_of_bytes", pieces::brolga_singles_of_bytes as *const u8),
+        ("brolga_clear", pieces::brolga_clear as *const u8),
+        ("brolga_cut_bytes", pieces::brolga_cut_bytes as *const u8),
         ("brolga_settle_bytes", pieces::brolga_settle_bytes as *const u8),
         ("brolga_tangent_note", tangents::brolga_tangent_note as *const u8),
         ("brolga_tangent_note_word", tangents::brolga_tangent_note_word as *const u8),

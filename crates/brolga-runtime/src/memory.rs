@@ -26,7 +26,7 @@
 use std::ops::Add;
 
 use crate::guard::{self, attributed};
-use crate::pieces::{brolga_settle_bytes, moved};
+use crate::pieces::{ACCOUNT, brolga_settle_bytes, moved, tears};
 use crate::segment::Segment;
 use crate::status;
 
@@ -68,7 +68,8 @@ pub unsafe extern "C" fn brolga_memmove_rev(
 /// certain where each float begins: they are of unknown size (`elem` is 0), or of `elem` bytes
 /// where they begin at multiples of that.
 ///
-/// Returns [`status::UNTRACKED`] where bytes of cotangents cannot be put together.
+/// Returns [`status::UNTRACKED`] where bytes of cotangents cannot be put together, or a part of a
+/// float is moved in a program without an account of these ([`ACCOUNT`], added to `elem`).
 ///
 /// # Safety
 /// Each shadow that exists is valid for `n` bytes, and the multiples of eight around them; `seg` is
@@ -84,6 +85,7 @@ pub unsafe extern "C" fn brolga_move_rev(
 ) -> u64 {
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
+    let (account, elem) = (elem & ACCOUNT != 0, elem % ACCOUNT);
     let aligned = |p: *mut u8| elem != 0 && (p as u64).is_multiple_of(elem);
     let nothing_waits = seg.waiting == 0;
     if dst_delta == 0 || n == 0 {
@@ -95,6 +97,10 @@ pub unsafe extern "C" fn brolga_move_rev(
         return status::OK;
     }
     let (to, n) = (dst.wrapping_add(dst_delta as usize), n as usize);
+    // SAFETY: our contract.
+    if !account && elem != 0 && unsafe { tears(to as usize, to as usize + n, elem as usize, true) } {
+        return status::UNTRACKED;
+    }
     if src_delta == 0 {
         // SAFETY: our contract.
         unsafe { brolga_settle_bytes(seg, dst as u64, dst_delta, n as u64, 0) };
@@ -107,8 +113,11 @@ pub unsafe extern "C" fn brolga_move_rev(
     // ends here.
     let taken = unsafe { std::slice::from_raw_parts(to, n) }.to_vec();
     let apart = (to as usize).abs_diff(from as usize) >= n;
+    // Of a double of which a part is copied the other part is not forgotten.
+    // SAFETY: our contract.
+    let whole = elem != 0 || !unsafe { tears(to as usize, to as usize + n, 8, true) };
     // SAFETY: our contract; the two are apart.
-    if nothing_waits && apart && merge(unsafe { std::slice::from_raw_parts_mut(from, n) }, &taken) {
+    if nothing_waits && apart && whole && merge(unsafe { std::slice::from_raw_parts_mut(from, n) }, &taken) {
         // SAFETY: our contract.
         unsafe { to.write_bytes(0, n) };
         return status::OK;

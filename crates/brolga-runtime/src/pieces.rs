@@ -35,11 +35,14 @@ use std::collections::HashMap;
 use crate::segment::Segment;
 
 mod across;
+mod cut;
 mod demand;
 mod helpers;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cut::tears;
+pub use cut::{ACCOUNT, STRICT, brolga_clear, brolga_cut_bytes};
 pub use demand::{brolga_add_demand, brolga_any_bytes, brolga_move_demand, brolga_take_demand};
 pub use helpers::*;
 
@@ -61,6 +64,8 @@ struct Record {
     left: Mask,
     /// Bytes that have been taken, and are zeros where they were because of that.
     away: Mask,
+    /// Bytes that have been given up, because a number was stored over them.
+    cut: Mask,
     /// Bytes that have been taken and not been added, or given up.
     under_way: u32,
     /// Bytes of the number that it is, or 0 if that is not known: what is one double for certain is
@@ -98,6 +103,8 @@ struct Part {
 pub enum There {
     /// Nothing.
     Unknown,
+    /// Nothing that the caller has put there.
+    Nothing,
     /// Floats of so many bytes.
     Floats(usize),
     /// Constants of the program: their cotangents are not asked for. Where those cannot be put
@@ -192,7 +199,7 @@ impl Pieces {
             // SAFETY: windows are noted that are valid.
             (before, after) = unsafe { (self.beside(home, home - WINDOW), self.beside(home, home + WINDOW)) };
         }
-        let record = Record { bytes, home, left: 0xff, away: 0, under_way: 0, of: 0, before, after };
+        let record = Record { bytes, home, left: 0xff, away: 0, cut: 0, under_way: 0, of: 0, before, after };
         match self.free.pop() {
             Some(i) => {
                 self.records[i as usize] = record;
@@ -462,6 +469,14 @@ impl Pieces {
         })
     }
 
+    /// Whether some bytes of a window have been taken.
+    fn misses(&self, base: usize, mask: Mask) -> bool {
+        [0, HALF].iter().any(|half| {
+            let left = self.open.get(&(base + half)).map_or(0xff, |&i| self.records[i as usize].left);
+            mask & 0xf << half & !left != 0
+        })
+    }
+
     /// Add what waits at a window and is complete. If nothing is there, and it may be put there as
     /// it is, its size does not matter.
     ///
@@ -544,7 +559,16 @@ impl Pieces {
                 _ if across => &[],
                 _ => &[0xff],
             };
-            known &= of == 0 || !floats.iter().any(|f| ours & f != 0 && self.in_part(base, *f));
+            if of != 0 && p.is_multiple_of(of) {
+                // SAFETY: our contract.
+                unsafe { self.uncut(base, of, ours) };
+            }
+            let in_part = || match of {
+                // Of a float that lies across windows only its own bytes count.
+                4 | 8 if !across && !p.is_multiple_of(of) => self.misses(base, ours),
+                _ => floats.iter().any(|f| ours & f != 0 && self.in_part(base, *f)),
+            };
+            known &= of == 0 || !in_part();
             for half in [0, HALF] {
                 let part = ours & 0xf << half;
                 if let Some(&last) = self.last.get(&(base + half)).filter(|_| part != 0) {
@@ -673,6 +697,10 @@ impl Pieces {
         let lost = self.demanded.iter().filter(|d| is_lost(*d.0, *d.1)).map(|d| *d.0).min();
         if lost.is_some() {
             return Err(Stuck(lost));
+        }
+        // SAFETY: shadows from which something was cut are valid until the run ends.
+        if let Some(base) = unsafe { self.cut_at_the_end(known, holds_floats) } {
+            return Err(Stuck(Some(base)));
         }
         let places: Vec<(usize, usize)> = self.waiting.iter().map(|(&base, all)| (base, all[0].of)).collect();
         for (base, of) in places {

@@ -23,7 +23,7 @@ impl Segment {
                 There::Floats(WINDOW) => unsafe { self.fragments.settle(window, delta, WINDOW) },
                 // SAFETY: the same.
                 There::Floats(_) => unsafe { self.fragments.settle(half, delta, HALF) },
-                There::Unknown | There::Constants => {}
+                There::Unknown | There::Nothing | There::Constants => {}
             }
         }
     }

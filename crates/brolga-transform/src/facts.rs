@@ -3,7 +3,9 @@
 use std::cell::OnceCell;
 
 use brolga_analysis::activity::ulp::Steps;
+use brolga_analysis::activity::width::kinds_around;
 use brolga_analysis::activity::{self, Activity, ActivityInput, MemRole, State};
+use brolga_analysis::calls::callee::CalleeKind;
 use brolga_analysis::calls::joint::{JointInput, joint_calls};
 use brolga_analysis::calls::{deferred_free, summarise};
 use brolga_analysis::guards::products::{self, Product};
@@ -23,6 +25,7 @@ use brolga_analysis::{
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Pass, Program, Promises, Untracked};
+use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
@@ -254,15 +257,79 @@ impl<'a> Facts<'a> {
         (self.units, self.roots) = (units, roots);
     }
 
-    /// Whether a number may be stored over a part of a double: forward mode has to tell the run
-    /// time (`brolga_runtime::tangents`).
+    /// Whether a number may be stored over a part of a float: the run time has to be told
+    /// (`brolga_runtime::pieces`, in forward mode `brolga_runtime::tangents`).
     pub fn overwrites_parts(&self) -> bool {
-        let part = |&inst: &ir::Inst| match self.activity.mem[inst] {
-            MemRole::Kill { bytes, .. } if bytes < 8 => access_address(self.func(), inst)
-                .is_some_and(|a| self.contents.of_class(a).has(Kinds::F64) || self.passed_with_floats(a)),
-            _ => false,
+        let part = |&inst: &ir::Inst| {
+            let across = self.fills(inst).or_else(|| self.straddles(inst));
+            self.cuts(inst).is_some() || self.cuts_in_copy(inst).is_some() || across == Some(0)
         };
         self.cfg.all_insts().iter().any(part)
+    }
+
+    /// Whether cotangents move in pieces, or end in pieces.
+    pub fn needs_pieces(&self) -> bool {
+        self.activity.moves_pieces(self.program) || self.overwrites_parts()
+    }
+
+    /// The size of the floats of which a number may be stored over a part, or 0 if there may be
+    /// doubles and singles.
+    pub fn cuts(&self, inst: ir::Inst) -> Option<u8> {
+        let MemRole::Kill { bytes, checked: false } = self.activity.mem[inst] else { return None };
+        let addr = access_address(self.func(), inst).filter(|_| bytes < 8)?;
+        self.floats_around(inst, addr).filter(|&of| of != 4 || bytes < 4)
+    }
+
+    /// The same of an integer as long as a float or longer, which is stored over parts of two if it
+    /// does not lie as they do.
+    pub fn straddles(&self, inst: ir::Inst) -> Option<u8> {
+        let MemRole::Kill { bytes, checked: false } = self.activity.mem[inst] else { return None };
+        let addr = access_address(self.func(), inst).filter(|_| bytes >= 8 && self.program.vmctx_pointers_only)?;
+        let x = self.func().dfg.inst_args(inst)[0];
+        self.floats_around(inst, addr).filter(|_| !self.func().dfg.value_type(x).lane_type().is_float())
+    }
+
+    /// The same of fields of less than eight bytes of what a call copies.
+    pub fn cuts_in_copy(&self, inst: ir::Inst) -> Option<u8> {
+        let Some(activity::CopyRole::Fields(all)) = &self.activity.copies[inst] else { return None };
+        let part = |f: &(i32, MemRole)| matches!(f.1, MemRole::Kill { bytes, checked: false } if bytes < 8);
+        let to = self.func().dfg.inst_args(inst)[0];
+        all.iter().any(part).then(|| self.floats_around(inst, to)).flatten()
+    }
+
+    /// The size of the floats that may lie where an access or a call leads to, or 0 if there may be
+    /// doubles and singles: in modules, and in memory that this call, or a caller that has said so,
+    /// has made.
+    pub fn floats_around(&self, inst: ir::Inst, addr: ir::Value) -> Option<u8> {
+        // Elsewhere a seed may lie where an integer is put; a tangent ends there.
+        let asks = self.program.vmctx_pointers_only || self.mode == Mode::Tangent;
+        if !asks && !self.own(addr) && !self.passed_with_floats(addr) {
+            return None;
+        }
+        let kinds = kinds_around(self.func(), &self.contents, self.summaries, inst, addr);
+        let singles = kinds.has(Kinds::F32) || self.program.unaligned_doubles;
+        match (kinds.has(Kinds::F64), singles) {
+            (true, false) => Some(8),
+            (false, true) => Some(4),
+            (true, true) => Some(0),
+            (false, false) => self.passed_with_floats(addr).then_some(0),
+        }
+    }
+
+    /// The size of the floats of which a call may fill a part with numbers, as for
+    /// [`Facts::floats_around`].
+    pub fn fills(&self, inst: ir::Inst) -> Option<u8> {
+        if !self.program.vmctx_pointers_only {
+            return None;
+        }
+        let CalleeKind::Known(rule) = CalleeKind::of(self.program, self.func(), inst)? else { return None };
+        let to = self.func().dfg.inst_args(inst).first().copied()?;
+        let ints = matches!(self.activity.copies[inst], None | Some(activity::CopyRole::Ints));
+        match rule.kind {
+            MathKind::Memory(MemFn::Memset) => self.floats_around(inst, to),
+            MathKind::Memory(MemFn::Memcpy | MemFn::Memmove) if ints => self.floats_around(inst, to),
+            _ => None,
+        }
     }
 
     /// Whether floats may be stored where an address leads to: as such, or as integers of which it

@@ -165,7 +165,7 @@ pub(crate) fn derive_variant<'a>(
         return Ok(Outcome::Examined);
     }
     if mode == Mode::Tangent {
-        let fragments = fragments || facts.activity.moves_pieces(cx.program) || facts.overwrites_parts();
+        let fragments = fragments || facts.needs_pieces();
         let emit = (cx, names, is_root, fragments);
         return derive_tangent(facts, (lifted, forward_of), (statements, ids), symbols, emit);
     }
@@ -174,7 +174,7 @@ pub(crate) fn derive_variant<'a>(
     }
 
     let observed = observer.stages.is_some();
-    let fragments = fragments || facts.activity.moves_pieces(cx.program);
+    let fragments = fragments || facts.needs_pieces();
     let mut emitter = Emitter::new(&facts, &statements.stmts, cx.isa, names, is_root, fragments);
     let (lift, names) = ((&mut lifted, &forward_of), symbols.both());
     let (graphs, plan, twice) = Assembly::new(&facts, lift, &mut statements, names, &mut ids, observed).graphs()?;

@@ -63,8 +63,12 @@ fn what_lies_there_is_read() {
                 assert_eq!(gradient(name, (x, 2048), manner).unwrap(), right, "{name} {manner:?}");
                 // Into the frame, where it is read afterwards.
                 match gradient(name, (x, 1016), manner) {
-                    // Other last digits change no slope, another number does.
-                    Ok(g) => assert_eq!(g, if name == "same" { 0.0 } else { right }, "{name} {manner:?}"),
+                    // With other last digits the slope is that of the number with these, another
+                    // number has none.
+                    Ok(g) => {
+                        let right = if name == "same" { 0.0 } else { right };
+                        assert!((g - right).abs() < 1e-14, "{name} {manner:?}: {g}");
+                    }
                     Err(Error::Trap(t)) => assert_eq!(t.code, "untracked_bits"),
                     Err(other) => panic!("{name} {manner:?}: {other:?}"),
                 }

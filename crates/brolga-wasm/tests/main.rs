@@ -5,6 +5,7 @@ mod clear_shadow;
 mod clib;
 mod common;
 mod constant;
+mod cuts;
 mod demand;
 mod frames;
 mod gradients;

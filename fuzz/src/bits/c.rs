@@ -21,6 +21,9 @@ typedef u32 lanes __attribute__((vector_size(16), aligned(1)));
 static union { u8 c[8]; u16 q[4]; u32 h[2]; u64 wide; u32 narrow; double d; float s; } scratch;
 static u8 blocks[4096] __attribute__((aligned(16)));
 static u32 top;
+static NOINLINE void put8(void *p, u32 k, u64 v) { ((u8 *)p)[k] = (u8)v; }
+static NOINLINE void put16(void *p, u32 k, u64 v) { ((u16 *)p)[k] = (u16)v; }
+static NOINLINE void put32(void *p, u32 k, u64 v) { ((u32 *)p)[k] = (u32)v; }
 static NOINLINE void *block(u32 bytes) { void *p = blocks + top; top += bytes + 15 & ~15u; return p; }
 ";
 
@@ -478,6 +481,18 @@ impl Writer<'_> {
             PartOp::Abs => (parts - 1, format!("&= {:#x}", (1_u64 << (width - 1)) - 1)),
             PartOp::Scale(k) => (parts - 1, format!("+= {:#x}", u64::from(k) << (f.mantissa() + width - f.bits()))),
             PartOp::Clear => (0, "= 0".to_owned()),
+            PartOp::Lowest | PartOp::Uppermost | PartOp::All => {
+                let (first, end) = match op {
+                    PartOp::Lowest => (0, 1),
+                    PartOp::Uppermost => (parts - 1, parts),
+                    _ => (0, parts),
+                };
+                let number = if op == PartOp::Lowest { 0 } else { f.of(1.5) };
+                let text = format!(
+                    "for (u32 k = {first}; k < {end}; k++) put{width}(&{x}, k, {number:#x}ull >> {width} * k);"
+                );
+                return self.line(&text);
+            }
         };
         let u = format!("u{width}");
         let text = match access {

@@ -170,14 +170,7 @@ impl<'a> Machine<'a> {
                 self.set(*dst, x);
             }
             Stmt::Part(at, width, op, _) => {
-                let f = self.program.float(*at);
-                let op = match op {
-                    PartOp::Negate => BitOp::Negate,
-                    PartOp::Abs => BitOp::Abs,
-                    PartOp::Scale(k) => BitOp::Scale(*k as i32),
-                    PartOp::Clear => BitOp::Cut(*width),
-                };
-                let x = self.op(f, op, self.get(*at));
+                let x = self.part(self.program.float(*at), *width, *op, self.get(*at));
                 self.set(*at, x);
             }
             Stmt::Arith(dst, a, b, arith) => self.arith(*dst, *a, *b, *arith),
@@ -261,6 +254,22 @@ impl<'a> Machine<'a> {
             Cond::Odd => self.turn % 2 == 1,
             Cond::Tag(a, at) => !self.program.tagged(a) || self.tags[a][self.at(at)] & 1 == 1,
         }
+    }
+
+    fn part(&mut self, f: Float, width: u32, op: PartOp, x: Dual) -> Dual {
+        let op = match op {
+            PartOp::Negate => BitOp::Negate,
+            PartOp::Abs => BitOp::Abs,
+            PartOp::Scale(k) => BitOp::Scale(k as i32),
+            PartOp::Clear | PartOp::Lowest => BitOp::Cut(width),
+            PartOp::All => return Dual::constant(1.5),
+            PartOp::Uppermost => {
+                let (before, below) = (f.of(x.v), low(f.bits() - width));
+                let (after, slope) = self.moved(f, before, before & below | f.of(1.5) & !below);
+                return x.map(f.number(after), slope);
+            }
+        };
+        self.op(f, op, x)
     }
 
     fn choose(&mut self, dst: Lvalue, a: Lvalue, b: Lvalue, choice: Choice) {

@@ -195,7 +195,10 @@ impl Maker {
         let whole = self.program.float(at).bits();
         let width = self.s.choose(&[8, 16, 32]);
         let width = if width < whole { width } else { 16 };
-        let op = match self.s.below(4) {
+        let op = match self.s.below(7) {
+            4 => PartOp::Lowest,
+            5 => PartOp::Uppermost,
+            6 => PartOp::All,
             0 => PartOp::Negate,
             1 => PartOp::Abs,
             2 if width > 8 => PartOp::Scale(self.s.between(1, 2) as u32),

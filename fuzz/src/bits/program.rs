@@ -255,6 +255,12 @@ pub enum PartOp {
     Scale(u32),
     /// The lowest part becomes zero.
     Clear,
+    /// The same, by a callee that knows of no float.
+    Lowest,
+    /// Such a callee makes the uppermost part that of three halves.
+    Uppermost,
+    /// It makes all parts those of three halves, one after the other.
+    All,
 }
 
 /// Plain arithmetic.

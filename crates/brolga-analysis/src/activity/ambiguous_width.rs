@@ -66,9 +66,7 @@ pub(super) fn unsure(i: &ActivityInput<'_>) -> EntitySet<Value> {
 /// What memory holds where an access leads, as far as the function, its callers and its callees
 /// see.
 fn kinds(i: &ActivityInput<'_>, inst: ir::Inst, addr: Value) -> Kinds {
-    let data = i.func.dfg.insts[inst];
-    let region = data.alias_region(&i.func.dfg).map(|r| i.func.dfg.alias_regions[r].user_id);
-    i.contents.of_class(addr).join(region.map_or(Kinds::NONE, |r| i.summaries.region(r)))
+    super::width::kinds_around(i.func, i.contents, i.summaries, inst, addr)
 }
 
 /// Whether memory holds floats of both sizes, or halves of doubles where a double might be.

@@ -310,3 +310,16 @@ pub(super) fn kinds_at(
     let region = func.dfg.insts[inst].alias_region(&func.dfg).map(|r| func.dfg.alias_regions[r].user_id);
     region.map_or(k, |r| k.join(summaries.region(r)))
 }
+
+/// What memory holds where an access leads, as far as the function, its callers and its callees
+/// see: there, or elsewhere in what cannot be told apart from it.
+pub fn kinds_around(
+    func: &ir::Function,
+    contents: &Contents,
+    summaries: &Summaries,
+    inst: ir::Inst,
+    addr: ir::Value,
+) -> Kinds {
+    let region = func.dfg.insts[inst].alias_region(&func.dfg).map(|r| func.dfg.alias_regions[r].user_id);
+    contents.of_class(addr).join(region.map_or(Kinds::NONE, |r| summaries.region(r)))
+}

@@ -23,7 +23,7 @@ impl LowerCx<'_> {
             Tape::Moves | Tape::Above | Tape::Aside => {}
         }
         let names = args;
-        let args: Vec<_> = args.iter().map(|a| a.map_or_else(|| self.seg(), |v| self.get(v))).collect();
+        let mut args: Vec<_> = args.iter().map(|a| a.map_or_else(|| self.seg(), |v| self.get(v))).collect();
         let mut sig = sig.clone();
         if sig.call_conv != CallConv::Fast {
             // A helper of the run time: a C function of the host.
@@ -32,6 +32,9 @@ impl LowerCx<'_> {
         let call = match callee {
             Callee::Symbol(s) => {
                 self.settle_for_helper(b, s, &args, inst.at);
+                if let ("brolga_clear" | "brolga_move_rev", Some(of)) = (&s[..], args.last_mut()) {
+                    *of = self.with_account(b, *of);
+                }
                 self.check_helper(b, s, (names, &args), inst.at);
                 let f = self.symbol(b, s, &sig);
                 b.ins().call(f, &args)

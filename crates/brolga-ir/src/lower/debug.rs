@@ -207,10 +207,12 @@ impl LowerCx<'_> {
         let ours: Vec<bool> = (0..names.len()).map(ours).collect();
         let missing = if self.forward { Missing::Nothing } else { Missing::Loses };
         // Some are given the segment first.
-        let first = usize::from(symbol == "brolga_move_rev");
+        let first = usize::from(matches!(symbol, "brolga_move_rev" | "brolga_clear"));
         let ours = &ours[first..];
         match (symbol, &args[first..]) {
-            ("brolga_zero", &[p, delta, n]) => self.ask(b, (p, delta, 0), n, Asked { ours: ours[1], missing }, at),
+            ("brolga_zero", &[p, delta, n]) | ("brolga_clear", &[p, delta, n, _]) => {
+                self.ask(b, (p, delta, 0), n, Asked { ours: ours[1], missing }, at)
+            }
             (
                 "brolga_copy_shadow" | "brolga_memmove_rev" | "brolga_move_rev",
                 &[to, to_delta, from, from_delta, n, ..],

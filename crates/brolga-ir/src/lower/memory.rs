@@ -180,7 +180,16 @@ impl LowerCx<'_> {
             &AdOp::StoreTangent { addr, delta, sure, off, value } => {
                 self.store_tangent(b, ((addr, delta, off), sure), value, inst.at);
             }
-            &AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
+            &AdOp::ZeroMem { addr, delta, sure, off, bytes, cuts: Some(of), .. } if bytes >= 8 => {
+                if of != 0 || self.env.pieces {
+                    self.cut_across(b, ((addr, delta, off), sure), (bytes, of), inst.at);
+                }
+                self.zero_mem(b, ((addr, delta, off), sure), bytes, false, inst.at);
+            }
+            &AdOp::ZeroMem { addr, delta, sure, off, bytes, cuts: Some(of), .. } if self.env.pieces => {
+                self.cut(b, ((addr, delta, off), sure), (bytes, of), inst.at);
+            }
+            &AdOp::ZeroMem { addr, delta, sure, off, bytes, checked, .. } => {
                 self.zero_mem(b, ((addr, delta, off), sure), bytes, checked, inst.at);
             }
             AdOp::Call { callee, args, sig, tape } => self.call(b, (callee, args, sig, *tape), inst),

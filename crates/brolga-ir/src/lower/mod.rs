@@ -128,6 +128,10 @@ pub mod segment {
     pub const ZEROS: i32 = 128;
     /// The channels of a typed tape: a top, a limit and a cursor each.
     pub const CHANNELS: i32 = 192;
+    /// Added to a size of floats: the run time keeps account of parts of them.
+    pub const ACCOUNT: i64 = 0x100;
+    /// Added to a size of floats: no digits stay where they are.
+    pub const STRICT: i64 = 0x200;
 
     /// Where a position in a channel is.
     pub fn field(channel: super::Channel, position: super::Position) -> i32 {

@@ -173,6 +173,55 @@ impl LowerCx<'_> {
         }
     }
 
+    /// Bytes that may be a part of a float of `elem` bytes have been overwritten: their cotangent
+    /// ends, and the run time sees what becomes of the other parts. Nothing is done where there are
+    /// zeros.
+    pub(super) fn cut(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        (of, sure): ((Val, Val, i32), bool),
+        (n, elem): (u32, u8),
+        inst: Option<ir::Inst>,
+    ) {
+        self.check_access(b, of, n, Missing::Loses, inst);
+        let at = self.shadow_at(b, of, sure, segment::ZEROS);
+        let any = self.anything(b, at, n);
+        self.rarely(b, any, None, |cx, b| {
+            let [seg, p, d, n] = cx.place(b, of, n);
+            let elem = b.ins().iconst(types::I64, i64::from(elem));
+            cx.tell(b, "brolga_cut_bytes", &[seg, p, d, n, elem]);
+            seg
+        });
+    }
+
+    /// The size of floats of which parts are cut, and whether the run time keeps account of them.
+    pub(super) fn with_account(&self, b: &mut FunctionBuilder<'_>, of: ir::Value) -> ir::Value {
+        if self.env.pieces { b.ins().iadd_imm_s(of, segment::ACCOUNT) } else { of }
+    }
+
+    /// A number is going to be stored over as many bytes as floats of `elem` bytes have, or more:
+    /// it is seen whether it is stored over parts of two of them.
+    pub(super) fn cut_across(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        (of, sure): ((Val, Val, i32), bool),
+        (n, elem): (u32, u8),
+        inst: Option<ir::Inst>,
+    ) {
+        let at = self.shadow_at(b, of, sure, segment::ZEROS);
+        let any = self.anything(b, at, n);
+        let odd = b.ins().band_imm_s(at, if elem == 4 { 3 } else { 7 });
+        let torn = b.ins().select(odd, any, odd);
+        self.rarely(b, torn, None, |cx, b| {
+            let [seg, p, d, n] = cx.place(b, of, n);
+            let elem = b.ins().iconst(types::I64, i64::from(elem) + segment::STRICT);
+            let elem = cx.with_account(b, elem);
+            let status = cx.bytes_helper(b, "brolga_clear", &[seg, p, d, n, elem]);
+            cx.trap_if(b, status, Check::UntrackedBits, inst);
+            status
+        });
+    }
+
     fn settle_if_any(
         &mut self,
         b: &mut FunctionBuilder<'_>,

@@ -92,10 +92,9 @@ impl Pieces {
             }
         }
         if any {
+            // Of a float of which this is a part the others are not forgotten.
             // SAFETY: our contract.
-            unsafe { self.settle(p, n, 0, true) };
-            // SAFETY: the same.
-            unsafe { (p as *mut u8).write_bytes(0, n) };
+            unsafe { self.cut(p, n, 0) };
         }
         any
     }

@@ -384,8 +384,7 @@ impl<'a> Driver<'a> {
     /// Keep what a variant has become.
     fn keep(&mut self, stages: Stages<'_>, goal: Goal) {
         let (facts, found) = (&stages.facts, &mut self.found);
-        found.pieces |= facts.activity.moves_pieces(facts.program);
-        found.pieces |= facts.mode == Mode::Tangent && facts.overwrites_parts();
+        found.pieces |= facts.needs_pieces();
         found.guessed |= facts.activity.guessed(facts.func(), facts.cfg);
         if goal.is_root {
             found.overwrites = stages.overwrites;

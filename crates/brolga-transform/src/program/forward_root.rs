@@ -70,7 +70,7 @@ pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, opt
         VariantForm::Pair => straight && facts.joint.is_empty(),
     };
     let by = work.variants.iter().find(|(v, kind)| may(*kind) && serves(v, root, facts))?;
-    Some(Served { by: by.clone(), pieces: facts.activity.moves_pieces(facts.program) })
+    Some(Served { by: by.clone(), pieces: facts.needs_pieces() })
 }
 
 /// Whether a variant takes and gives what another one does, that of these facts, but for seeds that

@@ -348,6 +348,15 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         self.zero_mem_in(Where::Rvs, addr, off, bytes, checked);
     }
 
+    /// The same of what may be a part of a float (see [`AdOp::ZeroMem`]).
+    pub fn cut_mem(&mut self, addr: ir::Value, off: i32, bytes: u32, of: u8) {
+        if let Some(delta) = self.facts().delta(addr) {
+            let (addr, sure) = (Val::Primal(addr), self.facts().sure(addr));
+            let op = AdOp::ZeroMem { addr, delta, sure, off, bytes, checked: false, cuts: Some(of) };
+            self.push(Where::Rvs, Defs::default(), op);
+        }
+    }
+
     /// A place that is overwritten may have held a pointer, and then its shadow still holds one,
     /// which the pullback would take for a cotangent. In memory of this call, or its caller's, the
     /// forward pass clears it; elsewhere the seed of an output may lie there, and places that hold
@@ -361,7 +370,8 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     fn zero_mem_in(&mut self, w: Where, addr: ir::Value, off: i32, bytes: u32, checked: bool) {
         if let Some(delta) = self.facts().delta(addr) {
             let sure = self.facts().sure(addr);
-            self.push(w, Defs::default(), AdOp::ZeroMem { addr: Val::Primal(addr), delta, sure, off, bytes, checked });
+            let addr = Val::Primal(addr);
+            self.push(w, Defs::default(), AdOp::ZeroMem { addr, delta, sure, off, bytes, checked, cuts: None });
         }
     }
 

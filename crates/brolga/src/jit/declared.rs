@@ -20,6 +20,7 @@ use brolga_runtime::debug::overlap;
 use brolga_runtime::pieces::There;
 use brolga_runtime::{Declared, Segment};
 use cranelift_codegen::data_value::DataValue;
+use smallvec::SmallVec;
 
 use super::{Arg, Floats};
 use crate::Error;
@@ -92,10 +93,12 @@ pub(crate) fn register(args: &[Arg], specs: &[ArgSpec], segment: &mut Segment) {
 pub(crate) struct Places {
     /// For each argument with a shadow of which the caller has said where floats are, the address
     /// of the shadow.
-    known: Vec<(u64, Arc<[Floats]>)>,
+    known: SmallVec<[(u64, Arc<[Floats]>); 8]>,
+    /// Of all arguments with a shadow it is known where floats are.
+    all_said: bool,
     /// Shadows of arguments of which the caller has said no more than how long they are, or that
     /// they hold floats: address and length.
-    whole: Vec<(u64, u64)>,
+    whole: SmallVec<[(u64, u64); 8]>,
     /// Shadows of floats of another size than those which a program moves as integers: address and
     /// length.
     others: Vec<(u64, usize)>,
@@ -108,7 +111,13 @@ impl Places {
         let known = shadowed().filter_map(|(_, a)| Some((a.shadow, a.floats.clone()?))).collect();
         let no_floats = |i: usize| matches!(specs.get(i).and_then(|a| a.elem), Some(Elem::Int | Elem::Pointer));
         let whole = shadowed().filter(|&(i, a)| a.floats.is_none() && !no_floats(i));
-        Self { known, whole: whole.filter_map(|(_, a)| Some((a.shadow, a.len?))).collect(), others: Vec::new() }
+        let all_said = shadowed().all(|(i, a)| a.floats.is_some() || no_floats(i));
+        Self {
+            known,
+            all_said,
+            whole: whole.filter_map(|(_, a)| Some((a.shadow, a.len?))).collect(),
+            others: Vec::new(),
+        }
     }
 
     /// The same, and where floats are of another size than those that a program moves as integers,
@@ -162,6 +171,7 @@ impl Places {
         };
         let mut found = self.known.iter().flat_map(|(base, all)| all.iter().filter(move |f| holds(*base, f)));
         match found.next().map(|f| f.size) {
+            None if self.all_said => There::Nothing,
             None => There::Unknown,
             Some(0) => There::Constants,
             Some(size) => There::Floats(size as usize),
@@ -179,6 +189,8 @@ mod tests {
         assert_eq!(answer::SHADOW_BOUNDS as u64, debug::SHADOW_BOUNDS);
         assert_eq!(answer::SHADOW_ALIASES_PRIMAL as u64, debug::SHADOW_ALIASES_PRIMAL);
         assert_eq!(answer::CONST_ALIAS as u64, debug::CONST_ALIAS);
+        assert_eq!(brolga_ir::lower::segment::ACCOUNT as u64, brolga_runtime::pieces::ACCOUNT);
+        assert_eq!(brolga_ir::lower::segment::STRICT as u64, brolga_runtime::pieces::STRICT);
     }
 
     #[test]

@@ -32,6 +32,11 @@ pub fn plain_isa() -> Result<OwnedTargetIsa, Error> {
     tuned(Tuning::Plain)
 }
 
+/// The host, for code that takes long to compile.
+pub(super) fn quick_isa() -> Result<OwnedTargetIsa, Error> {
+    tuned(Tuning::Quick)
+}
+
 fn tuned(tuning: Tuning) -> Result<OwnedTargetIsa, Error> {
     // To ask the processor what it can do takes as long as to compile a few instructions.
     static HOST: [OnceLock<OwnedTargetIsa>; 3] = [OnceLock::new(), OnceLock::new(), OnceLock::new()];

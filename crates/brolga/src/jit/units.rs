@@ -26,7 +26,7 @@ use cranelift_codegen::{CompiledCode, Context};
 use cranelift_module::{FuncId, ModuleReloc};
 
 use super::batch;
-use super::isa::plain_isa;
+use super::isa::{plain_isa, quick_isa};
 use super::traps::CompiledFunction;
 use crate::Error;
 
@@ -197,10 +197,19 @@ thread_local! {
 /// Instructions of a function whose tables are too large to be kept.
 const LARGE: usize = 10_000;
 
+/// Blocks of a function for which registers are given out in a single pass: what Cranelift does
+/// otherwise takes time in proportion to the square of their number.
+const HUGE: usize = 20_000;
+
+fn is_huge(func: &ir::Function) -> bool {
+    func.dfg.num_blocks() > HUGE
+}
+
 /// Compile as is asked, or if that fails as plainly as can be: the mid-end has been seen to panic
 /// on valid functions that the back end alone compiles.
 fn code(unit: &Unit, plain: &OwnedTargetIsa) -> Result<Code, String> {
-    if let Some(isa) = &unit.isa
+    let quick = if is_huge(&unit.func) { quick_isa().ok() } else { None };
+    if let Some(isa) = quick.as_ref().or(unit.isa.as_ref())
         && let Ok(code) = attempt(unit, &**isa)
     {
         return Ok(code);
@@ -299,6 +308,18 @@ mod tests {
             let [alone, whole] = compiled(&loops.replace(from, to));
             assert!(alone.is_none() && whole.is_some(), "{to}");
         }
+    }
+
+    #[test]
+    fn registers_of_many_blocks_are_given_out_in_one_pass() {
+        let blocks = |n: usize| {
+            let mut func = ir::Function::new();
+            for _ in 0..n {
+                func.dfg.make_block();
+            }
+            func
+        };
+        assert!(is_huge(&blocks(HUGE + 1)) && !is_huge(&blocks(HUGE)));
     }
 
     #[test]

@@ -104,8 +104,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
                     cx.facts().contents.of_class(args[0]).moved() == brolga_analysis::kinds::kind::Kinds::POINTER;
                 let w = if pointers { Where::After } else { Where::Rvs };
                 let n = wide(cx, w, args[2]);
-                let operands = [Some(Val::Primal(args[0])), Some(d), Some(n)];
-                cx.helper(w, "brolga_zero", &operands, &[I64; 3], Defs::default(), false);
+                clear(cx, w, (Some(Val::Primal(args[0])), d), n);
             }
         }
         MemFn::Malloc | MemFn::Calloc => {
@@ -238,8 +237,21 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
             cx.helper(w, "brolga_memmove_rev", &operands, &[I64; 6], Defs::default(), false);
         }
         CopyRole::Fields(_) | CopyRole::Mixed => unreachable!("handled above"),
-        CopyRole::Ints => cx.helper(w, "brolga_zero", &[to, Some(dt), Some(n)], &[I64; 3], Defs::default(), false),
+        CopyRole::Ints => clear(cx, w, (to, dt), n),
     }
+}
+
+/// A block is filled with numbers: its shadow is cleared, and where floats may lie that it has a
+/// part of, it is seen what becomes of the others.
+fn clear(cx: Cx<'_, '_, '_, '_>, w: Where, (to, delta): (Option<Val>, Val), n: Val) {
+    let Some(of) = cx.facts().fills(cx.inst()).filter(|_| w == Where::Rvs) else {
+        return cx.helper(w, "brolga_zero", &[to, Some(delta), Some(n)], &[I64; 3], Defs::default(), false);
+    };
+    let of = cx.iconst(w, of.into());
+    let status = Val::D(cx.t.ids.dv());
+    let operands = [None, to, Some(delta), Some(n), Some(of)];
+    cx.helper(w, "brolga_clear", &operands, &[I64; 5], [(status, I64)].into(), false);
+    cx.push(w, Defs::default(), AdOp::TrapIf(status, Check::UntrackedBits));
 }
 
 /// Trap if bytes are copied from memory that has a shadow to memory that has none.
@@ -277,7 +289,10 @@ fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &
     for &(off, role) in fields {
         match role {
             MemRole::Float(shape) => taken.extend(cx.take_mem(to, off, shape).map(|ct| (off, ct, shape))),
-            MemRole::Kill { bytes, checked } => cx.zero_mem(to, off, bytes, checked),
+            MemRole::Kill { bytes, checked } => match cx.facts().cuts_in_copy(cx.inst()) {
+                Some(of) if bytes < 8 && !checked => cx.cut_mem(to, off, bytes, of),
+                _ => cx.zero_mem(to, off, bytes, checked),
+            },
             MemRole::Pointer | MemRole::None => {}
         }
     }

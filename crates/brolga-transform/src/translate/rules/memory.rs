@@ -80,8 +80,11 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
                 cx.zero_mem(addr, off, 8, false);
             }
         }
-        MemRole::Kill { .. } if cx.facts().overwrites.spent.contains(inst) => {}
-        MemRole::Kill { bytes, checked } => cx.zero_mem(addr, off, bytes, checked),
+        MemRole::Kill { .. } if cx.facts().overwrites.spent.contains(inst) && cx.facts().cuts(inst).is_none() => {}
+        MemRole::Kill { bytes, checked } => match cx.facts().cuts(inst).or_else(|| cx.facts().straddles(inst)) {
+            Some(of) => cx.cut_mem(addr, off, bytes, of),
+            None => cx.zero_mem(addr, off, bytes, checked),
+        },
         MemRole::None => {}
     }
 }

@@ -138,7 +138,7 @@ pub fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32, poiso
     let Some(delta) = cx.facts().delta(addr) else { return };
     let (sure, p) = (cx.facts().sure(addr), Val::Primal(addr));
     if !poisoned {
-        let op = AdOp::ZeroMem { addr: p, delta, sure, off, bytes, checked: false };
+        let op = AdOp::ZeroMem { addr: p, delta, sure, off, bytes, checked: false, cuts: None };
         cx.push(Where::After, Defs::default(), op);
         let part = bytes < 8 && cx.facts().may_hold_floats(addr);
         return tell(cx, if part { FragmentOp::Mark } else { FragmentOp::Clean }, addr, off, bytes);

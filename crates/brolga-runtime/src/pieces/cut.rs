@@ -1,0 +1,188 @@
+//! Floats that numbers have been stored over in part.
+//!
+//! **Problem.** A number is stored over a byte, two or four: its place gets no cotangent. But if
+//! these were bytes of a float, so that a mixture of both was read, the other bytes of the
+//! cotangent are no number. If the program stores numbers over all parts one by one, as `memset`
+//! and unions do, the float is a constant; if the rest came from a float, its derivative would be
+//! that of half a number.
+//!
+//! **Answer.** The bytes are taken like a piece ([`super`]), and given up. Then the record says
+//! which bytes of the cotangent are left. Numbers under them clear those, too. A float's store
+//! finds the cotangent of its place taken in part, and the run traps; so does the end of the run,
+//! where the caller has put a float. But if only lower digits are missing, they are put back: a
+//! float whose last digits are cut has the slope 1, as where that happens in a register.
+//!
+//! **Cost.** A look at the shadow for each such store; a record for each that meets a cotangent.
+//!
+//! **Errs** on the side of a trap.
+
+use super::{HALF, Mask, Pieces, There, WINDOW, brolga_settle_bytes};
+use crate::segment::Segment;
+use crate::status;
+
+impl Pieces {
+    /// Numbers have been stored over `n` bytes at `p`, which may be a part of a float of `of`
+    /// bytes.
+    ///
+    /// # Safety
+    /// The bytes and the windows that they lie in are valid.
+    pub(super) unsafe fn cut(&mut self, p: usize, n: usize, of: usize) {
+        // SAFETY: our contract.
+        let ticket = unsafe { self.take(p, n) };
+        for part in self.redeem(ticket) {
+            let r = &mut self.records[part.record as usize];
+            r.cut |= part.bytes;
+            if r.home != 0 && r.of == 0 {
+                r.of = of;
+            }
+            self.done(part.record, part.bytes);
+        }
+    }
+
+    /// Put lower digits back of floats of `of` bytes in a window, if nothing else is missing. Of
+    /// floats that do not lie among `ours` nothing changes.
+    ///
+    /// # Safety
+    /// The window is valid.
+    pub(super) unsafe fn uncut(&mut self, base: usize, of: usize, ours: Mask) {
+        for first in (0..WINDOW).step_by(of) {
+            let Some(&record) = self.open.get(&(base + first)) else { continue };
+            let float: Mask = if of == WINDOW { 0xff } else { 0xf << first };
+            let lower: Mask = if of == WINDOW { 0xf } else { 0x3 << first };
+            let r = &self.records[record as usize];
+            let missing = float & !r.left;
+            let digits = missing & !lower == 0 && missing & !r.cut == 0 && ours & float == float;
+            if missing == 0 || !digits || of == WINDOW && self.open.get(&(base + HALF)) != Some(&record) {
+                continue;
+            }
+            // SAFETY: our contract.
+            let there = unsafe { (base as *const [u8; WINDOW]).read() };
+            let as_it_was = |i: usize| there[i] == if missing & 1 << i != 0 { 0 } else { r.bytes[i] };
+            if !(0..WINDOW).filter(|i| float & 1 << i != 0).all(as_it_was) {
+                continue;
+            }
+            for i in (0..WINDOW).filter(|i| missing & 1 << i != 0) {
+                // SAFETY: the byte lies in the window.
+                unsafe { (base as *mut u8).add(i).write(r.bytes[i]) };
+            }
+            let r = &mut self.records[record as usize];
+            (r.left, r.away, r.cut) = (r.left | missing, r.away & !missing, r.cut & !missing);
+            if r.left == 0xff {
+                self.close(base, record);
+                self.forget(record);
+            }
+        }
+    }
+
+    /// The first window in which the caller has put a float of which a part was cut.
+    ///
+    /// # Safety
+    /// All windows from which something was taken are valid.
+    pub(super) unsafe fn cut_at_the_end(
+        &mut self,
+        known: &dyn Fn(usize) -> There,
+        holds_floats: &dyn Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let mut all: Vec<usize> = self.open.keys().map(|half| half & !(WINDOW - 1)).collect();
+        all.sort_unstable();
+        all.dedup();
+        let is_cut = |&base: &usize| {
+            let size = match known(base) {
+                There::Floats(size) => size,
+                There::Constants => return false,
+                There::Nothing if !(0..WINDOW).any(|i| holds_floats(base + i)) => return false,
+                There::Nothing | There::Unknown => {
+                    let record = self.open.get(&base).or_else(|| self.open.get(&(base + HALF)));
+                    record.map_or(0, |&r| self.records[r as usize].of)
+                }
+            };
+            if size != 0 {
+                // SAFETY: our contract.
+                unsafe { self.uncut(base, size, 0xff) };
+            }
+            let parts: &[Mask] = if size == WINDOW { &[0xff] } else { &[0xf, 0xf0] };
+            parts.iter().any(|&part| self.in_part(base, part))
+        };
+        all.into_iter().find(is_cut)
+    }
+}
+
+/// Numbers have been stored over `n` bytes at `p`, which may be a part of a float of `elem` bytes,
+/// or of one of unknown size if that is 0.
+///
+/// # Safety
+/// As for [`super::brolga_take_bytes`].
+pub unsafe extern "C" fn brolga_cut_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) {
+    if delta != 0 {
+        // SAFETY: our contract.
+        let seg = unsafe { &mut *seg };
+        // SAFETY: our contract.
+        unsafe { seg.pieces.cut(p.wrapping_add(delta) as usize, n as usize, elem as usize) };
+        seg.waiting = seg.pieces.places();
+    }
+}
+
+/// Added to a size of floats: the account is kept, because floats' stores look there.
+pub const ACCOUNT: u64 = 0x100;
+
+/// Added to a size of floats: no digits stay where they are.
+pub const STRICT: u64 = 0x200;
+
+/// The floats of `size` bytes that lie in some bytes, from the first of them to behind the last.
+fn whole_floats(at: usize, end: usize, size: usize) -> (usize, usize) {
+    let first = at.next_multiple_of(size).min(end);
+    (first, (end - end % size).max(first))
+}
+
+/// Whether bytes of shadow end in a float of `size` bytes whose cotangent is not zero, or begin in
+/// one; where it is not `strict`, its lower digits do not count.
+///
+/// # Safety
+/// The multiples of eight around them are valid.
+pub(crate) unsafe fn tears(at: usize, end: usize, size: usize, strict: bool) -> bool {
+    let (first, last) = whole_floats(at, end, size);
+    [(at, first), (last, end)].into_iter().filter(|(from, to)| from < to).any(|(from, to)| {
+        let float = from - from % size;
+        // SAFETY: our contract.
+        let bytes = unsafe { std::slice::from_raw_parts(float as *const u8, size) };
+        let (sign, others) = bytes.split_last().expect("a float has bytes");
+        (strict || to - float > size / 2) && (sign & 0x7f != 0 || others.iter().any(|&b| b != 0))
+    })
+}
+
+/// Clear `n` bytes at `p`, which were filled with numbers, where floats of `elem` bytes may lie (or
+/// floats of unknown size, if that is 0). Returns [`status::UNTRACKED`] if no account is kept and
+/// these are a part of a float whose cotangent is not zero, unless they are its lower digits: those
+/// stay, as the slope is 1.
+///
+/// # Safety
+/// As for [`super::brolga_take_bytes`].
+pub unsafe extern "C" fn brolga_clear(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) -> u64 {
+    if delta == 0 || n == 0 {
+        return status::OK;
+    }
+    let (at, n, of) = (p.wrapping_add(delta) as usize, n as usize, (elem % ACCOUNT) as usize);
+    let (end, size) = (at + n, if of == 0 { WINDOW } else { of });
+    let (first, last) = whole_floats(at, end, size);
+    if elem & ACCOUNT != 0 {
+        for (from, to) in [(at, first), (last, end)].into_iter().filter(|(from, to)| from < to) {
+            // SAFETY: our contract; the borrow ends here.
+            unsafe { (*seg).pieces.cut(from, to - from, of) };
+        }
+        // SAFETY: the same.
+        unsafe { (*seg).waiting = (*seg).pieces.places() };
+        // SAFETY: the same.
+        if unsafe { (*seg).waiting } != 0 {
+            // SAFETY: our contract.
+            unsafe { brolga_settle_bytes(seg, p + (first - at) as u64, delta, (last - first) as u64, 0) };
+        }
+    } else {
+        // SAFETY: our contract.
+        if unsafe { tears(at, end, size, elem & STRICT != 0) } {
+            return status::UNTRACKED;
+        }
+    }
+    // SAFETY: our contract.
+    unsafe { (first as *mut u8).write_bytes(0, last - first) };
+    status::OK
+}

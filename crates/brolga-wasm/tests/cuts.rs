@@ -1,0 +1,290 @@
+//! Numbers that are stored over a part of a float, out of sight of the function that reads it: by a
+//! callee, in a loop, over what the host has written. The gradient is that of the program, or the
+//! run says that it is not known; it is never that of half a number.
+//!
+//! Broken on purpose: without the account of what is cut (`Facts::cuts`) the gradients of
+//! `a_float_with_a_foreign_part` and others are halves, and so are without `Facts::fills` those of
+//! `blocks`, without `Facts::straddles` those of `over_two_floats`, without the cut of demanded
+//! integers (`pieces/demand.rs`) those of `numbers_that_are_computed`, without the look at the end
+//! those of `over_what_the_host_has_written`; without `uncut`, `last_digits` trap, and where whole
+//! windows count, `at_odd_addresses` does.
+
+use brolga_wasm::brolga::{Diagnostics, Mode, Options};
+use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};
+use wasmparser::ValType;
+
+use crate::common::gradients;
+
+/// Singles beside doubles.
+const SINGLES: &str = "(f32.store (i32.const 512) (f32.demote_f64 (local.get $x)))";
+
+/// The result of `f` when `between` has run: x squared is at address 64 before.
+fn module(singles: bool, callees: &str, between: &str, result: &str) -> String {
+    let singles = if singles { SINGLES } else { "" };
+    format!(
+        r#"(module (memory 1) {callees}
+            (func (export "f") (param $x f64) (result f64) (local $i i32) (local $sum f64)
+                {singles}
+                (f64.store (i32.const 64) (f64.mul (local.get $x) (local.get $x)))
+                {between}
+                {result}))"#
+    )
+}
+
+const READ: &str = "(f64.load (i32.const 64))";
+
+/// A callee that stores a number of so many bytes.
+fn put(store: &str, value: &str) -> String {
+    format!("(func $put (param $p i32) ({store} (local.get $p) ({value})))")
+}
+
+fn is(text: &str, x: f64, wanted: f64) {
+    for found in gradients(text, x) {
+        let g = found.unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert!((g - wanted).abs() <= 1e-12 * wanted.abs(), "{g}, not {wanted}\n{text}");
+    }
+}
+
+/// Nothing is known of this gradient, and this is said.
+fn is_said(found: Result<f64, Error>, text: &str) {
+    match found {
+        Err(Error::Trap(t)) => assert_eq!(t.code, "untracked_bits", "{t}\n{text}"),
+        Err(Error::Diagnostics(Diagnostics(all))) => assert!(all.iter().all(|d| d.code == "AD0114"), "{all:?}"),
+        Err(e) => panic!("{e}"),
+        Ok(g) => panic!("{g}, silently\n{text}"),
+    }
+}
+
+fn is_lost(text: &str, x: f64) {
+    gradients(text, x).into_iter().for_each(|found| is_said(found, text));
+}
+
+#[test]
+fn a_float_with_a_foreign_part() {
+    for singles in [false, true] {
+        for (store, value, at) in [
+            ("i32.store", "i32.const 0x3ff00000", 68),
+            ("i32.store16", "i32.const 0x3ff0", 70),
+            ("i32.store8", "i32.const 0x3f", 71),
+            ("i64.store32", "i64.const 0x3ff00000", 68),
+            ("i64.store8", "i64.const 0x40", 71),
+        ] {
+            let call = format!("(call $put (i32.const {at}))");
+            // 0.75 and its square have digits in both halves or in the upper one alone.
+            for x in [0.3, 0.75] {
+                is_lost(&module(singles, &put(store, value), &call, READ), x);
+                // Read before, and behind.
+                let twice = format!("(local.set $sum {READ}) {call}");
+                let sum = format!("(f64.add (local.get $sum) {READ})");
+                is_lost(&module(singles, &put(store, value), &twice, &sum), x);
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_in_a_loop() {
+    // The upper halves of four doubles, of which one is read.
+    let walk = "(loop $next (call $put (i32.add (i32.const 52) (i32.shl (local.get $i) (i32.const 3))))
+                    (br_if $next (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 4))))";
+    for singles in [false, true] {
+        is_lost(&module(singles, &put("i32.store", "i32.const 0x3ff00000"), walk, READ), 0.3);
+        is_lost(&module(singles, &put("i32.store8", "i32.const 3"), &walk.replace("52", "55"), READ), 0.3);
+    }
+}
+
+#[test]
+fn numbers_over_all_parts() {
+    let (low, high) = ("(call $put (i32.const 64))", "(call $put (i32.const 68))");
+    for singles in [false, true] {
+        let with = |between: &str| module(singles, &put("i32.store", "i32.const 0"), between, READ);
+        is(&with(&format!("{low} {high}")), 0.3, 0.0);
+        is(&with(&format!("{high} {low}")), 0.75, 0.0);
+        // Byte by byte, as `memset` does.
+        let bytes = "(loop $next (call $put (i32.add (i32.const 64) (local.get $i)))
+                        (br_if $next (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 8))))";
+        is(&module(singles, &put("i32.store8", "i32.const 0"), bytes, READ), 0.3, 0.0);
+        // What was read before is not lost.
+        let before = format!("(local.set $sum {READ}) {bytes}");
+        let sum = format!("(f64.add (local.get $sum) {READ})");
+        is(&module(singles, &put("i32.store8", "i32.const 0"), &before, &sum), 0.3, 0.6);
+        // A number in two words, in each turn of a loop, beside a float that is read there.
+        let union = "(loop $next (call $both)
+                        (local.set $sum (f64.add (local.get $sum) (f64.mul (local.get $x) (f64.load (i32.const 128)))))
+                        (br_if $next (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 3))))";
+        let both = "(func $both (i32.store (i32.const 128) (i32.const 0))
+                        (i32.store (i32.const 132) (i32.const 0x40000000)))";
+        is(&module(singles, both, union, "(local.get $sum)"), 0.3, 6.0);
+    }
+}
+
+/// By instructions that fill and copy blocks.
+#[test]
+fn blocks() {
+    let fill = "(func $put (param $p i32) (param $n i32) (memory.fill (local.get $p) (i32.const 0) (local.get $n)))";
+    let copy = "(func $put (param $p i32) (param $n i32)
+                    (i64.store (i32.const 256) (i64.const 0x3ff0000000000000))
+                    (memory.copy (local.get $p) (i32.sub (i32.const 256) (i32.sub (i32.const 64) (local.get $p)))
+                                 (local.get $n)))";
+    for singles in [false, true] {
+        for callee in [fill, copy] {
+            let with = |from: u32, n: u32| {
+                module(singles, callee, &format!("(call $put (i32.const {from}) (i32.const {n}))"), READ)
+            };
+            is(&with(64, 8), 0.3, 0.0);
+            for x in [0.3, 0.75] {
+                is_lost(&with(68, 4), x);
+                is_lost(&with(70, 2), x);
+                is_lost(&with(71, 1), x);
+            }
+        }
+    }
+}
+
+/// A number of eight bytes over the halves of two doubles.
+#[test]
+fn over_two_floats() {
+    for singles in [false, true] {
+        for (store, value) in
+            [("i64.store", "i64.const 0x3ff000003ff00000"), ("v128.store", "v128.const i32x4 5 5 5 5")]
+        {
+            let with = |at: u32| module(singles, &put(store, value), &format!("(call $put (i32.const {at}))"), READ);
+            is(&with(64), 0.3, 0.0);
+            is_lost(&with(68), 0.3);
+            is_lost(&with(68), 0.75);
+        }
+    }
+}
+
+/// What is stored is computed from what a number in memory is.
+#[test]
+fn numbers_that_are_computed() {
+    for singles in [false, true] {
+        for (store, at) in [("i32.store", 68), ("i32.store16", 70), ("i32.store8", 71)] {
+            let callee = format!(
+                "(func $put (param $p i32)
+                     ({store} (local.get $p) (i32.add (i32.load (i32.const 256)) (i32.const 0x3f))))
+                 (func $number (param $p i32) (i32.store (local.get $p) (i32.const 0x3ff00000)))"
+            );
+            let call = format!("(call $number (i32.const 256)) (call $put (i32.const {at}))");
+            // Of the bits of another float it is asked whether they are computed from a float's.
+            let other = "(f64.reinterpret_i64 (i64.or (i64.const 0x3ff0000000000000)
+                             (i64.shr_u (i64.mul (i64.load (i32.const 600)) (i64.const 3)) (i64.const 12))))";
+            let both = format!("(f64.add {READ} (f64.mul (local.get $x) {other}))");
+            for x in [0.3, 0.75] {
+                is_lost(&module(singles, &callee, &call, READ), x);
+                is_lost(&module(singles, &callee, &call, &both), x);
+            }
+        }
+    }
+}
+
+/// Bytes beside doubles at odd addresses, and within.
+#[test]
+fn at_odd_addresses() {
+    let with = |byte: u32| {
+        module(false, &put("i32.store8", "i32.const 120"), "(call $put (BYTE))", READ)
+            .replace("i32.const 64", "i32.const 65")
+            .replace("BYTE", &format!("i32.const {byte}"))
+    };
+    for beside in [64, 73] {
+        is(&with(beside), 0.3, 0.6);
+    }
+    is_lost(&with(72), 0.3);
+}
+
+/// The last digits of a double: what is left has slope 1.
+#[test]
+fn last_digits() {
+    for (store, at, slope) in [("i32.store", 64, 0.6), ("i32.store16", 64, 0.6), ("i32.store8", 66, 0.6)] {
+        for singles in [false, true] {
+            let text = module(singles, &put(store, "i32.const 0"), &format!("(call $put (i32.const {at}))"), READ);
+            is(&text, 0.3, slope);
+        }
+    }
+}
+
+/// A single beside a number, in a module with doubles, and singles alone.
+#[test]
+fn singles() {
+    let single = |at: u32, store: &str, number: u32, doubles: bool| {
+        let double = if doubles { "(f64.store (i32.const 512) (local.get $x))" } else { "" };
+        let callee = put(store, "i32.const 0x3f");
+        format!(
+            r#"(module (memory 1) {callee}
+                (func (export "f") (param $x f64) (result f64)
+                    {double}
+                    (f32.store (i32.const {at}) (f32.demote_f64 (f64.mul (local.get $x) (local.get $x))))
+                    (call $put (i32.const {number}))
+                    (f64.promote_f32 (f32.load (i32.const {at})))))"#
+        )
+    };
+    let close = |text: &str, wanted: f64| {
+        for found in gradients(text, 0.3) {
+            let g = found.unwrap_or_else(|e| panic!("{e}\n{text}"));
+            assert!((g - wanted).abs() <= 1e-6, "{g}, not {wanted}\n{text}");
+        }
+    };
+    for doubles in [false, true] {
+        close(&single(68, "i32.store", 64, doubles), 0.6);
+        close(&single(64, "i32.store", 68, doubles), 0.6);
+        close(&single(64, "i32.store8", 69, doubles), 0.6);
+        close(&single(64, "i32.store", 64, doubles), 0.0);
+        is_lost(&single(64, "i32.store8", 67, doubles), 0.3);
+        is_lost(&single(68, "i32.store16", 70, doubles), 0.3);
+    }
+}
+
+/// The gradient by the first of two floats that the host has written, in each mode.
+fn by_the_host(text: &str, declared: bool) -> Vec<Result<f64, Error>> {
+    let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
+    let gradient = |mode: Mode| {
+        let gradient =
+            Gradient::with_options(&module, "f", &[default_activity(ValType::I32)], &Options { mode, ..options() })?;
+        let mut instance = Instance::new(&module)?;
+        let at = if declared {
+            instance.alloc_f64(&[0.3, 0.7])?
+        } else {
+            instance.write_f64(1024, &[0.3, 0.7])?;
+            1024
+        };
+        if mode == Mode::Split {
+            let (_, mut pullback) = instance.forward(&gradient, &[Val::I32(at as i32)])?;
+            instance.pullback(&mut pullback, &[Val::F64(1.0)])?;
+        } else {
+            instance.gradient(&gradient, &[Val::I32(at as i32)], &[Val::F64(1.0)])?;
+        }
+        Ok(instance.shadow_f64(at, 1)?[0])
+    };
+    [Mode::Split, Mode::Combined, Mode::Gradient].map(gradient).into()
+}
+
+#[test]
+fn over_what_the_host_has_written() {
+    let of = |callee: &str, before: &str| {
+        format!(
+            r#"(module (memory 1) {callee}
+                (func (export "f") (param $p i32) (result f64) (local $x f64)
+                    (local.set $x (f64.mul (f64.load (local.get $p)) (f64.const 3)))
+                    {before}
+                    (f64.add (local.get $x) (f64.mul (f64.load (local.get $p)) (f64.load (i32.add (local.get $p) (i32.const 8)))))))"#
+        )
+    };
+    let (high, low) = ("(call $put (i32.add (local.get $p) (i32.const 4)))", "(call $put (local.get $p))");
+    for declared in [false, true] {
+        let text = of(&put("i32.store", "i32.const 0x3ff00000"), high);
+        by_the_host(&text, declared).into_iter().for_each(|found| is_said(found, &text));
+        let text = of(&put("i32.store8", "i32.const 0x3f"), &high.replace('4', "7"));
+        by_the_host(&text, declared).into_iter().for_each(|found| is_said(found, &text));
+        for (text, wanted) in [
+            (of(&put("i32.store", "i32.const 0"), &format!("{high} {low}")), 3.0),
+            (of(&put("i32.store", "i32.const 0"), &format!("{low} {high}")), 3.0),
+            (of(&put("i64.store", "i64.const 0"), low), 3.0),
+        ] {
+            for found in by_the_host(&text, declared) {
+                let g = found.unwrap_or_else(|e| panic!("{e}\n{text}"));
+                assert!((g - wanted).abs() < 1e-12, "{g}, not {wanted}\n{text}");
+            }
+        }
+    }
+}
