@@ -116,7 +116,8 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, of: (Mod
     let scale = hu.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
     for (i, (is, wanted)) in found.iter().zip(&wanted).enumerate() {
         tally.compared += 1;
-        if wanted.is_finite() && !((is - wanted).abs() <= tol * scale) {
+        let same = (is - wanted).abs() <= tol * scale;
+        if wanted.is_finite() && !same {
             let found = format!("{name}: entry {i}: {is}, not {wanted}");
             if is.is_finite() { tally.wrong.push(found) } else { tally.poles.push(found) }
         }
@@ -161,6 +162,9 @@ fn composed(file: &File, call: &Invocation, (outer, inner): (Mode, Mode)) -> Res
     let rule = DerivedRule::new(&nested.program, &again, &options(outer))?;
     Ok((nested, rule))
 }
+
+/// A number of an argument, and a lane of it.
+type Entry = ((usize, usize), f64);
 
 /// One call of a composition.
 struct Run<'a> {
@@ -273,7 +277,7 @@ impl Run<'_> {
     }
 
     /// Tangents of the cotangents by argument and lane; or of the tangents, each times its seed.
-    fn forward(&self, rule: &DerivedRule, args: &[Arg]) -> Result<Vec<((usize, usize), f64)>, Error> {
+    fn forward(&self, rule: &DerivedRule, args: &[Arg]) -> Result<Vec<Entry>, Error> {
         let direction = if self.of.1 == Mode::Tangent { self.v } else { self.u };
         let directions: Vec<Option<DataValue>> = self
             .nested
@@ -311,7 +315,7 @@ impl Run<'_> {
     }
 
     /// Cotangents of the active arguments by argument and lane.
-    fn reverse(&self, rule: &DerivedRule, args: &[Arg]) -> Result<Vec<((usize, usize), f64)>, Error> {
+    fn reverse(&self, rule: &DerivedRule, args: &[Arg]) -> Result<Vec<Entry>, Error> {
         let ty = |given: &NestedResult| match *given {
             NestedResult::Value(k) | NestedResult::Tangent(k) => self.call.returns[k],
             NestedResult::Cotangent(i) => self.call.params[i],

@@ -288,6 +288,5 @@ fn count(tally: &mut Tally, file: &File, key: FuncKey, name: &str, effort: Effor
         tally.refused += 1;
         let cause = codes.into_iter().collect::<Vec<_>>().join(" ");
         tally.causes.entry(cause).or_insert_with(|| (0, name.to_owned())).0 += 1;
-        return;
     }
 }

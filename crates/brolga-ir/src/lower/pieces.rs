@@ -184,7 +184,7 @@ impl LowerCx<'_> {
         inst: Option<ir::Inst>,
     ) {
         self.check_access(b, of, n, Missing::Loses, inst);
-        let at = self.shadow_at(b, of, sure, segment::ZEROS);
+        let at = self.shadow_at(b, of, sure, (segment::ZEROS, Channel::Integers));
         let any = self.anything(b, at, n);
         self.rarely(b, any, None, |cx, b| {
             let [seg, p, d, n] = cx.place(b, of, n);
@@ -208,7 +208,7 @@ impl LowerCx<'_> {
         (n, elem): (u32, u8),
         inst: Option<ir::Inst>,
     ) {
-        let at = self.shadow_at(b, of, sure, segment::ZEROS);
+        let at = self.shadow_at(b, of, sure, (segment::ZEROS, Channel::Integers));
         let any = self.anything(b, at, n);
         let odd = b.ins().band_imm_s(at, if elem == 4 { 3 } else { 7 });
         let torn = b.ins().select(odd, any, odd);
