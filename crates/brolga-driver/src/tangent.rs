@@ -83,7 +83,7 @@ impl Direction {
         if let Along::Buffer(bytes) = &self.0[arg] { Some(bytes) } else { None }
     }
 
-    /// Along all inputs ([`inputs`]), by so much each.
+    /// Along all inputs ([`crate::inputs::inputs`]), by so much each.
     pub fn along(call: &Invocation, inputs: &[Input], by: &[f64]) -> Self {
         let mut found = Self::zero(call);
         for arg in 0..call.args.len() {
