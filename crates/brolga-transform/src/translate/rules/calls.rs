@@ -158,6 +158,12 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
     let func = cx.func();
     let ir::InstructionData::Call { func_ref, .. } = func.dfg.insts[cx.inst()] else { unreachable!("a direct call") };
     let sig = &func.dfg.signatures[func.dfg.ext_funcs[func_ref].signature];
+    if symbol.starts_with("brolga_") && cx.facts().program.nested > 0 {
+        let d = Diagnostic::new("AD0150", format!("a derivative that calls %{symbol} is derived again"))
+            .note("helpers that move floats in pieces, or move blocks of the heap, have no derivative")
+            .help("move floats as floats of one size; allocate a new block where one is made longer");
+        return cx.problem(d);
+    }
     let d = Diagnostic::new("AD0150", format!("no rule for the imported function %{symbol}"))
         .note(format!("it is called with active arguments; its signature is {sig}"))
         .help("define it in the file, use a C math function that has a rule, or mark its arguments const");
