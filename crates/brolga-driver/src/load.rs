@@ -424,6 +424,8 @@ fn reached(units: &[Unit], from: &[String]) -> BTreeSet<String> {
                 _ => None,
             });
             work.extend(named.chain(addressed).filter(|s| !found.contains(s)));
+        } else if let Some((base, _)) = brolga_transform::called::derivative_of(&symbol) {
+            work.push(base.to_owned());
         }
         found.insert(symbol);
     }

@@ -59,6 +59,14 @@ pub fn resolved<'p>(
     }
 }
 
+/// Of which function a name is the derivative, and in which mode.
+pub fn derivative_of(symbol: &str) -> Option<(&str, Mode)> {
+    match symbol.strip_suffix("__gradient") {
+        Some(base) => Some((base, Mode::Combined)),
+        None => Some((symbol.strip_suffix("__tangent")?, Mode::Tangent)),
+    }
+}
+
 /// A derivative that is declared and not defined.
 struct CalledDerivative {
     symbol: String,
@@ -92,10 +100,7 @@ impl CalledDerivative {
     /// The derivative of this name. Where that of which it is the derivative is not there, this one
     /// is wanted first.
     fn of_symbol(program: &Program, symbol: &str, declared: Option<&Signature>) -> Option<Self> {
-        let (base, mode) = match symbol.strip_suffix("__gradient") {
-            Some(base) => (base, Mode::Combined),
-            None => (symbol.strip_suffix("__tangent")?, Mode::Tangent),
-        };
+        let (base, mode) = derivative_of(symbol)?;
         match program.func(base) {
             Some(func) if program.funcs[func].body.is_none() && program.funcs[func].host.is_none() => {
                 let first = Self::named(program, func);
