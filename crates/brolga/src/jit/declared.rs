@@ -201,12 +201,16 @@ mod tests {
             .with_floats([floats(16, 24, 8), floats(64, 12, 4), floats(88, 20, 0)].into());
         let places = Places::of(&[arg.clone(), Arg { shadow: 0, ..arg }], &[]);
         let found: Vec<There> = (0..14).map(|k| places.at(0x5000 + 8 * k)).collect();
-        let (no, double, single) = (There::Unknown, There::Floats(8), There::Floats(4));
+        // The caller has said of all that has a shadow where floats are.
+        let (no, double, single) = (There::Nothing, There::Floats(8), There::Floats(4));
         // Of the last four bytes of the singles, and of the constants, nothing says what is beside
         // them.
         let constants = There::Constants;
         let wanted = [no, no, double, double, double, no, no, no, single, no, no, constants, constants, no];
         assert_eq!(found, wanted);
         assert_eq!([0x5014, 0x1010].map(|at| places.at(at)), [no, no]);
+        let said = Arg::duplicated(0x1000, 0x5000).with_floats([floats(16, 24, 8)].into());
+        let places = Places::of(&[said, Arg::duplicated(0x2000, 0x6000)], &[]);
+        assert_eq!([0x5010, 0x5028, 0x6000].map(|at| places.at(at)), [double, There::Unknown, There::Unknown]);
     }
 }
