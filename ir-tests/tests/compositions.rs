@@ -1,5 +1,5 @@
 //! The four compositions of forward and reverse mode, for each call of `cases`, against the oracle
-//! of the *primal* ([`Oracle::hessian_vector`]), which knows no derived text.
+//! of the *primal* ([`on_oracle`]), which knows no derived text.
 //!
 //! With `L = Σ seed · result + Σ initial shadow · final contents`, a direction `u` and another one
 //! `v`, each gives a part of the Hessian `H` of `L`. Memory takes part four times: the primal, the
@@ -17,12 +17,12 @@ use std::collections::BTreeSet;
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::jit::host_isa;
 use brolga::{Arg, ArgActivity, ArgSpec, DerivedRule, Effort, Elem, Error, Mode, Options, Promises, Request};
-use brolga_driver::inputs::{Input, inputs, oracle_args};
+use brolga_driver::check::second::on_oracle;
+use brolga_driver::inputs::{Input, inputs};
 use brolga_driver::memory::Block;
 use brolga_driver::noise::Noise;
 use brolga_driver::value::{Num, decode_all, from_data, to_data};
-use brolga_driver::{Directive, File, Invocation, Memory, bind, compare};
-use brolga_oracle::{Oracle, Reverse, Tangent};
+use brolga_driver::{Directive, File, Invocation, bind, compare};
 use brolga_runtime::Workspace;
 use brolga_transform::nested::{self, Nested, NestedParam, NestedResult};
 
@@ -92,7 +92,7 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, of: (Mod
     let mut noise = Noise::new(3);
     let mut direction = || -> Vec<f64> { inputs.iter().map(|_| noise.unit()).collect() };
     let (u, v) = (direction(), direction());
-    let Ok(hu) = oracle(file, call, &inputs, &u) else { return };
+    let Ok([_, hu]) = on_oracle(&file.program, call, &inputs, &u) else { return };
     let nested = match composed(file, call, of) {
         Ok(nested) => nested,
         Err(Error::Diagnostics(_)) => return tally.refused += 1,
@@ -122,28 +122,6 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, of: (Mod
             if is.is_finite() { tally.wrong.push(found) } else { tally.poles.push(found) }
         }
     }
-}
-
-/// The Hessian-vector product of the primal's oracle.
-fn oracle(file: &File, call: &Invocation, inputs: &[Input], u: &[f64]) -> Result<Vec<f64>, ()> {
-    let mut tangents = vec![Tangent::Zero; call.args.len()];
-    for (input, x) in inputs.iter().zip(u) {
-        match (&mut tangents[input.arg], call.buffer(input.arg).is_some()) {
-            (Tangent::Lanes(t) | Tangent::Buffer(t), _) => t.push(*x),
-            (t @ Tangent::Zero, true) => *t = Tangent::Buffer(vec![*x]),
-            (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
-        }
-    }
-    let memory = Memory::new(call).expect("there is room");
-    let args = oracle_args(call, &memory);
-    // SAFETY: pointers are to live blocks of `memory`.
-    let h = unsafe { Oracle::new(&file.program).hessian_vector(call.func, &args, &tangents, &call.seeds) };
-    let h: Reverse<f64> = h.map_err(|_| ())?.along;
-    let entry = |input: &Input| {
-        let lists = h.arg_lanes[input.arg].as_ref().or(h.shadows[input.arg].as_ref());
-        lists.map_or(f64::NAN, |l| l[input.index.unwrap_or(0)])
-    };
-    Ok(inputs.iter().map(entry).collect())
 }
 
 /// The inner derivative, and the rule of the outer one.

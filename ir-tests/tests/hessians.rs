@@ -1,5 +1,5 @@
 //! Hessian-vector products of the facade, for each call of `cases`, against the oracle of the
-//! *primal* ([`Oracle::hessian_vector`]), which knows no derived text.
+//! *primal* ([`on_oracle`]), which knows no derived text.
 //!
 //! What is refused is counted by code and may only become less. Where forward mode over the
 //! gradient gives a number, it is the oracle's; the value and the gradient are those of a rule of
@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 
 use brolga::{Error, Options};
-use brolga_driver::inputs::{Input, inputs, oracle_args};
+use brolga_driver::check::second::on_oracle;
+use brolga_driver::inputs::{Input, inputs};
 use brolga_driver::noise::Noise;
 use brolga_driver::second::{flat, hessian, products, rule, rules};
 use brolga_driver::sparsity;
 use brolga_driver::tangent::Direction;
-use brolga_driver::{Directive, File, Invocation, Memory, compare};
-use brolga_oracle::{Oracle, Tangent};
+use brolga_driver::{Directive, File, Invocation, compare};
 
 /// So many calls may be refused: it only falls.
 const REFUSED: usize = 85;
@@ -88,33 +88,13 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str) {
         }
     };
     within_the_pattern(tally, file, call, &inputs, name);
-    let mut tangents = vec![Tangent::Zero; call.args.len()];
-    for (input, x) in inputs.iter().zip(&direction) {
-        match (&mut tangents[input.arg], call.buffer(input.arg).is_some()) {
-            (Tangent::Lanes(t) | Tangent::Buffer(t), _) => t.push(*x),
-            (t @ Tangent::Zero, true) => *t = Tangent::Buffer(vec![*x]),
-            (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
-        }
-    }
-    let memory = Memory::new(call).expect("there is room");
-    let args = oracle_args(call, &memory);
-    // SAFETY: pointers are to live blocks of `memory`.
-    let oracle = unsafe { Oracle::new(&file.program).hessian_vector(call.func, &args, &tangents, &call.seeds) };
-    let Ok(oracle) = oracle else { return };
-    let entry = |r: &brolga_oracle::Reverse<f64>, i: usize| {
-        let input = &inputs[i];
-        let lists = r.arg_lanes[input.arg].as_ref().or(r.shadows[input.arg].as_ref());
-        lists.map_or(f64::NAN, |l| l[input.index.unwrap_or(0)])
-    };
+    let Ok(oracle) = on_oracle(&file.program, call, &inputs, &direction) else { return };
     let single = compare::uses_f32(&file.program, call.func);
     let tol = if single { 1e-4 } else { 1e-9 };
     let (gradient, product) = (flat(&found.first.gradient, &inputs), flat(&found.products, &inputs));
-    let all = |r| (0..inputs.len()).map(|i| entry(r, i)).collect::<Vec<f64>>();
-    for (what, is, wanted) in
-        [("gradient", &gradient, all(&oracle.gradient)), ("product", &product, all(&oracle.along))]
-    {
+    for ((what, is), wanted) in [("gradient", gradient), ("product", product)].iter().zip(&oracle) {
         let scale = wanted.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
-        for (i, (is, wanted)) in is.iter().zip(&wanted).enumerate() {
+        for (i, (is, wanted)) in is.iter().zip(wanted).enumerate() {
             tally.compared += 1;
             let near = (is - wanted).abs() <= tol * scale;
             if wanted.is_finite() && !near {

@@ -2,7 +2,7 @@
 //! not known, and memory that is given back.
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgSpec, DerivedRule, Effort, Elem, Error, Mode, Options, Request, ResultActivity};
+use brolga::{Arg, ArgSpec, DerivedRule, Effort, Elem, Error, Mode, Options, Request, ResultActivity, TapeKind};
 use brolga_testing::counting::requests;
 use brolga_testing::program;
 
@@ -210,4 +210,15 @@ block0(v0: i64):
     let after = run([0.7, 0.3]);
     assert!(after.iter().all(|x| x.is_nan()), "{after:?}");
     assert_eq!(run([0.0, 0.0]), [0.0, 0.0]);
+}
+
+#[test]
+fn a_typed_tape_is_for_no_rule() {
+    let p = program(TEXT);
+    let request = Request::new(p.func("power").expect("it is defined"), [ArgSpec::ACTIVE, ArgSpec::CONST]);
+    for mode in [Mode::Combined, Mode::Split, Mode::Tangent] {
+        let options = Options { mode, tape: TapeKind::Typed, ..Options::default() };
+        let found = DerivedRule::new(&p, &request, &options).map(drop);
+        assert!(matches!(found, Err(Error::Usage(m)) if m.contains("TapeKind::Typed")));
+    }
 }

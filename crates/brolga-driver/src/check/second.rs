@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use brolga::{DerivedRule, Error, Program};
 use brolga_oracle::fd::{self, Verdict};
-use brolga_oracle::{Oracle, OracleError, Tangent};
+use brolga_oracle::{Oracle, OracleError, Reverse, Tangent};
 
 use super::{DotProduct, FreshRule, RowVerdict, Tolerances, conclude, terms_of};
 use crate::bind::Invocation;
@@ -90,7 +90,7 @@ pub fn second(
         Ok(flat(&products(&hessian()?, call, &Direction::along(call, &inputs, along))?.products, &inputs))
     };
     let (hv, hu) = (product(&v)?, product(&u)?);
-    let oracle = on_oracle(program, call, &inputs, &v);
+    let oracle = on_oracle(program, call, &inputs, &v).map(|[_, along]| along);
     let mut gradients = Gradients::new(program, call, &inputs, &v, rule)?;
     let mut rows = Vec::new();
     for (i, input) in inputs.iter().enumerate() {
@@ -156,8 +156,16 @@ impl<'a> Gradients<'a> {
     }
 }
 
-/// The product by the oracle.
-fn on_oracle(program: &Program, call: &Invocation, inputs: &[Input], v: &[f64]) -> Result<Vec<f64>, OracleError> {
+/// Gradient and Hessian-vector product by the oracle of the primal, one entry for each input.
+///
+/// # Errors
+/// As [`Oracle::hessian_vector`].
+pub fn on_oracle(
+    program: &Program,
+    call: &Invocation,
+    inputs: &[Input],
+    v: &[f64],
+) -> Result<[Vec<f64>; 2], OracleError> {
     let hidden = call.hidden();
     let mut tangents = vec![Tangent::Zero; hidden + call.args.len()];
     for (input, x) in inputs.iter().zip(v) {
@@ -172,9 +180,12 @@ fn on_oracle(program: &Program, call: &Invocation, inputs: &[Input], v: &[f64]) 
     // SAFETY: as in `super::tape_gradient`.
     let found =
         unsafe { Oracle::new(call.interpreted(program)).hessian_vector(call.func, &args, &tangents, &call.seeds) }?;
-    let entry = |i: &Input| {
-        let lists = found.along.arg_lanes[hidden + i.arg].as_ref().or(found.along.shadows[hidden + i.arg].as_ref());
-        lists.map_or(f64::NAN, |l| l[i.index.unwrap_or(0)])
+    let entries = |r: &Reverse<f64>| {
+        let entry = |i: &Input| {
+            let lists = r.arg_lanes[hidden + i.arg].as_ref().or(r.shadows[hidden + i.arg].as_ref());
+            lists.map_or(f64::NAN, |l| l[i.index.unwrap_or(0)])
+        };
+        inputs.iter().map(entry).collect()
     };
-    Ok(inputs.iter().map(entry).collect())
+    Ok([entries(&found.gradient), entries(&found.along)])
 }

@@ -45,6 +45,7 @@ mod calls;
 mod channel;
 mod copy;
 pub mod debug;
+mod frame;
 mod memory;
 mod named;
 mod ops;
@@ -52,100 +53,17 @@ mod pieces;
 mod rebase;
 mod renumber;
 mod seen;
+pub mod segment;
 mod tape;
 mod typed;
 mod watch;
 
+pub use frame::{FrameHome, FrameLayout, SlotPlace};
 pub use renumber::{is_numbered, renumber};
 pub use typed::{Channel, Position, TAPE_REGION, Typed, half_of, shadow_of_data};
 
 /// Bit of a source location that marks a check of ours, not an instruction of the primal.
 pub const CHECK_SRCLOC: u32 = 1 << 31;
-
-/// Where one stack slot lies in the activation frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct SlotPlace {
-    /// Offset of its shadow.
-    pub shadow: u32,
-    /// Offset of the slot itself, in memory mode `restore`.
-    pub primal: Option<u32>,
-    /// Size in bytes.
-    pub size: u32,
-    /// Whether the shadow is cleared as the activation begins. For a forward pass that does not use
-    /// it, it need not be.
-    pub at_enter: bool,
-    /// Whether it is cleared between the halves of a combined function.
-    pub between_halves: bool,
-}
-
-/// Where the activation frame is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FrameHome {
-    /// On the tape, where the pullback finds it when the forward pass has returned.
-    #[default]
-    Tape,
-    /// A stack slot of a combined function, but for what is a variable
-    /// ([`FrameSlot::as_variable`](crate::inst::FrameSlot::as_variable)).
-    Stack,
-    /// A stack slot of a combined function for the shadows of the primal's slots; everything else
-    /// stays in variables, and so in registers as far as there are any.
-    Variables,
-}
-
-/// The activation frame: what one call of a derived function keeps for its reverse half, at fixed
-/// offsets.
-///
-/// On the tape, offset 0 holds the tape's position before the call.
-#[derive(Clone, Debug, Default)]
-pub struct FrameLayout {
-    /// Where it is.
-    pub home: FrameHome,
-    /// Size in bytes.
-    pub size: u32,
-    /// Stack slots that have a shadow.
-    pub slots: SecondaryMap<ir::StackSlot, Option<SlotPlace>>,
-}
-
-/// Offsets in the segment that generated code relies on; the run time tests that it agrees.
-pub mod segment {
-    /// Where the forward pass records next.
-    pub const TOP: i32 = 0;
-    /// End of the tape.
-    pub const LIMIT: i32 = 8;
-    /// Where the pullback reads next.
-    pub const CURSOR: i32 = 16;
-    /// Table of the deltas of writable data objects.
-    pub const GLOBALS: i32 = 24;
-    /// The captures tuple.
-    pub const CAPTURES: i32 = 32;
-    /// The highest position of what functions of both halves have recorded and given back.
-    pub const PEAK: i32 = 40;
-    /// At how many places cotangents wait that have come in pieces.
-    pub const WAITING: i32 = 48;
-    /// 64 bytes that cotangents of inactive memory are added to.
-    pub const SINK: i32 = 64;
-    /// 64 bytes of zeros.
-    pub const ZEROS: i32 = 128;
-    /// The channels of a typed tape: a top, a limit and a cursor each.
-    pub const CHANNELS: i32 = 192;
-    /// Added to a size of floats: the run time keeps account of parts of them.
-    pub const ACCOUNT: i64 = 0x100;
-    /// Added to a size of floats: no digits stay where they are.
-    pub const STRICT: i64 = 0x200;
-
-    /// Where a position in a channel is.
-    pub fn field(channel: super::Channel, position: super::Position) -> i32 {
-        let within = match position {
-            super::Position::Top => TOP,
-            super::Position::Limit => LIMIT,
-            super::Position::Cursor => CURSOR,
-        };
-        match channel {
-            super::Channel::Mixed => within,
-            c => CHANNELS + 24 * (c.index() as i32 - 1) + within,
-        }
-    }
-}
 
 /// How it is seen that a record does not fit on the tape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

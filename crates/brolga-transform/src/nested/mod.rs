@@ -14,9 +14,9 @@
 //! all of them, at the offsets of [`brolga_ir::lower::segment::field`]. A gradient that records
 //! nothing has no such parameter.
 //!
-//! Helpers of the run time are bodies in CLIF there ([`prelude`]); what a function pointer's
-//! forward pass and pullback are is a function, too ([`indirect`]),
-//! and shadows of data objects are data objects ([`data`]).
+//! Helpers of the run time are bodies in CLIF there ([`prelude`]); functions say of a function
+//! pointer what its forward pass and its pullback are ([`indirect`]); shadows of data objects are
+//! data objects ([`data`]).
 //!
 //! **After.** The function has a [`NestedParam`] for each parameter and a [`NestedResult`] for each
 //! result. Lines of its instructions are those of the primal's, so that diagnostics of a second
@@ -134,9 +134,7 @@ fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn Tar
     let (params, results) = signature(whole, &primal.signature, options.mode);
     let symbol = format!("{}_of_pointers", whole.symbol);
     let mut root = of_pointers(whole, &primal.signature);
-    if options.mode != Mode::Tangent {
-        data::clear(&mut root, &shadows, isa);
-    }
+    data::clear(&mut root, &shadows, isa);
     let func = put(&symbol, &root, request.func)?;
     indirect::tables(&mut into, &found.captures, isa)?;
     into.nested += 1;
@@ -167,10 +165,12 @@ fn define(into: &mut Program, symbol: &str, func: ir::Function, of: FuncKey) -> 
     into.define(symbol, func, |inst| lines[inst.as_u32() as usize]).map_err(|s| taken(&s))
 }
 
+/// Two functions of a program would have one name.
 pub(crate) fn taken(symbol: &str) -> Diagnostics {
     Diagnostic::new("AD0004", format!("`%{symbol}` is the name of a derived function")).into()
 }
 
+/// What the parameters and results of a derivative are, in their order.
 fn signature(whole: &DerivedCombined, primal: &ir::Signature, mode: Mode) -> (Vec<NestedParam>, Vec<NestedResult>) {
     let Variant { params, results, .. } = &whole.variant;
     debug_assert!(results.iter().all(|r| !matches!(r, ResultMode::Ptr)), "the root returns no delta");
@@ -191,8 +191,8 @@ fn signature(whole: &DerivedCombined, primal: &ir::Signature, mode: Mode) -> (Ve
     (roles, given)
 }
 
-/// The gradient with pointers to shadows in place of deltas, and without a segment that it does not
-/// use.
+/// The derivative with pointers to shadows in place of deltas, and without a segment that it does
+/// not use.
 fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function {
     let mut func = whole.func.clone();
     let entry = func.layout.entry_block().expect("it has a body");

@@ -11,11 +11,12 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use brolga_analysis::query::constant_int;
 use brolga_ir::map::HashMap;
 use brolga_ir::program::symbol_of;
 use cranelift_codegen::Context;
 use cranelift_codegen::inline::{Inline, InlineCommand};
-use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use cranelift_codegen::ir::{self, Opcode};
 use cranelift_codegen::isa::TargetIsa;
 
 /// The helpers as text.
@@ -44,21 +45,18 @@ pub(super) fn expanded(func: ir::Function, isa: &dyn TargetIsa) -> ir::Function 
     cx.compute_domtree();
     cx.eliminate_unreachable_code(isa).expect("it was valid");
     let mut func = cx.func;
-    for block in func.layout.blocks().collect::<Vec<_>>() {
-        for inst in func.layout.block_insts(block).collect::<Vec<_>>() {
-            func.debug_tags.set(inst, []);
-        }
-    }
     locate(&mut func, n);
     func.dfg.resolve_all_aliases();
     func
 }
 
-/// Instructions from `first` on have been put in: they get the location of what was before them.
+/// Instructions from `first` on have been put in: they get the location of what was before them, in
+/// place of tags.
 fn locate(func: &mut ir::Function, first: usize) {
     let mut before = ir::SourceLoc::default();
     for block in func.layout.blocks().collect::<Vec<_>>() {
         for inst in func.layout.block_insts(block).collect::<Vec<_>>() {
+            func.debug_tags.set(inst, []);
             if (inst.as_u32() as usize) < first {
                 before = func.srcloc(inst);
             } else {
@@ -82,12 +80,12 @@ impl Inline for Bodies {
         let declared = &caller.dfg.ext_funcs[callee];
         let symbol = symbol_of(caller, &declared.name);
         let symbol = match &*symbol {
-            "brolga_memmove_rev" => match constant(caller, args[5]) {
+            "brolga_memmove_rev" => match constant_int(caller, args[5]) {
                 Some(8) => "brolga_memmove_rev_doubles",
                 Some(4) => "brolga_memmove_rev_singles",
                 _ => return InlineCommand::KeepCall,
             },
-            "brolga_free" => match constant(caller, args[2]) {
+            "brolga_free" => match constant_int(caller, args[2]) {
                 Some(0) => "brolga_free_now",
                 _ => "brolga_free_later",
             },
@@ -104,12 +102,5 @@ impl Inline for Bodies {
             }
             None => InlineCommand::KeepCall,
         }
-    }
-}
-
-fn constant(func: &ir::Function, v: ir::Value) -> Option<i64> {
-    match func.dfg.insts[func.dfg.value_def(v).inst()?] {
-        InstructionData::UnaryImm { imm, .. } => Some(imm.bits()),
-        _ => None,
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use brolga_ir::inst::Check;
-use brolga_ir::{ArgActivity, Effort, Mode, Options, Program, Request, ResultActivity};
+use brolga_ir::{ArgActivity, Effort, Mode, Options, Program, Request, ResultActivity, TapeKind};
 use brolga_runtime::pieces::Stuck;
 use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Lease, Plan, Pool, call_guarded};
 use brolga_transform::{Abi, Derivation};
@@ -244,8 +244,13 @@ impl DerivedRule {
     /// becomes faster when its calls have taken as long as that takes.
     ///
     /// # Errors
-    /// [`Error::Diagnostics`] with every problem of the program as asked.
+    /// [`Error::Diagnostics`] with every problem of the program as asked; [`Error::Usage`] for
+    /// [`TapeKind::Typed`].
     pub fn new(program: &Program, request: &Request, options: &Options) -> Result<Self, Error> {
+        if options.tape == TapeKind::Typed {
+            let message = "a typed tape (TapeKind::Typed) is for derivatives that are derived again, not for rules";
+            return Err(Error::Usage(message.to_owned()));
+        }
         match options.effort {
             Effort::Tiered(made) => tiered(program, request, options, made),
             _ => Self::beside(program, request, options, Beside::Nothing),

@@ -1,0 +1,41 @@
+//! Offsets in the segment that generated code relies on; the run time tests that it agrees.
+
+use super::typed::{Channel, Position};
+
+/// Where the forward pass records next.
+pub const TOP: i32 = 0;
+/// End of the tape.
+pub const LIMIT: i32 = 8;
+/// Where the pullback reads next.
+pub const CURSOR: i32 = 16;
+/// Table of the deltas of writable data objects.
+pub const GLOBALS: i32 = 24;
+/// The captures tuple.
+pub const CAPTURES: i32 = 32;
+/// The highest position of what functions of both halves have recorded and given back.
+pub const PEAK: i32 = 40;
+/// At how many places cotangents wait that have come in pieces.
+pub const WAITING: i32 = 48;
+/// 64 bytes that cotangents of inactive memory are added to.
+pub const SINK: i32 = 64;
+/// 64 bytes of zeros.
+pub const ZEROS: i32 = 128;
+/// The channels of a typed tape: a top, a limit and a cursor each.
+pub const CHANNELS: i32 = 192;
+/// Added to a size of floats: the run time keeps account of parts of them.
+pub const ACCOUNT: i64 = 0x100;
+/// Added to a size of floats: no digits stay where they are.
+pub const STRICT: i64 = 0x200;
+
+/// Where a position in a channel is.
+pub fn field(channel: Channel, position: Position) -> i32 {
+    let within = match position {
+        Position::Top => TOP,
+        Position::Limit => LIMIT,
+        Position::Cursor => CURSOR,
+    };
+    match channel {
+        Channel::Mixed => within,
+        c => CHANNELS + 24 * (c.index() as i32 - 1) + within,
+    }
+}
