@@ -122,7 +122,7 @@ fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
     if text.lines().any(|l| l == SECOND) {
         return second::judge(&file, &call, &outcome, wild);
     }
-    if !file.program.data.values().any(|d| d.writable) {
+    if !file.program.has_writable_data() {
         interleave(&call, &rule().map_err(failure)?, &outcome)?;
     }
 

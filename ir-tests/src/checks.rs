@@ -99,7 +99,7 @@ fn try_trap(file: &File, line: &TrapLine) -> Result<Complaints, String> {
     }
     if let (Some(call), Some(before)) = (sound, before) {
         let after = run::gradient(&rule, &call).map_err(described)?;
-        if !after.same_gradient(&before) && !program.data.values().any(|d| d.writable) {
+        if !after.same_gradient(&before) && !program.has_writable_data() {
             complaints.push("after a trap, a sound call of the same rule gives another gradient".to_owned());
         }
     }

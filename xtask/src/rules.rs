@@ -32,7 +32,7 @@ impl<'a> Rules<'a> {
         // Two large ones need not be there at once.
         self.last.replace(None);
         let rule = derive(&self.file.program, request, options)?;
-        if !self.file.program.data.values().any(|d| d.writable) {
+        if !self.file.program.has_writable_data() {
             self.last.replace(Some((request.clone(), options.clone(), rule.clone())));
         }
         Ok(rule)
@@ -74,7 +74,7 @@ block0(v0: f64, v1: f64):
     fn data_are_as_at_the_start() {
         let text = format!("; data: %count = i64[0]\n{FUNCTION}");
         let file = File::parse("test.clif", &text).expect("the file is fine");
-        assert!(file.program.data.values().any(|d| d.writable), "there is a data object");
+        assert!(file.program.has_writable_data(), "there is a data object");
         let (rules, options, call) = (Rules::new(&file), Options::full(), bound(&file, "%f(1.0, 2.0)"));
         let first = rules.get(&call, &options).unwrap();
         assert!(!first.is(&rules.get(&call, &options).unwrap()));

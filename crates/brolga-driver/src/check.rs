@@ -224,7 +224,7 @@ impl<'a> Samples<'a> {
     ) -> Result<Self, Error> {
         let kept = rule()?;
         objective(&kept, call)?;
-        let stateful = program.data.values().any(|d| d.writable);
+        let stateful = program.has_writable_data();
         Ok(Self { call, inputs, rule, kept: (!stateful).then_some(kept), precision, noise })
     }
 

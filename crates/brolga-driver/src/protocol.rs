@@ -189,7 +189,7 @@ struct Subject<'a> {
 impl<'a> Subject<'a> {
     fn new(program: &Program, call: &'a Invocation, options: Options, derive: Deriver<'a>) -> Result<Self, Error> {
         let rule = derive(&options)?;
-        let stateful = program.data.values().any(|d| d.writable);
+        let stateful = program.has_writable_data();
         Ok(Self { derive, call, options, stateless: (!stateful).then_some(rule) })
     }
 

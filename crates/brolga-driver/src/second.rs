@@ -175,7 +175,7 @@ pub fn rules<'a>(
 ) -> impl Fn() -> Result<HessianRule, Error> + 'a {
     let kept = std::cell::OnceCell::new();
     move || {
-        if program.data.values().any(|d| d.writable) {
+        if program.has_writable_data() {
             return rule(program, call, options);
         }
         if kept.get().is_none() {

@@ -214,7 +214,13 @@ fn one_bad_function_is_no_matter_to_others() {
         assert_eq!((found.0[0].code, found.0[0].line), ("AD0002", Some(8)), "{names:?}");
     }
     // A derivative by name leads to its function.
-    let slope = "function %slope(f64) -> f64 system_v {\nfn0 = %f__tangent(f64, f64) -> f64, f64 system_v\nblock0(v0: f64):\nv1, v2 = call fn0(v0, v0)\nreturn v2\n}\n";
+    let slope = "function %slope(f64) -> f64 system_v {
+fn0 = %f__tangent(f64, f64) -> f64, f64 system_v
+block0(v0: f64):
+v1, v2 = call fn0(v0, v0)
+return v2
+}
+";
     let file = File::parse_for("test.clif", format!("{text}{slope}"), &["slope".to_owned()]).unwrap();
     assert!(file.defined("f").is_some() && file.defined("f__tangent").is_some(), "{:?}", file.symbols());
     // What belongs to no function is everybody's.

@@ -410,6 +410,12 @@ impl Program {
         Ok(k)
     }
 
+    /// Whether there is a data object that code may write to, so that a run may see what another one
+    /// has left.
+    pub fn has_writable_data(&self) -> bool {
+        self.data.values().any(|d| d.writable)
+    }
+
     /// The function with this symbol (without `%`).
     pub fn func(&self, symbol: &str) -> Option<FuncKey> {
         self.func_by_symbol.get(symbol).copied()

@@ -129,7 +129,7 @@ pub fn noticed(
 ) -> Result<Option<&'static str>, Error> {
     let options = Options { memory, ..Options::full() };
     let compiled = rule(&options)?;
-    let stateful = program.data.values().any(|d| d.writable);
+    let stateful = program.has_writable_data();
     let fresh = || if stateful { rule(&options) } else { Ok(compiled.clone()) };
     let outcome = run::gradient(&fresh()?, call)?;
     let tol = compare::tolerance(program, call, &line.clauses);

@@ -87,7 +87,7 @@ impl Cx<'_> {
 
     pub(super) fn varied(&mut self) {
         let (func, cfg) = (self.i.func, self.i.cfg);
-        let shared = self.i.program.data.values().any(|d| d.writable);
+        let shared = self.i.program.has_writable_data();
         if !shared && self.i.params.iter().all(|p| *p == ParamMode::Const) {
             // Nothing active comes in, so nothing is active, in whatever memory.
             return;
@@ -704,9 +704,7 @@ impl Cx<'_> {
                 };
                 let reached = match sources {
                     Sources::Params(from) => from.iter().any(|&i| leads(args[i])),
-                    Sources::Anything => {
-                        args.iter().any(|&a| leads(a)) || self.i.program.data.values().any(|d| d.writable)
-                    }
+                    Sources::Anything => args.iter().any(|&a| leads(a)) || self.i.program.has_writable_data(),
                 };
                 // Every integer that a function called through a pointer returns comes with the
                 // delta of a pointer, not with a cotangent.

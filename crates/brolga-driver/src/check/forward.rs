@@ -78,7 +78,7 @@ fn along_the_line(
 ) -> Result<Verdict, Error> {
     let inputs = inputs(call);
     let kept = rules(Mode::Combined)?;
-    let stateful = program.data.values().any(|d| d.writable);
+    let stateful = program.has_writable_data();
     let at = |t: f64| -> Result<f64, Error> {
         let moved: Vec<f64> = inputs.iter().zip(direction).map(|(i, d)| i.value + t * d).collect();
         let call = with_inputs(call, &inputs, &moved);

@@ -142,7 +142,7 @@ impl<'a> Gradients<'a> {
         }
         let moved: Vec<f64> = self.inputs.iter().zip(self.direction).map(|(i, d)| i.value + t * d).collect();
         let call = with_inputs(self.call, self.inputs, &moved);
-        let stateful = self.program.data.values().any(|d| d.writable);
+        let stateful = self.program.has_writable_data();
         let rule = if stateful { (self.rule)()? } else { self.kept.clone() };
         let found = flatten(&run::gradient(&rule, &call)?, self.inputs);
         let entry = found[i];

@@ -50,7 +50,7 @@ pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<
     found.extend(dot_product(&call, &ahead, &back, (&inputs, &direction), tol));
     found.extend(against_dual_numbers(program, &call, &ahead, (&inputs, &direction), tol));
     for (what, effort) in [("a second run", None), ("little effort", Some(Effort::Quick))] {
-        let stateful = program.data.values().any(|d| d.writable);
+        let stateful = program.has_writable_data();
         let rule = match effort {
             None if !stateful => Ok(rule.clone()),
             _ => {

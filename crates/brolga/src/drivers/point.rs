@@ -7,7 +7,7 @@
 //! **Answer.** A [`Point`] has the arguments by their contents. Each run gets a fresh copy. Inputs
 //! are flattened in the order of arguments: the lanes of active floats, the elements of buffers.
 //! Outputs are the lanes of float results, then the elements of the buffers that are named as
-//! outputs. OnDemand are made when they are asked for first.
+//! outputs. Rules are made when they are asked for first.
 
 use std::cell::OnceCell;
 
@@ -214,8 +214,8 @@ impl Point {
     ) -> Result<Self, Error> {
         if let Some(object) = program.data.values().find(|d| d.writable) {
             return Err(Error::Usage(format!(
-                "the program may write to `%{}`, so that one run would see what another one has left: make a rule for each \
-                 run (`DerivedRule`, `HessianRule`), or pass a buffer",
+                "the program may write to `%{}`, so that one run would see what another one has left: make a \
+                 rule for each run (`DerivedRule`, `HessianRule`), or pass a buffer",
                 object.symbol
             )));
         }

@@ -34,7 +34,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     }
     let quiet = params.iter().all(|p| matches!(p, ParamMode::Const | ParamMode::Opaque { .. }))
         && results.iter().all(|r| *r == ResultMode::None);
-    let shared = facts.program.data.values().any(|d| d.writable) || facts.options.memory == MemoryMode::Restore;
+    let shared = facts.program.has_writable_data() || facts.options.memory == MemoryMode::Restore;
     if quiet && !shared {
         return;
     }

@@ -19,7 +19,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     let (params, results) = modes(cx, f);
     let quiet = params.iter().all(|p| matches!(p, ParamMode::Const | ParamMode::Opaque { .. }))
         && results.iter().all(|r| *r == ResultMode::None);
-    let shared = facts.program.data.values().any(|d| d.writable);
+    let shared = facts.program.has_writable_data();
     if quiet && !shared {
         return;
     }
