@@ -410,8 +410,8 @@ impl Program {
         Ok(k)
     }
 
-    /// Whether there is a data object that code may write to, so that a run may see what another one
-    /// has left.
+    /// Whether there is a data object that code may write to, so that a run may see what another
+    /// one has left.
     pub fn has_writable_data(&self) -> bool {
         self.data.values().any(|d| d.writable)
     }

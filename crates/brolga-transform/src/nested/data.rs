@@ -2,8 +2,8 @@
 //!
 //! **Problem.** A derivative finds the shadow of a data object in a table of the run time.
 //! **Answer.** In a program with a derivative the shadow is an object beside it, of the same size,
-//! which the derivative clears when it is called: it begins with no cotangent there, and no tangent,
-//! as a rule does.
+//! which the derivative clears when it is called: it begins with no cotangent there, and no
+//! tangent, as a rule does.
 //! **Cost.** A `memset` for each writable object that the derivative reaches.
 
 use std::collections::BTreeSet;
