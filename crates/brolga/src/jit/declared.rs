@@ -194,6 +194,18 @@ mod tests {
     }
 
     #[test]
+    fn run_time_and_generated_code_agree_on_workspaces() {
+        use brolga_ir::lower::{Channel, Position, segment};
+        use brolga_runtime::workspace;
+        assert_eq!(workspace::COUNT, Channel::TYPED.len());
+        for (k, channel) in Channel::TYPED.into_iter().enumerate() {
+            for (i, position) in [Position::Top, Position::Limit, Position::Cursor].into_iter().enumerate() {
+                assert_eq!(segment::field(channel, position) as usize, workspace::CHANNELS + 8 * (3 * k + i));
+            }
+        }
+    }
+
+    #[test]
     fn floats_are_known_as_far_as_they_reach() {
         use super::{Arg, Floats, Places, There};
         let floats = |offset, len, size| Floats { offset, len, size };
