@@ -17,7 +17,7 @@ use brolga_driver::tangent::Direction;
 use brolga_driver::{Directive, File, Invocation, compare};
 
 /// So many calls may be refused: it only falls.
-const REFUSED: usize = 85;
+const REFUSED: usize = 77;
 
 /// So many products may be no numbers where the oracle has one: at kinks and poles of the first
 /// derivative, where there is none.
