@@ -26,6 +26,7 @@ pub mod print;
 pub mod program;
 pub mod request;
 pub mod source_name;
+pub mod spec;
 pub mod verify;
 
 pub use diag::{Diagnostic, Diagnostics, OFFSET, position};
@@ -34,4 +35,5 @@ pub use options::{Effort, FloatOrder, Inline, Made, MemoryMode, Mode, Options, T
 pub use origin::Origin;
 pub use passes::{Pass, PassSet};
 pub use program::{Allocator, DataObject, Func, Program};
+pub use spec::{Activity, Derivative, Input, Output, Spec};
 pub use request::{ArgActivity, ArgSpec, Elem, Promises, Request, ResultActivity};
