@@ -35,5 +35,5 @@ pub use options::{Effort, FloatOrder, Inline, Made, MemoryMode, Mode, Options, T
 pub use origin::Origin;
 pub use passes::{Pass, PassSet};
 pub use program::{Allocator, DataObject, Func, Program};
-pub use spec::{Activity, Derivative, Input, Output, Spec};
 pub use request::{ArgActivity, ArgSpec, Elem, Promises, Request, ResultActivity};
+pub use spec::{Activity, Derivative, Input, Output, Spec};

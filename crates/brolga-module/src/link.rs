@@ -16,8 +16,8 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, ExternalName, InstBuilder, TrapCode, UserExternalName, UserFuncName};
 use cranelift_module::{DataId, FuncId, FuncOrDataId, Linkage, Module};
 
-use crate::recorded::{DataActivity, Recorded};
 use crate::AdError;
+use crate::recorded::{DataActivity, Recorded};
 
 /// Functions that were defined, by their hashes.
 #[derive(Default)]

@@ -42,8 +42,12 @@ pub(super) fn settled(program: &Program, func: FuncKey, spec: &Spec) -> Result<S
         let is = |what: &str| format!("result {i} of %{} is {output:?}, but {what}", f.symbol);
         match output {
             Output::Const | Output::Omitted | Output::Duplicated => {}
-            Output::Dual | Output::DualOnly if !forward => wrong(is("the mode is reverse"), "write Active or ActiveOnly"),
-            Output::Active | Output::ActiveOnly if forward => wrong(is("the mode is forward"), "write Dual or DualOnly"),
+            Output::Dual | Output::DualOnly if !forward => {
+                wrong(is("the mode is reverse"), "write Active or ActiveOnly")
+            }
+            Output::Active | Output::ActiveOnly if forward => {
+                wrong(is("the mode is forward"), "write Dual or DualOnly")
+            }
             _ if !is_differentiable(r.value_type) => {
                 wrong(is(&format!("its type is {}", r.value_type)), "write Const, or Duplicated for a pointer");
             }
@@ -65,7 +69,8 @@ pub(super) fn no_helpers(program: &Program, pieces: &[Piece]) -> Result<(), Diag
         for inst in p.func.layout.blocks().flat_map(|b| p.func.layout.block_insts(b)) {
             let ir::InstructionData::Call { func_ref, .. } = p.func.dfg.insts[inst] else { continue };
             let symbol = symbol_of(&p.func, &p.func.dfg.ext_funcs[func_ref].name);
-            if !symbol.starts_with("brolga_") || program.func(&symbol).is_some_and(|k| program.funcs[k].body.is_some()) {
+            if !symbol.starts_with("brolga_") || program.func(&symbol).is_some_and(|k| program.funcs[k].body.is_some())
+            {
                 continue;
             }
             let Some((what, help)) = reason(&symbol) else { continue };
@@ -81,7 +86,11 @@ fn helper(program: &Program, p: &Piece, inst: ir::Inst, (symbol, what, help): (&
     let d = Diagnostic::new("AD0174", format!("{what} in a derivative that becomes part of another module"));
     let number = p.func.srcloc(inst).bits() & !brolga_ir::lower::CHECK_SRCLOC;
     let is_known = number != 0 && number != !brolga_ir::lower::CHECK_SRCLOC;
-    let d = if is_known { d.at(program, p.of, ir::Inst::from_u32(number - 1)) } else { d.in_func(&program.funcs[p.of].symbol) };
+    let d = if is_known {
+        d.at(program, p.of, ir::Inst::from_u32(number - 1))
+    } else {
+        d.in_func(&program.funcs[p.of].symbol)
+    };
     d.note(format!("the derivative calls the run time for it (%{symbol})")).help(help)
 }
 
@@ -90,12 +99,16 @@ fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
     const RUN_TIME: &str = "use `DerivedRule`, which has the run time";
     Some(match symbol {
         s if s.starts_with("brolga_forward_of_") || s.starts_with("brolga_pullback_of_") => return None,
-        s if ["alloc", "free", "release"].iter().any(|part| s.contains(part)) => {
-            ("memory of the heap is not supported", "allocate outside of the function, and pass a pointer with its shadow")
-        }
+        s if ["alloc", "free", "release"].iter().any(|part| s.contains(part)) => (
+            "memory of the heap is not supported",
+            "allocate outside of the function, and pass a pointer with its shadow",
+        ),
         s if s.contains("gamma") => ("derivatives of the gamma function are not supported", RUN_TIME),
         "brolga_save_bytes" | "brolga_restore_bytes" => ("restoring memory is not supported", "use MemoryMode::Leave"),
-        _ => ("floats that are moved in pieces are not supported", "load and store floats as floats, or use `DerivedRule`"),
+        _ => (
+            "floats that are moved in pieces are not supported",
+            "load and store floats as floats, or use `DerivedRule`",
+        ),
     })
 }
 

@@ -19,7 +19,9 @@ use std::collections::BTreeSet;
 use brolga_analysis::variant::DERIVED_CONV;
 use brolga_ir::program::symbol_of;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, MemFlagsData, Opcode, Signature, Type, types};
+use cranelift_codegen::ir::{
+    self, AbiParam, InstBuilder, InstructionData, MemFlagsData, Opcode, Signature, Type, types,
+};
 
 use super::Piece;
 use super::signature::{StructLayout, fits_registers};
@@ -27,11 +29,8 @@ use super::signature::{StructLayout, fits_registers};
 /// Let the functions behind the first `n_roots` return through memory where they have to, and all
 /// calls of them.
 pub(super) fn through_memory(pieces: &mut [Piece], n_roots: usize) {
-    let symbols: BTreeSet<String> = pieces[n_roots..]
-        .iter()
-        .filter(|p| !fits(&p.func.signature))
-        .map(|p| p.symbol.clone())
-        .collect();
+    let symbols: BTreeSet<String> =
+        pieces[n_roots..].iter().filter(|p| !fits(&p.func.signature)).map(|p| p.symbol.clone()).collect();
     for p in pieces.iter_mut() {
         calls(&mut p.func, &symbols);
     }

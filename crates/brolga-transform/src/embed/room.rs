@@ -77,6 +77,10 @@ fn room(pieces: &[Piece], n_roots: usize, derivative: Derivative) -> Room {
     if !pieces[..n_roots].iter().any(uses_segment) {
         return Room::Nothing;
     }
+    if !pieces.iter().any(|p| insts(&p.func).any(|i| asks_for(&p.func, i).is_some())) {
+        // They use the header alone.
+        return if derivative == Derivative::Pair { Room::Bytes(u64::from(HEADER) + 16) } else { Room::Stack(HEADER) };
+    }
     let mut bounds = Bounds { pieces, by_symbol: by_symbol(pieces), known: BTreeMap::new() };
     // A pullback records behind what the forward pass has recorded.
     let bound = (0..n_roots).try_fold(u64::from(HEADER), |sum, i| sum.checked_add(bounds.of(i)?));
@@ -130,7 +134,10 @@ fn asks_for(func: &ir::Function, inst: ir::Inst) -> Option<Option<u64>> {
     }
     let size = || {
         let over = func.dfg.value_def(func.dfg.resolve_aliases(arg)).inst()?;
-        let InstructionData::IntCompare { args: [top, _], .. } = func.dfg.insts[over] else { return None };
+        let InstructionData::IntCompare { args: [top, limit], .. } = func.dfg.insts[over] else { return None };
+        // A loop asks for all of its records at once: what is compared then is a distance.
+        let limit = func.dfg.value_def(func.dfg.resolve_aliases(limit)).inst()?;
+        let InstructionData::Load { .. } = func.dfg.insts[limit] else { return None };
         let add = func.dfg.value_def(func.dfg.resolve_aliases(top)).inst()?;
         let InstructionData::Binary { opcode: Opcode::Iadd, args: [_, size] } = func.dfg.insts[add] else {
             return None;
@@ -337,9 +344,7 @@ pub(super) fn begin(cursor: &mut FuncCursor<'_>, workspace: ir::Value, limit: ir
     let flags = tape_flags(cursor.func, Channel::Mixed);
     let header = cursor.ins().iconst(types::I64, i64::from(HEADER));
     let tape = cursor.ins().iadd(workspace, header);
-    for (at, value) in
-        [(segment::TOP, tape), (segment::LIMIT, limit), (segment::CURSOR, tape), (segment::PEAK, tape)]
-    {
+    for (at, value) in [(segment::TOP, tape), (segment::LIMIT, limit), (segment::CURSOR, tape), (segment::PEAK, tape)] {
         cursor.ins().store(flags, value, workspace, at);
     }
     let zero = cursor.ins().iconst(types::I64, 0);

@@ -56,7 +56,8 @@ impl Roots<'_> {
             }
             (Derivative::Tangent, [root]) => {
                 let tangents_of = variant.result_shapes(primal).map(|r| ResultRole::Tangent(r.0));
-                let (inner, given) = (forward.into_iter().chain(tangents).collect(), values.chain(tangents_of).collect());
+                let (inner, given) =
+                    (forward.into_iter().chain(tangents).collect(), values.chain(tangents_of).collect());
                 vec![self.root(root, Half::Whole, inner, given, of.tangent())]
             }
             (Derivative::Pair, [first, second]) => {

@@ -112,12 +112,7 @@ impl DerivedSignature {
         Prototype { signature: self, symbol }.to_string()
     }
 
-    fn new(
-        roles: (Vec<ParamRole>, Vec<ResultRole>),
-        primal: &Signature,
-        conv: CallConv,
-        in_struct: bool,
-    ) -> Self {
+    fn new(roles: (Vec<ParamRole>, Vec<ResultRole>), primal: &Signature, conv: CallConv, in_struct: bool) -> Self {
         let (mut params, results) = roles;
         let types: Vec<Type> = results.iter().map(|r| type_of_result(*r, primal)).collect();
         let in_struct = in_struct && !types.is_empty() || !fits_registers(&types, conv);
@@ -268,7 +263,8 @@ impl fmt::Display for Prototype<'_> {
             (None, Some(_)) => write!(f, "struct {symbol}_results ")?,
             _ => write!(f, "void ")?,
         }
-        let params: Vec<String> = s.params.iter().zip(&s.clif.params).map(|(p, abi)| c_param(*p, abi, symbol)).collect();
+        let params: Vec<String> =
+            s.params.iter().zip(&s.clif.params).map(|(p, abi)| c_param(*p, abi, symbol)).collect();
         let params = if params.is_empty() { "void".to_owned() } else { params.join(", ") };
         write!(f, "{symbol}({params});")
     }

@@ -32,9 +32,9 @@ use cranelift_codegen::ir::{self, InstBuilder, types};
 use cranelift_codegen::isa::TargetIsa;
 
 use crate::derived::DerivedCombined;
-use crate::standalone::{as_written, indirect, prelude, taken};
 use crate::program::driver::Asked;
 use crate::program::inline_rollback::attempt;
+use crate::standalone::{as_written, indirect, prelude, taken};
 
 /// What a parameter of a nested function is; numbers count parameters and results of the primal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
