@@ -95,6 +95,21 @@ fn calls(func: &mut ir::Function, symbols: &BTreeSet<String>) {
         let Some((callee, sig)) = signature else { continue };
         read(func, inst, callee, sig);
     }
+    forget_unused(func);
+}
+
+/// Let signatures that no call has be ones that every target can compile: a back end lays out all
+/// of them.
+fn forget_unused(func: &mut ir::Function) {
+    let mut used: BTreeSet<ir::SigRef> = func.dfg.ext_funcs.values().map(|f| f.signature).collect();
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    used.extend(insts.filter_map(|i| match func.dfg.insts[i] {
+        InstructionData::CallIndirect { sig_ref, .. } => Some(sig_ref),
+        _ => None,
+    }));
+    for (_, signature) in func.dfg.signatures.iter_mut().filter(|(s, _)| !used.contains(s)) {
+        *signature = Signature::new(signature.call_conv);
+    }
 }
 
 /// Let one call read its results from memory.

@@ -21,6 +21,15 @@ pub(crate) fn as_written(mut func: ir::Function, names: &Names) -> ir::Function 
             func.dfg.ext_funcs[callee].name = ir::ExternalName::testcase(symbol);
         }
     }
+    for gv in func.global_values.keys().collect::<Vec<_>>() {
+        let ir::GlobalValueData::Symbol { name, .. } = &func.global_values[gv] else { continue };
+        let spelled = symbol_of(&func, name);
+        if let Some(symbol) = names.symbol(&spelled).filter(|s| *s != spelled)
+            && let ir::GlobalValueData::Symbol { name, .. } = &mut func.global_values[gv]
+        {
+            *name = ir::ExternalName::testcase(symbol);
+        }
+    }
     func
 }
 
