@@ -1,10 +1,10 @@
 //! Derivatives in a module of Cranelift's, for each call of `cases`, against [`DerivedRule`], which
-//! has other tests: the gradient in one function, forward pass and pullback (which is called twice),
-//! and the tangent. Values and what the primal writes are the same bits.
+//! has other tests: the gradient in one function, forward pass and pullback (which is called
+//! twice), and the tangent. Values and what the primal writes are the same bits.
 //!
 //! The module has Cranelift's default flags; functions that it does not compile with them are left
-//! out. Room on the tape is given in two sizes: one in which each run fits, and one in which many do
-//! not, which has to say so.
+//! out. Room on the tape is given in two sizes: one in which each run fits, and one in which many
+//! do not, which has to say so.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use brolga_driver::noise::Noise;
 use brolga_driver::value::{Num, decode_all, from_data, to_data};
 use brolga_driver::{Directive, File, Invocation, Memory};
 use brolga_module::{
-    Activity, AdError, AdModule, DataActivity, DerivedSignature, Input, Output, ParamRole, ResultRole, Spec,
+    AdError, AdModule, DataActivity, DerivedSignature, ParamActivity, ParamRole, ParamSpec, ResultRole, ReturnActivity,
+    Spec,
 };
 use brolga_testing::module::{entry, load};
 use brolga_testing::quiet;
@@ -164,16 +165,16 @@ fn spec(call: &Invocation, mode: Mode) -> Spec {
     let request = call.request();
     let input = |s: &brolga::ArgSpec| {
         let activity = match (s.activity, tangent) {
-            (ArgActivity::Const, _) => Activity::Const,
-            (_, true) if s.promises.no_need => Activity::DualOnly,
-            (_, true) => Activity::Dual,
-            (ArgActivity::Active, _) => Activity::Active,
-            (ArgActivity::Duplicated, _) if s.promises.no_need => Activity::DuplicatedOnly,
-            (ArgActivity::Duplicated, _) => Activity::Duplicated,
+            (ArgActivity::Const, _) => ParamActivity::Const,
+            (_, true) if s.promises.no_need => ParamActivity::DualOnly,
+            (_, true) => ParamActivity::Dual,
+            (ArgActivity::Active, _) => ParamActivity::Active,
+            (ArgActivity::Duplicated, _) if s.promises.no_need => ParamActivity::DuplicatedOnly,
+            (ArgActivity::Duplicated, _) => ParamActivity::Duplicated,
         };
-        Input { activity, elem: s.elem, noalias: s.promises.noalias }
+        ParamSpec { activity, elem: s.elem, noalias: s.promises.noalias }
     };
-    let inputs: Vec<Input> = request.args.iter().map(input).collect();
+    let inputs: Vec<ParamSpec> = request.args.iter().map(input).collect();
     let spec = match mode {
         Mode::Tangent => Spec::tangent(inputs),
         Mode::Split => Spec::pair(inputs),
@@ -184,9 +185,9 @@ fn spec(call: &Invocation, mode: Mode) -> Spec {
         let is_float =
             brolga_driver::value::is_float(*ty) && ty.lane_type().bits() >= 32 && ty.lane_type().bits() <= 64;
         match (is_float && !constant(i), tangent) {
-            (false, _) => Output::Const,
-            (true, true) => Output::Dual,
-            (true, false) => Output::Active,
+            (false, _) => ReturnActivity::Const,
+            (true, true) => ReturnActivity::Dual,
+            (true, false) => ReturnActivity::Active,
         }
     });
     spec.results(outputs.collect::<Vec<_>>())
@@ -222,7 +223,8 @@ impl Caller<'_> {
             v.write_to_slice_ne(&mut cell.0[..n]);
         }
         let code = self.module.get_finalized_function(f);
-        // SAFETY: an entry point of one pointer, to as many cells as there are arguments or results.
+        // SAFETY: an entry point of one pointer, to as many cells as there are arguments or
+        // results.
         let code: extern "C" fn(*mut Cell) = unsafe { std::mem::transmute(code) };
         code(cells.as_mut_ptr());
         let value = |k: usize, ty: Type| {

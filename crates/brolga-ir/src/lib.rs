@@ -36,4 +36,4 @@ pub use origin::Origin;
 pub use passes::{Pass, PassSet};
 pub use program::{Allocator, DataObject, Func, Program};
 pub use request::{ArgActivity, ArgSpec, Elem, Promises, Request, ResultActivity};
-pub use spec::{Activity, Derivative, Input, Output, Spec};
+pub use spec::{Derivative, ParamActivity, ParamSpec, ReturnActivity, Spec};

@@ -31,7 +31,7 @@ pub enum Derivative {
 
 /// How one parameter takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Activity {
+pub enum ParamActivity {
     /// Not differentiated. A pointer has no shadow.
     Const,
     /// A float by value, in reverse mode: the derivative returns its cotangent.
@@ -52,7 +52,7 @@ pub enum Activity {
 
 /// How one result takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Output {
+pub enum ReturnActivity {
     /// Returned, and not differentiated. It has no seed.
     Const,
     /// Not differentiated, and not returned.
@@ -69,7 +69,7 @@ pub enum Output {
     DualOnly,
 }
 
-impl Output {
+impl ReturnActivity {
     /// Whether the primal's result is returned.
     pub fn is_returned(self) -> bool {
         !matches!(self, Self::Omitted | Self::ActiveOnly | Self::DualOnly)
@@ -78,9 +78,9 @@ impl Output {
 
 /// One parameter of a [`Spec`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Input {
+pub struct ParamSpec {
     /// How it takes part.
-    pub activity: Activity,
+    pub activity: ParamActivity,
     /// What a pointer points at, if the caller knows.
     pub elem: Option<Elem>,
     /// The memory behind a pointer is reached through no other pointer while the function runs
@@ -88,8 +88,8 @@ pub struct Input {
     pub noalias: bool,
 }
 
-impl Input {
-    /// The same, with the promise [`noalias`](Input::noalias).
+impl ParamSpec {
+    /// The same, with the promise [`noalias`](ParamSpec::noalias).
     #[must_use]
     pub fn noalias(self) -> Self {
         Self { noalias: true, ..self }
@@ -102,8 +102,8 @@ impl Input {
     }
 }
 
-impl From<Activity> for Input {
-    fn from(activity: Activity) -> Self {
+impl From<ParamActivity> for ParamSpec {
+    fn from(activity: ParamActivity) -> Self {
         Self { activity, elem: None, noalias: false }
     }
 }
@@ -111,21 +111,21 @@ impl From<Activity> for Input {
 /// A derivative that an embedder asks for. See the module documentation.
 ///
 /// ```
-/// # use brolga_ir::spec::{Activity::*, Input, Output, Spec};
+/// # use brolga_ir::spec::{ParamActivity::*, ParamSpec, ReturnActivity, Spec};
 /// // double f(const double *x, double a): the gradient without the value.
-/// let spec = Spec::gradient([Duplicated, Active]).results([Output::ActiveOnly]);
+/// let spec = Spec::gradient([Duplicated, Active]).results([ReturnActivity::ActiveOnly]);
 /// // The same with a promise.
-/// let spec = Spec::gradient([Input::from(Duplicated).noalias(), Active.into()]);
+/// let spec = Spec::gradient([ParamSpec::from(Duplicated).noalias(), Active.into()]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
     /// Which derivative.
     pub derivative: Derivative,
     /// One for each parameter.
-    pub inputs: Vec<Input>,
+    pub params: Vec<ParamSpec>,
     /// One for each result. For those at the end that are missing: floats are active or dual, all
     /// others constant.
-    pub outputs: Vec<Output>,
+    pub returns: Vec<ReturnActivity>,
     /// Results are written to a struct, whose address is the last parameter, even where the calling
     /// convention could return them. C can call such a function.
     pub struct_of_results: bool,
@@ -135,30 +135,30 @@ pub struct Spec {
 }
 
 impl Spec {
-    fn new<I: Into<Input>>(derivative: Derivative, inputs: impl IntoIterator<Item = I>) -> Self {
-        let inputs = inputs.into_iter().map(Into::into).collect();
-        Self { derivative, inputs, outputs: vec![], struct_of_results: false, strong_zero: true }
+    fn new<I: Into<ParamSpec>>(derivative: Derivative, params: impl IntoIterator<Item = I>) -> Self {
+        let params = params.into_iter().map(Into::into).collect();
+        Self { derivative, params, returns: vec![], struct_of_results: false, strong_zero: true }
     }
 
     /// Reverse mode in one function.
-    pub fn gradient<I: Into<Input>>(inputs: impl IntoIterator<Item = I>) -> Self {
-        Self::new(Derivative::Gradient, inputs)
+    pub fn gradient<I: Into<ParamSpec>>(params: impl IntoIterator<Item = I>) -> Self {
+        Self::new(Derivative::Gradient, params)
     }
 
     /// Reverse mode in two functions.
-    pub fn pair<I: Into<Input>>(inputs: impl IntoIterator<Item = I>) -> Self {
-        Self::new(Derivative::Pair, inputs)
+    pub fn pair<I: Into<ParamSpec>>(params: impl IntoIterator<Item = I>) -> Self {
+        Self::new(Derivative::Pair, params)
     }
 
     /// Forward mode.
-    pub fn tangent<I: Into<Input>>(inputs: impl IntoIterator<Item = I>) -> Self {
-        Self::new(Derivative::Tangent, inputs)
+    pub fn tangent<I: Into<ParamSpec>>(params: impl IntoIterator<Item = I>) -> Self {
+        Self::new(Derivative::Tangent, params)
     }
 
     /// The same, with these results.
     #[must_use]
-    pub fn results(self, outputs: impl IntoIterator<Item = Output>) -> Self {
-        Self { outputs: outputs.into_iter().collect(), ..self }
+    pub fn results(self, returns: impl IntoIterator<Item = ReturnActivity>) -> Self {
+        Self { returns: returns.into_iter().collect(), ..self }
     }
 
     /// The same, with results in a struct: see [`Spec::struct_of_results`].
@@ -178,7 +178,7 @@ impl Spec {
         match self.derivative {
             Derivative::Pair => Mode::Split,
             Derivative::Tangent => Mode::Tangent,
-            Derivative::Gradient if (0..n_results).any(|i| self.outputs.get(i).is_none_or(|o| o.is_returned())) => {
+            Derivative::Gradient if (0..n_results).any(|i| self.returns.get(i).is_none_or(|o| o.is_returned())) => {
                 Mode::Combined
             }
             Derivative::Gradient => Mode::Gradient,
@@ -187,24 +187,24 @@ impl Spec {
 
     /// What is asked of the derivation.
     pub fn request(&self, func: FuncKey, primal: &Signature) -> Request {
-        let arg = |(i, input): (usize, &Input)| {
+        let arg = |(i, param): (usize, &ParamSpec)| {
             let is_float = primal.params.get(i).is_some_and(|p| p.value_type.lane_type().is_float());
-            let mut arg = match input.activity {
-                Activity::Const => ArgSpec::CONST,
-                Activity::Active => ArgSpec::ACTIVE,
-                Activity::Dual | Activity::DualOnly if is_float => ArgSpec::ACTIVE,
-                Activity::Duplicated | Activity::Dual => ArgSpec::DUPLICATED,
-                Activity::DuplicatedOnly | Activity::DualOnly => ArgSpec::DUPLICATED.no_need(),
+            let mut arg = match param.activity {
+                ParamActivity::Const => ArgSpec::CONST,
+                ParamActivity::Active => ArgSpec::ACTIVE,
+                ParamActivity::Dual | ParamActivity::DualOnly if is_float => ArgSpec::ACTIVE,
+                ParamActivity::Duplicated | ParamActivity::Dual => ArgSpec::DUPLICATED,
+                ParamActivity::DuplicatedOnly | ParamActivity::DualOnly => ArgSpec::DUPLICATED.no_need(),
             };
-            arg.elem = input.elem;
-            arg.promises.noalias = input.noalias;
+            arg.elem = param.elem;
+            arg.promises.noalias = param.noalias;
             arg
         };
-        let results = self.outputs.iter().map(|output| match output {
-            Output::Const | Output::Omitted => ResultActivity::Const,
-            Output::Duplicated => ResultActivity::Duplicated,
+        let results = self.returns.iter().map(|activity| match activity {
+            ReturnActivity::Const | ReturnActivity::Omitted => ResultActivity::Const,
+            ReturnActivity::Duplicated => ResultActivity::Duplicated,
             _ => ResultActivity::Active,
         });
-        Request { func, args: self.inputs.iter().enumerate().map(arg).collect(), results: results.collect() }
+        Request { func, args: self.params.iter().enumerate().map(arg).collect(), results: results.collect() }
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! [`AdModule`] wraps any [`Module`] (a `JITModule`, an `ObjectModule`, one of your own), is one
 //! itself, and keeps the bodies and data that it is given. [`AdModule::derivative`] puts the
-//! derivative of a function into the module, as a function like any other: with the module's target,
-//! flags and calling convention. Nothing runs but what is in the module, C's math functions and its
-//! `memset` and `memmove`.
+//! derivative of a function into the module, as a function like any other: with the module's
+//! target, flags and calling convention. Nothing runs but what is in the module, C's math functions
+//! and its `memset` and `memmove`.
 //!
 //! ```
-//! use brolga_module::{Activity, AdModule, Spec};
+//! use brolga_module::{ParamActivity, AdModule, Spec};
 //! use cranelift_codegen::ir::{AbiParam, InstBuilder, types};
 //! use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 //! use cranelift_jit::{JITBuilder, JITModule};
@@ -35,7 +35,7 @@
 //! module.define_function(f, &mut cx)?;
 //!
 //! // The gradient: the seed of the result comes last.
-//! let spec = Spec::gradient([Activity::Active; 2]).results([brolga_module::Output::ActiveOnly]);
+//! let spec = Spec::gradient([ParamActivity::Active; 2]).results([brolga_module::ReturnActivity::ActiveOnly]);
 //! let gradient = module.derivative(f, &spec)?;
 //! module.finalize_definitions()?;
 //! let code = module.get_finalized_function(gradient);
@@ -49,8 +49,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What a derivative looks like is a [`Spec`]: an [`Activity`] for each parameter, an [`Output`] for
-//! each result. [`AdModule::signature`] says afterwards which parameter is what.
+//! What a derivative looks like is a [`Spec`]: an [`ParamActivity`] for each parameter, an
+//! [`ReturnActivity`] for each result. [`AdModule::signature`] says afterwards which parameter is
+//! what.
 
 #![warn(unreachable_pub)]
 
@@ -68,7 +69,7 @@ use cranelift_module::{
     DataDescription, DataId, FuncId, FuncOrDataId, Linkage, Module, ModuleDeclarations, ModuleReloc, ModuleResult,
 };
 
-pub use brolga_ir::spec::{Activity, Derivative, Input, Output, Spec};
+pub use brolga_ir::spec::{Derivative, ParamActivity, ParamSpec, ReturnActivity, Spec};
 pub use brolga_ir::{Diagnostic, Diagnostics, Elem};
 pub use brolga_transform::embed::{DerivedSignature, Embedded, HEADER, ParamRole, ResultRole, Room, StructLayout};
 pub use cranelift_codegen;

@@ -1,8 +1,8 @@
 //! Recorded: what a module has been given, as a program that can be differentiated.
 //!
-//! A module compiles a body and drops it, and names callees by numbers. Here bodies are kept as they
-//! were given, and become functions of a [`Program`], by their linkage names, when a derivative
-//! first reaches them.
+//! A module compiles a body and drops it, and names callees by numbers. Here bodies are kept as
+//! they were given, and become functions of a [`Program`], by their linkage names, when a
+//! derivative first reaches them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -145,12 +145,12 @@ impl Recorded {
 }
 
 /// What a body names.
-struct Uses {
+struct Named {
     functions: Vec<FuncId>,
     data: Vec<DataId>,
 }
 
-fn uses(body: &ir::Function) -> Uses {
+fn uses(body: &ir::Function) -> Named {
     let id = |name: &ExternalName| match name {
         ExternalName::User(r) => {
             let name = &body.params.user_named_funcs()[*r];
@@ -174,7 +174,7 @@ fn uses(body: &ir::Function) -> Uses {
             None => {}
         }
     }
-    Uses { functions, data }
+    Named { functions, data }
 }
 
 /// Functions whose addresses an object holds.

@@ -1,7 +1,7 @@
 //! The table of activities: every combination gives the numbers of the one in which all is active.
 
-use brolga_module::Activity::{Active, Const, Dual, DualOnly, Duplicated, DuplicatedOnly};
-use brolga_module::{Activity, Output, ParamRole, ResultRole, Room, Spec};
+use brolga_module::ParamActivity::{Active, Const, Dual, DualOnly, Duplicated, DuplicatedOnly};
+use brolga_module::{ParamActivity, ParamRole, ResultRole, ReturnActivity, Room, Spec};
 use cranelift_codegen::data_value::DataValue;
 
 use crate::common::{Fixture, address, double, number};
@@ -25,7 +25,7 @@ block0(v0: f64, v1: i64, v2: f64, v3: i32):
 }";
 
 /// Nothing active can be stored behind a constant pointer: the store is left out then.
-fn text(inputs: &[Activity]) -> String {
+fn text(inputs: &[ParamActivity]) -> String {
     if inputs[1] == Const { TEXT.replace("store v7, v1+8", "") } else { TEXT.to_owned() }
 }
 
@@ -52,24 +52,24 @@ fn product<T: Copy>(choices: &[&[T]]) -> Vec<Vec<T>> {
     })
 }
 
-fn inputs() -> Vec<Vec<Activity>> {
+fn inputs() -> Vec<Vec<ParamActivity>> {
     product(&[&[Const, Active], &[Const, Duplicated, DuplicatedOnly], &[Const, Active], &[Const]])
 }
 
-fn outputs() -> Vec<Vec<Output>> {
-    use Output::{Active, ActiveOnly, Const, Omitted};
-    let float: &[Output] = &[Const, Omitted, Active, ActiveOnly];
+fn outputs() -> Vec<Vec<ReturnActivity>> {
+    use ReturnActivity::{Active, ActiveOnly, Const, Omitted};
+    let float: &[ReturnActivity] = &[Const, Omitted, Active, ActiveOnly];
     product(&[float, &[Const, Omitted], float])
 }
 
 /// Parameters and results are where the table says.
-fn check_order(params: &[ParamRole], results: &[ResultRole], inputs: &[Activity], outputs: &[Output]) {
+fn check_order(params: &[ParamRole], results: &[ResultRole], inputs: &[ParamActivity], outputs: &[ReturnActivity]) {
     let mut want = Vec::new();
     for (i, a) in inputs.iter().enumerate() {
         want.push(ParamRole::Primal(i));
         want.extend(matches!(a, Duplicated | DuplicatedOnly).then_some(ParamRole::Shadow(i)));
     }
-    let seeded = |o: &Output| matches!(o, Output::Active | Output::ActiveOnly);
+    let seeded = |o: &ReturnActivity| matches!(o, ReturnActivity::Active | ReturnActivity::ActiveOnly);
     want.extend(outputs.iter().enumerate().filter(|o| seeded(o.1)).map(|o| ParamRole::Seed(o.0)));
     assert_eq!(params.iter().copied().filter(|p| *p != ParamRole::Results).collect::<Vec<_>>(), want);
     let values = outputs.iter().enumerate().filter(|o| o.1.is_returned()).map(|o| ResultRole::Value(o.0));
@@ -103,7 +103,7 @@ fn every_combination_in_reverse_mode() {
     }
 }
 
-fn gradient(f: &Fixture, id: cranelift_module::FuncId, inputs: &[Activity], outputs: &[Output]) {
+fn gradient(f: &Fixture, id: cranelift_module::FuncId, inputs: &[ParamActivity], outputs: &[ReturnActivity]) {
     let (mut p, mut shadow) = (P, SHADOW);
     let found = f.call(id, |role| match role {
         ParamRole::Primal(0) => double(X),
@@ -117,7 +117,7 @@ fn gradient(f: &Fixture, id: cranelift_module::FuncId, inputs: &[Activity], outp
     });
     let told = format!("{inputs:?} {outputs:?}");
     let is_dup = inputs[1] != Const;
-    let seeded = |i: usize| matches!(outputs[i], Output::Active | Output::ActiveOnly);
+    let seeded = |i: usize| matches!(outputs[i], ReturnActivity::Active | ReturnActivity::ActiveOnly);
     let seeds = [if seeded(0) { SEEDS[0] } else { 0.0 }, if seeded(2) { SEEDS[1] } else { 0.0 }];
     let want = cotangents(seeds, if is_dup { SHADOW[1] } else { 0.0 });
     for (i, want) in [(0, want[0]), (2, want[1])] {
@@ -156,8 +156,8 @@ fn every_combination_as_a_pair() {
 fn pair(
     f: &Fixture,
     (forward, pullback): (cranelift_module::FuncId, cranelift_module::FuncId),
-    inputs: &[Activity],
-    outputs: &[Output],
+    inputs: &[ParamActivity],
+    outputs: &[ReturnActivity],
 ) {
     let (mut p, mut shadow, mut workspace) = (P, SHADOW, [0xaa_u8; 2048]);
     let room = f.module.room(forward).unwrap();
@@ -175,7 +175,7 @@ fn pair(
     });
     let told = format!("{inputs:?} {outputs:?}");
     let is_dup = inputs[1] != Const;
-    let seeded = |i: usize| matches!(outputs[i], Output::Active | Output::ActiveOnly);
+    let seeded = |i: usize| matches!(outputs[i], ReturnActivity::Active | ReturnActivity::ActiveOnly);
     let seeds = [if seeded(0) { SEEDS[0] } else { 0.0 }, if seeded(2) { SEEDS[1] } else { 0.0 }];
     let want = cotangents(seeds, if is_dup { SHADOW[1] } else { 0.0 });
     // Twice, from one record.
@@ -205,8 +205,8 @@ fn pair(
 
 #[test]
 fn every_combination_in_forward_mode() {
-    use Output::{Const as Plain, Dual as DualResult, DualOnly as OnlyDual, Omitted};
-    let float: &[Output] = &[Plain, Omitted, DualResult, OnlyDual];
+    use ReturnActivity::{Const as Plain, Dual as DualResult, DualOnly as OnlyDual, Omitted};
+    let float: &[ReturnActivity] = &[Plain, Omitted, DualResult, OnlyDual];
     let (dx, dy, dp) = (0.3, -1.1, [0.6, 0.9]);
     for inputs in product(&[&[Const, Dual, DualOnly], &[Const, Dual, DualOnly], &[Const, Dual, DualOnly], &[Const]]) {
         let mut f = Fixture::new(&text(&inputs), "f");
@@ -262,10 +262,11 @@ block0(v0: i64, v1: i64):
 #[test]
 fn a_returned_pointer_has_its_shadow_directly_behind_it() {
     let mut f = Fixture::new(ELEMENT, "at");
-    let results = [Output::Duplicated, Output::Active];
+    let results = [ReturnActivity::Duplicated, ReturnActivity::Active];
     let gradient = f.derivative("at", &Spec::gradient([Duplicated, Const]).results(results));
     let (forward, _) = f.pair("at", &Spec::pair([Duplicated, Const]).results(results));
-    let tangent = f.derivative("at", &Spec::tangent([Dual, Const]).results([Output::Duplicated, Output::Dual]));
+    let tangent =
+        f.derivative("at", &Spec::tangent([Dual, Const]).results([ReturnActivity::Duplicated, ReturnActivity::Dual]));
     f.finish();
     for id in [gradient, forward, tangent] {
         let (mut p, mut shadow, mut workspace) = ([1.0, 2.0, 5.0], [0.0, 0.0, 0.5], [0_u8; 1024]);
@@ -293,16 +294,16 @@ fn a_returned_pointer_has_its_shadow_directly_behind_it() {
 fn prototypes_are_for_c() {
     let mut f = Fixture::new(TEXT, "f");
     let spec = Spec::gradient([Active, Duplicated, Const, Const]).results([
-        Output::ActiveOnly,
-        Output::Omitted,
-        Output::Const,
+        ReturnActivity::ActiveOnly,
+        ReturnActivity::Omitted,
+        ReturnActivity::Const,
     ]);
     let one = f.derivative(
         "f",
         &Spec::gradient([Const, Duplicated, Const, Const]).results([
-            Output::ActiveOnly,
-            Output::Omitted,
-            Output::Omitted,
+            ReturnActivity::ActiveOnly,
+            ReturnActivity::Omitted,
+            ReturnActivity::Omitted,
         ]),
     );
     let many = f.derivative("f", &spec.in_struct());

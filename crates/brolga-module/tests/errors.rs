@@ -1,7 +1,7 @@
 //! What cannot be derived is an error that says what to write instead, and leaves the module whole.
 
-use brolga_module::Activity::{Active, Const, Dual, Duplicated};
-use brolga_module::{AdError, AdModule, Output, Spec};
+use brolga_module::ParamActivity::{Active, Const, Dual, Duplicated};
+use brolga_module::{AdError, AdModule, ReturnActivity, Spec};
 use cranelift_codegen::ir::{AbiParam, types};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
@@ -37,16 +37,19 @@ fn a_spec_that_does_not_fit() {
     case(Spec::tangent([Active, Const, Const]), &["argument 0", "Active", "other mode", "write Dual"]);
     case(Spec::tangent([Dual, Const, Dual]), &["argument 2", "its type is i32"]);
     let some = || Spec::gradient([Active, Const, Const]);
-    case(some().results([Output::Dual]), &["result 0", "the mode is reverse", "write Active"]);
-    case(Spec::tangent([Dual, Const, Const]).results([Output::ActiveOnly]), &["result 0", "the mode is forward"]);
-    case(some().results([Output::Duplicated]), &["result 0", "its type is f64"]);
-    case(some().results([Output::Active; 2]), &["has 1 results, but 2 activities"]);
+    case(some().results([ReturnActivity::Dual]), &["result 0", "the mode is reverse", "write Active"]);
+    case(
+        Spec::tangent([Dual, Const, Const]).results([ReturnActivity::ActiveOnly]),
+        &["result 0", "the mode is forward"],
+    );
+    case(some().results([ReturnActivity::Duplicated]), &["result 0", "its type is f64"]);
+    case(some().results([ReturnActivity::Active; 2]), &["has 1 results, but 2 activities"]);
 }
 
 #[test]
 fn a_result_of_the_wrong_type() {
     let text = "function %n(i32) -> i32 {\nblock0(v0: i32):\n return v0\n}";
-    let spec = Spec::gradient([Const]).results([Output::Active]);
+    let spec = Spec::gradient([Const]).results([ReturnActivity::Active]);
     refused(&mut Fixture::new(text, "n"), "n", &spec, &["result 0", "its type is i32", "write Const"]);
 }
 

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use brolga_module::Activity::{Const, Duplicated};
-use brolga_module::{AdModule, Output, Spec};
+use brolga_module::ParamActivity::{Const, Duplicated};
+use brolga_module::{AdModule, ReturnActivity, Spec};
 use brolga_testing::module::load;
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_module::{Linkage, default_libcall_names};
@@ -44,7 +44,7 @@ fn an_object_is_linked_into_a_program_in_c() {
         let mut module = AdModule::new(ObjectModule::new(builder));
         let program = brolga_testing::program(TEXT);
         let loaded = load(&mut module, &program, program.func("model").unwrap()).unwrap();
-        let spec = Spec::gradient([Duplicated, Const, Const]).results([Output::ActiveOnly]);
+        let spec = Spec::gradient([Duplicated, Const, Const]).results([ReturnActivity::ActiveOnly]);
         let embedded = module.derive(loaded.functions["model"], &spec).unwrap();
         module.define(&embedded, &["model_gradient"], Linkage::Export).unwrap();
         let prototype = embedded.signatures[0].prototype("model_gradient");

@@ -1,7 +1,7 @@
 //! Programs as frontends write them: data, addresses of functions, calls, names.
 
-use brolga_module::Activity::{Active, Const, Dual};
-use brolga_module::{AdModule, DataActivity, Output, ParamRole, ResultRole, Spec};
+use brolga_module::ParamActivity::{Active, Const, Dual};
+use brolga_module::{AdModule, DataActivity, ParamRole, ResultRole, ReturnActivity, Spec};
 use brolga_testing::module::entry;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, types};
@@ -89,7 +89,7 @@ fn read_only_data_is_constant_and_writable_data_has_a_shadow_or_is_said_to_be_co
         });
         (f, state)
     };
-    let spec = Spec::gradient([Active]).results([Output::ActiveOnly]);
+    let spec = Spec::gradient([Active]).results([ReturnActivity::ActiveOnly]);
     let mut m = jit();
     let (f, state) = build(&mut m);
     let found = m.derivative(f, &spec).expect_err("it is not said").to_string();
@@ -191,7 +191,7 @@ fn what_two_gradients_have_in_common_is_there_once() {
     let all = Spec::gradient([Active, Const]);
     let one = f.derivative("f", &all);
     assert_eq!(f.derivative("f", &all), one, "the same is made once");
-    let other = f.derivative("f", &all.clone().results([Output::ActiveOnly]));
+    let other = f.derivative("f", &all.clone().results([ReturnActivity::ActiveOnly]));
     assert_ne!(one, other);
     f.finish();
     for id in [one, other] {
@@ -227,7 +227,7 @@ fn a_derivative_may_be_declared_before_it_is_defined() {
         let r = b.ins().fadd(r, r);
         b.ins().return_(&[r]);
     });
-    let embedded = m.derive(f, &Spec::gradient([Active]).results([Output::ActiveOnly])).unwrap();
+    let embedded = m.derive(f, &Spec::gradient([Active]).results([ReturnActivity::ActiveOnly])).unwrap();
     assert_eq!(embedded.signatures[0].clif, f64s(&m, 2, 1));
     let ids = m.define(&embedded, &["slope"], Linkage::Export).unwrap();
     assert_eq!(ids, [derivative]);

@@ -1,6 +1,6 @@
 //! Workspaces: how much is needed, and what a run says that does not fit.
 
-use brolga_module::Activity::{Active, Const};
+use brolga_module::ParamActivity::{Active, Const};
 use brolga_module::{HEADER, ParamRole, ResultRole, Room, Spec};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_module::FuncId;

@@ -37,6 +37,17 @@ const CRATES: &[Row] = &[
         ],
     ),
     (
+        "crates/brolga-module",
+        &[
+            "brolga-ir",
+            "brolga-rules",
+            "brolga-transform",
+            "cranelift-codegen",
+            "cranelift-control",
+            "cranelift-module",
+        ],
+    ),
+    (
         "crates/brolga",
         &[
             "brolga-clif",
@@ -189,9 +200,11 @@ const FOLDERS: &[(&str, &[Row])] = &[
                     "verified",
                 ],
             ),
-            ("called", &["nested"]),
+            ("called", &["nested", "standalone"]),
             ("derive", &["called", "derived", "pipeline", "program"]),
-            ("nested", &["derived", "program"]),
+            ("nested", &["derived", "program", "standalone"]),
+            ("standalone", &["derived"]),
+            ("embed", &["called", "clif", "derived", "program", "standalone"]),
         ],
     ),
 ];

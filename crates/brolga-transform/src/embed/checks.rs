@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use brolga_ir::lower::shadow_of_data;
 use brolga_ir::program::symbol_of;
-use brolga_ir::spec::{Activity, Derivative, Output, Spec};
+use brolga_ir::spec::{Derivative, ParamActivity, ReturnActivity, Spec};
 use brolga_ir::{DataKey, Diagnostic, Diagnostics, FuncKey, Program};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 
-use super::{Embedded, Piece};
+use super::piece::Piece;
 use crate::clif::entry_thunk::verify;
 
 /// The spec with an output for each result.
@@ -23,10 +23,10 @@ pub(super) fn settled(program: &Program, func: FuncKey, spec: &Spec) -> Result<S
         found.push(Diagnostic::new("AD0010", message).in_func(&f.symbol).help(help));
     };
     let forward = spec.derivative == Derivative::Tangent;
-    for (i, input) in spec.inputs.iter().enumerate() {
+    for (i, input) in spec.params.iter().enumerate() {
         let (fits, help) = match input.activity {
-            Activity::Const => continue,
-            Activity::Dual | Activity::DualOnly => (forward, "write Active, Duplicated or DuplicatedOnly"),
+            ParamActivity::Const => continue,
+            ParamActivity::Dual | ParamActivity::DualOnly => (forward, "write Active, Duplicated or DuplicatedOnly"),
             _ => (!forward, "write Dual or DualOnly"),
         };
         if !fits {
@@ -34,18 +34,18 @@ pub(super) fn settled(program: &Program, func: FuncKey, spec: &Spec) -> Result<S
         }
     }
     let mut spec = spec.clone();
-    for r in f.signature.returns.iter().skip(spec.outputs.len()) {
-        let default = if forward { Output::Dual } else { Output::Active };
-        spec.outputs.push(if is_differentiable(r.value_type) { default } else { Output::Const });
+    for r in f.signature.returns.iter().skip(spec.returns.len()) {
+        let default = if forward { ReturnActivity::Dual } else { ReturnActivity::Active };
+        spec.returns.push(if is_differentiable(r.value_type) { default } else { ReturnActivity::Const });
     }
-    for (i, (output, r)) in spec.outputs.iter().zip(&f.signature.returns).enumerate() {
+    for (i, (output, r)) in spec.returns.iter().zip(&f.signature.returns).enumerate() {
         let is = |what: &str| format!("result {i} of %{} is {output:?}, but {what}", f.symbol);
         match output {
-            Output::Const | Output::Omitted | Output::Duplicated => {}
-            Output::Dual | Output::DualOnly if !forward => {
+            ReturnActivity::Const | ReturnActivity::Omitted | ReturnActivity::Duplicated => {}
+            ReturnActivity::Dual | ReturnActivity::DualOnly if !forward => {
                 wrong(is("the mode is reverse"), "write Active or ActiveOnly")
             }
-            Output::Active | Output::ActiveOnly if forward => {
+            ReturnActivity::Active | ReturnActivity::ActiveOnly if forward => {
                 wrong(is("the mode is forward"), "write Dual or DualOnly")
             }
             _ if !is_differentiable(r.value_type) => {
@@ -126,10 +126,10 @@ pub(super) fn shadows(program: &Program, pieces: &[Piece]) -> Vec<(DataKey, Stri
 }
 
 /// Ask Cranelift's verifier about all functions.
-pub(super) fn verified(found: &Embedded, isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
+pub(super) fn verified(program: &Program, pieces: &[Piece], isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
     let mut problems = Diagnostics::default();
-    for f in &found.functions {
-        let wrong = verify(&f.func, isa, &found.program.funcs[f.of].symbol).err();
+    for p in pieces {
+        let wrong = verify(&p.func, isa, &program.funcs[p.of].symbol).err();
         problems.extend(wrong.into_iter().flat_map(|e| e.0));
     }
     problems.or_ok(())

@@ -2,9 +2,9 @@
 //!
 //! **Problem.** What is derived runs on the run time: on its tape, its tables, its helpers, by a
 //! calling convention of its own. A frontend has a module of its own, into which it compiles for
-//! some target, with its flags, and wants functions there that it can call.
-//! **Answer.** [`embed`] derives a [`Spec`] without the run time ([`TapeKind::Workspace`]) and makes
-//! of what comes out functions that name each other, and what they need of the module, by symbols:
+//! some target, with its flags, and wants functions there that it can call. **Answer.** [`embed`]
+//! derives a [`Spec`] without the run time ([`TapeKind::Workspace`]) and makes of what comes out
+//! functions that name each other, and what they need of the module, by symbols:
 //!
 //! ```text
 //! helpers     are bodies in CLIF                               (standalone::prelude)
@@ -15,13 +15,14 @@
 //! roots       have the signature of the spec                    (signature, root)
 //! ```
 //!
-//! Before: `f__gradient(x, y, δx, seg, r̄) -> (r, ȳ) fast`. After: `f__gradient(x, shadow of x, y, r̄)
-//! -> (r, ȳ)` in the target's convention.
+//! Before: `f__gradient(x, y, δx, seg, r̄) -> (r, ȳ) fast`. After: `f__gradient(x, shadow of x, y,
+//! r̄) -> (r, ȳ)` in the target's convention.
 //!
 //! **Cost.** That of a derivation; each step walks the functions once.
 //! **Source.** Signatures and activities are Enzyme's and those of rustc's `std::autodiff`.
 
 mod checks;
+mod piece;
 mod returns;
 mod room;
 mod root;
@@ -30,11 +31,13 @@ mod signature;
 pub use room::{HEADER, Room};
 pub use signature::{DerivedSignature, ParamRole, ResultRole, StructLayout};
 
-use brolga_analysis::{ParamMode, Variant};
+use brolga_analysis::Variant;
 use brolga_ir::spec::Spec;
 use brolga_ir::{DataKey, Diagnostics, FuncKey, Options, Program, TapeKind};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
+
+use piece::Piece;
 
 use crate::called::resolved;
 use crate::clif::dead_segment_arg;
@@ -71,17 +74,8 @@ pub struct Embedded {
     pub program: Program,
 }
 
-/// A derived function on its way.
-struct Piece {
-    symbol: String,
-    func: ir::Function,
-    of: FuncKey,
-    /// Which parameter is the workspace, if it has one.
-    segment: Option<usize>,
-}
-
-/// Derive what a spec asks for, for the target `isa`. Of the options, effort, inlining and the order
-/// of floats count.
+/// Derive what a spec asks for, for the target `isa`. Of the options, effort, inlining and the
+/// order of floats count.
 ///
 /// # Errors
 /// AD0010 where the spec does not fit the function, AD0174 where a helper of the run time has no
@@ -127,10 +121,9 @@ pub fn embed(
     returns::through_memory(&mut pieces, n_roots);
     let roots = root::Roots { spec, primal: &primal, variant: &variant, room, isa };
     let signatures = roots.make(&mut pieces[..n_roots]);
+    checks::verified(&into, &pieces, isa)?;
     let functions = pieces.into_iter().map(|Piece { symbol, func, of, .. }| EmbeddedFunction { symbol, func, of });
-    let found = Embedded { functions: functions.collect(), signatures, room, shadows, program: into };
-    checks::verified(&found, isa)?;
-    Ok(found)
+    Ok(Embedded { functions: functions.collect(), signatures, room, shadows, program: into })
 }
 
 /// The derived functions with bodies of helpers in them: what was asked for comes first. Where
@@ -162,9 +155,4 @@ fn pieces(found: &Derivation, isa: &dyn TargetIsa) -> Vec<Piece> {
         put(&w.symbol, &w.func, &w.variant, behind(&w.variant).filter(|_| w.segment));
     }
     out
-}
-
-/// Parameters of the primal that come with a shadow.
-fn duplicated(variant: &Variant) -> impl Iterator<Item = usize> + '_ {
-    (0..variant.params.len()).filter(|&i| matches!(variant.params[i], ParamMode::Dup { .. }))
 }

@@ -2,8 +2,8 @@
 //!
 //! **Problem.** A pullback returns a cotangent for each active argument. How many results a
 //! function may return differs between targets; two floats and two integers are possible on all.
-//! **Answer.** A derived function with more of them gets a parameter more, for the address of memory
-//! of the caller's, and writes its results there:
+//! **Answer.** A derived function with more of them gets a parameter more, for the address of
+//! memory of the caller's, and writes its results there:
 //!
 //! ```text
 //! v1, v2, v3 = call g__pullback(ws, v0)          v4 = stack_addr ss0
@@ -23,7 +23,7 @@ use cranelift_codegen::ir::{
     self, AbiParam, InstBuilder, InstructionData, MemFlagsData, Opcode, Signature, Type, types,
 };
 
-use super::Piece;
+use super::piece::Piece;
 use super::signature::{StructLayout, fits_registers};
 
 /// Let the functions behind the first `n_roots` return through memory where they have to, and all

@@ -19,8 +19,8 @@
 //! has written by then, to memory and to shadows, stays written.
 //!
 //! **Cost.** A load and a branch behind each call that may record; nothing where the size is known.
-//! **Source.** The header is the tape segment of the run time (`brolga_ir::lower::segment`), without
-//! its tables.
+//! **Source.** The header is the tape segment of the run time (`brolga_ir::lower::segment`),
+//! without its tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, TrapCode, types};
 
-use super::Piece;
+use super::piece::Piece;
 
 /// Bytes in front of the tape, in a workspace.
 pub const HEADER: u32 = 256;

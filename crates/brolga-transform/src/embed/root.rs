@@ -1,11 +1,11 @@
 //! Root: what was asked for gets the signature of the spec.
 //!
-//! **Before.** `(p…, δ of each duplicated p…, workspace, seeds or tangents…) -> (r…, δ of each returned
-//! pointer…, cotangents or tangents…)`, in the convention of derived functions.
-//! **After.** The parameters and results of [`DerivedSignature`], in the target's convention. At the
-//! head, deltas are differences of a shadow and its pointer, and the workspace begins; in front of
-//! each `return`, results are put in order, or into their struct.
-//! **Cost.** A subtraction for each shadow; of a workspace, thirty stores.
+//! **Before.** `(p…, δ of each duplicated p…, workspace, seeds or tangents…) -> (r…, δ of each
+//! returned pointer…, cotangents or tangents…)`, in the convention of derived functions. **After.**
+//! The parameters and results of [`DerivedSignature`], in the target's convention. At the head,
+//! deltas are differences of a shadow and its pointer, and the workspace begins; in front of each
+//! `return`, results are put in order, or into their struct. **Cost.** A subtraction for each
+//! shadow; of a workspace, thirty stores.
 
 use brolga_analysis::{ResultMode, Variant};
 use brolga_ir::lower::{Channel, segment, tape_flags};
@@ -14,8 +14,10 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
 
+use super::piece::{Piece, duplicated};
+use super::room::{self, Room};
 use super::signature::Of;
-use super::{DerivedSignature, ParamRole, Piece, ResultRole, Room, duplicated, room};
+use super::signature::{DerivedSignature, ParamRole, ResultRole};
 
 /// What the roots of a derivation have in common.
 pub(super) struct Roots<'a> {
@@ -28,7 +30,7 @@ pub(super) struct Roots<'a> {
 
 /// What the parameters of a derived function are, before it is a root.
 #[derive(Clone, Copy)]
-enum Inner {
+enum InnerParam {
     Role(ParamRole),
     Delta(usize),
     Workspace,
@@ -39,12 +41,12 @@ impl Roots<'_> {
     pub fn make(&self, roots: &mut [Piece]) -> Vec<DerivedSignature> {
         let Self { spec, primal, variant, room, isa } = *self;
         let of = Of { spec, primal, variant, room, conv: isa.default_call_conv() };
-        let primals = (0..primal.params.len()).map(|i| Inner::Role(ParamRole::Primal(i)));
-        let deltas = duplicated(variant).map(Inner::Delta);
-        let forward: Vec<Inner> = primals.chain(deltas).chain([Inner::Workspace]).collect();
-        let seeds = variant.result_shapes(primal).map(|r| Inner::Role(ParamRole::Seed(r.0)));
-        let tangents = variant.param_shapes(primal).map(|p| Inner::Role(ParamRole::Tangent(p.0)));
-        let is_returned = spec.derivative != Derivative::Gradient || spec.outputs.iter().any(|o| o.is_returned());
+        let primals = (0..primal.params.len()).map(|i| InnerParam::Role(ParamRole::Primal(i)));
+        let deltas = duplicated(variant).map(InnerParam::Delta);
+        let forward: Vec<InnerParam> = primals.chain(deltas).chain([InnerParam::Workspace]).collect();
+        let seeds = variant.result_shapes(primal).map(|r| InnerParam::Role(ParamRole::Seed(r.0)));
+        let tangents = variant.param_shapes(primal).map(|p| InnerParam::Role(ParamRole::Tangent(p.0)));
+        let is_returned = spec.derivative != Derivative::Gradient || spec.returns.iter().any(|o| o.is_returned());
         let values = (0..primal.returns.len()).filter(|_| is_returned).map(ResultRole::Value);
         let shadows = (0..primal.returns.len()).filter(|&i| variant.results[i] == ResultMode::Ptr);
         let values = values.chain(shadows.map(ResultRole::Shadow));
@@ -52,20 +54,20 @@ impl Roots<'_> {
         match (spec.derivative, roots) {
             (Derivative::Gradient, [root]) => {
                 let (inner, given) = (forward.into_iter().chain(seeds).collect(), values.chain(cotangents).collect());
-                vec![self.root(root, Half::Whole, inner, given, of.gradient())]
+                vec![self.root(root, RootHalf::Whole, inner, given, of.gradient())]
             }
             (Derivative::Tangent, [root]) => {
                 let tangents_of = variant.result_shapes(primal).map(|r| ResultRole::Tangent(r.0));
                 let (inner, given) =
                     (forward.into_iter().chain(tangents).collect(), values.chain(tangents_of).collect());
-                vec![self.root(root, Half::Whole, inner, given, of.tangent())]
+                vec![self.root(root, RootHalf::Whole, inner, given, of.tangent())]
             }
             (Derivative::Pair, [first, second]) => {
                 let given = values.collect();
-                let backward = [Inner::Workspace].into_iter().chain(seeds).collect();
+                let backward = [InnerParam::Workspace].into_iter().chain(seeds).collect();
                 vec![
-                    self.root(first, Half::Forward, forward, given, of.forward()),
-                    self.root(second, Half::Pullback, backward, cotangents.collect(), of.pullback()),
+                    self.root(first, RootHalf::Forward, forward, given, of.forward()),
+                    self.root(second, RootHalf::Pullback, backward, cotangents.collect(), of.pullback()),
                 ]
             }
             _ => unreachable!("a pair has two functions, and nothing else has"),
@@ -75,8 +77,8 @@ impl Roots<'_> {
     fn root(
         &self,
         piece: &mut Piece,
-        half: Half,
-        inner: Vec<Inner>,
+        half: RootHalf,
+        inner: Vec<InnerParam>,
         given: Vec<ResultRole>,
         signature: DerivedSignature,
     ) -> DerivedSignature {
@@ -87,7 +89,7 @@ impl Roots<'_> {
         debug_assert_eq!(old.len(), inner.len());
         let mut outer = Vec::new();
         for (role, p) in signature.params.iter().zip(&signature.clif.params) {
-            let was = inner.iter().position(|i| matches!(i, Inner::Role(r) if r == role));
+            let was = inner.iter().position(|i| matches!(i, InnerParam::Role(r) if r == role));
             match was {
                 Some(k) => func.dfg.attach_block_param(entry, old[k]),
                 None => {
@@ -97,21 +99,21 @@ impl Roots<'_> {
             outer.push(func.dfg.block_params(entry)[outer.len()]);
         }
         let param = |role| signature.params.iter().position(|p| *p == role).map(|k| outer[k]);
-        let workspace = inner.iter().position(|i| matches!(i, Inner::Workspace)).map(|k| old[k]);
-        if let Some(workspace) = workspace.filter(|_| half == Half::Forward && self.room.is_given()) {
+        let workspace = inner.iter().position(|i| matches!(i, InnerParam::Workspace)).map(|k| old[k]);
+        if let Some(workspace) = workspace.filter(|_| half == RootHalf::Forward && self.room.is_given()) {
             recorded(func, workspace);
         }
         returns(func, (&given, &signature), param(ParamRole::Results), workspace);
         let mut cursor = FuncCursor::new(func).at_first_insertion_point(entry);
         for (value, inner) in old.iter().zip(&inner) {
             match *inner {
-                Inner::Role(_) => {}
-                Inner::Delta(i) => {
+                InnerParam::Role(_) => {}
+                InnerParam::Delta(i) => {
                     let p = param(ParamRole::Primal(i)).expect("each parameter of the primal is one");
                     let shadow = param(ParamRole::Shadow(i)).expect("a delta is of a shadow");
                     cursor.ins().with_result(*value).isub(shadow, p);
                 }
-                Inner::Workspace => self.workspace(&mut cursor, *value, half, &signature, &outer),
+                InnerParam::Workspace => self.workspace(&mut cursor, *value, half, &signature, &outer),
             }
         }
         signature
@@ -122,7 +124,7 @@ impl Roots<'_> {
         &self,
         cursor: &mut FuncCursor<'_>,
         value: ir::Value,
-        half: Half,
+        half: RootHalf,
         signature: &DerivedSignature,
         params: &[ir::Value],
     ) {
@@ -146,7 +148,7 @@ impl Roots<'_> {
                 let up = cursor.ins().iadd(at, up);
                 let mask = cursor.ins().iconst(types::I64, -16);
                 cursor.ins().with_result(value).band(up, mask);
-                if half == Half::Pullback {
+                if half == RootHalf::Pullback {
                     let failed = room::status(cursor, value);
                     leave_if(cursor, failed, signature, params);
                     let flags = tape_flags(cursor.func, Channel::Mixed);
@@ -222,7 +224,7 @@ fn returns(
 
 /// Which function of a derivation a root is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Half {
+enum RootHalf {
     Whole,
     Forward,
     Pullback,

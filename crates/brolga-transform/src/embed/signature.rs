@@ -11,11 +11,12 @@
 use std::fmt;
 
 use brolga_analysis::Variant;
-use brolga_ir::spec::{Output, Spec};
+use brolga_ir::spec::{ReturnActivity, Spec};
 use cranelift_codegen::ir::{AbiParam, Signature, Type, types};
 use cranelift_codegen::isa::CallConv;
 
-use super::{Room, duplicated};
+use super::piece::duplicated;
+use super::room::Room;
 
 /// What a parameter is. Numbers count the parameters and results of the primal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,8 +178,8 @@ fn status(room: Room) -> Option<ResultRole> {
 
 /// Results of the primal that are returned, the shadow behind each pointer that has one.
 fn values(spec: &Spec) -> impl Iterator<Item = ResultRole> + '_ {
-    spec.outputs.iter().enumerate().filter(|o| o.1.is_returned()).flat_map(|(i, o)| {
-        let shadow = (*o == Output::Duplicated).then_some(ResultRole::Shadow(i));
+    spec.returns.iter().enumerate().filter(|o| o.1.is_returned()).flat_map(|(i, o)| {
+        let shadow = (*o == ReturnActivity::Duplicated).then_some(ResultRole::Shadow(i));
         [Some(ResultRole::Value(i)), shadow].into_iter().flatten()
     })
 }

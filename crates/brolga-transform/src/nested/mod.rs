@@ -14,9 +14,9 @@
 //! all of them, at the offsets of [`brolga_ir::lower::segment::field`]. A gradient that records
 //! nothing has no such parameter.
 //!
-//! Helpers of the run time are bodies in CLIF there ([`crate::standalone::prelude`]); functions say of a function
-//! pointer what its forward pass and its pullback are ([`crate::standalone::indirect`]); shadows of data objects are
-//! data objects ([`data`]).
+//! Helpers of the run time are bodies in CLIF there ([`crate::standalone::prelude`]); functions say
+//! of a function pointer what its forward pass and its pullback are
+//! ([`crate::standalone::indirect`]); shadows of data objects are data objects ([`data`]).
 //!
 //! **After.** The function has a [`NestedParam`] for each parameter and a [`NestedResult`] for each
 //! result. Lines of its instructions are those of the primal's, so that diagnostics of a second

@@ -1,0 +1,19 @@
+//! Piece: a derived function before it is one of the embedder's module.
+
+use brolga_analysis::{ParamMode, Variant};
+use brolga_ir::FuncKey;
+use cranelift_codegen::ir;
+
+/// A derived function on its way.
+pub(super) struct Piece {
+    pub symbol: String,
+    pub func: ir::Function,
+    pub of: FuncKey,
+    /// Which parameter is the workspace, if it has one.
+    pub segment: Option<usize>,
+}
+
+/// Parameters of the primal that come with a shadow.
+pub(super) fn duplicated(variant: &Variant) -> impl Iterator<Item = usize> + '_ {
+    (0..variant.params.len()).filter(|&i| matches!(variant.params[i], ParamMode::Dup { .. }))
+}
