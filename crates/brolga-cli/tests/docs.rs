@@ -70,7 +70,7 @@ fn same(old: &str, new: &str) -> bool {
 }
 
 fn run(root: &Path, command: &str) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+    let output = Command::new(env!("CARGO_BIN_EXE_brolga"))
         .args(words(command))
         .current_dir(root)
         .output()

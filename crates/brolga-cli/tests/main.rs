@@ -1,0 +1,4 @@
+//! The command line, and what documents show of it.
+
+mod cli;
+mod docs;

@@ -1,0 +1,364 @@
+//! What a call costs: primal, gradient and tangent, for the clock.
+//!
+//! *Problem.* A call takes nanoseconds or seconds, may overwrite what it reads, goes through a guard
+//! that turns traps into errors, and shares the machine with others.
+//!
+//! *Answer.* [`Repeated`] calls again and again in one memory. Buffers that a call changes get
+//! their contents back before the next one, while the clock stands still; that shadows are put to
+//! what they are at first is a part of a gradient. [`cost`] measures in rounds: in each a batch of
+//! calls of each kind, long enough for the clock, so that a ratio is one of neighbours in time; the
+//! medians over all rounds count. What the guard takes is measured with a function that has the
+//! same signature and does nothing, and taken off.
+//!
+//! A call that leaves something behind (a block that is never freed) cannot be repeated for ever:
+//! one that fails gets fresh memory, and only if it fails there as well, that is an error.
+
+use std::time::{Duration, Instant};
+
+use brolga::{DerivedRule, Error, Mode, Options, Program, Request};
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::data_value::DataValue;
+use cranelift_codegen::ir::immediates::Ieee16;
+use cranelift_codegen::ir::{self, ConstantData, InstBuilder, Type, types};
+
+use crate::bind::{BoundArg, Invocation};
+use crate::inputs::inputs;
+use crate::memory::Memory;
+use crate::protocol::derive;
+use crate::run::{self, Outcome};
+use crate::tangent::Direction;
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timed {
+    /// The function.
+    Primal,
+    /// Its gradient.
+    Gradient,
+    /// Its tangent, of a rule of forward mode.
+    Tangent,
+}
+
+/// A call with everything that it takes to repeat it.
+pub struct Repeated<'a> {
+    call: &'a Invocation,
+    rule: DerivedRule,
+    /// Of tangents: ones for all inputs.
+    direction: Direction,
+    memory: Memory,
+    /// What to pass to primal and derivative.
+    values: Vec<DataValue>,
+    args: Vec<brolga::Arg>,
+    tangents: Vec<Option<DataValue>>,
+    results: Vec<DataValue>,
+    cotangents: Vec<Option<DataValue>>,
+    tape_bytes: usize,
+    /// What it takes to look at the clock twice.
+    clock: Duration,
+    /// Whether the last call has left buffers, and tangents, as they were.
+    keeps: bool,
+}
+
+impl<'a> Repeated<'a> {
+    /// A rule for the request of a call, and memory for it.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn new(rule: DerivedRule, call: &'a Invocation) -> Result<Self, Error> {
+        let inputs = inputs(call);
+        let direction = Direction::along(call, &inputs, &vec![1.0; inputs.len()]);
+        let clock = (0..100).map(|_| Instant::now().elapsed()).min().unwrap_or_default();
+        let (results, cotangents, tape_bytes) = (Vec::new(), Vec::new(), 0);
+        let mut memory = Memory::new(call)?;
+        let (values, args) = (memory.values(), memory.arguments());
+        let tangents = direction.put(call, &mut memory);
+        let keeps = false;
+        Ok(Self { call, rule, direction, memory, values, args, tangents, results, cotangents, tape_bytes, clock, keeps })
+    }
+
+    /// Buffers as they are written in the call, and tangents as they are given.
+    fn reset(&mut self, what: Timed) {
+        for (i, arg) in self.call.args.iter().enumerate() {
+            if let (BoundArg::Buffer { data, .. }, Some(buffer)) = (arg, self.memory.buffer_mut(i)) {
+                buffer.primal.bytes_mut().copy_from_slice(data);
+            }
+        }
+        if what == Timed::Tangent {
+            self.direction.put(self.call, &mut self.memory);
+        }
+    }
+
+    /// Whether they are so.
+    fn is_kept(&self, what: Timed) -> bool {
+        self.call.args.iter().enumerate().all(|(i, arg)| match (arg, self.memory.buffer(i)) {
+            (BoundArg::Buffer { data, .. }, Some(buffer)) => {
+                let along = self.direction.of_buffer(i);
+                let moved = |shadow: &[u8]| along.map_or(shadow.iter().any(|b| *b != 0), |along| along != shadow);
+                buffer.primal.bytes() == data && !(what == Timed::Tangent && moved(buffer.shadow.bytes()))
+            }
+            _ => true,
+        })
+    }
+
+    fn renew(&mut self) -> Result<(), Error> {
+        self.memory = Memory::new(self.call)?;
+        (self.values, self.args) = (self.memory.values(), self.memory.arguments());
+        Ok(())
+    }
+
+    fn once(&mut self, what: Timed) -> Result<(), Error> {
+        // SAFETY: here and below, pointers are to live blocks of our memory, and every shadow is as
+        // large as its primal; whether the program stays inside is the file's business.
+        match what {
+            Timed::Primal => unsafe { self.rule.primal_into(&self.values, &mut self.results) },
+            Timed::Gradient => {
+                for (i, arg) in self.call.args.iter().enumerate() {
+                    if let (BoundArg::Buffer { shadow, .. }, Some(buffer)) = (arg, self.memory.buffer_mut(i)) {
+                        buffer.shadow.bytes_mut().copy_from_slice(shadow);
+                    }
+                }
+                let (args, seeds) = (&self.args, &self.call.seeds);
+                let run = unsafe { self.rule.gradient(args, seeds, &mut self.results, &mut self.cotangents) }?;
+                self.tape_bytes = run.tape_bytes();
+                Ok(())
+            }
+            Timed::Tangent => {
+                let (args, given) = (&self.args, &self.tangents);
+                unsafe { self.rule.tangent(args, given, &mut self.results, &mut self.cotangents) }.map(drop)
+            }
+        }
+    }
+
+    /// How long some calls take, in fresh memory if need be.
+    ///
+    /// # Errors
+    /// If one traps, or something else goes wrong.
+    pub fn time(&mut self, what: Timed, calls: usize) -> Result<Duration, Error> {
+        match self.batch(what, calls) {
+            Ok(time) => Ok(time),
+            Err(_) => {
+                self.renew()?;
+                self.batch(what, calls)
+            }
+        }
+    }
+
+    fn batch(&mut self, what: Timed, calls: usize) -> Result<Duration, Error> {
+        let mut time = Duration::ZERO;
+        // Calls between two looks at the clock.
+        let together = if self.keeps { calls } else { 1 };
+        for _ in 0..calls / together {
+            self.reset(what);
+            let start = Instant::now();
+            for _ in 0..together {
+                self.once(what)?;
+            }
+            time += start.elapsed().saturating_sub(self.clock);
+        }
+        Ok(time)
+    }
+
+    /// How many calls take about this long. What they do to memory is known from then on.
+    fn batch_of(&mut self, what: Timed, duration: Duration) -> Result<usize, Error> {
+        self.keeps = false;
+        // The first call warms caches and the tape, the second is the estimate.
+        self.time(what, 1)?;
+        let once = self.time(what, 1)?.max(Duration::from_nanos(20));
+        self.keeps = self.is_kept(what);
+        Ok((duration.as_nanos() / once.as_nanos()).clamp(1, 100_000) as usize)
+    }
+
+    /// What the last call has left.
+    pub fn outcome(&self) -> Outcome {
+        run::collect(self.call, &self.memory, &self.results, &self.cotangents, self.tape_bytes)
+    }
+
+    /// Bytes that the last gradient recorded.
+    pub fn tape_bytes(&self) -> usize {
+        self.tape_bytes
+    }
+
+    /// What the last call returned.
+    pub fn results(&self) -> &[DataValue] {
+        &self.results
+    }
+}
+
+/// What one call costs.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    /// Nanoseconds of the primal.
+    pub primal_ns: f64,
+    /// Of value and gradient.
+    pub gradient: Share,
+    /// Of value and tangent, if there is a rule for it.
+    pub tangent: Option<Share>,
+    /// Nanoseconds that the guard of a primal takes, and that are in none of the others.
+    pub guard_ns: f64,
+    /// Bytes that the gradient recorded.
+    pub tape_bytes: usize,
+    /// How many rounds there were.
+    pub rounds: usize,
+}
+
+/// What a derivative costs.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// Nanoseconds of one call.
+    pub ns: f64,
+    /// In multiples of the primal: the median of all rounds.
+    pub ratio: f64,
+    /// Half of the rounds lie between these.
+    pub quartiles: [f64; 2],
+}
+
+/// How long a batch should take.
+const BATCH: Duration = Duration::from_millis(1);
+
+/// Fewest rounds.
+const ROUNDS: usize = 5;
+
+/// One of the things that take turns.
+struct Turn<'a> {
+    what: Timed,
+    repeated: Repeated<'a>,
+    calls: usize,
+    /// Nanoseconds a call, in each round.
+    times: Vec<f64>,
+}
+
+impl<'a> Turn<'a> {
+    fn new(what: Timed, rule: DerivedRule, call: &'a Invocation) -> Result<Self, Error> {
+        let mut repeated = Repeated::new(rule, call)?;
+        let calls = repeated.batch_of(what, BATCH)?;
+        Ok(Self { what, repeated, calls, times: Vec::new() })
+    }
+
+    fn take(&mut self) -> Result<(), Error> {
+        let time = self.repeated.time(self.what, self.calls)?;
+        self.times.push(time.as_nanos() as f64 / self.calls as f64);
+        Ok(())
+    }
+}
+
+/// Measure a call of a program: its gradient, and its tangent if there is a rule for it. Rounds go
+/// on until this much time is spent.
+///
+/// # Errors
+/// If a call traps, or what the guard takes cannot be measured.
+pub fn cost(
+    program: &Program,
+    call: &Invocation,
+    gradient: &DerivedRule,
+    tangent: Option<&DerivedRule>,
+    options: &Options,
+    budget: Duration,
+) -> Result<Cost, Error> {
+    let (nothing, func) = idle(program, call)?;
+    let request = Request { func, ..call.request() };
+    let idle_gradient = derive(&nothing, &request, options)?;
+    let tangent = match tangent {
+        None => None,
+        Some(rule) => {
+            let options = Options { mode: Mode::Tangent, ..options.clone() };
+            Some((rule, derive(&nothing, &request, &options)?))
+        }
+    };
+    let mut turns = vec![
+        Turn::new(Timed::Primal, gradient.clone(), call)?,
+        Turn::new(Timed::Primal, idle_gradient.clone(), call)?,
+        Turn::new(Timed::Gradient, gradient.clone(), call)?,
+        Turn::new(Timed::Gradient, idle_gradient, call)?,
+    ];
+    if let Some((rule, idle)) = tangent {
+        turns.push(Turn::new(Timed::Tangent, rule.clone(), call)?);
+        turns.push(Turn::new(Timed::Tangent, idle, call)?);
+    }
+    let start = Instant::now();
+    let mut rounds = 0;
+    while rounds < ROUNDS || start.elapsed() < budget {
+        turns.iter_mut().try_for_each(Turn::take)?;
+        rounds += 1;
+    }
+    // Calls of nothing are alike in all rounds, and what disturbs them only adds time.
+    let own: Vec<Vec<f64>> = turns
+        .chunks(2)
+        .map(|pair| {
+            let guard = quantile(&pair[1].times, 0.5);
+            pair[0].times.iter().map(|time| (time - guard).max(0.0)).collect()
+        })
+        .collect();
+    let share = |of: &Vec<f64>| {
+        let ratios: Vec<f64> = of.iter().zip(&own[0]).map(|(time, primal)| time / primal).collect();
+        let [low, ratio, high] = [0.25, 0.5, 0.75].map(|q| quantile(&ratios, q));
+        Share { ns: quantile(of, 0.5), ratio, quartiles: [low, high] }
+    };
+    Ok(Cost {
+        primal_ns: quantile(&own[0], 0.5),
+        gradient: share(&own[1]),
+        tangent: own.get(2).map(share),
+        guard_ns: quantile(&turns[1].times, 0.5),
+        tape_bytes: turns[2].repeated.tape_bytes(),
+        rounds,
+    })
+}
+
+/// The number below which this part of all numbers lies. Of no numbers it is NaN, and NaN is large.
+fn quantile(numbers: &[f64], part: f64) -> f64 {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((last as f64 * part).round() as usize).copied().unwrap_or(f64::NAN)
+}
+
+/// A program of one function that has the signature of the one that is called, and returns zeros.
+fn idle(program: &Program, call: &Invocation) -> Result<(Program, brolga::FuncKey), Error> {
+    let mut func = ir::Function::new();
+    func.signature = program.funcs[call.func].signature.clone();
+    let block = func.dfg.make_block();
+    func.layout.append_block(block);
+    for param in func.signature.params.clone() {
+        func.dfg.append_block_param(block, param.value_type);
+    }
+    let returns: Vec<Type> = func.signature.returns.iter().map(|r| r.value_type).collect();
+    let mut cursor = FuncCursor::new(&mut func).at_bottom(block);
+    let zeros: Vec<ir::Value> = returns.into_iter().map(|ty| zero(&mut cursor, ty)).collect();
+    cursor.ins().return_(&zeros);
+    let mut nothing = Program::new();
+    let message = |symbol| Error::Internal { stage: "timing", message: format!("{symbol} is defined twice") };
+    let key = nothing.define(&call.symbol, func, |_| 0).map_err(message)?;
+    Ok((nothing, key))
+}
+
+fn zero(cursor: &mut FuncCursor<'_>, ty: Type) -> ir::Value {
+    match ty {
+        types::F16 => cursor.ins().f16const(Ieee16::with_bits(0)),
+        types::F32 => cursor.ins().f32const(0.0),
+        types::F64 => cursor.ins().f64const(0.0),
+        types::I128 => {
+            let half = cursor.ins().iconst(types::I64, 0);
+            cursor.ins().iconcat(half, half)
+        }
+        ty if ty.is_int() => cursor.ins().iconst(ty, 0),
+        ty => {
+            let bytes = ConstantData::from(vec![0; ty.bytes() as usize]);
+            let constant = cursor.func.dfg.constants.insert(bytes);
+            match ty {
+                types::F128 => cursor.ins().f128const(constant),
+                ty => cursor.ins().vconst(ty, constant),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quantile;
+
+    #[test]
+    fn quantiles() {
+        assert_eq!([0.25, 0.5, 0.75].map(|q| quantile(&[5.0, 1.0, 3.0, 2.0, 4.0], q)), [2.0, 3.0, 4.0]);
+        assert_eq!(quantile(&[1.0, f64::NAN, 0.0], 0.5), 1.0);
+        assert!(quantile(&[], 0.5).is_nan());
+    }
+}
