@@ -68,11 +68,14 @@ fn measure(file: &File, rules: &Rules<'_>, job: &Job<'_>, budget: Duration) -> R
     Ok(Found { cost, no_tangent: tangent.err() })
 }
 
-/// `{"function", "primal", "gradient", "tangent", "guard_ns", "tape_bytes", "rounds"}`; an error in
-/// place of a tangent that is refused.
+/// `{"function", "primal", "gradient", "tangent", "guard_ns", "spread_ns", "tape_bytes", "rounds"}`;
+/// an error in place of a tangent that is refused.
 fn bench_json(call: &Invocation, found: &Found) -> Value {
     let Found { cost, no_tangent } = found;
-    let share = |s: &Share| json!({ "ns": s.ns, "ratio": s.ratio, "quartiles": s.quartiles });
+    let share = |s: &Share| {
+        let (ratio, quartiles) = (s.ratio.map(|r| r[1]), s.ratio.map(|r| [r[0], r[2]]));
+        json!({ "ns": s.ns, "ratio": ratio, "quartiles": quartiles })
+    };
     json!({
         "function": format!("%{}", call.symbol),
         "primal": { "ns": cost.primal_ns },
@@ -82,6 +85,7 @@ fn bench_json(call: &Invocation, found: &Found) -> Value {
             None => json!(cost.tangent.as_ref().map(share)),
         },
         "guard_ns": cost.guard_ns,
+        "spread_ns": cost.spread_ns,
         "tape_bytes": cost.tape_bytes,
         "rounds": cost.rounds,
     })
@@ -99,14 +103,22 @@ fn bench_text(written: &str, found: &Found) -> String {
     let Found { cost, no_tangent } = found;
     table.add_row(cells(["primal".to_owned(), time(cost.primal_ns), String::new(), String::new()]));
     for (name, share) in [("gradient", Some(cost.gradient)), ("tangent", cost.tangent)] {
-        let Some(Share { ns, ratio, quartiles: [low, high] }) = share else { continue };
-        table.add_row(cells([name.to_owned(), time(ns), format!("{ratio:.2}"), format!("{low:.2} … {high:.2}")]));
+        let Some(Share { ns, ratio }) = share else { continue };
+        let (ratio, quartiles) = match ratio {
+            Some([low, ratio, high]) => (format!("{ratio:.2}"), format!("{low:.2} … {high:.2}")),
+            None => Default::default(),
+        };
+        table.add_row(cells([name.to_owned(), time(ns), ratio, quartiles]));
     }
     let mut out = format!("{written}\n");
     out.extend(table.lines().map(|line| line.trim_end().to_owned() + "\n"));
     if let Some(error) = no_tangent {
         let why = error.to_string();
         out += &format!("  tangent: not derived ({})\n", why.lines().next().unwrap_or_default());
+    }
+    if cost.gradient.ratio.is_none() {
+        let spread = time(cost.spread_ns);
+        out += &format!("  too short to be compared: what a call of nothing takes varies by {spread}\n");
     }
     out += &format!("  recorded {} bytes; medians of {} rounds\n", cost.tape_bytes, cost.rounds);
     out

@@ -25,11 +25,18 @@ use crate::{bench, check, completions, dump, explain, forward, grad, man, report
 
 /// Derivatives of functions in CLIF files and WebAssembly modules: gradients, Jacobians and
 /// Hessians, checked and explained.
+///
+/// A call is written as '%f(1.5, [1.0, 2.0], 3)', after the name that the function has in the file.
+/// [1.0, 2.0] is a buffer of doubles, whose address is passed; f32[…] and i64[…] are buffers of
+/// other elements, @0 is the buffer of argument 0, and [1.0 2.0] without commas is a vector. Floats
+/// and buffers of floats are differentiated; --activity says otherwise. Without --call, a command
+/// runs the calls that the file lists: lines '; grad: %f(1.5, …) == […]' of a .clif file, or of
+/// NAME.run beside NAME.wasm.
 #[derive(Parser)]
 #[command(name = NAME, version = version(), max_term_width = 100, after_help = statuses())]
 pub struct Cli {
     /// When to print in colours. `auto` means on a terminal, unless NO_COLOR is set.
-    #[arg(long, global = true, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    #[arg(long, global = true, value_name = "WHEN", default_value_t = ColorChoice::Auto, display_order = 1000)]
     pub color: ColorChoice,
     /// What to do.
     #[command(subcommand)]

@@ -16,12 +16,14 @@ pub struct ManArgs {
 
 /// Run the command.
 pub fn run(args: &ManArgs, mut brolga: Command) -> Result<(), Failure> {
-    // Commands get their whole names.
+    // Commands get their whole names, and `brolga help` none of its own.
+    brolga = brolga.disable_help_subcommand(true);
     brolga.build();
+    let source = format!("{} {}", brolga.get_name(), brolga.get_version().unwrap_or_default());
     let page = match &args.command {
         None => brolga,
         Some(name) => {
-            let commands = || brolga.get_subcommands().filter(|c| !c.is_hide_set());
+            let commands = || brolga.get_subcommands();
             let Some(found) = commands().find(|c| c.get_name() == name) else {
                 let names: Vec<&str> = commands().map(Command::get_name).collect();
                 return Err(Failure::Usage(format!("there is no command `{name}`; there are {}", names.join(", "))));
@@ -30,16 +32,15 @@ pub fn run(args: &ManArgs, mut brolga: Command) -> Result<(), Failure> {
         }
     };
     let mut text = Vec::new();
-    render(page, &mut text).map_err(|e| Failure::Other(format!("the page cannot be written: {e}")))?;
+    render(page, source, &mut text).map_err(|e| Failure::Other(format!("the page cannot be written: {e}")))?;
     show(&String::from_utf8_lossy(&text));
     Ok(())
 }
 
 /// The sections of a page. What help says at its end is here a section of its own.
-fn render(command: Command, out: &mut Vec<u8>) -> std::io::Result<()> {
-    let has_commands = command.get_subcommands().any(|c| !c.is_hide_set());
-    let version = command.get_version().is_some();
-    let man = Man::new(command);
+fn render(command: Command, source: String, out: &mut Vec<u8>) -> std::io::Result<()> {
+    let has_commands = command.has_subcommands();
+    let man = Man::new(command).source(source).manual("Brolga");
     man.render_title(out)?;
     man.render_name_section(out)?;
     man.render_synopsis_section(out)?;
@@ -53,9 +54,5 @@ fn render(command: Command, out: &mut Vec<u8>) -> std::io::Result<()> {
     for (status, meaning) in STATUSES {
         statuses.control("TP", []).text([roman(status.to_string())]).text([roman(meaning)]);
     }
-    statuses.to_writer(out)?;
-    if version {
-        man.render_version_section(out)?;
-    }
-    Ok(())
+    statuses.to_writer(out)
 }

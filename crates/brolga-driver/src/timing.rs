@@ -193,8 +193,11 @@ pub struct Cost {
     pub gradient: Share,
     /// Of value and tangent, if there is a rule for it.
     pub tangent: Option<Share>,
-    /// Nanoseconds that the guard of a primal takes, and that are in none of the others.
+    /// Nanoseconds that a call of nothing takes, which are in none of the others.
     pub guard_ns: f64,
+    /// By how much that varies: half of the rounds lie within so many nanoseconds. What takes less
+    /// than twice as long is too short to be compared.
+    pub spread_ns: f64,
     /// Bytes that the gradient recorded.
     pub tape_bytes: usize,
     /// How many rounds there were.
@@ -206,10 +209,9 @@ pub struct Cost {
 pub struct Share {
     /// Nanoseconds of one call.
     pub ns: f64,
-    /// In multiples of the primal: the median of all rounds.
-    pub ratio: f64,
-    /// Half of the rounds lie between these.
-    pub quartiles: [f64; 2],
+    /// In multiples of the primal: the quartiles of all rounds, the median in the middle. There is
+    /// none if the primal is too short to be compared.
+    pub ratio: Option<[f64; 3]>,
 }
 
 /// How long a batch should take.
@@ -284,31 +286,28 @@ pub fn cost(
     let own: Vec<Vec<f64>> = turns
         .chunks(2)
         .map(|pair| {
-            let guard = quantile(&pair[1].times, 0.5);
+            let guard = quartiles(&pair[1].times)[1];
             pair[0].times.iter().map(|time| (time - guard).max(0.0)).collect()
         })
         .collect();
+    let [low, guard_ns, high] = quartiles(&turns[1].times);
+    let (primal_ns, spread_ns) = (quartiles(&own[0])[1], high - low);
     let share = |of: &Vec<f64>| {
         let ratios: Vec<f64> = of.iter().zip(&own[0]).map(|(time, primal)| time / primal).collect();
-        let [low, ratio, high] = [0.25, 0.5, 0.75].map(|q| quantile(&ratios, q));
-        Share { ns: quantile(of, 0.5), ratio, quartiles: [low, high] }
+        Share { ns: quartiles(of)[1], ratio: (primal_ns >= 2.0 * spread_ns).then(|| quartiles(&ratios)) }
     };
-    Ok(Cost {
-        primal_ns: quantile(&own[0], 0.5),
-        gradient: share(&own[1]),
-        tangent: own.get(2).map(share),
-        guard_ns: quantile(&turns[1].times, 0.5),
-        tape_bytes: turns[2].repeated.tape_bytes(),
-        rounds,
-    })
+    let (gradient, tangent) = (share(&own[1]), own.get(2).map(share));
+    let tape_bytes = turns[2].repeated.tape_bytes();
+    Ok(Cost { primal_ns, gradient, tangent, guard_ns, spread_ns, tape_bytes, rounds })
 }
 
-/// The number below which this part of all numbers lies. Of no numbers it is NaN, and NaN is large.
-fn quantile(numbers: &[f64], part: f64) -> f64 {
+/// The numbers below which a quarter, a half and three quarters of all numbers lie. Of no numbers
+/// they are NaN, and NaN is large.
+fn quartiles(numbers: &[f64]) -> [f64; 3] {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().saturating_sub(1);
-    sorted.get((last as f64 * part).round() as usize).copied().unwrap_or(f64::NAN)
+    let last = sorted.len().saturating_sub(1) as f64;
+    [0.25, 0.5, 0.75].map(|part| sorted.get((last * part).round() as usize).copied().unwrap_or(f64::NAN))
 }
 
 /// A program of one function that has the signature of the one that is called, and returns zeros.
@@ -353,12 +352,13 @@ fn zero(cursor: &mut FuncCursor<'_>, ty: Type) -> ir::Value {
 
 #[cfg(test)]
 mod tests {
-    use super::quantile;
+    use super::quartiles;
 
     #[test]
-    fn quantiles() {
-        assert_eq!([0.25, 0.5, 0.75].map(|q| quantile(&[5.0, 1.0, 3.0, 2.0, 4.0], q)), [2.0, 3.0, 4.0]);
-        assert_eq!(quantile(&[1.0, f64::NAN, 0.0], 0.5), 1.0);
-        assert!(quantile(&[], 0.5).is_nan());
+    fn quarters_of_numbers() {
+        assert_eq!(quartiles(&[5.0, 1.0, 3.0, 2.0, 4.0]), [2.0, 3.0, 4.0]);
+        assert_eq!(quartiles(&[1.0, f64::NAN, 0.0])[1], 1.0);
+        assert_eq!(quartiles(&[7.0]), [7.0; 3]);
+        assert!(quartiles(&[]).iter().all(|x| x.is_nan()));
     }
 }
