@@ -72,20 +72,22 @@ fn measure(file: &File, rules: &Rules<'_>, job: &Job<'_>, budget: Duration) -> R
 /// an error in place of a tangent that is refused.
 fn bench_json(call: &Invocation, found: &Found) -> Value {
     let Found { cost, no_tangent } = found;
+    let tenths = |ns: f64| (ns * 10.0).round() / 10.0;
     let share = |s: &Share| {
-        let (ratio, quartiles) = (s.ratio.map(|r| r[1]), s.ratio.map(|r| [r[0], r[2]]));
-        json!({ "ns": s.ns, "ratio": ratio, "quartiles": quartiles })
+        let ratios = s.ratio.map(|all| all.map(|x| (x * 1e3).round() / 1e3));
+        let (ratio, quartiles) = (ratios.map(|r| r[1]), ratios.map(|r| [r[0], r[2]]));
+        json!({ "ns": tenths(s.ns), "ratio": ratio, "quartiles": quartiles })
     };
     json!({
         "function": format!("%{}", call.symbol),
-        "primal": { "ns": cost.primal_ns },
+        "primal": { "ns": tenths(cost.primal_ns) },
         "gradient": share(&cost.gradient),
         "tangent": match no_tangent {
             Some(error) => error_json(error),
             None => json!(cost.tangent.as_ref().map(share)),
         },
-        "guard_ns": cost.guard_ns,
-        "spread_ns": cost.spread_ns,
+        "guard_ns": tenths(cost.guard_ns),
+        "spread_ns": tenths(cost.spread_ns),
         "tape_bytes": cost.tape_bytes,
         "rounds": cost.rounds,
     })

@@ -7,13 +7,9 @@ use brolga_driver::{SyntaxError, output};
 
 /// Exit statuses and what they say: in help, in manual pages and in the README.
 pub const STATUSES: [(u8, &str); 3] = [
-    (0, "All went well. That the reader of the output has gone (`brolga … | head`) is no failure."),
-    (
-        1,
-        "Something is wrong with the file, the program or the run: it cannot be read or differentiated, it trapped, \
-         it took too long, or a number is not the expected one.",
-    ),
-    (2, "The command line is wrong, which includes a call that does not fit its function."),
+    (0, "All went well. That a reader stops early (`brolga … | head`) is no failure."),
+    (1, "A file cannot be read or differentiated, a run traps or takes too long, or a number is wrong."),
+    (2, "The command line is wrong, or a call does not fit its function."),
 ];
 
 /// The same as lines.

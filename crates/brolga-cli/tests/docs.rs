@@ -1,5 +1,5 @@
-//! README.md, docs/DEBUGGING.md, docs/MODES.md and docs/WASM.md say what commands print, and this
-//! runs them. `UPDATE_EXPECT=1` writes what they print now.
+//! README.md, that of this crate, docs/DEBUGGING.md, docs/MODES.md and docs/WASM.md say what
+//! commands print, and this runs them. `UPDATE_EXPECT=1` writes what they print now.
 //!
 //! A block ```` ```console ```` starts with one line `$ brolga …`; the rest is its output, and
 //! behind that what it says if it fails. Arguments with spaces stand in double quotes.
@@ -10,6 +10,11 @@ use std::process::Command;
 #[test]
 fn commands_of_the_readme() {
     commands("README.md");
+}
+
+#[test]
+fn commands_of_the_readme_of_the_command() {
+    commands("crates/brolga-cli/README.md");
 }
 
 #[test]

@@ -2,3 +2,5 @@
 
 mod cli;
 mod docs;
+mod installed;
+mod statuses;
