@@ -105,8 +105,10 @@ block2:
     v6 = load.f64 v3
     v7 = fmul v6, v6
     v8 = fadd v5, v7
-    v9 = iadd_imm v3, 8
-    v10 = iadd_imm v4, -1
+    v11 = iconst.i64 8
+    v12 = iconst.i64 1
+    v9 = iadd v3, v11
+    v10 = isub v4, v12
     jump block1(v9, v10, v8)
 block3:
     return v5
@@ -121,8 +123,10 @@ block2:
     v6 = load.f64 v3
     v7 = fmul v6, v2
     store v7, v3
-    v9 = iadd_imm v3, 8
-    v10 = iadd_imm v4, -1
+    v11 = iconst.i64 8
+    v12 = iconst.i64 1
+    v9 = iadd v3, v11
+    v10 = isub v4, v12
     jump block1(v9, v10)
 block3:
     return
