@@ -48,11 +48,7 @@ pub struct CallRow {
 ///
 /// # Errors
 /// What the program or the host refuses.
-pub fn repeated<'a>(
-    program: &Program,
-    call: &'a Invocation,
-    how: How,
-) -> Result<(Repeated<'a>, [Duration; 2]), Error> {
+pub fn repeated<'a>(program: &Program, call: &'a Invocation, how: How) -> Result<(Repeated<'a>, [Duration; 2]), Error> {
     let (request, options) = (call.request(), brolga::Options { memory: call.memory, ..options(how) });
     let isa = brolga::jit::host_isa(&options)?;
     let start = Instant::now();

@@ -1,5 +1,5 @@
-//! `cargo xtask`: the commands of `brolga` about files, without installing it, and the chores of the
-//! project.
+//! `cargo xtask`: the commands of `brolga` about files, without installing it, and the chores of
+//! the project.
 //!
 //! | command | does |
 //! |---|---|

@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::chores::{command, root, run};
+use crate::tidy::walk;
 use brolga_cli::failure::Failure;
 use brolga_cli::report::show;
-use crate::tidy::walk;
 
 /// Targets whose oracle is in `ir_tests::inputs`.
 const INPUTS: [&str; 3] = ["clif_text", "call_syntax", "activities"];

@@ -53,25 +53,25 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
 }
 
 /// What a call costs, and why its tangent was not measured, if it was not.
-struct Found {
+struct Measured {
     cost: Cost,
     no_tangent: Option<Error>,
 }
 
-fn measure(file: &File, rules: &Rules<'_>, job: &Job<'_>, budget: Duration) -> Result<Found, Error> {
+fn measure(file: &File, rules: &Rules<'_>, job: &Job<'_>, budget: Duration) -> Result<Measured, Error> {
     let asked = job.options();
     let effort = if asked.effort == Effort::default() { Effort::Full } else { asked.effort };
     let options = Options { effort, ..asked };
     let gradient = rules.get(&job.call.request(), &options)?;
     let tangent = rules.get(&job.call.request(), &Options { mode: Mode::Tangent, ..options.clone() });
     let cost = cost(&file.program, &job.call, &gradient, tangent.as_ref().ok(), &options, budget)?;
-    Ok(Found { cost, no_tangent: tangent.err() })
+    Ok(Measured { cost, no_tangent: tangent.err() })
 }
 
-/// `{"function", "primal", "gradient", "tangent", "guard_ns", "spread_ns", "tape_bytes", "rounds"}`;
-/// an error in place of a tangent that is refused.
-fn bench_json(call: &Invocation, found: &Found) -> Value {
-    let Found { cost, no_tangent } = found;
+/// `{"function", "primal", "gradient", "tangent", "guard_ns", "spread_ns", "tape_bytes",
+/// "rounds"}`; an error in place of a tangent that is refused.
+fn bench_json(call: &Invocation, found: &Measured) -> Value {
+    let Measured { cost, no_tangent } = found;
     let tenths = |ns: f64| (ns * 10.0).round() / 10.0;
     let share = |s: &Share| {
         let ratios = s.ratio.map(|all| all.map(|x| (x * 1e3).round() / 1e3));
@@ -93,7 +93,7 @@ fn bench_json(call: &Invocation, found: &Found) -> Value {
     })
 }
 
-fn bench_text(written: &str, found: &Found) -> String {
+fn bench_text(written: &str, found: &Measured) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     let cells = |cells: [String; 4]| {
@@ -102,7 +102,7 @@ fn bench_text(written: &str, found: &Found) -> String {
         std::iter::once(Cell::new(format!(" {}", cells[0]))).chain(rest).collect::<Vec<_>>()
     };
     table.set_header(cells(["", "time", "/ primal", "quartiles"].map(str::to_owned)));
-    let Found { cost, no_tangent } = found;
+    let Measured { cost, no_tangent } = found;
     table.add_row(cells(["primal".to_owned(), time(cost.primal_ns), String::new(), String::new()]));
     for (name, share) in [("gradient", Some(cost.gradient)), ("tangent", cost.tangent)] {
         let Some(Share { ns, ratio }) = share else { continue };

@@ -48,9 +48,8 @@ pub const NAME: &str = "brolga";
 
 /// A derivative is what Brolga and Cranelift make of a program.
 fn version() -> &'static str {
-    static VERSION: LazyLock<String> = LazyLock::new(|| {
-        format!("{} (Cranelift {})", env!("CARGO_PKG_VERSION"), brolga::cranelift_codegen::VERSION)
-    });
+    static VERSION: LazyLock<String> =
+        LazyLock::new(|| format!("{} (Cranelift {})", env!("CARGO_PKG_VERSION"), brolga::cranelift_codegen::VERSION));
     &VERSION
 }
 
@@ -152,11 +151,7 @@ impl FileCommand {
 }
 
 /// Do some work about a file, in the time that it may take, and say what is wrong.
-pub fn finish(
-    file: Option<&Path>,
-    limit: Option<Duration>,
-    work: impl FnOnce() -> Result<(), Failure>,
-) -> ExitCode {
+pub fn finish(file: Option<&Path>, limit: Option<Duration>, work: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
     if let Some(limit) = limit {
         watch(limit, file.map(|f| f.display().to_string()).unwrap_or_default());
     }

@@ -168,7 +168,11 @@ fn times_of_calls() {
 
 #[test]
 fn what_is_too_short_is_not_compared() {
-    let file = TempFile::new(PROGRAM, "short.clif", "; nothing\nfunction %f(f64) -> f64 {\nblock0(v0: f64):\n    return v0\n}\n");
+    let file = TempFile::new(
+        PROGRAM,
+        "short.clif",
+        "; nothing\nfunction %f(f64) -> f64 {\nblock0(v0: f64):\n    return v0\n}\n",
+    );
     let args = ["--call", "%f(1.0)", "--budget", "0.05"];
     assert!(file.run("bench", &args).expect(0).stdout.contains("too short to be compared"));
     let found = file.run("bench", &[&args[..], &["--json"]].concat()).expect(0).json();

@@ -1,7 +1,7 @@
 //! What a call costs: primal, gradient and tangent, for the clock.
 //!
-//! *Problem.* A call takes nanoseconds or seconds, may overwrite what it reads, goes through a guard
-//! that turns traps into errors, and shares the machine with others.
+//! *Problem.* A call takes nanoseconds or seconds, may overwrite what it reads, goes through a
+//! guard that turns traps into errors, and shares the machine with others.
 //!
 //! *Answer.* [`Repeated`] calls again and again in one memory. Buffers that a call changes get
 //! their contents back before the next one, while the clock stands still; that shadows are put to
@@ -73,7 +73,20 @@ impl<'a> Repeated<'a> {
         let (values, args) = (memory.values(), memory.arguments());
         let tangents = direction.put(call, &mut memory);
         let keeps = false;
-        Ok(Self { call, rule, direction, memory, values, args, tangents, results, cotangents, tape_bytes, clock, keeps })
+        Ok(Self {
+            call,
+            rule,
+            direction,
+            memory,
+            values,
+            args,
+            tangents,
+            results,
+            cotangents,
+            tape_bytes,
+            clock,
+            keeps,
+        })
     }
 
     /// Buffers as they are written in the call, and tangents as they are given.
