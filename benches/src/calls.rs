@@ -61,7 +61,7 @@ pub fn repeated<'a>(program: &Program, call: &'a Invocation, how: How) -> Result
 }
 
 /// What the last gradient has left: by argument, cotangents of what is active.
-fn elements(r: &Repeated<'_>) -> Vec<Option<Vec<f64>>> {
+pub fn elements(r: &Repeated<'_>) -> Vec<Option<Vec<f64>>> {
     let floats = |item: Item| item.nums().iter().map(|x| x.as_f64()).collect();
     r.outcome().gradient.into_iter().map(|item| item.map(floats)).collect()
 }

@@ -365,7 +365,80 @@ fn zero(cursor: &mut FuncCursor<'_>, ty: Type) -> ir::Value {
 
 #[cfg(test)]
 mod tests {
-    use super::quartiles;
+    use brolga::{DerivedRule, Effort, Options};
+    use std::time::Duration;
+
+    use super::{Mode, Repeated, Timed, cost, derive, quartiles};
+    use crate::text::directive::call_with_clauses;
+    use crate::{File, Invocation};
+
+    fn bound(text: &str, call: &str) -> (File, Invocation) {
+        let file = File::parse("f", text).unwrap_or_else(|e| panic!("{e}"));
+        let (parsed, clauses) = call_with_clauses(call).unwrap_or_else(|e| panic!("{e}"));
+        let bound = file.bind(call, &parsed, &clauses).unwrap_or_else(|e| panic!("{e}"));
+        (file, bound)
+    }
+
+    fn rule(file: &File, call: &Invocation, mode: Mode) -> DerivedRule {
+        let options = Options { mode, effort: Effort::Full, ..Options::default() };
+        derive(&file.program, &call.request(), &options).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// The sum of a buffer, times a factor, with or without a store of it.
+    fn sum(store: &str) -> String {
+        format!(
+            "; a sum\nfunction %f(i64, f64) -> f64 system_v {{\nblock0(v0: i64, v1: f64):\n    v2 = load.f64 v0\n    \
+            v3 = load.f64 v0+8\n    v4 = fadd v2, v3\n    v5 = fmul v4, v1\n    {store}\n    return v5\n}}\n"
+        )
+    }
+
+    #[test]
+    fn what_a_call_overwrites_is_there_again_before_the_next_one() {
+        for (store, keeps) in [("store v5, v0", false), ("", true)] {
+            let (file, call) = bound(&sum(store), "%f([1.0, 2.0], 3.0)");
+            let mut r = Repeated::new(rule(&file, &call, Mode::Combined), &call).unwrap();
+            let mut tangent = Repeated::new(rule(&file, &call, Mode::Tangent), &call).unwrap();
+            for what in [Timed::Primal, Timed::Gradient, Timed::Tangent] {
+                let r = if what == Timed::Tangent { &mut tangent } else { &mut r };
+                let calls = r.batch_of(what, Duration::from_micros(10)).unwrap();
+                assert!(r.keeps == keeps && calls > 1, "{what:?}, {store}: {calls}");
+                r.time(what, 3).unwrap();
+                assert_eq!(r.results()[0].to_string(), "0x1.2000000000000p3", "{what:?}, {store}");
+            }
+            // A gradient is that of a fresh call, however often it was there before; along ones the
+            // sum moves by two threes, and by the sum itself.
+            let once = crate::run::gradient(&rule(&file, &call, Mode::Combined), &call).unwrap();
+            assert!(r.outcome().same_gradient(&once), "{store}");
+            assert_eq!(tangent.cotangents[0].as_ref().map(ToString::to_string), Some("0x1.2000000000000p3".to_owned()));
+        }
+    }
+
+    /// A function of any signature has one that does nothing.
+    #[test]
+    fn costs_of_all_types() {
+        let text = "; all types\nfunction %f(i64, f32, f64, f64x2, i32x4, i8, i128) -> \
+            f32, f64, f64x2, i32x4, i8, i128, i64, f32x4 system_v {\n\
+            block0(v0: i64, v1: f32, v2: f64, v3: f64x2, v4: i32x4, v5: i8, v6: i128):\n    v7 = fmul v1, v1\n    \
+            v8 = fmul v2, v2\n    v9 = fmul v3, v3\n    v10 = splat.f32x4 v7\n    \
+            return v7, v8, v9, v4, v5, v6, v0, v10\n}\n";
+        let (file, call) = bound(text, "%f([1.0], 2.0, 3.0, [1.0 2.0], [1 2 3 4], 1, 2)");
+        let options = Options { effort: Effort::Full, ..Options::default() };
+        let [gradient, tangent] = [options.mode, Mode::Tangent].map(|mode| rule(&file, &call, mode));
+        let found = cost(&file.program, &call, &gradient, Some(&tangent), &options, Duration::ZERO).unwrap();
+        assert_eq!(found.rounds, super::ROUNDS);
+        assert!(found.guard_ns > 0.0 && found.tangent.is_some(), "{found:?}");
+        let alone = cost(&file.program, &call, &gradient, None, &options, Duration::ZERO).unwrap();
+        assert!(alone.tangent.is_none());
+    }
+
+    #[test]
+    fn a_trap_is_an_error() {
+        let text = "; a trap\nfunction %f(f64) -> f64 system_v {\nblock0(v0: f64):\n    trap user1\n}\n";
+        let (file, call) = bound(text, "%f(1.0)");
+        let (gradient, options) = (rule(&file, &call, Mode::Combined), Options::default());
+        let found = cost(&file.program, &call, &gradient, None, &options, Duration::ZERO);
+        assert!(found.is_err_and(|e| e.to_string().contains("user1")));
+    }
 
     #[test]
     fn quarters_of_numbers() {
