@@ -52,26 +52,18 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     })
 }
 
-/// What a call costs, and why its tangent was not measured, if it was not.
-struct Measured {
-    cost: Cost,
-    no_tangent: Option<Error>,
-}
-
-fn measure(file: &File, rules: &Rules<'_>, job: &Job<'_>, budget: Duration) -> Result<Measured, Error> {
+fn measure(file: &File, rules: &Rules<'_>, job: &Job<'_>, budget: Duration) -> Result<Cost, Error> {
     let asked = job.options();
     let effort = if asked.effort == Effort::default() { Effort::Full } else { asked.effort };
     let options = Options { effort, ..asked };
     let gradient = rules.get(&job.call.request(), &options)?;
     let tangent = rules.get(&job.call.request(), &Options { mode: Mode::Tangent, ..options.clone() });
-    let cost = cost(&file.program, &job.call, &gradient, tangent.as_ref().ok(), &options, budget)?;
-    Ok(Measured { cost, no_tangent: tangent.err() })
+    cost(&file.program, &job.call, &gradient, tangent, &options, budget)
 }
 
 /// `{"function", "primal", "gradient", "tangent", "guard_ns", "spread_ns", "tape_bytes",
-/// "rounds"}`; an error in place of a tangent that is refused.
-fn bench_json(call: &Invocation, found: &Measured) -> Value {
-    let Measured { cost, no_tangent } = found;
+/// "rounds"}`; an error in place of a tangent that is refused, or traps.
+fn bench_json(call: &Invocation, cost: &Cost) -> Value {
     let tenths = |ns: f64| (ns * 10.0).round() / 10.0;
     let share = |s: &Share| {
         let ratios = s.ratio.map(|all| all.map(|x| (x * 1e3).round() / 1e3));
@@ -82,10 +74,7 @@ fn bench_json(call: &Invocation, found: &Measured) -> Value {
         "function": format!("%{}", call.symbol),
         "primal": { "ns": tenths(cost.primal_ns) },
         "gradient": share(&cost.gradient),
-        "tangent": match no_tangent {
-            Some(error) => error_json(error),
-            None => json!(cost.tangent.as_ref().map(share)),
-        },
+        "tangent": cost.tangent.as_ref().map_or_else(error_json, share),
         "guard_ns": tenths(cost.guard_ns),
         "spread_ns": tenths(cost.spread_ns),
         "tape_bytes": cost.tape_bytes,
@@ -93,7 +82,7 @@ fn bench_json(call: &Invocation, found: &Measured) -> Value {
     })
 }
 
-fn bench_text(written: &str, found: &Measured) -> String {
+fn bench_text(written: &str, cost: &Cost) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     let cells = |cells: [String; 4]| {
@@ -102,21 +91,20 @@ fn bench_text(written: &str, found: &Measured) -> String {
         std::iter::once(Cell::new(format!(" {}", cells[0]))).chain(rest).collect::<Vec<_>>()
     };
     table.set_header(cells(["", "time", "/ primal", "quartiles"].map(str::to_owned)));
-    let Measured { cost, no_tangent } = found;
     table.add_row(cells(["primal".to_owned(), time(cost.primal_ns), String::new(), String::new()]));
-    for (name, share) in [("gradient", Some(cost.gradient)), ("tangent", cost.tangent)] {
-        let Some(Share { ns, ratio }) = share else { continue };
+    for (name, share) in [("gradient", Ok(&cost.gradient)), ("tangent", cost.tangent.as_ref())] {
+        let Ok(Share { ns, ratio }) = share else { continue };
         let (ratio, quartiles) = match ratio {
             Some([low, ratio, high]) => (format!("{ratio:.2}"), format!("{low:.2} … {high:.2}")),
             None => Default::default(),
         };
-        table.add_row(cells([name.to_owned(), time(ns), ratio, quartiles]));
+        table.add_row(cells([name.to_owned(), time(*ns), ratio, quartiles]));
     }
     let mut out = format!("{written}\n");
     out.extend(table.lines().map(|line| line.trim_end().to_owned() + "\n"));
-    if let Some(error) = no_tangent {
+    if let Err(error) = &cost.tangent {
         let why = error.to_string();
-        out += &format!("  tangent: not derived ({})\n", why.lines().next().unwrap_or_default());
+        out += &format!("  tangent: not measured ({})\n", why.lines().next().unwrap_or_default());
     }
     if cost.gradient.ratio.is_none() {
         let spread = time(cost.spread_ns);

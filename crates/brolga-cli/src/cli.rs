@@ -36,6 +36,7 @@ use crate::{bench, check, completions, dump, explain, forward, grad, man, report
 #[command(name = NAME, version = version(), max_term_width = 100, after_help = statuses())]
 pub struct Cli {
     /// When to print in colours. `auto` means on a terminal, unless NO_COLOR is set.
+    // `main` looks for it before the rest is read.
     #[arg(long, global = true, value_name = "WHEN", default_value_t = ColorChoice::Auto, display_order = 1000)]
     pub color: ColorChoice,
     /// What to do.

@@ -178,3 +178,16 @@ fn what_is_too_short_is_not_compared() {
     let found = file.run("bench", &[&args[..], &["--json"]].concat()).expect(0).json();
     assert!(found[0]["gradient"]["ratio"].is_null() && found[0]["gradient"]["ns"].is_number(), "{}", found[0]);
 }
+
+/// Bits of floats that are lost trap along a direction, where no cotangent arrives.
+#[test]
+fn a_tangent_that_cannot_be_had_is_left_out() {
+    let text = "; the bits of a product as a number, whose slope is not asked for\nfunction %f(f64) -> f64, f64 system_v {\n\
+        block0(v0: f64):\n    v1 = bitcast.i64 v0\n    v2 = iconst.i64 3\n    v3 = imul v1, v2\n    v4 = bitcast.f64 v3\n    \
+        v5 = fmul v0, v0\n    return v4, v5\n}\n";
+    let file = TempFile::new(PROGRAM, "lost.clif", text);
+    let args = ["--call", "%f(1.0) seed 0,1", "--untracked", "trap", "--budget", "0.01"];
+    assert!(file.run("bench", &args).expect(0).stdout.contains("tangent: not measured"));
+    let found = file.run("bench", &[&args[..], &["--json"]].concat()).expect(0).json();
+    assert_eq!(found[0]["tangent"]["error"]["code"], "untracked_bits", "{}", found[0]);
+}

@@ -198,14 +198,14 @@ impl<'a> Repeated<'a> {
 }
 
 /// What one call costs.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Cost {
     /// Nanoseconds of the primal.
     pub primal_ns: f64,
     /// Of value and gradient.
     pub gradient: Share,
-    /// Of value and tangent, if there is a rule for it.
-    pub tangent: Option<Share>,
+    /// Of value and tangent, or why there is none: it is refused, or traps.
+    pub tangent: Result<Share, Error>,
     /// Nanoseconds that a call of nothing takes, which are in none of the others.
     pub guard_ns: f64,
     /// By how much that varies: half of the rounds lie within so many nanoseconds. What takes less
@@ -256,8 +256,8 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Measure a call of a program: its gradient, and its tangent if there is a rule for it. Rounds go
-/// on until this much time is spent.
+/// Measure a call of a program: its gradient, and its tangent along ones. Rounds go on until this
+/// much time is spent.
 ///
 /// # Errors
 /// If a call traps, or what the guard takes cannot be measured.
@@ -265,19 +265,17 @@ pub fn cost(
     program: &Program,
     call: &Invocation,
     gradient: &DerivedRule,
-    tangent: Option<&DerivedRule>,
+    tangent: Result<DerivedRule, Error>,
     options: &Options,
     budget: Duration,
 ) -> Result<Cost, Error> {
     let (nothing, func) = idle(program, call)?;
     let request = Request { func, ..call.request() };
     let idle_gradient = derive(&nothing, &request, options)?;
-    let tangent = match tangent {
-        None => None,
-        Some(rule) => {
-            let options = Options { mode: Mode::Tangent, ..options.clone() };
-            Some((rule, derive(&nothing, &request, &options)?))
-        }
+    let tangent = tangent.and_then(|rule| Turn::new(Timed::Tangent, rule, call));
+    let idle_tangent = || {
+        let rule = derive(&nothing, &request, &Options { mode: Mode::Tangent, ..options.clone() })?;
+        Turn::new(Timed::Tangent, rule, call)
     };
     let mut turns = vec![
         Turn::new(Timed::Primal, gradient.clone(), call)?,
@@ -285,10 +283,13 @@ pub fn cost(
         Turn::new(Timed::Gradient, gradient.clone(), call)?,
         Turn::new(Timed::Gradient, idle_gradient, call)?,
     ];
-    if let Some((rule, idle)) = tangent {
-        turns.push(Turn::new(Timed::Tangent, rule.clone(), call)?);
-        turns.push(Turn::new(Timed::Tangent, idle, call)?);
-    }
+    let refused = match tangent {
+        Ok(turn) => {
+            turns.extend([turn, idle_tangent()?]);
+            None
+        }
+        Err(e) => Some(e),
+    };
     let start = Instant::now();
     let mut rounds = 0;
     while rounds < ROUNDS || start.elapsed() < budget {
@@ -309,7 +310,7 @@ pub fn cost(
         let ratios: Vec<f64> = of.iter().zip(&own[0]).map(|(time, primal)| time / primal).collect();
         Share { ns: quartiles(of)[1], ratio: (primal_ns >= 2.0 * spread_ns).then(|| quartiles(&ratios)) }
     };
-    let (gradient, tangent) = (share(&own[1]), own.get(2).map(share));
+    let (gradient, tangent) = (share(&own[1]), refused.map_or_else(|| Ok(share(&own[2])), Err));
     let tape_bytes = turns[2].repeated.tape_bytes();
     Ok(Cost { primal_ns, gradient, tangent, guard_ns, spread_ns, tape_bytes, rounds })
 }
@@ -424,11 +425,12 @@ mod tests {
         let (file, call) = bound(text, "%f([1.0], 2.0, 3.0, [1.0 2.0], [1 2 3 4], 1, 2)");
         let options = Options { effort: Effort::Full, ..Options::default() };
         let [gradient, tangent] = [options.mode, Mode::Tangent].map(|mode| rule(&file, &call, mode));
-        let found = cost(&file.program, &call, &gradient, Some(&tangent), &options, Duration::ZERO).unwrap();
+        let found = cost(&file.program, &call, &gradient, Ok(tangent), &options, Duration::ZERO).unwrap();
         assert_eq!(found.rounds, super::ROUNDS);
-        assert!(found.guard_ns > 0.0 && found.tangent.is_some(), "{found:?}");
-        let alone = cost(&file.program, &call, &gradient, None, &options, Duration::ZERO).unwrap();
-        assert!(alone.tangent.is_none());
+        assert!(found.guard_ns > 0.0 && found.tangent.is_ok(), "{found:?}");
+        let refused = Err(brolga::Error::Usage("refused".to_owned()));
+        let alone = cost(&file.program, &call, &gradient, refused, &options, Duration::ZERO).unwrap();
+        assert!(alone.tangent.is_err_and(|e| e.to_string().contains("refused")));
     }
 
     #[test]
@@ -436,7 +438,8 @@ mod tests {
         let text = "; a trap\nfunction %f(f64) -> f64 system_v {\nblock0(v0: f64):\n    trap user1\n}\n";
         let (file, call) = bound(text, "%f(1.0)");
         let (gradient, options) = (rule(&file, &call, Mode::Combined), Options::default());
-        let found = cost(&file.program, &call, &gradient, None, &options, Duration::ZERO);
+        let tangent = Ok(rule(&file, &call, Mode::Tangent));
+        let found = cost(&file.program, &call, &gradient, tangent, &options, Duration::ZERO);
         assert!(found.is_err_and(|e| e.to_string().contains("user1")));
     }
 
