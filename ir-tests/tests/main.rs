@@ -3,6 +3,7 @@
 mod again;
 mod ascending;
 mod compositions;
+mod embedded;
 mod fresh;
 mod harness;
 mod hessians;

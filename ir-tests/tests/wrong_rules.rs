@@ -224,7 +224,8 @@ fn a_gradient_that_depends_on_the_mode() {
 
 /// Counts its runs in a data object that the program knows nothing of, and adds the count.
 fn counting(d: &mut Derivation, _: &Options) {
-    let counter = DataObject { symbol: "counter".to_owned(), bytes: vec![0; 8], align: 8, writable: true };
+    let counter =
+        DataObject { symbol: "counter".to_owned(), bytes: vec![0; 8], align: 8, writable: true, functions: vec![] };
     d.program.define_data(counter).expect("the name is new");
     let f = &mut d.pairs[0].pullback;
     let gv = f.create_global_value(GlobalValueData::Symbol {

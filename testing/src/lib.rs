@@ -9,6 +9,7 @@ pub mod child;
 pub mod command;
 pub mod counting;
 pub mod jit;
+pub mod module;
 pub mod noise;
 pub mod quiet;
 pub mod text;

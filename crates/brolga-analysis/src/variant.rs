@@ -108,7 +108,8 @@ impl Variant {
             .iter()
             .enumerate()
             .map(|(i, r)| match (Shape::of_float(r.value_type), request.results.get(i).copied().unwrap_or_default()) {
-                (None, _) | (_, ResultActivity::Const) => ResultMode::None,
+                (None, ResultActivity::Duplicated) => ResultMode::Ptr,
+                (None, _) | (_, ResultActivity::Const | ResultActivity::Duplicated) => ResultMode::None,
                 (Some(_), ResultActivity::Unit) => ResultMode::Unit,
                 (Some(_), ResultActivity::Active) => ResultMode::Active,
             })

@@ -519,7 +519,7 @@ fn assemble(units: Vec<Unit>, directives: &[Directive]) -> Result<(Program, Vec<
 
 fn data_object(line: &DataLine) -> Result<DataObject, Box<SyntaxError>> {
     let bytes = crate::bind::encode_list(&line.text, &line.contents, None)?.1;
-    Ok(DataObject { symbol: line.symbol.node.clone(), bytes, align: 16, writable: line.writable })
+    Ok(DataObject { symbol: line.symbol.node.clone(), bytes, align: 16, writable: line.writable, functions: vec![] })
 }
 
 /// The symbol in a function's first line, for functions that cannot be read.

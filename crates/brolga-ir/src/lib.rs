@@ -26,6 +26,7 @@ pub mod print;
 pub mod program;
 pub mod request;
 pub mod source_name;
+pub mod spec;
 pub mod verify;
 
 pub use diag::{Diagnostic, Diagnostics, OFFSET, position};
@@ -35,3 +36,4 @@ pub use origin::Origin;
 pub use passes::{Pass, PassSet};
 pub use program::{Allocator, DataObject, Func, Program};
 pub use request::{ArgActivity, ArgSpec, Elem, Promises, Request, ResultActivity};
+pub use spec::{Activity, Derivative, Input, Output, Spec};

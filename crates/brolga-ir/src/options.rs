@@ -156,11 +156,23 @@ pub enum TapeKind {
     Fenced,
     /// Records ask for room.
     Checked,
+    /// Records ask for room, and nothing belongs to the run time: shadows of data are data objects
+    /// ([`crate::lower::shadow_of_data`]), and functions of the program find the halves of what is
+    /// called through a pointer ([`crate::lower::half_of`]). For functions that become part of
+    /// another module (`brolga_transform::embed`).
+    Workspace,
     /// Records ask for room, and the tape is four: of doubles, singles, integers and addresses.
     /// What is derived so is derived again: each place on it holds what its part of the tape holds.
     /// It does not run on the segment of the run time, and none of [`Pass::LASTING`] is part of the
     /// pipeline.
     Typed,
+}
+
+impl TapeKind {
+    /// Whether functions run without the run time.
+    pub fn is_standalone(self) -> bool {
+        matches!(self, Self::Workspace | Self::Typed)
+    }
 }
 
 /// Options of a derivation. The defaults are right for most callers.

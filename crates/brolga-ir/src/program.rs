@@ -105,6 +105,8 @@ pub struct DataObject {
     /// respect to it, and it has no shadow. A writable one gets a shadow of equal size, zero at the
     /// start of every forward run.
     pub writable: bool,
+    /// Symbols of functions whose addresses it holds.
+    pub functions: Vec<String>,
 }
 
 /// A closed set of functions and data objects.
@@ -429,6 +431,12 @@ impl Program {
     /// The function that `callee` names inside `caller`.
     pub fn callee(&self, caller: &ir::Function, callee: ir::FuncRef) -> Option<FuncKey> {
         self.func(&symbol_in(caller, &caller.dfg.ext_funcs[callee].name))
+    }
+
+    /// Functions whose addresses stand in the data objects that a function names.
+    pub fn functions_in_data(&self, func: &ir::Function) -> Vec<FuncKey> {
+        let objects = symbols_used(func).iter().filter_map(|gv| self.data_of(func, gv)).collect::<Vec<_>>();
+        objects.into_iter().flat_map(|d| &self.data[d].functions).filter_map(|f| self.func(f)).collect()
     }
 
     /// The data object that a `symbol` global value of `func` names.

@@ -25,6 +25,9 @@ pub enum ResultActivity {
     /// Not differentiated: the seed of a float is zero in each run, and nothing that leads to it
     /// alone is derived.
     Const,
+    /// A pointer that is returned with the pointer to its shadow, in forward mode and in two
+    /// functions.
+    Duplicated,
 }
 
 /// What a duplicated pointer points at, where the code alone does not tell (a function that only

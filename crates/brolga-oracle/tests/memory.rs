@@ -167,7 +167,13 @@ fn data_objects_and_shared_addresses() {
     let mut p = program(text);
     let bytes = [1.0f64, 3.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     let key = p
-        .define_data(brolga_ir::DataObject { symbol: "table".into(), bytes, align: 64, writable: true })
+        .define_data(brolga_ir::DataObject {
+            symbol: "table".into(),
+            bytes,
+            align: 64,
+            writable: true,
+            functions: vec![],
+        })
         .expect("a fresh symbol");
     let f = func(&p, "f");
     let args = [OracleArg::active(f64v(2.0))];

@@ -158,7 +158,7 @@ impl CalledDerivative {
         let nest = if self.mode == Mode::Tangent { nested::tangent } else { nested::gradient };
         let mut found = nest(program, &request, &options, isa)?;
         let wrapper = self.wrapper(convention, &found, isa);
-        found.program.define(&self.symbol, wrapper, |_| 0).map_err(|s| nested::taken(&s))?;
+        found.program.define(&self.symbol, wrapper, |_| 0).map_err(|s| crate::standalone::taken(&s))?;
         Ok(found.program)
     }
 

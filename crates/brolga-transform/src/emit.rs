@@ -8,7 +8,7 @@ use brolga_analysis::Variant;
 use brolga_analysis::memory::alias::Places;
 use brolga_ir::block::CfgBlocks;
 use brolga_ir::inst::Val;
-use brolga_ir::lower::{Fence, LowerEnv, Lowered, Shadows, Typed, lower_with_checks};
+use brolga_ir::lower::{Fence, LowerEnv, Lowered, Shadows, Standalone, Typed, lower_with_checks};
 use brolga_ir::map::HashMap;
 use brolga_ir::names::Names;
 use brolga_ir::{Effort, Mode, Pass, PassSet, TapeKind};
@@ -73,7 +73,9 @@ impl<'s, 'f> Emitter<'s, 'f> {
         let pointers = &facts.pointers;
         let is_address = |v| pointers.root(v).is_some() || pointers.address.contains(v);
         let data_symbol = |key| facts.program.data[key].symbol.clone();
-        let typed = Typed { is_address: &is_address, data_symbol: &data_symbol, nth: facts.program.nested };
+        let typed = Typed { is_address: &is_address };
+        let standalone = Standalone { data_symbol: &data_symbol, nth: facts.program.nested };
+        let tape = facts.options.tape;
         let env = LowerEnv {
             primal: facts.func(),
             seg: Some(seg),
@@ -84,7 +86,8 @@ impl<'s, 'f> Emitter<'s, 'f> {
             pieces: self.fragments,
             short: self.quick(),
             fence: self.fence(plan),
-            typed: (facts.options.tape == TapeKind::Typed).then_some(typed),
+            typed: (tape == TapeKind::Typed).then_some(typed),
+            standalone: tape.is_standalone().then_some(standalone),
             alone: self.is_root && facts.mode != Mode::Split && facts.cfg.calls.is_empty(),
             target: self.isa.frontend_config(),
             watched: Some(&mut watched_sums),

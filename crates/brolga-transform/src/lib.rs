@@ -16,6 +16,8 @@
 //! verified   the verifier between the stages
 //! pipeline   all of it, for one variant (`derive`: the entry points; `derived`: what comes out)
 //! nested     a derivative as a function of a program, to be derived again
+//! embed      a derivative as functions of another module
+//! standalone what both need, as they run without the run time
 //! ```
 //!
 //! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that
@@ -27,6 +29,7 @@ pub mod clif;
 pub mod dce;
 pub mod derive;
 pub mod derived;
+pub mod embed;
 mod emit;
 pub mod facts;
 pub mod guards;
@@ -36,12 +39,14 @@ pub mod plan;
 pub mod primal;
 pub mod program;
 pub mod shadow;
+pub mod standalone;
 pub mod translate;
 mod val_map;
 pub(crate) mod verified;
 
 pub use derive::{derive, derive_unverified, derive_with};
 pub use derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted};
+pub use embed::{Embedded, embed};
 pub use nested::Nested;
 pub use pipeline::Stages;
 pub use program::abi::Abi;

@@ -10,7 +10,7 @@ use brolga_runtime::steps::{
     brolga_step_double, brolga_step_loses_double, brolga_step_loses_single, brolga_step_single,
 };
 use brolga_testing::program;
-use brolga_transform::nested::PRELUDE;
+use brolga_transform::standalone::prelude::PRELUDE;
 
 struct Helpers {
     program: Program,

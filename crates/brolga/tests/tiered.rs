@@ -281,7 +281,15 @@ const ADDRESSES: &str = "function %pick(i64) -> i64 system_v {
 
 fn with_addresses() -> Cache {
     let mut program = program(&(POINTED.to_owned() + ADDRESSES));
-    program.define_data(DataObject { symbol: "sum".into(), bytes: vec![0; 8], align: 8, writable: true }).unwrap();
+    program
+        .define_data(DataObject {
+            symbol: "sum".into(),
+            bytes: vec![0; 8],
+            align: 8,
+            writable: true,
+            functions: vec![],
+        })
+        .unwrap();
     Cache::new(program)
 }
 

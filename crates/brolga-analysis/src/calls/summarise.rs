@@ -333,6 +333,11 @@ pub fn reachable_in<'a>(
         let k = seen[at];
         at += 1;
         let Some(body) = bodies(k) else { continue };
+        for f in program.functions_in_data(body) {
+            if !seen.contains(&f) {
+                seen.push(f);
+            }
+        }
         for b in body.layout.blocks() {
             for inst in body.layout.block_insts(b) {
                 let callee = match body.dfg.insts[inst] {

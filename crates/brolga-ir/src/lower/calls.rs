@@ -56,7 +56,7 @@ impl LowerCx<'_> {
 
     /// Forward pass and pullback of the function with this address.
     pub(super) fn lookup(&mut self, b: &mut FunctionBuilder<'_>, addr: Val, signature: u64, inst: &AdInst) {
-        if self.env.typed.is_some() {
+        if self.env.standalone.is_some() {
             return self.ask_for_halves(b, addr, signature, inst);
         }
         let flags = MemFlagsData::trusted().with_readonly();
@@ -83,7 +83,7 @@ impl LowerCx<'_> {
         let mut sig = ir::Signature::new(self.env.target.default_call_conv);
         sig.params.push(ir::AbiParam::new(types::I64));
         sig.returns.push(ir::AbiParam::new(types::I64));
-        let (a, nth) = (self.get(addr), self.env.typed.map_or(0, |t| t.nth));
+        let (a, nth) = (self.get(addr), self.env.standalone.map_or(0, |s| s.nth));
         for (&(name, _), forward) in inst.defs.iter().zip([true, false]) {
             let f = self.symbol(b, &half_of(signature, forward, nth), &sig);
             let call = b.ins().call(f, &[a]);

@@ -238,9 +238,9 @@ impl LowerCx<'_> {
 
     /// The delta of a data object.
     fn data_delta(&mut self, b: &mut FunctionBuilder<'_>, key: DataKey, inst: &AdInst) {
-        if let Some(typed) = self.env.typed {
-            let symbol = (typed.data_symbol)(key);
-            let [own, shadow] = [symbol.clone(), shadow_of_data(&symbol, typed.nth)].map(|symbol| {
+        if let Some(alone) = self.env.standalone {
+            let symbol = (alone.data_symbol)(key);
+            let [own, shadow] = [symbol.clone(), shadow_of_data(&symbol, alone.nth)].map(|symbol| {
                 let name = ir::ExternalName::testcase(symbol);
                 let data = ir::GlobalValueData::Symbol { name, offset: 0.into(), colocated: false, tls: false };
                 let data = b.create_global_value(data);

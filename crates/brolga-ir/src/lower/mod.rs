@@ -60,7 +60,7 @@ mod watch;
 
 pub use frame::{FrameHome, FrameLayout, SlotPlace};
 pub use renumber::{is_numbered, renumber};
-pub use typed::{Channel, Position, TAPE_REGION, Typed, half_of, shadow_of_data};
+pub use typed::{Channel, Position, Standalone, TAPE_REGION, Typed, half_of, shadow_of_data};
 
 /// Bit of a source location that marks a check of ours, not an instruction of the primal.
 pub const CHECK_SRCLOC: u32 = 1 << 31;
@@ -147,6 +147,8 @@ pub struct LowerEnv<'a> {
     pub fence: Fence,
     /// The tape is typed, and so is the activation frame.
     pub typed: Option<Typed<'a>>,
+    /// The function runs without the run time. So does one with a typed tape.
+    pub standalone: Option<Standalone<'a>>,
     /// No other function records in its segment, which is empty when it begins.
     pub alone: bool,
     /// The target.

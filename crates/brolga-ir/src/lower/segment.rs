@@ -12,6 +12,11 @@ pub const CURSOR: i32 = 16;
 pub const GLOBALS: i32 = 24;
 /// The captures tuple.
 pub const CAPTURES: i32 = 32;
+/// In a workspace ([`TapeKind::Workspace`](crate::TapeKind::Workspace)), which has no tables: not
+/// zero if a run did not fit.
+pub const STATUS: i32 = GLOBALS;
+/// In a workspace: the end of what a forward pass has recorded.
+pub const RECORDED: i32 = CAPTURES;
 /// The highest position of what functions of both halves have recorded and given back.
 pub const PEAK: i32 = 40;
 /// At how many places cotangents wait that have come in pieces.

@@ -68,9 +68,11 @@ impl LowerCx<'_> {
             self.reload(b);
             // Records ask for it unless there is a fence, and so does a frame among them.
             if self.env.fence != Fence::Only || on_tape {
+                // What stands in a workspace is written by the root.
+                let flags = if self.env.standalone.is_some() { flags } else { flags.with_readonly() };
                 for c in self.channels() {
                     let limit = segment::field(c, Position::Limit);
-                    let limit = b.ins().load(types::I64, flags.with_readonly(), self.seg(), limit);
+                    let limit = b.ins().load(types::I64, flags, self.seg(), limit);
                     self.limits[c.index()] = Some(limit);
                 }
             }

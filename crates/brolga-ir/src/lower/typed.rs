@@ -85,6 +85,12 @@ impl Channel {
 pub struct Typed<'a> {
     /// Whether a primal value is an address.
     pub is_address: &'a dyn Fn(ir::Value) -> bool,
+}
+
+/// What lowering has to know for functions that run without the run time: tables of the run time
+/// are functions and data objects of the program.
+#[derive(Clone, Copy)]
+pub struct Standalone<'a> {
     /// The symbol of a data object.
     pub data_symbol: &'a dyn Fn(DataKey) -> String,
     /// How many derivatives the program has already ([`Program::nested`](crate::Program::nested)).

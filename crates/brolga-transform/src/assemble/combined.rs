@@ -1,7 +1,8 @@
 //! The combined graph: forward blocks, then reverse blocks, in one function.
 //!
 //! ```text
-//! f__gradient(p…, δ of each Dup parameter…, seg, r̄ of each Active result…) -> (r…, p̄ of each Active parameter…)
+//! f__gradient(p…, δ of each Dup parameter…, seg, r̄ of each Active result…)
+//!     -> (r…, δ of each Ptr result…, p̄ of each Active parameter…)
 //! ```
 //!
 //! Where the forward pass would return, the combined function keeps the results and goes on with
@@ -102,9 +103,11 @@ fn leave(facts: &Facts<'_>, plan: &Plan, half: &mut CfgBlocks, ids: &mut Ids) {
     let exit = exit(half);
     let Term::Return(cotangents) = &exit.term else { unreachable!("found as such") };
     let mut out = Vec::new();
-    for (&slot, r) in plan.results.iter().zip(&facts.func().signature.returns) {
+    // Deltas of results come behind them.
+    let types = facts.func().signature.returns.iter().map(|r| r.value_type).chain(std::iter::repeat(types::I64));
+    for (&slot, ty) in plan.results.iter().zip(types) {
         let d = Val::D(ids.dv());
-        let defs = [(d, r.value_type)].into();
+        let defs = [(d, ty)].into();
         exit.insts.insert(ids.inst(), AdInst { defs, op: AdOp::Restore(slot), at: None });
         out.push(d);
     }

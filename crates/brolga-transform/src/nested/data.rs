@@ -34,7 +34,7 @@ pub(super) fn shadows<'a>(
         if named.contains(&symbol) {
             found.push((symbol.clone(), object.bytes.len()));
             let shadow = DataObject { symbol, bytes: vec![0; object.bytes.len()], ..object };
-            into.define_data(shadow).map_err(|s| super::taken(&s))?;
+            into.define_data(shadow).map_err(|s| crate::standalone::taken(&s))?;
         }
     }
     Ok(found)

@@ -14,8 +14,8 @@
 //! all of them, at the offsets of [`brolga_ir::lower::segment::field`]. A gradient that records
 //! nothing has no such parameter.
 //!
-//! Helpers of the run time are bodies in CLIF there ([`prelude`]); functions say of a function
-//! pointer what its forward pass and its pullback are ([`indirect`]); shadows of data objects are
+//! Helpers of the run time are bodies in CLIF there ([`crate::standalone::prelude`]); functions say of a function
+//! pointer what its forward pass and its pullback are ([`crate::standalone::indirect`]); shadows of data objects are
 //! data objects ([`data`]).
 //!
 //! **After.** The function has a [`NestedParam`] for each parameter and a [`NestedResult`] for each
@@ -23,16 +23,10 @@
 //! derivation lead to the program as it was written.
 
 mod data;
-mod indirect;
-mod prelude;
-
-pub use prelude::PRELUDE;
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::lower::CHECK_SRCLOC;
-use brolga_ir::names::Names;
-use brolga_ir::program::symbol_of;
-use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request, TapeKind};
+use brolga_ir::{Diagnostics, FuncKey, Mode, Options, Program, Request, TapeKind};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -40,6 +34,7 @@ use cranelift_codegen::isa::TargetIsa;
 use crate::derived::DerivedCombined;
 use crate::program::driver::Asked;
 use crate::program::inline_rollback::attempt;
+use crate::standalone::{as_written, indirect, prelude, taken};
 
 /// What a parameter of a nested function is; numbers count parameters and results of the primal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,17 +136,6 @@ fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn Tar
     Ok(Nested { program: into, func, params, results })
 }
 
-/// A derived function that calls others by their symbols: its own text spells them as CLIF can.
-fn as_written(mut func: ir::Function, names: &Names) -> ir::Function {
-    for callee in func.dfg.ext_funcs.keys().collect::<Vec<_>>() {
-        let spelled = symbol_of(&func, &func.dfg.ext_funcs[callee].name);
-        if let Some(symbol) = names.symbol(&spelled).filter(|s| *s != spelled) {
-            func.dfg.ext_funcs[callee].name = ir::ExternalName::testcase(symbol);
-        }
-    }
-    func
-}
-
 /// Define a derived function: its instructions have the lines of their primal instructions.
 fn define(into: &mut Program, symbol: &str, func: ir::Function, of: FuncKey) -> Result<FuncKey, Diagnostics> {
     let mut lines = vec![0; func.dfg.num_insts()];
@@ -163,11 +147,6 @@ fn define(into: &mut Program, symbol: &str, func: ir::Function, of: FuncKey) -> 
         }
     }
     into.define(symbol, func, |inst| lines[inst.as_u32() as usize]).map_err(|s| taken(&s))
-}
-
-/// Two functions of a program would have one name.
-pub(crate) fn taken(symbol: &str) -> Diagnostics {
-    Diagnostic::new("AD0004", format!("`%{symbol}` is the name of a derived function")).into()
 }
 
 /// What the parameters and results of a derivative are, in their order.

@@ -6,13 +6,13 @@ use std::collections::BinaryHeap;
 
 use brolga_analysis::memory::clobber::ClobberInput;
 use brolga_analysis::memory::reload_after_undo::Rewind;
-use brolga_analysis::{LoopId, Loops, RootKind};
+use brolga_analysis::{LoopId, Loops, ResultMode, RootKind};
 use brolga_ir::inst::{FrameSlot, Val};
 use brolga_ir::lower::{FrameHome, FrameLayout, SlotPlace};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet, one_each};
 use brolga_ir::{Effort, MemoryMode, Mode, Pass};
 use brolga_rules::cost::{MANY_AGAIN, OF_ALL};
-use cranelift_codegen::ir::{self, Type, ValueDef};
+use cranelift_codegen::ir::{self, Type, ValueDef, types};
 use cranelift_codegen::packed_option::PackedOption;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
@@ -143,8 +143,10 @@ impl<'a, 'f> Planner<'a, 'f> {
         p.stack_slots();
         p.returning();
         if facts.mode == Mode::Combined {
-            for r in &facts.func().signature.returns {
-                let slot = p.alloc(r.value_type.bytes());
+            // Results, and the deltas of those that are pointers.
+            let deltas = facts.variant.results.iter().filter(|r| **r == ResultMode::Ptr).map(|_| types::I64);
+            for ty in facts.func().signature.returns.iter().map(|r| r.value_type).chain(deltas) {
+                let slot = p.alloc(ty.bytes());
                 p.plan.results.push(slot);
             }
         }

@@ -493,6 +493,7 @@ pub fn plain_env<'a>(func: &'a ir::Function, names: &'a mut Names, target: Targe
         short: false,
         watched: None,
         typed: None,
+        standalone: None,
         fence: Fence::No,
         alone: false,
         target,

@@ -47,6 +47,12 @@ pub fn check(program: &Program, request: &Request) -> Result<(), Diagnostics> {
         );
     }
     for (i, (a, r)) in request.results.iter().zip(returns).enumerate() {
+        if *a == ResultActivity::Duplicated && r.value_type != types::I64 {
+            wrong(
+                format!("result {i} of %{} is duplicated, but its type is {}", f.symbol, r.value_type),
+                "only 64-bit pointers can be duplicated; a float is `active`",
+            );
+        }
         if *a == ResultActivity::Unit && !(r.value_type == types::F32 || r.value_type == types::F64) {
             wrong(
                 format!("result {i} of %{} is a unit, but its type is {}", f.symbol, r.value_type),

@@ -70,6 +70,7 @@ pub(crate) fn addressed(program: &Program, normalised: &IndexMap<FuncKey, Normal
         let own = program.func(&symbol).filter(|&k| program.funcs[k].body.is_some());
         out.extend(own.or_else(|| program.func(&format!("{symbol}{THUNK}"))));
     }
+    out.extend(normalised.values().flat_map(|n| program.functions_in_data(&n.func)));
     out.into_iter().filter(|k| normalised.contains_key(k)).collect()
 }
 

@@ -72,7 +72,7 @@ impl Derivation {
     }
 
     /// Whether derived code calls a pair, directly or through a pointer.
-    fn is_called(&self, pair: &DerivedPair) -> bool {
+    pub(crate) fn is_called(&self, pair: &DerivedPair) -> bool {
         let is_it = |s: &str| s == pair.forward_symbol || s == pair.pullback_symbol;
         let refers = |f: &ir::Function| {
             f.dfg.ext_funcs.values().any(|e| {

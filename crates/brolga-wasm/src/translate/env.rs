@@ -196,7 +196,7 @@ impl<'e, 'a> Env<'e, 'a> {
             };
             bytes.extend(bits.to_le_bytes());
         }
-        let object = DataObject { symbol, bytes, align: 16, writable: false };
+        let object = DataObject { symbol, bytes, align: 16, writable: false, functions: vec![] };
         let taken = |s: String| Error::Internal { stage: "translate", message: format!("%{s} is defined twice") };
         self.program.define_data(object).map(|_| ()).map_err(taken)
     }

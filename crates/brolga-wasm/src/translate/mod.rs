@@ -109,7 +109,13 @@ pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode
 fn data_objects(env: &mut Env<'_, '_>) -> Result<(), Error> {
     let taken = |s: String| Error::Internal { stage: "translate", message: format!("%{s} is defined twice") };
     for (i, d) in env.info.data.iter().enumerate() {
-        let object = DataObject { symbol: format!("data{i}"), bytes: d.bytes.to_vec(), align: 16, writable: false };
+        let object = DataObject {
+            symbol: format!("data{i}"),
+            bytes: d.bytes.to_vec(),
+            align: 16,
+            writable: false,
+            functions: vec![],
+        };
         env.program.define_data(object).map_err(taken)?;
     }
     Ok(())

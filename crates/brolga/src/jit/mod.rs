@@ -251,6 +251,10 @@ impl DerivedRule {
             let message = "a typed tape (TapeKind::Typed) is for derivatives that are derived again, not for rules";
             return Err(Error::Usage(message.to_owned()));
         }
+        if request.results.contains(&ResultActivity::Duplicated) {
+            let message = "a result is duplicated, but a rule returns no shadows (those of an `AdModule` do)";
+            return Err(Error::Usage(message.to_owned()));
+        }
         match options.effort {
             Effort::Tiered(made) => tiered(program, request, options, made),
             _ => Self::beside(program, request, options, Beside::Nothing),
@@ -623,7 +627,7 @@ impl DerivedRule {
         }
         for (i, activity) in self.0.request.results.iter().enumerate() {
             let (want, name) = match activity {
-                ResultActivity::Active => continue,
+                ResultActivity::Active | ResultActivity::Duplicated => continue,
                 ResultActivity::Unit => (1.0, "one"),
                 ResultActivity::Const => (0.0, "zero"),
             };

@@ -30,7 +30,7 @@ static BODIES: LazyLock<HashMap<String, ir::Function>> = LazyLock::new(|| {
 
 /// A function with bodies in place of the calls of helpers. The locations of a body are those of
 /// the call.
-pub(super) fn expanded(func: ir::Function, isa: &dyn TargetIsa) -> ir::Function {
+pub(crate) fn expanded(func: ir::Function, isa: &dyn TargetIsa) -> ir::Function {
     let any = func.dfg.ext_funcs.values().any(|f| symbol_of(&func, &f.name).starts_with("brolga_"));
     if !any {
         return func;

@@ -24,7 +24,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use crate::derived::Addressable;
 
 /// Define the functions that the derived functions of a program ask, as [`half_of`] names them.
-pub(super) fn tables(into: &mut Program, captures: &[Addressable], isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
+pub(crate) fn tables(into: &mut Program, captures: &[Addressable], isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
     let mut by_signature: BTreeMap<u64, Vec<&Addressable>> = BTreeMap::new();
     for c in captures {
         by_signature.entry(c.signature).or_default().push(c);

@@ -1,0 +1,210 @@
+//! What an embedder asks for: the activities of Enzyme and of rustc's `std::autodiff`, and the
+//! shape of the function that comes out.
+//!
+//! A [`Request`] says how a function is differentiated; a [`Spec`] says in addition how the
+//! derivative is called: which results it returns, and in which form. Function and derivative are
+//! CLIF of the same module (`brolga_transform::embed`, `brolga_module::AdModule`).
+//!
+//! | | parameters | results |
+//! |---|---|---|
+//! | [`Derivative::Gradient`] | `p…`, the shadow directly behind each duplicated `p`; a seed for each active result; the workspace, if there is one | `r…`, the cotangent of each active `p`; the status, if there is a workspace |
+//! | [`Derivative::Pair`] | forward pass: `p…` with shadows, the workspace; pullback: a seed for each active result, the workspace | forward pass: `r…`, the status; pullback: the cotangent of each active `p`, the status |
+//! | [`Derivative::Tangent`] | `p…`, the tangent or the shadow directly behind each dual `p` | `r…`, the tangent of each dual result |
+//!
+//! Source: the activity table is Enzyme's, in the words of `std::autodiff`.
+
+use cranelift_codegen::ir::Signature;
+
+use crate::{ArgSpec, Elem, FuncKey, Mode, Request, ResultActivity};
+
+/// Which derivative, as functions of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Derivative {
+    /// Reverse mode in one function.
+    Gradient,
+    /// Reverse mode in two functions: a forward pass that records in memory of the caller's, and a
+    /// pullback that may be called later, or several times.
+    Pair,
+    /// Forward mode: results and their tangents along one direction.
+    Tangent,
+}
+
+/// How one parameter takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activity {
+    /// Not differentiated. A pointer has no shadow.
+    Const,
+    /// A float by value, in reverse mode: the derivative returns its cotangent.
+    Active,
+    /// A pointer, in reverse mode: the pointer to its shadow stands directly behind it. Cotangents
+    /// of what the function reads are added there; those of what it writes are taken from there,
+    /// and zeros are left.
+    Duplicated,
+    /// The same, and the caller does not read what the function has written behind the pointer,
+    /// which may be anything. It says nothing of aliasing.
+    DuplicatedOnly,
+    /// In forward mode a float with its tangent, or a pointer with the pointer to its shadow,
+    /// which holds tangents, directly behind it.
+    Dual,
+    /// The same, and the caller does not read what the function has written behind a pointer.
+    DualOnly,
+}
+
+/// How one result takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Output {
+    /// Returned, and not differentiated. It has no seed.
+    Const,
+    /// Not differentiated, and not returned.
+    Omitted,
+    /// A float in reverse mode: returned, with a seed.
+    Active,
+    /// The same, and not returned.
+    ActiveOnly,
+    /// A pointer that is returned with the pointer to its shadow directly behind it.
+    Duplicated,
+    /// A float in forward mode: returned, with its tangent.
+    Dual,
+    /// The same without the float.
+    DualOnly,
+}
+
+impl Output {
+    /// Whether the primal's result is returned.
+    pub fn is_returned(self) -> bool {
+        !matches!(self, Self::Omitted | Self::ActiveOnly | Self::DualOnly)
+    }
+}
+
+/// One parameter of a [`Spec`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Input {
+    /// How it takes part.
+    pub activity: Activity,
+    /// What a pointer points at, if the caller knows.
+    pub elem: Option<Elem>,
+    /// The memory behind a pointer is reached through no other pointer while the function runs
+    /// (C's `restrict`). If that does not hold, numbers may be wrong.
+    pub noalias: bool,
+}
+
+impl Input {
+    /// The same, with the promise [`noalias`](Input::noalias).
+    #[must_use]
+    pub fn noalias(self) -> Self {
+        Self { noalias: true, ..self }
+    }
+
+    /// The same, with what the pointer points at.
+    #[must_use]
+    pub fn of(self, elem: Elem) -> Self {
+        Self { elem: Some(elem), ..self }
+    }
+}
+
+impl From<Activity> for Input {
+    fn from(activity: Activity) -> Self {
+        Self { activity, elem: None, noalias: false }
+    }
+}
+
+/// A derivative that an embedder asks for. See the module documentation.
+///
+/// ```
+/// # use brolga_ir::spec::{Activity::*, Input, Output, Spec};
+/// // double f(const double *x, double a): the gradient without the value.
+/// let spec = Spec::gradient([Duplicated, Active]).results([Output::ActiveOnly]);
+/// // The same with a promise.
+/// let spec = Spec::gradient([Input::from(Duplicated).noalias(), Active.into()]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Spec {
+    /// Which derivative.
+    pub derivative: Derivative,
+    /// One for each parameter.
+    pub inputs: Vec<Input>,
+    /// One for each result. For those at the end that are missing: floats are active or dual, all
+    /// others constant.
+    pub outputs: Vec<Output>,
+    /// Results are written to a struct, whose address is the last parameter, even where the calling
+    /// convention could return them. C can call such a function.
+    pub struct_of_results: bool,
+    /// A cotangent of zero contributes zero, even where a partial derivative is infinite or NaN
+    /// ([`Options::strong_zero`](crate::Options::strong_zero)).
+    pub strong_zero: bool,
+}
+
+impl Spec {
+    fn new<I: Into<Input>>(derivative: Derivative, inputs: impl IntoIterator<Item = I>) -> Self {
+        let inputs = inputs.into_iter().map(Into::into).collect();
+        Self { derivative, inputs, outputs: vec![], struct_of_results: false, strong_zero: true }
+    }
+
+    /// Reverse mode in one function.
+    pub fn gradient<I: Into<Input>>(inputs: impl IntoIterator<Item = I>) -> Self {
+        Self::new(Derivative::Gradient, inputs)
+    }
+
+    /// Reverse mode in two functions.
+    pub fn pair<I: Into<Input>>(inputs: impl IntoIterator<Item = I>) -> Self {
+        Self::new(Derivative::Pair, inputs)
+    }
+
+    /// Forward mode.
+    pub fn tangent<I: Into<Input>>(inputs: impl IntoIterator<Item = I>) -> Self {
+        Self::new(Derivative::Tangent, inputs)
+    }
+
+    /// The same, with these results.
+    #[must_use]
+    pub fn results(self, outputs: impl IntoIterator<Item = Output>) -> Self {
+        Self { outputs: outputs.into_iter().collect(), ..self }
+    }
+
+    /// The same, with results in a struct: see [`Spec::struct_of_results`].
+    #[must_use]
+    pub fn in_struct(self) -> Self {
+        Self { struct_of_results: true, ..self }
+    }
+
+    /// The same, where NaN that goes in comes out again: see [`Spec::strong_zero`].
+    #[must_use]
+    pub fn weak_zero(self) -> Self {
+        Self { strong_zero: false, ..self }
+    }
+
+    /// The mode of derivation: without the primal's results, if none is returned.
+    pub fn mode(&self, n_results: usize) -> Mode {
+        match self.derivative {
+            Derivative::Pair => Mode::Split,
+            Derivative::Tangent => Mode::Tangent,
+            Derivative::Gradient if (0..n_results).any(|i| self.outputs.get(i).is_none_or(|o| o.is_returned())) => {
+                Mode::Combined
+            }
+            Derivative::Gradient => Mode::Gradient,
+        }
+    }
+
+    /// What is asked of the derivation.
+    pub fn request(&self, func: FuncKey, primal: &Signature) -> Request {
+        let arg = |(i, input): (usize, &Input)| {
+            let is_float = primal.params.get(i).is_some_and(|p| p.value_type.lane_type().is_float());
+            let mut arg = match input.activity {
+                Activity::Const => ArgSpec::CONST,
+                Activity::Active => ArgSpec::ACTIVE,
+                Activity::Dual | Activity::DualOnly if is_float => ArgSpec::ACTIVE,
+                Activity::Duplicated | Activity::Dual => ArgSpec::DUPLICATED,
+                Activity::DuplicatedOnly | Activity::DualOnly => ArgSpec::DUPLICATED.no_need(),
+            };
+            arg.elem = input.elem;
+            arg.promises.noalias = input.noalias;
+            arg
+        };
+        let results = self.outputs.iter().map(|output| match output {
+            Output::Const | Output::Omitted => ResultActivity::Const,
+            Output::Duplicated => ResultActivity::Duplicated,
+            _ => ResultActivity::Active,
+        });
+        Request { func, args: self.inputs.iter().enumerate().map(arg).collect(), results: results.collect() }
+    }
+}

@@ -1,0 +1,325 @@
+//! Derivatives in a Cranelift module.
+//!
+//! [`AdModule`] wraps any [`Module`] (a `JITModule`, an `ObjectModule`, one of your own), is one
+//! itself, and keeps the bodies and data that it is given. [`AdModule::derivative`] puts the
+//! derivative of a function into the module, as a function like any other: with the module's target,
+//! flags and calling convention. Nothing runs but what is in the module, C's math functions and its
+//! `memset` and `memmove`.
+//!
+//! ```
+//! use brolga_module::{Activity, AdModule, Spec};
+//! use cranelift_codegen::ir::{AbiParam, InstBuilder, types};
+//! use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+//! use cranelift_jit::{JITBuilder, JITModule};
+//! use cranelift_module::{Linkage, Module, default_libcall_names};
+//!
+//! let jit = JITModule::new(JITBuilder::new(default_libcall_names())?);
+//! let mut module = AdModule::new(jit);
+//!
+//! // f(x, y) = x·x·y, as a frontend writes it.
+//! let mut cx = module.make_context();
+//! cx.func.signature.params.extend([AbiParam::new(types::F64); 2]);
+//! cx.func.signature.returns.push(AbiParam::new(types::F64));
+//! let mut scratch = FunctionBuilderContext::new();
+//! let mut b = FunctionBuilder::new(&mut cx.func, &mut scratch);
+//! let block = b.create_block();
+//! b.append_block_params_for_function_params(block);
+//! b.switch_to_block(block);
+//! b.seal_all_blocks();
+//! let (x, y) = (b.block_params(block)[0], b.block_params(block)[1]);
+//! let square = b.ins().fmul(x, x);
+//! let product = b.ins().fmul(square, y);
+//! b.ins().return_(&[product]);
+//! b.finalize(module.target_config());
+//! let f = module.declare_function("f", Linkage::Export, &cx.func.signature)?;
+//! module.define_function(f, &mut cx)?;
+//!
+//! // The gradient: the seed of the result comes last.
+//! let spec = Spec::gradient([Activity::Active; 2]).results([brolga_module::Output::ActiveOnly]);
+//! let gradient = module.derivative(f, &spec)?;
+//! module.finalize_definitions()?;
+//! let code = module.get_finalized_function(gradient);
+//! # #[cfg(target_arch = "x86_64")] {
+//! #[repr(C)]
+//! #[derive(PartialEq, Debug)]
+//! struct Cotangents(f64, f64);
+//! let gradient: extern "C" fn(f64, f64, f64) -> Cotangents = unsafe { std::mem::transmute(code) };
+//! assert_eq!(gradient(3.0, 5.0, 1.0), Cotangents(30.0, 9.0));
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What a derivative looks like is a [`Spec`]: an [`Activity`] for each parameter, an [`Output`] for
+//! each result. [`AdModule::signature`] says afterwards which parameter is what.
+
+#![warn(unreachable_pub)]
+
+mod error;
+mod link;
+mod recorded;
+
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+
+use brolga_ir::Options;
+use cranelift_codegen::{Context, ir, isa};
+use cranelift_control::ControlPlane;
+use cranelift_module::{
+    DataDescription, DataId, FuncId, FuncOrDataId, Linkage, Module, ModuleDeclarations, ModuleReloc, ModuleResult,
+};
+
+pub use brolga_ir::spec::{Activity, Derivative, Input, Output, Spec};
+pub use brolga_ir::{Diagnostic, Diagnostics, Elem};
+pub use brolga_transform::embed::{DerivedSignature, Embedded, HEADER, ParamRole, ResultRole, Room, StructLayout};
+pub use cranelift_codegen;
+pub use cranelift_module;
+pub use error::AdError;
+pub use recorded::DataActivity;
+
+use recorded::Recorded;
+
+/// A module that can be asked for derivatives. See the crate's documentation.
+///
+/// All that [`Module`] has goes through to the inner module; what else that has is there by
+/// [`Deref`].
+pub struct AdModule<M> {
+    inner: M,
+    recorded: Recorded,
+    options: Options,
+    derived: HashMap<(FuncId, Spec), Vec<FuncId>>,
+    signatures: HashMap<FuncId, (DerivedSignature, Room)>,
+    shared: link::Shared,
+}
+
+impl<M: Module> AdModule<M> {
+    /// A module without functions that are to be derived yet. What `inner` has been given before is
+    /// not known here.
+    pub fn new(inner: M) -> Self {
+        Self::with_options(inner, Options::full())
+    }
+
+    /// The same, with options of derivation. Effort, inlining and the order of floats count; what
+    /// a [`Spec`] says is taken from there.
+    pub fn with_options(inner: M, options: Options) -> Self {
+        Self {
+            inner,
+            recorded: Recorded::default(),
+            options,
+            derived: HashMap::new(),
+            signatures: HashMap::new(),
+            shared: link::Shared::default(),
+        }
+    }
+
+    /// The inner module, with all that was defined.
+    pub fn into_inner(self) -> M {
+        self.inner
+    }
+
+    /// Say how a data object takes part. A read-only object is constant without being said so; a
+    /// writable one that a derivative reaches has to be [given](DataActivity) an activity.
+    pub fn set_data(&mut self, data: DataId, activity: DataActivity) {
+        self.recorded.activity(data, activity);
+    }
+
+    /// The derivative of a function, defined in the module under a name of its own
+    /// (`NAME__gradient`, `NAME__tangent`) that is local to it. The same derivative is made once.
+    ///
+    /// # Errors
+    /// Where the function cannot be differentiated as asked: see [`AdError`]. For two functions ask
+    /// for [`AdModule::pair`].
+    pub fn derivative(&mut self, func: FuncId, spec: &Spec) -> Result<FuncId, AdError> {
+        if spec.derivative == Derivative::Pair {
+            return Err(AdError::usage("a forward pass and a pullback are two functions: ask for `pair`"));
+        }
+        Ok(self.local(func, spec)?[0])
+    }
+
+    /// A forward pass and a pullback, `NAME__forward` and `NAME__pullback`.
+    ///
+    /// # Errors
+    /// As [`AdModule::derivative`].
+    pub fn pair(&mut self, func: FuncId, spec: &Spec) -> Result<(FuncId, FuncId), AdError> {
+        if spec.derivative != Derivative::Pair {
+            return Err(AdError::usage("that is one function: ask for `derivative`, or for `Spec::pair`"));
+        }
+        let ids = self.local(func, spec)?;
+        Ok((ids[0], ids[1]))
+    }
+
+    fn local(&mut self, func: FuncId, spec: &Spec) -> Result<Vec<FuncId>, AdError> {
+        if let Some(ids) = self.derived.get(&(func, spec.clone())) {
+            return Ok(ids.clone());
+        }
+        let embedded = self.derive(func, spec)?;
+        let base = self.declarations().get_function_decl(func).linkage_name(func).into_owned();
+        let endings: &[&str] = match spec.derivative {
+            Derivative::Gradient => &["gradient"],
+            Derivative::Tangent => &["tangent"],
+            Derivative::Pair => &["forward", "pullback"],
+        };
+        // Another spec has another name.
+        let free = |suffix: &str| endings.iter().all(|e| self.get_name(&format!("{base}__{e}{suffix}")).is_none());
+        let suffixes = (1..).map(|n| if n == 1 { String::new() } else { format!("_{n}") });
+        let suffix = suffixes.into_iter().find(|s| free(s)).expect("some number is free");
+        let names: Vec<String> = endings.iter().map(|e| format!("{base}__{e}{suffix}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let ids = self.define(&embedded, &names, Linkage::Local)?;
+        self.derived.insert((func, spec.clone()), ids.clone());
+        Ok(ids)
+    }
+
+    /// Derive without defining anything: to look at signatures and functions first.
+    ///
+    /// # Errors
+    /// Where the function cannot be differentiated as asked: see [`AdError`].
+    pub fn derive(&self, func: FuncId, spec: &Spec) -> Result<Embedded, AdError> {
+        if func.as_u32() as usize >= self.declarations().get_functions().count() {
+            return Err(AdError::usage(format!("{func} is no function of this module")));
+        }
+        let isa = self.inner.isa();
+        let (program, key) = self.recorded.program(func, self.inner.declarations(), isa)?;
+        Ok(brolga_transform::embed(&program, key, spec, &self.options, isa)?)
+    }
+
+    /// Define what was derived, under these names: one for each root. Functions of such names may
+    /// have been declared before, with these signatures.
+    ///
+    /// # Errors
+    /// Where a name is taken, data has no shadow, or the module does not compile a function.
+    pub fn define(&mut self, embedded: &Embedded, names: &[&str], linkage: Linkage) -> Result<Vec<FuncId>, AdError> {
+        let ids = link::define(&mut self.inner, &self.recorded, &mut self.shared, embedded, (names, linkage))?;
+        for (id, signature) in ids.iter().zip(&embedded.signatures) {
+            self.signatures.insert(*id, (signature.clone(), embedded.room));
+        }
+        Ok(ids)
+    }
+
+    /// How a derivative is called that is defined here.
+    pub fn signature(&self, derivative: FuncId) -> Option<&DerivedSignature> {
+        self.signatures.get(&derivative).map(|s| &s.0)
+    }
+
+    /// The workspace that a derivative needs that is defined here.
+    pub fn room(&self, derivative: FuncId) -> Option<Room> {
+        self.signatures.get(&derivative).map(|s| s.1)
+    }
+}
+
+impl<M> Deref for AdModule<M> {
+    type Target = M;
+
+    fn deref(&self) -> &M {
+        &self.inner
+    }
+}
+
+impl<M> DerefMut for AdModule<M> {
+    fn deref_mut(&mut self) -> &mut M {
+        &mut self.inner
+    }
+}
+
+impl<M: Module> Module for AdModule<M> {
+    fn isa(&self) -> &dyn isa::TargetIsa {
+        self.inner.isa()
+    }
+
+    fn declarations(&self) -> &ModuleDeclarations {
+        self.inner.declarations()
+    }
+
+    fn get_name(&self, name: &str) -> Option<FuncOrDataId> {
+        self.inner.get_name(name)
+    }
+
+    fn target_config(&self) -> isa::TargetFrontendConfig {
+        self.inner.target_config()
+    }
+
+    fn make_context(&self) -> Context {
+        self.inner.make_context()
+    }
+
+    fn clear_context(&self, ctx: &mut Context) {
+        self.inner.clear_context(ctx);
+    }
+
+    fn make_signature(&self) -> ir::Signature {
+        self.inner.make_signature()
+    }
+
+    fn clear_signature(&self, sig: &mut ir::Signature) {
+        self.inner.clear_signature(sig);
+    }
+
+    fn declare_function(&mut self, name: &str, linkage: Linkage, signature: &ir::Signature) -> ModuleResult<FuncId> {
+        self.inner.declare_function(name, linkage, signature)
+    }
+
+    fn declare_anonymous_function(&mut self, signature: &ir::Signature) -> ModuleResult<FuncId> {
+        self.inner.declare_anonymous_function(signature)
+    }
+
+    fn declare_data(&mut self, name: &str, linkage: Linkage, writable: bool, tls: bool) -> ModuleResult<DataId> {
+        self.inner.declare_data(name, linkage, writable, tls)
+    }
+
+    fn declare_anonymous_data(&mut self, writable: bool, tls: bool) -> ModuleResult<DataId> {
+        self.inner.declare_anonymous_data(writable, tls)
+    }
+
+    fn declare_func_in_func(&mut self, func: FuncId, in_func: &mut ir::Function) -> ir::FuncRef {
+        self.inner.declare_func_in_func(func, in_func)
+    }
+
+    fn declare_data_in_func(&self, data: DataId, func: &mut ir::Function) -> ir::GlobalValue {
+        self.inner.declare_data_in_func(data, func)
+    }
+
+    fn declare_func_in_data(&self, func: FuncId, data: &mut DataDescription) -> ir::FuncRef {
+        self.inner.declare_func_in_data(func, data)
+    }
+
+    fn declare_data_in_data(&self, data_id: DataId, data: &mut DataDescription) -> ir::GlobalValue {
+        self.inner.declare_data_in_data(data_id, data)
+    }
+
+    fn define_function(&mut self, func: FuncId, ctx: &mut Context) -> ModuleResult<()> {
+        // The inner module leaves something else in the context.
+        let body = ctx.func.clone();
+        self.inner.define_function(func, ctx)?;
+        self.recorded.function(func, body);
+        Ok(())
+    }
+
+    fn define_function_with_control_plane(
+        &mut self,
+        func: FuncId,
+        ctx: &mut Context,
+        ctrl_plane: &mut ControlPlane,
+    ) -> ModuleResult<()> {
+        let body = ctx.func.clone();
+        self.inner.define_function_with_control_plane(func, ctx, ctrl_plane)?;
+        self.recorded.function(func, body);
+        Ok(())
+    }
+
+    fn define_function_bytes(
+        &mut self,
+        func_id: FuncId,
+        alignment: u64,
+        bytes: &[u8],
+        relocs: &[ModuleReloc],
+    ) -> ModuleResult<()> {
+        self.inner.define_function_bytes(func_id, alignment, bytes, relocs)?;
+        self.recorded.machine_code(func_id);
+        Ok(())
+    }
+
+    fn define_data(&mut self, data_id: DataId, data: &DataDescription) -> ModuleResult<()> {
+        self.inner.define_data(data_id, data)?;
+        self.recorded.data(data_id, data);
+        Ok(())
+    }
+}

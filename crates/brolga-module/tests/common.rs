@@ -1,0 +1,117 @@
+//! Functions from text in a JIT module, and calls of them with values.
+
+use brolga_module::{AdModule, DerivedSignature, ParamRole, ResultRole, Spec};
+use brolga_testing::module::{Loaded, entry, load};
+use cranelift_codegen::data_value::DataValue;
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId, default_libcall_names};
+
+/// A module of the functions of a text.
+pub struct Fixture {
+    pub module: AdModule<JITModule>,
+    pub loaded: Loaded,
+    doors: Vec<(FuncId, FuncId)>,
+}
+
+unsafe extern "C" {
+    fn sin(x: f64) -> f64;
+    fn cos(x: f64) -> f64;
+    fn exp(x: f64) -> f64;
+}
+
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct Cell([u8; 16]);
+
+/// Results by their roles.
+pub type Results = Vec<(ResultRole, DataValue)>;
+
+impl Fixture {
+    /// All that `root` reaches.
+    pub fn new(text: &str, root: &str) -> Self {
+        let program = brolga_testing::program(text);
+        let mut builder = JITBuilder::new(default_libcall_names()).expect("the host");
+        // A program that does not call them is not linked with them.
+        builder.symbols([("sin", sin as *const u8), ("cos", cos as *const u8), ("exp", exp as *const u8)]);
+        let mut module = AdModule::new(JITModule::new(builder));
+        let key = program.func(root).expect("it is in the text");
+        let loaded = load(&mut module, &program, key).expect("Cranelift compiles it");
+        Self { module, loaded, doors: vec![] }
+    }
+
+    pub fn func(&self, symbol: &str) -> FuncId {
+        self.loaded.functions[symbol]
+    }
+
+    /// The derivative of a function, ready to be called when the module is finished.
+    pub fn derivative(&mut self, symbol: &str, spec: &Spec) -> FuncId {
+        let id = self.module.derivative(self.func(symbol), spec).unwrap_or_else(|e| panic!("{e}"));
+        self.door(id);
+        id
+    }
+
+    pub fn pair(&mut self, symbol: &str, spec: &Spec) -> (FuncId, FuncId) {
+        let (f, p) = self.module.pair(self.func(symbol), spec).unwrap_or_else(|e| panic!("{e}"));
+        self.door(f);
+        self.door(p);
+        (f, p)
+    }
+
+    fn door(&mut self, id: FuncId) {
+        if !self.doors.iter().any(|d| d.0 == id) {
+            let door = entry(&mut *self.module, id).expect("it is callable");
+            self.doors.push((id, door));
+        }
+    }
+
+    pub fn finish(&mut self) {
+        self.module.finalize_definitions().expect("it links");
+    }
+
+    /// Call a derivative: a value for each parameter, but for the struct of results.
+    pub fn call(&self, id: FuncId, mut value: impl FnMut(ParamRole) -> DataValue) -> Results {
+        let s: &DerivedSignature = self.module.signature(id).expect("it is derived");
+        let mut results = vec![0_u8; 1024];
+        let mut cells = vec![Cell([0xee; 16]); s.params.len().max(s.results.len())];
+        for (role, cell) in s.params.iter().zip(&mut cells) {
+            let v = match role {
+                ParamRole::Results => DataValue::I64(results.as_mut_ptr() as i64),
+                role => value(*role),
+            };
+            v.write_to_slice_ne(&mut cell.0[..v.ty().bytes() as usize]);
+        }
+        let door = self.doors.iter().find(|d| d.0 == id).expect("it has a door").1;
+        let code = self.module.get_finalized_function(door);
+        // SAFETY: a function of one pointer, to cells for all parameters and results.
+        let code: extern "C" fn(*mut Cell) = unsafe { std::mem::transmute(code) };
+        code(cells.as_mut_ptr());
+        let read = |k: usize| {
+            let (ty, n) = (s.types[k], s.types[k].bytes() as usize);
+            match &s.layout {
+                Some(l) => DataValue::read_from_slice_ne(&results[l.offsets[k] as usize..][..n], ty),
+                None => DataValue::read_from_slice_ne(&cells[k].0[..n], ty),
+            }
+        };
+        (0..s.results.len()).map(|k| (s.results[k], read(k))).collect()
+    }
+}
+
+/// A result as a number.
+pub fn number(results: &Results, role: ResultRole) -> Option<f64> {
+    let v = &results.iter().find(|r| r.0 == role)?.1;
+    Some(match v {
+        DataValue::F64(x) => x.as_f64(),
+        DataValue::F32(x) => x.as_f32().into(),
+        DataValue::I64(x) => *x as f64,
+        DataValue::I32(x) => f64::from(*x),
+        other => panic!("{other}"),
+    })
+}
+
+pub fn double(x: f64) -> DataValue {
+    DataValue::F64(x.into())
+}
+
+pub fn address<T>(at: &mut [T]) -> DataValue {
+    DataValue::I64(at.as_mut_ptr() as i64)
+}

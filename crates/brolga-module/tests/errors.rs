@@ -1,0 +1,124 @@
+//! What cannot be derived is an error that says what to write instead, and leaves the module whole.
+
+use brolga_module::Activity::{Active, Const, Dual, Duplicated};
+use brolga_module::{AdError, AdModule, Output, Spec};
+use cranelift_codegen::ir::{AbiParam, types};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
+
+use crate::common::Fixture;
+
+const TEXT: &str = "function %f(f64, i64, i32) -> f64 {
+block0(v0: f64, v1: i64, v2: i32):
+    v3 = load.f64 v1
+    v4 = fmul v0, v3
+    return v4
+}";
+
+#[track_caller]
+fn refused(f: &mut Fixture, symbol: &str, spec: &Spec, says: &[&str]) {
+    let before = f.module.declarations().get_functions().count();
+    let found = f.module.derivative(f.func(symbol), spec).expect_err("it is refused").to_string();
+    for part in says {
+        assert!(found.contains(part), "no {part:?} in: {found}");
+    }
+    assert_eq!(f.module.declarations().get_functions().count(), before, "nothing is declared");
+    f.finish();
+}
+
+#[test]
+fn a_spec_that_does_not_fit() {
+    let case = |spec: Spec, says: &[&str]| refused(&mut Fixture::new(TEXT, "f"), "f", &spec, says);
+    case(Spec::gradient([Active]), &["AD0010", "has 3 parameters, but 1 activities", "one activity for each"]);
+    case(Spec::gradient([Duplicated, Const, Const]), &["argument 0", "its type is f64", "a float is `active`"]);
+    case(Spec::gradient([Active, Active, Const]), &["argument 1", "its type is i64", "a pointer is `duplicated`"]);
+    case(Spec::gradient([Active, Const, Duplicated]), &["argument 2", "its type is i32"]);
+    case(Spec::gradient([Dual, Const, Const]), &["argument 0", "Dual", "other mode", "write Active"]);
+    case(Spec::tangent([Active, Const, Const]), &["argument 0", "Active", "other mode", "write Dual"]);
+    case(Spec::tangent([Dual, Const, Dual]), &["argument 2", "its type is i32"]);
+    let some = || Spec::gradient([Active, Const, Const]);
+    case(some().results([Output::Dual]), &["result 0", "the mode is reverse", "write Active"]);
+    case(Spec::tangent([Dual, Const, Const]).results([Output::ActiveOnly]), &["result 0", "the mode is forward"]);
+    case(some().results([Output::Duplicated]), &["result 0", "its type is f64"]);
+    case(some().results([Output::Active; 2]), &["has 1 results, but 2 activities"]);
+}
+
+#[test]
+fn a_result_of_the_wrong_type() {
+    let text = "function %n(i32) -> i32 {\nblock0(v0: i32):\n return v0\n}";
+    let spec = Spec::gradient([Const]).results([Output::Active]);
+    refused(&mut Fixture::new(text, "n"), "n", &spec, &["result 0", "its type is i32", "write Const"]);
+}
+
+fn module() -> AdModule<JITModule> {
+    AdModule::new(JITModule::new(JITBuilder::new(default_libcall_names()).expect("the host")))
+}
+
+#[track_caller]
+fn says(found: Result<FuncId, AdError>, part: &str) {
+    let found = found.expect_err("it is refused").to_string();
+    assert!(found.contains(part), "no {part:?} in: {found}");
+}
+
+#[test]
+fn a_function_without_a_body() {
+    let mut m = module();
+    let mut sig = m.make_signature();
+    sig.params.push(AbiParam::new(types::F64));
+    let import = m.declare_function("elsewhere", Linkage::Import, &sig).unwrap();
+    let later = m.declare_function("later", Linkage::Export, &sig).unwrap();
+    let bytes = m.declare_function("bytes", Linkage::Export, &sig).unwrap();
+    m.define_function_bytes(bytes, 1, &[0xc3], &[]).unwrap();
+    let spec = Spec::gradient([Active]);
+    says(m.derivative(import, &spec), "%elsewhere, which is imported: define it in this module");
+    says(m.derivative(later, &spec), "%later, which has not been defined yet: ask for the derivative after");
+    says(m.derivative(bytes, &spec), "%bytes, which was defined by its machine code: define it by its CLIF");
+    says(m.derivative(FuncId::from_u32(99), &spec), "funcid99 is no function of this module");
+}
+
+#[test]
+fn an_import_that_is_no_function_of_c() {
+    let text = "function %f(f64) -> f64 {
+        fn0 = %mystery(f64) -> f64
+    block0(v0: f64):
+        v1 = call fn0(v0)
+        return v1
+    }";
+    let mut f = Fixture::new(text, "f");
+    let found = f.module.derivative(f.func("f"), &Spec::gradient([Active])).expect_err("no rule").to_string();
+    assert!(found.contains("AD0150") && found.contains("%mystery") && found.contains("inst0"), "{found}");
+}
+
+#[test]
+fn a_pair_is_two_functions_and_a_gradient_is_one() {
+    let mut f = Fixture::new(TEXT, "f");
+    says(f.module.derivative(f.func("f"), &Spec::pair([Active, Const, Const])), "ask for `pair`");
+    let found = f.module.pair(f.func("f"), &Spec::gradient([Active, Const, Const]));
+    says(found.map(|p| p.0), "ask for `derivative`");
+}
+
+#[test]
+fn a_name_that_is_taken() {
+    let mut f = Fixture::new(TEXT, "f");
+    let embedded = f.module.derive(f.func("f"), &Spec::gradient([Active, Const, Const])).unwrap();
+    let found = f.module.define(&embedded, &["f"], Linkage::Export);
+    says(found.map(|ids| ids[0]), "%f is defined already: give the derivative another name");
+    let found = f.module.define(&embedded, &["a", "b"], Linkage::Export);
+    says(found.map(|ids| ids[0]), "2 names are given for 1 functions");
+    let sig = f.module.make_signature();
+    f.module.declare_function("other", Linkage::Local, &sig).unwrap();
+    let found = f.module.define(&embedded, &["other"], Linkage::Local);
+    says(found.map(|ids| ids[0]), "%other cannot be declared");
+}
+
+#[test]
+fn what_needs_the_run_time() {
+    let text = "function %f(f64) -> f64 {
+        ss0 = explicit_slot 8
+        fn0 = %lgamma(f64) -> f64
+    block0(v0: f64):
+        v1 = call fn0(v0)
+        return v1
+    }";
+    refused(&mut Fixture::new(text, "f"), "f", &Spec::gradient([Active]), &["AD0174", "gamma", "%f", "DerivedRule"]);
+}

@@ -1,0 +1,8 @@
+//! Derivatives in modules of Cranelift's.
+
+mod activities;
+mod common;
+mod errors;
+mod objects;
+mod programs;
+mod workspace;

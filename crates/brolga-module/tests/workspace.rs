@@ -1,0 +1,146 @@
+//! Workspaces: how much is needed, and what a run says that does not fit.
+
+use brolga_module::Activity::{Active, Const};
+use brolga_module::{HEADER, ParamRole, ResultRole, Room, Spec};
+use cranelift_codegen::data_value::DataValue;
+use cranelift_module::FuncId;
+
+use crate::common::{Fixture, Results, address, double, number};
+
+/// x ↦ sin(sin(… x)), n times, by a function that is called in a loop.
+const TEXT: &str = "function %step(f64) -> f64 {
+    fn0 = %sin(f64) -> f64
+block0(v0: f64):
+    v1 = call fn0(v0)
+    v2 = fmul v1, v1
+    v3 = fadd v2, v0
+    return v3
+}
+function %f(f64, i64) -> f64 {
+    fn0 = %step(f64) -> f64
+block0(v0: f64, v1: i64):
+    jump block1(v0, v1)
+block1(v2: f64, v3: i64):
+    brif v3, block2, block3
+block2:
+    v4 = call fn0(v2)
+    v5 = iconst.i64 1
+    v6 = isub v3, v5
+    jump block1(v4, v6)
+block3:
+    return v2
+}
+function %recursive(f64, i64) -> f64 {
+    fn0 = %recursive(f64, i64) -> f64
+    fn1 = %sin(f64) -> f64
+block0(v0: f64, v1: i64):
+    brif v1, block1, block2
+block1:
+    v2 = iconst.i64 1
+    v3 = isub v1, v2
+    v4 = call fn0(v0, v3)
+    v5 = call fn1(v4)
+    v6 = fmul v5, v0
+    return v6
+block2:
+    return v0
+}";
+
+fn slope(f: impl Fn(f64) -> f64, x: f64) -> f64 {
+    let h = 1e-5;
+    (f(x + h) - f(x - h)) / (2.0 * h)
+}
+
+fn steps(x: f64, n: i64) -> f64 {
+    (0..n).fold(x, |x, _| x.sin() * x.sin() + x)
+}
+
+fn recursive(x: f64, n: i64) -> f64 {
+    if n == 0 { x } else { recursive(x, n - 1).sin() * x }
+}
+
+fn gradient(f: &Fixture, id: FuncId, n: i64, workspace: &mut [u8]) -> Results {
+    f.call(id, |role| match role {
+        ParamRole::Primal(0) => double(0.6),
+        ParamRole::Primal(1) => DataValue::I64(n),
+        ParamRole::Seed(0) => double(1.0),
+        ParamRole::WorkspaceBytes => DataValue::I64(workspace.len() as i64),
+        ParamRole::Workspace => address(workspace),
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn a_run_that_does_not_fit_says_so() {
+    type Primal = fn(f64, i64) -> f64;
+    for (symbol, primal) in [("f", steps as Primal), ("recursive", recursive as Primal)] {
+        let mut f = Fixture::new(TEXT, symbol);
+        let id = f.derivative(symbol, &Spec::gradient([Active, Const]));
+        f.finish();
+        assert_eq!(f.module.room(id), Some(Room::Unknown), "{symbol}");
+        let (mut fits, mut full) = (0, 0);
+        for n in [0, 1, 5, 40] {
+            // Every size, at every alignment: nothing is written outside of it.
+            for size in (0..3000).step_by(37) {
+                let mut memory = vec![0x5a_u8; size + 64];
+                let found = gradient(&f, id, n, &mut memory[32..32 + size]);
+                assert!(memory[..32].iter().chain(&memory[32 + size..]).all(|b| *b == 0x5a), "{symbol} {n} {size}");
+                let numbers = [ResultRole::Value(0), ResultRole::Cotangent(0)].map(|r| number(&found, r).unwrap());
+                match number(&found, ResultRole::Status).unwrap() {
+                    0.0 => {
+                        let want = slope(|x| primal(x, n), 0.6);
+                        assert!((numbers[1] - want).abs() < 1e-7 * want.abs().max(1.0), "{numbers:?} {want}");
+                        assert!((numbers[0] - primal(0.6, n)).abs() < 1e-14);
+                        fits += 1;
+                    }
+                    1.0 => {
+                        assert!(numbers.iter().all(|x| x.is_nan()), "{symbol} {n} {size}: {numbers:?}");
+                        full += 1;
+                    }
+                    other => panic!("{other}"),
+                }
+            }
+        }
+        assert!(fits > 40 && full > 40, "{symbol}: {fits} {full}");
+    }
+}
+
+#[test]
+fn a_pullback_of_a_run_that_does_not_fit_says_so_too() {
+    let mut f = Fixture::new(TEXT, "f");
+    let (forward, pullback) = f.pair("f", &Spec::pair([Active, Const]));
+    f.finish();
+    assert_eq!(f.module.room(forward), Some(Room::Unknown));
+    for size in [HEADER as usize + 16, 700, 4000] {
+        let mut memory = vec![0_u8; size];
+        let first = gradient(&f, forward, 40, &mut memory);
+        let second = f.call(pullback, |role| match role {
+            ParamRole::Seed(0) => double(1.0),
+            ParamRole::Workspace => address(&mut memory),
+            other => panic!("{other:?}"),
+        });
+        let [a, b] = [&first, &second].map(|r| number(r, ResultRole::Status).unwrap());
+        assert_eq!(a, b);
+        assert_eq!(a, if size == 4000 { 0.0 } else { 1.0 });
+        let ct = number(&second, ResultRole::Cotangent(0)).unwrap();
+        assert!(if a == 0.0 { (ct - slope(|x| steps(x, 40), 0.6)).abs() < 1e-6 * ct.abs() } else { ct.is_nan() });
+    }
+}
+
+#[test]
+fn straight_line_code_needs_none() {
+    let mut f = Fixture::new(TEXT, "step");
+    let id = f.derivative("step", &Spec::gradient([Active]));
+    let (forward, _) = f.pair("step", &Spec::pair([Active]));
+    assert_eq!(f.module.room(id), Some(Room::Nothing));
+    let Some(Room::Bytes(n)) = f.module.room(forward) else { panic!("a pair records") };
+    f.finish();
+    // What it says is enough, wherever it begins.
+    for skip in 0..17 {
+        let mut memory = vec![0_u8; n as usize + skip];
+        let fits = gradient(&f, forward, 0, &mut memory[skip..]);
+        assert_eq!(number(&fits, ResultRole::Status), Some(0.0));
+    }
+    let mut memory = vec![0_u8; n as usize - 1];
+    assert_eq!(number(&gradient(&f, forward, 0, &mut memory), ResultRole::Status), Some(1.0));
+}

@@ -1,0 +1,136 @@
+//! Checks: whether a spec fits a function, and whether what came out stands alone.
+//!
+//! All that does not fit is told at once, as AD0010; what a derived function needs of the run time
+//! is told as AD0174, with what it is for.
+
+use std::collections::BTreeSet;
+
+use brolga_ir::lower::shadow_of_data;
+use brolga_ir::program::symbol_of;
+use brolga_ir::spec::{Activity, Derivative, Output, Spec};
+use brolga_ir::{DataKey, Diagnostic, Diagnostics, FuncKey, Program};
+use cranelift_codegen::ir;
+use cranelift_codegen::isa::TargetIsa;
+
+use super::{Embedded, Piece};
+use crate::clif::entry_thunk::verify;
+
+/// The spec with an output for each result.
+pub(super) fn settled(program: &Program, func: FuncKey, spec: &Spec) -> Result<Spec, Diagnostics> {
+    let f = &program.funcs[func];
+    let mut found = Diagnostics::default();
+    let mut wrong = |message: String, help: &str| {
+        found.push(Diagnostic::new("AD0010", message).in_func(&f.symbol).help(help));
+    };
+    let forward = spec.derivative == Derivative::Tangent;
+    for (i, input) in spec.inputs.iter().enumerate() {
+        let (fits, help) = match input.activity {
+            Activity::Const => continue,
+            Activity::Dual | Activity::DualOnly => (forward, "write Active, Duplicated or DuplicatedOnly"),
+            _ => (!forward, "write Dual or DualOnly"),
+        };
+        if !fits {
+            wrong(format!("argument {i} of %{} is {:?}, which is of the other mode", f.symbol, input.activity), help);
+        }
+    }
+    let mut spec = spec.clone();
+    for r in f.signature.returns.iter().skip(spec.outputs.len()) {
+        let default = if forward { Output::Dual } else { Output::Active };
+        spec.outputs.push(if is_differentiable(r.value_type) { default } else { Output::Const });
+    }
+    for (i, (output, r)) in spec.outputs.iter().zip(&f.signature.returns).enumerate() {
+        let is = |what: &str| format!("result {i} of %{} is {output:?}, but {what}", f.symbol);
+        match output {
+            Output::Const | Output::Omitted | Output::Duplicated => {}
+            Output::Dual | Output::DualOnly if !forward => {
+                wrong(is("the mode is reverse"), "write Active or ActiveOnly")
+            }
+            Output::Active | Output::ActiveOnly if forward => {
+                wrong(is("the mode is forward"), "write Dual or DualOnly")
+            }
+            _ if !is_differentiable(r.value_type) => {
+                wrong(is(&format!("its type is {}", r.value_type)), "write Const, or Duplicated for a pointer");
+            }
+            _ => {}
+        }
+    }
+    found.or_ok(spec)
+}
+
+fn is_differentiable(ty: ir::Type) -> bool {
+    brolga_ir::inst::Shape::of_float(ty).is_some()
+}
+
+/// Refuse what needs a helper of the run time that has no body in CLIF.
+pub(super) fn no_helpers(program: &Program, pieces: &[Piece]) -> Result<(), Diagnostics> {
+    let mut found = Diagnostics::default();
+    let mut told = BTreeSet::new();
+    for p in pieces {
+        for inst in p.func.layout.blocks().flat_map(|b| p.func.layout.block_insts(b)) {
+            let ir::InstructionData::Call { func_ref, .. } = p.func.dfg.insts[inst] else { continue };
+            let symbol = symbol_of(&p.func, &p.func.dfg.ext_funcs[func_ref].name);
+            if !symbol.starts_with("brolga_") || program.func(&symbol).is_some_and(|k| program.funcs[k].body.is_some())
+            {
+                continue;
+            }
+            let Some((what, help)) = reason(&symbol) else { continue };
+            if told.insert((p.of, what)) {
+                found.push(helper(program, p, inst, (&symbol, what, help)));
+            }
+        }
+    }
+    found.or_ok(())
+}
+
+fn helper(program: &Program, p: &Piece, inst: ir::Inst, (symbol, what, help): (&str, &str, &str)) -> Diagnostic {
+    let d = Diagnostic::new("AD0174", format!("{what} in a derivative that becomes part of another module"));
+    let number = p.func.srcloc(inst).bits() & !brolga_ir::lower::CHECK_SRCLOC;
+    let is_known = number != 0 && number != !brolga_ir::lower::CHECK_SRCLOC;
+    let d = if is_known {
+        d.at(program, p.of, ir::Inst::from_u32(number - 1))
+    } else {
+        d.in_func(&program.funcs[p.of].symbol)
+    };
+    d.note(format!("the derivative calls the run time for it (%{symbol})")).help(help)
+}
+
+/// What a helper is for. `None` for the names of [`crate::standalone::indirect`].
+fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
+    const RUN_TIME: &str = "use `DerivedRule`, which has the run time";
+    Some(match symbol {
+        s if s.starts_with("brolga_forward_of_") || s.starts_with("brolga_pullback_of_") => return None,
+        s if ["alloc", "free", "release"].iter().any(|part| s.contains(part)) => (
+            "memory of the heap is not supported",
+            "allocate outside of the function, and pass a pointer with its shadow",
+        ),
+        s if s.contains("gamma") => ("derivatives of the gamma function are not supported", RUN_TIME),
+        "brolga_save_bytes" | "brolga_restore_bytes" => ("restoring memory is not supported", "use MemoryMode::Leave"),
+        _ => (
+            "floats that are moved in pieces are not supported",
+            "load and store floats as floats, or use `DerivedRule`",
+        ),
+    })
+}
+
+/// Data objects whose shadows the functions name.
+pub(super) fn shadows(program: &Program, pieces: &[Piece]) -> Vec<(DataKey, String)> {
+    let mut named: BTreeSet<String> = BTreeSet::new();
+    for p in pieces {
+        named.extend(p.func.global_values.values().filter_map(|data| match data {
+            ir::GlobalValueData::Symbol { name, .. } => Some(symbol_of(&p.func, name)),
+            _ => None,
+        }));
+    }
+    let shadow = |key: DataKey| shadow_of_data(&program.data[key].symbol, program.nested);
+    program.data.keys().map(|key| (key, shadow(key))).filter(|(_, symbol)| named.contains(symbol)).collect()
+}
+
+/// Ask Cranelift's verifier about all functions.
+pub(super) fn verified(found: &Embedded, isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
+    let mut problems = Diagnostics::default();
+    for f in &found.functions {
+        let wrong = verify(&f.func, isa, &found.program.funcs[f.of].symbol).err();
+        problems.extend(wrong.into_iter().flat_map(|e| e.0));
+    }
+    problems.or_ok(())
+}

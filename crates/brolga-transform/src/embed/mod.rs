@@ -1,0 +1,170 @@
+//! Embed: a derivative as functions of another module.
+//!
+//! **Problem.** What is derived runs on the run time: on its tape, its tables, its helpers, by a
+//! calling convention of its own. A frontend has a module of its own, into which it compiles for
+//! some target, with its flags, and wants functions there that it can call.
+//! **Answer.** [`embed`] derives a [`Spec`] without the run time ([`TapeKind::Workspace`]) and makes
+//! of what comes out functions that name each other, and what they need of the module, by symbols:
+//!
+//! ```text
+//! helpers     are bodies in CLIF                               (standalone::prelude)
+//! halves      of what is called by address: functions compare  (standalone::indirect)
+//! room        a tape whose size is known is on the stack; otherwise the caller gives memory, and
+//!             a run that does not fit returns a status          (room)
+//! results     more than registers hold go through memory        (returns)
+//! roots       have the signature of the spec                    (signature, root)
+//! ```
+//!
+//! Before: `f__gradient(x, y, δx, seg, r̄) -> (r, ȳ) fast`. After: `f__gradient(x, shadow of x, y, r̄)
+//! -> (r, ȳ)` in the target's convention.
+//!
+//! **Cost.** That of a derivation; each step walks the functions once.
+//! **Source.** Signatures and activities are Enzyme's and those of rustc's `std::autodiff`.
+
+mod checks;
+mod returns;
+mod room;
+mod root;
+mod signature;
+
+pub use room::{HEADER, Room};
+pub use signature::{DerivedSignature, ParamRole, ResultRole, StructLayout};
+
+use brolga_analysis::{ParamMode, Variant};
+use brolga_ir::spec::Spec;
+use brolga_ir::{DataKey, Diagnostics, FuncKey, Options, Program, TapeKind};
+use cranelift_codegen::ir;
+use cranelift_codegen::isa::TargetIsa;
+
+use crate::called::resolved;
+use crate::clif::dead_segment_arg;
+use crate::derived::Derivation;
+use crate::program::driver::Asked;
+use crate::program::inline_rollback::attempt;
+use crate::standalone::{as_written, indirect, prelude};
+
+/// A function of an [`Embedded`] derivative. It names functions and data by their symbols.
+#[derive(Clone, Debug)]
+pub struct EmbeddedFunction {
+    /// Its own symbol.
+    pub symbol: String,
+    /// The function. Locations are those of [`brolga_ir::program`]: one more than the number of an
+    /// instruction of `of`, with the top bit set for checks.
+    pub func: ir::Function,
+    /// Whose derivative it is.
+    pub of: FuncKey,
+}
+
+/// A derivative as functions of another module.
+#[derive(Clone, Debug)]
+pub struct Embedded {
+    /// All that is new, in no particular order but that roots come first: the gradient or the
+    /// tangent, or the forward pass and the pullback.
+    pub functions: Vec<EmbeddedFunction>,
+    /// One for each root.
+    pub signatures: Vec<DerivedSignature>,
+    /// What the tape needs.
+    pub room: Room,
+    /// Data objects whose shadows the functions name, and by which symbols.
+    pub shadows: Vec<(DataKey, String)>,
+    /// The program: what was given, and thunks.
+    pub program: Program,
+}
+
+/// A derived function on its way.
+struct Piece {
+    symbol: String,
+    func: ir::Function,
+    of: FuncKey,
+    /// Which parameter is the workspace, if it has one.
+    segment: Option<usize>,
+}
+
+/// Derive what a spec asks for, for the target `isa`. Of the options, effort, inlining and the order
+/// of floats count.
+///
+/// # Errors
+/// AD0010 where the spec does not fit the function, AD0174 where a helper of the run time has no
+/// body in CLIF, and as [`derive`](crate::derive::derive()).
+pub fn embed(
+    program: &Program,
+    func: FuncKey,
+    spec: &Spec,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Embedded, Diagnostics> {
+    let program = &*resolved(program, &[func], isa)?;
+    let spec = &checks::settled(program, func, spec)?;
+    let primal = program.funcs[func].signature.clone();
+    let options = Options {
+        mode: spec.mode(primal.returns.len()),
+        tape: TapeKind::Workspace,
+        strong_zero: spec.strong_zero,
+        debug: false,
+        ..options.clone()
+    }
+    .settled();
+    let request = &spec.request(func, &primal);
+    let found = attempt(Asked { program, request, options: &options, isa })?.1;
+    found.verify(isa)?;
+    let (variant, n_roots) = match &found.combined {
+        Some(w) => (w.variant.clone(), 1),
+        None => (found.pairs[0].variant.clone(), 2),
+    };
+    let mut pieces = pieces(&found, isa);
+    checks::no_helpers(program, &pieces)?;
+    let mut into = found.program.clone();
+    let before = into.funcs.len();
+    indirect::tables(&mut into, &found.captures, isa)?;
+    for k in into.funcs.keys().skip(before) {
+        if let Some(body) = &into.funcs[k].body {
+            let symbol = into.funcs[k].symbol.clone();
+            pieces.push(Piece { symbol, func: body.clone(), of: func, segment: None });
+        }
+    }
+    let shadows = checks::shadows(&into, &pieces);
+    let room = room::settle(&mut pieces, n_roots, spec.derivative);
+    returns::through_memory(&mut pieces, n_roots);
+    let roots = root::Roots { spec, primal: &primal, variant: &variant, room, isa };
+    let signatures = roots.make(&mut pieces[..n_roots]);
+    let functions = pieces.into_iter().map(|Piece { symbol, func, of, .. }| EmbeddedFunction { symbol, func, of });
+    let found = Embedded { functions: functions.collect(), signatures, room, shadows, program: into };
+    checks::verified(&found, isa)?;
+    Ok(found)
+}
+
+/// The derived functions with bodies of helpers in them: what was asked for comes first. Where
+/// others call that as well, they call a copy.
+fn pieces(found: &Derivation, isa: &dyn TargetIsa) -> Vec<Piece> {
+    let mut out = Vec::new();
+    let mut put = |symbol: &str, func: &ir::Function, variant: &Variant, segment: Option<usize>| {
+        let func = prelude::expanded(as_written(func.clone(), &found.names), isa);
+        out.push(Piece { symbol: symbol.to_owned(), func, of: variant.func, segment });
+    };
+    let behind = |variant: &Variant| Some(dead_segment_arg::position(variant));
+    if let Some(w) = &found.combined {
+        put(&w.symbol, &w.func, &w.variant, behind(&w.variant));
+    }
+    let own = usize::from(found.combined.is_none());
+    for (i, p) in found.pairs.iter().enumerate() {
+        // The root's two functions get another signature.
+        let called = i < own && found.is_called(p);
+        let as_root = |symbol: &str| if i < own { format!("{symbol}__root") } else { symbol.to_owned() };
+        put(&as_root(&p.forward_symbol), &p.forward, &p.variant, behind(&p.variant));
+        put(&as_root(&p.pullback_symbol), &p.pullback, &p.variant, Some(0));
+        if called {
+            put(&p.forward_symbol, &p.forward, &p.variant, behind(&p.variant));
+            put(&p.pullback_symbol, &p.pullback, &p.variant, Some(0));
+        }
+    }
+    for w in &found.joint {
+        // One that asks for no workspace has lost the parameter.
+        put(&w.symbol, &w.func, &w.variant, behind(&w.variant).filter(|_| w.segment));
+    }
+    out
+}
+
+/// Parameters of the primal that come with a shadow.
+fn duplicated(variant: &Variant) -> impl Iterator<Item = usize> + '_ {
+    (0..variant.params.len()).filter(|&i| matches!(variant.params[i], ParamMode::Dup { .. }))
+}

@@ -1,0 +1,366 @@
+//! Room: where the tape of an embedded derivative is, and what happens where it ends.
+//!
+//! **Question.** How many bytes does a call record at most?
+//! **Answer.** Each record asks for its size (`trapnz top > limit, tape_full`). Where no record is
+//! in a loop and no function is recursive, the sizes of all of them, with those of callees at each
+//! call, are a bound. Then nothing asks any more: the tape is a stack slot of the root, or, if it
+//! has to outlive the forward pass or is large, memory of the caller's that the root looks at once.
+//! Otherwise the caller gives memory, and a record for which there is no room *returns*:
+//!
+//! ```text
+//!     trapnz v9, tape_full                   brif v9, full, next
+//!     …                             ─►   next: …
+//!                                        full: status of the workspace = 1; return NaN, 0 …
+//!     v3 = call f__forward(…, ws)            v3 = call f__forward(…, ws)
+//!     …                             ─►       brif status of the workspace, left, next
+//! ```
+//!
+//! So a run that does not fit ends, with NaN for floats and a status that the root returns. What it
+//! has written by then, to memory and to shadows, stays written.
+//!
+//! **Cost.** A load and a branch behind each call that may record; nothing where the size is known.
+//! **Source.** The header is the tape segment of the run time (`brolga_ir::lower::segment`), without
+//! its tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use brolga_analysis::query::constant_int;
+use brolga_ir::graph::{Edges, on_cycles};
+use brolga_ir::inst::Check;
+use brolga_ir::lower::{Channel, segment, tape_flags};
+use brolga_ir::program::symbol_of;
+use brolga_ir::spec::Derivative;
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, TrapCode, types};
+
+use super::Piece;
+
+/// Bytes in front of the tape, in a workspace.
+pub const HEADER: u32 = 256;
+
+/// Up to so many bytes a workspace is on the stack of the root.
+const ON_STACK: u64 = 16 << 10;
+
+/// The workspace of an embedded derivative: a header of [`HEADER`] bytes, and the tape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// None is needed.
+    Nothing,
+    /// So many bytes on the stack of the root: nothing that a caller sees.
+    Stack(u32),
+    /// So many bytes that the caller gives.
+    Bytes(u64),
+    /// Memory that the caller gives; what is enough, a run says.
+    Unknown,
+}
+
+impl Room {
+    /// Whether the caller gives a workspace.
+    pub fn is_given(self) -> bool {
+        matches!(self, Self::Bytes(_) | Self::Unknown)
+    }
+}
+
+/// Find out where the tape is, and let the functions ask for room as that demands. The first
+/// `n_roots` pieces are what was asked for.
+pub(super) fn settle(pieces: &mut [Piece], n_roots: usize, derivative: Derivative) -> Room {
+    let room = room(pieces, n_roots, derivative);
+    match room {
+        Room::Unknown => return_where_full(pieces),
+        _ => pieces.iter_mut().for_each(|p| forget_checks(&mut p.func)),
+    }
+    room
+}
+
+fn room(pieces: &[Piece], n_roots: usize, derivative: Derivative) -> Room {
+    if !pieces[..n_roots].iter().any(uses_segment) {
+        return Room::Nothing;
+    }
+    if !pieces.iter().any(|p| insts(&p.func).any(|i| asks_for(&p.func, i).is_some())) {
+        // They use the header alone.
+        return if derivative == Derivative::Pair { Room::Bytes(u64::from(HEADER) + 16) } else { Room::Stack(HEADER) };
+    }
+    let mut bounds = Bounds { pieces, by_symbol: by_symbol(pieces), known: BTreeMap::new() };
+    // A pullback records behind what the forward pass has recorded.
+    let bound = (0..n_roots).try_fold(u64::from(HEADER), |sum, i| sum.checked_add(bounds.of(i)?));
+    match bound {
+        Some(n) if n <= ON_STACK && derivative != Derivative::Pair => Room::Stack(n as u32),
+        // It may begin anywhere.
+        Some(n) => Room::Bytes(n + 16),
+        None => Room::Unknown,
+    }
+}
+
+fn uses_segment(piece: &Piece) -> bool {
+    let Some(at) = piece.segment else { return false };
+    let func = &piece.func;
+    let entry = func.layout.entry_block().expect("it has a body");
+    let segment = func.dfg.block_params(entry)[at];
+    insts(func).any(|i| func.dfg.inst_values(i).any(|v| func.dfg.resolve_aliases(v) == segment))
+}
+
+fn insts(func: &ir::Function) -> impl Iterator<Item = ir::Inst> + '_ {
+    func.layout.blocks().flat_map(|b| func.layout.block_insts(b))
+}
+
+fn by_symbol(pieces: &[Piece]) -> BTreeMap<String, usize> {
+    pieces.iter().enumerate().map(|(i, p)| (p.symbol.clone(), i)).collect()
+}
+
+/// What an instruction calls.
+enum Called {
+    Piece(usize),
+    /// A function by its address: of those whose address is taken, any.
+    Unknown,
+}
+
+fn called(func: &ir::Function, inst: ir::Inst, by_symbol: &BTreeMap<String, usize>) -> Option<Called> {
+    match func.dfg.insts[inst] {
+        InstructionData::Call { func_ref, .. } => {
+            let symbol = symbol_of(func, &func.dfg.ext_funcs[func_ref].name);
+            by_symbol.get(&symbol).map(|&i| Called::Piece(i))
+        }
+        InstructionData::CallIndirect { .. } => Some(Called::Unknown),
+        _ => None,
+    }
+}
+
+/// Whether an instruction asks for room: the size, if it is known.
+fn asks_for(func: &ir::Function, inst: ir::Inst) -> Option<Option<u64>> {
+    let InstructionData::CondTrap { opcode: Opcode::Trapnz, code, arg } = func.dfg.insts[inst] else { return None };
+    if code != TrapCode::unwrap_user(Check::TapeFull as u8) {
+        return None;
+    }
+    let size = || {
+        let over = func.dfg.value_def(func.dfg.resolve_aliases(arg)).inst()?;
+        let InstructionData::IntCompare { args: [top, limit], .. } = func.dfg.insts[over] else { return None };
+        // A loop asks for all of its records at once: what is compared then is a distance.
+        let limit = func.dfg.value_def(func.dfg.resolve_aliases(limit)).inst()?;
+        let InstructionData::Load { .. } = func.dfg.insts[limit] else { return None };
+        let add = func.dfg.value_def(func.dfg.resolve_aliases(top)).inst()?;
+        let InstructionData::Binary { opcode: Opcode::Iadd, args: [_, size] } = func.dfg.insts[add] else {
+            return None;
+        };
+        u64::try_from(constant_int(func, func.dfg.resolve_aliases(size))?).ok()
+    };
+    // A frame begins at a multiple of 16.
+    Some(size().map(|n| n + 16))
+}
+
+struct Bounds<'a> {
+    pieces: &'a [Piece],
+    by_symbol: BTreeMap<String, usize>,
+    /// None while it is asked for, and if there is no bound.
+    known: BTreeMap<usize, Option<u64>>,
+}
+
+impl Bounds<'_> {
+    /// Most bytes that a call of a piece takes.
+    fn of(&mut self, i: usize) -> Option<u64> {
+        if let Some(&known) = self.known.get(&i) {
+            return known;
+        }
+        self.known.insert(i, None);
+        let func = &self.pieces[i].func;
+        let blocks: Vec<ir::Block> = func.layout.blocks().collect();
+        let number: BTreeMap<ir::Block, usize> = blocks.iter().enumerate().map(|(k, &b)| (b, k)).collect();
+        let mut edges = Edges::with_capacity(blocks.len(), 2 * blocks.len());
+        blocks.iter().for_each(|&b| edges.push(func.block_successors(b).map(|s| number[&s])));
+        let cyclic = on_cycles(&edges);
+        let mut sum = Some(0_u64);
+        for (&block, cyclic) in blocks.iter().zip(cyclic) {
+            for inst in func.layout.block_insts(block) {
+                let n = match (asks_for(func, inst), called(func, inst, &self.by_symbol)) {
+                    (Some(size), _) => size,
+                    (None, Some(Called::Piece(callee))) => self.of(callee),
+                    // What is called by address gets a workspace like anything else.
+                    (None, Some(Called::Unknown)) => None,
+                    (None, None) => Some(0),
+                };
+                let n = if cyclic { n.filter(|&n| n == 0) } else { n };
+                sum = sum.zip(n).and_then(|(a, b)| a.checked_add(b));
+            }
+        }
+        self.known.insert(i, sum);
+        sum
+    }
+}
+
+fn forget_checks(func: &mut ir::Function) {
+    for inst in insts(func).collect::<Vec<_>>() {
+        if asks_for(func, inst).is_some() {
+            func.layout.remove_inst(inst);
+        }
+    }
+}
+
+/// Let records for which there is no room return, and callers with them.
+fn return_where_full(pieces: &mut [Piece]) {
+    let by_symbol = by_symbol(pieces);
+    let mut fail: BTreeSet<usize> = BTreeSet::new();
+    loop {
+        let before = fail.len();
+        for (i, p) in pieces.iter().enumerate() {
+            let fails = |inst| {
+                asks_for(&p.func, inst).is_some()
+                    || match called(&p.func, inst, &by_symbol) {
+                        Some(Called::Piece(callee)) => fail.contains(&callee),
+                        Some(Called::Unknown) => p.segment.is_some(),
+                        None => false,
+                    }
+            };
+            if insts(&p.func).any(fails) {
+                fail.insert(i);
+            }
+        }
+        if fail.len() == before {
+            break;
+        }
+    }
+    for &i in &fail {
+        let fails = |called: Called| match called {
+            Called::Piece(callee) => fail.contains(&callee),
+            Called::Unknown => true,
+        };
+        let Some(segment) = pieces[i].segment else { continue };
+        let func = &mut pieces[i].func;
+        let entry = func.layout.entry_block().expect("it has a body");
+        let workspace = func.dfg.block_params(entry)[segment];
+        Returning { func, workspace, full: None, left: None }.all(&by_symbol, fails);
+    }
+}
+
+/// Writes ways out of a function whose run does not fit.
+struct Returning<'f> {
+    func: &'f mut ir::Function,
+    workspace: ir::Value,
+    /// Says that the tape is full.
+    full: Option<ir::Block>,
+    /// A callee has said so.
+    left: Option<ir::Block>,
+}
+
+impl Returning<'_> {
+    fn all(&mut self, by_symbol: &BTreeMap<String, usize>, fails: impl Fn(Called) -> bool) {
+        for inst in insts(self.func).collect::<Vec<_>>() {
+            if asks_for(self.func, inst).is_some() {
+                let InstructionData::CondTrap { arg, .. } = self.func.dfg.insts[inst] else { unreachable!("it asks") };
+                let full = self.full();
+                self.leave_if(arg, full, inst);
+                self.func.layout.remove_inst(inst);
+            } else if called(self.func, inst, by_symbol).is_some_and(&fails) {
+                let next = self.func.layout.next_inst(inst).expect("a call ends no block");
+                let at = self.func.srcloc(inst);
+                let mut cursor = FuncCursor::new(self.func).at_inst(next).with_srcloc(at);
+                let status = status(&mut cursor, self.workspace);
+                let left = self.left();
+                self.leave_if(status, left, next);
+            }
+        }
+    }
+
+    /// Go to `out` in front of an instruction if a condition holds. What follows is in a block of
+    /// its own.
+    fn leave_if(&mut self, condition: ir::Value, out: ir::Block, inst: ir::Inst) {
+        let func = &mut *self.func;
+        let (block, at) = (func.layout.inst_block(inst).expect("it is laid out"), func.srcloc(inst));
+        let next = func.dfg.make_block();
+        func.layout.split_block(next, inst);
+        let mut cursor = FuncCursor::new(func).at_bottom(block).with_srcloc(at);
+        cursor.ins().brif(condition, out, &[], next, &[]);
+    }
+
+    fn full(&mut self) -> ir::Block {
+        if let Some(block) = self.full {
+            return block;
+        }
+        let block = self.way_out();
+        let first = self.func.layout.first_inst(block).expect("it returns");
+        let mut cursor = FuncCursor::new(self.func).at_inst(first);
+        fail(&mut cursor, self.workspace);
+        self.full = Some(block);
+        block
+    }
+
+    fn left(&mut self) -> ir::Block {
+        if let Some(block) = self.left {
+            return block;
+        }
+        let block = self.way_out();
+        self.left = Some(block);
+        block
+    }
+
+    /// A block that returns NaN, and zeros for what is no float.
+    fn way_out(&mut self) -> ir::Block {
+        let func = &mut *self.func;
+        let block = func.dfg.make_block();
+        func.layout.append_block(block);
+        func.layout.set_cold(block);
+        let types: Vec<ir::Type> = func.signature.returns.iter().map(|r| r.value_type).collect();
+        let mut cursor = FuncCursor::new(func).at_bottom(block);
+        let values: Vec<ir::Value> = types.into_iter().map(|ty| nothing(&mut cursor, ty)).collect();
+        cursor.ins().return_(&values);
+        block
+    }
+}
+
+/// Whether a run has not fitted into its workspace.
+pub(super) fn status(cursor: &mut FuncCursor<'_>, workspace: ir::Value) -> ir::Value {
+    let flags = tape_flags(cursor.func, Channel::Mixed);
+    cursor.ins().load(types::I32, flags, workspace, segment::STATUS)
+}
+
+/// Say that a run has not fitted into its workspace.
+pub(super) fn fail(cursor: &mut FuncCursor<'_>, workspace: ir::Value) {
+    let flags = tape_flags(cursor.func, Channel::Mixed);
+    let one = cursor.ins().iconst(types::I32, 1);
+    cursor.ins().store(flags, one, workspace, segment::STATUS);
+}
+
+/// NaN, or zero for what is no float.
+pub(super) fn nothing(cursor: &mut FuncCursor<'_>, ty: ir::Type) -> ir::Value {
+    let lane = ty.lane_type();
+    let scalar = match lane {
+        types::F64 => cursor.ins().f64const(f64::NAN),
+        types::F32 => cursor.ins().f32const(f32::NAN),
+        types::F16 => cursor.ins().f16const(ir::immediates::Ieee16::with_bits(0x7e00)),
+        types::I128 => {
+            let half = cursor.ins().iconst(types::I64, 0);
+            cursor.ins().iconcat(half, half)
+        }
+        _ if lane.is_int() => cursor.ins().iconst(lane, 0),
+        _ => {
+            let nan = cursor.func.dfg.constants.insert(ir::ConstantData::from(&0_u128.to_le_bytes()[..]));
+            return cursor.ins().f128const(nan);
+        }
+    };
+    if ty.is_vector() { cursor.ins().splat(ty, scalar) } else { scalar }
+}
+
+/// The header of a workspace at the start of a run, whose tape is `tape` and ends at `limit`.
+pub(super) fn begin(cursor: &mut FuncCursor<'_>, workspace: ir::Value, limit: ir::Value) {
+    let flags = tape_flags(cursor.func, Channel::Mixed);
+    let header = cursor.ins().iconst(types::I64, i64::from(HEADER));
+    let tape = cursor.ins().iadd(workspace, header);
+    for (at, value) in [(segment::TOP, tape), (segment::LIMIT, limit), (segment::CURSOR, tape), (segment::PEAK, tape)] {
+        cursor.ins().store(flags, value, workspace, at);
+    }
+    let zero = cursor.ins().iconst(types::I64, 0);
+    cursor.ins().store(flags, zero, workspace, segment::STATUS);
+    let flags = MemFlagsData::new().with_notrap();
+    for at in (segment::SINK..segment::CHANNELS).step_by(8) {
+        cursor.ins().store(flags, zero, workspace, at);
+    }
+}
+
+/// Whether `bytes` are less than a workspace needs.
+pub(super) fn is_short(cursor: &mut FuncCursor<'_>, bytes: ir::Value, room: Room) -> ir::Value {
+    let least = match room {
+        Room::Bytes(n) => n as i64,
+        _ => i64::from(HEADER),
+    };
+    let least = cursor.ins().iconst(types::I64, least);
+    cursor.ins().icmp(IntCC::UnsignedLessThan, bytes, least)
+}

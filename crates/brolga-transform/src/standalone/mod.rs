@@ -1,0 +1,39 @@
+//! Standalone: what derived functions need that run without the run time.
+//!
+//! Helpers of the run time are bodies in CLIF there ([`prelude`]), and functions say of a function
+//! pointer what its forward pass and its pullback are ([`indirect`]). Derivatives that are derived
+//! again ([`crate::nested`]) and those that become part of another module ([`crate::embed`]) are
+//! such functions.
+
+pub mod indirect;
+pub mod prelude;
+
+use brolga_ir::names::Names;
+use brolga_ir::program::symbol_of;
+use brolga_ir::{Diagnostic, Diagnostics};
+use cranelift_codegen::ir;
+
+/// A derived function that calls others by their symbols: its own text spells them as CLIF can.
+pub(crate) fn as_written(mut func: ir::Function, names: &Names) -> ir::Function {
+    for callee in func.dfg.ext_funcs.keys().collect::<Vec<_>>() {
+        let spelled = symbol_of(&func, &func.dfg.ext_funcs[callee].name);
+        if let Some(symbol) = names.symbol(&spelled).filter(|s| *s != spelled) {
+            func.dfg.ext_funcs[callee].name = ir::ExternalName::testcase(symbol);
+        }
+    }
+    for gv in func.global_values.keys().collect::<Vec<_>>() {
+        let ir::GlobalValueData::Symbol { name, .. } = &func.global_values[gv] else { continue };
+        let spelled = symbol_of(&func, name);
+        if let Some(symbol) = names.symbol(&spelled).filter(|s| *s != spelled)
+            && let ir::GlobalValueData::Symbol { name, .. } = &mut func.global_values[gv]
+        {
+            *name = ir::ExternalName::testcase(symbol);
+        }
+    }
+    func
+}
+
+/// Two functions of a program would have one name.
+pub(crate) fn taken(symbol: &str) -> Diagnostics {
+    Diagnostic::new("AD0004", format!("`%{symbol}` is the name of a derived function")).into()
+}

@@ -1,0 +1,377 @@
+//! Derivatives in a module of Cranelift's, for each call of `cases`, against [`DerivedRule`], which
+//! has other tests: the gradient in one function, forward pass and pullback (which is called twice),
+//! and the tangent. Values and what the primal writes are the same bits.
+//!
+//! The module has Cranelift's default flags; functions that it does not compile with them are left
+//! out. Room on the tape is given in two sizes: one in which each run fits, and one in which many do
+//! not, which has to say so.
+
+use std::collections::BTreeMap;
+
+use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::cranelift_codegen::ir::Type;
+use brolga::{ArgActivity, DerivedRule, Error, Mode, Options, ResultActivity};
+use brolga_driver::inputs::inputs;
+use brolga_driver::noise::Noise;
+use brolga_driver::value::{Num, decode_all, from_data, to_data};
+use brolga_driver::{Directive, File, Invocation, Memory};
+use brolga_module::{
+    Activity, AdError, AdModule, DataActivity, DerivedSignature, Input, Output, ParamRole, ResultRole, Spec,
+};
+use brolga_testing::module::{entry, load};
+use brolga_testing::quiet;
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{DataDescription, FuncId, Linkage, Module, default_libcall_names};
+
+#[derive(Default)]
+struct Tally {
+    compared: usize,
+    /// Calls of each kind of workspace.
+    rooms: BTreeMap<&'static str, usize>,
+    refused: BTreeMap<String, usize>,
+    /// The primal is not compiled with default flags.
+    unsupported: usize,
+    full: usize,
+    wrong: Vec<String>,
+}
+
+const MODES: [Mode; 3] = [Mode::Combined, Mode::Split, Mode::Tangent];
+
+fn all_calls(mode: Mode) {
+    let mut tally = Tally::default();
+    for path in ir_tests::cases::files(std::path::Path::new(env!("CARGO_MANIFEST_DIR"))) {
+        if path.components().any(|c| matches!(c.as_os_str().to_str(), Some("errors" | "real" | "nested"))) {
+            continue;
+        }
+        let file = File::read(&path).expect("it is read");
+        let name = path.file_stem().expect("a name").display().to_string();
+        for d in &file.directives {
+            let Directive::Grad(line) = d else { continue };
+            let Ok(call) = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses) else { continue };
+            judge(&mut tally, &file, &call, &format!("{name}/{}", line.text), mode);
+        }
+    }
+    let Tally { compared, rooms, refused, unsupported, full, wrong } = &tally;
+    println!("{mode:?}: {compared} compared, rooms {rooms:?}, {unsupported} not compiled, {full} did not fit");
+    refused.iter().for_each(|(why, n)| println!("  {n} refused: {why}"));
+    wrong.iter().for_each(|w| println!("  WRONG: {w}"));
+    assert!(wrong.is_empty(), "{} are wrong", wrong.len());
+    assert!(*compared > 3000, "{compared}");
+}
+
+#[test]
+fn gradients() {
+    all_calls(MODES[0]);
+}
+
+#[test]
+fn pairs() {
+    all_calls(MODES[1]);
+}
+
+#[test]
+fn tangents() {
+    all_calls(MODES[2]);
+}
+
+/// What comes out of a run.
+#[derive(Debug)]
+struct Found {
+    values: Vec<DataValue>,
+    /// Cotangents by parameter, or tangents by result.
+    derivatives: BTreeMap<usize, DataValue>,
+    memory: Memory,
+}
+
+fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, mode: Mode) {
+    if call.memory != brolga::MemoryMode::Leave {
+        return;
+    }
+    let mut noise = Noise::new(5);
+    let direction: Vec<f64> = inputs(call).iter().map(|_| noise.unit()).collect();
+    let Some(wanted) = reference(file, call, mode, &direction) else { return };
+    let room: usize = 1 << 22;
+    match embedded(tally, file, call, mode, &direction, room) {
+        Ok(Some(found)) => compare(tally, call, name, &wanted, &found),
+        Ok(None) => tally.wrong.push(format!("{name}: it does not fit into {room} bytes")),
+        Err(AdError::Diagnostics(d)) => {
+            let first = &d.0[0];
+            *tally.refused.entry(format!("{} {}", first.code, first.message)).or_default() += 1;
+        }
+        Err(AdError::Module { .. }) => tally.unsupported += 1,
+        Err(e) => *tally.refused.entry(e.to_string()).or_default() += 1,
+    }
+    match embedded(&mut Tally::default(), file, call, mode, &direction, 400) {
+        Ok(None) => tally.full += 1,
+        Ok(Some(found)) => compare(tally, call, name, &wanted, &found),
+        Err(_) => {}
+    }
+}
+
+/// What the run time computes; nothing, if it refuses or traps.
+fn reference(file: &File, call: &Invocation, mode: Mode, direction: &[f64]) -> Option<Found> {
+    let rule = DerivedRule::new(&file.program, &call.request(), &Options { mode, ..Options::full() }).ok()?;
+    let mut memory = Memory::new(call).expect("memory");
+    if mode == Mode::Tangent {
+        set_directions(call, &mut memory, direction);
+    }
+    let args = memory.arguments();
+    let (mut values, mut found) = (Vec::new(), Vec::new());
+    // SAFETY: buffers are as long as the call says.
+    let run = unsafe {
+        match mode {
+            Mode::Tangent => {
+                let directions: Vec<Option<DataValue>> =
+                    (0..call.params.len()).map(|i| tangent(call, direction, i)).collect();
+                rule.tangent(&args, &directions, &mut values, &mut found).map(drop)
+            }
+            _ => rule.gradient(&args, &call.seeds, &mut values, &mut found).map(drop),
+        }
+    };
+    match run {
+        Ok(()) => {}
+        Err(Error::Trap(_)) => return None,
+        Err(e) => panic!("{}: {e}", call.symbol),
+    }
+    let derivatives = found.into_iter().enumerate().filter_map(|(i, v)| Some((i, v?))).collect();
+    Some(Found { values, derivatives, memory })
+}
+
+/// The tangent of an active argument.
+fn tangent(call: &Invocation, direction: &[f64], arg: usize) -> Option<DataValue> {
+    if call.specs[arg].activity != ArgActivity::Active {
+        return None;
+    }
+    let lanes: Vec<f64> = inputs(call).iter().zip(direction).filter(|(i, _)| i.arg == arg).map(|(_, x)| *x).collect();
+    to_data(call.params[arg], |i| Num::F64(lanes[i]))
+}
+
+fn set_directions(call: &Invocation, memory: &mut Memory, direction: &[f64]) {
+    for i in 0..call.args.len() {
+        let Some(b) = memory.buffer_mut(i) else { continue };
+        b.shadow.bytes_mut().fill(0);
+    }
+    for (input, x) in inputs(call).iter().zip(direction) {
+        let Some(b) = memory.buffer_mut(input.arg) else { continue };
+        let (n, at) = (b.elem.bytes(), input.index.expect("an element"));
+        let elem = b.elem;
+        Num::F64(*x).encode(elem, &mut b.shadow.bytes_mut()[at * n..(at + 1) * n]);
+    }
+}
+
+fn spec(call: &Invocation, mode: Mode) -> Spec {
+    let tangent = mode == Mode::Tangent;
+    let request = call.request();
+    let input = |s: &brolga::ArgSpec| {
+        let activity = match (s.activity, tangent) {
+            (ArgActivity::Const, _) => Activity::Const,
+            (_, true) if s.promises.no_need => Activity::DualOnly,
+            (_, true) => Activity::Dual,
+            (ArgActivity::Active, _) => Activity::Active,
+            (ArgActivity::Duplicated, _) if s.promises.no_need => Activity::DuplicatedOnly,
+            (ArgActivity::Duplicated, _) => Activity::Duplicated,
+        };
+        Input { activity, elem: s.elem, noalias: s.promises.noalias }
+    };
+    let inputs: Vec<Input> = request.args.iter().map(input).collect();
+    let spec = match mode {
+        Mode::Tangent => Spec::tangent(inputs),
+        Mode::Split => Spec::pair(inputs),
+        _ => Spec::gradient(inputs),
+    };
+    let constant = |i: usize| request.results.get(i) == Some(&ResultActivity::Const);
+    let outputs = call.returns.iter().enumerate().map(|(i, ty)| {
+        let is_float =
+            brolga_driver::value::is_float(*ty) && ty.lane_type().bits() >= 32 && ty.lane_type().bits() <= 64;
+        match (is_float && !constant(i), tangent) {
+            (false, _) => Output::Const,
+            (true, true) => Output::Dual,
+            (true, false) => Output::Active,
+        }
+    });
+    spec.results(outputs.collect::<Vec<_>>())
+}
+
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct Cell([u8; 16]);
+
+/// One call of a function of the module: values by role.
+struct Caller<'a> {
+    module: &'a JITModule,
+    call: &'a Invocation,
+    workspace: &'a mut [u8],
+    direction: &'a [f64],
+}
+
+impl Caller<'_> {
+    fn run(&mut self, f: FuncId, s: &DerivedSignature, memory: &Memory) -> Vec<(ResultRole, DataValue)> {
+        let mut results = vec![0_u8; 4096];
+        let mut cells = vec![Cell([0; 16]); s.params.len().max(s.results.len())];
+        for (role, cell) in s.params.iter().zip(&mut cells) {
+            let v = match *role {
+                ParamRole::Primal(i) => memory.values()[i].clone(),
+                ParamRole::Shadow(i) => DataValue::I64(memory.shadow(i).expect("duplicated").shadow.address() as i64),
+                ParamRole::Tangent(i) => tangent(self.call, self.direction, i).expect("active"),
+                ParamRole::Seed(k) => self.call.seeds[k].clone(),
+                ParamRole::Workspace => DataValue::I64(self.workspace.as_mut_ptr() as i64),
+                ParamRole::WorkspaceBytes => DataValue::I64(self.workspace.len() as i64),
+                ParamRole::Results => DataValue::I64(results.as_mut_ptr() as i64),
+            };
+            let n = v.ty().bytes() as usize;
+            v.write_to_slice_ne(&mut cell.0[..n]);
+        }
+        let code = self.module.get_finalized_function(f);
+        // SAFETY: an entry point of one pointer, to as many cells as there are arguments or results.
+        let code: extern "C" fn(*mut Cell) = unsafe { std::mem::transmute(code) };
+        code(cells.as_mut_ptr());
+        let value = |k: usize, ty: Type| {
+            let n = ty.bytes() as usize;
+            match &s.layout {
+                Some(l) => DataValue::read_from_slice_ne(&results[l.offsets[k] as usize..][..n], ty),
+                None => DataValue::read_from_slice_ne(&cells[k].0[..n], ty),
+            }
+        };
+        s.results.iter().enumerate().map(|(k, role)| (*role, value(k, s.types[k]))).collect()
+    }
+}
+
+/// The same by functions of a module. `None` if a run does not fit into so many bytes.
+fn embedded(
+    tally: &mut Tally,
+    file: &File,
+    call: &Invocation,
+    mode: Mode,
+    direction: &[f64],
+    room: usize,
+) -> Result<Option<Found>, AdError> {
+    let jit = JITModule::new(JITBuilder::new(default_libcall_names()).expect("the host"));
+    let mut module = AdModule::new(jit);
+    // Cranelift panics on some functions with these flags.
+    let loaded = quiet::catch(|| load(&mut module, &file.program, call.func));
+    let Some(Ok(loaded)) = loaded else {
+        tally.unsupported += 1;
+        return Err(AdError::Usage("the primal is not compiled".to_owned()));
+    };
+    let mut shadows = Vec::new();
+    for d in file.program.data.values().filter(|d| d.writable) {
+        let shadow = module.declare_data(&format!("{}.shadow", d.symbol), Linkage::Local, true, false).expect("new");
+        let mut zeros = DataDescription::new();
+        zeros.define_zeroinit(d.bytes.len());
+        zeros.set_align(d.align.max(8));
+        module.define_data(shadow, &zeros).expect("zeros");
+        module.set_data(loaded.data[&d.symbol], DataActivity::Shadow(shadow));
+        shadows.push(shadow);
+    }
+    let f = loaded.functions[&call.symbol];
+    let spec = spec(call, mode);
+    let ids = match mode {
+        Mode::Split => <[FuncId; 2]>::from(module.pair(f, &spec)?).to_vec(),
+        _ => vec![module.derivative(f, &spec)?],
+    };
+    let kind = match module.room(ids[0]).expect("it is derived") {
+        brolga_module::Room::Nothing => "nothing",
+        brolga_module::Room::Stack(_) => "stack",
+        brolga_module::Room::Bytes(_) => "bytes",
+        brolga_module::Room::Unknown => "unknown",
+    };
+    *tally.rooms.entry(kind).or_default() += 1;
+    let mut doors = Vec::new();
+    for &id in &ids {
+        doors.push(entry(&mut *module, id).map_err(|e| AdError::Usage(e.to_string()))?);
+    }
+    module.finalize_definitions().expect("it is linked");
+    let mut memory = Memory::new(call).expect("memory");
+    if mode == Mode::Tangent {
+        set_directions(call, &mut memory, direction);
+    }
+    let mut workspace = vec![0xaa_u8; room];
+    let signatures: Vec<DerivedSignature> =
+        ids.iter().map(|&id| module.signature(id).expect("derived").clone()).collect();
+    let jit = &*module;
+    let mut caller = Caller { module: jit, call, workspace: &mut workspace, direction };
+    let failed =
+        |out: &[(ResultRole, DataValue)]| out.iter().any(|r| r.0 == ResultRole::Status && r.1 != DataValue::I32(0));
+    let mut out = caller.run(doors[0], &signatures[0], &memory);
+    if failed(&out) {
+        let all_nan = out.iter().all(|(_, v)| match v {
+            DataValue::F64(x) => x.is_nan(),
+            DataValue::F32(x) => x.is_nan(),
+            _ => true,
+        });
+        assert!(all_nan, "floats of a run that does not fit are no numbers");
+        return Ok(None);
+    }
+    if mode == Mode::Split {
+        let first = caller.run(doors[1], &signatures[1], &memory);
+        if failed(&first) {
+            return Ok(None);
+        }
+        // Again, from the same record.
+        memory.reset_shadows(call);
+        for &s in &shadows {
+            let (at, n) = jit.get_finalized_data(s);
+            // SAFETY: data of the module, which nothing else uses.
+            unsafe { std::slice::from_raw_parts_mut(at.cast_mut(), n) }.fill(0);
+        }
+        out.extend(caller.run(doors[1], &signatures[1], &memory));
+    }
+    let (mut values, mut derivatives) = (Vec::new(), BTreeMap::new());
+    for (role, v) in out {
+        match role {
+            ResultRole::Value(_) => values.push(v),
+            ResultRole::Cotangent(i) | ResultRole::Tangent(i) => drop(derivatives.insert(i, v)),
+            ResultRole::Shadow(_) | ResultRole::Status => {}
+        }
+    }
+    Ok(Some(Found { values, derivatives, memory }))
+}
+
+fn compare(tally: &mut Tally, call: &Invocation, name: &str, wanted: &Found, found: &Found) {
+    tally.compared += 1;
+    let mut wrong = |what: String| tally.wrong.push(format!("{name}: {what}"));
+    if let Some(damage) = found.memory.damage() {
+        wrong(damage);
+    }
+    let bits = |v: &DataValue, ty: Type| from_data(v, ty);
+    for (i, (is, want)) in found.values.iter().zip(&wanted.values).enumerate() {
+        let (a, b) = (bits(is, call.returns[i]), bits(want, call.returns[i]));
+        // The run time has a few functions of C's of its own.
+        let near = |a: f64, b: f64| (a - b).abs() <= 1e-15 * b.abs();
+        if !a.same_bits(&b) && !a.nums().iter().zip(b.nums()).all(|(a, b)| near(a.as_f64(), b.as_f64())) {
+            wrong(format!("result {i}: {is}, not {want}"));
+        }
+    }
+    let single = |ty: Type| ty.lane_type().bits() == 32;
+    let close = |is: f64, want: f64, tol: f64| {
+        is == want || is.is_nan() && want.is_nan() || (is - want).abs() <= tol * want.abs().max(1.0)
+    };
+    for (i, want) in &wanted.derivatives {
+        let ty = want.ty();
+        let Some(is) = found.derivatives.get(i) else {
+            wrong(format!("derivative {i} is missing"));
+            continue;
+        };
+        let tol = if single(ty) { 1e-5 } else { 1e-12 };
+        let (a, b) = (bits(is, ty), bits(want, ty));
+        if a.nums().iter().zip(b.nums()).any(|(a, b)| !close(a.as_f64(), b.as_f64(), tol)) {
+            wrong(format!("derivative {i}: {is}, not {want}"));
+        }
+    }
+    for i in 0..call.args.len() {
+        let (Some(is), Some(want)) = (found.memory.buffer(i), wanted.memory.buffer(i)) else { continue };
+        if is.primal.bytes() != want.primal.bytes() && !call.specs[i].promises.no_need && is.elem.is_float() {
+            wrong(format!("buffer {i}: {:?}, not {:?}", is.primal.bytes(), want.primal.bytes()));
+        }
+        if call.specs[i].activity == ArgActivity::Duplicated && is.elem.is_float() {
+            let tol = if is.elem.bytes() == 4 { 1e-5 } else { 1e-12 };
+            let pairs =
+                decode_all(is.elem, is.shadow.bytes()).into_iter().zip(decode_all(want.elem, want.shadow.bytes()));
+            for (k, (a, b)) in pairs.enumerate() {
+                if !close(a.as_f64(), b.as_f64(), tol) {
+                    wrong(format!("shadow {i}[{k}]: {}, not {}", a.as_f64(), b.as_f64()));
+                }
+            }
+        }
+    }
+}
