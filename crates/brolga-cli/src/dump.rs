@@ -1,10 +1,13 @@
 //! `brolga dump`: a stage of the pipeline as text, as a graph, or as the difference from
 //! another stage.
 
+use std::ffi::OsStr;
+
 use brolga::{Error, FuncKey, Options, Request, Stage};
 use brolga_driver::text::cursor::Cursor;
 use brolga_driver::{Directive, File, SyntaxError, guess, quiet};
-use clap::Args;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Args, Command};
 use similar::TextDiff;
 
 use crate::args::{Effort, Inline, Input, Memory, Untracked};
@@ -21,9 +24,8 @@ pub struct DumpArgs {
     /// The function. Not needed if the file defines only one.
     #[arg(long, short, value_name = "NAME")]
     pub func: Option<String>,
-    /// normalised, cfg, stmts, forward, pullback, clif-forward, clif-pullback, combined,
-    /// clif-combined, tangent or clif-tangent.
-    #[arg(long, short, value_name = "STAGE")]
+    /// What to print.
+    #[arg(long, short, value_name = "STAGE", value_parser = StageName)]
     pub stage: Option<String>,
     /// Print both derived graphs for Graphviz.
     #[arg(long, conflicts_with = "diff")]
@@ -49,6 +51,22 @@ pub struct DumpArgs {
     /// `refuse` for CLIF, and `trap` for modules.
     #[arg(long, value_enum)]
     pub untracked: Option<Untracked>,
+}
+
+/// What help and completions know of stages. A name that is none is left to [`stage`].
+#[derive(Clone)]
+struct StageName;
+
+impl TypedValueParser for StageName {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Stage::ALL.into_iter().map(|stage| PossibleValue::new(stage.name()))))
+    }
 }
 
 /// Run the command.

@@ -33,13 +33,31 @@ fn completions_know_all_commands_and_options() {
     }
 }
 
-/// The script is one that bash can read, and it completes.
+/// Shells that are installed can read theirs.
+#[test]
+fn shells_read_completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(PROGRAM, &["completions", shell]).expect(0).stdout;
+        let script = TempFile::new(PROGRAM, shell, script);
+        if let Ok(output) = std::process::Command::new(shell).args(["-n", script.path()]).output() {
+            assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+}
+
+/// What bash makes of it.
 #[test]
 fn bash_completes() {
     let script = run(PROGRAM, &["completions", "bash"]).expect(0).stdout;
-    let ask = "\nCOMP_WORDS=(brolga gr); COMP_CWORD=1; _brolga brolga gr brolga; echo \"${COMPREPLY[@]}\"\n";
-    let answer = run("bash", &["-c", &(script + ask)]).expect(0);
-    assert_eq!((answer.stdout.as_str(), answer.stderr.as_str()), ("grad\n", ""));
+    for (words, answer) in [("gr", "grad\n"), ("dump --stage comb", "combined\n"), ("man --col", "--color\n")] {
+        let last = words.split(' ').count();
+        let (word, before) = (words.rsplit(' ').next().unwrap_or(""), words.rsplit(' ').nth(1).unwrap_or("brolga"));
+        let ask = format!(
+            "\nCOMP_WORDS=(brolga {words}); COMP_CWORD={last}; _brolga brolga {word} {before}; echo \"${{COMPREPLY[@]}}\"\n"
+        );
+        let found = run("bash", &["-c", &format!("{script}{ask}")]).expect(0);
+        assert_eq!((found.stdout.as_str(), found.stderr.as_str()), (answer, ""), "{words}");
+    }
 }
 
 #[test]
