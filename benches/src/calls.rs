@@ -14,8 +14,9 @@
 use std::time::{Duration, Instant};
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, DerivedRule, Error, Program};
-use brolga_driver::{BoundArg, Invocation, Item, Memory, run};
+use brolga::{DerivedRule, Error, Program};
+use brolga_driver::timing::{Repeated, Timed};
+use brolga_driver::{Invocation, Item};
 
 use crate::by_hand::ByHand;
 use crate::measure::Effort;
@@ -43,120 +44,26 @@ pub struct CallRow {
     pub compile_us: f64,
 }
 
-/// A call with everything that it takes to repeat it.
-pub struct Repeated<'a> {
-    call: &'a Invocation,
-    rule: DerivedRule,
-    memory: Memory,
-    /// What to pass to primal and derivative.
-    values: Vec<DataValue>,
-    args: Vec<Arg>,
-    results: Vec<DataValue>,
-    cotangents: Vec<Option<DataValue>>,
-    tape_bytes: usize,
-    differentiate: Duration,
-    compile: Duration,
-    /// What it takes to look at the clock twice.
-    clock: Duration,
+/// Differentiate and compile a call, and make what repeats it: with how long either takes.
+///
+/// # Errors
+/// What the program or the host refuses.
+pub fn repeated<'a>(program: &Program, call: &'a Invocation, how: How) -> Result<(Repeated<'a>, [Duration; 2]), Error> {
+    let (request, options) = (call.request(), brolga::Options { memory: call.memory, ..options(how) });
+    let isa = brolga::jit::host_isa(&options)?;
+    let start = Instant::now();
+    let derivation = brolga_transform::derive(program, &request, &options, &*isa)?;
+    let differentiate = start.elapsed();
+    let start = Instant::now();
+    let rule = DerivedRule::from_derivation(derivation, &request, &options)?;
+    let compile = start.elapsed();
+    Ok((Repeated::new(rule, call)?, [differentiate, compile]))
 }
 
-impl<'a> Repeated<'a> {
-    /// Differentiate and compile, and make memory.
-    ///
-    /// # Errors
-    /// What the program or the host refuses.
-    pub fn new(program: &Program, call: &'a Invocation, how: How) -> Result<Self, Error> {
-        let (request, options) = (call.request(), brolga::Options { memory: call.memory, ..options(how) });
-        let isa = brolga::jit::host_isa(&options)?;
-        let start = Instant::now();
-        let derivation = brolga_transform::derive(program, &request, &options, &*isa)?;
-        let differentiate = start.elapsed();
-        let start = Instant::now();
-        let rule = DerivedRule::from_derivation(derivation, &request, &options)?;
-        let compile = start.elapsed();
-        let memory = Memory::new(call)?;
-        let (values, args) = (memory.values(), memory.arguments());
-        let (results, cotangents) = (Vec::new(), Vec::new());
-        let clock = (0..100).map(|_| Instant::now().elapsed()).min().unwrap_or_default();
-        Ok(Self { call, rule, memory, values, args, results, cotangents, tape_bytes: 0, differentiate, compile, clock })
-    }
-
-    /// Buffers as they are written in the call.
-    fn reset(&mut self) {
-        for (i, arg) in self.call.args.iter().enumerate() {
-            if let (BoundArg::Buffer { data, .. }, Some(buffer)) = (arg, self.memory.buffer_mut(i)) {
-                buffer.primal.bytes_mut().copy_from_slice(data);
-            }
-        }
-    }
-
-    fn renew(&mut self) -> Result<(), Error> {
-        self.memory = Memory::new(self.call)?;
-        (self.values, self.args) = (self.memory.values(), self.memory.arguments());
-        Ok(())
-    }
-
-    /// How long `once` takes, in fresh memory if need be.
-    fn time(&mut self, once: impl Fn(&mut Self) -> Result<(), Error>) -> Result<Duration, Error> {
-        for fresh in [false, true] {
-            if fresh {
-                self.renew()?;
-            }
-            self.reset();
-            let start = Instant::now();
-            match once(self) {
-                Ok(()) => return Ok(start.elapsed().saturating_sub(self.clock)),
-                Err(e) if fresh => return Err(e),
-                Err(_) => {}
-            }
-        }
-        unreachable!("the second try returns")
-    }
-
-    /// One call of the primal.
-    ///
-    /// # Errors
-    /// If it traps.
-    pub fn primal(&mut self) -> Result<Duration, Error> {
-        // SAFETY: pointers are to live blocks of our memory; whether the program stays inside is
-        // the file's business.
-        self.time(|r| unsafe { r.rule.primal_into(&r.values, &mut r.results) })
-    }
-
-    /// One gradient.
-    ///
-    /// # Errors
-    /// If it traps.
-    pub fn gradient(&mut self) -> Result<Duration, Error> {
-        self.time(|r| {
-            for (i, arg) in r.call.args.iter().enumerate() {
-                if let (BoundArg::Buffer { shadow, .. }, Some(buffer)) = (arg, r.memory.buffer_mut(i)) {
-                    buffer.shadow.bytes_mut().copy_from_slice(shadow);
-                }
-            }
-            // SAFETY: as in `primal`; every shadow is as large as its primal.
-            let run = unsafe { r.rule.gradient(&r.args, &r.call.seeds, &mut r.results, &mut r.cotangents) }?;
-            r.tape_bytes = run.tape_bytes();
-            Ok(())
-        })
-    }
-
-    /// What the last gradient has left: by argument, cotangents of what is active.
-    pub fn elements(&self) -> Vec<Option<Vec<f64>>> {
-        let all = run::collect(self.call, &self.memory, &self.results, &self.cotangents, self.tape_bytes).gradient;
-        let floats = |item: Item| item.nums().iter().map(|x| x.as_f64()).collect();
-        all.into_iter().map(|item| item.map(floats)).collect()
-    }
-
-    /// Bytes that the last gradient recorded.
-    pub fn tape_bytes(&self) -> usize {
-        self.tape_bytes
-    }
-
-    /// What the last call returned.
-    pub fn results(&self) -> &[DataValue] {
-        &self.results
-    }
+/// What the last gradient has left: by argument, cotangents of what is active.
+pub fn elements(r: &Repeated<'_>) -> Vec<Option<Vec<f64>>> {
+    let floats = |item: Item| item.nums().iter().map(|x| x.as_f64()).collect();
+    r.outcome().gradient.into_iter().map(|item| item.map(floats)).collect()
 }
 
 /// Something else that is timed in turns with a call.
@@ -180,22 +87,22 @@ pub fn measure(
     effort: Effort,
 ) -> Result<CallRow, Failure> {
     let failed = |e: Error| Failure::Call { name: name.to_owned(), message: e.to_string() };
-    let mut r = Repeated::new(program, call, how).map_err(failed)?;
+    let (mut r, [differentiate, compile]) = repeated(program, call, how).map_err(failed)?;
     if let Some(hand) = &mut hand {
-        r.gradient().map_err(failed)?;
+        r.time(Timed::Gradient, 1).map_err(failed)?;
         hand.run().map_err(failed)?;
-        hand.compare(&r.elements())?;
+        hand.compare(&elements(&r))?;
     }
     let [mut native, mut primal, mut gradient, mut by_hand] = [Duration::MAX; 4];
     let start = Instant::now();
     let mut round = 0;
     while round < effort.rounds.min(5) || start.elapsed() < effort.budget {
-        primal = primal.min(r.primal().map_err(failed)?);
+        primal = primal.min(r.time(Timed::Primal, 1).map_err(failed)?);
         let value = match r.results() {
             [DataValue::F64(x), ..] => Some(x.as_f64()),
             _ => None,
         };
-        gradient = gradient.min(r.gradient().map_err(failed)?);
+        gradient = gradient.min(r.time(Timed::Gradient, 1).map_err(failed)?);
         if let Some(hand) = &mut hand {
             by_hand = by_hand.min(hand.run().map_err(failed)?);
         }
@@ -218,8 +125,8 @@ pub fn measure(
         primal_ns: ns(primal).max(1.0),
         gradient_ns: ns(gradient).max(1.0),
         hand_ns: hand.is_some().then_some(ns(by_hand).max(1.0)),
-        tape_bytes: r.tape_bytes,
-        differentiate_us: ns(r.differentiate) / 1e3,
-        compile_us: ns(r.compile) / 1e3,
+        tape_bytes: r.tape_bytes(),
+        differentiate_us: ns(differentiate) / 1e3,
+        compile_us: ns(compile) / 1e3,
     })
 }

@@ -5,13 +5,15 @@ use std::process::ExitCode;
 use benches::{
     CallRow, Effort, How, Mode, calls, costs, disasm, latency, measure, page, passes, peers, report, scaling, tangents,
 };
+use brolga_cli::args::{CallOptions, Effort as Asked};
+use brolga_cli::cli::finish;
+use brolga_cli::failure::Failure;
+use brolga_cli::jobs::{Job, jobs};
+use brolga_cli::report::show;
 use brolga_driver::File;
 use clap::Parser;
 use serde_json::Value;
-use xtask::cli::{BenchArgs, BenchMode, CallOptions};
-use xtask::failure::Failure;
-use xtask::grad::{Job, jobs};
-use xtask::report::show;
+use xtask::cli::{BenchArgs, BenchMode};
 
 /// Measure what gradients cost: all problems, those whose name contains FILTER, or calls of a file.
 #[derive(Parser)]
@@ -23,13 +25,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     let Cli { args } = Cli::parse();
-    match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            xtask::report::print(&failure, args.file());
-            failure.exit_code()
-        }
-    }
+    finish(args.file(), None, || run(&args))
 }
 
 /// Measure, or print machine code.
@@ -41,7 +37,7 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchMode::Split => Mode::Split,
     };
     // What calls pay for in the end, and what they wait for.
-    let usual = if args.latency { xtask::cli::Effort::Tiered } else { xtask::cli::Effort::Full };
+    let usual = if args.latency { Asked::Tiered } else { Asked::Full };
     let effort = args.effort.unwrap_or(usual).into();
     let how = How {
         mode,
@@ -102,7 +98,7 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
         for program in &programs {
             calls.push(program.measure(how, Effort::default()).map_err(failure)?);
         }
-        let peers = args.peers.then(|| peers::run(&problems)).transpose().map_err(Failure::Chore)?;
+        let peers = args.peers.then(|| peers::run(&problems)).transpose().map_err(Failure::Other)?;
         write(args, |all| match &peers {
             Some(peers) => page::peers(all, &rows, peers),
             None => page::problems(all, &rows, &calls),
@@ -132,7 +128,7 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
 
 /// Put what was measured into the tables of `docs/PERFORMANCE.md`, if that is asked for.
 fn write(args: &BenchArgs, put: impl FnOnce(&mut Value)) -> Result<(), Failure> {
-    if args.write { page::write(put).map_err(Failure::Chore) } else { Ok(()) }
+    if args.write { page::write(put).map_err(Failure::Other) } else { Ok(()) }
 }
 
 /// An array for programs.
@@ -163,6 +159,6 @@ const NAME: usize = 48;
 fn failure(e: benches::Failure) -> Failure {
     match e {
         benches::Failure::Unknown { .. } => Failure::Usage(e.to_string()),
-        e => Failure::Chore(e.to_string()),
+        e => Failure::Other(e.to_string()),
     }
 }

@@ -11,9 +11,10 @@
 use std::time::{Duration, Instant};
 
 use brolga::{Options, Pass};
+use brolga_driver::timing::{Repeated, Timed};
 use brolga_transform::Derivation;
 
-use crate::calls::Repeated;
+use crate::calls::repeated;
 use crate::measure::Effort;
 use crate::prepared::{Failure, Prepared, derive, options, requests};
 use crate::problem::{Problem, Size};
@@ -133,8 +134,8 @@ fn of_program(program: &WasmProblem, how: How, effort: Effort, all: &mut [Worth]
     })?;
     let hows = std::iter::once(how).chain(parted.iter().map(|p| p.1));
     let mut variants: Vec<Repeated<'_>> =
-        hows.map(|how| Repeated::new(&file.program, &call, how)).collect::<Result<_, _>>().map_err(failed)?;
-    let times = take_turns(&mut variants, effort, |r| r.gradient().map_err(failed))?;
+        hows.map(|how| Ok(repeated(&file.program, &call, how)?.0)).collect::<Result<_, _>>().map_err(failed)?;
+    let times = take_turns(&mut variants, effort, |r| r.time(Timed::Gradient, 1).map_err(failed))?;
     let tapes: Vec<usize> = variants.iter().map(Repeated::tape_bytes).collect();
     put(all, &program.name(), &parted, &times, &tapes);
     Ok(())

@@ -3,11 +3,12 @@
 
 use benches::Mode;
 use benches::by_hand::ByHand;
-use benches::calls::Repeated;
+use benches::calls::{elements, repeated};
 use benches::wasm::root;
 use brolga_driver::protocol::reseeded;
 use brolga_driver::text::Directive;
 use brolga_driver::text::directive::call_with_clauses;
+use brolga_driver::timing::Timed;
 use brolga_driver::{BoundArg, File, Invocation};
 
 /// Calls that only the adjoints have a reason to make: branches of theirs that no other call takes.
@@ -55,12 +56,12 @@ fn calls(name: &str, file: &File) -> Vec<Invocation> {
 /// Derive the gradient of one call, and compare that of another by hand; false if there is none.
 fn compare(name: &str, file: &File, derived: &Invocation, by_hand: &Invocation) -> Result<bool, String> {
     let Some(mut hand) = ByHand::of(&root(), name, by_hand).map_err(|e| e.to_string())? else { return Ok(false) };
-    let mut r = Repeated::new(&file.program, derived, Mode::Gradient.into()).map_err(|e| e.to_string())?;
-    r.gradient().map_err(|e| e.to_string())?;
+    let (mut r, _) = repeated(&file.program, derived, Mode::Gradient.into()).map_err(|e| e.to_string())?;
+    r.time(Timed::Gradient, 1).map_err(|e| e.to_string())?;
     // Nothing is left over from one run that another could find.
     for _ in 0..2 {
         hand.run().map_err(|e| e.to_string())?;
-        hand.compare(&r.elements()).map_err(|e| e.to_string())?;
+        hand.compare(&elements(&r)).map_err(|e| e.to_string())?;
     }
     Ok(true)
 }

@@ -109,33 +109,6 @@ fn kernels_record_what_they_would_wait_for_and_nothing_else() {
 }
 
 #[test]
-fn calls_of_a_file() {
-    let text = "; grad: %f([1.0, 2.0], 3.0) == [[3.0, 3.0], 3.0]
-        function %f(i64, f64) -> f64 system_v {
-        block0(v0: i64, v1: f64):
-            v2 = load.f64 v0
-            v3 = load.f64 v0+8
-            v4 = fadd v2, v3
-            v5 = fmul v4, v1
-            ; What is overwritten is there again before the next call.
-            store v5, v0
-            return v5
-        }";
-    let file = File::parse("f", text).unwrap_or_else(|e| panic!("{e}"));
-    let Some(Directive::Grad(line)) = file.directives.first() else { panic!("there is a line") };
-    let call =
-        Invocation::bind(&file.program, &line.text, &line.call, &line.clauses).unwrap_or_else(|_| panic!("it fits"));
-    let mut r =
-        benches::calls::Repeated::new(&file.program, &call, Mode::Combined.into()).unwrap_or_else(|e| panic!("{e}"));
-    for _ in 0..3 {
-        r.primal().unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(r.results()[0].to_string(), "0x1.2000000000000p3");
-        r.gradient().unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(r.results()[0].to_string(), "0x1.2000000000000p3");
-    }
-}
-
-#[test]
 fn lines_of_the_files() {
     for (name, make) in problems::ALL {
         let file = File::parse(name, make(Size::Small).clif).unwrap_or_else(|e| panic!("{e}"));

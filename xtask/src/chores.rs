@@ -1,9 +1,11 @@
 //! The chores of the project: tests, blessing, and what must hold before a merge.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
-use crate::failure::Failure;
+use brolga_cli::cli::finish;
+use brolga_cli::failure::Failure;
+
 use crate::tidy;
 
 /// The workspace's root.
@@ -44,7 +46,7 @@ pub fn bless(filter: Option<&str>) -> Result<(), Failure> {
 
 /// Measure what the command line says, by the package that measures, which reads it again. It is
 /// compiled as this program is: with optimisations, if this one is.
-pub fn bench() -> Result<(), Failure> {
+pub fn bench() -> ExitCode {
     let mut command = Command::new("cargo");
     command.args(["run", "--quiet", "--package", "benches"]);
     if !cfg!(debug_assertions) {
@@ -53,9 +55,9 @@ pub fn bench() -> Result<(), Failure> {
     command.arg("--manifest-path").arg(root().join("Cargo.toml"));
     command.arg("--").args(std::env::args_os().skip(2));
     match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Failure::Told(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))),
-        Err(e) => Err(Failure::Chore(format!("cargo could not be started: {e}"))),
+        // What is wrong has been said.
+        Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
+        Err(e) => finish(None, None, || Err(Failure::Other(format!("cargo could not be started: {e}")))),
     }
 }
 
@@ -78,13 +80,13 @@ pub fn ci() -> Result<(), Failure> {
     for (name, step) in steps {
         eprintln!("==== {name}");
         if let Err(failure) = step() {
-            if let Failure::Chore(message) | Failure::Mismatch(message) | Failure::Usage(message) = &failure {
+            if let Failure::Other(message) | Failure::Mismatch(message) | Failure::Usage(message) = &failure {
                 eprintln!("{message}");
             }
             failed.push(name);
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(Failure::Chore(format!("failed: {}", failed.join(", ")))) }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::Other(format!("failed: {}", failed.join(", ")))) }
 }
 
 /// Two processes print the same dumps for all cases: nothing depends on addresses, hash seeds or
@@ -94,8 +96,8 @@ pub fn determinism() -> Result<(), Failure> {
         let output = command("cargo", &["run", "--quiet", "--package", "ir-tests", "--bin", "dumps"]).output();
         match output {
             Ok(output) if output.status.success() => Ok(output.stdout),
-            Ok(output) => Err(Failure::Chore(String::from_utf8_lossy(&output.stderr).into_owned())),
-            Err(e) => Err(Failure::Chore(format!("cargo: {e}"))),
+            Ok(output) => Err(Failure::Other(String::from_utf8_lossy(&output.stderr).into_owned())),
+            Err(e) => Err(Failure::Other(format!("cargo: {e}"))),
         }
     };
     let (first, second) = (dumps()?, dumps()?);
@@ -106,7 +108,7 @@ pub fn determinism() -> Result<(), Failure> {
     let (a, b) = (String::from_utf8_lossy(&first), String::from_utf8_lossy(&second));
     let line = a.lines().zip(b.lines()).position(|(x, y)| x != y).unwrap_or(0);
     let context: Vec<_> = a.lines().take(line + 1).filter(|l| l.starts_with("====")).last().into_iter().collect();
-    Err(Failure::Chore(format!("two runs print different dumps, first in {}", context.join(""))))
+    Err(Failure::Other(format!("two runs print different dumps, first in {}", context.join(""))))
 }
 
 fn cargo(args: &[&str]) -> Result<(), Failure> {
@@ -132,7 +134,7 @@ pub fn run(mut command: Command) -> Result<(), Failure> {
     let shown = format!("{command:?}").replace('"', "");
     match command.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Failure::Chore(format!("`{shown}` failed ({status})"))),
-        Err(e) => Err(Failure::Chore(format!("`{shown}` could not be started: {e}"))),
+        Ok(status) => Err(Failure::Other(format!("`{shown}` failed ({status})"))),
+        Err(e) => Err(Failure::Other(format!("`{shown}` could not be started: {e}"))),
     }
 }

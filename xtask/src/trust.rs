@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::chores::{command, root, run};
-use crate::failure::Failure;
-use crate::report::show;
 use crate::tidy::walk;
+use brolga_cli::failure::Failure;
+use brolga_cli::report::show;
 
 /// Targets whose oracle is in `ir_tests::inputs`.
 const INPUTS: [&str; 3] = ["clif_text", "call_syntax", "activities"];
@@ -75,7 +75,7 @@ fn programs(target: &str, minutes: u64, seed: Option<u32>) -> Result<(), Failure
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |t| t.as_secs() as u32);
     let seed = seed.unwrap_or_else(now);
     let finds = root().join("fuzz/finds");
-    std::fs::create_dir_all(&finds).map_err(|e| Failure::Chore(format!("{}: {e}", finds.display())))?;
+    std::fs::create_dir_all(&finds).map_err(|e| Failure::Other(format!("{}: {e}", finds.display())))?;
     let statistics = finds.join(format!("statistics-{target}-{seed}.txt"));
     show(&format!("Programs of seed {seed}; statistics in {}.\n", statistics.display()));
     let mut search = command("cargo", &["run", "--quiet", "--package", "brolga-fuzz", "--", "--statistics"]);
@@ -94,7 +94,7 @@ fn has_libfuzzer() -> bool {
 fn by_coverage(target: &str, minutes: u64) -> Result<(), Failure> {
     let folder = root().join("fuzz/libfuzzer");
     let corpus = folder.join("corpus").join(target);
-    seed(target, &corpus).map_err(|e| Failure::Chore(format!("{}: {e}", corpus.display())))?;
+    seed(target, &corpus).map_err(|e| Failure::Other(format!("{}: {e}", corpus.display())))?;
     // Address sanitizing would fight with the guard pages of generated code over signals.
     let mut search = command("cargo", &["fuzz", "run", "--sanitizer", "none", "--fuzz-dir"]);
     // Instrumentation for coverage is not for stable compilers, unless they are told that they may.

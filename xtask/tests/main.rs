@@ -1,4 +1,3 @@
-//! The command line, and what the README shows of it.
+//! The chores of the project.
 
 mod cli;
-mod readme;

@@ -28,6 +28,7 @@ pub mod source;
 pub mod sparsity;
 pub mod tangent;
 pub mod text;
+pub mod timing;
 pub mod value;
 pub mod wasm;
 

@@ -83,6 +83,21 @@ impl Direction {
         if let Along::Buffer(bytes) = &self.0[arg] { Some(bytes) } else { None }
     }
 
+    /// Write the tangents of buffers into their shadows, and return those of values, one per
+    /// parameter of the function.
+    pub(crate) fn put(&self, call: &Invocation, memory: &mut Memory) -> Vec<Option<DataValue>> {
+        let mut given = vec![None; call.hidden() + call.args.len()];
+        for (i, along) in self.0.iter().enumerate() {
+            match (along, memory.buffer_mut(i)) {
+                (Along::Value(v), _) => given[call.hidden() + i] = Some(v.clone()),
+                (Along::Buffer(bytes), Some(b)) => b.shadow.bytes_mut().copy_from_slice(bytes),
+                (_, Some(b)) if !matches!(call.args[i], BoundArg::Same(_)) => b.shadow.bytes_mut().fill(0),
+                _ => {}
+            }
+        }
+        given
+    }
+
     /// Along all inputs ([`crate::inputs::inputs`]), by so much each.
     pub fn along(call: &Invocation, inputs: &[Input], by: &[f64]) -> Self {
         let mut found = Self::zero(call);
@@ -143,16 +158,7 @@ fn along(
 /// As of [`DerivedRule::tangent`].
 pub fn tangents(rule: &DerivedRule, call: &Invocation, direction: &Direction) -> Result<Tangents, Error> {
     let mut memory = Memory::new(call)?;
-    let hidden = call.hidden();
-    let mut given: Vec<Option<DataValue>> = vec![None; hidden + call.args.len()];
-    for (i, along) in direction.0.iter().enumerate() {
-        match (along, memory.buffer_mut(i)) {
-            (Along::Value(v), _) => given[hidden + i] = Some(v.clone()),
-            (Along::Buffer(bytes), Some(b)) => b.shadow.bytes_mut().copy_from_slice(bytes),
-            (_, Some(b)) if !matches!(call.args[i], BoundArg::Same(_)) => b.shadow.bytes_mut().fill(0),
-            _ => {}
-        }
-    }
+    let given = direction.put(call, &mut memory);
     let (mut value, mut found) = (Vec::new(), Vec::new());
     // SAFETY: as in `run::gradient_in`.
     unsafe { rule.tangent(&memory.arguments(), &given, &mut value, &mut found) }?;

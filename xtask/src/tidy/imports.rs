@@ -108,6 +108,7 @@ const CRATES: &[Row] = &[
         &[
             "brolga",
             "brolga-analysis",
+            "brolga-cli",
             "brolga-clif",
             "brolga-driver",
             "brolga-ir",
@@ -130,7 +131,8 @@ const CRATES: &[Row] = &[
             "cranelift-reader",
         ],
     ),
-    ("xtask", &["brolga-testing", "benches", "brolga", "brolga-driver", "brolga-oracle", "ir-tests"]),
+    ("xtask", &["brolga-testing", "brolga", "brolga-cli"]),
+    ("crates/brolga-cli", &["brolga", "brolga-driver", "brolga-oracle"]),
 ];
 
 /// Crates whose folders are layers, and what each folder may import besides itself.

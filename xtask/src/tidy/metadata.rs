@@ -4,7 +4,8 @@
 //!   license with its text, the repository, and for which targets its documentation is made.
 //! - What it depends on below `crates/` has a version in the workspace's table. Packages elsewhere
 //!   have none and are not published, so that published manifests leave them out.
-//! - Dependencies that are published, those of tests among them, have no cycle.
+//! - Dependencies that are published, those of tests among them, have no cycle. What a test asks
+//!   for by its path is not published.
 //!
 //! `cargo package` says the rest.
 
@@ -50,10 +51,11 @@ pub fn check(root: &Path) -> Vec<String> {
     packages(&workspace, &members.split('"').skip(1).step_by(2).map(read).collect())
 }
 
-/// The package that a line of a section of dependencies names.
+/// The packages that the lines of a section of dependencies name, but for those with a path alone.
 fn names<'t>(manifest: &'t str, section: &str) -> Vec<&'t str> {
     let lines = manifest.split(section).nth(1).unwrap_or_default().lines().take_while(|l| !l.starts_with('['));
-    lines.filter_map(|l| l.split(['.', ' ', '=']).next()).filter(|n| !n.is_empty() && !n.starts_with('#')).collect()
+    let kept = lines.filter(|l| !l.contains("path = ") || l.contains("version = "));
+    kept.filter_map(|l| l.split(['.', ' ', '=']).next()).filter(|n| !n.is_empty() && !n.starts_with('#')).collect()
 }
 
 fn packages(workspace: &str, all: &BTreeMap<String, Package>) -> Vec<String> {
@@ -135,6 +137,12 @@ mod tests {
         let c = whole("c", "\n[dependencies]\nb.workspace = true\n");
         let found = packages(workspace, &BTreeMap::from([whole("a", ""), whole("b", ""), c]));
         assert_eq!(found, ["Cargo.toml: b has no version, and c depends on it"]);
+        // Tests of `a` ask for what depends on it.
+        let versions = workspace.replace("crates/b\"", "crates/b\", version = \"1\"");
+        let tested = |by: &str| whole("a", &format!("\n[dev-dependencies]\nb{by}\n"));
+        let b = || whole("b", "\n[dependencies]\na.workspace = true\n");
+        assert_eq!(packages(&versions, &BTreeMap::from([tested(".workspace = true"), b()])).len(), 1);
+        assert!(packages(&versions, &BTreeMap::from([tested(" = { path = \"../b\" }"), b()])).is_empty());
         let versions = workspace.replace("\"t\"", "\"t\", version = \"1\"");
         assert_eq!(packages(&versions, &BTreeMap::from([whole("a", "")])).len(), 1);
     }

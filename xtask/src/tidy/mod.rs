@@ -27,7 +27,7 @@ mod types;
 use std::path::{Path, PathBuf};
 
 use crate::chores::root;
-use crate::failure::Failure;
+use brolga_cli::failure::Failure;
 
 /// Most lines of a file without a reason for more.
 const SOFT_LIMIT: usize = 800;
@@ -65,7 +65,7 @@ pub fn run() -> Result<(), Failure> {
     violations.extend(imports::check(&root));
     violations.extend(types::check(&root, &files));
     violations.extend(metadata::check(&root));
-    if violations.is_empty() { Ok(()) } else { Err(Failure::Chore(violations.join("\n"))) }
+    if violations.is_empty() { Ok(()) } else { Err(Failure::Other(violations.join("\n"))) }
 }
 
 /// All files below a folder, but for what is built and what is hidden.

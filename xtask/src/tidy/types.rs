@@ -16,7 +16,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("Asked", 3),
     ("Call", 5),
     ("Cell", 4),
-    ("Cli", 3),
+    ("Cli", 4),
     ("Derived", 3),
     ("Effort", 3),
     ("Elem", 4),

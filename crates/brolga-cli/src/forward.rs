@@ -1,18 +1,86 @@
-//! `cargo xtask jvp` and `cargo xtask jacobian`: tangents, and matrices of first derivatives.
+//! `brolga jvp` and `brolga jacobian`: tangents, and matrices of first derivatives.
 
 use brolga::{Error, Mode, Options};
 use brolga_driver::jacobian::{Jacobian, Output, jacobian, outputs};
 use brolga_driver::sparsity::of_jacobian;
 use brolga_driver::tangent::{Direction, Tangents, tangents};
 use brolga_driver::{Invocation, Item, output};
+use clap::{Args, ValueEnum};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
-use crate::cli::{CallOptions, ForwardOptions, JacobianArgs, JvpArgs};
+use crate::args::{CallOptions, Directions, ForwardOptions, Input, Limit};
 use crate::failure::Failure;
-use crate::grad::{Job, failure_json, jobs, read};
-use crate::report::{Progress, show};
+use crate::jobs::{Job, jobs, read};
+use crate::report::{Progress, show, told};
 use crate::rules::Rules;
+
+/// `jvp`.
+#[derive(Args)]
+pub struct JvpArgs {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
+    /// The calls.
+    #[command(flatten)]
+    pub call: ForwardOptions,
+    /// Along what.
+    #[command(flatten)]
+    pub directions: Directions,
+    /// Print one JSON object per call.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `jacobian`.
+#[derive(Args)]
+pub struct JacobianArgs {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
+    /// The calls.
+    #[command(flatten)]
+    pub call: ForwardOptions,
+    /// Arguments, counted from 0, whose buffers are outputs, too, as the function leaves them: 1,3.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub outputs: Vec<usize>,
+    /// Forward mode, one run for each input, or one forward pass with a pullback for each output.
+    /// The default is forward mode where there are fewer inputs than outputs. The numbers are the
+    /// same, but for roundings.
+    #[arg(long, value_enum)]
+    pub way: Option<Sweep>,
+    /// Find out first which entries are zero in any case, by the tape oracle, and ask for those
+    /// that share no row, or no column, in one run. The numbers are the same, but for roundings.
+    #[arg(long)]
+    pub sparse: bool,
+    /// Print one JSON object per call.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How a Jacobian is computed.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Sweep {
+    /// A run of forward mode for each input.
+    Forward,
+    /// A pullback for each output.
+    Reverse,
+}
+
+impl From<Sweep> for brolga::drivers::Sweep {
+    fn from(way: Sweep) -> Self {
+        match way {
+            Sweep::Forward => Self::Forward,
+            Sweep::Reverse => Self::Reverse,
+        }
+    }
+}
 
 /// Run `jvp`.
 pub fn jvp(args: &JvpArgs) -> Result<(), Failure> {
@@ -65,33 +133,8 @@ pub fn jacobian_of(args: &JacobianArgs) -> Result<(), Failure> {
     })
 }
 
-/// A failure as JSON too, if that is asked for.
-pub(crate) fn told(json: bool, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
-    let result = work();
-    if json && let Err(failure) = &result {
-        show(&format!("{}\n", failure_json(failure)));
-    }
-    result
-}
-
 fn forward_mode(job: &Job<'_>) -> Options {
     Options { mode: Mode::Tangent, ..job.options() }
-}
-
-impl From<&ForwardOptions> for CallOptions {
-    fn from(o: &ForwardOptions) -> Self {
-        Self {
-            calls: o.calls.clone(),
-            activity: o.activity.clone(),
-            noalias: o.noalias.clone(),
-            no_need: o.no_need.clone(),
-            debug: o.debug,
-            inline: o.inline,
-            effort: o.effort,
-            untracked: o.untracked,
-            ..Self::default()
-        }
-    }
 }
 
 /// `{"function", "value", "tangent", "buffers", "tangents"}`; of several directions, `tangent` and

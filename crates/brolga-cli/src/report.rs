@@ -1,6 +1,6 @@
 //! Failures on the terminal, with the line of the file that they are about.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use brolga::{Diagnostic, Diagnostics, Error, Trap};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, failure_json};
 
 /// Lines shown around the one that is meant.
 const CONTEXT: usize = 1;
@@ -26,24 +26,39 @@ pub fn print(failure: &Failure, file: Option<&Path>) {
         }
         Failure::Run(what, Error::Trap(t)) => format!("{}\nerror: {what} did not finish", trap(t, source.as_ref())),
         Failure::Run(what, error) => format!("error: {what}: {error}"),
-        Failure::Mismatch(message) | Failure::Oracle(message) | Failure::Chore(message) => format!("error: {message}"),
-        Failure::Told(_) => return,
+        Failure::Mismatch(message) | Failure::Oracle(message) | Failure::Other(message) => format!("error: {message}"),
     };
     complain(&shown);
 }
 
-/// Print a line on the standard error stream. That there may be no reader is no failure.
+/// Print a line on the standard error stream, without its colours where they are not wanted. That
+/// there may be no reader is no failure.
 pub fn complain(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(anstream::stderr(), "{line}");
 }
 
 /// Print on the standard output. The reader may stop early (`| head`); then there is nothing left
 /// to do.
 pub fn show(text: &str) {
     let mut out = std::io::stdout().lock();
-    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
-        std::process::exit(0);
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => {}
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(e) => {
+            let failure = Failure::Other(format!("the output cannot be written: {e}"));
+            print(&failure, None);
+            std::process::exit(failure.status().into());
+        }
     }
+}
+
+/// A failure as JSON too, if that is asked for.
+pub fn told(json: bool, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    let result = work();
+    if json && let Err(failure) = &result {
+        show(&format!("{}\n", failure_json(failure)));
+    }
+    result
 }
 
 /// How far long work is, on a terminal, once it has taken a while.
@@ -105,7 +120,7 @@ fn diagnostic(d: &Diagnostic, source: Option<&Source>) -> String {
     if let Some(help) = &d.help {
         group = group.element(Level::HELP.message(help.as_str()));
     }
-    renderer().render(&[group]).to_string()
+    Renderer::styled().render(&[group]).to_string()
 }
 
 fn trap(t: &Trap, source: Option<&Source>) -> String {
@@ -116,16 +131,12 @@ fn trap(t: &Trap, source: Option<&Source>) -> String {
     let title = format!("trap {} in the {phase}: {}", t.code, t.message);
     let group = excerpt.group(Level::ERROR.primary_title(title.as_str()), &place);
     let group = t.notes().fold(group, |group, note| group.element(Level::NOTE.message(note)));
-    renderer().render(&[group]).to_string()
+    Renderer::styled().render(&[group]).to_string()
 }
 
 fn place(function: &str, block: Option<String>, inst: Option<String>) -> String {
     let function = (!function.is_empty()).then(|| format!("%{function}"));
     function.into_iter().chain(block).chain(inst).collect::<Vec<_>>().join(", ")
-}
-
-fn renderer() -> Renderer {
-    if std::io::stderr().is_terminal() { Renderer::styled() } else { Renderer::plain() }
 }
 
 /// A line of a file with its neighbours.
@@ -235,7 +246,7 @@ mod tests {
         assert!(middle.contains(&50_001) && middle.len() <= WIDTH && long.is_char_boundary(middle.start));
         let excerpt = Excerpt::new("f", &long, 1).unwrap();
         let group = excerpt.group(super::Level::ERROR.primary_title("wrong"), "");
-        assert!(super::renderer().render(&[group]).to_string().len() < 10 * WIDTH);
+        assert!(super::Renderer::plain().render(&[group]).to_string().len() < 10 * WIDTH);
     }
 
     #[test]

@@ -1,29 +1,48 @@
-//! `cargo xtask explain`: why the gradient of a call is what it is.
+//! `brolga explain`: why the gradient of a call is what it is.
 
 use brolga::{Error, Options, Program, Trap};
 use brolga_driver::File;
 use brolga_driver::explain::{Wanted, explain, json, text};
 use brolga_driver::output::error_json;
 use brolga_driver::protocol::derive;
-
 use brolga_oracle::OracleError;
-
+use clap::Args;
 use serde_json::Value;
 
-use crate::cli::ExplainArgs;
+use crate::args::{CallOptions, Input, Limit};
 use crate::failure::Failure;
-use crate::grad::{Job, failure_json, jobs, read};
-use crate::report::show;
+use crate::jobs::{Job, jobs, read};
+use crate::report::{show, told};
+
+/// `explain`.
+#[derive(Args)]
+pub struct ExplainArgs {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
+    /// The calls.
+    #[command(flatten)]
+    pub call: CallOptions,
+    /// Only the gradient of this argument (1) or element (`1[3]`), counted from 0.
+    #[arg(long, value_name = "N[i]")]
+    pub wrt: Option<String>,
+    /// Most instructions to list by contribution.
+    #[arg(long, value_name = "K", default_value_t = 8)]
+    pub top: usize,
+    /// Also say whether the function can be derived in forward mode, and twice, and if not, why.
+    #[arg(long)]
+    pub modes: bool,
+    /// Print one JSON object per call.
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Run the command.
 pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
-    let result = run_all(args);
-    if args.json
-        && let Err(failure) = &result
-    {
-        show(&format!("{}\n", failure_json(failure)));
-    }
-    result
+    told(args.json, || run_all(args))
 }
 
 fn run_all(args: &ExplainArgs) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: each entry of a gradient beside what the oracles say.
+//! `brolga check`: each entry of a gradient beside what the oracles say.
 
 use brolga::{Error, Options};
 use brolga_driver::check::forward::{ForwardCheck, forward};
@@ -6,16 +6,38 @@ use brolga_driver::check::second::second;
 use brolga_driver::check::{Check, DotProduct, RowVerdict, Tolerances, check};
 use brolga_driver::{File, compare};
 use brolga_oracle::fd::Verdict;
+use clap::Args;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
-use crate::cli::CheckArgs;
+use crate::args::{CallOptions, Input, Limit};
 use crate::failure::Failure;
-use crate::grad::{Job, jobs, outcome_of, read};
+use crate::jobs::{Job, jobs, outcome_of, read};
 use crate::report::{complain, show};
 use crate::rules::Rules;
 
 /// Rows shown without `--all`.
 const MAX_ROWS: usize = 100;
+
+/// `check`.
+#[derive(Args)]
+pub struct CheckArgs {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
+    /// The calls.
+    #[command(flatten)]
+    pub call: CallOptions,
+    /// Print every input element, not only the first hundred of a call.
+    #[arg(long)]
+    pub all: bool,
+    /// 2 to check second derivatives: the product of the Hessian with a random direction, by
+    /// differences of gradients and by the oracle of the function itself, and its symmetry.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub order: u8,
+}
 
 /// Run the command.
 pub fn run(args: &CheckArgs) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
-//! README.md, docs/DEBUGGING.md, docs/MODES.md and docs/WASM.md say what commands print, and this
-//! runs them. `UPDATE_EXPECT=1` writes what they print now.
+//! README.md, that of this crate, docs/DEBUGGING.md, docs/MODES.md and docs/WASM.md say what
+//! commands print, and this runs them. `UPDATE_EXPECT=1` writes what they print now.
 //!
-//! A block ```` ```console ```` starts with one line `$ cargo xtask …`; the rest is its output, and
+//! A block ```` ```console ```` starts with one line `$ brolga …`; the rest is its output, and
 //! behind that what it says if it fails. Arguments with spaces stand in double quotes.
 
 use std::path::Path;
@@ -10,6 +10,11 @@ use std::process::Command;
 #[test]
 fn commands_of_the_readme() {
     commands("README.md");
+}
+
+#[test]
+fn commands_of_the_readme_of_the_command() {
+    commands("crates/brolga-cli/README.md");
 }
 
 #[test]
@@ -28,17 +33,17 @@ fn commands_of_the_page_on_webassembly() {
 }
 
 fn commands(name: &str) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let path = root.join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
     let mut renewed = String::new();
     let mut rest = text.as_str();
     let mut n_blocks = 0;
-    while let Some((before, block)) = rest.split_once("```console\n$ cargo xtask ") {
+    while let Some((before, block)) = rest.split_once("```console\n$ brolga ") {
         let (command, block) = block.split_once('\n').expect("a command ends with its line");
         let (_, after) = block.split_once("```\n").expect("a block is closed");
-        let output = run(root, command);
-        renewed += &format!("{before}```console\n$ cargo xtask {command}\n{output}```\n");
+        let output = run(&root, command);
+        renewed += &format!("{before}```console\n$ brolga {command}\n{output}```\n");
         rest = after;
         n_blocks += 1;
     }
@@ -70,11 +75,11 @@ fn same(old: &str, new: &str) -> bool {
 }
 
 fn run(root: &Path, command: &str) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+    let output = Command::new(env!("CARGO_BIN_EXE_brolga"))
         .args(words(command))
         .current_dir(root)
         .output()
-        .expect("xtask can be started");
+        .expect("brolga can be started");
     // Status 2 is wrong usage, which no document shows.
     assert!(output.status.code() < Some(2), "`{command}` failed:\n{}", String::from_utf8_lossy(&output.stderr));
     let said = if output.status.success() { Vec::new() } else { output.stderr };

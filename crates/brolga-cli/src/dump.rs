@@ -1,14 +1,73 @@
-//! `cargo xtask dump`: a stage of the pipeline as text, as a graph, or as the difference from
+//! `brolga dump`: a stage of the pipeline as text, as a graph, or as the difference from
 //! another stage.
+
+use std::ffi::OsStr;
 
 use brolga::{Error, FuncKey, Options, Request, Stage};
 use brolga_driver::text::cursor::Cursor;
 use brolga_driver::{Directive, File, SyntaxError, guess, quiet};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Args, Command};
 use similar::TextDiff;
 
-use crate::cli::DumpArgs;
+use crate::args::{Effort, Inline, Input, Memory, Untracked};
 use crate::failure::Failure;
+use crate::jobs::untracked;
 use crate::report::show;
+
+/// `dump`.
+#[derive(Args)]
+pub struct DumpArgs {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// The function. Not needed if the file defines only one.
+    #[arg(long, short, value_name = "NAME")]
+    pub func: Option<String>,
+    /// What to print.
+    #[arg(long, short, value_name = "STAGE", value_parser = StageName)]
+    pub stage: Option<String>,
+    /// Print both derived graphs for Graphviz.
+    #[arg(long, conflicts_with = "diff")]
+    pub dot: bool,
+    /// Print what changes between two stages.
+    #[arg(long, value_name = "STAGE..STAGE")]
+    pub diff: Option<String>,
+    /// One activity per argument. The default is that of the file's first `; grad:` line for the
+    /// function, and without one: floats active, what serves as an address duplicated, the rest
+    /// constant.
+    #[arg(long, value_name = "LIST")]
+    pub activity: Option<String>,
+    /// What the pullback does with memory that the function wrote.
+    #[arg(long, value_enum)]
+    pub memory: Option<Memory>,
+    /// Replace calls of short functions by their bodies before differentiation.
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "small")]
+    pub inline: Inline,
+    /// Dump the pipeline as it is for a gradient that is fast, or for one that is there soon.
+    #[arg(long, value_enum, default_value_t)]
+    pub effort: Effort,
+    /// What becomes of operations on bits of floats that have no known derivative. The default is
+    /// `refuse` for CLIF, and `trap` for modules.
+    #[arg(long, value_enum)]
+    pub untracked: Option<Untracked>,
+}
+
+/// What help and completions know of stages. A name that is none is left to [`stage`].
+#[derive(Clone)]
+struct StageName;
+
+impl TypedValueParser for StageName {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Stage::ALL.into_iter().map(|stage| PossibleValue::new(stage.name()))))
+    }
+}
 
 /// Run the command.
 pub fn run(args: &DumpArgs) -> Result<(), Failure> {
@@ -19,7 +78,7 @@ pub fn run(args: &DumpArgs) -> Result<(), Failure> {
     let request = request(&file, func, args)?;
     let memory = args.memory.map(Into::into).unwrap_or_default();
     let (inline, effort) = (args.inline.into(), args.effort.into());
-    let untracked = crate::grad::untracked(&file, args.untracked);
+    let untracked = untracked(&file, args.untracked);
     let options = Options { memory, inline, effort, untracked, ..Options::default() };
     let failed = |e| Failure::Run(format!("%{}", file.program.funcs[func].symbol), e);
     let dump = |stage| caught("dump", || brolga::dump(&file.program, &request, &options, stage)).map_err(failed);

@@ -1,17 +1,59 @@
-//! `cargo xtask hvp` and `cargo xtask hessian`: second derivatives on the command line.
+//! `brolga hvp` and `brolga hessian`: second derivatives on the command line.
 
 use brolga::drivers::Star;
 use brolga_driver::second::{Hessian, Products, hessian, products, rules};
 use brolga_driver::sparsity::of_hessian;
 use brolga_driver::tangent::Direction;
 use brolga_driver::{File, Invocation, Num, output};
+use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::{CallOptions, HessianArgs, HvpArgs, SecondOptions};
+use crate::args::{CallOptions, Directions, Input, Limit, SecondOptions};
 use crate::failure::Failure;
-use crate::forward::{matrix, told};
-use crate::grad::{Job, jobs, read};
-use crate::report::{Progress, show};
+use crate::forward::matrix;
+use crate::jobs::{Job, jobs, read};
+use crate::report::{Progress, show, told};
+
+/// `hvp`.
+#[derive(Args)]
+pub struct HvpArgs {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
+    /// The calls.
+    #[command(flatten)]
+    pub call: SecondOptions,
+    /// Along what.
+    #[command(flatten)]
+    pub directions: Directions,
+    /// Print one JSON object per call.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hessian`.
+#[derive(Args)]
+pub struct HessianArgs {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
+    /// The calls.
+    #[command(flatten)]
+    pub call: SecondOptions,
+    /// Find out first which entries are zero in any case, by the tape oracle, and ask for several
+    /// columns in one run. The numbers are the same, but for roundings.
+    #[arg(long)]
+    pub sparse: bool,
+    /// Print one JSON object per call.
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Run `hvp`.
 pub fn hvp(args: &HvpArgs) -> Result<(), Failure> {

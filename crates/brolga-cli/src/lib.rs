@@ -1,0 +1,26 @@
+//! The command `brolga`: derivatives of functions in CLIF files and WebAssembly modules.
+//!
+//! [`cli`] has the commands, [`args`] the arguments that several of them have. Each command is a
+//! module with its own arguments and a function `run`, which returns a [`failure::Failure`] if
+//! something is wrong; [`report`] shows it. Calls are read by [`jobs`]; what a command computes
+//! comes from `brolga-driver`, which knows no command line.
+//!
+//! It is a library because the project's own chores (`cargo xtask`) have the same commands, and its
+//! benchmarks read calls in the same way.
+
+pub mod args;
+pub mod bench;
+pub mod check;
+pub mod cli;
+pub mod completions;
+pub mod dump;
+pub mod explain;
+pub mod failure;
+pub mod forward;
+pub mod grad;
+pub mod jobs;
+pub mod man;
+pub mod report;
+pub mod rules;
+pub mod run;
+pub mod second;

@@ -1,0 +1,7 @@
+//! `brolga`: see [`brolga_cli::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    brolga_cli::cli::main()
+}

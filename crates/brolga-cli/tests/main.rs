@@ -1,0 +1,6 @@
+//! The command line, and what documents show of it.
+
+mod cli;
+mod docs;
+mod installed;
+mod statuses;

@@ -1,0 +1,148 @@
+//! Exit statuses: each kind of failure, and what is written of them.
+
+use brolga_cli::failure::STATUSES;
+use brolga_testing::command::{TempFile, run};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_brolga");
+
+const FILE: &str = "\
+; a square, with a line that expects something else if it is told to, and things that go wrong
+; grad: %square(3.0) == [6.0]
+function %square(f64) -> f64 system_v {
+block0(v0: f64):
+    v1 = fmul v0, v0
+    return v1
+}
+
+function %unknown(f64) -> f64 system_v {
+    fn0 = %unknown_to_all(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = call fn0(v0)
+    return v1
+}
+
+function %trap(f64) -> f64 system_v {
+block0(v0: f64):
+    trap user1
+}
+
+function %spin(f64) -> f64 system_v {
+block0(v0: f64):
+    jump block1
+block1:
+    jump block1
+}
+
+function %abs(f64) -> f64 system_v {
+block0(v0: f64):
+    v1 = fabs v0
+    return v1
+}
+";
+
+/// What is said, by each kind of failure: the command, its arguments, and a part of the message.
+type Row = (&'static str, &'static [&'static str], &'static str);
+
+#[test]
+fn failures_are_status_1() {
+    let rows: [Row; 8] = [
+        // A derivation is refused.
+        ("grad", &["--call", "%unknown(1.0)"], "AD0150"),
+        ("bench", &["--call", "%unknown(1.0)"], "AD0150"),
+        ("dump", &["--func", "%unknown", "--stage", "forward"], "AD0150"),
+        // A run traps.
+        ("run", &["--call", "%trap(1.0)"], "user1"),
+        ("grad", &["--call", "%trap(1.0)"], "user1"),
+        ("bench", &["--call", "%trap(1.0)"], "user1"),
+        // A run takes too long.
+        ("run", &["--call", "%spin(1.0)", "--time-limit", "0.2"], "time limit"),
+        ("bench", &["--call", "%spin(1.0)", "--time-limit", "0.2"], "time limit"),
+    ];
+    let file = TempFile::new(PROGRAM, "failures.clif", FILE);
+    for (command, args, says) in rows {
+        file.run(command, args).expect(1).says(says);
+    }
+}
+
+#[test]
+fn wrong_numbers_and_files_are_status_1() {
+    let wrong = TempFile::new(PROGRAM, "wrong-number.clif", FILE.replace("[6.0]", "[7.0]"));
+    wrong.run("grad", &[]).expect(1).says("expected 7.0, found 6.0");
+    wrong.run("check", &[]).expect(1).says("expected 7.0, found 6.0");
+    // The file cannot be read.
+    for command in ["grad", "jvp", "jacobian", "hvp", "hessian", "run", "check", "explain", "dump", "bench"] {
+        let more: &[&str] = match command {
+            "jvp" | "hvp" => &["--dir", "0=1"],
+            "dump" => &["--stage", "cfg"],
+            _ => &[],
+        };
+        run(PROGRAM, &[&[command, "/nonexistent.clif"], more].concat()).expect(1).says("no such file");
+        let torn = TempFile::new(PROGRAM, "torn.clif", "function %f(");
+        torn.run(command, more).expect(1).says("AD0002");
+    }
+}
+
+/// What the tape cannot follow is a failure of `explain`.
+#[test]
+fn oracles_that_cannot_follow_are_status_1() {
+    let text = "; a call of what is nowhere, of which no derivative is asked\nfunction %f(f64, f64) -> f64 system_v {\n    \
+        fn0 = %unknown_to_all(f64) -> f64 system_v\nblock0(v0: f64, v1: f64):\n    v2 = call fn0(v1)\n    \
+        return v0\n}\n";
+    let file = TempFile::new(PROGRAM, "oracle.clif", text);
+    file.run("explain", &["--call", "%f(1.0, 2.0) activity active,const"]).expect(1).says("the tape cannot run");
+}
+
+#[test]
+fn a_full_disk_is_status_1_and_a_closed_pipe_is_none() {
+    let file = TempFile::new(PROGRAM, "written.clif", FILE);
+    for args in [&["grad", file.path()][..], &["man"], &["completions", "bash"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+        let mut command = std::process::Command::new(PROGRAM);
+        command.args(args);
+        let output = command.stdout(full).output().expect("the binary runs");
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("the output cannot be written"), "{args:?}");
+
+        // The end that is read is closed before anything is written.
+        let (reader, writer) = std::io::pipe().expect("there are pipes");
+        drop(reader);
+        let output = command.stdout(writer).output().expect("the binary runs");
+        assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()), "{args:?}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_status_2() {
+    let file = TempFile::new(PROGRAM, "usage-2.clif", FILE);
+    file.run("grad", &["--call", "%square(1.0, 2.0)"]).expect(2).says("takes 1 argument, not 2");
+    file.run("bench", &["--call", "%square(1.0)", "--budget", "0"]).expect(2).says("--budget");
+    file.run("dump", &["--func", "%square"]).expect(2).says("--stage");
+    run(PROGRAM, &["--color", "sometimes", "man"]).expect(2).says("sometimes");
+    run(PROGRAM, &["man", "nothing"]).expect(2).says("there is no command `nothing`");
+    run(PROGRAM, &["completions", "tcsh"]).expect(2).says("possible values");
+    run(PROGRAM, &[]).expect(2).says("Usage");
+}
+
+#[test]
+fn all_is_well_with_status_0() {
+    let file = TempFile::new(PROGRAM, "well.clif", FILE);
+    file.run("grad", &[]).expect(0);
+    run(PROGRAM, &["--help"]).expect(0);
+    run(PROGRAM, &["--version"]).expect(0);
+}
+
+/// Help, pages and README say the same of them.
+#[test]
+fn statuses_are_documented() {
+    let squeezed = |text: &str| text.replace(['\\', '\n'], " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    let help = run(PROGRAM, &["--help"]).expect(0).stdout;
+    let pages = ["grad", "bench"].map(|command| run(PROGRAM, &["man", command]).expect(0).stdout);
+    let readme = include_str!("../README.md").to_owned();
+    for text in [&help, &readme].into_iter().chain(&pages) {
+        let text = squeezed(text).replace("- ", "-");
+        for (status, meaning) in STATUSES {
+            let words = squeezed(meaning);
+            assert!(text.contains(&words), "{status}: {words:?} is not in\n{text}");
+        }
+    }
+}
