@@ -46,6 +46,9 @@ pub struct Func {
     /// known function's. Calls of it are differentiated by the known function's rule, at the values
     /// that the body gives.
     pub computes: Option<&'static str>,
+    /// The user's rule for it, by which calls are differentiated: the number of a rule that
+    /// `brolga_rules::user` keeps. It counts before a body, and before what is known of the name.
+    pub rule: Option<u32>,
     /// What it does for the program's memory, if it is part of an allocator.
     pub allocator: Option<Allocator>,
     /// Whether operations on bits in it are left to the run, as
@@ -301,6 +304,7 @@ impl Program {
             lines: SecondaryMap::new(),
             host: None,
             computes: None,
+            rule: None,
             allocator: None,
             untracked: false,
         }));

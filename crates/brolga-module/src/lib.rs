@@ -71,6 +71,7 @@ use cranelift_module::{
 
 pub use brolga_ir::spec::{Derivative, ParamActivity, ParamSpec, ReturnActivity, Spec};
 pub use brolga_ir::{Diagnostic, Diagnostics, Elem};
+pub use brolga_rules::user::{RuleError, TangentArg, UserRule, parse_rules};
 pub use brolga_transform::embed::{DerivedSignature, Embedded, HEADER, ParamRole, ResultRole, Room, StructLayout};
 pub use cranelift_codegen;
 pub use cranelift_module;
@@ -121,6 +122,23 @@ impl<M: Module> AdModule<M> {
     /// writable one that a derivative reaches has to be [given](DataActivity) an activity.
     pub fn set_data(&mut self, data: DataId, activity: DataActivity) {
         self.recorded.activity(data, activity);
+    }
+
+    /// Say by which rule calls of the function of this name are differentiated, whether it is
+    /// imported or defined here. The rule counts for derivatives that are asked for from now on.
+    ///
+    /// ```
+    /// # use brolga_module::{AdModule, UserRule};
+    /// # fn rules<M: cranelift_module::Module>(module: &mut AdModule<M>) -> Result<(), brolga_module::RuleError> {
+    /// module.set_rule("sigmoid", UserRule::parse("x => z: z*(1 - z)")?);
+    /// module.set_rule("log_event", UserRule::Inactive);
+    /// // A function (x, dx) that computes the tangent of another.
+    /// module.set_rule("my_sin", UserRule::tangent("my_sin__tangent", 1));
+    /// # Ok(()) }
+    /// ```
+    pub fn set_rule(&mut self, symbol: &str, rule: UserRule) {
+        self.recorded.rule(symbol, rule);
+        self.derived.clear();
     }
 
     /// The derivative of a function, defined in the module under a name of its own

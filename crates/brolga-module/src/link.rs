@@ -185,8 +185,15 @@ impl<M: Module> Links<'_, M> {
             let id = self.function(&symbol, &signature)?;
             let name = func.declare_imported_user_function(UserExternalName::new(0, id.as_u32()));
             let decl = self.module.declarations().get_function_decl(id);
-            func.dfg.ext_funcs[r].name = ExternalName::user(name);
-            func.dfg.ext_funcs[r].colocated = decl.linkage.is_final();
+            let (is_final, declared) = (decl.linkage.is_final(), decl.signature.clone());
+            let e = &mut func.dfg.ext_funcs[r];
+            (e.name, e.colocated) = (ExternalName::user(name), is_final);
+            // Its own convention, and how it extends small integers.
+            let own = e.signature;
+            if declared != func.dfg.signatures[own] {
+                let signature = func.import_signature(declared);
+                func.dfg.ext_funcs[r].signature = signature;
+            }
         }
         for gv in symbols_used(&func).iter().collect::<Vec<_>>() {
             let ir::GlobalValueData::Symbol { name, .. } = &f.func.global_values[gv] else { continue };

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use brolga_ir::{DataObject, FuncKey, Program};
+use brolga_rules::UserRule;
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{self, ExternalName};
 use cranelift_codegen::isa::TargetIsa;
@@ -32,6 +33,8 @@ pub(crate) struct Recorded {
     bytes: BTreeSet<FuncId>,
     data: BTreeMap<DataId, DataDescription>,
     activities: BTreeMap<DataId, DataActivity>,
+    /// By the names of functions.
+    rules: BTreeMap<String, UserRule>,
 }
 
 impl Recorded {
@@ -49,6 +52,10 @@ impl Recorded {
 
     pub(crate) fn activity(&mut self, id: DataId, activity: DataActivity) {
         self.activities.insert(id, activity);
+    }
+
+    pub(crate) fn rule(&mut self, symbol: &str, rule: UserRule) {
+        self.rules.insert(symbol.to_owned(), rule);
     }
 
     pub(crate) fn is_defined(&self, id: FuncId) -> bool {
@@ -89,6 +96,7 @@ impl Recorded {
             }
             work.extend(uses.functions.into_iter().filter(|f| seen.insert(*f)));
         }
+        brolga_transform::set_rules(&mut program, &self.rules)?;
         Ok((program, key.expect("the root was the first")))
     }
 

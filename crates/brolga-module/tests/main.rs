@@ -5,4 +5,5 @@ mod common;
 mod errors;
 mod objects;
 mod programs;
+mod rules;
 mod workspace;

@@ -56,8 +56,37 @@ pub enum Node {
     /// A call of a C math function of the cotangent's width. Rows of opcodes have none, so they
     /// also serve vectors.
     Math(MathFn, &'static [E]),
+    /// A call of another function, which a user's rule names.
+    Call(&'static Called),
     /// Where the condition holds, the first expression, else the second.
     Select(Cond, E, E),
+}
+
+/// A call of a pure function that returns a float of the cotangent's width.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Called {
+    /// The function.
+    pub symbol: &'static str,
+    /// What it is given.
+    pub args: Vec<CallArg>,
+}
+
+/// An argument of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CallArg {
+    /// A float of the cotangent's width.
+    Float(E),
+    /// An operand that is no float, as it is.
+    Other(usize),
+}
+
+impl CallArg {
+    fn reads(self) -> Reads {
+        match self {
+            Self::Float(e) => e.reads(),
+            Self::Other(i) => Reads { operands: 1 << i, results: 0 },
+        }
+    }
 }
 
 /// A condition. It is a lane mask for vectors.
@@ -177,6 +206,11 @@ impl E {
         Self::new(Node::Math(f, Box::leak(args.into())))
     }
 
+    /// Call a function of a user's.
+    pub fn call(called: Called) -> Self {
+        Self::new(Node::Call(Box::leak(Box::new(called))))
+    }
+
     /// `self < other`, false for NaN.
     pub fn lt(self, other: impl Into<E>) -> Cond {
         Cond::cmp(FloatCC::LessThan, self, other.into())
@@ -208,6 +242,7 @@ impl E {
                 a.reads().union(b.reads())
             }
             Node::Math(_, args) => args.iter().fold(Reads::default(), |r, a| r.union(a.reads())),
+            Node::Call(called) => called.args.iter().fold(Reads::default(), |r, a| r.union(a.reads())),
             Node::Select(c, a, b) => c.reads().union(a.reads()).union(b.reads()),
         }
     }
@@ -228,6 +263,8 @@ impl E {
             Node::Abs(a) => ev(a).abs(),
             Node::Copysign(a, b) => ev(a).copysign(ev(b)),
             Node::Math(f, args) => f.eval(args.iter().map(|&a| ev(a))),
+            // The function is not here.
+            Node::Call(_) => f64::NAN,
             Node::Select(c, a, b) => {
                 if c.eval(operands, results) {
                     ev(a)
@@ -247,7 +284,13 @@ impl E {
             Node::Neg(a) | Node::Abs(a) | Node::Copysign(a, _) => a.is_finite(),
             Node::Select(_, a, b) => a.is_finite() && b.is_finite(),
             // Sums and products overflow, the others also have poles.
-            Node::Add(..) | Node::Sub(..) | Node::Mul(..) | Node::Div(..) | Node::Sqrt(_) | Node::Math(..) => false,
+            Node::Add(..)
+            | Node::Sub(..)
+            | Node::Mul(..)
+            | Node::Div(..)
+            | Node::Sqrt(_)
+            | Node::Math(..)
+            | Node::Call(_) => false,
         }
     }
 
@@ -258,6 +301,10 @@ impl E {
             Node::Neg(a) | Node::Sqrt(a) | Node::Abs(a) => a.calls(),
             Node::Add(a, b) | Node::Sub(a, b) | Node::Mul(a, b) | Node::Div(a, b) | Node::Copysign(a, b) => {
                 [a.calls(), b.calls()].concat()
+            }
+            Node::Call(called) => {
+                let floats = called.args.iter().filter_map(|a| if let CallArg::Float(e) = a { Some(e) } else { None });
+                floats.flat_map(|e| e.calls()).collect()
             }
             Node::Math(f, args) => std::iter::once(f).chain(args.iter().flat_map(|a| a.calls())).collect(),
             Node::Select(c, a, b) => [c.calls(), a.calls(), b.calls()].concat(),
@@ -418,6 +465,17 @@ impl fmt::Display for E {
                 }
                 f.write_str(")")
             }
+            Node::Call(called) => {
+                write!(f, "{}(", called.symbol)?;
+                for (i, a) in called.args.iter().enumerate() {
+                    let sep = if i > 0 { ", " } else { "" };
+                    match a {
+                        CallArg::Float(e) => write!(f, "{sep}{e}")?,
+                        CallArg::Other(i) => write!(f, "{sep}{}", operand_name(*i))?,
+                    }
+                }
+                f.write_str(")")
+            }
             Node::Select(c, a, b) => write!(f, "({c} ? {a} : {b})"),
         }
     }
@@ -438,6 +496,7 @@ impl fmt::Display for Tight {
             | Node::Abs(_)
             | Node::Copysign(..)
             | Node::Math(..)
+            | Node::Call(_)
             | Node::Select(..) => write!(f, "{}", self.0),
         }
     }

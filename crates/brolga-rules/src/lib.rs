@@ -8,6 +8,7 @@
 //! - [`row`]: partial derivatives, and rows of them.
 //! - [`table`]: one row per CLIF opcode, without a wildcard.
 //! - [`libm`]: rules for C functions known by name.
+//! - [`user`]: rules of users.
 //! - [`check`]: compares rows with functions.
 //! - [`sig`]: the signatures of those functions;
 //! - [`cost`](mod@cost): what instructions and records cost.
@@ -24,11 +25,13 @@ pub mod math_fn;
 pub mod row;
 pub mod sig;
 pub mod table;
+pub mod user;
 
 pub use cost::cost;
-pub use expr::{Cond, E, Node, Reads};
+pub use expr::{CallArg, Called, Cond, E, Node, Reads};
 pub use libm::{MathKind, MathRule, MemFn, OF_C, OutPtr, math_rule, math_rules};
 pub use math_fn::MathFn;
 pub use row::{ExprRow, Partial, Scale};
 pub use sig::Ty;
 pub use table::{OpcodeRule, Refusal, Structural, is_pure, opcode_rule};
+pub use user::{RuleError, TangentArg, UserRule, UserRuleId, parse_rules, user_rule};

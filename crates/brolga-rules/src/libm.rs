@@ -30,6 +30,8 @@ pub struct MathRule {
     pub rets: Vec<Ty>,
     /// The rule.
     pub kind: MathKind,
+    /// It is called for what it does, not for its results alone.
+    pub effects: bool,
 }
 
 impl MathRule {
@@ -38,8 +40,7 @@ impl MathRule {
     pub fn only_computes(&self) -> bool {
         match self.kind {
             MathKind::Expr(_) => true,
-            // What these write is not memory of the program, or they do not come back.
-            MathKind::Inactive => !matches!(self.symbol, "puts" | "putchar" | "rand" | "abort" | "exit"),
+            MathKind::Inactive => !self.effects,
             MathKind::Memory(f) => f == MemFn::Memcmp,
             MathKind::Writes(..) => false,
         }
@@ -128,7 +129,9 @@ struct Rules(BTreeMap<&'static str, MathRule>);
 
 impl Rules {
     fn add(&mut self, symbol: &'static str, params: &[Ty], rets: &[Ty], kind: MathKind) {
-        let rule = MathRule { symbol, params: params.to_vec(), rets: rets.to_vec(), kind };
+        // What these write is not memory of the program, or they do not come back.
+        let effects = matches!(symbol, "puts" | "putchar" | "rand" | "abort" | "exit");
+        let rule = MathRule { symbol, params: params.to_vec(), rets: rets.to_vec(), kind, effects };
         let before = self.0.insert(symbol, rule);
         assert!(before.is_none(), "two rules for {symbol}");
     }

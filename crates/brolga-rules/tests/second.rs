@@ -60,6 +60,7 @@ fn derived(e: E, operands: &[Dual], results: &[Dual]) -> Dual {
             let terms = args.iter().enumerate().map(|(i, x)| product(row.partial(0, i), x.1, &plain(&args), &[z]));
             (z, terms.sum())
         }
+        Node::Call(_) => unreachable!("rows of the table call functions of C"),
         Node::Select(c, a, b) => of(if c.eval(&plain(operands), &plain(results)) { a } else { b }),
     }
 }

@@ -13,6 +13,7 @@
 //! dce        what a derived graph computes without a use is removed
 //! emit       graphs are lowered to CLIF
 //! clif       passes over the CLIF that `brolga_ir::lower` has written
+//! user_rules functions that are differentiated as a user says
 //! verified   the verifier between the stages
 //! pipeline   all of it, for one variant (`derive`: the entry points; `derived`: what comes out)
 //! nested     a derivative as a function of a program, to be derived again
@@ -41,6 +42,7 @@ pub mod program;
 pub mod shadow;
 pub mod standalone;
 pub mod translate;
+pub mod user_rules;
 mod val_map;
 pub(crate) mod verified;
 
@@ -51,3 +53,4 @@ pub use nested::Nested;
 pub use pipeline::Stages;
 pub use program::abi::Abi;
 pub use translate::tangent::POISON;
+pub use user_rules::set_rules;

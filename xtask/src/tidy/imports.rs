@@ -174,6 +174,7 @@ const FOLDERS: &[(&str, &[Row])] = &[
         &[
             ("val_map", &[]),
             ("derived", &[]),
+            ("user_rules", &[]),
             ("dce", &["val_map"]),
             ("clif", &["derived"]),
             ("primal", &[]),

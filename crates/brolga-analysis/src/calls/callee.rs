@@ -3,7 +3,7 @@
 
 use brolga_ir::program::symbol_in;
 use brolga_ir::{FuncKey, Program};
-use brolga_rules::{MathRule, math_rule};
+use brolga_rules::{MathRule, UserRuleId, math_rule, user_rule};
 use cranelift_codegen::ir::{self, InstructionData};
 
 /// What a call goes to.
@@ -43,6 +43,7 @@ impl CalleeKind {
             InstructionData::Call { func_ref, .. } => {
                 let symbol = symbol_in(func, &func.dfg.ext_funcs[func_ref].name);
                 Some(match program.func(&symbol) {
+                    Some(k) if program.funcs[k].rule.is_some() => CalleeKind::Known(users(program, k)?),
                     Some(k) if program.funcs[k].body.is_some() && computed(program, k).is_some() => {
                         CalleeKind::Computes(computed(program, k)?)
                     }
@@ -66,6 +67,11 @@ impl CalleeKind {
 /// The rule of the known function that a function computes.
 fn computed(program: &Program, k: FuncKey) -> Option<&'static MathRule> {
     program.funcs[k].computes.and_then(math_rule)
+}
+
+/// The rule that a user has given a function.
+fn users(program: &Program, k: FuncKey) -> Option<&'static MathRule> {
+    program.funcs[k].rule.map(|id| user_rule(UserRuleId(id)))
 }
 
 /// Whether a call's signature is the one that the rule is for.

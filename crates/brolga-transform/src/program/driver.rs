@@ -182,6 +182,9 @@ fn primals(asked: Asked<'_>, inlining: &Inlining) -> Primals {
     if options.runs(Pass::OpaqueAllocator) && options.memory == MemoryMode::Leave {
         program.plain = opaque_allocator::functions(&program, &keys, request.func);
     }
+    // What a user's rule is for is called as it is.
+    let ruled = keys.iter().filter(|&&k| k != request.func && program.funcs[k].rule.is_some());
+    program.plain.extend(ruled.copied().collect::<Vec<_>>());
     let mut bodies = inlined(&mut program, &keys, inlining, isa);
     keys.retain(|&k| program.funcs[k].body.is_some());
     // Functions all of whose calls were replaced need no derivative, nor do those that are called

@@ -259,6 +259,7 @@ fn called_once(program: &Program, funcs: &[FuncKey]) -> EntitySet<FuncKey> {
 fn may_move(program: &Program, key: FuncKey, func: &ir::Function) -> bool {
     let by_value = |p: &ir::AbiParam| matches!(p.purpose, ArgumentPurpose::StructArgument(_));
     program.funcs[key].computes.is_none()
+        && program.funcs[key].rule.is_none()
         && program.funcs[key].allocator.is_none()
         && !program.funcs[key].untracked
         && !program.plain.contains(key)

@@ -255,6 +255,11 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         d
     }
 
+    /// A name for what is computed next.
+    pub fn name(&mut self) -> Val {
+        Val::D(self.t.ids.dv())
+    }
+
     /// Arithmetic in the reverse fragment, or in forward mode behind the primal.
     pub fn arith(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {
         self.emit(self.place, AdOp::Arith(op, args.into(), ty), ty)

@@ -9,7 +9,7 @@ use brolga_ir::map::HashMap;
 
 use brolga_ir::inst::{Arith, Val};
 use brolga_rules::expr::CondNode;
-use brolga_rules::{Cond, E, ExprRow, MathFn, Node, Partial, Scale};
+use brolga_rules::{CallArg, Cond, E, ExprRow, MathFn, Node, Partial, Scale};
 use cranelift_codegen::ir::{self, Type};
 use smallvec::SmallVec;
 
@@ -93,7 +93,7 @@ fn bounded(e: E, known: &dyn Fn(usize) -> bool) -> bool {
         Node::Mul(a, b) | Node::Add(a, b) | Node::Sub(a, b) => bounded(a, &|_| false) && bounded(b, &|_| false),
         Node::Select(_, a, b) => go(a) && go(b),
         Node::Operand(i) => known(i),
-        Node::IntOperand(_) | Node::Result(_) | Node::Div(..) | Node::Sqrt(_) | Node::Math(..) => false,
+        Node::IntOperand(_) | Node::Result(_) | Node::Div(..) | Node::Sqrt(_) | Node::Math(..) | Node::Call(_) => false,
     }
 }
 
@@ -210,6 +210,20 @@ impl Walker<'_> {
                 Some(result) => Val::Primal(result),
                 None => self.op(cx, Arith::Math(Box::new(f.symbol())), args),
             },
+            Node::Call(called) => {
+                let (mut args, mut types) = (Vec::new(), Vec::new());
+                for arg in &called.args {
+                    let (v, ty) = match *arg {
+                        CallArg::Float(e) => (self.expr(cx, e), ty),
+                        CallArg::Other(i) => (Val::Primal(self.operands[i]), cx.ty(self.operands[i])),
+                    };
+                    args.push(Some(v));
+                    types.push(ty);
+                }
+                let d = cx.name();
+                cx.helper(cx.place(), called.symbol, &args, &types, [(d, ty)].into(), false);
+                d
+            }
             Node::Select(c, a, b) => {
                 let c = self.cond(cx, c);
                 let (a, b) = (self.expr(cx, a), self.expr(cx, b));

@@ -1,0 +1,523 @@
+//! Rules of users, for functions that they call by name.
+//!
+//! **Question.** What does a call of `%sigmoid` mean for derivatives, where the user says so?
+//! **Answer.** The same as a rule of the table: [`UserRule::rule`] makes a [`MathRule`] of it. It
+//! is found before a body of the function, and before a rule of the table. Rules live as long as
+//! the process, as those of the table do; the same rule is kept once.
+//!
+//! ```text
+//! sigmoid:  x => z: z*(1 - z)                    a row: ∂z/∂x, by operands and the result
+//! gauss:    x, s => z: -z*x/(s*s), z*x*x/(s*s*s)
+//! log_it:   inactive
+//! mysin:    tangent mysin__tangent(x, dx)        calls %mysin__tangent(x, 1.0)
+//! interp:   tangent interp__tangent(c0, c1, x, dx)
+//! ```
+//!
+//! A tangent is linear in the tangents that it is given, so with one of them one and the others
+//! zero it is a partial derivative. That serves both modes, and calls the function once for each
+//! active operand.
+//!
+//! **Trust.** Functions that rules name are pure, and a row is what [`check`](mod@crate::check) can
+//! hold it to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use crate::expr::{CallArg, Called, E};
+use crate::libm::{MathKind, MathRule};
+use crate::math_fn::MathFn;
+use crate::row::{ExprRow, Partial, times};
+use crate::sig::Ty;
+
+/// What a user says of a function.
+#[derive(Clone, Debug, PartialEq)]
+pub enum UserRule {
+    /// Nothing it does matters for derivatives. Its results are constants, and it writes no memory
+    /// that the program reads. It is called as often as the primal calls it.
+    Inactive,
+    /// A pure function of floats, by its partial derivatives.
+    Row(ExprRow),
+    /// A pure function of floats, by a function that computes its tangent.
+    Tangent {
+        /// That function.
+        symbol: String,
+        /// Its arguments.
+        args: Vec<TangentArg>,
+    },
+}
+
+/// An argument of a function that computes a tangent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TangentArg {
+    /// A parameter of the primal, whatever its type.
+    Primal(usize),
+    /// The tangent of a float parameter.
+    Tangent(usize),
+}
+
+/// What is wrong with the text of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleError {
+    /// Where, in bytes from the start of the text.
+    pub at: usize,
+    /// What, and what is wanted instead.
+    pub message: String,
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (at byte {})", self.message, self.at)
+    }
+}
+
+impl std::error::Error for RuleError {}
+
+/// A rule that is kept for the rest of the process: what a program holds of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UserRuleId(pub u32);
+
+static KEPT: Mutex<Vec<&'static MathRule>> = Mutex::new(Vec::new());
+
+/// A rule that has been kept.
+///
+/// # Panics
+/// If the id is not one of [`UserRule::keep`].
+pub fn user_rule(id: UserRuleId) -> &'static MathRule {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)[id.0 as usize]
+}
+
+impl UserRule {
+    /// A tangent with the arguments `x0, ẋ0, x1, ẋ1, …` of a function of `n` floats.
+    pub fn tangent(symbol: &str, n: usize) -> Self {
+        let args = (0..n).flat_map(|i| [TangentArg::Primal(i), TangentArg::Tangent(i)]).collect();
+        Self::Tangent { symbol: symbol.to_owned(), args }
+    }
+
+    /// Read a rule, as the module's documentation has them, without the name in front.
+    ///
+    /// # Errors
+    /// Where the text is none.
+    pub fn parse(text: &str) -> Result<Self, RuleError> {
+        let mut p = Parser { text, at: 0, operands: vec![], results: vec![] };
+        let found = p.rule()?;
+        p.space();
+        if p.at < text.len() { Err(p.error("nothing follows a rule")) } else { Ok(found) }
+    }
+
+    /// Keep the rule for the function `symbol` with these parameters and results.
+    ///
+    /// # Errors
+    /// If the rule does not fit them.
+    pub fn keep(&self, symbol: &str, params: &[Ty], rets: &[Ty]) -> Result<UserRuleId, String> {
+        let kind = self.kind(symbol, params, rets)?;
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |r: &&MathRule| r.symbol == symbol && r.params == params && r.rets == rets && r.kind == kind;
+        if let Some(i) = kept.iter().position(|r| same(r)) {
+            return Ok(UserRuleId(i as u32));
+        }
+        let rule = MathRule {
+            symbol: String::leak(symbol.to_owned()),
+            params: params.to_vec(),
+            rets: rets.to_vec(),
+            kind,
+            effects: *self == Self::Inactive,
+        };
+        kept.push(Box::leak(Box::new(rule)));
+        Ok(UserRuleId(kept.len() as u32 - 1))
+    }
+
+    fn kind(&self, symbol: &str, params: &[Ty], rets: &[Ty]) -> Result<MathKind, String> {
+        let row = match self {
+            Self::Inactive => return Ok(MathKind::Inactive),
+            Self::Row(row) => row.clone(),
+            Self::Tangent { symbol, args } => of_tangent(symbol, args, params)?,
+        };
+        let float = rets.first().copied().filter(|t| t.is_float());
+        let Some(float) = float.filter(|_| rets.len() == row.n_results()) else {
+            return Err(format!(
+                "%{symbol} has {} results, and the rule is of a function with {} floats",
+                rets.len(),
+                row.n_results()
+            ));
+        };
+        if row.n_operands() != params.len() {
+            return Err(format!(
+                "%{symbol} has {} parameters, and the rule is of a function with {}",
+                params.len(),
+                row.n_operands()
+            ));
+        }
+        if let Some(i) = params.iter().chain(rets).position(|t| t.is_float() && *t != float) {
+            return Err(format!("%{symbol} mixes floats of two widths (at place {i}): its rule cannot be a row"));
+        }
+        for (r, o, partial) in row.partials() {
+            if !params[o].is_float() && !partial.is_zero() {
+                return Err(format!("parameter {o} of %{symbol} is no float: write 0 for its partial of result {r}"));
+            }
+        }
+        Ok(MathKind::Expr(Box::leak(Box::new(row))))
+    }
+}
+
+/// The row of a function whose tangent another one computes.
+fn of_tangent(symbol: &str, args: &[TangentArg], params: &[Ty]) -> Result<ExprRow, String> {
+    let index = |arg: &TangentArg| match *arg {
+        TangentArg::Primal(i) | TangentArg::Tangent(i) => i,
+    };
+    if args.iter().any(|arg| index(arg) >= params.len()) {
+        return Err(format!("%{symbol} is given a parameter that the function does not have"));
+    }
+    let symbol: &'static str = String::leak(symbol.to_owned());
+    let partial = |o: usize| {
+        if !params[o].is_float() || !args.contains(&TangentArg::Tangent(o)) {
+            return Partial::Zero;
+        }
+        let args = args.iter().map(|arg| match *arg {
+            TangentArg::Primal(i) if params[i].is_float() => CallArg::Float(E::operand(i)),
+            TangentArg::Primal(i) => CallArg::Other(i),
+            TangentArg::Tangent(i) => CallArg::Float(E::constant(if i == o { 1.0 } else { 0.0 })),
+        });
+        times(E::call(Called { symbol, args: args.collect() }))
+    };
+    Ok(ExprRow::new(params.len(), vec![(0..params.len()).map(partial).collect()]))
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    at: usize,
+    operands: Vec<String>,
+    results: Vec<String>,
+}
+
+impl Parser<'_> {
+    fn error(&self, message: impl Into<String>) -> RuleError {
+        RuleError { at: self.at, message: message.into() }
+    }
+
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
+    fn space(&mut self) {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    fn eat(&mut self, token: &str) -> bool {
+        self.space();
+        let is = self.rest().starts_with(token);
+        self.at += if is { token.len() } else { 0 };
+        is
+    }
+
+    fn expect(&mut self, token: &str) -> Result<(), RuleError> {
+        if self.eat(token) { Ok(()) } else { Err(self.error(format!("`{token}` is wanted here"))) }
+    }
+
+    fn name(&mut self) -> Result<String, RuleError> {
+        self.space();
+        let is = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+        let n = self.rest().find(|c| !is(c)).unwrap_or(self.rest().len());
+        if n == 0 || self.rest().starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+            return Err(self.error("a name is wanted here"));
+        }
+        let name = self.rest()[..n].to_owned();
+        self.at += n;
+        Ok(name)
+    }
+
+    fn names(&mut self) -> Result<Vec<String>, RuleError> {
+        let mut names: Vec<String> = vec![];
+        loop {
+            let name = self.name()?;
+            if names.contains(&name) {
+                return Err(self.error(format!("`{name}` is there twice")));
+            }
+            names.push(name);
+            if !self.eat(",") {
+                return Ok(names);
+            }
+        }
+    }
+
+    fn rule(&mut self) -> Result<UserRule, RuleError> {
+        let start = self.at;
+        let first = self.name()?;
+        if first == "inactive" {
+            return Ok(UserRule::Inactive);
+        }
+        self.space();
+        if first == "tangent" && !self.rest().starts_with(['=', ',']) {
+            return self.tangent();
+        }
+        self.at = start;
+        self.operands = self.names()?;
+        self.expect("=>")?;
+        self.results = vec![self.name()?];
+        if let Some(name) = self.operands.iter().find(|o| self.results.contains(o)) {
+            return Err(self.error(format!("`{name}` is an operand and the result")));
+        }
+        self.expect(":")?;
+        let mut partials = vec![];
+        loop {
+            partials.push(self.partial()?);
+            if !self.eat(",") {
+                break;
+            }
+        }
+        let (n, want) = (partials.len(), self.operands.len());
+        if n != want {
+            return Err(self.error(format!("{n} partials are given for {want} operands")));
+        }
+        Ok(UserRule::Row(ExprRow::new(want, vec![partials])))
+    }
+
+    /// `symbol(x0, dx0, c1, …)`: names of operands in their order; a `d` before one is its tangent.
+    fn tangent(&mut self) -> Result<UserRule, RuleError> {
+        let symbol = self.name()?;
+        self.expect("(")?;
+        let names = self.names()?;
+        self.expect(")")?;
+        let (mut operands, mut args) = (Vec::<&str>::new(), vec![]);
+        for name in &names {
+            let known = |n: &str| operands.iter().position(|o| *o == n);
+            match name.strip_prefix('d').and_then(known) {
+                Some(i) => args.push(TangentArg::Tangent(i)),
+                None => {
+                    args.push(TangentArg::Primal(operands.len()));
+                    operands.push(name);
+                }
+            }
+        }
+        if !args.iter().any(|a| matches!(a, TangentArg::Tangent(_))) {
+            return Err(self.error("no argument is a tangent: the tangent of `x` is called `dx`, and stands behind it"));
+        }
+        Ok(UserRule::Tangent { symbol, args })
+    }
+
+    fn partial(&mut self) -> Result<Partial, RuleError> {
+        let e = self.sum()?;
+        Ok(match *e.node() {
+            crate::expr::Node::Const(0.0) => Partial::Zero,
+            _ => times(e),
+        })
+    }
+
+    fn sum(&mut self) -> Result<E, RuleError> {
+        let mut e = self.product()?;
+        loop {
+            if self.eat("+") {
+                e = e + self.product()?;
+            } else if self.eat("-") {
+                e = e - self.product()?;
+            } else {
+                return Ok(e);
+            }
+        }
+    }
+
+    fn product(&mut self) -> Result<E, RuleError> {
+        let mut e = self.sign()?;
+        loop {
+            if self.eat("*") || self.eat("·") {
+                e = e * self.sign()?;
+            } else if self.eat("/") {
+                e = e / self.sign()?;
+            } else {
+                return Ok(e);
+            }
+        }
+    }
+
+    fn sign(&mut self) -> Result<E, RuleError> {
+        if self.eat("-") { Ok(-self.sign()?) } else { self.atom() }
+    }
+
+    fn atom(&mut self) -> Result<E, RuleError> {
+        if self.eat("(") {
+            let e = self.sum()?;
+            self.expect(")")?;
+            return Ok(e);
+        }
+        if self.rest().starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+            return self.number();
+        }
+        let start = self.at;
+        let name = self.name()?;
+        if self.eat("(") {
+            return self.call(&name, start);
+        }
+        if let Some(i) = self.operands.iter().position(|o| *o == name) {
+            return Ok(E::operand(i));
+        }
+        match self.results.iter().position(|r| *r == name) {
+            Some(i) => Ok(E::result(i)),
+            None => {
+                self.at = start;
+                let known = self.operands.iter().chain(&self.results).cloned().collect::<Vec<_>>().join(", ");
+                Err(self.error(format!("`{name}` is neither an operand nor the result: there are {known}")))
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<E, RuleError> {
+        let rest = self.rest();
+        let mut n = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        if rest[n..].starts_with(['e', 'E']) {
+            let digits = &rest[n + 1..].trim_start_matches(['+', '-']);
+            let more = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+            n = if more > 0 { rest.len() - digits.len() + more } else { n };
+        }
+        let value = rest[..n].parse::<f64>().map_err(|_| self.error("that is no number"))?;
+        self.at += n;
+        Ok(E::constant(value))
+    }
+
+    /// A function of the name, behind its opening bracket.
+    fn call(&mut self, name: &str, start: usize) -> Result<E, RuleError> {
+        let mut args = vec![];
+        loop {
+            args.push(self.sum()?);
+            if !self.eat(",") {
+                break;
+            }
+        }
+        self.expect(")")?;
+        let known = MathFn::ALL.into_iter().find(|f| f.symbol() == name);
+        Ok(match (name, known, &args[..]) {
+            ("sqrt", _, [a]) => a.sqrt(),
+            ("abs", _, [a]) => a.abs(),
+            ("copysign", _, [a, b]) => a.copysign(*b),
+            ("float", _, [a]) if matches!(a.node(), crate::expr::Node::Operand(_)) => a.int(),
+            (_, Some(f), args) if args.len() == f.n_params() => E::math(f, args),
+            ("sqrt" | "abs" | "copysign" | "float", ..) | (_, Some(_), _) => {
+                self.at = start;
+                return Err(self.error(format!("`{name}` has other arguments")));
+            }
+            // Any other is a function of the user's.
+            _ => {
+                let args = args.iter().map(|a| CallArg::Float(*a)).collect();
+                E::call(Called { symbol: String::leak(name.to_owned()), args })
+            }
+        })
+    }
+}
+
+/// Rules by the names of their functions, as text: a rule a line, `name: rule`. Empty lines and
+/// what follows `#` say nothing.
+///
+/// # Errors
+/// The first line that is no rule, by its number from 1.
+pub fn parse_rules(text: &str) -> Result<BTreeMap<String, UserRule>, (usize, RuleError)> {
+    let mut out = BTreeMap::new();
+    for (i, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or("");
+        if line.trim().is_empty() {
+            continue;
+        }
+        let wrong = |at: usize, message: &str| (i + 1, RuleError { at, message: message.to_owned() });
+        let Some((name, rule)) = line.split_once(':') else {
+            return Err(wrong(0, "`name: rule` is wanted here"));
+        };
+        let name = name.trim().trim_start_matches('%').to_owned();
+        let offset = line.len() - rule.len();
+        let rule = UserRule::parse(rule).map_err(|e| (i + 1, RuleError { at: e.at + offset, ..e }))?;
+        if out.insert(name, rule).is_some() {
+            return Err(wrong(0, "there is a rule for this function already"));
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(text: &str) -> ExprRow {
+        match UserRule::parse(text).unwrap_or_else(|e| panic!("{text}: {e}")) {
+            UserRule::Row(row) => row,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn rows_are_what_they_say() {
+        let r = row("x => z: z*(1 - z)");
+        assert_eq!(r.partial(0, 0).eval(2.0, &[0.0], &[0.25]), 2.0 * 0.25 * 0.75);
+        let r = row("x, s => z: -z*x/(s*s), z*x*x/(s*s*s)");
+        assert_eq!(r.partial(0, 0).eval(1.0, &[3.0, 2.0], &[0.5]), -0.5 * 3.0 / 4.0);
+        assert_eq!(r.partial(0, 1).eval(1.0, &[3.0, 2.0], &[0.5]), 0.5 * 9.0 / 8.0);
+        let r = row("x, n => z: 1.5e-1 * float(n) * pow(x, 2) - -sqrt(abs(x)), 0");
+        assert_eq!(r.partial(0, 0).eval(1.0, &[4.0, 3.0], &[0.0]), 0.15 * 3.0 * 16.0 + 2.0);
+        assert!(r.partial(0, 1).is_zero());
+        // To the left, as everywhere.
+        assert_eq!(row("x => z: 8/2/2 - 1 - 1").partial(0, 0).eval(1.0, &[0.0], &[0.0]), 0.0);
+    }
+
+    #[test]
+    fn what_is_no_rule_is_told_where() {
+        for (text, at, says) in [
+            ("", 0, "a name is wanted"),
+            ("x", 1, "`=>` is wanted"),
+            ("x => z", 6, "`:` is wanted"),
+            ("x => z: y", 8, "`y` is neither an operand nor the result: there are x, z"),
+            ("x => z: x, x", 12, "2 partials are given for 1 operands"),
+            ("x, x => z: 1, 1", 4, "twice"),
+            ("x => x: 1", 6, "an operand and the result"),
+            ("x => z: sin(x, x)", 8, "other arguments"),
+            ("x => z: (x", 10, "`)` is wanted"),
+            ("x => z: x x", 10, "nothing follows"),
+            ("tangent f(x)", 12, "no argument is a tangent"),
+            ("inactive x", 9, "nothing follows"),
+        ] {
+            let e = UserRule::parse(text).expect_err(text);
+            assert!(e.message.contains(says) && e.at == at, "{text}: {e}");
+        }
+    }
+
+    #[test]
+    fn files_have_a_rule_a_line() {
+        let rules = parse_rules("# ours\n%a: inactive\n\nb: x => z: 1 # one\n").unwrap();
+        assert_eq!(rules.keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(parse_rules("a: inactive\nb").unwrap_err().0, 2);
+        assert_eq!(parse_rules("a: inactive\na: inactive").unwrap_err().0, 2);
+        assert_eq!(parse_rules("ab: x => z: y").unwrap_err().1.at, 12);
+    }
+
+    #[test]
+    fn a_rule_fits_the_function_or_is_refused() {
+        let keep = |text: &str, params: &[Ty], rets: &[Ty]| UserRule::parse(text).unwrap().keep("f", params, rets);
+        let (d, s, i) = (Ty::F64, Ty::F32, Ty::I32);
+        let one = keep("x => z: z", &[d], &[d]).unwrap();
+        assert_eq!(keep("x => z: z", &[d], &[d]).unwrap(), one, "the same is kept once");
+        assert_ne!(keep("x => z: x", &[d], &[d]).unwrap(), one);
+        for (text, params, rets, says) in [
+            ("x => z: z", &[d, d][..], &[d][..], "2 parameters"),
+            ("x => z: z", &[d], &[], "0 results"),
+            ("x => z: z", &[d], &[i], "1 results"),
+            ("x, y => z: y, x", &[d, s], &[d], "two widths"),
+            ("x, n => z: 1, 1", &[d, i], &[d], "parameter 1 of %f is no float"),
+            ("tangent g(x, dx, c)", &[d], &[d], "does not have"),
+        ] {
+            let e = keep(text, params, rets).expect_err(text);
+            assert!(e.contains(says), "{text}: {e}");
+        }
+    }
+
+    #[test]
+    fn tangents_are_partials() {
+        let rule = UserRule::parse("tangent g(n, x, dx, y, dy)").unwrap();
+        let row = of_tangent(
+            "g",
+            match &rule {
+                UserRule::Tangent { args, .. } => args,
+                _ => panic!(),
+            },
+            &[Ty::I32, Ty::F64, Ty::F64],
+        );
+        let row = row.unwrap();
+        let text: Vec<String> = row.partials().map(|p| p.2.to_string()).collect();
+        assert_eq!(text, ["0", "g(x, y, 1, c, 0)", "g(x, y, 0, c, 1)"]);
+    }
+}
