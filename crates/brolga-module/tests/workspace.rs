@@ -144,3 +144,54 @@ fn straight_line_code_needs_none() {
     let mut memory = vec![0_u8; n as usize - 1];
     assert_eq!(number(&gradient(&f, forward, 0, &mut memory), ResultRole::Status), Some(1.0));
 }
+
+/// x² in a block of its own, which is freed before the square is used; n times.
+const HEAP: &str = "function %boxed(f64, i64) -> f64 {
+    fn1 = %malloc(i64) -> i64
+    fn2 = %free(i64)
+block0(v0: f64, v1: i64):
+    jump block1(v0, v1)
+block1(v2: f64, v3: i64):
+    v4 = iconst.i64 24
+    v5 = call fn1(v4)
+    v6 = fmul v2, v2
+    store v6, v5+16
+    v7 = load.f64 v5+16
+    v8 = fmul v7, v2
+    call fn2(v5)
+    v9 = iconst.i64 1
+    v10 = isub v3, v9
+    brif v10, block1(v8, v10), block2
+block2:
+    return v8
+}";
+
+#[test]
+fn blocks_of_the_heap_are_freed_at_the_end_of_a_run() {
+    let mut f = Fixture::new(HEAP, "boxed");
+    let id = f.derivative("boxed", &Spec::gradient([Active, Const]));
+    let pair = f.module.pair(f.func("boxed"), &Spec::pair([Active, Const]));
+    let refused = pair.expect_err("a pair has no end").to_string();
+    assert!(refused.contains("AD0174") && refused.contains("ask for a gradient"), "{refused}");
+    f.finish();
+    let x = 0.9_f64;
+    for round in 0..200 {
+        let mut memory = vec![0_u8; if round % 2 == 0 { 1 << 16 } else { 300 }];
+        let found = f.call(id, |role| match role {
+            ParamRole::Primal(0) => double(x),
+            ParamRole::Primal(1) => DataValue::I64(3),
+            ParamRole::Seed(0) => double(1.0),
+            ParamRole::WorkspaceBytes => DataValue::I64(memory.len() as i64),
+            ParamRole::Workspace => address(&mut memory),
+            other => panic!("{other:?}"),
+        });
+        if number(&found, ResultRole::Status).is_none_or(|s| s == 0.0) {
+            let ct = number(&found, ResultRole::Cotangent(0)).unwrap();
+            assert!((ct - 27.0 * x.powi(26)).abs() < 1e-13, "{ct}");
+        }
+        // The list of blocks is empty again.
+        if memory.len() > 300 && f.module.room(id).unwrap().is_given() {
+            assert_eq!(memory[56..64], [0; 8]);
+        }
+    }
+}

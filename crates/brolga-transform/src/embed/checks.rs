@@ -100,8 +100,8 @@ fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
     Some(match symbol {
         s if s.starts_with("brolga_forward_of_") || s.starts_with("brolga_pullback_of_") => return None,
         s if ["alloc", "free", "release"].iter().any(|part| s.contains(part)) => (
-            "memory of the heap is not supported",
-            "allocate outside of the function, and pass a pointer with its shadow",
+            "memory of the heap is supported in one function only, and `realloc` is not",
+            "ask for a gradient or a tangent, or allocate outside of the function and pass a shadow",
         ),
         s if s.contains("gamma") => ("derivatives of the gamma function are not supported", RUN_TIME),
         "brolga_save_bytes" | "brolga_restore_bytes" => ("restoring memory is not supported", "use MemoryMode::Leave"),

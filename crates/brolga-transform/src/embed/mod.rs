@@ -22,6 +22,7 @@
 //! **Source.** Signatures and activities are Enzyme's and those of rustc's `std::autodiff`.
 
 mod checks;
+mod heap;
 mod piece;
 mod returns;
 mod room;
@@ -32,7 +33,7 @@ pub use room::{HEADER, Room};
 pub use signature::{DerivedSignature, ParamRole, ResultRole, StructLayout};
 
 use brolga_analysis::Variant;
-use brolga_ir::spec::Spec;
+use brolga_ir::spec::{Derivative, Spec};
 use brolga_ir::{DataKey, Diagnostics, FuncKey, Options, Program, TapeKind};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
@@ -44,7 +45,8 @@ use crate::clif::dead_segment_arg;
 use crate::derived::Derivation;
 use crate::program::driver::Asked;
 use crate::program::inline_rollback::attempt;
-use crate::standalone::{as_written, indirect, prelude};
+use crate::standalone::prelude::{self, Helpers};
+use crate::standalone::{as_written, indirect};
 
 /// A function of an [`Embedded`] derivative. It names functions and data by their symbols.
 #[derive(Clone, Debug)]
@@ -105,7 +107,8 @@ pub fn embed(
         Some(w) => (w.variant.clone(), 1),
         None => (found.pairs[0].variant.clone(), 2),
     };
-    let mut pieces = pieces(&found, isa);
+    let helpers = if spec.derivative == Derivative::Pair { Helpers::Pair } else { Helpers::Workspace };
+    let mut pieces = pieces(&found, helpers, isa);
     checks::no_helpers(program, &pieces)?;
     let mut into = found.program.clone();
     let before = into.funcs.len();
@@ -118,6 +121,7 @@ pub fn embed(
     }
     let shadows = checks::shadows(&into, &pieces);
     let room = room::settle(&mut pieces, n_roots, spec.derivative);
+    heap::free_at_end(&mut pieces, isa);
     returns::through_memory(&mut pieces, n_roots);
     let roots = root::Roots { spec, primal: &primal, variant: &variant, room, isa };
     let signatures = roots.make(&mut pieces[..n_roots]);
@@ -128,10 +132,10 @@ pub fn embed(
 
 /// The derived functions with bodies of helpers in them: what was asked for comes first. Where
 /// others call that as well, they call a copy.
-fn pieces(found: &Derivation, isa: &dyn TargetIsa) -> Vec<Piece> {
+fn pieces(found: &Derivation, helpers: Helpers, isa: &dyn TargetIsa) -> Vec<Piece> {
     let mut out = Vec::new();
     let mut put = |symbol: &str, func: &ir::Function, variant: &Variant, segment: Option<usize>| {
-        let func = prelude::expanded(as_written(func.clone(), &found.names), isa);
+        let func = prelude::expanded(as_written(func.clone(), &found.names), helpers, isa);
         out.push(Piece { symbol: symbol.to_owned(), func, of: variant.func, segment });
     };
     let behind = |variant: &Variant| Some(dead_segment_arg::position(variant));

@@ -350,6 +350,7 @@ pub(super) fn begin(cursor: &mut FuncCursor<'_>, workspace: ir::Value, limit: ir
     let zero = cursor.ins().iconst(types::I64, 0);
     cursor.ins().store(flags, zero, workspace, segment::STATUS);
     let flags = MemFlagsData::new().with_notrap();
+    cursor.ins().store(flags, zero, workspace, segment::BLOCKS);
     for at in (segment::SINK..segment::CHANNELS).step_by(8) {
         cursor.ins().store(flags, zero, workspace, at);
     }

@@ -116,7 +116,7 @@ fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn Tar
     let funcs = found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]).chain(found.joint.iter().map(|w| &w.func));
     let shadows = data::shadows(&mut into, funcs.chain([&whole.func]))?;
     let mut put = |symbol: &str, func: &ir::Function, of| {
-        let func = prelude::expanded(as_written(func.clone(), &found.names), isa);
+        let func = prelude::expanded(as_written(func.clone(), &found.names), prelude::Helpers::Nested, isa);
         define(&mut into, symbol, func, of)
     };
     for p in &found.pairs {

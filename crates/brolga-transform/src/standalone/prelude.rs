@@ -17,20 +17,50 @@ use brolga_ir::program::symbol_of;
 use cranelift_codegen::Context;
 use cranelift_codegen::inline::{Inline, InlineCommand};
 use cranelift_codegen::ir::{self, Opcode};
-use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::isa::{CallConv, TargetIsa};
 
 /// The helpers as text.
 pub const PRELUDE: &str = include_str!("prelude.clif");
 
-static BODIES: LazyLock<HashMap<String, ir::Function>> = LazyLock::new(|| {
-    let all = cranelift_reader::parse_functions(PRELUDE).expect("the prelude is CLIF");
+/// Those that use a workspace, as text.
+const WORKSPACE: &str = include_str!("workspace.clif");
+
+type BodiesOf = LazyLock<HashMap<String, ir::Function>>;
+
+static BODIES: BodiesOf = LazyLock::new(|| parsed(PRELUDE));
+static OF_WORKSPACE: BodiesOf = LazyLock::new(|| parsed(WORKSPACE));
+
+fn parsed(text: &str) -> HashMap<String, ir::Function> {
+    let all = cranelift_reader::parse_functions(text).expect("the prelude is CLIF");
     let symbol = |f: &ir::Function| f.name.to_string().trim_start_matches('%').to_owned();
     all.into_iter().map(|f| (symbol(&f), f)).collect()
-});
+}
+
+/// A helper that uses a workspace, as a function for this target.
+pub(crate) fn of_workspace(symbol: &str, isa: &dyn TargetIsa) -> ir::Function {
+    with_convention(OF_WORKSPACE[symbol].clone(), isa.default_call_conv())
+}
+
+fn with_convention(mut body: ir::Function, conv: CallConv) -> ir::Function {
+    body.signature.call_conv = conv;
+    body.dfg.signatures.values_mut().for_each(|s| s.call_conv = conv);
+    body
+}
+
+/// Whose helpers replace calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Helpers {
+    /// Those of a derivative that is derived again.
+    Nested,
+    /// Those of an embedded derivative in one function.
+    Workspace,
+    /// Those of a forward pass and a pullback, which knows no end of a run.
+    Pair,
+}
 
 /// A function with bodies in place of the calls of helpers. The locations of a body are those of
 /// the call.
-pub(crate) fn expanded(func: ir::Function, isa: &dyn TargetIsa) -> ir::Function {
+pub(crate) fn expanded(func: ir::Function, helpers: Helpers, isa: &dyn TargetIsa) -> ir::Function {
     let any = func.dfg.ext_funcs.values().any(|f| symbol_of(&func, &f.name).starts_with("brolga_"));
     if !any {
         return func;
@@ -38,7 +68,7 @@ pub(crate) fn expanded(func: ir::Function, isa: &dyn TargetIsa) -> ir::Function 
     let n = func.dfg.num_insts();
     let mut cx = Context::for_function(func);
     // Where it fails the calls stay, and are refused.
-    if !cx.inline(Bodies).unwrap_or(false) {
+    if !cx.inline(Bodies(helpers)).unwrap_or(false) {
         return cx.func;
     }
     cx.compute_cfg();
@@ -66,7 +96,7 @@ fn locate(func: &mut ir::Function, first: usize) {
     }
 }
 
-struct Bodies;
+struct Bodies(Helpers);
 
 impl Inline for Bodies {
     fn inline(
@@ -93,14 +123,31 @@ impl Inline for Bodies {
         };
         let signature = &caller.dfg.signatures[declared.signature];
         let types = |s: &ir::Signature| -> Vec<_> { s.params.iter().chain(&s.returns).map(|p| p.value_type).collect() };
-        match BODIES.get(symbol).filter(|body| types(&body.signature) == types(signature)) {
+        let of_heap = OF_WORKSPACE.get(symbol);
+        let body = match self.0 {
+            Helpers::Nested => BODIES.get(symbol),
+            Helpers::Workspace => of_heap.or_else(|| BODIES.get(symbol)),
+            Helpers::Pair => BODIES.get(symbol).filter(|_| of_heap.is_none()),
+        };
+        match body.filter(|body| types(&body.signature) == types(signature)) {
             Some(body) => {
-                let mut body = body.clone();
-                body.signature.call_conv = signature.call_conv;
-                body.dfg.signatures.values_mut().for_each(|s| s.call_conv = signature.call_conv);
+                let body = with_convention(body.clone(), signature.call_conv);
                 InlineCommand::Inline { callee: Cow::Owned(body), visit_callee: false }
             }
             None => InlineCommand::KeepCall,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brolga_ir::lower::segment;
+
+    use super::*;
+
+    #[test]
+    fn the_list_of_blocks_is_where_the_header_has_it() {
+        let at: Vec<&str> = WORKSPACE.lines().filter_map(|l| Some(l.split_once("v0+")?.1)).collect();
+        assert!(at.len() > 6 && at.iter().all(|a| *a == segment::BLOCKS.to_string()), "{at:?}");
     }
 }
