@@ -10,7 +10,7 @@ use brolga_runtime::steps::{
     brolga_step_double, brolga_step_loses_double, brolga_step_loses_single, brolga_step_single,
 };
 use brolga_testing::program;
-use brolga_transform::standalone::prelude::PRELUDE;
+use brolga_transform::standalone::prelude::{GAMMA, PRELUDE};
 
 struct Helpers {
     program: Program,
@@ -19,7 +19,11 @@ struct Helpers {
 
 impl Helpers {
     fn new() -> Self {
-        let program = program(PRELUDE);
+        Self::of(PRELUDE)
+    }
+
+    fn of(text: &str) -> Self {
+        let program = program(text);
         let keys: Vec<_> = program.funcs.iter().filter(|f| f.1.body.is_some()).map(|f| f.0).collect();
         let primal = Primal::new(&program, &keys, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
         Self { program, primal }
@@ -113,4 +117,26 @@ fn copies() {
 
 fn bits_of(list: &[f64]) -> Vec<u64> {
     list.iter().map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn digamma() {
+    use brolga_runtime::gamma::{brolga_digamma, brolga_digammaf};
+    let (h, mut state) = (Helpers::of(GAMMA), 7);
+    let special = [0.0, -0.0, 1.0, 2.0, 10.0, -1.0, -7.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e300, -1e300];
+    let near = (-60..120).map(|i| f64::from(i) / 8.0 + 1e-3);
+    let any = (0..2000).map(|_| f64::from_bits(bits(&mut state)));
+    for x in special.into_iter().chain(near).chain(any) {
+        let DataValue::F64(found) = h.call("brolga_digamma", &[DataValue::F64(x.into())])[0] else {
+            panic!("a double")
+        };
+        let (found, wanted) = (found.as_f64(), brolga_digamma(x));
+        assert!(found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan(), "{x}: {found} {wanted}");
+        let single = x as f32;
+        let DataValue::F32(found) = h.call("brolga_digammaf", &[DataValue::F32(single.into())])[0] else {
+            panic!("a single")
+        };
+        let (found, wanted) = (found.as_f32(), brolga_digammaf(single));
+        assert!(found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan(), "{x}: {found} {wanted}");
+    }
 }

@@ -25,10 +25,15 @@ pub const PRELUDE: &str = include_str!("prelude.clif");
 /// Those that use a workspace, as text.
 const WORKSPACE: &str = include_str!("workspace.clif");
 
+/// Functions that no C library has, as text. A derivation has rules for them, so that where a
+/// derivative is derived again they stay calls.
+pub const GAMMA: &str = include_str!("gamma.clif");
+
 type BodiesOf = LazyLock<HashMap<String, ir::Function>>;
 
 static BODIES: BodiesOf = LazyLock::new(|| parsed(PRELUDE));
 static OF_WORKSPACE: BodiesOf = LazyLock::new(|| parsed(WORKSPACE));
+static OF_GAMMA: BodiesOf = LazyLock::new(|| parsed(GAMMA));
 
 fn parsed(text: &str) -> HashMap<String, ir::Function> {
     let all = cranelift_reader::parse_functions(text).expect("the prelude is CLIF");
@@ -126,8 +131,8 @@ impl Inline for Bodies {
         let of_heap = OF_WORKSPACE.get(symbol);
         let body = match self.0 {
             Helpers::Nested => BODIES.get(symbol),
-            Helpers::Workspace => of_heap.or_else(|| BODIES.get(symbol)),
-            Helpers::Pair => BODIES.get(symbol).filter(|_| of_heap.is_none()),
+            Helpers::Workspace => of_heap.or_else(|| BODIES.get(symbol)).or_else(|| OF_GAMMA.get(symbol)),
+            Helpers::Pair => BODIES.get(symbol).filter(|_| of_heap.is_none()).or_else(|| OF_GAMMA.get(symbol)),
         };
         match body.filter(|body| types(&body.signature) == types(signature)) {
             Some(body) => {
