@@ -113,7 +113,7 @@ impl UserRule {
         let kind = self.kind(symbol, params, rets)?;
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |r: &&MathRule| r.symbol == symbol && r.params == params && r.rets == rets && r.kind == kind;
-        if let Some(i) = kept.iter().position(|r| same(r)) {
+        if let Some(i) = kept.iter().position(same) {
             return Ok(UserRuleId(i as u32));
         }
         let rule = MathRule {

@@ -1,11 +1,10 @@
 //! Heap: blocks that an embedded derivative has allocated are freed when its run is over.
 //!
-//! **Problem.** The shadow of a block outlives the block: the reverse half asks for it. So do blocks
-//! that the primal frees and the reverse half still reads.
-//! **Answer.** Helpers keep both in a list whose head is in the workspace
-//! (`standalone/workspace.clif`), and the root frees them in front of each `return`. A pair has no
-//! such end, since its pullback may be called again; it is refused.
-//! **Cost.** Sixteen bytes for each block, and two calls of `free`.
+//! **Problem.** The shadow of a block outlives the block: the reverse half asks for it. So do
+//! blocks that the primal frees and the reverse half still reads. **Answer.** Helpers keep both in
+//! a list whose head is in the workspace (`standalone/workspace.clif`), and the root frees them in
+//! front of each `return`. A pair has no such end, since its pullback may be called again; it is
+//! refused. **Cost.** Sixteen bytes for each block, and two calls of `free`.
 
 use brolga_ir::program::symbol_of;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -17,7 +16,8 @@ use crate::standalone::prelude::of_workspace;
 
 const FREE_ALL: &str = "brolga_free_all";
 
-/// Let the root, which is the first piece, free what its run has kept, if any function keeps blocks.
+/// Let the root, which is the first piece, free what its run has kept, if any function keeps
+/// blocks.
 pub(super) fn free_at_end(pieces: &mut Vec<Piece>, isa: &dyn TargetIsa) {
     let allocates = |p: &Piece| {
         let callees = p.func.dfg.ext_funcs.values().map(|f| symbol_of(&p.func, &f.name));
