@@ -55,6 +55,7 @@
 
 #![warn(unreachable_pub)]
 
+pub mod bare;
 mod error;
 mod link;
 mod recorded;
@@ -209,6 +210,7 @@ impl<M: Module> AdModule<M> {
     pub fn define(&mut self, embedded: &Embedded, names: &[&str], linkage: Linkage) -> Result<Vec<FuncId>, AdError> {
         let ids = link::define(&mut self.inner, &self.recorded, &mut self.shared, embedded, (names, linkage))?;
         for (id, signature) in ids.iter().zip(&embedded.signatures) {
+            self.recorded.derivative(*id);
             self.signatures.insert(*id, (signature.clone(), embedded.room));
         }
         Ok(ids)

@@ -31,6 +31,8 @@ pub(crate) struct Recorded {
     bodies: BTreeMap<FuncId, ir::Function>,
     /// Functions that were given as machine code.
     bytes: BTreeSet<FuncId>,
+    /// Functions that are derivatives.
+    derivatives: BTreeSet<FuncId>,
     data: BTreeMap<DataId, DataDescription>,
     activities: BTreeMap<DataId, DataActivity>,
     /// By the names of functions.
@@ -46,6 +48,10 @@ impl Recorded {
         self.bytes.insert(id);
     }
 
+    pub(crate) fn derivative(&mut self, id: FuncId) {
+        self.derivatives.insert(id);
+    }
+
     pub(crate) fn data(&mut self, id: DataId, data: &DataDescription) {
         self.data.insert(id, data.clone());
     }
@@ -59,7 +65,7 @@ impl Recorded {
     }
 
     pub(crate) fn is_defined(&self, id: FuncId) -> bool {
-        self.bodies.contains_key(&id) || self.bytes.contains(&id)
+        self.bodies.contains_key(&id) || self.bytes.contains(&id) || self.derivatives.contains(&id)
     }
 
     pub(crate) fn activity_of(&self, id: DataId) -> Option<DataActivity> {
@@ -104,6 +110,8 @@ impl Recorded {
         let decl = declared.get_function_decl(id);
         let (why, help) = if self.bytes.contains(&id) {
             ("was defined by its machine code", "define it by its CLIF, with `define_function`")
+        } else if self.derivatives.contains(&id) {
+            ("is a derivative", "second derivatives are of programs (`brolga::HessianRule`)")
         } else if decl.linkage.is_definable() {
             ("has not been defined yet", "ask for the derivative after `define_function`")
         } else {

@@ -80,6 +80,17 @@ fn a_function_without_a_body() {
 }
 
 #[test]
+fn a_derivative_of_a_derivative() {
+    let mut f = Fixture::new(TEXT, "f");
+    let spec = Spec::gradient([Active, Const, Const]);
+    let gradient = f.module.derivative(f.func("f"), &spec).unwrap();
+    says(f.module.derivative(gradient, &Spec::tangent([Dual, Const, Const, Const])), "is a derivative: second");
+    let embedded = f.module.derive(f.func("f"), &spec).unwrap();
+    let again = f.module.define(&embedded, &["f__gradient"], Linkage::Local);
+    says(again.map(|ids| ids[0]), "%f__gradient is defined already");
+}
+
+#[test]
 fn an_import_that_is_no_function_of_c() {
     let text = "function %f(f64) -> f64 {
         fn0 = %mystery(f64) -> f64

@@ -126,7 +126,10 @@ pub fn embed(
     let roots = root::Roots { spec, primal: &primal, variant: &variant, room, isa };
     let signatures = roots.make(&mut pieces[..n_roots]);
     checks::verified(&into, &pieces, isa)?;
-    let functions = pieces.into_iter().map(|Piece { symbol, func, of, .. }| EmbeddedFunction { symbol, func, of });
+    let functions = pieces.into_iter().map(|Piece { symbol, mut func, of, .. }| {
+        func.name = ir::UserFuncName::testcase(symbol.as_str());
+        EmbeddedFunction { symbol, func, of }
+    });
     Ok(Embedded { functions: functions.collect(), signatures, room, shadows, program: into })
 }
 
