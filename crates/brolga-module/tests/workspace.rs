@@ -1,7 +1,7 @@
 //! Workspaces: how much is needed, and what a run says that does not fit.
 
 use brolga_module::ParamActivity::{Active, Const};
-use brolga_module::{HEADER, ParamRole, ResultRole, Room, Spec};
+use brolga_module::{HEADER, LACKING, ParamRole, ResultRole, Room, Spec};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_module::FuncId;
 
@@ -102,6 +102,47 @@ fn a_run_that_does_not_fit_says_so() {
             }
         }
         assert!(fits > 40 && full > 40, "{symbol}: {fits} {full}");
+    }
+}
+
+/// x ↦ sin(x)·x, n times: each turn records, and how often is known beforehand.
+const CHAIN: &str = "function %chain(f64, i64) -> f64 {
+    fn0 = %sin(f64) -> f64
+block0(v0: f64, v1: i64):
+    jump block1(v0, v1)
+block1(v2: f64, v3: i64):
+    v4 = call fn0(v2)
+    v5 = fmul v4, v2
+    v6 = iconst.i64 1
+    v7 = isub v3, v6
+    brif v7, block1(v5, v7), block2
+block2:
+    return v5
+}";
+
+#[test]
+fn a_run_says_how_much_it_lacks() {
+    for (text, symbol, most) in [(CHAIN, "chain", 2), (TEXT, "f", 100)] {
+        let mut f = Fixture::new(text, symbol);
+        let id = f.derivative(symbol, &Spec::gradient([Active, Const]));
+        f.finish();
+        let (mut size, mut runs) = (HEADER as usize, 0);
+        loop {
+            // Aligned, so that the header is where the memory begins.
+            let mut memory = vec![0_u128; size.div_ceil(16)];
+            // SAFETY: the bytes of the memory.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<u8>(), size) };
+            let found = gradient(&f, id, 40, bytes);
+            runs += 1;
+            if number(&found, ResultRole::Status) == Some(0.0) {
+                break;
+            }
+            let at = LACKING as usize;
+            let lacks = i64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+            assert!(lacks > 0 && lacks < 10_000, "{lacks}");
+            size += lacks as usize;
+        }
+        assert!((2..=most).contains(&runs) && size > 500, "{symbol}: {runs} runs, {size} bytes");
     }
 }
 

@@ -29,7 +29,7 @@ mod room;
 mod root;
 mod signature;
 
-pub use room::{HEADER, Room};
+pub use room::{HEADER, LACKING, Room};
 pub use signature::{DerivedSignature, ParamRole, ResultRole, StructLayout};
 
 use brolga_analysis::Variant;

@@ -39,6 +39,10 @@ use super::piece::Piece;
 /// Bytes in front of the tape, in a workspace.
 pub const HEADER: u32 = 256;
 
+/// Where in a workspace a run that did not fit says how many bytes it lacked at least, as an `i64`:
+/// bytes from the first multiple of 16 on.
+pub const LACKING: i32 = segment::RECORDED;
+
 /// Up to so many bytes a workspace is on the stack of the root.
 const ON_STACK: u64 = 16 << 10;
 
@@ -51,7 +55,8 @@ pub enum Room {
     Stack(u32),
     /// So many bytes that the caller gives.
     Bytes(u64),
-    /// Memory that the caller gives; what is enough, a run says.
+    /// Memory that the caller gives. A run that does not fit says how much it [lacks](LACKING) at
+    /// least: all that a loop records at once, where its trip count is known.
     Unknown,
 }
 
@@ -246,8 +251,8 @@ impl Returning<'_> {
         for inst in insts(self.func).collect::<Vec<_>>() {
             if asks_for(self.func, inst).is_some() {
                 let InstructionData::CondTrap { arg, .. } = self.func.dfg.insts[inst] else { unreachable!("it asks") };
-                let full = self.full();
-                self.leave_if(arg, full, inst);
+                let lacks = self.lacks(arg, inst);
+                self.leave_if(arg, lacks, inst);
                 self.func.layout.remove_inst(inst);
             } else if called(self.func, inst, by_symbol).is_some_and(&fails) {
                 let next = self.func.layout.next_inst(inst).expect("a call ends no block");
@@ -271,14 +276,36 @@ impl Returning<'_> {
         cursor.ins().brif(condition, out, &[], next, &[]);
     }
 
+    /// A block that says how many bytes there are too few, by the comparison that has found it: of
+    /// a position with the end of the tape, or of a distance with what is left.
+    fn lacks(&mut self, over: ir::Value, inst: ir::Inst) -> ir::Block {
+        let full = self.full();
+        let at = self.func.srcloc(inst);
+        let func = &mut *self.func;
+        let block = func.dfg.make_block();
+        func.layout.append_block(block);
+        func.layout.set_cold(block);
+        let compared = func.dfg.value_def(func.dfg.resolve_aliases(over)).inst();
+        let compared = compared.map(|i| func.dfg.insts[i]);
+        let mut cursor = FuncCursor::new(func).at_bottom(block).with_srcloc(at);
+        let lacks = match compared {
+            Some(InstructionData::IntCompare { args: [wanted, there], .. }) => cursor.ins().isub(wanted, there),
+            _ => cursor.ins().iconst(types::I64, 1),
+        };
+        cursor.ins().jump(full, &[lacks.into()]);
+        block
+    }
+
+    /// A block that is told how many bytes there are too few, and returns.
     fn full(&mut self) -> ir::Block {
         if let Some(block) = self.full {
             return block;
         }
         let block = self.way_out();
+        let lacks = self.func.dfg.append_block_param(block, types::I64);
         let first = self.func.layout.first_inst(block).expect("it returns");
         let mut cursor = FuncCursor::new(self.func).at_inst(first);
-        fail(&mut cursor, self.workspace);
+        fail(&mut cursor, self.workspace, lacks);
         self.full = Some(block);
         block
     }
@@ -312,11 +339,12 @@ pub(super) fn status(cursor: &mut FuncCursor<'_>, workspace: ir::Value) -> ir::V
     cursor.ins().load(types::I32, flags, workspace, segment::STATUS)
 }
 
-/// Say that a run has not fitted into its workspace.
-pub(super) fn fail(cursor: &mut FuncCursor<'_>, workspace: ir::Value) {
+/// Say that a run has not fitted into its workspace, and how many bytes are too few.
+fn fail(cursor: &mut FuncCursor<'_>, workspace: ir::Value, lacks: ir::Value) {
     let flags = tape_flags(cursor.func, Channel::Mixed);
     let one = cursor.ins().iconst(types::I32, 1);
     cursor.ins().store(flags, one, workspace, segment::STATUS);
+    cursor.ins().store(flags, lacks, workspace, segment::RECORDED);
 }
 
 /// NaN, or zero for what is no float.
