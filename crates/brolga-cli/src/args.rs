@@ -16,6 +16,10 @@ pub struct Input {
     /// How it is read, if it is a module.
     #[command(flatten)]
     pub module: ModuleArgs,
+    /// Rules for functions that the file calls, a line each: `name: x, y => z: ∂z/∂x, ∂z/∂y`,
+    /// `name: inactive`, or `name: tangent function(x, dx)`. They count before bodies of functions.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub rules: Option<PathBuf>,
 }
 
 /// How a module is read.

@@ -12,7 +12,7 @@ use similar::TextDiff;
 
 use crate::args::{Effort, Inline, Input, Memory, Untracked};
 use crate::failure::Failure;
-use crate::jobs::untracked;
+use crate::jobs::{read_for, untracked};
 use crate::report::show;
 
 /// `dump`.
@@ -73,7 +73,7 @@ impl TypedValueParser for StageName {
 pub fn run(args: &DumpArgs) -> Result<(), Failure> {
     let wanted = Wanted::parse(args)?;
     let wanted_func = args.func.iter().map(|f| f.trim_start_matches('%').to_owned()).collect::<Vec<_>>();
-    let file = File::read_for(&args.input.file, &args.input.module.options(), &wanted_func)?;
+    let file = read_for(&args.input, &wanted_func)?;
     let func = function(&file, args)?;
     let request = request(&file, func, args)?;
     let memory = args.memory.map(Into::into).unwrap_or_default();

@@ -36,7 +36,22 @@ pub fn read(input: &Input, calls: &[String]) -> Result<File, Failure> {
     let named = |call: &String| Some(call_with_clauses(call).ok()?.0.func.node);
     // What cannot be read is reported when it is bound.
     let wanted: Option<Vec<String>> = calls.iter().map(named).collect();
-    Ok(File::read_for(&input.file, &input.module.options(), &wanted.unwrap_or_default())?)
+    read_for(input, &wanted.unwrap_or_default())
+}
+
+/// Read a file for these functions, and its rules.
+pub fn read_for(input: &Input, funcs: &[String]) -> Result<File, Failure> {
+    let mut file = File::read_for(&input.file, &input.module.options(), funcs)?;
+    if let Some(path) = &input.rules {
+        let at = |line: usize, message: String| Failure::Usage(format!("{}:{line}: {message}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|e| Failure::Usage(format!("{}: {e}", path.display())))?;
+        let rules = brolga::parse_rules(&text).map_err(|(line, e)| at(line, e.to_string()))?;
+        if let Some(name) = rules.keys().find(|name| file.program.func(name).is_none()) {
+            return Err(Failure::Usage(format!("{}: the file calls no function %{name}", path.display())));
+        }
+        brolga::set_rules(&mut file.program, &rules)?;
+    }
+    Ok(file)
 }
 
 /// Differentiate the function of a call and run it.

@@ -146,3 +146,41 @@ fn statuses_are_documented() {
         }
     }
 }
+
+/// A logistic function, and one that has a rule by its tangent.
+const RULED: &str = "\
+function %logistic(f64) -> f64 system_v {
+    fn0 = %exp(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = fneg v0
+    v2 = call fn0(v1)
+    v3 = f64const 0x1.0
+    v4 = fadd v3, v2
+    v5 = fdiv v3, v4
+    return v5
+}
+function %f(f64) -> f64 system_v {
+    fn0 = %logistic(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = call fn0(v0)
+    v2 = fmul v1, v0
+    return v2
+}
+";
+
+#[test]
+fn rules_are_checked_as_the_rest_is() {
+    let file = TempFile::new(PROGRAM, "ruled.clif", RULED);
+    let with = |text: &str| {
+        let rules = TempFile::new(PROGRAM, "rules.txt", text);
+        let args = ["check", file.path(), "--call", "%f(0.3)", "--rules", rules.path()];
+        run(PROGRAM, &args)
+    };
+    with("# z(1 - z)\nlogistic: x => z: z*(1 - z)\n").expect(0);
+    let wrong = with("logistic: x => z: z*(2 - z)\n").expect(1);
+    assert!(wrong.stdout.contains("WRONG"), "{}", wrong.stdout);
+    with("logistic: x => z: z*(1 - y)\n").expect(2).says("rules.txt:1: `y` is neither an operand nor the result");
+    with("\nlogistic x\n").expect(2).says("rules.txt:2:");
+    with("sigmoid: inactive\n").expect(2).says("calls no function %sigmoid");
+    with("logistic: x, y => z: 1, 1\n").expect(1).says("AD0175");
+}
