@@ -4,31 +4,19 @@ use std::collections::HashMap;
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
-    AbiParam, InstBuilder, MemFlagsData, Signature, SourceLoc, StackSlotData, StackSlotKind,
-    Value, types,
+    AbiParam, InstBuilder, MemFlagsData, Signature, SourceLoc, StackSlotData, StackSlotKind, Value, types,
 };
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use cranelift_module::{FuncId, Linkage, Module, ModuleError};
 
 use super::parse::{At, Block, Expr, Function, Kind, Result, Stmt, Type, error};
 
-/// C's functions that formulas can call, with how many arguments they have.
-pub const OF_C: [(&str, usize); 14] = [
-    ("sin", 1),
-    ("cos", 1),
-    ("tan", 1),
-    ("atan", 1),
-    ("sinh", 1),
-    ("cosh", 1),
-    ("tanh", 1),
-    ("exp", 1),
-    ("log", 1),
-    ("sqrt", 1),
-    ("fabs", 1),
-    ("pow", 2),
-    ("hypot", 2),
-    ("lgamma", 1),
-];
+/// C's functions that formulas can call, by how many arguments they have.
+const OF_C: [(usize, &str); 2] = [(1, "sin cos tan atan sinh cosh tanh exp log sqrt fabs lgamma"), (2, "pow hypot")];
+
+fn of_c(name: &str) -> Option<usize> {
+    OF_C.iter().find(|(_, names)| names.split(' ').any(|n| n == name)).map(|c| c.0)
+}
 
 /// A function that a module has.
 #[derive(Clone, Debug)]
@@ -43,7 +31,7 @@ pub fn compile(module: &mut impl Module, program: &[Function]) -> Result<HashMap
     for f in program {
         let params: Vec<Type> = f.params.iter().map(|p| p.1).collect();
         let sig = signature(module, &params);
-        if known.contains_key(&f.name) || OF_C.iter().any(|c| c.0 == f.name) {
+        if known.contains_key(&f.name) || of_c(&f.name).is_some() {
             return error(f.at, format!("there is a function `{}` already", f.name));
         }
         let id = module.declare_function(&f.name, Linkage::Export, &sig).or_else(|e| refused(f.at, &e))?;
@@ -94,10 +82,10 @@ impl<M: Module> Body<'_, M> {
             let value = self.b.block_params(entry)[i];
             self.bind(name, (value, *ty));
         }
-        let Some(value) = self.block(&f.body)? else {
+        let (Some(value), Some(end)) = (self.block(&f.body)?, &f.body.value) else {
             return error(f.at, format!("`{}` has no value: its body must end in an expression", f.name));
         };
-        let value = self.coerced(value, Type::Float, f.at)?;
+        let value = self.coerced(value, Type::Float, end.at)?;
         self.b.ins().return_(&[value]);
         self.b.seal_all_blocks();
         self.b.finalize(self.module.target_config());
@@ -323,9 +311,8 @@ impl<M: Module> Body<'_, M> {
     }
 
     fn call(&mut self, name: &str, args: &[Expr], at: At) -> Result<Typed> {
-        let of_c = OF_C.iter().find(|c| c.0 == name);
-        let params = match (of_c, self.known.get(name)) {
-            (Some(&(_, n)), _) => vec![Type::Float; n],
+        let params = match (of_c(name), self.known.get(name)) {
+            (Some(n), _) => vec![Type::Float; n],
             (None, Some(f)) => f.params.clone(),
             (None, None) => return error(at, format!("there is no function `{name}`")),
         };

@@ -75,53 +75,27 @@ pub enum Kind {
     Element(Box<Expr>, Box<Expr>),
     Array(Vec<Expr>),
     Neg(Box<Expr>),
-    Binary(&'static str, Box<Expr>, Box<Expr>),
+    Binary(String, Box<Expr>, Box<Expr>),
     Call(String, Vec<Expr>),
     If(Box<Expr>, Block, Option<Block>),
 }
 
-#[derive(Clone, Debug, PartialEq)]
-enum Token {
-    Float(f64),
-    Int(i64),
-    Name(String),
-    Symbol(&'static str),
-    End,
-}
-
-impl fmt::Display for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Float(x) => write!(f, "`{x:?}`"),
-            Self::Int(n) => write!(f, "`{n}`"),
-            Self::Name(s) => write!(f, "`{s}`"),
-            Self::Symbol(s) => write!(f, "`{s}`"),
-            Self::End => f.write_str("the end of the text"),
-        }
-    }
-}
-
-const KEYWORDS: [&str; 6] = ["fn", "let", "for", "in", "while", "if"];
+const KEYWORDS: [&str; 7] = ["fn", "let", "for", "in", "while", "if", "else"];
 
 /// Longer ones first.
-const SYMBOLS: [&str; 22] = [
-    "..", "<=", ">=", "==", "!=", "(", ")", "{", "}", "[", "]", ",", ";", ":", "=", "<", ">", "+", "-", "*", "/", "^",
-];
+const SYMBOLS: &str = ".. <= >= == != ( ) { } [ ] , ; : = < > + - * / ^";
 
-/// Operators with their precedence; `^` binds to the right.
-const BINARY: [(&str, u32); 11] = [
-    ("<", 1),
-    ("<=", 1),
-    (">", 1),
-    (">=", 1),
-    ("==", 1),
-    ("!=", 1),
-    ("+", 2),
-    ("-", 2),
-    ("*", 3),
-    ("/", 3),
-    ("^", 5),
-];
+/// How strongly a binary operator binds. `^` binds to the right.
+fn strength(op: &str) -> Option<u32> {
+    Some(match op {
+        "<" | "<=" | ">" | ">=" | "==" | "!=" => 1,
+        "+" | "-" => 2,
+        "*" | "/" => 3,
+        "^" => 5,
+        _ => return None,
+    })
+}
+/// How strongly the minus of one operand binds.
 const NEG: u32 = 4;
 
 /// So deeply may expressions and blocks stand in each other.
@@ -131,7 +105,7 @@ const DEPTH: u32 = 100;
 pub fn program(text: &str) -> Result<Vec<Function>> {
     let mut p = Parser { tokens: tokens(text)?, next: 0, depth: 0 };
     let mut out = Vec::new();
-    while *p.peek() != Token::End {
+    while !p.peek().is_empty() {
         out.push(p.function()?);
     }
     Ok(out)
@@ -141,47 +115,46 @@ pub fn program(text: &str) -> Result<Vec<Function>> {
 pub fn expression(text: &str) -> Result<Expr> {
     let mut p = Parser { tokens: tokens(text)?, next: 0, depth: 0 };
     let e = p.expr(0)?;
-    if *p.peek() == Token::End { Ok(e) } else { p.unexpected("an operator or the end") }
+    if p.peek().is_empty() { Ok(e) } else { p.unexpected("an operator or the end") }
 }
 
-fn tokens(text: &str) -> Result<Vec<(At, Token)>> {
+/// Words and where they stand. The last is empty.
+fn tokens(text: &str) -> Result<Vec<(At, &str)>> {
     let mut out = Vec::new();
     let (mut rest, mut at) = (text, At(1, 1));
     while let Some(c) = rest.chars().next() {
         let take = |f: &dyn Fn(char) -> bool| rest.find(|c| !f(c)).unwrap_or(rest.len());
-        let mut token = None;
         let len = if c.is_whitespace() {
             c.len_utf8()
         } else if c == '#' {
             take(&|c| c != '\n')
         } else if c.is_ascii_digit() {
-            let len = number(rest);
-            let word = &rest[..len];
-            let value = word.parse().map(Token::Int).or_else(|_| word.parse().map(Token::Float));
-            let Ok(value) = value else { return error(at, format!("`{word}` is no number")) };
-            token = Some(value);
-            len
-        } else if c.is_alphabetic() || c == '_' {
-            let len = take(&|c| c.is_alphanumeric() || c == '_');
-            token = Some(Token::Name(rest[..len].to_owned()));
-            len
-        } else if let Some(s) = SYMBOLS.iter().find(|s| rest.starts_with(**s)) {
-            token = Some(Token::Symbol(s));
+            number(rest)
+        } else if is_name(rest) {
+            take(&|c| c.is_alphanumeric() || c == '_')
+        } else if let Some(s) = SYMBOLS.split(' ').find(|s| rest.starts_with(s)) {
             s.len()
         } else {
             return error(at, format!("`{c}` is no symbol of the language"));
         };
-        out.extend(token.map(|t| (at, t)));
-        for c in rest[..len].chars() {
+        let (word, behind) = rest.split_at(len);
+        if !c.is_whitespace() && c != '#' {
+            out.push((at, word));
+        }
+        for c in word.chars() {
             at = if c == '\n' { At(at.0 + 1, 1) } else { At(at.0, at.1 + 1) };
         }
-        rest = &rest[len..];
+        rest = behind;
     }
-    out.push((at, Token::End));
+    out.push((at, ""));
     Ok(out)
 }
 
-/// How long a number is: `0..n` begins with `0`.
+fn is_name(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_alphabetic() || c == '_')
+}
+
+/// How long a number is: that of `0..n` is `0`.
 fn number(text: &str) -> usize {
     let digits = |at: usize| at + text[at..].bytes().take_while(u8::is_ascii_digit).count();
     let mut end = digits(0);
@@ -189,23 +162,21 @@ fn number(text: &str) -> usize {
         end = digits(end + 1);
     }
     if text[end..].starts_with(['e', 'E']) {
-        let sign = usize::from(text[end + 1..].starts_with(['+', '-']));
-        if digits(end + 1 + sign) > end + 1 + sign {
-            end = digits(end + 1 + sign);
-        }
+        let from = end + 1 + usize::from(text[end + 1..].starts_with(['+', '-']));
+        end = if digits(from) > from { digits(from) } else { end };
     }
     end
 }
 
-struct Parser {
-    tokens: Vec<(At, Token)>,
+struct Parser<'t> {
+    tokens: Vec<(At, &'t str)>,
     next: usize,
     depth: u32,
 }
 
-impl Parser {
-    fn peek(&self) -> &Token {
-        &self.tokens[self.next].1
+impl<'t> Parser<'t> {
+    fn peek(&self) -> &'t str {
+        self.tokens[self.next].1
     }
 
     fn at(&self) -> At {
@@ -213,16 +184,16 @@ impl Parser {
     }
 
     fn unexpected<T>(&self, what: &str) -> Result<T> {
-        error(self.at(), format!("{what} is expected here, not {}", self.peek()))
+        let found = match self.peek() {
+            "" => "the end of the text".to_owned(),
+            word => format!("`{word}`"),
+        };
+        error(self.at(), format!("{what} is expected here, not {found}"))
     }
 
-    /// Whether a symbol or keyword is next, which is taken then.
+    /// Whether a word is next, which is taken then.
     fn is(&mut self, word: &str) -> bool {
-        let found = match self.peek() {
-            Token::Name(s) => s == word,
-            Token::Symbol(s) => *s == word,
-            _ => false,
-        };
+        let found = self.peek() == word;
         self.next += usize::from(found);
         found
     }
@@ -232,14 +203,12 @@ impl Parser {
     }
 
     fn name(&mut self) -> Result<String> {
-        match self.peek() {
-            Token::Name(s) if !KEYWORDS.contains(&s.as_str()) => {
-                let s = s.clone();
-                self.next += 1;
-                Ok(s)
-            }
-            _ => self.unexpected("a name"),
+        let word = self.peek();
+        if !is_name(word) || KEYWORDS.contains(&word) {
+            return self.unexpected("a name");
         }
+        self.next += 1;
+        Ok(word.to_owned())
     }
 
     /// Items up to a closing symbol, between commas.
@@ -300,7 +269,7 @@ impl Parser {
                 stmts.push(Stmt::While(self.expr(0)?, self.block()?));
             } else {
                 // An `if` that begins a statement is one, and needs no semicolon.
-                let is_if = *self.peek() == Token::Name("if".to_owned());
+                let is_if = self.peek() == "if";
                 let e = if is_if { self.nested(Self::primary)? } else { self.expr(0)? };
                 if self.is("}") {
                     return Ok(Block { stmts, value: Some(Box::new(e)) });
@@ -333,50 +302,44 @@ impl Parser {
     fn expr(&mut self, least: u32) -> Result<Expr> {
         self.nested(|p| {
             let at = p.at();
-            let mut left = if p.is("-") {
-                Expr { at, kind: Kind::Neg(Box::new(p.expr(NEG)?)) }
-            } else {
-                p.primary()?
-            };
-            loop {
-                let at = p.at();
-                let found = BINARY.iter().find(|(op, n)| *n >= least && p.is(op));
-                let Some(&(op, n)) = found else { return Ok(left) };
-                let right = p.expr(if op == "^" { NEG } else { n + 1 })?;
-                left = Expr { at, kind: Kind::Binary(op, Box::new(left), Box::new(right)) };
+            let negated = p.is("-");
+            let mut left = if negated { p.expr(NEG)? } else { p.primary()? };
+            if negated {
+                left = Expr { at, kind: Kind::Neg(Box::new(left)) };
             }
+            while let (op, Some(n)) = (p.peek(), strength(p.peek()))
+                && n >= least
+            {
+                p.next += 1;
+                let right = p.expr(if op == "^" { NEG } else { n + 1 })?;
+                left = Expr { at, kind: Kind::Binary(op.to_owned(), Box::new(left), Box::new(right)) };
+            }
+            Ok(left)
         })
     }
 
     fn primary(&mut self) -> Result<Expr> {
-        let at = self.at();
-        let kind = match self.peek().clone() {
-            Token::Float(x) => {
-                self.next += 1;
-                Kind::Float(x)
-            }
-            Token::Int(n) => {
-                self.next += 1;
-                Kind::Int(n)
-            }
-            _ if self.is("(") => {
-                let e = self.expr(0)?;
-                self.expect(")")?;
-                return Ok(e);
-            }
-            _ if self.is("[") => Kind::Array(self.list("]", |p| p.expr(0))?),
-            _ if self.is("if") => {
-                let condition = Box::new(self.expr(0)?);
-                let then = self.block()?;
-                let is_chain = *self.peek() == Token::Name("else".to_owned());
-                let other = if is_chain { Some(self.other()?) } else { None };
-                Kind::If(condition, then, other)
-            }
-            Token::Name(name) if !KEYWORDS.contains(&name.as_str()) => {
-                self.next += 1;
-                if self.is("(") { Kind::Call(name, self.list(")", |p| p.expr(0))?) } else { Kind::Name(name) }
-            }
-            _ => return self.unexpected("an expression"),
+        let (at, word) = (self.at(), self.peek());
+        let kind = if let Ok(n) = word.parse() {
+            self.next += 1;
+            Kind::Int(n)
+        } else if word.starts_with(|c: char| c.is_ascii_digit()) {
+            self.next += 1;
+            Kind::Float(word.parse().expect("it has the form of one"))
+        } else if self.is("(") {
+            let e = self.expr(0)?;
+            self.expect(")")?;
+            return Ok(e);
+        } else if self.is("[") {
+            Kind::Array(self.list("]", |p| p.expr(0))?)
+        } else if self.is("if") {
+            let (condition, then) = (Box::new(self.expr(0)?), self.block()?);
+            let is_chain = self.is("else");
+            Kind::If(condition, then, if is_chain { Some(self.other()?) } else { None })
+        } else if let Ok(name) = self.name() {
+            if self.is("(") { Kind::Call(name, self.list(")", |p| p.expr(0))?) } else { Kind::Name(name) }
+        } else {
+            return self.unexpected("an expression");
         };
         let mut out = Expr { at, kind };
         while self.is("[") {
@@ -387,12 +350,11 @@ impl Parser {
         Ok(out)
     }
 
-    /// `else { … }` or `else if …`.
+    /// What follows `else`: a block, or another `if`.
     fn other(&mut self) -> Result<Block> {
-        self.expect("else")?;
-        if *self.peek() == Token::Name("if".to_owned()) {
-            return Ok(Block { stmts: vec![], value: Some(Box::new(self.nested(Self::primary)?)) });
+        if self.peek() != "if" {
+            return self.block();
         }
-        self.block()
+        Ok(Block { stmts: vec![], value: Some(Box::new(self.nested(Self::primary)?)) })
     }
 }

@@ -28,8 +28,8 @@ pub struct Formulas {
 }
 
 macro_rules! of_c {
-    ($($name:ident)*) => {{
-        unsafe extern "C" { $(fn $name();)* }
+    ($($name:ident($($x:ident),*))*) => {{
+        unsafe extern "C" { $(fn $name($($x: f64),*) -> f64;)* }
         [$((stringify!($name), $name as *const u8)),*]
     }};
 }
@@ -38,7 +38,10 @@ impl Formulas {
     pub fn new(program: &[Function]) -> Result<Self> {
         let mut builder = JITBuilder::new(default_libcall_names())?;
         // Derivatives call more of them than the functions do.
-        builder.symbols(of_c!(sin cos tan atan sinh cosh tanh exp log sqrt fabs pow hypot lgamma));
+        builder.symbols(of_c! {
+            sin(x) cos(x) tan(x) atan(x) sinh(x) cosh(x) tanh(x) exp(x) log(x) sqrt(x) fabs(x) pow(x, y) hypot(x, y)
+            lgamma(x)
+        });
         let mut module = AdModule::new(JITModule::new(builder));
         let known = compile(&mut module, program)?;
         Ok(Self { module, known })
@@ -100,10 +103,7 @@ impl Formulas {
     fn checked(&self, name: &str, args: &[Arg]) -> Result<Compiled> {
         let f = self.known.get(name).ok_or_else(|| format!("there is no function `{name}`"))?;
         let fits = |(a, ty): (&Arg, &Type)| {
-            matches!(
-                (a, ty),
-                (Arg::Float(_), Type::Float) | (Arg::Int(_), Type::Int) | (Arg::Array(_), Type::Array)
-            )
+            matches!((a, ty), (Arg::Float(_), Type::Float) | (Arg::Int(_), Type::Int) | (Arg::Array(_), Type::Array))
         };
         if args.len() == f.params.len() && args.iter().zip(&f.params).all(fits) {
             return Ok(f.clone());
