@@ -79,6 +79,11 @@ pub use recorded::DataActivity;
 
 use recorded::Recorded;
 
+/// The programs of docs/EMBEDDING.md, as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/EMBEDDING.md")]
+pub struct Guide;
+
 /// A module that can be asked for derivatives. See the crate's documentation.
 ///
 /// All that [`Module`] has goes through to the inner module; what else that has is there by
