@@ -3,6 +3,7 @@
 mod activities;
 mod common;
 mod errors;
+mod features;
 mod formula;
 mod objects;
 mod programs;

@@ -109,7 +109,7 @@ pub fn embed(
     checks::no_helpers(program, &pieces)?;
     let mut into = found.program.clone();
     let before = into.funcs.len();
-    indirect::tables(&mut into, &found.captures, isa)?;
+    indirect::tables(&mut into, &found.captures, pieces.iter().map(|p| &p.func), isa)?;
     for k in into.funcs.keys().skip(before) {
         if let Some(body) = &into.funcs[k].body {
             let symbol = into.funcs[k].symbol.clone();
