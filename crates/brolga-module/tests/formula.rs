@@ -270,3 +270,17 @@ fn errors_have_a_line_and_a_column() {
     let found = parse::expression("1 2").expect_err("it is no expression").to_string();
     assert_eq!(found, "1:3: an operator or the end is expected here, not `2`");
 }
+
+/// Lines that the guide adds are lines of the example.
+#[test]
+fn the_guide_shows_the_example() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
+    let guide = std::fs::read_to_string(format!("{root}../../docs/EMBEDDING.md")).unwrap();
+    let source = std::fs::read_to_string(format!("{root}examples/formula/run.rs")).unwrap();
+    let diffs = guide.split("```diff\n").skip(1).filter_map(|d| d.split("```").next());
+    let added: Vec<&str> = diffs.flat_map(str::lines).filter_map(|l| l.strip_prefix('+')).collect();
+    assert!(added.len() > 5, "{added:?}");
+    for line in added {
+        assert!(source.lines().any(|l| l == line), "no line of the example: {line}");
+    }
+}
