@@ -20,6 +20,7 @@ pub struct Loaded {
 ///
 /// # Errors
 /// What the module says, if it does not compile a function.
+#[expect(clippy::result_large_err, reason = "the error is that of Cranelift's trait")]
 pub fn load<M: Module>(module: &mut M, program: &Program, root: FuncKey) -> ModuleResult<Loaded> {
     let mut out = Loaded::default();
     for d in program.data.values() {
@@ -91,6 +92,7 @@ fn named(body: &ir::Function, loaded: &Loaded) -> ir::Function {
 ///
 /// # Errors
 /// What the module says.
+#[expect(clippy::result_large_err, reason = "the error is that of Cranelift's trait")]
 pub fn entry<M: Module>(module: &mut M, callee: FuncId) -> ModuleResult<FuncId> {
     use cranelift_codegen::cursor::{Cursor, FuncCursor};
     use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlagsData, types};

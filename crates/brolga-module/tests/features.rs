@@ -158,7 +158,7 @@ fn traps(test: &str, spec: &Spec) {
         let door = entry(&mut *m, id).unwrap();
         // Nothing is missing that the module would have to find.
         if m.finalize_definitions().is_ok() {
-            let address = elsewhere as extern "C" fn(f64) -> f64 as u64;
+            let address = elsewhere as extern "C" fn(f64) -> f64 as usize as u64;
             run(&m, door, &[f64::from_bits(address), 2.0, 1.0]);
         }
         std::process::exit(0);

@@ -83,7 +83,7 @@ fn calls(func: &mut ir::Function, symbols: &BTreeSet<String>) {
             InstructionData::Call { func_ref, .. } => {
                 let callee = &func.dfg.ext_funcs[func_ref];
                 let is_one = symbols.contains(&symbol_of(func, &callee.name));
-                is_one.then(|| (Some(func_ref), callee.signature))
+                is_one.then_some((Some(func_ref), callee.signature))
             }
             // What has such a signature and is called by address is derived.
             InstructionData::CallIndirect { sig_ref, .. } => {
