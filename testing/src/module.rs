@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, ExternalName, UserExternalName, UserFuncName};
-use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, ModuleResult};
+use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, ModuleError};
 
 /// What a program's functions and data are in a module, by their symbols.
 #[derive(Default)]
@@ -20,8 +20,7 @@ pub struct Loaded {
 ///
 /// # Errors
 /// What the module says, if it does not compile a function.
-#[expect(clippy::result_large_err, reason = "the error is that of Cranelift's trait")]
-pub fn load<M: Module>(module: &mut M, program: &Program, root: FuncKey) -> ModuleResult<Loaded> {
+pub fn load<M: Module>(module: &mut M, program: &Program, root: FuncKey) -> Result<Loaded, Box<ModuleError>> {
     let mut out = Loaded::default();
     for d in program.data.values() {
         let id = module.declare_data(&d.symbol, Linkage::Local, d.writable, false)?;
@@ -92,8 +91,7 @@ fn named(body: &ir::Function, loaded: &Loaded) -> ir::Function {
 ///
 /// # Errors
 /// What the module says.
-#[expect(clippy::result_large_err, reason = "the error is that of Cranelift's trait")]
-pub fn entry<M: Module>(module: &mut M, callee: FuncId) -> ModuleResult<FuncId> {
+pub fn entry<M: Module>(module: &mut M, callee: FuncId) -> Result<FuncId, Box<ModuleError>> {
     use cranelift_codegen::cursor::{Cursor, FuncCursor};
     use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlagsData, types};
     let decl = module.declarations().get_function_decl(callee);
