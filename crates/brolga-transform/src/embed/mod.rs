@@ -74,8 +74,8 @@ pub struct Embedded {
     pub program: Program,
 }
 
-/// Derive what a spec asks for, for the target `isa`. Of the options, effort, inlining and the
-/// order of floats count.
+/// Derive what a spec asks for, for the target `isa`. Of the options, those of debug runs and of
+/// the tape do not count, nor those that the spec has.
 ///
 /// # Errors
 /// AD0010 where the spec does not fit the function, AD0174 where a helper of the run time has no
