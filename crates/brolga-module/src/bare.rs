@@ -78,9 +78,9 @@ pub fn derivative(
     rules: &mut impl CallRules,
     isa: &dyn TargetIsa,
 ) -> Result<Embedded, AdError> {
-    let mut asked = Asked { rules, isa, program: Program::new(), given: BTreeMap::new(), user: BTreeMap::new() };
+    let mut asked = CallMeanings { rules, isa, program: Program::new(), given: BTreeMap::new(), user: BTreeMap::new() };
     asked.define(ROOT, func)?;
-    let Asked { mut program, given, user, .. } = asked;
+    let CallMeanings { mut program, given, user, .. } = asked;
     brolga_transform::set_rules(&mut program, &user)?;
     let root = program.func(ROOT).expect("it is defined");
     let mut found = brolga_transform::embed(&program, root, spec, &Options::full(), isa)?;
@@ -90,7 +90,7 @@ pub fn derivative(
     Ok(found)
 }
 
-struct Asked<'r, R> {
+struct CallMeanings<'r, R> {
     rules: &'r mut R,
     isa: &'r dyn TargetIsa,
     program: Program,
@@ -99,7 +99,7 @@ struct Asked<'r, R> {
     user: BTreeMap<String, UserRule>,
 }
 
-impl<R: CallRules> Asked<'_, R> {
+impl<R: CallRules> CallMeanings<'_, R> {
     /// Define a function and the bodies that it calls.
     fn define(&mut self, symbol: &str, func: &ir::Function) -> Result<(), AdError> {
         cranelift_codegen::verify_function(func, self.isa)

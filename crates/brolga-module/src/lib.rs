@@ -49,9 +49,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What a derivative looks like is a [`Spec`]: an [`ParamActivity`] for each parameter, an
+//! What a derivative looks like is a [`Spec`]: a [`ParamActivity`] for each parameter, a
 //! [`ReturnActivity`] for each result. [`AdModule::signature`] says afterwards which parameter is
-//! what.
+//! what. The guide is `docs/EMBEDDING.md` of the repository, the example of a whole frontend
+//! `examples/formula` of this crate.
 
 #![warn(unreachable_pub)]
 
@@ -83,6 +84,16 @@ pub use recorded::DataActivity;
 
 use recorded::Recorded;
 
+/// The programs of docs/EMBEDDING.md, as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/EMBEDDING.md")]
+pub struct Guide;
+
+/// The program of docs/USER-RULES.md, as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/USER-RULES.md")]
+pub struct UserRules;
+
 /// A module that can be asked for derivatives. See the crate's documentation.
 ///
 /// All that [`Module`] has goes through to the inner module; what else that has is there by
@@ -103,8 +114,9 @@ impl<M: Module> AdModule<M> {
         Self::with_options(inner, Options::full())
     }
 
-    /// The same, with options of derivation. Effort, inlining and the order of floats count; what
-    /// a [`Spec`] says is taken from there.
+    /// The same, with options of derivation. Effort, inlining, the order of floats, whether memory
+    /// is restored, and operations on bits that are not tracked count; what a [`Spec`] says is
+    /// taken from there, and there are no debug runs.
     pub fn with_options(inner: M, options: Options) -> Self {
         Self {
             inner,
@@ -145,7 +157,8 @@ impl<M: Module> AdModule<M> {
     }
 
     /// The derivative of a function, defined in the module under a name of its own
-    /// (`NAME__gradient`, `NAME__tangent`) that is local to it. The same derivative is made once.
+    /// (`NAME__gradient`, `NAME__tangent`; with another spec `NAME__gradient_2`) that is local to
+    /// it. The same derivative is made once. Where the module has been finished, finish it again.
     ///
     /// # Errors
     /// Where the function cannot be differentiated as asked: see [`AdError`]. For two functions ask

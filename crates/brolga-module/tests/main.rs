@@ -4,6 +4,8 @@ mod activities;
 mod bare;
 mod common;
 mod errors;
+mod features;
+mod formula;
 mod objects;
 mod programs;
 mod rules;

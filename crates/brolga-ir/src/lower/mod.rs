@@ -60,7 +60,7 @@ mod watch;
 
 pub use frame::{FrameHome, FrameLayout, SlotPlace};
 pub use renumber::{is_numbered, renumber};
-pub use typed::{Channel, Position, Standalone, TAPE_REGION, Typed, half_of, shadow_of_data};
+pub use typed::{Channel, Position, Standalone, TAPE_REGION, Typed, half_of, is_half, shadow_of_data};
 
 /// Bit of a source location that marks a check of ours, not an instruction of the primal.
 pub const CHECK_SRCLOC: u32 = 1 << 31;

@@ -15,8 +15,8 @@ pub const CAPTURES: i32 = 32;
 /// In a workspace ([`TapeKind::Workspace`](crate::TapeKind::Workspace)), which has no tables: not
 /// zero if a run did not fit.
 pub const STATUS: i32 = GLOBALS;
-/// In a workspace: the end of what a forward pass has recorded; or, where a run did not fit, how many
-/// bytes there were too few.
+/// In a workspace: the end of what a forward pass has recorded; or, where a run did not fit, how
+/// many bytes there were too few.
 pub const RECORDED: i32 = CAPTURES;
 /// The highest position of what functions of both halves have recorded and given back.
 pub const PEAK: i32 = 40;

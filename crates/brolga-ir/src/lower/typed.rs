@@ -103,6 +103,11 @@ pub fn half_of(signature: u64, forward: bool, nth: u32) -> String {
     format!("brolga_{}_of_{signature:016x}_{nth}", if forward { "forward" } else { "pullback" })
 }
 
+/// Whether a function has a name of [`half_of`].
+pub fn is_half(symbol: &str) -> bool {
+    symbol.starts_with("brolga_forward_of_") || symbol.starts_with("brolga_pullback_of_")
+}
+
 /// The data object that is the shadow of another in a program of which a typed derivative is the
 /// `nth`.
 pub fn shadow_of_data(symbol: &str, nth: u32) -> String {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use brolga_ir::lower::shadow_of_data;
+use brolga_ir::lower::{is_half, shadow_of_data};
 use brolga_ir::program::symbol_of;
 use brolga_ir::spec::{Derivative, ParamActivity, ReturnActivity, Spec};
 use brolga_ir::{DataKey, Diagnostic, Diagnostics, FuncKey, Program};
@@ -98,7 +98,7 @@ fn helper(program: &Program, p: &Piece, inst: ir::Inst, (symbol, what, help): (&
 fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
     const RUN_TIME: &str = "use `DerivedRule`, which has the run time";
     Some(match symbol {
-        s if s.starts_with("brolga_forward_of_") || s.starts_with("brolga_pullback_of_") => return None,
+        s if is_half(s) => return None,
         s if ["alloc", "free", "release"].iter().any(|part| s.contains(part)) => (
             "memory of the heap is supported in one function only, and `realloc` is not",
             "ask for a gradient or a tangent, or allocate outside of the function and pass a shadow",

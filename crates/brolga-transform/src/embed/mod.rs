@@ -76,8 +76,8 @@ pub struct Embedded {
     pub program: Program,
 }
 
-/// Derive what a spec asks for, for the target `isa`. Of the options, effort, inlining and the
-/// order of floats count.
+/// Derive what a spec asks for, for the target `isa`. Of the options, those of debug runs and of
+/// the tape do not count, nor those that the spec has.
 ///
 /// # Errors
 /// AD0010 where the spec does not fit the function, AD0174 where a helper of the run time has no
@@ -112,7 +112,7 @@ pub fn embed(
     checks::no_helpers(program, &pieces)?;
     let mut into = found.program.clone();
     let before = into.funcs.len();
-    indirect::tables(&mut into, &found.captures, isa)?;
+    indirect::tables(&mut into, &found.captures, pieces.iter().map(|p| &p.func), isa)?;
     for k in into.funcs.keys().skip(before) {
         if let Some(body) = &into.funcs[k].body {
             let symbol = into.funcs[k].symbol.clone();

@@ -1,9 +1,9 @@
 //! Signature: what the parameters and results of an embedded derivative are.
 //!
 //! **Question.** By which parameters and results is a derivative called that a spec asks for?
-//! **Answer.** [`of_gradient`], [`of_forward`], [`of_pullback`] and [`of_tangent`] list the roles,
-//! by the table of [`brolga_ir::spec`]; [`DerivedSignature`] has them as a signature of CLIF, and
-//! prints them as a prototype of C.
+//! **Answer.** [`Of::gradient`], [`Of::forward`], [`Of::pullback`] and [`Of::tangent`] list the
+//! roles, by the table of [`brolga_ir::spec`]; [`DerivedSignature`] has them as a signature of
+//! CLIF, and prints them as a prototype of C.
 //!
 //! Results that the calling convention cannot return, and any if the spec asks for that, are in a
 //! struct of C's layout, whose address is the last parameter.

@@ -114,7 +114,8 @@ fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn Tar
     let primal = &program.funcs[request.func];
     let mut into = found.program.clone();
     let funcs = found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]).chain(found.joint.iter().map(|w| &w.func));
-    let shadows = data::shadows(&mut into, funcs.chain([&whole.func]))?;
+    let funcs = funcs.chain([&whole.func]);
+    let shadows = data::shadows(&mut into, funcs.clone())?;
     let mut put = |symbol: &str, func: &ir::Function, of| {
         let func = prelude::expanded(as_written(func.clone(), &found.names), prelude::Helpers::Nested, isa);
         define(&mut into, symbol, func, of)
@@ -131,7 +132,7 @@ fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn Tar
     let mut root = of_pointers(whole, &primal.signature);
     data::clear(&mut root, &shadows, isa);
     let func = put(&symbol, &root, request.func)?;
-    indirect::tables(&mut into, &found.captures, isa)?;
+    indirect::tables(&mut into, &found.captures, funcs, isa)?;
     into.nested += 1;
     Ok(Nested { program: into, func, params, results })
 }

@@ -9,12 +9,16 @@
 //!   forward_of(p)  =  p = &f ? &f__forward : p = &g ? &g__forward : trap
 //! ```
 //!
+//! A signature of no such function has functions that trap: each address is of code outside of the
+//! program.
+//!
 //! **Cost.** As many comparisons as functions with the signature have their address taken.
 
 use std::collections::BTreeMap;
 
 use brolga_ir::inst::Check;
-use brolga_ir::lower::half_of;
+use brolga_ir::lower::{half_of, is_half};
+use brolga_ir::program::{functions_used, symbol_of};
 use brolga_ir::{Diagnostics, Program};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, TrapCode, types};
@@ -23,20 +27,36 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::derived::Addressable;
 
-/// Define the functions that the derived functions of a program ask, as [`half_of`] names them.
-pub(crate) fn tables(into: &mut Program, captures: &[Addressable], isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
+/// Define the functions that derived functions ask, as [`half_of`] names them.
+pub(crate) fn tables<'f>(
+    into: &mut Program,
+    captures: &[Addressable],
+    derived: impl IntoIterator<Item = &'f ir::Function>,
+    isa: &dyn TargetIsa,
+) -> Result<(), Diagnostics> {
     let mut by_signature: BTreeMap<u64, Vec<&Addressable>> = BTreeMap::new();
     for c in captures {
         by_signature.entry(c.signature).or_default().push(c);
     }
+    let mut all: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     for (signature, those) in by_signature {
         for forward in [true, false] {
-            let symbol = half_of(signature, forward, into.nested);
             let half = |c: &Addressable| if forward { c.forward.clone() } else { c.pullback.clone() };
-            let pairs: Vec<_> = those.iter().map(|c| (c.symbol.clone(), half(c))).collect();
-            let func = table(into, &symbol, &pairs, isa);
-            into.define(&symbol, func, |_| 0).map_err(|s| super::taken(&s))?;
+            let pairs = those.iter().map(|c| (c.symbol.clone(), half(c))).collect();
+            all.insert(half_of(signature, forward, into.nested), pairs);
         }
+    }
+    for func in derived {
+        let asked = functions_used(func);
+        let asked = asked.iter().map(|r| symbol_of(func, &func.dfg.ext_funcs[r].name));
+        // Those of an earlier derivation are there.
+        for symbol in asked.filter(|s| is_half(s) && into.func(s).is_none()) {
+            all.entry(symbol).or_default();
+        }
+    }
+    for (symbol, pairs) in all {
+        let func = table(into, &symbol, &pairs, isa);
+        into.define(&symbol, func, |_| 0).map_err(|s| super::taken(&s))?;
     }
     Ok(())
 }

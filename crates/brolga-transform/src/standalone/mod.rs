@@ -2,8 +2,8 @@
 //!
 //! Helpers of the run time are bodies in CLIF there ([`prelude`]), and functions say of a function
 //! pointer what its forward pass and its pullback are ([`indirect`]). Derivatives that are derived
-//! again ([`crate::nested`]) and those that become part of another module ([`crate::embed`]) are
-//! such functions.
+//! again ([`crate::nested`]) and those that become part of another module
+//! ([`mod@crate::embed`]) are such functions.
 
 pub mod indirect;
 pub mod prelude;
