@@ -71,7 +71,9 @@ use cranelift_module::{
 
 pub use brolga_ir::spec::{Derivative, ParamActivity, ParamSpec, ReturnActivity, Spec};
 pub use brolga_ir::{Diagnostic, Diagnostics, Elem};
-pub use brolga_transform::embed::{DerivedSignature, Embedded, HEADER, ParamRole, ResultRole, Room, StructLayout};
+pub use brolga_transform::embed::{
+    DerivedSignature, Embedded, EmbeddedFunction, HEADER, ParamRole, ResultRole, Room, StructLayout, c_type, embed,
+};
 pub use cranelift_codegen;
 pub use cranelift_module;
 pub use error::AdError;

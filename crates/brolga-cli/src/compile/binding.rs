@@ -1,0 +1,297 @@
+//! Binding: a function of an object, as a caller in another language sees it.
+//!
+//! What parameters and results are is said here, in sentences; [`super::header`] and
+//! [`super::rust`] write them in their languages.
+
+use std::collections::BTreeSet;
+
+use brolga::{Elem, FuncKey, Program};
+use brolga_module::{DerivedSignature, ParamActivity, ParamRole, ParamSpec, ResultRole, Room};
+use cranelift_codegen::ir::{self, Opcode, Type, types};
+
+/// Which function of a derivation it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Primal,
+    Gradient,
+    Forward,
+    Pullback,
+    Tangent,
+}
+
+impl Part {
+    /// How its name ends.
+    pub(super) fn ending(self) -> &'static str {
+        match self {
+            Self::Primal => "",
+            Self::Gradient => "_gradient",
+            Self::Forward => "_forward",
+            Self::Pullback => "_pullback",
+            Self::Tangent => "_tangent",
+        }
+    }
+}
+
+/// What a parameter or a result is for a caller.
+pub(super) enum Kind {
+    /// A number.
+    Value(Type),
+    /// An address: of what, if that is known, and whether nothing is written there.
+    Pointer { of: Option<Type>, is_const: bool },
+    /// The address of the struct of results.
+    Results,
+    /// The number of bytes of a workspace.
+    Bytes,
+}
+
+/// A parameter, or a field of the results.
+pub(super) struct Slot {
+    pub name: String,
+    pub kind: Kind,
+    /// What is behind the pointer is reached through no other (C's `restrict`).
+    pub restrict: bool,
+    /// What it is.
+    pub text: String,
+}
+
+/// A function of an object.
+pub(super) struct Binding {
+    pub symbol: String,
+    /// What it is, in sentences.
+    pub about: Vec<String>,
+    pub params: Vec<Slot>,
+    /// Results, wherever they are.
+    pub results: Vec<Slot>,
+    /// Whether results are in a struct, whose address is the last parameter.
+    pub in_struct: bool,
+    /// The bytes of the workspace that the caller gives, if that is known.
+    pub workspace: Option<u64>,
+}
+
+/// What is known of the primal of some functions.
+pub(super) struct Primal {
+    /// What messages call it.
+    pub name: String,
+    pub params: Vec<ParamSpec>,
+    /// Which parameters serve as addresses.
+    pub pointers: Vec<bool>,
+    /// Whether it writes to no memory of its caller's.
+    pub is_read_only: bool,
+}
+
+/// A function with its signature.
+pub(super) struct Signed<'a> {
+    pub part: Part,
+    pub symbol: String,
+    /// The name that all functions of the derivation begin with.
+    pub base: &'a str,
+    pub signature: &'a DerivedSignature,
+    pub room: Room,
+}
+
+impl Primal {
+    /// The function as callers see it.
+    pub(super) fn binding(&self, f: &Signed<'_>) -> Binding {
+        let s = f.signature;
+        let params = s.params.iter().zip(&s.clif.params).map(|(&role, abi)| Slot {
+            name: role.name(),
+            kind: self.kind(role, abi.value_type),
+            restrict: matches!(role, ParamRole::Primal(i) | ParamRole::Shadow(i) if self.params[i].noalias),
+            text: self.param(role, f),
+        });
+        let results = s.results.iter().zip(&s.types).map(|(&role, &ty)| Slot {
+            name: role.name(),
+            kind: match role {
+                ResultRole::Shadow(_) => Kind::Pointer { of: None, is_const: false },
+                _ => Kind::Value(ty),
+            },
+            restrict: false,
+            text: self.result(role),
+        });
+        Binding {
+            symbol: f.symbol.clone(),
+            about: self.about(f),
+            params: params.collect(),
+            results: results.collect(),
+            in_struct: s.layout.is_some(),
+            workspace: match f.room {
+                Room::Bytes(n) if f.part != Part::Pullback => Some(n),
+                _ => None,
+            },
+        }
+    }
+
+    fn kind(&self, role: ParamRole, ty: Type) -> Kind {
+        let of = |i: usize| match self.params[i].elem {
+            Some(Elem::F64) => Some(types::F64),
+            Some(Elem::F32) => Some(types::F32),
+            Some(Elem::Pointer | Elem::Int) | None => None,
+        };
+        match role {
+            ParamRole::Primal(i) if ty == types::I64 && self.pointers[i] => {
+                Kind::Pointer { of: of(i), is_const: self.is_read_only }
+            }
+            ParamRole::Shadow(i) => Kind::Pointer { of: of(i), is_const: false },
+            ParamRole::Workspace => Kind::Pointer { of: None, is_const: false },
+            ParamRole::WorkspaceBytes => Kind::Bytes,
+            ParamRole::Results => Kind::Results,
+            _ => Kind::Value(ty),
+        }
+    }
+
+    fn about(&self, f: &Signed<'_>) -> Vec<String> {
+        let (name, base) = (&self.name, f.base);
+        let mut out = vec![match f.part {
+            Part::Primal => format!("{name} itself."),
+            Part::Gradient => format!("Reverse mode of {name} in one function."),
+            Part::Forward => format!(
+                "The forward pass of {name}: what {name} does, and records for {base}_pullback in the workspace."
+            ),
+            Part::Pullback => format!(
+                "The pullback of a run of {base}_forward. It may be called several times. It reads no memory of \
+                 {name}'s, only the workspace."
+            ),
+            Part::Tangent => format!("Forward mode of {name}: results, and their tangents along one direction."),
+        }];
+        match f.room {
+            _ if matches!(f.part, Part::Primal | Part::Pullback) => {}
+            Room::Nothing => {}
+            Room::Stack(n) => out.push(format!("Its records are on the stack: {n} bytes.")),
+            Room::Bytes(_) => out.push("The workspace may begin anywhere.".to_owned()),
+            Room::Unknown => out.push(format!(
+                "How many bytes of workspace are enough depends on the arguments. Begin with 65536, say, and double \
+                 it while the status is 1, each time with shadows, and memory that {name} writes, as they were before \
+                 the call. The workspace may begin anywhere."
+            )),
+        }
+        out
+    }
+
+    fn param(&self, role: ParamRole, f: &Signed<'_>) -> String {
+        let name = &self.name;
+        match role {
+            ParamRole::Primal(i) if self.pointers[i] => {
+                let only = matches!(self.params[i].activity, ParamActivity::DuplicatedOnly | ParamActivity::DualOnly);
+                let is_gradient = f.part == Part::Gradient;
+                let after = match () {
+                    () if self.is_read_only => "memory that it reads",
+                    () if only => "memory, which may hold anything afterwards",
+                    () if is_gradient => "memory, which is left as it leaves it",
+                    () => "memory",
+                };
+                format!("parameter {i} of {name}: {after}")
+            }
+            ParamRole::Primal(i) => format!("parameter {i} of {name}"),
+            ParamRole::Shadow(i) => self.shadow(i, f),
+            ParamRole::Tangent(i) => format!("tangent of p{i}"),
+            ParamRole::Seed(i) => format!("seed: the cotangent of result {i}"),
+            ParamRole::Workspace if f.part == Part::Pullback => {
+                format!("the workspace of the run, as {}_forward left it; it stays of use", f.base)
+            }
+            ParamRole::Workspace => "memory for records, which is overwritten".to_owned(),
+            ParamRole::WorkspaceBytes => "how many bytes the workspace has".to_owned(),
+            ParamRole::Results => "where the results go; what is there is overwritten".to_owned(),
+        }
+    }
+
+    fn shadow(&self, i: usize, f: &Signed<'_>) -> String {
+        let (name, base) = (&self.name, f.base);
+        let same = format!("shadow of p{i}, of the same size and layout");
+        match f.part {
+            Part::Tangent if self.is_read_only => format!("{same}: holds tangents"),
+            Part::Tangent => format!("{same}: holds tangents, and is overwritten where {name} overwrites p{i}"),
+            Part::Forward if self.is_read_only => format!("{same}: {base}_pullback ADDS cotangents there"),
+            Part::Forward => format!(
+                "{same}: {base}_pullback ADDS cotangents of what {name} reads there, and takes those of what it \
+                 writes (the seed), and leaves zeros"
+            ),
+            _ if self.is_read_only => format!("{same}: cotangents are ADDED to what is there"),
+            _ => format!(
+                "{same}: cotangents of what {name} reads are ADDED to what is there; those of what it writes (the \
+                 seed) are taken from there, and zeros are left"
+            ),
+        }
+    }
+
+    fn result(&self, role: ResultRole) -> String {
+        match role {
+            ResultRole::Value(i) => format!("result {i} of {}", self.name),
+            ResultRole::Shadow(i) => format!("shadow of value{i}, or null"),
+            ResultRole::Cotangent(i) => format!("cotangent of p{i}, not added to anything"),
+            ResultRole::Tangent(i) => format!("tangent of result {i}"),
+            ResultRole::Status => {
+                "0, or 1 if the workspace is too small: then floats are NaN, and what was written stays written"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// Whether a function, with all that it calls, stores nothing but to its own stack.
+pub(super) fn is_read_only(program: &Program, func: FuncKey) -> bool {
+    let mut seen = BTreeSet::from([func]);
+    let mut work = vec![func];
+    while let Some(key) = work.pop() {
+        let f = &program.funcs[key];
+        let Some(body) = &f.body else {
+            // A function of numbers, such as those of C's mathematics, gets no address.
+            let numbers = |p: &ir::AbiParam| p.value_type.lane_type().is_float();
+            if f.signature.params.iter().all(numbers) {
+                continue;
+            }
+            return false;
+        };
+        for inst in body.layout.blocks().flat_map(|b| body.layout.block_insts(b)) {
+            match body.dfg.insts[inst] {
+                ir::InstructionData::Call { func_ref, .. } => match program.callee(body, func_ref) {
+                    Some(callee) if seen.insert(callee) => work.push(callee),
+                    Some(_) => {}
+                    None => return false,
+                },
+                ref data if data.opcode() == Opcode::StackStore => {}
+                ref data if data.opcode().is_call() || data.opcode().can_store() => return false,
+                _ => {}
+            }
+        }
+    }
+    true
+}
+
+/// A text without what ends a comment.
+pub(super) fn plain(text: &str) -> String {
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    text.replace("*/", "* /")
+}
+
+/// Words in lines of at most `width` characters.
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+/// What a caller is told of all functions and data of an object.
+pub(super) struct Contents {
+    /// What made it, of what, for which target.
+    pub made: Vec<String>,
+    pub functions: Vec<Binding>,
+    pub data: Vec<Data>,
+}
+
+/// Data with a shadow.
+pub(super) struct Data {
+    pub symbol: String,
+    pub shadow: String,
+    /// How many bytes each has.
+    pub bytes: usize,
+}
