@@ -248,13 +248,26 @@ pub(super) fn is_read_only(program: &Program, func: FuncKey) -> bool {
                     Some(_) => {}
                     None => return false,
                 },
-                ref data if data.opcode() == Opcode::StackStore => {}
+                ref data if data.opcode() == Opcode::Store && on_stack(body, body.dfg.inst_args(inst)[1]) => {}
                 ref data if data.opcode().is_call() || data.opcode().can_store() => return false,
                 _ => {}
             }
         }
     }
     true
+}
+
+/// Whether an address is in a stack slot, as far as it is seen.
+fn on_stack(body: &ir::Function, mut address: ir::Value) -> bool {
+    loop {
+        address = body.dfg.resolve_aliases(address);
+        let Some(inst) = body.dfg.value_def(address).inst() else { return false };
+        match body.dfg.insts[inst].opcode() {
+            Opcode::StackAddr => return true,
+            Opcode::Iadd => address = body.dfg.inst_args(inst)[0],
+            _ => return false,
+        }
+    }
 }
 
 /// A text without what ends a comment.

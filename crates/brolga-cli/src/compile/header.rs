@@ -42,23 +42,24 @@ fn comment(out: &mut String, paragraphs: &[&str]) {
     let _ = writeln!(out, "/* {} */", lines.join("\n * "));
 }
 
-/// A line for each slot: its name, and what it is.
-fn list(lines: &mut Vec<String>, slots: &[Slot], prefix: &str) {
-    let name = |s: &Slot| format!("{prefix}{}", s.name);
-    let width = slots.iter().map(|s| name(s).len()).max().unwrap_or(0);
-    for slot in slots {
-        let mut text = wrapped(&plain(&slot.text), 92 - width).into_iter();
-        lines.push(format!("  {:width$}  {}", name(slot), text.next().unwrap_or_default()));
+/// A line for each name, and what it is.
+fn list(lines: &mut Vec<String>, named: &[(String, &str)]) {
+    let width = named.iter().map(|n| n.0.len()).max().unwrap_or(0);
+    for (name, text) in named {
+        let mut text = wrapped(&plain(text), 92 - width).into_iter();
+        lines.push(format!("  {name:width$}  {}", text.next().unwrap_or_default()));
         lines.extend(text.map(|t| format!("  {:width$}  {t}", "")));
     }
 }
 
 fn function(out: &mut String, f: &Binding) {
     let mut lines: Vec<String> = f.about.iter().flat_map(|p| wrapped(&plain(p), 94)).collect();
-    list(&mut lines, &f.params, "");
+    let mut named: Vec<(String, &str)> = f.params.iter().map(|p| (p.name.clone(), &p.text[..])).collect();
     if f.in_struct {
-        list(&mut lines, &f.results, "results->");
-    } else if let [result] = &f.results[..] {
+        named.extend(f.results.iter().map(|r| (format!("results->{}", r.name), &r.text[..])));
+    }
+    list(&mut lines, &named);
+    if let ([result], false) = (&f.results[..], f.in_struct) {
         lines.extend(wrapped(&plain(&format!("Returns: {}.", result.text)), 94));
     }
     let _ = writeln!(out, "\n/* {}\n */", lines.join("\n * "));
@@ -76,10 +77,14 @@ fn function(out: &mut String, f: &Binding) {
         [result] if !f.in_struct => declared(&result.kind, &f.symbol, "", &f.symbol),
         _ => format!("void {}", f.symbol),
     };
-    let params: Vec<String> = f.params.iter().map(|p| {
-        let restrict = if p.restrict { "BROLGA_RESTRICT " } else { "" };
-        declared(&p.kind, &p.name, restrict, &f.symbol)
-    }).collect();
+    let params: Vec<String> = f
+        .params
+        .iter()
+        .map(|p| {
+            let restrict = if p.restrict { "BROLGA_RESTRICT " } else { "" };
+            declared(&p.kind, &p.name, restrict, &f.symbol)
+        })
+        .collect();
     let line = format!("{result}({});", if params.is_empty() { "void".to_owned() } else { params.join(", ") });
     if line.len() <= 100 {
         let _ = writeln!(out, "{line}");

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use brolga::{ArgActivity, Error, FuncKey, Options, Program, Request};
 use brolga_driver::{File, guess, quiet};
 use brolga_module::{
-    Derivative, DerivedSignature, Embedded, EmbeddedFunction, ParamActivity, ParamRole, ParamSpec, ResultRole,
-    ReturnActivity, Room, Spec, embed,
+    DerivedSignature, Embedded, EmbeddedFunction, ParamActivity, ParamRole, ParamSpec, ResultRole, ReturnActivity,
+    Room, Spec, embed,
 };
 use clap::{Args, ValueEnum, ValueHint};
-use cranelift_codegen::ir::{ArgumentExtension, types};
+use cranelift_codegen::ir::ArgumentExtension;
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use target_lexicon::Triple;
 
@@ -149,7 +149,10 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
     let contents = Contents { made, functions, data: object.data };
     // Nothing is written unless everything can be made.
     let header = args.header.as_deref().map(|path| (path, header::header(&contents, &guard(path))));
-    let rust = args.rust.as_deref().map(|path| Ok((path, rust::declarations(&contents)?))).transpose()?;
+    let rust = match args.rust.as_deref() {
+        Some(path) => Some((path, rust::declarations(&contents)?)),
+        None => None,
+    };
     for (path, text) in header.into_iter().chain(rust) {
         if path == Path::new("-") { show(&text) } else { write(path, text.as_bytes())? }
     }
@@ -233,7 +236,11 @@ impl Wanted {
             funcs => funcs.iter().map(|f| Some(f.as_str())).collect(),
         };
         if !args.name.is_empty() && args.name.len() != funcs.len() {
-            return Err(Failure::Usage(format!("--name is given {} times for {} functions", args.name.len(), funcs.len())));
+            return Err(Failure::Usage(format!(
+                "--name is given {} times for {} functions",
+                args.name.len(),
+                funcs.len()
+            )));
         }
         funcs.iter().enumerate().map(|(i, name)| Self::new(file, args, *name, (i, funcs.len()))).collect()
     }
@@ -282,11 +289,8 @@ impl Wanted {
             let embedded = itself(&file.program, self.func, isa)?;
             self.add(embedded, &[Part::Primal], roots, functions);
         }
-        let options = Options {
-            inline: args.inline.into(),
-            untracked: untracked(file, args.untracked),
-            ..Options::full()
-        };
+        let options =
+            Options { inline: args.inline.into(), untracked: untracked(file, args.untracked), ..Options::full() };
         for (k, &mode) in args.modes.iter().enumerate() {
             if args.modes[..k].contains(&mode) {
                 continue;
@@ -421,7 +425,9 @@ fn list<'a>(given: &'a [String], (i, n): (usize, usize), option: &str) -> Result
 fn numbers(list: Option<&str>, n: usize) -> Result<Vec<usize>, Failure> {
     let number = |text: &str| match text.trim().parse() {
         Ok(i) if i < n => Ok(i),
-        _ => Err(Failure::Usage(format!("`{}` is no argument: they are counted from 0, and there are {n}", text.trim()))),
+        _ => {
+            Err(Failure::Usage(format!("`{}` is no argument: they are counted from 0, and there are {n}", text.trim())))
+        }
     };
     list.map_or(Ok(vec![]), |list| list.split(',').map(number).collect())
 }

@@ -31,11 +31,11 @@ pub(super) struct Object {
 
 /// The object of these functions.
 pub(super) fn object(isa: OwnedTargetIsa, name: &str, roots: &[Roots]) -> Result<Object, Failure> {
-    let called = Arc::new(Mutex::new(BTreeSet::new()));
+    let called = Arc::new(Mutex::new(Vec::new()));
     let names = default_libcall_names();
     let note = Arc::clone(&called);
     let libcall = Box::new(move |call: LibCall| {
-        note.lock().expect("no thread has failed").insert(call);
+        note.lock().expect("no thread has failed").push(call);
         names(call)
     });
     let mut builder = ObjectBuilder::new(isa, name, libcall).map_err(|e| failed("an object file", &e))?;
@@ -59,7 +59,10 @@ pub(super) fn object(isa: OwnedTargetIsa, name: &str, roots: &[Roots]) -> Result
                 continue;
             }
         };
-        return Err(Failure::Other(format!("the code calls `{}`, which no library has: {help}", default_libcall_names()(*call))));
+        return Err(Failure::Other(format!(
+            "the code calls `{}`, which no library has: {help}",
+            default_libcall_names()(*call)
+        )));
     }
     Ok(Object { bytes, data, undefined })
 }

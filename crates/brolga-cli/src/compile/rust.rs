@@ -74,7 +74,7 @@ fn function(out: &mut String, f: &Binding) -> Result<(), Failure> {
         let _ = writeln!(out, "{line}");
     } else {
         let _ = writeln!(out, "    pub fn {}(", f.symbol);
-        params.iter().for_each(|p| drop(writeln!(out, "        {p},")));
+        out.extend(params.iter().map(|p| format!("        {p},\n")));
         let _ = writeln!(out, "    ){result};");
     }
     Ok(())

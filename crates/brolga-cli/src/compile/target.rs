@@ -16,16 +16,19 @@ pub(super) fn isa(triple: Option<&str>, pic: bool, flags: &[(String, String)]) -
     if triple.pointer_width() != Ok(PointerWidth::U64) {
         return Err(Failure::Usage(format!("{triple} is no 64-bit target; derivatives have addresses of 64 bits")));
     }
-    let mut builder = isa::lookup(triple.clone()).map_err(|e| Failure::Usage(match e {
-        LookupError::SupportDisabled => format!(
-            "this `brolga` makes code for the host's architecture only; for {triple} build it with \
+    let mut builder = isa::lookup(triple.clone()).map_err(|e| {
+        Failure::Usage(match e {
+            LookupError::SupportDisabled => format!(
+                "this `brolga` makes code for the host's architecture only; for {triple} build it with \
              `cargo install --locked --path crates/brolga-cli --features all-arch`"
-        ),
-        LookupError::Unsupported => format!("Cranelift makes no code for {triple}"),
-    }))?;
+            ),
+            LookupError::Unsupported => format!("Cranelift makes no code for {triple}"),
+        })
+    })?;
     let mut shared = settings::builder();
     // Large frames touch each of their pages themselves: an object calls no `__cranelift_probestack`.
-    let ours = [("is_pic", if pic { "true" } else { "false" }), ("opt_level", "speed"), ("probestack_strategy", "inline")];
+    let ours =
+        [("is_pic", if pic { "true" } else { "false" }), ("opt_level", "speed"), ("probestack_strategy", "inline")];
     for (name, value) in ours {
         shared.set(name, value).expect("Cranelift has this flag");
     }
@@ -34,10 +37,14 @@ pub(super) fn isa(triple: Option<&str>, pic: bool, flags: &[(String, String)]) -
             Err(SetError::BadName(_)) => builder.set(name, value),
             other => other,
         };
-        found.map_err(|e| Failure::Usage(match e {
-            SetError::BadName(_) => format!("Cranelift has no flag `{name}`, neither of all targets nor of {triple}"),
-            e => format!("`--set {name}={value}`: {e}"),
-        }))?;
+        found.map_err(|e| {
+            Failure::Usage(match e {
+                SetError::BadName(_) => {
+                    format!("Cranelift has no flag `{name}`, neither of all targets nor of {triple}")
+                }
+                e => format!("`--set {name}={value}`: {e}"),
+            })
+        })?;
     }
     builder.finish(Flags::new(shared)).map_err(|e| Failure::Usage(format!("{triple}: {e}")))
 }
