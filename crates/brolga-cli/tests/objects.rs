@@ -260,8 +260,12 @@ fn a_program_in_rust() {
     folder.write("main.rs", main);
     if folder.build("rustc", &["--edition", "2024", "-D", "warnings", "main.rs", "-C", "link-arg=grad.o"]) {
         let e = 0.5_f64.exp();
-        let g = [3.0 * e, 6.0 * e, 2.0 * e];
-        close(&numbers(&folder.run("main")), &[&wanted()[..9], &[0.0], &g].concat());
+        let g = [3.0 * e, 6.0 * e, f64::from((2.0 * e) as f32)];
+        let mut found = numbers(&folder.run("main"));
+        // It is printed with the digits of a float.
+        let last = found.pop().map(|x| f64::from(x as f32));
+        found.extend(last);
+        close(&found, &[&wanted()[..9], &[0.0], &g].concat());
     }
 }
 
@@ -307,7 +311,7 @@ fn what_an_object_names() {
         .replace("v3 = call fn0(v0)", "v8 = load.f64 v9\n    v3 = call fn0(v8)");
     folder.write("large.clif", &large);
     folder.compile("large.clif", &["-f", "%g", "-o", "grad.o", "--set", "opt_level=none"]).expect(0);
-    assert_eq!(symbols(&folder.0.join("grad.o")).0, set(&["exp"]));
+    assert_eq!(symbols(&folder.0.join("grad.o")).0, set(&["exp", "memset"]));
 }
 
 #[test]
