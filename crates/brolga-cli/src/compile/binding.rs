@@ -73,6 +73,8 @@ pub(super) struct Primal {
     /// What messages call it.
     pub name: String,
     pub params: Vec<ParamSpec>,
+    /// Parameters that no call writes: the instance of a module.
+    pub hidden: usize,
     /// Which parameters serve as addresses.
     pub pointers: Vec<bool>,
     /// Whether it writes to no memory of its caller's.
@@ -93,14 +95,17 @@ impl Primal {
     /// The function as callers see it.
     pub(super) fn binding(&self, f: &Signed<'_>) -> Binding {
         let s = f.signature;
-        let params = s.params.iter().zip(&s.clif.params).map(|(&role, abi)| Slot {
-            name: role.name(),
-            kind: self.kind(role, abi.value_type),
-            restrict: matches!(role, ParamRole::Primal(i) | ParamRole::Shadow(i) if self.params[i].noalias),
-            text: self.param(role, f),
+        let params = s.params.iter().zip(&s.clif.params).map(|(&role, abi)| {
+            let kind = self.kind(role, abi.value_type);
+            let noalias = matches!(role, ParamRole::Primal(i) | ParamRole::Shadow(i) if self.params[i].noalias);
+            let restrict = noalias && matches!(kind, Kind::Pointer { .. });
+            Slot { name: self.param_name(role), kind, restrict, text: self.param(role, f) }
         });
         let results = s.results.iter().zip(&s.types).map(|(&role, &ty)| Slot {
-            name: role.name(),
+            name: match role {
+                ResultRole::Cotangent(i) => ResultRole::Cotangent(i - self.hidden).name(),
+                role => role.name(),
+            },
             kind: match role {
                 ResultRole::Shadow(_) => Kind::Pointer { of: None, is_const: false },
                 _ => Kind::Value(ty),
@@ -118,6 +123,17 @@ impl Primal {
                 Room::Bytes(n) if f.part != Part::Pullback => Some(n),
                 _ => None,
             },
+        }
+    }
+
+    fn param_name(&self, role: ParamRole) -> String {
+        match role {
+            ParamRole::Primal(i) if i < self.hidden => "instance".to_owned(),
+            ParamRole::Shadow(i) if i < self.hidden => "instance_shadow".to_owned(),
+            ParamRole::Primal(i) => ParamRole::Primal(i - self.hidden).name(),
+            ParamRole::Shadow(i) => ParamRole::Shadow(i - self.hidden).name(),
+            ParamRole::Tangent(i) => ParamRole::Tangent(i - self.hidden).name(),
+            role => role.name(),
         }
     }
 
@@ -170,6 +186,7 @@ impl Primal {
     fn param(&self, role: ParamRole, f: &Signed<'_>) -> String {
         let name = &self.name;
         match role {
+            ParamRole::Primal(i) if i < self.hidden => "the instance: the address of byte 0 of its memory".to_owned(),
             ParamRole::Primal(i) if self.pointers[i] => {
                 let only = matches!(self.params[i].activity, ParamActivity::DuplicatedOnly | ParamActivity::DualOnly);
                 let is_gradient = f.part == Part::Gradient;
@@ -179,11 +196,11 @@ impl Primal {
                     () if is_gradient => "memory, which is left as it leaves it",
                     () => "memory",
                 };
-                format!("parameter {i} of {name}: {after}")
+                format!("parameter {} of {name}: {after}", i - self.hidden)
             }
-            ParamRole::Primal(i) => format!("parameter {i} of {name}"),
+            ParamRole::Primal(i) => format!("parameter {} of {name}", i - self.hidden),
             ParamRole::Shadow(i) => self.shadow(i, f),
-            ParamRole::Tangent(i) => format!("tangent of p{i}"),
+            ParamRole::Tangent(i) => format!("tangent of p{}", i - self.hidden),
             ParamRole::Seed(i) => format!("seed: the cotangent of result {i}"),
             ParamRole::Workspace if f.part == Part::Pullback => {
                 format!("the workspace of the run, as {}_forward left it; it stays of use", f.base)
@@ -196,10 +213,11 @@ impl Primal {
 
     fn shadow(&self, i: usize, f: &Signed<'_>) -> String {
         let (name, base) = (&self.name, f.base);
-        let same = format!("shadow of p{i}, of the same size and layout");
+        let p = self.param_name(ParamRole::Primal(i));
+        let same = format!("shadow of {p}, of the same size and layout");
         match f.part {
             Part::Tangent if self.is_read_only => format!("{same}: holds tangents"),
-            Part::Tangent => format!("{same}: holds tangents, and is overwritten where {name} overwrites p{i}"),
+            Part::Tangent => format!("{same}: holds tangents, and is overwritten where {name} overwrites {p}"),
             Part::Forward if self.is_read_only => format!("{same}: {base}_pullback ADDS cotangents there"),
             Part::Forward => format!(
                 "{same}: {base}_pullback ADDS cotangents of what {name} reads there, and takes those of what it \
@@ -217,7 +235,7 @@ impl Primal {
         match role {
             ResultRole::Value(i) => format!("result {i} of {}", self.name),
             ResultRole::Shadow(i) => format!("shadow of value{i}, or null"),
-            ResultRole::Cotangent(i) => format!("cotangent of p{i}, not added to anything"),
+            ResultRole::Cotangent(i) => format!("cotangent of p{}, not added to anything", i - self.hidden),
             ResultRole::Tangent(i) => format!("tangent of result {i}"),
             ResultRole::Status => {
                 "0, or 1 if the workspace is too small: then floats are NaN, and what was written stays written"
@@ -299,6 +317,31 @@ pub(super) struct Contents {
     pub made: Vec<String>,
     pub functions: Vec<Binding>,
     pub data: Vec<Data>,
+    pub image: Option<Image>,
+}
+
+/// An instance of a module, to be put into memory.
+pub(super) struct Image {
+    pub symbol: String,
+    /// What there is of it; the rest is zeros.
+    pub contents: Vec<u8>,
+    /// Bytes in front of the instance pointer.
+    pub header: usize,
+    /// Bytes of an instance.
+    pub bytes: usize,
+}
+
+impl Image {
+    /// How it is used.
+    pub(super) fn about(&self) -> String {
+        format!(
+            "An instance of the module, and its shadow, are {} bytes each, at a multiple of 16; the instance pointer \
+             is the address of byte {}. An instance begins with what is in {}, and zeros behind it; a shadow with \
+             zeros. Addresses of the module count from the instance pointer. Nothing checks that they are within \
+             memory.",
+            self.bytes, self.header, self.symbol
+        )
+    }
 }
 
 /// Data with a shadow.

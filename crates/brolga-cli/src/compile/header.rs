@@ -23,6 +23,14 @@ pub(super) fn header(contents: &Contents, guard: &str) -> String {
         out.push('\n');
         vectors.iter().for_each(|v| out += v);
     }
+    if let Some(image) = &contents.image {
+        out.push('\n');
+        comment(&mut out, &[&image.about()]);
+        let (symbol, capital, n) = (&image.symbol, image.symbol.to_uppercase(), image.contents.len());
+        let _ = writeln!(out, "#define {capital}_INSTANCE_BYTES {}", image.bytes);
+        let _ = writeln!(out, "#define {capital}_INSTANCE_POINTER {}", image.header);
+        let _ = writeln!(out, "extern const unsigned char {symbol}[{n}];");
+    }
     for Data { symbol, shadow, bytes } in &contents.data {
         out.push('\n');
         comment(&mut out, &["Data of the program, and its shadow: cotangents are ADDED there, and nothing clears it."]);

@@ -18,7 +18,7 @@ use brolga_module::{
 use clap::{Args, ValueEnum, ValueHint};
 use cranelift_codegen::ir::ArgumentExtension;
 use cranelift_codegen::isa::{CallConv, TargetIsa};
-use target_lexicon::Triple;
+use target_lexicon::{Endianness, Triple};
 
 use crate::args::{Inline, Input, Untracked};
 use crate::choice;
@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::jobs::untracked;
 use crate::report::show;
 
-use binding::{Contents, Part, Primal, Signed, is_read_only};
+use binding::{Contents, Image, Part, Primal, Signed, is_read_only};
 use object::Roots;
 
 /// `compile`.
@@ -122,13 +122,7 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
     let isa = target::isa(args.target.as_deref(), !args.no_pic, &args.flags)?;
     let wanted: Vec<String> = args.funcs.iter().map(|f| f.trim_start_matches('%').to_owned()).collect();
     let mut file = File::read_for(&args.input.file, &args.input.module.options(), &wanted)?;
-    if file.wasm.is_some() {
-        return Err(Failure::Usage(
-            "functions of a WebAssembly module need its instance, which an object has not: differentiate the program \
-             from Rust with `brolga_wasm`, or compile CLIF"
-                .to_owned(),
-        ));
-    }
+    let image = image(&file, &args.input.file, &*isa)?;
     speak(&mut file.program, isa.default_call_conv());
     let (mut roots, mut functions) = (Vec::new(), Vec::new());
     for wanted in Wanted::all(&file, args)? {
@@ -136,7 +130,8 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
     }
     names_are_free(&file.program, &roots)?;
     let triple = isa.triple().clone();
-    let object = object::object(isa, &in_short(&args.input.file), &roots)?;
+    let bytes = image.as_ref().map(|i| (&i.symbol[..], &i.contents[..]));
+    let object = object::object(isa, &in_short(&args.input.file), &roots, bytes)?;
     let version = env!("CARGO_PKG_VERSION");
     let mut made = vec![
         format!("Derivatives of functions of {}.", in_short(&args.input.file)),
@@ -146,7 +141,7 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
         let names = object.undefined.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         made.push(format!("To be linked with what defines {names}."));
     }
-    let contents = Contents { made, functions, data: object.data };
+    let contents = Contents { made, functions, data: object.data, image };
     // Nothing is written unless everything can be made.
     let header = args.header.as_deref().map(|path| (path, header::header(&contents, &guard(path))));
     let rust = match args.rust.as_deref() {
@@ -157,6 +152,21 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
         if path == Path::new("-") { show(&text) } else { write(path, text.as_bytes())? }
     }
     args.output.as_deref().map_or(Ok(()), |path| write(path, &object.bytes))
+}
+
+/// A module's instance as it begins. Code for the machine reads its header as that machine would.
+fn image(file: &File, path: &Path, isa: &dyn TargetIsa) -> Result<Option<Image>, Failure> {
+    let Some(wasm) = &file.wasm else { return Ok(None) };
+    if isa.triple().endianness() != Ok(Endianness::Little) {
+        return Err(Failure::Usage(format!("{} is big-endian, and an instance of a module is not", isa.triple())));
+    }
+    let (header, memory) = wasm.image()?;
+    let stem = identifier(&path.file_stem().unwrap_or_default().to_string_lossy());
+    let (n, bytes) = (header.len(), header.len() + memory.len());
+    let mut contents = [header, memory].concat();
+    let end = contents.iter().rposition(|b| *b != 0).map_or(1, |last| last + 1);
+    contents.truncate(end);
+    Ok(Some(Image { symbol: format!("{stem}_image"), contents, header: n, bytes }))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
@@ -249,9 +259,9 @@ impl Wanted {
         let func = choice::function(file, name)?;
         let f = &file.program.funcs[func];
         let request = choice::request(file, func, list(&args.activity, at, "--activity")?)?;
-        let n = f.signature.params.len();
-        let noalias = numbers(list(&args.noalias, at, "--noalias")?, n)?;
-        let no_need = numbers(list(&args.no_need, at, "--no-need")?, n)?;
+        let (n, hidden) = (f.signature.params.len(), usize::from(file.wasm.is_some()));
+        let noalias = numbers(list(&args.noalias, at, "--noalias")?, n, hidden)?;
+        let no_need = numbers(list(&args.no_need, at, "--no-need")?, n, hidden)?;
         let params = params(&request, &noalias, &no_need);
         let returns = list(&args.results, at, "--results")?.map(returned).transpose()?;
         if let Some(given) = returns.as_ref().map(Vec::len).filter(|&n| n != f.signature.returns.len()) {
@@ -270,6 +280,7 @@ impl Wanted {
         let primal = Primal {
             name: format!("%{}", f.symbol),
             params: params.clone(),
+            hidden,
             pointers: (0..n).map(is_pointer).collect(),
             is_read_only: is_read_only(&file.program, func),
         };
@@ -287,7 +298,7 @@ impl Wanted {
     ) -> Result<(), Failure> {
         if args.with_primal {
             let embedded = itself(&file.program, self.func, isa)?;
-            self.add(embedded, &[Part::Primal], roots, functions);
+            self.add(embedded, &[Part::Primal], roots, functions)?;
         }
         let options =
             Options { inline: args.inline.into(), untracked: untracked(file, args.untracked), ..Options::full() };
@@ -311,18 +322,32 @@ impl Wanted {
             if !embedded.signatures.iter().all(returns_as_in_c) {
                 embedded = derive(&spec.in_struct())?;
             }
-            self.add(embedded, parts, roots, functions);
+            self.add(embedded, parts, roots, functions)?;
         }
         Ok(())
     }
 
-    fn add(&self, embedded: Embedded, parts: &[Part], roots: &mut Vec<Roots>, functions: &mut Vec<binding::Binding>) {
+    fn add(
+        &self,
+        embedded: Embedded,
+        parts: &[Part],
+        roots: &mut Vec<Roots>,
+        functions: &mut Vec<binding::Binding>,
+    ) -> Result<(), Failure> {
+        if let Some(host) = object::of_host(&embedded) {
+            return Err(Failure::Other(format!(
+                "{} calls the host of the module (%{host}), which an object has not: differentiate it from Rust with \
+                 `brolga_wasm`",
+                self.primal.name
+            )));
+        }
         let names: Vec<String> = parts.iter().map(|p| format!("{}{}", self.base, p.ending())).collect();
         for ((part, signature), symbol) in parts.iter().zip(&embedded.signatures).zip(&names) {
             let (part, symbol, base, room) = (*part, symbol.clone(), &self.base[..], embedded.room);
             functions.push(self.primal.binding(&Signed { part, symbol, base, signature, room }));
         }
         roots.push((embedded, names));
+        Ok(())
     }
 
     fn spec(&self, mode: Mode) -> Spec {
@@ -422,9 +447,11 @@ fn list<'a>(given: &'a [String], (i, n): (usize, usize), option: &str) -> Result
     }
 }
 
-fn numbers(list: Option<&str>, n: usize) -> Result<Vec<usize>, Failure> {
-    let number = |text: &str| match text.trim().parse() {
-        Ok(i) if i < n => Ok(i),
+/// Arguments as they are counted in calls.
+fn numbers(list: Option<&str>, n: usize, hidden: usize) -> Result<Vec<usize>, Failure> {
+    let n = n - hidden;
+    let number = |text: &str| match text.trim().parse::<usize>() {
+        Ok(i) if i < n => Ok(i + hidden),
         _ => {
             Err(Failure::Usage(format!("`{}` is no argument: they are counted from 0, and there are {n}", text.trim())))
         }

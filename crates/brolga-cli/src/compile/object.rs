@@ -30,7 +30,12 @@ pub(super) struct Object {
 }
 
 /// The object of these functions.
-pub(super) fn object(isa: OwnedTargetIsa, name: &str, roots: &[Roots]) -> Result<Object, Failure> {
+pub(super) fn object(
+    isa: OwnedTargetIsa,
+    name: &str,
+    roots: &[Roots],
+    image: Option<(&str, &[u8])>,
+) -> Result<Object, Failure> {
     let called = Arc::new(Mutex::new(Vec::new()));
     let names = default_libcall_names();
     let note = Arc::clone(&called);
@@ -42,6 +47,13 @@ pub(super) fn object(isa: OwnedTargetIsa, name: &str, roots: &[Roots]) -> Result
     builder.per_function_section(true);
     let mut module = AdModule::new(ObjectModule::new(builder));
     let data = data(&mut module, roots)?;
+    if let Some((name, bytes)) = image {
+        let id = module.declare_data(name, Linkage::Export, false, false).map_err(|e| failed(name, &e))?;
+        let mut description = DataDescription::new();
+        description.define(bytes.into());
+        description.set_align(16);
+        module.define_data(id, &description).map_err(|e| failed(name, &e))?;
+    }
     for (embedded, names) in roots {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         module.define(embedded, &names, Linkage::Export).map_err(|e| Failure::Other(e.to_string()))?;
@@ -122,20 +134,41 @@ fn data(module: &mut AdModule<ObjectModule>, roots: &[Roots]) -> Result<Vec<Data
     Ok(visible)
 }
 
-/// What the functions of a derivation name as data, and those that they call as they are.
+/// The functions of a derivation, and those that they call as they are.
+fn reached(embedded: &Embedded) -> Vec<&ir::Function> {
+    let mut seen: BTreeSet<String> = embedded.functions.iter().map(|f| f.symbol.clone()).collect();
+    let mut out: Vec<&ir::Function> = embedded.functions.iter().map(|f| &f.func).collect();
+    let mut at = 0;
+    while at < out.len() {
+        let more = callees(out[at], &embedded.program).filter(|f| seen.insert(f.0.clone())).map(|f| f.1);
+        let more: Vec<&ir::Function> = more.collect();
+        out.extend(more);
+        at += 1;
+    }
+    out
+}
+
+/// What they name as data.
 fn named(embedded: &Embedded) -> BTreeSet<String> {
     let mut out = BTreeSet::new();
-    let mut seen: BTreeSet<String> = embedded.functions.iter().map(|f| f.symbol.clone()).collect();
-    let mut work: Vec<&ir::Function> = embedded.functions.iter().map(|f| &f.func).collect();
-    while let Some(func) = work.pop() {
+    for func in reached(embedded) {
         for gv in symbols_used(func).iter() {
             if let ir::GlobalValueData::Symbol { name, .. } = &func.global_values[gv] {
                 out.insert(symbol_of(func, name));
             }
         }
-        work.extend(callees(func, &embedded.program).filter(|f| seen.insert(f.0.clone())).map(|f| f.1));
     }
     out
+}
+
+/// A function that a host implements, if one is called.
+pub(super) fn of_host(embedded: &Embedded) -> Option<String> {
+    let program = &embedded.program;
+    reached(embedded).into_iter().find_map(|func| {
+        let called = functions_used(func);
+        let mut symbols = called.iter().map(|r| symbol_of(func, &func.dfg.ext_funcs[r].name));
+        symbols.find(|s| program.func(s).is_some_and(|k| program.funcs[k].host.is_some()))
+    })
 }
 
 fn callees<'a>(func: &'a ir::Function, program: &'a Program) -> impl Iterator<Item = (String, &'a ir::Function)> {

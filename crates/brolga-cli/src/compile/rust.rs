@@ -26,7 +26,18 @@ pub(super) fn declarations(contents: &Contents) -> Result<String, Failure> {
             results(&mut out, f)?;
         }
     }
+    if let Some(image) = &contents.image {
+        let capital = image.symbol.to_uppercase();
+        let _ =
+            write!(out, "\n/// Bytes of an instance.\npub const {capital}_INSTANCE_BYTES: usize = {};\n", image.bytes);
+        let _ = writeln!(out, "/// Of these, bytes in front of the instance pointer.");
+        let _ = writeln!(out, "pub const {capital}_INSTANCE_POINTER: usize = {};", image.header);
+    }
     out += "\nunsafe extern \"C\" {\n";
+    if let Some(image) = &contents.image {
+        doc(&mut out, "    ", &image.about());
+        let _ = writeln!(out, "    pub static {}: [u8; {}];", image.symbol, image.contents.len());
+    }
     for (k, Data { symbol, shadow, bytes }) in contents.data.iter().enumerate() {
         let gap = if k == 0 { "" } else { "\n" };
         let _ = write!(out, "{gap}    /// Data of the program.\n    pub static mut {symbol}: [u8; {bytes}];\n");
@@ -34,7 +45,7 @@ pub(super) fn declarations(contents: &Contents) -> Result<String, Failure> {
         let _ = writeln!(out, "    pub static mut {shadow}: [u8; {bytes}];");
     }
     for (k, f) in contents.functions.iter().enumerate() {
-        if k + contents.data.len() > 0 {
+        if k + contents.data.len() > 0 || contents.image.is_some() {
             out.push('\n');
         }
         function(&mut out, f)?;
