@@ -387,8 +387,68 @@ fn what_is_refused() {
         wrong(&["-f", "f", "--target", "s390x-unknown-linux-gnu"], 2, "all-arch");
     }
     folder.compile("f.clif", &["-f", "f"]).expect(2);
-    folder.write("m.wat", "(module (func (export \"f\") (param f64) (result f64) (local.get 0)))");
-    folder.compile("m.wat", &["-f", "f", "-o", "never.o"]).expect(2).says("brolga_wasm");
+    folder.write(
+        "m.wat",
+        "(module (memory 1) (func (export \"f\") (param f64) (result f64) \
+        (drop (memory.grow (i32.const 1))) (local.get 0)))",
+    );
+    wrong_module(&folder, &["-f", "f"], 1, "the host of the module");
+    if cfg!(feature = "all-arch") {
+        wrong_module(&folder, &["-f", "f", "--target", "s390x-unknown-linux-gnu"], 2, "big-endian");
+    }
+}
+
+fn wrong_module(folder: &Folder, args: &[&str], status: i32, says: &str) {
+    folder.compile("m.wat", &[args, &["-o", "never.o"]].concat()).expect(status).says(says);
+}
+
+/// f(x, a) = m[x]²·m[16]·a, by a function that keeps the square on the stack that it has in memory.
+const MODULE: &str = r#"(module (memory 1) (data (i32.const 16) "\00\00\00\00\00\00\08\40")
+    (global $sp (mut i32) (i32.const 4096))
+    (func $square (param $x f64) (result f64) (local $r f64)
+        (global.set $sp (i32.sub (global.get $sp) (i32.const 16)))
+        (f64.store (global.get $sp) (f64.mul (local.get $x) (local.get $x)))
+        (local.set $r (f64.load (global.get $sp)))
+        (global.set $sp (i32.add (global.get $sp) (i32.const 16)))
+        (local.get $r))
+    (func (export "f") (param $x i32) (param $a f64) (result f64)
+        (f64.mul (f64.mul (call $square (f64.load (local.get $x))) (f64.load (i32.const 16))) (local.get $a))))"#;
+
+#[test]
+fn a_module_has_its_instance_as_an_argument() {
+    let folder = Folder::new("module");
+    folder.write("small.wat", MODULE);
+    let args = ["-f", "f", "-o", "grad.o", "--header", "grad.h", "--rust", "grad.rs"];
+    folder.compile("small.wat", &args).expect(0);
+    folder.write(
+        "main.c",
+        r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "grad.h"
+
+int main(void) {
+    char *block = calloc(1, SMALL_INSTANCE_BYTES), *other = calloc(1, SMALL_INSTANCE_BYTES);
+    memcpy(block, small_image, sizeof small_image);
+    char *instance = block + SMALL_INSTANCE_POINTER, *shadow = other + SMALL_INSTANCE_POINTER;
+    double *x = (double *)(instance + 800), *s = (double *)(shadow + 800);
+    *x = 1.5;
+    *s = 0.25;
+    for (int i = 0; i < 2; i++) {
+        struct f_gradient_results r;
+        f_gradient(instance, shadow, 800, 2.0, 10.0, &r);
+        printf("%.17g %.17g %.17g %.17g\n", r.value0, *s, *(double *)(shadow + 16), r.cotangent1);
+    }
+}
+"#,
+    );
+    if folder.build("cc", &["-Wall", "-Werror", "main.c", "grad.o", "-lm", "-o", "main"]) {
+        let wanted = [13.5, 180.25, 45.0, 67.5, 13.5, 360.25, 90.0, 67.5];
+        close(&numbers(&folder.run("main")), &wanted);
+    }
+    folder.write("main.rs", "mod grad;\nfn main() { println!(\"{}\", grad::SMALL_INSTANCE_BYTES); }\n");
+    folder.build("rustc", &["--edition", "2024", "-A", "dead_code", "main.rs", "-C", "link-arg=grad.o", "-o", "rust"]);
 }
 
 /// docs/OBJECTS.md: its command, its program in C, and what that prints.

@@ -322,6 +322,8 @@ pub(super) struct Contents {
 
 /// An instance of a module, to be put into memory.
 pub(super) struct Image {
+    /// What names of it begin with.
+    pub stem: String,
     pub symbol: String,
     /// What there is of it; the rest is zeros.
     pub contents: Vec<u8>,

@@ -26,7 +26,7 @@ pub(super) fn header(contents: &Contents, guard: &str) -> String {
     if let Some(image) = &contents.image {
         out.push('\n');
         comment(&mut out, &[&image.about()]);
-        let (symbol, capital, n) = (&image.symbol, image.symbol.to_uppercase(), image.contents.len());
+        let (symbol, capital, n) = (&image.symbol, image.stem.to_uppercase(), image.contents.len());
         let _ = writeln!(out, "#define {capital}_INSTANCE_BYTES {}", image.bytes);
         let _ = writeln!(out, "#define {capital}_INSTANCE_POINTER {}", image.header);
         let _ = writeln!(out, "extern const unsigned char {symbol}[{n}];");

@@ -128,7 +128,7 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
     for wanted in Wanted::all(&file, args)? {
         wanted.derive(&file, args, &*isa, &mut roots, &mut functions)?;
     }
-    names_are_free(&file.program, &roots)?;
+    names_are_free(&file.program, &roots, image.as_ref())?;
     let triple = isa.triple().clone();
     let bytes = image.as_ref().map(|i| (&i.symbol[..], &i.contents[..]));
     let object = object::object(isa, &in_short(&args.input.file), &roots, bytes)?;
@@ -162,11 +162,12 @@ fn image(file: &File, path: &Path, isa: &dyn TargetIsa) -> Result<Option<Image>,
     }
     let (header, memory) = wasm.image()?;
     let stem = identifier(&path.file_stem().unwrap_or_default().to_string_lossy());
+    let stem = if stem.starts_with(|c: char| c.is_ascii_digit()) { format!("module_{stem}") } else { stem };
     let (n, bytes) = (header.len(), header.len() + memory.len());
     let mut contents = [header, memory].concat();
     let end = contents.iter().rposition(|b| *b != 0).map_or(1, |last| last + 1);
     contents.truncate(end);
-    Ok(Some(Image { symbol: format!("{stem}_image"), contents, header: n, bytes }))
+    Ok(Some(Image { symbol: format!("{stem}_image"), stem, contents, header: n, bytes }))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
@@ -205,8 +206,8 @@ fn speak(program: &mut Program, target: CallConv) {
 }
 
 /// Symbols are names of one thing each, and of nothing in the program.
-fn names_are_free(program: &Program, roots: &[Roots]) -> Result<(), Failure> {
-    let mut seen = BTreeSet::new();
+fn names_are_free(program: &Program, roots: &[Roots], image: Option<&Image>) -> Result<(), Failure> {
+    let mut seen: BTreeSet<String> = image.map(|i| i.symbol.to_uppercase()).into_iter().collect();
     for (embedded, names) in roots {
         for name in names {
             let itself = embedded.functions[0].symbol == *name;

@@ -27,7 +27,7 @@ pub(super) fn declarations(contents: &Contents) -> Result<String, Failure> {
         }
     }
     if let Some(image) = &contents.image {
-        let capital = image.symbol.to_uppercase();
+        let capital = image.stem.to_uppercase();
         let _ =
             write!(out, "\n/// Bytes of an instance.\npub const {capital}_INSTANCE_BYTES: usize = {};\n", image.bytes);
         let _ = writeln!(out, "/// Of these, bytes in front of the instance pointer.");
