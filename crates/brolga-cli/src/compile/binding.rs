@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{self, Opcode, Type, types};
 
 /// Which function of a derivation it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum DerivedPart {
     Primal,
     Gradient,
     Forward,
@@ -19,7 +19,7 @@ pub(super) enum Part {
     Tangent,
 }
 
-impl Part {
+impl DerivedPart {
     /// How its name ends.
     pub(super) fn ending(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl Part {
 }
 
 /// What a parameter or a result is for a caller.
-pub(super) enum Kind {
+pub(super) enum SlotType {
     /// A number.
     Value(Type),
     /// An address: of what, if that is known, and whether nothing is written there.
@@ -47,7 +47,7 @@ pub(super) enum Kind {
 /// A parameter, or a field of the results.
 pub(super) struct Slot {
     pub name: String,
-    pub kind: Kind,
+    pub kind: SlotType,
     /// What is behind the pointer is reached through no other (C's `restrict`).
     pub restrict: bool,
     /// What it is.
@@ -69,7 +69,7 @@ pub(super) struct Binding {
 }
 
 /// What is known of the primal of some functions.
-pub(super) struct Primal {
+pub(super) struct PrimalView {
     /// What messages call it.
     pub name: String,
     pub params: Vec<ParamSpec>,
@@ -83,7 +83,7 @@ pub(super) struct Primal {
 
 /// A function with its signature.
 pub(super) struct Signed<'a> {
-    pub part: Part,
+    pub part: DerivedPart,
     pub symbol: String,
     /// The name that all functions of the derivation begin with.
     pub base: &'a str,
@@ -91,14 +91,14 @@ pub(super) struct Signed<'a> {
     pub room: Room,
 }
 
-impl Primal {
+impl PrimalView {
     /// The function as callers see it.
     pub(super) fn binding(&self, f: &Signed<'_>) -> Binding {
         let s = f.signature;
         let params = s.params.iter().zip(&s.clif.params).map(|(&role, abi)| {
             let kind = self.kind(role, abi.value_type);
             let noalias = matches!(role, ParamRole::Primal(i) | ParamRole::Shadow(i) if self.params[i].noalias);
-            let restrict = noalias && matches!(kind, Kind::Pointer { .. });
+            let restrict = noalias && matches!(kind, SlotType::Pointer { .. });
             Slot { name: self.param_name(role), kind, restrict, text: self.param(role, f) }
         });
         let results = s.results.iter().zip(&s.types).map(|(&role, &ty)| Slot {
@@ -107,8 +107,8 @@ impl Primal {
                 role => role.name(),
             },
             kind: match role {
-                ResultRole::Shadow(_) => Kind::Pointer { of: None, is_const: false },
-                _ => Kind::Value(ty),
+                ResultRole::Shadow(_) => SlotType::Pointer { of: None, is_const: false },
+                _ => SlotType::Value(ty),
             },
             restrict: false,
             text: self.result(role),
@@ -120,7 +120,7 @@ impl Primal {
             results: results.collect(),
             in_struct: s.layout.is_some(),
             workspace: match f.room {
-                Room::Bytes(n) if f.part != Part::Pullback => Some(n),
+                Room::Bytes(n) if f.part != DerivedPart::Pullback => Some(n),
                 _ => None,
             },
         }
@@ -137,7 +137,7 @@ impl Primal {
         }
     }
 
-    fn kind(&self, role: ParamRole, ty: Type) -> Kind {
+    fn kind(&self, role: ParamRole, ty: Type) -> SlotType {
         let of = |i: usize| match self.params[i].elem {
             Some(Elem::F64) => Some(types::F64),
             Some(Elem::F32) => Some(types::F32),
@@ -145,32 +145,32 @@ impl Primal {
         };
         match role {
             ParamRole::Primal(i) if ty == types::I64 && self.pointers[i] => {
-                Kind::Pointer { of: of(i), is_const: self.is_read_only }
+                SlotType::Pointer { of: of(i), is_const: self.is_read_only }
             }
-            ParamRole::Shadow(i) => Kind::Pointer { of: of(i), is_const: false },
-            ParamRole::Workspace => Kind::Pointer { of: None, is_const: false },
-            ParamRole::WorkspaceBytes => Kind::Bytes,
-            ParamRole::Results => Kind::Results,
-            _ => Kind::Value(ty),
+            ParamRole::Shadow(i) => SlotType::Pointer { of: of(i), is_const: false },
+            ParamRole::Workspace => SlotType::Pointer { of: None, is_const: false },
+            ParamRole::WorkspaceBytes => SlotType::Bytes,
+            ParamRole::Results => SlotType::Results,
+            _ => SlotType::Value(ty),
         }
     }
 
     fn about(&self, f: &Signed<'_>) -> Vec<String> {
         let (name, base) = (&self.name, f.base);
         let mut out = vec![match f.part {
-            Part::Primal => format!("{name} itself."),
-            Part::Gradient => format!("Reverse mode of {name} in one function."),
-            Part::Forward => format!(
+            DerivedPart::Primal => format!("{name} itself."),
+            DerivedPart::Gradient => format!("Reverse mode of {name} in one function."),
+            DerivedPart::Forward => format!(
                 "The forward pass of {name}: what {name} does, and records for {base}_pullback in the workspace."
             ),
-            Part::Pullback => format!(
+            DerivedPart::Pullback => format!(
                 "The pullback of a run of {base}_forward. It may be called several times. It reads no memory of \
                  {name}'s, only the workspace."
             ),
-            Part::Tangent => format!("Forward mode of {name}: results, and their tangents along one direction."),
+            DerivedPart::Tangent => format!("Forward mode of {name}: results, and their tangents along one direction."),
         }];
         match f.room {
-            _ if matches!(f.part, Part::Primal | Part::Pullback) => {}
+            _ if matches!(f.part, DerivedPart::Primal | DerivedPart::Pullback) => {}
             Room::Nothing => {}
             Room::Stack(n) => out.push(format!("Its records are on the stack: {n} bytes.")),
             Room::Bytes(_) => out.push("The workspace may begin anywhere.".to_owned()),
@@ -189,7 +189,7 @@ impl Primal {
             ParamRole::Primal(i) if i < self.hidden => "the instance: the address of byte 0 of its memory".to_owned(),
             ParamRole::Primal(i) if self.pointers[i] => {
                 let only = matches!(self.params[i].activity, ParamActivity::DuplicatedOnly | ParamActivity::DualOnly);
-                let is_gradient = f.part == Part::Gradient;
+                let is_gradient = f.part == DerivedPart::Gradient;
                 let after = match () {
                     () if self.is_read_only => "memory that it reads",
                     () if only => "memory, which may hold anything afterwards",
@@ -202,7 +202,7 @@ impl Primal {
             ParamRole::Shadow(i) => self.shadow(i, f),
             ParamRole::Tangent(i) => format!("tangent of p{}", i - self.hidden),
             ParamRole::Seed(i) => format!("seed: the cotangent of result {i}"),
-            ParamRole::Workspace if f.part == Part::Pullback => {
+            ParamRole::Workspace if f.part == DerivedPart::Pullback => {
                 format!("the workspace of the run, as {}_forward left it; it stays of use", f.base)
             }
             ParamRole::Workspace => "memory for records, which is overwritten".to_owned(),
@@ -216,10 +216,10 @@ impl Primal {
         let p = self.param_name(ParamRole::Primal(i));
         let same = format!("shadow of {p}, of the same size and layout");
         match f.part {
-            Part::Tangent if self.is_read_only => format!("{same}: holds tangents"),
-            Part::Tangent => format!("{same}: holds tangents, and is overwritten where {name} overwrites {p}"),
-            Part::Forward if self.is_read_only => format!("{same}: {base}_pullback ADDS cotangents there"),
-            Part::Forward => format!(
+            DerivedPart::Tangent if self.is_read_only => format!("{same}: holds tangents"),
+            DerivedPart::Tangent => format!("{same}: holds tangents, and is overwritten where {name} overwrites {p}"),
+            DerivedPart::Forward if self.is_read_only => format!("{same}: {base}_pullback ADDS cotangents there"),
+            DerivedPart::Forward => format!(
                 "{same}: {base}_pullback ADDS cotangents of what {name} reads there, and takes those of what it \
                  writes (the seed), and leaves zeros"
             ),
@@ -312,7 +312,7 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// What a caller is told of all functions and data of an object.
-pub(super) struct Contents {
+pub(super) struct Described {
     /// What made it, of what, for which target.
     pub made: Vec<String>,
     pub functions: Vec<Binding>,

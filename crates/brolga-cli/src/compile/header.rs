@@ -6,10 +6,10 @@ use std::fmt::Write;
 use brolga_module::c_type;
 use cranelift_codegen::ir::Type;
 
-use super::binding::{Binding, Contents, Data, Kind, Slot, plain, wrapped};
+use super::binding::{Binding, Data, Described, Slot, SlotType, plain, wrapped};
 
 /// A header whose include guard is `guard`.
-pub(super) fn header(contents: &Contents, guard: &str) -> String {
+pub(super) fn header(contents: &Described, guard: &str) -> String {
     let mut out = String::new();
     comment(&mut out, &contents.made.iter().map(String::as_str).collect::<Vec<_>>());
     let _ = write!(out, "#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n");
@@ -41,7 +41,7 @@ pub(super) fn header(contents: &Contents, guard: &str) -> String {
     out
 }
 
-fn slots(contents: &Contents) -> impl Iterator<Item = &Slot> {
+fn slots(contents: &Described) -> impl Iterator<Item = &Slot> {
     contents.functions.iter().flat_map(|f| f.params.iter().chain(&f.results))
 }
 
@@ -102,12 +102,12 @@ fn function(out: &mut String, f: &Binding) {
 }
 
 /// A declaration of a name, without what ends it.
-fn declared(kind: &Kind, name: &str, restrict: &str, symbol: &str) -> String {
+fn declared(kind: &SlotType, name: &str, restrict: &str, symbol: &str) -> String {
     match kind {
-        Kind::Value(ty) => format!("{} {}", type_name(*ty), name),
-        Kind::Bytes => format!("int64_t {}", name),
-        Kind::Results => format!("struct {symbol}_results *{}", name),
-        Kind::Pointer { of, is_const } => {
+        SlotType::Value(ty) => format!("{} {}", type_name(*ty), name),
+        SlotType::Bytes => format!("int64_t {}", name),
+        SlotType::Results => format!("struct {symbol}_results *{}", name),
+        SlotType::Pointer { of, is_const } => {
             let of = of.map_or_else(|| "void".to_owned(), type_name);
             format!("{}{of} *{restrict}{}", if *is_const { "const " } else { "" }, name)
         }
@@ -120,7 +120,7 @@ fn type_name(ty: Type) -> String {
 
 /// The definition of a vector's type.
 fn vector(slot: &Slot) -> Option<String> {
-    let Kind::Value(ty) = slot.kind else { return None };
+    let SlotType::Value(ty) = slot.kind else { return None };
     let lane = c_type(ty.lane_type());
     ty.is_vector().then(|| format!("typedef {lane} {} __attribute__((vector_size({})));\n", type_name(ty), ty.bytes()))
 }

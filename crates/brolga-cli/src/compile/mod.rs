@@ -26,8 +26,8 @@ use crate::failure::Failure;
 use crate::jobs::untracked;
 use crate::report::show;
 
-use binding::{Contents, Image, Part, Primal, Signed, is_read_only};
-use object::Roots;
+use binding::{DerivedPart, Described, Image, PrimalView, Signed, is_read_only};
+use object::Exported;
 
 /// `compile`.
 #[derive(Args)]
@@ -42,7 +42,7 @@ pub struct CompileArgs {
     /// What is derived, separated by commas: one function for value and gradient (NAME_gradient), a
     /// forward pass and a pullback (NAME_forward, NAME_pullback), or forward mode (NAME_tangent).
     #[arg(long = "mode", value_name = "LIST", value_enum, value_delimiter = ',', default_value = "gradient")]
-    pub modes: Vec<Mode>,
+    pub modes: Vec<CompileMode>,
     /// The object file to write.
     #[arg(long, short, value_name = "FILE", required_unless_present_any = ["header", "rust"])]
     #[arg(value_hint = ValueHint::FilePath)]
@@ -103,7 +103,7 @@ pub struct CompileArgs {
 
 /// What is derived.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
+pub enum CompileMode {
     /// One function for value and gradient.
     Gradient,
     /// A forward pass, and a pullback that runs afterwards.
@@ -125,7 +125,7 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
     let image = image(&file, &args.input.file, &*isa)?;
     speak(&mut file.program, isa.default_call_conv());
     let (mut roots, mut functions) = (Vec::new(), Vec::new());
-    for wanted in Wanted::all(&file, args)? {
+    for wanted in WantedFunction::all(&file, args)? {
         wanted.derive(&file, args, &*isa, &mut roots, &mut functions)?;
     }
     names_are_free(&file.program, &roots, image.as_ref())?;
@@ -141,7 +141,7 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
         let names = object.undefined.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         made.push(format!("To be linked with what defines {names}."));
     }
-    let contents = Contents { made, functions, data: object.data, image };
+    let contents = Described { made, functions, data: object.data, image };
     // Nothing is written unless everything can be made.
     let header = args.header.as_deref().map(|path| (path, header::header(&contents, &guard(path))));
     let rust = match args.rust.as_deref() {
@@ -206,7 +206,7 @@ fn speak(program: &mut Program, target: CallConv) {
 }
 
 /// Symbols are names of one thing each, and of nothing in the program.
-fn names_are_free(program: &Program, roots: &[Roots], image: Option<&Image>) -> Result<(), Failure> {
+fn names_are_free(program: &Program, roots: &[Exported], image: Option<&Image>) -> Result<(), Failure> {
     let mut seen: BTreeSet<String> = image.map(|i| i.symbol.to_uppercase()).into_iter().collect();
     for (embedded, names) in roots {
         for name in names {
@@ -222,12 +222,12 @@ fn names_are_free(program: &Program, roots: &[Roots], image: Option<&Image>) -> 
 }
 
 /// A function whose derivatives are asked for.
-struct Wanted {
+struct WantedFunction {
     func: FuncKey,
     base: String,
     params: Vec<ParamSpec>,
     returns: Option<Vec<Returned>>,
-    primal: Primal,
+    primal: PrimalView,
 }
 
 /// How a result takes part, in either mode.
@@ -240,7 +240,7 @@ enum Returned {
     Omitted,
 }
 
-impl Wanted {
+impl WantedFunction {
     fn all(file: &File, args: &CompileArgs) -> Result<Vec<Self>, Failure> {
         let funcs: Vec<Option<&str>> = match &args.funcs[..] {
             [] => vec![None],
@@ -278,7 +278,7 @@ impl Wanted {
             let activity = |r: &Request| r.args[i].activity == ArgActivity::Duplicated;
             activity(&guessed) || activity(&request) || request.args[i].elem.is_some()
         };
-        let primal = Primal {
+        let primal = PrimalView {
             name: format!("%{}", f.symbol),
             params: params.clone(),
             hidden,
@@ -294,12 +294,12 @@ impl Wanted {
         file: &File,
         args: &CompileArgs,
         isa: &dyn TargetIsa,
-        roots: &mut Vec<Roots>,
+        roots: &mut Vec<Exported>,
         functions: &mut Vec<binding::Binding>,
     ) -> Result<(), Failure> {
         if args.with_primal {
             let embedded = itself(&file.program, self.func, isa)?;
-            self.add(embedded, &[Part::Primal], roots, functions)?;
+            self.add(embedded, &[DerivedPart::Primal], roots, functions)?;
         }
         let options =
             Options { inline: args.inline.into(), untracked: untracked(file, args.untracked), ..Options::full() };
@@ -307,10 +307,10 @@ impl Wanted {
             if args.modes[..k].contains(&mode) {
                 continue;
             }
-            let parts: &[Part] = match mode {
-                Mode::Gradient => &[Part::Gradient],
-                Mode::Split => &[Part::Forward, Part::Pullback],
-                Mode::Forward => &[Part::Tangent],
+            let parts: &[DerivedPart] = match mode {
+                CompileMode::Gradient => &[DerivedPart::Gradient],
+                CompileMode::Split => &[DerivedPart::Forward, DerivedPart::Pullback],
+                CompileMode::Forward => &[DerivedPart::Tangent],
             };
             let mut spec = self.spec(mode);
             spec.struct_of_results = args.in_struct;
@@ -331,8 +331,8 @@ impl Wanted {
     fn add(
         &self,
         embedded: Embedded,
-        parts: &[Part],
-        roots: &mut Vec<Roots>,
+        parts: &[DerivedPart],
+        roots: &mut Vec<Exported>,
         functions: &mut Vec<binding::Binding>,
     ) -> Result<(), Failure> {
         if let Some(host) = object::of_host(&embedded) {
@@ -351,8 +351,8 @@ impl Wanted {
         Ok(())
     }
 
-    fn spec(&self, mode: Mode) -> Spec {
-        let forward = mode == Mode::Forward;
+    fn spec(&self, mode: CompileMode) -> Spec {
+        let forward = mode == CompileMode::Forward;
         let params = self.params.iter().map(|p| ParamSpec {
             activity: match p.activity {
                 ParamActivity::Active | ParamActivity::Duplicated if forward => ParamActivity::Dual,
@@ -362,9 +362,9 @@ impl Wanted {
             ..*p
         });
         let spec = match mode {
-            Mode::Gradient => Spec::gradient(params),
-            Mode::Split => Spec::pair(params),
-            Mode::Forward => Spec::tangent(params),
+            CompileMode::Gradient => Spec::gradient(params),
+            CompileMode::Split => Spec::pair(params),
+            CompileMode::Forward => Spec::tangent(params),
         };
         spec.results(self.returns.iter().flatten().map(|r| match r {
             Returned::Active if forward => ReturnActivity::Dual,

@@ -18,7 +18,7 @@ use super::binding::Data;
 use crate::failure::Failure;
 
 /// Functions that are visible, and their names.
-pub(super) type Roots = (Embedded, Vec<String>);
+pub(super) type Exported = (Embedded, Vec<String>);
 
 /// An object file.
 pub(super) struct Object {
@@ -33,7 +33,7 @@ pub(super) struct Object {
 pub(super) fn object(
     isa: OwnedTargetIsa,
     name: &str,
-    roots: &[Roots],
+    roots: &[Exported],
     image: Option<(&str, &[u8])>,
 ) -> Result<Object, Failure> {
     let called = Arc::new(Mutex::new(Vec::new()));
@@ -84,7 +84,7 @@ fn failed(what: &str, e: &ModuleError) -> Failure {
 }
 
 /// Put the data that functions name into the module.
-fn data(module: &mut AdModule<ObjectModule>, roots: &[Roots]) -> Result<Vec<Data>, Failure> {
+fn data(module: &mut AdModule<ObjectModule>, roots: &[Exported]) -> Result<Vec<Data>, Failure> {
     let mut objects = BTreeMap::new();
     let mut shadowed = BTreeSet::new();
     for (embedded, _) in roots {

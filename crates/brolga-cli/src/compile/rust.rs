@@ -7,11 +7,11 @@ use std::fmt::Write;
 
 use cranelift_codegen::ir::{Type, types};
 
-use super::binding::{Binding, Contents, Data, Kind, Slot, wrapped};
+use super::binding::{Binding, Data, Described, Slot, SlotType, wrapped};
 use crate::failure::Failure;
 
 /// A module of Rust with declarations of all functions.
-pub(super) fn declarations(contents: &Contents) -> Result<String, Failure> {
+pub(super) fn declarations(contents: &Described) -> Result<String, Failure> {
     let mut out = String::new();
     for line in contents.made.iter().flat_map(|p| wrapped(p, 96)) {
         let _ = writeln!(out, "// {line}");
@@ -109,10 +109,10 @@ fn type_of_results(symbol: &str) -> String {
 
 fn written(slot: &Slot, symbol: &str) -> Result<String, Failure> {
     Ok(match slot.kind {
-        Kind::Value(ty) => number(ty, symbol)?.to_owned(),
-        Kind::Bytes => "i64".to_owned(),
-        Kind::Results => format!("*mut {}", type_of_results(symbol)),
-        Kind::Pointer { of, is_const } => {
+        SlotType::Value(ty) => number(ty, symbol)?.to_owned(),
+        SlotType::Bytes => "i64".to_owned(),
+        SlotType::Results => format!("*mut {}", type_of_results(symbol)),
+        SlotType::Pointer { of, is_const } => {
             let of = of.map_or(Ok("core::ffi::c_void"), |ty| number(ty, symbol))?;
             format!("*{} {of}", if is_const { "const" } else { "mut" })
         }

@@ -26,7 +26,7 @@ pub(super) fn isa(triple: Option<&str>, pic: bool, flags: &[(String, String)]) -
         })
     })?;
     let mut shared = settings::builder();
-    // Large frames touch each of their pages themselves: an object calls no `__cranelift_probestack`.
+    // Large frames touch their pages themselves: no library has `__cranelift_probestack`.
     let ours =
         [("is_pic", if pic { "true" } else { "false" }), ("opt_level", "speed"), ("probestack_strategy", "inline")];
     for (name, value) in ours {
