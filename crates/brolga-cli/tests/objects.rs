@@ -301,6 +301,13 @@ fn what_an_object_names() {
         .compile("f.clif", &["-f", "%g", "-o", "grad.o", "--with-primal", "--name", "h", "--header", "grad.h"])
         .expect(0);
     assert_eq!(symbols(&folder.0.join("grad.o")).1, set(&["h", "h_gradient"]));
+    // Of a pointer to a function that is not known here, no name is asked for: the call traps.
+    let pointer = "function %through(i64, f64) -> f64 system_v {\n    sig0 = (f64) -> f64 system_v\n\
+        block0(v0: i64, v1: f64):\n    v2 = call_indirect sig0, v0(v1)\n    return v2\n}\n";
+    folder.write("pointer.clif", pointer);
+    folder.compile("pointer.clif", &[&["-o", "grad.o", "--activity", "const,active"][..], &ALL].concat()).expect(0);
+    let (undefined, _) = symbols(&folder.0.join("grad.o"));
+    assert!(undefined.iter().all(|n| c.contains(&n.as_str())), "{undefined:?}");
     // A large frame touches its pages by itself.
     let large = TEXT
         .replace(

@@ -110,6 +110,7 @@ pub fn embed(
     let mut into = found.program.clone();
     let before = into.funcs.len();
     indirect::tables(&mut into, &found.captures, isa)?;
+    indirect::unanswered(&mut into, pieces.iter().map(|p| &p.func), isa)?;
     for k in into.funcs.keys().skip(before) {
         if let Some(body) = &into.funcs[k].body {
             let symbol = into.funcs[k].symbol.clone();

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use brolga_ir::inst::Check;
 use brolga_ir::lower::half_of;
+use brolga_ir::program::{functions_used, symbol_of};
 use brolga_ir::{Diagnostics, Program};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, TrapCode, types};
@@ -36,6 +37,26 @@ pub(crate) fn tables(into: &mut Program, captures: &[Addressable], isa: &dyn Tar
             let pairs: Vec<_> = those.iter().map(|c| (c.symbol.clone(), half(c))).collect();
             let func = table(into, &symbol, &pairs, isa);
             into.define(&symbol, func, |_| 0).map_err(|s| super::taken(&s))?;
+        }
+    }
+    Ok(())
+}
+
+/// Define those that the derived functions ask and that no function may answer: its address is not
+/// taken, or it has no derivative. To them each address is unknown.
+pub(crate) fn unanswered<'f>(
+    into: &mut Program,
+    funcs: impl Iterator<Item = &'f ir::Function>,
+    isa: &dyn TargetIsa,
+) -> Result<(), Diagnostics> {
+    for func in funcs {
+        for r in functions_used(func).iter() {
+            let symbol = symbol_of(func, &func.dfg.ext_funcs[r].name);
+            let is_half = ["brolga_forward_of_", "brolga_pullback_of_"].iter().any(|s| symbol.starts_with(s));
+            if is_half && into.func(&symbol).is_none_or(|k| into.funcs[k].body.is_none()) {
+                let none = table(into, &symbol, &[], isa);
+                into.define(&symbol, none, |_| 0).map_err(|s| super::taken(&s))?;
+            }
         }
     }
     Ok(())
