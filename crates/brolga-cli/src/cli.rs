@@ -12,6 +12,7 @@ use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::bench::BenchArgs;
 use crate::check::CheckArgs;
+use crate::compile::CompileArgs;
 use crate::completions::CompletionsArgs;
 use crate::dump::DumpArgs;
 use crate::explain::ExplainArgs;
@@ -21,7 +22,7 @@ use crate::grad::GradArgs;
 use crate::man::ManArgs;
 use crate::run::RunArgs;
 use crate::second::{HessianArgs, HvpArgs};
-use crate::{bench, check, completions, dump, explain, forward, grad, man, report, run, second};
+use crate::{bench, check, compile, completions, dump, explain, forward, grad, man, report, run, second};
 
 /// Derivatives of functions in CLIF files and WebAssembly modules: gradients, Jacobians and
 /// Hessians, checked and explained.
@@ -62,6 +63,8 @@ pub enum Command {
     OnFile(FileCommand),
     /// Measure what derivatives of a call cost: gradient and tangent beside the call itself.
     Bench(BenchArgs),
+    /// Write derivatives into an object file, with a header for C and declarations for Rust.
+    Compile(CompileArgs),
     /// Print what makes a shell complete the commands and options of `brolga`.
     Completions(CompletionsArgs),
     /// Print the manual page of `brolga`, or of one of its commands.
@@ -102,6 +105,7 @@ pub fn main() -> ExitCode {
     match &cli.command {
         Command::OnFile(command) => command.execute(),
         Command::Bench(a) => finish(Some(&a.input.file), a.limit.time_limit, || bench::run(a)),
+        Command::Compile(a) => finish(Some(&a.input.file), None, || compile::run(a)),
         Command::Completions(a) => finish(None, None, || completions::run(a, Cli::command())),
         Command::Man(a) => finish(None, None, || man::run(a, Cli::command())),
     }

@@ -3,14 +3,14 @@
 
 use std::ffi::OsStr;
 
-use brolga::{Error, FuncKey, Options, Request, Stage};
-use brolga_driver::text::cursor::Cursor;
-use brolga_driver::{Directive, File, SyntaxError, guess, quiet};
+use brolga::{Error, Options, Stage};
+use brolga_driver::quiet;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command};
 use similar::TextDiff;
 
 use crate::args::{Effort, Inline, Input, Memory, Untracked};
+use crate::choice;
 use crate::failure::Failure;
 use crate::jobs::{read_for, untracked};
 use crate::report::show;
@@ -74,8 +74,8 @@ pub fn run(args: &DumpArgs) -> Result<(), Failure> {
     let wanted = Wanted::parse(args)?;
     let wanted_func = args.func.iter().map(|f| f.trim_start_matches('%').to_owned()).collect::<Vec<_>>();
     let file = read_for(&args.input, &wanted_func)?;
-    let func = function(&file, args)?;
-    let request = request(&file, func, args)?;
+    let func = choice::function(&file, args.func.as_deref())?;
+    let request = choice::request(&file, func, args.activity.as_deref())?;
     let memory = args.memory.map(Into::into).unwrap_or_default();
     let (inline, effort) = (args.inline.into(), args.effort.into());
     let untracked = untracked(&file, args.untracked);
@@ -136,49 +136,7 @@ fn stages() -> String {
     format!("the stages are {}", Stage::ALL.map(Stage::name).join(", "))
 }
 
-fn function(file: &File, args: &DumpArgs) -> Result<FuncKey, Failure> {
-    match (&args.func, &file.functions[..]) {
-        (Some(name), _) => file.defined(name.trim_start_matches('%')).ok_or_else(|| {
-            Failure::Usage(format!("`{name}` is not defined in the file; it defines {}", file.symbols().join(", ")))
-        }),
-        (None, [(only, _)]) => Ok(*only),
-        (None, _) => Err(Failure::Usage(format!("say which function: --func {}", file.symbols().join(" | ")))),
-    }
-}
-
-/// The activities asked for, those of the file's first line about the function, or a guess.
-fn request(file: &File, func: FuncKey, args: &DumpArgs) -> Result<Request, Failure> {
-    let line = file.directives.iter().find_map(|d| match d {
-        Directive::Grad(line) => {
-            let call = file.bind(&line.text, &line.call, &line.clauses).ok()?;
-            (call.func == func).then(|| call.request())
-        }
-        _ => None,
-    });
-    let mut request = line.unwrap_or_else(|| guess::request(&file.program, func));
-    if let Some(text) = &args.activity {
-        let mut cursor = Cursor::new(text);
-        let given = brolga_driver::text::directive::activities(&mut cursor)?;
-        if !cursor.is_done() {
-            return Err(cursor.unexpected("`,` or the end of the list").into());
-        }
-        let hidden = usize::from(file.wasm.is_some());
-        if given.node.len() + hidden != request.args.len() {
-            let message = format!(
-                "{} activities given, but the function has {} parameters",
-                given.node.len(),
-                request.args.len() - hidden
-            );
-            return Err(SyntaxError::new(text, given.span, message).into());
-        }
-        for (arg, activity) in request.args[hidden..].iter_mut().zip(given.node) {
-            arg.activity = activity;
-        }
-    }
-    Ok(request)
-}
-
-fn caught(stage: &'static str, work: impl FnOnce() -> Result<String, Error>) -> Result<String, Error> {
+pub(crate) fn caught<T>(stage: &'static str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     quiet::catch(work).unwrap_or_else(|message| Err(Error::Internal { stage, message }))
 }
 

@@ -11,7 +11,9 @@
 pub mod args;
 pub mod bench;
 pub mod check;
+mod choice;
 pub mod cli;
+pub mod compile;
 pub mod completions;
 pub mod dump;
 pub mod explain;

@@ -3,4 +3,5 @@
 mod cli;
 mod docs;
 mod installed;
+mod objects;
 mod statuses;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use brolga::{Diagnostic, Diagnostics, Program};
 pub use brolga_wasm::{Allocators, Imports, ModuleOptions};
-use brolga_wasm::{Bounds, Error, Module};
+use brolga_wasm::{Bounds, Error, Instance, Module};
 
 /// A module, translated for running and for being interpreted. Function keys are the same in both.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +45,12 @@ impl Wasm {
         let options = ModuleOptions { bounds: Bounds::Checked, ..options.clone() };
         let checked = Module::with_options(bytes, &options).map_err(diagnostics)?;
         Ok(Self { module, checked })
+    }
+
+    /// A fresh instance as bytes: what lies in front of the instance pointer, and memory behind it.
+    pub fn image(&self) -> Result<(Vec<u8>, Vec<u8>), Diagnostics> {
+        let image = Instance::new(&self.module).map_err(diagnostics)?.image();
+        image.ok_or_else(|| diagnostics(Error::Usage("the module has several memories".to_owned())))
     }
 
     /// The program that the oracles interpret.

@@ -75,7 +75,8 @@ pub use brolga_ir::spec::{Derivative, ParamActivity, ParamSpec, ReturnActivity, 
 pub use brolga_ir::{Diagnostic, Diagnostics, Elem};
 pub use brolga_rules::user::{RuleError, TangentArg, UserRule, parse_rules};
 pub use brolga_transform::embed::{
-    DerivedSignature, Embedded, HEADER, LACKING, ParamRole, ResultRole, Room, StructLayout,
+    DerivedSignature, Embedded, EmbeddedFunction, HEADER, LACKING, ParamRole, ResultRole, Room, StructLayout, c_type,
+    embed,
 };
 pub use cranelift_codegen;
 pub use cranelift_module;

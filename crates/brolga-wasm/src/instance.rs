@@ -355,6 +355,17 @@ impl Instance {
         Ok(Self::cotangents(&ty, &out))
     }
 
+    /// What lies in front of the instance pointer, and memory 0 behind it, for who puts the same
+    /// elsewhere. What the host keeps of this instance is left out. An instance with other memories
+    /// has none.
+    pub fn image(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let (mut header, mut memories) = self.state.region.image().into_parts();
+        let at = header.len().checked_add_signed(STATE_CELL as isize)?;
+        header[at..].fill(0);
+        let memory = memories.pop().unwrap_or_default();
+        memories.is_empty().then_some((header, memory))
+    }
+
     /// Bytes of memory 0.
     pub fn memory_size(&self) -> u64 {
         self.module.0.layout.memory_size.first().map_or(0, |c| self.cell::<u64>(*c))

@@ -26,6 +26,13 @@ pub struct Image {
     memories: Vec<Vec<u8>>,
 }
 
+impl Image {
+    /// The header, and each memory.
+    pub fn into_parts(self) -> (Vec<u8>, Vec<Vec<u8>>) {
+        (self.header, self.memories)
+    }
+}
+
 /// A reservation of address space; given back when dropped.
 #[derive(Debug)]
 pub struct Region {

@@ -132,7 +132,18 @@ const CRATES: &[Row] = &[
         ],
     ),
     ("xtask", &["brolga-testing", "brolga", "brolga-cli"]),
-    ("crates/brolga-cli", &["brolga", "brolga-driver", "brolga-oracle"]),
+    (
+        "crates/brolga-cli",
+        &[
+            "brolga",
+            "brolga-driver",
+            "brolga-ir",
+            "brolga-module",
+            "brolga-oracle",
+            "cranelift-codegen",
+            "cranelift-object",
+        ],
+    ),
 ];
 
 /// Crates whose folders are layers, and what each folder may import besides itself.

@@ -30,7 +30,7 @@ mod root;
 mod signature;
 
 pub use room::{HEADER, LACKING, Room};
-pub use signature::{DerivedSignature, ParamRole, ResultRole, StructLayout};
+pub use signature::{DerivedSignature, ParamRole, ResultRole, StructLayout, c_type};
 
 use brolga_analysis::Variant;
 use brolga_ir::spec::{Derivative, Spec};

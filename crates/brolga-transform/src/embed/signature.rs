@@ -37,6 +37,21 @@ pub enum ParamRole {
     Results,
 }
 
+impl ParamRole {
+    /// Its name in prototypes.
+    pub fn name(self) -> String {
+        match self {
+            Self::Primal(i) => format!("p{i}"),
+            Self::Shadow(i) => format!("shadow{i}"),
+            Self::Tangent(i) => format!("tangent{i}"),
+            Self::Seed(i) => format!("seed{i}"),
+            Self::Workspace => "workspace".to_owned(),
+            Self::WorkspaceBytes => "workspace_bytes".to_owned(),
+            Self::Results => "results".to_owned(),
+        }
+    }
+}
+
 /// What a result is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResultRole {
@@ -50,6 +65,19 @@ pub enum ResultRole {
     Tangent(usize),
     /// Zero, or one if the run did not fit into the workspace: then floats are NaN.
     Status,
+}
+
+impl ResultRole {
+    /// Its name in structs of results.
+    pub fn name(self) -> String {
+        match self {
+            Self::Value(i) => format!("value{i}"),
+            Self::Shadow(i) => format!("value_shadow{i}"),
+            Self::Cotangent(i) => format!("cotangent{i}"),
+            Self::Tangent(i) => format!("value_tangent{i}"),
+            Self::Status => "status".to_owned(),
+        }
+    }
 }
 
 /// Where results lie in a struct of C's layout.
@@ -126,6 +154,8 @@ impl DerivedSignature {
         if !in_struct {
             clif.returns.extend(results.iter().map(|r| match *r {
                 ResultRole::Value(i) => primal.returns[i],
+                // Conventions that fill registers ask for what C's `int` asks for.
+                ResultRole::Status => AbiParam::new(types::I32).sext(),
                 role => AbiParam::new(type_of_result(role, primal)),
             }));
         }
@@ -252,7 +282,7 @@ impl fmt::Display for Prototype<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { signature: s, symbol } = *self;
         let fields: Vec<(String, String)> =
-            s.results.iter().zip(&s.types).map(|(r, ty)| (c_type_of_result(*r, *ty), result_name(*r))).collect();
+            s.results.iter().zip(&s.types).map(|(r, ty)| (c_type_of_result(*r, *ty), r.name())).collect();
         let many = s.layout.is_some() || fields.len() > 1;
         if many {
             writeln!(f, "struct {symbol}_results {{")?;
@@ -272,16 +302,12 @@ impl fmt::Display for Prototype<'_> {
 }
 
 fn c_param(role: ParamRole, abi: &AbiParam, symbol: &str) -> String {
-    let ty = c_type(abi.value_type);
-    match role {
-        ParamRole::Primal(i) => format!("{ty} p{i}"),
-        ParamRole::Shadow(i) => format!("void *shadow{i}"),
-        ParamRole::Tangent(i) => format!("{ty} tangent{i}"),
-        ParamRole::Seed(i) => format!("{ty} seed{i}"),
-        ParamRole::Workspace => "void *workspace".to_owned(),
-        ParamRole::WorkspaceBytes => "int64_t workspace_bytes".to_owned(),
-        ParamRole::Results => format!("struct {symbol}_results *results"),
-    }
+    let ty = match role {
+        ParamRole::Shadow(_) | ParamRole::Workspace => "void *".to_owned(),
+        ParamRole::Results => format!("struct {symbol}_results *"),
+        _ => format!("{} ", c_type(abi.value_type)),
+    };
+    format!("{ty}{}", role.name())
 }
 
 fn c_type_of_result(role: ResultRole, ty: Type) -> String {
@@ -291,18 +317,8 @@ fn c_type_of_result(role: ResultRole, ty: Type) -> String {
     }
 }
 
-fn result_name(role: ResultRole) -> String {
-    match role {
-        ResultRole::Value(i) => format!("value{i}"),
-        ResultRole::Shadow(i) => format!("value_shadow{i}"),
-        ResultRole::Cotangent(i) => format!("cotangent{i}"),
-        ResultRole::Tangent(i) => format!("value_tangent{i}"),
-        ResultRole::Status => "status".to_owned(),
-    }
-}
-
 /// A type of C with the same place in the convention. A pointer is an integer of CLIF.
-fn c_type(ty: Type) -> String {
+pub fn c_type(ty: Type) -> String {
     match ty {
         types::F64 => "double".to_owned(),
         types::F32 => "float".to_owned(),
