@@ -9,7 +9,7 @@ mod target;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use brolga::{ArgActivity, Error, FuncKey, Options, Pass, PassSet, Program, Request};
+use brolga::{ArgActivity, Error, FuncKey, Options, Program, Request};
 use brolga_driver::{File, guess, quiet};
 use brolga_module::{
     DerivedSignature, Embedded, EmbeddedFunction, ParamActivity, ParamRole, ParamSpec, ResultRole, ReturnActivity,
@@ -18,7 +18,7 @@ use brolga_module::{
 use clap::{Args, ValueEnum, ValueHint};
 use cranelift_codegen::ir::ArgumentExtension;
 use cranelift_codegen::isa::{CallConv, TargetIsa};
-use target_lexicon::{Architecture, Endianness, Triple};
+use target_lexicon::{Endianness, Triple};
 
 use crate::args::{Inline, Input, Untracked};
 use crate::choice;
@@ -305,12 +305,8 @@ impl WantedFunction {
             let embedded = itself(&file.program, self.func, isa)?;
             self.add(embedded, &[DerivedPart::Primal], roots, functions)?;
         }
-        let options = Options {
-            disabled: without_vectors(isa),
-            inline: args.inline.into(),
-            untracked: untracked(file, args.untracked),
-            ..Options::full()
-        };
+        let options =
+            Options { inline: args.inline.into(), untracked: untracked(file, args.untracked), ..Options::full() };
         for (k, &mode) in args.modes.iter().enumerate() {
             if args.modes[..k].contains(&mode) {
                 continue;
@@ -383,16 +379,6 @@ impl WantedFunction {
             Returned::Const => ReturnActivity::Const,
             Returned::Omitted => ReturnActivity::Omitted,
         }))
-    }
-}
-
-/// The passes that make vectors, for a machine that has none.
-fn without_vectors(isa: &dyn TargetIsa) -> PassSet {
-    let is_riscv = matches!(isa.triple().architecture, Architecture::Riscv64(_));
-    let has_v = isa.isa_flags().iter().any(|f| f.name == "has_v" && f.as_bool() == Some(true));
-    match is_riscv && !has_v {
-        true => PassSet::of(&[Pass::Vectorise, Pass::PartialSums, Pass::Slp, Pass::SlpDivisions]),
-        false => PassSet::NONE,
     }
 }
 
