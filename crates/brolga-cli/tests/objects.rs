@@ -492,13 +492,26 @@ fn other_machines() {
             "riscv64" => "riscv64gc-unknown-linux-gnu".to_owned(),
             machine => format!("{machine}-unknown-linux-gnu"),
         };
-        let args = ["-f", "%f", "-o", "grad.o", "--header", "grad.h", "--target", &target];
+        let mut args = vec!["-f", "%f", "-o", "grad.o", "--header", "grad.h", "--target", &target];
+        let mut cpu = vec![];
+        if machine == "riscv64" {
+            folder.compile("f.clif", &args).expect(2).says("has_v");
+            args.extend(["--set", "has_v=true"]);
+            cpu.extend(["-cpu", "rv64,v=true,vext_spec=v1.0,vlen=128"]);
+        }
+        if machine == "s390x" {
+            folder.compile("f.clif", &args).expect(1).says("big-endian");
+            let load = "    v1 = symbol_value.i64 gv0\n    v2 = load.f64 v1\n";
+            assert!(TEXT.contains(load));
+            let text = TEXT.replace(load, "    v2 = f64const 0x1.0p-1\n").replace("    gv0 = symbol %unit\n", "");
+            folder.write("f.clif", &text.replace("; data: %unit = f64[0.5] readonly\n", ""));
+        }
         folder.compile("f.clif", &[&args[..], &ALL].concat()).expect(0);
         let compiler = format!("{machine}-linux-gnu-gcc");
         if !folder.build(&compiler, &["-static", "main.c", "grad.o", "-lm", "-o", "main"]) {
             continue;
         }
-        match Command::new(format!("qemu-{machine}")).arg(folder.0.join("main")).output() {
+        match Command::new(format!("qemu-{machine}")).args(&cpu).arg(folder.0.join("main")).output() {
             Ok(output) => {
                 assert!(output.status.success(), "{machine}: {output:?}");
                 let found = numbers(&String::from_utf8(output.stdout).expect("it prints text"));

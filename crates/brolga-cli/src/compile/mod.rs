@@ -131,7 +131,11 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
     names_are_free(&file.program, &roots, image.as_ref())?;
     let triple = isa.triple().clone();
     let bytes = image.as_ref().map(|i| (&i.symbol[..], &i.contents[..]));
-    let object = object::object(isa, &in_short(&args.input.file), &roots, bytes)?;
+    // Cranelift panics where a machine lacks what a function asks for, such as vectors.
+    let object =
+        quiet::catch(|| object::object(isa, &in_short(&args.input.file), &roots, bytes)).unwrap_or_else(|message| {
+            Err(Failure::Other(format!("Cranelift makes no code of it for {triple}: {message}")))
+        })?;
     let version = env!("CARGO_PKG_VERSION");
     let mut made = vec![
         format!("Derivatives of functions of {}.", in_short(&args.input.file)),

@@ -13,6 +13,7 @@ use brolga_module::{AdModule, DataActivity, Embedded};
 use cranelift_codegen::ir::{self, LibCall};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_object::{ObjectBuilder, ObjectModule};
+use target_lexicon::Endianness;
 
 use super::binding::Data;
 use crate::failure::Failure;
@@ -105,6 +106,12 @@ fn data(module: &mut AdModule<ObjectModule>, roots: &[Exported]) -> Result<Vec<D
     }
     let mut visible = Vec::new();
     for (symbol, object) in &objects {
+        if module.isa().triple().endianness() == Ok(Endianness::Big) && object.bytes.iter().any(|b| *b != 0) {
+            return Err(Failure::Other(format!(
+                "%{symbol} is data in bytes of a little-endian machine, and {} is big-endian: pass it as an argument",
+                module.isa().triple()
+            )));
+        }
         if !object.functions.is_empty() {
             return Err(Failure::Other(format!(
                 "%{symbol} holds addresses of functions, which data in an object cannot yet: call them by name"

@@ -2,7 +2,7 @@
 
 use brolga_module::cranelift_codegen::isa::{self, LookupError, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags, SetError};
-use target_lexicon::{PointerWidth, Triple};
+use target_lexicon::{Architecture, PointerWidth, Triple};
 
 use crate::failure::Failure;
 
@@ -46,5 +46,11 @@ pub(super) fn isa(triple: Option<&str>, pic: bool, flags: &[(String, String)]) -
             })
         })?;
     }
-    builder.finish(Flags::new(shared)).map_err(|e| Failure::Usage(format!("{triple}: {e}")))
+    let isa = builder.finish(Flags::new(shared)).map_err(|e| Failure::Usage(format!("{triple}: {e}")))?;
+    // Guards of products are operations on vectors.
+    let has_v = isa.isa_flags().iter().any(|f| f.name == "has_v" && f.as_bool() == Some(true));
+    if matches!(triple.architecture, Architecture::Riscv64(_)) && !has_v {
+        return Err(Failure::Usage(format!("derivatives use vectors, which {triple} has with `--set has_v=true`")));
+    }
+    Ok(isa)
 }
