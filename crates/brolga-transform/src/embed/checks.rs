@@ -15,6 +15,16 @@ use cranelift_codegen::isa::TargetIsa;
 use super::piece::Piece;
 use crate::clif::entry_thunk::verify;
 
+/// Refuse a target for which Cranelift cannot compile guards of products: operations on vectors.
+pub(super) fn target(program: &Program, func: FuncKey, isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
+    let has_v = || isa.isa_flags().iter().any(|f| f.name == "has_v" && f.as_bool() == Some(true));
+    if isa.name() != "riscv64" || has_v() {
+        return Ok(());
+    }
+    let d = Diagnostic::new("AD0160", "derivatives use vectors, which this machine does not have");
+    Err(d.in_func(&program.funcs[func].symbol).help("set `has_v` for riscv64").into())
+}
+
 /// The spec with an output for each result.
 pub(super) fn settled(program: &Program, func: FuncKey, spec: &Spec) -> Result<Spec, Diagnostics> {
     let f = &program.funcs[func];

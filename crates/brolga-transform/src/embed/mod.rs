@@ -89,6 +89,7 @@ pub fn embed(
     options: &Options,
     isa: &dyn TargetIsa,
 ) -> Result<Embedded, Diagnostics> {
+    checks::target(program, func, isa)?;
     let program = &*resolved(program, &[func], isa)?;
     let spec = &checks::settled(program, func, spec)?;
     let primal = program.funcs[func].signature.clone();
