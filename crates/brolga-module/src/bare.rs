@@ -44,6 +44,7 @@ use cranelift_codegen::isa::TargetIsa;
 use crate::{AdError, Spec};
 
 /// What a call means for the derivative.
+#[allow(clippy::large_enum_variant, reason = "a body is handed over as Cranelift's `InlineCommand` does it")]
 #[derive(Clone, Debug)]
 pub enum CallRule<'a> {
     /// The call is of C's function of this name.
