@@ -100,10 +100,14 @@ fn forward_line(found: &Result<ForwardCheck, Error>) -> (String, bool) {
         Some(Verdict::Unreliable(_)) => "no digits".to_owned(),
     };
     let (tangent, gradient) = (found.product.forward, found.product.reverse);
-    let verdict = if found.holds { "holds" } else { "does NOT hold" };
+    let verdict = match found.holds {
+        Some(true) => "holds",
+        Some(false) => "does NOT hold",
+        None => "unknown (a slope is not finite)",
+    };
     (
         format!("forward mode: tangent {tangent:?}, gradient {gradient:?}, difference {against}: {verdict}\n"),
-        found.holds,
+        found.holds != Some(false),
     )
 }
 
