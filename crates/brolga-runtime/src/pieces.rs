@@ -66,6 +66,8 @@ struct Record {
     away: Mask,
     /// Bytes that have been given up, because a number was stored over them.
     cut: Mask,
+    /// The floats of which bytes, all of them zeros, have ended in another float.
+    ended: Mask,
     /// Bytes that have been taken and not been added, or given up.
     under_way: u32,
     /// Bytes of the number that it is, or 0 if that is not known: what is one double for certain is
@@ -199,7 +201,7 @@ impl Pieces {
             // SAFETY: windows are noted that are valid.
             (before, after) = unsafe { (self.beside(home, home - WINDOW), self.beside(home, home + WINDOW)) };
         }
-        let record = Record { bytes, home, left: 0xff, away: 0, cut: 0, under_way: 0, of: 0, before, after };
+        let record = Record { bytes, home, left: 0xff, away: 0, cut: 0, ended: 0, under_way: 0, of: 0, before, after };
         match self.free.pop() {
             Some(i) => {
                 self.records[i as usize] = record;
@@ -596,7 +598,12 @@ impl Pieces {
                 for w in &mut all {
                     let bytes = w.have & within(at + w.shift, 0, n as isize);
                     if bytes != 0 {
-                        known &= forgets || !self.any(w.record, bytes);
+                        let size = if across || !p.is_multiple_of(of.max(1)) { HALF } else { of };
+                        let lost = self.any(w.record, bytes) || of != 0 && !self.ends(w.record, bytes, size);
+                        known &= forgets || !lost;
+                        if of == 0 {
+                            self.give_up(w.record, bytes);
+                        }
                         w.have &= !bytes;
                         self.done(w.record, bytes);
                     }
@@ -609,6 +616,23 @@ impl Pieces {
             base += WINDOW;
         }
         known
+    }
+
+    /// Bytes of a record end under a number.
+    fn give_up(&mut self, record: u32, bytes: Mask) {
+        let r = &mut self.records[record as usize];
+        r.cut |= bytes;
+        self.lost |= nonzero(&r.bytes) & bytes & r.ended != 0;
+    }
+
+    /// Zeros of a record end in a float of `of` bytes; false if another part of what they were a
+    /// part of, which is not zero, was cut.
+    fn ends(&mut self, record: u32, zeros: Mask, of: usize) -> bool {
+        let half = |mask: Mask| if zeros & mask != 0 { mask } else { 0 };
+        let float = if of == WINDOW { 0xff } else { half(0xf) | half(0xf0) };
+        let r = &mut self.records[record as usize];
+        r.ended |= float;
+        nonzero(&r.bytes) & r.cut & float == 0
     }
 
     /// A ticket for `n` bytes, which are a number of `of` bytes, if that is known.
@@ -632,7 +656,11 @@ impl Pieces {
             if parts[..i].iter().any(|part| part.record == first.record) {
                 continue;
             }
-            let Some(at) = parts.iter().find(of_it).map(|part| part.at) else { continue };
+            let Some(at) = parts.iter().find(of_it).map(|part| part.at) else {
+                let zeros = parts.iter().filter(|part| part.record == first.record).fold(0, |m, part| m | part.bytes);
+                self.lost |= !self.ends(first.record, zeros, n);
+                continue;
+            };
             let known = self.records[first.record as usize].of;
             let (mut have, mut torn) = (0, known != 0 && known != n);
             // Whatever is not at the same place is to be nothing.

@@ -262,7 +262,7 @@ impl<'a> Facts<'a> {
     pub fn overwrites_parts(&self) -> bool {
         let part = |&inst: &ir::Inst| {
             let across = self.fills(inst).or_else(|| self.straddles(inst));
-            self.cuts(inst).is_some() || self.cuts_in_copy(inst).is_some() || across == Some(0)
+            self.cuts(inst).is_some() || across == Some(0)
         };
         self.cfg.all_insts().iter().any(part)
     }
@@ -287,14 +287,6 @@ impl<'a> Facts<'a> {
         let addr = access_address(self.func(), inst).filter(|_| bytes >= 8 && self.program.vmctx_pointers_only)?;
         let x = self.func().dfg.inst_args(inst)[0];
         self.floats_around(inst, addr).filter(|_| !self.func().dfg.value_type(x).lane_type().is_float())
-    }
-
-    /// The same of fields of less than eight bytes of what a call copies.
-    pub fn cuts_in_copy(&self, inst: ir::Inst) -> Option<u8> {
-        let Some(activity::CopyRole::Fields(all)) = &self.activity.copies[inst] else { return None };
-        let part = |f: &(i32, MemRole)| matches!(f.1, MemRole::Kill { bytes, checked: false } if bytes < 8);
-        let to = self.func().dfg.inst_args(inst)[0];
-        all.iter().any(part).then(|| self.floats_around(inst, to)).flatten()
     }
 
     /// The size of the floats that may lie where an access or a call leads to, or 0 if there may be

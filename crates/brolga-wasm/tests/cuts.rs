@@ -7,7 +7,8 @@
 //! `blocks`, without `Facts::straddles` those of `over_two_floats`, without the cut of demanded
 //! integers (`pieces/demand.rs`) those of `numbers_that_are_computed`, without the look at the end
 //! those of `over_what_the_host_has_written`; without `uncut`, `last_digits` trap, and where whole
-//! windows count, `at_odd_addresses` does.
+//! windows count, `at_odd_addresses` does. Where copies merge parts of floats (`brolga_move_rev`), or
+//! the zeros of a half say nothing of the other (`Pieces::ends`), `over_what_was_copied` gives 0.
 
 use brolga_wasm::brolga::{Diagnostics, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};
@@ -138,6 +139,58 @@ fn blocks() {
                 is_lost(&with(71, 1), x);
             }
         }
+    }
+}
+
+/// A record of a float and an integer, copied field by field.
+#[test]
+fn integer_fields_of_records() {
+    let callee = "(func $put (param $p i32) (param $x f64)
+                      (f64.store (i32.const 256) (local.get $x))
+                      (i32.store (i32.const 264) (i32.const 0x3ff00000))
+                      (memory.copy (local.get $p) (i32.const 256) (i32.const 12)))";
+    let with =
+        |at: u32, result: &str| module(false, callee, &format!("(call $put (i32.const {at}) (local.get $x))"), result);
+    // Beside the float, and what the record's float is.
+    for (at, float) in [(72, "72"), (80, "80")] {
+        is(&with(at, &format!("(f64.add {READ} (f64.load (i32.const {float})))")), 0.3, 1.6);
+    }
+    // Over its upper half, where the record's float ends in its lower half.
+    for x in [0.3, 0.75] {
+        is_lost(&with(60, READ), x);
+        is_lost(&with(60, READ).replace("(i32.const 12)", "(i32.const 16)"), x);
+    }
+    // Over its last digits.
+    is(&with(56, READ), 0.3, 0.6);
+}
+
+/// A number is stored where it is copied from, not where the float is.
+#[test]
+fn over_what_was_copied() {
+    let number = "(i32.store (i32.const 264) (i32.const 0x3ff00000))";
+    let float = "(f64.store (i32.const 256) (local.get $x))";
+    let with = |singles: bool, stores: &str, (to, from, n): (u32, u32, u32)| {
+        let callee = format!(
+            "(func $put (param $x f64) {stores}
+                 (memory.copy (i32.const {to}) (i32.const {from}) (i32.const {n})))"
+        );
+        module(singles, &callee, "(call $put (local.get $x))", READ)
+    };
+    for singles in [false, true] {
+        for x in [0.3, 0.75] {
+            // The number in the upper half; the lower half stays, or is a half of another float.
+            is_lost(&with(singles, number, (68, 264, 4)), x);
+            for stores in [format!("{float} {number}"), format!("{number} {float}")] {
+                is_lost(&with(singles, &stores, (64, 260, 8)), x);
+            }
+        }
+        // There and back, by an odd address, and a number behind.
+        let there_and_back = "(memory.copy (i32.const 301) (i32.const 64) (i32.const 8))
+            (i32.store (i32.const 309) (i32.const 7)) (f64.store (i32.const 64) (f64.const 0))";
+        is(&with(singles, there_and_back, (64, 301, 8)), 0.3, 0.6);
+        // Two numbers.
+        is(&with(singles, number, (64, 260, 8)), 0.3, 0.0);
+        is(&with(singles, &format!("{number} (i32.store (i32.const 260) (i32.const 5))"), (64, 260, 8)), 0.3, 0.0);
     }
 }
 

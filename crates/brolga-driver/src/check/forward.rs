@@ -46,7 +46,8 @@ pub fn forward(
     let (forward, forward_size) = terms_of(&weighted(call, &found));
     let gradient = super::flatten(outcome, &inputs);
     let (reverse, reverse_size) = terms_of(&gradient.iter().copied().zip(direction.clone()).collect::<Vec<_>>());
-    let agrees = forward == reverse || (forward - reverse).abs() <= tolerances.tape * (1.0 + forward_size.max(reverse_size));
+    let agrees =
+        forward == reverse || (forward - reverse).abs() <= tolerances.tape * (1.0 + forward_size.max(reverse_size));
     let product = DotProduct { forward, reverse, holds: agrees };
     let difference = differences.then(|| along_the_line(program, call, &direction, rules, tolerances)).transpose()?;
     let close = |v: Verdict| v.accepts(forward, tolerances.differences);

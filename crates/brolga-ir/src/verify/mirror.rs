@@ -132,7 +132,11 @@ impl<'v, 'g> Mirror<'v, 'g> {
         // The shorter of two lists: tables make one of them long.
         let precedes = |p: ir::Block| {
             let mut after = self.primal.succs.of(p.index());
-            if after.len() < before.len() { after.any(|x| x == s.index()) } else { before.clone().any(|x| x == p.index()) }
+            if after.len() < before.len() {
+                after.any(|x| x == s.index())
+            } else {
+                before.clone().any(|x| x == p.index())
+            }
         };
         match role {
             Role::Edge(p, of) if of == s && precedes(p) => vec![p],
