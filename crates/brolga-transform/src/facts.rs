@@ -304,7 +304,8 @@ impl<'a> Facts<'a> {
             (true, false) => Some(8),
             (false, true) => Some(4),
             (true, true) => Some(0),
-            (false, false) => self.passed_with_floats(addr).then_some(0),
+            // In a module's memory the host may have put some that the program does not read.
+            (false, false) => (self.program.vmctx_pointers_only || self.passed_with_floats(addr)).then_some(0),
         }
     }
 
