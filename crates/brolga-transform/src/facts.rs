@@ -280,6 +280,18 @@ impl<'a> Facts<'a> {
         self.floats_around(inst, addr).filter(|&of| of != 4 || bytes < 4)
     }
 
+    /// Of what size floats are taken that a caller may have put there in the other one
+    /// ([`Activity::guessed`]): words that move, and in a module numbers as long as a single.
+    pub fn guessed(&self) -> u8 {
+        let covers = |&inst: &ir::Inst| {
+            let number = matches!(self.activity.mem[inst], MemRole::Kill { bytes: 4, checked: false });
+            let addr = access_address(self.func(), inst).filter(|_| number && self.program.vmctx_pointers_only);
+            addr.is_some_and(|addr| self.floats_around(inst, addr) == Some(4))
+        };
+        let single = self.cfg.all_insts().iter().any(covers);
+        self.activity.guessed(self.func(), self.cfg) | u8::from(single)
+    }
+
     /// The same of an integer as long as a float or longer, which is stored over parts of two if it
     /// does not lie as they do.
     pub fn straddles(&self, inst: ir::Inst) -> Option<u8> {

@@ -312,12 +312,13 @@ fn by_the_host(text: &str, declared: bool) -> Vec<Result<f64, Error>> {
     [Mode::Split, Mode::Combined, Mode::Gradient].map(gradient).into()
 }
 
-/// A program that accesses no floats, and the seed of a buffer of the host's.
+/// A program that accesses no doubles, and the seed of a buffer of the host's.
 #[test]
 fn over_a_seed_of_which_the_program_knows_nothing() {
-    let of = |store: &str| {
-        format!(r#"(module (memory 1) (func (export "f") (param $p i32) (result f64) {store} (f64.const 1)))"#)
+    let of = |more: &str, store: &str| {
+        format!(r#"(module (memory 1) (func (export "f") (param $p i32) (result f64) {more} {store} (f64.const 1)))"#)
     };
+    let single = "(f32.store offset=16 (local.get $p) (f32.load offset=20 (local.get $p)))";
     let seeded = |text: &str| {
         let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
         let gradient = Gradient::with_options(&module, "f", &[default_activity(ValType::I32)], &options())?;
@@ -327,22 +328,26 @@ fn over_a_seed_of_which_the_program_knows_nothing() {
         instance.gradient(&gradient, &[Val::I32(at as i32)], &[Val::F64(1.0)])?;
         Ok(instance.shadow_f64(at, 1)?[0])
     };
-    for store in [
-        "(i32.store16 offset=6 (local.get $p) (i32.const 0x3ff8))",
-        "(i32.store offset=4 (local.get $p) (i32.const 0x3ff8))",
-        "(memory.fill (i32.add (local.get $p) (i32.const 6)) (i32.const 0) (i32.const 2))",
-        "(i64.store align=1 (i32.add (local.get $p) (i32.const 4)) (i64.const 1))",
-    ] {
-        is_said(seeded(&of(store)), store);
+    for more in ["", single] {
+        for store in [
+            "(i32.store16 offset=6 (local.get $p) (i32.const 0x3ff8))",
+            "(i32.store offset=4 (local.get $p) (i32.const 0x3ff8))",
+            "(memory.fill (i32.add (local.get $p) (i32.const 6)) (i32.const 0) (i32.const 2))",
+        ] {
+            is_said(seeded(&of(more, store)), store);
+        }
+        for (store, wanted) in [
+            ("(i64.store (local.get $p) (i64.const 1))", 0.0),
+            ("(memory.fill (local.get $p) (i32.const 0) (i32.const 8))", 0.0),
+            ("(i32.store offset=8 (local.get $p) (i32.const 1))", -0.25),
+        ] {
+            assert_eq!(seeded(&of(more, store)).expect("it is known"), wanted, "{store}");
+        }
     }
-    for (store, wanted) in [
-        ("(i64.store (local.get $p) (i64.const 1))", 0.0),
-        ("(i32.store (local.get $p) (i32.const 1)) (i32.store offset=4 (local.get $p) (i32.const 1))", 0.0),
-        ("(memory.fill (local.get $p) (i32.const 0) (i32.const 8))", 0.0),
-        ("(i32.store offset=8 (local.get $p) (i32.const 1))", -0.25),
-    ] {
-        assert_eq!(seeded(&of(store)).expect("it is known"), wanted, "{store}");
-    }
+    let words = "(i32.store (local.get $p) (i32.const 1)) (i32.store offset=4 (local.get $p) (i32.const 1))";
+    assert_eq!(seeded(&of("", words)).expect("it is known"), 0.0);
+    let across = "(i64.store align=1 (i32.add (local.get $p) (i32.const 4)) (i64.const 1))";
+    is_said(seeded(&of("", across)), across);
 }
 
 #[test]
