@@ -86,7 +86,8 @@ fn forward_line(found: &Result<ForwardCheck, Error>) -> (String, bool) {
         Ok(found) => found,
         Err(Error::Diagnostics(all)) => {
             let why = all.0.first().map_or_else(String::new, |d| format!("{}: {}", d.code, d.message));
-            return (format!("forward mode: not derived ({why})\n"), true);
+            let ours = all.0.iter().any(|d| d.code.starts_with("AD09"));
+            return (format!("forward mode: not derived ({why})\n"), !ours);
         }
         Err(e) => {
             let why = e.to_string();
