@@ -743,6 +743,17 @@ impl Pieces {
                 unsafe { (base as *mut u64).write(NO_NUMBER) };
             }
         }
+        let rests: Vec<(usize, u32, Mask)> =
+            self.waiting.iter().flat_map(|(&base, all)| all.iter().map(move |w| (base, w.record, w.have))).collect();
+        for (base, record, bytes) in rests {
+            let size = match known(base) {
+                There::Floats(size) => size,
+                There::Unknown => self.records[record as usize].of.max(HALF),
+                There::Nothing if (0..WINDOW).any(|i| holds_floats(base + i)) => HALF,
+                There::Nothing | There::Constants => continue,
+            };
+            self.lost |= !self.ends(record, bytes, size);
+        }
         let stuck = |all: &[Waiting]| self.is_stuck(all);
         // The first, whatever order they are in.
         match self.waiting.iter().filter(|(_, all)| stuck(all)).map(|x| *x.0).min() {

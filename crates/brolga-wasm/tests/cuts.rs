@@ -312,6 +312,39 @@ fn by_the_host(text: &str, declared: bool) -> Vec<Result<f64, Error>> {
     [Mode::Split, Mode::Combined, Mode::Gradient].map(gradient).into()
 }
 
+/// What is left of a single of which the upper half is a number has come from the host's, and its
+/// cotangent has no digits there.
+#[test]
+fn a_rest_that_the_host_has_written() {
+    let text = r#"(module (memory 1)
+        (func $put (param $p i32) (i32.store16 (local.get $p) (i32.const 0x3fc0)))
+        (func (export "f") (param $p i32) (result f64) (local $word i32)
+            (f64.store (i32.const 80) (f64.const 1))
+            (f32.store (i32.const 72) (f32.load (local.get $p)))
+            (local.set $word (i32.load (local.get $p)))
+            (i32.store (local.get $p) (i32.load (i32.const 72)))
+            (i32.store (i32.const 72) (local.get $word))
+            (call $put (i32.const 74))
+            (f64.add (f64.load (i32.const 80)) (f64.promote_f32 (f32.load (i32.const 72))))))"#;
+    let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
+    for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+        let found = || {
+            let options = Options { mode, ..options() };
+            let gradient = Gradient::with_options(&module, "f", &[default_activity(ValType::I32)], &options)?;
+            let mut instance = Instance::new(&module)?;
+            let at = instance.alloc_f32(&[2.1])?;
+            if mode == Mode::Split {
+                let (_, mut pullback) = instance.forward(&gradient, &[Val::I32(at as i32)])?;
+                instance.pullback(&mut pullback, &[Val::F64(1.5)])?;
+            } else {
+                instance.gradient(&gradient, &[Val::I32(at as i32)], &[Val::F64(1.5)])?;
+            }
+            Ok(instance.shadow_f32(at, 1)?[0].into())
+        };
+        is_said(found(), text);
+    }
+}
+
 /// A program that accesses no doubles, and the seed of a buffer of the host's.
 #[test]
 fn over_a_seed_of_which_the_program_knows_nothing() {
