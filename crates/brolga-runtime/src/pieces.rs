@@ -66,8 +66,6 @@ struct Record {
     away: Mask,
     /// Bytes that have been given up, because a number was stored over them.
     cut: Mask,
-    /// The floats of which bytes, all of them zeros, have ended in another float.
-    ended: Mask,
     /// Bytes that have been taken and not been added, or given up.
     under_way: u32,
     /// Bytes of the number that it is, or 0 if that is not known: what is one double for certain is
@@ -201,7 +199,7 @@ impl Pieces {
             // SAFETY: windows are noted that are valid.
             (before, after) = unsafe { (self.beside(home, home - WINDOW), self.beside(home, home + WINDOW)) };
         }
-        let record = Record { bytes, home, left: 0xff, away: 0, cut: 0, ended: 0, under_way: 0, of: 0, before, after };
+        let record = Record { bytes, home, left: 0xff, away: 0, cut: 0, under_way: 0, of: 0, before, after };
         match self.free.pop() {
             Some(i) => {
                 self.records[i as usize] = record;
@@ -598,12 +596,9 @@ impl Pieces {
                 for w in &mut all {
                     let bytes = w.have & within(at + w.shift, 0, n as isize);
                     if bytes != 0 {
-                        let size = if across || !p.is_multiple_of(of.max(1)) { HALF } else { of };
-                        let lost = self.any(w.record, bytes) || of != 0 && !self.ends(w.record, bytes, size);
+                        let whole = of != 0 && p.is_multiple_of(of);
+                        let lost = self.any(w.record, bytes) || whole && !self.ends(w.record, bytes, of);
                         known &= forgets || !lost;
-                        if of == 0 {
-                            self.give_up(w.record, bytes);
-                        }
                         w.have &= !bytes;
                         self.done(w.record, bytes);
                     }
@@ -618,21 +613,13 @@ impl Pieces {
         known
     }
 
-    /// Bytes of a record end under a number.
-    fn give_up(&mut self, record: u32, bytes: Mask) {
-        let r = &mut self.records[record as usize];
-        r.cut |= bytes;
-        self.lost |= nonzero(&r.bytes) & bytes & r.ended != 0;
-    }
-
-    /// Zeros of a record end in a float of `of` bytes; false if another part of what they were a
-    /// part of, which is not zero, was cut.
-    fn ends(&mut self, record: u32, zeros: Mask, of: usize) -> bool {
+    /// Whether some bytes of a record, which are zeros, may end in a float of `of` bytes: what else
+    /// is of the same float must be zero, too, since it went elsewhere. A window may hold halves of
+    /// two doubles if those lie across.
+    fn ends(&self, record: u32, zeros: Mask, of: usize) -> bool {
         let half = |mask: Mask| if zeros & mask != 0 { mask } else { 0 };
-        let float = if of == WINDOW { 0xff } else { half(0xf) | half(0xf0) };
-        let r = &mut self.records[record as usize];
-        r.ended |= float;
-        nonzero(&r.bytes) & r.cut & float == 0
+        let float = if of == WINDOW && !self.across { 0xff } else { half(0xf) | half(0xf0) };
+        !self.any(record, float)
     }
 
     /// A ticket for `n` bytes, which are a number of `of` bytes, if that is known.

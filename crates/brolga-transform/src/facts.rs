@@ -226,7 +226,8 @@ impl<'a> Facts<'a> {
     /// Whether an integer is computed from what may be a float's bits, and no rule follows what
     /// becomes of them.
     pub fn is_unfollowed(&self, v: ir::Value) -> bool {
-        matches!(self.activity.state[v], State::Taint { .. }) && !self.is_active(v)
+        let lost = matches!(self.activity.state[v], State::Taint { .. });
+        (lost || self.program.vmctx_pointers_only && self.activity.possible.contains(v)) && !self.is_active(v)
     }
 
     /// Which cotangents are 1, and which may be infinite because of a root at zero. It asks for

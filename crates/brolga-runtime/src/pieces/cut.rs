@@ -30,8 +30,8 @@ impl Pieces {
         // SAFETY: our contract.
         let ticket = unsafe { self.take(p, n) };
         for part in self.redeem(ticket) {
-            self.give_up(part.record, part.bytes);
             let r = &mut self.records[part.record as usize];
+            r.cut |= part.bytes;
             if r.home != 0 && r.of == 0 {
                 r.of = of;
             }
