@@ -3,9 +3,9 @@
 //! **Question.** Where a reverse goes several ways, is each of them the reverse of an edge of the
 //! primal, are all predecessors there, and does a number lead to the block that has left it?
 //! **Answer.** From the target of each way to the predecessor that it stands for; of that, what its
-//! forward version leaves: a number in the frame ([`AdOp::KeepBlock`]), or with its record, which is
-//! on top of the tape when the reverse looks ([`AdOp::PeekBlock`]). **Cost.** Linear in edges, but
-//! for a sorted list of a block's predecessors.
+//! forward version leaves: a number in the frame ([`AdOp::KeepBlock`]), or with its record, which
+//! is on top of the tape when the reverse looks ([`AdOp::PeekBlock`]). **Cost.** Linear in edges,
+//! but for a sorted list of a block's predecessors.
 
 use cranelift_codegen::ir;
 use cranelift_entity::EntityRef;
