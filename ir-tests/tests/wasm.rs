@@ -270,7 +270,9 @@ impl<'a> Subject<'a> {
         let call = Invocation::bind(&program, text, call, clauses).map_err(|e| e.to_string())?;
         let single = ty.params().iter().chain(ty.results()).any(|t| *t == ValType::F32)
             || (0..call.args.len()).any(|i| call.buffer(i).is_some_and(|b| b.1 == ElemType::F32));
-        let tolerances = if single { SINGLE } else { DOUBLE };
+        let usual = if single { SINGLE } else { DOUBLE };
+        let wider = |tol: f64| Tolerances { expected: tol, tape: usual.tape.max(tol), ..usual };
+        let tolerances = clauses.tol.map_or(usual, wider);
         let turn = loaded.calls.iter().position(|c| c == text).unwrap_or_default();
         Ok(Self { loaded, func, ty: ty.clone(), call, turn, tolerances })
     }

@@ -117,6 +117,10 @@ bare="-nostdlib -Wl,--no-entry"
     c records_beside_singles records $heap -DSINGLES
     c unions unions $bare
     c paths paths $bare
+    c scales scales $bare
+    c parsed parsed $heap
+    c resampled resampled $heap
+    c slopes slopes $bare -Wl,--allow-undefined
     c phasors phasors $libc
     c norms norms $libc
     c waves waves $libc

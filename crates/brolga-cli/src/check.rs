@@ -108,7 +108,8 @@ fn forward_line(found: &Result<ForwardCheck, Error>) -> (String, bool) {
         Ok(found) => found,
         Err(Error::Diagnostics(all)) => {
             let why = all.0.first().map_or_else(String::new, |d| format!("{}: {}", d.code, d.message));
-            return (format!("forward mode: not derived ({why})\n"), true);
+            let ours = all.0.iter().any(|d| d.code.starts_with("AD09"));
+            return (format!("forward mode: not derived ({why})\n"), !ours);
         }
         Err(e) => {
             let why = e.to_string();
@@ -122,10 +123,14 @@ fn forward_line(found: &Result<ForwardCheck, Error>) -> (String, bool) {
         Some(Verdict::Unreliable(_)) => "no digits".to_owned(),
     };
     let (tangent, gradient) = (found.product.forward, found.product.reverse);
-    let verdict = if found.holds { "holds" } else { "does NOT hold" };
+    let verdict = match found.holds {
+        Some(true) => "holds",
+        Some(false) => "does NOT hold",
+        None => "unknown (a slope is not finite)",
+    };
     (
         format!("forward mode: tangent {tangent:?}, gradient {gradient:?}, difference {against}: {verdict}\n"),
-        found.holds,
+        found.holds != Some(false),
     )
 }
 

@@ -80,7 +80,7 @@ pub enum RowVerdict {
     NotTheDifference,
     /// The tape disagrees.
     NotTheTape,
-    /// No oracle could say anything.
+    /// No oracle could say anything, or the gradient is NaN, which no oracle contradicts.
     Unknown,
 }
 
@@ -177,6 +177,9 @@ pub fn check(
         if tape.is_some() && says.is_none() {
             silent.push(format!("the tape: terms of its sums cancel, and it may be off by {off:.0e}"));
         }
+        if gradient[i].is_nan() && tape.is_some_and(f64::is_nan) {
+            silent.push("the tape: it gives NaN, too".to_owned());
+        }
         let verdict = conclude(gradient[i], difference, says, tolerances);
         rows.push(Row { input: *input, gradient: gradient[i], difference, tape, verdict, silent });
     }
@@ -196,7 +199,7 @@ fn conclude(gradient: f64, difference: Option<Verdict>, tape: Option<f64>, toler
         Some(v @ Verdict::Smooth { .. }) if v.accepts(gradient, tolerances.differences) => RowVerdict::Ok,
         Some(v @ Verdict::Kink { .. }) if v.accepts(gradient, tolerances.differences) => RowVerdict::Kink,
         Some(Verdict::Smooth { .. } | Verdict::Kink { .. }) => RowVerdict::NotTheDifference,
-        Some(Verdict::Unreliable(_)) | None if tape.is_some() => RowVerdict::Ok,
+        Some(Verdict::Unreliable(_)) | None if tape.is_some() && !gradient.is_nan() => RowVerdict::Ok,
         Some(Verdict::Unreliable(_)) | None => RowVerdict::Unknown,
     }
 }

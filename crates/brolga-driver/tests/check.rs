@@ -1,6 +1,7 @@
 //! The checks must notice what is wrong: right gradients pass, spoiled ones do not.
 
 use brolga::Options;
+use brolga_driver::check::forward::{ForwardCheck, forward};
 use brolga_driver::check::{Check, RowVerdict, Tolerances, check};
 use brolga_driver::protocol::{derive, disagreement_with_tape, dump_violations, shape_violations, violations};
 use brolga_driver::text::directive::call_with_clauses;
@@ -77,6 +78,12 @@ impl Subject {
         let tolerances = Tolerances::of(&self.file.program, &self.call, None);
         check(&self.file.program, &self.call, outcome, &|| self.rule(), tolerances, differences)
             .expect("the primal runs")
+    }
+
+    fn forward(&self) -> ForwardCheck {
+        let tolerances = Tolerances::of(&self.file.program, &self.call, None);
+        let rules = |mode| derive(&self.file.program, &self.call.request(), &Options { mode, ..Options::full() });
+        forward(&self.file.program, &self.call, &self.outcome(), &rules, tolerances, true).expect("it runs")
     }
 }
 
@@ -227,6 +234,16 @@ block0(v0: f64):
     v1 = call fn0(v0)
     return v1
 }
+function %logistic(f64) -> f64 system_v {
+    fn0 = %exp(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = fneg v0
+    v2 = call fn0(v1)
+    v3 = f64const 0x1.0
+    v4 = fadd v2, v3
+    v5 = fdiv v3, v4
+    return v5
+}
 function %up_to_one(f64) -> f64 system_v {
 block0(v0: f64):
     v1 = f64const 0x1.0p0
@@ -346,6 +363,25 @@ fn no_right_gradient_is_called_wrong() {
     let found = cancels.check(&exact, true);
     assert_eq!((found.rows[0].verdict, found.complaints()), (RowVerdict::Unknown, vec![]));
     assert!(found.dot.is_err_and(|why| why.contains("cancel")));
+}
+
+#[test]
+fn what_is_no_number_is_not_ok() {
+    let s = Subject::of(MISLEADING, "%ln(-1.0)");
+    let mut nan = s.outcome();
+    nan.gradient[0] = Some(Item::One(Num::F64(f64::NAN)));
+    let found = s.check(&nan, false);
+    assert!(found.rows[0].verdict != RowVerdict::Ok, "{found:?}");
+    let s = Subject::of(MISLEADING, "%power(-2.0, 2.5)");
+    let found = s.check(&s.outcome(), true);
+    assert!(found.rows[0].gradient.is_nan(), "{found:?}");
+    assert_eq!(found.rows[0].verdict, RowVerdict::Unknown);
+    assert!(found.rows[0].silent.iter().any(|why| why.contains("NaN")), "{found:?}");
+    // A tangent that overflows on the way says nothing; one that is a number still has to agree.
+    for (text, holds) in [("%logistic(-800.0)", None), ("%logistic(0.5)", Some(true)), ("%ln(0.0)", Some(true))] {
+        let s = Subject::of(MISLEADING, text);
+        assert_eq!(s.forward().holds, holds, "{text}");
+    }
 }
 
 #[test]

@@ -113,9 +113,12 @@ pub unsafe extern "C" fn brolga_move_rev(
     // ends here.
     let taken = unsafe { std::slice::from_raw_parts(to, n) }.to_vec();
     let apart = (to as usize).abs_diff(from as usize) >= n;
-    // Of a double of which a part is copied the other part is not forgotten.
+    let size = if elem == 0 { 8 } else { elem as usize };
+    // A number that is stored over a part of a float finds the rest where floats lie.
+    let in_place = !account || (to as usize).abs_diff(from as usize).is_multiple_of(size);
+    // Of a float of which a part is copied the other part is not forgotten.
     // SAFETY: our contract.
-    let whole = elem != 0 || !unsafe { tears(to as usize, to as usize + n, 8, true) };
+    let whole = in_place && !unsafe { tears(to as usize, to as usize + n, size, true) };
     // SAFETY: our contract; the two are apart.
     if nothing_waits && apart && whole && merge(unsafe { std::slice::from_raw_parts_mut(from, n) }, &taken) {
         // SAFETY: our contract.

@@ -596,7 +596,9 @@ impl Pieces {
                 for w in &mut all {
                     let bytes = w.have & within(at + w.shift, 0, n as isize);
                     if bytes != 0 {
-                        known &= forgets || !self.any(w.record, bytes);
+                        let whole = of != 0 && p.is_multiple_of(of);
+                        let lost = self.any(w.record, bytes) || whole && !self.ends(w.record, bytes, of);
+                        known &= forgets || !lost;
                         w.have &= !bytes;
                         self.done(w.record, bytes);
                     }
@@ -609,6 +611,15 @@ impl Pieces {
             base += WINDOW;
         }
         known
+    }
+
+    /// Whether some bytes of a record, which are zeros, may end in a float of `of` bytes: what else
+    /// is of the same float must be zero, too, since it went elsewhere. A window may hold halves of
+    /// two doubles if those lie across.
+    fn ends(&self, record: u32, zeros: Mask, of: usize) -> bool {
+        let half = |mask: Mask| if zeros & mask != 0 { mask } else { 0 };
+        let float = if of == WINDOW && !self.across { 0xff } else { half(0xf) | half(0xf0) };
+        !self.any(record, float)
     }
 
     /// A ticket for `n` bytes, which are a number of `of` bytes, if that is known.
@@ -632,7 +643,11 @@ impl Pieces {
             if parts[..i].iter().any(|part| part.record == first.record) {
                 continue;
             }
-            let Some(at) = parts.iter().find(of_it).map(|part| part.at) else { continue };
+            let Some(at) = parts.iter().find(of_it).map(|part| part.at) else {
+                let zeros = parts.iter().filter(|part| part.record == first.record).fold(0, |m, part| m | part.bytes);
+                self.lost |= !self.ends(first.record, zeros, n);
+                continue;
+            };
             let known = self.records[first.record as usize].of;
             let (mut have, mut torn) = (0, known != 0 && known != n);
             // Whatever is not at the same place is to be nothing.
@@ -714,6 +729,17 @@ impl Pieces {
                 // SAFETY: the same.
                 unsafe { (base as *mut u64).write(NO_NUMBER) };
             }
+        }
+        let rests: Vec<(usize, u32, Mask)> =
+            self.waiting.iter().flat_map(|(&base, all)| all.iter().map(move |w| (base, w.record, w.have))).collect();
+        for (base, record, bytes) in rests {
+            let size = match known(base) {
+                There::Floats(size) => size,
+                There::Unknown => self.records[record as usize].of.max(HALF),
+                There::Nothing if (0..WINDOW).any(|i| holds_floats(base + i)) => HALF,
+                There::Nothing | There::Constants => continue,
+            };
+            self.lost |= !self.ends(record, bytes, size);
         }
         let stuck = |all: &[Waiting]| self.is_stuck(all);
         // The first, whatever order they are in.

@@ -226,7 +226,8 @@ impl<'a> Facts<'a> {
     /// Whether an integer is computed from what may be a float's bits, and no rule follows what
     /// becomes of them.
     pub fn is_unfollowed(&self, v: ir::Value) -> bool {
-        matches!(self.activity.state[v], State::Taint { .. }) && !self.is_active(v)
+        let lost = matches!(self.activity.state[v], State::Taint { .. });
+        (lost || self.program.vmctx_pointers_only && self.activity.possible.contains(v)) && !self.is_active(v)
     }
 
     /// Which cotangents are 1, and which may be infinite because of a root at zero. It asks for
@@ -262,7 +263,7 @@ impl<'a> Facts<'a> {
     pub fn overwrites_parts(&self) -> bool {
         let part = |&inst: &ir::Inst| {
             let across = self.fills(inst).or_else(|| self.straddles(inst));
-            self.cuts(inst).is_some() || self.cuts_in_copy(inst).is_some() || across == Some(0)
+            self.cuts(inst).is_some() || across == Some(0)
         };
         self.cfg.all_insts().iter().any(part)
     }
@@ -280,6 +281,18 @@ impl<'a> Facts<'a> {
         self.floats_around(inst, addr).filter(|&of| of != 4 || bytes < 4)
     }
 
+    /// Of what size floats are taken that a caller may have put there in the other one
+    /// ([`Activity::guessed`]): words that move, and in a module numbers as long as a single.
+    pub fn guessed(&self) -> u8 {
+        let covers = |&inst: &ir::Inst| {
+            let number = matches!(self.activity.mem[inst], MemRole::Kill { bytes: 4, checked: false });
+            let addr = access_address(self.func(), inst).filter(|_| number && self.program.vmctx_pointers_only);
+            addr.is_some_and(|addr| self.floats_around(inst, addr) == Some(4))
+        };
+        let single = self.cfg.all_insts().iter().any(covers);
+        self.activity.guessed(self.func(), self.cfg) | u8::from(single)
+    }
+
     /// The same of an integer as long as a float or longer, which is stored over parts of two if it
     /// does not lie as they do.
     pub fn straddles(&self, inst: ir::Inst) -> Option<u8> {
@@ -287,14 +300,6 @@ impl<'a> Facts<'a> {
         let addr = access_address(self.func(), inst).filter(|_| bytes >= 8 && self.program.vmctx_pointers_only)?;
         let x = self.func().dfg.inst_args(inst)[0];
         self.floats_around(inst, addr).filter(|_| !self.func().dfg.value_type(x).lane_type().is_float())
-    }
-
-    /// The same of fields of less than eight bytes of what a call copies.
-    pub fn cuts_in_copy(&self, inst: ir::Inst) -> Option<u8> {
-        let Some(activity::CopyRole::Fields(all)) = &self.activity.copies[inst] else { return None };
-        let part = |f: &(i32, MemRole)| matches!(f.1, MemRole::Kill { bytes, checked: false } if bytes < 8);
-        let to = self.func().dfg.inst_args(inst)[0];
-        all.iter().any(part).then(|| self.floats_around(inst, to)).flatten()
     }
 
     /// The size of the floats that may lie where an access or a call leads to, or 0 if there may be
@@ -312,7 +317,8 @@ impl<'a> Facts<'a> {
             (true, false) => Some(8),
             (false, true) => Some(4),
             (true, true) => Some(0),
-            (false, false) => self.passed_with_floats(addr).then_some(0),
+            // In a module's memory the host may have put some that the program does not read.
+            (false, false) => (self.program.vmctx_pointers_only || self.passed_with_floats(addr)).then_some(0),
         }
     }
 

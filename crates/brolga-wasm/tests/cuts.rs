@@ -7,7 +7,8 @@
 //! `blocks`, without `Facts::straddles` those of `over_two_floats`, without the cut of demanded
 //! integers (`pieces/demand.rs`) those of `numbers_that_are_computed`, without the look at the end
 //! those of `over_what_the_host_has_written`; without `uncut`, `last_digits` trap, and where whole
-//! windows count, `at_odd_addresses` does.
+//! windows count, `at_odd_addresses` does. Where copies merge parts of floats (`brolga_move_rev`),
+//! or the zeros of a half say nothing of the other (`Pieces::ends`), `over_what_was_copied` gives 0.
 
 use brolga_wasm::brolga::{Diagnostics, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};
@@ -141,6 +142,58 @@ fn blocks() {
     }
 }
 
+/// A record of a float and an integer, copied field by field.
+#[test]
+fn integer_fields_of_records() {
+    let callee = "(func $put (param $p i32) (param $x f64)
+                      (f64.store (i32.const 256) (local.get $x))
+                      (i32.store (i32.const 264) (i32.const 0x3ff00000))
+                      (memory.copy (local.get $p) (i32.const 256) (i32.const 12)))";
+    let with =
+        |at: u32, result: &str| module(false, callee, &format!("(call $put (i32.const {at}) (local.get $x))"), result);
+    // Beside the float, and what the record's float is.
+    for (at, float) in [(72, "72"), (80, "80")] {
+        is(&with(at, &format!("(f64.add {READ} (f64.load (i32.const {float})))")), 0.3, 1.6);
+    }
+    // Over its upper half, where the record's float ends in its lower half.
+    for x in [0.3, 0.75] {
+        is_lost(&with(60, READ), x);
+        is_lost(&with(60, READ).replace("(i32.const 12)", "(i32.const 16)"), x);
+    }
+    // Over its last digits.
+    is(&with(56, READ), 0.3, 0.6);
+}
+
+/// A number is stored where it is copied from, not where the float is.
+#[test]
+fn over_what_was_copied() {
+    let number = "(i32.store (i32.const 264) (i32.const 0x3ff00000))";
+    let float = "(f64.store (i32.const 256) (local.get $x))";
+    let with = |singles: bool, stores: &str, (to, from, n): (u32, u32, u32)| {
+        let callee = format!(
+            "(func $put (param $x f64) {stores}
+                 (memory.copy (i32.const {to}) (i32.const {from}) (i32.const {n})))"
+        );
+        module(singles, &callee, "(call $put (local.get $x))", READ)
+    };
+    for singles in [false, true] {
+        for x in [0.3, 0.75] {
+            // The number in the upper half; the lower half stays, or is a half of another float.
+            is_lost(&with(singles, number, (68, 264, 4)), x);
+            for stores in [format!("{float} {number}"), format!("{number} {float}")] {
+                is_lost(&with(singles, &stores, (64, 260, 8)), x);
+            }
+        }
+        // There and back, by an odd address, and a number behind.
+        let there_and_back = "(memory.copy (i32.const 301) (i32.const 64) (i32.const 8))
+            (i32.store (i32.const 309) (i32.const 7)) (f64.store (i32.const 64) (f64.const 0))";
+        is(&with(singles, there_and_back, (64, 301, 8)), 0.3, 0.6);
+        // Two numbers.
+        is(&with(singles, number, (64, 260, 8)), 0.3, 0.0);
+        is(&with(singles, &format!("{number} (i32.store (i32.const 260) (i32.const 5))"), (64, 260, 8)), 0.3, 0.0);
+    }
+}
+
 /// A number of eight bytes over the halves of two doubles.
 #[test]
 fn over_two_floats() {
@@ -257,6 +310,77 @@ fn by_the_host(text: &str, declared: bool) -> Vec<Result<f64, Error>> {
         Ok(instance.shadow_f64(at, 1)?[0])
     };
     [Mode::Split, Mode::Combined, Mode::Gradient].map(gradient).into()
+}
+
+/// What is left of a single of which the upper half is a number has come from the host's, and its
+/// cotangent has no digits there.
+#[test]
+fn a_rest_that_the_host_has_written() {
+    let text = r#"(module (memory 1)
+        (func $put (param $p i32) (i32.store16 (local.get $p) (i32.const 0x3fc0)))
+        (func (export "f") (param $p i32) (result f64) (local $word i32)
+            (f64.store (i32.const 80) (f64.const 1))
+            (f32.store (i32.const 72) (f32.load (local.get $p)))
+            (local.set $word (i32.load (local.get $p)))
+            (i32.store (local.get $p) (i32.load (i32.const 72)))
+            (i32.store (i32.const 72) (local.get $word))
+            (call $put (i32.const 74))
+            (f64.add (f64.load (i32.const 80)) (f64.promote_f32 (f32.load (i32.const 72))))))"#;
+    let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
+    for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+        let found = || {
+            let options = Options { mode, ..options() };
+            let gradient = Gradient::with_options(&module, "f", &[default_activity(ValType::I32)], &options)?;
+            let mut instance = Instance::new(&module)?;
+            let at = instance.alloc_f32(&[2.1])?;
+            if mode == Mode::Split {
+                let (_, mut pullback) = instance.forward(&gradient, &[Val::I32(at as i32)])?;
+                instance.pullback(&mut pullback, &[Val::F64(1.5)])?;
+            } else {
+                instance.gradient(&gradient, &[Val::I32(at as i32)], &[Val::F64(1.5)])?;
+            }
+            Ok(instance.shadow_f32(at, 1)?[0].into())
+        };
+        is_said(found(), text);
+    }
+}
+
+/// A program that accesses no doubles, and the seed of a buffer of the host's.
+#[test]
+fn over_a_seed_of_which_the_program_knows_nothing() {
+    let of = |more: &str, store: &str| {
+        format!(r#"(module (memory 1) (func (export "f") (param $p i32) (result f64) {more} {store} (f64.const 1)))"#)
+    };
+    let single = "(f32.store offset=16 (local.get $p) (f32.load offset=20 (local.get $p)))";
+    let seeded = |text: &str| {
+        let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
+        let gradient = Gradient::with_options(&module, "f", &[default_activity(ValType::I32)], &options())?;
+        let mut instance = Instance::new(&module)?;
+        let at = instance.alloc_f64(&[0.3])?;
+        instance.set_shadow_f64(at, &[-0.25])?;
+        instance.gradient(&gradient, &[Val::I32(at as i32)], &[Val::F64(1.0)])?;
+        Ok(instance.shadow_f64(at, 1)?[0])
+    };
+    for more in ["", single] {
+        for store in [
+            "(i32.store16 offset=6 (local.get $p) (i32.const 0x3ff8))",
+            "(i32.store offset=4 (local.get $p) (i32.const 0x3ff8))",
+            "(memory.fill (i32.add (local.get $p) (i32.const 6)) (i32.const 0) (i32.const 2))",
+        ] {
+            is_said(seeded(&of(more, store)), store);
+        }
+        for (store, wanted) in [
+            ("(i64.store (local.get $p) (i64.const 1))", 0.0),
+            ("(memory.fill (local.get $p) (i32.const 0) (i32.const 8))", 0.0),
+            ("(i32.store offset=8 (local.get $p) (i32.const 1))", -0.25),
+        ] {
+            assert_eq!(seeded(&of(more, store)).expect("it is known"), wanted, "{store}");
+        }
+    }
+    let words = "(i32.store (local.get $p) (i32.const 1)) (i32.store offset=4 (local.get $p) (i32.const 1))";
+    assert_eq!(seeded(&of("", words)).expect("it is known"), 0.0);
+    let across = "(i64.store align=1 (i32.add (local.get $p) (i32.const 4)) (i64.const 1))";
+    is_said(seeded(&of("", across)), across);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! a float's elsewhere, in a callee that takes them for another float than its caller. What is
 //! followed has its derivative, and the rest is a trap or refused.
 
-use brolga_wasm::Error;
 use brolga_wasm::brolga::Diagnostics;
+use brolga_wasm::{Error, Gradient, Instance, Module, Val};
 
 use crate::common::gradients;
 
@@ -92,4 +92,40 @@ fn a_callee_that_knows_better() {
             (f32.store (i32.const 68) (f32.const 2))
             (call $read (i32.const 64))))"#;
     is_lost(text, 1.5);
+}
+
+/// A word that was moved, or one that is computed from what the host has written, as the caller
+/// says: where that was a single, its cotangent is missed.
+#[test]
+fn computed_or_moved() {
+    let text = r#"(module (memory 1)
+        (func (export "f") (param $p i32) (param $computed i32) (result f64) (local $i i32) (local $sum f64) (local $q i32)
+            (local.set $q (i32.const 80))
+            (loop $next (f32.store (local.get $q) (f32.const 0.375))
+                (local.set $q (i32.add (local.get $q) (i32.const 4)))
+                (br_if $next (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 4))))
+            (i32.store (i32.const 88)
+                (select (i32.sub (i32.const 0x5f3759df) (i32.shr_u (i32.load (local.get $p)) (i32.const 1)))
+                        (i32.load (i32.const 88)) (local.get $computed)))
+            (local.set $q (i32.const 80))
+            (loop $next (local.set $sum (f64.add (local.get $sum) (f64.promote_f32 (f32.load (local.get $q)))))
+                (local.set $q (i32.add (local.get $q) (i32.const 4)))
+                (br_if $next (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))
+            (f64.mul (local.get $sum) (f64.load (i32.const 400)))))"#;
+    let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
+    let gradient = Gradient::new(&module, "f").expect("it is derived");
+    let found = |computed: i32| {
+        let mut instance = Instance::new(&module)?;
+        instance.write_f64(400, &[1.0])?;
+        let at = instance.alloc_f32(&[1.5])?;
+        instance.gradient(&gradient, &[Val::I32(at as i32), Val::I32(computed)], &[Val::F64(1.0)])?;
+        Ok::<_, Error>(instance.shadow_f32(at, 1)?[0])
+    };
+    assert_eq!(found(0).expect("a number is chosen"), 0.0);
+    match found(1) {
+        Err(Error::Trap(t)) => assert_eq!(t.code, "untracked_bits"),
+        // A step of so many units, half of those of the single.
+        Ok(g) => assert!((g + 0.125).abs() < 0.1 && g != 0.0, "{g}"),
+        Err(e) => panic!("{e}"),
+    }
 }

@@ -82,3 +82,41 @@ fn bits_that_something_unknown_was_done_to() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn tables_of_one_target() {
+    let entries = vec!["block1"; LENGTH].join(", ");
+    let table = format!(
+        "function %f(f64, i8) -> f64 {{
+        block0(v0: f64, v1: i8):
+            v2 = uextend.i32 v1
+            br_table v2, block2, [{entries}]
+        block1:
+            v3 = fmul v0, v0
+            return v3
+        block2:
+            return v0
+        }}"
+    );
+    assert_eq!(derivative(&table).unwrap(), DataValue::F64(6.0.into()));
+}
+
+#[test]
+fn branches_within_branches() {
+    // An eighth of them, since Cranelift's own checks of debug builds take longer.
+    let depth = LENGTH / 8;
+    let mut text = String::from("function %f(f64, i8) -> f64 {\nblock0(v0: f64, v1: i8):\n    jump block1(v0)\n");
+    for n in 1..=depth {
+        let (x, y) = (2 * n + 8, 2 * n + 9);
+        let (this, within) = (2 * n - 1, 2 * n);
+        text += &format!(
+            "block{this}(v{x}: f64):\n    brif v1, block{within}, block{}(v{x})\nblock{within}:\n    \
+             v{y} = fadd v{x}, v0\n    jump block{}(v{y})\n",
+            2 * depth + 1,
+            2 * n + 1
+        );
+    }
+    let last = 2 * depth + 1;
+    text += &format!("block{last}(v{}: f64):\n    return v{}\n}}", 2 * depth + 10, 2 * depth + 10);
+    assert_eq!(derivative(&text).unwrap(), DataValue::F64((2.0 * (depth as f64 + 1.0)).into()));
+}

@@ -367,6 +367,36 @@ def paths():
     ]
 
 
+def scales():
+    numbers = [3.0, -0.7, 5.5]
+    out = []
+    for how, note in [("by_words", "By two words."), ("by_bits", "By all bits.")]:
+        out += [
+            Case(f"fractions_{how}", [3, numbers], note, model=models.fractions),
+            Case(f"scaled_{how}", [3, numbers], note, model=models.scaled_each),
+            Case(f"both_{how}", [3, numbers], note, seed=-0.5, model=models.both),
+        ]
+    return out
+
+
+def parsed():
+    numbers = [1.25, 0.5, -0.75, 3.5, 0.25]
+    return [
+        Case("tagged", [5, numbers], "All of them.", clauses="nofd"),
+        Case("odd_tags", [5, numbers], "Those with an odd number beside them.", clauses="nofd"),
+        Case("sorted_by_tag", [5, numbers], "In another order.", seed=2.0, clauses="nofd"),
+    ]
+
+
+def resampled():
+    return [Case("resampled", [Singles([0.5, 0.75])], "Three rows of two.", clauses="nofd")]
+
+
+def slopes():
+    numbers = [2.05, 1.2, 0.75, 0.4, 0.29]
+    return [Case("fitted", [5, numbers], "As exact as its slopes are.", clauses="tol 1e-7")]
+
+
 def phasors():
     return [
         Case("ladder", [3, [0.5, 1.0, 0.25], [0.01, 0.02, 0.005], [1e-4, 2e-4, 5e-5], 8.0, 50.0], "Mains."),
@@ -731,6 +761,10 @@ PROGRAMS = [
     records_beside_singles,
     unions,
     paths,
+    scales,
+    parsed,
+    resampled,
+    slopes,
     phasors,
     waves,
     precise,

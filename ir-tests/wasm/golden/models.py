@@ -649,6 +649,64 @@ def larger_first(x, y):
     return high**3 + low, {}
 
 
+# --- scales
+
+
+def fractions(n, x):
+    return sum(part**2 * (power + 1) for part, power in map(fraction, x)), {}
+
+
+def scaled_each(n, x):
+    return sum(y * y * 2**i for i, y in enumerate(x)), {}
+
+
+def both(n, x):
+    return sum(part**2 * 2**power for part, power in map(fraction, x)), {}
+
+
+# --- parsed
+
+TAGS = [12, 7, 3, 44, 5]
+
+
+def tagged(n, x):
+    return sum((i + 1) * 3 * y**3 for i, y in enumerate(x)), {}
+
+
+def odd_tags(n, x):
+    return sum((i + 1) * 3 * y**3 for i, y in enumerate(x) if TAGS[i] % 2), {}
+
+
+def sorted_by_tag(n, x):
+    return tagged(n, [y for _, y in sorted(zip(TAGS, x), key=lambda e: e[0])])
+
+
+# --- resampled
+
+
+def resampled(x):
+    return 2 * x[0] + 4 * x[1], {}
+
+
+# --- slopes
+
+
+def fitted(n, y):
+    size, decay, h = mpf(1), mpf(1), mpf(1.5e-8)
+    for _ in range(60):
+        e = [size * exp(-decay * i) for i in range(n)]
+        da = [((size + size * h) * exp(-decay * i) - e[i]) / (size * h) for i in range(n)]
+        db = [(size * exp(-(decay + decay * h) * i) - e[i]) / (decay * h) for i in range(n)]
+        r = [a - b for a, b in zip(e, y)]
+        aa, ab, bb, ra, rb = dot(da, da), dot(da, db), dot(db, db), dot(da, r), dot(db, r)
+        d = aa * bb - ab * ab
+        by_size, by_decay = (ra * bb - rb * ab) / d, (rb * aa - ra * ab) / d
+        size, decay = size - by_size, decay - by_decay
+        if fabs(by_size) + fabs(by_decay) < mpf(1e-7):
+            break
+    return size + 2 * decay, {}
+
+
 # --- phasors
 
 

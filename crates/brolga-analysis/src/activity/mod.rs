@@ -122,6 +122,9 @@ pub struct Activity {
     /// Pieces that are computed from others, and loads of which nothing else is made: what they
     /// have for a cotangent is a demand.
     pub computed: EntitySet<ir::Value>,
+    /// Integers without an active value in them, as far as this function knows, that may be a
+    /// float's bits, or computed from some.
+    pub possible: EntitySet<ir::Value>,
     /// Operations on bits whose results must not get a cotangent ([`Untracked::Trap`]).
     pub astray: EntitySet<ir::Inst>,
 }

@@ -82,6 +82,7 @@ impl Cx<'_> {
                 }
             }
         }
+        self.a.possible = bits;
     }
 
     /// Integers without an active value in them, as far as this function knows, that may be a

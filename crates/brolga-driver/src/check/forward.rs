@@ -1,4 +1,4 @@
-//! ForwardCheck mode against two things that are not: differences of the primal along one random
+//! Forward mode against two things that are not: differences of the primal along one random
 //! direction, and the gradient.
 //!
 //! The number that is compared is the derivative of the objective along the direction: `Σ seed ·
@@ -23,11 +23,11 @@ pub struct ForwardCheck {
     pub product: DotProduct,
     /// Differences of the primal along the direction, if they were asked for.
     pub difference: Option<Verdict>,
-    /// Whether neither disagrees.
-    pub holds: bool,
+    /// Whether neither disagrees; `None` if an infinite slope, or NaN, leaves that open.
+    pub holds: Option<bool>,
 }
 
-/// ForwardCheck mode of `call`, whose gradient is `outcome`.
+/// Forward mode of `call`, whose gradient is `outcome`.
 ///
 /// # Errors
 /// If it cannot be derived, or does not run.
@@ -46,13 +46,17 @@ pub fn forward(
     let (forward, forward_size) = terms_of(&weighted(call, &found));
     let gradient = super::flatten(outcome, &inputs);
     let (reverse, reverse_size) = terms_of(&gradient.iter().copied().zip(direction.clone()).collect::<Vec<_>>());
-    // Where a slope is infinite the sums say nothing of each other.
-    let finite = forward.is_finite() && reverse.is_finite();
-    let agrees = (forward - reverse).abs() <= tolerances.tape * (1.0 + forward_size.max(reverse_size));
-    let product = DotProduct { forward, reverse, holds: agrees || !finite };
+    let agrees =
+        forward == reverse || (forward - reverse).abs() <= tolerances.tape * (1.0 + forward_size.max(reverse_size));
+    let product = DotProduct { forward, reverse, holds: agrees };
     let difference = differences.then(|| along_the_line(program, call, &direction, rules, tolerances)).transpose()?;
-    let close = |v: Verdict| !forward.is_finite() || v.accepts(forward, tolerances.differences);
-    Ok(ForwardCheck { product, difference, holds: product.holds && difference.is_none_or(close) })
+    let close = |v: Verdict| v.accepts(forward, tolerances.differences);
+    // Where a slope is infinite the sums say nothing of each other.
+    let holds = match forward.is_finite() && reverse.is_finite() {
+        true => Some(agrees && difference.is_none_or(close)),
+        false => agrees.then_some(true),
+    };
+    Ok(ForwardCheck { product, difference, holds })
 }
 
 /// Seeds and tangents, shadows and tangents.

@@ -128,12 +128,24 @@ impl<'v, 'g> Mirror<'v, 'g> {
     /// The predecessors of `s` that a block of the reverse half stands for, as a way back from the
     /// reverse of `s`; none if it is no such way.
     pub fn ways(&self, s: ir::Block, to: BlockId) -> Vec<ir::Block> {
-        let preds = self.primal.preds.of(s.index()).map(|p| ir::Block::from_u32(p as u32));
-        match self.reverse.graph.blocks[&to].role {
-            Role::Edge(p, of) => preds.filter(|&x| x == p && of == s).take(1).collect(),
-            Role::Reverse(p) => preds.filter(|&x| x == p).take(1).collect(),
+        let (before, role) = (self.primal.preds.of(s.index()), self.reverse.graph.blocks[&to].role);
+        // The shorter of two lists: tables make one of them long.
+        let precedes = |p: ir::Block| {
+            let mut after = self.primal.succs.of(p.index());
+            if after.len() < before.len() {
+                after.any(|x| x == s.index())
+            } else {
+                before.clone().any(|x| x == p.index())
+            }
+        };
+        match role {
+            Role::Edge(p, of) if of == s && precedes(p) => vec![p],
+            Role::Reverse(p) if precedes(p) => vec![p],
             // Behind the loop, or where it is left.
-            Role::Begin(header) => preds.filter(|&p| self.rerun[p] == Some(header)).collect(),
+            Role::Begin(header) => {
+                let preds = before.map(|p| ir::Block::from_u32(p as u32));
+                preds.filter(|&p| self.rerun[p] == Some(header)).collect()
+            }
             _ => Vec::new(),
         }
     }

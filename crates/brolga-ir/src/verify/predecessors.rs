@@ -4,9 +4,8 @@
 //! primal, are all predecessors there, and does a number lead to the block that has left it?
 //! **Answer.** From the target of each way to the predecessor that it stands for; of that, what its
 //! forward version leaves: a number in the frame ([`AdOp::KeepBlock`]), or with its record, which
-//! is
-//! on top of the tape when the reverse looks ([`AdOp::PeekBlock`]). **Cost.** Linear in edges, but
-//! for the list of a block's predecessors.
+//! is on top of the tape when the reverse looks ([`AdOp::PeekBlock`]). **Cost.** Linear in edges,
+//! but for a sorted list of a block's predecessors.
 
 use cranelift_codegen::ir;
 use cranelift_entity::EntityRef;
@@ -65,8 +64,9 @@ fn covered(mirror: &Mirror<'_, '_>, block: &CfgBlock, s: ir::Block, faults: &mut
         }
         ways.extend(found);
     }
+    ways.sort_unstable();
     for p in mirror.primal.preds.of(s.index()).map(|p| ir::Block::from_u32(p as u32)) {
-        if !ways.contains(&p) {
+        if ways.binary_search(&p).is_err() {
             faults.add(RULE, block.id, None, format!("it has no way back to {p}, which leads to {s}"));
         }
     }

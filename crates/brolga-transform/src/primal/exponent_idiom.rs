@@ -46,6 +46,7 @@ use brolga_analysis::Cfg;
 use brolga_analysis::activity::exponent::{UPPER, is_bare, lowest, mantissa_bits, upper_half_of};
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
+use cranelift_codegen::ir::Endianness;
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef, types};
 
@@ -244,7 +245,7 @@ impl Halves<'_> {
 }
 
 /// Whether two integers are the same bits: one value, or those of one float, of which an optimiser
-/// has chosen one time the floats and one time their bits.
+/// has loaded, or chosen, one time the float and one time its bits.
 pub(crate) fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: u32) -> bool {
     if a == b {
         return true;
@@ -257,11 +258,28 @@ pub(crate) fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: 
     let (a, b) = (double_of(func, a).unwrap_or(a), double_of(func, b).unwrap_or(b));
     match (parts(a), parts(b)) {
         _ if a == b => true,
+        (Some((Opcode::Load, &[p])), Some((Opcode::Load, &[q]))) => p == q && loaded_at_once(func, a, b),
         (Some((Opcode::Select, &[c, a, b])), Some((Opcode::Select, &[d, x, y]))) if depth < 4 => {
             c == d && same_bits(func, a, x, depth + 1) && same_bits(func, b, y, depth + 1)
         }
         _ => false,
     }
+}
+
+/// Whether two loads by one pointer read the same bytes: nothing is stored between them.
+fn loaded_at_once(func: &ir::Function, a: ir::Value, b: ir::Value) -> bool {
+    let load = |v: ir::Value| {
+        let inst = func.dfg.value_def(v).inst()?;
+        let InstructionData::Load { flags, offset, .. } = func.dfg.insts[inst] else { return None };
+        Some((inst, (offset, func.dfg.mem_flags[flags].endianness(Endianness::Little), func.dfg.value_type(v).bits())))
+    };
+    let (Some((a, of)), Some((b, other))) = (load(a), load(b)) else { return false };
+    let stores = |i: ir::Inst| func.dfg.insts[i].opcode().can_store() || func.dfg.insts[i].opcode().is_call();
+    let reaches = |a: ir::Inst, b: ir::Inst| {
+        let next = |&i: &ir::Inst| func.layout.next_inst(i);
+        std::iter::successors(Some(a), next).take_while(|&i| i == a || !stores(i)).any(|i| i == b)
+    };
+    of == other && func.layout.inst_block(a) == func.layout.inst_block(b) && (reaches(a, b) || reaches(b, a))
 }
 
 /// The two doubles, or their bits, of which one is chosen as one of two words is by a condition.

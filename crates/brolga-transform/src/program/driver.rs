@@ -388,7 +388,7 @@ impl<'a> Driver<'a> {
     fn keep(&mut self, stages: Stages<'_>, goal: Goal) {
         let (facts, found) = (&stages.facts, &mut self.found);
         found.pieces |= facts.needs_pieces();
-        found.guessed |= facts.activity.guessed(facts.func(), facts.cfg);
+        found.guessed |= facts.guessed();
         if goal.is_root {
             found.overwrites = stages.overwrites;
         }

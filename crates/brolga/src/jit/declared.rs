@@ -140,7 +140,8 @@ impl Places {
         self.others.iter().flat_map(bytes).collect()
     }
 
-    /// Whether they have changed: nothing but moves as floats of the wrong size can have done that.
+    /// Whether they have changed: nothing but moves, or numbers, as long as floats of the wrong
+    /// size can have done that.
     pub(crate) fn other_floats_have_moved(&self, before: &[u8]) -> bool {
         !self.others.is_empty() && self.other_floats() != before
     }

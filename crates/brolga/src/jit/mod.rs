@@ -771,5 +771,6 @@ const PIECES_LEFT: &str = "a cotangent that moved in pieces could not be put tog
                            one float was made of two";
 
 /// What is said where floats have moved that are of another size than those of the program.
-const OTHER_FLOATS: &str = "words of memory were moved as floats of the size that the program itself loads and stores, but what lies there are floats of another \
-                            size, as the caller has said: their cotangents cannot be told apart. Load or store one of them as a float in the program";
+const OTHER_FLOATS: &str = "words of memory were moved, or overwritten with numbers, as floats of the size that the program itself loads and stores, but what lies \
+                            there are floats of another size, as the caller has said: their cotangents cannot be told apart. Load or store one of them as a float in \
+                            the program";

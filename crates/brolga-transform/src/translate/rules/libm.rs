@@ -289,10 +289,7 @@ fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &
     for &(off, role) in fields {
         match role {
             MemRole::Float(shape) => taken.extend(cx.take_mem(to, off, shape).map(|ct| (off, ct, shape))),
-            MemRole::Kill { bytes, checked } => match cx.facts().cuts_in_copy(cx.inst()) {
-                Some(of) if bytes < 8 && !checked => cx.cut_mem(to, off, bytes, of),
-                _ => cx.zero_mem(to, off, bytes, checked),
-            },
+            MemRole::Kill { bytes, checked } => cx.zero_mem(to, off, bytes, checked),
             MemRole::Pointer | MemRole::None => {}
         }
     }

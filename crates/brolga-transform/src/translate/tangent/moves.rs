@@ -25,7 +25,7 @@ pub fn select(cx: Cx<'_, '_, '_, '_>) {
     let Some((z, shape)) = shape_of_result(cx) else { return };
     let args = cx.args();
     let [x, y] = [args[1], args[2]].map(|v| tangent_as(cx, v, shape));
-    let t = cx.arith(Arith::SelectAll, &[Val::Primal(args[0]), x, y], shape.ty());
+    let t = cx.arith(Arith::SelectAll, &[Val::Primal(args[0]), x, y], tangent_type(cx.facts(), z, shape));
     define(cx, z, Some(t));
 }
 
