@@ -8,7 +8,8 @@
 //! integers (`pieces/demand.rs`) those of `numbers_that_are_computed`, without the look at the end
 //! those of `over_what_the_host_has_written`; without `uncut`, `last_digits` trap, and where whole
 //! windows count, `at_odd_addresses` does. Where copies merge parts of floats (`brolga_move_rev`),
-//! or the zeros of a half say nothing of the other (`Pieces::ends`), `over_what_was_copied` gives 0.
+//! or the zeros of a half say nothing of the other (`Pieces::ends`), `over_what_was_copied` gives
+//! 0.
 
 use brolga_wasm::brolga::{Diagnostics, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};
