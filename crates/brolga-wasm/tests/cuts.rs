@@ -346,6 +346,22 @@ fn a_rest_that_the_host_has_written() {
     }
 }
 
+/// What is stored byte by byte may be a float's bits, and a number replaces the upper ones.
+#[test]
+fn over_bytes_of_which_it_is_not_known_what_they_are() {
+    let text = r#"(module (memory 1)
+        (func $put (param $p i32) (i32.store16 (local.get $p) (i32.const 0x3ff8)))
+        (func (export "f") (param $p i32) (result f64) (local $k i32) (local $word i64)
+            (f64.store (i32.const 72) (f64.load offset=8 (local.get $p)))
+            (local.set $word (i64.load (local.get $p)))
+            (loop $next (i64.store8 (i32.add (i32.const 72) (local.get $k)) (local.get $word))
+                (local.set $word (i64.shr_u (local.get $word) (i64.const 8)))
+                (br_if $next (i32.lt_u (local.tee $k (i32.add (local.get $k) (i32.const 1))) (i32.const 8))))
+            (call $put (i32.const 78))
+            (f64.load (i32.const 72))))"#;
+    by_the_host(text, true).into_iter().for_each(|found| is_said(found, text));
+}
+
 /// A program that accesses no doubles, and the seed of a buffer of the host's.
 #[test]
 fn over_a_seed_of_which_the_program_knows_nothing() {
