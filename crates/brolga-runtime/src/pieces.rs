@@ -575,6 +575,10 @@ impl Pieces {
                     self.records[last as usize].away &= !part;
                 }
                 let Some(open) = self.open.get(&(base + half)).copied().filter(|_| part != 0) else { continue };
+                // What may be a float's bits lies beside a part that a number has replaced.
+                let r = &self.records[open as usize];
+                let float = if r.of == HALF || self.across { 0xf << half } else { 0xff };
+                known &= forgets || of != 0 || !self.any(open, r.cut & float);
                 let left = &mut self.records[open as usize].left;
                 *left &= !part;
                 if *left == 0 {

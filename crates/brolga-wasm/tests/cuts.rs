@@ -8,7 +8,8 @@
 //! integers (`pieces/demand.rs`) those of `numbers_that_are_computed`, without the look at the end
 //! those of `over_what_the_host_has_written`; without `uncut`, `last_digits` trap, and where whole
 //! windows count, `at_odd_addresses` does. Where copies merge parts of floats (`brolga_move_rev`),
-//! or the zeros of a half say nothing of the other (`Pieces::ends`), `over_what_was_copied` gives 0.
+//! or the zeros of a half say nothing of the other (`Pieces::ends`), `over_what_was_copied` gives
+//! 0.
 
 use brolga_wasm::brolga::{Diagnostics, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};
@@ -343,6 +344,22 @@ fn a_rest_that_the_host_has_written() {
         };
         is_said(found(), text);
     }
+}
+
+/// What is stored byte by byte may be a float's bits, and a number replaces the upper ones.
+#[test]
+fn over_bytes_of_which_it_is_not_known_what_they_are() {
+    let text = r#"(module (memory 1)
+        (func $put (param $p i32) (i32.store16 (local.get $p) (i32.const 0x3ff8)))
+        (func (export "f") (param $p i32) (result f64) (local $k i32) (local $word i64)
+            (f64.store (i32.const 72) (f64.load offset=8 (local.get $p)))
+            (local.set $word (i64.load (local.get $p)))
+            (loop $next (i64.store8 (i32.add (i32.const 72) (local.get $k)) (local.get $word))
+                (local.set $word (i64.shr_u (local.get $word) (i64.const 8)))
+                (br_if $next (i32.lt_u (local.tee $k (i32.add (local.get $k) (i32.const 1))) (i32.const 8))))
+            (call $put (i32.const 78))
+            (f64.load (i32.const 72))))"#;
+    by_the_host(text, true).into_iter().for_each(|found| is_said(found, text));
 }
 
 /// A program that accesses no doubles, and the seed of a buffer of the host's.
