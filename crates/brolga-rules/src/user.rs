@@ -1,7 +1,7 @@
 //! Rules of users, for functions that they call by name.
 //!
 //! **Question.** What does a call of `%sigmoid` mean for derivatives, where the user says so?
-//! **Answer.** The same as a rule of the table: [`UserRule::rule`] makes a [`MathRule`] of it. It
+//! **Answer.** The same as a rule of the table: [`UserRule::keep`] makes a [`MathRule`] of it. It
 //! is found before a body of the function, and before a rule of the table. Rules live as long as
 //! the process, as those of the table do; the same rule is kept once.
 //!
