@@ -57,6 +57,8 @@ pub(crate) fn define<M: Module>(
         return Err(AdError::usage(format!("{} names are given for {n} functions", roots.len())));
     }
     let mut links = Links { module, recorded, embedded, known: HashMap::new() };
+    // What is missing is told before anything is declared.
+    embedded.shadows.iter().try_for_each(|(_, symbol)| links.symbol(symbol).map(drop))?;
     let functions = links.functions()?;
     let order = callees_first(&functions);
     let mut ids: Vec<Option<FuncId>> = vec![None; functions.len()];

@@ -94,6 +94,7 @@ fn read_only_data_is_constant_and_writable_data_has_a_shadow_or_is_said_to_be_co
     let (f, state) = build(&mut m);
     let found = m.derivative(f, &spec).expect_err("it is not said").to_string();
     assert!(found.contains("%state is writable data: say with `set_data`"), "{found}");
+    assert!(m.get_name("f__gradient").is_none(), "nothing is declared");
     // With a shadow: what is written has a cotangent there, what is read gets one.
     let shadow = doubles(&mut m, "state.shadow", true, &[10.0]);
     m.set_data(state, DataActivity::Shadow(shadow));

@@ -123,7 +123,10 @@ pub fn embed(
     let shadows = checks::shadows(&into, &pieces);
     let room = room::settle(&mut pieces, n_roots, spec.derivative);
     heap::free_at_end(&mut pieces, isa);
-    returns::through_memory(&mut pieces, n_roots);
+    // With this flag Cranelift returns any number of results, of functions of the module, too.
+    if !isa.flags().enable_multi_ret_implicit_sret() {
+        returns::through_memory(&mut pieces, n_roots);
+    }
     let roots = root::Roots { spec, primal: &primal, variant: &variant, room, isa };
     let signatures = roots.make(&mut pieces[..n_roots]);
     checks::verified(&into, &pieces, isa)?;
