@@ -102,7 +102,8 @@ fn fits(func: &ir::Function) -> bool {
         && returns(func).all(|i| are(func.dfg.inst_args(i), &func.signature.returns))
 }
 
-fn returns(func: &ir::Function) -> impl Iterator<Item = ir::Inst> + '_ {
+/// The `return`s of a function.
+pub fn returns(func: &ir::Function) -> impl Iterator<Item = ir::Inst> + '_ {
     let ends = func.layout.blocks().filter_map(|b| func.layout.last_inst(b));
     ends.filter(|&i| func.dfg.insts[i].opcode() == Opcode::Return)
 }

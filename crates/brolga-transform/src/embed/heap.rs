@@ -1,17 +1,19 @@
 //! Heap: blocks that an embedded derivative has allocated are freed when its run is over.
 //!
 //! **Problem.** The shadow of a block outlives the block: the reverse half asks for it. So do
-//! blocks that the primal frees and the reverse half still reads. **Answer.** Helpers keep both in
-//! a list whose head is in the workspace (`standalone/workspace.clif`), and the root frees them in
-//! front of each `return`. A pair has no such end, since its pullback may be called again; it is
-//! refused. **Cost.** Sixteen bytes for each block, and two calls of `free`.
+//! blocks that the primal frees and the reverse half still reads.
+//! **Answer.** Helpers keep both in a list whose head is in the workspace
+//! (`standalone/workspace.clif`), and the root frees them in front of each `return`. A pair has no
+//! such end, since its pullback may be called again; it is refused.
+//! **Cost.** Sixteen bytes for each block, and two calls of `free`.
 
 use brolga_ir::program::symbol_of;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Opcode, Signature, types};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
 
 use super::piece::Piece;
+use crate::clif::entry_thunk::returns;
 use crate::standalone::prelude::of_workspace;
 
 const FREE_ALL: &str = "brolga_free_all";
@@ -32,11 +34,8 @@ pub(super) fn free_at_end(pieces: &mut Vec<Piece>, isa: &dyn TargetIsa) {
     let signature = func.import_signature(sig);
     let name = ir::ExternalName::testcase(FREE_ALL);
     let free_all = func.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
-    let ends: Vec<ir::Inst> = func.layout.blocks().filter_map(|b| func.layout.last_inst(b)).collect();
-    for inst in ends {
-        if func.dfg.insts[inst].opcode() == Opcode::Return {
-            FuncCursor::new(func).at_inst(inst).ins().call(free_all, &[workspace]);
-        }
+    for inst in returns(func).collect::<Vec<_>>() {
+        FuncCursor::new(func).at_inst(inst).ins().call(free_all, &[workspace]);
     }
     let func = of_workspace(FREE_ALL, isa);
     pieces.push(Piece { symbol: FREE_ALL.to_owned(), func, of, segment: None });

@@ -2,9 +2,9 @@
 //!
 //! **Problem.** What is derived runs on the run time: on its tape, its tables, its helpers, by a
 //! calling convention of its own. A frontend has a module of its own, into which it compiles for
-//! some target, with its flags, and wants functions there that it can call. **Answer.** [`embed`]
-//! derives a [`Spec`] without the run time ([`TapeKind::Workspace`]) and makes of what comes out
-//! functions that name each other, and what they need of the module, by symbols:
+//! some target, with its flags, and wants functions there that it can call.
+//! **Answer.** [`embed`] derives a [`Spec`] without the run time ([`TapeKind::Workspace`]). What
+//! comes out becomes functions that name each other, and what they need of the module, by symbols:
 //!
 //! ```text
 //! helpers     are bodies in CLIF                               (standalone::prelude)

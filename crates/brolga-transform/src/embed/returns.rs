@@ -19,12 +19,11 @@ use std::collections::BTreeSet;
 use brolga_analysis::variant::DERIVED_CONV;
 use brolga_ir::program::symbol_of;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::{
-    self, AbiParam, InstBuilder, InstructionData, MemFlagsData, Opcode, Signature, Type, types,
-};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, MemFlagsData, Signature, Type, types};
 
 use super::piece::Piece;
 use super::signature::{StructLayout, fits_registers};
+use crate::clif::entry_thunk::returns;
 
 /// Let the functions behind the first `n_roots` return through memory where they have to, and all
 /// calls of them.
@@ -62,8 +61,7 @@ fn results(func: &mut ir::Function) {
     func.signature = with_memory(func.signature.clone());
     let entry = func.layout.entry_block().expect("it has a body");
     let at = func.dfg.append_block_param(entry, types::I64);
-    let ends: Vec<ir::Inst> = func.layout.blocks().filter_map(|b| func.layout.last_inst(b)).collect();
-    for inst in ends.into_iter().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Return).collect::<Vec<_>>() {
+    for inst in returns(func).collect::<Vec<_>>() {
         let values = func.dfg.inst_args(inst).to_vec();
         let loc = func.srcloc(inst);
         let mut cursor = FuncCursor::new(func).at_inst(inst).with_srcloc(loc);

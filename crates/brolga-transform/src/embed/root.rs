@@ -1,23 +1,23 @@
 //! Root: what was asked for gets the signature of the spec.
 //!
 //! **Before.** `(p…, δ of each duplicated p…, workspace, seeds or tangents…) -> (r…, δ of each
-//! returned pointer…, cotangents or tangents…)`, in the convention of derived functions. **After.**
-//! The parameters and results of [`DerivedSignature`], in the target's convention. At the head,
-//! deltas are differences of a shadow and its pointer, and the workspace begins; in front of each
-//! `return`, results are put in order, or into their struct. **Cost.** A subtraction for each
-//! shadow; of a workspace, thirty stores.
+//! returned pointer…, cotangents or tangents…)`, in the convention of derived functions.
+//! **After.** The parameters and results of [`DerivedSignature`], in the target's convention. At
+//! the head, deltas are differences of a shadow and its pointer, and the workspace begins; in front
+//! of each `return`, results are put in order, or into their struct.
+//! **Cost.** A subtraction for each shadow; of a workspace, thirty stores.
 
 use brolga_analysis::{ResultMode, Variant};
 use brolga_ir::lower::{Channel, segment, tape_flags};
 use brolga_ir::spec::{Derivative, Spec};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, Signature, types};
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
 
 use super::piece::{Piece, duplicated};
 use super::room::{self, Room};
-use super::signature::Of;
-use super::signature::{DerivedSignature, ParamRole, ResultRole};
+use super::signature::{DerivedSignature, Of, ParamRole, ResultRole};
+use crate::clif::entry_thunk;
 
 /// What the roots of a derivation have in common.
 pub(super) struct Roots<'a> {
@@ -197,7 +197,7 @@ fn returns(
     results: Option<ir::Value>,
     workspace: Option<ir::Value>,
 ) {
-    for inst in ends(func) {
+    for inst in entry_thunk::returns(func).collect::<Vec<_>>() {
         let values = func.dfg.inst_args(inst).to_vec();
         let at = func.srcloc(inst);
         let mut cursor = FuncCursor::new(func).at_inst(inst).with_srcloc(at);
@@ -230,11 +230,6 @@ enum RootHalf {
     Pullback,
 }
 
-fn ends(func: &ir::Function) -> Vec<ir::Inst> {
-    let ends = func.layout.blocks().filter_map(|b| func.layout.last_inst(b));
-    ends.filter(|&i| func.dfg.insts[i].opcode() == Opcode::Return).collect()
-}
-
 /// Return values, or write them to their struct.
 fn give(cursor: &mut FuncCursor<'_>, values: &[ir::Value], signature: &DerivedSignature, results: Option<ir::Value>) {
     let Some((layout, at)) = signature.layout.as_ref().zip(results) else {
@@ -250,7 +245,7 @@ fn give(cursor: &mut FuncCursor<'_>, values: &[ir::Value], signature: &DerivedSi
 /// Where a forward pass returns, say how far it has recorded: pullbacks begin there, as often as
 /// they are called.
 fn recorded(func: &mut ir::Function, workspace: ir::Value) {
-    for inst in ends(func) {
+    for inst in entry_thunk::returns(func).collect::<Vec<_>>() {
         let flags = tape_flags(func, Channel::Mixed);
         let mut cursor = FuncCursor::new(func).at_inst(inst);
         let top = cursor.ins().load(types::I64, flags, workspace, segment::TOP);
