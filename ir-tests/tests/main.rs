@@ -4,6 +4,7 @@ mod again;
 mod ascending;
 mod compositions;
 mod embedded;
+mod embedded_twice;
 mod fresh;
 mod harness;
 mod hessians;

@@ -148,6 +148,8 @@ pub struct Program {
     pub plain: EntitySet<FuncKey>,
     /// How many derivatives have been made functions of the program, to be derived again.
     pub nested: u32,
+    /// The functions that these consist of.
+    pub made: EntitySet<FuncKey>,
     func_by_symbol: HashMap<Arc<str>, FuncKey>,
     data_by_symbol: HashMap<Arc<str>, DataKey>,
 }

@@ -83,7 +83,7 @@ pub use cranelift_module;
 pub use error::AdError;
 pub use recorded::DataActivity;
 
-use recorded::Recorded;
+use recorded::{ModuleDerivative, Recorded};
 
 /// The programs of docs/EMBEDDING.md, as doctests.
 #[cfg(doctest)]
@@ -104,7 +104,6 @@ pub struct AdModule<M> {
     recorded: Recorded,
     options: Options,
     derived: HashMap<(FuncId, Spec), Vec<FuncId>>,
-    signatures: HashMap<FuncId, (DerivedSignature, Room)>,
     shared: link::Shared,
 }
 
@@ -119,14 +118,7 @@ impl<M: Module> AdModule<M> {
     /// is restored, and operations on bits that are not tracked count; what a [`Spec`] says is
     /// taken from there, and there are no debug runs.
     pub fn with_options(inner: M, options: Options) -> Self {
-        Self {
-            inner,
-            recorded: Recorded::default(),
-            options,
-            derived: HashMap::new(),
-            signatures: HashMap::new(),
-            shared: link::Shared::default(),
-        }
+        Self { inner, recorded: Recorded::default(), options, derived: HashMap::new(), shared: link::Shared::default() }
     }
 
     /// The inner module, with all that was defined.
@@ -160,6 +152,19 @@ impl<M: Module> AdModule<M> {
     /// The derivative of a function, defined in the module under a name of its own
     /// (`NAME__gradient`, `NAME__tangent`; with another spec `NAME__gradient_2`) that is local to
     /// it. The same derivative is made once. Where the module has been finished, finish it again.
+    ///
+    /// The function may be a derivative itself, or call derivatives:
+    ///
+    /// ```
+    /// # use brolga_module::{AdError, AdModule, ParamActivity::{Active, Dual}, ReturnActivity, Spec};
+    /// # use cranelift_module::{FuncId, Module};
+    /// # fn second<M: Module>(module: &mut AdModule<M>, f: FuncId) -> Result<FuncId, AdError> {
+    /// // f(x) -> y. Its gradient alone: (x, seed) -> x̄. Along a direction: (x, ẋ, seed, its tangent)
+    /// // -> (x̄, the tangent of x̄), which is f″(x)·ẋ where the seed is one and its tangent zero.
+    /// let gradient = module.derivative(f, &Spec::gradient([Active]).results([ReturnActivity::ActiveOnly]))?;
+    /// let second = module.derivative(gradient, &Spec::tangent([Dual, Dual]))?;
+    /// # Ok(second) }
+    /// ```
     ///
     /// # Errors
     /// Where the function cannot be differentiated as asked: see [`AdError`]. For two functions ask
@@ -214,32 +219,68 @@ impl<M: Module> AdModule<M> {
             return Err(AdError::usage(format!("{func} is no function of this module")));
         }
         let isa = self.inner.isa();
-        let (program, key) = self.recorded.program(func, self.inner.declarations(), isa)?;
+        let (program, key, in_workspace) =
+            self.recorded.program(func, self.inner.declarations(), (&self.options, isa))?;
+        if in_workspace
+            && let Some(i) = self.signature(func).and_then(|s| s.param(ParamRole::Workspace))
+            && spec.params.get(i).is_some_and(|p| p.activity == ParamActivity::Const)
+        {
+            return Err(AdError::usage(format!(
+                "parameter {i} of %{} is its workspace, where floats lie: write Duplicated, or Dual, and give a \
+                 shadow of zeros",
+                program.funcs[key].symbol
+            )));
+        }
         Ok(brolga_transform::embed(&program, key, spec, &self.options, isa)?)
     }
 
     /// Define what was derived, under these names: one for each root. Functions of such names may
     /// have been declared before, with these signatures.
     ///
+    /// ```
+    /// # use brolga_module::{AdModule, ParamActivity::Active, Spec};
+    /// # use cranelift_codegen::settings::{self, Flags};
+    /// # use cranelift_module::{Linkage, Module, default_libcall_names};
+    /// # use cranelift_object::{ObjectBuilder, ObjectModule};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let isa = cranelift_native::builder()?.finish(Flags::new(settings::builder()))?;
+    /// let mut module = AdModule::new(ObjectModule::new(ObjectBuilder::new(isa, "f", default_libcall_names())?));
+    /// let mut cx = module.make_context();
+    /// let text = "function %f(f64) -> f64 {\nblock0(v0: f64):\n v1 = fmul v0, v0\n return v1\n}";
+    /// cx.func = cranelift_reader::parse_functions(text)?.remove(0);
+    /// cx.func.signature.call_conv = module.target_config().default_call_conv;
+    /// let f = module.declare_function("f", Linkage::Export, &cx.func.signature)?;
+    /// module.define_function(f, &mut cx)?;
+    ///
+    /// let derived = module.derive(f, &Spec::gradient([Active]).in_struct())?;
+    /// let header = derived.signatures[0].prototype("slope_of_f");
+    /// assert!(header.ends_with("void slope_of_f(double p0, double seed0, struct slope_of_f_results *results);"));
+    /// module.define(&derived, &["slope_of_f"], Linkage::Export)?;
+    /// let _object: Vec<u8> = module.into_inner().finish().emit()?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// Where a name is taken, data has no shadow, or the module does not compile a function.
     pub fn define(&mut self, embedded: &Embedded, names: &[&str], linkage: Linkage) -> Result<Vec<FuncId>, AdError> {
         let ids = link::define(&mut self.inner, &self.recorded, &mut self.shared, embedded, (names, linkage))?;
+        let of =
+            link::own(&self.inner, &embedded.program.funcs[embedded.func].symbol).expect("it is derived from here");
         for (id, signature) in ids.iter().zip(&embedded.signatures) {
-            self.recorded.derivative(*id);
-            self.signatures.insert(*id, (signature.clone(), embedded.room));
+            let (spec, signature) = (embedded.spec.clone(), signature.clone());
+            self.recorded.derivative(*id, ModuleDerivative { of, spec, signature, room: embedded.room });
         }
         Ok(ids)
     }
 
     /// How a derivative is called that is defined here.
     pub fn signature(&self, derivative: FuncId) -> Option<&DerivedSignature> {
-        self.signatures.get(&derivative).map(|s| &s.0)
+        self.recorded.derived(derivative).map(|d| &d.signature)
     }
 
     /// The workspace that a derivative needs that is defined here.
     pub fn room(&self, derivative: FuncId) -> Option<Room> {
-        self.signatures.get(&derivative).map(|s| s.1)
+        self.recorded.derived(derivative).map(|d| d.room)
     }
 }
 

@@ -112,6 +112,16 @@ pub(crate) fn define<M: Module>(
     }
 }
 
+/// What a module has under a name, if it is a function.
+pub(crate) fn own<M: Module>(module: &M, symbol: &str) -> Option<FuncId> {
+    if let Some(FuncOrDataId::Func(id)) = module.get_name(symbol) {
+        return Some(id);
+    }
+    // Functions without a name have one that says their number.
+    let number = u32::from_str_radix(symbol.strip_prefix(".Lfn")?, 16).ok()?;
+    Some(FuncId::from_u32(number))
+}
+
 struct Links<'a, M> {
     module: &'a mut M,
     recorded: &'a Recorded,
@@ -144,14 +154,8 @@ impl<M: Module> Links<'_, M> {
         Ok(out)
     }
 
-    /// What the module has under a name, if it is a function.
     fn own(&self, symbol: &str) -> Option<FuncId> {
-        if let Some(FuncOrDataId::Func(id)) = self.module.get_name(symbol) {
-            return Some(id);
-        }
-        // Functions without a name have one that says their number.
-        let number = u32::from_str_radix(symbol.strip_prefix(".Lfn")?, 16).ok()?;
-        Some(FuncId::from_u32(number))
+        own(&*self.module, symbol)
     }
 
     fn is_defined(&self, name: &str) -> bool {

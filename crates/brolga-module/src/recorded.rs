@@ -6,8 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brolga_ir::{DataObject, FuncKey, Program};
+use brolga_ir::program::symbol_of;
+use brolga_ir::spec::{Derivative, Spec};
+use brolga_ir::{DataObject, FuncKey, Options, Program};
 use brolga_rules::UserRule;
+use brolga_transform::embed::{DerivedSignature, EmbeddedDerivative, Room, define_again};
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{self, ExternalName};
 use cranelift_codegen::isa::TargetIsa;
@@ -25,14 +28,22 @@ pub enum DataActivity {
     Shadow(DataId),
 }
 
+/// A function that is a derivative.
+pub(crate) struct ModuleDerivative {
+    /// Of which function, and as what.
+    pub of: FuncId,
+    pub spec: Spec,
+    pub signature: DerivedSignature,
+    pub room: Room,
+}
+
 /// Bodies and data of a module.
 #[derive(Default)]
 pub(crate) struct Recorded {
     bodies: BTreeMap<FuncId, ir::Function>,
     /// Functions that were given as machine code.
     bytes: BTreeSet<FuncId>,
-    /// Functions that are derivatives.
-    derivatives: BTreeSet<FuncId>,
+    derivatives: BTreeMap<FuncId, ModuleDerivative>,
     data: BTreeMap<DataId, DataDescription>,
     activities: BTreeMap<DataId, DataActivity>,
     /// By the names of functions.
@@ -48,8 +59,12 @@ impl Recorded {
         self.bytes.insert(id);
     }
 
-    pub(crate) fn derivative(&mut self, id: FuncId) {
-        self.derivatives.insert(id);
+    pub(crate) fn derivative(&mut self, id: FuncId, derived: ModuleDerivative) {
+        self.derivatives.insert(id, derived);
+    }
+
+    pub(crate) fn derived(&self, id: FuncId) -> Option<&ModuleDerivative> {
+        self.derivatives.get(&id)
     }
 
     pub(crate) fn data(&mut self, id: DataId, data: &DataDescription) {
@@ -65,28 +80,36 @@ impl Recorded {
     }
 
     pub(crate) fn is_defined(&self, id: FuncId) -> bool {
-        self.bodies.contains_key(&id) || self.bytes.contains(&id) || self.derivatives.contains(&id)
+        self.bodies.contains_key(&id) || self.bytes.contains(&id) || self.derivatives.contains_key(&id)
     }
 
     pub(crate) fn activity_of(&self, id: DataId) -> Option<DataActivity> {
         self.activities.get(&id).copied()
     }
 
-    /// The program that a function reaches.
+    /// The program that a function reaches, the function, and whether that is a derivative which
+    /// keeps its tape in the workspace that it is given.
     pub(crate) fn program(
         &self,
         root: FuncId,
         declared: &ModuleDeclarations,
-        isa: &dyn TargetIsa,
-    ) -> Result<(Program, FuncKey), AdError> {
+        (options, isa): (&Options, &dyn TargetIsa),
+    ) -> Result<(Program, FuncKey, bool), AdError> {
         let name = |id: FuncId| declared.get_function_decl(id).linkage_name(id).into_owned();
-        if !self.bodies.contains_key(&root) {
+        if !self.bodies.contains_key(&root) && !self.is_derivable(root) {
             return Err(self.no_body(root, declared));
         }
         let mut program = Program::new();
         let (mut seen, mut work) = (BTreeSet::from([root]), vec![root]);
-        let mut key = None;
+        let mut derivatives = Vec::new();
         while let Some(id) = work.pop() {
+            if let Some(derived) = self.derivatives.get(&id)
+                && !self.rules.contains_key(&name(id))
+            {
+                derivatives.push((id, derived));
+                work.extend(Some(derived.of).filter(|f| seen.insert(*f)));
+                continue;
+            }
             let Some(body) = self.bodies.get(&id) else { continue };
             let uses = uses(body);
             for &data in &uses.data {
@@ -96,22 +119,61 @@ impl Recorded {
             }
             let body = by_symbols(body.clone(), declared, isa);
             let found = program.define(&name(id), body, |_| 0);
-            let found = found.map_err(|symbol| AdError::usage(format!("%{symbol} is declared with two signatures")))?;
-            if id == root {
-                key = Some(found);
-            }
+            found.map_err(|symbol| AdError::usage(format!("%{symbol} is declared with two signatures")))?;
             work.extend(uses.functions.into_iter().filter(|f| seen.insert(*f)));
         }
         brolga_transform::set_rules(&mut program, &self.rules)?;
-        Ok((program, key.expect("the root was the first")))
+        let (program, recording) = self.with_derivatives(program, derivatives, declared, (options, isa))?;
+        let key = program.func(&name(root)).expect("the root was the first");
+        Ok((program, key, recording.contains(&root)))
+    }
+
+    fn is_derivable(&self, id: FuncId) -> bool {
+        self.derivatives.get(&id).is_some_and(|d| d.spec.derivative != Derivative::Pair)
+    }
+
+    /// The program with the derivatives that it reaches, as functions that can be derived: those
+    /// first that reach no other. And those of them that keep their tape in the workspace that they
+    /// are given.
+    fn with_derivatives(
+        &self,
+        mut program: Program,
+        mut derivatives: Vec<(FuncId, &ModuleDerivative)>,
+        declared: &ModuleDeclarations,
+        (options, isa): (&Options, &dyn TargetIsa),
+    ) -> Result<(Program, BTreeSet<FuncId>), AdError> {
+        let mut recording = BTreeSet::new();
+        let name = |id: FuncId| declared.get_function_decl(id).linkage_name(id).into_owned();
+        while let Some(&(first, _)) = derivatives.first() {
+            let missing: BTreeSet<String> = derivatives.iter().map(|d| name(d.0)).collect();
+            let is_next = |d: &(FuncId, &ModuleDerivative)| !reaches(&program, &name(d.1.of), &missing);
+            let Some(next) = derivatives.iter().position(is_next) else {
+                let name = name(first);
+                return Err(AdError::usage(format!(
+                    "%{name} depends on itself: the function calls its own derivative; derive one that does not"
+                )));
+            };
+            let (id, derived) = derivatives.swap_remove(next);
+            let symbol = name(id);
+            if derived.spec.derivative == Derivative::Pair {
+                // Calls of it are refused where something active is given to it.
+                continue;
+            }
+            let func = program.func(&name(derived.of)).expect("it is in the program");
+            let of = EmbeddedDerivative { symbol: &symbol, func, spec: &derived.spec, signature: &derived.signature };
+            let in_workspace;
+            (program, in_workspace) = define_again(&program, of, options, isa)?;
+            recording.extend(Some(id).filter(|_| in_workspace));
+        }
+        Ok((program, recording))
     }
 
     fn no_body(&self, id: FuncId, declared: &ModuleDeclarations) -> AdError {
         let decl = declared.get_function_decl(id);
         let (why, help) = if self.bytes.contains(&id) {
             ("was defined by its machine code", "define it by its CLIF, with `define_function`")
-        } else if self.derivatives.contains(&id) {
-            ("is a derivative", "second derivatives are of programs (`brolga::HessianRule`)")
+        } else if self.derivatives.contains_key(&id) {
+            ("is half of a pair", "ask for the derivative of the gradient (`Spec::gradient`)")
         } else if decl.linkage.is_definable() {
             ("has not been defined yet", "ask for the derivative after `define_function`")
         } else {
@@ -158,6 +220,20 @@ impl Recorded {
         let object = DataObject { symbol: symbol.clone(), bytes, align, writable, functions };
         program.define_data(object).map(drop).map_err(|s| AdError::usage(format!("%{s} is declared twice")))
     }
+}
+
+/// Whether a function of a program calls one of these, or calls one that does.
+fn reaches(program: &Program, symbol: &str, wanted: &BTreeSet<String>) -> bool {
+    let (mut seen, mut work) = (BTreeSet::new(), vec![symbol.to_owned()]);
+    while let Some(symbol) = work.pop() {
+        if wanted.contains(&symbol) {
+            return true;
+        }
+        let body = program.func(&symbol).and_then(|k| program.funcs[k].body.as_ref());
+        let names = body.into_iter().flat_map(|b| b.dfg.ext_funcs.values().map(|f| symbol_of(b, &f.name)));
+        work.extend(names.filter(|s| seen.insert(s.clone())));
+    }
+    false
 }
 
 /// What a body names.

@@ -57,7 +57,14 @@ impl Fixture {
         (f, p)
     }
 
-    fn door(&mut self, id: FuncId) {
+    /// The same of a function of the module, such as a derivative.
+    pub fn derivative_of(&mut self, f: FuncId, spec: &Spec) -> FuncId {
+        let id = self.module.derivative(f, spec).unwrap_or_else(|e| panic!("{e}"));
+        self.door(id);
+        id
+    }
+
+    pub fn door(&mut self, id: FuncId) {
         if !self.doors.iter().any(|d| d.0 == id) {
             let door = entry(&mut *self.module, id).expect("it is callable");
             self.doors.push((id, door));
@@ -66,6 +73,14 @@ impl Fixture {
 
     pub fn finish(&mut self) {
         self.module.finalize_definitions().expect("it links");
+    }
+
+    /// Call a derivative with these arguments: all but the struct of results.
+    pub fn call_with(&self, id: FuncId, args: &[DataValue]) -> Results {
+        let mut args = args.iter().cloned();
+        let results = self.call(id, |_| args.next().expect("as many as parameters"));
+        assert!(args.next().is_none(), "as many as parameters");
+        results
     }
 
     /// Call a derivative: a value for each parameter, but for the struct of results.

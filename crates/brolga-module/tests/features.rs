@@ -290,15 +290,15 @@ fn data_with_addresses_of_data_is_constant() {
 }
 
 #[test]
-fn derivatives_of_derivatives_and_functions_given_as_machine_code() {
+fn functions_given_as_machine_code_and_halves_of_pairs() {
     let mut m = jit();
     let sig = f64s(&m, 1, 1);
     let square = define(&mut m, Some("square"), sig.clone(), |_, b, p| {
         let r = b.ins().fmul(p[0], p[0]);
         b.ins().return_(&[r]);
     });
-    let gradient = m.derivative(square, &Spec::gradient([Active])).unwrap();
-    assert!(told(m.derivative(gradient, &Spec::gradient([Active; 2]))).contains("is a derivative"));
+    let (forward, _) = m.pair(square, &Spec::pair([Active])).unwrap();
+    assert!(told(m.derivative(forward, &Spec::gradient([Active; 2]))).contains("half of a pair"));
     let bytes = m.declare_function("bytes", Linkage::Export, &sig).unwrap();
     m.define_function_bytes(bytes, 1, &[0xc3], &[]).unwrap();
     let calls = |m: &mut AdModule<JITModule>, name: &str, callee: FuncId, n: usize, active: bool| {
@@ -311,15 +311,56 @@ fn derivatives_of_derivatives_and_functions_given_as_machine_code() {
             b.ins().return_(&[r]);
         })
     };
-    let second = calls(&mut m, "second", gradient, 2, true);
-    let found = told(m.derivative(second, &Spec::gradient([Active])));
-    assert!(found.contains("AD0150") && found.contains("%square__gradient"), "{found}");
+    let half = define(&mut m, Some("half"), sig.clone(), |m, b, p| {
+        let callee = m.declare_func_in_func(forward, b.func);
+        let none = b.ins().iconst(types::I64, 0);
+        let call = b.ins().call(callee, &[p[0], none, none]);
+        let r = b.inst_results(call)[0];
+        b.ins().return_(&[r]);
+    });
+    let found = told(m.derivative(half, &Spec::gradient([Active])));
+    assert!(found.contains("AD0150") && found.contains("%square__forward"), "{found}");
     let given = calls(&mut m, "given", bytes, 1, true);
     let found = told(m.derivative(given, &Spec::gradient([Active])));
     assert!(found.contains("AD0150") && found.contains("%bytes"), "{found}");
     // What is not active is called.
     let inactive = calls(&mut m, "inactive", bytes, 1, false);
     m.derivative(inactive, &Spec::gradient([Active])).unwrap();
+}
+
+#[test]
+fn derivatives_of_derivatives_that_are_refused() {
+    // x ↦ x², by way of a global.
+    let mut m = jit();
+    let cell = m.declare_data("cell", Linkage::Local, true, false).unwrap();
+    let shadow = m.declare_data("cell_shadow", Linkage::Local, true, false).unwrap();
+    let mut zeros = DataDescription::new();
+    zeros.define_zeroinit(8);
+    m.define_data(cell, &zeros).unwrap();
+    m.define_data(shadow, &zeros).unwrap();
+    m.set_data(cell, DataActivity::Shadow(shadow));
+    let sig = f64s(&m, 1, 1);
+    let f = define(&mut m, Some("f"), sig, |m, b, p| {
+        let data = m.declare_data_in_func(cell, b.func);
+        let at = b.ins().symbol_value(types::I64, data);
+        b.ins().store(MemFlagsData::new(), p[0], at, 0);
+        let x = b.ins().load(types::F64, MemFlagsData::new(), at, 0);
+        let r = b.ins().fmul(x, p[0]);
+        b.ins().return_(&[r]);
+    });
+    let g = m.derivative(f, &Spec::gradient([Active]).results([ReturnActivity::ActiveOnly])).unwrap();
+    let found = told(m.derivative(g, &Spec::tangent([Dual, Dual])));
+    assert!(found.contains("AD0174") && found.contains("%cell") && found.contains("by a pointer"), "{found}");
+    // A pointer that is returned.
+    let mut sig = m.make_signature();
+    sig.params.push(AbiParam::new(types::I64));
+    sig.returns.push(AbiParam::new(types::I64));
+    let f = define(&mut m, Some("pointer"), sig, |_, b, p| {
+        b.ins().return_(&[p[0]]);
+    });
+    let g = m.derivative(f, &Spec::gradient([Duplicated]).results([ReturnActivity::Duplicated])).unwrap();
+    let found = told(m.derivative(g, &Spec::tangent([Dual, Dual])));
+    assert!(found.contains("AD0174") && found.contains("returns a pointer with a shadow"), "{found}");
 }
 
 #[test]

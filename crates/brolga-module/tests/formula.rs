@@ -22,15 +22,6 @@ fn file(name: &str) -> Formulas {
     formulas(&std::fs::read_to_string(path).unwrap())
 }
 
-/// Floats of an argument.
-fn floats(a: &mut Arg) -> &mut [f64] {
-    match a {
-        Arg::Float(x) => std::slice::from_mut(x),
-        Arg::Array(x) => x,
-        Arg::Int(_) => &mut [],
-    }
-}
-
 fn close(is: f64, want: f64, digits: i32) -> bool {
     (is - want).abs() <= 10_f64.powi(-digits) * want.abs().max(1.0)
 }
@@ -39,7 +30,7 @@ fn close(is: f64, want: f64, digits: i32) -> bool {
 /// has left. The first gradient is the answer.
 fn checked(f: &mut Formulas, name: &str, args: &[Arg], seed: f64) -> Vec<Arg> {
     let mut shadows: Vec<Arg> = args.iter().map(Arg::zero).collect();
-    for (k, x) in shadows.iter_mut().flat_map(|s| floats(s).iter_mut()).enumerate() {
+    for (k, x) in shadows.iter_mut().flat_map(|s| s.floats().iter_mut()).enumerate() {
         *x = 0.5 - 0.375 * (k % 5) as f64;
     }
     let mut first = None;
@@ -50,22 +41,22 @@ fn checked(f: &mut Formulas, name: &str, args: &[Arg], seed: f64) -> Vec<Arg> {
             let value = f.value(name, &mut after).unwrap();
             let product = |(a, s): (&mut Arg, &Arg)| -> f64 {
                 let mut s = s.clone();
-                floats(a).iter().zip(floats(&mut s)).map(|(x, s)| x * *s).sum()
+                a.floats().iter().zip(s.floats()).map(|(x, s)| x * *s).sum()
             };
             seed * value + after.iter_mut().zip(&before).map(product).sum::<f64>()
         };
         let mut want = shadows.clone();
         for i in 0..args.len() {
-            for k in 0..floats(&mut want[i]).len() {
+            for k in 0..want[i].floats().len() {
                 let mut moved = |h: f64| {
                     let mut args = args.to_vec();
-                    floats(&mut args[i])[k] += h;
+                    args[i].floats()[k] += h;
                     objective(&args)
                 };
                 let slope = |h: f64, moved: &mut dyn FnMut(f64) -> f64| (moved(h) - moved(-h)) / (2.0 * h);
                 // The error of second order cancels.
                 let (wide, narrow) = (slope(2e-4, &mut moved), slope(1e-4, &mut moved));
-                floats(&mut want[i])[k] = narrow + (narrow - wide) / 3.0;
+                want[i].floats()[k] = narrow + (narrow - wide) / 3.0;
             }
         }
         let mut after = args.to_vec();
@@ -74,7 +65,7 @@ fn checked(f: &mut Formulas, name: &str, args: &[Arg], seed: f64) -> Vec<Arg> {
         assert_eq!(value, f.value(name, &mut plain).unwrap(), "{name}");
         assert_eq!(after, plain, "memory is as the function leaves it");
         for (is, want) in shadows.iter_mut().zip(&mut want) {
-            for (is, want) in floats(is).iter().zip(floats(want)) {
+            for (is, want) in is.floats().iter().zip(want.floats()) {
                 assert!(close(*is, *want, 8), "{name} {args:?}: {is} {want}");
             }
         }
@@ -84,6 +75,35 @@ fn checked(f: &mut Formulas, name: &str, args: &[Arg], seed: f64) -> Vec<Arg> {
 }
 
 /// The gradient without what the shadows held.
+/// Compare a product of a function that only reads its arguments with differences of gradients.
+fn checked_product(f: &mut Formulas, name: &str, args: &[Arg]) {
+    let mut vector: Vec<Arg> = args.iter().map(Arg::zero).collect();
+    for (k, x) in vector.iter_mut().flat_map(|v| v.floats().iter_mut()).enumerate() {
+        *x = 0.75 - 0.5 * (k % 4) as f64;
+    }
+    let moved = |h: f64| -> Vec<Arg> {
+        let mut out = args.to_vec();
+        for (x, v) in out.iter_mut().zip(vector.clone().iter_mut()) {
+            x.floats().iter_mut().zip(v.floats()).for_each(|(x, v)| *x += h * *v);
+        }
+        out
+    };
+    let mut slope = |h: f64| -> Vec<f64> {
+        let [mut up, mut down] = [h, -h].map(|h| gradient(f, name, &moved(h)));
+        let floats = |all: &mut [Arg]| all.iter_mut().flat_map(|a| a.floats().to_vec()).collect::<Vec<_>>();
+        floats(&mut up).iter().zip(floats(&mut down)).map(|(up, down)| (up - down) / (2.0 * h)).collect()
+    };
+    let (wide, narrow) = (slope(2e-4), slope(1e-4));
+    for _ in 0..2 {
+        let mut found = f.product(name, args, &vector).unwrap_or_else(|e| panic!("{e}"));
+        let found: Vec<f64> = found.iter_mut().flat_map(|a| a.floats().to_vec()).collect();
+        for ((is, wide), narrow) in found.iter().zip(&wide).zip(&narrow) {
+            let want = narrow + (narrow - wide) / 3.0;
+            assert!(close(*is, want, 7), "{name} {args:?}: {is} {want}");
+        }
+    }
+}
+
 fn gradient(f: &mut Formulas, name: &str, args: &[Arg]) -> Vec<Arg> {
     let mut shadows: Vec<Arg> = args.iter().map(Arg::zero).collect();
     f.gradient(name, &mut args.to_vec(), 1.0, &mut shadows).unwrap_or_else(|e| panic!("{e}"));
@@ -97,6 +117,7 @@ fn rosenbrock() {
         let x: Vec<f64> = (0..n).map(|i| 0.8 + 0.3 * f64::from(i % 3)).collect();
         let args = [Arg::Array(x.clone()), Arg::Int(n.into())];
         checked(&mut f, "rosenbrock", &args, -1.5);
+        checked_product(&mut f, "rosenbrock", &args);
         let Arg::Array(g) = &gradient(&mut f, "rosenbrock", &args)[0] else { panic!("an array") };
         for i in 0..x.len() {
             let right = x.get(i + 1).map_or(0.0, |r| -400.0 * x[i] * (r - x[i] * x[i]) - 2.0 * (1.0 - x[i]));
@@ -113,6 +134,7 @@ fn a_fit() {
     let p = vec![1.2, 0.4, 2.0, 0.1];
     let args = [Arg::Array(p.clone()), Arg::Array(t.clone()), Arg::Array(y.clone()), Arg::Int(4)];
     checked(&mut f, "loss", &args, 2.0);
+    checked_product(&mut f, "loss", &args);
     let g = gradient(&mut f, "loss", &args);
     let wave = |t: f64| p[0] * (-p[1] * t).exp() * (p[2] * t + p[3]).cos();
     let miss: Vec<f64> = t.iter().zip(&y).map(|(t, y)| wave(*t) - y).collect();
@@ -130,6 +152,7 @@ fn recurrences() {
     for n in [0, 1, 2, 7] {
         let [x, r] = [0.3, 2.7];
         checked(&mut f, "logistic", &[Arg::Float(x), Arg::Float(r), Arg::Int(n)], 1.25);
+        checked_product(&mut f, "logistic", &[Arg::Float(x), Arg::Float(r), Arg::Int(n)]);
         let g = gradient(&mut f, "logistic", &[Arg::Float(x), Arg::Float(r), Arg::Int(n)]);
         let (mut now, mut slope) = (x, 1.0);
         for _ in 0..n {
@@ -159,6 +182,7 @@ fn a_recursive_function() {
     for n in [0_i64, 1, 2, 3, 6, 17] {
         let x = 0.3_f64;
         checked(&mut f, "chebyshev", &[Arg::Int(n), Arg::Float(x)], -0.5);
+        checked_product(&mut f, "chebyshev", &[Arg::Int(n), Arg::Float(x)]);
         let g = gradient(&mut f, "chebyshev", &[Arg::Int(n), Arg::Float(x)]);
         // cos(n t) of x = cos t.
         let (t, n) = (x.acos(), n as f64);

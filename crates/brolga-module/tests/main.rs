@@ -1,6 +1,7 @@
 //! Derivatives in modules of Cranelift's.
 
 mod activities;
+mod again;
 mod bare;
 mod common;
 mod errors;

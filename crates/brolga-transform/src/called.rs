@@ -22,13 +22,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use brolga_ir::lower::{Channel, Position, segment};
+use brolga_ir::lower::Channel;
 use brolga_ir::{ArgSpec, Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request};
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, types};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::nested::{self, Nested, NestedParam, NestedResult};
+use crate::standalone::typed_tape;
 
 /// Bytes of each channel of the tape of a derivative that a program calls.
 pub const CAPACITY: i64 = 1 << 20;
@@ -283,24 +284,15 @@ impl C<'_, '_, '_> {
 
     /// A header on the stack, and channels on the heap.
     fn workspace(&mut self) -> OwnTape {
-        let last = segment::field(Channel::TYPED[3], Position::Cursor);
-        let size = u32::try_from(last + 8).expect("a header is short");
-        let slot = ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, size, 4);
-        let slot = self.b.create_sized_stack_slot(slot);
-        let header = self.b.ins().stack_addr(types::I64, slot, 0);
-        let flags = MemFlagsData::new();
-        let channels = Channel::TYPED.map(|channel| {
+        let header = typed_tape::slot(self.b, typed_tape::HEADER);
+        let size = self.b.ins().iconst(types::I64, CAPACITY);
+        let channels = Channel::TYPED.map(|_| {
             let mut sig = Signature::new(self.isa.default_call_conv());
             sig.params.push(AbiParam::new(types::I64));
             sig.returns.push(AbiParam::new(types::I64));
-            let size = self.b.ins().iconst(types::I64, CAPACITY);
-            let base = self.call("malloc", sig, &[size])[0];
-            let limit = self.b.ins().iadd(base, size);
-            for (position, at) in [(Position::Top, base), (Position::Limit, limit), (Position::Cursor, base)] {
-                self.b.ins().store(flags, at, header, segment::field(channel, position));
-            }
-            base
+            self.call("malloc", sig, &[size])[0]
         });
+        typed_tape::begin(self.b, header, channels.map(|base| (base, size)));
         OwnTape { header, channels }
     }
 }

@@ -216,9 +216,9 @@ const FOLDERS: &[(&str, &[Row])] = &[
             ),
             ("called", &["nested", "standalone"]),
             ("derive", &["called", "derived", "pipeline", "program"]),
-            ("nested", &["derived", "program", "standalone"]),
+            ("nested", &["clif", "derived", "program", "standalone"]),
             ("standalone", &["derived"]),
-            ("embed", &["called", "clif", "derived", "program", "standalone"]),
+            ("embed", &["called", "clif", "derived", "nested", "program", "standalone"]),
         ],
     ),
 ];

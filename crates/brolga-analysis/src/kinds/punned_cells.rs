@@ -112,7 +112,8 @@ impl PunnedCells {
             let mut changed = false;
             for (&f, local) in locals {
                 let mut params = vec![Places::new(); local.params.len()];
-                let near: Vec<_> = local.everything(&all).filter(|x| x.1.abs() <= FAR).collect();
+                let near: Vec<_> =
+                    local.everything(&all).filter(|x| x.1.unsigned_abs() <= FAR.unsigned_abs()).collect();
                 for (base, off, held) in near {
                     if let Some(&i) = local.params.get(&base) {
                         note(&mut params[i], off, &held);

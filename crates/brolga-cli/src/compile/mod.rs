@@ -423,6 +423,8 @@ fn itself(program: &Program, func: FuncKey, isa: &dyn TargetIsa) -> Result<Embed
         functions: vec![EmbeddedFunction { symbol: f.symbol.clone(), func: body, of: func }],
         signatures: vec![signature],
         room: Room::Nothing,
+        func,
+        spec: Spec::gradient(f.signature.params.iter().map(|_| ParamActivity::Const)),
         shadows: vec![],
         program: program.clone(),
     })

@@ -356,8 +356,8 @@ impl<'s, 'a> Bundles<'s, 'a> {
             }
             let vector = self.vectors.get(&j).copied();
             let Some(d) = self.address(first).to(self.address(vector.unwrap_or(j))) else { return false };
-            let at = d.bytes().rem_euclid(step.abs());
-            if vector.is_some() { at % whole != 0 } else { at < whole || at > step.abs() - part }
+            let at = d.bytes().rem_euclid(step.saturating_abs());
+            if vector.is_some() { at % whole != 0 } else { at < whole || at > step.saturating_abs() - part }
         };
         step != 0 && step % whole == 0 && !self.segment.accesses.iter().any(in_part)
     }

@@ -592,7 +592,7 @@ impl Emit<'_> {
 
     /// The address of the lowest lane, and an offset.
     fn place(&mut self, at: &Linear, offset: Value, lowest: i64) -> (Value, i32) {
-        let near = |k: i64| k.abs() < 1 << 20;
+        let near = |k: i64| k.unsigned_abs() < 1 << 20;
         let (base, plus) = if near(at.plus) { (Linear { plus: 0, ..at.clone() }, at.plus) } else { (at.clone(), 0) };
         let k = match self.bases.iter().position(|b| b.0 == base) {
             Some(k) => k,

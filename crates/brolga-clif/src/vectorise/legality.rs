@@ -158,7 +158,7 @@ impl CellReader<'_, '_> {
             self.fixed.push(LoopAccess { inst, stores, at, step, width });
             return Ok(());
         }
-        if step.abs() != width || self.width != 0 && (self.width, self.step) != (width, step) {
+        if step.checked_abs() != Some(width) || self.width != 0 && (self.width, self.step) != (width, step) {
             return Err("it does not read and write neighbours one after the other");
         }
         (self.width, self.step) = (width, step);

@@ -236,5 +236,5 @@ pub fn is_short(func: &ir::Function, l: &affine_loop::Loop, count: &count::Count
     let bound = bound.map_or_else(affine_loop::Linear::default, affine_loop::Linear::value);
     let ahead = bound.plus_times(first, -1);
     let sum = if *step > 0 { ahead } else { affine_loop::Linear::default().plus_times(&ahead, -1) };
-    affine_loop::at_most(func, l, &sum).is_some_and(|most| most / step.abs().max(1) < FEW_TURNS)
+    affine_loop::at_most(func, l, &sum).is_some_and(|most| most / step.saturating_abs().max(1) < FEW_TURNS)
 }

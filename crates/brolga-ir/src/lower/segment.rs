@@ -36,7 +36,7 @@ pub const ACCOUNT: i64 = 0x100;
 pub const STRICT: i64 = 0x200;
 
 /// Where a position in a channel is.
-pub fn field(channel: Channel, position: Position) -> i32 {
+pub const fn field(channel: Channel, position: Position) -> i32 {
     let within = match position {
         Position::Top => TOP,
         Position::Limit => LIMIT,

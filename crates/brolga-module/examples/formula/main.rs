@@ -1,4 +1,4 @@
-//! A language of formulas, and their gradients: a frontend that has its Cranelift module wrapped.
+//! A language of formulas, their gradients and Hessians: a frontend whose module is wrapped.
 //!
 //! `docs/EMBEDDING.md` goes through it. Run it with
 //!
@@ -18,11 +18,14 @@ use run::{Arg, Formulas};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-const USAGE: &str = "usage: formula FILE 'NAME(ARGUMENT, …)'\n       formula -e 'EXPRESSION' NAME=NUMBER …";
+const USAGE: &str =
+    "usage: formula [--hessian] FILE 'NAME(ARGUMENT, …)'\n       formula [--hessian] -e 'EXPRESSION' NAME=NUMBER …";
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    match answer(&words) {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let hessian = words.first().is_some_and(|w| w == "--hessian");
+    words.drain(..usize::from(hessian));
+    match answer(&words, hessian) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("{e}");
@@ -31,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn answer(words: &[String]) -> Result<()> {
+fn answer(words: &[String], hessian: bool) -> Result<()> {
     let (program, name, mut args) = match words {
         [flag, text, values @ ..] if flag == "-e" => {
             let (mut params, mut args) = (Vec::new(), Vec::new());
@@ -65,13 +68,30 @@ fn answer(words: &[String]) -> Result<()> {
     }
     println!("value {:?}", formulas.value(&name, &mut args.clone())?);
     let mut gradient: Vec<Arg> = args.iter().map(Arg::zero).collect();
-    formulas.gradient(&name, &mut args, 1.0, &mut gradient)?;
+    formulas.gradient(&name, &mut args.clone(), 1.0, &mut gradient)?;
     let params = program.iter().find(|f| f.name == name).map_or(&[][..], |f| &f.params);
     for ((name, _), g) in params.iter().zip(&gradient) {
         match g {
             Arg::Float(x) => println!("gradient {name} {x:?}"),
             Arg::Array(x) => println!("gradient {name} {x:?}"),
             Arg::Int(_) => {}
+        }
+    }
+    if hessian {
+        rows(&mut formulas, &name, &args)?;
+    }
+    Ok(())
+}
+
+/// Print the Hessian: a product for each float of the arguments.
+fn rows(formulas: &mut Formulas, name: &str, args: &[Arg]) -> Result<()> {
+    for i in 0..args.len() {
+        for k in 0..args[i].clone().floats().len() {
+            let mut vector: Vec<Arg> = args.iter().map(Arg::zero).collect();
+            vector[i].floats()[k] = 1.0;
+            let mut row = formulas.product(name, args, &vector)?;
+            let row: Vec<f64> = row.iter_mut().flat_map(|a| a.floats().to_vec()).collect();
+            println!("hessian {row:?}");
         }
     }
     Ok(())

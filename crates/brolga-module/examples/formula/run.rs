@@ -1,8 +1,8 @@
-//! Run: formulas in a JIT module, their values and gradients.
+//! Run: formulas in a JIT module, their values, gradients and Hessians.
 
 use std::collections::HashMap;
 
-use brolga_module::{AdModule, ParamActivity, ParamRole, ResultRole, Spec};
+use brolga_module::{AdModule, ParamActivity, ParamRole, ResultRole, ReturnActivity, Spec};
 use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
@@ -64,6 +64,46 @@ impl Formulas {
             Type::Array => ParamActivity::Duplicated,
         }));
         let id = self.module.derivative(f.id, &spec)?;
+        Ok(self.backward(id, args, shadows, &[seed])?.expect("it is returned"))
+    }
+
+    /// The Hessian of a function times a vector: the gradient of its tangent along the vector.
+    pub fn product(&mut self, name: &str, args: &[Arg], vector: &[Arg]) -> Result<Vec<Arg>> {
+        let f = self.checked(name, args)?;
+        let tangent = self.module.derivative(
+            f.id,
+            &Spec::tangent(f.params.iter().map(|ty| match ty {
+                Type::Float | Type::Array => ParamActivity::Dual,
+                Type::Int => ParamActivity::Const,
+            })),
+        )?;
+        // The tangent is a function like any other, of arguments and directions.
+        let roles = self.module.signature(tangent).expect("it is derived").params.clone();
+        let (mut given, mut spec) = (Vec::new(), Vec::new());
+        for role in roles {
+            let arg = match role {
+                ParamRole::Primal(i) => args[i].clone(),
+                ParamRole::Tangent(i) | ParamRole::Shadow(i) => vector[i].clone(),
+                role => unreachable!("{role:?} of a tangent"),
+            };
+            spec.push(match arg {
+                Arg::Float(_) => ParamActivity::Active,
+                Arg::Int(_) => ParamActivity::Const,
+                Arg::Array(_) => ParamActivity::Duplicated,
+            });
+            given.push((role, arg));
+        }
+        let spec = Spec::gradient(spec).results([ReturnActivity::Omitted, ReturnActivity::ActiveOnly]);
+        let id = self.module.derivative(tangent, &spec)?;
+        let (roles, mut given): (Vec<ParamRole>, Vec<Arg>) = given.into_iter().unzip();
+        let mut shadows: Vec<Arg> = given.iter().map(Arg::zero).collect();
+        self.backward(id, &mut given, &mut shadows, &[0.0, 1.0])?;
+        let of_args = roles.iter().zip(shadows).filter(|(role, _)| matches!(role, ParamRole::Primal(_)));
+        Ok(of_args.map(|(_, shadow)| shadow).collect())
+    }
+
+    /// Run a gradient: its shadows are added to. The value, if it is returned.
+    fn backward(&mut self, id: FuncId, args: &mut [Arg], shadows: &mut [Arg], seeds: &[f64]) -> Result<Option<f64>> {
         let signature = self.module.signature(id).expect("it is derived").clone();
         let mut workspace = vec![0_u64; 128];
         loop {
@@ -73,7 +113,7 @@ impl Formulas {
             let cell = |role: &ParamRole| match *role {
                 ParamRole::Primal(i) => primals[i].cell(),
                 ParamRole::Shadow(i) => cotangents[i].cell(),
-                ParamRole::Seed(_) => seed.to_bits(),
+                ParamRole::Seed(k) => seeds[k].to_bits(),
                 ParamRole::Workspace => workspace.as_mut_ptr() as u64,
                 ParamRole::WorkspaceBytes => 8 * workspace.len() as u64,
                 ParamRole::Results => results.as_mut_ptr() as u64,
@@ -96,7 +136,7 @@ impl Formulas {
             }
             args.clone_from_slice(&primals);
             shadows.clone_from_slice(&cotangents);
-            return Ok(f64::from_bits(found(ResultRole::Value(0)).expect("it is returned")));
+            return Ok(found(ResultRole::Value(0)).map(f64::from_bits));
         }
     }
 
@@ -164,6 +204,15 @@ impl Arg {
             Self::Float(x) => x.to_bits(),
             Self::Int(n) => *n as u64,
             Self::Array(x) => x.as_mut_ptr() as u64,
+        }
+    }
+
+    /// The floats of it.
+    pub fn floats(&mut self) -> &mut [f64] {
+        match self {
+            Self::Float(x) => std::slice::from_mut(x),
+            Self::Array(x) => x,
+            Self::Int(_) => &mut [],
         }
     }
 

@@ -12,8 +12,8 @@ use brolga_ir::{DataKey, Diagnostic, Diagnostics, FuncKey, Program};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 
-use super::piece::Piece;
 use crate::clif::entry_thunk::verify;
+use crate::standalone::piece::Piece;
 
 /// Refuse a target for which Cranelift cannot compile guards of products: operations on vectors.
 pub(super) fn target(program: &Program, func: FuncKey, isa: &dyn TargetIsa) -> Result<(), Diagnostics> {

@@ -12,8 +12,8 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
 
-use super::piece::Piece;
 use crate::clif::entry_thunk::returns;
+use crate::standalone::piece::Piece;
 use crate::standalone::prelude::of_workspace;
 
 const FREE_ALL: &str = "brolga_free_all";

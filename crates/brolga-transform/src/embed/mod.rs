@@ -21,30 +21,33 @@
 //! **Cost.** That of a derivation; each step walks the functions once.
 //! **Source.** Signatures and activities are Enzyme's and those of rustc's `std::autodiff`.
 
+mod again;
 mod checks;
 mod heap;
-mod piece;
 mod returns;
 mod room;
 mod root;
 mod signature;
 
+pub use again::{EmbeddedDerivative, define as define_again};
 pub use room::{HEADER, LACKING, Room};
 pub use signature::{DerivedSignature, ParamRole, ResultRole, StructLayout, c_type};
 
+use std::collections::BTreeSet;
+
 use brolga_analysis::Variant;
+use brolga_ir::program::{functions_used, symbol_of};
 use brolga_ir::spec::{Derivative, Spec};
 use brolga_ir::{DataKey, Diagnostics, FuncKey, Options, Program, TapeKind};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
-
-use piece::Piece;
 
 use crate::called::resolved;
 use crate::clif::dead_segment_arg;
 use crate::derived::Derivation;
 use crate::program::driver::Asked;
 use crate::program::inline_rollback::attempt;
+use crate::standalone::piece::Piece;
 use crate::standalone::prelude::{self, Helpers};
 use crate::standalone::{as_written, indirect};
 
@@ -70,6 +73,10 @@ pub struct Embedded {
     pub signatures: Vec<DerivedSignature>,
     /// What the tape needs.
     pub room: Room,
+    /// What it is the derivative of, and what was asked for.
+    pub func: FuncKey,
+    /// The spec, with an activity for each result.
+    pub spec: Spec,
     /// Data objects whose shadows the functions name, and by which symbols.
     pub shadows: Vec<(DataKey, String)>,
     /// The program: what was given, and thunks.
@@ -110,6 +117,7 @@ pub fn embed(
     };
     let helpers = if spec.derivative == Derivative::Pair { Helpers::Pair } else { Helpers::Workspace };
     let mut pieces = pieces(&found, helpers, isa);
+    with_made(&mut pieces, program, helpers, isa);
     checks::no_helpers(program, &pieces)?;
     let mut into = found.program.clone();
     let before = into.funcs.len();
@@ -134,7 +142,26 @@ pub fn embed(
         func.name = ir::UserFuncName::testcase(symbol.as_str());
         EmbeddedFunction { symbol, func, of }
     });
-    Ok(Embedded { functions: functions.collect(), signatures, room, shadows, program: into })
+    let functions = functions.collect();
+    Ok(Embedded { functions, signatures, room, func, spec: spec.clone(), shadows, program: into })
+}
+
+/// With functions that an earlier derivation has made and these call as they are.
+fn with_made(pieces: &mut Vec<Piece>, program: &Program, helpers: Helpers, isa: &dyn TargetIsa) {
+    let mut seen = BTreeSet::new();
+    let mut at = 0;
+    while at < pieces.len() {
+        let func = &pieces[at].func;
+        let used = functions_used(func);
+        let keys = used.iter().filter_map(|r| program.func(&symbol_of(func, &func.dfg.ext_funcs[r].name)));
+        let keys: Vec<FuncKey> = keys.filter(|&k| program.made.contains(k) && seen.insert(k)).collect();
+        for of in keys {
+            let f = &program.funcs[of];
+            let func = prelude::expanded(f.body.clone().expect("it was made"), helpers, isa);
+            pieces.push(Piece { symbol: f.symbol.clone(), func, of, segment: None });
+        }
+        at += 1;
+    }
 }
 
 /// The derived functions with bodies of helpers in them: what was asked for comes first. Where

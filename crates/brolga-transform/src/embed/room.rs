@@ -24,17 +24,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::standalone::piece::Piece;
 use brolga_analysis::query::constant_int;
 use brolga_ir::graph::{Edges, on_cycles};
 use brolga_ir::inst::Check;
-use brolga_ir::lower::{Channel, segment, tape_flags};
+use brolga_ir::lower::{Channel, Position, segment, tape_flags};
 use brolga_ir::program::symbol_of;
 use brolga_ir::spec::Derivative;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, TrapCode, types};
-
-use super::piece::Piece;
 
 /// Bytes in front of the tape, in a workspace.
 pub const HEADER: u32 = 256;
@@ -72,23 +71,65 @@ impl Room {
 pub(super) fn settle(pieces: &mut [Piece], n_roots: usize, derivative: Derivative) -> Room {
     let room = room(pieces, n_roots, derivative);
     match room {
-        Room::Unknown => return_where_full(pieces),
-        _ => pieces.iter_mut().for_each(|p| forget_checks(&mut p.func)),
+        Room::Unknown => return_where_full(pieces, Channel::Mixed),
+        _ => pieces.iter_mut().for_each(forget_checks),
     }
     room
+}
+
+/// Where the channels of a typed tape are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TypedRoom {
+    /// So many bytes of each channel on the stack of the caller.
+    Stack([u64; 4]),
+    /// Memory of the caller's, of each channel that is marked. A run that does not fit returns a
+    /// status.
+    Given([bool; 4]),
+}
+
+/// The same for functions that record on a typed tape. The first is what was asked for.
+pub(super) fn settle_typed(pieces: &mut [Piece]) -> TypedRoom {
+    let mut bounds = Bounds { pieces, by_symbol: by_symbol(pieces), known: BTreeMap::new() };
+    let most = |bytes: &Bytes| bytes.iter().sum::<u64>() <= ON_STACK;
+    let bound = bounds.of(0).filter(most);
+    let used = Channel::TYPED.map(|c| pieces.iter().any(|p| uses_channel(p, c)));
+    match bound {
+        Some(bytes) => {
+            pieces.iter_mut().for_each(forget_checks);
+            TypedRoom::Stack(Channel::TYPED.map(|c| bytes[c.index()]))
+        }
+        None => {
+            return_where_full(pieces, Channel::Integers);
+            TypedRoom::Given(used)
+        }
+    }
+}
+
+/// Whether a function asks where a channel of a typed tape ends.
+fn uses_channel(piece: &Piece, channel: Channel) -> bool {
+    let Some(at) = piece.segment else { return false };
+    let func = &piece.func;
+    let entry = func.layout.entry_block().expect("it has a body");
+    let own = func.dfg.block_params(entry)[at];
+    let limit = segment::field(channel, Position::Limit);
+    insts(func).any(|i| match func.dfg.insts[i] {
+        InstructionData::Load { arg, offset, .. } => i32::from(offset) == limit && func.dfg.resolve_aliases(arg) == own,
+        _ => false,
+    })
 }
 
 fn room(pieces: &[Piece], n_roots: usize, derivative: Derivative) -> Room {
     if !pieces[..n_roots].iter().any(uses_segment) {
         return Room::Nothing;
     }
-    if !pieces.iter().any(|p| insts(&p.func).any(|i| asks_for(&p.func, i).is_some())) {
+    if !pieces.iter().any(|p| insts(&p.func).any(|i| asks_for(p, i).is_some())) {
         // They use the header alone.
         return if derivative == Derivative::Pair { Room::Bytes(u64::from(HEADER) + 16) } else { Room::Stack(HEADER) };
     }
     let mut bounds = Bounds { pieces, by_symbol: by_symbol(pieces), known: BTreeMap::new() };
     // A pullback records behind what the forward pass has recorded.
-    let bound = (0..n_roots).try_fold(u64::from(HEADER), |sum, i| sum.checked_add(bounds.of(i)?));
+    let own = Channel::Mixed.index();
+    let bound = (0..n_roots).try_fold(u64::from(HEADER), |sum, i| sum.checked_add(bounds.of(i)?[own]));
     match bound {
         Some(n) if n <= ON_STACK && derivative != Derivative::Pair => Room::Stack(n as u32),
         // It may begin anywhere.
@@ -131,60 +172,83 @@ fn called(func: &ir::Function, inst: ir::Inst, by_symbol: &BTreeMap<String, usiz
     }
 }
 
-/// Whether an instruction asks for room: the size, if it is known.
-fn asks_for(func: &ir::Function, inst: ir::Inst) -> Option<Option<u64>> {
+/// What an instruction asks for.
+enum Asks {
+    /// So many bytes of a channel.
+    Bytes(Channel, u64),
+    /// A size that is known when it runs.
+    Unknown,
+}
+
+/// Whether an instruction asks for room on the tape of its function. A program whose functions are
+/// derivatives themselves may ask for room on a tape of its own; that is the program's affair.
+fn asks_for(piece: &Piece, inst: ir::Inst) -> Option<Asks> {
+    let func = &piece.func;
     let InstructionData::CondTrap { opcode: Opcode::Trapnz, code, arg } = func.dfg.insts[inst] else { return None };
     if code != TrapCode::unwrap_user(Check::TapeFull as u8) {
         return None;
     }
-    let size = || {
-        let over = func.dfg.value_def(func.dfg.resolve_aliases(arg)).inst()?;
-        let InstructionData::IntCompare { args: [top, limit], .. } = func.dfg.insts[over] else { return None };
+    let entry = func.layout.entry_block().expect("it has a body");
+    let own = piece.segment.map(|at| func.dfg.block_params(entry)[at]);
+    let def = |v: ir::Value| Some(func.dfg.insts[func.dfg.value_def(func.dfg.resolve_aliases(v)).inst()?]);
+    let found = || {
+        let Some(InstructionData::IntCompare { args: [top, limit], .. }) = def(arg) else { return None };
         // A loop asks for all of its records at once: what is compared then is a distance.
-        let limit = func.dfg.value_def(func.dfg.resolve_aliases(limit)).inst()?;
-        let InstructionData::Load { .. } = func.dfg.insts[limit] else { return None };
-        let add = func.dfg.value_def(func.dfg.resolve_aliases(top)).inst()?;
-        let InstructionData::Binary { opcode: Opcode::Iadd, args: [_, size] } = func.dfg.insts[add] else {
-            return None;
-        };
-        u64::try_from(constant_int(func, func.dfg.resolve_aliases(size))?).ok()
+        let Some(InstructionData::Load { arg: header, offset, .. }) = def(limit) else { return None };
+        if Some(func.dfg.resolve_aliases(header)) != own {
+            return Some(None);
+        }
+        let limits = [Channel::Mixed].into_iter().chain(Channel::TYPED);
+        let channel = limits.into_iter().find(|c| segment::field(*c, Position::Limit) == i32::from(offset))?;
+        let Some(InstructionData::Binary { opcode: Opcode::Iadd, args: [_, size] }) = def(top) else { return None };
+        let size = u64::try_from(constant_int(func, func.dfg.resolve_aliases(size))?).ok()?;
+        // A frame begins at a multiple of 16.
+        Some(Some(Asks::Bytes(channel, size + 16)))
     };
-    // A frame begins at a multiple of 16.
-    Some(size().map(|n| n + 16))
+    found().unwrap_or(Some(Asks::Unknown))
 }
+
+/// Bytes of each channel.
+type Bytes = [u64; Channel::COUNT];
 
 struct Bounds<'a> {
     pieces: &'a [Piece],
     by_symbol: BTreeMap<String, usize>,
     /// None while it is asked for, and if there is no bound.
-    known: BTreeMap<usize, Option<u64>>,
+    known: BTreeMap<usize, Option<Bytes>>,
 }
 
 impl Bounds<'_> {
     /// Most bytes that a call of a piece takes.
-    fn of(&mut self, i: usize) -> Option<u64> {
+    fn of(&mut self, i: usize) -> Option<Bytes> {
         if let Some(&known) = self.known.get(&i) {
             return known;
         }
         self.known.insert(i, None);
-        let func = &self.pieces[i].func;
+        let piece = &self.pieces[i];
+        let func = &piece.func;
         let blocks: Vec<ir::Block> = func.layout.blocks().collect();
         let number: BTreeMap<ir::Block, usize> = blocks.iter().enumerate().map(|(k, &b)| (b, k)).collect();
         let mut edges = Edges::with_capacity(blocks.len(), 2 * blocks.len());
         blocks.iter().for_each(|&b| edges.push(func.block_successors(b).map(|s| number[&s])));
         let cyclic = on_cycles(&edges);
-        let mut sum = Some(0_u64);
+        let mut sum = Some(Bytes::default());
         for (&block, cyclic) in blocks.iter().zip(cyclic) {
             for inst in func.layout.block_insts(block) {
-                let n = match (asks_for(func, inst), called(func, inst, &self.by_symbol)) {
-                    (Some(size), _) => size,
+                let n = match (asks_for(piece, inst), called(func, inst, &self.by_symbol)) {
+                    (Some(Asks::Bytes(channel, size)), _) => {
+                        let mut n = Bytes::default();
+                        n[channel.index()] = size;
+                        Some(n)
+                    }
+                    (Some(Asks::Unknown), _) => None,
                     (None, Some(Called::Piece(callee))) => self.of(callee),
                     // What is called by address gets a workspace like anything else.
                     (None, Some(Called::Unknown)) => None,
-                    (None, None) => Some(0),
+                    (None, None) => continue,
                 };
-                let n = if cyclic { n.filter(|&n| n == 0) } else { n };
-                sum = sum.zip(n).and_then(|(a, b)| a.checked_add(b));
+                let n = if cyclic { n.filter(|n| *n == Bytes::default()) } else { n };
+                sum = sum.zip(n).and_then(|(a, b)| added(a, b));
             }
         }
         self.known.insert(i, sum);
@@ -192,23 +256,31 @@ impl Bounds<'_> {
     }
 }
 
-fn forget_checks(func: &mut ir::Function) {
-    for inst in insts(func).collect::<Vec<_>>() {
-        if asks_for(func, inst).is_some() {
-            func.layout.remove_inst(inst);
+fn added(mut a: Bytes, b: Bytes) -> Option<Bytes> {
+    for (a, b) in a.iter_mut().zip(b) {
+        *a = a.checked_add(b)?;
+    }
+    Some(a)
+}
+
+fn forget_checks(piece: &mut Piece) {
+    for inst in insts(&piece.func).collect::<Vec<_>>() {
+        if asks_for(piece, inst).is_some() {
+            piece.func.layout.remove_inst(inst);
         }
     }
 }
 
-/// Let records for which there is no room return, and callers with them.
-fn return_where_full(pieces: &mut [Piece]) {
+/// Let records for which there is no room return, and callers with them. The status of the run is
+/// accessed as what is in `channel`.
+fn return_where_full(pieces: &mut [Piece], channel: Channel) {
     let by_symbol = by_symbol(pieces);
     let mut fail: BTreeSet<usize> = BTreeSet::new();
     loop {
         let before = fail.len();
         for (i, p) in pieces.iter().enumerate() {
             let fails = |inst| {
-                asks_for(&p.func, inst).is_some()
+                asks_for(p, inst).is_some()
                     || match called(&p.func, inst, &by_symbol) {
                         Some(Called::Piece(callee)) => fail.contains(&callee),
                         Some(Called::Unknown) => p.segment.is_some(),
@@ -229,10 +301,11 @@ fn return_where_full(pieces: &mut [Piece]) {
             Called::Unknown => true,
         };
         let Some(segment) = pieces[i].segment else { continue };
+        let own = insts(&pieces[i].func).filter(|&inst| asks_for(&pieces[i], inst).is_some()).collect();
         let func = &mut pieces[i].func;
         let entry = func.layout.entry_block().expect("it has a body");
         let workspace = func.dfg.block_params(entry)[segment];
-        Returning { func, workspace, full: None, left: None }.all(&by_symbol, fails);
+        Returning { func, workspace, channel, own, full: None, left: None }.all(&by_symbol, fails);
     }
 }
 
@@ -240,6 +313,9 @@ fn return_where_full(pieces: &mut [Piece]) {
 struct Returning<'f> {
     func: &'f mut ir::Function,
     workspace: ir::Value,
+    channel: Channel,
+    /// Instructions that ask for room.
+    own: BTreeSet<ir::Inst>,
     /// Says that the tape is full.
     full: Option<ir::Block>,
     /// A callee has said so.
@@ -249,7 +325,7 @@ struct Returning<'f> {
 impl Returning<'_> {
     fn all(&mut self, by_symbol: &BTreeMap<String, usize>, fails: impl Fn(Called) -> bool) {
         for inst in insts(self.func).collect::<Vec<_>>() {
-            if asks_for(self.func, inst).is_some() {
+            if self.own.contains(&inst) {
                 let InstructionData::CondTrap { arg, .. } = self.func.dfg.insts[inst] else { unreachable!("it asks") };
                 let lacks = self.lacks(arg, inst);
                 self.leave_if(arg, lacks, inst);
@@ -258,7 +334,7 @@ impl Returning<'_> {
                 let next = self.func.layout.next_inst(inst).expect("a call ends no block");
                 let at = self.func.srcloc(inst);
                 let mut cursor = FuncCursor::new(self.func).at_inst(next).with_srcloc(at);
-                let status = status(&mut cursor, self.workspace);
+                let status = status_in(&mut cursor, self.workspace, self.channel);
                 let left = self.left();
                 self.leave_if(status, left, next);
             }
@@ -305,7 +381,7 @@ impl Returning<'_> {
         let lacks = self.func.dfg.append_block_param(block, types::I64);
         let first = self.func.layout.first_inst(block).expect("it returns");
         let mut cursor = FuncCursor::new(self.func).at_inst(first);
-        fail(&mut cursor, self.workspace, lacks);
+        fail(&mut cursor, self.workspace, lacks, self.channel);
         self.full = Some(block);
         block
     }
@@ -335,13 +411,17 @@ impl Returning<'_> {
 
 /// Whether a run has not fitted into its workspace.
 pub(super) fn status(cursor: &mut FuncCursor<'_>, workspace: ir::Value) -> ir::Value {
-    let flags = tape_flags(cursor.func, Channel::Mixed);
+    status_in(cursor, workspace, Channel::Mixed)
+}
+
+fn status_in(cursor: &mut FuncCursor<'_>, workspace: ir::Value, channel: Channel) -> ir::Value {
+    let flags = tape_flags(cursor.func, channel);
     cursor.ins().load(types::I32, flags, workspace, segment::STATUS)
 }
 
 /// Say that a run has not fitted into its workspace, and how many bytes are too few.
-fn fail(cursor: &mut FuncCursor<'_>, workspace: ir::Value, lacks: ir::Value) {
-    let flags = tape_flags(cursor.func, Channel::Mixed);
+fn fail(cursor: &mut FuncCursor<'_>, workspace: ir::Value, lacks: ir::Value, channel: Channel) {
+    let flags = tape_flags(cursor.func, channel);
     let one = cursor.ins().iconst(types::I32, 1);
     cursor.ins().store(flags, one, workspace, segment::STATUS);
     cursor.ins().store(flags, lacks, workspace, segment::RECORDED);

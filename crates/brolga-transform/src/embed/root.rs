@@ -14,10 +14,10 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
 
-use super::piece::{Piece, duplicated};
 use super::room::{self, Room};
 use super::signature::{DerivedSignature, Of, ParamRole, ResultRole};
 use crate::clif::entry_thunk;
+use crate::standalone::piece::{Piece, duplicated};
 
 /// What the roots of a derivation have in common.
 pub(super) struct Roots<'a> {
@@ -179,15 +179,19 @@ fn leave_if(cursor: &mut FuncCursor<'_>, condition: ir::Value, signature: &Deriv
     cursor.goto_bottom(block);
     cursor.ins().brif(condition, out, &[], rest, &[]);
     cursor.goto_bottom(out);
-    let mut values = Vec::new();
-    for (role, &ty) in signature.results.iter().zip(&signature.types) {
-        values.push(match role {
-            ResultRole::Status => cursor.ins().iconst(types::I32, 1),
-            _ => room::nothing(cursor, ty),
-        });
-    }
+    let values = without_room(cursor, signature);
     give(cursor, &values, signature, signature.param(ParamRole::Results).map(|k| params[k]));
     cursor.goto_first_insertion_point(rest);
+}
+
+/// What a function returns whose run does not fit into its workspace.
+pub(super) fn without_room(cursor: &mut FuncCursor<'_>, signature: &DerivedSignature) -> Vec<ir::Value> {
+    let results = signature.results.iter().zip(&signature.types);
+    let value = |(role, &ty): (&ResultRole, &ir::Type)| match role {
+        ResultRole::Status => cursor.ins().iconst(types::I32, 1),
+        _ => room::nothing(cursor, ty),
+    };
+    results.map(value).collect()
 }
 
 /// Put results in order in front of each `return`.

@@ -15,8 +15,8 @@ use brolga_ir::spec::{ReturnActivity, Spec};
 use cranelift_codegen::ir::{AbiParam, Signature, Type, types};
 use cranelift_codegen::isa::CallConv;
 
-use super::piece::duplicated;
 use super::room::Room;
+use crate::standalone::piece::duplicated;
 
 /// What a parameter is. Numbers count the parameters and results of the primal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

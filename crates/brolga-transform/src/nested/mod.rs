@@ -31,9 +31,11 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use cranelift_codegen::isa::TargetIsa;
 
-use crate::derived::DerivedCombined;
+use crate::clif::dead_segment_arg;
+use crate::derived::{Derivation, DerivedCombined};
 use crate::program::driver::Asked;
 use crate::program::inline_rollback::attempt;
+use crate::standalone::piece::Piece;
 use crate::standalone::{as_written, indirect, prelude, taken};
 
 /// What a parameter of a nested function is; numbers count parameters and results of the primal.
@@ -105,6 +107,18 @@ pub fn tangent(
 }
 
 fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn TargetIsa) -> Result<Nested, Diagnostics> {
+    settled(program, request, options, isa, |_| {})
+}
+
+/// [`gradient`] or [`tangent`], as the options have the mode, whose functions `settle` changes
+/// before they are put into the program. The first is the root.
+pub(crate) fn settled(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    isa: &dyn TargetIsa,
+    settle: impl FnOnce(&mut [Piece]),
+) -> Result<Nested, Diagnostics> {
     let mut request = request.clone();
     request.args.iter_mut().for_each(|a| a.promises.fresh = false);
     let options = Options { tape: TapeKind::Typed, ..options.clone() }.settled();
@@ -113,41 +127,61 @@ fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn Tar
     let whole = found.combined.as_ref().expect("both modes have one function");
     let primal = &program.funcs[request.func];
     let mut into = found.program.clone();
-    let funcs = found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]).chain(found.joint.iter().map(|w| &w.func));
-    let funcs = funcs.chain([&whole.func]);
-    let shadows = data::shadows(&mut into, funcs.clone())?;
-    let mut put = |symbol: &str, func: &ir::Function, of| {
-        let func = prelude::expanded(as_written(func.clone(), &found.names), prelude::Helpers::Nested, isa);
-        define(&mut into, symbol, func, of)
-    };
-    for p in &found.pairs {
-        put(&p.forward_symbol, &p.forward, p.variant.func)?;
-        put(&p.pullback_symbol, &p.pullback, p.variant.func)?;
+    let mut pieces = pieces(&found, whole, &primal.signature, isa);
+    let shadows = data::shadows(&mut into, pieces.iter().map(|p| &p.func))?;
+    data::clear(&mut pieces[0].func, &shadows, isa);
+    settle(&mut pieces);
+    let funcs: Vec<ir::Function> = pieces.iter().map(|p| p.func.clone()).collect();
+    let mut root = None;
+    for Piece { symbol, func, of, .. } in pieces {
+        let key = define(&mut into, &symbol, func, of)?;
+        root.get_or_insert(key);
     }
-    for w in &found.joint {
-        put(&w.symbol, &w.func, w.variant.func)?;
-    }
-    let (params, results) = signature(whole, &primal.signature, options.mode);
-    let symbol = format!("{}_of_pointers", whole.symbol);
-    let mut root = of_pointers(whole, &primal.signature);
-    data::clear(&mut root, &shadows, isa);
-    let func = put(&symbol, &root, request.func)?;
-    indirect::tables(&mut into, &found.captures, funcs, isa)?;
+    indirect::tables(&mut into, &found.captures, funcs.iter(), isa)?;
     into.nested += 1;
-    Ok(Nested { program: into, func, params, results })
+    let (params, results) = signature(whole, &primal.signature, options.mode);
+    Ok(Nested { program: into, func: root.expect("there is a root"), params, results })
 }
 
-/// Define a derived function: its instructions have the lines of their primal instructions.
+/// The derived functions, the root first, with bodies of helpers in them.
+fn pieces(found: &Derivation, whole: &DerivedCombined, primal: &ir::Signature, isa: &dyn TargetIsa) -> Vec<Piece> {
+    let mut out = Vec::new();
+    let mut put = |symbol: String, func: &ir::Function, variant: &Variant, segment: Option<usize>| {
+        let func = prelude::expanded(as_written(func.clone(), &found.names), prelude::Helpers::Nested, isa);
+        out.push(Piece { symbol, func, of: variant.func, segment });
+    };
+    let behind = |variant: &Variant| Some(dead_segment_arg::position(variant));
+    let symbol = format!("{}_of_pointers", whole.symbol);
+    let root = of_pointers(whole, primal);
+    put(symbol, &root, &whole.variant, behind(&whole.variant).filter(|_| whole.segment));
+    for p in &found.pairs {
+        put(p.forward_symbol.clone(), &p.forward, &p.variant, behind(&p.variant));
+        put(p.pullback_symbol.clone(), &p.pullback, &p.variant, Some(0));
+    }
+    for w in &found.joint {
+        put(w.symbol.clone(), &w.func, &w.variant, behind(&w.variant).filter(|_| w.segment));
+    }
+    out
+}
+
+/// Define a derived function: its instructions have the lines and locations of their primal
+/// instructions.
 fn define(into: &mut Program, symbol: &str, func: ir::Function, of: FuncKey) -> Result<FuncKey, Diagnostics> {
     let mut lines = vec![0; func.dfg.num_insts()];
+    let mut locations = vec![ir::SourceLoc::default(); func.dfg.num_insts()];
     for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
         let n = func.srcloc(inst).bits() & !CHECK_SRCLOC;
         if n != 0 && n != !CHECK_SRCLOC {
             let origin = into.origin(of, ir::Inst::from_u32(n - 1));
             lines[inst.as_u32() as usize] = into.funcs[origin.func].lines[origin.inst];
+            locations[inst.as_u32() as usize] = into.funcs[origin.func].srclocs[origin.inst];
         }
     }
-    into.define(symbol, func, |inst| lines[inst.as_u32() as usize]).map_err(|s| taken(&s))
+    let key = into.define(symbol, func, |inst| lines[inst.as_u32() as usize]).map_err(|s| taken(&s))?;
+    into.made.insert(key);
+    let srclocs = &mut into.func_mut(key).srclocs;
+    locations.into_iter().enumerate().for_each(|(i, at)| srclocs[ir::Inst::from_u32(i as u32)] = at);
+    Ok(key)
 }
 
 /// What the parameters and results of a derivative are, in their order.

@@ -272,7 +272,8 @@ impl Affine<'_> {
             let asked_first = from == lp.header && !test.of_next;
             let exact =
                 test.cc == ir::condcodes::IntCC::Equal && (asked_first || test.of_next && from == lp.latches[0]);
-            if iv.step.abs() != 1 || self.func.dfg.value_type(iv.var) != types::I64 || !(asked_first || exact) {
+            if iv.step.unsigned_abs() != 1 || self.func.dfg.value_type(iv.var) != types::I64 || !(asked_first || exact)
+            {
                 return None;
             }
             let n = self.sum(test.bound, around).plus(&self.sum(iv.start, around), -1);

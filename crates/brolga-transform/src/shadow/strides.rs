@@ -76,7 +76,7 @@ pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: 
             return None;
         }
     }
-    Some(stride.abs())
+    stride.checked_abs()
 }
 
 /// No run makes two to the power of this many turns: three weeks at a turn a nanosecond.

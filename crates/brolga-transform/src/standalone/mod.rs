@@ -6,7 +6,9 @@
 //! ([`mod@crate::embed`]) are such functions.
 
 pub mod indirect;
+pub(crate) mod piece;
 pub mod prelude;
+pub(crate) mod typed_tape;
 
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;

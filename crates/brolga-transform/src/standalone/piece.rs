@@ -1,11 +1,11 @@
-//! Piece: a derived function before it is one of the embedder's module.
+//! Piece: a derived function before it is one of a program or of an embedder's module.
 
 use brolga_analysis::{ParamMode, Variant};
 use brolga_ir::FuncKey;
 use cranelift_codegen::ir;
 
 /// A derived function on its way.
-pub(super) struct Piece {
+pub(crate) struct Piece {
     pub symbol: String,
     pub func: ir::Function,
     pub of: FuncKey,
@@ -14,6 +14,6 @@ pub(super) struct Piece {
 }
 
 /// Parameters of the primal that come with a shadow.
-pub(super) fn duplicated(variant: &Variant) -> impl Iterator<Item = usize> + '_ {
+pub(crate) fn duplicated(variant: &Variant) -> impl Iterator<Item = usize> + '_ {
     (0..variant.params.len()).filter(|&i| matches!(variant.params[i], ParamMode::Dup { .. }))
 }

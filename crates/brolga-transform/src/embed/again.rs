@@ -1,0 +1,255 @@
+//! Again: an embedded derivative as a function that can be derived.
+//!
+//! **Problem.** A derivative that was put into a module is called like any other function, and a
+//! function that calls it, or it itself, may be derived. Its own text cannot be: on its tape lie
+//! floats, integers and addresses side by side (see [`crate::nested`]).
+//! **Answer.** [`define`] puts another text of it into the program, under its name and with its
+//! signature: it calls the derivative that [`nested`] makes, which records on a typed tape.
+//!
+//! ```text
+//! f__gradient(x, shadow of x, r̄, workspace, bytes) -> (x̄, status):
+//!     header and channels     four parts of the workspace, or slots, if what is recorded has a bound
+//!     call f__gradient_of_pointers(x, shadow of x, header, r̄) -> (r, x̄)
+//!     return x̄, status of the header
+//! ```
+//!
+//! Derived again, the workspace is memory like any other: it has a shadow.
+//!
+//! **Cost.** That of a derivation for each derivative that is reached.
+
+use brolga_ir::inst::Check;
+use brolga_ir::lower::Channel;
+use brolga_ir::spec::{Derivative, Spec};
+use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, ResultActivity};
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, types};
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+use super::checks;
+use super::room::{self, TypedRoom};
+use super::root;
+use super::signature::{DerivedSignature, ParamRole, ResultRole};
+use crate::nested::{self, Nested, NestedParam, NestedResult};
+use crate::standalone::{taken, typed_tape};
+
+/// A derivative that is a function of a module.
+#[derive(Clone, Copy, Debug)]
+pub struct EmbeddedDerivative<'a> {
+    /// Its name.
+    pub symbol: &'a str,
+    /// What it is the derivative of.
+    pub func: FuncKey,
+    /// What was asked for.
+    pub spec: &'a Spec,
+    /// How it is called.
+    pub signature: &'a DerivedSignature,
+}
+
+/// Bytes of each channel where the caller gives no workspace, and what is recorded has no bound.
+const CAPACITY: i64 = crate::called::CAPACITY;
+
+/// Put a derivative into a program, as a function that can be derived. Says whether it keeps its
+/// tape in the workspace that it is given.
+///
+/// # Errors
+/// As [`embed`](super::embed()); AD0174 where a result is a pointer with a shadow, or writable data
+/// has one.
+pub fn define(
+    program: &Program,
+    of: EmbeddedDerivative<'_>,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<(Program, bool), Diagnostics> {
+    let spec = checks::settled(program, of.func, of.spec)?;
+    let primal = &program.funcs[of.func];
+    let request = spec.request(of.func, &primal.signature);
+    let refused = |why: &str, help: &str| {
+        let d = Diagnostic::new("AD0174", format!("a derivative of %{}, which is a derivative", of.symbol));
+        Diagnostics::from(d.in_func(&primal.symbol).note(why).help(help))
+    };
+    if request.results.contains(&ResultActivity::Duplicated) {
+        let help = "let the function write through a pointer that it is given";
+        return Err(refused("it returns a pointer with a shadow", help));
+    }
+    let mode = if spec.derivative == Derivative::Tangent { Mode::Tangent } else { Mode::Combined };
+    let options = Options { mode, strong_zero: spec.strong_zero, debug: false, ..options.clone() };
+    let mut tape = TypedRoom::Stack([0; 4]);
+    let settle = |pieces: &mut [_]| tape = room::settle_typed(pieces);
+    let mut found = nested::settled(program, &request, &options, isa, settle)?;
+    if let Some(shadow) = found.program.data.values().nth(program.data.len()) {
+        let why = format!("it uses the shadow of writable data (%{})", shadow.symbol);
+        return Err(refused(&why, "pass the data to the function by a pointer"));
+    }
+    let (func, in_workspace) = Writer { of, found: &found, tape, isa }.function();
+    found.program.define(of.symbol, func, |_| 0).map_err(|s| taken(&s))?;
+    Ok((found.program, in_workspace))
+}
+
+struct Writer<'a> {
+    of: EmbeddedDerivative<'a>,
+    found: &'a Nested,
+    tape: TypedRoom,
+    isa: &'a dyn TargetIsa,
+}
+
+/// A typed tape in a function that is being written.
+struct TypedTape {
+    header: ir::Value,
+    /// Blocks of the heap that it is in.
+    blocks: Vec<ir::Value>,
+}
+
+impl Writer<'_> {
+    fn function(&self) -> (ir::Function, bool) {
+        let Self { of, found, isa, .. } = *self;
+        let name = ir::UserFuncName::testcase(of.symbol);
+        let mut func = ir::Function::with_name_signature(name, of.signature.clif.clone());
+        let mut cx = FunctionBuilderContext::new();
+        let mut b = FunctionBuilder::new(&mut func, &mut cx);
+        let block = b.create_block();
+        b.append_block_params_for_function_params(block);
+        b.switch_to_block(block);
+        let given = b.block_params(block).to_vec();
+        let param = |role| of.signature.param(role).map(|k| given[k]);
+        let is_needed = found.params.contains(&NestedParam::Workspace);
+        let workspace = param(ParamRole::Workspace).zip(param(ParamRole::WorkspaceBytes));
+        let in_workspace = is_needed && workspace.is_some() && matches!(self.tape, TypedRoom::Given(_));
+        let tape = is_needed.then(|| match (self.tape, workspace) {
+            (TypedRoom::Stack(bytes), _) => on_stack(&mut b, bytes),
+            (TypedRoom::Given(used), Some(workspace)) => self.in_workspace(&mut b, used, workspace, &given),
+            (TypedRoom::Given(_), None) => self.on_heap(&mut b),
+        });
+        let arg = |role: &NestedParam| match *role {
+            NestedParam::Primal(i) => param(ParamRole::Primal(i)),
+            NestedParam::Shadow(i) => param(ParamRole::Shadow(i)),
+            NestedParam::Direction(i) => param(ParamRole::Tangent(i)),
+            NestedParam::Seed(k) => param(ParamRole::Seed(k)),
+            NestedParam::Workspace => tape.as_ref().map(|t| t.header),
+        };
+        let args: Vec<ir::Value> = found.params.iter().map(|p| arg(p).expect("the signature has it")).collect();
+        let callee = &found.program.funcs[found.func];
+        let results = call(&mut b, &callee.symbol, callee.signature.clone(), &args);
+        if let Some(tape) = tape.as_ref().filter(|t| !t.blocks.is_empty()) {
+            // No result says so.
+            let full = typed_tape::status(&mut b, tape.header);
+            b.ins().trapnz(full, ir::TrapCode::unwrap_user(Check::TapeFull as u8));
+        }
+        let value = |role: NestedResult| found.results.iter().position(|r| *r == role).map(|k| results[k]);
+        let mut out = Vec::new();
+        for role in &of.signature.results {
+            let v = match *role {
+                ResultRole::Value(i) => value(NestedResult::Value(i)),
+                ResultRole::Cotangent(i) => value(NestedResult::Cotangent(i)),
+                ResultRole::Tangent(i) => value(NestedResult::Tangent(i)),
+                ResultRole::Shadow(_) => None,
+                ResultRole::Status if in_workspace => {
+                    Some(typed_tape::status(&mut b, tape.as_ref().expect("it is in the workspace").header))
+                }
+                ResultRole::Status => Some(b.ins().iconst(types::I32, 0)),
+            };
+            out.push(v.expect("the derivative computes it"));
+        }
+        for block in tape.into_iter().flat_map(|t| t.blocks) {
+            call(&mut b, "free", c_signature(isa, &[types::I64], &[]), &[block]);
+        }
+        self.give(&mut b, &out, &given);
+        b.seal_all_blocks();
+        b.finalize(isa.frontend_config());
+        (func, in_workspace)
+    }
+
+    /// A header and channels in the workspace. Where it is too short even for these, the function
+    /// returns.
+    fn in_workspace(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        used: [bool; 4],
+        (at, bytes): (ir::Value, ir::Value),
+        given: &[ir::Value],
+    ) -> TypedTape {
+        let n = used.iter().filter(|u| **u).count().max(1) as i64;
+        let header_bytes = i64::from(typed_tape::HEADER);
+        let least = b.ins().iconst(types::I64, header_bytes + 16 + 16 * n);
+        let short = b.ins().icmp(IntCC::UnsignedLessThan, bytes, least);
+        let (out, next) = (b.create_block(), b.create_block());
+        b.set_cold_block(out);
+        b.ins().brif(short, out, &[], next, &[]);
+        b.switch_to_block(out);
+        b.ensure_inserted_block();
+        let mut cursor = FuncCursor::new(b.func).at_bottom(out);
+        let values = root::without_room(&mut cursor, self.of.signature);
+        self.give(b, &values, given);
+        b.switch_to_block(next);
+        // Memory may begin anywhere; the header and the channels are aligned.
+        let up = b.ins().iconst(types::I64, 15);
+        let mask = b.ins().iconst(types::I64, -16);
+        let up = b.ins().iadd(at, up);
+        let header = b.ins().band(up, mask);
+        let around = b.ins().iconst(types::I64, header_bytes + 16);
+        let rest = b.ins().isub(bytes, around);
+        let n = b.ins().iconst(types::I64, n);
+        let part = b.ins().udiv(rest, n);
+        let part = b.ins().band(part, mask);
+        let header_size = b.ins().iconst(types::I64, header_bytes);
+        let mut base = b.ins().iadd(header, header_size);
+        let none = b.ins().iconst(types::I64, 0);
+        let channels = used.map(|is_used| {
+            let this = base;
+            if is_used {
+                base = b.ins().iadd(base, part);
+            }
+            (this, if is_used { part } else { none })
+        });
+        typed_tape::begin(b, header, channels);
+        TypedTape { header, blocks: vec![] }
+    }
+
+    fn on_heap(&self, b: &mut FunctionBuilder<'_>) -> TypedTape {
+        let header = typed_tape::slot(b, typed_tape::HEADER);
+        let size = b.ins().iconst(types::I64, CAPACITY);
+        let malloc = || c_signature(self.isa, &[types::I64], &[types::I64]);
+        let blocks = Channel::TYPED.map(|_| call(b, "malloc", malloc(), &[size])[0]);
+        typed_tape::begin(b, header, blocks.map(|base| (base, size)));
+        TypedTape { header, blocks: blocks.to_vec() }
+    }
+
+    /// Return values, or write them to their struct.
+    fn give(&self, b: &mut FunctionBuilder<'_>, values: &[ir::Value], given: &[ir::Value]) {
+        let signature = self.of.signature;
+        let Some((layout, at)) = signature.layout.as_ref().zip(signature.param(ParamRole::Results)) else {
+            b.ins().return_(values);
+            return;
+        };
+        for (&value, &offset) in values.iter().zip(&layout.offsets) {
+            b.ins().store(MemFlagsData::new(), value, given[at], offset as i32);
+        }
+        b.ins().return_(&[]);
+    }
+}
+
+fn on_stack(b: &mut FunctionBuilder<'_>, bytes: [u64; 4]) -> TypedTape {
+    let header = typed_tape::slot(b, typed_tape::HEADER);
+    let channels = bytes.map(|n| {
+        let base = if n == 0 { header } else { typed_tape::slot(b, n as u32) };
+        (base, b.ins().iconst(types::I64, n as i64))
+    });
+    typed_tape::begin(b, header, channels);
+    TypedTape { header, blocks: vec![] }
+}
+
+fn c_signature(isa: &dyn TargetIsa, params: &[ir::Type], returns: &[ir::Type]) -> Signature {
+    let mut sig = Signature::new(isa.default_call_conv());
+    sig.params.extend(params.iter().map(|&ty| AbiParam::new(ty)));
+    sig.returns.extend(returns.iter().map(|&ty| AbiParam::new(ty)));
+    sig
+}
+
+fn call(b: &mut FunctionBuilder<'_>, symbol: &str, sig: Signature, args: &[ir::Value]) -> Vec<ir::Value> {
+    let signature = b.import_signature(sig);
+    let name = ir::ExternalName::testcase(symbol);
+    let callee = b.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
+    let call = b.ins().call(callee, args);
+    b.inst_results(call).to_vec()
+}

@@ -1,0 +1,40 @@
+//! Memory of a typed tape, for functions that call a derivative which is derived again.
+//!
+//! **Question.** Where do the channels of a typed tape begin, and where does a derivative find
+//! that? **Answer.** In a *header*, whose address it is given: positions and limits, at the offsets
+//! of [`segment::field`], and the status of a run, at [`segment::STATUS`]. The caller writes the
+//! header before each call.
+
+use brolga_ir::lower::{Channel, Position, segment, tape_flags};
+use cranelift_codegen::ir::{self, InstBuilder, types};
+use cranelift_frontend::FunctionBuilder;
+
+/// Bytes of a header, a multiple of 16.
+pub(crate) const HEADER: u32 = (segment::field(Channel::TYPED[3], Position::Cursor) as u32 + 8).next_multiple_of(16);
+
+/// Write a header: each channel begins at an address, and has so many bytes.
+pub(crate) fn begin(b: &mut FunctionBuilder<'_>, header: ir::Value, channels: [(ir::Value, ir::Value); 4]) {
+    let flags = tape_flags(b.func, Channel::Addresses);
+    for (channel, (base, size)) in Channel::TYPED.into_iter().zip(channels) {
+        let limit = b.ins().iadd(base, size);
+        for (position, at) in [(Position::Top, base), (Position::Limit, limit), (Position::Cursor, base)] {
+            b.ins().store(flags, at, header, segment::field(channel, position));
+        }
+    }
+    let flags = tape_flags(b.func, Channel::Integers);
+    let fits = b.ins().iconst(types::I32, 0);
+    b.ins().store(flags, fits, header, segment::STATUS);
+}
+
+/// The status of a run: not zero if it has not fitted.
+pub(crate) fn status(b: &mut FunctionBuilder<'_>, header: ir::Value) -> ir::Value {
+    let flags = tape_flags(b.func, Channel::Integers);
+    b.ins().load(types::I32, flags, header, segment::STATUS)
+}
+
+/// A slot of the stack, and its address.
+pub(crate) fn slot(b: &mut FunctionBuilder<'_>, bytes: u32) -> ir::Value {
+    let slot = ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, bytes, 4);
+    let slot = b.create_sized_stack_slot(slot);
+    b.ins().stack_addr(types::I64, slot, 0)
+}
