@@ -49,7 +49,7 @@ pub fn read_for(input: &Input, funcs: &[String]) -> Result<File, Failure> {
         if let Some(name) = rules.keys().find(|name| file.program.func(name).is_none()) {
             return Err(Failure::Usage(format!("{}: the file calls no function %{name}", path.display())));
         }
-        brolga::set_rules(&mut file.program, &rules)?;
+        brolga::set_rules(&mut file.program, &rules, |_| false)?;
     }
     Ok(file)
 }

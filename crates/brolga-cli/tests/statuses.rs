@@ -166,6 +166,28 @@ block0(v0: f64):
     v2 = fmul v1, v0
     return v2
 }
+function %adjoint(f64, f64, f64) -> f64 system_v {
+block0(v0: f64, v1: f64, v2: f64):
+    v3 = f64const 0x1.0
+    v4 = fsub v3, v0
+    v5 = fmul v4, v0
+    v6 = fmul v5, v1
+    return v6
+}
+function %augmented(f64) -> f64, i64 system_v {
+    fn0 = %logistic(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = call fn0(v0)
+    v2 = bitcast.i64 v1
+    return v1, v2
+}
+function %with_record(f64, i64) -> f64 system_v {
+    fn0 = %adjoint(f64, f64, f64) -> f64 system_v
+block0(v0: f64, v1: i64):
+    v2 = bitcast.f64 v1
+    v3 = call fn0(v2, v0, v0)
+    return v3
+}
 ";
 
 #[test]
@@ -183,4 +205,11 @@ fn rules_are_checked_as_the_rest_is() {
     with("\nlogistic x\n").expect(2).says("rules.txt:2:");
     with("sigmoid: inactive\n").expect(2).says("calls no function %sigmoid");
     with("logistic: x, y => z: 1, 1\n").expect(1).says("AD0175");
+    // Adjoints: functions of the file that it does not call.
+    with("logistic: x => adjoint with_record(seed, record) -> dx after augmented(x)\n").expect(0);
+    let wrong = with("logistic: x => adjoint adjoint(x, seed, seed) -> dx\n").expect(1);
+    assert!(wrong.stdout.contains("WRONG"), "{}", wrong.stdout);
+    with("logistic: x => adjoint adjoint(x, seed) -> dx\n").expect(1).says("AD0175");
+    with("logistic: x => adjoint elsewhere(x, seed) -> dx\n").expect(1).says("AD0152");
+    with("logistic: x => adjoint adjoint(y)\n").expect(2).says("rules.txt:1: `y` is none of x");
 }

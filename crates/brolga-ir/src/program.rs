@@ -49,6 +49,12 @@ pub struct Func {
     /// The user's rule for it, by which calls are differentiated: the number of a rule that
     /// `brolga_rules::user` keeps. It counts before a body, and before what is known of the name.
     pub rule: Option<u32>,
+    /// The user's adjoint for it, by which calls are differentiated: the number of a rule that
+    /// `brolga_rules::adjoint` keeps. Analyses see the body.
+    pub adjoint: Option<u32>,
+    /// The body only says what the function may do, and is not the function's: it is neither
+    /// derived nor compiled.
+    pub stand_in: bool,
     /// What it does for the program's memory, if it is part of an allocator.
     pub allocator: Option<Allocator>,
     /// Whether operations on bits in it are left to the run, as
@@ -307,6 +313,8 @@ impl Program {
             host: None,
             computes: None,
             rule: None,
+            adjoint: None,
+            stand_in: false,
             allocator: None,
             untracked: false,
         }));

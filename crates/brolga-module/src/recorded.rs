@@ -110,7 +110,10 @@ impl Recorded {
                 work.extend(Some(derived.of).filter(|f| seen.insert(*f)));
                 continue;
             }
-            let Some(body) = self.bodies.get(&id) else { continue };
+            let Some(body) = self.bodies.get(&id) else {
+                work.extend(self.of_rule(&name(id), declared).filter(|f| seen.insert(*f)));
+                continue;
+            };
             let uses = uses(body);
             for &data in &uses.data {
                 self.define_data(&mut program, data, declared)?;
@@ -120,12 +123,22 @@ impl Recorded {
             let body = by_symbols(body.clone(), declared, isa);
             let found = program.define(&name(id), body, |_| 0);
             found.map_err(|symbol| AdError::usage(format!("%{symbol} is declared with two signatures")))?;
-            work.extend(uses.functions.into_iter().filter(|f| seen.insert(*f)));
+            let called = uses.functions.into_iter().chain(self.of_rule(&name(id), declared));
+            work.extend(called.filter(|f| seen.insert(*f)));
         }
-        brolga_transform::set_rules(&mut program, &self.rules)?;
+        brolga_transform::set_rules(&mut program, &self.rules, |_| true)?;
         let (program, recording) = self.with_derivatives(program, derivatives, declared, (options, isa))?;
         let key = program.func(&name(root)).expect("the root was the first");
         Ok((program, key, recording.contains(&root)))
+    }
+
+    /// Functions of the module that the rule of a function calls.
+    fn of_rule<'a>(&'a self, symbol: &str, declared: &'a ModuleDeclarations) -> impl Iterator<Item = FuncId> + 'a {
+        let symbols = self.rules.get(symbol).into_iter().flat_map(UserRule::symbols);
+        symbols.filter_map(|s| match declared.get_name(s) {
+            Some(FuncOrDataId::Func(id)) => Some(id),
+            _ => None,
+        })
     }
 
     fn is_derivable(&self, id: FuncId) -> bool {

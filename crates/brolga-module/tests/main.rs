@@ -1,6 +1,7 @@
 //! Derivatives in modules of Cranelift's.
 
 mod activities;
+mod adjoints;
 mod again;
 mod bare;
 mod common;

@@ -8,7 +8,7 @@
 //! - [`row`]: partial derivatives, and rows of them.
 //! - [`table`]: one row per CLIF opcode, without a wildcard.
 //! - [`libm`]: rules for C functions known by name.
-//! - [`user`]: rules of users.
+//! - [`user`]: rules of users; [`adjoint`]: those that are functions.
 //! - [`check`]: compares rows with functions.
 //! - [`sig`]: the signatures of those functions;
 //! - [`cost`](mod@cost): what instructions and records cost.
@@ -16,6 +16,7 @@
 //! This crate never sees a block, control flow, a function body or an analysis; it knows opcodes
 //! and symbols.
 
+pub mod adjoint;
 pub mod check;
 pub mod cost;
 pub mod expr;
@@ -27,6 +28,7 @@ pub mod sig;
 pub mod table;
 pub mod user;
 
+pub use adjoint::{AdjointArg, AdjointCall, AdjointId, AdjointRule, adjoint_rule};
 pub use cost::cost;
 pub use expr::{CallArg, Called, Cond, E, Node, Reads};
 pub use libm::{MathKind, MathRule, MemFn, OF_C, OutPtr, math_rule, math_rules};

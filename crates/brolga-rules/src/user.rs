@@ -13,6 +13,8 @@
 //! interp:   tangent interp__tangent(c0, c1, x, dx)
 //! ```
 //!
+//! An adjoint ([`crate::adjoint`]) is another kind of rule: calls are derived by it.
+//!
 //! A tangent is linear in the tangents that it is given, so with one of them one and the others
 //! zero it is a partial derivative. That serves both modes, and calls the function once for each
 //! active operand.
@@ -24,6 +26,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
+use crate::adjoint::{AdjointArg, AdjointCall, AdjointRule};
 use crate::expr::{CallArg, Called, E};
 use crate::libm::{MathKind, MathRule};
 use crate::math_fn::MathFn;
@@ -45,6 +48,8 @@ pub enum UserRule {
         /// Its arguments.
         args: Vec<TangentArg>,
     },
+    /// A function with memory, or of which nothing is known, by functions that do its reverse.
+    Adjoint(AdjointRule),
 }
 
 /// An argument of a function that computes a tangent.
@@ -105,10 +110,19 @@ impl UserRule {
         if p.at < text.len() { Err(p.error("nothing follows a rule")) } else { Ok(found) }
     }
 
+    /// Names of functions that it calls, but for those of C.
+    pub fn symbols(&self) -> Vec<&str> {
+        match self {
+            Self::Inactive | Self::Row(_) => vec![],
+            Self::Tangent { symbol, .. } => vec![symbol],
+            Self::Adjoint(rule) => rule.calls().map(|c| c.symbol.as_str()).collect(),
+        }
+    }
+
     /// Keep the rule for the function `symbol` with these parameters and results.
     ///
     /// # Errors
-    /// If the rule does not fit them.
+    /// If the rule does not fit them, or is an adjoint ([`AdjointRule::keep`]).
     pub fn keep(&self, symbol: &str, params: &[Ty], rets: &[Ty]) -> Result<UserRuleId, String> {
         let kind = self.kind(symbol, params, rets)?;
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,6 +146,7 @@ impl UserRule {
             Self::Inactive => return Ok(MathKind::Inactive),
             Self::Row(row) => row.clone(),
             Self::Tangent { symbol, args } => of_tangent(symbol, args, params)?,
+            Self::Adjoint(_) => return Err(format!("%{symbol} has an adjoint, which is no row")),
         };
         let float = rets.first().copied().filter(|t| t.is_float());
         let Some(float) = float.filter(|_| rets.len() == row.n_results()) else {
@@ -254,6 +269,14 @@ impl Parser<'_> {
         self.at = start;
         self.operands = self.names()?;
         self.expect("=>")?;
+        let start = self.at;
+        if self.eat("adjoint") {
+            self.space();
+            if !self.rest().starts_with([':', '_']) && !self.rest().is_empty() {
+                return self.adjoint();
+            }
+        }
+        self.at = start;
         self.results = vec![self.name()?];
         if let Some(name) = self.operands.iter().find(|o| self.results.contains(o)) {
             return Err(self.error(format!("`{name}` is an operand and the result")));
@@ -294,6 +317,85 @@ impl Parser<'_> {
             return Err(self.error("no argument is a tangent: the tangent of `x` is called `dx`, and stands behind it"));
         }
         Ok(UserRule::Tangent { symbol, args })
+    }
+
+    /// `symbol(…) -> dx, …`, and what may follow: `after symbol(…)`, `tangent symbol(…)`, `of f32`.
+    fn adjoint(&mut self) -> Result<UserRule, RuleError> {
+        let reverse = self.adjoint_call()?;
+        let mut cotangents = vec![];
+        if self.eat("->") {
+            loop {
+                self.space();
+                let at = self.at;
+                let name = self.name()?;
+                match name.strip_prefix('d').and_then(|n| self.operands.iter().position(|o| o == n)) {
+                    Some(i) => cotangents.push(i),
+                    None => {
+                        return Err(RuleError { at, message: format!("`{name}` is no operand with a `d` before it") });
+                    }
+                }
+                if !self.eat(",") {
+                    break;
+                }
+            }
+        }
+        let (mut augmented, mut tangent, mut elem) = (None, None, Ty::F64);
+        loop {
+            self.space();
+            if self.rest().is_empty() {
+                break;
+            }
+            let at = self.at;
+            match self.name()?.as_str() {
+                "after" if augmented.is_none() => augmented = Some(self.adjoint_call()?),
+                "tangent" if tangent.is_none() => tangent = Some(self.adjoint_call()?),
+                "of" if self.eat("f32") => elem = Ty::F32,
+                "of" if self.eat("f64") => elem = Ty::F64,
+                _ => {
+                    let message = "`after`, `tangent`, `of f32` or the end is wanted here".to_owned();
+                    return Err(RuleError { at, message });
+                }
+            }
+        }
+        let params = self.operands.len();
+        Ok(UserRule::Adjoint(AdjointRule { params, reverse, cotangents, augmented, tangent, elem }))
+    }
+
+    /// A function, and its arguments by the names of operands and of what there is besides.
+    fn adjoint_call(&mut self) -> Result<AdjointCall, RuleError> {
+        let symbol = self.name()?;
+        self.expect("(")?;
+        let mut args = vec![];
+        loop {
+            self.space();
+            let at = self.at;
+            let name = self.name()?;
+            let operand = |n: &str| self.operands.iter().position(|o| o == n);
+            let seed = |n: &str| if n.is_empty() { Some(0) } else { n.parse().ok() };
+            args.push(match name.as_str() {
+                n if operand(n).is_some() => AdjointArg::Primal(operand(n).expect("it is one")),
+                "record" => AdjointArg::Record,
+                "overwritten" => AdjointArg::Overwritten,
+                "wanted" => AdjointArg::Wanted,
+                n => match (n.strip_prefix('d').and_then(operand), n.strip_prefix("seed").and_then(seed)) {
+                    (Some(i), _) => AdjointArg::Derivative(i),
+                    (None, Some(k)) => AdjointArg::Seed(k),
+                    (None, None) => {
+                        let names = self.operands.join(", ");
+                        let message = format!(
+                            "`{name}` is none of {names}, of these with a `d` before them, of `seed`, `record`, \
+                             `overwritten` and `wanted`"
+                        );
+                        return Err(RuleError { at, message });
+                    }
+                },
+            });
+            if !self.eat(",") {
+                break;
+            }
+        }
+        self.expect(")")?;
+        Ok(AdjointCall { symbol, args })
     }
 
     fn partial(&mut self) -> Result<Partial, RuleError> {
@@ -470,6 +572,10 @@ mod tests {
             ("x => z: x x", 10, "nothing follows"),
             ("tangent f(x)", 12, "no argument is a tangent"),
             ("inactive x", 9, "nothing follows"),
+            ("x => adjoint", 12, "`:` is wanted"),
+            ("x => adjoint f(y)", 15, "`y` is none of x, of these"),
+            ("x => adjoint f(x, seed) -> x", 27, "`x` is no operand with a `d`"),
+            ("x => adjoint f(x) before g(x)", 18, "`after`, `tangent`"),
         ] {
             let e = UserRule::parse(text).expect_err(text);
             assert!(e.message.contains(says) && e.at == at, "{text}: {e}");
@@ -501,6 +607,38 @@ mod tests {
             ("tangent g(x, dx, c)", &[d], &[d], "does not have"),
         ] {
             let e = keep(text, params, rets).expect_err(text);
+            assert!(e.contains(says), "{text}: {e}");
+        }
+    }
+
+    #[test]
+    fn adjoints_name_what_they_are_given() {
+        use AdjointArg::{Derivative, Overwritten, Primal, Record, Seed, Wanted};
+        let text = "a, x, n => adjoint r(x, dx, n, seed, seed1, record, wanted) -> da \
+                    after f(a, x, overwritten) tangent t(a, da, x, dx) of f32";
+        let UserRule::Adjoint(rule) = UserRule::parse(text).unwrap() else { panic!("an adjoint") };
+        assert_eq!(rule.reverse.args, [Primal(1), Derivative(1), Primal(2), Seed(0), Seed(1), Record, Wanted]);
+        assert_eq!((&rule.cotangents[..], rule.elem, rule.params), (&[0][..], Ty::F32, 3));
+        assert_eq!(rule.augmented.as_ref().unwrap().args, [Primal(0), Primal(1), Overwritten]);
+        assert_eq!(rule.tangent.as_ref().unwrap().args, [Primal(0), Derivative(0), Primal(1), Derivative(1)]);
+        let (params, rets) = ([Ty::F32, Ty::I64, Ty::I32], [Ty::F32, Ty::F32]);
+        assert!(rule.keep("f", &params, &rets).is_ok());
+        let signature = |call: &AdjointCall| rule.signature(call, &params, &rets);
+        assert_eq!(signature(rule.augmented.as_ref().unwrap()).1, [Ty::F32, Ty::F32, Ty::I64]);
+        assert_eq!(signature(rule.tangent.as_ref().unwrap()).1, [Ty::F32; 4]);
+        assert_eq!(signature(&rule.reverse).1, [Ty::F32]);
+        // A result may be called `adjoint`.
+        assert!(matches!(UserRule::parse("x => adjoint: adjoint"), Ok(UserRule::Row(_))));
+        for (text, says) in [
+            ("x => adjoint r(x, seed, record) -> dx", "a record is what an augmented function"),
+            ("x => adjoint r(x, dx)", "is a float: its cotangent is returned"),
+            ("x => adjoint r(x, seed1)", "result 1 of %f is no float"),
+            ("x => adjoint r(x) after g(x, seed)", "a seed is an argument of the adjoint"),
+            ("x => adjoint r(x) tangent g(x, wanted)", "forward mode knows nothing"),
+            ("x, y => adjoint r(x)", "1 parameters, and the rule is of a function with 2"),
+        ] {
+            let UserRule::Adjoint(rule) = UserRule::parse(text).unwrap() else { panic!("an adjoint") };
+            let e = rule.keep("f", &[Ty::F64], &[Ty::F64]).expect_err(text);
             assert!(e.contains(says), "{text}: {e}");
         }
     }

@@ -40,6 +40,7 @@ pub mod plan;
 pub mod primal;
 pub mod program;
 pub mod shadow;
+pub(crate) mod stand_in;
 pub mod standalone;
 pub mod translate;
 pub mod user_rules;

@@ -6,49 +6,70 @@
 //! function itself is called as it is. A rule speaks of calls: where the function is asked for
 //! itself, its body is derived.
 //!
+//! An imported function with an adjoint gets a stand-in for a body ([`mod@crate::stand_in`]).
+//!
 //! **Cost.** None; what is called by a rule is not derived.
 
 use std::collections::BTreeMap;
 
-use brolga_ir::{Diagnostic, Diagnostics, Program};
-use brolga_rules::{Ty, UserRule};
-use cranelift_codegen::ir::{AbiParam, types};
+use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
+use brolga_rules::UserRule;
+use cranelift_codegen::ir::AbiParam;
+
+use crate::stand_in::stand_in;
+use crate::translate::rules::adjoint::{signature_of, tys};
 
 /// Give functions of a program their rules. Names of which the program has no function are passed
-/// over.
+/// over. `imports` are functions that the module has in which derivatives are compiled, though the
+/// program has no body of them: they may have an adjoint, too.
 ///
 /// # Errors
 /// AD0175 for each rule that does not fit its function.
-pub fn set_rules(program: &mut Program, rules: &BTreeMap<String, UserRule>) -> Result<(), Diagnostics> {
+pub fn set_rules(
+    program: &mut Program,
+    rules: &BTreeMap<String, UserRule>,
+    imports: impl Fn(&str) -> bool,
+) -> Result<(), Diagnostics> {
     let mut problems = Diagnostics::default();
     for (symbol, rule) in rules {
         let Some(key) = program.func(symbol) else { continue };
-        let signature = &program.funcs[key].signature;
-        let (params, rets) = (tys(&signature.params), tys(&signature.returns));
-        let found = match params.zip(rets) {
-            Some((params, rets)) => rule.keep(symbol, &params, &rets),
-            None => Err(format!(
-                "a function with a rule takes and returns f64, f32, i64 and i32, and this one is {signature}"
-            )),
-        };
-        match found {
-            Ok(id) => program.func_mut(key).rule = Some(id.0),
-            Err(why) => {
-                let d = Diagnostic::new("AD0175", format!("the rule of %{symbol} does not fit: {why}"));
-                problems.push(d.in_func(symbol).help("change the rule, or the declaration of the function"));
-            }
+        if let Err(why) = set(program, key, rule, &imports) {
+            let d = Diagnostic::new("AD0175", format!("the rule of %{symbol} does not fit: {why}"));
+            problems.push(d.in_func(symbol).help("change the rule, or the declaration of the function"));
         }
     }
     problems.or_ok(())
 }
 
-fn tys(params: &[AbiParam]) -> Option<Vec<Ty>> {
-    let ty = |p: &AbiParam| match p.value_type {
-        types::F64 => Some(Ty::F64),
-        types::F32 => Some(Ty::F32),
-        types::I32 => Some(Ty::I32),
-        types::I64 => Some(Ty::I64),
-        _ => None,
+fn set(program: &mut Program, key: FuncKey, rule: &UserRule, imports: impl Fn(&str) -> bool) -> Result<(), String> {
+    let f = &program.funcs[key];
+    let (symbol, signature) = (f.symbol.clone(), f.signature.clone());
+    let Some((params, rets)) = tys(&signature.params).zip(tys(&signature.returns)) else {
+        return Err(format!(
+            "a function with a rule takes and returns f64, f32, i64 and i32, and this one is {signature}"
+        ));
     };
-    params.iter().map(ty).collect()
+    let UserRule::Adjoint(adjoint) = rule else {
+        program.func_mut(key).rule = Some(rule.keep(&symbol, &params, &rets)?.0);
+        return Ok(());
+    };
+    let id = adjoint.keep(&symbol, &params, &rets)?;
+    for call in adjoint.calls() {
+        let Some(declared) = program.func(&call.symbol).map(|k| &program.funcs[k].signature) else { continue };
+        let wanted = signature_of(adjoint, call, &signature).expect("it has types that rules have");
+        let types = |s: &[AbiParam]| s.iter().map(|p| p.value_type).collect::<Vec<_>>();
+        if types(&declared.params) != types(&wanted.params) || types(&declared.returns) != types(&wanted.returns) {
+            return Err(format!("%{} is declared as {declared}, and the rule calls it as {wanted}", call.symbol));
+        }
+    }
+    if program.funcs[key].body.is_none() && !program.funcs[key].stand_in {
+        if !imports(&symbol) {
+            return Err("the function has no body in this program".to_owned());
+        }
+        let body = stand_in(&symbol, &signature, adjoint.elem);
+        program.define(&symbol, body, |_| 0).map_err(|s| format!("%{s} cannot be defined"))?;
+        program.func_mut(key).stand_in = true;
+    }
+    program.func_mut(key).adjoint = Some(id.0);
+    Ok(())
 }

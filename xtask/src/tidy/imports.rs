@@ -185,7 +185,6 @@ const FOLDERS: &[(&str, &[Row])] = &[
         &[
             ("val_map", &[]),
             ("derived", &[]),
-            ("user_rules", &[]),
             ("dce", &["val_map"]),
             ("clif", &["derived"]),
             ("primal", &[]),
@@ -216,9 +215,11 @@ const FOLDERS: &[(&str, &[Row])] = &[
             ),
             ("called", &["nested", "standalone"]),
             ("derive", &["called", "derived", "pipeline", "program"]),
-            ("nested", &["clif", "derived", "program", "standalone"]),
+            ("nested", &["clif", "derived", "program", "stand_in", "standalone"]),
             ("standalone", &["derived"]),
-            ("embed", &["called", "clif", "derived", "nested", "program", "standalone"]),
+            ("stand_in", &["derived", "translate"]),
+            ("user_rules", &["stand_in", "translate"]),
+            ("embed", &["called", "clif", "derived", "nested", "program", "stand_in", "standalone"]),
         ],
     ),
 ];

@@ -47,6 +47,7 @@ use crate::clif::dead_segment_arg;
 use crate::derived::Derivation;
 use crate::program::driver::Asked;
 use crate::program::inline_rollback::attempt;
+use crate::stand_in::none_is_derived;
 use crate::standalone::piece::Piece;
 use crate::standalone::prelude::{self, Helpers};
 use crate::standalone::{as_written, indirect};
@@ -111,6 +112,7 @@ pub fn embed(
     let request = &spec.request(func, &primal);
     let found = attempt(Asked { program, request, options: &options, isa })?.1;
     found.verify(isa)?;
+    none_is_derived(&found)?;
     let (variant, n_roots) = match &found.combined {
         Some(w) => (w.variant.clone(), 1),
         None => (found.pairs[0].variant.clone(), 2),

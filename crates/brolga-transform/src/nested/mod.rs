@@ -35,6 +35,7 @@ use crate::clif::dead_segment_arg;
 use crate::derived::{Derivation, DerivedCombined};
 use crate::program::driver::Asked;
 use crate::program::inline_rollback::attempt;
+use crate::stand_in::none_is_derived;
 use crate::standalone::piece::Piece;
 use crate::standalone::{as_written, indirect, prelude, taken};
 
@@ -124,6 +125,7 @@ pub(crate) fn settled(
     let options = Options { tape: TapeKind::Typed, ..options.clone() }.settled();
     let found = attempt(Asked { program, request: &request, options: &options, isa })?.1;
     found.verify(isa)?;
+    none_is_derived(&found)?;
     let whole = found.combined.as_ref().expect("both modes have one function");
     let primal = &program.funcs[request.func];
     let mut into = found.program.clone();

@@ -38,7 +38,7 @@ use crate::primal::normalise::{Normalised, normalise};
 use crate::program::check_request;
 use crate::program::forward_root::{self, Served, on_tape};
 use crate::program::inline::{Inlining, inlined};
-use crate::program::reachable::{addressed, calls_indirectly, primal_symbol, reach, with_chain};
+use crate::program::reachable::{addressed, calls_indirectly, primal_symbol, reach, with_called_by_rules, with_chain};
 use crate::program::variants::{Symbols, VariantForm, Worklist};
 use crate::translate::stmt::PairSymbols;
 
@@ -141,7 +141,9 @@ fn derive_all(
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
     let Found { combined, pairs, joint, captures, overwrites, names, pieces, guessed, spare } = found;
     let demanded = manner.demanded;
-    let primals = keys;
+    let whole = combined.iter().chain(&joint).map(|w| &w.func);
+    let derived = whole.chain(pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
+    let primals = with_called_by_rules(&program, keys, derived, &names);
     Ok(Run::Ends(Some(Box::new(Derivation {
         program,
         combined,

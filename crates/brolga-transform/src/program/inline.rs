@@ -260,6 +260,7 @@ fn may_move(program: &Program, key: FuncKey, func: &ir::Function) -> bool {
     let by_value = |p: &ir::AbiParam| matches!(p.purpose, ArgumentPurpose::StructArgument(_));
     program.funcs[key].computes.is_none()
         && program.funcs[key].rule.is_none()
+        && program.funcs[key].adjoint.is_none()
         && program.funcs[key].allocator.is_none()
         && !program.funcs[key].untracked
         && !program.plain.contains(key)

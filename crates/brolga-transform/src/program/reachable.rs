@@ -5,11 +5,12 @@
 
 use brolga_analysis::calls::summarise;
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
-use brolga_ir::names::THUNK;
-use brolga_ir::program::addresses;
+use brolga_ir::names::{Names, THUNK};
+use brolga_ir::program::{addresses, symbol_of};
 use brolga_ir::{Diagnostics, FuncKey, Program};
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, InstBuilder, Opcode, UserFuncName};
+use cranelift_entity::EntitySet;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::primal::normalise::Normalised;
@@ -36,6 +37,32 @@ pub(crate) fn reach(program: &mut Program, root: FuncKey) -> Vec<FuncKey> {
         }
     }
     reached
+}
+
+/// With functions of the program that derived functions call by a rule of the user's: no primal
+/// needs to.
+pub(crate) fn with_called_by_rules<'a>(
+    program: &Program,
+    mut keys: Vec<FuncKey>,
+    derived: impl Iterator<Item = &'a ir::Function>,
+    names: &Names,
+) -> Vec<FuncKey> {
+    let has_rule = |k: &FuncKey| program.funcs[*k].rule.is_some() || program.funcs[*k].adjoint.is_some();
+    if !keys.iter().any(has_rule) {
+        return keys;
+    }
+    let mut known = EntitySet::new();
+    known.extend(keys.iter().copied());
+    for func in derived {
+        for callee in func.dfg.ext_funcs.values() {
+            let spelled = symbol_of(func, &callee.name);
+            let Some(key) = program.func(names.symbol(&spelled).unwrap_or(&spelled)) else { continue };
+            if program.funcs[key].body.is_some() && !known.contains(key) {
+                keys.extend(summarise::reachable(program, key).into_iter().filter(|&k| known.insert(k)));
+            }
+        }
+    }
+    keys
 }
 
 /// A function that only calls another one.

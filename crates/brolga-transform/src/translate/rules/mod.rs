@@ -8,6 +8,7 @@ use cranelift_codegen::ir::{self, Opcode};
 
 use crate::translate::stmt::{AdStmt, StmtCx, Translation};
 
+pub(crate) mod adjoint;
 pub(crate) mod calls;
 pub(crate) mod expr;
 pub(crate) mod fragments;
@@ -85,7 +86,10 @@ fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
                 CalleeKind::Derived(_) | CalleeKind::Plain(_) if cx.facts().blocks.is_late(cx.inst()) => {
                     calls::later(cx)
                 }
-                CalleeKind::Derived(f) => calls::derived(cx, f),
+                CalleeKind::Derived(f) => match adjoint::of(cx, f) {
+                    Some(rule) => adjoint::call(cx, f, rule),
+                    None => calls::derived(cx, f),
+                },
                 CalleeKind::Indirect(sig) => calls::indirect(cx, sig),
                 CalleeKind::Known(rule) => libm::call(cx, rule),
                 CalleeKind::Computes(rule) => libm::computed(cx, rule),

@@ -4,11 +4,13 @@ use brolga_analysis::query::signature_id;
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::FuncKey;
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
+use brolga_rules::AdjointRule;
 use cranelift_codegen::ir::{self, Signature, types};
 
 use super::fit::type_of;
 use super::value::{define, define_as, tangent_as};
 use crate::translate::rules::Cx;
+use crate::translate::rules::adjoint::{self, Given};
 use crate::translate::rules::calls::{deltas, lost_pointer, lost_through_pointer, modes};
 use crate::translate::stmt::Where;
 
@@ -28,6 +30,43 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     let (variant, symbol) = cx.t.callees.tangent(variant);
     let args = cx.args().to_vec();
     call(cx, &variant, sig, &args, Callee::Symbol(symbol.into()));
+}
+
+/// A call of a function that has an adjoint of the user's: by the tangent that the rule has, or by
+/// that of the function's body.
+pub fn of_rule(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
+    let Some(tangent) = &rule.tangent else {
+        if cx.facts().program.funcs[f].stand_in {
+            let help = "add `tangent NAME(…)` to the rule, or define the function in the program";
+            return adjoint::refused(cx, f, "it has no tangent, and no body", help);
+        }
+        return derived(cx, f);
+    };
+    let Some((params, results)) = adjoint::followed(cx, f) else { return };
+    cx.replace_primal();
+    let sig = &cx.facts().program.funcs[f].signature;
+    let variant = Variant::of_call(f, params.clone(), results);
+    let (args, returned) = (cx.args().to_vec(), cx.results().to_vec());
+    let mut tangents = vec![None; args.len()];
+    for (i, shape) in variant.param_shapes(sig) {
+        tangents[i] = Some(tangent_as(cx, args[i], shape));
+    }
+    let mut defs: Defs = returned.iter().map(|&r| (Val::Primal(r), cx.ty(r))).collect();
+    let shape = |cx: &Cx<'_, '_, '_, '_>, r: ir::Value| Shape::of_float(cx.ty(r));
+    let mut back = Vec::new();
+    for &r in &returned {
+        if let Some(shape) = shape(&cx, r) {
+            back.push((r, Val::D(cx.t.ids.dv()), shape));
+        }
+    }
+    defs.extend(back.iter().map(|&(r, d, _)| (d, cx.ty(r))));
+    let given = Given { f, rule, params: &params, record: cx.aux(0) };
+    given.push_with(cx, Where::After, tangent, &tangents, defs);
+    for (r, d, shape) in back {
+        if cx.facts().is_active(r) {
+            define_as(cx, r, d, shape);
+        }
+    }
 }
 
 /// A call through a pointer: the captures tell which tangent function belongs to the address.

@@ -118,7 +118,10 @@ fn structural(cx: Cx<'_, '_, '_, '_>, op: Opcode, s: Structural) {
         Structural::DemoteLow => moves::linear(cx, Arith::DemoteLow, types::F32X4),
         Structural::Call | Structural::CallIndirect => {
             match CalleeKind::of(cx.facts().program, cx.func(), cx.inst()).expect("a call has a callee") {
-                CalleeKind::Derived(f) => calls::derived(cx, f),
+                CalleeKind::Derived(f) => match crate::translate::rules::adjoint::of(cx, f) {
+                    Some(rule) => calls::of_rule(cx, f, rule),
+                    None => calls::derived(cx, f),
+                },
                 CalleeKind::Indirect(sig) => calls::indirect(cx, sig),
                 CalleeKind::Known(rule) => libm::call(cx, rule),
                 CalleeKind::Computes(rule) => libm::computed(cx, rule),
