@@ -195,6 +195,21 @@ impl Recorded {
         AdError::usage(format!("there is no derivative of %{}, which {why}: {help}", decl.linkage_name(id)))
     }
 
+    /// Whether an object holds addresses of data that may be written, or of data that does.
+    fn leads_to_what_is_written(&self, id: DataId, declared: &ModuleDeclarations) -> bool {
+        let (mut seen, mut work) = (BTreeSet::from([id]), vec![id]);
+        while let Some(id) = work.pop() {
+            for to in self.data.get(&id).into_iter().flat_map(data_in) {
+                match self.activity_of(to) {
+                    Some(DataActivity::Const) => {}
+                    None if !declared.get_data_decl(to).writable => work.extend(Some(to).filter(|d| seen.insert(*d))),
+                    _ => return true,
+                }
+            }
+        }
+        false
+    }
+
     fn define_data(&self, program: &mut Program, id: DataId, declared: &ModuleDeclarations) -> Result<(), AdError> {
         let decl = declared.get_data_decl(id);
         let symbol = decl.linkage_name(id).into_owned();
@@ -208,12 +223,10 @@ impl Recorded {
                 "%{symbol} is data without bytes: say with `set_data` that it is constant, or what its shadow is"
             )));
         }
-        if let Some(data) = data
-            && !data.data_relocs.is_empty()
-            && activity != Some(DataActivity::Const)
-        {
+        if activity.is_none() && self.leads_to_what_is_written(id, declared) {
             return Err(AdError::usage(format!(
-                "%{symbol} holds addresses of other data: say with `set_data` that it is constant"
+                "%{symbol} holds addresses of writable data: say with `set_data` that it is constant, or what its \
+                 shadow is, which holds the addresses of their shadows"
             )));
         }
         let bytes = match data.map(|d| &d.init) {
@@ -233,6 +246,14 @@ impl Recorded {
         let object = DataObject { symbol: symbol.clone(), bytes, align, writable, functions };
         program.define_data(object).map(drop).map_err(|s| AdError::usage(format!("%{s} is declared twice")))
     }
+}
+
+/// The data whose addresses an object holds.
+fn data_in(data: &DataDescription) -> impl Iterator<Item = DataId> + '_ {
+    data.data_relocs.iter().filter_map(|(_, gv, _)| match data.data_decls[*gv] {
+        cranelift_module::ModuleRelocTarget::User { namespace: 1, index } => Some(DataId::from_u32(index)),
+        _ => None,
+    })
 }
 
 /// Whether a function of a program calls one of these, or calls one that does.

@@ -265,28 +265,77 @@ fn imported_data_is_constant_or_has_a_shadow() {
     }
 }
 
-#[test]
-fn data_with_addresses_of_data_is_constant() {
-    let mut m = jit();
-    let [inner, outer] = ["inner", "outer"].map(|n| m.declare_data(n, Linkage::Local, false, false).unwrap());
-    let mut d = DataDescription::new();
-    d.define([0.0, 5.0_f64].iter().flat_map(|x| x.to_ne_bytes()).collect());
-    d.set_align(8);
-    m.define_data(inner, &d).unwrap();
+/// An object with an address, and data that is there.
+fn table(m: &mut AdModule<JITModule>, name: &str, to: DataId) -> DataId {
+    let id = m.declare_data(name, Linkage::Local, false, false).unwrap();
     let mut d = DataDescription::new();
     d.define(vec![0; 8].into());
     d.set_align(8);
-    let symbol = m.declare_data_in_data(inner, &mut d);
+    let symbol = m.declare_data_in_data(to, &mut d);
     d.write_data_addr(0, symbol, 0);
-    m.define_data(outer, &d).unwrap();
-    let f = reads(&mut m, "f", outer, true);
+    m.define_data(id, &d).unwrap();
+    id
+}
+
+fn numbers(m: &mut AdModule<JITModule>, name: &str, writable: bool) -> DataId {
+    let id = m.declare_data(name, Linkage::Local, writable, false).unwrap();
+    let mut d = DataDescription::new();
+    d.define([0.0, 5.0_f64].iter().flat_map(|x| x.to_ne_bytes()).collect());
+    d.set_align(8);
+    m.define_data(id, &d).unwrap();
+    id
+}
+
+#[test]
+fn data_with_addresses_of_data() {
     let spec = Spec::gradient([Active]).results([ReturnActivity::ActiveOnly]);
-    assert!(told(m.derivative(f, &spec)).contains("%outer holds addresses of other data: say with `set_data`"));
-    m.set_data(outer, DataActivity::Const);
-    let id = m.derivative(f, &spec).unwrap();
-    let door = entry(&mut *m, id).unwrap();
+    let mut m = jit();
+    // Nothing that it leads to is written.
+    let inner = numbers(&mut m, "inner", false);
+    let outer = table(&mut m, "outer", inner);
+    let f = reads(&mut m, "f", outer, true);
+    let constant = m.derivative(f, &spec).unwrap();
+    // Or something may be.
+    let cell = numbers(&mut m, "cell", true);
+    let to_cell = table(&mut m, "to_cell", cell);
+    let g = reads(&mut m, "g", to_cell, true);
+    assert!(told(m.derivative(g, &spec)).contains("%to_cell holds addresses of writable data: say with `set_data`"));
+    m.set_data(to_cell, DataActivity::Const);
+    let as_constant = m.derivative(g, &spec).unwrap();
+    let shadow = numbers(&mut m, "cell.shadow", true);
+    let to_shadow = table(&mut m, "to_cell.shadow", shadow);
+    m.set_data(cell, DataActivity::Shadow(shadow));
+    m.set_data(to_cell, DataActivity::Shadow(to_shadow));
+    // The cell is read through the table, too, when something was stored in it.
+    let sig = f64s(&m, 1, 1);
+    let h = define(&mut m, Some("h"), sig, |m, b, p| {
+        let at = |m: &mut AdModule<JITModule>, b: &mut cranelift_frontend::FunctionBuilder<'_>, data| {
+            let data = m.declare_data_in_func(data, b.func);
+            b.ins().symbol_value(types::I64, data)
+        };
+        let (cell, table) = (at(m, b, cell), at(m, b, to_cell));
+        let old = b.ins().load(types::F64, MemFlagsData::new(), cell, 8);
+        let x = b.ins().fmul(old, p[0]);
+        b.ins().store(MemFlagsData::new(), x, cell, 0);
+        let through = b.ins().load(types::I64, MemFlagsData::new(), table, 0);
+        let x = b.ins().load(types::F64, MemFlagsData::new(), through, 0);
+        let r = b.ins().fmul(x, p[0]);
+        b.ins().return_(&[r]);
+    });
+    let with_shadow = m.derivative(h, &spec).unwrap();
+    let doors = [constant, as_constant, with_shadow].map(|id| entry(&mut *m, id).unwrap());
     m.finalize_definitions().unwrap();
-    assert_eq!(run(&m, door, &[3.0, 2.0])[0], 10.0);
+    assert_eq!(run(&m, doors[0], &[3.0, 2.0])[0], 10.0);
+    assert_eq!(run(&m, doors[1], &[3.0, 2.0])[0], 10.0);
+    let (at, _) = m.get_finalized_data(shadow);
+    // SAFETY: two numbers of the module's, which nothing else uses.
+    let shadow = unsafe { std::slice::from_raw_parts_mut(at as *mut f64, 2) };
+    for _ in 0..2 {
+        shadow.copy_from_slice(&[0.0, 0.5]);
+        // 5x², with the seed two.
+        assert_eq!(run(&m, doors[2], &[3.0, 2.0])[0], 60.0);
+        assert_eq!(shadow, [0.0, 0.5 + 2.0 * 9.0]);
+    }
 }
 
 #[test]
