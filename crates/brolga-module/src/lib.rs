@@ -132,6 +132,20 @@ impl<M: Module> AdModule<M> {
         self.recorded.activity(data, activity);
     }
 
+    /// Say which line of the user's text a source location of the frontend's is; zero if it is none.
+    /// Errors name the lines of instructions then.
+    ///
+    /// ```
+    /// # use brolga_module::AdModule;
+    /// # fn lines<M: cranelift_module::Module>(module: &mut AdModule<M>) {
+    /// // The frontend has set line numbers as locations.
+    /// module.set_lines(|location| if location.is_default() { 0 } else { location.bits() });
+    /// # }
+    /// ```
+    pub fn set_lines(&mut self, line: impl Fn(ir::SourceLoc) -> u32 + Send + Sync + 'static) {
+        self.recorded.lines(Box::new(line));
+    }
+
     /// Say by which rule calls of the function of this name are differentiated, whether it is
     /// imported or defined here. The rule counts for derivatives that are asked for from now on.
     ///

@@ -37,6 +37,8 @@ pub(crate) struct ModuleDerivative {
     pub room: Room,
 }
 
+type Lines = Box<dyn Fn(ir::SourceLoc) -> u32 + Send + Sync>;
+
 /// Bodies and data of a module.
 #[derive(Default)]
 pub(crate) struct Recorded {
@@ -48,6 +50,8 @@ pub(crate) struct Recorded {
     activities: BTreeMap<DataId, DataActivity>,
     /// By the names of functions.
     rules: BTreeMap<String, UserRule>,
+    /// Which line a location is.
+    lines: Option<Lines>,
 }
 
 impl Recorded {
@@ -77,6 +81,10 @@ impl Recorded {
 
     pub(crate) fn rule(&mut self, symbol: &str, rule: UserRule) {
         self.rules.insert(symbol.to_owned(), rule);
+    }
+
+    pub(crate) fn lines(&mut self, lines: Lines) {
+        self.lines = Some(lines);
     }
 
     pub(crate) fn is_defined(&self, id: FuncId) -> bool {
@@ -121,7 +129,9 @@ impl Recorded {
                 work.extend(functions.filter(|f| seen.insert(*f)));
             }
             let body = by_symbols(body.clone(), declared, isa);
-            let found = program.define(&name(id), body, |_| 0);
+            let insts = (0..body.dfg.num_insts() as u32).map(ir::Inst::from_u32);
+            let lines: Vec<u32> = self.lines.iter().flat_map(|f| insts.clone().map(|i| f(body.srcloc(i)))).collect();
+            let found = program.define(&name(id), body, |i| lines.get(i.as_u32() as usize).copied().unwrap_or(0));
             found.map_err(|symbol| AdError::usage(format!("%{symbol} is declared with two signatures")))?;
             let called = uses.functions.into_iter().chain(self.of_rule(&name(id), declared));
             work.extend(called.filter(|f| seen.insert(*f)));

@@ -2,7 +2,7 @@
 
 use brolga_module::ParamActivity::{Active, Const, Dual, Duplicated};
 use brolga_module::{AdError, AdModule, ReturnActivity, Spec};
-use cranelift_codegen::ir::{AbiParam, types};
+use cranelift_codegen::ir::{AbiParam, InstBuilder, types};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
@@ -140,4 +140,29 @@ fn what_needs_the_run_time() {
     }";
     let spec = Spec::gradient([Active, Duplicated]);
     refused(&mut Fixture::new(text, "f"), "f", &spec, &["AD0174", "in pieces", "%f", "DerivedRule"]);
+}
+
+#[test]
+fn errors_name_lines_and_imports_are_listed() {
+    let mut m = crate::programs::jit();
+    let sig = crate::programs::f64s(&m, 1, 1);
+    let mystery = m.declare_function("mystery", Linkage::Import, &sig).unwrap();
+    let sine = m.declare_function("sin", Linkage::Import, &sig).unwrap();
+    let call = |m: &mut AdModule<JITModule>, name: &str, callee: FuncId| {
+        crate::programs::define(m, Some(name), sig.clone(), |m, b, p| {
+            let callee = m.declare_func_in_func(callee, b.func);
+            b.set_srcloc(cranelift_codegen::ir::SourceLoc::new(17));
+            let call = b.ins().call(callee, &[p[0]]);
+            let r = b.inst_results(call)[0];
+            b.ins().return_(&[r]);
+        })
+    };
+    let (f, g) = (call(&mut m, "f", mystery), call(&mut m, "g", sine));
+    let spec = Spec::gradient([Active]);
+    let told = |m: &AdModule<JITModule>| m.derive(f, &spec).expect_err("it is refused").to_string();
+    assert!(!told(&m).contains("line"));
+    m.set_lines(|at| if at.is_default() { 0 } else { at.bits() });
+    assert!(told(&m).contains("line 17"), "{}", told(&m));
+    let imports = m.derive(g, &spec).expect("it is derived").imports();
+    assert_eq!(imports.into_iter().collect::<Vec<_>>(), ["cos", "sin"]);
 }

@@ -39,6 +39,7 @@ use brolga_analysis::Variant;
 use brolga_ir::program::{functions_used, symbol_of};
 use brolga_ir::spec::{Derivative, Spec};
 use brolga_ir::{DataKey, Diagnostics, FuncKey, Options, Program, TapeKind};
+use brolga_rules::OF_C;
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 
@@ -82,6 +83,27 @@ pub struct Embedded {
     pub shadows: Vec<(DataKey, String)>,
     /// The program: what was given, and thunks.
     pub program: Program,
+}
+
+impl Embedded {
+    /// Functions that it calls and that are neither its own nor have a body in the program: those
+    /// of C, and the program's own imports. A JIT has to find them.
+    pub fn imports(&self) -> BTreeSet<String> {
+        let own: BTreeSet<&str> = self.functions.iter().map(|f| f.symbol.as_str()).collect();
+        let has_body = |s: &str| self.program.func(s).is_some_and(|k| self.program.funcs[k].body.is_some());
+        let mut found = BTreeSet::new();
+        for EmbeddedFunction { func, .. } in &self.functions {
+            for r in functions_used(func).iter() {
+                let name = &func.dfg.ext_funcs[r].name;
+                let symbol = symbol_of(func, name);
+                let is_libcall = matches!(name, ir::ExternalName::LibCall(_));
+                if !is_libcall && !own.contains(symbol.as_str()) && !has_body(&symbol) {
+                    found.insert(symbol.strip_prefix(OF_C).unwrap_or(&symbol).to_owned());
+                }
+            }
+        }
+        found
+    }
 }
 
 /// Derive what a spec asks for, for the target `isa`. Of the options, those of debug runs and of

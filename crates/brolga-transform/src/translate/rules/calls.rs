@@ -166,7 +166,7 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
     }
     let d = Diagnostic::new("AD0150", format!("no rule for the imported function %{symbol}"))
         .note(format!("it is called with active arguments; its signature is {sig}"))
-        .help("define it in the file, use a C math function that has a rule, or mark its arguments const");
+        .help("define it in the program, give it a rule of your own, or mark its arguments const");
     cx.problem(d);
 }
 
