@@ -73,7 +73,7 @@ impl TypedValueParser for StageName {
 pub fn run(args: &DumpArgs) -> Result<(), Failure> {
     let wanted = Wanted::parse(args)?;
     let wanted_func = args.func.iter().map(|f| f.trim_start_matches('%').to_owned()).collect::<Vec<_>>();
-    let file = read_for(&args.input, &wanted_func)?;
+    let file = read_for(&args.input, &wanted_func, true)?;
     let func = choice::function(&file, args.func.as_deref())?;
     let request = choice::request(&file, func, args.activity.as_deref())?;
     let memory = args.memory.map(Into::into).unwrap_or_default();

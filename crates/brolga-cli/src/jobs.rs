@@ -36,11 +36,12 @@ pub fn read(input: &Input, calls: &[String]) -> Result<File, Failure> {
     let named = |call: &String| Some(call_with_clauses(call).ok()?.0.func.node);
     // What cannot be read is reported when it is bound.
     let wanted: Option<Vec<String>> = calls.iter().map(named).collect();
-    read_for(input, &wanted.unwrap_or_default())
+    read_for(input, &wanted.unwrap_or_default(), false)
 }
 
-/// Read a file for these functions, and its rules.
-pub fn read_for(input: &Input, funcs: &[String]) -> Result<File, Failure> {
+/// Read a file for these functions, and its rules. With `imports`, functions that it does not
+/// define may have adjoints: another program links them.
+pub fn read_for(input: &Input, funcs: &[String], imports: bool) -> Result<File, Failure> {
     let mut file = File::read_for(&input.file, &input.module.options(), funcs)?;
     if let Some(path) = &input.rules {
         let at = |line: usize, message: String| Failure::Usage(format!("{}:{line}: {message}", path.display()));
@@ -49,7 +50,7 @@ pub fn read_for(input: &Input, funcs: &[String]) -> Result<File, Failure> {
         if let Some(name) = rules.keys().find(|name| file.program.func(name).is_none()) {
             return Err(Failure::Usage(format!("{}: the file calls no function %{name}", path.display())));
         }
-        brolga::set_rules(&mut file.program, &rules, |_| false)?;
+        brolga::set_rules(&mut file.program, &rules, |_| imports)?;
     }
     Ok(file)
 }

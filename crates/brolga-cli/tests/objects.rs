@@ -522,3 +522,43 @@ fn other_machines() {
         }
     }
 }
+
+/// The example `mpi`: a gradient per process, and gradients through messages. The programs compare
+/// what they find with formulas.
+#[test]
+fn several_processes() {
+    let folder = Folder::new("mpi");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/mpi");
+    for file in ["through.clif", "mpi.rules", "mpi.c", "through.c", "fit.c"] {
+        folder.write(file, &std::fs::read_to_string(format!("{example}/{file}")).expect("it is there"));
+    }
+    folder.write("decay.clif", include_str!("../../../docs/objects/decay.clif"));
+    let rules = folder.0.join("mpi.rules");
+    let activities =
+        ["--func", "%ring", "--activity", "duplicated,const", "--activity", "duplicated,const,const,const"];
+    let through = ["--func", "%agree", "--rules", rules.to_str().expect("a plain path")];
+    let to = ["-o", "through.o", "--header", "through.h"];
+    folder.compile("through.clif", &[&through[..], &activities, &to].concat()).expect(0);
+    folder.compile("decay.clif", &["--func", "%loss", "-o", "fit.o", "--header", "fit.h"]).expect(0);
+    // Without a rule, nothing is known of what they call.
+    let told = folder.compile("through.clif", &["--func", "%agree", "--activity", "duplicated,const", "-o", "no.o"]);
+    told.expect(1).says("AD0150");
+    if !folder.build("mpicc", &["through.c", "mpi.c", "through.o", "-lm", "-o", "through"]) {
+        return;
+    }
+    folder.build("mpicc", &["fit.c", "fit.o", "-lm", "-o", "fit"]);
+    for n in ["1", "2", "3"] {
+        for (program, says) in [("through", "largest difference 0"), ("fit", "loss 0.000000 at 3.0000, 0.7500")] {
+            let mut mpirun = Command::new("mpirun");
+            mpirun.args(["-n", n]).arg(folder.0.join(program)).current_dir(&folder.0);
+            // More processes than processors, and as root where that is who runs the tests.
+            mpirun.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+            let Ok(output) = mpirun.env("OMPI_MCA_rmaps_base_oversubscribe", "1").output() else {
+                println!("skipped: there is no `mpirun`");
+                return;
+            };
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains(says), "{program}: {output:?}");
+        }
+    }
+}

@@ -278,8 +278,7 @@ impl<M: Module> AdModule<M> {
     /// Where a name is taken, data has no shadow, or the module does not compile a function.
     pub fn define(&mut self, embedded: &Embedded, names: &[&str], linkage: Linkage) -> Result<Vec<FuncId>, AdError> {
         let ids = link::define(&mut self.inner, &self.recorded, &mut self.shared, embedded, (names, linkage))?;
-        let of =
-            link::own(&self.inner, &embedded.program.funcs[embedded.func].symbol).expect("it is derived from here");
+        let of = link::own(&self.inner, &embedded.program.funcs[embedded.func].symbol);
         for (id, signature) in ids.iter().zip(&embedded.signatures) {
             let (spec, signature) = (embedded.spec.clone(), signature.clone());
             self.recorded.derivative(*id, ModuleDerivative { of, spec, signature, room: embedded.room });

@@ -143,7 +143,7 @@ impl<M: Module> Links<'_, M> {
                     continue;
                 }
                 let program = &self.embedded.program;
-                if let Some(key) = program.func(&symbol)
+                if let Some(key) = program.func(&symbol).filter(|&k| !program.funcs[k].stand_in)
                     && let Some(body) = &program.funcs[key].body
                 {
                     out.push(EmbeddedFunction { symbol, func: body.clone(), of: key });

@@ -30,8 +30,8 @@ pub enum DataActivity {
 
 /// A function that is a derivative.
 pub(crate) struct ModuleDerivative {
-    /// Of which function, and as what.
-    pub of: FuncId,
+    /// Of which function, if that is in the module.
+    pub of: Option<FuncId>,
     pub spec: Spec,
     pub signature: DerivedSignature,
     pub room: Room,
@@ -112,10 +112,11 @@ impl Recorded {
         let mut derivatives = Vec::new();
         while let Some(id) = work.pop() {
             if let Some(derived) = self.derivatives.get(&id)
+                && let Some(of) = derived.of
                 && !self.rules.contains_key(&name(id))
             {
-                derivatives.push((id, derived));
-                work.extend(Some(derived.of).filter(|f| seen.insert(*f)));
+                derivatives.push((id, of, derived));
+                work.extend(Some(of).filter(|f| seen.insert(*f)));
                 continue;
             }
             let Some(body) = self.bodies.get(&id) else {
@@ -152,7 +153,7 @@ impl Recorded {
     }
 
     fn is_derivable(&self, id: FuncId) -> bool {
-        self.derivatives.get(&id).is_some_and(|d| d.spec.derivative != Derivative::Pair)
+        self.derivatives.get(&id).is_some_and(|d| d.of.is_some() && d.spec.derivative != Derivative::Pair)
     }
 
     /// The program with the derivatives that it reaches, as functions that can be derived: those
@@ -161,28 +162,28 @@ impl Recorded {
     fn with_derivatives(
         &self,
         mut program: Program,
-        mut derivatives: Vec<(FuncId, &ModuleDerivative)>,
+        mut derivatives: Vec<(FuncId, FuncId, &ModuleDerivative)>,
         declared: &ModuleDeclarations,
         (options, isa): (&Options, &dyn TargetIsa),
     ) -> Result<(Program, BTreeSet<FuncId>), AdError> {
         let mut recording = BTreeSet::new();
         let name = |id: FuncId| declared.get_function_decl(id).linkage_name(id).into_owned();
-        while let Some(&(first, _)) = derivatives.first() {
+        while let Some(&(first, ..)) = derivatives.first() {
             let missing: BTreeSet<String> = derivatives.iter().map(|d| name(d.0)).collect();
-            let is_next = |d: &(FuncId, &ModuleDerivative)| !reaches(&program, &name(d.1.of), &missing);
+            let is_next = |d: &(FuncId, FuncId, &ModuleDerivative)| !reaches(&program, &name(d.1), &missing);
             let Some(next) = derivatives.iter().position(is_next) else {
                 let name = name(first);
                 return Err(AdError::usage(format!(
                     "%{name} depends on itself: the function calls its own derivative; derive one that does not"
                 )));
             };
-            let (id, derived) = derivatives.swap_remove(next);
+            let (id, of, derived) = derivatives.swap_remove(next);
             let symbol = name(id);
             if derived.spec.derivative == Derivative::Pair {
                 // Calls of it are refused where something active is given to it.
                 continue;
             }
-            let func = program.func(&name(derived.of)).expect("it is in the program");
+            let func = program.func(&name(of)).expect("it is in the program");
             let of = EmbeddedDerivative { symbol: &symbol, func, spec: &derived.spec, signature: &derived.signature };
             let in_workspace;
             (program, in_workspace) = define_again(&program, of, options, isa)?;
@@ -195,8 +196,11 @@ impl Recorded {
         let decl = declared.get_function_decl(id);
         let (why, help) = if self.bytes.contains(&id) {
             ("was defined by its machine code", "define it by its CLIF, with `define_function`")
-        } else if self.derivatives.contains_key(&id) {
-            ("is half of a pair", "ask for the derivative of the gradient (`Spec::gradient`)")
+        } else if let Some(derived) = self.derivatives.get(&id) {
+            match derived.of {
+                Some(_) => ("is half of a pair", "ask for the derivative of the gradient (`Spec::gradient`)"),
+                None => ("is of a function that the module does not have", "define that function here, too"),
+            }
         } else if decl.linkage.is_definable() {
             ("has not been defined yet", "ask for the derivative after `define_function`")
         } else {

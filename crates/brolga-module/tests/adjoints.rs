@@ -448,6 +448,131 @@ fn imports() {
 #[repr(C)]
 struct Results(f64, f64);
 
+/// Numbers on their way from one thread to another.
+#[derive(Default)]
+struct Mail(std::sync::Mutex<Vec<f64>>, std::sync::Condvar);
+
+impl Mail {
+    fn put(&self, x: f64) {
+        self.0.lock().expect("no thread panics").push(x);
+        self.1.notify_all();
+    }
+
+    fn take(&self) -> f64 {
+        let there = self.1.wait_while(self.0.lock().expect("no thread panics"), |m| m.is_empty());
+        there.expect("no thread panics").remove(0)
+    }
+}
+
+/// There and back.
+#[derive(Default)]
+struct Ways([Mail; 2]);
+
+// SAFETY of all four: the program passes a number each, and its own ways.
+extern "C" fn send(x: *const f64, ways: *const Ways) {
+    unsafe { (*ways).0[0].put(*x) }
+}
+
+extern "C" fn send_adjoint(shadow: *mut f64, ways: *const Ways) {
+    let back = unsafe { (*ways).0[1].take() };
+    if let Some(shadow) = unsafe { shadow.as_mut() } {
+        *shadow += back;
+    }
+}
+
+extern "C" fn receive(x: *mut f64, ways: *const Ways) {
+    unsafe { *x = (*ways).0[0].take() }
+}
+
+extern "C" fn receive_adjoint(shadow: *mut f64, ways: *const Ways) {
+    let back = unsafe { shadow.as_mut() }.map_or(0.0, std::mem::take);
+    unsafe { (*ways).0[1].put(back) }
+}
+
+/// What comes from another thread is active, and so is what goes to one, though neither function
+/// shows it.
+#[test]
+fn numbers_that_go_to_another_thread() {
+    let text = "function %sender(i64, f64, i64) {
+        ss0 = explicit_slot 8
+        fn0 = %send(i64, i64)
+    block0(v0: i64, v1: f64, v2: i64):
+        v3 = load.f64 v0
+        v4 = fmul v3, v1
+        v5 = stack_addr.i64 ss0
+        store v4, v5
+        call fn0(v5, v2)
+        return
+    }
+    function %receiver(f64, i64) -> f64 {
+        ss0 = explicit_slot 8
+        fn0 = %receive(i64, i64)
+    block0(v0: f64, v1: i64):
+        v2 = stack_addr.i64 ss0
+        call fn0(v2, v1)
+        v3 = load.f64 v2
+        v4 = fmul v3, v3
+        v5 = fmul v4, v0
+        return v5
+    }
+    function %deaf(i64, i64) -> f64 {
+        fn0 = %receive(i64, i64)
+    block0(v0: i64, v1: i64):
+        call fn0(v0, v1)
+        v2 = f64const 0.0
+        return v2
+    }";
+    let mut builder = JITBuilder::new(default_libcall_names()).expect("the host");
+    builder.symbols([
+        ("send", send as *const u8),
+        ("send__adjoint", send_adjoint as *const u8),
+        ("receive", receive as *const u8),
+        ("receive__adjoint", receive_adjoint as *const u8),
+    ]);
+    let mut module = AdModule::new(JITModule::new(builder));
+    let program = brolga_testing::program(text);
+    let [sender, receiver, deaf] = ["sender", "receiver", "deaf"].map(|name| {
+        let key = program.func(name).expect("it is in the text");
+        brolga_testing::module::load(&mut module, &program, key).expect("it is compiled").functions[name]
+    });
+    module.set_rule("send", UserRule::parse("x, ways => adjoint send__adjoint(dx, ways)").expect("a rule"));
+    module.set_rule("receive", UserRule::parse("x, ways => adjoint receive__adjoint(dx, ways)").expect("a rule"));
+    let of_sender = module.derivative(sender, &Spec::gradient([Duplicated, Const, Const])).expect("it is derived");
+    let alone = [ReturnActivity::ActiveOnly];
+    let of_receiver = module.derivative(receiver, &Spec::gradient([Active, Const]).results(alone)).expect("derived");
+    let of_deaf = module.derivative(deaf, &Spec::gradient([Const, Const]).results(alone)).expect("derived");
+    module.finalize_definitions().expect("it is linked");
+    let code = |id| module.get_finalized_function(id);
+    // SAFETY: these are their signatures.
+    let (of_sender, of_receiver, of_deaf) = unsafe {
+        (
+            std::mem::transmute::<*const u8, extern "C" fn(*const f64, *mut f64, f64, *const Ways)>(code(of_sender)),
+            std::mem::transmute::<*const u8, extern "C" fn(f64, *const Ways, f64) -> f64>(code(of_receiver)),
+            std::mem::transmute::<*const u8, extern "C" fn(*mut f64, *const Ways, f64)>(code(of_deaf)),
+        )
+    };
+    let ways = Ways::default();
+    for _ in 0..2 {
+        let (w, mut of_w) = (1.5, 0.25);
+        std::thread::scope(|s| {
+            let ways = &ways;
+            let other = s.spawn(move || of_receiver(3.0, ways, 1.0));
+            of_sender(&w, &mut of_w, 2.0, ways);
+            // 3(2w)²
+            near(other.join().expect("it does not panic"), 9.0);
+        });
+        near(of_w, 0.25 + 3.0 * 2.0 * 3.0 * 2.0);
+    }
+    // What is received is not used, and the sender hears of it.
+    let (w, mut of_w, mut x) = (1.5, 0.25, 0.0);
+    std::thread::scope(|s| {
+        let ways = &ways;
+        s.spawn(move || of_sender(&w, &mut of_w, 2.0, ways));
+        of_deaf(&mut x, ways, 1.0);
+    });
+    near(of_w, 0.25);
+}
+
 #[path = "../examples/allreduce.rs"]
 mod allreduce;
 #[path = "../examples/implicit.rs"]

@@ -26,7 +26,8 @@
 //!
 //! **Contract.** Pointers lead to floats of one type, or to what has no derivative. The adjoint
 //! takes the cotangents of what the function overwrites out of its shadows, leaves zeros there, and
-//! adds to those of what it reads. A tangent returns the function's results and then a tangent for
+//! adds to those of what it reads. An imported function may exchange floats with elsewhere, another
+//! process say, unless the rule says `alone`. A tangent returns the function's results and then a tangent for
 //! each float result.
 //!
 //! **Source.** Enzyme's custom rules (`needed` and `overwritten`), and JAX's `custom_vjp`.
@@ -76,6 +77,10 @@ pub struct AdjointRule {
     pub tangent: Option<AdjointCall>,
     /// What pointers lead to, where the function has no body that says so.
     pub elem: Ty,
+    /// What an imported function does depends on its arguments alone, and shows nowhere but in its
+    /// results and behind its pointers. Otherwise it may exchange floats with elsewhere (another
+    /// process), so its adjoint runs even where nothing active is seen to go in or come out.
+    pub alone: bool,
 }
 
 /// An adjoint rule that is kept for the rest of the process.

@@ -319,7 +319,8 @@ impl Parser<'_> {
         Ok(UserRule::Tangent { symbol, args })
     }
 
-    /// `symbol(…) -> dx, …`, and what may follow: `after symbol(…)`, `tangent symbol(…)`, `of f32`.
+    /// `symbol(…) -> dx, …`, and what may follow: `after symbol(…)`, `tangent symbol(…)`, `of f32`,
+    /// `alone`.
     fn adjoint(&mut self) -> Result<UserRule, RuleError> {
         let reverse = self.adjoint_call()?;
         let mut cotangents = vec![];
@@ -339,7 +340,7 @@ impl Parser<'_> {
                 }
             }
         }
-        let (mut augmented, mut tangent, mut elem) = (None, None, Ty::F64);
+        let (mut augmented, mut tangent, mut elem, mut alone) = (None, None, Ty::F64, false);
         loop {
             self.space();
             if self.rest().is_empty() {
@@ -349,16 +350,17 @@ impl Parser<'_> {
             match self.name()?.as_str() {
                 "after" if augmented.is_none() => augmented = Some(self.adjoint_call()?),
                 "tangent" if tangent.is_none() => tangent = Some(self.adjoint_call()?),
+                "alone" => alone = true,
                 "of" if self.eat("f32") => elem = Ty::F32,
                 "of" if self.eat("f64") => elem = Ty::F64,
                 _ => {
-                    let message = "`after`, `tangent`, `of f32` or the end is wanted here".to_owned();
+                    let message = "`after`, `tangent`, `of f32`, `alone` or the end is wanted here".to_owned();
                     return Err(RuleError { at, message });
                 }
             }
         }
         let params = self.operands.len();
-        Ok(UserRule::Adjoint(AdjointRule { params, reverse, cotangents, augmented, tangent, elem }))
+        Ok(UserRule::Adjoint(AdjointRule { params, reverse, cotangents, augmented, tangent, elem, alone }))
     }
 
     /// A function, and its arguments by the names of operands and of what there is besides.
@@ -615,10 +617,10 @@ mod tests {
     fn adjoints_name_what_they_are_given() {
         use AdjointArg::{Derivative, Overwritten, Primal, Record, Seed, Wanted};
         let text = "a, x, n => adjoint r(x, dx, n, seed, seed1, record, wanted) -> da \
-                    after f(a, x, overwritten) tangent t(a, da, x, dx) of f32";
+                    after f(a, x, overwritten) tangent t(a, da, x, dx) of f32 alone";
         let UserRule::Adjoint(rule) = UserRule::parse(text).unwrap() else { panic!("an adjoint") };
         assert_eq!(rule.reverse.args, [Primal(1), Derivative(1), Primal(2), Seed(0), Seed(1), Record, Wanted]);
-        assert_eq!((&rule.cotangents[..], rule.elem, rule.params), (&[0][..], Ty::F32, 3));
+        assert_eq!((&rule.cotangents[..], rule.elem, rule.params, rule.alone), (&[0][..], Ty::F32, 3, true));
         assert_eq!(rule.augmented.as_ref().unwrap().args, [Primal(0), Primal(1), Overwritten]);
         assert_eq!(rule.tangent.as_ref().unwrap().args, [Primal(0), Derivative(0), Primal(1), Derivative(1)]);
         let (params, rets) = ([Ty::F32, Ty::I64, Ty::I32], [Ty::F32, Ty::F32]);

@@ -8,16 +8,20 @@
 //! **Cost.** A few instructions, once for each rule.
 
 use brolga_ir::{Diagnostic, Diagnostics};
-use brolga_rules::Ty;
+use brolga_rules::AdjointRule;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, types};
 
 use crate::derived::Derivation;
 use crate::translate::rules::libm::clif_type;
 
+/// A data object that stands for memory of other processes. No code that is compiled names it.
+pub(crate) const ELSEWHERE: &str = "brolga_elsewhere";
+
 /// The stand-in of a function with this signature: its results and what is behind its pointers
 /// depend on its float arguments and on what was there, at places that are not known.
-pub(crate) fn stand_in(symbol: &str, signature: &Signature, elem: Ty) -> ir::Function {
+/// And on what is elsewhere, which depends on them.
+pub(crate) fn stand_in(symbol: &str, signature: &Signature, rule: &AdjointRule) -> ir::Function {
     let name = ir::UserFuncName::testcase(symbol);
     let mut func = ir::Function::with_name_signature(name, signature.clone());
     let block = func.dfg.make_block();
@@ -38,10 +42,19 @@ pub(crate) fn stand_in(symbol: &str, signature: &Signature, elem: Ty) -> ir::Fun
     let three = c.ins().iconst(types::I64, 3);
     let at = c.ins().ishl(at, three);
     let places: Vec<ir::Value> = pointers.into_iter().map(|p| c.ins().iadd(p, at)).collect();
-    let elem = clif_type(elem);
+    let elem = clif_type(rule.elem);
     for &place in &places {
         let x = c.ins().load(elem, MemFlagsData::new(), place, 0);
         sum = added(&mut c, sum, x);
+    }
+    if !rule.alone {
+        let name = ir::ExternalName::testcase(ELSEWHERE);
+        let data = ir::GlobalValueData::Symbol { name, offset: 0.into(), colocated: false, tls: false };
+        let data = c.func.create_global_value(data);
+        let elsewhere = c.ins().symbol_value(types::I64, data);
+        let x = c.ins().load(types::F64, MemFlagsData::new(), elsewhere, 0);
+        sum = added(&mut c, sum, x);
+        c.ins().store(MemFlagsData::new(), sum, elsewhere, 0);
     }
     let narrow = c.ins().fdemote(types::F32, sum);
     for &place in &places {

@@ -12,11 +12,11 @@
 
 use std::collections::BTreeMap;
 
-use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
+use brolga_ir::{DataObject, Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::UserRule;
 use cranelift_codegen::ir::AbiParam;
 
-use crate::stand_in::stand_in;
+use crate::stand_in::{ELSEWHERE, stand_in};
 use crate::translate::rules::adjoint::{signature_of, tys};
 
 /// Give functions of a program their rules. Names of which the program has no function are passed
@@ -66,7 +66,13 @@ fn set(program: &mut Program, key: FuncKey, rule: &UserRule, imports: impl Fn(&s
         if !imports(&symbol) {
             return Err("the function has no body in this program".to_owned());
         }
-        let body = stand_in(&symbol, &signature, adjoint.elem);
+        let body = stand_in(&symbol, &signature, adjoint);
+        if !adjoint.alone && program.data_object(ELSEWHERE).is_none() {
+            let bytes = vec![0; 8];
+            let object =
+                DataObject { symbol: ELSEWHERE.to_owned(), bytes, align: 8, writable: true, functions: vec![] };
+            program.define_data(object).map_err(|s| format!("%{s} is defined"))?;
+        }
         program.define(&symbol, body, |_| 0).map_err(|s| format!("%{s} cannot be defined"))?;
         program.func_mut(key).stand_in = true;
     }

@@ -121,7 +121,7 @@ fn flag(text: &str) -> Result<(String, String), String> {
 pub fn run(args: &CompileArgs) -> Result<(), Failure> {
     let isa = target::isa(args.target.as_deref(), !args.no_pic, &args.flags)?;
     let wanted: Vec<String> = args.funcs.iter().map(|f| f.trim_start_matches('%').to_owned()).collect();
-    let mut file = read_for(&args.input, &wanted)?;
+    let mut file = read_for(&args.input, &wanted, true)?;
     let image = image(&file, &args.input.file, &*isa)?;
     speak(&mut file.program, isa.default_call_conv());
     let (mut roots, mut functions) = (Vec::new(), Vec::new());

@@ -182,7 +182,8 @@ fn callees<'a>(func: &'a ir::Function, program: &'a Program) -> impl Iterator<It
     let used: Vec<ir::FuncRef> = functions_used(func).iter().collect();
     used.into_iter().filter_map(|r| {
         let symbol = symbol_of(func, &func.dfg.ext_funcs[r].name);
-        let body = program.funcs[program.func(&symbol)?].body.as_ref()?;
+        let f = &program.funcs[program.func(&symbol)?];
+        let body = f.body.as_ref().filter(|_| !f.stand_in)?;
         Some((symbol, body))
     })
 }

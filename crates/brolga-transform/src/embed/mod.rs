@@ -90,7 +90,8 @@ impl Embedded {
     /// of C, and the program's own imports. A JIT has to find them.
     pub fn imports(&self) -> BTreeSet<String> {
         let own: BTreeSet<&str> = self.functions.iter().map(|f| f.symbol.as_str()).collect();
-        let has_body = |s: &str| self.program.func(s).is_some_and(|k| self.program.funcs[k].body.is_some());
+        let of_program = |s: &str| self.program.func(s).map(|k| &self.program.funcs[k]);
+        let has_body = |s: &str| of_program(s).is_some_and(|f| f.body.is_some() && !f.stand_in);
         let mut found = BTreeSet::new();
         for EmbeddedFunction { func, .. } in &self.functions {
             for r in functions_used(func).iter() {

@@ -158,8 +158,11 @@ fn shadow(cx: Cx<'_, '_, '_, '_>, w: Where, p: ir::Value) -> Val {
 /// follow is refused.
 pub(crate) fn followed(cx: Cx<'_, '_, '_, '_>, f: FuncKey) -> Option<(Vec<ParamMode>, Vec<ResultMode>)> {
     let (params, results) = modes(cx, f);
-    let quiet = params.iter().all(|p| matches!(p, ParamMode::Const | ParamMode::Opaque { .. }));
-    if quiet && results.iter().all(|r| *r == ResultMode::None) {
+    let quiet = params.iter().all(|p| matches!(p, ParamMode::Const | ParamMode::Opaque { .. }))
+        && results.iter().all(|r| *r == ResultMode::None);
+    // Elsewhere another adjoint may wait for this one.
+    let exchanges = cx.facts().program.funcs[f].stand_in && !of(cx, f)?.alone;
+    if quiet && !exchanges {
         return None;
     }
     if params.iter().any(|p| matches!(p, ParamMode::Bits { .. }))
