@@ -21,14 +21,14 @@
 //! | `dx` | of a pointer its shadow, null if it has none; in a tangent, of a float its tangent |
 //! | `seed`, `seed1`, … | the cotangent of the first result, of the second, … |
 //! | `record` | what the augmented function has returned last |
-//! | `overwritten` | bit *i*: what argument *i* points at may not be in the adjoint what it was before the call |
+//! | `overwritten` | bit *i*: behind argument *i* there may be something else by then |
 //! | `wanted` | bit *i*: the cotangent of argument *i* is asked for |
 //!
 //! **Contract.** Pointers lead to floats of one type, or to what has no derivative. The adjoint
 //! takes the cotangents of what the function overwrites out of its shadows, leaves zeros there, and
 //! adds to those of what it reads. An imported function may exchange floats with elsewhere, another
-//! process say, unless the rule says `alone`. A tangent returns the function's results and then a tangent for
-//! each float result.
+//! process say, unless the rule says `alone`. A tangent returns the function's results and then a
+//! tangent for each float result.
 //!
 //! **Source.** Enzyme's custom rules (`needed` and `overwritten`), and JAX's `custom_vjp`.
 
