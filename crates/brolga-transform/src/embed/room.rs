@@ -140,7 +140,11 @@ fn asks_for(func: &ir::Function, inst: ir::Inst) -> Option<Option<u64>> {
     let size = || {
         let over = func.dfg.value_def(func.dfg.resolve_aliases(arg)).inst()?;
         let InstructionData::IntCompare { args: [top, limit], .. } = func.dfg.insts[over] else { return None };
-        // A loop asks for all of its records at once: what is compared then is a distance.
+        // A loop asks for all of its records at once: what is compared then is a distance, with a
+        // constant if its trip count is one.
+        if let Some(bytes) = constant_int(func, func.dfg.resolve_aliases(top)) {
+            return u64::try_from(bytes).ok();
+        }
         let limit = func.dfg.value_def(func.dfg.resolve_aliases(limit)).inst()?;
         let InstructionData::Load { .. } = func.dfg.insts[limit] else { return None };
         let add = func.dfg.value_def(func.dfg.resolve_aliases(top)).inst()?;
