@@ -3,6 +3,7 @@
 mod activities;
 mod bare;
 mod common;
+mod equations;
 mod errors;
 mod features;
 mod formula;
