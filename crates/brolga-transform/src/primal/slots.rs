@@ -94,6 +94,8 @@ impl Cells {
                     kept.insert(slot);
                 }
             }
+            // A collector finds its pointers there.
+            kept.extend(func.dfg.user_stack_map_entries(inst).into_iter().flatten().map(|e| e.slot));
             // Of a store the value is an operand, too.
             let address = access.and_then(|_| access_address(func, inst));
             let others = func.dfg.inst_values(inst).filter(|v| Some(*v) != address);
@@ -141,11 +143,13 @@ impl Cells {
 
 /// The type of what a plain load or store moves.
 fn access(func: &ir::Function, inst: ir::Inst) -> Option<Type> {
-    match func.dfg.insts[inst] {
-        InstructionData::Load { opcode: Opcode::Load, .. } => Some(func.dfg.value_type(func.dfg.first_result(inst))),
-        InstructionData::Store { opcode: Opcode::Store, args, .. } => Some(func.dfg.value_type(args[0])),
-        _ => None,
-    }
+    let (flags, v) = match func.dfg.insts[inst] {
+        InstructionData::Load { opcode: Opcode::Load, flags, .. } => (flags, func.dfg.first_result(inst)),
+        InstructionData::Store { opcode: Opcode::Store, flags, args, .. } => (flags, args[0]),
+        _ => return None,
+    };
+    // Another order of bytes is another number.
+    func.dfg.mem_flags[flags].explicit_endianness().is_none().then(|| func.dfg.value_type(v))
 }
 
 fn is_stored(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> {
@@ -322,6 +326,7 @@ mod tests {
             "v20 = load.f64 v9+4",
             "v20 = load.f64 v9+12",
             "store v9, v9+8",
+            "v20 = load.f64 big v9",
         ] {
             let text = sum(else_);
             assert_eq!(text.matches("load.f64").count(), 3 + else_.matches("load.f64").count(), "{text}");
