@@ -3,9 +3,9 @@
 //! **Question.** How many bytes does a call record at most?
 //! **Answer.** Each record asks for its size (`trapnz top > limit, tape_full`), or a loop of a
 //! constant trip count for all of its records, in front of it. Where no other record is in a loop
-//! and no function is recursive, the sizes of all of them, with those of callees at each call, are a
-//! bound. Then nothing asks any more: the tape is a stack slot of the root, or, if it has to outlive
-//! the forward pass or is large, memory of the caller's that the root looks at once.
+//! and no function is recursive, the sizes of all of them, with those of callees at each call, are
+//! a bound. Then nothing asks any more: the tape is a stack slot of the root, or, if it has to
+//! outlive the forward pass or is large, memory of the caller's that the root looks at once.
 //! Otherwise the caller gives memory, and a record for which there is no room *returns*:
 //!
 //! ```text

@@ -24,7 +24,7 @@ use crate::primal::edit::before;
 
 /// What is known of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Known {
+enum Folded {
     /// Nothing yet: no edge that is taken leads to where it is defined.
     #[default]
     Nothing,
@@ -33,7 +33,7 @@ enum Known {
     Varies,
 }
 
-impl Known {
+impl Folded {
     fn meet(self, other: Self) -> Self {
         match (self, other) {
             (Self::Nothing, known) | (known, Self::Nothing) => known,
@@ -51,11 +51,11 @@ pub(crate) fn decided(func: &mut ir::Function) -> bool {
     if !brifs.iter().any(|&i| may_be_decided(func, i)) {
         return false;
     }
-    let found = Found::of(func);
+    let found = Propagation::of(func);
     let mut any = false;
     for inst in brifs {
         let InstructionData::Brif { arg, blocks, .. } = func.dfg.insts[inst] else { continue };
-        let Known::Constant(c) = found.known[arg] else { continue };
+        let Folded::Constant(c) = found.known[arg] else { continue };
         let to = blocks[usize::from(c == 0)];
         let args: Vec<ir::BlockArg> = to.args(&func.dfg.value_lists).collect();
         let to = to.block(&func.dfg.value_lists);
@@ -76,18 +76,18 @@ fn may_be_decided(func: &ir::Function, brif: ir::Inst) -> bool {
 }
 
 /// Constants, along the edges that are taken.
-struct Found {
-    known: SecondaryMap<ir::Value, Known>,
+struct Propagation {
+    known: SecondaryMap<ir::Value, Folded>,
     reached: EntitySet<ir::Block>,
     grows: bool,
 }
 
-impl Found {
+impl Propagation {
     fn of(func: &ir::Function) -> Self {
         let mut found = Self { known: SecondaryMap::new(), reached: EntitySet::new(), grows: true };
         if let Some(entry) = func.layout.entry_block() {
             found.reached.insert(entry);
-            func.dfg.block_params(entry).iter().for_each(|&v| found.known[v] = Known::Varies);
+            func.dfg.block_params(entry).iter().for_each(|&v| found.known[v] = Folded::Varies);
         }
         while std::mem::take(&mut found.grows) {
             for b in func.layout.blocks() {
@@ -103,21 +103,21 @@ impl Found {
         for inst in func.layout.block_insts(b) {
             match func.dfg.inst_results(inst) {
                 &[v] => self.learn(v, self.result(func, inst)),
-                several => several.iter().for_each(|&v| self.learn(v, Known::Varies)),
+                several => several.iter().for_each(|&v| self.learn(v, Folded::Varies)),
             }
         }
         let Some(last) = func.layout.last_inst(b) else { return };
         let decided = match func.dfg.insts[last] {
             InstructionData::Brif { arg, .. } => self.known[arg],
-            _ => Known::Varies,
+            _ => Folded::Varies,
         };
         let dfg = &func.dfg;
         let calls = dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
         for (k, call) in calls.iter().enumerate() {
             let taken = match decided {
-                Known::Nothing => false,
-                Known::Constant(c) => k == usize::from(c == 0),
-                Known::Varies => true,
+                Folded::Nothing => false,
+                Folded::Constant(c) => k == usize::from(c == 0),
+                Folded::Varies => true,
             };
             if !taken {
                 continue;
@@ -126,43 +126,43 @@ impl Found {
             self.grows |= self.reached.insert(to);
             for (arg, &param) in call.args(&dfg.value_lists).zip(dfg.block_params(to)) {
                 // What a call gives to its handlers is no constant.
-                self.learn(param, arg.as_value().map_or(Known::Varies, |v| self.known[v]));
+                self.learn(param, arg.as_value().map_or(Folded::Varies, |v| self.known[v]));
             }
         }
     }
 
-    fn learn(&mut self, v: ir::Value, known: Known) {
+    fn learn(&mut self, v: ir::Value, known: Folded) {
         let met = self.known[v].meet(known);
         self.grows |= met != self.known[v];
         self.known[v] = met;
     }
 
     /// What an instruction with one result computes.
-    fn result(&self, func: &ir::Function, inst: ir::Inst) -> Known {
+    fn result(&self, func: &ir::Function, inst: ir::Inst) -> Folded {
         let ty = func.dfg.value_type(func.dfg.first_result(inst));
         if !ty.is_int() || ty.bits() > 64 {
-            return Known::Varies;
+            return Folded::Varies;
         }
         let data = func.dfg.insts[inst];
         if let InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } = data {
-            return Known::Constant(within(ty, imm.bits() as u64));
+            return Folded::Constant(within(ty, imm.bits() as u64));
         }
         let mut operands = [0; 2];
         let args = func.dfg.inst_args(inst);
         if args.is_empty() || args.len() > 2 {
-            return Known::Varies;
+            return Folded::Varies;
         }
-        let mut all = Known::Constant(0);
+        let mut all = Folded::Constant(0);
         for (operand, &arg) in operands.iter_mut().zip(args) {
             match self.known[arg] {
-                Known::Constant(c) => *operand = c,
-                Known::Nothing if all != Known::Varies => all = Known::Nothing,
-                Known::Nothing => {}
-                Known::Varies => all = Known::Varies,
+                Folded::Constant(c) => *operand = c,
+                Folded::Nothing if all != Folded::Varies => all = Folded::Nothing,
+                Folded::Nothing => {}
+                Folded::Varies => all = Folded::Varies,
             }
         }
-        let Some(value) = evaluate(&data, func.dfg.value_type(args[0]), operands) else { return Known::Varies };
-        if all == Known::Constant(0) { Known::Constant(within(ty, value)) } else { all }
+        let Some(value) = evaluate(&data, func.dfg.value_type(args[0]), operands) else { return Folded::Varies };
+        if all == Folded::Constant(0) { Folded::Constant(within(ty, value)) } else { all }
     }
 }
 

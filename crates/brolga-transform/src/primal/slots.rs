@@ -4,10 +4,10 @@
 //! flag, what a branch decides. A slot is memory: its shadow is stored to, loaded from and cleared
 //! in each turn, and what is read from it has to be recorded where it is overwritten.
 //!
-//! **Answer.** SSA form. A *cell* is the bytes of a slot that are always stored and loaded whole, by
-//! accesses of one type. A load becomes the value that was stored, or a parameter where paths meet
-//! on which different values were. Stores go. What no path has stored is zero: it could have been
-//! anything.
+//! **Answer.** SSA form. A *cell* is the bytes of a slot that are always stored and loaded whole,
+//! by accesses of one type. A load becomes the value that was stored, or a parameter where paths
+//! meet on which different values were. Stores go. What no path has stored is zero: it could have
+//! been anything.
 //!
 //! ```text
 //! store 0, ss0; jump block1(i)               jump block1(i, 0)
@@ -22,8 +22,8 @@
 //! **Which.** Slots whose address goes nowhere but to loads and stores, and whose accesses are the
 //! same bytes and type, or apart. Any other access of a slot keeps all of it in memory.
 //!
-//! **Invariant.** Parameters are made where a cell is read later, and paths meet. Some get one value
-//! along all of them: what runs next takes those away.
+//! **Invariant.** Parameters are made where a cell is read later, and paths meet. Some get one
+//! value along all of them: what runs next takes those away.
 //!
 //! **Source.** The `mem2reg` pass of LLVM.
 
@@ -41,7 +41,7 @@ use crate::primal::edit::BlockArgs;
 use crate::primal::normalise::lay_out;
 
 /// The first byte of a cell.
-type Place = (ir::StackSlot, i64);
+type SlotBytes = (ir::StackSlot, i64);
 
 /// Give loads of cells what was stored there. All blocks of the function are reached.
 pub fn promote_slots(func: &mut ir::Function) {
@@ -64,13 +64,13 @@ pub fn promote_slots(func: &mut ir::Function) {
 /// The cells of a function, and the accesses of each.
 #[derive(Default)]
 struct Cells {
-    ty: BTreeMap<Place, Type>,
-    accesses: HashMap<ir::Inst, Place>,
+    ty: BTreeMap<SlotBytes, Type>,
+    accesses: HashMap<ir::Inst, SlotBytes>,
 }
 
 impl Cells {
     fn of(func: &ir::Function) -> Self {
-        let mut addresses: HashMap<ir::Value, Place> = HashMap::default();
+        let mut addresses: HashMap<ir::Value, SlotBytes> = HashMap::default();
         let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
         for inst in insts() {
             if let InstructionData::StackAddr { stack_slot, offset, .. } = func.dfg.insts[inst] {
@@ -116,12 +116,12 @@ impl Cells {
     }
 
     /// The cells that are read, where a block begins, before they are written.
-    fn live(&self, func: &ir::Function, cfg: &Cfg) -> SecondaryMap<ir::Block, Vec<Place>> {
-        let mut live: SecondaryMap<ir::Block, Vec<Place>> = SecondaryMap::new();
+    fn live(&self, func: &ir::Function, cfg: &Cfg) -> SecondaryMap<ir::Block, Vec<SlotBytes>> {
+        let mut live: SecondaryMap<ir::Block, Vec<SlotBytes>> = SecondaryMap::new();
         let mut grows = true;
         while std::mem::take(&mut grows) {
             for &b in cfg.blocks.iter().rev() {
-                let mut now: Vec<Place> = cfg.succs[b].iter().flat_map(|&s| live[s].iter().copied()).collect();
+                let mut now: Vec<SlotBytes> = cfg.succs[b].iter().flat_map(|&s| live[s].iter().copied()).collect();
                 for inst in func.layout.block_insts(b).rev() {
                     match self.accesses.get(&inst) {
                         Some(p) if is_stored(func, inst).is_some() => now.retain(|q| q != p),
@@ -162,16 +162,16 @@ fn is_stored(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> {
 struct Promotion<'a> {
     cells: &'a Cells,
     cfg: &'a Cfg,
-    live: SecondaryMap<ir::Block, Vec<Place>>,
+    live: SecondaryMap<ir::Block, Vec<SlotBytes>>,
     /// What cells hold where a block ends.
-    leaving: SecondaryMap<ir::Block, BTreeMap<Place, ir::Value>>,
+    leaving: SecondaryMap<ir::Block, BTreeMap<SlotBytes, ir::Value>>,
     args: BlockArgs,
     func: &'a mut ir::Function,
 }
 
 impl Promotion<'_> {
     fn all(mut self) {
-        let mut params: Vec<(ir::Block, Place, usize)> = Vec::new();
+        let mut params: Vec<(ir::Block, SlotBytes, usize)> = Vec::new();
         let mut done: EntitySet<ir::Block> = EntitySet::new();
         for &b in &self.cfg.blocks {
             let mut state = self.entering(b, &done, &mut params);
@@ -205,8 +205,8 @@ impl Promotion<'_> {
         &mut self,
         b: ir::Block,
         done: &EntitySet<ir::Block>,
-        params: &mut Vec<(ir::Block, Place, usize)>,
-    ) -> BTreeMap<Place, ir::Value> {
+        params: &mut Vec<(ir::Block, SlotBytes, usize)>,
+    ) -> BTreeMap<SlotBytes, ir::Value> {
         let live = std::mem::take(&mut self.live[b]);
         let one = match self.cfg.preds[b][..] {
             [p] if done.contains(p) => Some(p),
@@ -247,7 +247,7 @@ impl Promotion<'_> {
         }
     }
 
-    fn block(&mut self, b: ir::Block, state: &mut BTreeMap<Place, ir::Value>) {
+    fn block(&mut self, b: ir::Block, state: &mut BTreeMap<SlotBytes, ir::Value>) {
         for inst in self.func.layout.block_insts(b).collect::<Vec<_>>() {
             let Some(&place) = self.cells.accesses.get(&inst) else { continue };
             match is_stored(self.func, inst) {
