@@ -132,7 +132,8 @@ impl<M: Module> AdModule<M> {
         self.recorded.activity(data, activity);
     }
 
-    /// Say which line of the user's text a source location of the frontend's is, or zero. Errors name the lines of instructions then.
+    /// Say which line of the user's text a source location of the frontend's is, or zero. Errors
+    /// name the lines of instructions then.
     ///
     /// ```
     /// # use brolga_module::AdModule;

@@ -6,11 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brolga_ir::program::symbol_of;
+use brolga_ir::program::{functions_used, symbol_of, symbols_used};
 use brolga_ir::spec::{Derivative, Spec};
 use brolga_ir::{DataObject, FuncKey, Options, Program};
 use brolga_rules::UserRule;
 use brolga_transform::embed::{DerivedSignature, EmbeddedDerivative, Room, define_again};
+use brolga_transform::primal::slots::promote_slots;
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{self, ExternalName};
 use cranelift_codegen::isa::TargetIsa;
@@ -234,7 +235,8 @@ impl Recorded {
         let data = self.data.get(&id);
         if data.is_none() && activity.is_none() {
             return Err(AdError::usage(format!(
-                "%{symbol} is data without bytes: say with `set_data` that it is constant, or what its shadow is"
+                "%{symbol} is data without bytes: define it after the module is wrapped, or say with `set_data` \
+                 that it is constant, or what its shadow is"
             )));
         }
         if activity.is_none() && self.leads_to_what_is_written(id, declared) {
@@ -303,11 +305,13 @@ fn uses(body: &ir::Function) -> Named {
         _ => None,
     };
     let (mut functions, mut data) = (vec![], vec![]);
-    let symbols = body.global_values.values().filter_map(|g| match g {
+    // Frontends declare more than a body uses.
+    let (called, named) = (functions_used(body), symbols_used(body));
+    let symbols = named.iter().filter_map(|gv| match &body.global_values[gv] {
         ir::GlobalValueData::Symbol { name, .. } => Some(name),
         _ => None,
     });
-    for name in body.dfg.ext_funcs.values().map(|f| &f.name).chain(symbols) {
+    for name in called.iter().map(|f| &body.dfg.ext_funcs[f].name).chain(symbols) {
         match id(name) {
             Some(FuncOrDataId::Func(f)) => functions.push(f),
             Some(FuncOrDataId::Data(d)) => data.push(d),
@@ -325,13 +329,17 @@ fn functions_in(data: &DataDescription) -> impl Iterator<Item = FuncId> + '_ {
     })
 }
 
-/// A body as frontends leave it, made ready: names are symbols, and parameters of blocks that are
-/// always the same value are gone.
+/// A body as frontends leave it, made ready: names are symbols, scalars in stack slots are values,
+/// and parameters of blocks that are always the same value are gone.
 fn by_symbols(body: ir::Function, declared: &ModuleDeclarations, isa: &dyn TargetIsa) -> ir::Function {
     let mut cx = Context::for_function(body);
     cx.compute_cfg();
     cx.compute_domtree();
     // The module has compiled it, so it is valid.
+    cx.eliminate_unreachable_code(isa).expect("it was valid");
+    promote_slots(&mut cx.func);
+    cx.compute_cfg();
+    cx.compute_domtree();
     cx.remove_constant_phis(isa).expect("it was valid");
     let mut body = cx.func;
     body.dfg.resolve_all_aliases();

@@ -1,5 +1,6 @@
 //! Functions from text in a JIT module, and calls of them with values.
 
+use brolga_ir::Program;
 use brolga_module::{AdModule, DerivedSignature, ParamRole, ResultRole, Spec};
 use brolga_testing::module::{Loaded, entry, load};
 use cranelift_codegen::data_value::DataValue;
@@ -29,13 +30,17 @@ pub type Results = Vec<(ResultRole, DataValue)>;
 impl Fixture {
     /// All that `root` reaches.
     pub fn new(text: &str, root: &str) -> Self {
-        let program = brolga_testing::program(text);
+        Self::of(&brolga_testing::program(text), root)
+    }
+
+    /// The same, of a program.
+    pub fn of(program: &Program, root: &str) -> Self {
         let mut builder = JITBuilder::new(default_libcall_names()).expect("the host");
         // A program that does not call them is not linked with them.
         builder.symbols([("sin", sin as *const u8), ("cos", cos as *const u8), ("exp", exp as *const u8)]);
         let mut module = AdModule::new(JITModule::new(builder));
         let key = program.func(root).expect("it is in the text");
-        let loaded = load(&mut module, &program, key).expect("Cranelift compiles it");
+        let loaded = load(&mut module, program, key).expect("Cranelift compiles it");
         Self { module, loaded, doors: vec![] }
     }
 

@@ -249,7 +249,7 @@ fn imported_data_is_constant_or_has_a_shadow() {
         let mut m = AdModule::new(JITModule::new(builder));
         let state = m.declare_data("state", Linkage::Import, true, false).unwrap();
         let f = reads(&mut m, "f", state, false);
-        assert!(told(m.derivative(f, &spec)).contains("%state is data without bytes: say with `set_data`"));
+        assert!(told(m.derivative(f, &spec)).contains("%state is data without bytes: define it after the module"));
         if has_shadow {
             let shadow = m.declare_data("state.shadow", Linkage::Import, true, false).unwrap();
             m.set_data(state, DataActivity::Shadow(shadow));
@@ -444,4 +444,17 @@ fn threads_call_one_derivative() {
             });
         }
     });
+}
+
+#[test]
+fn what_a_body_declares_and_does_not_use_is_not_asked_for() {
+    let mut m = AdModule::new(JITModule::new(JITBuilder::new(default_libcall_names()).unwrap()));
+    let state = m.declare_data("state", Linkage::Import, true, false).unwrap();
+    let sig = f64s(&m, 1, 1);
+    let f = define(&mut m, Some("f"), sig, |m, b, p| {
+        m.declare_data_in_func(state, b.func);
+        let r = b.ins().fmul(p[0], p[0]);
+        b.ins().return_(&[r]);
+    });
+    m.derivative(f, &Spec::gradient([Active])).unwrap();
 }

@@ -5,6 +5,7 @@ mod adjoints;
 mod again;
 mod bare;
 mod common;
+mod equations;
 mod errors;
 mod features;
 mod formula;

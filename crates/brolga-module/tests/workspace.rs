@@ -236,3 +236,39 @@ fn blocks_of_the_heap_are_freed_at_the_end_of_a_run() {
         }
     }
 }
+
+/// As [`CHAIN`], but the trip count is in the text.
+fn chain_of(n: u32) -> String {
+    let bound = format!("block0(v0: f64):\n v1 = iconst.i64 {n}\n jump block1");
+    CHAIN.replace("(f64, i64) -> f64 {", "(f64) -> f64 {").replace("block0(v0: f64, v1: i64):\n    jump block1", &bound)
+}
+
+#[test]
+fn a_loop_of_a_constant_trip_count_has_a_bound() {
+    let sinx = |x: f64, n: u32| (0..n).fold(x, |x, _| x.sin() * x);
+    for n in [2, 30, 3000] {
+        let mut f = Fixture::new(&chain_of(n), "chain");
+        let id = f.derivative("chain", &Spec::gradient([Active]));
+        f.finish();
+        let room = f.module.room(id).unwrap();
+        let size = match room {
+            Room::Stack(bytes) if n < 1000 => bytes as usize,
+            Room::Bytes(bytes) if n > 1000 => bytes as usize,
+            other => panic!("{other:?}"),
+        };
+        assert!(size > n as usize * 8 && size < n as usize * 32 + 400, "{n} {size}");
+        let mut memory = vec![0x5a_u8; size + 64];
+        let workspace = &mut memory[32..32 + size];
+        let found = f.call(id, |role| match role {
+            ParamRole::Primal(0) => double(1.1),
+            ParamRole::Seed(0) => double(1.0),
+            ParamRole::WorkspaceBytes => DataValue::I64(size as i64),
+            ParamRole::Workspace => address(workspace),
+            other => panic!("{other:?}"),
+        });
+        let want = slope(|x| sinx(x, n), 1.1);
+        let got = number(&found, ResultRole::Cotangent(0)).unwrap();
+        assert!((got - want).abs() < 1e-7 * want.abs().max(1.0), "{n}: {got} {want}");
+        assert!(memory[..32].iter().chain(&memory[32 + size..]).all(|b| *b == 0x5a), "{n}");
+    }
+}

@@ -1,10 +1,11 @@
 //! Room: where the tape of an embedded derivative is, and what happens where it ends.
 //!
 //! **Question.** How many bytes does a call record at most?
-//! **Answer.** Each record asks for its size (`trapnz top > limit, tape_full`). Where no record is
-//! in a loop and no function is recursive, the sizes of all of them, with those of callees at each
-//! call, are a bound. Then nothing asks any more: the tape is a stack slot of the root, or, if it
-//! has to outlive the forward pass or is large, memory of the caller's that the root looks at once.
+//! **Answer.** Each record asks for its size (`trapnz top > limit, tape_full`), or a loop of a
+//! constant trip count for all of its records, in front of it. Where no other record is in a loop
+//! and no function is recursive, the sizes of all of them, with those of callees at each call, are
+//! a bound. Then nothing asks any more: the tape is a stack slot of the root, or, if it has to
+//! outlive the forward pass or is large, memory of the caller's that the root looks at once.
 //! Otherwise the caller gives memory, and a record for which there is no room *returns*:
 //!
 //! ```text
@@ -193,13 +194,22 @@ fn asks_for(piece: &Piece, inst: ir::Inst) -> Option<Asks> {
     let def = |v: ir::Value| Some(func.dfg.insts[func.dfg.value_def(func.dfg.resolve_aliases(v)).inst()?]);
     let found = || {
         let Some(InstructionData::IntCompare { args: [top, limit], .. }) = def(arg) else { return None };
-        // A loop asks for all of its records at once: what is compared then is a distance.
-        let Some(InstructionData::Load { arg: header, offset, .. }) = def(limit) else { return None };
+        // A loop asks for all of its records at once: what is compared then is a distance, with a
+        // constant if its trip count is one.
+        let at_once = constant_int(func, func.dfg.resolve_aliases(top));
+        let limit = match def(limit)? {
+            InstructionData::Binary { opcode: Opcode::Isub, args: [end, _] } if at_once.is_some() => def(end)?,
+            limit => limit,
+        };
+        let InstructionData::Load { arg: header, offset, .. } = limit else { return None };
         if Some(func.dfg.resolve_aliases(header)) != own {
             return Some(None);
         }
         let limits = [Channel::Mixed].into_iter().chain(Channel::TYPED);
         let channel = limits.into_iter().find(|c| segment::field(*c, Position::Limit) == i32::from(offset))?;
+        if let Some(bytes) = at_once {
+            return Some(Some(Asks::Bytes(channel, u64::try_from(bytes).ok()? + 16)));
+        }
         let Some(InstructionData::Binary { opcode: Opcode::Iadd, args: [_, size] }) = def(top) else { return None };
         let size = u64::try_from(constant_int(func, func.dfg.resolve_aliases(size))?).ok()?;
         // A frame begins at a multiple of 16.

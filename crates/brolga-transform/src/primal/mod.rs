@@ -5,6 +5,7 @@
 //! they were.
 
 pub mod cse;
+pub(crate) mod decided;
 pub(crate) mod edit;
 pub(crate) mod exponent_idiom;
 pub(crate) mod guarded;
@@ -15,5 +16,6 @@ pub mod normalise;
 pub(crate) mod pair_sincos;
 pub mod reload_bits;
 pub mod scev;
+pub mod slots;
 pub(crate) mod split_wide_copies;
 pub mod upper_halves;

@@ -2,6 +2,7 @@
 //!
 //! **Before.** A verified function of the program, its calls replaced or not
 //! ([`crate::program::inline`]). **After.**
+//! - no branch that constants decide ([`crate::primal::decided`]);
 //! - no unreachable block, no constant block parameter, no value alias;
 //! - no two edges between one pair of blocks: a branch that names one block twice gets an empty
 //!   block for the second edge, so an edge is named by its two blocks, and that name is what the
@@ -52,6 +53,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use crate::primal::cse::common;
+use crate::primal::decided::decided;
 use crate::primal::edit::before;
 use crate::primal::exponent_idiom::exponents;
 use crate::primal::guarded::guards;
@@ -61,7 +63,7 @@ use crate::primal::pair_sincos::partners;
 use crate::primal::reload_bits::reread;
 use crate::primal::split_wide_copies::split_wide_copies;
 use crate::primal::upper_halves::upper_halves;
-use brolga_clif::simplify_cfg::resolve_aliases;
+use brolga_clif::simplify_cfg::{join, resolve_aliases};
 
 /// A normalised function.
 #[derive(Clone, Debug)]
@@ -111,6 +113,7 @@ pub fn normalise(
             Diagnostic::new("AD0900", format!("internal: {what} failed: {e}")).in_func(&program.funcs[key].symbol),
         )
     };
+    let straight = decided(&mut func);
     let whole = is_whole(&func);
     if !whole {
         let mut ctx = Context::for_function(func);
@@ -126,6 +129,10 @@ pub fn normalise(
         ctx.compute_domtree();
         ctx.remove_constant_phis(isa).map_err(|e| internal("constant parameter removal", &e))?;
         func = ctx.func;
+        resolve_aliases(&mut func);
+    }
+    if straight {
+        join(&mut func, |_| true);
         resolve_aliases(&mut func);
     }
     tail_calls(program, key, &mut func);
@@ -374,7 +381,7 @@ fn tail_calls(program: &Program, key: FuncKey, func: &mut ir::Function) {
 
 /// If a block is laid out before one that dominates it, lay all of them out in reverse postorder.
 /// Otherwise the order stays: readers of dumps know it.
-fn lay_out(func: &mut ir::Function) {
+pub(super) fn lay_out(func: &mut ir::Function) {
     // Where each block has a predecessor in front of it, all that dominates it is there, too: it
     // dominates that predecessor.
     let mut reached: EntitySet<ir::Block> = EntitySet::new();
