@@ -265,6 +265,9 @@ impl<'a> Machine<'a> {
             PartOp::All => return Dual::constant(1.5),
             PartOp::Uppermost => {
                 let (before, below) = (f.of(x.v), low(f.bits() - width));
+                if before & below == 0 {
+                    self.unsure = Some("a number without digits of its own");
+                }
                 let (after, slope) = self.moved(f, before, before & below | f.of(1.5) & !below);
                 return x.map(f.number(after), slope);
             }

@@ -210,8 +210,13 @@ impl LowerCx<'_> {
     ) {
         let at = self.shadow_at(b, of, sure, (segment::ZEROS, Channel::Integers));
         let any = self.anything(b, at, n);
-        let odd = b.ins().band_imm_s(at, if elem == 4 { 3 } else { 7 });
-        let torn = b.ins().select(odd, any, odd);
+        // Of unknown floats some may be doubles that are no whole words.
+        let torn = if elem == 0 {
+            any
+        } else {
+            let odd = b.ins().band_imm_s(at, i64::from(elem) - 1);
+            b.ins().select(odd, any, odd)
+        };
         self.rarely(b, torn, None, |cx, b| {
             let [seg, p, d, n] = cx.place(b, of, n);
             let elem = b.ins().iconst(types::I64, i64::from(elem) + segment::STRICT);
