@@ -567,7 +567,8 @@ fn messages_about_modules() {
 #[test]
 fn messages_about_a_module_s_calls_are_about_their_file() {
     let text = "(module (func (export \"f\") (param f64) (result f64) (local.get 0)))";
-    let (module, calls) = (temporary("calls.wat", text), temporary("calls.run", "; grad: %f(1.0) == [1.0]\n; grad: %f(1.0\n"));
+    let (module, calls) =
+        (temporary("calls.wat", text), temporary("calls.run", "; grad: %f(1.0) == [1.0]\n; grad: %f(1.0\n"));
     module.run("grad", &[]).expect(1).says("AD0008").says(&format!("{}:2:", calls.path()));
 }
 
