@@ -10,6 +10,8 @@
 //! windows count, `at_odd_addresses` does. Where copies merge parts of floats (`brolga_move_rev`),
 //! or the zeros of a half say nothing of the other (`Pieces::ends`), `over_what_was_copied` gives
 //! 0.
+//! Without the doubles that are noted by address (`pieces/covered.rs`),
+//! `over_a_double_that_lies_across` gives parts of sums.
 
 use brolga_wasm::brolga::{Diagnostics, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};

@@ -341,7 +341,7 @@ struct LowerCx<'a> {
     /// Loads and stores of cotangents there.
     in_shadows: Shadows,
     /// What has been settled ahead.
-    settled: pieces::Ahead,
+    settled: pieces::SettledAhead,
     /// Comparisons with the end of the tape on behalf of records.
     checks: Vec<ir::Inst>,
     /// What is watched.
@@ -393,7 +393,7 @@ impl<'a> LowerCx<'a> {
             zero_vectors: SmallVec::new(),
             shadows: Vec::new(),
             in_shadows: Shadows::default(),
-            settled: pieces::Ahead::default(),
+            settled: pieces::SettledAhead::default(),
             checks: Vec::new(),
             watching: watch::Sums::default(),
             kept: Variables::default(),

@@ -21,7 +21,7 @@ const MOST_AHEAD: usize = 64;
 
 /// What has been done of a block ahead of the instruction that is being lowered.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct SettledAhead {
     /// From this instruction on it has to be asked again, by position.
     pub ask_at: usize,
     /// Instructions that have been lowered.
@@ -32,17 +32,20 @@ pub(super) struct Ahead {
     pub this: bool,
 }
 
-impl Ahead {
+impl SettledAhead {
     /// A new block begins.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
+/// A place that is settled: an address, its delta and an offset.
+type Settled = (Val, Val, i32);
+
 /// The place that an instruction reads or clears and has settled before, and how ([`settle`]).
 ///
 /// [`settle`]: LowerCx::settle
-fn settles(op: &AdOp) -> Option<((Val, Val, i32), (u32, i32))> {
+fn settles(op: &AdOp) -> Option<(Settled, (u32, i32))> {
     match *op {
         AdOp::TakeMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. } => None,
         AdOp::TakeMem { addr, delta, off, shape, .. } | AdOp::PeekMem { addr, delta, off, shape, .. } => {
