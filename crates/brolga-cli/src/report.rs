@@ -2,11 +2,12 @@
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use brolga::{Diagnostic, Diagnostics, Error, Trap};
+use brolga_driver::wasm::{calls_of, is_module};
 
 use crate::failure::{Failure, failure_json};
 
@@ -17,7 +18,8 @@ const CONTEXT: usize = 1;
 pub fn print(failure: &Failure, file: Option<&Path>) {
     // Whatever cannot be read is shown without excerpts; that it cannot be read has been reported
     // by then.
-    let source = file.and_then(|path| Some((path.display().to_string(), std::fs::read_to_string(path).ok()?)));
+    let about = file.map(|path| of_what(failure, path));
+    let source = about.and_then(|path| Some((path.display().to_string(), std::fs::read_to_string(path).ok()?)));
     let shown = match failure {
         Failure::Usage(message) => format!("error: {message}\n\nFor more information, try '--help'."),
         Failure::Problems(problems) => diagnostics(problems, source.as_ref()),
@@ -29,6 +31,13 @@ pub fn print(failure: &Failure, file: Option<&Path>) {
         Failure::Mismatch(message) | Failure::Oracle(message) | Failure::Other(message) => format!("error: {message}"),
     };
     complain(&shown);
+}
+
+/// The file whose lines a failure counts: directives of a module stand beside it.
+fn of_what(failure: &Failure, path: &Path) -> PathBuf {
+    let directives = matches!(failure, Failure::Problems(all) if all.0.iter().all(|d| d.code == "AD0008"));
+    let beside = (directives && is_module(path)).then(|| calls_of(path)).flatten();
+    beside.unwrap_or_else(|| path.to_owned())
 }
 
 /// Print a line on the standard error stream, without its colours where they are not wanted. That

@@ -544,11 +544,32 @@ fn messages_about_modules() {
         "start.wat",
         "(module (func $s unreachable) (start $s) (func (export \"f\") (param f64) (result f64) (local.get 0)))",
     );
-    start.run("grad", &["--call", "%f(3.0)"]).expect(1).says("trap unreachable");
+    for command in ["grad", "run", "check", "explain", "jacobian", "hessian", "bench"] {
+        start.run(command, &["--call", "%f(3.0)"]).expect(1).says("trap unreachable");
+    }
+    // So do a start function that leaves by an import, and one before a call with buffers.
+    let start = temporary(
+        "leaves.wat",
+        r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+            (memory (export "memory") 1)
+            (func $s (call $exit (i32.const 3))) (start $s)
+            (func (export "f") (param i32) (result f64) (f64.load (local.get 0))))"#,
+    );
+    for command in ["grad", "run", "check"] {
+        start.run(command, &["--call", "%f([3.0])"]).expect(1).says("the program exited with code 3");
+    }
     let trap = named.run("grad", &["--call", "%f(0.0)"]).expect(1);
     trap.says("trap unreachable").says("note: the function is double vec<double>::mixed(double)");
     let trap = named.run("grad", &["--call", "%f(0.0)", "--untracked", "trap", "--json"]).expect(1).json();
     assert_eq!(trap[0]["error"]["source_name"], "double vec<double>::mixed(double)");
+}
+
+#[test]
+fn messages_about_a_module_s_calls_are_about_their_file() {
+    let text = "(module (func (export \"f\") (param f64) (result f64) (local.get 0)))";
+    let (module, calls) =
+        (temporary("calls.wat", text), temporary("calls.run", "; grad: %f(1.0) == [1.0]\n; grad: %f(1.0\n"));
+    module.run("grad", &[]).expect(1).says("AD0008").says(&format!("{}:2:", calls.path()));
 }
 
 #[test]

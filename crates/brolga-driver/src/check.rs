@@ -272,7 +272,7 @@ struct OnTape {
 }
 
 fn on_tape(program: &Program, call: &Invocation) -> Result<OnTape, OracleError> {
-    let memory = Memory::new(call).map_err(|e| OracleError::BadCall(e.to_string()))?;
+    let memory = Memory::new(call).map_err(|e| OracleError::NotBegun(e.to_string()))?;
     let args = oracle_args(call, &memory);
     // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program
     // may do with them.

@@ -112,4 +112,7 @@ pub enum OracleError {
     /// The call does not fit the function.
     #[error("bad call: {0}")]
     BadCall(String),
+    /// What has to be done before the call failed.
+    #[error("the call did not begin: {0}")]
+    NotBegun(String),
 }

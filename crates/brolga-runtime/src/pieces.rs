@@ -35,6 +35,7 @@ use std::collections::HashMap;
 use crate::segment::Segment;
 
 mod across;
+mod covered;
 mod cut;
 mod demand;
 mod helpers;
@@ -48,6 +49,9 @@ pub use helpers::*;
 
 /// Bytes of a window.
 const WINDOW: usize = 8;
+
+/// Bytes of memory that are there in whole or not at all.
+const PAGE: usize = 4096;
 
 /// Bytes of half a window: a single may be there.
 const HALF: usize = 4;
@@ -66,6 +70,8 @@ struct Record {
     away: Mask,
     /// Bytes that have been given up, because a number was stored over them.
     cut: Mask,
+    /// Some bytes, all of them zeros, have ended in a double.
+    ended: bool,
     /// Bytes that have been taken and not been added, or given up.
     under_way: u32,
     /// Bytes of the number that it is, or 0 if that is not known: what is one double for certain is
@@ -142,6 +148,8 @@ pub(crate) struct Pieces {
     across: bool,
     /// By window: bytes at which a demand waits ([`demand`]).
     demanded: HashMap<usize, Mask>,
+    /// By address: doubles in two windows that have been stored over in part ([`covered`]).
+    covered: HashMap<usize, covered::Covered>,
 }
 
 /// The bytes of a record that lie in `from..to` if its byte 0 lies at `at`.
@@ -178,7 +186,7 @@ fn without_signs_of_zero(bytes: [u8; WINDOW]) -> [u8; WINDOW] {
 impl Pieces {
     /// Forget everything: another run begins.
     pub(crate) fn clear(&mut self) {
-        if !self.records.is_empty() || self.lost || !self.demanded.is_empty() {
+        if !self.records.is_empty() || self.lost || !self.demanded.is_empty() || !self.covered.is_empty() {
             *self = Self { across: self.across, ..Self::default() };
         }
     }
@@ -190,7 +198,7 @@ impl Pieces {
 
     /// How many windows something waits at, or have been taken in part.
     fn places(&self) -> u64 {
-        (self.waiting.len() + self.open.len() + self.demanded.len()) as u64
+        (self.waiting.len() + self.open.len() + self.demanded.len() + self.covered.len()) as u64
     }
 
     fn note(&mut self, bytes: [u8; WINDOW], home: usize) -> u32 {
@@ -199,7 +207,8 @@ impl Pieces {
             // SAFETY: windows are noted that are valid.
             (before, after) = unsafe { (self.beside(home, home - WINDOW), self.beside(home, home + WINDOW)) };
         }
-        let record = Record { bytes, home, left: 0xff, away: 0, cut: 0, under_way: 0, of: 0, before, after };
+        let record =
+            Record { bytes, home, left: 0xff, away: 0, cut: 0, ended: false, under_way: 0, of: 0, before, after };
         match self.free.pop() {
             Some(i) => {
                 self.records[i as usize] = record;
@@ -268,6 +277,18 @@ impl Pieces {
     /// # Safety
     /// They and the windows that they lie in are valid.
     unsafe fn take(&mut self, p: usize, n: usize) -> u64 {
+        // SAFETY: our contract.
+        unsafe {
+            self.cover(p, n, false);
+            self.take_away(p, n)
+        }
+    }
+
+    /// The same where it has been noted that something was stored over them.
+    ///
+    /// # Safety
+    /// As for [`Self::take`].
+    unsafe fn take_away(&mut self, p: usize, n: usize) -> u64 {
         let demanded = self.take_demand(p, n);
         let mut parts = Vec::new();
         let mut base = p & !(WINDOW - 1);
@@ -548,7 +569,8 @@ impl Pieces {
     /// The bytes and the windows that they lie in are valid.
     unsafe fn settle(&mut self, p: usize, n: usize, of: usize, forgets: bool) -> bool {
         let mut base = p & !(WINDOW - 1);
-        let mut known = true;
+        // SAFETY: our contract.
+        let mut known = of == 0 || unsafe { self.uncover(p, n, of) };
         // SAFETY: our contract.
         let across = of == WINDOW && p % WINDOW == HALF && unsafe { self.settle_across(p, n, &mut known) };
         while base < p + n {
@@ -600,7 +622,7 @@ impl Pieces {
                 for w in &mut all {
                     let bytes = w.have & within(at + w.shift, 0, n as isize);
                     if bytes != 0 {
-                        let whole = of != 0 && p.is_multiple_of(of);
+                        let whole = of != 0 && p.is_multiple_of(of.min(HALF));
                         let lost = self.any(w.record, bytes) || whole && !self.ends(w.record, bytes, of);
                         known &= forgets || !lost;
                         w.have &= !bytes;
@@ -618,12 +640,14 @@ impl Pieces {
     }
 
     /// Whether some bytes of a record, which are zeros, may end in a float of `of` bytes: what else
-    /// is of the same float must be zero, too, since it went elsewhere. A window may hold halves of
-    /// two doubles if those lie across.
-    fn ends(&self, record: u32, zeros: Mask, of: usize) -> bool {
+    /// is of the same float must be zero, too, since it went elsewhere. Where doubles may lie
+    /// across, the rest may be of another one; but a number must not be stored over it.
+    fn ends(&mut self, record: u32, zeros: Mask, of: usize) -> bool {
         let half = |mask: Mask| if zeros & mask != 0 { mask } else { 0 };
         let float = if of == WINDOW && !self.across { 0xff } else { half(0xf) | half(0xf0) };
-        !self.any(record, float)
+        let r = &mut self.records[record as usize];
+        r.ended |= of == WINDOW;
+        nonzero(&r.bytes) & (float | if r.ended { r.cut } else { 0 }) == 0
     }
 
     /// A ticket for `n` bytes, which are a number of `of` bytes, if that is known.
@@ -718,11 +742,18 @@ impl Pieces {
             return Err(Stuck(lost));
         }
         // SAFETY: shadows from which something was cut are valid until the run ends.
-        if let Some(base) = unsafe { self.cut_at_the_end(known, holds_floats) } {
-            return Err(Stuck(Some(base)));
+        let first = unsafe {
+            self.covered_at_the_end(known, holds_floats).or_else(|| self.cut_at_the_end(known, holds_floats))
+        };
+        if first.is_some() {
+            return Err(Stuck(first));
         }
         let places: Vec<(usize, usize)> = self.waiting.iter().map(|(&base, all)| (base, all[0].of)).collect();
         for (base, of) in places {
+            for at in [base - HALF, base + HALF].into_iter().filter(|&at| known(at) == There::Floats(WINDOW)) {
+                // SAFETY: the caller of the run has put a double there.
+                unsafe { self.doubles_at(at, true) };
+            }
             let there = known(base);
             let of = if let (0, There::Floats(of)) = (of, there) { of } else { of };
             // SAFETY: what waits there came by an access of these bytes; a window is never on two
@@ -734,10 +765,12 @@ impl Pieces {
                 unsafe { (base as *mut u64).write(NO_NUMBER) };
             }
         }
-        let rests: Vec<(usize, u32, Mask)> =
-            self.waiting.iter().flat_map(|(&base, all)| all.iter().map(move |w| (base, w.record, w.have))).collect();
-        for (base, record, bytes) in rests {
+        let rest = |base: usize| move |w: &Waiting| (base, w.record, w.have, w.shift);
+        let rests: Vec<(usize, u32, Mask, isize)> =
+            self.waiting.iter().flat_map(|(&base, all)| all.iter().map(rest(base))).collect();
+        for (base, record, bytes, shift) in rests {
             let size = match known(base) {
+                _ if known((base as isize + shift) as usize) == There::Floats(WINDOW) => WINDOW,
                 There::Floats(size) => size,
                 There::Unknown => self.records[record as usize].of.max(HALF),
                 There::Nothing if (0..WINDOW).any(|i| holds_floats(base + i)) => HALF,

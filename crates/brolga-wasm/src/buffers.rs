@@ -141,8 +141,7 @@ impl Instance {
 
     fn write<T: Float>(&mut self, at: u32, values: &[T]) -> Result<(), Error> {
         let range = self.range(at, T::SIZE * values.len())?;
-        let size = at.is_multiple_of(T::SIZE as u32).then_some(T::SIZE as u32);
-        self.known.put(at, range.len(), size);
+        self.known.put(at, range.len(), Some(T::SIZE as u32));
         put(&mut self.memory_mut()[range], values);
         Ok(())
     }

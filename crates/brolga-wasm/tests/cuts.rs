@@ -10,6 +10,8 @@
 //! windows count, `at_odd_addresses` does. Where copies merge parts of floats (`brolga_move_rev`),
 //! or the zeros of a half say nothing of the other (`Pieces::ends`), `over_what_was_copied` gives
 //! 0.
+//! Without the doubles that are noted by address (`pieces/covered.rs`),
+//! `over_a_double_that_lies_across` gives parts of sums.
 
 use brolga_wasm::brolga::{Diagnostics, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};
@@ -17,16 +19,19 @@ use wasmparser::ValType;
 
 use crate::common::gradients;
 
-/// Singles beside doubles.
-const SINGLES: &str = "(f32.store (i32.const 512) (f32.demote_f64 (local.get $x)))";
+/// What else is in memory: nothing, beside, or a double that is no whole word.
+const BESIDE: [&str; 3] = [
+    "",
+    "(f32.store (i32.const 512) (f32.demote_f64 (local.get $x)))",
+    "(f64.store align=4 (i32.const 516) (local.get $x))",
+];
 
 /// The result of `f` when `between` has run: x squared is at address 64 before.
-fn module(singles: bool, callees: &str, between: &str, result: &str) -> String {
-    let singles = if singles { SINGLES } else { "" };
+fn module(beside: &str, callees: &str, between: &str, result: &str) -> String {
     format!(
         r#"(module (memory 1) {callees}
             (func (export "f") (param $x f64) (result f64) (local $i i32) (local $sum f64)
-                {singles}
+                {beside}
                 (f64.store (i32.const 64) (f64.mul (local.get $x) (local.get $x)))
                 {between}
                 {result}))"#
@@ -63,7 +68,7 @@ fn is_lost(text: &str, x: f64) {
 
 #[test]
 fn a_float_with_a_foreign_part() {
-    for singles in [false, true] {
+    for beside in BESIDE {
         for (store, value, at) in [
             ("i32.store", "i32.const 0x3ff00000", 68),
             ("i32.store16", "i32.const 0x3ff0", 70),
@@ -74,11 +79,11 @@ fn a_float_with_a_foreign_part() {
             let call = format!("(call $put (i32.const {at}))");
             // 0.75 and its square have digits in both halves or in the upper one alone.
             for x in [0.3, 0.75] {
-                is_lost(&module(singles, &put(store, value), &call, READ), x);
+                is_lost(&module(beside, &put(store, value), &call, READ), x);
                 // Read before, and behind.
                 let twice = format!("(local.set $sum {READ}) {call}");
                 let sum = format!("(f64.add (local.get $sum) {READ})");
-                is_lost(&module(singles, &put(store, value), &twice, &sum), x);
+                is_lost(&module(beside, &put(store, value), &twice, &sum), x);
             }
         }
     }
@@ -89,34 +94,92 @@ fn parts_in_a_loop() {
     // The upper halves of four doubles, of which one is read.
     let walk = "(loop $next (call $put (i32.add (i32.const 52) (i32.shl (local.get $i) (i32.const 3))))
                     (br_if $next (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 4))))";
-    for singles in [false, true] {
-        is_lost(&module(singles, &put("i32.store", "i32.const 0x3ff00000"), walk, READ), 0.3);
-        is_lost(&module(singles, &put("i32.store8", "i32.const 3"), &walk.replace("52", "55"), READ), 0.3);
+    for beside in BESIDE {
+        is_lost(&module(beside, &put("i32.store", "i32.const 0x3ff00000"), walk, READ), 0.3);
+        is_lost(&module(beside, &put("i32.store8", "i32.const 3"), &walk.replace("52", "55"), READ), 0.3);
     }
 }
 
 #[test]
 fn numbers_over_all_parts() {
     let (low, high) = ("(call $put (i32.const 64))", "(call $put (i32.const 68))");
-    for singles in [false, true] {
-        let with = |between: &str| module(singles, &put("i32.store", "i32.const 0"), between, READ);
+    for beside in BESIDE {
+        let with = |between: &str| module(beside, &put("i32.store", "i32.const 0"), between, READ);
         is(&with(&format!("{low} {high}")), 0.3, 0.0);
         is(&with(&format!("{high} {low}")), 0.75, 0.0);
         // Byte by byte, as `memset` does.
         let bytes = "(loop $next (call $put (i32.add (i32.const 64) (local.get $i)))
                         (br_if $next (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 8))))";
-        is(&module(singles, &put("i32.store8", "i32.const 0"), bytes, READ), 0.3, 0.0);
+        is(&module(beside, &put("i32.store8", "i32.const 0"), bytes, READ), 0.3, 0.0);
         // What was read before is not lost.
         let before = format!("(local.set $sum {READ}) {bytes}");
         let sum = format!("(f64.add (local.get $sum) {READ})");
-        is(&module(singles, &put("i32.store8", "i32.const 0"), &before, &sum), 0.3, 0.6);
+        is(&module(beside, &put("i32.store8", "i32.const 0"), &before, &sum), 0.3, 0.6);
         // A number in two words, in each turn of a loop, beside a float that is read there.
         let union = "(loop $next (call $both)
                         (local.set $sum (f64.add (local.get $sum) (f64.mul (local.get $x) (f64.load (i32.const 128)))))
                         (br_if $next (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 3))))";
         let both = "(func $both (i32.store (i32.const 128) (i32.const 0))
                         (i32.store (i32.const 132) (i32.const 0x40000000)))";
-        is(&module(singles, both, union, "(local.get $sum)"), 0.3, 6.0);
+        is(&module(beside, both, union, "(local.get $sum)"), 0.3, 6.0);
+    }
+}
+
+/// Numbers over a double at 4 modulo 8, whose cotangent has digits in both halves or in the upper
+/// one alone, and which was read before or not.
+#[test]
+fn over_a_double_that_lies_across() {
+    const READ: &str = "(f64.load align=4 (i32.const 68))";
+    let with = |beside: &str, seed: f64, before: bool, stores: &str| {
+        let before = if before { READ } else { "(f64.const 0)" };
+        format!(
+            r#"(module (memory 1) (func $put {stores})
+                (func (export "f") (param $x f64) (result f64) (local $sum f64)
+                    {beside}
+                    (f64.store align=4 (i32.const 68) (f64.mul (local.get $x) (f64.const 0.625)))
+                    (local.set $sum {before})
+                    (call $put)
+                    (f64.add (local.get $sum) (f64.mul (f64.const {seed}) {READ}))))"#
+        )
+    };
+    let one = |(at, n): (u32, u32)| {
+        let (of, store) = match n {
+            1 => ("i32", "store8"),
+            2 => ("i32", "store16"),
+            4 => ("i32", "store"),
+            _ => ("i64", "store"),
+        };
+        format!("({of}.{store} align=1 (i32.const {at}) ({of}.const 5))")
+    };
+    let fill = |(at, n): (u32, u32)| format!("(memory.fill (i32.const {at}) (i32.const 1) (i32.const {n}))");
+    let covers = |(at, n): (u32, u32)| (0..8).filter(|b| (at..at + n).contains(&(68 + b))).fold(0, |m, b| m | 1 << b);
+    let stored = [(72, 4), (68, 4), (74, 2), (75, 1), (64, 8), (72, 8), (68, 8), (70, 8), (76, 4), (60, 8)];
+    let filled =
+        [(64, 8), (64, 12), (68, 8), (72, 8), (72, 16), (64, 16), (70, 20), (48, 28), (48, 24), (76, 8), (69, 7)];
+    let both = [((68, 4), (72, 4)), ((68, 4), (72, 2)), ((68, 4), (74, 2)), ((64, 8), (72, 8)), ((68, 2), (70, 8))];
+    let mut all: Vec<(String, u32)> = stored.map(|of| (one(of), covers(of))).into();
+    all.extend(filled.map(|of| (fill(of), covers(of))));
+    all.extend(both.map(|(a, b)| (one(a) + &one(b), covers(a) | covers(b))));
+    for (stores, mask) in &all {
+        for (beside, seed) in BESIDE.into_iter().flat_map(|b| [(b, 0.3), (b, 0.75)]) {
+            is_whole_or_said(&with(beside, seed, false, stores), *mask, (0.0, 0.625 * seed));
+            is_whole_or_said(&with(beside, seed, true, stores), *mask, (0.625, 0.625 * seed));
+        }
+    }
+}
+
+/// Numbers were stored over the bytes of a double that `mask` says: its cotangent is added to what
+/// there is beside it, or not, if they are all. Lower digits may be missing.
+fn is_whole_or_said(text: &str, mask: u32, (first, more): (f64, f64)) {
+    let wanted = if mask == 0xff { first } else { first + more };
+    for found in gradients(text, 0.7) {
+        match found {
+            Ok(g) if mask & 0xf0 == 0 || mask == 0xff => {
+                assert!((g - wanted).abs() < 1e-12, "{g}, not {wanted}\n{text}")
+            }
+            found if mask == 0 || mask == 0xff => panic!("{found:?}\n{text}"),
+            found => is_said(found, text),
+        }
     }
 }
 
@@ -128,10 +191,10 @@ fn blocks() {
                     (i64.store (i32.const 256) (i64.const 0x3ff0000000000000))
                     (memory.copy (local.get $p) (i32.sub (i32.const 256) (i32.sub (i32.const 64) (local.get $p)))
                                  (local.get $n)))";
-    for singles in [false, true] {
+    for beside in BESIDE {
         for callee in [fill, copy] {
             let with = |from: u32, n: u32| {
-                module(singles, callee, &format!("(call $put (i32.const {from}) (i32.const {n}))"), READ)
+                module(beside, callee, &format!("(call $put (i32.const {from}) (i32.const {n}))"), READ)
             };
             is(&with(64, 8), 0.3, 0.0);
             for x in [0.3, 0.75] {
@@ -151,7 +214,7 @@ fn integer_fields_of_records() {
                       (i32.store (i32.const 264) (i32.const 0x3ff00000))
                       (memory.copy (local.get $p) (i32.const 256) (i32.const 12)))";
     let with =
-        |at: u32, result: &str| module(false, callee, &format!("(call $put (i32.const {at}) (local.get $x))"), result);
+        |at: u32, result: &str| module("", callee, &format!("(call $put (i32.const {at}) (local.get $x))"), result);
     // Beside the float, and what the record's float is.
     for (at, float) in [(72, "72"), (80, "80")] {
         is(&with(at, &format!("(f64.add {READ} (f64.load (i32.const {float})))")), 0.3, 1.6);
@@ -170,39 +233,39 @@ fn integer_fields_of_records() {
 fn over_what_was_copied() {
     let number = "(i32.store (i32.const 264) (i32.const 0x3ff00000))";
     let float = "(f64.store (i32.const 256) (local.get $x))";
-    let with = |singles: bool, stores: &str, (to, from, n): (u32, u32, u32)| {
+    let with = |beside: &str, stores: &str, (to, from, n): (u32, u32, u32)| {
         let callee = format!(
             "(func $put (param $x f64) {stores}
                  (memory.copy (i32.const {to}) (i32.const {from}) (i32.const {n})))"
         );
-        module(singles, &callee, "(call $put (local.get $x))", READ)
+        module(beside, &callee, "(call $put (local.get $x))", READ)
     };
-    for singles in [false, true] {
+    for beside in BESIDE {
         for x in [0.3, 0.75] {
             // The number in the upper half; the lower half stays, or is a half of another float.
-            is_lost(&with(singles, number, (68, 264, 4)), x);
+            is_lost(&with(beside, number, (68, 264, 4)), x);
             for stores in [format!("{float} {number}"), format!("{number} {float}")] {
-                is_lost(&with(singles, &stores, (64, 260, 8)), x);
+                is_lost(&with(beside, &stores, (64, 260, 8)), x);
             }
         }
         // There and back, by an odd address, and a number behind.
         let there_and_back = "(memory.copy (i32.const 301) (i32.const 64) (i32.const 8))
             (i32.store (i32.const 309) (i32.const 7)) (f64.store (i32.const 64) (f64.const 0))";
-        is(&with(singles, there_and_back, (64, 301, 8)), 0.3, 0.6);
+        is(&with(beside, there_and_back, (64, 301, 8)), 0.3, 0.6);
         // Two numbers.
-        is(&with(singles, number, (64, 260, 8)), 0.3, 0.0);
-        is(&with(singles, &format!("{number} (i32.store (i32.const 260) (i32.const 5))"), (64, 260, 8)), 0.3, 0.0);
+        is(&with(beside, number, (64, 260, 8)), 0.3, 0.0);
+        is(&with(beside, &format!("{number} (i32.store (i32.const 260) (i32.const 5))"), (64, 260, 8)), 0.3, 0.0);
     }
 }
 
 /// A number of eight bytes over the halves of two doubles.
 #[test]
 fn over_two_floats() {
-    for singles in [false, true] {
+    for beside in BESIDE {
         for (store, value) in
             [("i64.store", "i64.const 0x3ff000003ff00000"), ("v128.store", "v128.const i32x4 5 5 5 5")]
         {
-            let with = |at: u32| module(singles, &put(store, value), &format!("(call $put (i32.const {at}))"), READ);
+            let with = |at: u32| module(beside, &put(store, value), &format!("(call $put (i32.const {at}))"), READ);
             is(&with(64), 0.3, 0.0);
             is_lost(&with(68), 0.3);
             is_lost(&with(68), 0.75);
@@ -213,7 +276,7 @@ fn over_two_floats() {
 /// What is stored is computed from what a number in memory is.
 #[test]
 fn numbers_that_are_computed() {
-    for singles in [false, true] {
+    for beside in BESIDE {
         for (store, at) in [("i32.store", 68), ("i32.store16", 70), ("i32.store8", 71)] {
             let callee = format!(
                 "(func $put (param $p i32)
@@ -226,8 +289,8 @@ fn numbers_that_are_computed() {
                              (i64.shr_u (i64.mul (i64.load (i32.const 600)) (i64.const 3)) (i64.const 12))))";
             let both = format!("(f64.add {READ} (f64.mul (local.get $x) {other}))");
             for x in [0.3, 0.75] {
-                is_lost(&module(singles, &callee, &call, READ), x);
-                is_lost(&module(singles, &callee, &call, &both), x);
+                is_lost(&module(beside, &callee, &call, READ), x);
+                is_lost(&module(beside, &callee, &call, &both), x);
             }
         }
     }
@@ -237,7 +300,7 @@ fn numbers_that_are_computed() {
 #[test]
 fn at_odd_addresses() {
     let with = |byte: u32| {
-        module(false, &put("i32.store8", "i32.const 120"), "(call $put (BYTE))", READ)
+        module("", &put("i32.store8", "i32.const 120"), "(call $put (BYTE))", READ)
             .replace("i32.const 64", "i32.const 65")
             .replace("BYTE", &format!("i32.const {byte}"))
     };
@@ -251,8 +314,8 @@ fn at_odd_addresses() {
 #[test]
 fn last_digits() {
     for (store, at, slope) in [("i32.store", 64, 0.6), ("i32.store16", 64, 0.6), ("i32.store8", 66, 0.6)] {
-        for singles in [false, true] {
-            let text = module(singles, &put(store, "i32.const 0"), &format!("(call $put (i32.const {at}))"), READ);
+        for beside in BESIDE {
+            let text = module(beside, &put(store, "i32.const 0"), &format!("(call $put (i32.const {at}))"), READ);
             is(&text, 0.3, slope);
         }
     }
@@ -289,18 +352,49 @@ fn singles() {
     }
 }
 
+/// The upper half of the host's double is a number, and its cotangent has no other digits: where
+/// doubles may lie across words, and where the host's does.
+#[test]
+fn over_an_upper_half_of_the_host_s() {
+    let with = |factor: f64, read: &str| {
+        format!(
+            r#"(module (memory 1)
+                (func $put (param $p i32) (i32.store (local.get $p) (i32.const 0x3ff80000)))
+                (func (export "f") (param $p i32) (result f64)
+                    (f64.store align=4 (i32.const 516) (f64.const 1))
+                    (call $put (i32.add (local.get $p) (i32.const 4)))
+                    {read}
+                    (f64.mul (f64.const {factor}) (f64.load (i32.const 64)))))"#
+        )
+    };
+    let reads = [
+        "(i64.store (i32.const 64) (i64.load (local.get $p)))",
+        "(f64.store (i32.const 64) (f64.load align=4 (local.get $p)))",
+        "(memory.copy (i32.const 64) (local.get $p) (i32.const 8))",
+    ];
+    for (read, factor) in reads.into_iter().flat_map(|read| [(read, 2.5), (read, 0.3)]) {
+        let text = with(factor, read);
+        for at in [1024, 1028] {
+            by_the_host_at(Some(at), &text).into_iter().for_each(|found| is_said(found, &text));
+        }
+    }
+}
+
 /// The gradient by the first of two floats that the host has written, in each mode.
 fn by_the_host(text: &str, declared: bool) -> Vec<Result<f64, Error>> {
+    by_the_host_at((!declared).then_some(1024), text)
+}
+
+/// The same, at this address or in a block.
+fn by_the_host_at(written: Option<u32>, text: &str) -> Vec<Result<f64, Error>> {
     let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
     let gradient = |mode: Mode| {
         let gradient =
             Gradient::with_options(&module, "f", &[default_activity(ValType::I32)], &Options { mode, ..options() })?;
         let mut instance = Instance::new(&module)?;
-        let at = if declared {
-            instance.alloc_f64(&[0.3, 0.7])?
-        } else {
-            instance.write_f64(1024, &[0.3, 0.7])?;
-            1024
+        let at = match written {
+            Some(at) => instance.write_f64(at, &[0.3, 0.7]).map(|()| at)?,
+            None => instance.alloc_f64(&[0.3, 0.7])?,
         };
         if mode == Mode::Split {
             let (_, mut pullback) = instance.forward(&gradient, &[Val::I32(at as i32)])?;

@@ -10,6 +10,9 @@ use super::program::{
     ARRAYS, Arith, BitOp, Choice, Cond, Float, Handed, INPUTS, Index, LENGTH, Lvalue, NUMBERS, PartOp, Program, Stmt,
 };
 
+/// Numbers have been stored over all of a float, part by part, so that it is a constant.
+const NO_DIGITS: &str = "a number without digits of its own";
+
 /// A number with its derivative by every input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dual {
@@ -265,11 +268,19 @@ impl<'a> Machine<'a> {
             PartOp::All => return Dual::constant(1.5),
             PartOp::Uppermost => {
                 let (before, below) = (f.of(x.v), low(f.bits() - width));
+                if before & below == 0 {
+                    self.unsure = Some(NO_DIGITS);
+                }
                 let (after, slope) = self.moved(f, before, before & below | f.of(1.5) & !below);
                 return x.map(f.number(after), slope);
             }
         };
-        self.op(f, op, x)
+        let left = self.op(f, op, x);
+        // Nothing but what was stored over its upper digits before.
+        if left.v.abs() == 1.5 {
+            self.unsure = Some(NO_DIGITS);
+        }
+        left
     }
 
     fn choose(&mut self, dst: Lvalue, a: Lvalue, b: Lvalue, choice: Choice) {

@@ -175,7 +175,7 @@ pub fn on_oracle(
             (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
         }
     }
-    let memory = Memory::new(call).map_err(|e| OracleError::BadCall(e.to_string()))?;
+    let memory = Memory::new(call).map_err(|e| OracleError::NotBegun(e.to_string()))?;
     let args = oracle_args(call, &memory);
     // SAFETY: as in `super::tape_gradient`.
     let found =

@@ -133,7 +133,7 @@ pub struct Explanation {
 /// What the tape cannot run.
 pub fn explain(program: &Program, call: &Invocation, wanted: Wanted) -> Result<Explanation, OracleError> {
     let run_as = program;
-    let memory = Memory::new(call).map_err(|e| OracleError::BadCall(e.to_string()))?;
+    let memory = Memory::new(call).map_err(|e| OracleError::NotBegun(e.to_string()))?;
     let args = oracle_args(call, &memory);
     // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program
     // may do with them.

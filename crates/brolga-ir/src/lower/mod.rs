@@ -211,9 +211,17 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
         for (variable, zero) in begins.remove(&i).into_iter().flatten() {
             b.def_var(variable, zero);
         }
-        for inst in block.insts.values() {
-            cx.locate(&mut b, inst.at, false);
-            cx.inst(&mut b, inst);
+        cx.settled.clear();
+        let insts: SmallVec<[&AdInst; 32]> = block.insts.values().collect();
+        for (i, inst) in insts.iter().enumerate() {
+            if cx.env.pieces && cx.settled.ask_at <= i {
+                cx.settle_ahead(&mut b, &insts, i);
+            }
+            if !cx.settled.lowered.remove(&i) {
+                cx.locate(&mut b, inst.at, false);
+                cx.settled.this = cx.settled.places.remove(&i);
+                cx.inst(&mut b, inst);
+            }
         }
         cx.locate(&mut b, block.term_at, false);
         for v in cx.sums.keys().copied().collect::<SmallVec<[_; 16]>>() {
@@ -332,6 +340,8 @@ struct LowerCx<'a> {
     shadows: Vec<ir::Value>,
     /// Loads and stores of cotangents there.
     in_shadows: Shadows,
+    /// What has been settled ahead.
+    settled: pieces::SettledAhead,
     /// Comparisons with the end of the tape on behalf of records.
     checks: Vec<ir::Inst>,
     /// What is watched.
@@ -383,6 +393,7 @@ impl<'a> LowerCx<'a> {
             zero_vectors: SmallVec::new(),
             shadows: Vec::new(),
             in_shadows: Shadows::default(),
+            settled: pieces::SettledAhead::default(),
             checks: Vec::new(),
             watching: watch::Sums::default(),
             kept: Variables::default(),

@@ -6,12 +6,80 @@
 //! other, every float's shadow is settled before it is read or cleared: also by a call, if
 //! something waits.
 
+use std::collections::HashSet;
+
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::FunctionBuilder;
+use smallvec::SmallVec;
 
 use super::{Channel, LowerCx, ops, segment};
 use crate::inst::{AdInst, AdOp, Check, FragmentOp, Shape, Val};
 use crate::lower::debug::Missing;
+
+/// Most places that are settled at once: their addresses are all there by then.
+const MOST_AHEAD: usize = 64;
+
+/// What has been done of a block ahead of the instruction that is being lowered.
+#[derive(Default)]
+pub(super) struct SettledAhead {
+    /// From this instruction on it has to be asked again, by position.
+    pub ask_at: usize,
+    /// Instructions that have been lowered.
+    pub lowered: HashSet<usize>,
+    /// Instructions whose shadows have been settled.
+    pub places: HashSet<usize>,
+    /// The one that is being lowered is among them.
+    pub this: bool,
+}
+
+impl SettledAhead {
+    /// A new block begins.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// A place that is settled: an address, its delta and an offset.
+type Settled = (Val, Val, i32);
+
+/// The place that an instruction reads or clears and has settled before, and how ([`settle`]).
+///
+/// [`settle`]: LowerCx::settle
+fn settles(op: &AdOp) -> Option<(Settled, (u32, i32))> {
+    match *op {
+        AdOp::TakeMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. } => None,
+        AdOp::TakeMem { addr, delta, off, shape, .. } | AdOp::PeekMem { addr, delta, off, shape, .. } => {
+            Some(((addr, delta, off), (shape.bytes(), shape.lane_bytes() as i32)))
+        }
+        AdOp::ZeroMem { addr, delta, off, bytes, checked, cuts: None, .. } => {
+            Some(((addr, delta, off), (bytes, -i32::from(checked))))
+        }
+        _ => None,
+    }
+}
+
+/// Whether an instruction leaves what waits as it is.
+fn lets_wait(op: &AdOp) -> bool {
+    match op {
+        AdOp::AddMem { shape, .. } => !matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. }),
+        AdOp::Arith(..)
+        | AdOp::Moved(..)
+        | AdOp::TakeCt(_)
+        | AdOp::AddCt(..)
+        | AdOp::ZeroCt(_)
+        | AdOp::Hold(..)
+        | AdOp::Held(_)
+        | AdOp::SlotDelta(_)
+        | AdOp::SlotAddr(..)
+        | AdOp::DataDelta(_)
+        | AdOp::LoadDelta { .. }
+        | AdOp::LoadOld { .. }
+        | AdOp::StoreOld { .. }
+        | AdOp::Restore(_)
+        | AdOp::Pop(..) => true,
+        _ => false,
+    }
+}
 
 impl LowerCx<'_> {
     /// The sum of two cotangents.
@@ -165,12 +233,82 @@ impl LowerCx<'_> {
         (n, of): (u32, i32),
         at: Option<ir::Inst>,
     ) {
-        if self.env.pieces {
+        if self.env.pieces && !self.settled.this {
             self.settle_if_any(b, at, |cx, b| {
                 let [seg, p, d, n] = cx.place(b, (addr, delta, off), n);
                 [seg, p, d, n, b.ins().iconst(types::I64, i64::from(of))]
             });
         }
+    }
+
+    /// Settle shadows that a block reads or clears, from an instruction on, as far as nothing comes
+    /// between that makes anything wait. Addresses that are computed on the way are computed first.
+    /// One question for all of them leaves the rest of the block in one piece.
+    pub(super) fn settle_ahead(&mut self, b: &mut FunctionBuilder<'_>, insts: &[&AdInst], from: usize) {
+        let (mut all, mut later, mut addresses) = (Vec::new(), HashSet::new(), Vec::new());
+        let mut end = from;
+        for (i, inst) in insts.iter().enumerate().skip(from) {
+            let is_there = |v: &Val| !later.contains(v);
+            match settles(&inst.op) {
+                Some((of, _)) if [of.0, of.1].iter().all(is_there) && all.len() < MOST_AHEAD => all.push(i),
+                None if self.is_address(inst) && self.operands(inst).iter().all(is_there) => {
+                    addresses.push(i);
+                    continue;
+                }
+                None if lets_wait(&inst.op) => {}
+                _ => break,
+            }
+            later.extend(inst.defs.iter().map(|d| d.0));
+            end = i + 1;
+        }
+        self.settled.ask_at = end.max(from + 1);
+        if all.len() < 2 {
+            return;
+        }
+        for i in addresses.into_iter().filter(|i| i < all.last().expect("there are several")) {
+            self.locate(b, insts[i].at, false);
+            self.inst(b, insts[i]);
+            self.settled.lowered.insert(i);
+        }
+        let any = self.waiting(b);
+        self.rarely(b, any, None, |cx, b| {
+            let mut last = None;
+            for &i in &all {
+                let Some(((addr, delta, off), (n, of))) = settles(&insts[i].op) else { continue };
+                cx.locate(b, insts[i].at, false);
+                let [seg, p, d, n] = cx.place(b, (addr, delta, off), n);
+                let of = b.ins().iconst(types::I64, i64::from(of));
+                let status = cx.bytes_helper(b, "brolga_settle_bytes", &[seg, p, d, n, of]);
+                cx.trap_if(b, status, Check::UntrackedBits, insts[i].at);
+                last = Some(status);
+            }
+            last.expect("there are several")
+        });
+        self.settled.places.extend(all);
+    }
+
+    /// Whether an instruction computes an integer from others, or restores one, and does nothing
+    /// else.
+    fn is_address(&self, inst: &AdInst) -> bool {
+        let is_int = matches!(inst.defs[..], [(_, types::I32 | types::I64)]);
+        is_int
+            && match &inst.op {
+                AdOp::Restore(_) => true,
+                AdOp::Primal(i) | AdOp::Moved(i, _) => {
+                    let op = self.env.primal.dfg.insts[*i].opcode();
+                    !(op.can_load() || op.can_store() || op.is_call() || op.can_trap() || op.other_side_effects())
+                }
+                _ => false,
+            }
+    }
+
+    /// Every name that an instruction reads.
+    fn operands(&self, inst: &AdInst) -> SmallVec<[Val; 4]> {
+        let mut all = inst.reads();
+        if let AdOp::Primal(i) = inst.op {
+            all.extend(self.env.primal.dfg.inst_args(i).iter().map(|&v| Val::Primal(v)));
+        }
+        all
     }
 
     /// Bytes that may be a part of a float of `elem` bytes have been overwritten: their cotangent
@@ -210,8 +348,13 @@ impl LowerCx<'_> {
     ) {
         let at = self.shadow_at(b, of, sure, (segment::ZEROS, Channel::Integers));
         let any = self.anything(b, at, n);
-        let odd = b.ins().band_imm_s(at, if elem == 4 { 3 } else { 7 });
-        let torn = b.ins().select(odd, any, odd);
+        // Of unknown floats some may be doubles that are no whole words.
+        let torn = if elem == 0 {
+            any
+        } else {
+            let odd = b.ins().band_imm_s(at, i64::from(elem) - 1);
+            b.ins().select(odd, any, odd)
+        };
         self.rarely(b, torn, None, |cx, b| {
             let [seg, p, d, n] = cx.place(b, of, n);
             let elem = b.ins().iconst(types::I64, i64::from(elem) + segment::STRICT);

@@ -19,10 +19,7 @@
 //!
 //! **Errs** on the side of a trap, where a place has had other numbers since.
 
-use super::{HALF, Mask, Part, Pieces, Record, WINDOW, add_number, low};
-
-/// Bytes of memory that are there in whole or not at all.
-const PAGE: usize = 4096;
+use super::{HALF, Mask, PAGE, Part, Pieces, Record, WINDOW, add_number, low};
 
 /// In place of the size of a float: doubles that need not lie at multiples of eight
 /// (`brolga_ir::inst::DOUBLES_ANYWHERE`).
@@ -33,7 +30,7 @@ type Half = (u32, usize);
 
 /// Read what need not be there.
 #[cfg(target_os = "linux")]
-fn read(at: usize) -> Option<[u8; WINDOW]> {
+pub(super) fn read(at: usize) -> Option<[u8; WINDOW]> {
     let mut bytes = [0; WINDOW];
     let ours = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: WINDOW };
     let there = libc::iovec { iov_base: at as *mut _, iov_len: WINDOW };
@@ -45,7 +42,7 @@ fn read(at: usize) -> Option<[u8; WINDOW]> {
 
 /// Nothing says whether it is there.
 #[cfg(not(target_os = "linux"))]
-fn read(_at: usize) -> Option<[u8; WINDOW]> {
+pub(super) fn read(_at: usize) -> Option<[u8; WINDOW]> {
     None
 }
 
@@ -242,6 +239,15 @@ impl Pieces {
         self.across && r.away & mask == mask && (0..WINDOW).all(as_it_was)
     }
 
+    /// What had been taken of a double at 4 modulo 8 has been put back.
+    pub(super) fn put_back(&mut self, at: usize) {
+        for half in [at, at + HALF] {
+            if let Some(&record) = self.last.get(&half) {
+                self.records[record as usize].away &= !(0xf << (half % WINDOW));
+            }
+        }
+    }
+
     /// Whether a double at 4 modulo 8 has been taken in part.
     ///
     /// # Safety
@@ -336,10 +342,14 @@ impl Pieces {
         (sum, parts.iter().filter(|part| !used.contains(&(part.record, part.at))).copied().collect())
     }
 
-    /// Whether the upper half of a double had a window of zeros before it.
+    /// Whether the upper half of a double had a window of zeros before it. (What is zero may be the
+    /// lower half of another one.)
     fn is_alone(&self, (record, first): Half) -> bool {
         let r = &self.records[record as usize];
-        first == 0 && matches!(r.of, 0 | WINDOW) && r.before.is_some_and(|w| last(&w) == [0; HALF])
+        first == 0
+            && self.any(record, 0xf)
+            && matches!(r.of, 0 | WINDOW)
+            && r.before.is_some_and(|w| last(&w) == [0; HALF])
     }
 
     /// The bytes of a double, of which the lower half may be zero.

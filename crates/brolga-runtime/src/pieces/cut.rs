@@ -16,7 +16,7 @@
 //!
 //! **Errs** on the side of a trap.
 
-use super::{HALF, Mask, Pieces, There, WINDOW, brolga_settle_bytes};
+use super::{HALF, Mask, Pieces, There, WINDOW, brolga_settle_bytes, nonzero};
 use crate::segment::Segment;
 use crate::status;
 
@@ -28,10 +28,23 @@ impl Pieces {
     /// The bytes and the windows that they lie in are valid.
     pub(super) unsafe fn cut(&mut self, p: usize, n: usize, of: usize) {
         // SAFETY: our contract.
-        let ticket = unsafe { self.take(p, n) };
+        unsafe {
+            self.cover(p, n, true);
+            self.give_up(p, n, of);
+        }
+    }
+
+    /// The same where it has been noted that something was stored over them.
+    ///
+    /// # Safety
+    /// As for [`Self::cut`].
+    unsafe fn give_up(&mut self, p: usize, n: usize, of: usize) {
+        // SAFETY: our contract.
+        let ticket = unsafe { self.take_away(p, n) };
         for part in self.redeem(ticket) {
             let r = &mut self.records[part.record as usize];
             r.cut |= part.bytes;
+            self.lost |= r.ended && nonzero(&r.bytes) & part.bytes != 0;
             if r.home != 0 && r.of == 0 {
                 r.of = of;
             }
@@ -165,9 +178,11 @@ pub unsafe extern "C" fn brolga_clear(seg: *mut Segment, p: u64, delta: u64, n: 
     let (end, size) = (at + n, if of == 0 { WINDOW } else { of });
     let (first, last) = whole_floats(at, end, size);
     if elem & ACCOUNT != 0 {
+        // SAFETY: our contract; the borrow ends here.
+        unsafe { (*seg).pieces.cover(at, n, true) };
         for (from, to) in [(at, first), (last, end)].into_iter().filter(|(from, to)| from < to) {
             // SAFETY: our contract; the borrow ends here.
-            unsafe { (*seg).pieces.cut(from, to - from, of) };
+            unsafe { (*seg).pieces.give_up(from, to - from, of) };
         }
         // SAFETY: the same.
         unsafe { (*seg).waiting = (*seg).pieces.places() };
