@@ -159,9 +159,7 @@ pub fn check(
     let gradient = flatten(outcome, &inputs);
     let tape = on_tape(program, call);
     let known = tape.as_ref().ok();
-    // Known roundings may be none: what is only rounded to whole numbers leaves nothing on the
-    // tape.
-    let noise = known.map_or(0.0, |t| (t.noise * tolerances.precision).max(f64::MIN_POSITIVE));
+    let noise = known.map_or(0.0, |t| t.noise_at(tolerances));
     let mut samples =
         if differences { Some(Samples::new(program, call, rule, &inputs, tolerances.precision, noise)?) } else { None };
     let rounding = known.map(|t| flatten(&t.rounding, &inputs));
@@ -269,6 +267,14 @@ struct OnTape {
     rounding: Outcome,
     /// The noise of the objective, in terms of the precision of the arithmetic.
     noise: f64,
+}
+
+impl OnTape {
+    /// The noise of the objective. Known roundings may be none: what is only rounded to whole
+    /// numbers leaves nothing on the tape.
+    fn noise_at(&self, tolerances: Tolerances) -> f64 {
+        (self.noise * tolerances.precision).max(f64::MIN_POSITIVE)
+    }
 }
 
 fn on_tape(program: &Program, call: &Invocation) -> Result<OnTape, OracleError> {

@@ -384,6 +384,25 @@ fn what_is_no_number_is_not_ok() {
     }
 }
 
+/// (x + 10¹⁶)/2 − 5·10¹⁵: steps drown in the sum's rounding, which differences have to know of.
+#[test]
+fn rounding_of_a_large_sum_is_no_slope() {
+    let text = "function %f(f64) -> f64 system_v {
+    block0(v0: f64):
+        v1 = f64const 0x1.1c37937e08000p53
+        v2 = fadd v0, v1
+        v3 = f64const 0x1.0p1
+        v4 = fdiv v2, v3
+        v5 = f64const 0x1.1c37937e08000p52
+        v6 = fsub v4, v5
+        return v6
+    }";
+    let s = Subject::of(text, "%f(1.5)");
+    assert_eq!(s.outcome().gradient[0], Some(Item::One(Num::F64(0.5))));
+    assert_eq!(s.check(&s.outcome(), true).complaints(), vec![] as Vec<String>);
+    assert_eq!(s.forward().holds, Some(true));
+}
+
 #[test]
 fn every_wrong_gradient_at_an_ordinary_point_is_called_wrong() {
     let calls = [

@@ -96,6 +96,7 @@ fn along_the_line(
         objective(rule, &call)
     };
     let f32_inputs = inputs.iter().any(|i| i.f32);
-    let options = fd::Options { precision: tolerances.precision, f32_inputs, noise: 0.0 };
+    let noise = super::on_tape(program, call).map_or(0.0, |t| t.noise_at(tolerances));
+    let options = fd::Options { precision: tolerances.precision, f32_inputs, noise };
     Ok(fd::derivative(at, 0.0, &options))
 }
