@@ -9,7 +9,7 @@
 //! that constant. So the first test of such a loop fails, and the edge back is not taken by what
 //! would make its counter vary. A `brif` that is decided becomes a `jump`; that blocks are not
 //! reached, that parameters do not vary, and that one block alone follows another
-//! [`crate::primal::normalise()`] sees then.
+//! [`crate::primal::normalise`] sees then.
 //!
 //! **Invariant.** Nothing else changes: constants stay where they are written.
 //!
