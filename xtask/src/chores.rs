@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
 use brolga_cli::cli::finish;
 use brolga_cli::failure::Failure;
@@ -87,6 +88,20 @@ pub fn ci() -> Result<(), Failure> {
         }
     }
     if failed.is_empty() { Ok(()) } else { Err(Failure::Other(format!("failed: {}", failed.join(", ")))) }
+}
+
+/// The adapters, which are outside of the workspace: tests, documentation, and examples, which
+/// compare what they find.
+pub fn adapters() -> Result<(), Failure> {
+    let begin = Instant::now();
+    let all = ["--manifest-path", "adapters/Cargo.toml", "--locked", "--all-features"];
+    cargo(&["fmt", "--manifest-path", all[1], "--check"])?;
+    cargo(&[&["test"], &all[..]].concat())?;
+    for example in ["minimise", "fit", "sample", "integrate"] {
+        cargo(&[&["run", "--quiet", "--example", example], &all[..]].concat())?;
+    }
+    eprintln!("all adapters, in {} seconds", begin.elapsed().as_secs());
+    Ok(())
 }
 
 /// Two processes print the same dumps for all cases: nothing depends on addresses, hash seeds or

@@ -66,6 +66,9 @@ pub enum Command {
         #[arg(long, value_name = "N")]
         seed: Option<u32>,
     },
+    /// Test adapters to other crates, with all features: a workspace of its own, of some two hundred
+    /// crates. Five minutes on two cores if nothing is compiled, then half a minute.
+    Adapters,
     /// Compare the dumps of all cases between two processes.
     Determinism,
     /// Everything that must hold before a merge: format, lints, tests, documentation, tidiness,

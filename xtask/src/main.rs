@@ -7,6 +7,7 @@
 //! | `bench` | measures gradients beside their primals and beside adjoints written by hand |
 //! | `mutants` | breaks rules on purpose and lists what no test notices |
 //! | `fuzz TARGET` | searches for inputs that break a promise |
+//! | `adapters` | tests `adapters/`, which is outside of the workspace |
 //! | `test`, `bless`, `determinism`, `ci` | the tests, their expectations, and everything that must hold before a merge |
 
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Command::Bless { filter } => chore(|| chores::bless(filter.as_deref())),
         Command::Mutants { row, case, most } => chore(|| trust::mutants(row.as_deref(), case.as_deref(), most)),
         Command::Fuzz { target, minutes, seed } => chore(|| trust::fuzz(&target, minutes, seed)),
+        Command::Adapters => chore(chores::adapters),
         Command::Determinism => chore(chores::determinism),
         Command::Ci => chore(chores::ci),
         Command::Tidy => chore(tidy::run),

@@ -7,6 +7,7 @@ mod debug;
 mod docs;
 mod drivers;
 mod effort;
+mod flat;
 mod grows;
 mod handlers;
 mod known_names;

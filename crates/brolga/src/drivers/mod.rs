@@ -3,8 +3,8 @@
 //! A derived rule gives products: of the Jacobian with a direction (forward mode), of a row of
 //! seeds with the Jacobian (a pullback), of the Hessian with a direction. These functions ask for
 //! those that make a matrix up. They know flat vectors of numbers only, so that they serve whatever
-//! gives products: a closure, or what has [`Derivatives`], as a [`Point`] of a program and one of
-//! an instance of a WebAssembly module.
+//! gives products: a closure, or what has [`Derivatives`], as a [`Point`] of a program, a
+//! [`FlatFunction`] at a point, and a point of an instance of a WebAssembly module.
 //!
 //! ```
 //! use brolga::drivers::{Sweep, by_columns, by_rows};
@@ -19,10 +19,12 @@
 
 mod dense;
 mod derivatives;
+pub mod flat;
 pub mod point;
 pub mod sparse;
 
 pub use dense::{Sweep, by_columns, by_rows};
 pub use derivatives::{Derivatives, Products, fits};
+pub use flat::{FlatFunction, FlatParam, FlatPoint};
 pub use point::{Argument, Point};
 pub use sparse::{Pattern, Star};

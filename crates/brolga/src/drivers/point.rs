@@ -9,7 +9,7 @@
 //! Outputs are the lanes of float results, then the elements of the buffers that are named as
 //! outputs. Rules are made when they are asked for first.
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use brolga_ir::{ArgSpec, Elem, FuncKey, Mode, Options, Program, Request};
 use cranelift_codegen::data_value::DataValue;
@@ -79,16 +79,17 @@ pub struct Point {
     rules: OnDemand,
 }
 
+/// Rules that are made when they are first asked for.
 #[derive(Default)]
-struct OnDemand {
-    gradient: OnceCell<DerivedRule>,
-    pair: OnceCell<DerivedRule>,
-    tangent: OnceCell<DerivedRule>,
-    second: OnceCell<HessianRule>,
+pub(super) struct OnDemand {
+    pub(super) gradient: OnceLock<DerivedRule>,
+    pub(super) pair: OnceLock<DerivedRule>,
+    pub(super) tangent: OnceLock<DerivedRule>,
+    pub(super) second: OnceLock<HessianRule>,
 }
 
-/// A rule that is made when it is first asked for.
-fn made<R>(cell: &OnceCell<R>, make: impl FnOnce() -> Result<R, Error>) -> Result<&R, Error> {
+/// What is made when it is first asked for. Threads that ask at once may make it twice.
+pub(super) fn made<R>(cell: &OnceLock<R>, make: impl FnOnce() -> Result<R, Error>) -> Result<&R, Error> {
     if cell.get().is_none() {
         let _ = cell.set(make()?);
     }
@@ -97,7 +98,7 @@ fn made<R>(cell: &OnceCell<R>, make: impl FnOnce() -> Result<R, Error>) -> Resul
 
 /// Bytes that are aligned for vectors.
 #[derive(Clone)]
-struct Aligned {
+pub(super) struct Aligned {
     words: Vec<u128>,
     len: usize,
 }
@@ -119,13 +120,23 @@ impl Aligned {
         unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len) }
     }
 
-    fn address(&self) -> u64 {
+    pub(super) fn address(&self) -> u64 {
         self.words.as_ptr() as u64
     }
 }
 
 /// PerArgument by argument.
 type PerArgument = Vec<Option<Aligned>>;
+
+/// Whether one run leaves nothing that another one would see.
+pub(super) fn no_writable_data(program: &Program) -> Result<(), Error> {
+    let Some(object) = program.data.values().find(|d| d.writable) else { return Ok(()) };
+    Err(Error::Usage(format!(
+        "the program may write to `%{}`, so that one run would see what another one has left: make a rule for each \
+         run (`DerivedRule`, `HessianRule`), or pass a buffer",
+        object.symbol
+    )))
+}
 
 /// Floats of a type in bytes.
 fn decode(single: bool, bytes: &[u8]) -> Vec<f64> {
@@ -169,7 +180,7 @@ impl Argument {
         }
     }
 
-    fn block(&self) -> Option<Aligned> {
+    pub(super) fn block(&self) -> Option<Aligned> {
         match self {
             Self::Const(_) | Self::Active(_) => None,
             Self::Floats(all) => Some(Aligned::new(&encode(false, all))),
@@ -212,13 +223,7 @@ impl Point {
         inputs: Vec<Argument>,
         options: &Options,
     ) -> Result<Self, Error> {
-        if let Some(object) = program.data.values().find(|d| d.writable) {
-            return Err(Error::Usage(format!(
-                "the program may write to `%{}`, so that one run would see what another one has left: make a \
-                 rule for each run (`DerivedRule`, `HessianRule`), or pass a buffer",
-                object.symbol
-            )));
-        }
+        no_writable_data(program)?;
         let signature = &program.funcs[func].signature;
         let types = |all: &[cranelift_codegen::ir::AbiParam]| all.iter().map(|p| p.value_type).collect::<Vec<_>>();
         let (params, returns) = (types(&signature.params), types(&signature.returns));
@@ -261,7 +266,7 @@ impl Point {
         Ok(self)
     }
 
-    fn rule<'a>(&'a self, cell: &'a OnceCell<DerivedRule>, mode: Mode) -> Result<&'a DerivedRule, Error> {
+    fn rule<'a>(&'a self, cell: &'a OnceLock<DerivedRule>, mode: Mode) -> Result<&'a DerivedRule, Error> {
         made(cell, || DerivedRule::new(&self.program, &self.request, &Options { mode, ..self.options.clone() }))
     }
 
