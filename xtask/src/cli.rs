@@ -66,7 +66,7 @@ pub enum Command {
         #[arg(long, value_name = "N")]
         seed: Option<u32>,
     },
-    /// Test adapters to other crates, with all features: a workspace of its own, of some two hundred
+    /// Test adapters to other crates, with all features: a workspace of its own, of two hundred
     /// crates. Five minutes on two cores if nothing is compiled, then half a minute.
     Adapters,
     /// Compare the dumps of all cases between two processes.

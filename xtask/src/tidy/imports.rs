@@ -18,6 +18,7 @@ type Row = (&'static str, &'static [&'static str]);
 /// Packages, by their folders, and what of the workspace and of Cranelift they may depend on.
 const CRATES: &[Row] = &[
     ("crates/brolga-ir", &["cranelift-codegen", "cranelift-entity", "cranelift-frontend"]),
+    ("adapters", &["brolga", "cranelift-reader"]),
     ("crates/brolga-rules", &["cranelift-codegen"]),
     ("crates/brolga-clif", &["cranelift-codegen", "cranelift-entity"]),
     ("crates/brolga-runtime", &[]),
