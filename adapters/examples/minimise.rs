@@ -25,8 +25,10 @@ fn main() -> Result<(), argmin::core::Error> {
 
     // Each row of the Hessian has three entries, so that it takes four products.
     let sparse = f.clone().with_pattern(&Pattern::banded(N, 1, 1))?;
+    // Far away, this method takes steps that lead nowhere.
+    let near = (0..N).map(|i| if i % 2 == 0 { 0.9 } else { 1.1 }).collect::<Vec<f64>>();
     let newton = NewtonCG::new(MoreThuenteLineSearch::new());
-    let run = Executor::new(sparse, newton).configure(|s| s.param(begin.clone()).max_iters(200)).run()?;
+    let run = Executor::new(sparse, newton).configure(|s| s.param(near).max_iters(200)).run()?;
     tell("Newton-CG, sparse Hessian", run.state());
 
     let region = TrustRegion::new(Steihaug::new().with_max_iters(2 * N as u64));
