@@ -1,9 +1,9 @@
-//! Rosenbrock's function of 20 numbers, minimised by L-BFGS with gradients, and by Newton-CG and a
-//! trust region with Hessian-vector products: `cargo run --example minimise --features argmin`.
+//! Rosenbrock's function of 20 numbers, minimised by L-BFGS with gradients, and by a trust region with
+//! a compressed Hessian, and with Hessian-vector products:
+//! `cargo run --example minimise --features argmin`.
 
 use argmin::core::{Executor, State};
 use argmin::solver::linesearch::MoreThuenteLineSearch;
-use argmin::solver::newton::NewtonCG;
 use argmin::solver::quasinewton::LBFGS;
 use argmin::solver::trustregion::{Steihaug, TrustRegion};
 use brolga::cranelift_codegen::data_value::DataValue;
@@ -20,18 +20,23 @@ fn main() -> Result<(), argmin::core::Error> {
     let begin: Vec<f64> = (0..N).map(|i| if i % 2 == 0 { -1.2 } else { 1.0 }).collect();
 
     let lbfgs = LBFGS::new(MoreThuenteLineSearch::new(), 7).with_tolerance_grad(1e-9)?;
-    let run = Executor::new(f.clone(), lbfgs).configure(|s| s.param(begin.clone()).max_iters(500)).run()?;
+    let run = Executor::new(f.clone(), lbfgs).configure(|s| s.param(begin).max_iters(500)).run()?;
     tell("L-BFGS", run.state());
 
     // Each row of the Hessian has three entries, so that it takes four products.
     let sparse = f.clone().with_pattern(&Pattern::banded(N, 1, 1))?;
-    let newton = NewtonCG::new(MoreThuenteLineSearch::new());
-    let run = Executor::new(sparse, newton).configure(|s| s.param(begin.clone()).max_iters(200)).run()?;
-    tell("Newton-CG, sparse Hessian", run.state());
-
+    // Where the first number is negative, it would find a minimum near -1, 1, 1, ….
+    let begin = vec![0.5; N];
     let region = TrustRegion::new(Steihaug::new().with_max_iters(2 * N as u64));
-    let run =
-        Executor::new(f.matrix_free(), region).configure(|s| s.param(begin).max_iters(500).target_cost(1e-20)).run()?;
+    let limit = 500;
+    let run = Executor::new(sparse, region.clone())
+        .configure(|s| s.param(begin.clone()).max_iters(limit).target_cost(1e-20))
+        .run()?;
+    tell("trust region, sparse Hessian", run.state());
+
+    let run = Executor::new(f.matrix_free(), region)
+        .configure(|s| s.param(begin).max_iters(limit).target_cost(1e-20))
+        .run()?;
     tell("trust region, no matrix", run.state());
     Ok(())
 }

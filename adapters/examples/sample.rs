@@ -42,7 +42,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let density = Arc::new(LogDensity::new(f)?);
 
     let chains = std::thread::scope(|scope| {
-        let chain = |seed| scope.spawn(|| chain(density.clone(), seed).map_err(|e| e.to_string()));
+        let chain = |seed| {
+            let density = density.clone();
+            scope.spawn(move || chain(density, seed).map_err(|e| e.to_string()))
+        };
         [1, 2].map(chain).map(|t| t.join().expect("no panic"))
     });
     let draws: Vec<f64> = chains.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
