@@ -1,5 +1,5 @@
-//! Rosenbrock's function of 20 numbers, minimised by L-BFGS with gradients, and by a trust region with
-//! a compressed Hessian, and with Hessian-vector products:
+//! Rosenbrock's function of 20 numbers, minimised by L-BFGS with gradients, and by a trust region
+//! with a compressed Hessian, and with Hessian-vector products:
 //! `cargo run --example minimise --features argmin`.
 
 use argmin::core::{Executor, State};

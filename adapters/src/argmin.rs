@@ -103,7 +103,7 @@ impl Hessian for Objective {
 }
 
 /// An [`Objective`] whose Hessian is a [`HessianAt`]: one Hessian-vector product for each
-/// multiplication, and no matrix. For Newton-CG, and trust regions by Steihaug's method.
+/// multiplication, and no matrix. For trust regions by Steihaug's method.
 ///
 /// ```
 /// use argmin::core::Hessian;
