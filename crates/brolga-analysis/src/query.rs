@@ -70,6 +70,15 @@ pub fn constant_float(func: &ir::Function, v: ir::Value) -> Option<f64> {
 /// Whether an instruction accesses addresses on a typed tape
 /// ([`Channel::Addresses`](brolga_ir::lower::Channel)): the function is a derivative.
 pub fn is_taped_address(func: &ir::Function, inst: ir::Inst) -> bool {
+    is_taped(func, inst, Channel::Addresses)
+}
+
+/// The same of integers that are no addresses.
+pub fn is_taped_integer(func: &ir::Function, inst: ir::Inst) -> bool {
+    is_taped(func, inst, Channel::Integers)
+}
+
+fn is_taped(func: &ir::Function, inst: ir::Inst, channel: Channel) -> bool {
     let region = func.dfg.insts[inst].alias_region(&func.dfg);
-    region.is_some_and(|r| func.dfg.alias_regions[r].user_id == Channel::Addresses.region())
+    region.is_some_and(|r| func.dfg.alias_regions[r].user_id == channel.region())
 }

@@ -189,6 +189,50 @@ fn a_workspace_has_a_shadow() {
     }
 }
 
+/// A gradient of a recursive function marks on its tape which way was taken: a byte, in memory that
+/// has a shadow and holds floats.
+#[test]
+fn recursion() {
+    // r(x, n) = x·r(x², n − 1), r(x, 0) = x²: powers 2, 5, 11, …
+    let text = "function %r(f64, i64) -> f64 {
+        fn0 = %r(f64, i64) -> f64
+    block0(v0: f64, v1: i64):
+        brif v1, block1, block2
+    block1:
+        v2 = iconst.i64 1
+        v3 = isub v1, v2
+        v4 = fmul v0, v0
+        v5 = call fn0(v4, v3)
+        v6 = fmul v5, v0
+        return v6
+    block2:
+        v7 = fmul v0, v0
+        return v7
+    }";
+    let mut m = Fixture::new(text, "r");
+    let gradient = m.derivative("r", &Spec::gradient([Active, Const]).results([ReturnActivity::ActiveOnly]));
+    let forward = m.derivative_of(gradient, &Spec::tangent([Dual, Const, Dual, Dual, Const]));
+    let reverse = m.derivative_of(gradient, &Spec::gradient([Active, Const, Active, Duplicated, Const]));
+    m.finish();
+    let (x, s): (f64, f64) = (1.1, -0.7);
+    for n in 0..4 {
+        let e = 3 * (1 << n) - 1;
+        let (slope, curvature) = (f64::from(e) * x.powi(e - 1), f64::from(e * (e - 1)) * x.powi(e - 2));
+        let (mut tape, mut shadow, mut own) = (vec![0_u8; 1 << 13], vec![0_u8; 1 << 13], vec![0_u8; 1 << 15]);
+        let tape = [address(&mut tape), address(&mut shadow), DataValue::I64(1 << 13)];
+        let n = DataValue::I64(n.into());
+        let args = [&[double(x), double(0.5), n.clone(), double(s), double(2.0)][..], &tape].concat();
+        let out = m.call_with(forward, &args);
+        near(get(&out, ResultRole::Value(0)), s * slope);
+        near(get(&out, ResultRole::Tangent(0)), 0.5 * s * curvature + 2.0 * slope);
+        shadow.fill(0);
+        let room = [double(1.5), address(&mut own), DataValue::I64(1 << 15)];
+        let out = m.call_with(reverse, &[&[double(x), n, double(s)][..], &tape, &room].concat());
+        near(get(&out, ResultRole::Cotangent(0)), 1.5 * s * curvature);
+        near(get(&out, ResultRole::Cotangent(2)), 1.5 * slope);
+    }
+}
+
 /// Products of a Hessian with a vector, of a function of memory.
 #[test]
 fn buffers() {

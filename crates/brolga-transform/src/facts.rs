@@ -17,7 +17,7 @@ use brolga_analysis::memory::alias::Places;
 use brolga_analysis::memory::clobber::{self, ClobberInput};
 use brolga_analysis::memory::constant::{Constant, ConstantInput};
 use brolga_analysis::memory::{accumulate, preserved};
-use brolga_analysis::query::access_address;
+use brolga_analysis::query::{access_address, is_taped_integer};
 use brolga_analysis::uses::Uses;
 use brolga_analysis::{
     Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Preserved, Private, RootKind, Summaries, Variant,
@@ -274,8 +274,11 @@ impl<'a> Facts<'a> {
     }
 
     /// The size of the floats of which a number may be stored over a part, or 0 if there may be
-    /// doubles and singles.
+    /// doubles and singles. On a typed tape integers are in a channel of their own.
     pub fn cuts(&self, inst: ir::Inst) -> Option<u8> {
+        if is_taped_integer(self.func(), inst) {
+            return None;
+        }
         let MemRole::Kill { bytes, checked: false } = self.activity.mem[inst] else { return None };
         let addr = access_address(self.func(), inst).filter(|_| bytes < 8)?;
         self.floats_around(inst, addr).filter(|&of| of != 4 || bytes < 4)
