@@ -67,7 +67,7 @@ pub enum Command {
         seed: Option<u32>,
     },
     /// Test adapters to other crates, with all features: a workspace of its own, of two hundred
-    /// crates. Six minutes on two cores if nothing is compiled, then half a minute.
+    /// crates. Six minutes on two cores if nothing is compiled, then one.
     Adapters,
     /// Compare the dumps of all cases between two processes.
     Determinism,
