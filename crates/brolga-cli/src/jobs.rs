@@ -50,7 +50,7 @@ pub fn read_for(input: &Input, funcs: &[String], imports: bool) -> Result<File, 
         if let Some(name) = rules.keys().find(|name| file.program.func(name).is_none()) {
             return Err(Failure::Usage(format!("{}: the file calls no function %{name}", path.display())));
         }
-        brolga::set_rules(&mut file.program, &rules, |_| imports)?;
+        brolga::set_rules(&mut file.program, &rules, imports)?;
     }
     Ok(file)
 }

@@ -82,7 +82,7 @@ pub fn derivative(
     let mut asked = CallMeanings { rules, isa, program: Program::new(), given: BTreeMap::new(), user: BTreeMap::new() };
     asked.define(ROOT, func)?;
     let CallMeanings { mut program, given, user, .. } = asked;
-    brolga_transform::set_rules(&mut program, &user, |_| true)?;
+    brolga_transform::set_rules(&mut program, &user, true)?;
     let root = program.func(ROOT).expect("it is defined");
     let mut found = brolga_transform::embed(&program, root, spec, &Options::full(), isa)?;
     for f in &mut found.functions {

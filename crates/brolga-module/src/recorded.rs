@@ -138,7 +138,7 @@ impl Recorded {
             let called = uses.functions.into_iter().chain(self.of_rule(&name(id), declared));
             work.extend(called.filter(|f| seen.insert(*f)));
         }
-        brolga_transform::set_rules(&mut program, &self.rules, |_| true)?;
+        brolga_transform::set_rules(&mut program, &self.rules, true)?;
         let (program, recording) = self.with_derivatives(program, derivatives, declared, (options, isa))?;
         let key = program.func(&name(root)).expect("the root was the first");
         Ok((program, key, recording.contains(&root)))

@@ -149,6 +149,14 @@ impl AdjointRule {
         if params.len() > 63 {
             return Err(format!("%{symbol} has {} parameters, and a rule speaks of 63", params.len()));
         }
+        let index = |arg: &AdjointArg| match *arg {
+            AdjointArg::Primal(i) | AdjointArg::Derivative(i) => Some(i),
+            _ => None,
+        };
+        let named = self.calls().flat_map(|c| c.args.iter().filter_map(index));
+        if let Some(i) = named.chain(self.cotangents.iter().copied()).find(|&i| i >= params.len()) {
+            return Err(format!("the rule speaks of parameter {i}, which %{symbol} does not have"));
+        }
         if let Some(i) = self.cotangents.iter().find(|&&i| !params[i].is_float()) {
             return Err(format!("parameter {i} of %{symbol} is no float, and has no cotangent that is returned"));
         }

@@ -296,18 +296,36 @@ impl E {
 
     /// The C functions that are called, outermost first, with repetitions.
     pub fn calls(self) -> Vec<MathFn> {
+        let mut out = Vec::new();
+        self.each(&mut |node| out.extend(if let Node::Math(f, _) = *node { Some(f) } else { None }));
+        out
+    }
+
+    /// The other functions that are called.
+    pub fn called(self) -> Vec<&'static str> {
+        let mut out = Vec::new();
+        self.each(&mut |node| out.extend(if let Node::Call(called) = *node { Some(called.symbol) } else { None }));
+        out
+    }
+
+    /// Every node, outermost first.
+    fn each(self, visit: &mut dyn FnMut(&Node)) {
+        visit(self.0);
         match *self.0 {
-            Node::Operand(_) | Node::IntOperand(_) | Node::Result(_) | Node::Const(_) => Vec::new(),
-            Node::Neg(a) | Node::Sqrt(a) | Node::Abs(a) => a.calls(),
+            Node::Operand(_) | Node::IntOperand(_) | Node::Result(_) | Node::Const(_) => {}
+            Node::Neg(a) | Node::Sqrt(a) | Node::Abs(a) => a.each(visit),
             Node::Add(a, b) | Node::Sub(a, b) | Node::Mul(a, b) | Node::Div(a, b) | Node::Copysign(a, b) => {
-                [a.calls(), b.calls()].concat()
+                [a, b].into_iter().for_each(|e| e.each(visit));
             }
             Node::Call(called) => {
                 let floats = called.args.iter().filter_map(|a| if let CallArg::Float(e) = a { Some(e) } else { None });
-                floats.flat_map(|e| e.calls()).collect()
+                floats.for_each(|e| e.each(visit));
             }
-            Node::Math(f, args) => std::iter::once(f).chain(args.iter().flat_map(|a| a.calls())).collect(),
-            Node::Select(c, a, b) => [c.calls(), a.calls(), b.calls()].concat(),
+            Node::Math(_, args) => args.iter().for_each(|a| a.each(visit)),
+            Node::Select(c, a, b) => {
+                c.each(visit);
+                [a, b].into_iter().for_each(|e| e.each(visit));
+            }
         }
     }
 }
@@ -351,11 +369,11 @@ impl Cond {
         }
     }
 
-    fn calls(self) -> Vec<MathFn> {
+    fn each(self, visit: &mut dyn FnMut(&Node)) {
         match *self.0 {
-            CondNode::Cmp(_, a, b) => [a.calls(), b.calls()].concat(),
-            CondNode::And(a, b) | CondNode::Or(a, b) => [a.calls(), b.calls()].concat(),
-            CondNode::Not(a) => a.calls(),
+            CondNode::Cmp(_, a, b) => [a, b].into_iter().for_each(|e| e.each(visit)),
+            CondNode::And(a, b) | CondNode::Or(a, b) => [a, b].into_iter().for_each(|c| c.each(visit)),
+            CondNode::Not(a) => a.each(visit),
         }
     }
 }

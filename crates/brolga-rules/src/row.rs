@@ -69,6 +69,14 @@ impl Partial {
         }
     }
 
+    /// Functions of the user's that are called.
+    pub fn called(self) -> Vec<&'static str> {
+        match self {
+            Partial::Zero => vec![],
+            Partial::Scale(s) => s.over.into_iter().chain(s.times).flat_map(E::called).collect(),
+        }
+    }
+
     /// Apply to a cotangent, in double precision.
     pub fn eval(self, ct: f64, operands: &[f64], results: &[f64]) -> f64 {
         match self {

@@ -113,7 +113,8 @@ impl UserRule {
     /// Names of functions that it calls, but for those of C.
     pub fn symbols(&self) -> Vec<&str> {
         match self {
-            Self::Inactive | Self::Row(_) => vec![],
+            Self::Inactive => vec![],
+            Self::Row(row) => row.partials().flat_map(|(_, _, p)| p.called()).collect(),
             Self::Tangent { symbol, .. } => vec![symbol],
             Self::Adjoint(rule) => rule.calls().map(|c| c.symbol.as_str()).collect(),
         }
@@ -269,15 +270,12 @@ impl Parser<'_> {
         self.at = start;
         self.operands = self.names()?;
         self.expect("=>")?;
-        let start = self.at;
-        if self.eat("adjoint") {
-            self.space();
-            if !self.rest().starts_with([':', '_']) && !self.rest().is_empty() {
-                return self.adjoint();
-            }
+        let result = self.name()?;
+        self.space();
+        if result == "adjoint" && !self.rest().is_empty() && !self.rest().starts_with(':') {
+            return self.adjoint();
         }
-        self.at = start;
-        self.results = vec![self.name()?];
+        self.results = vec![result];
         if let Some(name) = self.operands.iter().find(|o| self.results.contains(o)) {
             return Err(self.error(format!("`{name}` is an operand and the result")));
         }
@@ -351,8 +349,11 @@ impl Parser<'_> {
                 "after" if augmented.is_none() => augmented = Some(self.adjoint_call()?),
                 "tangent" if tangent.is_none() => tangent = Some(self.adjoint_call()?),
                 "alone" => alone = true,
-                "of" if self.eat("f32") => elem = Ty::F32,
-                "of" if self.eat("f64") => elem = Ty::F64,
+                "of" => match self.name()?.as_str() {
+                    "f32" => elem = Ty::F32,
+                    "f64" => elem = Ty::F64,
+                    _ => return Err(RuleError { at, message: "`of f32` or `of f64` is wanted here".to_owned() }),
+                },
                 _ => {
                     let message = "`after`, `tangent`, `of f32`, `alone` or the end is wanted here".to_owned();
                     return Err(RuleError { at, message });
@@ -629,8 +630,17 @@ mod tests {
         assert_eq!(signature(rule.augmented.as_ref().unwrap()).1, [Ty::F32, Ty::F32, Ty::I64]);
         assert_eq!(signature(rule.tangent.as_ref().unwrap()).1, [Ty::F32; 4]);
         assert_eq!(signature(&rule.reverse).1, [Ty::F32]);
-        // A result may be called `adjoint`.
-        assert!(matches!(UserRule::parse("x => adjoint: adjoint"), Ok(UserRule::Row(_))));
+        // A result may be called `adjoint`, or begin so.
+        for text in ["x => adjoint: adjoint", "x => adjoint : 1", "x => adjoints: adjoints", "x => adjoint2: 1"] {
+            assert!(matches!(UserRule::parse(text), Ok(UserRule::Row(_))), "{text}");
+        }
+        assert_eq!(UserRule::parse("x => z: 2*g(h(x)) + sin(z)").unwrap().symbols(), ["g", "h"]);
+        assert_eq!(UserRule::parse(text).unwrap().symbols(), ["r", "f", "t"]);
+        // A rule that was not parsed may number what is not there.
+        let odd = AdjointRule { params: 1, cotangents: vec![1], ..rule.clone() };
+        assert!(odd.keep("f", &[Ty::F64], &[Ty::F64]).is_err_and(|e| e.contains("does not have")));
+        let odd = AdjointRule { params: 1, cotangents: vec![], ..rule.clone() };
+        assert!(odd.keep("f", &[Ty::F64], &[Ty::F64]).is_err_and(|e| e.contains("does not have")));
         for (text, says) in [
             ("x => adjoint r(x, seed, record) -> dx", "a record is what an augmented function"),
             ("x => adjoint r(x, dx)", "is a float: its cotangent is returned"),

@@ -20,20 +20,16 @@ use crate::stand_in::{ELSEWHERE, stand_in};
 use crate::translate::rules::adjoint::{signature_of, tys};
 
 /// Give functions of a program their rules. Names of which the program has no function are passed
-/// over. `imports` are functions that the module has in which derivatives are compiled, though the
-/// program has no body of them: they may have an adjoint, too.
+/// over. With `imports`, functions without a body in the program may have an adjoint: the module
+/// that the derivatives become part of has them.
 ///
 /// # Errors
 /// AD0175 for each rule that does not fit its function.
-pub fn set_rules(
-    program: &mut Program,
-    rules: &BTreeMap<String, UserRule>,
-    imports: impl Fn(&str) -> bool,
-) -> Result<(), Diagnostics> {
+pub fn set_rules(program: &mut Program, rules: &BTreeMap<String, UserRule>, imports: bool) -> Result<(), Diagnostics> {
     let mut problems = Diagnostics::default();
     for (symbol, rule) in rules {
         let Some(key) = program.func(symbol) else { continue };
-        if let Err(why) = set(program, key, rule, &imports) {
+        if let Err(why) = set(program, key, rule, imports) {
             let d = Diagnostic::new("AD0175", format!("the rule of %{symbol} does not fit: {why}"));
             problems.push(d.in_func(symbol).help("change the rule, or the declaration of the function"));
         }
@@ -41,7 +37,7 @@ pub fn set_rules(
     problems.or_ok(())
 }
 
-fn set(program: &mut Program, key: FuncKey, rule: &UserRule, imports: impl Fn(&str) -> bool) -> Result<(), String> {
+fn set(program: &mut Program, key: FuncKey, rule: &UserRule, imports: bool) -> Result<(), String> {
     let f = &program.funcs[key];
     let (symbol, signature) = (f.symbol.clone(), f.signature.clone());
     let Some((params, rets)) = tys(&signature.params).zip(tys(&signature.returns)) else {
@@ -63,7 +59,7 @@ fn set(program: &mut Program, key: FuncKey, rule: &UserRule, imports: impl Fn(&s
         }
     }
     if program.funcs[key].body.is_none() && !program.funcs[key].stand_in {
-        if !imports(&symbol) {
+        if !imports {
             return Err("the function has no body in this program".to_owned());
         }
         let body = stand_in(&symbol, &signature, adjoint);
