@@ -9,12 +9,14 @@
 //! cargo run -p brolga-module --example allreduce
 //! ```
 
+mod text;
+
 use std::sync::{Barrier, Mutex};
 
 use brolga_module::ParamActivity::{Const, Duplicated};
 use brolga_module::{AdModule, ReturnActivity, Spec, UserRule};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
+use cranelift_module::default_libcall_names;
 
 /// The square of the sum of all threads' `w·x`.
 const TEXT: &str = "function %loss(i64, f64, i64) -> f64 {
@@ -71,7 +73,7 @@ pub fn gradients(w: &[f64], x: &[f64]) -> Result<Vec<(f64, f64)>, Box<dyn std::e
     let mut builder = JITBuilder::new(default_libcall_names())?;
     builder.symbols([("allreduce", allreduce as *const u8)]);
     let mut module = AdModule::new(JITModule::new(builder));
-    let loss = define(&mut module)?;
+    let loss = text::define(&mut module, TEXT)?[0];
     // In place: the shadow holds the cotangents of the sums, and then those of the numbers.
     module.set_rule("allreduce", UserRule::parse("x, n, group => adjoint allreduce(dx, n, group)")?);
     let spec = Spec::gradient([Duplicated, Const, Const]).results([ReturnActivity::Active]);
@@ -94,23 +96,6 @@ pub fn gradients(w: &[f64], x: &[f64]) -> Result<Vec<(f64, f64)>, Box<dyn std::e
         let threads: Vec<_> = w.iter().zip(x).map(run).collect();
         threads.into_iter().map(|t| t.join().expect("it does not panic")).collect()
     }))
-}
-
-fn define(module: &mut AdModule<JITModule>) -> Result<FuncId, Box<dyn std::error::Error>> {
-    let mut cx = module.make_context();
-    cx.func = cranelift_reader::parse_functions(TEXT)?.remove(0);
-    let convention = module.target_config().default_call_conv;
-    cx.func.signature.call_conv = convention;
-    let callee = cx.func.dfg.ext_funcs.keys().next().expect("it calls one function");
-    let signature = cx.func.dfg.ext_funcs[callee].signature;
-    cx.func.dfg.signatures[signature].call_conv = convention;
-    let signature = cx.func.dfg.signatures[signature].clone();
-    let import = module.declare_function("allreduce", Linkage::Import, &signature)?;
-    let declared = module.declare_func_in_func(import, &mut cx.func);
-    cx.func.dfg.ext_funcs[callee] = cx.func.dfg.ext_funcs[declared].clone();
-    let id = module.declare_function("loss", Linkage::Local, &cx.func.signature)?;
-    module.define_function(id, &mut cx)?;
-    Ok(id)
 }
 
 #[cfg_attr(test, expect(dead_code, reason = "a test has no use for it"))]

@@ -9,12 +9,14 @@
 //! cargo run -p brolga-module --example implicit
 //! ```
 
+mod text;
+
 use std::sync::OnceLock;
 
 use brolga_module::ParamActivity::{Const, Dual, Duplicated};
 use brolga_module::{AdModule, ReturnActivity, Spec, UserRule};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
+use cranelift_module::default_libcall_names;
 
 /// r₀ = x₀² + x₁² − θ₀ and r₁ = x₀ − θ₁x₁, and a function of the solution: x₀·x₁.
 const TEXT: &str = "function %residual(i64, i64, i64) {
@@ -140,31 +142,6 @@ extern "C" fn solve_adjoint(theta: *const Vector, of_theta: *mut Vector, of_x: *
 const RULE: &str = "theta, x => adjoint solve__adjoint(theta, dtheta, dx, record) \
                     after solve__augmented(theta, x, overwritten)";
 
-fn define(module: &mut AdModule<JITModule>) -> Result<Vec<FuncId>, Box<dyn std::error::Error>> {
-    let mut ids = vec![];
-    for func in cranelift_reader::parse_functions(TEXT)? {
-        let mut cx = module.make_context();
-        let convention = module.target_config().default_call_conv;
-        cx.func = func;
-        cx.func.signature.call_conv = convention;
-        // A name of the text is one of the module.
-        for r in cx.func.dfg.ext_funcs.keys().collect::<Vec<_>>() {
-            let callee = cx.func.dfg.ext_funcs[r].clone();
-            cx.func.dfg.signatures[callee.signature].call_conv = convention;
-            let signature = cx.func.dfg.signatures[callee.signature].clone();
-            let name = callee.name.display(None).to_string();
-            let id = module.declare_function(name.trim_start_matches('%'), Linkage::Import, &signature)?;
-            let declared = module.declare_func_in_func(id, &mut cx.func);
-            cx.func.dfg.ext_funcs[r] = cx.func.dfg.ext_funcs[declared].clone();
-        }
-        let name = cx.func.name.to_string();
-        let id = module.declare_function(name.trim_start_matches('%'), Linkage::Local, &cx.func.signature)?;
-        module.define_function(id, &mut cx)?;
-        ids.push(id);
-    }
-    Ok(ids)
-}
-
 /// Value and gradient of x₀·x₁ in θ.
 pub fn value_and_gradient(theta: Vector) -> Result<(f64, Vector), Box<dyn std::error::Error>> {
     let mut builder = JITBuilder::new(default_libcall_names())?;
@@ -174,7 +151,7 @@ pub fn value_and_gradient(theta: Vector) -> Result<(f64, Vector), Box<dyn std::e
         ("solve__adjoint", solve_adjoint as *const u8),
     ]);
     let mut module = AdModule::new(JITModule::new(builder));
-    let ids = define(&mut module)?;
+    let ids = text::define(&mut module, TEXT)?;
     module.set_rule("solve", UserRule::parse(RULE)?);
     let tangent = module.derivative(ids[0], &Spec::tangent([Const, Dual, Dual]))?;
     let gradient = module.derivative(ids[0], &Spec::gradient([Duplicated; 3]))?;

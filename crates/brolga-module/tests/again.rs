@@ -3,11 +3,11 @@
 use brolga_module::ParamActivity::{Active, Const, Dual, Duplicated};
 use brolga_module::{Derivative, ParamActivity, ParamRole, ResultRole, ReturnActivity, Room, Spec};
 use cranelift_codegen::data_value::DataValue;
-use cranelift_codegen::ir::{AbiParam, InstBuilder, types};
-use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use cranelift_module::{FuncId, Linkage, Module};
+use cranelift_codegen::ir::InstBuilder;
+use cranelift_module::{FuncId, Module};
 
 use crate::common::{Fixture, address, double, number};
+use crate::programs::{define, f64s};
 
 /// f(x, y) = x³y; s(x, n) = x ↦ x·sin x, n times; b(p, n) = Σ pᵢ³pᵢ₊₁.
 const TEXT: &str = "function %f(f64, f64) -> f64 {
@@ -306,28 +306,18 @@ fn functions_that_call_derivatives() {
     let mut m = Fixture::new(TEXT, "f");
     let spec = Spec::gradient([Active, Const]).results([ReturnActivity::Active]);
     let gradient = m.derivative("f", &spec);
-    let mut cx = m.module.make_context();
-    cx.func.signature.params.extend([AbiParam::new(types::F64); 2]);
-    cx.func.signature.returns.push(AbiParam::new(types::F64));
-    let mut scratch = FunctionBuilderContext::new();
-    let mut b = FunctionBuilder::new(&mut cx.func, &mut scratch);
-    let block = b.create_block();
-    b.append_block_params_for_function_params(block);
-    b.switch_to_block(block);
-    b.seal_all_blocks();
-    let (x, y) = (b.block_params(block)[0], b.block_params(block)[1]);
-    let callee = m.module.declare_func_in_func(gradient, b.func);
-    let one = b.ins().f64const(1.0);
-    let call = b.ins().call(callee, &[x, y, one]);
-    let (f, slope) = (b.inst_results(call)[0], b.inst_results(call)[1]);
-    let two = b.ins().f64const(2.0);
-    let g = b.ins().fsub(f, two);
-    let step = b.ins().fdiv(g, slope);
-    let next = b.ins().fsub(x, step);
-    b.ins().return_(&[next]);
-    b.finalize(m.module.target_config());
-    let newton = m.module.declare_function("newton", Linkage::Export, &cx.func.signature).expect("new");
-    m.module.define_function(newton, &mut cx).expect("it is compiled");
+    let sig = f64s(&m.module, 2, 1);
+    let newton = define(&mut m.module, Some("newton"), sig, |module, b, p| {
+        let callee = module.declare_func_in_func(gradient, b.func);
+        let one = b.ins().f64const(1.0);
+        let call = b.ins().call(callee, &[p[0], p[1], one]);
+        let (f, slope) = (b.inst_results(call)[0], b.inst_results(call)[1]);
+        let two = b.ins().f64const(2.0);
+        let g = b.ins().fsub(f, two);
+        let step = b.ins().fdiv(g, slope);
+        let next = b.ins().fsub(p[0], step);
+        b.ins().return_(&[next]);
+    });
     let reverse = m.derivative_of(newton, &Spec::gradient([Active; 2]).results([ReturnActivity::ActiveOnly]));
     let forward = m.derivative_of(newton, &Spec::tangent([Dual; 2]).results([ReturnActivity::DualOnly]));
     m.finish();

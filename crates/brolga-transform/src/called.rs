@@ -11,7 +11,7 @@
 //! | `%f__tangent` | those of `%f`, the shadow directly behind each pointer, the tangent behind each float | those of `%f`, a tangent for each float result |
 //!
 //! All floats are active. Either all 64-bit integers are pointers with a shadow, or none is. A
-//! gradient that needs a tape has one on the heap, of [`CAPACITY`] bytes for each of its channels,
+//! gradient that needs a tape has one on the heap, of a megabyte for each of its channels,
 //! which it frees; where it is full the run traps.
 //!
 //! A derivative that calls derivatives is made when those are there, so that any nesting works but
@@ -22,7 +22,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use brolga_ir::lower::Channel;
 use brolga_ir::{ArgSpec, Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -30,9 +29,6 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::nested::{self, Nested, NestedParam, NestedResult};
 use crate::standalone::typed_tape;
-
-/// Bytes of each channel of the tape of a derivative that a program calls.
-pub const CAPACITY: i64 = 1 << 20;
 
 /// A program with the derivatives that these functions, or what they call, call by name.
 ///
@@ -176,21 +172,19 @@ impl CalledDerivative {
         b.switch_to_block(block);
         b.seal_block(block);
         let given = b.block_params(block).to_vec();
-        let mut c = C { b: &mut b, isa };
-        let tape = found.params.contains(&NestedParam::Workspace).then(|| c.workspace());
+        let is_needed = found.params.contains(&NestedParam::Workspace);
+        let tape = is_needed.then(|| typed_tape::on_heap(&mut b, isa));
         let arg = |role: &NestedParam| match *role {
             NestedParam::Primal(i) => given[convention.at[i]],
             NestedParam::Shadow(i) | NestedParam::Direction(i) => given[convention.at[i] + 1],
             NestedParam::Seed(k) => given[convention.seeds[k].expect("a float has a seed")],
-            NestedParam::Workspace => tape.as_ref().expect("there is one if it is a parameter").header,
+            NestedParam::Workspace => tape.expect("there is one if it is a parameter").0,
         };
         let args: Vec<ir::Value> = found.params.iter().map(arg).collect();
         let callee = &found.program.funcs[found.func];
-        let results = c.call(&callee.symbol, callee.signature.clone(), &args);
-        for channel in tape.iter().flat_map(|t| t.channels) {
-            let mut sig = Signature::new(isa.default_call_conv());
-            sig.params.push(AbiParam::new(types::I64));
-            c.call("free", sig, &[channel]);
+        let results = typed_tape::call(&mut b, &callee.symbol, callee.signature.clone(), &args);
+        if let Some((_, blocks)) = tape {
+            typed_tape::free(&mut b, isa, &blocks);
         }
         debug_assert!(found.results.iter().is_sorted_by_key(|g| !matches!(g, NestedResult::Value(_))));
         b.ins().return_(&results);
@@ -257,42 +251,5 @@ impl Convention {
         let list = |types: &[ir::Type]| types.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(", ");
         let results = if self.returns.is_empty() { String::new() } else { format!(" -> {}", list(&self.returns)) };
         format!("({}){results}", list(&self.params))
-    }
-}
-
-/// The memory of a tape in a wrapper.
-struct OwnTape {
-    header: ir::Value,
-    channels: [ir::Value; 4],
-}
-
-/// Writes a wrapper.
-struct C<'b, 'f, 'i> {
-    b: &'b mut FunctionBuilder<'f>,
-    isa: &'i dyn TargetIsa,
-}
-
-impl C<'_, '_, '_> {
-    fn call(&mut self, symbol: &str, sig: Signature, args: &[ir::Value]) -> Vec<ir::Value> {
-        let signature = self.b.import_signature(sig);
-        let name = ir::ExternalName::testcase(symbol);
-        let data = ir::ExtFuncData { name, signature, colocated: false, patchable: false };
-        let callee = self.b.import_function(data);
-        let call = self.b.ins().call(callee, args);
-        self.b.inst_results(call).to_vec()
-    }
-
-    /// A header on the stack, and channels on the heap.
-    fn workspace(&mut self) -> OwnTape {
-        let header = typed_tape::slot(self.b, typed_tape::HEADER);
-        let size = self.b.ins().iconst(types::I64, CAPACITY);
-        let channels = Channel::TYPED.map(|_| {
-            let mut sig = Signature::new(self.isa.default_call_conv());
-            sig.params.push(AbiParam::new(types::I64));
-            sig.returns.push(AbiParam::new(types::I64));
-            self.call("malloc", sig, &[size])[0]
-        });
-        typed_tape::begin(self.b, header, channels.map(|base| (base, size)));
-        OwnTape { header, channels }
     }
 }

@@ -18,12 +18,11 @@
 //! **Cost.** That of a derivation for each derivative that is reached.
 
 use brolga_ir::inst::Check;
-use brolga_ir::lower::Channel;
 use brolga_ir::spec::{Derivative, Spec};
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, ResultActivity};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, types};
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
@@ -46,9 +45,6 @@ pub struct EmbeddedDerivative<'a> {
     /// How it is called.
     pub signature: &'a DerivedSignature,
 }
-
-/// Bytes of each channel where the caller gives no workspace, and what is recorded has no bound.
-const CAPACITY: i64 = crate::called::CAPACITY;
 
 /// Put a derivative into a program, as a function that can be derived. Says whether it keeps its
 /// tape in the workspace that it is given.
@@ -119,7 +115,10 @@ impl Writer<'_> {
         let tape = is_needed.then(|| match (self.tape, workspace) {
             (TypedRoom::Stack(bytes), _) => on_stack(&mut b, bytes),
             (TypedRoom::Given(used), Some(workspace)) => self.in_workspace(&mut b, used, workspace, &given),
-            (TypedRoom::Given(_), None) => self.on_heap(&mut b),
+            (TypedRoom::Given(_), None) => {
+                let (header, blocks) = typed_tape::on_heap(&mut b, isa);
+                TypedTape { header, blocks: blocks.to_vec() }
+            }
         });
         let arg = |role: &NestedParam| match *role {
             NestedParam::Primal(i) => param(ParamRole::Primal(i)),
@@ -130,7 +129,7 @@ impl Writer<'_> {
         };
         let args: Vec<ir::Value> = found.params.iter().map(|p| arg(p).expect("the signature has it")).collect();
         let callee = &found.program.funcs[found.func];
-        let results = call(&mut b, &callee.symbol, callee.signature.clone(), &args);
+        let results = typed_tape::call(&mut b, &callee.symbol, callee.signature.clone(), &args);
         if let Some(tape) = tape.as_ref().filter(|t| !t.blocks.is_empty()) {
             // No result says so.
             let full = typed_tape::status(&mut b, tape.header);
@@ -151,8 +150,8 @@ impl Writer<'_> {
             };
             out.push(v.expect("the derivative computes it"));
         }
-        for block in tape.into_iter().flat_map(|t| t.blocks) {
-            call(&mut b, "free", c_signature(isa, &[types::I64], &[]), &[block]);
+        if let Some(tape) = tape {
+            typed_tape::free(&mut b, isa, &tape.blocks);
         }
         self.give(&mut b, &out, &given);
         b.seal_all_blocks();
@@ -206,15 +205,6 @@ impl Writer<'_> {
         TypedTape { header, blocks: vec![] }
     }
 
-    fn on_heap(&self, b: &mut FunctionBuilder<'_>) -> TypedTape {
-        let header = typed_tape::slot(b, typed_tape::HEADER);
-        let size = b.ins().iconst(types::I64, CAPACITY);
-        let malloc = || c_signature(self.isa, &[types::I64], &[types::I64]);
-        let blocks = Channel::TYPED.map(|_| call(b, "malloc", malloc(), &[size])[0]);
-        typed_tape::begin(b, header, blocks.map(|base| (base, size)));
-        TypedTape { header, blocks: blocks.to_vec() }
-    }
-
     /// Return values, or write them to their struct.
     fn give(&self, b: &mut FunctionBuilder<'_>, values: &[ir::Value], given: &[ir::Value]) {
         let signature = self.of.signature;
@@ -237,19 +227,4 @@ fn on_stack(b: &mut FunctionBuilder<'_>, bytes: [u64; 4]) -> TypedTape {
     });
     typed_tape::begin(b, header, channels);
     TypedTape { header, blocks: vec![] }
-}
-
-fn c_signature(isa: &dyn TargetIsa, params: &[ir::Type], returns: &[ir::Type]) -> Signature {
-    let mut sig = Signature::new(isa.default_call_conv());
-    sig.params.extend(params.iter().map(|&ty| AbiParam::new(ty)));
-    sig.returns.extend(returns.iter().map(|&ty| AbiParam::new(ty)));
-    sig
-}
-
-fn call(b: &mut FunctionBuilder<'_>, symbol: &str, sig: Signature, args: &[ir::Value]) -> Vec<ir::Value> {
-    let signature = b.import_signature(sig);
-    let name = ir::ExternalName::testcase(symbol);
-    let callee = b.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
-    let call = b.ins().call(callee, args);
-    b.inst_results(call).to_vec()
 }

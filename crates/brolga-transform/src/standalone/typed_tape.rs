@@ -6,8 +6,12 @@
 //! header before each call.
 
 use brolga_ir::lower::{Channel, Position, segment, tape_flags};
-use cranelift_codegen::ir::{self, InstBuilder, types};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
+use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::FunctionBuilder;
+
+/// Bytes of each channel of a tape on the heap.
+pub(crate) const CAPACITY: i64 = 1 << 20;
 
 /// Bytes of a header, a multiple of 16.
 pub(crate) const HEADER: u32 = (segment::field(Channel::TYPED[3], Position::Cursor) as u32 + 8).next_multiple_of(16);
@@ -37,4 +41,42 @@ pub(crate) fn slot(b: &mut FunctionBuilder<'_>, bytes: u32) -> ir::Value {
     let slot = ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, bytes, 4);
     let slot = b.create_sized_stack_slot(slot);
     b.ins().stack_addr(types::I64, slot, 0)
+}
+
+/// A tape whose channels are on the heap, of [`CAPACITY`] bytes each, and its header on the stack.
+pub(crate) fn on_heap(b: &mut FunctionBuilder<'_>, isa: &dyn TargetIsa) -> (ir::Value, [ir::Value; 4]) {
+    let header = slot(b, HEADER);
+    let size = b.ins().iconst(types::I64, CAPACITY);
+    let blocks = Channel::TYPED.map(|_| call_c(b, isa, "malloc", &[size], Some(types::I64))[0]);
+    begin(b, header, blocks.map(|base| (base, size)));
+    (header, blocks)
+}
+
+/// Free its channels.
+pub(crate) fn free(b: &mut FunctionBuilder<'_>, isa: &dyn TargetIsa, blocks: &[ir::Value]) {
+    for &block in blocks {
+        call_c(b, isa, "free", &[block], None);
+    }
+}
+
+fn call_c(
+    b: &mut FunctionBuilder<'_>,
+    isa: &dyn TargetIsa,
+    symbol: &str,
+    args: &[ir::Value],
+    returns: Option<ir::Type>,
+) -> Vec<ir::Value> {
+    let mut sig = Signature::new(isa.default_call_conv());
+    sig.params.extend(args.iter().map(|_| AbiParam::new(types::I64)));
+    sig.returns.extend(returns.map(AbiParam::new));
+    call(b, symbol, sig, args)
+}
+
+/// Call a function by its symbol.
+pub(crate) fn call(b: &mut FunctionBuilder<'_>, symbol: &str, sig: Signature, args: &[ir::Value]) -> Vec<ir::Value> {
+    let signature = b.import_signature(sig);
+    let name = ir::ExternalName::testcase(symbol);
+    let callee = b.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
+    let call = b.ins().call(callee, args);
+    b.inst_results(call).to_vec()
 }
