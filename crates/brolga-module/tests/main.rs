@@ -1,5 +1,7 @@
 //! Derivatives in modules of Cranelift's.
 
+#![expect(clippy::duplicate_mod, reason = "two examples that are tested have one module in common")]
+
 mod activities;
 mod adjoints;
 mod again;
