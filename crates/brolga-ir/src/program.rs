@@ -137,7 +137,9 @@ pub struct Program {
     pub short_indices: bool,
     /// Some access of a double says that it is less aligned than a double, so that doubles may lie
     /// at 4 modulo 8, and eight bytes at a multiple of eight may be halves of two. Frontends set
-    /// this whose accesses say so (WebAssembly, of packed records).
+    /// this whose accesses say so (WebAssembly, of packed records). In programs that are
+    /// [`confined`](Self::confined) it is found for integers of eight bytes that move doubles and
+    /// are not marked as aligned.
     pub unaligned_doubles: bool,
     /// Whatever traps a function has, its callers do not rely on them for their own accesses to be
     /// within memory: each access is within, or traps. So are those to shadows. Frontends of

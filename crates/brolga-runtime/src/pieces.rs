@@ -30,7 +30,7 @@
 //! from two records ([`across`]) if it is said that there may be such; floats at other addresses
 //! are not.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::segment::Segment;
 
@@ -40,6 +40,7 @@ mod cut;
 mod demand;
 mod helpers;
 mod numbers;
+mod odd;
 #[cfg(test)]
 mod tests;
 
@@ -151,6 +152,9 @@ pub(crate) struct Pieces {
     demanded: HashMap<usize, Mask>,
     /// By address: doubles in two windows that have been stored over in part ([`covered`]).
     covered: HashMap<usize, covered::Covered>,
+    /// By address that is no multiple of four: words that were added there as doubles, and whether
+    /// there was something else ([`odd`]).
+    odd: BTreeMap<usize, bool>,
 }
 
 /// The bytes of a record that lie in `from..to` if its byte 0 lies at `at`.
@@ -187,7 +191,8 @@ fn without_signs_of_zero(bytes: [u8; WINDOW]) -> [u8; WINDOW] {
 impl Pieces {
     /// Forget everything: another run begins.
     pub(crate) fn clear(&mut self) {
-        if !self.records.is_empty() || self.lost || !self.demanded.is_empty() || !self.covered.is_empty() {
+        let noted = self.demanded.len() + self.covered.len() + self.odd.len();
+        if !self.records.is_empty() || self.lost || noted != 0 {
             *self = Self { across: self.across, ..Self::default() };
         }
     }
@@ -199,7 +204,7 @@ impl Pieces {
 
     /// How many windows something waits at, or have been taken in part.
     fn places(&self) -> u64 {
-        (self.waiting.len() + self.open.len() + self.demanded.len() + self.covered.len()) as u64
+        (self.waiting.len() + self.open.len() + self.demanded.len() + self.covered.len() + self.odd.len()) as u64
     }
 
     fn note(&mut self, bytes: [u8; WINDOW], home: usize) -> u32 {
@@ -278,6 +283,7 @@ impl Pieces {
     /// # Safety
     /// They and the windows that they lie in are valid.
     unsafe fn take(&mut self, p: usize, n: usize) -> u64 {
+        self.lost |= !self.read_odd(p, n, 0);
         // SAFETY: our contract.
         unsafe {
             self.cover(p, n, false);
@@ -571,7 +577,7 @@ impl Pieces {
     unsafe fn settle(&mut self, p: usize, n: usize, of: usize, forgets: bool) -> bool {
         let mut base = p & !(WINDOW - 1);
         // SAFETY: our contract.
-        let mut known = of == 0 || unsafe { self.uncover(p, n, of) };
+        let mut known = of == 0 || self.read_odd(p, n, of) && unsafe { self.uncover(p, n, of) };
         // SAFETY: our contract.
         let across = of == WINDOW && p % WINDOW == HALF && unsafe { self.settle_across(p, n, &mut known) };
         while base < p + n {
@@ -671,6 +677,7 @@ impl Pieces {
         if first.is_some() {
             return Err(Stuck(first));
         }
+        self.odd_at_the_end(known, holds_floats)?;
         let places: Vec<(usize, usize)> = self.waiting.iter().map(|(&base, all)| (base, all[0].of)).collect();
         for (base, of) in places {
             for at in [base - HALF, base + HALF].into_iter().filter(|&at| known(at) == There::Floats(WINDOW)) {

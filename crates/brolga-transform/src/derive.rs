@@ -24,7 +24,12 @@ pub fn derive_with(
     // An observer is shown nothing of attempts that fail.
     let asked = Asked { program, request, options, isa };
     let (inlining, found) = attempt(asked)?;
-    let manner = Manner { inlining: &inlining, pieces: found.pieces, demanded: found.demanded };
+    let manner = Manner {
+        inlining: &inlining,
+        pieces: found.pieces,
+        demanded: found.demanded,
+        unaligned: found.program.unaligned_doubles,
+    };
     let found = derive_once(asked, manner, Observer { stages: Some(&mut look), statements: None })?;
     found.verify(isa).map(|()| found)
 }

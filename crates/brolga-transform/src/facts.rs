@@ -284,6 +284,32 @@ impl<'a> Facts<'a> {
         self.floats_around(inst, addr).filter(|&of| of != 4 || bytes < 4)
     }
 
+    /// Whether this function moves doubles as words that need not lie at multiples of eight, as
+    /// their accesses say: they may be halves of two.
+    pub fn moves_unaligned_words(&self) -> bool {
+        let func = self.func();
+        let moves = |&inst: &ir::Inst| {
+            let of = |value: ir::Value, addr: ir::Value| {
+                let ty = func.dfg.value_type(value);
+                !ty.is_float() && ty.bytes() >= 8 && self.activity.ct[value].is_some() && {
+                    let kinds = kinds_around(func, &self.contents, self.summaries, inst, addr);
+                    kinds.has(Kinds::F64) && !kinds.has(Kinds::F32)
+                }
+            };
+            match func.dfg.insts[inst] {
+                ir::InstructionData::Load { opcode: ir::Opcode::Load, arg, flags, .. } => {
+                    !func.dfg.mem_flags[flags].aligned() && of(func.dfg.first_result(inst), arg)
+                }
+                ir::InstructionData::Store { opcode: ir::Opcode::Store, args: [value, addr], flags, .. } => {
+                    !func.dfg.mem_flags[flags].aligned() && of(value, addr)
+                }
+                _ => false,
+            }
+        };
+        // Other frontends do not say how accesses lie.
+        self.program.confined && self.cfg.all_insts().iter().any(moves)
+    }
+
     /// Of what size floats are taken that a caller may have put there in the other one
     /// ([`Activity::guessed`]): words that move, and in a module numbers as long as a single.
     pub fn guessed(&self) -> u8 {

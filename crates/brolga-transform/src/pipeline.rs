@@ -120,13 +120,20 @@ impl Observer<'_> {
     }
 }
 
+/// What one function does that all have to know of.
+pub(crate) enum Need {
+    /// It computes a float's bits from integers in memory.
+    Demands,
+    /// It moves words of eight bytes that need not lie as doubles do, where there may be such.
+    UnalignedDoubles,
+}
+
 /// What came of a variant.
 pub(crate) enum Outcome<'a> {
     /// It was examined, as far as was asked.
     Examined,
-    /// It computes a float's bits from integers in memory, which all have to know from the
-    /// beginning.
-    NeedsDemands,
+    /// It does something that all have to know of from the beginning.
+    Needs(Need),
     /// A callee does what it would.
     Served(Served),
     /// All that it went through.
@@ -151,7 +158,10 @@ pub(crate) fn derive_variant<'a>(
         facts.find_units_and_roots(is_root);
     }
     if !cx.demanded && facts.activity.computes_bits() {
-        return Ok(Outcome::NeedsDemands);
+        return Ok(Outcome::Needs(Need::Demands));
+    }
+    if !cx.program.unaligned_doubles && mode != Mode::Tangent && facts.moves_unaligned_words() {
+        return Ok(Outcome::Needs(Need::UnalignedDoubles));
     }
 
     let mut ids = Ids::default();

@@ -11,7 +11,10 @@
 //! or the zeros of a half say nothing of the other (`Pieces::ends`), `over_what_was_copied` gives
 //! 0.
 //! Without the doubles that are noted by address (`pieces/covered.rs`),
-//! `over_a_double_that_lies_across` gives parts of sums.
+//! `over_a_double_that_lies_across` gives parts of sums; without the sums of words that are noted
+//! (`pieces/odd.rs`) and the alignment of words (`Facts::moves_unaligned_words`)
+//! `words_at_odd_addresses` gives sums of halves, and without the latter so does
+//! `words_of_a_copy_that_is_no_multiple_of_eight`.
 
 use brolga_wasm::brolga::{Diagnostics, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};
@@ -310,6 +313,83 @@ fn at_odd_addresses() {
     is_lost(&with(72), 0.3);
 }
 
+/// Words at odd addresses that are halves of two doubles, of a packed record behind a number of four
+/// bytes: they may be copied, also twice; if their cotangents are added up, that is said. Those of
+/// doubles are a sum, also of doubles of the host's.
+#[test]
+fn words_at_odd_addresses() {
+    const MOVE: &str = "(func $move (param $to i32) (param $from i32)
+        (i64.store align=1 (local.get $to) (i64.load align=1 (local.get $from))))";
+    let with = |moves: &[(u32, u32)], second: u32| {
+        let each = |(to, from): &(u32, u32)| format!("(call $move (i32.const {to}) (i32.const {from}))");
+        let all: String = moves.iter().map(each).collect();
+        format!(
+            r#"(module (memory 1) {MOVE}
+                (func (export "f") (param $x f64) (result f64)
+                    (f64.store (i32.const 64) (f64.mul (local.get $x) (local.get $x)))
+                    (f64.store (i32.const 72) (f64.mul (local.get $x) (f64.const 3)))
+                    (call $move (i32.const 1005) (i32.const 64))
+                    (call $move (i32.const 1013) (i32.const 72))
+                    {all}
+                    (f64.add (f64.add (f64.load (i32.const 128)) (f64.load (i32.const 136)))
+                        (f64.mul (f64.const 0.3)
+                            (f64.add (f64.load (i32.const {second})) (f64.load (i32.const {})))))))"#,
+            second + 8
+        )
+    };
+    let copy = |to: u32| [(to, 1001), (to + 8, 1009), (to + 16, 1017)];
+    let read = |to: u32, from: u32| [(to, from), (to + 8, from + 8)];
+    let once = [&copy(2001)[..], &read(128, 2005)].concat();
+    let twice = [&once[..], &copy(3001), &read(256, 3005)].concat();
+    let beside = [&once[..], &read(256, 1005)].concat();
+    let whole = [&read(2005, 1005)[..], &read(128, 2005), &read(256, 2005)].concat();
+    for x in [0.3, 0.5] {
+        is(&with(&once, 512), x, 2.0 * x + 3.0);
+        is_lost(&with(&twice, 256), x);
+        is_lost(&with(&beside, 256), x);
+        is(&with(&whole, 256), x, 1.3 * (2.0 * x + 3.0));
+    }
+    // The host's lie at 1025, or four bytes behind that.
+    let of_the_host = |read: u32| {
+        format!(
+            r#"(module (memory 1) {MOVE}
+                (func (export "f") (param $p i32) (result f64)
+                    (call $move (i32.const 64) (local.get $p))
+                    (call $move (i32.const 72) (i32.add (local.get $p) (i32.const 8)))
+                    (call $move (i32.const 128) (local.get $p))
+                    (call $move (i32.const 136) (i32.add (local.get $p) (i32.const 8)))
+                    (f64.add (f64.load align=4 (i32.const {})) (f64.load align=4 (i32.const {})))))"#,
+            64 + read,
+            128 + read,
+        )
+    };
+    for found in by_the_host_at(Some((1025, 1025)), &of_the_host(0)) {
+        assert_eq!(found.unwrap_or_else(|e| panic!("{e}")), 2.0);
+    }
+    let halves = of_the_host(4);
+    by_the_host_at(Some((1025, 1029)), &halves).into_iter().for_each(|found| is_said(found, &halves));
+}
+
+/// Words at 4 modulo 8 that are halves of two doubles, where no double is there, are copied twice by
+/// a loop.
+#[test]
+fn words_of_a_copy_that_is_no_multiple_of_eight() {
+    let text = r#"(module (memory 1)
+        (func $copy (param $to i32) (param $from i32) (local $i i32)
+            (loop $again
+                (i64.store align=4 (i32.add (local.get $to) (local.get $i))
+                    (i64.load align=4 (i32.add (local.get $from) (local.get $i))))
+                (br_if $again (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 8))) (i32.const 24)))))
+        (func (export "f") (param $x f64) (result f64)
+            (f64.store (i32.const 72) (f64.mul (local.get $x) (local.get $x)))
+            (f64.store (i32.const 80) (f64.mul (local.get $x) (f64.const 3)))
+            (call $copy (i32.const 132) (i32.const 68))
+            (call $copy (i32.const 260) (i32.const 68))
+            (f64.add (f64.add (f64.load (i32.const 136)) (f64.load (i32.const 144)))
+                (f64.mul (f64.const 0.3) (f64.add (f64.load (i32.const 264)) (f64.load (i32.const 272)))))))"#;
+    [0.3, 0.5].into_iter().for_each(|x| is(text, x, 1.3 * (2.0 * x + 3.0)));
+}
+
 /// The last digits of a double: what is left has slope 1.
 #[test]
 fn last_digits() {
@@ -375,32 +455,33 @@ fn over_an_upper_half_of_the_host_s() {
     for (read, factor) in reads.into_iter().flat_map(|read| [(read, 2.5), (read, 0.3)]) {
         let text = with(factor, read);
         for at in [1024, 1028] {
-            by_the_host_at(Some(at), &text).into_iter().for_each(|found| is_said(found, &text));
+            by_the_host_at(Some((at, at)), &text).into_iter().for_each(|found| is_said(found, &text));
         }
     }
 }
 
 /// The gradient by the first of two floats that the host has written, in each mode.
 fn by_the_host(text: &str, declared: bool) -> Vec<Result<f64, Error>> {
-    by_the_host_at((!declared).then_some(1024), text)
+    by_the_host_at((!declared).then_some((1024, 1024)), text)
 }
 
-/// The same, at this address or in a block.
-fn by_the_host_at(written: Option<u32>, text: &str) -> Vec<Result<f64, Error>> {
+/// The same, by a float at the second of two addresses where the function gets the first, or by one
+/// in a block.
+fn by_the_host_at(written: Option<(u32, u32)>, text: &str) -> Vec<Result<f64, Error>> {
     let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
     let gradient = |mode: Mode| {
         let gradient =
             Gradient::with_options(&module, "f", &[default_activity(ValType::I32)], &Options { mode, ..options() })?;
         let mut instance = Instance::new(&module)?;
-        let at = match written {
-            Some(at) => instance.write_f64(at, &[0.3, 0.7]).map(|()| at)?,
-            None => instance.alloc_f64(&[0.3, 0.7])?,
+        let (p, at) = match written {
+            Some((p, at)) => instance.write_f64(at, &[0.3, 0.7]).map(|()| (p, at))?,
+            None => instance.alloc_f64(&[0.3, 0.7]).map(|at| (at, at))?,
         };
         if mode == Mode::Split {
-            let (_, mut pullback) = instance.forward(&gradient, &[Val::I32(at as i32)])?;
+            let (_, mut pullback) = instance.forward(&gradient, &[Val::I32(p as i32)])?;
             instance.pullback(&mut pullback, &[Val::F64(1.0)])?;
         } else {
-            instance.gradient(&gradient, &[Val::I32(at as i32)], &[Val::F64(1.0)])?;
+            instance.gradient(&gradient, &[Val::I32(p as i32)], &[Val::F64(1.0)])?;
         }
         Ok(instance.shadow_f64(at, 1)?[0])
     };

@@ -10,9 +10,8 @@
 //! come: it may have no record, and a number without its last digits is that number.
 //!
 //! Nothing is put into the shadow before it is settled what lies there, by a store of a double or
-//! at the end of the run: eight bytes at a multiple of eight may be halves of two. At an address
-//! that is no multiple of four, eight bytes are taken for a double where they are moved by a
-//! function that knows of no other floats.
+//! at the end of the run: eight bytes at a multiple of eight may be halves of two. (At an address
+//! that is no multiple of four: [`super::odd`].)
 //!
 //! **Cost.** Where doubles are known to lie at multiples of eight, nothing: the windows beside are
 //! neither read nor kept.
@@ -118,69 +117,6 @@ impl Pieces {
             self.waiting.remove(&base);
         }
         self.done(record, mask);
-    }
-
-    /// Eight bytes at an odd address are a double: it is taken as one, if it is there whole.
-    /// (Records without gaps, with single bytes.)
-    ///
-    /// # Safety
-    /// As for [`Pieces::take`].
-    pub(super) unsafe fn take_odd(&mut self, p: usize, n: usize) -> Option<u64> {
-        if n != WINDOW || p.is_multiple_of(HALF) || !self.demanded.is_empty() {
-            return None;
-        }
-        let first = p & !(WINDOW - 1);
-        let ours = |base: usize| super::within(base as isize - p as isize, 0, n as isize);
-        let touched = |base: usize| {
-            let waits = self.waiting.get(&base).is_some_and(|all| {
-                let at = base as isize - p as isize;
-                all.iter().any(|w| w.have & super::within(at + w.shift, 0, n as isize) != 0)
-            });
-            let away =
-                |half: &usize| self.open.get(half).is_some_and(|&r| self.records[r as usize].away & ours(base) != 0);
-            waits || [base, base + HALF].iter().any(away)
-        };
-        if [first, first + WINDOW].into_iter().any(touched) {
-            return None;
-        }
-        // Nothing more is taken of what was noted of these bytes.
-        for base in [first, first + WINDOW] {
-            for half in [base, base + HALF] {
-                let Some(&record) = self.open.get(&half) else { continue };
-                let mine = ours(base) & 0xf << (half - base);
-                let left = &mut self.records[record as usize].left;
-                *left &= !mine;
-                if *left == 0 {
-                    self.close(base, record);
-                    self.release(record);
-                }
-            }
-        }
-        // SAFETY: our contract.
-        let there = unsafe { (p as *const [u8; WINDOW]).read() };
-        // SAFETY: the same.
-        unsafe { (p as *mut [u8; WINDOW]).write([0; WINDOW]) };
-        Some(self.of_number(there, WINDOW, WINDOW))
-    }
-
-    /// Add a double at an odd address, if a ticket stands for all bytes of one.
-    ///
-    /// # Safety
-    /// As for [`Pieces::add`].
-    pub(super) unsafe fn add_odd(&mut self, p: usize, n: usize, ticket: u64) -> bool {
-        let parts = self.tickets.get((ticket as usize).wrapping_sub(1)).and_then(Option::as_deref);
-        let [part] = parts.unwrap_or_default() else { return false };
-        let whole = part.at == 0 && part.bytes == 0xff && matches!(self.records[part.record as usize].of, 0 | WINDOW);
-        if n != WINDOW || p.is_multiple_of(HALF) || !whole {
-            return false;
-        }
-        let part = *part;
-        self.redeem(ticket);
-        let x = f64::from_le_bytes(self.records[part.record as usize].bytes);
-        // SAFETY: our contract.
-        unsafe { add_number(p as *mut f64, x, |x, y| x + y) };
-        self.done(part.record, part.bytes);
-        true
     }
 
     /// Put halves of a window back that have been taken from here, where nothing else has happened

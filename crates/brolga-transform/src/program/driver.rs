@@ -13,6 +13,8 @@
 //! - *with demands*: a function computes a float's bits from integers in memory, so all functions
 //!   say where they store such integers ([`brolga_analysis::activity::demand`]); everything starts
 //!   again ([`derive_once`]);
+//! - *with doubles anywhere*: a function of a module moves doubles as words that need not lie at
+//!   multiples of eight; everything starts again, too;
 //! - *with fragments*: a function moves floats in pieces, so what was derived before it settles
 //!   what it reads ([`Driver::derive_again`]);
 //! - *forwarded*: a callee does what the root would; the worklist starts with that callee
@@ -32,7 +34,7 @@ use crate::clif::dead_segment_arg;
 use crate::clif::tail_recursion::jump_back;
 use crate::derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted};
 use crate::facts::Context;
-use crate::pipeline::{Depth, Goal, Observer, Outcome, Shared, Stages, Task, derive_variant};
+use crate::pipeline::{Depth, Goal, Need, Observer, Outcome, Shared, Stages, Task, derive_variant};
 use crate::primal::mem2reg::Callees;
 use crate::primal::normalise::{Normalised, normalise};
 use crate::program::check_request;
@@ -53,12 +55,15 @@ pub(crate) struct Manner<'a> {
     /// Whether it is known that a function computes a float's bits from integers in memory, so that
     /// all say where they store such integers ([`brolga_analysis::activity::demand`]).
     pub demanded: bool,
+    /// Whether it is known that a function moves words as if doubles need not lie at multiples of
+    /// eight ([`Program::unaligned_doubles`]).
+    pub unaligned: bool,
 }
 
 impl<'a> Manner<'a> {
     /// With these calls replaced.
     pub fn with(inlining: &'a Inlining) -> Self {
-        Self { inlining, pieces: false, demanded: false }
+        Self { inlining, pieces: false, demanded: false, unaligned: false }
     }
 }
 
@@ -96,15 +101,13 @@ fn run(
     check_request::check(asked.program, asked.request)?;
     let options = &asked.options.settled();
     let asked = Asked { options, ..asked };
-    match derive_all(asked, manner, depth, &mut observer)? {
-        Run::NeedsDemands => {
-            let manner = Manner { pieces: true, demanded: true, ..manner };
-            match derive_all(asked, manner, depth, &mut observer)? {
-                Run::Ends(found) => Ok(found.map(|d| *d)),
-                Run::NeedsDemands => unreachable!("all know of demands"),
-            }
-        }
-        Run::Ends(found) => Ok(found.map(|d| *d)),
+    let mut manner = manner;
+    loop {
+        manner = match derive_all(asked, manner, depth, &mut observer)? {
+            Run::Ends(found) => return Ok(found.map(|d| *d)),
+            Run::Needs(Need::Demands) => Manner { pieces: true, demanded: true, ..manner },
+            Run::Needs(Need::UnalignedDoubles) => Manner { unaligned: true, ..manner },
+        };
     }
 }
 
@@ -112,8 +115,8 @@ fn run(
 enum Run {
     /// With a derivation, if one was asked for.
     Ends(Option<Box<Derivation>>),
-    /// A function computes a float's bits from integers in memory.
-    NeedsDemands,
+    /// All have to start again, and know of something.
+    Needs(Need),
 }
 
 fn derive_all(
@@ -122,7 +125,8 @@ fn derive_all(
     depth: Depth,
     observer: &mut Observer<'_>,
 ) -> Result<Run, Diagnostics> {
-    let Primals { program, keys, normalised, problems } = primals(asked, manner.inlining);
+    let Primals { mut program, keys, normalised, problems } = primals(asked, manner.inlining);
+    program.unaligned_doubles |= manner.unaligned;
     if !normalised.contains_key(&asked.request.func) {
         return Err(problems);
     }
@@ -130,8 +134,8 @@ fn derive_all(
     let summaries = Summaries::as_asked(&program, &bodies, manner.demanded);
     let asked = Asked { program: &program, ..asked };
     let mut driver = Driver::new(asked, manner, &normalised, &summaries, problems);
-    if !driver.work_off(depth, observer) {
-        return Ok(Run::NeedsDemands);
+    if let Err(need) = driver.work_off(depth, observer) {
+        return Ok(Run::Needs(need));
     }
     if depth == Depth::Examine {
         return driver.problems.or_ok(Run::Ends(None));
@@ -287,7 +291,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Derive the root and all that it asks for. False if all have to start again, with demands.
-    fn work_off(&mut self, depth: Depth, observer: &mut Observer<'_>) -> bool {
+    fn work_off(&mut self, depth: Depth, observer: &mut Observer<'_>) -> Result<(), Need> {
         let Asked { program, request, options, .. } = self.asked;
         let mut root = Variant::of_request(request, &program.funcs[request.func].signature);
         if options.mode == Mode::Tangent {
@@ -295,17 +299,13 @@ impl<'a> Driver<'a> {
             root.results.iter_mut().filter(|r| **r == ResultMode::Unit).for_each(|r| *r = ResultMode::Active);
             let symbols = self.work.fresh(root.func, VariantForm::Tangent);
             let goal = Goal { symbols, mode: options.mode, is_root: true };
-            if !self.derive(root, goal, depth, observer) {
-                return false;
-            }
+            self.derive(root, goal, depth, observer)?;
         } else if options.mode == Mode::Split {
             self.work.exactly(root);
         } else {
             let symbols = self.work.fresh(root.func, VariantForm::Combined);
             let goal = Goal { symbols, mode: options.mode, is_root: true };
-            if !self.derive(root, goal, depth, observer) {
-                return false;
-            }
+            self.derive(root, goal, depth, observer)?;
         }
         while let Some((variant, kind)) = self.work.variants.get_index(self.taken).cloned() {
             let symbols = self.work.names[self.taken].clone();
@@ -316,16 +316,14 @@ impl<'a> Driver<'a> {
                 VariantForm::Combined => Mode::Gradient,
                 VariantForm::Tangent => Mode::Tangent,
             };
-            if !self.derive(variant, Goal { symbols, mode, is_root }, depth, observer) {
-                return false;
-            }
+            self.derive(variant, Goal { symbols, mode, is_root }, depth, observer)?;
         }
-        true
+        Ok(())
     }
 
-    /// Derive one variant. False if all have to start again, with demands.
-    fn derive(&mut self, variant: Variant, goal: Goal, depth: Depth, observer: &mut Observer<'_>) -> bool {
-        let Some(primal) = self.normalised.get(&variant.func) else { return true };
+    /// Derive one variant, unless all have to start again.
+    fn derive(&mut self, variant: Variant, goal: Goal, depth: Depth, observer: &mut Observer<'_>) -> Result<(), Need> {
+        let Some(primal) = self.normalised.get(&variant.func) else { return Ok(()) };
         if self.found.captures.is_empty() && calls_indirectly(&primal.func) {
             self.capture_all();
         }
@@ -336,7 +334,7 @@ impl<'a> Driver<'a> {
         let shared = Shared { work: &mut self.work, names: &mut self.found.names, observer };
         match derive_variant(cx, task, shared) {
             Ok(Outcome::Examined) => {}
-            Ok(Outcome::NeedsDemands) => return false,
+            Ok(Outcome::Needs(need)) => return Err(need),
             Ok(Outcome::Served(found)) => self.forward(variant, goal, found),
             Ok(Outcome::Derived(mut stages)) => {
                 stages.serves = self.served.is_some() && self.taken == 1;
@@ -348,7 +346,7 @@ impl<'a> Driver<'a> {
                 self.problems.extend(with_chain(e, self.asked.program, root, variant.func).0);
             }
         }
-        true
+        Ok(())
     }
 
     /// Functions whose address is taken are derived as indirect calls ask for them.

@@ -32,6 +32,13 @@ fn memory_of(m: &MemArg) -> u32 {
     }
 }
 
+/// Flags of an access. Integers that may be doubles' bits say whether they lie at multiples of
+/// eight ([`Program::unaligned_doubles`](brolga::Program::unaligned_doubles)).
+fn words(m: &MemArg, ty: Type) -> MemFlagsData {
+    let says = ty.bytes() >= 8 && !ty.is_float();
+    if says && m.align >= 3 { little().with_aligned() } else { little() }
+}
+
 impl Fx<'_, '_, '_, '_> {
     /// The constant that a value is.
     fn constant(&self, v: Value) -> Option<u64> {
@@ -100,15 +107,16 @@ impl Fx<'_, '_, '_, '_> {
 
     fn load(&mut self, m: &MemArg, ty: Type) -> bool {
         let (p, off) = self.address(m, ty.bytes().into());
-        let v = self.b.ins().load(ty, little(), p, off);
+        let v = self.b.ins().load(ty, words(m, ty), p, off);
         self.push(v);
         true
     }
 
     fn store(&mut self, m: &MemArg) -> bool {
         let v = self.pop();
-        let (p, off) = self.address(m, self.b.func.dfg.value_type(v).bytes().into());
-        self.b.ins().store(little(), v, p, off);
+        let ty = self.b.func.dfg.value_type(v);
+        let (p, off) = self.address(m, ty.bytes().into());
+        self.b.ins().store(words(m, ty), v, p, off);
         true
     }
 
