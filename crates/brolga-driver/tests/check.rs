@@ -403,6 +403,47 @@ fn rounding_of_a_large_sum_is_no_slope() {
     assert_eq!(s.forward().holds, Some(true));
 }
 
+/// Digits that a program masks off: differences see steps, or nothing, where the slope is that of
+/// the float. Of half a double, of some bits more, and of a single.
+#[test]
+fn digits_that_are_cut_off_are_no_slope() {
+    let double = |mask: &str| {
+        format!(
+            "function %f(f64) -> f64 system_v {{
+    block0(v0: f64):
+        v1 = fmul v0, v0
+        v2 = bitcast.i64 v1
+        v3 = iconst.i64 {mask}
+        v4 = band v2, v3
+        v5 = bitcast.f64 v4
+        v6 = fadd v5, v0
+        return v6
+    }}"
+        )
+    };
+    let single = "function %f(f64) -> f64 system_v {
+    block0(v0: f64):
+        v1 = fdemote.f32 v0
+        v2 = fmul v1, v1
+        v3 = bitcast.i32 v2
+        v4 = iconst.i32 0xffff_f000
+        v5 = band v3, v4
+        v6 = bitcast.f32 v5
+        v7 = fpromote.f64 v6
+        v8 = fadd v7, v0
+        return v8
+    }";
+    let doubles = ["0xffff_ffff_0000_0000", "0xffff_ffff_f800_0000", "0xffff_f000_0000_0000"];
+    for text in doubles.map(double).into_iter().chain([single.to_owned()]) {
+        for x in ["0.7", "1.0", "3.25", "-13.7"] {
+            let s = Subject::of(&text, &format!("%f({x})"));
+            let forward = s.forward().holds;
+            assert_eq!(s.check(&s.outcome(), true).complaints(), vec![] as Vec<String>, "{x}\n{text}");
+            assert_ne!(forward, Some(false), "{x}\n{text}");
+        }
+    }
+}
+
 #[test]
 fn every_wrong_gradient_at_an_ordinary_point_is_called_wrong() {
     let calls = [

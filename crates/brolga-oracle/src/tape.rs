@@ -62,11 +62,19 @@ pub struct Tape<T = f64> {
     untracked: HashMap<NodeId, Site>,
     /// Operands of roots.
     rooted: Vec<NodeId>,
+    /// Nodes whose values come in steps of so many last places, since digits were cut off.
+    steps: HashMap<NodeId, f64>,
 }
 
 impl<T> Default for Tape<T> {
     fn default() -> Self {
-        Tape { nodes: PrimaryMap::new(), edges: Vec::new(), untracked: HashMap::new(), rooted: Vec::new() }
+        Tape {
+            nodes: PrimaryMap::new(),
+            edges: Vec::new(),
+            untracked: HashMap::new(),
+            rooted: Vec::new(),
+            steps: HashMap::new(),
+        }
     }
 }
 
@@ -152,10 +160,11 @@ impl<T: Real> Tape<T> {
 
     /// By how much rounding may change `Σ seeds·results`, in terms of the precision of the
     /// arithmetic: roundings are independent of each other, and each counts as its value's
-    /// cotangent says.
+    /// cotangent says. Digits that are cut off are as many roundings.
     pub fn noise(&self, cotangents: &SecondaryMap<NodeId, T>) -> f64 {
         let computed = self.nodes.iter().filter(|(_, n)| n.site.is_some());
-        let terms = computed.map(|(n, node)| f64::strong_mul(cotangents[n].primal(), node.value.primal()));
+        let steps = |n: NodeId| self.steps.get(&n).copied().unwrap_or(1.0);
+        let terms = computed.map(|(n, node)| f64::strong_mul(cotangents[n].primal(), node.value.primal() * steps(n)));
         terms.filter(|t| t.is_finite()).map(|t| t * t).sum::<f64>().sqrt()
     }
 
@@ -252,6 +261,10 @@ impl<T: Real> Domain for Tape<T> {
 
     fn root(&mut self, node: NodeId) {
         self.rooted.extend(self.prev(node).first().map(|e| e.0));
+    }
+
+    fn steps(&mut self, node: NodeId, last_places: f64) {
+        self.steps.insert(node, last_places);
     }
 
     fn untracked(&mut self, value: f64, origin: Site) -> NodeId {

@@ -150,6 +150,10 @@ impl Domain for Recorder {
         self.tape.root(node);
     }
 
+    fn steps(&mut self, node: NodeId, last_places: f64) {
+        self.tape.steps(node, last_places);
+    }
+
     fn untracked(&mut self, value: f64, origin: Site) -> NodeId {
         self.tape.untracked(value, origin)
     }

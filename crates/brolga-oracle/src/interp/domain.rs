@@ -61,6 +61,9 @@ pub trait Domain {
     /// where roots are infinitely steep.
     fn root(&mut self, _node: NodeId) {}
 
+    /// The value of the node comes in steps of so many of its last places: digits were cut off.
+    fn steps(&mut self, _node: NodeId, _last_places: f64) {}
+
     /// A float whose bits were computed at `origin` from those of active floats by means that are
     /// not followed. It is no error unless a derivative goes through it.
     fn untracked(&mut self, value: f64, origin: Site) -> NodeId;

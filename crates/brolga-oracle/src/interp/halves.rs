@@ -129,8 +129,7 @@ impl<D: Domain> Machine<'_, D> {
             && let Some(&upper) = self.uppers.get(&node).filter(|_| out[4] == moved(node, 0))
             && let Some(node) = self.stepped_to(Stepped { node, before: upper << 32, counts: 1.0 }, bits, 8)
             // The last digits are gone.
-            && let Some(node) =
-                self.record(float_of(bits, 8), &[(Origin::Node(node), 0.0)], |_| [Some(D::Num::constant(1.0)), None, None])
+            && let Some(node) = self.cut_off(node, bits, 8, 4)
         {
             write_float(&mut out, 0, node, 8);
         }
@@ -139,13 +138,20 @@ impl<D: Domain> Machine<'_, D> {
         if let Some(Byte::Part { node, width: w, .. }) = last.filter(|_| zeros > 0)
             && usize::from(w) == width
             && (zeros..width).all(|i| out[i] == Byte::Part { node, index: i as u8, width: w })
+            && let Some(cut) = self.cut_off(node, v.bits & ones(ty.bits()), w, zeros)
         {
-            let (value, slope) = (float_of(v.bits & ones(ty.bits()), w), [Some(D::Num::constant(1.0)), None, None]);
-            if let Some(cut) = self.record(value, &[(Origin::Node(node), 0.0)], |_| slope) {
-                write_float(&mut out, 0, cut, w);
-            }
+            write_float(&mut out, 0, cut, w);
         }
         Val { prov: Prov::new(out), ..v }
+    }
+
+    /// A float without so many of its last bytes, and maybe some bits before them.
+    fn cut_off(&mut self, node: NodeId, bits: u128, width: u8, bytes: usize) -> Option<NodeId> {
+        let slope = [Some(D::Num::constant(1.0)), None, None];
+        let cut = self.record(float_of(bits, width), &[(Origin::Node(node), 0.0)], |_| slope)?;
+        let gone = bits.trailing_zeros().clamp(8 * bytes as u32, 8 * bytes as u32 + 8);
+        self.domain.steps(cut, f64::from(gone).exp2());
+        Some(cut)
     }
 
     /// Where a lower half stands beside what the upper one has become, a double.

@@ -149,6 +149,9 @@ impl<D: Domain> Machine<'_, D> {
                     let (before, m) = (cut(v), cut(m));
                     let from = Stepped { node, before, counts: 1.0 };
                     if let Some(node) = self.stepped_to(from, mask.of(before, m), width) {
+                        if mask == Mask::And && m.trailing_zeros() > 0 {
+                            self.domain.steps(node, f64::from(m.trailing_zeros()).exp2());
+                        }
                         write_float(&mut out, i, node, width);
                     }
                     i += width as usize;
