@@ -313,9 +313,9 @@ fn at_odd_addresses() {
     is_lost(&with(72), 0.3);
 }
 
-/// Words at odd addresses that are halves of two doubles, of a packed record behind a number of four
-/// bytes: they may be copied, also twice; if their cotangents are added up, that is said. Those of
-/// doubles are a sum, also of doubles of the host's.
+/// Words at odd addresses that are halves of two doubles, of a packed record behind a number of
+/// four bytes: they may be copied, also twice; if their cotangents are added up, that is said.
+/// Those of doubles are a sum, also of doubles of the host's.
 #[test]
 fn words_at_odd_addresses() {
     const MOVE: &str = "(func $move (param $to i32) (param $from i32)
@@ -370,8 +370,8 @@ fn words_at_odd_addresses() {
     by_the_host_at(Some((1025, 1029)), &halves).into_iter().for_each(|found| is_said(found, &halves));
 }
 
-/// Words at 4 modulo 8 that are halves of two doubles, where no double is there, are copied twice by
-/// a loop.
+/// Words at 4 modulo 8 that are halves of two doubles, where no double is there, are copied twice
+/// by a loop.
 #[test]
 fn words_of_a_copy_that_is_no_multiple_of_eight() {
     let text = r#"(module (memory 1)

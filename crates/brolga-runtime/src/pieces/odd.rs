@@ -5,12 +5,12 @@
 //!
 //! **Answer.** Eight bytes that are moved there by a function that knows of no other floats are
 //! taken for one double, as a whole. They may as well be halves of two, of a record behind a number
-//! of four bytes. As long as they are merely moved, and come to where there are zeros, that makes no
-//! difference: they arrive as they were. A sum of two such words is right if they are doubles, and
-//! no number at all if they are halves. So each word that came to its place is noted, with whether
-//! there was something to add it to. Whatever is read there at another distance says that the words
-//! are none: the run traps if one of them is a sum. So it does if the run ends, and nothing is known
-//! of what lies there.
+//! of four bytes. As long as they are merely moved, and come to where there are zeros, that makes
+//! no difference: they arrive as they were. A sum of two such words is right if they are doubles,
+//! and no number at all if they are halves. So each word that came to its place is noted, with
+//! whether there was something to add it to. Whatever is read there at another distance says that
+//! the words are none: the run traps if one of them is a sum. So it does if the run ends, and
+//! nothing is known of what lies there.
 //!
 //! **Cost.** A look-up for each such word; no other access has any.
 //!
