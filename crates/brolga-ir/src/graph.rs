@@ -125,7 +125,7 @@ impl<I: IntoIterator<Item = usize>> FromIterator<I> for Edges {
 /// The immediate dominator of each node; none for the root, and for those that cannot be reached
 /// from it. `preds` are `succs`, [the other way](Edges::reversed).
 pub fn dominators(succs: &Edges, preds: &Edges, root: usize) -> Vec<Option<usize>> {
-    let Walk { numbers, order, parents } = Walk::from(succs, root);
+    let DepthFirst { numbers, order, parents } = DepthFirst::from(succs, root);
     let n = order.len();
     // All by number. The nearest node that a walk was at when it left the tree for this one, by a
     // way on which all others have higher numbers; the least of those up to where the tree is
@@ -171,7 +171,7 @@ fn least_above(node: u32, last: u32, least: &mut [u32], above: &mut [u32], path:
 }
 
 /// A depth-first walk: nodes have numbers in the order in which it meets them.
-struct Walk {
+struct DepthFirst {
     /// By node; [`NONE`] for those that it does not meet.
     numbers: Each<u32>,
     /// By number: the node, and the number of the one that it was met from.
@@ -179,7 +179,7 @@ struct Walk {
     parents: Each<u32>,
 }
 
-impl Walk {
+impl DepthFirst {
     fn from(succs: &Edges, root: usize) -> Self {
         let mut numbers: Each<u32> = smallvec![NONE; succs.len()];
         let (mut order, mut parents) = (Each::new(), Each::new());

@@ -9,6 +9,7 @@
 //! no analysis and no run time in this crate.
 
 pub mod block;
+mod copies;
 pub mod diag;
 pub mod dot;
 pub mod entities;
@@ -22,6 +23,7 @@ pub mod options;
 pub mod origin;
 pub mod pages;
 pub mod passes;
+mod position;
 pub mod print;
 pub mod program;
 pub mod request;
@@ -29,11 +31,12 @@ pub mod source_name;
 pub mod spec;
 pub mod verify;
 
-pub use diag::{Diagnostic, Diagnostics, OFFSET, position};
+pub use copies::{Copies, Origin};
+pub use diag::{Diagnostic, Diagnostics};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
 pub use options::{Effort, FloatOrder, Inline, Made, MemoryMode, Mode, Options, TapeKind, Untracked};
-pub use origin::Origin;
 pub use passes::{Pass, PassSet};
+pub use position::{OFFSET, position};
 pub use program::{Allocator, DataObject, Func, Program};
 pub use request::{ArgActivity, ArgSpec, Elem, Promises, Request, ResultActivity};
 pub use spec::{Derivative, ParamActivity, ParamSpec, ReturnActivity, Spec};

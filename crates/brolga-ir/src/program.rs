@@ -19,7 +19,7 @@ use cranelift_codegen::ir::instructions::CallInfo;
 use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap};
 
-use crate::origin::Copies;
+use crate::copies::Copies;
 use crate::{DataKey, FuncKey, source_name};
 
 /// A function of the program.

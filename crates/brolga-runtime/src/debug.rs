@@ -24,18 +24,8 @@
 //! delta. If a callee is given a pointer to one that was not declared, its accesses look like ones
 //! that are out of bounds.
 
+use crate::declared::Declared;
 use crate::segment::Segment;
-
-/// A pointer argument of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Declared {
-    /// Address of the primal.
-    pub primal: u64,
-    /// Address of its shadow; 0 if it is constant.
-    pub shadow: u64,
-    /// Bytes of each, if the caller says so.
-    pub len: Option<u64>,
-}
 
 /// The access lies outside of the shadows that it may belong to.
 pub const SHADOW_BOUNDS: u64 = 1;

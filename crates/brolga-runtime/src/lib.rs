@@ -31,6 +31,7 @@
 mod blocks;
 pub mod captures;
 pub mod debug;
+mod declared;
 mod fragments;
 pub mod gamma;
 mod globals;
@@ -39,6 +40,7 @@ pub mod heap;
 pub mod mappings;
 pub mod math;
 pub mod memory;
+pub mod piece_calls;
 pub mod pieces;
 mod pool;
 pub mod segment;
@@ -51,7 +53,7 @@ mod through;
 pub mod workspace;
 
 pub use captures::{CaptureError, CaptureTable, Captures, DerivedPair};
-pub use debug::Declared;
+pub use declared::Declared;
 pub use globals::{DataSpan, GlobalShadows};
 pub use guard::{Cause, CodeRanges, Entry, RawTrap, Signal, call_guarded};
 pub use heap::Pair;

@@ -6,7 +6,7 @@
 //! routines `memcpy` and its family, which are C's behind a stub that makes bad addresses traps
 //! (see `memory`).
 
-use crate::{captures, debug, gamma, heap, memory, pieces, steps, tangents};
+use crate::{captures, debug, gamma, heap, memory, piece_calls, steps, tangents};
 
 /// Addresses by name.
 type Table = Vec<(&'static str, *const u8)>;
@@ -188,24 +188,24 @@ fn own() -> Table {
         ("brolga_move_rev", memory::brolga_move_rev as *const u8),
         ("brolga_zero", memory::brolga_zero as *const u8),
         ("brolga_copy_shadow", memory::brolga_copy_shadow as *const u8),
-        ("brolga_take_bytes", pieces::brolga_take_bytes as *const u8),
-        ("brolga_add_bytes", pieces::brolga_add_bytes as *const u8),
-        ("brolga_join_bytes", pieces::brolga_join_bytes as *const u8),
-        ("brolga_part_of_bytes", pieces::brolga_part_of_bytes as *const u8),
-        ("brolga_no_bytes", pieces::brolga_no_bytes as *const u8),
-        ("brolga_any_bytes", pieces::brolga_any_bytes as *const u8),
-        ("brolga_take_demand", pieces::brolga_take_demand as *const u8),
-        ("brolga_add_demand", pieces::brolga_add_demand as *const u8),
-        ("brolga_move_demand", pieces::brolga_move_demand as *const u8),
-        ("brolga_bytes_of_double", pieces::brolga_bytes_of_double as *const u8),
-        ("brolga_bytes_of_word", pieces::brolga_bytes_of_word as *const u8),
-        ("brolga_bytes_of_single", pieces::brolga_bytes_of_single as *const u8),
-        ("brolga_double_of_bytes", pieces::brolga_double_of_bytes as *const u8),
-        ("brolga_single_of_bytes", pieces::brolga_single_of_bytes as *const u8),
-        ("brolga_singles_of_bytes", pieces::brolga_singles_of_bytes as *const u8),
-        ("brolga_clear", pieces::brolga_clear as *const u8),
-        ("brolga_cut_bytes", pieces::brolga_cut_bytes as *const u8),
-        ("brolga_settle_bytes", pieces::brolga_settle_bytes as *const u8),
+        ("brolga_take_bytes", piece_calls::brolga_take_bytes as *const u8),
+        ("brolga_add_bytes", piece_calls::brolga_add_bytes as *const u8),
+        ("brolga_join_bytes", piece_calls::brolga_join_bytes as *const u8),
+        ("brolga_part_of_bytes", piece_calls::brolga_part_of_bytes as *const u8),
+        ("brolga_no_bytes", piece_calls::brolga_no_bytes as *const u8),
+        ("brolga_any_bytes", piece_calls::brolga_any_bytes as *const u8),
+        ("brolga_take_demand", piece_calls::brolga_take_demand as *const u8),
+        ("brolga_add_demand", piece_calls::brolga_add_demand as *const u8),
+        ("brolga_move_demand", piece_calls::brolga_move_demand as *const u8),
+        ("brolga_bytes_of_double", piece_calls::brolga_bytes_of_double as *const u8),
+        ("brolga_bytes_of_word", piece_calls::brolga_bytes_of_word as *const u8),
+        ("brolga_bytes_of_single", piece_calls::brolga_bytes_of_single as *const u8),
+        ("brolga_double_of_bytes", piece_calls::brolga_double_of_bytes as *const u8),
+        ("brolga_single_of_bytes", piece_calls::brolga_single_of_bytes as *const u8),
+        ("brolga_singles_of_bytes", piece_calls::brolga_singles_of_bytes as *const u8),
+        ("brolga_clear", piece_calls::brolga_clear as *const u8),
+        ("brolga_cut_bytes", piece_calls::brolga_cut_bytes as *const u8),
+        ("brolga_settle_bytes", piece_calls::brolga_settle_bytes as *const u8),
         ("brolga_tangent_note", tangents::brolga_tangent_note as *const u8),
         ("brolga_tangent_note_word", tangents::brolga_tangent_note_word as *const u8),
         ("brolga_tangent_whole", tangents::brolga_tangent_whole as *const u8),

@@ -26,7 +26,9 @@
 use std::ops::Add;
 
 use crate::guard::{self, attributed};
-use crate::pieces::{ACCOUNT, brolga_settle_bytes, moved, tears};
+use crate::piece_calls::{brolga_settle_bytes, moved};
+use crate::pieces::ACCOUNT;
+use crate::pieces::cut::tears;
 use crate::segment::Segment;
 use crate::status;
 

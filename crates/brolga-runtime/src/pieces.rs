@@ -32,31 +32,25 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::segment::Segment;
-
-mod across;
+pub(crate) mod across;
 mod covered;
-mod cut;
-mod demand;
-mod helpers;
+pub(crate) mod cut;
+pub(crate) mod demand;
 mod numbers;
 mod odd;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cut::tears;
-pub use cut::{ACCOUNT, STRICT, brolga_clear, brolga_cut_bytes};
-pub use demand::{brolga_add_demand, brolga_any_bytes, brolga_move_demand, brolga_take_demand};
-pub use helpers::*;
+pub use cut::{ACCOUNT, STRICT};
 
 /// Bytes of a window.
-const WINDOW: usize = 8;
+pub(crate) const WINDOW: usize = 8;
 
 /// Bytes of memory that are there in whole or not at all.
 const PAGE: usize = 4096;
 
 /// Bytes of half a window: a single may be there.
-const HALF: usize = 4;
+pub(crate) const HALF: usize = 4;
 
 /// Each bit of a mask is a byte of a window, the lowest bit the first byte.
 type Mask = u8;
@@ -98,12 +92,12 @@ struct Waiting {
 
 /// Some bytes of a record, as a part of a piece.
 #[derive(Clone, Copy)]
-struct Part {
-    record: u32,
+pub(crate) struct Part {
+    pub(crate) record: u32,
     /// Which.
-    bytes: Mask,
+    pub(crate) bytes: Mask,
     /// Where byte 0 of the record would be, from the beginning of the piece.
-    at: isize,
+    pub(crate) at: isize,
 }
 
 /// What the caller of a run knows of eight bytes of memory.
@@ -143,11 +137,11 @@ pub(crate) struct Pieces {
     /// By window: what waits there.
     waiting: HashMap<usize, Vec<Waiting>>,
     /// What tickets stand for, until they are used; the first is that of ticket 1.
-    tickets: Vec<Option<Vec<Part>>>,
+    pub(crate) tickets: Vec<Option<Vec<Part>>>,
     /// Bytes were to be a number, and were none.
     lost: bool,
     /// Doubles may lie across windows ([`across`]).
-    across: bool,
+    pub(crate) across: bool,
     /// By window: bytes at which a demand waits ([`demand`]).
     demanded: HashMap<usize, Mask>,
     /// By address: doubles in two windows that have been stored over in part ([`covered`]).
@@ -203,7 +197,7 @@ impl Pieces {
     }
 
     /// How many windows something waits at, or have been taken in part.
-    fn places(&self) -> u64 {
+    pub(crate) fn places(&self) -> u64 {
         (self.waiting.len() + self.open.len() + self.demanded.len() + self.covered.len() + self.odd.len()) as u64
     }
 
@@ -228,7 +222,7 @@ impl Pieces {
     }
 
     /// So many bytes of a record are no longer under way.
-    fn done(&mut self, record: u32, bytes: Mask) {
+    pub(crate) fn done(&mut self, record: u32, bytes: Mask) {
         let r = &mut self.records[record as usize];
         r.under_way -= bytes.count_ones();
         self.release(record);
@@ -254,7 +248,7 @@ impl Pieces {
         self.free.push(record);
     }
 
-    fn ticket(&mut self, parts: Vec<Part>) -> u64 {
+    pub(crate) fn ticket(&mut self, parts: Vec<Part>) -> u64 {
         if parts.is_empty() {
             return 0;
         }
@@ -263,7 +257,7 @@ impl Pieces {
     }
 
     /// What a ticket stands for. Each is used once.
-    fn redeem(&mut self, ticket: u64) -> Vec<Part> {
+    pub(crate) fn redeem(&mut self, ticket: u64) -> Vec<Part> {
         let place = self.tickets.get_mut((ticket as usize).wrapping_sub(1));
         let parts = place.and_then(Option::take).unwrap_or_default();
         // Most tickets are used next after they were made.
@@ -274,7 +268,7 @@ impl Pieces {
     }
 
     /// Whether some of these bytes of a record are not zero.
-    fn any(&self, record: u32, bytes: Mask) -> bool {
+    pub(crate) fn any(&self, record: u32, bytes: Mask) -> bool {
         nonzero(&self.records[record as usize].bytes) & bytes != 0
     }
 
@@ -282,7 +276,7 @@ impl Pieces {
     ///
     /// # Safety
     /// They and the windows that they lie in are valid.
-    unsafe fn take(&mut self, p: usize, n: usize) -> u64 {
+    pub(crate) unsafe fn take(&mut self, p: usize, n: usize) -> u64 {
         self.lost |= !self.read_odd(p, n, 0);
         // SAFETY: our contract.
         unsafe {
@@ -295,7 +289,7 @@ impl Pieces {
     ///
     /// # Safety
     /// As for [`Self::take`].
-    unsafe fn take_away(&mut self, p: usize, n: usize) -> u64 {
+    pub(crate) unsafe fn take_away(&mut self, p: usize, n: usize) -> u64 {
         let demanded = self.take_demand(p, n);
         let mut parts = Vec::new();
         let mut base = p & !(WINDOW - 1);
@@ -376,7 +370,7 @@ impl Pieces {
     ///
     /// # Safety
     /// They and the windows that they lie in are valid.
-    unsafe fn add(&mut self, p: usize, n: usize, of: usize, ticket: u64) -> bool {
+    pub(crate) unsafe fn add(&mut self, p: usize, n: usize, of: usize, ticket: u64) -> bool {
         if ticket == demand::DEMAND {
             self.demand(p, n);
             return true;
@@ -574,7 +568,7 @@ impl Pieces {
     ///
     /// # Safety
     /// The bytes and the windows that they lie in are valid.
-    unsafe fn settle(&mut self, p: usize, n: usize, of: usize, forgets: bool) -> bool {
+    pub(crate) unsafe fn settle(&mut self, p: usize, n: usize, of: usize, forgets: bool) -> bool {
         let mut base = p & !(WINDOW - 1);
         // SAFETY: our contract.
         let mut known = of == 0 || self.read_odd(p, n, of) && unsafe { self.uncover(p, n, of) };
@@ -664,7 +658,11 @@ impl Pieces {
 
     /// Put what still waits at the end where it waits, if that is possible. Of what size floats are
     /// there that have not been written is for the caller of the run to say.
-    fn finish(&mut self, known: &dyn Fn(usize) -> There, holds_floats: &dyn Fn(usize) -> bool) -> Result<(), Stuck> {
+    pub(crate) fn finish(
+        &mut self,
+        known: &dyn Fn(usize) -> There,
+        holds_floats: &dyn Fn(usize) -> bool,
+    ) -> Result<(), Stuck> {
         let is_lost = |base: usize, mask: Mask| (0..WINDOW).any(|i| mask & 1 << i != 0 && holds_floats(base + i));
         let lost = self.demanded.iter().filter(|d| is_lost(*d.0, *d.1)).map(|d| *d.0).min();
         if lost.is_some() {
@@ -723,31 +721,4 @@ impl Pieces {
 unsafe fn add_number<T: Copy>(p: *mut T, x: T, sum: impl Fn(T, T) -> T) {
     // SAFETY: our contract; no alignment is assumed.
     unsafe { p.write_unaligned(sum(p.read_unaligned(), x)) };
-}
-
-impl Segment {
-    /// Doubles may lie at 4 modulo 8 in this run: where eight bytes are moved at a multiple of
-    /// eight, those may be halves of two.
-    pub fn doubles_may_lie_across(&mut self) {
-        self.pieces.across = true;
-    }
-
-    /// A pullback has run: what moved in pieces has all come to where it belongs. `known` is asked
-    /// for addresses of eight bytes of shadow: what is there of which it is the shadow?
-    /// `holds_floats` is asked for single bytes of shadow: are they of a float that the caller of
-    /// the run has put there, as far as that is known?
-    ///
-    /// # Errors
-    /// If a cotangent did not, or if integer arithmetic has lost one of a float that the caller has
-    /// put into memory.
-    pub fn end_pullback(
-        &mut self,
-        known: &dyn Fn(usize) -> There,
-        holds_floats: &dyn Fn(usize) -> bool,
-    ) -> Result<(), Stuck> {
-        let all = self.pieces.finish(known, holds_floats);
-        self.waiting = 0;
-        self.pieces.clear();
-        all
-    }
 }

@@ -39,10 +39,11 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::blocks::Blocks;
 use crate::captures::{CaptureTable, Captures};
-use crate::debug::Declared;
+use crate::declared::Declared;
 use crate::fragments::Fragments;
 use crate::globals::GlobalShadows;
-use crate::pieces::Pieces;
+use crate::pieces::cut::tears;
+use crate::pieces::{HALF, Pieces, Stuck, There, WINDOW};
 
 /// Offsets of the fields that generated code uses, in bytes.
 pub mod offset {
@@ -354,6 +355,51 @@ fn give_pages_back(mapping: &MmapMut, from: usize, to: usize) {
 
 #[cfg(not(unix))]
 fn give_pages_back(_mapping: &MmapMut, _from: usize, _to: usize) {}
+
+/// What it knows of floats in pieces.
+impl Segment {
+    /// Doubles may lie at 4 modulo 8 in this run: where eight bytes are moved at a multiple of
+    /// eight, those may be halves of two.
+    pub fn doubles_may_lie_across(&mut self) {
+        self.pieces.across = true;
+    }
+
+    /// A pullback has run: what moved in pieces has all come to where it belongs. `known` is asked
+    /// for addresses of eight bytes of shadow: what is there of which it is the shadow?
+    /// `holds_floats` is asked for single bytes of shadow: are they of a float that the caller of
+    /// the run has put there, as far as that is known?
+    ///
+    /// # Errors
+    /// If a cotangent did not, or if integer arithmetic has lost one of a float that the caller has
+    /// put into memory.
+    pub fn end_pullback(
+        &mut self,
+        known: &dyn Fn(usize) -> There,
+        holds_floats: &dyn Fn(usize) -> bool,
+    ) -> Result<(), Stuck> {
+        let all = self.pieces.finish(known, holds_floats);
+        self.waiting = 0;
+        self.pieces.clear();
+        all
+    }
+
+    /// Whether digits among some bytes of shadow may be those of a float of which another part is
+    /// none of these bytes: one of `size` bytes that lies at a multiple of that, or a double that
+    /// lies across.
+    ///
+    /// # Safety
+    /// The multiples of eight around the bytes are valid.
+    pub(crate) unsafe fn tears(&self, from: usize, end: usize, size: usize) -> bool {
+        let across = |&(whole, half): &(bool, usize)| {
+            // SAFETY: our contract.
+            whole && self.pieces.across && unsafe { (half as *const [u8; HALF]).read() } != [0; HALF]
+        };
+        // SAFETY: our contract.
+        let torn = unsafe { tears(from, end, size, true) };
+        let whole = |at: usize| at.is_multiple_of(WINDOW) && end - from >= HALF;
+        torn || [(whole(from), from), (whole(end), end.wrapping_sub(HALF))].iter().any(across)
+    }
+}
 
 #[cfg(test)]
 mod tests {

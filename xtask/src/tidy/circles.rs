@@ -12,16 +12,7 @@ use petgraph::algo::tarjan_scc;
 use petgraph::graphmap::DiGraphMap;
 
 /// Circles that are left: crate, and the modules of each.
-const KNOWN: [(&str, &[&str]); 8] = [
-    ("brolga", &["jit", "jit::declared", "jit::primal", "jit::runs", "jit::tiers"]),
-    ("brolga-ir", &["diag", "origin", "program"]),
-    ("brolga-ir", &["inst", "inst::short"]),
-    ("brolga-oracle", &["generate", "generate::body", "generate::sketch"]),
-    ("brolga-oracle", &["interp::externs", "interp::machine"]),
-    ("brolga-oracle", &["oracle", "oracle::dependence", "oracle::forward", "oracle::inputs"]),
-    ("brolga-runtime", &["debug", "pieces", "segment"]),
-    ("brolga-runtime", &["guard", "guard::leaf", "guard::linux", "guard::plain"]),
-];
+const KNOWN: [(&str, &[&str]); 1] = [("brolga", &["jit", "jit::declared", "jit::primal", "jit::runs", "jit::tiers"])];
 
 /// Modules of a crate, by their paths: what each file says.
 pub(super) type Modules = BTreeMap<String, String>;

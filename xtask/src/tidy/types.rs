@@ -31,7 +31,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("Looked", 3),
     ("Memory", 3),
     ("Mode", 4),
-    ("Node", 4),
+    ("Node", 3),
     ("Origin", 3),
     ("Outcome", 3),
     ("Part", 5),

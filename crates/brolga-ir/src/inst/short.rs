@@ -15,7 +15,7 @@ use std::ops::{Deref, DerefMut};
 use cranelift_codegen::ir::{Type, Value};
 use cranelift_entity::EntityRef;
 
-use super::Val;
+use super::val::Val;
 
 /// Names that an instruction defines, with their types.
 #[derive(Clone, Default)]

@@ -7,9 +7,10 @@ use cranelift_codegen::ir::{
     types,
 };
 
+use super::feature::Feature;
 use super::kind::{Elem, Kind, TAME, Val};
 use super::sketch::{BUFFER, Outline, Role, Sketch};
-use super::{Feature, Source};
+use super::source::Source;
 
 /// A function under construction.
 pub struct Body<'a> {

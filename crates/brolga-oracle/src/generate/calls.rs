@@ -6,8 +6,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 
-use super::Feature;
 use super::body::Body;
+use super::feature::Feature;
 use super::kind::{Kind, TAME, Val};
 use super::sketch::Role;
 

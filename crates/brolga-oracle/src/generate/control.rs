@@ -6,8 +6,8 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, JumpTableData, TrapCode, Value, types};
 
-use super::Feature;
 use super::body::Body;
+use super::feature::Feature;
 use super::kind::Kind;
 use super::sketch::Role;
 

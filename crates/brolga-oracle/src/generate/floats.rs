@@ -3,8 +3,8 @@
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
-use super::Feature;
 use super::body::Body;
+use super::feature::Feature;
 use super::kind::{Kind, TAME, Val};
 use super::memory::Location;
 

@@ -4,8 +4,8 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, TrapCode, Value, types};
 
-use super::Feature;
 use super::body::Body;
+use super::feature::Feature;
 use super::kind::{Kind, TAME, WINDOW};
 
 impl Body<'_> {

@@ -3,8 +3,8 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{ExternalName, GlobalValueData, InstBuilder, MemFlagsData, Value, types};
 
-use super::Feature;
 use super::body::Body;
+use super::feature::Feature;
 use super::kind::{Elem, Kind, TAME, Val, WINDOW};
 use super::sketch::BUFFER;
 

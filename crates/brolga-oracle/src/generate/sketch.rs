@@ -11,8 +11,9 @@
 use cranelift_codegen::ir::{AbiParam, Signature};
 use cranelift_codegen::isa::CallConv;
 
+use super::feature::{Feature, Size};
 use super::kind::{Bits, Elem, Kind};
-use super::{Feature, Size, Source};
+use super::source::Source;
 
 /// Which part of the list a function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

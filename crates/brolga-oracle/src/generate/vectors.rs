@@ -3,8 +3,8 @@
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{Immediate, InstBuilder, MemFlagsData, types};
 
-use super::Feature;
 use super::body::Body;
+use super::feature::Feature;
 use super::kind::{Elem, Kind, Val};
 
 impl Body<'_> {

@@ -1,10 +1,8 @@
 //! Imported functions.
 //!
 //! A function without a body is looked up by symbol: first among the caller's own
-//! ([`Externs::define`]), then C's mathematical functions (`libm.rs`), then C's memory functions,
+//! ([`super::custom`]), then C's mathematical functions (`libm.rs`), then C's memory functions,
 //! which move marks as they move bytes.
-
-use std::collections::HashMap;
 
 use brolga_ir::FuncKey;
 use cranelift_codegen::ir::{Signature, Type, types};
@@ -16,31 +14,6 @@ use super::provenance::{Byte, Origin, Prov, write_float};
 use super::value::{Val, bits_of, float_of, ones, sext};
 use crate::error::OracleError;
 use crate::real::Real;
-
-/// A function of floats that the caller implements: from the operands to the value and the slope of
-/// each operand.
-#[derive(Clone, Copy, Debug)]
-pub struct Custom {
-    /// How many operands it takes, at most three, all of the result's type.
-    pub arity: usize,
-    /// The value.
-    pub value: fn(&[f64]) -> f64,
-    /// The slopes.
-    pub slopes: fn(&[f64]) -> [f64; 3],
-}
-
-/// Implementations of imported functions beyond the C library's.
-#[derive(Clone, Debug, Default)]
-pub struct Externs {
-    own: HashMap<String, Custom>,
-}
-
-impl Externs {
-    /// Implement `symbol`. This takes precedence over the C library.
-    pub fn define(&mut self, symbol: &str, f: Custom) {
-        self.own.insert(symbol.to_owned(), f);
-    }
-}
 
 /// The width of the floats of a function that takes `arity` floats and returns one, all of one
 /// type.

@@ -11,8 +11,8 @@ use cranelift_codegen::ir::{self, BlockArg, InstructionData, TrapCode};
 use cranelift_entity::PrimaryMap;
 use smallvec::SmallVec;
 
+use super::custom::Externs;
 use super::domain::{Domain, Event, NodeId};
-use super::externs::Externs;
 use super::linkage::Linkage;
 use super::provenance::{Marks, Origin, OriginId, Prov};
 use super::value::Val;

@@ -27,6 +27,7 @@
 //! - The primal values do not depend on the domain.
 
 mod arith;
+mod custom;
 mod domain;
 mod externs;
 mod float;
@@ -44,8 +45,8 @@ mod rounding;
 mod step;
 mod value;
 
+pub use custom::{Custom, Externs};
 pub use domain::{Domain, Event, NodeId, Plain};
-pub use externs::{Custom, Externs};
 pub use linkage::Linkage;
 pub use machine::Machine;
 pub use provenance::{Byte, Marks, Origin, OriginId, Prov};

@@ -13,7 +13,7 @@ use brolga_ir::FuncKey;
 use cranelift_codegen::data_value::DataValue;
 
 use super::inputs::{Leaf, final_node, float_lanes, lane_nodes};
-use super::{Oracle, OracleArg};
+use super::subject::{Oracle, OracleArg};
 use crate::error::{OracleError, Place};
 use crate::interp::{Domain, NodeId, to_bits};
 use crate::real::Dependent;

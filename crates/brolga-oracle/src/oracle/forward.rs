@@ -15,7 +15,7 @@ use brolga_ir::FuncKey;
 use cranelift_codegen::data_value::DataValue;
 
 use super::inputs::{Inputs, Leaf, data_values, final_node, float_lanes, float_width, lane_nodes};
-use super::{Activity, Oracle, OracleArg};
+use super::subject::{Activity, Oracle, OracleArg};
 use crate::dual::Forward;
 use crate::error::{OracleError, Place, Site};
 use crate::interp::{NodeId, to_bits};

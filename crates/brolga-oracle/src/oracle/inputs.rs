@@ -7,7 +7,7 @@ use brolga_ir::FuncKey;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::Type;
 
-use super::{Activity, Elem, Oracle, OracleArg};
+use super::subject::{Activity, Elem, Oracle, OracleArg};
 use crate::error::OracleError;
 use crate::interp::{Byte, Domain, Machine, NodeId, Prov, Val, float_of, from_bits, lanes, to_bits, write_float};
 

@@ -23,108 +23,24 @@
 mod dependence;
 mod forward;
 mod inputs;
+mod subject;
 mod trace;
 
-use brolga_ir::{DataKey, FuncKey, Program};
+use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::Type;
 use cranelift_entity::SecondaryMap;
 
 use crate::Limits;
 use crate::error::{OracleError, Place};
-use crate::interp::{Custom, Domain, Machine, NodeId, Plain, Val, to_bits};
+use crate::interp::{Domain, NodeId, Plain, Val, to_bits};
 use crate::real::{Dual, Real};
 use crate::tape::Tape;
 
 pub use dependence::{Dependence, MARKS};
 pub use forward::{Candidate, Identity, Tangent, TangentOutcome};
 use inputs::{Leaf, data_values, final_node, float_lanes, from_lanes, lane_nodes};
-
-/// What is differentiated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activity {
-    /// Nothing.
-    Const,
-    /// A float or float vector by value.
-    Active,
-    /// What a pointer points at.
-    Duplicated,
-}
-
-/// What a buffer holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elem {
-    /// 64-bit floats.
-    F64,
-    /// 32-bit floats.
-    F32,
-    /// Something that is no input: integers, pointers, scratch space.
-    Bytes,
-}
-
-impl Elem {
-    /// Bytes of one element.
-    pub fn width(self) -> usize {
-        match self {
-            Elem::F64 => 8,
-            Elem::F32 => 4,
-            Elem::Bytes => 1,
-        }
-    }
-}
-
-/// A buffer in host memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BufferRef {
-    /// Where it begins.
-    pub addr: usize,
-    /// How long it is.
-    pub len_bytes: usize,
-    /// What it holds.
-    pub elem: Elem,
-}
-
-impl BufferRef {
-    /// How many floats it holds.
-    pub fn n_elems(&self) -> usize {
-        if self.elem == Elem::Bytes { 0 } else { self.len_bytes / self.elem.width() }
-    }
-}
-
-/// One argument of a call.
-#[derive(Clone, Debug)]
-pub struct OracleArg {
-    /// The value; an address for a pointer.
-    pub value: DataValue,
-    /// What is differentiated.
-    pub activity: Activity,
-    /// For a pointer: the buffer behind it.
-    pub buffer: Option<BufferRef>,
-    /// The buffer's initial shadow, one number per element; `None` is zeros.
-    pub shadow: Option<Vec<f64>>,
-}
-
-impl OracleArg {
-    /// An argument that is not differentiated.
-    pub fn constant(value: DataValue) -> Self {
-        OracleArg { value, activity: Activity::Const, buffer: None, shadow: None }
-    }
-
-    /// A float by value.
-    pub fn active(value: DataValue) -> Self {
-        OracleArg { value, activity: Activity::Active, buffer: None, shadow: None }
-    }
-
-    /// A pointer to a buffer, with its initial shadow.
-    pub fn duplicated(buffer: BufferRef, shadow: Option<Vec<f64>>) -> Self {
-        OracleArg {
-            value: DataValue::I64(buffer.addr as i64),
-            activity: Activity::Duplicated,
-            buffer: Some(buffer),
-            shadow,
-        }
-    }
-}
+pub use subject::{Activity, BufferRef, Elem, Oracle, OracleArg};
 
 /// What a reverse run gives, in numbers of type `T`.
 #[derive(Clone, Debug)]
@@ -195,69 +111,7 @@ pub struct HessianOutcome {
     pub along: Reverse<f64>,
 }
 
-/// An oracle for one program: limits, addresses, functions and buffers that are not arguments.
-#[derive(Clone, Debug)]
-pub struct Oracle<'p> {
-    program: &'p Program,
-    limits: Limits,
-    functions: Vec<(FuncKey, u64)>,
-    data: Vec<(DataKey, usize)>,
-    externs: Vec<(String, Custom)>,
-    extra: Vec<(BufferRef, Option<Vec<f64>>)>,
-}
-
 impl<'p> Oracle<'p> {
-    /// An oracle with default limits and nothing but the program.
-    pub fn new(program: &'p Program) -> Self {
-        Oracle {
-            program,
-            limits: Limits::default(),
-            functions: Vec::new(),
-            data: Vec::new(),
-            externs: Vec::new(),
-            extra: Vec::new(),
-        }
-    }
-
-    /// Set the limits.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Say which address `func_addr` of a function gives, so that function pointers in memory mean
-    /// what they mean to compiled code.
-    pub fn function_address(mut self, func: FuncKey, address: u64) -> Self {
-        self.functions.push((func, address));
-        self
-    }
-
-    /// Use this memory for a data object instead of a fresh copy.
-    pub fn data_address(mut self, data: DataKey, address: usize) -> Self {
-        self.data.push((data, address));
-        self
-    }
-
-    /// Implement an imported function.
-    pub fn external(mut self, symbol: &str, f: Custom) -> Self {
-        self.externs.push((symbol.to_owned(), f));
-        self
-    }
-
-    /// A buffer that is reached through memory and is an input like those of duplicated arguments.
-    pub fn extra_buffer(mut self, buffer: BufferRef, shadow: Option<Vec<f64>>) -> Self {
-        self.extra.push((buffer, shadow));
-        self
-    }
-
-    fn machine<D: Domain>(&self, domain: D) -> Machine<'p, D> {
-        let mut m = Machine::new(self.program, domain, &self.limits);
-        self.functions.iter().for_each(|&(f, a)| m.linkage.set_function(f, a));
-        self.data.iter().for_each(|&(d, a)| m.linkage.set_data(d, a));
-        self.externs.iter().for_each(|(s, f)| m.externs.define(s, *f));
-        m
-    }
-
     fn param_types(&self, func: FuncKey, n: usize) -> Result<Vec<Type>, OracleError> {
         let f = &self.program.funcs[func];
         let types: Vec<Type> = f.signature.params.iter().map(|p| p.value_type).collect();

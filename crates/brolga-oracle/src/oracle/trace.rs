@@ -7,7 +7,7 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_entity::{EntityRef, SecondaryMap};
 
 use super::inputs::{Cell, Leaf, final_node, float_lanes, lane_nodes};
-use super::{Oracle, OracleArg};
+use super::subject::{Oracle, OracleArg};
 use crate::error::{OracleError, Place};
 use crate::interp::{NodeId, to_bits};
 use crate::trace::{Port, Recorder, Trace};

@@ -11,7 +11,7 @@
 //! no floats (a caller may give fewer): the return address goes to the register of the fourth.
 //! Floats, which have registers of their own, stand before them in brackets.
 
-use super::imp;
+use super::platform::imp;
 
 /// Make an access on behalf of the generated code that will resume at `caller`.
 pub(crate) fn attributed<R>(caller: usize, access: impl FnOnce() -> R) -> R {

@@ -47,65 +47,20 @@
 //! process as ever.
 
 mod leaf;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod linux;
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+mod plain;
+mod platform;
 mod ranges;
+mod trap;
 
 pub use ranges::CodeRanges;
+pub use trap::{Cause, Entry, RawTrap, Signal};
 
 pub(crate) use leaf::{attributed, leaf};
 
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-mod linux;
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-use linux as imp;
-
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-mod plain;
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-use plain as imp;
-
-/// Generated code that takes one pointer and reports through it.
-pub type Entry = unsafe extern "C" fn(*mut u8);
-
-/// The signal by which the hardware reported a trap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Signal {
-    /// `SIGILL`: an explicit trap, in Cranelift's code.
-    Ill,
-    /// `SIGSEGV`: an access to memory that is not there.
-    Segv,
-    /// `SIGBUS`: an access beyond the end of a mapped file, or misaligned.
-    Bus,
-    /// `SIGFPE`: integer division by zero or overflow.
-    Fpe,
-    /// `SIGTRAP`: a breakpoint.
-    Trap,
-}
-
-/// A trap in generated code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RawTrap {
-    /// Address of the instruction that trapped; for a fault in a routine that the code has called
-    /// to access memory, of the last byte of that call instruction.
-    pub pc: usize,
-    /// What happened.
-    pub signal: Signal,
-    /// The address that could not be accessed, for [`Signal::Segv`] and [`Signal::Bus`]. For the
-    /// others, whatever the kernel says (usually the pc).
-    pub fault_address: usize,
-    /// What was going on, as far as it is known.
-    pub cause: Cause,
-}
-
-/// What generated code did when a trap stopped it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// It called, or went to, an address at which there is no code: a null pointer, or a wild one.
-    Call,
-    /// It needed more stack than there is.
-    Stack,
-    /// Anything else.
-    Other,
-}
+use platform::imp;
 
 /// Call `entry(arg)`. If a trap stops it, say which; everything that the code has written until
 /// then stays written.

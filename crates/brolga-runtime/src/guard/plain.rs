@@ -1,6 +1,7 @@
 //! Targets without a guard: the call is a plain call, and a trap ends the process.
 
-use super::{CodeRanges, Entry, RawTrap};
+use super::ranges::CodeRanges;
+use super::trap::{Entry, RawTrap};
 
 /// See [`call_guarded`](super::call_guarded).
 ///

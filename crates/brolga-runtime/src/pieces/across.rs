@@ -22,14 +22,14 @@ use super::{HALF, Mask, PAGE, Part, Pieces, Record, WINDOW, add_number, low};
 
 /// In place of the size of a float: doubles that need not lie at multiples of eight
 /// (`brolga_ir::inst::DOUBLES_ANYWHERE`).
-pub(super) const ANYWHERE: u64 = 0x88;
+pub(crate) const ANYWHERE: u64 = 0x88;
 
 /// Half of a record: which record, and its first byte.
 type Half = (u32, usize);
 
 /// Read what need not be there.
 #[cfg(target_os = "linux")]
-pub(super) fn read(at: usize) -> Option<[u8; WINDOW]> {
+pub(crate) fn read(at: usize) -> Option<[u8; WINDOW]> {
     let mut bytes = [0; WINDOW];
     let ours = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: WINDOW };
     let there = libc::iovec { iov_base: at as *mut _, iov_len: WINDOW };
@@ -41,7 +41,7 @@ pub(super) fn read(at: usize) -> Option<[u8; WINDOW]> {
 
 /// Nothing says whether it is there.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn read(_at: usize) -> Option<[u8; WINDOW]> {
+pub(crate) fn read(_at: usize) -> Option<[u8; WINDOW]> {
     None
 }
 
@@ -62,7 +62,7 @@ impl Pieces {
     ///
     /// # Safety
     /// The window at `near` is valid.
-    pub(super) unsafe fn beside(&self, near: usize, at: usize) -> Option<[u8; WINDOW]> {
+    pub(crate) unsafe fn beside(&self, near: usize, at: usize) -> Option<[u8; WINDOW]> {
         // SAFETY: our contract; a page is readable or not.
         let there = || Some(unsafe { super::window_at(at) });
         let mut bytes = if near / PAGE == at / PAGE { there() } else { read(at).map(super::without_signs_of_zero) }?;
@@ -79,7 +79,7 @@ impl Pieces {
     }
 
     /// Whether two halves are those of one double.
-    pub(super) fn one_double(&self, (first, i): Half, (second, j): Half) -> bool {
+    pub(crate) fn one_double(&self, (first, i): Half, (second, j): Half) -> bool {
         let (a, b) = (&self.records[first as usize], &self.records[second as usize]);
         if [a, b].iter().any(|r| !matches!(r.of, 0 | WINDOW)) {
             return false;
@@ -125,7 +125,7 @@ impl Pieces {
     ///
     /// # Safety
     /// The window is valid.
-    pub(super) unsafe fn half_comes_home(&mut self, base: usize, record: u32, bytes: Mask) -> bool {
+    pub(crate) unsafe fn half_comes_home(&mut self, base: usize, record: u32, bytes: Mask) -> bool {
         // SAFETY: our contract.
         let there = unsafe { super::window_at(base) };
         let here = self.waiting.get(&base).and_then(|all| all.iter().find(|w| w.record == record && w.shift == 0));
@@ -167,7 +167,7 @@ impl Pieces {
 
     /// Whether half of a window is zero because it has been taken, while the other half is as it
     /// was then: there is nothing more to take.
-    pub(super) fn is_taken(&self, base: usize, half: usize, there: &[u8; WINDOW]) -> bool {
+    pub(crate) fn is_taken(&self, base: usize, half: usize, there: &[u8; WINDOW]) -> bool {
         let Some(&record) = self.last.get(&(base + half)) else { return false };
         let r = &self.records[record as usize];
         let as_it_was = |i: usize| there[i] == if r.away & 1 << i != 0 { 0 } else { r.bytes[i] };
@@ -176,7 +176,7 @@ impl Pieces {
     }
 
     /// What had been taken of a double at 4 modulo 8 has been put back.
-    pub(super) fn put_back(&mut self, at: usize) {
+    pub(crate) fn put_back(&mut self, at: usize) {
         for half in [at, at + HALF] {
             if let Some(&record) = self.last.get(&half) {
                 self.records[record as usize].away &= !(0xf << (half % WINDOW));
@@ -188,7 +188,7 @@ impl Pieces {
     ///
     /// # Safety
     /// Its windows are valid.
-    pub(super) unsafe fn torn_at(&self, at: usize) -> bool {
+    pub(crate) unsafe fn torn_at(&self, at: usize) -> bool {
         [(at, at + HALF), (at + HALF, at)].into_iter().any(|(half, other)| {
             let Some(&record) = self.last.get(&half) else { return false };
             let r = &self.records[record as usize];
@@ -210,7 +210,7 @@ impl Pieces {
     ///
     /// # Safety
     /// The bytes and the windows that they lie in are valid.
-    pub(super) unsafe fn settle_across(&mut self, p: usize, n: usize, known: &mut bool) -> bool {
+    pub(crate) unsafe fn settle_across(&mut self, p: usize, n: usize, known: &mut bool) -> bool {
         for at in (p..p + n).step_by(WINDOW) {
             // SAFETY: our contract.
             if unsafe { self.torn_at(at) } {
@@ -227,7 +227,7 @@ impl Pieces {
     ///
     /// # Safety
     /// Their windows are valid.
-    pub(super) unsafe fn doubles_at(&mut self, at: usize, all: bool) {
+    pub(crate) unsafe fn doubles_at(&mut self, at: usize, all: bool) {
         // SAFETY: our contract.
         let add = |bytes: [u8; WINDOW]| unsafe { add_number(at as *mut f64, f64::from_le_bytes(bytes), |x, y| x + y) };
         let (lows, mut highs) = (self.halves_at(at), self.halves_at(at + HALF));
@@ -248,7 +248,7 @@ impl Pieces {
 
     /// The sum of the doubles that some parts are of which each half is in another record, and the
     /// other parts.
-    pub(super) fn sum_across(&self, parts: &[Part]) -> (f64, Vec<Part>) {
+    pub(crate) fn sum_across(&self, parts: &[Part]) -> (f64, Vec<Part>) {
         let bytes_at = |record: u32, at: isize| {
             let same = parts.iter().filter(|part| (part.record, part.at) == (record, at));
             same.fold(0, |m, part| m | part.bytes)

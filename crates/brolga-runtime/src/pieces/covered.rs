@@ -18,11 +18,10 @@
 //! half, in the reverse, that is not seen.
 
 use super::across::read;
-use super::{HALF, Mask, PAGE, Pieces, There, WINDOW, nonzero, tears, within};
-use crate::segment::Segment;
+use super::{Mask, PAGE, Pieces, There, WINDOW, nonzero, within};
 
 /// A double of which a part has been stored over.
-pub(super) struct Covered {
+pub(crate) struct Covered {
     /// What it was.
     was: [u8; WINDOW],
     /// The bytes that something was stored over.
@@ -67,7 +66,7 @@ impl Pieces {
     ///
     /// # Safety
     /// They are valid, and still as they were.
-    pub(super) unsafe fn cover(&mut self, p: usize, n: usize, are_numbers: bool) {
+    pub(crate) unsafe fn cover(&mut self, p: usize, n: usize, are_numbers: bool) {
         if !self.across {
             return;
         }
@@ -101,7 +100,7 @@ impl Pieces {
     ///
     /// # Safety
     /// The bytes are valid.
-    pub(super) unsafe fn uncover(&mut self, p: usize, n: usize, of: usize) -> bool {
+    pub(crate) unsafe fn uncover(&mut self, p: usize, n: usize, of: usize) -> bool {
         let mut whole = true;
         if self.covered.is_empty() {
             return whole;
@@ -128,7 +127,7 @@ impl Pieces {
     ///
     /// # Safety
     /// All bytes that something was stored over are valid.
-    pub(super) unsafe fn covered_at_the_end(
+    pub(crate) unsafe fn covered_at_the_end(
         &mut self,
         known: &dyn Fn(usize) -> There,
         holds_floats: &dyn Fn(usize) -> bool,
@@ -142,24 +141,5 @@ impl Pieces {
         };
         // SAFETY: our contract.
         all.into_iter().filter(is_one).find(|&at| !unsafe { self.uncover(at, WINDOW, WINDOW) })
-    }
-}
-
-impl Segment {
-    /// Whether digits among some bytes of shadow may be those of a float of which another part is
-    /// none of these bytes: one of `size` bytes that lies at a multiple of that, or a double that
-    /// lies across.
-    ///
-    /// # Safety
-    /// The multiples of eight around the bytes are valid.
-    pub(crate) unsafe fn tears(&self, from: usize, end: usize, size: usize) -> bool {
-        let across = |&(whole, half): &(bool, usize)| {
-            // SAFETY: our contract.
-            whole && self.pieces.across && unsafe { (half as *const [u8; HALF]).read() } != [0; HALF]
-        };
-        // SAFETY: our contract.
-        let torn = unsafe { tears(from, end, size, true) };
-        let whole = |at: usize| at.is_multiple_of(WINDOW) && end - from >= HALF;
-        torn || [(whole(from), from), (whole(end), end.wrapping_sub(HALF))].iter().any(across)
     }
 }

@@ -16,9 +16,7 @@
 //!
 //! **Errs** on the side of a trap.
 
-use super::{HALF, Mask, Pieces, There, WINDOW, brolga_settle_bytes, nonzero};
-use crate::segment::Segment;
-use crate::status;
+use super::{HALF, Mask, Pieces, There, WINDOW, nonzero};
 
 impl Pieces {
     /// Numbers have been stored over `n` bytes at `p`, which may be a part of a float of `of`
@@ -26,7 +24,7 @@ impl Pieces {
     ///
     /// # Safety
     /// The bytes and the windows that they lie in are valid.
-    pub(super) unsafe fn cut(&mut self, p: usize, n: usize, of: usize) {
+    pub(crate) unsafe fn cut(&mut self, p: usize, n: usize, of: usize) {
         // SAFETY: our contract.
         unsafe {
             self.cover(p, n, true);
@@ -38,7 +36,7 @@ impl Pieces {
     ///
     /// # Safety
     /// As for [`Self::cut`].
-    unsafe fn give_up(&mut self, p: usize, n: usize, of: usize) {
+    pub(crate) unsafe fn give_up(&mut self, p: usize, n: usize, of: usize) {
         // SAFETY: our contract.
         let ticket = unsafe { self.take_away(p, n) };
         for part in self.redeem(ticket) {
@@ -57,7 +55,7 @@ impl Pieces {
     ///
     /// # Safety
     /// The window is valid.
-    pub(super) unsafe fn uncut(&mut self, base: usize, of: usize, ours: Mask) {
+    pub(crate) unsafe fn uncut(&mut self, base: usize, of: usize, ours: Mask) {
         for first in (0..WINDOW).step_by(of) {
             let Some(&record) = self.open.get(&(base + first)) else { continue };
             let float: Mask = if of == WINDOW { 0xff } else { 0xf << first };
@@ -91,7 +89,7 @@ impl Pieces {
     ///
     /// # Safety
     /// All windows from which something was taken are valid.
-    pub(super) unsafe fn cut_at_the_end(
+    pub(crate) unsafe fn cut_at_the_end(
         &mut self,
         known: &dyn Fn(usize) -> There,
         holds_floats: &dyn Fn(usize) -> bool,
@@ -120,21 +118,6 @@ impl Pieces {
     }
 }
 
-/// Numbers have been stored over `n` bytes at `p`, which may be a part of a float of `elem` bytes,
-/// or of one of unknown size if that is 0.
-///
-/// # Safety
-/// As for [`super::brolga_take_bytes`].
-pub unsafe extern "C" fn brolga_cut_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) {
-    if delta != 0 {
-        // SAFETY: our contract.
-        let seg = unsafe { &mut *seg };
-        // SAFETY: our contract.
-        unsafe { seg.pieces.cut(p.wrapping_add(delta) as usize, n as usize, elem as usize) };
-        seg.waiting = seg.pieces.places();
-    }
-}
-
 /// Added to a size of floats: the account is kept, because floats' stores look there.
 pub const ACCOUNT: u64 = 0x100;
 
@@ -142,7 +125,7 @@ pub const ACCOUNT: u64 = 0x100;
 pub const STRICT: u64 = 0x200;
 
 /// The floats of `size` bytes that lie in some bytes, from the first of them to behind the last.
-fn whole_floats(at: usize, end: usize, size: usize) -> (usize, usize) {
+pub(crate) fn whole_floats(at: usize, end: usize, size: usize) -> (usize, usize) {
     let first = at.next_multiple_of(size).min(end);
     (first, (end - end % size).max(first))
 }
@@ -161,43 +144,4 @@ pub(crate) unsafe fn tears(at: usize, end: usize, size: usize, strict: bool) -> 
         let (sign, others) = bytes.split_last().expect("a float has bytes");
         (strict || to - float > size / 2) && (sign & 0x7f != 0 || others.iter().any(|&b| b != 0))
     })
-}
-
-/// Clear `n` bytes at `p`, which were filled with numbers, where floats of `elem` bytes may lie (or
-/// floats of unknown size, if that is 0). Returns [`status::UNTRACKED`] if no account is kept and
-/// these are a part of a float whose cotangent is not zero, unless they are its lower digits: those
-/// stay, as the slope is 1.
-///
-/// # Safety
-/// As for [`super::brolga_take_bytes`].
-pub unsafe extern "C" fn brolga_clear(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) -> u64 {
-    if delta == 0 || n == 0 {
-        return status::OK;
-    }
-    let (at, n, of) = (p.wrapping_add(delta) as usize, n as usize, (elem % ACCOUNT) as usize);
-    let (end, size) = (at + n, if of == 0 { WINDOW } else { of });
-    let (first, last) = whole_floats(at, end, size);
-    if elem & ACCOUNT != 0 {
-        // SAFETY: our contract; the borrow ends here.
-        unsafe { (*seg).pieces.cover(at, n, true) };
-        for (from, to) in [(at, first), (last, end)].into_iter().filter(|(from, to)| from < to) {
-            // SAFETY: our contract; the borrow ends here.
-            unsafe { (*seg).pieces.give_up(from, to - from, of) };
-        }
-        // SAFETY: the same.
-        unsafe { (*seg).waiting = (*seg).pieces.places() };
-        // SAFETY: the same.
-        if unsafe { (*seg).waiting } != 0 {
-            // SAFETY: our contract.
-            unsafe { brolga_settle_bytes(seg, p + (first - at) as u64, delta, (last - first) as u64, 0) };
-        }
-    } else {
-        // SAFETY: our contract.
-        if unsafe { tears(at, end, size, elem & STRICT != 0) } {
-            return status::UNTRACKED;
-        }
-    }
-    // SAFETY: our contract.
-    unsafe { (first as *mut u8).write_bytes(0, last - first) };
-    status::OK
 }

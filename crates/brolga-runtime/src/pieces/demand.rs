@@ -22,11 +22,9 @@
 //! **Errs** on the side of a trap: the bits of two numbers in one word are not told apart.
 
 use super::{HALF, Mask, Pieces, WINDOW, window_at, within};
-use crate::segment::Segment;
-use crate::status;
 
 /// A ticket that stands for a demand of all bytes of a piece.
-pub(super) const DEMAND: u64 = u64::MAX;
+pub(crate) const DEMAND: u64 = u64::MAX;
 
 /// In place of the size of a float: an integer of which it is not known that it is a constant.
 const CHECKED: u64 = u64::MAX;
@@ -39,14 +37,14 @@ fn windows(p: usize, n: usize) -> impl Iterator<Item = (usize, Mask)> {
 
 impl Pieces {
     /// A demand arrives at `n` bytes at `p`.
-    pub(super) fn demand(&mut self, p: usize, n: usize) {
+    pub(crate) fn demand(&mut self, p: usize, n: usize) {
         for (base, bytes) in windows(p, n) {
             *self.demanded.entry(base).or_default() |= bytes;
         }
     }
 
     /// Whether any of `n` bytes at `p` are demanded; they are not any more.
-    pub(super) fn take_demand(&mut self, p: usize, n: usize) -> bool {
+    pub(crate) fn take_demand(&mut self, p: usize, n: usize) -> bool {
         if self.demanded.is_empty() {
             return false;
         }
@@ -63,7 +61,7 @@ impl Pieces {
     }
 
     /// Demands of `n` bytes at `dst`, which were copied from `src`, go there.
-    pub(super) fn move_demand(&mut self, dst: usize, src: usize, n: usize) {
+    pub(crate) fn move_demand(&mut self, dst: usize, src: usize, n: usize) {
         if self.demanded.is_empty() {
             return;
         }
@@ -77,7 +75,7 @@ impl Pieces {
     ///
     /// # Safety
     /// The bytes and the windows that they lie in are valid.
-    unsafe fn take_computed(&mut self, p: usize, n: usize) -> bool {
+    pub(crate) unsafe fn take_computed(&mut self, p: usize, n: usize) -> bool {
         let mut any = self.take_demand(p, n);
         for (base, ours) in windows(p, n) {
             // A part of a double has arrived, also if its own bytes are zeros.
@@ -100,74 +98,8 @@ impl Pieces {
     }
 }
 
-/// Take the cotangent of `n` bytes at `p` that were stored as an integer which had been computed: 1
-/// if there is one, or a demand.
-///
-/// # Safety
-/// As for [`super::brolga_take_bytes`].
-pub unsafe extern "C" fn brolga_take_demand(seg: *mut Segment, p: u64, delta: u64, n: u64) -> u64 {
-    if delta == 0 {
-        return 0;
-    }
-    // SAFETY: our contract.
-    let seg = unsafe { &mut *seg };
-    // SAFETY: our contract.
-    let any = unsafe { seg.pieces.take_computed(p.wrapping_add(delta) as usize, n as usize) };
-    seg.waiting = seg.pieces.places();
-    any.into()
-}
-
-/// A demand arrives at the place from which an integer of `n` bytes was loaded.
-///
-/// # Safety
-/// As for [`super::brolga_take_bytes`].
-pub unsafe extern "C" fn brolga_add_demand(seg: *mut Segment, p: u64, delta: u64, n: u64) -> u64 {
-    if delta != 0 {
-        // SAFETY: our contract.
-        let seg = unsafe { &mut *seg };
-        seg.pieces.demand(p.wrapping_add(delta) as usize, n as usize);
-        seg.waiting = seg.pieces.places();
-    }
-    status::OK
-}
-
-/// The reverse of a copy of `n` bytes of floats from `src` to `dst`: what is demanded of integers
-/// that lie between them goes along.
-///
-/// # Safety
-/// As for [`super::brolga_take_bytes`].
-pub unsafe extern "C" fn brolga_move_demand(
-    seg: *mut Segment,
-    dst: u64,
-    dst_delta: u64,
-    src: u64,
-    src_delta: u64,
-    n: u64,
-) -> u64 {
-    // SAFETY: our contract.
-    let seg = unsafe { &mut *seg };
-    let [dst, src] = [(dst, dst_delta), (src, src_delta)].map(|(p, delta)| p.wrapping_add(delta) as usize);
-    match (dst_delta, src_delta) {
-        (0, _) => {}
-        // Constants are copied.
-        (_, 0) => drop(seg.pieces.take_demand(dst, n as usize)),
-        _ => seg.pieces.move_demand(dst, src, n as usize),
-    }
-    seg.waiting = seg.pieces.places();
-    status::OK
-}
-
-/// Whether a ticket stands for anything but zeros, or for a demand. It is used up.
-///
-/// # Safety
-/// As for [`super::brolga_join_bytes`].
-pub unsafe extern "C" fn brolga_any_bytes(seg: *mut Segment, ticket: u64) -> u64 {
-    // SAFETY: our contract.
-    u64::from(unsafe { super::brolga_no_bytes(seg, ticket) } != status::OK)
-}
-
 /// What a place is said to hold when it is settled: the size of a float there, and whether demands
 /// there would be lost.
-pub(super) fn settled_as(elem: u64) -> (usize, bool) {
+pub(crate) fn settled_as(elem: u64) -> (usize, bool) {
     if elem == CHECKED { (0, true) } else { (elem as usize, elem != 0) }
 }

@@ -8,7 +8,7 @@ use super::{HALF, Part, Pieces, WINDOW, demand, low, within, without_signs_of_ze
 
 impl Pieces {
     /// A ticket for `n` bytes, which are a number of `of` bytes, if that is known.
-    pub(super) fn of_number(&mut self, bytes: [u8; WINDOW], n: usize, of: usize) -> u64 {
+    pub(crate) fn of_number(&mut self, bytes: [u8; WINDOW], n: usize, of: usize) -> u64 {
         let bytes = without_signs_of_zero(bytes);
         if bytes == [0; WINDOW] {
             return 0;
@@ -21,7 +21,7 @@ impl Pieces {
 
     /// The sum of the numbers of `n` bytes that some parts are: of each record all bytes of one
     /// number, in order, or none that is not zero.
-    pub(super) fn sum(&mut self, parts: &[Part], n: usize) -> f64 {
+    pub(crate) fn sum(&mut self, parts: &[Part], n: usize) -> f64 {
         let mut sum = 0.0;
         for (i, first) in parts.iter().enumerate() {
             let of_it = |part: &&Part| part.record == first.record && self.any(part.record, part.bytes);
@@ -57,7 +57,7 @@ impl Pieces {
     }
 
     /// The number of `n` bytes that a ticket stands for.
-    pub(super) fn number(&mut self, ticket: u64, n: usize) -> f64 {
+    pub(crate) fn number(&mut self, ticket: u64, n: usize) -> f64 {
         self.lost |= ticket == demand::DEMAND;
         let parts = self.redeem(ticket);
         let (across, left) = if n == WINDOW { self.sum_across(&parts) } else { (0.0, parts.clone()) };
@@ -67,7 +67,7 @@ impl Pieces {
     }
 
     /// The two numbers of four bytes each that a ticket stands for.
-    pub(super) fn numbers(&mut self, ticket: u64) -> [f64; 2] {
+    pub(crate) fn numbers(&mut self, ticket: u64) -> [f64; 2] {
         self.lost |= ticket == demand::DEMAND;
         let parts = self.redeem(ticket);
         let half = |k: isize| {

@@ -24,7 +24,7 @@ impl Pieces {
     ///
     /// # Safety
     /// As for [`Pieces::take`].
-    pub(super) unsafe fn take_odd(&mut self, p: usize, n: usize) -> Option<u64> {
+    pub(crate) unsafe fn take_odd(&mut self, p: usize, n: usize) -> Option<u64> {
         if n != WINDOW || p.is_multiple_of(HALF) || !self.demanded.is_empty() {
             return None;
         }
@@ -67,7 +67,7 @@ impl Pieces {
     ///
     /// # Safety
     /// As for [`Pieces::add`].
-    pub(super) unsafe fn add_odd(&mut self, p: usize, n: usize, ticket: u64) -> bool {
+    pub(crate) unsafe fn add_odd(&mut self, p: usize, n: usize, ticket: u64) -> bool {
         let parts = self.tickets.get((ticket as usize).wrapping_sub(1)).and_then(Option::as_deref);
         let [part] = parts.unwrap_or_default() else { return false };
         let whole = part.at == 0 && part.bytes == 0xff && matches!(self.records[part.record as usize].of, 0 | WINDOW);
@@ -97,7 +97,7 @@ impl Pieces {
 
     /// `n` bytes at `p` are read, or taken: by floats of `of` bytes, or as a part of something if
     /// that is 0. False if there are sums of words that are no doubles then.
-    pub(super) fn read_odd(&mut self, p: usize, n: usize, of: usize) -> bool {
+    pub(crate) fn read_odd(&mut self, p: usize, n: usize, of: usize) -> bool {
         if self.odd.is_empty() {
             return true;
         }
@@ -109,7 +109,7 @@ impl Pieces {
     }
 
     /// The first sum of words of which it is not known, when the run ends, that they are doubles.
-    pub(super) fn odd_at_the_end(
+    pub(crate) fn odd_at_the_end(
         &self,
         known: &dyn Fn(usize) -> There,
         holds_floats: &dyn Fn(usize) -> bool,

@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::piece_calls::*;
+use crate::segment::Segment;
 use crate::status;
 
 const WINDOWS: usize = 5;

@@ -52,8 +52,8 @@
 use std::borrow::Cow;
 
 use brolga_analysis::activity::original;
+use brolga_ir::Copies;
 use brolga_ir::map::{HashMap, HashSet};
-use brolga_ir::origin::Copies;
 use brolga_ir::{FuncKey, Inline, Program};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::Context;

@@ -15,7 +15,8 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 
-use super::{CodeRanges, Entry, RawTrap};
+use super::ranges::CodeRanges;
+use super::trap::{Entry, RawTrap};
 
 /// One guarded call. The trampoline writes the first two fields, which must stay first, and the
 /// handler the last.

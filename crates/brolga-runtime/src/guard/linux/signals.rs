@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Once, OnceLock};
 
 use super::{CURRENT, arch, claim};
-use crate::guard::{Cause, RawTrap, Signal};
+use crate::guard::trap::{Cause, RawTrap, Signal};
 
 const SIGNALS: [(c_int, Signal); 5] = [
     (libc::SIGILL, Signal::Ill),

@@ -3,7 +3,7 @@
 use std::arch::naked_asm;
 
 use super::Frame;
-use crate::guard::{Entry, Signal};
+use crate::guard::trap::{Entry, Signal};
 
 /// Call `entry(arg)`, having noted in the frame where to land. Returns 0, or 1 if it landed.
 ///

@@ -1,8 +1,9 @@
-//! What generated code calls to move cotangents in pieces: see [`super`].
+//! What generated code calls to move cotangents in pieces: see [`crate::pieces`].
 
-use super::across::ANYWHERE;
-use super::demand::{DEMAND, settled_as};
-use super::{Part, WINDOW};
+use crate::pieces::across::ANYWHERE;
+use crate::pieces::cut::{ACCOUNT, STRICT, tears, whole_floats};
+use crate::pieces::demand::{DEMAND, settled_as};
+use crate::pieces::{Part, WINDOW};
 use crate::segment::Segment;
 use crate::status;
 
@@ -232,4 +233,124 @@ pub unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, delta: u
     let known = unsafe { seg.pieces.settle(at, n, elem, !asked) } && !(demanded && asked);
     seg.waiting = seg.pieces.places();
     if known { status::OK } else { status::UNTRACKED }
+}
+
+/// Numbers have been stored over `n` bytes at `p`, which may be a part of a float of `elem` bytes,
+/// or of one of unknown size if that is 0.
+///
+/// # Safety
+/// As for [`brolga_take_bytes`].
+pub unsafe extern "C" fn brolga_cut_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) {
+    if delta != 0 {
+        // SAFETY: our contract.
+        let seg = unsafe { &mut *seg };
+        // SAFETY: our contract.
+        unsafe { seg.pieces.cut(p.wrapping_add(delta) as usize, n as usize, elem as usize) };
+        seg.waiting = seg.pieces.places();
+    }
+}
+
+/// Clear `n` bytes at `p`, which were filled with numbers, where floats of `elem` bytes may lie (or
+/// floats of unknown size, if that is 0). Returns [`status::UNTRACKED`] if no account is kept and
+/// these are a part of a float whose cotangent is not zero, unless they are its lower digits: those
+/// stay, as the slope is 1.
+///
+/// # Safety
+/// As for [`brolga_take_bytes`].
+pub unsafe extern "C" fn brolga_clear(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) -> u64 {
+    if delta == 0 || n == 0 {
+        return status::OK;
+    }
+    let (at, n, of) = (p.wrapping_add(delta) as usize, n as usize, (elem % ACCOUNT) as usize);
+    let (end, size) = (at + n, if of == 0 { WINDOW } else { of });
+    let (first, last) = whole_floats(at, end, size);
+    if elem & ACCOUNT != 0 {
+        // SAFETY: our contract; the borrow ends here.
+        unsafe { (*seg).pieces.cover(at, n, true) };
+        for (from, to) in [(at, first), (last, end)].into_iter().filter(|(from, to)| from < to) {
+            // SAFETY: our contract; the borrow ends here.
+            unsafe { (*seg).pieces.give_up(from, to - from, of) };
+        }
+        // SAFETY: the same.
+        unsafe { (*seg).waiting = (*seg).pieces.places() };
+        // SAFETY: the same.
+        if unsafe { (*seg).waiting } != 0 {
+            // SAFETY: our contract.
+            unsafe { brolga_settle_bytes(seg, p + (first - at) as u64, delta, (last - first) as u64, 0) };
+        }
+    } else {
+        // SAFETY: our contract.
+        if unsafe { tears(at, end, size, elem & STRICT != 0) } {
+            return status::UNTRACKED;
+        }
+    }
+    // SAFETY: our contract.
+    unsafe { (first as *mut u8).write_bytes(0, last - first) };
+    status::OK
+}
+
+/// Take the cotangent of `n` bytes at `p` that were stored as an integer which had been computed: 1
+/// if there is one, or a demand.
+///
+/// # Safety
+/// As for [`brolga_take_bytes`].
+pub unsafe extern "C" fn brolga_take_demand(seg: *mut Segment, p: u64, delta: u64, n: u64) -> u64 {
+    if delta == 0 {
+        return 0;
+    }
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    // SAFETY: our contract.
+    let any = unsafe { seg.pieces.take_computed(p.wrapping_add(delta) as usize, n as usize) };
+    seg.waiting = seg.pieces.places();
+    any.into()
+}
+
+/// A demand arrives at the place from which an integer of `n` bytes was loaded.
+///
+/// # Safety
+/// As for [`brolga_take_bytes`].
+pub unsafe extern "C" fn brolga_add_demand(seg: *mut Segment, p: u64, delta: u64, n: u64) -> u64 {
+    if delta != 0 {
+        // SAFETY: our contract.
+        let seg = unsafe { &mut *seg };
+        seg.pieces.demand(p.wrapping_add(delta) as usize, n as usize);
+        seg.waiting = seg.pieces.places();
+    }
+    status::OK
+}
+
+/// The reverse of a copy of `n` bytes of floats from `src` to `dst`: what is demanded of integers
+/// that lie between them goes along.
+///
+/// # Safety
+/// As for [`brolga_take_bytes`].
+pub unsafe extern "C" fn brolga_move_demand(
+    seg: *mut Segment,
+    dst: u64,
+    dst_delta: u64,
+    src: u64,
+    src_delta: u64,
+    n: u64,
+) -> u64 {
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    let [dst, src] = [(dst, dst_delta), (src, src_delta)].map(|(p, delta)| p.wrapping_add(delta) as usize);
+    match (dst_delta, src_delta) {
+        (0, _) => {}
+        // Constants are copied.
+        (_, 0) => drop(seg.pieces.take_demand(dst, n as usize)),
+        _ => seg.pieces.move_demand(dst, src, n as usize),
+    }
+    seg.waiting = seg.pieces.places();
+    status::OK
+}
+
+/// Whether a ticket stands for anything but zeros, or for a demand. It is used up.
+///
+/// # Safety
+/// As for [`brolga_join_bytes`].
+pub unsafe extern "C" fn brolga_any_bytes(seg: *mut Segment, ticket: u64) -> u64 {
+    // SAFETY: our contract.
+    u64::from(unsafe { brolga_no_bytes(seg, ticket) } != status::OK)
 }
