@@ -29,6 +29,14 @@ pub fn test(filter: Option<&str>, quick: bool) -> Result<(), Failure> {
     run(tests)
 }
 
+/// Derive every function of the cases a second time: a table of what is refused.
+pub fn census() -> Result<(), Failure> {
+    let of_tests = ["test", "--quiet", "--package", "ir-tests", "--test", "main", "--"];
+    let mut census = command("cargo", &of_tests);
+    census.args(["--exact", "second::census", "--nocapture"]);
+    run(census)
+}
+
 /// Rewrite blessed dumps and generated references, then show what changed.
 pub fn bless(filter: Option<&str>) -> Result<(), Failure> {
     let mut files = command("cargo", &["test", "--package", "ir-tests", "--test", "files", "--"]);

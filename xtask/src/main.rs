@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Mutants { row, case, most } => chore(|| trust::mutants(row.as_deref(), case.as_deref(), most)),
         Command::Fuzz { target, minutes, seed } => chore(|| trust::fuzz(&target, minutes, seed)),
         Command::Adapters => chore(chores::adapters),
+        Command::Census => chore(chores::census),
         Command::Determinism => chore(chores::determinism),
         Command::Ci => chore(chores::ci),
         Command::Tidy => chore(tidy::run),
