@@ -5,8 +5,9 @@
 //! ([`Oracle::hessian_vector`]), and by forward mode; never by an oracle that runs on derived text
 //! alone.
 //!
-//! The ratchet ([`census`], `cargo xtask census`): every function of `cases` is derived twice. What is refused is counted
-//! by code, and may only become less. (Numbers are compared in `compositions.rs`.)
+//! The ratchet ([`census`], `cargo xtask census`): every function of `cases` is derived twice. What
+//! is refused is counted by code, and may only become less. (Numbers are compared in
+//! `compositions.rs`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -69,8 +69,8 @@ pub enum Command {
     /// Test adapters to other crates, with all features: a workspace of its own, of two hundred
     /// crates. Six minutes on two cores if nothing is compiled, then one.
     Adapters,
-    /// Derive every function of the cases a second time, and count what is refused, by code: at most
-    /// five in a hundred.
+    /// Derive every function of the cases a second time, and count what is refused, by code: at
+    /// most five in a hundred.
     Census,
     /// Compare the dumps of all cases between two processes.
     Determinism,
