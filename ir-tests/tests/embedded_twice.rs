@@ -130,6 +130,7 @@ fn gradient(call: &Invocation) -> Spec {
         },
         elem: s.elem,
         noalias: s.promises.noalias,
+        consumed: None,
     });
     let results = call.returns.iter().enumerate().map(|(i, ty)| {
         let is_float = ty.lane_type().is_float() && matches!(ty.lane_type().bits(), 32 | 64);

@@ -7,6 +7,7 @@ mod adjoints;
 mod again;
 mod bare;
 mod common;
+mod consumed;
 mod equations;
 mod errors;
 mod features;

@@ -17,6 +17,8 @@
 //!
 //! **Cost.** That of a derivation for each derivative that is reached.
 
+use std::borrow::Cow;
+
 use brolga_ir::inst::Check;
 use brolga_ir::spec::{Derivative, Spec};
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, ResultActivity};
@@ -26,10 +28,10 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::checks;
 use super::room::{self, TypedRoom};
 use super::root;
 use super::signature::{DerivedSignature, ParamRole, ResultRole};
+use super::{checks, consumed};
 use crate::nested::{self, Nested, NestedParam, NestedResult};
 use crate::standalone::{taken, typed_tape};
 
@@ -59,8 +61,9 @@ pub fn define(
     isa: &dyn TargetIsa,
 ) -> Result<(Program, bool), Diagnostics> {
     let spec = checks::settled(program, of.func, of.spec)?;
+    let prepared = consumed::prepared(Cow::Borrowed(program), of.func, &spec, isa)?;
     let primal = &program.funcs[of.func];
-    let request = spec.request(of.func, &primal.signature);
+    let request = spec.request(prepared.func, &primal.signature);
     let refused = |why: &str, help: &str| {
         let d = Diagnostic::new("AD0174", format!("a derivative of %{}, which is a derivative", of.symbol));
         Diagnostics::from(d.in_func(&primal.symbol).note(why).help(help))
@@ -73,7 +76,8 @@ pub fn define(
     let options = Options { mode, strong_zero: spec.strong_zero, debug: false, ..options.clone() };
     let mut tape = TypedRoom::Stack([0; 4]);
     let settle = |pieces: &mut [_]| tape = room::settle_typed(pieces);
-    let mut found = nested::settled(program, &request, &options, isa, settle)?;
+    let found = nested::settled(&prepared.program, &request, &options, isa, settle);
+    let mut found = found.map_err(|d| prepared.problems(d))?;
     if let Some(shadow) = found.program.data.values().nth(program.data.len()) {
         let why = format!("it uses the shadow of writable data (%{})", shadow.symbol);
         return Err(refused(&why, "pass the data to the function by a pointer"));

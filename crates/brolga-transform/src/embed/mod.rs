@@ -13,6 +13,7 @@
 //!             a run that does not fit returns a status          (room)
 //! results     more than registers hold go through memory        (returns)
 //! roots       have the signature of the spec                    (signature, root)
+//! outputs     that are added to have no derivative before       (consumed)
 //! ```
 //!
 //! Before: `f__gradient(x, y, δx, seg, r̄) -> (r, ȳ) fast`. After: `f__gradient(x, shadow of x, y,
@@ -23,6 +24,7 @@
 
 mod again;
 mod checks;
+mod consumed;
 mod heap;
 mod returns;
 mod room;
@@ -121,21 +123,12 @@ pub fn embed(
     isa: &dyn TargetIsa,
 ) -> Result<Embedded, Diagnostics> {
     checks::target(program, func, isa)?;
-    let program = &*resolved(program, &[func], isa)?;
-    let spec = &checks::settled(program, func, spec)?;
+    let program = resolved(program, &[func], isa)?;
+    let spec = &checks::settled(&program, func, spec)?;
+    let prepared = consumed::prepared(program, func, spec, isa)?;
+    let found = derived(&prepared, spec, options, isa).map_err(|d| prepared.problems(d))?;
+    let (program, of) = (&*prepared.program, prepared.func);
     let primal = program.funcs[func].signature.clone();
-    let options = Options {
-        mode: spec.mode(primal.returns.len()),
-        tape: TapeKind::Workspace,
-        strong_zero: spec.strong_zero,
-        debug: false,
-        ..options.clone()
-    }
-    .settled();
-    let request = &spec.request(func, &primal);
-    let found = attempt(Asked { program, request, options: &options, isa })?.1;
-    found.verify(isa)?;
-    none_is_derived(&found)?;
     let (variant, n_roots) = match &found.combined {
         Some(w) => (w.variant.clone(), 1),
         None => (found.pairs[0].variant.clone(), 2),
@@ -143,14 +136,14 @@ pub fn embed(
     let helpers = if spec.derivative == Derivative::Pair { Helpers::Pair } else { Helpers::Workspace };
     let mut pieces = pieces(&found, helpers, isa);
     with_made(&mut pieces, program, helpers, isa);
-    checks::no_helpers(program, &pieces)?;
+    checks::no_helpers(program, &pieces).map_err(|d| prepared.problems(d))?;
     let mut into = found.program.clone();
     let before = into.funcs.len();
     indirect::tables(&mut into, &found.captures, pieces.iter().map(|p| &p.func), isa)?;
     for k in into.funcs.keys().skip(before) {
         if let Some(body) = &into.funcs[k].body {
             let symbol = into.funcs[k].symbol.clone();
-            pieces.push(Piece { symbol, func: body.clone(), of: func, segment: None });
+            pieces.push(Piece { symbol, func: body.clone(), of, segment: None });
         }
     }
     let shadows = checks::shadows(&into, &pieces);
@@ -165,10 +158,34 @@ pub fn embed(
     checks::verified(&into, &pieces, isa)?;
     let functions = pieces.into_iter().map(|Piece { symbol, mut func, of, .. }| {
         func.name = ir::UserFuncName::testcase(symbol.as_str());
-        EmbeddedFunction { symbol, func, of }
+        EmbeddedFunction { symbol, func, of: if of == prepared.func { prepared.of } else { of } }
     });
     let functions = functions.collect();
     Ok(Embedded { functions, signatures, room, func, spec: spec.clone(), shadows, program: into })
+}
+
+/// What is derived without the run time.
+fn derived(
+    prepared: &consumed::Prepared<'_>,
+    spec: &Spec,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Derivation, Diagnostics> {
+    let program = &*prepared.program;
+    let primal = &program.funcs[prepared.func].signature;
+    let options = Options {
+        mode: spec.mode(primal.returns.len()),
+        tape: TapeKind::Workspace,
+        strong_zero: spec.strong_zero,
+        debug: false,
+        ..options.clone()
+    }
+    .settled();
+    let request = &spec.request(prepared.func, primal);
+    let found = attempt(Asked { program, request, options: &options, isa })?.1;
+    found.verify(isa)?;
+    none_is_derived(&found)?;
+    Ok(found)
 }
 
 /// With functions that an earlier derivation has made and these call as they are.
