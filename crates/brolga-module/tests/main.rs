@@ -13,6 +13,7 @@ mod errors;
 mod features;
 mod formula;
 mod objects;
+mod orders;
 mod programs;
 mod rules;
 mod workspace;

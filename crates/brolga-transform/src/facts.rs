@@ -26,7 +26,7 @@ use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Pass, Program, Promises, Untracked};
 use brolga_rules::{MathKind, MemFn};
-use cranelift_codegen::ir;
+use cranelift_codegen::ir::{self, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
@@ -281,6 +281,11 @@ impl<'a> Facts<'a> {
         }
         let MemRole::Kill { bytes, checked: false } = self.activity.mem[inst] else { return None };
         let addr = access_address(self.func(), inst).filter(|_| bytes < 8)?;
+        // A derivative stores singles beside doubles in structs of results.
+        let x = self.func().dfg.value_type(self.func().dfg.inst_args(inst)[0]);
+        if x == types::F32 && self.program.nested > 0 {
+            return None;
+        }
         self.floats_around(inst, addr).filter(|&of| of != 4 || bytes < 4)
     }
 

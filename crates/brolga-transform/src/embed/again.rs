@@ -216,10 +216,29 @@ impl Writer<'_> {
             b.ins().return_(values);
             return;
         };
-        for (&value, &offset) in values.iter().zip(&layout.offsets) {
+        let ends = layout.offsets.iter().copied().skip(1).chain([layout.size]);
+        for ((&value, &offset), end) in values.iter().zip(&layout.offsets).zip(ends) {
+            let value = self.whole(b, value, offset.is_multiple_of(8) && end - offset >= 8);
             b.ins().store(MemFlagsData::new(), value, given[at], offset as i32);
         }
         b.ins().return_(&[]);
+    }
+
+    /// What is stored for a small integer, which would be stored over a part of a float, as far as
+    /// the place tells: a word, if its field is padded to one, or the bits as a float of its size.
+    fn whole(&self, b: &mut FunctionBuilder<'_>, value: ir::Value, padded: bool) -> ir::Value {
+        let ty = b.func.dfg.value_type(value);
+        match ty {
+            types::I8 | types::I16 | types::I32 if padded => {
+                let wide = b.ins().uextend(types::I64, value);
+                match self.isa.endianness() {
+                    ir::Endianness::Little => wide,
+                    ir::Endianness::Big => b.ins().ishl_imm_u(wide, i64::from(64 - ty.bits())),
+                }
+            }
+            types::I32 => b.ins().bitcast(types::F32, MemFlagsData::new(), value),
+            _ => value,
+        }
     }
 }
 

@@ -38,6 +38,7 @@ pub use signature::{DerivedSignature, ParamRole, ResultRole, StructLayout, c_typ
 use std::collections::BTreeSet;
 
 use brolga_analysis::Variant;
+use brolga_ir::lower::is_half;
 use brolga_ir::program::{functions_used, symbol_of};
 use brolga_ir::spec::{Derivative, Spec};
 use brolga_ir::{DataKey, Diagnostics, FuncKey, Options, Program, TapeKind};
@@ -188,7 +189,8 @@ fn derived(
     Ok(found)
 }
 
-/// With functions that an earlier derivation has made and these call as they are.
+/// With functions that an earlier derivation has made and these call as they are, by their
+/// addresses, too.
 fn with_made(pieces: &mut Vec<Piece>, program: &Program, helpers: Helpers, isa: &dyn TargetIsa) {
     let mut seen = BTreeSet::new();
     let mut at = 0;
@@ -196,7 +198,7 @@ fn with_made(pieces: &mut Vec<Piece>, program: &Program, helpers: Helpers, isa: 
         let func = &pieces[at].func;
         let used = functions_used(func);
         let keys = used.iter().filter_map(|r| program.func(&symbol_of(func, &func.dfg.ext_funcs[r].name)));
-        let keys: Vec<FuncKey> = keys.filter(|&k| program.made.contains(k) && seen.insert(k)).collect();
+        let keys: Vec<FuncKey> = keys.filter(|&k| is_made(program, k) && seen.insert(k)).collect();
         for of in keys {
             let f = &program.funcs[of];
             let func = prelude::expanded(f.body.clone().expect("it was made"), helpers, isa);
@@ -204,6 +206,12 @@ fn with_made(pieces: &mut Vec<Piece>, program: &Program, helpers: Helpers, isa: 
         }
         at += 1;
     }
+}
+
+/// Whether an earlier derivation has made a function, or one that finds such by address.
+fn is_made(program: &Program, func: FuncKey) -> bool {
+    let f = &program.funcs[func];
+    program.made.contains(func) || f.body.is_some() && is_half(&f.symbol)
 }
 
 /// The derived functions with bodies of helpers in them: what was asked for comes first. Where
