@@ -138,14 +138,12 @@ fn helper(program: &Program, p: &Piece, inst: ir::Inst, (symbol, what, help): (&
 
 /// What a helper is for. `None` for the names of [`crate::standalone::indirect`].
 fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
-    const RUN_TIME: &str = "use `DerivedRule`, which has the run time";
     Some(match symbol {
         s if is_half(s) => return None,
         s if ["alloc", "free", "release"].iter().any(|part| s.contains(part)) => (
             "memory of the heap is supported in one function only, and `realloc` is not",
             "ask for a gradient or a tangent, or allocate outside of the function and pass a shadow",
         ),
-        s if s.contains("gamma") => ("derivatives of the gamma function are not supported", RUN_TIME),
         "brolga_save_bytes" | "brolga_restore_bytes" => ("restoring memory is not supported", "use MemoryMode::Leave"),
         _ => (
             "floats that are moved in pieces are not supported",
