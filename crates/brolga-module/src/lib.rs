@@ -245,7 +245,7 @@ impl<M: Module> AdModule<M> {
                 program.funcs[key].symbol
             )));
         }
-        Ok(brolga_transform::embed(&program, key, spec, &self.options, isa)?)
+        Ok(brolga_transform::embed::embed_as_named(&program, key, spec, &self.options, isa)?)
     }
 
     /// Define what was derived, under these names: one for each root. Functions of such names may

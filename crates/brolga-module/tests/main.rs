@@ -12,6 +12,7 @@ mod equations;
 mod errors;
 mod features;
 mod formula;
+mod names;
 mod objects;
 mod orders;
 mod programs;

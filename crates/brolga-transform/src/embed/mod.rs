@@ -35,6 +35,7 @@ pub use again::{EmbeddedDerivative, define as define_again};
 pub use room::{HEADER, LACKING, Room};
 pub use signature::{DerivedSignature, ParamRole, ResultRole, StructLayout, c_type};
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use brolga_analysis::Variant;
@@ -111,7 +112,8 @@ impl Embedded {
 }
 
 /// Derive what a spec asks for, for the target `isa`. Of the options, those of debug runs and of
-/// the tape do not count, nor those that the spec has.
+/// the tape do not count, nor those that the spec has. Imports that are named like derivatives of
+/// the program's functions are these ([`mod@crate::called`]).
 ///
 /// # Errors
 /// AD0010 where the spec does not fit the function, AD0174 where a helper of the run time has no
@@ -124,7 +126,31 @@ pub fn embed(
     isa: &dyn TargetIsa,
 ) -> Result<Embedded, Diagnostics> {
     checks::target(program, func, isa)?;
-    let program = resolved(program, &[func], isa)?;
+    embedded(resolved(program, &[func], isa)?, func, spec, options, isa)
+}
+
+/// The same of a program whose imports are what their module says, whatever their names are.
+///
+/// # Errors
+/// As [`embed`].
+pub fn embed_as_named(
+    program: &Program,
+    func: FuncKey,
+    spec: &Spec,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Embedded, Diagnostics> {
+    checks::target(program, func, isa)?;
+    embedded(Cow::Borrowed(program), func, spec, options, isa)
+}
+
+fn embedded(
+    program: Cow<'_, Program>,
+    func: FuncKey,
+    spec: &Spec,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Embedded, Diagnostics> {
     let spec = &checks::settled(&program, func, spec)?;
     let prepared = consumed::prepared(program, func, spec, isa)?;
     let found = derived(&prepared, spec, options, isa).map_err(|d| prepared.problems(d))?;
