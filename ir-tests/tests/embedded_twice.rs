@@ -260,6 +260,8 @@ fn embedded(file: &File, run: &mut Run<'_>, (forward, in_struct): (bool, bool)) 
         (*role, value)
     });
     let found = collected(call.args.len(), &g, of_first, of_second, forward);
+    // SAFETY: nothing of it runs, and no address of it is kept.
+    unsafe { module.into_inner().free_memory() };
     Ok((g.param(ParamRole::Workspace).is_some(), found))
 }
 

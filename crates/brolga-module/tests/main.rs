@@ -8,6 +8,7 @@ mod again;
 mod bare;
 mod common;
 mod consumed;
+mod corners;
 mod equations;
 mod errors;
 mod features;

@@ -281,12 +281,17 @@ impl<'a> Facts<'a> {
         }
         let MemRole::Kill { bytes, checked: false } = self.activity.mem[inst] else { return None };
         let addr = access_address(self.func(), inst).filter(|_| bytes < 8)?;
-        // A derivative stores singles beside doubles in structs of results.
-        let x = self.func().dfg.value_type(self.func().dfg.inst_args(inst)[0]);
-        if x == types::F32 && self.program.nested > 0 {
+        if self.is_a_single(inst) {
             return None;
         }
         self.floats_around(inst, addr).filter(|&of| of != 4 || bytes < 4)
+    }
+
+    /// Whether a store of what has no derivative puts a single there, which is no number over a part
+    /// of a double: a derivative has singles beside doubles in structs of results.
+    pub fn is_a_single(&self, store: ir::Inst) -> bool {
+        let func = self.func();
+        self.program.nested > 0 && func.dfg.value_type(func.dfg.inst_args(store)[0]) == types::F32
     }
 
     /// Of what size floats are taken that a caller may have put there in the other one

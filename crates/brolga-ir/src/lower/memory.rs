@@ -373,12 +373,7 @@ impl LowerCx<'_> {
             if checked && !part {
                 self.check_zero(b, at, o, ty, inst);
             }
-            let z = match ty {
-                types::I128 => ops::constant(b, types::F64X2, 0.0),
-                // Derived again, a number would be a part of a float that is overwritten.
-                types::I32 if self.env.typed.is_some() => ops::constant(b, types::F32, 0.0),
-                _ => b.ins().iconst(ty, 0),
-            };
+            let z = if ty == types::I128 { ops::constant(b, types::F64X2, 0.0) } else { b.ins().iconst(ty, 0) };
             let store = b.ins().store(MemFlagsData::new(), z, at, o);
             self.in_shadows.all.insert(store);
         }

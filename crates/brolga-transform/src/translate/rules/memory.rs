@@ -83,6 +83,10 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
         }
         // In its channel of a typed tape there are no floats.
         MemRole::Kill { checked: false, .. } if is_taped_integer(cx.func(), inst) => {}
+        // As a float, so that it is one where the pullback is derived.
+        MemRole::Kill { checked: false, .. } if cx.facts().is_a_single(inst) => {
+            cx.take_mem(addr, off, Shape::F32);
+        }
         MemRole::Kill { .. } if cx.facts().overwrites.spent.contains(inst) && cx.facts().cuts(inst).is_none() => {}
         MemRole::Kill { bytes, checked } => match cx.facts().cuts(inst).or_else(|| cx.facts().straddles(inst)) {
             Some(of) => cx.cut_mem(addr, off, bytes, of),

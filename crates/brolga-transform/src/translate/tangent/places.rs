@@ -62,6 +62,10 @@ pub fn store(cx: Cx<'_, '_, '_, '_>) {
         }
         // In its channel of a typed tape there are no floats.
         MemRole::Kill { checked: false, .. } if is_taped_integer(cx.func(), inst) => {}
+        MemRole::Kill { checked: false, .. } if cx.facts().is_a_single(inst) => {
+            let zero = cx.constant(0.0, types::F32);
+            write(cx, addr, off, zero, Shape::F32);
+        }
         MemRole::Kill { bytes, checked } => kill(cx, addr, off, bytes, checked),
         MemRole::None => {}
     }
