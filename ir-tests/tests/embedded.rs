@@ -193,7 +193,7 @@ fn spec(call: &Invocation, mode: Mode) -> Spec {
             (ArgActivity::Duplicated, _) if s.promises.no_need => ParamActivity::DuplicatedOnly,
             (ArgActivity::Duplicated, _) => ParamActivity::Duplicated,
         };
-        ParamSpec { activity, elem: s.elem, noalias: s.promises.noalias }
+        ParamSpec { activity, elem: s.elem, noalias: s.promises.noalias, consumed: None }
     };
     let inputs: Vec<ParamSpec> = request.args.iter().map(input).collect();
     let spec = match mode {

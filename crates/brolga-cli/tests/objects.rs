@@ -269,6 +269,52 @@ fn a_program_in_rust() {
     }
 }
 
+/// `f(x, y, n)` adds x² to y[0], and to y[1].
+const ADDS: &str = "function %f(f64, i64, i64) system_v {
+block0(v0: f64, v1: i64, v2: i64):
+    v3 = fmul v0, v0
+    v4 = load.f64 v1
+    v5 = fadd v4, v3
+    store v5, v1
+    v6 = load.f64 v1+8
+    v7 = fadd v6, v3
+    store v7, v1+8
+    return
+}
+; grad: %f(1.5, [1.0, 2.0], 1) seed [3.0, 5.0]
+";
+
+#[test]
+fn an_output_is_consumed() {
+    let folder = Folder::new("consumed");
+    folder.write("f.clif", ADDS);
+    let main = "#include <stdio.h>\n#include \"grad.h\"\nint main(void) {\n    double y[] = {1, 2}, s[] = {3, 5}, \
+        t[] = {3, 5};\n    char ws[F_FORWARD_WORKSPACE_BYTES];\n    double a = f_gradient(1.5, y, s, 1);\n    \
+        struct f_forward_results v;\n    f_forward(1.5, y, t, 1, ws, sizeof ws, &v);\n    struct f_pullback_results r;\n    f_pullback(ws, &r);\n    \
+        printf(\"%g %g %g %g %g %g %g\\n\", a, s[0], s[1], r.cotangent0, t[0], t[1], y[0]);\n}\n";
+    folder.write("main.c", main);
+    let args = ["-f", "%f", "-o", "grad.o", "--header", "grad.h", "--mode", "gradient,split,forward"];
+    let slope = 2.0 * 1.5 * 8.0;
+    for (output, says, left) in [
+        (&[][..], "where it only adds to a place the seed stays", [3.0, 5.0]),
+        (&["--consumed", "1=f64*2"], "leaves zeros in the first 2 doubles, which it CONSUMES", [0.0, 0.0]),
+        (&["--consumed", "1=f64*p2"], "leaves zeros in the first p2 doubles", [0.0, 5.0]),
+    ] {
+        folder.compile("f.clif", &[&args[..], output].concat()).expect(0);
+        let header = std::fs::read_to_string(folder.0.join("grad.h")).expect("it was written");
+        let text = header.split_whitespace().filter(|w| *w != "*").collect::<Vec<_>>().join(" ");
+        assert!(text.contains(says), "{header}");
+        if folder.build("cc", &["-Wall", "-Wextra", "-Werror", "main.c", "grad.o", "-o", "main"]) {
+            let want = [slope, left[0], left[1], slope, left[0], left[1], 1.0 + 2.0 * 2.25];
+            close(&numbers(&folder.run("main")), &want);
+        }
+    }
+    for wrong in ["1=f64", "1=i64*2", "9=f64*1", "1=f64*p9", "1=f64*-1", "f64*2"] {
+        folder.compile("f.clif", &[&args[..], &["--consumed", wrong]].concat()).expect(2).says("is no output");
+    }
+    folder.compile("f.clif", &[&args[..], &["--consumed", "0=f64*1"]].concat()).expect(1).says("AD0010");
+}
+
 /// Names that an object asks for, and those that it gives.
 fn symbols(object: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
     let bytes = std::fs::read(object).expect("it was written");

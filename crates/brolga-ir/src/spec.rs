@@ -86,6 +86,17 @@ pub struct ParamSpec {
     /// The memory behind a pointer is reached through no other pointer while the function runs
     /// (C's `restrict`). If that does not hold, numbers may be wrong.
     pub noalias: bool,
+    /// So many floats behind a pointer are an output: see [`ParamSpec::consumed`].
+    pub consumed: Option<FloatCount>,
+}
+
+/// How many floats lie behind a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FloatCount {
+    /// So many.
+    Fixed(u32),
+    /// As many as the integer parameter of this number says; none if that is negative.
+    Param(usize),
 }
 
 impl ParamSpec {
@@ -100,11 +111,29 @@ impl ParamSpec {
     pub fn of(self, elem: Elem) -> Self {
         Self { elem: Some(elem), ..self }
     }
+
+    /// The same, where the first floats behind the pointer are an output: what was there before the
+    /// call has no derivative. So their seeds are consumed, also where the function only adds to
+    /// them (`*p += x`): the derivative leaves zeros in the shadow of all of them. Without it the
+    /// shadow ends as the cotangent of what was there before the call, which is the seed where the
+    /// function only adds to a place, or leaves it alone.
+    ///
+    /// ```
+    /// # use brolga_ir::Elem;
+    /// # use brolga_ir::spec::{FloatCount, ParamActivity::*, ParamSpec, Spec};
+    /// // void f(const double *x, int64_t n, double *sums): adds to the n numbers at `sums`.
+    /// let sums = ParamSpec::from(Duplicated).consumed(Elem::F64, FloatCount::Param(1));
+    /// let spec = Spec::gradient([Duplicated.into(), Const.into(), sums]);
+    /// ```
+    #[must_use]
+    pub fn consumed(self, elem: Elem, count: FloatCount) -> Self {
+        Self { elem: Some(elem), consumed: Some(count), ..self }
+    }
 }
 
 impl From<ParamActivity> for ParamSpec {
     fn from(activity: ParamActivity) -> Self {
-        Self { activity, elem: None, noalias: false }
+        Self { activity, elem: None, noalias: false, consumed: None }
     }
 }
 

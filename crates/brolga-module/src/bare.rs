@@ -84,7 +84,7 @@ pub fn derivative(
     let CallMeanings { mut program, given, user, .. } = asked;
     brolga_transform::set_rules(&mut program, &user, true)?;
     let root = program.func(ROOT).expect("it is defined");
-    let mut found = brolga_transform::embed(&program, root, spec, &Options::full(), isa)?;
+    let mut found = brolga_transform::embed::embed_as_named(&program, root, spec, &Options::full(), isa)?;
     for f in &mut found.functions {
         as_given(&mut f.func, &given);
     }

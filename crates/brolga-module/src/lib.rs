@@ -71,7 +71,7 @@ use cranelift_module::{
     DataDescription, DataId, FuncId, FuncOrDataId, Linkage, Module, ModuleDeclarations, ModuleReloc, ModuleResult,
 };
 
-pub use brolga_ir::spec::{Derivative, ParamActivity, ParamSpec, ReturnActivity, Spec};
+pub use brolga_ir::spec::{Derivative, FloatCount, ParamActivity, ParamSpec, ReturnActivity, Spec};
 pub use brolga_ir::{Diagnostic, Diagnostics, Elem};
 pub use brolga_rules::user::{RuleError, TangentArg, UserRule, parse_rules};
 pub use brolga_transform::embed::{
@@ -245,7 +245,7 @@ impl<M: Module> AdModule<M> {
                 program.funcs[key].symbol
             )));
         }
-        Ok(brolga_transform::embed(&program, key, spec, &self.options, isa)?)
+        Ok(brolga_transform::embed::embed_as_named(&program, key, spec, &self.options, isa)?)
     }
 
     /// Define what was derived, under these names: one for each root. Functions of such names may

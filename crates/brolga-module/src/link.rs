@@ -60,6 +60,8 @@ pub(crate) fn define<M: Module>(
     // What is missing is told before anything is declared.
     embedded.shadows.iter().try_for_each(|(_, symbol)| links.symbol(symbol).map(drop))?;
     let functions = links.functions()?;
+    links.fit(&functions)?;
+    roots.iter().zip(&functions).try_for_each(|(name, f)| links.free_for(name, &f.func.signature))?;
     let order = callees_first(&functions);
     let mut ids: Vec<Option<FuncId>> = vec![None; functions.len()];
     let mut pending = Vec::new();
@@ -80,9 +82,6 @@ pub(crate) fn define<M: Module>(
                 Some(&name) => (name.to_owned(), linkage),
                 None => (links.free(&format!("{}.{}", roots[0], f.symbol)), Linkage::Local),
             };
-            if i < n && links.is_defined(&name) {
-                return Err(AdError::usage(format!("%{name} is defined already: give the derivative another name")));
-            }
             let id = links.module.declare_function(&name, linkage, &f.func.signature);
             let id = id.map_err(|e| AdError::module(format!("%{name} cannot be declared"), e))?;
             ids[i] = Some(id);
@@ -162,6 +161,20 @@ impl<M: Module> Links<'_, M> {
         self.own(name).is_some_and(|id| self.recorded.is_defined(id))
     }
 
+    /// Whether a derivative of this signature can have a name.
+    fn free_for(&self, name: &str, signature: &ir::Signature) -> Result<(), AdError> {
+        if self.is_defined(name) {
+            return Err(AdError::usage(format!("%{name} is defined already: give the derivative another name")));
+        }
+        let declared = self.own(name).map(|id| &self.module.declarations().get_function_decl(id).signature);
+        match declared.filter(|d| *d != signature) {
+            Some(d) => Err(AdError::usage(format!(
+                "%{name} is declared as {d}, and the derivative is {signature}: declare it so, or give it another name"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     fn free(&self, name: &str) -> String {
         let mut n = 1;
         let mut out = name.to_owned();
@@ -235,26 +248,47 @@ impl<M: Module> Links<'_, M> {
         }
     }
 
+    /// Whether what the functions call beside each other is what the module has under that name.
+    fn fit(&self, functions: &[EmbeddedFunction]) -> Result<(), AdError> {
+        let derived: BTreeSet<&str> = functions.iter().map(|f| f.symbol.as_str()).collect();
+        for func in functions.iter().map(|f| &f.func) {
+            for e in functions_used(func).iter().map(|r| &func.dfg.ext_funcs[r]) {
+                let symbol = symbol_of(func, &e.name);
+                if !matches!(e.name, ExternalName::LibCall(_)) && !derived.contains(symbol.as_str()) {
+                    self.of_module(&symbol, &func.dfg.signatures[e.signature])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The function of the module that is called by a name, if it has one.
+    fn of_module(&self, symbol: &str, signature: &ir::Signature) -> Result<Option<FuncId>, AdError> {
+        let of_c = symbol.strip_prefix(OF_C);
+        let name = of_c.unwrap_or(symbol);
+        let Some(id) = self.own(name) else { return Ok(None) };
+        if of_c.is_some() && self.recorded.is_defined(id) {
+            return Err(AdError::usage(format!(
+                "the derivative calls C's %{name}, and the module defines a function of that name: rename it"
+            )));
+        }
+        let decl = &self.module.declarations().get_function_decl(id).signature;
+        if types(decl) != types(signature) {
+            return Err(AdError::usage(format!(
+                "the derivative calls %{name}{signature}, and the module declares it as {decl}"
+            )));
+        }
+        Ok(Some(id))
+    }
+
     fn function(&mut self, symbol: &str, signature: &ir::Signature) -> Result<FuncId, AdError> {
         if let Some(&id) = self.known.get(symbol) {
             return Ok(id);
         }
-        let of_c = symbol.strip_prefix(OF_C);
-        let name = of_c.unwrap_or(symbol);
-        if let Some(id) = self.own(name) {
-            if of_c.is_some() && self.recorded.is_defined(id) {
-                return Err(AdError::usage(format!(
-                    "the derivative calls C's %{name}, and the module defines a function of that name: rename it"
-                )));
-            }
-            let decl = &self.module.declarations().get_function_decl(id).signature;
-            if types(decl) != types(signature) {
-                return Err(AdError::usage(format!(
-                    "the derivative calls %{name}{signature}, and the module declares it as {decl}"
-                )));
-            }
+        if let Some(id) = self.of_module(symbol, signature)? {
             return Ok(id);
         }
+        let name = symbol.strip_prefix(OF_C).unwrap_or(symbol);
         let id = self.module.declare_function(name, Linkage::Import, signature);
         id.map_err(|e| AdError::module(format!("%{name} cannot be imported"), e))
     }

@@ -87,6 +87,13 @@ fn a_derivative_that_is_there() {
     let embedded = f.module.derive(f.func("f"), &spec).unwrap();
     let again = f.module.define(&embedded, &["f__gradient"], Linkage::Local);
     says(again.map(|ids| ids[0]), "%f__gradient is defined already");
+    // Declared before, with another signature.
+    let sig = f.module.make_signature();
+    f.module.declare_function("g", Linkage::Local, &sig).unwrap();
+    let before = f.module.declarations().get_functions().count();
+    let other = f.module.define(&embedded, &["g"], Linkage::Local);
+    says(other.map(|ids| ids[0]), "%g is declared as () system_v, and the derivative is (f64, i64, i32, f64)");
+    assert_eq!(f.module.declarations().get_functions().count(), before, "nothing is declared");
 }
 
 #[test]
@@ -121,7 +128,7 @@ fn a_name_that_is_taken() {
     let sig = f.module.make_signature();
     f.module.declare_function("other", Linkage::Local, &sig).unwrap();
     let found = f.module.define(&embedded, &["other"], Linkage::Local);
-    says(found.map(|ids| ids[0]), "%other cannot be declared");
+    says(found.map(|ids| ids[0]), "%other is declared as () system_v, and the derivative is");
 }
 
 #[test]

@@ -144,7 +144,8 @@ fn zeta(power: i32, x: f64) -> f64 {
         let k = (2 * i + 2) as f64;
         c *= (s + k - 1.0) * (s + k) / ((k + 1.0) * (k + 2.0)) / (x * x);
     }
-    sum + if series.is_finite() { series / x.powi(power) } else { 0.0 }
+    // At infinity it is a quotient of two.
+    sum + if series.is_infinite() { 0.0 } else { series / x.powi(power) }
 }
 
 /// [`brolga_polygamma`] in single precision.
@@ -284,6 +285,7 @@ mod tests {
         assert_eq!(brolga_polygamma(3.0, -4.0), f64::INFINITY);
         assert!(brolga_polygamma(2.0, -4.0).is_nan() && brolga_polygamma(2.5, 1.0).is_nan());
         assert_eq!(brolga_polygamma(2.0, f64::INFINITY), 0.0);
+        assert!([2.0, 3.0].iter().all(|&n| brolga_polygamma(n, f64::NAN).is_nan()));
     }
 
     #[test]

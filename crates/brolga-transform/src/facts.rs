@@ -26,7 +26,7 @@ use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Pass, Program, Promises, Untracked};
 use brolga_rules::{MathKind, MemFn};
-use cranelift_codegen::ir;
+use cranelift_codegen::ir::{self, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
@@ -281,6 +281,9 @@ impl<'a> Facts<'a> {
         }
         let MemRole::Kill { bytes, checked: false } = self.activity.mem[inst] else { return None };
         let addr = access_address(self.func(), inst).filter(|_| bytes < 8)?;
+        if self.is_a_single(inst) {
+            return None;
+        }
         self.floats_around(inst, addr).filter(|&of| of != 4 || bytes < 4)
     }
 
@@ -308,6 +311,13 @@ impl<'a> Facts<'a> {
         };
         // Other frontends do not say how accesses lie.
         self.program.confined && self.cfg.all_insts().iter().any(moves)
+    }
+
+    /// Whether a store of what has no derivative puts a single there, which is no number over a part
+    /// of a double: a derivative has singles beside doubles in structs of results.
+    pub fn is_a_single(&self, store: ir::Inst) -> bool {
+        let func = self.func();
+        self.program.nested > 0 && func.dfg.value_type(func.dfg.inst_args(store)[0]) == types::F32
     }
 
     /// Of what size floats are taken that a caller may have put there in the other one

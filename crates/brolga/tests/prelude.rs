@@ -10,7 +10,7 @@ use brolga_runtime::steps::{
     brolga_step_double, brolga_step_loses_double, brolga_step_loses_single, brolga_step_single,
 };
 use brolga_testing::program;
-use brolga_transform::standalone::prelude::{GAMMA, PRELUDE};
+use brolga_transform::standalone::prelude::{PRELUDE, of_gamma};
 
 struct Helpers {
     program: Program,
@@ -27,6 +27,10 @@ impl Helpers {
         let keys: Vec<_> = program.funcs.iter().filter(|f| f.1.body.is_some()).map(|f| f.0).collect();
         let primal = Primal::new(&program, &keys, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
         Self { program, primal }
+    }
+
+    fn gamma() -> Self {
+        Self::of(&of_gamma().map(|f| f.to_string()).collect::<Vec<_>>().join("\n"))
     }
 
     fn call(&self, name: &str, args: &[DataValue]) -> Vec<DataValue> {
@@ -119,24 +123,58 @@ fn bits_of(list: &[f64]) -> Vec<u64> {
     list.iter().map(|x| x.to_bits()).collect()
 }
 
-#[test]
-fn digamma() {
-    use brolga_runtime::gamma::{brolga_digamma, brolga_digammaf};
-    let (h, mut state) = (Helpers::of(GAMMA), 7);
-    let special = [0.0, -0.0, 1.0, 2.0, 10.0, -1.0, -7.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e300, -1e300];
+/// A function of a number, of the run time.
+type OfDoubles = (&'static str, extern "C" fn(f64) -> f64, extern "C" fn(f32) -> f32);
+
+fn same(found: f64, wanted: f64) -> bool {
+    found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan()
+}
+
+/// Poles, their surroundings, ends and anything.
+fn points() -> Vec<f64> {
+    let mut state = 7;
+    let special =
+        [0.0, -0.0, 1.0, 2.0, 10.0, -1.0, -7.0, -2.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e300, -1e300];
     let near = (-60..120).map(|i| f64::from(i) / 8.0 + 1e-3);
     let any = (0..2000).map(|_| f64::from_bits(bits(&mut state)));
-    for x in special.into_iter().chain(near).chain(any) {
-        let DataValue::F64(found) = h.call("brolga_digamma", &[DataValue::F64(x.into())])[0] else {
-            panic!("a double")
-        };
-        let (found, wanted) = (found.as_f64(), brolga_digamma(x));
-        assert!(found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan(), "{x}: {found} {wanted}");
-        let single = x as f32;
-        let DataValue::F32(found) = h.call("brolga_digammaf", &[DataValue::F32(single.into())])[0] else {
-            panic!("a single")
-        };
-        let (found, wanted) = (found.as_f32(), brolga_digammaf(single));
-        assert!(found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan(), "{x}: {found} {wanted}");
+    special.into_iter().chain(near).chain(any).collect()
+}
+
+#[test]
+fn digamma_and_trigamma() {
+    use brolga_runtime::gamma::{brolga_digamma, brolga_digammaf, brolga_trigamma, brolga_trigammaf};
+    let h = Helpers::gamma();
+    let functions: [OfDoubles; 2] =
+        [("brolga_digamma", brolga_digamma, brolga_digammaf), ("brolga_trigamma", brolga_trigamma, brolga_trigammaf)];
+    for ((name, double, single), x) in functions.into_iter().flat_map(|f| points().into_iter().map(move |x| (f, x))) {
+        let DataValue::F64(found) = h.call(name, &[DataValue::F64(x.into())])[0] else { panic!("a double") };
+        assert!(same(found.as_f64(), double(x)), "{name}({x}): {} {}", found.as_f64(), double(x));
+        let (of, x) = (format!("{name}f"), x as f32);
+        let DataValue::F32(found) = h.call(&of, &[DataValue::F32(x.into())])[0] else { panic!("a single") };
+        assert!(same(found.as_f32().into(), single(x).into()), "{of}({x}): {} {}", found.as_f32(), single(x));
+    }
+}
+
+#[test]
+fn polygamma() {
+    use brolga_runtime::gamma::{brolga_polygamma, brolga_polygammaf};
+    let h = Helpers::gamma();
+    // The run time has digamma and trigamma for the first two.
+    let orders = [2.0, 3.0, 4.0, 7.0, 20.0, 170.0, 171.0, 2.5, -1.0, f64::NAN];
+    for (n, x) in orders.into_iter().flat_map(|n| points().into_iter().map(move |x| (n, x))) {
+        let args = [n, x].map(|v| DataValue::F64(v.into()));
+        let DataValue::F64(found) = h.call("brolga_polygamma", &args)[0] else { panic!("a double") };
+        let (found, wanted) = (found.as_f64(), brolga_polygamma(n, x));
+        assert!(same(found, wanted), "{n} {x}: {found} {wanted}");
+        let args = [n, x].map(|v| DataValue::F32((v as f32).into()));
+        let DataValue::F32(found) = h.call("brolga_polygammaf", &args)[0] else { panic!("a single") };
+        let (found, wanted) = (found.as_f32(), brolga_polygammaf(n as f32, x as f32));
+        assert!(same(found.into(), wanted.into()), "{n} {x}: {found} {wanted}");
+    }
+    for x in [0.5, 3.0, -2.25] {
+        let args = [1.0, x].map(|v| DataValue::F64(v.into()));
+        let DataValue::F64(found) = h.call("brolga_polygamma", &args)[0] else { panic!("a double") };
+        let wanted = brolga_polygamma(1.0, x);
+        assert!((found.as_f64() - wanted).abs() < 1e-14 * wanted, "{x}: {} {wanted}", found.as_f64());
     }
 }

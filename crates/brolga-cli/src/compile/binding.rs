@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use brolga::{Elem, FuncKey, Program};
-use brolga_module::{DerivedSignature, ParamActivity, ParamRole, ParamSpec, ResultRole, Room};
+use brolga_module::{DerivedSignature, FloatCount, ParamActivity, ParamRole, ParamSpec, ResultRole, Room};
 use cranelift_codegen::ir::{self, Opcode, Type, types};
 
 /// Which function of a derivation it is.
@@ -215,20 +215,37 @@ impl PrimalView {
         let (name, base) = (&self.name, f.base);
         let p = self.param_name(ParamRole::Primal(i));
         let same = format!("shadow of {p}, of the same size and layout");
+        if let Some(output) = self.output(i).filter(|_| f.part != DerivedPart::Tangent) {
+            let by = if f.part == DerivedPart::Forward { format!("{base}_pullback") } else { "it".to_owned() };
+            return format!(
+                "{same}: {by} takes the seed from there and leaves zeros in {output}, which it CONSUMES also where \
+                 {name} only adds to them; behind them, cotangents of what {name} reads are ADDED"
+            );
+        }
         match f.part {
             DerivedPart::Tangent if self.is_read_only => format!("{same}: holds tangents"),
             DerivedPart::Tangent => format!("{same}: holds tangents, and is overwritten where {name} overwrites {p}"),
             DerivedPart::Forward if self.is_read_only => format!("{same}: {base}_pullback ADDS cotangents there"),
             DerivedPart::Forward => format!(
-                "{same}: {base}_pullback ADDS cotangents of what {name} reads there, and takes those of what it \
-                 writes (the seed), and leaves zeros"
+                "{same}: {base}_pullback ADDS cotangents of what {name} reads there, takes those of what it \
+                 OVERWRITES (the seed), and leaves zeros; where {name} only adds to a place the seed stays"
             ),
             _ if self.is_read_only => format!("{same}: cotangents are ADDED to what is there"),
             _ => format!(
-                "{same}: cotangents of what {name} reads are ADDED to what is there; those of what it writes (the \
-                 seed) are taken from there, and zeros are left"
+                "{same}: cotangents of what {name} reads are ADDED to what is there; those of what it OVERWRITES (the \
+                 seed) are taken from there, and zeros are left; where it only adds to a place the seed stays"
             ),
         }
+    }
+
+    /// What of a parameter is consumed.
+    fn output(&self, i: usize) -> Option<String> {
+        let unit = if self.params[i].elem == Some(Elem::F32) { "float" } else { "double" };
+        Some(match self.params[i].consumed? {
+            FloatCount::Fixed(1) => format!("the first {unit}"),
+            FloatCount::Fixed(n) => format!("the first {n} {unit}s"),
+            FloatCount::Param(k) => format!("the first {} {unit}s", self.param_name(ParamRole::Primal(k))),
+        })
     }
 
     fn result(&self, role: ResultRole) -> String {

@@ -9,11 +9,11 @@ mod target;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use brolga::{ArgActivity, Error, FuncKey, Options, Program, Request};
+use brolga::{ArgActivity, Elem, Error, FuncKey, Options, Program, Request};
 use brolga_driver::{File, guess, quiet};
 use brolga_module::{
-    DerivedSignature, Embedded, EmbeddedFunction, ParamActivity, ParamRole, ParamSpec, ResultRole, ReturnActivity,
-    Room, Spec, embed,
+    DerivedSignature, Embedded, EmbeddedFunction, FloatCount, ParamActivity, ParamRole, ParamSpec, ResultRole,
+    ReturnActivity, Room, Spec, embed,
 };
 use clap::{Args, ValueEnum, ValueHint};
 use cranelift_codegen::ir::ArgumentExtension;
@@ -69,6 +69,10 @@ pub struct CompileArgs {
     /// Arguments, counted from 0, whose memory is not read after the call: 0,2.
     #[arg(long, value_name = "LIST")]
     pub no_need: Vec<String>,
+    /// Arguments, counted from 0, behind which so many floats are an output, whose seeds are consumed
+    /// also where the function only adds to them: 1=f64*3, or as many as argument 2 says, 1=f32*p2.
+    #[arg(long, value_name = "LIST")]
+    pub consumed: Vec<String>,
     /// What the names of the derivatives begin with, one for each function. The default is the
     /// function's own name.
     #[arg(long, value_name = "NAME")]
@@ -267,7 +271,10 @@ impl WantedFunction {
         let (n, hidden) = (f.signature.params.len(), usize::from(file.wasm.is_some()));
         let noalias = numbers(list(&args.noalias, at, "--noalias")?, n, hidden)?;
         let no_need = numbers(list(&args.no_need, at, "--no-need")?, n, hidden)?;
-        let params = params(&request, &noalias, &no_need);
+        let mut params = params(&request, &noalias, &no_need);
+        for (i, elem, count) in consumed(list(&args.consumed, at, "--consumed")?, n, hidden)? {
+            params[i] = params[i].consumed(elem, count);
+        }
         let returns = list(&args.results, at, "--results")?.map(returned).transpose()?;
         if let Some(given) = returns.as_ref().map(Vec::len).filter(|&n| n != f.signature.returns.len()) {
             let n = f.signature.returns.len();
@@ -363,6 +370,8 @@ impl WantedFunction {
                 ParamActivity::DuplicatedOnly if forward => ParamActivity::DualOnly,
                 other => other,
             },
+            // Of seeds, which forward mode has not.
+            consumed: p.consumed.filter(|_| !forward),
             ..*p
         });
         let spec = match mode {
@@ -440,6 +449,7 @@ fn params(request: &Request, noalias: &[usize], no_need: &[usize]) -> Vec<ParamS
         },
         elem: arg.elem,
         noalias: noalias.contains(&i),
+        consumed: None,
     };
     request.args.iter().enumerate().map(param).collect()
 }
@@ -464,6 +474,32 @@ fn numbers(list: Option<&str>, n: usize, hidden: usize) -> Result<Vec<usize>, Fa
         }
     };
     list.map_or(Ok(vec![]), |list| list.split(',').map(number).collect())
+}
+
+/// Outputs: `1=f64*3,2=f32*p0`.
+fn consumed(list: Option<&str>, n: usize, hidden: usize) -> Result<Vec<(usize, Elem, FloatCount)>, Failure> {
+    let output = |text: &str| {
+        let (i, what) = text.split_once('=')?;
+        let (elem, count) = what.split_once('*')?;
+        let elem = match elem.trim() {
+            "f64" => Elem::F64,
+            "f32" => Elem::F32,
+            _ => return None,
+        };
+        let argument = |i: &str| numbers(Some(i), n, hidden).ok().map(|i| i[0]);
+        let count = match count.trim().strip_prefix('p') {
+            Some(k) => FloatCount::Param(argument(k)?),
+            None => FloatCount::Fixed(count.trim().parse().ok()?),
+        };
+        Some((argument(i)?, elem, count))
+    };
+    let checked = |text: &str| {
+        output(text).ok_or_else(|| {
+            let text = text.trim();
+            Failure::Usage(format!("`{text}` is no output: write 1=f64*3, or 1=f32*p2, by the numbers of arguments"))
+        })
+    };
+    list.map_or(Ok(vec![]), |list| list.split(',').map(checked).collect())
 }
 
 fn returned(list: &str) -> Result<Vec<Returned>, Failure> {

@@ -17,6 +17,8 @@
 //!
 //! **Cost.** That of a derivation for each derivative that is reached.
 
+use std::borrow::Cow;
+
 use brolga_ir::inst::Check;
 use brolga_ir::spec::{Derivative, Spec};
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, ResultActivity};
@@ -26,10 +28,10 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::checks;
 use super::room::{self, TypedRoom};
 use super::root;
 use super::signature::{DerivedSignature, ParamRole, ResultRole};
+use super::{checks, consumed};
 use crate::nested::{self, Nested, NestedParam, NestedResult};
 use crate::standalone::{taken, typed_tape};
 
@@ -59,8 +61,9 @@ pub fn define(
     isa: &dyn TargetIsa,
 ) -> Result<(Program, bool), Diagnostics> {
     let spec = checks::settled(program, of.func, of.spec)?;
+    let prepared = consumed::prepared(Cow::Borrowed(program), of.func, &spec, isa)?;
     let primal = &program.funcs[of.func];
-    let request = spec.request(of.func, &primal.signature);
+    let request = spec.request(prepared.func, &primal.signature);
     let refused = |why: &str, help: &str| {
         let d = Diagnostic::new("AD0174", format!("a derivative of %{}, which is a derivative", of.symbol));
         Diagnostics::from(d.in_func(&primal.symbol).note(why).help(help))
@@ -73,7 +76,8 @@ pub fn define(
     let options = Options { mode, strong_zero: spec.strong_zero, debug: false, ..options.clone() };
     let mut tape = TypedRoom::Stack([0; 4]);
     let settle = |pieces: &mut [_]| tape = room::settle_typed(pieces);
-    let mut found = nested::settled(program, &request, &options, isa, settle)?;
+    let found = nested::settled(&prepared.program, &request, &options, isa, settle);
+    let mut found = found.map_err(|d| prepared.problems(d))?;
     if let Some(shadow) = found.program.data.values().nth(program.data.len()) {
         let why = format!("it uses the shadow of writable data (%{})", shadow.symbol);
         return Err(refused(&why, "pass the data to the function by a pointer"));
@@ -212,10 +216,29 @@ impl Writer<'_> {
             b.ins().return_(values);
             return;
         };
-        for (&value, &offset) in values.iter().zip(&layout.offsets) {
+        let ends = layout.offsets.iter().copied().skip(1).chain([layout.size]);
+        for ((&value, &offset), end) in values.iter().zip(&layout.offsets).zip(ends) {
+            let value = self.whole(b, value, offset.is_multiple_of(8) && end - offset >= 8);
             b.ins().store(MemFlagsData::new(), value, given[at], offset as i32);
         }
         b.ins().return_(&[]);
+    }
+
+    /// What is stored for a small integer, which would be stored over a part of a float, as far as
+    /// the place tells: a word, if its field is padded to one, or the bits as a float of its size.
+    fn whole(&self, b: &mut FunctionBuilder<'_>, value: ir::Value, padded: bool) -> ir::Value {
+        let ty = b.func.dfg.value_type(value);
+        match ty {
+            types::I8 | types::I16 | types::I32 if padded => {
+                let wide = b.ins().uextend(types::I64, value);
+                match self.isa.endianness() {
+                    ir::Endianness::Little => wide,
+                    ir::Endianness::Big => b.ins().ishl_imm_u(wide, i64::from(64 - ty.bits())),
+                }
+            }
+            types::I32 => b.ins().bitcast(types::F32, MemFlagsData::new(), value),
+            _ => value,
+        }
     }
 }
 

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use brolga_ir::lower::{is_half, shadow_of_data};
 use brolga_ir::program::symbol_of;
-use brolga_ir::spec::{Derivative, ParamActivity, ReturnActivity, Spec};
-use brolga_ir::{DataKey, Diagnostic, Diagnostics, FuncKey, Program};
-use cranelift_codegen::ir;
+use brolga_ir::spec::{Derivative, FloatCount, ParamActivity, ParamSpec, ReturnActivity, Spec};
+use brolga_ir::{DataKey, Diagnostic, Diagnostics, Elem, FuncKey, Program};
+use cranelift_codegen::ir::{self, types};
 use cranelift_codegen::isa::TargetIsa;
 
 use crate::clif::entry_thunk::verify;
@@ -43,6 +43,11 @@ pub(super) fn settled(program: &Program, func: FuncKey, spec: &Spec) -> Result<S
             wrong(format!("argument {i} of %{} is {:?}, which is of the other mode", f.symbol, input.activity), help);
         }
     }
+    for (i, input) in spec.params.iter().enumerate() {
+        if let Some((what, help)) = consumed(&spec.params, i, &f.signature) {
+            wrong(format!("argument {i} of %{} is {:?} and consumed, but {what}", f.symbol, input.activity), help);
+        }
+    }
     let mut spec = spec.clone();
     for r in f.signature.returns.iter().skip(spec.returns.len()) {
         let default = if forward { ReturnActivity::Dual } else { ReturnActivity::Active };
@@ -65,6 +70,33 @@ pub(super) fn settled(program: &Program, func: FuncKey, spec: &Spec) -> Result<S
         }
     }
     found.or_ok(spec)
+}
+
+/// Why an output cannot be consumed, and what to write.
+fn consumed(params: &[ParamSpec], i: usize, signature: &ir::Signature) -> Option<(&'static str, &'static str)> {
+    let count = params[i].consumed?;
+    Some(match params[i].activity {
+        ParamActivity::Dual | ParamActivity::DualOnly => {
+            ("in forward mode there are no seeds", "leave `consumed` out, or ask for a gradient or a pair")
+        }
+        ParamActivity::Const | ParamActivity::Active => {
+            ("there is no shadow", "write Duplicated or DuplicatedOnly for a pointer")
+        }
+        _ if !matches!(params[i].elem, Some(Elem::F64 | Elem::F32)) => {
+            ("what lies there is no float", "say Elem::F64 or Elem::F32")
+        }
+        _ => match count {
+            FloatCount::Fixed(_) => return None,
+            FloatCount::Param(k) => match signature.params.get(k).map(|p| p.value_type) {
+                Some(types::I64 | types::I32 | types::I16 | types::I8)
+                    if params.get(k).is_some_and(|p| p.activity == ParamActivity::Const) =>
+                {
+                    return None;
+                }
+                _ => ("no constant integer argument says how many", "name one, or give a number"),
+            },
+        },
+    })
 }
 
 fn is_differentiable(ty: ir::Type) -> bool {
@@ -106,14 +138,12 @@ fn helper(program: &Program, p: &Piece, inst: ir::Inst, (symbol, what, help): (&
 
 /// What a helper is for. `None` for the names of [`crate::standalone::indirect`].
 fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
-    const RUN_TIME: &str = "use `DerivedRule`, which has the run time";
     Some(match symbol {
         s if is_half(s) => return None,
         s if ["alloc", "free", "release"].iter().any(|part| s.contains(part)) => (
             "memory of the heap is supported in one function only, and `realloc` is not",
             "ask for a gradient or a tangent, or allocate outside of the function and pass a shadow",
         ),
-        s if s.contains("gamma") => ("derivatives of the gamma function are not supported", RUN_TIME),
         "brolga_save_bytes" | "brolga_restore_bytes" => ("restoring memory is not supported", "use MemoryMode::Leave"),
         _ => (
             "floats that are moved in pieces are not supported",

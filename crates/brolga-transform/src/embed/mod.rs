@@ -13,6 +13,7 @@
 //!             a run that does not fit returns a status          (room)
 //! results     more than registers hold go through memory        (returns)
 //! roots       have the signature of the spec                    (signature, root)
+//! outputs     that are added to have no derivative before       (consumed)
 //! ```
 //!
 //! Before: `f__gradient(x, y, δx, seg, r̄) -> (r, ȳ) fast`. After: `f__gradient(x, shadow of x, y,
@@ -23,6 +24,7 @@
 
 mod again;
 mod checks;
+mod consumed;
 mod heap;
 mod returns;
 mod room;
@@ -33,9 +35,11 @@ pub use again::{EmbeddedDerivative, define as define_again};
 pub use room::{HEADER, LACKING, Room};
 pub use signature::{DerivedSignature, ParamRole, ResultRole, StructLayout, c_type};
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use brolga_analysis::Variant;
+use brolga_ir::lower::is_half;
 use brolga_ir::program::{functions_used, symbol_of};
 use brolga_ir::spec::{Derivative, Spec};
 use brolga_ir::{DataKey, Diagnostics, FuncKey, Options, Program, TapeKind};
@@ -108,7 +112,8 @@ impl Embedded {
 }
 
 /// Derive what a spec asks for, for the target `isa`. Of the options, those of debug runs and of
-/// the tape do not count, nor those that the spec has.
+/// the tape do not count, nor those that the spec has. Imports that are named like derivatives of
+/// the program's functions are these ([`mod@crate::called`]).
 ///
 /// # Errors
 /// AD0010 where the spec does not fit the function, AD0174 where a helper of the run time has no
@@ -121,21 +126,36 @@ pub fn embed(
     isa: &dyn TargetIsa,
 ) -> Result<Embedded, Diagnostics> {
     checks::target(program, func, isa)?;
-    let program = &*resolved(program, &[func], isa)?;
-    let spec = &checks::settled(program, func, spec)?;
+    embedded(resolved(program, &[func], isa)?, func, spec, options, isa)
+}
+
+/// The same of a program whose imports are what their module says, whatever their names are.
+///
+/// # Errors
+/// As [`embed`].
+pub fn embed_as_named(
+    program: &Program,
+    func: FuncKey,
+    spec: &Spec,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Embedded, Diagnostics> {
+    checks::target(program, func, isa)?;
+    embedded(Cow::Borrowed(program), func, spec, options, isa)
+}
+
+fn embedded(
+    program: Cow<'_, Program>,
+    func: FuncKey,
+    spec: &Spec,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Embedded, Diagnostics> {
+    let spec = &checks::settled(&program, func, spec)?;
+    let prepared = consumed::prepared(program, func, spec, isa)?;
+    let found = derived(&prepared, spec, options, isa).map_err(|d| prepared.problems(d))?;
+    let (program, of) = (&*prepared.program, prepared.func);
     let primal = program.funcs[func].signature.clone();
-    let options = Options {
-        mode: spec.mode(primal.returns.len()),
-        tape: TapeKind::Workspace,
-        strong_zero: spec.strong_zero,
-        debug: false,
-        ..options.clone()
-    }
-    .settled();
-    let request = &spec.request(func, &primal);
-    let found = attempt(Asked { program, request, options: &options, isa })?.1;
-    found.verify(isa)?;
-    none_is_derived(&found)?;
     let (variant, n_roots) = match &found.combined {
         Some(w) => (w.variant.clone(), 1),
         None => (found.pairs[0].variant.clone(), 2),
@@ -143,14 +163,14 @@ pub fn embed(
     let helpers = if spec.derivative == Derivative::Pair { Helpers::Pair } else { Helpers::Workspace };
     let mut pieces = pieces(&found, helpers, isa);
     with_made(&mut pieces, program, helpers, isa);
-    checks::no_helpers(program, &pieces)?;
+    checks::no_helpers(program, &pieces).map_err(|d| prepared.problems(d))?;
     let mut into = found.program.clone();
     let before = into.funcs.len();
     indirect::tables(&mut into, &found.captures, pieces.iter().map(|p| &p.func), isa)?;
     for k in into.funcs.keys().skip(before) {
         if let Some(body) = &into.funcs[k].body {
             let symbol = into.funcs[k].symbol.clone();
-            pieces.push(Piece { symbol, func: body.clone(), of: func, segment: None });
+            pieces.push(Piece { symbol, func: body.clone(), of, segment: None });
         }
     }
     let shadows = checks::shadows(&into, &pieces);
@@ -165,13 +185,38 @@ pub fn embed(
     checks::verified(&into, &pieces, isa)?;
     let functions = pieces.into_iter().map(|Piece { symbol, mut func, of, .. }| {
         func.name = ir::UserFuncName::testcase(symbol.as_str());
-        EmbeddedFunction { symbol, func, of }
+        EmbeddedFunction { symbol, func, of: if of == prepared.func { prepared.of } else { of } }
     });
     let functions = functions.collect();
     Ok(Embedded { functions, signatures, room, func, spec: spec.clone(), shadows, program: into })
 }
 
-/// With functions that an earlier derivation has made and these call as they are.
+/// What is derived without the run time.
+fn derived(
+    prepared: &consumed::Prepared<'_>,
+    spec: &Spec,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Derivation, Diagnostics> {
+    let program = &*prepared.program;
+    let primal = &program.funcs[prepared.func].signature;
+    let options = Options {
+        mode: spec.mode(primal.returns.len()),
+        tape: TapeKind::Workspace,
+        strong_zero: spec.strong_zero,
+        debug: false,
+        ..options.clone()
+    }
+    .settled();
+    let request = &spec.request(prepared.func, primal);
+    let found = attempt(Asked { program, request, options: &options, isa })?.1;
+    found.verify(isa)?;
+    none_is_derived(&found)?;
+    Ok(found)
+}
+
+/// With functions that an earlier derivation has made and these call as they are, by their
+/// addresses, too.
 fn with_made(pieces: &mut Vec<Piece>, program: &Program, helpers: Helpers, isa: &dyn TargetIsa) {
     let mut seen = BTreeSet::new();
     let mut at = 0;
@@ -179,7 +224,7 @@ fn with_made(pieces: &mut Vec<Piece>, program: &Program, helpers: Helpers, isa: 
         let func = &pieces[at].func;
         let used = functions_used(func);
         let keys = used.iter().filter_map(|r| program.func(&symbol_of(func, &func.dfg.ext_funcs[r].name)));
-        let keys: Vec<FuncKey> = keys.filter(|&k| program.made.contains(k) && seen.insert(k)).collect();
+        let keys: Vec<FuncKey> = keys.filter(|&k| is_made(program, k) && seen.insert(k)).collect();
         for of in keys {
             let f = &program.funcs[of];
             let func = prelude::expanded(f.body.clone().expect("it was made"), helpers, isa);
@@ -187,6 +232,12 @@ fn with_made(pieces: &mut Vec<Piece>, program: &Program, helpers: Helpers, isa: 
         }
         at += 1;
     }
+}
+
+/// Whether an earlier derivation has made a function, or one that finds such by address.
+fn is_made(program: &Program, func: FuncKey) -> bool {
+    let f = &program.funcs[func];
+    program.made.contains(func) || f.body.is_some() && is_half(&f.symbol)
 }
 
 /// The derived functions with bodies of helpers in them: what was asked for comes first. Where

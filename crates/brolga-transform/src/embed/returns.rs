@@ -93,7 +93,20 @@ fn calls(func: &mut ir::Function, symbols: &BTreeSet<String>) {
         let Some((callee, sig)) = signature else { continue };
         read(func, inst, callee, sig);
     }
+    addressed(func, symbols);
     forget_unused(func);
+}
+
+/// Let declarations of such functions whose addresses alone are taken have the new signature.
+fn addressed(func: &mut ir::Function, symbols: &BTreeSet<String>) {
+    for r in func.dfg.ext_funcs.keys().collect::<Vec<_>>() {
+        let f = &func.dfg.ext_funcs[r];
+        let signature = &func.dfg.signatures[f.signature];
+        if !signature.returns.is_empty() && symbols.contains(&symbol_of(func, &f.name)) {
+            let signature = with_memory(signature.clone());
+            func.dfg.ext_funcs[r].signature = func.import_signature(signature);
+        }
+    }
 }
 
 /// Let signatures that no call has be ones that every target can compile: a back end lays out all

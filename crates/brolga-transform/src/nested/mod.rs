@@ -153,7 +153,11 @@ fn pieces(found: &Derivation, whole: &DerivedCombined, primal: &ir::Signature, i
         out.push(Piece { symbol, func, of: variant.func, segment });
     };
     let behind = |variant: &Variant| Some(dead_segment_arg::position(variant));
-    let symbol = format!("{}_of_pointers", whole.symbol);
+    let names = (1..).map(|n| match n {
+        1 => format!("{}_of_pointers", whole.symbol),
+        n => format!("{}_of_pointers_{n}", whole.symbol),
+    });
+    let symbol = names.into_iter().find(|s| found.program.func(s).is_none()).expect("some number is free");
     let root = of_pointers(whole, primal);
     put(symbol, &root, &whole.variant, behind(&whole.variant).filter(|_| whole.segment));
     for p in &found.pairs {

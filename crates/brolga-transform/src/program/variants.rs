@@ -160,12 +160,12 @@ impl<'a> Worklist<'a> {
         names
     }
 
-    /// Names that no other variant has, and no function of the program: it may have derivatives of
-    /// the function already.
+    /// Names that no other variant has, and no function of the program, imported or not: it may have
+    /// derivatives of the function already, and others of such names.
     pub fn fresh(&mut self, func: FuncKey, kind: VariantForm) -> Symbols {
         loop {
             let names = self.spelled(func, kind);
-            let taken = |s: &str| self.program.func(s).is_some_and(|k| self.program.funcs[k].body.is_some());
+            let taken = |s: &str| self.program.func(s).is_some();
             if !names.both().into_iter().any(taken) {
                 return names;
             }

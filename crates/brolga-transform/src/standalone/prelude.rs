@@ -15,9 +15,12 @@ use brolga_analysis::query::constant_int;
 use brolga_ir::map::HashMap;
 use brolga_ir::program::symbol_of;
 use cranelift_codegen::Context;
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::inline::{Inline, InlineCommand};
-use cranelift_codegen::ir::{self, Opcode};
+use cranelift_codegen::ir::{self, InstBuilder, Opcode, types};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
+
+use crate::clif::entry_thunk::returns;
 
 /// The helpers as text.
 pub const PRELUDE: &str = include_str!("prelude.clif");
@@ -27,18 +30,51 @@ const WORKSPACE: &str = include_str!("workspace.clif");
 
 /// Functions that no C library has, as text. A derivation has rules for them, so that where a
 /// derivative is derived again they stay calls.
-pub const GAMMA: &str = include_str!("gamma.clif");
+const GAMMA: &str = include_str!("gamma.clif");
 
 type BodiesOf = LazyLock<HashMap<String, ir::Function>>;
 
 static BODIES: BodiesOf = LazyLock::new(|| parsed(PRELUDE));
 static OF_WORKSPACE: BodiesOf = LazyLock::new(|| parsed(WORKSPACE));
-static OF_GAMMA: BodiesOf = LazyLock::new(|| parsed(GAMMA));
+static OF_GAMMA: BodiesOf = LazyLock::new(with_singles);
 
 fn parsed(text: &str) -> HashMap<String, ir::Function> {
     let all = cranelift_reader::parse_functions(text).expect("the prelude is CLIF");
     let symbol = |f: &ir::Function| f.name.to_string().trim_start_matches('%').to_owned();
     all.into_iter().map(|f| (symbol(&f), f)).collect()
+}
+
+/// The functions that no C library has, in double and, by names that end in `f`, in single
+/// precision.
+pub fn of_gamma() -> impl Iterator<Item = &'static ir::Function> {
+    OF_GAMMA.values()
+}
+
+fn with_singles() -> HashMap<String, ir::Function> {
+    let doubles = parsed(GAMMA);
+    let singles: Vec<_> = doubles.iter().map(|(symbol, f)| (format!("{symbol}f"), f.clone())).collect();
+    let singles = singles.into_iter().map(|(symbol, f)| (symbol.clone(), in_single(f, &symbol)));
+    doubles.clone().into_iter().chain(singles).collect()
+}
+
+/// A function of doubles as one of singles, which calculates in doubles.
+fn in_single(mut func: ir::Function, symbol: &str) -> ir::Function {
+    func.name = ir::UserFuncName::testcase(symbol);
+    let sig = &mut func.signature;
+    sig.params.iter_mut().chain(&mut sig.returns).for_each(|p| p.value_type = types::F32);
+    let entry = func.layout.entry_block().expect("it has a body");
+    for double in func.dfg.block_params(entry).to_vec() {
+        let single = func.dfg.replace_block_param(double, types::F32);
+        let promoted = FuncCursor::new(&mut func).at_first_insertion_point(entry).ins().fpromote(types::F64, single);
+        func.dfg.change_to_alias(double, promoted);
+    }
+    for inst in returns(&func).collect::<Vec<_>>() {
+        let double = func.dfg.inst_args(inst)[0];
+        let single = FuncCursor::new(&mut func).at_inst(inst).ins().fdemote(types::F32, double);
+        func.dfg.inst_args_mut(inst)[0] = single;
+    }
+    func.dfg.resolve_all_aliases();
+    func
 }
 
 /// A helper that uses a workspace, as a function for this target.

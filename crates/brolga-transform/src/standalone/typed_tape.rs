@@ -6,6 +6,7 @@
 //! header before each call.
 
 use brolga_ir::lower::{Channel, Position, segment, tape_flags};
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::FunctionBuilder;
@@ -30,10 +31,13 @@ pub(crate) fn begin(b: &mut FunctionBuilder<'_>, header: ir::Value, channels: [(
     b.ins().store(flags, fits, header, segment::STATUS);
 }
 
-/// The status of a run: not zero if it has not fitted.
+/// The status of a run: one if it has not fitted. What is loaded may lie in memory of the caller's
+/// that holds floats; the answer of a comparison is a number wherever it is stored.
 pub(crate) fn status(b: &mut FunctionBuilder<'_>, header: ir::Value) -> ir::Value {
     let flags = tape_flags(b.func, Channel::Integers);
-    b.ins().load(types::I32, flags, header, segment::STATUS)
+    let is = b.ins().load(types::I32, flags, header, segment::STATUS);
+    let full = b.ins().icmp_imm_u(IntCC::NotEqual, is, 0);
+    b.ins().uextend(types::I32, full)
 }
 
 /// A slot of the stack, and its address.

@@ -6,6 +6,7 @@
 //! not read again, clearing is). Where a pointer is moved, its shadow is moved in the forward pass
 //! instead, and the pullback has nothing to do.
 
+use brolga_analysis::query::is_taped_integer;
 use brolga_analysis::{Delta, MemRole, RootKind};
 use brolga_ir::MemoryMode;
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
@@ -79,6 +80,12 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
             if cx.facts().may_hold_floats(addr) && !restore {
                 cx.zero_mem(addr, off, 8, false);
             }
+        }
+        // In its channel of a typed tape there are no floats.
+        MemRole::Kill { checked: false, .. } if is_taped_integer(cx.func(), inst) => {}
+        // As a float, so that it is one where the pullback is derived.
+        MemRole::Kill { checked: false, .. } if cx.facts().is_a_single(inst) => {
+            cx.take_mem(addr, off, Shape::F32);
         }
         MemRole::Kill { .. } if cx.facts().overwrites.spent.contains(inst) && cx.facts().cuts(inst).is_none() => {}
         MemRole::Kill { bytes, checked } => match cx.facts().cuts(inst).or_else(|| cx.facts().straddles(inst)) {

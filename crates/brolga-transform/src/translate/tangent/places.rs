@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use brolga_analysis::MemRole;
 use brolga_analysis::activity::offset;
-use brolga_analysis::query::access_address;
+use brolga_analysis::query::{access_address, is_taped_integer};
 use brolga_ir::inst::{AdOp, Args, Arith, Defs, FragmentOp, Shape, Val};
 use cranelift_codegen::ir::{self, Type, types};
 
@@ -59,6 +59,12 @@ pub fn store(cx: Cx<'_, '_, '_, '_>) {
             let vdelta = cx.facts().delta(x);
             let op = AdOp::StoreDelta { addr: Val::Primal(addr), delta, off, value: Val::Primal(x), vdelta };
             cx.push(Where::After, Defs::default(), op);
+        }
+        // In its channel of a typed tape there are no floats.
+        MemRole::Kill { checked: false, .. } if is_taped_integer(cx.func(), inst) => {}
+        MemRole::Kill { checked: false, .. } if cx.facts().is_a_single(inst) => {
+            let zero = cx.constant(0.0, types::F32);
+            write(cx, addr, off, zero, Shape::F32);
         }
         MemRole::Kill { bytes, checked } => kill(cx, addr, off, bytes, checked),
         MemRole::None => {}
