@@ -132,6 +132,15 @@ impl Memory {
     /// # Errors
     /// [`Error::Usage`] if the host has no room for another instance of a module.
     pub fn new(call: &Invocation) -> Result<Self, Error> {
+        Self::of_width(call, 1)
+    }
+
+    /// The same for a batch of so many derivatives: shadows are as many times as large, and zeros.
+    /// In an instance there is room for one.
+    ///
+    /// # Errors
+    /// As of [`Self::new`].
+    pub fn of_width(call: &Invocation, width: usize) -> Result<Self, Error> {
         if let Some(wasm) = &call.wasm {
             let (instance, at) = wasm.place(call).map_err(failure)?;
             return Ok(Self::in_instance(call, instance, at));
@@ -141,6 +150,13 @@ impl Memory {
             .iter()
             .map(|a| match a {
                 BoundArg::Buffer { elem, data, shadow } => {
+                    let zeros;
+                    let shadow = if width == 1 {
+                        shadow
+                    } else {
+                        zeros = vec![0; shadow.len() * width];
+                        &zeros
+                    };
                     Some(Buffer { elem: *elem, primal: Block::new(data), shadow: Block::new(shadow) })
                 }
                 _ => None,

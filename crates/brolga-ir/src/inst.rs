@@ -502,6 +502,8 @@ pub enum AdOp {
         sure: bool,
         /// Offset of the access.
         off: i32,
+        /// In a batch: bytes from the first of the cotangents that lie there.
+        part: u32,
         /// The cotangent.
         by: Val,
         /// Its shape.
@@ -519,6 +521,8 @@ pub enum AdOp {
         sure: bool,
         /// Offset of the access.
         off: i32,
+        /// In a batch: bytes from the first of the cotangents that lie there.
+        part: u32,
         /// Shape of the cotangent.
         shape: Shape,
     },
@@ -532,6 +536,8 @@ pub enum AdOp {
         sure: bool,
         /// Offset of the access.
         off: i32,
+        /// In a batch: bytes from the first of the cotangents that lie there.
+        part: u32,
         /// Shape of the cotangent.
         shape: Shape,
     },
@@ -545,6 +551,8 @@ pub enum AdOp {
         sure: bool,
         /// Offset of the access.
         off: i32,
+        /// In a batch: bytes from the first of the tangents that lie there.
+        part: u32,
         /// Type of the tangent.
         ty: Type,
     },
@@ -558,6 +566,8 @@ pub enum AdOp {
         sure: bool,
         /// Offset of the access.
         off: i32,
+        /// In a batch: bytes from the first of the tangents that lie there.
+        part: u32,
         /// The tangent.
         value: Val,
     },

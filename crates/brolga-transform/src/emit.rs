@@ -82,6 +82,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
             frame: plan.frame.as_ref(),
             id_bytes: plan.id_bytes,
             ct: &facts.activity.ct,
+            width: facts.options.width,
             debug: facts.options.debug,
             pieces: self.fragments,
             short: self.quick(),

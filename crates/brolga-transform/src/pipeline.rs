@@ -21,6 +21,7 @@ use brolga_ir::{BlockId, Diagnostics, Mode};
 use cranelift_codegen::ir;
 
 use crate::assemble::assembly::{Assembly, Graphs, Joint};
+use crate::batch;
 use crate::assemble::tangent::{Tangent, tangent};
 use crate::clif::passes::Remarks;
 use crate::derived::{DerivedCombined, DerivedPair, Emitted};
@@ -166,6 +167,9 @@ pub(crate) fn derive_variant<'a>(
     }
     if mode == Mode::Tangent {
         let fragments = fragments || facts.needs_pieces();
+        if cx.options.width != 1 && fragments {
+            return Err(batch::refused(&facts, "a function that moves floats in pieces, or is called by one,"));
+        }
         let emit = (cx, names, is_root, fragments);
         return derive_tangent(facts, (lifted, forward_of), (statements, ids), symbols, emit);
     }

@@ -94,6 +94,7 @@ fn run(
     mut observer: Observer<'_>,
 ) -> Result<Option<Derivation>, Diagnostics> {
     check_request::check(asked.program, asked.request)?;
+    check_request::check_width(asked.options)?;
     let options = &asked.options.settled();
     let asked = Asked { options, ..asked };
     match derive_all(asked, manner, depth, &mut observer)? {

@@ -1,5 +1,20 @@
 //! Matrices from products with all units, one after the other.
 
+/// Along how many directions at once drivers run forward mode.
+pub const WIDTH: usize = 8;
+
+/// Put the tangent of memory along direction `k` of a batch of a width where it belongs: `bytes`
+/// are those of floats of `size` bytes each.
+pub fn interleave(batch: &mut [u8], bytes: &[u8], size: usize, (k, width): (usize, usize)) {
+    let places = batch.chunks_exact_mut(size).skip(k).step_by(width);
+    places.zip(bytes.chunks_exact(size)).for_each(|(place, float)| place.copy_from_slice(float));
+}
+
+/// The tangent of memory along direction `k` of a batch of a width.
+pub fn of_direction(batch: &[u8], size: usize, (k, width): (usize, usize)) -> Vec<u8> {
+    batch.chunks_exact(size).skip(k).step_by(width).flatten().copied().collect()
+}
+
 /// How a Jacobian is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {

@@ -23,7 +23,7 @@ pub mod flat;
 pub mod point;
 pub mod sparse;
 
-pub use dense::{Sweep, by_columns, by_rows};
+pub use dense::{Sweep, WIDTH, by_columns, by_rows, interleave, of_direction};
 pub use derivatives::{Derivatives, Products, fits};
 pub use flat::{FlatFunction, FlatParam, FlatPoint};
 pub use point::{Argument, Point};

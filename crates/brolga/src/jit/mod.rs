@@ -124,6 +124,8 @@ struct Inner {
     primal: OnceLock<Result<(Added, usize), Error>>,
     derived: Derived,
     cotangent_types: Vec<Type>,
+    /// How many derivatives a run computes.
+    width: usize,
     debug: bool,
     /// Whether a function moves floats in pieces.
     pieces: bool,
@@ -397,6 +399,7 @@ impl DerivedRule {
             capacity: options.tape_limit.saturating_add(d.spare),
             captures: Some(Arc::new(captures)),
             globals,
+            width: options.width as usize,
         });
         Ok(Self(Arc::new(Inner {
             primal: OnceLock::new(),
@@ -411,6 +414,7 @@ impl DerivedRule {
             pieces: d.pieces,
             guessed: d.guessed,
             spare: d.spare,
+            width: options.width as usize,
             debug: options.debug,
             pool: Arc::new(pool),
             program: d.program,
@@ -597,7 +601,7 @@ impl DerivedRule {
                            they do not know, or call `brolga::install_handlers` behind them";
             return Err(Error::Usage(message.to_owned()));
         }
-        declared::check(args, &inner.request, inner.debug, |i| self.overwrites(i))
+        declared::check(args, &inner.request, inner.debug, inner.width as u64, |i| self.overwrites(i))
     }
 
     /// Write arguments, deltas and the tape to the first cells.
@@ -612,8 +616,12 @@ impl DerivedRule {
                 // Nothing can be behind a null pointer.
                 (0, 0) => 0,
                 (0, _) => return Err(Error::Usage(format!("argument {i} is duplicated, but has no shadow"))),
-                (s, p) => (s as i64).wrapping_sub(p),
+                (s, p) => (s as i64).wrapping_sub(p.wrapping_mul(self.0.width as i64)),
             };
+            if delta == 0 && args[i].shadow != 0 && self.0.width != 1 {
+                let message = format!("the shadow of argument {i} lies at {} times its address: move it", self.0.width);
+                return Err(Error::Usage(message));
+            }
             write(&mut cells[args.len() + k], &DataValue::I64(delta));
         }
         write(&mut cells[args.len() + deltas.len()], &DataValue::I64(tape.map_or(0, |t| t.as_mut_ptr() as i64)));

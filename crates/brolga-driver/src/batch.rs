@@ -1,0 +1,91 @@
+//! Several directions of forward mode at once.
+//!
+//! **Question.** What are the tangents along each of several directions? **Answer.** As many runs
+//! of a rule of a width ([`Options::width`]) as it takes, each along eight of them: with more lanes
+//! than registers hold a run is no faster. Where a program has no batches (AD0180), and in an
+//! instance of a module, which has one shadow: a run for each direction. The numbers are the same,
+//! bit for bit.
+//!
+//! [`Options::width`]: brolga::Options
+
+use brolga::drivers::{WIDTH, interleave, of_direction};
+use brolga::{DerivedRule, Error, Mode, Options};
+
+use crate::bind::Invocation;
+use crate::memory::Memory;
+use crate::run::{contents, items, undamaged};
+use crate::tangent::{Direction, Tangents, tangents};
+use crate::value::{decode_all, from_data};
+
+/// Value and tangents along each of these directions. `derive` makes a rule.
+///
+/// # Errors
+/// Those of `derive`, and of [`DerivedRule::tangent`].
+pub fn along_each(
+    call: &Invocation,
+    directions: &[Direction],
+    options: &Options,
+    derive: impl Fn(&Options) -> Result<DerivedRule, Error>,
+) -> Result<Vec<Tangents>, Error> {
+    let options = Options { mode: Mode::Tangent, ..options.clone() };
+    if directions.len() > 1 && call.wasm.is_none() {
+        let width = directions.len().min(WIDTH);
+        match derive(&Options { width: width as u32, ..options.clone() }) {
+            Ok(first) => {
+                let mut found = Vec::with_capacity(directions.len());
+                for chunk in directions.chunks(width) {
+                    // Runs may leave traces in data objects.
+                    let rule = if found.is_empty() { first.clone() } else { derive(&again(&options, width))? };
+                    found.extend(batch(&rule, call, chunk)?);
+                }
+                return Ok(found);
+            }
+            Err(e) if e.has_no_batch() => {}
+            Err(e) => return Err(e),
+        }
+    }
+    directions.iter().map(|along| tangents(&derive(&options)?, call, along)).collect()
+}
+
+fn again(options: &Options, width: usize) -> Options {
+    Options { width: width as u32, ..options.clone() }
+}
+
+/// Value and tangents of one run, in fresh memory, along at most as many directions as the rule has
+/// lanes.
+///
+/// # Errors
+/// As of [`DerivedRule::tangent`].
+pub fn batch(rule: &DerivedRule, call: &Invocation, directions: &[Direction]) -> Result<Vec<Tangents>, Error> {
+    let width = rule.width();
+    let mut memory = Memory::of_width(call, width)?;
+    let n = call.args.len();
+    let mut given = vec![None; n * width];
+    for (k, direction) in directions.iter().enumerate() {
+        for i in 0..n {
+            given[k * n + i] = direction.of_value(i).cloned();
+            if let (Some(bytes), Some(b)) = (direction.of_buffer(i), memory.buffer_mut(i)) {
+                interleave(b.shadow.bytes_mut(), bytes, b.elem.bytes(), (k, width));
+            }
+        }
+    }
+    let (mut value, mut found) = (Vec::new(), Vec::new());
+    // SAFETY: as in `run::gradient_in`; shadows are as many times as large as their primals.
+    unsafe { rule.tangent(&memory.arguments(), &given, &mut value, &mut found) }?;
+    undamaged(&memory)?;
+    let of_buffer = |i: usize, k: usize| {
+        let b = memory.shadow(i).filter(|b| b.elem.is_float())?;
+        Some(decode_all(b.elem, &of_direction(b.shadow.bytes(), b.elem.bytes(), (k, width))))
+    };
+    let one = |k: usize| Tangents {
+        value: items(call, &value),
+        buffers: contents(call, &memory),
+        results: found[k * call.returns.len()..]
+            .iter()
+            .zip(&call.returns)
+            .map(|(t, ty)| t.as_ref().map(|t| from_data(t, *ty)))
+            .collect(),
+        of_buffers: (0..n).map(|i| of_buffer(i, k)).collect(),
+    };
+    Ok((0..directions.len()).map(one).collect())
+}
