@@ -30,25 +30,20 @@ pub fn along_each(
     let options = Options { mode: Mode::Tangent, ..options.clone() };
     if directions.len() > 1 && call.wasm.is_none() {
         let width = directions.len().min(WIDTH);
-        match derive(&Options { width: width as u32, ..options.clone() }) {
-            Ok(first) => {
-                let mut found = Vec::with_capacity(directions.len());
-                for chunk in directions.chunks(width) {
-                    // Runs may leave traces in data objects.
-                    let rule = if found.is_empty() { first.clone() } else { derive(&again(&options, width))? };
-                    found.extend(batch(&rule, call, chunk)?);
-                }
-                return Ok(found);
-            }
-            Err(e) if e.has_no_batch() => {}
-            Err(e) => return Err(e),
+        let options = Options { width: width as u32, ..options.clone() };
+        // Runs may leave traces in data objects, so that each has a rule of its own.
+        let chunks = directions.chunks(width).map(|chunk| batch(&derive(&options)?, call, chunk));
+        match chunks.collect::<Result<Vec<_>, _>>() {
+            Err(e) if is_too_much(&e) => {}
+            found => return Ok(found?.concat()),
         }
     }
     directions.iter().map(|along| tangents(&derive(&options)?, call, along)).collect()
 }
 
-fn again(options: &Options, width: usize) -> Options {
-    Options { width: width as u32, ..options.clone() }
+/// Whether that may be possible for one direction which is not for several: frames are larger, too.
+fn is_too_much(e: &Error) -> bool {
+    e.has_no_batch() || matches!(e, Error::Trap(t) if t.code == "stk_ovf")
 }
 
 /// Value and tangents of one run, in fresh memory, along at most as many directions as the rule has

@@ -149,13 +149,7 @@ pub unsafe extern "C" fn brolga_realloc(seg: *mut Segment, p: *mut u8, n: u64, d
 ///
 /// # Safety
 /// As for [`brolga_realloc`].
-pub unsafe extern "C" fn brolga_realloc_wide(
-    seg: *mut Segment,
-    p: *mut u8,
-    n: u64,
-    deferred: u64,
-    width: u64,
-) -> Pair {
+pub unsafe extern "C" fn brolga_realloc_wide(seg: *mut Segment, p: *mut u8, n: u64, deferred: u64, width: u64) -> Pair {
     let Some(old) = NonNull::new(p) else {
         // SAFETY: our contract.
         return unsafe { brolga_malloc_wide(seg, n, width) };

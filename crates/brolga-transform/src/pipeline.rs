@@ -21,8 +21,8 @@ use brolga_ir::{BlockId, Diagnostics, Mode};
 use cranelift_codegen::ir;
 
 use crate::assemble::assembly::{Assembly, Graphs, Joint};
-use crate::batch;
 use crate::assemble::tangent::{Tangent, tangent};
+use crate::batch;
 use crate::clif::passes::Remarks;
 use crate::derived::{DerivedCombined, DerivedPair, Emitted};
 use crate::emit::Emitter;

@@ -37,23 +37,36 @@ impl Widener<'_, '_> {
     pub(super) fn load(&mut self, inst: &AdInst) {
         let AdOp::LoadTangent { addr, delta, sure, off, ty, .. } = inst.op else { unreachable!("a load") };
         let Some((n, float)) = floats(ty) else { return self.unfit("a part of a float") };
-        let mut lanes: Vec<Vec<Val>> = Vec::with_capacity(n);
-        let mut parts = Vec::new();
+        let mut all = Vec::with_capacity(n);
         for place in places(n, float, self.width) {
-            let load = |&(part, ty): &(u32, Type)| {
-                self.emit(AdOp::LoadTangent { addr, delta, sure, off, part, ty }, ty)
-            };
-            parts = place.iter().map(load).collect();
-            if n > 1 {
-                let name = Val::D(self.ids.dv());
-                self.define(name, float, parts.clone());
-                lanes.push(self.lanes(name));
+            let load =
+                |&(part, ty): &(u32, Type)| self.emit(AdOp::LoadTangent { addr, delta, sure, off, part, ty }, ty);
+            all.push(place.iter().map(load).collect());
+        }
+        let parts = self.of_floats(all, ty);
+        self.define(inst.defs[0].0, ty, parts);
+    }
+
+    /// N values of a type, from N of each float that it is made of.
+    pub(super) fn of_floats(&mut self, mut floats: Vec<Vec<Val>>, ty: Type) -> Vec<Val> {
+        if floats.len() == 1 {
+            return floats.remove(0);
+        }
+        let mut parts = Vec::with_capacity(self.width);
+        if ty == types::F64X2 {
+            // Two vectors of a direction in each lane, or of a lane in each direction.
+            for j in 0..self.width / 2 {
+                let of = [floats[0][j], floats[1][j]];
+                parts.extend([[0, 0], [8, 8]].map(|from| self.bytes(of, from, ty)));
             }
         }
-        if n > 1 {
-            parts = (0..self.width).map(|k| self.joined(&lanes, k, ty)).collect();
-        }
-        self.define(inst.defs[0].0, ty, parts);
+        let lanes: Vec<Vec<Val>> = match ty {
+            types::F64X2 => floats.iter().map(|parts| parts[self.width / 2..].to_vec()).collect(),
+            _ => floats.into_iter().map(|parts| self.apart(parts, types::F32)).collect(),
+        };
+        let rest = (0..lanes[0].len()).map(|k| self.joined(&lanes, k, ty));
+        parts.extend(rest);
+        parts
     }
 
     /// Value `k` of a type that is made of several floats.
@@ -79,29 +92,45 @@ impl Widener<'_, '_> {
             return;
         }
         let Some((n, float)) = floats(ty) else { return self.unfit("a part of a float") };
-        for (l, place) in places(n, float, self.width).into_iter().enumerate() {
-            let parts = if n == 1 { self.parts(value, ty) } else { self.lane_of_each(value, l as u8, ty) };
+        let floats = self.floats_of(value, ty);
+        for (place, parts) in places(n, float, self.width).into_iter().zip(floats) {
             for ((part, _), value) in place.into_iter().zip(parts) {
                 put(self, part, value);
             }
         }
     }
 
-    /// One float of each of the N values of a type that is made of several.
-    fn lane_of_each(&mut self, v: Val, lane: u8, ty: Type) -> Vec<Val> {
-        let float = if ty == types::I64 { types::F32 } else { ty.lane_type() };
-        let lanes: Vec<Val> = self
-            .lanes(v)
-            .into_iter()
-            .map(|v| {
-                let v = if ty == types::I64 {
-                    self.arith(Arith::FromBits(Shape::F32Pair), &[v], types::F32X4)
-                } else {
-                    v
+    /// Of N values of a type, N of each float that it is made of.
+    pub(super) fn floats_of(&mut self, v: Val, ty: Type) -> Vec<Vec<Val>> {
+        let values = self.parts(v, ty);
+        match ty {
+            types::F64 | types::F32 => vec![values],
+            types::F64X2 => [0, 1]
+                .map(|l| {
+                    let pairs = values.chunks_exact(2);
+                    let rest = pairs.remainder();
+                    let mut parts: Vec<Val> =
+                        pairs.map(|pair| self.bytes([pair[0], pair[1]], [8 * l, 8 * l], ty)).collect();
+                    parts.extend(rest.iter().map(|&v| self.arith(Arith::Extract(l), &[v], types::F64)));
+                    parts
+                })
+                .to_vec(),
+            _ => {
+                let pair = ty == types::I64;
+                let values: Vec<Val> = values
+                    .into_iter()
+                    .map(|v| match pair {
+                        true => self.arith(Arith::FromBits(Shape::F32Pair), &[v], types::F32X4),
+                        false => v,
+                    })
+                    .collect();
+                let lane = |l: u8| {
+                    let all: Vec<Val> =
+                        values.iter().map(|&v| self.arith(Arith::Extract(l), &[v], types::F32)).collect();
+                    self.pack(&all, types::F32)
                 };
-                self.arith(Arith::Extract(lane), &[v], float)
-            })
-            .collect();
-        self.pack(&lanes, float)
+                (0..if pair { 2 } else { 4 }).map(lane).collect()
+            }
+        }
     }
 }

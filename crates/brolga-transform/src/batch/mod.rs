@@ -311,4 +311,3 @@ impl Widener<'_, '_> {
 fn is_tangent(name: Val) -> bool {
     matches!(name, Val::Tangent(..))
 }
-

@@ -90,10 +90,17 @@ impl Widener<'_, '_> {
     /// N values one by one.
     pub(super) fn lanes(&mut self, v: Val) -> Vec<Val> {
         let Some(Wide { ty, parts }) = self.wide.get(&v).cloned() else { return vec![v; self.width] };
-        let Some((_, n)) = vector(ty) else { return parts };
         if let Some(known) = self.lanes.get(&v) {
             return known.clone();
         }
+        let lanes = self.apart(parts, ty);
+        self.lanes.insert(v, lanes.clone());
+        lanes
+    }
+
+    /// The values that parts hold.
+    pub(super) fn apart(&mut self, parts: Vec<Val>, ty: Type) -> Vec<Val> {
+        let Some((_, n)) = vector(ty) else { return parts };
         let mut lanes = Vec::with_capacity(self.width);
         for (part, held) in parts.into_iter().zip(chunks(ty, self.width)) {
             if held == ty {
@@ -102,7 +109,6 @@ impl Widener<'_, '_> {
                 lanes.extend((0..n).map(|l| self.arith(Arith::Extract(l as u8), &[part], ty)));
             }
         }
-        self.lanes.insert(v, lanes.clone());
         lanes
     }
 

@@ -15,12 +15,16 @@ pub fn check_width(options: &Options) -> Result<(), Diagnostics> {
     let (wrong, help) = match () {
         () if !WIDTHS.contains(&width) => {
             let (first, last) = (WIDTHS.start(), WIDTHS.end());
-            (format!("a run of {width} derivatives"), format!("a width is one of {first} to {last}; for more, run it several times"))
+            (
+                format!("a run of {width} derivatives"),
+                format!("a width is one of {first} to {last}; for more, run it several times"),
+            )
         }
         () if width == 1 => return Ok(()),
-        () if options.mode != Mode::Tangent => {
-            ("several derivatives at once in a mode other than forward mode".to_owned(), "`Mode::Tangent`, or a width of 1".to_owned())
-        }
+        () if options.mode != Mode::Tangent => (
+            "several derivatives at once in a mode other than forward mode".to_owned(),
+            "`Mode::Tangent`, or a width of 1".to_owned(),
+        ),
         () if options.debug => {
             ("a debug run of several derivatives".to_owned(), "a debug run has a width of 1".to_owned())
         }

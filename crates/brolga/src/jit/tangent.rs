@@ -73,7 +73,8 @@ impl DerivedRule {
         let (params, returns) = (&inner.signature.params, &inner.signature.returns);
         let fixed = args.len() + abi.deltas.len() + 1;
         let out = returns.len() + abi.n_result_deltas;
-        let room = |of: &[usize], all: &[AbiParam]| of.iter().map(|&i| cells_of(all[i].value_type, width)).sum::<usize>();
+        let room =
+            |of: &[usize], all: &[AbiParam]| of.iter().map(|&i| cells_of(all[i].value_type, width)).sum::<usize>();
         with_cells((fixed + room(&abi.cotangents, params)).max(out + room(&abi.seeds, returns)), |cells| {
             self.fill(cells, args, tape.as_mut())?;
             let mut at = fixed;

@@ -2,8 +2,8 @@
 
 use brolga_analysis::query::signature_id;
 use brolga_analysis::{ParamMode, ResultMode, Variant};
-use brolga_ir::{Diagnostic, FuncKey};
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
+use brolga_ir::{Diagnostic, FuncKey};
 use brolga_rules::AdjointRule;
 use cranelift_codegen::ir::{self, Signature, types};
 
