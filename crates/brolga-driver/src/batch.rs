@@ -8,8 +8,8 @@
 //!
 //! [`Options::width`]: brolga::Options
 
-use brolga::drivers::{WIDTH, interleave, of_direction};
-use brolga::{DerivedRule, Error, Mode, Options};
+use brolga::drivers::{interleave, of_direction, width_for};
+use brolga::{DerivedRule, Error};
 
 use crate::bind::Invocation;
 use crate::memory::Memory;
@@ -17,33 +17,25 @@ use crate::run::{contents, items, undamaged};
 use crate::tangent::{Direction, Tangents, tangents};
 use crate::value::{decode_all, from_data};
 
-/// Value and tangents along each of these directions. `derive` makes a rule.
+/// Value and tangents along each of these directions. `rule` gives one of forward mode, of a width,
+/// whose data objects are as at the start.
 ///
 /// # Errors
-/// Those of `derive`, and of [`DerivedRule::tangent`].
+/// Those of `rule`, and of [`DerivedRule::tangent`].
 pub fn along_each(
     call: &Invocation,
     directions: &[Direction],
-    options: &Options,
-    derive: impl Fn(&Options) -> Result<DerivedRule, Error>,
+    rule: impl Fn(u32) -> Result<DerivedRule, Error>,
 ) -> Result<Vec<Tangents>, Error> {
-    let options = Options { mode: Mode::Tangent, ..options.clone() };
     if directions.len() > 1 && call.wasm.is_none() {
-        let width = directions.len().min(WIDTH);
-        let options = Options { width: width as u32, ..options.clone() };
-        // Runs may leave traces in data objects, so that each has a rule of its own.
-        let chunks = directions.chunks(width).map(|chunk| batch(&derive(&options)?, call, chunk));
+        let width = width_for(directions.len());
+        let chunks = directions.chunks(width).map(|chunk| batch(&rule(width as u32)?, call, chunk));
         match chunks.collect::<Result<Vec<_>, _>>() {
-            Err(e) if is_too_much(&e) => {}
+            Err(e) if e.is_too_wide() => {}
             found => return Ok(found?.concat()),
         }
     }
-    directions.iter().map(|along| tangents(&derive(&options)?, call, along)).collect()
-}
-
-/// Whether that may be possible for one direction which is not for several: frames are larger, too.
-fn is_too_much(e: &Error) -> bool {
-    e.has_no_batch() || matches!(e, Error::Trap(t) if t.code == "stk_ovf")
+    directions.iter().map(|along| tangents(&rule(1)?, call, along)).collect()
 }
 
 /// Value and tangents of one run, in fresh memory, along at most as many directions as the rule has

@@ -1,15 +1,16 @@
 //! Jacobians of calls, by forward mode or by pullbacks, whichever takes fewer runs.
 
-use brolga::drivers::{Pattern, Sweep, by_columns, by_rows, sparse};
+use brolga::drivers::{Pattern, Sweep, by_columns, by_rows, one_by_one, sparse};
 use brolga::{ArgActivity, DerivedRule, Error, Mode};
 use cranelift_codegen::data_value::DataValue;
 
+use crate::batch::along_each;
 use crate::bind::{BoundArg, Invocation, zero};
 use crate::inputs::{Input, inputs};
 use crate::memory::Memory;
 use crate::run::{collect, items, undamaged};
 use crate::second::flat;
-use crate::tangent::{Direction, tangents};
+use crate::tangent::{Direction, Tangents, tangents};
 use crate::value::{Item, Num, to_data};
 
 /// A Jacobian: rows are lanes of float results, then elements of buffers; columns are inputs, in
@@ -59,12 +60,12 @@ pub fn outputs(call: &Invocation, buffers: &[usize]) -> Result<Vec<Output>, Erro
     Ok(found)
 }
 
-/// How to get a rule of a mode, whose data objects are as at the start.
-pub type RulesOf<'a> = &'a dyn Fn(Mode) -> Result<DerivedRule, Error>;
+/// How to get a rule of a mode and a width, whose data objects are as at the start.
+pub type RulesOf<'a> = &'a dyn Fn(Mode, u32) -> Result<DerivedRule, Error>;
 
 /// The Jacobian of a call, in the [cheaper way](Sweep::cheaper) unless one is asked for, and with
-/// fewer runs if a pattern is given; `step` is called before each run, with its number and how many
-/// there are.
+/// fewer runs if a pattern is given; `step` is called before each run, with how many products there
+/// are and how many are to be.
 ///
 /// # Errors
 /// As [`tangents`] and [`outputs`], and as of [`DerivedRule::forward`] and
@@ -82,46 +83,49 @@ pub fn jacobian(
     let way = way.unwrap_or_else(|| pattern.map_or(Sweep::cheaper(n, m), sparse::cheaper));
     let runs = pattern.map_or(if way == Sweep::Forward { n } else { m }, |p| sparse::products(p, way));
     let mut done = 0;
-    let mut begin = || {
+    let mut begin = |n: usize| {
         step(done, runs);
-        done += 1;
+        done += n;
     };
     let (value, entries) = match way {
         Sweep::Forward => {
             let mut value = None;
-            let column = |along: &[f64]| {
-                begin();
-                let found = tangents(&rules(Mode::Tangent)?, call, &Direction::along(call, &columns, along))?;
+            let column = |found: &Tangents| {
                 let column = rows.iter().map(|output| match *output {
                     Output::Result(k, lane) => found.results[k].as_ref().map(|r| r.nums()[lane.unwrap_or(0)]),
                     Output::Element(arg, i) => found.of_buffers[arg].as_ref().map(|b| b[i]),
                 });
-                let column = column.map(|x| x.map_or(0.0, Num::as_f64)).collect();
-                value.get_or_insert(found.value);
-                Ok::<_, Error>(column)
+                column.map(|x| x.map_or(0.0, Num::as_f64)).collect()
+            };
+            let some = |along: &[Vec<f64>]| {
+                begin(along.len());
+                let directions: Vec<_> = along.iter().map(|along| Direction::along(call, &columns, along)).collect();
+                let found = along_each(call, &directions, |width| rules(Mode::Tangent, width))?;
+                value.get_or_insert_with(|| found[0].value.clone());
+                Ok::<_, Error>(found.iter().map(column).collect())
             };
             let entries = match pattern {
-                Some(p) => p.dense(&sparse::jacobian(p, way, column)?),
-                None => by_columns(m, n, column)?,
+                Some(p) => p.dense(&sparse::jacobian(p, way, some)?),
+                None => by_columns(m, n, some)?,
             };
             (value, entries)
         }
         Sweep::Reverse => {
             let mut back = Back::new(rules, call)?;
             let row = |seeds: &[f64]| {
-                begin();
+                begin(1);
                 back.row(&rows, &columns, seeds)
             };
             let entries = match pattern {
-                Some(p) => p.dense(&sparse::jacobian(p, way, row)?),
-                None => by_rows(m, row)?,
+                Some(p) => p.dense(&sparse::jacobian(p, way, one_by_one(row))?),
+                None => by_rows(m, one_by_one(row))?,
             };
             (Some(back.value), entries)
         }
     };
     let value = match value {
         Some(value) => value,
-        None => tangents(&rules(Mode::Tangent)?, call, &Direction::zero(call))?.value,
+        None => tangents(&rules(Mode::Tangent, 1)?, call, &Direction::zero(call))?.value,
     };
     Ok(Jacobian { value, rows, columns, entries })
 }
@@ -146,7 +150,7 @@ impl<'a> Back<'a> {
         }
         let memory = Memory::new(&still)?;
         // SAFETY: as in `run::gradient_in`; the memory lives as long as the pullback.
-        let (value, pullback) = unsafe { rules(Mode::Split)?.forward(&memory.arguments()) }?;
+        let (value, pullback) = unsafe { rules(Mode::Split, 1)?.forward(&memory.arguments()) }?;
         undamaged(&memory)?;
         let value = items(call, &value);
         Ok(Self { call, still, memory, pullback, value })
