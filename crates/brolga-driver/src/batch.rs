@@ -1,4 +1,4 @@
-//! Several directions of forward mode at once.
+//! Several directions of forward mode at once, and several seeds of reverse mode.
 //!
 //! **Question.** What are the tangents along each of several directions? **Answer.** As many runs
 //! of a rule of a width ([`Options::width`]) as it takes, each along eight of them: with more lanes
@@ -9,13 +9,13 @@
 //! [`Options::width`]: brolga::Options
 
 use brolga::drivers::{interleave, of_direction, width_for};
-use brolga::{DerivedRule, Error};
+use brolga::{ArgActivity, DerivedRule, Error};
 
-use crate::bind::Invocation;
+use crate::bind::{BoundArg, Invocation, zero};
 use crate::memory::Memory;
-use crate::run::{contents, items, undamaged};
+use crate::run::{Outcome, contents, items, undamaged};
 use crate::tangent::{Direction, Tangents, tangents};
-use crate::value::{decode_all, from_data};
+use crate::value::{Item, decode_all, from_data};
 
 /// Value and tangents along each of these directions. `rule` gives one of forward mode, of a width,
 /// whose data objects are as at the start.
@@ -75,4 +75,44 @@ pub fn batch(rule: &DerivedRule, call: &Invocation, directions: &[Direction]) ->
         of_buffers: (0..n).map(|i| of_buffer(i, k)).collect(),
     };
     Ok((0..directions.len()).map(one).collect())
+}
+
+/// Value and gradients of one forward pass and one pullback, in fresh memory: of calls that are the
+/// same but for seeds and initial shadows, at most as many as the rule has lanes.
+///
+/// # Errors
+/// As of [`DerivedRule::gradient`].
+pub fn gradients(rule: &DerivedRule, calls: &[Invocation]) -> Result<Vec<Outcome>, Error> {
+    let (width, call) = (rule.width(), &calls[0]);
+    let mut memory = Memory::of_width(call, width)?;
+    let mut seeds = Vec::with_capacity(width * call.returns.len());
+    for (k, call) in calls.iter().enumerate() {
+        seeds.extend_from_slice(&call.seeds);
+        for (i, arg) in call.args.iter().enumerate() {
+            if let (BoundArg::Buffer { shadow, .. }, Some(b)) = (arg, memory.buffer_mut(i)) {
+                interleave(b.shadow.bytes_mut(), shadow, b.elem.bytes(), (k, width));
+            }
+        }
+    }
+    seeds.extend((calls.len()..width).flat_map(|_| call.returns.iter().map(|ty| zero(*ty))));
+    let (mut value, mut found) = (Vec::new(), Vec::new());
+    // SAFETY: as in `batch`.
+    let run = unsafe { rule.gradient(&memory.arguments(), &seeds, &mut value, &mut found) }?;
+    undamaged(&memory)?;
+    let n = call.args.len();
+    let of = |i: usize, k: usize| match call.activity(i) {
+        ArgActivity::Const => None,
+        ArgActivity::Active => found[k * n + i].as_ref().map(|v| from_data(v, call.params[i])),
+        ArgActivity::Duplicated => {
+            let b = memory.shadow(i)?;
+            Some(Item::Many(decode_all(b.elem, &of_direction(b.shadow.bytes(), b.elem.bytes(), (k, width)))))
+        }
+    };
+    let one = |k: usize| Outcome {
+        value: items(call, &value),
+        buffers: contents(call, &memory),
+        gradient: (0..n).map(|i| of(i, k)).collect(),
+        tape_bytes: run.tape_bytes(),
+    };
+    Ok((0..calls.len()).map(one).collect())
 }

@@ -9,7 +9,6 @@ use brolga::{Effort, Error, MemoryMode, Mode, Options, Program};
 use brolga_oracle::{Oracle, Tangent};
 
 use super::{derive, reseeded};
-use crate::batch::batch;
 use crate::bind::Invocation;
 use crate::compare::close;
 use crate::inputs::{Input, flatten, inputs, oracle_args};
@@ -50,7 +49,6 @@ pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<
     }
     found.extend(dot_product(&call, &ahead, &back, (&inputs, &direction), tol));
     found.extend(against_dual_numbers(program, &call, &ahead, (&inputs, &direction), tol));
-    found.extend(batches(program, &call, &inputs, &options));
     for (what, effort) in [("a second run", None), ("little effort", Some(Effort::Quick))] {
         let stateful = program.has_writable_data();
         let rule = match effort {
@@ -67,70 +65,6 @@ pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<
         }
     }
     Ok(found)
-}
-
-/// A batch of directions against a run for each, bit for bit.
-fn batches(program: &Program, call: &Invocation, inputs: &[Input], options: &Options) -> Option<String> {
-    if call.wasm.is_some() {
-        return None;
-    }
-    // Widths with and without a rest beside vectors, another one for each function.
-    let seed = call.symbol.bytes().fold(call.args.len(), |sum, b| sum + usize::from(b));
-    let width = [2, 3, 4, 5, 7, 8, 13, 64][seed % 8];
-    let effort = if seed / 8 % 2 == 0 { Effort::Full } else { Effort::Quick };
-    let options = Options { effort, ..options.clone() };
-    let mut noise = Noise::new(11);
-    let directions: Vec<Direction> = (0..width)
-        .map(|k| {
-            // One of them is zero, so that its guards are needed.
-            let by: Vec<f64> = inputs.iter().map(|_| if k == 1 { 0.0 } else { noise.unit() }).collect();
-            Direction::along(call, inputs, &by)
-        })
-        .collect();
-    let wide = match derive(program, &call.request(), &Options { width: width as u32, ..options.clone() }) {
-        Ok(rule) => rule,
-        Err(e) if e.has_no_batch() => return None,
-        Err(e) => return Some(format!("a batch of {width}: {e}")),
-    };
-    let one = match derive(program, &call.request(), &options) {
-        Ok(rule) => rule,
-        Err(e) => return Some(format!("forward mode: {e}")),
-    };
-    let fresh =
-        || if program.has_writable_data() { derive(program, &call.request(), &options) } else { Ok(one.clone()) };
-    let singles: Result<Vec<_>, Error> = directions.iter().map(|d| tangents(&fresh()?, call, d)).collect();
-    let all = match (batch(&wide, call, &directions), singles) {
-        (Ok(all), Ok(singles)) => all.into_iter().zip(singles),
-        (Err(Error::Trap(a)), Err(Error::Trap(b))) if a.code == b.code => return None,
-        // Frames are larger.
-        (Err(Error::Trap(a)), Ok(_)) if a.code == "stk_ovf" => return None,
-        (a, b) => return Some(format!("a batch of {width} gives {:?}, one by one {:?}", a.err(), b.err())),
-    };
-    let mut all = all.enumerate();
-    all.find_map(|(k, (is, want))| {
-        let (value, same) = (same_items(&is.value, &want.value), same_bits(&is, &want));
-        let message = || {
-            format!(
-                "direction {k} of a batch of {width}: {:?} {:?}, alone {:?} {:?}",
-                is.results, is.of_buffers, want.results, want.of_buffers
-            )
-        };
-        (!value || !same).then(message)
-    })
-}
-
-/// Whether tangents have the same bits, but for what a NaN says.
-fn same_bits(a: &Tangents, b: &Tangents) -> bool {
-    let same = |a: &Num, b: &Num| a.same_bits(*b) || a.as_f64().is_nan() && b.as_f64().is_nan();
-    let results = a.results.iter().zip(&b.results).all(|(a, b)| match (a, b) {
-        (Some(a), Some(b)) => a.nums().iter().zip(b.nums()).all(|(a, b)| same(a, b)),
-        (a, b) => a.is_none() == b.is_none(),
-    });
-    let all = |a: &Option<Vec<Num>>, b: &Option<Vec<Num>>| match (a, b) {
-        (Some(a), Some(b)) => a.iter().zip(b).all(|(a, b)| same(a, b)),
-        (a, b) => a.is_none() == b.is_none(),
-    };
-    results && a.of_buffers.iter().zip(&b.of_buffers).all(|(a, b)| all(a, b))
 }
 
 fn same_tangents(a: &Tangents, b: &Tangents) -> bool {

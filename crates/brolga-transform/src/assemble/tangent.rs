@@ -73,7 +73,7 @@ pub(crate) fn tangent(
     }
     if width != 1 {
         let forward = facts.variant.forward_signature(&facts.func().signature);
-        graph = widen(graph, facts, (forward.params.len(), forward.returns.len()), ids)?;
+        graph = widen(graph, facts, (forward.params.len(), forward.returns.len()), ids)?.0;
         verified::graph("batch", GraphKind::Tangent, &graph, facts, &plan)?;
     }
     Ok(Tangent { graph, seg, plan })

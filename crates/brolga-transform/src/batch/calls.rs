@@ -27,6 +27,8 @@ fn of_primal_memory(symbol: &str) -> &'static [usize] {
     match symbol {
         "brolga_tangent_zero" => &[1, 3],
         "brolga_tangent_copy" => &[1, 3, 5],
+        "brolga_zero" => &[0, 2],
+        "brolga_copy_shadow" | "brolga_memmove_rev" => &[0, 2, 4],
         _ => &[],
     }
 }
@@ -35,11 +37,21 @@ impl Widener<'_, '_> {
     /// A call.
     pub(super) fn call(&mut self, id: InstId, inst: AdInst, reads_wide: bool) {
         let AdOp::Call { callee, args, sig, tape } = inst.op.clone() else { unreachable!("a call") };
+        if tape == Tape::Above {
+            return self.unfit("a call that runs whole in the reverse half");
+        }
         if sig.call_conv == DERIVED_CONV {
             return self.derived(inst.defs, (callee, &args, tape), &sig);
         }
         let Callee::Symbol(symbol) = &callee else { return self.unfit("this call") };
         let scaled = of_primal_memory(symbol);
+        if matches!(&symbol[..], "brolga_malloc_rev" | "brolga_realloc_rev") {
+            let args = args.iter().map(|shadow| shadow.map(|s| self.shadow(s))).collect();
+            return self.put(inst.defs, AdOp::Call { callee, args, sig, tape });
+        }
+        if matches!(&symbol[..], "brolga_move_rev" | "brolga_clear") {
+            return self.unfit("a copy of memory of which it is not known what floats it holds");
+        }
         if let Some(wide) = allocates(symbol) {
             let (mut args, mut sig) = (args.to_vec(), sig);
             args.push(Some(self.arith(Arith::Iconst(self.width as i64), &[], types::I64)));
@@ -60,6 +72,14 @@ impl Widener<'_, '_> {
         } else {
             self.out.insert(id, inst);
         }
+    }
+
+    /// The address of a shadow, by that of a name that is one of a single derivative.
+    fn shadow(&mut self, of: Val) -> Val {
+        let Some(&[address, delta]) = self.shadows.get(&of) else { return of };
+        let n = self.arith(Arith::Iconst(self.width as i64), &[], types::I64);
+        let address = self.arith(Arith::Imul, &[address, n], types::I64);
+        self.arith(Arith::Iadd, &[address, delta], types::I64)
     }
 
     /// A helper that computes one number from others.

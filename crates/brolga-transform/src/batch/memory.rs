@@ -23,7 +23,7 @@ fn floats(ty: Type) -> Option<(usize, Type)> {
 
 /// Where the parts of the derivatives of so many floats lie, float by float: bytes from the first,
 /// and types.
-fn places(n: usize, float: Type, width: usize) -> Vec<Vec<(u32, Type)>> {
+pub(super) fn places(n: usize, float: Type, width: usize) -> Vec<Vec<(u32, Type)>> {
     let mut at = 0;
     let mut place = |ty: Type| {
         at += ty.bytes();
@@ -92,7 +92,7 @@ impl Widener<'_, '_> {
             return;
         }
         let Some((n, float)) = floats(ty) else { return self.unfit("a part of a float") };
-        let floats = self.floats_of(value, ty);
+        let floats = self.floats_of(value, ty, n);
         for (place, parts) in places(n, float, self.width).into_iter().zip(floats) {
             for ((part, _), value) in place.into_iter().zip(parts) {
                 put(self, part, value);
@@ -100,8 +100,8 @@ impl Widener<'_, '_> {
         }
     }
 
-    /// Of N values of a type, N of each float that it is made of.
-    pub(super) fn floats_of(&mut self, v: Val, ty: Type) -> Vec<Vec<Val>> {
+    /// Of N values of a type, N of each of so many floats that it is made of.
+    pub(super) fn floats_of(&mut self, v: Val, ty: Type, n: usize) -> Vec<Vec<Val>> {
         let values = self.parts(v, ty);
         match ty {
             types::F64 | types::F32 => vec![values],
@@ -129,7 +129,7 @@ impl Widener<'_, '_> {
                         values.iter().map(|&v| self.arith(Arith::Extract(l), &[v], types::F32)).collect();
                     self.pack(&all, types::F32)
                 };
-                (0..if pair { 2 } else { 4 }).map(lane).collect()
+                (0..n as u8).map(lane).collect()
             }
         }
     }

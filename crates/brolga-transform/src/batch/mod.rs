@@ -30,14 +30,16 @@
 //! [`Options::width`]: brolga_ir::Options
 
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, Shape, Val};
 use brolga_ir::map::{HashMap, HashSet, Table};
 use brolga_ir::{BlockId, Diagnostic, Diagnostics};
 use cranelift_codegen::ir::{self, AbiParam, Signature, Type};
+use cranelift_entity::SecondaryMap;
 
 use crate::facts::Facts;
 
 mod calls;
+mod cotangents;
 mod memory;
 mod value;
 
@@ -55,8 +57,12 @@ pub(crate) fn refused(facts: &Facts<'_>, what: &str) -> Diagnostics {
     no_batch(what).in_func(&facts.program.funcs[facts.variant.func].symbol).into()
 }
 
+/// Shapes of cotangents.
+pub(crate) type Shapes = SecondaryMap<ir::Value, Option<Shape>>;
+
 /// Make a graph of width N of one for one derivative. `narrow` are how many parameters and results
-/// of its signature, at their beginnings, are not those of a derivative.
+/// of its signature, at their beginnings, are not those of a derivative. Each part of a cotangent
+/// is one of its own, of a value that the primal does not have: their shapes come with the graph.
 ///
 /// # Errors
 /// AD0180 at the first instruction that there is no batch of.
@@ -65,7 +71,7 @@ pub(crate) fn widen(
     facts: &Facts<'_>,
     narrow: (usize, usize),
     ids: &mut Ids,
-) -> Result<CfgBlocks, Diagnostics> {
+) -> Result<(CfgBlocks, Shapes), Diagnostics> {
     let width = facts.options.width;
     let mut w = Widener {
         facts,
@@ -77,6 +83,9 @@ pub(crate) fn widen(
         wide: HashMap::default(),
         splats: HashMap::default(),
         lanes: HashMap::default(),
+        shadows: HashMap::default(),
+        cotangents: HashMap::default(),
+        ct: facts.activity.ct.clone(),
         out: Fragment::default(),
         at: None,
         unfit: None,
@@ -99,7 +108,7 @@ pub(crate) fn widen(
     }
     // What nothing leads to has no names that anything would read.
     let blocks = made.into_iter().flatten().map(|b| (b.id, b)).collect();
-    Ok(CfgBlocks { symbol: graph.symbol, signature, blocks })
+    Ok((CfgBlocks { symbol: graph.symbol, signature, blocks }, w.ct))
 }
 
 /// The signature of a function of width N, of which so many parameters and results at the
@@ -154,6 +163,12 @@ struct Widener<'a, 'f> {
     splats: HashMap<(Val, Type), Val>,
     /// In the present block: wide names, value by value.
     lanes: HashMap<Val, Vec<Val>>,
+    /// Names of shadow addresses, each the sum of an address and a delta.
+    shadows: HashMap<Val, [Val; 2]>,
+    /// What stands for a part of a value's cotangent.
+    cotangents: HashMap<(ir::Value, usize), ir::Value>,
+    /// Shapes of cotangents.
+    ct: Shapes,
     /// The present block so far.
     out: Fragment,
     at: Option<ir::Inst>,
@@ -171,6 +186,9 @@ impl Widener<'_, '_> {
                 match inst.op {
                     AdOp::Arith(Arith::Const(x), ..) => drop(self.constants.insert(inst.defs[0].0, x)),
                     AdOp::Arith(Arith::Iconst(-1), ..) => drop(self.poison.insert(inst.defs[0].0)),
+                    AdOp::Arith(Arith::Iadd, ref args, _) if matches!(args[1], Val::Delta(_)) => {
+                        self.shadows.insert(inst.defs[0].0, [args[0], args[1]]);
+                    }
                     _ => {}
                 }
             }
@@ -269,6 +287,10 @@ impl Widener<'_, '_> {
                 let parts = self.each_lane(&args, ty, op);
                 self.define(name, ty, parts);
             }
+            AdOp::TakeCt(_) | AdOp::AddCt(..) | AdOp::ZeroCt(_) => self.cotangent(&inst),
+            AdOp::AddMem { .. } => self.add(&inst),
+            AdOp::TakeMem { .. } | AdOp::PeekMem { .. } => self.read(&inst),
+            AdOp::ZeroMem { bytes: ..4, checked: true, .. } => self.unfit("a part of a float"),
             AdOp::LoadTangent { .. } => self.load(&inst),
             AdOp::StoreTangent { .. } => self.store(&inst),
             // They concern fragments of floats, of which there are none.

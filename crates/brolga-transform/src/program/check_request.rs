@@ -4,7 +4,7 @@
 //! have. All that does not fit is told at once.
 
 use brolga_ir::options::WIDTHS;
-use brolga_ir::{ArgActivity, Diagnostic, Diagnostics, Mode, Options, Program, Request, ResultActivity};
+use brolga_ir::{ArgActivity, Diagnostic, Diagnostics, MemoryMode, Mode, Options, Program, Request, ResultActivity};
 use cranelift_codegen::ir::types;
 
 use crate::batch::ONE_BY_ONE;
@@ -21,10 +21,12 @@ pub fn check_width(options: &Options) -> Result<(), Diagnostics> {
             )
         }
         () if width == 1 => return Ok(()),
-        () if options.mode != Mode::Tangent => (
-            "several derivatives at once in a mode other than forward mode".to_owned(),
-            "`Mode::Tangent`, or a width of 1".to_owned(),
-        ),
+        () if !matches!(options.mode, Mode::Tangent | Mode::Split) => {
+            ("several seeds for a function of both halves".to_owned(), "`Mode::Split`, or a width of 1".to_owned())
+        }
+        () if options.memory == MemoryMode::Restore && options.mode == Mode::Split => {
+            ("several seeds where memory is restored".to_owned(), "`MemoryMode::Leave`, or a width of 1".to_owned())
+        }
         () if options.debug => {
             ("a debug run of several derivatives".to_owned(), "a debug run has a width of 1".to_owned())
         }

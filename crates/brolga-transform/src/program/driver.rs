@@ -291,9 +291,12 @@ impl<'a> Driver<'a> {
     fn work_off(&mut self, depth: Depth, observer: &mut Observer<'_>) -> bool {
         let Asked { program, request, options, .. } = self.asked;
         let mut root = Variant::of_request(request, &program.funcs[request.func].signature);
-        if options.mode == Mode::Tangent {
-            // A tangent is computed whatever the seed would be.
+        if options.mode == Mode::Tangent || options.width != 1 {
+            // A tangent is computed whatever the seed would be, and of several seeds not all are
+            // one.
             root.results.iter_mut().filter(|r| **r == ResultMode::Unit).for_each(|r| *r = ResultMode::Active);
+        }
+        if options.mode == Mode::Tangent {
             let symbols = self.work.fresh(root.func, VariantForm::Tangent);
             let goal = Goal { symbols, mode: options.mode, is_root: true };
             if !self.derive(root, goal, depth, observer) {

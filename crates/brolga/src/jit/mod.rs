@@ -629,10 +629,18 @@ impl DerivedRule {
     }
 
     fn check_seeds(&self, seeds: &[DataValue]) -> Result<(), Error> {
-        let returns = &self.0.signature.returns;
-        if seeds.len() != returns.len() {
-            return Err(Error::Usage(format!("{} seeds are given, {} are wanted", seeds.len(), returns.len())));
+        let (returns, width) = (&self.0.signature.returns, self.0.width);
+        if seeds.len() != returns.len() * width {
+            let (is, want) = (seeds.len(), returns.len() * width);
+            let each = if width == 1 { "" } else { ", one per result, in each set" };
+            return Err(Error::Usage(format!("{is} seeds are given, {want} are wanted{each}")));
         }
+        (0..width).try_for_each(|k| self.check_set(&seeds[k * returns.len()..][..returns.len()]))
+    }
+
+    /// One set of seeds.
+    fn check_set(&self, seeds: &[DataValue]) -> Result<(), Error> {
+        let returns = &self.0.signature.returns;
         for (i, activity) in self.0.request.results.iter().enumerate() {
             let (want, name) = match activity {
                 ResultActivity::Active | ResultActivity::Duplicated => continue,
@@ -662,10 +670,16 @@ impl DerivedRule {
     /// Cotangents by argument, from cells that hold those of active arguments one after the other.
     fn cotangents(&self, cells: &[Cell], out: &mut Vec<Option<DataValue>>) {
         let inner = &*self.0;
+        let n = inner.request.args.len();
         out.clear();
-        out.resize(inner.request.args.len(), None);
-        for (k, &i) in inner.abi.cotangents.iter().enumerate() {
-            out[i] = Some(read(&cells[k], inner.cotangent_types[k]));
+        out.resize(n * inner.width, None);
+        if inner.width == 1 {
+            for (k, &i) in inner.abi.cotangents.iter().enumerate() {
+                out[i] = Some(read(&cells[k], inner.cotangent_types[k]));
+            }
+        } else {
+            let params = &inner.signature.params;
+            self.read_wide(cells, &inner.abi.cotangents, params, |k, i, ct| out[k * n + i] = Some(ct));
         }
         debug_assert!(
             inner.request.args.iter().zip(&*out).all(|(a, o)| (a.activity == ArgActivity::Active) == o.is_some())

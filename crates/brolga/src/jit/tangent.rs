@@ -73,21 +73,13 @@ impl DerivedRule {
         let (params, returns) = (&inner.signature.params, &inner.signature.returns);
         let fixed = args.len() + abi.deltas.len() + 1;
         let out = returns.len() + abi.n_result_deltas;
-        let room =
-            |of: &[usize], all: &[AbiParam]| of.iter().map(|&i| cells_of(all[i].value_type, width)).sum::<usize>();
-        with_cells((fixed + room(&abi.cotangents, params)).max(out + room(&abi.seeds, returns)), |cells| {
+        let n = (fixed + self.room(&abi.cotangents, params)).max(out + self.room(&abi.seeds, returns));
+        with_cells(n, |cells| {
             self.fill(cells, args, tape.as_mut())?;
-            let mut at = fixed;
-            for &i in &abi.cotangents {
-                let ty = params[i].value_type;
-                for k in 0..width {
-                    // Cells begin as zeros.
-                    if let Some(given) = &directions[k * args.len() + i] {
-                        write_lane(&mut cells[at..], k, width, given, ty);
-                    }
-                }
-                at += cells_of(ty, width);
-            }
+            // Cells begin as zeros.
+            self.write_wide(&mut cells[fixed..], &abi.cotangents, params, |k, i| {
+                directions[k * args.len() + i].as_ref()
+            });
             // SAFETY: our contract; the segment is ours alone.
             unsafe { self.enter(Phase::Tangent, entry, cells) }?;
             if let Some(tape) = &mut tape {
@@ -99,20 +91,57 @@ impl DerivedRule {
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             tangents.clear();
             tangents.resize(returns.len() * width, None);
-            let mut at = out;
-            for &i in &abi.seeds {
-                let ty = returns[i].value_type;
-                for k in 0..width {
-                    let tangent = read_lane(&cells[at..], k, width, ty);
-                    if is_poison(&tangent) {
-                        return Err(self.untracked("tangent", POISONED.to_owned()));
-                    }
-                    tangents[k * returns.len() + i] = Some(tangent);
-                }
-                at += cells_of(ty, width);
+            let mut poisoned = false;
+            self.read_wide(&cells[out..], &abi.seeds, returns, |k, i, tangent| {
+                poisoned |= is_poison(&tangent);
+                tangents[k * returns.len() + i] = Some(tangent);
+            });
+            if poisoned {
+                return Err(self.untracked("tangent", POISONED.to_owned()));
             }
             Ok(Run { rule: self.clone(), tape })
         })
+    }
+
+    /// How many cells the derivatives of these parameters or results take.
+    pub(super) fn room(&self, of: &[usize], all: &[AbiParam]) -> usize {
+        of.iter().map(|&i| cells_of(all[i].value_type, self.0.width)).sum()
+    }
+
+    /// Write the derivatives of these parameters or results: of number `i` in set `k`.
+    pub(super) fn write_wide<'v>(
+        &self,
+        cells: &mut [Cell],
+        of: &[usize],
+        all: &[AbiParam],
+        given: impl Fn(usize, usize) -> Option<&'v DataValue>,
+    ) {
+        let (width, mut at) = (self.0.width, 0);
+        for &i in of {
+            let ty = all[i].value_type;
+            for k in 0..width {
+                if let Some(v) = given(k, i) {
+                    write_lane(&mut cells[at..], k, width, v, ty);
+                }
+            }
+            at += cells_of(ty, width);
+        }
+    }
+
+    /// Read them.
+    pub(super) fn read_wide(
+        &self,
+        cells: &[Cell],
+        of: &[usize],
+        all: &[AbiParam],
+        mut put: impl FnMut(usize, usize, DataValue),
+    ) {
+        let (width, mut at) = (self.0.width, 0);
+        for &i in of {
+            let ty = all[i].value_type;
+            (0..width).for_each(|k| put(k, i, read_lane(&cells[at..], k, width, ty)));
+            at += cells_of(ty, width);
+        }
     }
 
     /// What floats the caller knows to be at eight bytes of shadow.
@@ -161,7 +190,7 @@ fn in_a_cell(ty: Type) -> usize {
 }
 
 /// How many cells so many tangents of a type take: full ones, and one for each that is left.
-pub(super) fn cells_of(ty: Type, width: usize) -> usize {
+fn cells_of(ty: Type, width: usize) -> usize {
     width / in_a_cell(ty) + width % in_a_cell(ty)
 }
 
@@ -172,12 +201,12 @@ fn lane(k: usize, width: usize, ty: Type) -> (usize, usize) {
     if k < full * n { (k / n, k % n * ty.bytes() as usize) } else { (full + k - full * n, 0) }
 }
 
-pub(super) fn write_lane(cells: &mut [Cell], k: usize, width: usize, v: &DataValue, ty: Type) {
+fn write_lane(cells: &mut [Cell], k: usize, width: usize, v: &DataValue, ty: Type) {
     let (cell, at) = lane(k, width, ty);
     v.write_to_slice_ne(&mut cells[cell].0[at..at + ty.bytes() as usize]);
 }
 
-pub(super) fn read_lane(cells: &[Cell], k: usize, width: usize, ty: Type) -> DataValue {
+fn read_lane(cells: &[Cell], k: usize, width: usize, ty: Type) -> DataValue {
     let (cell, at) = lane(k, width, ty);
     DataValue::read_from_slice_ne(&cells[cell].0[at..at + ty.bytes() as usize], ty)
 }
