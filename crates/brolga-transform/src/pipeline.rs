@@ -22,9 +22,9 @@ use brolga_ir::{BlockId, Diagnostics, Mode};
 use cranelift_codegen::ir;
 
 use crate::assemble::assembly::{Assembly, Graphs, Joint};
-use crate::assemble::tangent::{Tangent, tangent};
 use crate::assemble::forward::Forward;
 use crate::assemble::pullback::Pullback;
+use crate::assemble::tangent::{Tangent, tangent};
 use crate::batch::{self, Shapes};
 use crate::clif::passes::Remarks;
 use crate::derived::{DerivedCombined, DerivedPair, Emitted};

@@ -93,7 +93,7 @@ fn apart<T: std::fmt::Debug>(
     let name = format!("{} {what} at once, {:?}", wide.width, wide.effort);
     let (all, singles) = match (all, singles) {
         (Ok(all), Ok(singles)) => (all, singles),
-        (Err(e), _) if e.has_no_batch() => { eprintln!("NOBATCH {name} {e}"); return None; }
+        (Err(e), _) if e.has_no_batch() => return None,
         (Err(Error::Trap(a)), Err(Error::Trap(b))) if a.code == b.code => return None,
         // Frames are larger.
         (Err(Error::Trap(a)), Ok(_)) if a.code == "stk_ovf" => return None,

@@ -63,6 +63,22 @@ impl Widener<'_, '_> {
         }
     }
 
+    /// A cotangent that a variable holds.
+    pub(super) fn hold(&mut self, name: Val, inst: &AdInst) {
+        let names = self.held[&name].clone();
+        if let AdOp::Hold(_, v) = inst.op {
+            let parts = self.parts(v, self.type_of(v));
+            for (name, part) in names.into_iter().zip(parts) {
+                self.put(Defs::default(), AdOp::Hold(name, part));
+            }
+        } else {
+            let (v, ty) = inst.defs[0];
+            let held = names.into_iter().zip(chunks(ty, self.width));
+            let parts = held.map(|(name, ty)| self.emit(AdOp::Held(name), ty)).collect();
+            self.define(v, ty, parts);
+        }
+    }
+
     /// Cotangents are added to a shadow.
     pub(super) fn add(&mut self, inst: &AdInst) {
         let AdOp::AddMem { addr, delta, sure, off, by, shape, fresh, .. } = inst.op else { unreachable!("a sum") };

@@ -86,6 +86,7 @@ pub(crate) fn widen(
         shadows: HashMap::default(),
         cotangents: HashMap::default(),
         ct: facts.activity.ct.clone(),
+        held: HashMap::default(),
         out: Fragment::default(),
         at: None,
         unfit: None,
@@ -169,6 +170,8 @@ struct Widener<'a, 'f> {
     cotangents: HashMap<(ir::Value, usize), ir::Value>,
     /// Shapes of cotangents.
     ct: Shapes,
+    /// Names of variables that hold a cotangent, and what its parts are held under.
+    held: HashMap<Val, Vec<Val>>,
     /// The present block so far.
     out: Fragment,
     at: Option<ir::Inst>,
@@ -179,12 +182,15 @@ struct Widener<'a, 'f> {
 impl Widener<'_, '_> {
     /// Types of names, and constants.
     fn look(&mut self, graph: &CfgBlocks) {
+        let (mut taken, mut held) = (HashSet::default(), Vec::new());
         for block in graph.blocks.values() {
             self.types.extend(block.params.iter().copied());
             for inst in block.insts.values() {
                 self.types.extend(inst.defs.iter().copied());
                 match inst.op {
                     AdOp::Arith(Arith::Const(x), ..) => drop(self.constants.insert(inst.defs[0].0, x)),
+                    AdOp::TakeCt(_) => drop(taken.insert(inst.defs[0].0)),
+                    AdOp::Hold(name, v) => held.push((name, v)),
                     AdOp::Arith(Arith::Iconst(-1), ..) => drop(self.poison.insert(inst.defs[0].0)),
                     AdOp::Arith(Arith::Iadd, ref args, _) if matches!(args[1], Val::Delta(_)) => {
                         self.shadows.insert(inst.defs[0].0, [args[0], args[1]]);
@@ -192,6 +198,10 @@ impl Widener<'_, '_> {
                     _ => {}
                 }
             }
+        }
+        for (name, v) in held.into_iter().filter(|(_, v)| taken.contains(v)) {
+            let parts = chunks(self.types[&v], self.width).len();
+            self.held.entry(name).or_insert_with(|| (0..parts).map(|_| Val::D(self.ids.dv())).collect());
         }
     }
 
@@ -288,6 +298,7 @@ impl Widener<'_, '_> {
                 self.define(name, ty, parts);
             }
             AdOp::TakeCt(_) | AdOp::AddCt(..) | AdOp::ZeroCt(_) => self.cotangent(&inst),
+            AdOp::Hold(name, _) | AdOp::Held(name) if self.held.contains_key(&name) => self.hold(name, &inst),
             AdOp::AddMem { .. } => self.add(&inst),
             AdOp::TakeMem { .. } | AdOp::PeekMem { .. } => self.read(&inst),
             AdOp::ZeroMem { bytes: ..4, checked: true, .. } => self.unfit("a part of a float"),

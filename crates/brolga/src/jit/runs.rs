@@ -115,7 +115,8 @@ impl Pullback {
         let n = (1 + self.rule.room(&inner.abi.seeds, returns)).max(self.rule.room(&inner.abi.cotangents, params));
         with_cells(n, |cells| {
             write(&mut cells[0], &DataValue::I64(seg));
-            self.rule.write_wide(&mut cells[1..], &inner.abi.seeds, returns, |k, i| Some(&seeds[k * returns.len() + i]));
+            self.rule
+                .write_wide(&mut cells[1..], &inner.abi.seeds, returns, |k, i| Some(&seeds[k * returns.len() + i]));
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs
             // to this pullback.
             unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }?;
