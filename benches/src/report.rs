@@ -84,25 +84,40 @@ pub fn costs(all: &[Measured]) -> String {
 }
 
 /// A table of tangents: `/ primal` is the time of value and one tangent, `/ 8 runs` that of eight
-/// tangents in one run, `/ Cranelift` that until one can be called, with little effort. The last
+/// tangents in one run, `/ 8 back` that of a forward pass and a pullback of eight seeds beside one
+/// and eight pullbacks, `/ Cranelift` that until one can be called, with little effort. The last
 /// row has the geometric means.
 pub fn tangents(rows: &[TangentRow]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    table.set_header(["problem", "primal", "tangent", "/ primal", "eight", "/ 8 runs", "ready", "/ Cranelift"]);
+    table.set_header([
+        "problem",
+        "primal",
+        "tangent",
+        "/ primal",
+        "eight",
+        "/ 8 runs",
+        "seeds",
+        "/ 8 back",
+        "ready",
+        "/ Cranelift",
+    ]);
     let ratio = |x: f64| format!("{x:.2}x");
     let (run, ready) = (|r: &TangentRow| r.tangent_ns / r.primal_ns, |r: &TangentRow| r.ready_us / r.primal_compile_us);
+    let seeds = |r: &TangentRow| r.pullback_ns / r.pullbacks_ns;
     let eight = |r: &TangentRow| r.eight_ns / (8.0 * r.tangent_ns);
     for row in rows {
         let [primal, tangent, all] = [row.primal_ns, row.tangent_ns, row.eight_ns].map(time);
-        let [run, eight, ready] = [run(row), eight(row), ready(row)].map(ratio);
-        table.add_row([row.name.to_owned(), primal, tangent, run, all, eight, time(row.ready_us * 1e3), ready]);
+        let [run, eight, seeds, ready] = [run(row), eight(row), seeds(row), ready(row)].map(ratio);
+        let (name, back, us) = (row.name.to_owned(), time(row.pullback_ns), time(row.ready_us * 1e3));
+        table.add_row([name, primal, tangent, run, all, eight, back, seeds, us, ready]);
     }
     if rows.len() > 1 {
         let mean = |of: &dyn Fn(&TangentRow) -> f64| ratio(geometric_mean(rows.iter().map(of)));
-        let (run, eight, ready) = (mean(&run), mean(&eight), mean(&ready));
+        let [run, eight, seeds, ready] = [mean(&run), mean(&eight), mean(&seeds), mean(&ready)];
         let none = String::new;
-        table.add_row(["geometric mean".to_owned(), none(), none(), run, none(), eight, none(), ready]);
+        let name = "geometric mean".to_owned();
+        table.add_row([name, none(), none(), run, none(), eight, none(), seeds, none(), ready]);
     }
     table.column_iter_mut().skip(1).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
     table.trim_fmt()

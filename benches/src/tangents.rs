@@ -1,5 +1,5 @@
 //! What forward mode costs: value and one tangent beside the primal, eight of them in one run beside
-//! eight runs, and what it takes to have it.
+//! eight runs, and what it takes to have it; and what a pullback of eight seeds costs beside eight.
 //!
 //! Primal and tangent function are called as users call them, through the guarded entry, in turns,
 //! and the minimum of each counts. Before, the tangent is compared with the reference: its product
@@ -29,6 +29,10 @@ pub struct TangentRow {
     pub tangent_ns: f64,
     /// One call of the tangent function for eight directions.
     pub eight_ns: f64,
+    /// One forward pass and eight pullbacks.
+    pub pullbacks_ns: f64,
+    /// One forward pass and one pullback of eight seeds.
+    pub pullback_ns: f64,
     /// From the program to a tangent function that can be called.
     pub ready_us: f64,
     /// From the primal in CLIF to its machine code: what Cranelift takes without Brolga.
@@ -62,12 +66,97 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<TangentRow
         check(problem, call)?;
     }
     let [primal_ns, tangent_ns, eight_ns] = times(&mut calls, effort);
+    let [pullbacks_ns, pullback_ns] = back(problem, &program, &request, how, effort)?;
     let [ready_us, primal_compile_us] = until_ready(problem, &program, &request, how, effort)?;
-    Ok(TangentRow { name: problem.name, primal_ns, tangent_ns, eight_ns, ready_us, primal_compile_us })
+    Ok(TangentRow {
+        name: problem.name,
+        primal_ns,
+        tangent_ns,
+        eight_ns,
+        pullbacks_ns,
+        pullback_ns,
+        ready_us,
+        primal_compile_us,
+    })
 }
 
 /// Directions of a batch.
 const EIGHT: usize = 8;
+
+/// A forward pass, and pullbacks until there are eight gradients.
+struct Back<'r> {
+    rule: &'r DerivedRule,
+    args: Vec<Arg>,
+    seeds: Vec<DataValue>,
+    out: Vec<DataValue>,
+    cotangents: Vec<Option<DataValue>>,
+}
+
+impl Back<'_> {
+    fn run(&mut self) -> Result<(), brolga::Error> {
+        // SAFETY: pointers are to blocks that are as large as the problem says, shadows as many
+        // times as large as there are seeds.
+        unsafe {
+            let mut pullback = self.rule.forward_into(&self.args, &mut self.out)?;
+            for _ in 0..EIGHT / self.rule.width() {
+                pullback.call_into(&self.seeds, &mut self.cotangents)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One forward pass with eight pullbacks, and with one of eight seeds: nanoseconds.
+fn back(
+    problem: &Problem,
+    program: &brolga::Program,
+    request: &Request,
+    how: How,
+    effort: Effort,
+) -> Result<[f64; 2], Failure> {
+    let failed = |error| Failure::Run { name: problem.name, error };
+    let of = |width: usize| {
+        let options = Options { mode: Mode::Split, width: width as u32, ..options(how) };
+        DerivedRule::new(program, request, &options).map_err(failed)
+    };
+    let rules = [of(1)?, of(EIGHT)?];
+    let (mut blocks, mut shadows) = (Vec::new(), Vec::new());
+    let mut calls = [&rules[0], &rules[1]].map(|rule| {
+        let width = rule.width();
+        let args = problem.args.iter().map(|i| argument(i, width, &mut blocks, &mut shadows)).collect();
+        let returns = &program.funcs[request.func].signature.returns;
+        let one = |r: &brolga::cranelift_codegen::ir::AbiParam| match r.value_type {
+            brolga::cranelift_codegen::ir::types::F64 => DataValue::F64(1.0.into()),
+            ty => DataValue::read_from_slice_ne(&[0; 16], ty),
+        };
+        let seeds = (0..width).flat_map(|_| returns.iter().map(one)).collect();
+        Back { rule, args, seeds, out: Vec::new(), cotangents: Vec::new() }
+    });
+    for call in &mut calls {
+        call.run().map_err(failed)?;
+    }
+    let mut batches = [1; 2];
+    for (batch, call) in batches.iter_mut().zip(&mut calls) {
+        let once = timed(call, 1).max(Duration::from_nanos(20));
+        *batch = (effort.batch.as_nanos() / once.as_nanos()).clamp(1, 100_000) as usize;
+    }
+    let mut best = [f64::INFINITY; 2];
+    let (start, mut round) = (Instant::now(), 0);
+    while round < effort.rounds || start.elapsed() < effort.budget {
+        for ((best, call), batch) in best.iter_mut().zip(&mut calls).zip(batches) {
+            *best = best.min(timed(call, batch).as_nanos() as f64 / batch as f64);
+        }
+        round += 1;
+    }
+    Ok(best)
+}
+
+fn timed(call: &mut Back<'_>, batch: usize) -> Duration {
+    let start = Instant::now();
+    // It has run before.
+    (0..batch).for_each(|_| drop(call.run()));
+    start.elapsed()
+}
 
 fn one(activity: ArgActivity) -> Option<DataValue> {
     (activity == ArgActivity::Active).then(|| DataValue::F64(1.0.into()))

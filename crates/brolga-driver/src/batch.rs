@@ -10,6 +10,7 @@
 
 use brolga::drivers::{interleave, of_direction, width_for};
 use brolga::{ArgActivity, DerivedRule, Error};
+use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::{BoundArg, Invocation, zero};
 use crate::memory::Memory;
@@ -100,19 +101,30 @@ pub fn gradients(rule: &DerivedRule, calls: &[Invocation]) -> Result<Vec<Outcome
     let run = unsafe { rule.gradient(&memory.arguments(), &seeds, &mut value, &mut found) }?;
     undamaged(&memory)?;
     let n = call.args.len();
-    let of = |i: usize, k: usize| match call.activity(i) {
-        ArgActivity::Const => None,
-        ArgActivity::Active => found[k * n + i].as_ref().map(|v| from_data(v, call.params[i])),
-        ArgActivity::Duplicated => {
-            let b = memory.shadow(i)?;
-            Some(Item::Many(decode_all(b.elem, &of_direction(b.shadow.bytes(), b.elem.bytes(), (k, width)))))
-        }
-    };
     let one = |k: usize| Outcome {
         value: items(call, &value),
         buffers: contents(call, &memory),
-        gradient: (0..n).map(|i| of(i, k)).collect(),
+        gradient: gradient_of(call, &memory, &found[k * n..][..n], (k, width)),
         tape_bytes: run.tape_bytes(),
     };
     Ok((0..calls.len()).map(one).collect())
+}
+
+/// One of the gradients of a pullback of a width, by argument: cotangents that were returned, or
+/// are in memory.
+pub fn gradient_of(
+    call: &Invocation,
+    memory: &Memory,
+    cotangents: &[Option<DataValue>],
+    at: (usize, usize),
+) -> Vec<Option<Item>> {
+    let of = |i: usize| match call.activity(i) {
+        ArgActivity::Const => None,
+        ArgActivity::Active => cotangents[call.hidden() + i].as_ref().map(|v| from_data(v, call.params[i])),
+        ArgActivity::Duplicated => {
+            let b = memory.shadow(i)?;
+            Some(Item::Many(decode_all(b.elem, &of_direction(b.shadow.bytes(), b.elem.bytes(), at))))
+        }
+    };
+    (0..call.args.len()).map(of).collect()
 }

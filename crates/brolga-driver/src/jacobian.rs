@@ -1,14 +1,14 @@
 //! Jacobians of calls, by forward mode or by pullbacks, whichever takes fewer runs.
 
-use brolga::drivers::{Pattern, Sweep, by_columns, by_rows, one_by_one, sparse};
+use brolga::drivers::{Pattern, Sweep, by_columns, by_rows, sparse, width_for};
 use brolga::{ArgActivity, DerivedRule, Error, Mode};
 use cranelift_codegen::data_value::DataValue;
 
-use crate::batch::along_each;
+use crate::batch::{along_each, gradient_of};
 use crate::bind::{BoundArg, Invocation, zero};
 use crate::inputs::{Input, inputs};
 use crate::memory::Memory;
-use crate::run::{collect, items, undamaged};
+use crate::run::{items, undamaged};
 use crate::second::flat;
 use crate::tangent::{Direction, Tangents, tangents};
 use crate::value::{Item, Num, to_data};
@@ -111,14 +111,26 @@ pub fn jacobian(
             (value, entries)
         }
         Sweep::Reverse => {
-            let mut back = Back::new(rules, call)?;
-            let row = |seeds: &[f64]| {
-                begin(1);
-                back.row(&rows, &columns, seeds)
+            let width = if m > 1 && call.wasm.is_none() { width_for(m) } else { 1 };
+            let mut back = match Back::new(rules, call, width) {
+                Err(e) if e.is_too_wide() => Back::new(rules, call, 1)?,
+                back => back?,
+            };
+            let some = |all: &[Vec<f64>]| {
+                begin(all.len());
+                let mut found = Vec::with_capacity(all.len());
+                while found.len() < all.len() {
+                    let some = &all[found.len()..all.len().min(found.len() + back.width)];
+                    match back.rows(&rows, &columns, some) {
+                        Err(e) if back.width > 1 && e.is_too_wide() => back = Back::new(rules, call, 1)?,
+                        some => found.extend(some?),
+                    }
+                }
+                Ok::<_, Error>(found)
             };
             let entries = match pattern {
-                Some(p) => p.dense(&sparse::jacobian(p, way, one_by_one(row))?),
-                None => by_rows(m, one_by_one(row))?,
+                Some(p) => p.dense(&sparse::jacobian(p, way, some)?),
+                None => by_rows(m, some)?,
             };
             (Some(back.value), entries)
         }
@@ -130,7 +142,7 @@ pub fn jacobian(
     Ok(Jacobian { value, rows, columns, entries })
 }
 
-/// A forward pass whose pullback is called for one row after another.
+/// A forward pass whose pullback is called for some rows after others.
 struct Back<'a> {
     call: &'a Invocation,
     /// The same without initial shadows.
@@ -138,35 +150,56 @@ struct Back<'a> {
     memory: Memory,
     pullback: brolga::Pullback,
     value: Vec<Item>,
+    width: usize,
 }
 
 impl<'a> Back<'a> {
-    fn new(rules: RulesOf<'_>, call: &'a Invocation) -> Result<Self, Error> {
+    fn new(rules: RulesOf<'_>, call: &'a Invocation, width: usize) -> Result<Self, Error> {
         let mut still = call.clone();
         for arg in &mut still.args {
             if let BoundArg::Buffer { shadow, .. } = arg {
                 shadow.fill(0);
             }
         }
-        let memory = Memory::new(&still)?;
+        let memory = Memory::of_width(&still, width)?;
         // SAFETY: as in `run::gradient_in`; the memory lives as long as the pullback.
-        let (value, pullback) = unsafe { rules(Mode::Split, 1)?.forward(&memory.arguments()) }?;
+        let (value, pullback) = unsafe { rules(Mode::Split, width as u32)?.forward(&memory.arguments()) }?;
         undamaged(&memory)?;
         let value = items(call, &value);
-        Ok(Self { call, still, memory, pullback, value })
+        Ok(Self { call, still, memory, pullback, value, width })
     }
 
-    fn row(&mut self, rows: &[Output], columns: &[Input], by: &[f64]) -> Result<Vec<f64>, Error> {
-        let call = self.call;
+    fn rows(&mut self, rows: &[Output], columns: &[Input], all: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let (call, width) = (self.call, self.width);
         self.memory.reset_shadows(&self.still);
+        let mut seeds = Vec::with_capacity(width * call.returns.len());
+        for k in 0..width {
+            let by = all.get(k).map_or(&[][..], Vec::as_slice);
+            seeds.extend(self.put(rows, by, k));
+        }
+        // SAFETY: the memory is that of the forward pass.
+        let cotangents = unsafe { self.pullback.call(&seeds) }?;
+        undamaged(&self.memory)?;
+        let n = call.hidden() + call.args.len();
+        let one = |k: usize| {
+            let own = &cotangents[k * n..][..n];
+            flat(&gradient_of(call, &self.memory, own, (k, width)), columns)
+        };
+        Ok((0..all.len()).map(one).collect())
+    }
+
+    /// Seeds number `k`: those of memory go to the shadows.
+    fn put(&mut self, rows: &[Output], by: &[f64], k: usize) -> Vec<DataValue> {
+        let call = self.call;
         let mut lanes: Vec<Vec<f64>> = call.returns.iter().map(|ty| vec![0.0; ty.lane_count() as usize]).collect();
         for (output, by) in rows.iter().zip(by).filter(|(_, by)| **by != 0.0) {
             match *output {
-                Output::Result(k, lane) => lanes[k][lane.unwrap_or(0)] = *by,
+                Output::Result(r, lane) => lanes[r][lane.unwrap_or(0)] = *by,
                 Output::Element(arg, i) => {
                     let Some(buffer) = self.memory.buffer_mut(arg) else { continue };
                     let n = buffer.elem.bytes();
-                    Num::F64(*by).encode(buffer.elem, &mut buffer.shadow.bytes_mut()[i * n..(i + 1) * n]);
+                    let at = (i * self.width + k) * n;
+                    Num::F64(*by).encode(buffer.elem, &mut buffer.shadow.bytes_mut()[at..at + n]);
                 }
             }
         }
@@ -174,11 +207,6 @@ impl<'a> Back<'a> {
             let float = ty.lane_type().is_float();
             to_data(*ty, |i| Num::F64(lanes[i])).filter(|_| float).unwrap_or_else(|| zero(*ty))
         };
-        let seeds: Vec<DataValue> = call.returns.iter().zip(&lanes).map(seed).collect();
-        // SAFETY: the memory is that of the forward pass.
-        let cotangents = unsafe { self.pullback.call(&seeds) }?;
-        undamaged(&self.memory)?;
-        let found = collect(call, &self.memory, &[], &cotangents, 0);
-        Ok(flat(&found.gradient, columns))
+        call.returns.iter().zip(&lanes).map(seed).collect()
     }
 }

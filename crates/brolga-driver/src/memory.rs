@@ -8,6 +8,7 @@
 //! The buffers of a call to a WebAssembly function lie in the memory of an instance, which has no
 //! fences: there a program may write wherever it likes.
 
+use brolga::drivers::interleave;
 use brolga::{Arg, ArgActivity, ArgSpec, Error};
 use brolga_wasm::Instance;
 use cranelift_codegen::data_value::DataValue;
@@ -263,7 +264,9 @@ impl Memory {
         }
         for (i, arg) in call.args.iter().enumerate() {
             if let (BoundArg::Buffer { shadow, .. }, Some(b)) = (arg, &mut self.buffers[i]) {
-                b.shadow.bytes_mut().copy_from_slice(shadow);
+                let all = b.shadow.bytes_mut();
+                let width = all.len().checked_div(shadow.len()).unwrap_or(1);
+                (0..width).for_each(|k| interleave(all, shadow, b.elem.bytes(), (k, width)));
             }
         }
     }

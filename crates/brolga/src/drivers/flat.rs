@@ -14,7 +14,7 @@ use brolga_ir::{ArgSpec, Elem, FuncKey, MemoryMode, Mode, Options, Program, Requ
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
-use super::dense::{WIDTH, one_by_one};
+use super::dense::WIDTH;
 use super::derivatives::{Derivatives, Products, Rows, fits};
 use super::point::{Aligned, Argument, OnDemand, made, no_writable_data, unless_too_wide, wide};
 use crate::second::{Along, HessianRule, Second};
@@ -438,15 +438,26 @@ impl Derivatives for FlatPoint<'_> {
 
     fn pulled<R>(&mut self, run: impl FnOnce(&mut Rows<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
         let f = self.function;
-        let rule = f.rule(&f.rules.pair, Mode::Split)?;
-        let (mut outputs, mut inward, mut outward) = (vec![0.0; f.outputs], vec![0.0; f.inputs], vec![0.0; f.outputs]);
-        let (inputs, seeds) = (inward.as_mut_ptr(), outward.as_mut_ptr());
-        let vectors = Vectors { outputs: outputs.as_mut_ptr(), inward: inputs, outward: seeds, width: 1 };
-        // SAFETY: as in `value_into`; the vectors live as long as the pullback.
-        let (_, mut pullback) = unsafe { rule.forward(&self.args(vectors)) }?;
-        let found = run(&mut one_by_one(|seeds: &[f64]| row(f, vectors, &mut pullback, seeds)));
-        drop((pullback, outputs, inward, outward));
-        found
+        let make = |width| {
+            DerivedRule::new(&f.program, &f.request, &Options { mode: Mode::Split, width, ..f.options.clone() })
+        };
+        let first = match wide(&f.rules.pairs, f.outputs, make)? {
+            Some(rule) => unless_too_wide(Back::new(*self, rule))?,
+            None => None,
+        };
+        let one = || Back::new(*self, f.rule(&f.rules.pair, Mode::Split)?);
+        let mut back = first.map_or_else(one, Ok)?;
+        run(&mut |rows| {
+            let mut found = Vec::with_capacity(rows.len());
+            while found.len() < rows.len() {
+                let some = &rows[found.len()..rows.len().min(found.len() + back.width)];
+                match unless_too_wide(back.rows(some))? {
+                    Some(some) => found.extend(some),
+                    None => back = one()?,
+                }
+            }
+            Ok(found)
+        })
     }
 
     fn jvps(&mut self, along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
@@ -605,18 +616,46 @@ impl FlatPoint<'_> {
     }
 }
 
-/// One row of the Jacobian, weighted: a pullback of a forward pass that had these vectors.
-fn row(f: &FlatFunction, vectors: Vectors, pullback: &mut Pullback, seeds: &[f64]) -> Result<Vec<f64>, Error> {
-    fits(seeds.len(), f.outputs, "seeds", "one per output")?;
-    // SAFETY: there are as many of each, and only the pullback has to do with them.
-    unsafe {
-        vectors.outward.copy_from_nonoverlapping(seeds.as_ptr(), f.outputs);
-        vectors.inward.write_bytes(0, f.inputs);
+/// A forward pass whose pullback is called for some rows after others.
+struct Back<'a> {
+    at: FlatPoint<'a>,
+    _outputs: Vec<f64>,
+    inward: Vec<f64>,
+    outward: Vec<f64>,
+    pullback: Pullback,
+    width: usize,
+}
+
+impl<'a> Back<'a> {
+    fn new(at: FlatPoint<'a>, rule: &DerivedRule) -> Result<Self, Error> {
+        let (f, width) = (at.function, rule.width());
+        let mut outputs = vec![0.0; f.outputs];
+        let (mut inward, mut outward) = (vec![0.0; f.inputs * width], vec![0.0; f.outputs * width]);
+        let (inputs, seeds) = (inward.as_mut_ptr(), outward.as_mut_ptr());
+        let args = at.args(Vectors { outputs: outputs.as_mut_ptr(), inward: inputs, outward: seeds, width });
+        // SAFETY: as in `value_into`; the vectors live as long as the pullback.
+        let (_, pullback) = unsafe { rule.forward(&args) }?;
+        Ok(Self { at, _outputs: outputs, inward, outward, pullback, width })
     }
-    // SAFETY: the caller keeps them.
-    let by_value = unsafe { pullback.call(&f.seeds(seeds)) }?;
-    // SAFETY: as above.
-    let mut row = unsafe { std::slice::from_raw_parts(vectors.inward, f.inputs) }.to_vec();
-    f.put_inputs(&by_value, &mut row);
-    Ok(row)
+
+    /// Rows of the Jacobian, weighted.
+    fn rows(&mut self, rows: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let (f, width) = (self.at.function, self.width);
+        for seeds in rows {
+            fits(seeds.len(), f.outputs, "seeds", "one per output")?;
+        }
+        self.outward.copy_from_slice(&side_by_side(rows, f.outputs, width));
+        self.inward.fill(0.0);
+        let zeros = vec![0.0; f.outputs];
+        let seeds: Vec<_> = (0..width).flat_map(|k| f.seeds(rows.get(k).unwrap_or(&zeros))).collect();
+        // SAFETY: the memory is that of the forward pass, and lives as long as this.
+        let by_value = unsafe { self.pullback.call(&seeds) }?;
+        let n = f.parameters.len();
+        let one = |k: usize| {
+            let mut row = nth(&self.inward, k, width);
+            f.put_inputs(&by_value[k * n..][..n], &mut row);
+            row
+        };
+        Ok((0..rows.len()).map(one).collect())
+    }
 }

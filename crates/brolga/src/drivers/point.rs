@@ -15,7 +15,7 @@ use brolga_ir::{ArgSpec, Elem, FuncKey, Mode, Options, Program, Request};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
-use super::dense::{WIDTH, interleave, of_direction, one_by_one, width_for};
+use super::dense::{WIDTH, interleave, of_direction, width_for};
 use super::derivatives::{Derivatives, Products, Rows, fits};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Pullback};
@@ -90,6 +90,7 @@ pub(super) struct OnDemand {
     /// By the logarithm of their widths; nothing where there is no batch.
     pub(super) tangents: [OnceLock<Option<DerivedRule>>; WIDTH.ilog2() as usize + 1],
     pub(super) seconds: [OnceLock<Option<HessianRule>>; WIDTH.ilog2() as usize + 1],
+    pub(super) pairs: [OnceLock<Option<DerivedRule>>; WIDTH.ilog2() as usize + 1],
 }
 
 /// A rule for several directions at once, if there is one.
@@ -524,13 +525,27 @@ impl Derivatives for Point {
     }
 
     fn pulled<R>(&mut self, run: impl FnOnce(&mut Rows<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
-        let (_, shadows) = self.spread_outputs(&vec![0.0; self.outputs()])?;
-        let rule = self.rule(&self.rules.pair, Mode::Split)?;
-        let primals = self.primals();
-        // SAFETY: as in `jvp`; the blocks live as long as the pullback.
-        let (_, pullback) = unsafe { rule.forward(&self.args(&primals, &shadows)) }?;
-        let mut back = Back { point: self, _primals: primals, shadows, pullback };
-        run(&mut one_by_one(|seeds: &[f64]| back.row(seeds)))
+        let make = |width| {
+            let options = Options { mode: Mode::Split, width, ..self.options.clone() };
+            DerivedRule::new(&self.program, &self.request, &options)
+        };
+        let first = match wide(&self.rules.pairs, self.outputs(), make)? {
+            Some(rule) => unless_too_wide(Back::new(self, rule))?,
+            None => None,
+        };
+        let one = || Back::new(self, self.rule(&self.rules.pair, Mode::Split)?);
+        let mut back = first.map_or_else(one, Ok)?;
+        run(&mut |rows| {
+            let mut found = Vec::with_capacity(rows.len());
+            while found.len() < rows.len() {
+                let some = &rows[found.len()..rows.len().min(found.len() + back.width)];
+                match unless_too_wide(back.rows(some))? {
+                    Some(some) => found.extend(some),
+                    None => back = one()?,
+                }
+            }
+            Ok(found)
+        })
     }
 
     fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Error> {
@@ -556,24 +571,41 @@ impl Derivatives for Point {
     }
 }
 
-/// A forward pass whose pullback is called for one row after another.
+/// A forward pass whose pullback is called for some rows after others.
 struct Back<'a> {
     point: &'a Point,
     _primals: PerArgument,
     shadows: PerArgument,
     pullback: Pullback,
+    width: usize,
 }
 
-impl Back<'_> {
-    fn row(&mut self, seeds: &[f64]) -> Result<Vec<f64>, Error> {
-        let (seeds, fresh) = self.point.spread_outputs(seeds)?;
-        for (shadow, fresh) in self.shadows.iter_mut().zip(&fresh) {
-            if let (Some(shadow), Some(fresh)) = (shadow, fresh) {
-                shadow.bytes_mut().copy_from_slice(fresh.bytes());
+impl<'a> Back<'a> {
+    fn new(point: &'a Point, rule: &DerivedRule) -> Result<Self, Error> {
+        let (primals, width) = (point.primals(), rule.width());
+        let shadows = point.spread_all(&[], width)?.1;
+        // SAFETY: as in `jvp`; the blocks live as long as the pullback.
+        let (_, pullback) = unsafe { rule.forward(&point.args(&primals, &shadows)) }?;
+        Ok(Self { point, _primals: primals, shadows, pullback, width })
+    }
+
+    fn rows(&mut self, rows: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let (point, width) = (self.point, self.width);
+        let zeros = vec![0.0; point.outputs()];
+        let mut all = Vec::with_capacity(width * point.returns.len());
+        for k in 0..width {
+            let (seeds, fresh) = point.spread_outputs(rows.get(k).unwrap_or(&zeros))?;
+            all.extend(seeds);
+            for (i, (shadow, fresh)) in self.shadows.iter_mut().zip(&fresh).enumerate() {
+                if let (Some(shadow), Some(fresh)) = (shadow, fresh) {
+                    interleave(shadow.bytes_mut(), fresh.bytes(), point.inputs[i].float_bytes(), (k, width));
+                }
             }
         }
         // SAFETY: primal and shadow are those of the forward pass, and live as long as this.
-        let cotangents = unsafe { self.pullback.call(&seeds) }?;
-        Ok(self.point.gather(&cotangents, &self.shadows))
+        let cotangents = unsafe { self.pullback.call(&all) }?;
+        let n = point.inputs.len();
+        let one = |k: usize| point.gather(&cotangents[k * n..][..n], &point.of_direction(&self.shadows, (k, width)));
+        Ok((0..rows.len()).map(one).collect())
     }
 }
