@@ -1,5 +1,6 @@
-//! What forward mode costs: value and one tangent beside the primal, eight of them in one run beside
-//! eight runs, and what it takes to have it; and what a pullback of eight seeds costs beside eight.
+//! What forward mode costs: value and one tangent beside the primal, eight of them in one run
+//! beside eight runs, and what it takes to have it; and what a pullback of eight seeds costs beside
+//! eight.
 //!
 //! Primal and tangent function are called as users call them, through the guarded entry, in turns,
 //! and the minimum of each counts. Before, the tangent is compared with the reference: its product
@@ -84,7 +85,7 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<TangentRow
 const EIGHT: usize = 8;
 
 /// A forward pass, and pullbacks until there are eight gradients.
-struct Back<'r> {
+struct SeedsCall<'r> {
     rule: &'r DerivedRule,
     args: Vec<Arg>,
     seeds: Vec<DataValue>,
@@ -92,7 +93,7 @@ struct Back<'r> {
     cotangents: Vec<Option<DataValue>>,
 }
 
-impl Back<'_> {
+impl SeedsCall<'_> {
     fn run(&mut self) -> Result<(), brolga::Error> {
         // SAFETY: pointers are to blocks that are as large as the problem says, shadows as many
         // times as large as there are seeds.
@@ -130,7 +131,7 @@ fn back(
             ty => DataValue::read_from_slice_ne(&[0; 16], ty),
         };
         let seeds = (0..width).flat_map(|_| returns.iter().map(one)).collect();
-        Back { rule, args, seeds, out: Vec::new(), cotangents: Vec::new() }
+        SeedsCall { rule, args, seeds, out: Vec::new(), cotangents: Vec::new() }
     });
     for call in &mut calls {
         call.run().map_err(failed)?;
@@ -151,7 +152,7 @@ fn back(
     Ok(best)
 }
 
-fn timed(call: &mut Back<'_>, batch: usize) -> Duration {
+fn timed(call: &mut SeedsCall<'_>, batch: usize) -> Duration {
     let start = Instant::now();
     // It has run before.
     (0..batch).for_each(|_| drop(call.run()));

@@ -8,7 +8,7 @@
 //! then the floats in memory that are named; outputs are the float results, then those that are
 //! named.
 
-use brolga::drivers::{Derivatives, Products, Rows, fits, one_by_one};
+use brolga::drivers::{Derivatives, Products, RowProducts, fits, one_by_one};
 use brolga::{ArgActivity, Mode};
 use wasmparser::ValType;
 
@@ -264,7 +264,7 @@ impl Derivatives for Point<'_> {
         Ok((self.outputs_now(&found.values), self.gather(&found.cotangents, self.instance.shadow())))
     }
 
-    fn pulled<R>(&mut self, run: impl FnOnce(&mut Rows<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
+    fn pulled<R>(&mut self, run: impl FnOnce(&mut RowProducts<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
         let rule = self.rule(Mode::Split)?;
         self.begin();
         let (_, mut pullback) = self.instance.forward(&rule, &self.args)?;

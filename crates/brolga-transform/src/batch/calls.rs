@@ -8,6 +8,7 @@ use brolga_ir::InstId;
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Defs, Tape, Val};
 use cranelift_codegen::ir::{AbiParam, types};
 
+use super::parts::chunks;
 use super::{Widener, wide_signature};
 use brolga_analysis::variant::{DERIVED_CONV, HELPER_CONV};
 
@@ -116,7 +117,7 @@ impl Widener<'_, '_> {
         let mut back: Vec<_> = defs[..results].to_vec();
         for &(name, ty) in &defs[results..] {
             let parts = self.named(name, ty);
-            back.extend(parts.into_iter().zip(super::chunks(ty, self.width)));
+            back.extend(parts.into_iter().zip(chunks(ty, self.width)));
         }
         let sig = Box::new(wide_signature(sig, (params, results), self.width as u32));
         self.put(back.into_iter().collect(), AdOp::Call { callee, args: given.into(), sig, tape });

@@ -11,7 +11,7 @@ use cranelift_entity::EntityRef;
 
 use super::Widener;
 use super::memory::places;
-use super::value::chunks;
+use super::parts::chunks;
 
 /// The floats that the cotangent of a shape is of: how many, and their type.
 fn floats(shape: Shape) -> Option<(usize, Type)> {

@@ -8,7 +8,7 @@ use brolga_ir::inst::{AdInst, AdOp, Arith, Defs, Shape, Val};
 use cranelift_codegen::ir::{Type, types};
 
 use super::Widener;
-use super::value::chunks;
+use super::parts::chunks;
 
 /// The floats that a value in memory is: how many, and their type.
 fn floats(ty: Type) -> Option<(usize, Type)> {

@@ -41,9 +41,10 @@ use crate::facts::Facts;
 mod calls;
 mod cotangents;
 mod memory;
+mod parts;
 mod value;
 
-use value::{Wide, chunks};
+use parts::{Wide, chunks};
 
 /// What to do instead.
 pub(crate) const ONE_BY_ONE: &str = "derive it for one direction (`Options::width` 1), and run it once for each";

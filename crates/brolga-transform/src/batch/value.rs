@@ -1,41 +1,14 @@
-//! Wide values: how N derivatives of one value are held.
+//! Operations on wide values.
 //!
-//! Those of an `f64` are ⌊N/2⌋ `f64x2`, and an `f64` if N is odd; those of an `f32` are ⌊N/4⌋
-//! `f32x4`, and N mod 4 times an `f32`. Those of anything else are N of it. An operation that is
-//! the same for each lane is one for each part; where an operand is no derivative, it is put into
-//! all lanes, once for each block. Any other operation takes the lanes apart, and its results are
-//! put together.
+//! One that does the same to each lane of a vector as to a scalar is one for each part
+//! ([`super::parts`]); where an operand is no derivative, it is put into all lanes, once for each
+//! block. Any other operation takes the lanes apart, and its results are put together.
 
 use brolga_ir::inst::{AdOp, Args, Arith, Val};
 use cranelift_codegen::ir::{Type, types};
 
 use super::Widener;
-
-/// A name that stands for N values.
-#[derive(Clone, Debug)]
-pub(super) struct Wide {
-    /// The type of one.
-    pub ty: Type,
-    /// What holds them.
-    pub parts: Vec<Val>,
-}
-
-/// The vector of a float type, with its number of lanes.
-fn vector(ty: Type) -> Option<(Type, usize)> {
-    match ty {
-        types::F64 => Some((types::F64X2, 2)),
-        types::F32 => Some((types::F32X4, 4)),
-        _ => None,
-    }
-}
-
-/// Types of the parts that hold so many values of a type.
-pub(crate) fn chunks(ty: Type, width: usize) -> Vec<Type> {
-    match vector(ty) {
-        Some((vector, n)) => [vec![vector; width / n], vec![ty; width % n]].concat(),
-        None => vec![ty; width],
-    }
-}
+use super::parts::{Wide, chunks, vector};
 
 /// Whether an operation does the same to each lane of a vector as to a scalar, in the same bits.
 fn is_elementwise(op: &Arith) -> bool {

@@ -3,8 +3,8 @@
 /// Along how many directions at once drivers run forward mode.
 pub const WIDTH: usize = 8;
 
-/// The width of a rule for so many directions, at most [`WIDTH`] and more than one: few widths serve
-/// all numbers, and what is left over is along nothing.
+/// The width of a rule for so many directions, at most [`WIDTH`] and more than one: few widths
+/// serve all numbers, and what is left over is along nothing.
 pub fn width_for(directions: usize) -> usize {
     directions.next_power_of_two().min(WIDTH)
 }

@@ -19,7 +19,7 @@ pub struct Products {
 }
 
 /// Products of some rows of seeds with a Jacobian.
-pub type Rows<'r, E> = dyn FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E> + 'r;
+pub type RowProducts<'r, E> = dyn FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E> + 'r;
 
 /// A function at a point, with flat inputs and outputs.
 pub trait Derivatives {
@@ -62,7 +62,7 @@ pub trait Derivatives {
     /// As of [`Self::jvp`], and those of `run`.
     fn pulled<R>(
         &mut self,
-        run: impl FnOnce(&mut Rows<'_, Self::Error>) -> Result<R, Self::Error>,
+        run: impl FnOnce(&mut RowProducts<'_, Self::Error>) -> Result<R, Self::Error>,
     ) -> Result<R, Self::Error>;
 
     /// Value, gradient and Hessian-vector product of the outputs' sum, weighted by seeds, by

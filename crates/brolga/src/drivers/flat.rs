@@ -15,7 +15,7 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
 use super::dense::WIDTH;
-use super::derivatives::{Derivatives, Products, Rows, fits};
+use super::derivatives::{Derivatives, Products, RowProducts, fits};
 use super::point::{Aligned, Argument, OnDemand, made, no_writable_data, unless_too_wide, wide};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Primal, Pullback};
@@ -436,16 +436,16 @@ impl Derivatives for FlatPoint<'_> {
         Ok((outputs, cotangents))
     }
 
-    fn pulled<R>(&mut self, run: impl FnOnce(&mut Rows<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
+    fn pulled<R>(&mut self, run: impl FnOnce(&mut RowProducts<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
         let f = self.function;
         let make = |width| {
             DerivedRule::new(&f.program, &f.request, &Options { mode: Mode::Split, width, ..f.options.clone() })
         };
         let first = match wide(&f.rules.pairs, f.outputs, make)? {
-            Some(rule) => unless_too_wide(Back::new(*self, rule))?,
+            Some(rule) => unless_too_wide(FlatRows::new(*self, rule))?,
             None => None,
         };
-        let one = || Back::new(*self, f.rule(&f.rules.pair, Mode::Split)?);
+        let one = || FlatRows::new(*self, f.rule(&f.rules.pair, Mode::Split)?);
         let mut back = first.map_or_else(one, Ok)?;
         run(&mut |rows| {
             let mut found = Vec::with_capacity(rows.len());
@@ -617,7 +617,7 @@ impl FlatPoint<'_> {
 }
 
 /// A forward pass whose pullback is called for some rows after others.
-struct Back<'a> {
+struct FlatRows<'a> {
     at: FlatPoint<'a>,
     _outputs: Vec<f64>,
     inward: Vec<f64>,
@@ -626,7 +626,7 @@ struct Back<'a> {
     width: usize,
 }
 
-impl<'a> Back<'a> {
+impl<'a> FlatRows<'a> {
     fn new(at: FlatPoint<'a>, rule: &DerivedRule) -> Result<Self, Error> {
         let (f, width) = (at.function, rule.width());
         let mut outputs = vec![0.0; f.outputs];
@@ -638,7 +638,7 @@ impl<'a> Back<'a> {
         Ok(Self { at, _outputs: outputs, inward, outward, pullback, width })
     }
 
-    /// Rows of the Jacobian, weighted.
+    /// RowProducts of the Jacobian, weighted.
     fn rows(&mut self, rows: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
         let (f, width) = (self.at.function, self.width);
         for seeds in rows {

@@ -16,7 +16,7 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
 use super::dense::{WIDTH, interleave, of_direction, width_for};
-use super::derivatives::{Derivatives, Products, Rows, fits};
+use super::derivatives::{Derivatives, Products, RowProducts, fits};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Pullback};
 
@@ -524,16 +524,16 @@ impl Derivatives for Point {
         Ok((self.gather_outputs(values.iter().map(Some), &primals), self.gather(&cotangents, &shadows)))
     }
 
-    fn pulled<R>(&mut self, run: impl FnOnce(&mut Rows<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
+    fn pulled<R>(&mut self, run: impl FnOnce(&mut RowProducts<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
         let make = |width| {
             let options = Options { mode: Mode::Split, width, ..self.options.clone() };
             DerivedRule::new(&self.program, &self.request, &options)
         };
         let first = match wide(&self.rules.pairs, self.outputs(), make)? {
-            Some(rule) => unless_too_wide(Back::new(self, rule))?,
+            Some(rule) => unless_too_wide(PointRows::new(self, rule))?,
             None => None,
         };
-        let one = || Back::new(self, self.rule(&self.rules.pair, Mode::Split)?);
+        let one = || PointRows::new(self, self.rule(&self.rules.pair, Mode::Split)?);
         let mut back = first.map_or_else(one, Ok)?;
         run(&mut |rows| {
             let mut found = Vec::with_capacity(rows.len());
@@ -572,7 +572,7 @@ impl Derivatives for Point {
 }
 
 /// A forward pass whose pullback is called for some rows after others.
-struct Back<'a> {
+struct PointRows<'a> {
     point: &'a Point,
     _primals: PerArgument,
     shadows: PerArgument,
@@ -580,7 +580,7 @@ struct Back<'a> {
     width: usize,
 }
 
-impl<'a> Back<'a> {
+impl<'a> PointRows<'a> {
     fn new(point: &'a Point, rule: &DerivedRule) -> Result<Self, Error> {
         let (primals, width) = (point.primals(), rule.width());
         let shadows = point.spread_all(&[], width)?.1;

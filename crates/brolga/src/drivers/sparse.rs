@@ -238,9 +238,9 @@ fn by_colour<E>(
     Ok(found.concat())
 }
 
-/// The entries of a Jacobian. `products` are those with directions ([`Sweep::Forward`]: one for each
-/// colour of columns), or those of seeds with it ([`Sweep::Reverse`]: one for each colour of rows),
-/// some at a time; one more compares.
+/// The entries of a Jacobian. `products` are those with directions ([`Sweep::Forward`]: one for
+/// each colour of columns), or those of seeds with it ([`Sweep::Reverse`]: one for each colour of
+/// rows), some at a time; one more compares.
 ///
 /// # Errors
 /// Those of `products`; [`Error::Usage`] if the pattern lacks an entry.

@@ -36,8 +36,8 @@ fn pointers<'a>(args: &'a [Arg], specs: &'a [ArgSpec]) -> impl Iterator<Item = (
     })
 }
 
-/// Refuse arguments whose shadows, of so many derivatives, lie on primals, and in a debug run what else was promised and
-/// does not hold.
+/// Refuse arguments whose shadows, of so many derivatives, lie on primals, and in a debug run what
+/// else was promised and does not hold.
 ///
 /// # Errors
 /// [`Error::Usage`].

@@ -54,12 +54,8 @@ impl Pullback {
     /// active arguments. Shadows accumulate.
     ///
     /// A rule of a [width](brolga_ir::Options::width) takes as many sets of seeds at once, and
-    /// returns as many sets of cotangents, one after the other. Its shadows are laid out as those of
-    /// [`DerivedRule::tangent`].
-    ///
-    /// A rule of a [width](brolga_ir::Options::width) takes as many sets of seeds at once, and
-    /// returns as many sets of cotangents, one after the other. Its shadows are laid out as those of
-    /// [`DerivedRule::tangent`].
+    /// returns as many sets of cotangents, one after the other. Its shadows are laid out as those
+    /// of [`DerivedRule::tangent`].
     ///
     /// # Errors
     /// [`Error::Usage`] for seeds that do not fit; [`Error::Trap`] if a cotangent reached something
