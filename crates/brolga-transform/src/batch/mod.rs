@@ -49,7 +49,8 @@ use parts::{Wide, chunks};
 /// What to do instead.
 pub(crate) const ONE_BY_ONE: &str = "derive it for one direction (`Options::width` 1), and run it once for each";
 
-fn no_batch(what: &str) -> Diagnostic {
+/// Why there is no batch.
+pub(crate) fn no_batch(what: &str) -> Diagnostic {
     Diagnostic::new("AD0180", format!("{what} has no batch of derivatives")).help(ONE_BY_ONE)
 }
 

@@ -2,8 +2,8 @@
 
 use brolga_analysis::query::signature_id;
 use brolga_analysis::{ParamMode, ResultMode, Variant};
+use brolga_ir::FuncKey;
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
-use brolga_ir::{Diagnostic, FuncKey};
 use brolga_rules::AdjointRule;
 use cranelift_codegen::ir::{self, Signature, types};
 
@@ -42,11 +42,6 @@ pub fn of_rule(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
         }
         return derived(cx, f);
     };
-    if cx.facts().options.width != 1 {
-        let help = crate::batch::ONE_BY_ONE;
-        let d = Diagnostic::new("AD0180", "a tangent of the user's has no batch of derivatives").help(help);
-        return cx.problem(d);
-    }
     let Some((params, results)) = adjoint::followed(cx, f) else { return };
     cx.replace_primal();
     let sig = &cx.facts().program.funcs[f].signature;
