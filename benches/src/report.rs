@@ -83,25 +83,41 @@ pub fn costs(all: &[Measured]) -> String {
     table.trim_fmt()
 }
 
-/// A table of tangents: `/ primal` is the time of value and one tangent, `/ Cranelift` that until
-/// they can be called, with little effort. The last row has the geometric means.
+/// A table of tangents: `/ primal` is the time of value and one tangent, `/ 8 runs` that of eight
+/// tangents in one run, `/ 8 back` that of a forward pass and a pullback of eight seeds beside one
+/// and eight pullbacks, `/ Cranelift` that until one can be called, with little effort. The last
+/// row has the geometric means.
 pub fn tangents(rows: &[TangentRow]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    table.set_header(["problem", "primal", "tangent", "/ primal", "ready", "/ Cranelift"]);
+    table.set_header([
+        "problem",
+        "primal",
+        "tangent",
+        "/ primal",
+        "eight",
+        "/ 8 runs",
+        "seeds",
+        "/ 8 back",
+        "ready",
+        "/ Cranelift",
+    ]);
     let ratio = |x: f64| format!("{x:.2}x");
     let (run, ready) = (|r: &TangentRow| r.tangent_ns / r.primal_ns, |r: &TangentRow| r.ready_us / r.primal_compile_us);
+    let seeds = |r: &TangentRow| r.pullback_ns / r.pullbacks_ns;
+    let eight = |r: &TangentRow| r.eight_ns / (8.0 * r.tangent_ns);
     for row in rows {
-        let times = [row.primal_ns, row.tangent_ns].map(time);
-        let (run, ready, us) = (ratio(run(row)), ratio(ready(row)), time(row.ready_us * 1e3));
-        let [primal, tangent] = times;
-        table.add_row([row.name.to_owned(), primal, tangent, run, us, ready]);
+        let [primal, tangent, all] = [row.primal_ns, row.tangent_ns, row.eight_ns].map(time);
+        let [run, eight, seeds, ready] = [run(row), eight(row), seeds(row), ready(row)].map(ratio);
+        let (name, back, us) = (row.name.to_owned(), time(row.pullback_ns), time(row.ready_us * 1e3));
+        table.add_row([name, primal, tangent, run, all, eight, back, seeds, us, ready]);
     }
     if rows.len() > 1 {
-        let means = [geometric_mean(rows.iter().map(run)), geometric_mean(rows.iter().map(ready))].map(ratio);
-        let [run, ready] = means;
+        let mean = |of: &dyn Fn(&TangentRow) -> f64| ratio(geometric_mean(rows.iter().map(of)));
+        let [run, eight, seeds, ready] = [mean(&run), mean(&eight), mean(&seeds), mean(&ready)];
         let none = String::new;
-        table.add_row(["geometric mean".to_owned(), none(), none(), run, none(), ready]);
+        let name = "geometric mean".to_owned();
+        table.add_row([name, none(), none(), run, none(), eight, none(), seeds, none(), ready]);
     }
     table.column_iter_mut().skip(1).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
     table.trim_fmt()

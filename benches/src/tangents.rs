@@ -1,4 +1,6 @@
-//! What forward mode costs: value and one tangent beside the primal, and what it takes to have it.
+//! What forward mode costs: value and one tangent beside the primal, eight of them in one run
+//! beside eight runs, and what it takes to have it; and what a pullback of eight seeds costs beside
+//! eight.
 //!
 //! Primal and tangent function are called as users call them, through the guarded entry, in turns,
 //! and the minimum of each counts. Before, the tangent is compared with the reference: its product
@@ -26,6 +28,12 @@ pub struct TangentRow {
     pub primal_ns: f64,
     /// One call of the tangent function.
     pub tangent_ns: f64,
+    /// One call of the tangent function for eight directions.
+    pub eight_ns: f64,
+    /// One forward pass and eight pullbacks.
+    pub pullbacks_ns: f64,
+    /// One forward pass and one pullback of eight seeds.
+    pub pullback_ns: f64,
     /// From the program to a tangent function that can be called.
     pub ready_us: f64,
     /// From the primal in CLIF to its machine code: what Cranelift takes without Brolga.
@@ -43,17 +51,112 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<TangentRow
     let results = vec![ResultActivity::Active; program.funcs[all[0].func].signature.returns.len()];
     let request = Request { results, ..all[0].clone() };
     let rule = DerivedRule::new(&program, &request, &options(how)).map_err(failed)?;
+    let wide = Options { width: EIGHT as u32, ..options(how) };
+    let wide = DerivedRule::new(&program, &request, &wide).map_err(failed)?;
     let (mut blocks, mut shadows) = (Vec::new(), Vec::new());
-    let args: Vec<Arg> = problem.args.iter().map(|i| argument(i, 1, &mut blocks, &mut shadows)).collect();
-    let values: Vec<DataValue> = args.iter().map(|a| a.value.clone()).collect();
-    let ones: Vec<Option<DataValue>> = request.args.iter().map(|a| one(a.activity)).collect();
-    let mut call = TangentCall { rule: &rule, args, values, ones, out: Vec::new(), tangents: Vec::new() };
-    along_ones(problem, &mut shadows);
-    call.tangent().map_err(failed)?;
-    check(problem, &call)?;
-    let [primal_ns, tangent_ns] = times(&mut call, effort);
+    let mut calls = [(&rule, 1), (&wide, EIGHT)].map(|(rule, width)| {
+        let first = shadows.len();
+        let args: Vec<Arg> = problem.args.iter().map(|i| argument(i, width, &mut blocks, &mut shadows)).collect();
+        along_ones(problem, &mut shadows[first..]);
+        let values = args.iter().map(|a| a.value.clone()).collect();
+        let ones = (0..width).flat_map(|_| request.args.iter().map(|a| one(a.activity))).collect();
+        TangentCall { rule, args, values, ones, out: Vec::new(), tangents: Vec::new() }
+    });
+    for call in &mut calls {
+        call.tangent().map_err(failed)?;
+        check(problem, call)?;
+    }
+    let [primal_ns, tangent_ns, eight_ns] = times(&mut calls, effort);
+    let [pullbacks_ns, pullback_ns] = back(problem, &program, &request, how, effort)?;
     let [ready_us, primal_compile_us] = until_ready(problem, &program, &request, how, effort)?;
-    Ok(TangentRow { name: problem.name, primal_ns, tangent_ns, ready_us, primal_compile_us })
+    Ok(TangentRow {
+        name: problem.name,
+        primal_ns,
+        tangent_ns,
+        eight_ns,
+        pullbacks_ns,
+        pullback_ns,
+        ready_us,
+        primal_compile_us,
+    })
+}
+
+/// Directions of a batch.
+const EIGHT: usize = 8;
+
+/// A forward pass, and pullbacks until there are eight gradients.
+struct SeedsCall<'r> {
+    rule: &'r DerivedRule,
+    args: Vec<Arg>,
+    seeds: Vec<DataValue>,
+    out: Vec<DataValue>,
+    cotangents: Vec<Option<DataValue>>,
+}
+
+impl SeedsCall<'_> {
+    fn run(&mut self) -> Result<(), brolga::Error> {
+        // SAFETY: pointers are to blocks that are as large as the problem says, shadows as many
+        // times as large as there are seeds.
+        unsafe {
+            let mut pullback = self.rule.forward_into(&self.args, &mut self.out)?;
+            for _ in 0..EIGHT / self.rule.width() {
+                pullback.call_into(&self.seeds, &mut self.cotangents)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One forward pass with eight pullbacks, and with one of eight seeds: nanoseconds.
+fn back(
+    problem: &Problem,
+    program: &brolga::Program,
+    request: &Request,
+    how: How,
+    effort: Effort,
+) -> Result<[f64; 2], Failure> {
+    let failed = |error| Failure::Run { name: problem.name, error };
+    let of = |width: usize| {
+        let options = Options { mode: Mode::Split, width: width as u32, ..options(how) };
+        DerivedRule::new(program, request, &options).map_err(failed)
+    };
+    let rules = [of(1)?, of(EIGHT)?];
+    let (mut blocks, mut shadows) = (Vec::new(), Vec::new());
+    let mut calls = [&rules[0], &rules[1]].map(|rule| {
+        let width = rule.width();
+        let args = problem.args.iter().map(|i| argument(i, width, &mut blocks, &mut shadows)).collect();
+        let returns = &program.funcs[request.func].signature.returns;
+        let one = |r: &brolga::cranelift_codegen::ir::AbiParam| match r.value_type {
+            brolga::cranelift_codegen::ir::types::F64 => DataValue::F64(1.0.into()),
+            ty => DataValue::read_from_slice_ne(&[0; 16], ty),
+        };
+        let seeds = (0..width).flat_map(|_| returns.iter().map(one)).collect();
+        SeedsCall { rule, args, seeds, out: Vec::new(), cotangents: Vec::new() }
+    });
+    for call in &mut calls {
+        call.run().map_err(failed)?;
+    }
+    let mut batches = [1; 2];
+    for (batch, call) in batches.iter_mut().zip(&mut calls) {
+        let once = timed(call, 1).max(Duration::from_nanos(20));
+        *batch = (effort.batch.as_nanos() / once.as_nanos()).clamp(1, 100_000) as usize;
+    }
+    let mut best = [f64::INFINITY; 2];
+    let (start, mut round) = (Instant::now(), 0);
+    while round < effort.rounds || start.elapsed() < effort.budget {
+        for ((best, call), batch) in best.iter_mut().zip(&mut calls).zip(batches) {
+            *best = best.min(timed(call, batch).as_nanos() as f64 / batch as f64);
+        }
+        round += 1;
+    }
+    Ok(best)
+}
+
+fn timed(call: &mut SeedsCall<'_>, batch: usize) -> Duration {
+    let start = Instant::now();
+    // It has run before.
+    (0..batch).for_each(|_| drop(call.run()));
+    start.elapsed()
 }
 
 fn one(activity: ArgActivity) -> Option<DataValue> {
@@ -96,10 +199,11 @@ impl TangentCall<'_> {
 
 /// Compare with the gradients of the reference, result by result.
 fn check(problem: &Problem, call: &TangentCall<'_>) -> Result<(), Failure> {
-    let rows = call.tangents.len().max(1);
+    let rows = (call.tangents.len() / call.rule.width()).max(1);
     let gradient = &problem.reference.gradient;
     for (k, tangent) in call.tangents.iter().enumerate() {
         let Some(DataValue::F64(is)) = tangent else { continue };
+        let k = k % rows;
         let row = &gradient[k * gradient.len() / rows..(k + 1) * gradient.len() / rows];
         let (want, size) = row.iter().fold((0.0, 1.0), |(sum, size), x| (sum + x, size + x.abs()));
         let is = is.as_f64();
@@ -112,21 +216,22 @@ fn check(problem: &Problem, call: &TangentCall<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Primal and tangent: nanoseconds a call.
-fn times(call: &mut TangentCall<'_>, effort: Effort) -> [f64; 2] {
+/// Primal, tangent and tangents: nanoseconds a call.
+fn times(calls: &mut [TangentCall<'_>; 2], effort: Effort) -> [f64; 3] {
     // `check` has seen that nothing traps.
-    let calls: [fn(&mut TangentCall<'_>); 2] = [|c| drop(c.primal()), |c| drop(c.tangent())];
-    let mut batches = [1; 2];
-    for (batch, f) in batches.iter_mut().zip(calls) {
-        time(call, f, 1);
-        let once = time(call, f, 1).max(Duration::from_nanos(20));
+    let timed: [(usize, fn(&mut TangentCall<'_>)); 3] =
+        [(0, |c| drop(c.primal())), (0, |c| drop(c.tangent())), (1, |c| drop(c.tangent()))];
+    let mut batches = [1; 3];
+    for (batch, (of, f)) in batches.iter_mut().zip(timed) {
+        time(&mut calls[of], f, 1);
+        let once = time(&mut calls[of], f, 1).max(Duration::from_nanos(20));
         *batch = (effort.batch.as_nanos() / once.as_nanos()).clamp(1, 100_000) as usize;
     }
-    let mut best = [f64::INFINITY; 2];
+    let mut best = [f64::INFINITY; 3];
     let (start, mut round) = (Instant::now(), 0);
     while round < effort.rounds || start.elapsed() < effort.budget {
-        for ((best, f), batch) in best.iter_mut().zip(calls).zip(batches) {
-            *best = best.min(time(call, f, batch).as_nanos() as f64 / batch as f64);
+        for ((best, (of, f)), batch) in best.iter_mut().zip(timed).zip(batches) {
+            *best = best.min(time(&mut calls[of], f, batch).as_nanos() as f64 / batch as f64);
         }
         round += 1;
     }

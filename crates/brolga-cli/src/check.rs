@@ -79,7 +79,7 @@ fn check_one(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Result
         show(&format!("… {} more (--all shows them)\n", found.rows.len() - MAX_ROWS));
     }
     show(&notes(&found, job.clauses.nofd));
-    let rules_of = |mode| rules.get(&job.call.request(), &Options { mode, ..job.options() });
+    let rules_of = |mode, width| rules.get(&job.call.request(), &Options { mode, width, ..job.options() });
     let (program, differences) = (&file.program, !job.clauses.nofd);
     let tangent = forward(program, &job.call, &outcome, &rules_of, tolerances, differences);
     let (shown, mut ok) = forward_line(&tangent);

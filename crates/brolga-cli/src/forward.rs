@@ -1,9 +1,10 @@
 //! `brolga jvp` and `brolga jacobian`: tangents, and matrices of first derivatives.
 
 use brolga::{Error, Mode, Options};
+use brolga_driver::batch::along_each;
 use brolga_driver::jacobian::{Jacobian, Output, jacobian, outputs};
 use brolga_driver::sparsity::of_jacobian;
-use brolga_driver::tangent::{Direction, Tangents, tangents};
+use brolga_driver::tangent::{Direction, Tangents};
 use brolga_driver::{Invocation, Item, output};
 use clap::{Args, ValueEnum};
 use comfy_table::{Cell, CellAlignment, Table, presets};
@@ -92,13 +93,8 @@ pub fn jvp(args: &JvpArgs) -> Result<(), Failure> {
             let directions: Result<Vec<Direction>, _> =
                 sets.iter().map(|set| Direction::parse(&job.call, set)).collect();
             let directions = directions?;
-            let mut found = Vec::new();
-            for direction in &directions {
-                // Runs may leave traces in data objects.
-                let rule = rules.get(&job.call.request(), &forward_mode(&job));
-                let tangents = rule.and_then(|rule| tangents(&rule, &job.call, direction));
-                found.push(tangents.map_err(|e| Failure::Run(job.name(), e))?);
-            }
+            let rule = |width| rules.get(&job.call.request(), &forward_mode(&job, width));
+            let found = along_each(&job.call, &directions, rule).map_err(|e| Failure::Run(job.name(), e))?;
             show(&if args.json { format!("{}\n", jvp_json(&job.call, &found)) } else { jvp_text(&job.text, &found) });
         }
         Ok(())
@@ -118,7 +114,7 @@ pub fn jacobian_of(args: &JacobianArgs) -> Result<(), Failure> {
             let failed = |e| Failure::Run(job.name(), e);
             let pattern =
                 args.sparse.then(|| of_jacobian(&file.program, &job.call, &rows)).transpose().map_err(failed)?;
-            let rule = |mode| rules.get(&job.call.request(), &Options { mode, ..job.options() });
+            let rule = |mode, width| rules.get(&job.call.request(), &Options { mode, width, ..job.options() });
             let mut progress = Progress::new(format!("{}: the Jacobian", job.name()));
             let way = args.way.map(Into::into);
             let step = &mut |i, n| progress.at(i, n);
@@ -133,8 +129,8 @@ pub fn jacobian_of(args: &JacobianArgs) -> Result<(), Failure> {
     })
 }
 
-fn forward_mode(job: &Job<'_>) -> Options {
-    Options { mode: Mode::Tangent, ..job.options() }
+fn forward_mode(job: &Job<'_>, width: u32) -> Options {
+    Options { mode: Mode::Tangent, width, ..job.options() }
 }
 
 /// `{"function", "value", "tangent", "buffers", "tangents"}`; of several directions, `tangent` and

@@ -1,7 +1,7 @@
 //! `brolga hvp` and `brolga hessian`: second derivatives on the command line.
 
-use brolga::drivers::Star;
-use brolga_driver::second::{Hessian, Products, hessian, products, rules};
+use brolga::drivers::{Star, WIDTH};
+use brolga_driver::second::{Hessian, Products, hessian, products_along, rules};
 use brolga_driver::sparsity::of_hessian;
 use brolga_driver::tangent::Direction;
 use brolga_driver::{File, Invocation, Num, output};
@@ -68,9 +68,9 @@ pub fn hvp(args: &HvpArgs) -> Result<(), Failure> {
             let rule = rules(&file.program, &job.call, &options);
             let mut progress = Progress::new(format!("{}: products", job.name()));
             let mut found = Vec::new();
-            for (i, direction) in directions.iter().enumerate() {
-                progress.at(i, directions.len());
-                found.push(rule().and_then(|rule| products(&rule, &job.call, direction)).map_err(failed)?);
+            for some in directions.chunks(WIDTH) {
+                progress.at(found.len(), directions.len());
+                found.extend(products_along(&rule, &job.call, some).map_err(failed)?);
             }
             drop(progress);
             show(&if args.json { format!("{}\n", hvp_json(&job.call, &found)) } else { hvp_text(&job, &found) });

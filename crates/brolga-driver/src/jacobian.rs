@@ -1,15 +1,16 @@
 //! Jacobians of calls, by forward mode or by pullbacks, whichever takes fewer runs.
 
-use brolga::drivers::{Pattern, Sweep, by_columns, by_rows, sparse};
+use brolga::drivers::{Pattern, Sweep, by_columns, by_rows, sparse, width_for};
 use brolga::{ArgActivity, DerivedRule, Error, Mode};
 use cranelift_codegen::data_value::DataValue;
 
+use crate::batch::{along_each, gradient_of};
 use crate::bind::{BoundArg, Invocation, zero};
 use crate::inputs::{Input, inputs};
 use crate::memory::Memory;
-use crate::run::{collect, items, undamaged};
+use crate::run::{items, undamaged};
 use crate::second::flat;
-use crate::tangent::{Direction, tangents};
+use crate::tangent::{Direction, Tangents, tangents};
 use crate::value::{Item, Num, to_data};
 
 /// A Jacobian: rows are lanes of float results, then elements of buffers; columns are inputs, in
@@ -59,12 +60,12 @@ pub fn outputs(call: &Invocation, buffers: &[usize]) -> Result<Vec<Output>, Erro
     Ok(found)
 }
 
-/// How to get a rule of a mode, whose data objects are as at the start.
-pub type RulesOf<'a> = &'a dyn Fn(Mode) -> Result<DerivedRule, Error>;
+/// How to get a rule of a mode and a width, whose data objects are as at the start.
+pub type RulesOf<'a> = &'a dyn Fn(Mode, u32) -> Result<DerivedRule, Error>;
 
 /// The Jacobian of a call, in the [cheaper way](Sweep::cheaper) unless one is asked for, and with
-/// fewer runs if a pattern is given; `step` is called before each run, with its number and how many
-/// there are.
+/// fewer runs if a pattern is given; `step` is called before each run, with how many products there
+/// are and how many are to be.
 ///
 /// # Errors
 /// As [`tangents`] and [`outputs`], and as of [`DerivedRule::forward`] and
@@ -82,51 +83,66 @@ pub fn jacobian(
     let way = way.unwrap_or_else(|| pattern.map_or(Sweep::cheaper(n, m), sparse::cheaper));
     let runs = pattern.map_or(if way == Sweep::Forward { n } else { m }, |p| sparse::products(p, way));
     let mut done = 0;
-    let mut begin = || {
+    let mut begin = |n: usize| {
         step(done, runs);
-        done += 1;
+        done += n;
     };
     let (value, entries) = match way {
         Sweep::Forward => {
             let mut value = None;
-            let column = |along: &[f64]| {
-                begin();
-                let found = tangents(&rules(Mode::Tangent)?, call, &Direction::along(call, &columns, along))?;
+            let column = |found: &Tangents| {
                 let column = rows.iter().map(|output| match *output {
                     Output::Result(k, lane) => found.results[k].as_ref().map(|r| r.nums()[lane.unwrap_or(0)]),
                     Output::Element(arg, i) => found.of_buffers[arg].as_ref().map(|b| b[i]),
                 });
-                let column = column.map(|x| x.map_or(0.0, Num::as_f64)).collect();
-                value.get_or_insert(found.value);
-                Ok::<_, Error>(column)
+                column.map(|x| x.map_or(0.0, Num::as_f64)).collect()
+            };
+            let some = |along: &[Vec<f64>]| {
+                begin(along.len());
+                let directions: Vec<_> = along.iter().map(|along| Direction::along(call, &columns, along)).collect();
+                let found = along_each(call, &directions, |width| rules(Mode::Tangent, width))?;
+                value.get_or_insert_with(|| found[0].value.clone());
+                Ok::<_, Error>(found.iter().map(column).collect())
             };
             let entries = match pattern {
-                Some(p) => p.dense(&sparse::jacobian(p, way, column)?),
-                None => by_columns(m, n, column)?,
+                Some(p) => p.dense(&sparse::jacobian(p, way, some)?),
+                None => by_columns(m, n, some)?,
             };
             (value, entries)
         }
         Sweep::Reverse => {
-            let mut back = Back::new(rules, call)?;
-            let row = |seeds: &[f64]| {
-                begin();
-                back.row(&rows, &columns, seeds)
+            let width = if m > 1 && call.wasm.is_none() { width_for(m) } else { 1 };
+            let mut back = match Back::new(rules, call, width) {
+                Err(e) if e.is_too_wide() => Back::new(rules, call, 1)?,
+                back => back?,
+            };
+            let some = |all: &[Vec<f64>]| {
+                begin(all.len());
+                let mut found = Vec::with_capacity(all.len());
+                while found.len() < all.len() {
+                    let some = &all[found.len()..all.len().min(found.len() + back.width)];
+                    match back.rows(&rows, &columns, some) {
+                        Err(e) if back.width > 1 && e.is_too_wide() => back = Back::new(rules, call, 1)?,
+                        some => found.extend(some?),
+                    }
+                }
+                Ok::<_, Error>(found)
             };
             let entries = match pattern {
-                Some(p) => p.dense(&sparse::jacobian(p, way, row)?),
-                None => by_rows(m, row)?,
+                Some(p) => p.dense(&sparse::jacobian(p, way, some)?),
+                None => by_rows(m, some)?,
             };
             (Some(back.value), entries)
         }
     };
     let value = match value {
         Some(value) => value,
-        None => tangents(&rules(Mode::Tangent)?, call, &Direction::zero(call))?.value,
+        None => tangents(&rules(Mode::Tangent, 1)?, call, &Direction::zero(call))?.value,
     };
     Ok(Jacobian { value, rows, columns, entries })
 }
 
-/// A forward pass whose pullback is called for one row after another.
+/// A forward pass whose pullback is called for some rows after others.
 struct Back<'a> {
     call: &'a Invocation,
     /// The same without initial shadows.
@@ -134,35 +150,56 @@ struct Back<'a> {
     memory: Memory,
     pullback: brolga::Pullback,
     value: Vec<Item>,
+    width: usize,
 }
 
 impl<'a> Back<'a> {
-    fn new(rules: RulesOf<'_>, call: &'a Invocation) -> Result<Self, Error> {
+    fn new(rules: RulesOf<'_>, call: &'a Invocation, width: usize) -> Result<Self, Error> {
         let mut still = call.clone();
         for arg in &mut still.args {
             if let BoundArg::Buffer { shadow, .. } = arg {
                 shadow.fill(0);
             }
         }
-        let memory = Memory::new(&still)?;
+        let memory = Memory::of_width(&still, width)?;
         // SAFETY: as in `run::gradient_in`; the memory lives as long as the pullback.
-        let (value, pullback) = unsafe { rules(Mode::Split)?.forward(&memory.arguments()) }?;
+        let (value, pullback) = unsafe { rules(Mode::Split, width as u32)?.forward(&memory.arguments()) }?;
         undamaged(&memory)?;
         let value = items(call, &value);
-        Ok(Self { call, still, memory, pullback, value })
+        Ok(Self { call, still, memory, pullback, value, width })
     }
 
-    fn row(&mut self, rows: &[Output], columns: &[Input], by: &[f64]) -> Result<Vec<f64>, Error> {
-        let call = self.call;
+    fn rows(&mut self, rows: &[Output], columns: &[Input], all: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let (call, width) = (self.call, self.width);
         self.memory.reset_shadows(&self.still);
+        let mut seeds = Vec::with_capacity(width * call.returns.len());
+        for k in 0..width {
+            let by = all.get(k).map_or(&[][..], Vec::as_slice);
+            seeds.extend(self.put(rows, by, k));
+        }
+        // SAFETY: the memory is that of the forward pass.
+        let cotangents = unsafe { self.pullback.call(&seeds) }?;
+        undamaged(&self.memory)?;
+        let n = call.hidden() + call.args.len();
+        let one = |k: usize| {
+            let own = &cotangents[k * n..][..n];
+            flat(&gradient_of(call, &self.memory, own, (k, width)), columns)
+        };
+        Ok((0..all.len()).map(one).collect())
+    }
+
+    /// Seeds number `k`: those of memory go to the shadows.
+    fn put(&mut self, rows: &[Output], by: &[f64], k: usize) -> Vec<DataValue> {
+        let call = self.call;
         let mut lanes: Vec<Vec<f64>> = call.returns.iter().map(|ty| vec![0.0; ty.lane_count() as usize]).collect();
         for (output, by) in rows.iter().zip(by).filter(|(_, by)| **by != 0.0) {
             match *output {
-                Output::Result(k, lane) => lanes[k][lane.unwrap_or(0)] = *by,
+                Output::Result(r, lane) => lanes[r][lane.unwrap_or(0)] = *by,
                 Output::Element(arg, i) => {
                     let Some(buffer) = self.memory.buffer_mut(arg) else { continue };
                     let n = buffer.elem.bytes();
-                    Num::F64(*by).encode(buffer.elem, &mut buffer.shadow.bytes_mut()[i * n..(i + 1) * n]);
+                    let at = (i * self.width + k) * n;
+                    Num::F64(*by).encode(buffer.elem, &mut buffer.shadow.bytes_mut()[at..at + n]);
                 }
             }
         }
@@ -170,11 +207,6 @@ impl<'a> Back<'a> {
             let float = ty.lane_type().is_float();
             to_data(*ty, |i| Num::F64(lanes[i])).filter(|_| float).unwrap_or_else(|| zero(*ty))
         };
-        let seeds: Vec<DataValue> = call.returns.iter().zip(&lanes).map(seed).collect();
-        // SAFETY: the memory is that of the forward pass.
-        let cotangents = unsafe { self.pullback.call(&seeds) }?;
-        undamaged(&self.memory)?;
-        let found = collect(call, &self.memory, &[], &cotangents, 0);
-        Ok(flat(&found.gradient, columns))
+        call.returns.iter().zip(&lanes).map(seed).collect()
     }
 }

@@ -8,6 +8,7 @@
 //! This crate differentiates nothing and knows no rule. It calls the facade, [`brolga`], as any
 //! user would.
 
+pub mod batch;
 pub mod bind;
 pub mod check;
 pub mod compare;

@@ -8,6 +8,7 @@
 //! The buffers of a call to a WebAssembly function lie in the memory of an instance, which has no
 //! fences: there a program may write wherever it likes.
 
+use brolga::drivers::interleave;
 use brolga::{Arg, ArgActivity, ArgSpec, Error};
 use brolga_wasm::Instance;
 use cranelift_codegen::data_value::DataValue;
@@ -132,6 +133,15 @@ impl Memory {
     /// # Errors
     /// [`Error::Usage`] if the host has no room for another instance of a module.
     pub fn new(call: &Invocation) -> Result<Self, Error> {
+        Self::of_width(call, 1)
+    }
+
+    /// The same for a batch of so many derivatives: shadows are as many times as large, and zeros.
+    /// In an instance there is room for one.
+    ///
+    /// # Errors
+    /// As of [`Self::new`].
+    pub fn of_width(call: &Invocation, width: usize) -> Result<Self, Error> {
         if let Some(wasm) = &call.wasm {
             let (instance, at) = wasm.place(call).map_err(failure)?;
             return Ok(Self::in_instance(call, instance, at));
@@ -141,6 +151,13 @@ impl Memory {
             .iter()
             .map(|a| match a {
                 BoundArg::Buffer { elem, data, shadow } => {
+                    let zeros;
+                    let shadow = if width == 1 {
+                        shadow
+                    } else {
+                        zeros = vec![0; shadow.len() * width];
+                        &zeros
+                    };
                     Some(Buffer { elem: *elem, primal: Block::new(data), shadow: Block::new(shadow) })
                 }
                 _ => None,
@@ -247,7 +264,9 @@ impl Memory {
         }
         for (i, arg) in call.args.iter().enumerate() {
             if let (BoundArg::Buffer { shadow, .. }, Some(b)) = (arg, &mut self.buffers[i]) {
-                b.shadow.bytes_mut().copy_from_slice(shadow);
+                let all = b.shadow.bytes_mut();
+                let width = all.len().checked_div(shadow.len()).unwrap_or(1);
+                (0..width).for_each(|k| interleave(all, shadow, b.elem.bytes(), (k, width)));
             }
         }
     }

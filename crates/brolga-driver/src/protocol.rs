@@ -20,6 +20,7 @@
 //!   same gradient;
 //! - where shadows may be overwritten it stores the same numbers, whatever was there;
 //! - forward mode gives the same value, and tangents that fit the gradient;
+//! - a batch of derivatives is what a run for each of them gives, bit for bit;
 //! - where the caller does not read what it writes it computes the same numbers;
 //! - as one function for both halves, with results and without, it does the same: bit for bit, but
 //!   for signs of zeros in gradients.
@@ -30,6 +31,7 @@
 //!
 //! And of the text: the same request gives the same dump twice, and emitted CLIF can be read back.
 
+mod batches;
 mod inlined;
 mod known;
 mod overwritten;
@@ -68,6 +70,7 @@ pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<
     found.extend(unneeded::violations(program, call)?);
     found.extend(known::violations(program, call)?);
     found.extend(tangents::violations(program, call, tol)?);
+    found.extend(batches::violations(program, call));
     Ok(found)
 }
 

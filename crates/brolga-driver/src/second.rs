@@ -3,7 +3,7 @@
 //! The objective is that of a gradient: `Σ seed · result + Σ initial shadow · final contents`. So
 //! with several active results, or with initial shadows, the Hessian is that of their weighted sum.
 
-use brolga::drivers::Star;
+use brolga::drivers::{Star, interleave, of_direction, width_for};
 use brolga::second::{Along, HessianRule, Second};
 use brolga::{ArgActivity, Error, Mode};
 use cranelift_codegen::data_value::DataValue;
@@ -29,18 +29,49 @@ pub struct Products {
 /// # Errors
 /// As of [`HessianRule::product`].
 pub fn products(rule: &HessianRule, call: &Invocation, direction: &Direction) -> Result<Products, Error> {
+    Ok(batch(rule, call, std::slice::from_ref(direction))?.remove(0))
+}
+
+/// The same along each of these directions, as many of them in one run as drivers go along
+/// ([`brolga::drivers::WIDTH`]) where that can be.
+///
+/// # Errors
+/// As of [`products`].
+pub fn products_along(
+    rule: FreshRule<'_>,
+    call: &Invocation,
+    directions: &[Direction],
+) -> Result<Vec<Products>, Error> {
+    if directions.len() > 1 && call.wasm.is_none() {
+        let width = width_for(directions.len());
+        let chunks = directions.chunks(width).map(|chunk| batch(&rule(width as u32)?, call, chunk));
+        match chunks.collect::<Result<Vec<_>, _>>() {
+            Err(e) if e.is_too_wide() => {}
+            found => return Ok(found?.concat()),
+        }
+    }
+    directions.iter().map(|along| products(&rule(1)?, call, along)).collect()
+}
+
+/// One run in fresh memory, along at most as many directions as the rule has lanes.
+fn batch(rule: &HessianRule, call: &Invocation, directions: &[Direction]) -> Result<Vec<Products>, Error> {
+    let width = rule.rule().width();
     let mut memory = Memory::new(call)?;
-    let mut places = if call.wasm.is_some() {
-        SecondShadows::in_instance(call, direction, &mut memory)?
-    } else {
-        SecondShadows::blocks(call, direction)
+    let mut places = match &directions[0] {
+        direction if call.wasm.is_some() => SecondShadows::in_instance(call, direction, &mut memory)?,
+        _ => SecondShadows::blocks(call, directions, width),
     };
-    let hidden = places.whole.iter().cloned();
-    let written = (0..call.args.len()).map(|i| match (call.activity(i), call.buffer(i)) {
-        (ArgActivity::Duplicated, Some((owner, ..))) if call.wasm.is_none() => places.along(owner),
-        _ => direction.of_value(i).map_or(Along::Still, |v: &DataValue| Along::Value(v.clone())),
-    });
-    let along: Vec<Along> = hidden.chain(written).collect();
+    let along = |k: usize| {
+        let written = (0..call.args.len()).map(|i| match (call.activity(i), call.buffer(i)) {
+            (ArgActivity::Duplicated, Some((owner, ..))) if call.wasm.is_none() => places.along(owner),
+            _ => {
+                let value = directions.get(k).and_then(|d| d.of_value(i));
+                value.map_or(Along::Still, |v: &DataValue| Along::Value(v.clone()))
+            }
+        });
+        places.whole.iter().cloned().chain(written).collect::<Vec<_>>()
+    };
+    let along: Vec<Along> = (0..width).flat_map(along).collect();
     let mut out = Second::default();
     // SAFETY: as in `run::gradient_in`; the blocks are as large as the buffers.
     let run = unsafe { rule.product(&memory.arguments(), &along, &call.seeds, &mut out) }?;
@@ -58,15 +89,21 @@ pub fn products(rule: &HessianRule, call: &Invocation, direction: &Direction) ->
             }
         }
     }
-    let product = |i: usize| match call.activity(i) {
+    let given = call.hidden() + call.args.len();
+    let product = |i: usize, k: usize| match call.activity(i) {
         ArgActivity::Const => None,
-        ArgActivity::Active => out.products[call.hidden() + i].as_ref().map(|v| from_data(v, call.params[i])),
+        ArgActivity::Active => {
+            out.products[k * given + call.hidden() + i].as_ref().map(|v| from_data(v, call.params[i]))
+        }
         ArgActivity::Duplicated => {
             let (owner, elem, ..) = call.buffer(i)?;
-            places.blocks[owner].as_ref().map(|[_, product]| Item::Many(decode_all(elem, product.bytes())))
+            let [_, product] = places.blocks[owner].as_ref()?;
+            Some(Item::Many(decode_all(elem, &of_direction(product.bytes(), elem.bytes(), (k, width)))))
         }
     };
-    Ok(Products { first, products: (0..call.args.len()).map(product).collect() })
+    let one =
+        |k: usize| Products { first: first.clone(), products: (0..call.args.len()).map(|i| product(i, k)).collect() };
+    Ok((0..directions.len()).map(one).collect())
 }
 
 /// Where second shadows lie.
@@ -78,11 +115,17 @@ struct SecondShadows {
 }
 
 impl SecondShadows {
-    fn blocks(call: &Invocation, direction: &Direction) -> Self {
+    fn blocks(call: &Invocation, directions: &[Direction], width: usize) -> Self {
         let block = |(i, arg): (usize, &BoundArg)| match arg {
-            BoundArg::Buffer { data, .. } => {
-                let still = vec![0; data.len()];
-                Some([Block::new(direction.of_buffer(i).unwrap_or(&still)), Block::new(&still)])
+            BoundArg::Buffer { data, elem, .. } => {
+                let still = vec![0; data.len() * width];
+                let mut tangents = Block::new(&still);
+                for (k, direction) in directions.iter().enumerate() {
+                    if let Some(bytes) = direction.of_buffer(i) {
+                        interleave(tangents.bytes_mut(), bytes, elem.bytes(), (k, width));
+                    }
+                }
+                Some([tangents, Block::new(&still)])
             }
             _ => None,
         };
@@ -90,7 +133,7 @@ impl SecondShadows {
     }
 
     fn in_instance(call: &Invocation, direction: &Direction, memory: &mut Memory) -> Result<Self, Error> {
-        let Self { blocks, .. } = Self::blocks(call, direction);
+        let Self { blocks, .. } = Self::blocks(call, std::slice::from_ref(direction), 1);
         let (instance, at) = memory.instance_mut().expect("a module has an instance");
         let tangent = instance.tangent_mut().map_err(failure)?;
         for (block, at) in blocks.iter().zip(at) {
@@ -124,7 +167,7 @@ pub struct Hessian {
 }
 
 /// The Hessian of a call, one product for each input, or fewer if a pattern is given; `step` is
-/// called before each, with its number and how many there are.
+/// called before each run, with how many products there are and how many are to be.
 ///
 /// # Errors
 /// As [`products`].
@@ -138,13 +181,14 @@ pub fn hessian(
     let n = inputs.len();
     let runs = pattern.map_or(n, Star::products);
     let (mut first, mut done) = (None, 0);
-    let mut of = |along: &[f64]| {
+    let mut of = |along: &[Vec<f64>]| {
         step(done, runs);
-        done += 1;
-        let found = products(&rule()?, call, &Direction::along(call, &inputs, along))?;
-        let column = flat(&found.products, &inputs);
-        first.get_or_insert(found.first);
-        Ok::<_, Error>(column)
+        done += along.len();
+        let directions: Vec<_> = along.iter().map(|along| Direction::along(call, &inputs, along)).collect();
+        let found = products_along(rule, call, &directions)?;
+        let columns = found.iter().map(|p| flat(&p.products, &inputs)).collect();
+        first.get_or_insert_with(|| found[0].first.clone());
+        Ok::<_, Error>(columns)
     };
     let entries = match pattern {
         Some(star) => star.pattern().dense(&star.hessian(&mut of)?),
@@ -152,7 +196,7 @@ pub fn hessian(
     };
     let first = match first {
         Some(first) => first,
-        None => products(&rule()?, call, &Direction::zero(call))?.first,
+        None => products(&rule(1)?, call, &Direction::zero(call))?.first,
     };
     Ok(Hessian { gradient: flat(&first.gradient, &inputs), value: first.value, inputs, entries })
 }
@@ -163,8 +207,9 @@ pub fn flat(items: &[Option<Item>], inputs: &[Input]) -> Vec<f64> {
     inputs.iter().map(|i| entry(i).unwrap_or(f64::NAN)).collect()
 }
 
-/// How to get the rule of a call's second derivatives whose data objects are as at the start.
-pub type FreshRule<'a> = &'a dyn Fn() -> Result<HessianRule, Error>;
+/// How to get the rule of a call's second derivatives, of a width, whose data objects are as at the
+/// start.
+pub type FreshRule<'a> = &'a dyn Fn(u32) -> Result<HessianRule, Error>;
 
 /// Rules of a call's second derivatives: one for all runs, or, where runs leave traces in data
 /// objects, another one each time.
@@ -172,16 +217,18 @@ pub fn rules<'a>(
     program: &'a brolga::Program,
     call: &'a Invocation,
     options: &'a brolga::Options,
-) -> impl Fn() -> Result<HessianRule, Error> + 'a {
-    let kept = std::cell::OnceCell::new();
-    move || {
-        if program.has_writable_data() {
-            return rule(program, call, options);
+) -> impl Fn(u32) -> Result<HessianRule, Error> + 'a {
+    let kept = std::cell::RefCell::new(Vec::<(u32, HessianRule)>::new());
+    move |width| {
+        let known = kept.borrow().iter().find(|(of, _)| *of == width).map(|(_, rule)| rule.clone());
+        if let Some(known) = known {
+            return Ok(known);
         }
-        if kept.get().is_none() {
-            let _ = kept.set(rule(program, call, options)?);
+        let made = rule(program, call, &brolga::Options { width, ..options.clone() })?;
+        if !program.has_writable_data() {
+            kept.borrow_mut().push((width, made.clone()));
         }
-        Ok(HessianRule::clone(kept.get().expect("it has just been made")))
+        Ok(made)
     }
 }
 

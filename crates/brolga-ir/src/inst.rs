@@ -488,6 +488,8 @@ pub enum AdOp {
         sure: bool,
         /// Offset of the access.
         off: i32,
+        /// In a batch: bytes from the first of the cotangents that lie there.
+        part: u32,
         /// The cotangent.
         by: Val,
         /// Its shape.
@@ -505,6 +507,8 @@ pub enum AdOp {
         sure: bool,
         /// Offset of the access.
         off: i32,
+        /// In a batch: bytes from the first of the cotangents that lie there.
+        part: u32,
         /// Shape of the cotangent.
         shape: Shape,
     },
@@ -518,6 +522,8 @@ pub enum AdOp {
         sure: bool,
         /// Offset of the access.
         off: i32,
+        /// In a batch: bytes from the first of the cotangents that lie there.
+        part: u32,
         /// Shape of the cotangent.
         shape: Shape,
     },
@@ -531,6 +537,8 @@ pub enum AdOp {
         sure: bool,
         /// Offset of the access.
         off: i32,
+        /// In a batch: bytes from the first of the tangents that lie there.
+        part: u32,
         /// Type of the tangent.
         ty: Type,
     },
@@ -544,6 +552,8 @@ pub enum AdOp {
         sure: bool,
         /// Offset of the access.
         off: i32,
+        /// In a batch: bytes from the first of the tangents that lie there.
+        part: u32,
         /// The tangent.
         value: Val,
     },

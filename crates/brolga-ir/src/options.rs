@@ -175,6 +175,9 @@ impl TapeKind {
     }
 }
 
+/// How many derivatives one run can compute.
+pub const WIDTHS: std::ops::RangeInclusive<u32> = 1..=64;
+
 /// Options of a derivation. The defaults are right for most callers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
@@ -191,6 +194,9 @@ pub struct Options {
     pub effort: Effort,
     /// Whether calls are replaced by the bodies of what they call.
     pub inline: Inline,
+    /// How many derivatives one run computes: directions, in [`Mode::Tangent`]. One of [`WIDTHS`];
+    /// the layout of shadows depends on it ([`crate::lower`], `batch`).
+    pub width: u32,
     /// Whether the pullback restores primal memory.
     pub memory: MemoryMode,
     /// Treat a cotangent of exactly zero as "nothing depends on this": it contributes zero even
@@ -223,6 +229,7 @@ impl Default for Options {
             disabled: PassSet::NONE,
             effort: Effort::default(),
             inline: Inline::default(),
+            width: 1,
             memory: MemoryMode::Leave,
             strong_zero: true,
             untracked: Untracked::Refuse,

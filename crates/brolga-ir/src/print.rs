@@ -136,6 +136,7 @@ struct ShadowPlace<'a> {
     delta: &'a Val,
     off: i32,
     sure: bool,
+    part: u32,
     shape: Option<Shape>,
 }
 
@@ -145,7 +146,8 @@ impl Display for ShadowPlace<'_> {
         if let Some(shape) = self.shape {
             write!(f, ".{shape}")?;
         }
-        write!(f, "[{}{}; {}]", self.addr, Offset(self.off), self.delta)
+        write!(f, "[{}{}; {}]", self.addr, Offset(self.off), self.delta)?;
+        if self.part == 0 { Ok(()) } else { write!(f, " from {}", self.part) }
     }
 }
 
@@ -277,7 +279,7 @@ impl DisplayInst<'_> {
     /// A shadow is cleared.
     fn zero(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let AdOp::ZeroMem { addr, delta, sure, off, bytes, checked, cuts } = &self.inst.op else { return Ok(()) };
-        let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
+        let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: 0, shape: None };
         write!(f, "{place} = 0, {bytes} bytes")?;
         if *checked {
             write!(f, ", trap untracked_bits if it was not 0")?;
@@ -292,8 +294,8 @@ impl DisplayInst<'_> {
     /// An operation that only forward mode has.
     fn forward_mode(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.inst.op {
-            AdOp::LoadTangent { addr, delta, sure, off, ty } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
+            AdOp::LoadTangent { addr, delta, sure, off, part, ty } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: *part, shape: None };
                 write!(f, "load.{ty} {place}")
             }
             AdOp::Moved(i, args) => {
@@ -301,7 +303,7 @@ impl DisplayInst<'_> {
                 write!(f, "{} of {}", self.primal.dfg.insts[*i].opcode(), args.join(", "))
             }
             AdOp::Fragment { what, addr, delta, off, n } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: false, shape: None };
+                let place = ShadowPlace { addr, delta, off: *off, sure: false, part: 0, shape: None };
                 match what {
                     FragmentOp::Note => write!(f, "note {place}, {n} bytes"),
                     FragmentOp::Mark => write!(f, "mark {place}, {n} bytes"),
@@ -309,8 +311,8 @@ impl DisplayInst<'_> {
                     FragmentOp::Clean => write!(f, "clean {place}, {n} bytes"),
                 }
             }
-            AdOp::StoreTangent { addr, delta, sure, off, value } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
+            AdOp::StoreTangent { addr, delta, sure, off, part, value } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: *part, shape: None };
                 write!(f, "{place} = {value}")
             }
             _ => Ok(()),
@@ -339,11 +341,11 @@ impl Display for DisplayInst<'_> {
             AdOp::SlotAddr(slot, off) => write!(f, "address of {slot}{} in frame", Offset(*off)),
             AdOp::DataDelta(key) => write!(f, "delta of {key}"),
             AdOp::LoadDelta { addr, delta, off, loaded } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: false, shape: None };
+                let place = ShadowPlace { addr, delta, off: *off, sure: false, part: 0, shape: None };
                 write!(f, "delta of {loaded} by {place}")
             }
             AdOp::StoreDelta { addr, delta, off, value, vdelta } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: false, shape: None };
+                let place = ShadowPlace { addr, delta, off: *off, sure: false, part: 0, shape: None };
                 match vdelta {
                     Some(d) => write!(f, "{place} = {value} + {d}"),
                     None => write!(f, "{place} = {value}, no shadow"),
@@ -368,16 +370,16 @@ impl Display for DisplayInst<'_> {
             AdOp::TakeCt(v) => write!(f, "take ct({v})"),
             AdOp::AddCt(v, by) => write!(f, "ct({v}) += {by}"),
             AdOp::ZeroCt(v) => write!(f, "ct({v}) = 0"),
-            AdOp::AddMem { addr, delta, sure, off, by, shape, fresh } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: Some(*shape) };
+            AdOp::AddMem { addr, delta, sure, off, part, by, shape, fresh } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: *part, shape: Some(*shape) };
                 write!(f, "{place} {} {by}", if *fresh { "=" } else { "+=" })
             }
-            AdOp::TakeMem { addr, delta, sure, off, shape } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: Some(*shape) };
+            AdOp::TakeMem { addr, delta, sure, off, part, shape } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: *part, shape: Some(*shape) };
                 write!(f, "take {place}")
             }
-            AdOp::PeekMem { addr, delta, sure, off, shape } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: Some(*shape) };
+            AdOp::PeekMem { addr, delta, sure, off, part, shape } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: *part, shape: Some(*shape) };
                 write!(f, "{place}")
             }
             AdOp::LoadTangent { .. } | AdOp::StoreTangent { .. } | AdOp::Moved(..) | AdOp::Fragment { .. } => {

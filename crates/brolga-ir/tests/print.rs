@@ -195,7 +195,7 @@ fn deltas_and_memory() {
         AdOp::DataDelta(DataKey::new(1)),
         AdOp::LoadDelta { addr, delta: delta(0), off: -8, loaded: v(2) },
         AdOp::LoadOld { addr, off: 8, ty: types::I32 },
-        AdOp::TakeMem { addr, delta: delta(0), sure: false, off: 0, shape: Shape::F64X2 },
+        AdOp::TakeMem { addr, delta: delta(0), sure: false, off: 0, part: 0, shape: Shape::F64X2 },
         AdOp::Lookup { addr: v(4), signature: 0xabc },
     ];
     check(
@@ -216,7 +216,7 @@ fn deltas_and_memory() {
         AdOp::StoreDelta { addr, delta: delta(0), off: 8, value: v(2), vdelta: Some(delta(2)) },
         AdOp::StoreDelta { addr, delta: delta(0), off: 8, value: v(2), vdelta: None },
         AdOp::StoreOld { addr, off: 8, value: aux(4, 0) },
-        AdOp::AddMem { addr, delta: delta(0), sure: true, off: 8, by, shape: Shape::F64, fresh: false },
+        AdOp::AddMem { addr, delta: delta(0), sure: true, off: 8, part: 0, by, shape: Shape::F64, fresh: false },
         AdOp::ZeroMem { addr, delta: delta(0), sure: true, off: 0, bytes: 4, checked: false, cuts: None },
         AdOp::ZeroMem { addr, delta: delta(0), sure: true, off: 0, bytes: 4, checked: true, cuts: None },
         AdOp::TrapIf(by, Check::ConstStore),

@@ -30,20 +30,22 @@ pub struct GlobalShadows {
 }
 
 impl GlobalShadows {
-    /// One zeroed shadow for each object, in this order.
-    pub fn new(objects: &[DataSpan]) -> Self {
+    /// One zeroed shadow for each object, in this order: in a batch of `width` derivatives as many
+    /// times as large, with a delta to as many times the object's address.
+    pub fn new(objects: &[DataSpan], width: usize) -> Self {
         let mut places = Vec::with_capacity(objects.len());
         let mut count = 0;
         for object in objects {
-            places.push((count, object.size));
+            let size = object.size * width;
+            places.push((count, size));
             // An empty object gets a line too: its delta must not be zero, which would say "no
             // shadow".
-            count += object.size.div_ceil(64).max(1);
+            count += size.div_ceil(64).max(1);
         }
         let lines = vec![Line([0; 64]); count];
         let base = lines.as_ptr() as usize;
         let delta = |(object, &(first, _)): (&DataSpan, &(usize, usize))| {
-            (base + first * size_of::<Line>()).wrapping_sub(object.address) as i64
+            (base + first * size_of::<Line>()).wrapping_sub(object.address.wrapping_mul(width)) as i64
         };
         let deltas = objects.iter().zip(&places).map(delta).collect();
         Self { lines, places: places.into(), deltas }
@@ -89,7 +91,7 @@ mod tests {
         let (a, b) = ([1.5f64; 20], [0u8; 3]);
         let span = |address, size| DataSpan { address, size };
         let objects = [span(a.as_ptr() as usize, 160), span(8, 0), span(b.as_ptr() as usize, 3)];
-        let mut shadows = GlobalShadows::new(&objects);
+        let mut shadows = GlobalShadows::new(&objects, 1);
         for (i, object) in objects.iter().enumerate() {
             let address = object.address.wrapping_add(shadows.deltas()[i] as usize);
             assert_eq!(address, shadows.bytes(i).unwrap().as_ptr() as usize);

@@ -51,9 +51,9 @@ impl Pair {
         Pair { pointer: 0, delta: status }
     }
 
-    fn new(primal: NonNull<u8>, shadow: Shadow) -> Pair {
+    fn new(primal: NonNull<u8>, shadow: Shadow, width: u64) -> Pair {
         let (pointer, shadow) = (primal.as_ptr() as u64, shadow.bytes().as_ptr() as u64);
-        Pair { pointer, delta: shadow.wrapping_sub(pointer) }
+        Pair { pointer, delta: shadow.wrapping_sub(pointer.wrapping_mul(width)) }
     }
 }
 
@@ -63,10 +63,20 @@ impl Pair {
 /// `seg` is a valid segment that no other thread uses.
 pub unsafe extern "C" fn brolga_malloc(seg: *mut Segment, n: u64) -> Pair {
     // SAFETY: our contract.
+    unsafe { brolga_malloc_wide(seg, n, 1) }
+}
+
+/// The same in a batch of so many derivatives: the shadow is as many times as large, and the delta
+/// is the shadow's address minus as many times the block's.
+///
+/// # Safety
+/// As for [`brolga_malloc`].
+pub unsafe extern "C" fn brolga_malloc_wide(seg: *mut Segment, n: u64, width: u64) -> Pair {
+    // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
     match blocks::allocate(n as usize) {
         None => Pair::NULL,
-        Some(primal) => with_shadow(seg, primal, n as usize),
+        Some(primal) => with_shadow(seg, primal, n as usize, width),
     }
 }
 
@@ -76,11 +86,20 @@ pub unsafe extern "C" fn brolga_malloc(seg: *mut Segment, n: u64) -> Pair {
 /// `seg` is a valid segment that no other thread uses.
 pub unsafe extern "C" fn brolga_calloc(seg: *mut Segment, n: u64, m: u64) -> Pair {
     // SAFETY: our contract.
+    unsafe { brolga_calloc_wide(seg, n, m, 1) }
+}
+
+/// The same in a batch, as [`brolga_malloc_wide`].
+///
+/// # Safety
+/// As for [`brolga_calloc`].
+pub unsafe extern "C" fn brolga_calloc_wide(seg: *mut Segment, n: u64, m: u64, width: u64) -> Pair {
+    // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
     match blocks::allocate_zeroed(n as usize, m as usize) {
         None => Pair::NULL,
         // The product fits, or calloc would have refused.
-        Some(primal) => with_shadow(seg, primal, n as usize * m as usize),
+        Some(primal) => with_shadow(seg, primal, n as usize * m as usize, width),
     }
 }
 
@@ -122,9 +141,18 @@ pub unsafe extern "C" fn brolga_free_both(seg: *mut Segment, p: *mut u8) {
 /// # Safety
 /// `seg` is a valid segment that no other thread uses; `p` is as C's `realloc` demands.
 pub unsafe extern "C" fn brolga_realloc(seg: *mut Segment, p: *mut u8, n: u64, deferred: u64) -> Pair {
+    // SAFETY: our contract.
+    unsafe { brolga_realloc_wide(seg, p, n, deferred, 1) }
+}
+
+/// The same in a batch, as [`brolga_malloc_wide`].
+///
+/// # Safety
+/// As for [`brolga_realloc`].
+pub unsafe extern "C" fn brolga_realloc_wide(seg: *mut Segment, p: *mut u8, n: u64, deferred: u64, width: u64) -> Pair {
     let Some(old) = NonNull::new(p) else {
         // SAFETY: our contract.
-        return unsafe { brolga_malloc(seg, n) };
+        return unsafe { brolga_malloc_wide(seg, n, width) };
     };
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
@@ -132,12 +160,13 @@ pub unsafe extern "C" fn brolga_realloc(seg: *mut Segment, p: *mut u8, n: u64, d
     let mut result = Pair::NULL;
     if n != 0 {
         let Some(new) = blocks::allocate(n as usize) else { return Pair::NULL };
-        result = with_shadow(seg, new, n as usize);
+        result = with_shadow(seg, new, n as usize, width);
         let Some(new_shadow) = seg.blocks.get(new) else { return result };
-        let kept = old_shadow.size().min(n as usize);
-        // SAFETY: all four blocks have at least `kept` bytes, and the new ones overlap nothing.
+        let kept = old_shadow.size().min(new_shadow.size());
+        // SAFETY: both shadows have at least `kept` bytes, the blocks that many for each
+        // derivative, and the new ones overlap nothing.
         unsafe {
-            new.copy_from_nonoverlapping(old, kept);
+            new.copy_from_nonoverlapping(old, kept / width as usize);
             new_shadow.bytes().copy_from_nonoverlapping(old_shadow.bytes(), kept);
         }
     }
@@ -207,9 +236,9 @@ pub unsafe extern "C" fn brolga_realloc_rev(old_shadow: *mut u8, new_shadow: *mu
 }
 
 /// Register a block that was just allocated; take it back if its shadow cannot be had.
-fn with_shadow(seg: &mut Segment, primal: NonNull<u8>, size: usize) -> Pair {
-    match seg.blocks.add(primal, size) {
-        Some(shadow) => Pair::new(primal, shadow),
+fn with_shadow(seg: &mut Segment, primal: NonNull<u8>, size: usize, width: u64) -> Pair {
+    match size.checked_mul(width as usize).and_then(|size| seg.blocks.add(primal, size)) {
+        Some(shadow) => Pair::new(primal, shadow, width),
         None => {
             // SAFETY: allocated by our caller just now, and not handed out.
             unsafe { blocks::withdraw(primal) };

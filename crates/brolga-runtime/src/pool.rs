@@ -24,11 +24,13 @@ pub struct Plan {
     pub captures: Option<Arc<CaptureTable>>,
     /// Writable data objects, in the order in which generated code numbers them.
     pub globals: Vec<DataSpan>,
+    /// How many derivatives a run computes.
+    pub width: usize,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { capacity: 8 << 30, captures: None, globals: Vec::new() }
+        Self { capacity: 8 << 30, captures: None, globals: Vec::new(), width: 1 }
     }
 }
 
@@ -79,12 +81,12 @@ impl Pool {
     }
 
     fn make(&self) -> Result<Box<Segment>, ReserveError> {
-        let Plan { capacity, captures, globals } = &self.plan;
+        let Plan { capacity, captures, globals, width } = &self.plan;
         let mut segment = Segment::new(*capacity)?;
         if let Some(captures) = captures {
             segment.attach_captures(Arc::clone(captures));
         }
-        segment.attach_globals(GlobalShadows::new(globals));
+        segment.attach_globals(GlobalShadows::new(globals, *width));
         Ok(segment)
     }
 

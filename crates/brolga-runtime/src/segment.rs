@@ -15,7 +15,7 @@
 //! written byte by byte from where the tape ends, without a gap, so the first that does not fit
 //! faults, and the fault is reported as the check would be.
 //!
-//! *Layout.* The first 192 bytes are read and written by generated code at the offsets in
+//! *Layout.* The first 2240 bytes are read and written by generated code at the offsets in
 //! [`offset`]; the rest is private.
 //!
 //! ```text
@@ -26,6 +26,7 @@
 //!  32  captures   derived pairs by primal address
 //!  40  peak       highest position of what functions of both halves have recorded and given back
 //!  48  waiting    at how many places cotangents wait that have come in pieces
+//! 192  sink and zeros once more, 1024 bytes each, for batches of derivatives
 //! ```
 //!
 //! *Invariants.* `base <= cursor <= top <= limit` between calls, and `base <= peak <= limit`;
@@ -65,6 +66,10 @@ pub mod offset {
     pub const SINK: i32 = 64;
     /// 64 bytes of zeros that are never written.
     pub const ZEROS: i32 = 128;
+    /// As [`SINK`], for batches of derivatives.
+    pub const WIDE_SINK: i32 = 192;
+    /// As [`ZEROS`], for batches of derivatives.
+    pub const WIDE_ZEROS: i32 = WIDE_SINK + super::WIDE as i32;
 }
 
 /// The smallest reservation that [`Segment::new`] falls back to on its own.
@@ -77,6 +82,13 @@ const RETAINED: usize = 16 << 20;
 /// with them, while a short one would pay for clearing more than it uses.
 #[cfg(target_os = "linux")]
 const HUGE_FROM: usize = 2 << 20;
+
+/// Bytes that stand for a shadow in a batch of derivatives: those of a vector for each of 64.
+const WIDE: usize = 16 * 64;
+
+/// As many: aligned as a line is.
+#[repr(C, align(64))]
+struct Wide([u8; WIDE]);
 
 /// A cache line: aligned so that generated code may use any vector access on it.
 #[repr(C, align(64))]
@@ -105,6 +117,8 @@ pub struct Segment {
     pub(crate) waiting: u64,
     sink: Line,
     zeros: Line,
+    wide_sink: Wide,
+    wide_zeros: Wide,
     mapping: MmapMut,
     /// Where in the mapping the tape is: it ends where a page does.
     place: std::ops::Range<usize>,
@@ -146,6 +160,8 @@ impl Segment {
             waiting: 0,
             sink: Line([0; 64]),
             zeros: Line([0; 64]),
+            wide_sink: Wide([0; WIDE]),
+            wide_zeros: Wide([0; WIDE]),
             mapping,
             place,
             touched: 0,
@@ -417,6 +433,8 @@ mod tests {
         assert_eq!(offset_of!(Segment, peak), offset::PEAK as usize);
         assert_eq!(offset_of!(Segment, sink), offset::SINK as usize);
         assert_eq!(offset_of!(Segment, zeros), offset::ZEROS as usize);
+        assert_eq!(offset_of!(Segment, wide_sink), offset::WIDE_SINK as usize);
+        assert_eq!(offset_of!(Segment, wide_zeros), offset::WIDE_ZEROS as usize);
         assert_eq!((offset::TOP, offset::LIMIT, offset::CURSOR), (0, 8, 16));
         assert_eq!(offset_of!(Segment, waiting), offset::WAITING as usize);
         assert_eq!((offset::GLOBALS, offset::CAPTURES, offset::PEAK, offset::WAITING), (24, 32, 40, 48));

@@ -14,6 +14,9 @@
 //!   copy 1   header [ … | doubles: top limit cursor | singles … ]   → channels that hold tangents or cotangents
 //! ```
 //!
+//! A shadow of several derivatives at once has room for as many in the place of each byte, and
+//! addresses in the first of the words in the place of one.
+//!
 //! *Invariants.* Channels are zero at first. Forward mode reads of a shadow only what it has
 //! written, and the reverse of a tape leaves zeros, so that channels are never cleared.
 
@@ -32,7 +35,10 @@ const WORDS: usize = CHANNELS / 8 + 3 * COUNT;
 
 /// One tape, or a shadow of it.
 struct Copy {
-    header: Box<[u64; WORDS]>,
+    header: Box<[u64]>,
+    /// How many derivatives it holds: each word of the header, and each byte of a channel, has so
+    /// many in its place.
+    width: usize,
     channels: Vec<(MmapMut, std::ops::Range<usize>)>,
 }
 
@@ -43,14 +49,15 @@ pub struct Workspace {
 
 impl Workspace {
     /// Reserve channels of `capacity` bytes each, or of less where the system refuses, for a tape
-    /// and `copies - 1` shadows. Memory is used only as the channels fill.
+    /// and `copies - 1` shadows of `width` derivatives. Memory is used only as the channels fill.
     ///
     /// # Errors
     /// If not even [`MIN_CAPACITY`](crate::segment::MIN_CAPACITY) bytes of address space are left.
-    pub fn new(capacity: usize, copies: usize) -> Result<Self, ReserveError> {
-        let copy = |_| -> Result<Copy, ReserveError> {
-            let channels = (0..COUNT).map(|_| reserve(capacity)).collect::<Result<_, _>>()?;
-            Ok(Copy { header: Box::new([0; WORDS]), channels })
+    pub fn new(capacity: usize, copies: usize, width: usize) -> Result<Self, ReserveError> {
+        let copy = |k: usize| -> Result<Copy, ReserveError> {
+            let width = if k == 0 { 1 } else { width };
+            let channels = (0..COUNT).map(|_| reserve(capacity.saturating_mul(width))).collect::<Result<_, _>>()?;
+            Ok(Copy { header: vec![0; WORDS * width].into(), width, channels })
         };
         let mut it = Self { copies: (0..copies).map(copy).collect::<Result<_, _>>()? };
         it.reset();
@@ -59,12 +66,14 @@ impl Workspace {
 
     /// Every channel is empty again: to be called before each run.
     pub fn reset(&mut self) {
-        let all = || self.copies.iter().flat_map(|c| &c.channels);
-        let room = all().map(|c| c.1.len()).min().unwrap_or(0) as u64;
-        for copy in &mut self.copies {
-            for (k, (mapping, place)) in copy.channels.iter_mut().enumerate() {
+        let rooms = self.copies.iter().flat_map(|c| c.channels.iter().map(|channel| channel.1.len() / c.width));
+        let room = rooms.min().unwrap_or(0) & !15;
+        for Copy { header, width, channels } in &mut self.copies {
+            for (k, (mapping, place)) in channels.iter_mut().enumerate() {
                 let base = mapping.as_mut_ptr() as u64 + place.start as u64;
-                copy.header[CHANNELS / 8 + 3 * k..][..3].copy_from_slice(&[base, base + room, base]);
+                for (i, at) in [base, base + (room * *width) as u64, base].into_iter().enumerate() {
+                    header[(CHANNELS / 8 + 3 * k + i) * *width] = at;
+                }
             }
         }
     }
@@ -81,7 +90,7 @@ mod tests {
 
     #[test]
     fn shadows_are_laid_out_as_the_tape_is() {
-        let mut w = Workspace::new(1 << 20, 2).expect("there is room");
+        let mut w = Workspace::new(1 << 20, 2, 1).expect("there is room");
         let header = |w: &mut Workspace, copy: usize| -> Vec<u64> {
             let at = w.address(copy) as *const u64;
             // SAFETY: a header has so many words.
@@ -97,5 +106,21 @@ mod tests {
         }
         w.reset();
         assert_eq!(header(&mut w, 0), tape);
+    }
+
+    #[test]
+    fn a_shadow_of_several_derivatives_has_their_room() {
+        let mut w = Workspace::new(1 << 20, 2, 4).expect("there is room");
+        let word = |at: u64, i: usize| {
+            // SAFETY: a header has as many words, times the width.
+            unsafe { *(at as *const u64).add(i) }
+        };
+        let (tape, shadow) = (w.address(0), w.address(1));
+        for i in (0..COUNT).map(|k| CHANNELS / 8 + 3 * k) {
+            let room = word(tape, i + 1) - word(tape, i);
+            assert_eq!(room, 1 << 20);
+            assert_eq!(word(shadow, (i + 1) * 4) - word(shadow, i * 4), 4 * room);
+            assert_eq!(word(shadow, i * 4), word(shadow, (i + 2) * 4));
+        }
     }
 }

@@ -16,6 +16,7 @@ use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
+use crate::batch::Shapes;
 use crate::clif::dead_segment_arg;
 use crate::clif::passes::{self, ClifCx, Remarks};
 use crate::facts::Facts;
@@ -33,6 +34,8 @@ pub(crate) struct Emitter<'s, 'f> {
     /// Whether floats are moved in pieces, by this function or another one.
     fragments: bool,
     enabled: PassSet,
+    /// Shapes of cotangents, if they are not those of the facts.
+    pub ct: Option<Shapes>,
     /// Whether memory behind the tape cannot be accessed.
     fenced: bool,
     /// What passes say of loops.
@@ -63,7 +66,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
         let fences = options.tape == TapeKind::Fenced && !options.debug;
         let fenced = fences && isa.triple().operating_system.into_str() == "linux";
         let (remarks, verified) = (Remarks::default(), Passes::verified(options.verify_stages));
-        Self { facts, isa, names, is_root, fragments, enabled, fenced, remarks, verified }
+        Self { facts, isa, names, is_root, fragments, enabled, ct: None, fenced, remarks, verified }
     }
 
     /// A graph as a function, and whether it asks for the segment `seg`.
@@ -81,7 +84,8 @@ impl<'s, 'f> Emitter<'s, 'f> {
             seg: Some(seg),
             frame: plan.frame.as_ref(),
             id_bytes: plan.id_bytes,
-            ct: &facts.activity.ct,
+            ct: self.ct.as_ref().unwrap_or(&facts.activity.ct),
+            width: facts.options.width,
             debug: facts.options.debug,
             pieces: self.fragments,
             short: self.quick(),

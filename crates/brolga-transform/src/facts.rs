@@ -345,8 +345,10 @@ impl<'a> Facts<'a> {
     /// doubles and singles: in modules, and in memory that this call, or a caller that has said so,
     /// has made.
     pub fn floats_around(&self, inst: ir::Inst, addr: ir::Value) -> Option<u8> {
-        // Elsewhere a seed may lie where an integer is put; a tangent ends there.
-        let asks = self.program.vmctx_pointers_only || self.mode == Mode::Tangent;
+        // Elsewhere a seed may lie where an integer is put; a tangent ends there, and of several
+        // seeds no part has a place.
+        let wide = self.options.width != 1;
+        let asks = self.program.vmctx_pointers_only || self.mode == Mode::Tangent || wide;
         if !asks && !self.own(addr) && !self.passed_with_floats(addr) {
             return None;
         }

@@ -10,6 +10,7 @@
 //! plan       what is recorded, recomputed, inverted or reloaded; loops that are re-executed
 //! guards     strong zeros, and versions of the pullback without them
 //! assemble   the forward graph, the pullback, both in one function, or the graph of forward mode
+//! batch      a graph of several derivatives at once
 //! dce        what a derived graph computes without a use is removed
 //! emit       graphs are lowered to CLIF
 //! clif       passes over the CLIF that `brolga_ir::lower` has written
@@ -25,6 +26,7 @@
 //! it lowers, and `clif` changes what was lowered.
 
 pub mod assemble;
+mod batch;
 pub mod called;
 pub mod clif;
 pub mod dce;

@@ -17,11 +17,15 @@ use brolga_ir::block::{CfgBlocks, Ids};
 use brolga_ir::lift::lift;
 use brolga_ir::map::Table;
 use brolga_ir::names::Names;
+use brolga_ir::verify::GraphKind;
 use brolga_ir::{BlockId, Diagnostics, Mode};
 use cranelift_codegen::ir;
 
 use crate::assemble::assembly::{Assembly, Graphs, Joint};
+use crate::assemble::forward::Forward;
+use crate::assemble::pullback::Pullback;
 use crate::assemble::tangent::{Tangent, tangent};
+use crate::batch::{self, Shapes};
 use crate::clif::passes::Remarks;
 use crate::derived::{DerivedCombined, DerivedPair, Emitted};
 use crate::emit::Emitter;
@@ -176,6 +180,9 @@ pub(crate) fn derive_variant<'a>(
     }
     if mode == Mode::Tangent {
         let fragments = fragments || facts.needs_pieces();
+        if cx.options.width != 1 && fragments {
+            return Err(batch::refused(&facts, IN_PIECES));
+        }
         let emit = (cx, names, is_root, fragments);
         return derive_tangent(facts, (lifted, forward_of), (statements, ids), symbols, emit);
     }
@@ -185,6 +192,10 @@ pub(crate) fn derive_variant<'a>(
 
     let observed = observer.stages.is_some();
     let fragments = fragments || facts.needs_pieces();
+    let wide = cx.options.width != 1;
+    if wide && fragments {
+        return Err(batch::refused(&facts, IN_PIECES));
+    }
     let mut emitter = Emitter::new(&facts, &statements.stmts, cx.isa, names, is_root, fragments);
     let (lift, names) = ((&mut lifted, &forward_of), symbols.both());
     let (graphs, plan, twice) = Assembly::new(&facts, lift, &mut statements, names, &mut ids, observed).graphs()?;
@@ -194,14 +205,18 @@ pub(crate) fn derive_variant<'a>(
 
     let (mut overwrites, variant) = (facts.overwrites.arguments.clone(), variant.clone());
     let (forward, pullback, reverse_of, emitted) = match graphs {
-        Graphs::Pair { forward, pullback } => {
+        Graphs::Pair { mut forward, mut pullback } => {
+            let ct = if wide { Some(wide_pair(&facts, &mut forward, &mut pullback, &plan, &mut ids)?) } else { None };
             let PairSymbols { forward: forward_symbol, pullback: pullback_symbol } = symbols.pair();
             let pair = DerivedPair {
                 variant,
                 forward_symbol,
                 pullback_symbol,
                 forward: emitter.emit(&forward.graph, &plan, forward.seg).0,
-                pullback: emitter.emit(&pullback.graph, &plan, pullback.seg).0,
+                pullback: {
+                    emitter.ct = ct;
+                    emitter.emit(&pullback.graph, &plan, pullback.seg).0
+                },
                 frame: plan.frame.as_ref().map_or(0, |f| f.size),
             };
             (forward.graph, pullback.graph, pullback.reverse_of, Emitted::Pair(Box::new(pair)))
@@ -234,6 +249,27 @@ pub(crate) fn derive_variant<'a>(
         overwrites,
         serves: false,
     })))
+}
+
+/// What has no batches.
+const IN_PIECES: &str = "a function that moves floats in pieces, or is called by one,";
+
+/// A forward pass for several derivatives, and a pullback of as many seeds; and the shapes of its
+/// cotangents.
+fn wide_pair(
+    facts: &Facts<'_>,
+    forward: &mut Forward,
+    pullback: &mut Pullback,
+    plan: &Plan,
+    ids: &mut Ids,
+) -> Result<Shapes, Diagnostics> {
+    let all = (forward.graph.signature.params.len(), forward.graph.signature.returns.len());
+    forward.graph = batch::widen(forward.graph.clone(), facts, all, ids)?.0;
+    verified::graph("batch", GraphKind::Forward, &forward.graph, facts, plan)?;
+    let (graph, ct) = batch::widen(pullback.graph.clone(), facts, (1, 0), ids)?;
+    verified::with_shapes("batch", GraphKind::Pullback, &graph, facts, plan, &ct)?;
+    pullback.graph = graph;
+    Ok(ct)
 }
 
 /// The last stages of forward mode: one graph, and no plan.

@@ -14,6 +14,7 @@ use brolga_ir::verify::{self, Fault, GraphKind, Known};
 use brolga_ir::{Diagnostic, Diagnostics};
 
 use crate::assemble::pullback::Pullbacks;
+use crate::batch::Shapes;
 use crate::facts::Facts;
 use crate::plan::table::Plan;
 
@@ -34,10 +35,26 @@ pub fn graph(
     facts: &Facts<'_>,
     plan: &Plan,
 ) -> Result<(), Diagnostics> {
+    with_shapes(stage, kind, graph, facts, plan, &facts.activity.ct)
+}
+
+/// The same of one with these shapes of cotangents.
+///
+/// # Errors
+/// As of [`graph`].
+pub fn with_shapes(
+    stage: &str,
+    kind: GraphKind,
+    graph: &CfgBlocks,
+    facts: &Facts<'_>,
+    plan: &Plan,
+    ct: &Shapes,
+) -> Result<(), Diagnostics> {
     if !facts.options.verify_stages {
         return Ok(());
     }
-    verify::graph(graph, known(kind, facts, plan)).map_err(|faults| internal(stage, &faults, &[graph], facts))
+    let known = Known { ct, ..known(kind, facts, plan) };
+    verify::graph(graph, known).map_err(|faults| internal(stage, &faults, &[graph], facts))
 }
 
 /// A forward pass and its pullback, each by itself and both together, behind a stage.

@@ -8,7 +8,7 @@
 //! then the floats in memory that are named; outputs are the float results, then those that are
 //! named.
 
-use brolga::drivers::{Derivatives, Products, fits};
+use brolga::drivers::{Derivatives, Products, RowProducts, fits, one_by_one};
 use brolga::{ArgActivity, Mode};
 use wasmparser::ValType;
 
@@ -264,19 +264,16 @@ impl Derivatives for Point<'_> {
         Ok((self.outputs_now(&found.values), self.gather(&found.cotangents, self.instance.shadow())))
     }
 
-    fn pulled<R>(
-        &mut self,
-        run: impl FnOnce(&mut dyn FnMut(&[f64]) -> Result<Vec<f64>, Error>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
+    fn pulled<R>(&mut self, run: impl FnOnce(&mut RowProducts<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
         let rule = self.rule(Mode::Split)?;
         self.begin();
         let (_, mut pullback) = self.instance.forward(&rule, &self.args)?;
-        run(&mut |seeds| {
+        run(&mut one_by_one(|seeds: &[f64]| {
             self.instance.clear_shadow();
             let seeds = self.seed(seeds)?;
             let cotangents = self.instance.pullback(&mut pullback, &seeds)?;
             Ok(self.gather(&cotangents, self.instance.shadow()))
-        })
+        }))
     }
 
     fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Error> {

@@ -66,6 +66,20 @@ impl Trap {
     }
 }
 
+impl Error {
+    /// Whether a program was refused because it cannot be derived for several directions at once
+    /// (AD0180): for one it can be, unless something else is said.
+    pub fn has_no_batch(&self) -> bool {
+        matches!(self, Error::Diagnostics(all) if all.0.iter().any(|d| d.code == "AD0180"))
+    }
+
+    /// Whether one direction at a time may do where several at once do not: they are refused, or
+    /// their frames have filled the stack.
+    pub fn is_too_wide(&self) -> bool {
+        self.has_no_batch() || matches!(self, Error::Trap(t) if t.code == "stk_ovf")
+    }
+}
+
 /// Anything that can go wrong between a program and its gradient.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {

@@ -31,7 +31,8 @@ pub enum Along {
     Still,
     /// Of a float by value, of its type.
     Value(DataValue),
-    /// Of memory: addresses of two blocks as large as the primal.
+    /// Of memory: addresses of two blocks as large as the primal; of several directions at once, of
+    /// blocks as many times as large, laid out as the shadows of [`DerivedRule::tangent`] are.
     Memory {
         /// Holds the direction. Afterwards it holds the tangent of what the function has left.
         tangent: u64,
@@ -47,7 +48,7 @@ pub struct Second {
     pub values: Vec<DataValue>,
     /// One entry for each argument: its cotangent, if it is active.
     pub cotangents: Vec<Option<DataValue>>,
-    /// The same of the Hessian-vector product.
+    /// The same of the Hessian-vector product; of several, one direction after the other.
     pub products: Vec<Option<DataValue>>,
 }
 
@@ -67,14 +68,15 @@ pub struct HessianRule {
 
 impl HessianRule {
     /// Derive twice, and compile. The options' mode and what they say of memory are not asked:
-    /// memory is left as the function leaves it. No argument's shadow is taken to be fresh.
+    /// memory is left as the function leaves it. No argument's shadow is taken to be fresh. The
+    /// [width](Options::width) says along how many directions one call goes.
     ///
     /// # Errors
     /// [`Error::Diagnostics`] with every problem of the program as asked. Problems of the second
     /// derivation have the lines of the program, and name instructions of the gradient.
     pub fn new(program: &Program, request: &Request, options: &Options) -> Result<Self, Error> {
         let isa = host_isa(options)?;
-        let inner = Options { mode: Mode::Combined, ..options.settled() };
+        let inner = Options { mode: Mode::Combined, width: 1, ..options.settled() };
         let nested = crate::quiet::caught("derive", program, || Ok(gradient(program, request, &inner, &*isa)?))?;
         let rule = DerivedRule::new(
             &nested.program,
@@ -94,7 +96,8 @@ impl HessianRule {
 
     /// Value, gradient and Hessian-vector product along one direction. `args` are those of
     /// [`DerivedRule::gradient`], with shadows; `along` and `seeds` have one entry per argument and
-    /// per result.
+    /// per result. Of several directions `along` has the entries one direction after the other; for
+    /// memory each has the same, which is that of all.
     ///
     /// # Errors
     /// [`Error::Usage`] for what does not fit; [`Error::Trap`] if the primal traps, or if a
@@ -113,27 +116,30 @@ impl HessianRule {
         self.check(args, along, seeds)?;
         let mut tape = self.tape()?;
         let mut given = Vec::with_capacity(self.params.len());
-        let mut directions = Vec::with_capacity(self.params.len());
-        for role in &self.params {
-            let (arg, direction) = match *role {
-                NestedParam::Primal(i) => match &along[i] {
-                    Along::Still => (Arg { shadow: 0, ..args[i].clone() }, None),
-                    Along::Value(v) => (args[i].clone(), Some(v.clone())),
-                    Along::Memory { tangent, .. } => (Arg { shadow: *tangent, ..args[i].clone() }, None),
-                },
+        let (n, width) = (args.len(), self.rule.width());
+        let mut directions = vec![None; self.params.len() * width];
+        for (at, role) in self.params.iter().enumerate() {
+            given.push(match *role {
+                NestedParam::Primal(i) => {
+                    for (k, along) in along.iter().skip(i).step_by(n).enumerate() {
+                        if let Along::Value(v) = along {
+                            directions[k * self.params.len() + at] = Some(v.clone());
+                        }
+                    }
+                    let shadow = if let Along::Memory { tangent, .. } = along[i] { tangent } else { 0 };
+                    Arg { shadow, ..args[i].clone() }
+                }
                 NestedParam::Shadow(i) => {
                     let Along::Memory { product, .. } = along[i] else { unreachable!("checked before") };
-                    (Arg { value: DataValue::I64(args[i].shadow as i64), shadow: product, ..args[i].clone() }, None)
+                    Arg { value: DataValue::I64(args[i].shadow as i64), shadow: product, ..args[i].clone() }
                 }
-                NestedParam::Seed(k) => (Arg::new(seeds[k].clone()), None),
+                NestedParam::Seed(k) => Arg::new(seeds[k].clone()),
                 NestedParam::Direction(_) => unreachable!("a gradient has seeds"),
                 NestedParam::Workspace => {
                     let tape = tape.as_mut().expect("there is one if it is a parameter");
-                    (Arg::duplicated(tape.address(0), tape.address(1)), None)
+                    Arg::duplicated(tape.address(0), tape.address(1))
                 }
-            };
-            given.push(arg);
-            directions.push(direction);
+            });
         }
         let (mut values, mut tangents) = (std::mem::take(&mut out.values), Vec::new());
         // SAFETY: our contract; the tape is ours until it is given back.
@@ -141,11 +147,14 @@ impl HessianRule {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).extend(tape);
         let run = run?;
         out.cotangents.clear();
-        out.cotangents.resize(args.len(), None);
-        out.products.clone_from(&out.cotangents);
-        for ((given, value), tangent) in self.results.iter().zip(&values).zip(tangents) {
-            if let NestedResult::Cotangent(i) = *given {
-                (out.cotangents[i], out.products[i]) = (Some(value.clone()), tangent);
+        out.cotangents.resize(n, None);
+        out.products.clear();
+        out.products.resize(n * width, None);
+        for (r, (given, value)) in self.results.iter().zip(&values).enumerate() {
+            let NestedResult::Cotangent(i) = *given else { continue };
+            out.cotangents[i] = Some(value.clone());
+            for k in 0..width {
+                out.products[k * n + i] = tangents[k * self.results.len() + r].take();
             }
         }
         values.truncate(self.primal.returns.len());
@@ -161,24 +170,28 @@ impl HessianRule {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut tape = match free {
             Some(tape) => tape,
-            None => Workspace::new(self.capacity, 2).map_err(|e| Error::Usage(e.to_string()))?,
+            None => Workspace::new(self.capacity, 2, self.rule.width()).map_err(|e| Error::Usage(e.to_string()))?,
         };
         tape.reset();
         Ok(Some(tape))
     }
 
     fn check(&self, args: &[Arg], along: &[Along], seeds: &[DataValue]) -> Result<(), Error> {
-        let params = self.primal.params.len();
+        let (params, width) = (self.primal.params.len(), self.rule.width());
         let counts = [
             (args.len(), params, "arguments are given"),
-            (along.len(), params, "directions are given"),
+            (along.len(), params * width, "directions are given"),
             (seeds.len(), self.primal.returns.len(), "seeds are given"),
         ];
         if let Some((is, want, what)) = counts.into_iter().find(|(is, want, _)| is != want) {
             return Err(Error::Usage(format!("{is} {what}, {want} are wanted")));
         }
-        for (i, (spec, along)) in self.request.args.iter().zip(along).enumerate() {
-            let wrong = match (spec.activity, along) {
+        for (at, given) in along.iter().enumerate() {
+            let i = at % params;
+            let wrong = match (self.request.args[i].activity, given) {
+                (ArgActivity::Duplicated, Along::Memory { .. }) if *given != along[i] => {
+                    "is a pointer: all directions lie in the same memory, side by side"
+                }
                 (ArgActivity::Duplicated, Along::Memory { .. })
                 | (ArgActivity::Active, Along::Still | Along::Value(_))
                 | (ArgActivity::Const, Along::Still) => continue,

@@ -156,7 +156,7 @@ fn what_does_not_fit() {
     usage(at.vjp(&[1.0]), "1 seeds");
     usage(at.hvp(&[1.0], &[1.0; 3]), "1 seeds");
     usage(at.value_and_gradient(), "4 outputs");
-    usage(at.pulled(|row| row(&[1.0])), "1 seeds");
+    usage(at.pulled(|rows| rows(&[vec![1.0]])), "1 seeds");
     usage(at.vjp_into(&[1.0; 4], &mut [0.0; 4], &mut [0.0; 2]), "2 cotangents are given, 3 are wanted");
     usage(flat("mixed", vec![]), "0 parameters are given, 6 are wanted");
     usage(flat("single", vec![FlatParam::Input(1)]), "a result is an f32");

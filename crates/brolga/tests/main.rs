@@ -2,6 +2,7 @@
 //! what is so.
 
 mod ascending;
+mod batches;
 mod cache;
 mod debug;
 mod docs;

@@ -14,7 +14,7 @@ use super::{Verdict, checked, is_trivial, refusal, wrong};
 pub(super) fn judge(file: &File, call: &Invocation, outcome: &Outcome, wild: bool) -> Result<Verdict, Verdict> {
     let options = Options::full();
     let hessian = brolga_driver::second::rules(&file.program, call, &options);
-    hessian().map_err(refusal)?;
+    hessian(1).map_err(refusal)?;
     let rule = || derive(&file.program, &call.request(), &Options::full());
     let tolerances = Tolerances::of(&file.program, call, None);
     let ask = |differences| second(&file.program, call, &hessian, &rule, tolerances, differences).map_err(checked);

@@ -42,7 +42,7 @@ pub fn forward(
     let inputs = inputs(call);
     let mut noise = Noise::new(2);
     let direction: Vec<f64> = inputs.iter().map(|_| noise.unit()).collect();
-    let found = tangents(&rules(Mode::Tangent)?, call, &Direction::along(call, &inputs, &direction))?;
+    let found = tangents(&rules(Mode::Tangent, 1)?, call, &Direction::along(call, &inputs, &direction))?;
     let (forward, forward_size) = terms_of(&weighted(call, &found));
     let gradient = super::flatten(outcome, &inputs);
     let (reverse, reverse_size) = terms_of(&gradient.iter().copied().zip(direction.clone()).collect::<Vec<_>>());
@@ -81,14 +81,14 @@ fn along_the_line(
     tolerances: Tolerances,
 ) -> Result<Verdict, Error> {
     let inputs = inputs(call);
-    let kept = rules(Mode::Combined)?;
+    let kept = rules(Mode::Combined, 1)?;
     let stateful = program.has_writable_data();
     let at = |t: f64| -> Result<f64, Error> {
         let moved: Vec<f64> = inputs.iter().zip(direction).map(|(i, d)| i.value + t * d).collect();
         let call = with_inputs(call, &inputs, &moved);
         let fresh: DerivedRule;
         let rule = if stateful {
-            fresh = rules(Mode::Combined)?;
+            fresh = rules(Mode::Combined, 1)?;
             &fresh
         } else {
             &kept

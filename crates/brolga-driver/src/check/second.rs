@@ -87,7 +87,7 @@ pub fn second(
     let mut random = || inputs.iter().map(|_| noise.unit()).collect::<Vec<f64>>();
     let (v, u) = (random(), random());
     let product = |along: &[f64]| -> Result<Vec<f64>, Error> {
-        Ok(flat(&products(&hessian()?, call, &Direction::along(call, &inputs, along))?.products, &inputs))
+        Ok(flat(&products(&hessian(1)?, call, &Direction::along(call, &inputs, along))?.products, &inputs))
     };
     let (hv, hu) = (product(&v)?, product(&u)?);
     let oracle = on_oracle(program, call, &inputs, &v).map(|[_, along]| along);

@@ -25,6 +25,8 @@ struct ShadowAccess {
     of: (Val, Val, i32),
     /// The delta is known not to be zero.
     sure: bool,
+    /// In a batch: bytes from the first of its cotangents.
+    part: u32,
     shape: Shape,
     /// The primal instruction.
     at: Option<ir::Inst>,
@@ -43,10 +45,11 @@ impl LowerCx<'_> {
     }
 
     /// The address of a shadow, without the offset of the access.
-    fn shadow_of(&mut self, b: &mut FunctionBuilder<'_>, addr: Val, delta: Val) -> (ir::Value, ir::Value) {
+    pub(super) fn shadow_of(&mut self, b: &mut FunctionBuilder<'_>, addr: Val, delta: Val) -> (ir::Value, ir::Value) {
         let (a, d) = (self.get(addr), self.get(delta));
+        let scaled = self.scaled(b, a);
         let s = *self.known.entry((Repeated::Shadow, a, Some(d))).or_insert_with(|| {
-            let s = b.ins().iadd(a, d);
+            let s = b.ins().iadd(scaled, d);
             self.shadows.push(s);
             s
         });
@@ -63,6 +66,9 @@ impl LowerCx<'_> {
         sure: bool,
         (field, kind): (i32, Channel),
     ) -> (ir::Value, i32) {
+        if self.env.width != 1 {
+            return self.wide_shadow(b, (addr, delta, off), sure, (field, kind));
+        }
         let (s, d) = self.shadow_of(b, addr, delta);
         if sure {
             return (s, off);
@@ -122,7 +128,7 @@ impl LowerCx<'_> {
         let pair = shape == Shape::F32Pair;
         let x = b.ins().load(if pair { types::I64 } else { shape.ty() }, MemFlagsData::new(), at.0, at.1);
         let load = b.func.dfg.value_def(x).inst().expect("it is loaded");
-        self.in_shadows.insert(load, of, at.1, shape);
+        self.accessed(load, of, at.1, shape.bytes());
         if pair { ops::from_bits(b, x, shape) } else { x }
     }
 
@@ -130,7 +136,7 @@ impl LowerCx<'_> {
     fn store_ct(&mut self, b: &mut FunctionBuilder<'_>, at: (ir::Value, i32), of: Val, ct: ir::Value, shape: Shape) {
         let x = if shape == Shape::F32Pair { ops::to_bits(b, ct, types::I64) } else { ct };
         let store = b.ins().store(MemFlagsData::new(), x, at.0, at.1);
-        self.in_shadows.insert(store, of, at.1, shape);
+        self.accessed(store, of, at.1, shape.bytes());
     }
 
     /// An address in the activation frame.
@@ -161,24 +167,26 @@ impl LowerCx<'_> {
             }
             AdOp::AddMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. }
             | AdOp::TakeMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. } => self.bytes_op(b, inst),
-            &AdOp::AddMem { addr, delta, sure, off, by, shape, fresh } => {
-                self.add_mem(b, ShadowAccess { of: (addr, delta, off), sure, shape, at: inst.at }, by, fresh);
+            &AdOp::AddMem { addr, delta, sure, off, part, by, shape, fresh } => {
+                self.add_mem(b, ShadowAccess { of: (addr, delta, off), sure, part, shape, at: inst.at }, by, fresh);
             }
-            &AdOp::TakeMem { addr, delta, sure, off, shape } => {
-                let r = self.read_mem(b, ShadowAccess { of: (addr, delta, off), sure, shape, at: inst.at }, true);
+            &AdOp::TakeMem { addr, delta, sure, off, part, shape } => {
+                let access = ShadowAccess { of: (addr, delta, off), sure, part, shape, at: inst.at };
+                let r = self.read_mem(b, access, true);
                 self.name(inst.defs[0].0, r);
             }
-            &AdOp::PeekMem { addr, delta, sure, off, shape } => {
-                let r = self.read_mem(b, ShadowAccess { of: (addr, delta, off), sure, shape, at: inst.at }, false);
+            &AdOp::PeekMem { addr, delta, sure, off, part, shape } => {
+                let access = ShadowAccess { of: (addr, delta, off), sure, part, shape, at: inst.at };
+                let r = self.read_mem(b, access, false);
                 self.name(inst.defs[0].0, r);
             }
-            &AdOp::LoadTangent { addr, delta, sure, off, ty } => {
-                let r = self.load_tangent(b, ((addr, delta, off), sure), ty, inst.at);
+            &AdOp::LoadTangent { addr, delta, sure, off, part, ty } => {
+                let r = self.load_tangent(b, ((addr, delta, off), sure, part), ty, inst.at);
                 self.name(inst.defs[0].0, r);
             }
             &AdOp::Fragment { what, addr, delta, off, n } => self.fragment(b, what, (addr, delta, off), n),
-            &AdOp::StoreTangent { addr, delta, sure, off, value } => {
-                self.store_tangent(b, ((addr, delta, off), sure), value, inst.at);
+            &AdOp::StoreTangent { addr, delta, sure, off, part, value } => {
+                self.store_tangent(b, ((addr, delta, off), sure, part), value, inst.at);
             }
             &AdOp::ZeroMem { addr, delta, sure, off, bytes, cuts: Some(of), .. } if bytes >= 8 => {
                 if of != 0 || self.env.pieces {
@@ -215,6 +223,7 @@ impl LowerCx<'_> {
                 });
                 let native = self.native_slot(b, slot);
                 let primal = b.ins().stack_addr(types::I64, native, 0);
+                let primal = self.scaled(b, primal);
                 b.ins().isub(shadow, primal)
             }
         };
@@ -262,6 +271,7 @@ impl LowerCx<'_> {
         let s = b.ins().load(types::I64, MemFlagsData::new(), at.0, at.1);
         self.in_shadows.all.extend(b.func.dfg.value_def(s).inst());
         let p = self.get(loaded);
+        let p = self.scaled(b, p);
         let d = b.ins().isub(s, p);
         let z = b.ins().iconst(types::I64, 0);
         let r = b.ins().select(s, d, z);
@@ -280,6 +290,7 @@ impl LowerCx<'_> {
         self.check_access(b, of, 8, Missing::Nothing, inst);
         let at = self.shadow_or(b, of, false, (segment::SINK, Channel::Addresses));
         let mut s = self.get(value);
+        s = self.scaled(b, s);
         if let Some(d) = vdelta {
             let d = self.get(d);
             s = b.ins().iadd(s, d);
@@ -290,9 +301,10 @@ impl LowerCx<'_> {
 
     /// Add a cotangent to a shadow, or store it there if the shadow is `fresh`.
     fn add_mem(&mut self, b: &mut FunctionBuilder<'_>, access: ShadowAccess, by: Val, fresh: bool) {
-        let ShadowAccess { of, sure, shape, at } = access;
+        let ShadowAccess { of, sure, part, shape, at } = access;
         self.check_access(b, of, shape.bytes(), Missing::Loses, at);
         let at = self.shadow_or(b, of, sure, (segment::SINK, Channel::of(shape.ty(), false)));
+        let at = (at.0, at.1 + part as i32);
         let mut sum = self.get(by);
         if !fresh {
             let old = self.load_ct(b, at, of.0, shape);
@@ -303,10 +315,11 @@ impl LowerCx<'_> {
 
     /// Read a cotangent from a shadow, which is zero from then on if it `takes`.
     fn read_mem(&mut self, b: &mut FunctionBuilder<'_>, access: ShadowAccess, takes: bool) -> ir::Value {
-        let ShadowAccess { of, sure, shape, at } = access;
+        let ShadowAccess { of, sure, part, shape, at } = access;
         self.check_access(b, of, shape.bytes(), Missing::Loses, at);
         self.settle(b, of, (shape.bytes(), shape.lane_bytes() as i32), at);
         let at = self.shadow_or(b, of, sure, (segment::ZEROS, Channel::of(shape.ty(), false)));
+        let at = (at.0, at.1 + part as i32);
         let r = self.load_ct(b, at, of.0, shape);
         if takes {
             let zero = self.zero(b, shape.ty());
@@ -319,15 +332,15 @@ impl LowerCx<'_> {
     fn load_tangent(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        (of, sure): ((Val, Val, i32), bool),
+        (of, sure, part): ((Val, Val, i32), bool, u32),
         ty: Type,
         inst: Option<ir::Inst>,
     ) -> ir::Value {
         self.check_access(b, of, ty.bytes(), Missing::Loses, inst);
         let at = self.shadow_or(b, of, sure, (segment::ZEROS, Channel::of(ty, false)));
-        let x = b.ins().load(ty, MemFlagsData::new(), at.0, at.1);
+        let x = b.ins().load(ty, MemFlagsData::new(), at.0, at.1 + part as i32);
         let load = b.func.dfg.value_def(x).inst().expect("it is loaded");
-        self.in_shadows.insert_bytes(load, of.0, at.1, ty.bytes());
+        self.accessed(load, of.0, at.1, ty.bytes());
         x
     }
 
@@ -335,7 +348,7 @@ impl LowerCx<'_> {
     fn store_tangent(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        (of, sure): ((Val, Val, i32), bool),
+        (of, sure, part): ((Val, Val, i32), bool, u32),
         value: Val,
         inst: Option<ir::Inst>,
     ) {
@@ -344,8 +357,18 @@ impl LowerCx<'_> {
         self.check_access(b, of, bytes, Missing::Loses, inst);
         let kind = Channel::of(b.func.dfg.value_type(value), false);
         let at = self.shadow_or(b, of, sure, (segment::SINK, kind));
-        let store = b.ins().store(MemFlagsData::new(), value, at.0, at.1);
-        self.in_shadows.insert_bytes(store, of.0, at.1, bytes);
+        let store = b.ins().store(MemFlagsData::new(), value, at.0, at.1 + part as i32);
+        self.accessed(store, of.0, at.1, bytes);
+    }
+
+    /// An access of the shadow of these bytes. Those of a batch are not where the primal's bytes
+    /// say.
+    fn accessed(&mut self, access: ir::Inst, of: Val, off: i32, bytes: u32) {
+        if self.env.width == 1 {
+            self.in_shadows.insert_bytes(access, of, off, bytes);
+        } else {
+            self.in_shadows.all.insert(access);
+        }
     }
 
     /// Clear a shadow; if it is `checked`, nothing may have arrived there.
@@ -359,11 +382,12 @@ impl LowerCx<'_> {
     ) {
         self.check_access(b, of, bytes, Missing::Loses, inst);
         self.settle(b, of, (bytes, -i32::from(checked)), inst);
+        let bytes = self.widened(bytes);
         let (at, from) = match i32::try_from(bytes).ok().and_then(|n| of.2.checked_add(n)) {
             Some(_) => self.shadow_or(b, of, sure, ZEROED),
             None => (self.shadow_at(b, of, sure, ZEROED), 0),
         };
-        let part = checked && bytes < 4;
+        let part = checked && bytes < 4 * self.env.width;
         if part {
             let first = b.ins().iadd_imm_s(at, i64::from(from));
             let word = b.ins().band_imm_s(first, !3);

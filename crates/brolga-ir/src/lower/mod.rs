@@ -39,6 +39,7 @@ use buffers::Buffers;
 use named::Named;
 use seen::{Cotangent, FrameRead, Seen, Variables};
 
+mod batch;
 mod births;
 mod buffers;
 mod calls;
@@ -102,10 +103,6 @@ pub struct Shadows {
 }
 
 impl Shadows {
-    fn insert(&mut self, access: ir::Inst, addr: Val, off: i32, shape: Shape) {
-        self.insert_bytes(access, addr, off, shape.bytes());
-    }
-
     fn insert_bytes(&mut self, access: ir::Inst, addr: Val, off: i32, bytes: u32) {
         self.all.insert(access);
         if let Val::Primal(p) = addr {
@@ -136,6 +133,8 @@ pub struct LowerEnv<'a> {
     pub id_bytes: u32,
     /// Shape of each primal value's cotangent.
     pub ct: &'a SecondaryMap<ir::Value, Option<Shape>>,
+    /// How many derivatives there are at once ([`crate::options::Options::width`]).
+    pub width: u32,
     /// Emit the checks of a debug run.
     pub debug: bool,
     /// Some function of the program moves floats in pieces, so that cotangents may wait in front of
@@ -284,6 +283,10 @@ enum Repeated {
     Fdiv,
     /// The sum of an address and a delta.
     Shadow,
+    /// An address times the width of a batch.
+    Scaled,
+    /// A shadow, or a field of the segment so many bytes before the access.
+    ShadowOr(i32, i64),
 }
 
 impl Repeated {

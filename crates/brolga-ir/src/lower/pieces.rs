@@ -171,7 +171,7 @@ impl LowerCx<'_> {
     /// Take or add a ticket.
     pub(super) fn bytes_op(&mut self, b: &mut FunctionBuilder<'_>, inst: &AdInst) {
         match inst.op {
-            AdOp::TakeMem { addr, delta, sure, off, shape } => {
+            AdOp::TakeMem { addr, delta, sure, off, shape, .. } => {
                 let n = shape.bytes();
                 self.check_access(b, (addr, delta, off), n, Missing::Loses, inst.at);
                 let at = self.shadow_at(b, (addr, delta, off), sure, (segment::ZEROS, Channel::Integers));

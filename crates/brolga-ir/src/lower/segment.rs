@@ -28,6 +28,11 @@ pub const BLOCKS: i32 = 56;
 pub const SINK: i32 = 64;
 /// 64 bytes of zeros.
 pub const ZEROS: i32 = 128;
+/// In place of [`SINK`] and [`ZEROS`] where as many bytes are not enough: for a batch of
+/// derivatives ([`WIDTHS`](crate::options::WIDTHS)), as many as the widest has of a vector.
+pub const WIDE_SINK: i32 = 192;
+/// See [`WIDE_SINK`].
+pub const WIDE_ZEROS: i32 = 192 + 1024;
 /// The channels of a typed tape: a top, a limit and a cursor each.
 pub const CHANNELS: i32 = 192;
 /// Added to a size of floats: the run time keeps account of parts of them.

@@ -23,6 +23,7 @@ use brolga_ir::map::Table;
 use brolga_ir::verify::GraphKind;
 use cranelift_codegen::ir::{self, Type, types};
 
+use crate::batch::widen;
 use crate::dce::{KnownPrimal, prune};
 use crate::facts::{Facts, delta_params};
 use crate::plan::table::Plan;
@@ -58,7 +59,8 @@ pub(crate) fn tangent(
     }
     let signature = facts.variant.tangent_signature(&facts.func().signature);
     let mut graph = CfgBlocks { symbol: symbol.to_owned(), signature, blocks };
-    let plan = Plan { frame: Some(shadows_of_slots(facts)), ..Plan::default() };
+    let width = facts.options.width;
+    let plan = Plan { frame: Some(shadows_of_slots(facts, width)), ..Plan::default() };
     verified::graph("assemble", GraphKind::Tangent, &graph, facts, &plan)?;
     if facts.options.runs(Pass::Dce) {
         let primal = facts.func();
@@ -69,17 +71,22 @@ pub(crate) fn tangent(
         prune(&mut graph, KnownPrimal { primal, pure: &computes, private: &facts.private });
         verified::graph("dce", GraphKind::Tangent, &graph, facts, &plan)?;
     }
+    if width != 1 {
+        let forward = facts.variant.forward_signature(&facts.func().signature);
+        graph = widen(graph, facts, (forward.params.len(), forward.returns.len()), ids)?.0;
+        verified::graph("batch", GraphKind::Tangent, &graph, facts, &plan)?;
+    }
     Ok(Tangent { graph, seg, plan })
 }
 
 /// Shadows of stack slots: zeros as the function begins.
-fn shadows_of_slots(facts: &Facts<'_>) -> FrameLayout {
+fn shadows_of_slots(facts: &Facts<'_>, width: u32) -> FrameLayout {
     let func = facts.func();
     let mut layout = FrameLayout { home: FrameHome::Variables, ..FrameLayout::default() };
     for kind in facts.pointers.roots.values() {
         let RootKind::Slot(slot) = *kind else { continue };
         let data = &func.sized_stack_slots[slot];
-        let size = data.size.next_multiple_of(16);
+        let size = data.size.next_multiple_of(16).saturating_mul(width);
         let align = 1_u32 << data.align_shift.min(4);
         let shadow = layout.size.next_multiple_of(align.max(16));
         layout.size = shadow + size;

@@ -222,6 +222,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         let mut layout = FrameLayout::default();
         for slot in shadowed {
             let size = func.sized_stack_slots[slot].size.next_multiple_of(16);
+            let size = size.saturating_mul(self.facts.options.width);
             let align = 1_u32 << func.sized_stack_slots[slot].align_shift.min(4);
             self.size = self.size.next_multiple_of(align.max(16));
             let shadow = self.size;

@@ -495,6 +495,7 @@ pub fn plain_env<'a>(func: &'a ir::Function, names: &'a mut Names, target: Targe
         frame: None,
         id_bytes: 4,
         ct: NO_CT.get_or_init(SecondaryMap::new),
+        width: 1,
         debug: false,
         pieces: false,
         short: false,

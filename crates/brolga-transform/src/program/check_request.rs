@@ -3,8 +3,40 @@
 //! Everything else relies on it: one activity for each parameter, and only such as its type can
 //! have. All that does not fit is told at once.
 
-use brolga_ir::{ArgActivity, Diagnostic, Diagnostics, Program, Request, ResultActivity};
+use brolga_ir::options::WIDTHS;
+use brolga_ir::{ArgActivity, Diagnostic, Diagnostics, MemoryMode, Mode, Options, Program, Request, ResultActivity};
 use cranelift_codegen::ir::types;
+
+use crate::batch::ONE_BY_ONE;
+
+/// Check the width of a batch, and what there is no batch of.
+pub fn check_width(options: &Options) -> Result<(), Diagnostics> {
+    let width = options.width;
+    let (wrong, help) = match () {
+        () if !WIDTHS.contains(&width) => {
+            let (first, last) = (WIDTHS.start(), WIDTHS.end());
+            (
+                format!("a run of {width} derivatives"),
+                format!("a width is one of {first} to {last}; for more, run it several times"),
+            )
+        }
+        () if width == 1 => return Ok(()),
+        () if !matches!(options.mode, Mode::Tangent | Mode::Split) => {
+            ("several seeds for a function of both halves".to_owned(), "`Mode::Split`, or a width of 1".to_owned())
+        }
+        () if options.memory == MemoryMode::Restore && options.mode == Mode::Split => {
+            ("several seeds where memory is restored".to_owned(), "`MemoryMode::Leave`, or a width of 1".to_owned())
+        }
+        () if options.debug => {
+            ("a debug run of several derivatives".to_owned(), "a debug run has a width of 1".to_owned())
+        }
+        () if options.tape.is_standalone() => {
+            ("a function of several derivatives in another module".to_owned(), ONE_BY_ONE.to_owned())
+        }
+        () => return Ok(()),
+    };
+    Err(Diagnostic::new("AD0180", wrong).help(help).into())
+}
 
 /// Check a request against its function.
 pub fn check(program: &Program, request: &Request) -> Result<(), Diagnostics> {

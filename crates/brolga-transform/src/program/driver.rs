@@ -99,6 +99,7 @@ fn run(
     mut observer: Observer<'_>,
 ) -> Result<Option<Derivation>, Diagnostics> {
     check_request::check(asked.program, asked.request)?;
+    check_request::check_width(asked.options)?;
     let options = &asked.options.settled();
     let asked = Asked { options, ..asked };
     let mut manner = manner;
@@ -294,9 +295,12 @@ impl<'a> Driver<'a> {
     fn work_off(&mut self, depth: Depth, observer: &mut Observer<'_>) -> Result<(), Need> {
         let Asked { program, request, options, .. } = self.asked;
         let mut root = Variant::of_request(request, &program.funcs[request.func].signature);
-        if options.mode == Mode::Tangent {
-            // A tangent is computed whatever the seed would be.
+        if options.mode == Mode::Tangent || options.width != 1 {
+            // A tangent is computed whatever the seed would be, and of several seeds not all are
+            // one.
             root.results.iter_mut().filter(|r| **r == ResultMode::Unit).for_each(|r| *r = ResultMode::Active);
+        }
+        if options.mode == Mode::Tangent {
             let symbols = self.work.fresh(root.func, VariantForm::Tangent);
             let goal = Goal { symbols, mode: options.mode, is_root: true };
             self.derive(root, goal, depth, observer)?;

@@ -325,7 +325,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         if let Some(delta) = self.facts().delta(addr) {
             let sure = self.facts().sure(addr);
             let addr = Val::Primal(addr);
-            self.push(Where::Rvs, Defs::default(), AdOp::AddMem { addr, delta, sure, off, by, shape, fresh });
+            self.push(Where::Rvs, Defs::default(), AdOp::AddMem { addr, delta, sure, off, part: 0, by, shape, fresh });
         }
     }
 
@@ -335,14 +335,16 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         let delta = self.facts().delta(addr)?;
         let sure = self.facts().sure(addr);
         self.forget_pointer(addr, off, shape.bytes());
-        Some(self.emit(Where::Rvs, AdOp::TakeMem { addr: Val::Primal(addr), delta, sure, off, shape }, shape.ty()))
+        let addr = Val::Primal(addr);
+        Some(self.emit(Where::Rvs, AdOp::TakeMem { addr, delta, sure, off, part: 0, shape }, shape.ty()))
     }
 
     /// Read `shadow[addr + off]`.
     pub fn peek_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
         let delta = self.facts().delta(addr)?;
         let sure = self.facts().sure(addr);
-        Some(self.emit(Where::Rvs, AdOp::PeekMem { addr: Val::Primal(addr), delta, sure, off, shape }, shape.ty()))
+        let addr = Val::Primal(addr);
+        Some(self.emit(Where::Rvs, AdOp::PeekMem { addr, delta, sure, off, part: 0, shape }, shape.ty()))
     }
 
     /// Clear `bytes` bytes of `shadow[addr + off]`.

@@ -1,5 +1,26 @@
 //! Matrices from products with all units, one after the other.
 
+/// Along how many directions at once drivers run forward mode.
+pub const WIDTH: usize = 8;
+
+/// The width of a rule for so many directions, at most [`WIDTH`] and more than one: few widths
+/// serve all numbers, and what is left over is along nothing.
+pub fn width_for(directions: usize) -> usize {
+    directions.next_power_of_two().min(WIDTH)
+}
+
+/// Put the tangent of memory along direction `k` of a batch of a width where it belongs: `bytes`
+/// are those of floats of `size` bytes each.
+pub fn interleave(batch: &mut [u8], bytes: &[u8], size: usize, (k, width): (usize, usize)) {
+    let places = batch.chunks_exact_mut(size).skip(k).step_by(width);
+    places.zip(bytes.chunks_exact(size)).for_each(|(place, float)| place.copy_from_slice(float));
+}
+
+/// The tangent of memory along direction `k` of a batch of a width.
+pub fn of_direction(batch: &[u8], size: usize, (k, width): (usize, usize)) -> Vec<u8> {
+    batch.chunks_exact(size).skip(k).step_by(width).flatten().copied().collect()
+}
+
 /// How a Jacobian is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
@@ -17,35 +38,46 @@ impl Sweep {
     }
 }
 
-/// The units of `n` dimensions, one after the other, through `f`.
-fn units<E>(n: usize, mut f: impl FnMut(&[f64]) -> Result<Vec<f64>, E>) -> Result<Vec<Vec<f64>>, E> {
-    let mut unit = vec![0.0; n];
+/// The units of `n` dimensions, in their order, [`WIDTH`] at a time, through `f`.
+fn units<E>(n: usize, mut f: impl FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E>) -> Result<Vec<Vec<f64>>, E> {
     let mut found = Vec::with_capacity(n);
-    for i in 0..n {
-        unit[i] = 1.0;
-        found.push(f(&unit)?);
-        unit[i] = 0.0;
+    while found.len() < n {
+        let some = found.len()..n.min(found.len() + WIDTH);
+        let unit = |i: usize| (0..n).map(|j| f64::from(u8::from(i == j))).collect();
+        found.extend(f(&some.map(unit).collect::<Vec<_>>())?);
     }
     Ok(found)
 }
 
-/// A matrix, row by row, from its products with directions.
+/// A matrix, row by row, from its products with directions, of which `products` gets some at a
+/// time.
 ///
 /// # Errors
-/// Those of `product`.
+/// Those of `products`.
 pub fn by_columns<E>(
     rows: usize,
     columns: usize,
-    product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
+    products: impl FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E>,
 ) -> Result<Vec<Vec<f64>>, E> {
-    let found = units(columns, product)?;
+    let found = units(columns, products)?;
     Ok((0..rows).map(|i| found.iter().map(|column| column[i]).collect()).collect())
 }
 
-/// A matrix, row by row, from products of rows of seeds with it.
+/// A matrix, row by row, from products of rows of seeds with it, of which `products` gets some at a
+/// time.
 ///
 /// # Errors
-/// Those of `product`.
-pub fn by_rows<E>(rows: usize, product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>) -> Result<Vec<Vec<f64>>, E> {
-    units(rows, product)
+/// Those of `products`.
+pub fn by_rows<E>(
+    rows: usize,
+    products: impl FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E>,
+) -> Result<Vec<Vec<f64>>, E> {
+    units(rows, products)
+}
+
+/// Products with some vectors, from a function for one.
+pub fn one_by_one<E>(
+    mut product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
+) -> impl FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E> {
+    move |vectors| vectors.iter().map(|v| product(v)).collect()
 }

@@ -18,6 +18,9 @@ pub struct Products {
     pub product: Vec<f64>,
 }
 
+/// Products of some rows of seeds with a Jacobian.
+pub type RowProducts<'r, E> = dyn FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E> + 'r;
+
 /// A function at a point, with flat inputs and outputs.
 pub trait Derivatives {
     /// What can go wrong.
@@ -36,6 +39,15 @@ pub trait Derivatives {
     /// If it cannot be derived, or does not run; so below.
     fn jvp(&mut self, along: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Self::Error>;
 
+    /// Tangents of the outputs along each of some directions: in one run for several of
+    /// them, where that can be.
+    ///
+    /// # Errors
+    /// As of [`Self::jvp`].
+    fn jvps(&mut self, along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Self::Error> {
+        along.iter().map(|along| Ok(self.jvp(along)?.1)).collect()
+    }
+
     /// The outputs, and the product of seeds with the Jacobian (a vector-Jacobian product), by
     /// reverse mode.
     ///
@@ -44,13 +56,13 @@ pub trait Derivatives {
     fn vjp(&mut self, seeds: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Self::Error>;
 
     /// One forward pass; then `run` may ask for products of any number of seeds with the Jacobian,
-    /// a pullback each.
+    /// some at a time.
     ///
     /// # Errors
     /// As of [`Self::jvp`], and those of `run`.
     fn pulled<R>(
         &mut self,
-        run: impl FnOnce(&mut dyn FnMut(&[f64]) -> Result<Vec<f64>, Self::Error>) -> Result<R, Self::Error>,
+        run: impl FnOnce(&mut RowProducts<'_, Self::Error>) -> Result<R, Self::Error>,
     ) -> Result<R, Self::Error>;
 
     /// Value, gradient and Hessian-vector product of the outputs' sum, weighted by seeds, by
@@ -59,6 +71,15 @@ pub trait Derivatives {
     /// # Errors
     /// As of [`Self::jvp`].
     fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Self::Error>;
+
+    /// Hessian-vector products of the outputs' sum, weighted by seeds, along each of some
+    /// directions: in one run for several of them, where that can be.
+    ///
+    /// # Errors
+    /// As of [`Self::hvp`].
+    fn hvps(&mut self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Self::Error> {
+        along.iter().map(|along| Ok(self.hvp(seeds, along)?.product)).collect()
+    }
 
     /// Value and gradient of a function of one output.
     ///
@@ -82,15 +103,15 @@ pub trait Derivatives {
         self.jacobian_by(Sweep::cheaper(self.inputs(), self.outputs()))
     }
 
-    /// The Jacobian, row by row: a run of forward mode for each column, or one forward pass and a
-    /// pullback for each row.
+    /// The Jacobian, row by row: a run of forward mode for some columns at a time, or one forward
+    /// pass and a pullback for some rows at a time.
     ///
     /// # Errors
     /// As of [`Self::jvp`] and [`Self::pulled`].
     fn jacobian_by(&mut self, way: Sweep) -> Result<Vec<Vec<f64>>, Self::Error> {
         let (rows, columns) = (self.outputs(), self.inputs());
         match way {
-            Sweep::Forward => by_columns(rows, columns, |along| Ok(self.jvp(along)?.1)),
+            Sweep::Forward => by_columns(rows, columns, |along| self.jvps(along)),
             Sweep::Reverse => self.pulled(|row| by_rows(rows, row)),
         }
     }
@@ -108,7 +129,7 @@ pub trait Derivatives {
             return Err(Error::Usage(message).into());
         }
         match sparse::cheaper(pattern) {
-            Sweep::Forward => sparse::jacobian(pattern, Sweep::Forward, |along| Ok(self.jvp(along)?.1)),
+            Sweep::Forward => sparse::jacobian(pattern, Sweep::Forward, |along| self.jvps(along)),
             Sweep::Reverse => self.pulled(|row| sparse::jacobian(pattern, Sweep::Reverse, row)),
         }
     }
@@ -119,7 +140,7 @@ pub trait Derivatives {
     /// As of [`Self::hvp`].
     fn hessian(&mut self, seeds: &[f64]) -> Result<Vec<Vec<f64>>, Self::Error> {
         let n = self.inputs();
-        by_columns(n, n, |along| Ok(self.hvp(seeds, along)?.product))
+        by_columns(n, n, |along| self.hvps(seeds, along))
     }
 
     /// The Hessian's entries in a pattern that is [coloured](Star).
@@ -128,7 +149,7 @@ pub trait Derivatives {
     /// As of [`Self::hvp`] and [`Star::hessian`].
     fn sparse_hessian(&mut self, seeds: &[f64], star: &Star) -> Result<sparse::Entries, Self::Error> {
         fits(star.colours().len(), self.inputs(), "rows of the pattern", "one per input")?;
-        star.hessian(|along| Ok(self.hvp(seeds, along)?.product))
+        star.hessian(|along| self.hvps(seeds, along))
     }
 }
 

@@ -14,8 +14,9 @@ use brolga_ir::{ArgSpec, Elem, FuncKey, MemoryMode, Mode, Options, Program, Requ
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
-use super::derivatives::{Derivatives, Products, fits};
-use super::point::{Aligned, Argument, OnDemand, made, no_writable_data};
+use super::dense::WIDTH;
+use super::derivatives::{Derivatives, Products, RowProducts, fits};
+use super::point::{Aligned, Argument, OnDemand, made, no_writable_data, unless_too_wide, wide};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Primal, Pullback};
 
@@ -151,7 +152,7 @@ impl FlatFunction {
         let results = returns.iter().filter(|t| **t == types::F64).count();
         let fixed = parameters.iter().map(|p| if let FlatParam::Fixed(a) = p { a.block() } else { None }).collect();
         let request = Request::new(func, parameters.iter().zip(&types).map(|(p, ty)| p.spec(*ty)));
-        let options = Options { memory: MemoryMode::Leave, ..options.clone() };
+        let options = Options { memory: MemoryMode::Leave, width: 1, ..options.clone() };
         Ok(Self {
             program: program.clone(),
             request,
@@ -284,13 +285,15 @@ struct Vectors {
     outputs: *mut f64,
     inward: *mut f64,
     outward: *mut f64,
+    /// Of how many directions the shadows are.
+    width: usize,
 }
 
 impl FlatPoint<'_> {
     fn args(&self, vectors: Vectors) -> Vec<Arg> {
         let f = self.function;
-        let Vectors { outputs, mut inward, outward } = vectors;
-        let (mut outputs, mut outward) = (outputs.wrapping_add(f.results), outward.wrapping_add(f.results));
+        let Vectors { outputs, mut inward, outward, width } = vectors;
+        let (mut outputs, mut outward) = (outputs.wrapping_add(f.results), outward.wrapping_add(f.results * width));
         let piece = |of: &mut *mut f64, n: usize| {
             let begin = *of;
             *of = begin.wrapping_add(n);
@@ -305,10 +308,11 @@ impl FlatPoint<'_> {
                 Arg::new(DataValue::I64(block.address() as i64))
             }
             FlatParam::Output(n) => {
-                Arg::duplicated_len(piece(&mut outputs, *n), piece(&mut outward, *n), 8 * *n as u64)
+                let shadow = piece(&mut outward, *n * width);
+                Arg::duplicated_len(piece(&mut outputs, *n), shadow, 8 * *n as u64)
             }
             FlatParam::Input(n) => {
-                let (slice, shadow) = (next(), piece(&mut inward, *n));
+                let (slice, shadow) = (next(), piece(&mut inward, *n * width));
                 match f.types[i] {
                     types::F64 => Arg::new(DataValue::F64(slice[0].into())),
                     _ => Arg::duplicated_len(slice.as_ptr() as u64, shadow, 8 * *n as u64),
@@ -332,7 +336,7 @@ impl FlatPoint<'_> {
         let primal = made(&f.primal, || Primal::new(&f.program, &[f.request.func], &f.options))?;
         outputs.fill(0.0);
         let none = std::ptr::null_mut();
-        let args = self.args(Vectors { outputs: outputs.as_mut_ptr(), inward: none, outward: none });
+        let args = self.args(Vectors { outputs: outputs.as_mut_ptr(), inward: none, outward: none, width: 1 });
         let args: Vec<DataValue> = args.into_iter().map(|a| a.value).collect();
         // SAFETY: promised to `new`; lengths have been compared.
         let results = unsafe { primal.call(f.request.func, &args) }?;
@@ -373,7 +377,8 @@ impl FlatPoint<'_> {
         outputs.fill(0.0);
         tangents.fill(0.0);
         let inward = along.as_ptr().cast_mut();
-        let args = self.args(Vectors { outputs: outputs.as_mut_ptr(), inward, outward: tangents.as_mut_ptr() });
+        let outward = tangents.as_mut_ptr();
+        let args = self.args(Vectors { outputs: outputs.as_mut_ptr(), inward, outward, width: 1 });
         let (mut results, mut found) = (Vec::new(), Vec::new());
         // SAFETY: as in `value_into`; what is not written has a tangent that is not written.
         drop(unsafe { rule.tangent(&args, &f.directions(along), &mut results, &mut found) }?);
@@ -397,7 +402,8 @@ impl FlatPoint<'_> {
         outputs.fill(0.0);
         cotangents.fill(0.0);
         let inward = cotangents.as_mut_ptr();
-        let args = self.args(Vectors { outputs: outputs.as_mut_ptr(), inward, outward: outward.as_mut_ptr() });
+        let outward = outward.as_mut_ptr();
+        let args = self.args(Vectors { outputs: outputs.as_mut_ptr(), inward, outward, width: 1 });
         let (mut results, mut by_value) = (Vec::new(), Vec::new());
         // SAFETY: as in `value_into`.
         drop(unsafe { rule.gradient(&args, &f.seeds(seeds), &mut results, &mut by_value) }?);
@@ -430,75 +436,226 @@ impl Derivatives for FlatPoint<'_> {
         Ok((outputs, cotangents))
     }
 
-    fn pulled<R>(
-        &mut self,
-        run: impl FnOnce(&mut dyn FnMut(&[f64]) -> Result<Vec<f64>, Error>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
+    fn pulled<R>(&mut self, run: impl FnOnce(&mut RowProducts<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
         let f = self.function;
-        let rule = f.rule(&f.rules.pair, Mode::Split)?;
-        let (mut outputs, mut inward, mut outward) = (vec![0.0; f.outputs], vec![0.0; f.inputs], vec![0.0; f.outputs]);
-        let vectors =
-            Vectors { outputs: outputs.as_mut_ptr(), inward: inward.as_mut_ptr(), outward: outward.as_mut_ptr() };
-        // SAFETY: as in `value_into`; the vectors live as long as the pullback.
-        let (_, mut pullback) = unsafe { rule.forward(&self.args(vectors)) }?;
-        let found = run(&mut |seeds| row(f, vectors, &mut pullback, seeds));
-        drop((pullback, outputs, inward, outward));
-        found
+        let make = |width| {
+            DerivedRule::new(&f.program, &f.request, &Options { mode: Mode::Split, width, ..f.options.clone() })
+        };
+        let first = match wide(&f.rules.pairs, f.outputs, make)? {
+            Some(rule) => unless_too_wide(FlatRows::new(*self, rule))?,
+            None => None,
+        };
+        let one = || FlatRows::new(*self, f.rule(&f.rules.pair, Mode::Split)?);
+        let mut back = first.map_or_else(one, Ok)?;
+        run(&mut |rows| {
+            let mut found = Vec::with_capacity(rows.len());
+            while found.len() < rows.len() {
+                let some = &rows[found.len()..rows.len().min(found.len() + back.width)];
+                match unless_too_wide(back.rows(some))? {
+                    Some(some) => found.extend(some),
+                    None => back = one()?,
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    fn jvps(&mut self, along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let mut found = Vec::with_capacity(along.len());
+        for some in along.chunks(WIDTH) {
+            match self.batch(some)? {
+                Some(batch) => found.extend(batch),
+                None => {
+                    for along in some {
+                        found.push(self.jvp(along)?.1);
+                    }
+                }
+            }
+        }
+        Ok(found)
     }
 
     fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Error> {
         let f = self.function;
-        fits(seeds.len(), f.outputs, "seeds", "one per output")?;
-        fits(along.len(), f.inputs, "directions", "one per input")?;
         let rule = made(&f.rules.second, || HessianRule::new(&f.program, &f.request, &f.options))?;
+        let (value, gradient, mut products) = self.products(rule, seeds, &[along])?;
+        Ok(Products { value, gradient, product: products.remove(0) })
+    }
+
+    fn hvps(&mut self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let f = self.function;
+        let mut found = Vec::with_capacity(along.len());
+        for some in along.chunks(WIDTH) {
+            let make = |width| HessianRule::new(&f.program, &f.request, &Options { width, ..f.options.clone() });
+            let batch = match wide(&f.rules.seconds, some.len(), make)? {
+                Some(rule) => unless_too_wide(self.products(rule, seeds, some))?,
+                None => None,
+            };
+            match batch {
+                Some((.., products)) => found.extend(products),
+                None => {
+                    for along in some {
+                        found.push(self.hvp(seeds, along)?.product);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Vectors side by side, as a batch of a width has them; those that are missing are zeros.
+fn side_by_side(vectors: &[impl AsRef<[f64]>], n: usize, width: usize) -> Vec<f64> {
+    let mut all = vec![0.0; n * width];
+    for (k, vector) in vectors.iter().enumerate() {
+        all.iter_mut().skip(k).step_by(width).zip(vector.as_ref()).for_each(|(place, x)| *place = *x);
+    }
+    all
+}
+
+/// Number `k` of vectors side by side.
+fn nth(all: &[f64], k: usize, width: usize) -> Vec<f64> {
+    all.iter().skip(k).step_by(width).copied().collect()
+}
+
+/// Several directions at once.
+impl FlatPoint<'_> {
+    /// Tangents along all of these directions in one run, if that can be.
+    fn batch(&self, along: &[Vec<f64>]) -> Result<Option<Vec<Vec<f64>>>, Error> {
+        let f = self.function;
+        for along in along {
+            fits(along.len(), f.inputs, "directions", "one per input")?;
+        }
+        let make = |width| {
+            DerivedRule::new(&f.program, &f.request, &Options { mode: Mode::Tangent, width, ..f.options.clone() })
+        };
+        let Some(rule) = wide(&f.rules.tangents, along.len(), make)? else { return Ok(None) };
+        let width = rule.width();
+        let (mut outputs, mut tangents) = (vec![0.0; f.outputs], vec![0.0; f.outputs * width]);
+        let mut inward = side_by_side(along, f.inputs, width);
+        let (inputs, outward) = (inward.as_mut_ptr(), tangents.as_mut_ptr());
+        let args = self.args(Vectors { outputs: outputs.as_mut_ptr(), inward: inputs, outward, width });
+        let directions = self.directions_of(along, width);
+        let (mut results, mut found) = (Vec::new(), Vec::new());
+        // SAFETY: as in `value_into`; shadows are as many times as large.
+        let run = unsafe { rule.tangent(&args, &directions, &mut results, &mut found) };
+        let Some(_) = unless_too_wide(run)? else { return Ok(None) };
+        let one = |k: usize| {
+            let mut one = nth(&tangents, k, width);
+            f.put_results(found.iter().skip(k * f.returns.len()).map(Option::as_ref), &mut one);
+            one
+        };
+        Ok(Some((0..along.len()).map(one).collect()))
+    }
+
+    /// Directions of inputs by value, one direction after the other.
+    fn directions_of(&self, along: &[impl AsRef<[f64]>], width: usize) -> Vec<Option<DataValue>> {
+        let mut all: Vec<_> = along.iter().flat_map(|along| self.function.directions(along.as_ref())).collect();
+        all.resize(self.function.parameters.len() * width, None);
+        all
+    }
+
+    /// Value, gradient, and products with all of these directions, by a rule of a width.
+    fn products(
+        &self,
+        rule: &HessianRule,
+        seeds: &[f64],
+        along: &[impl AsRef<[f64]>],
+    ) -> Result<(Vec<f64>, Vec<f64>, Vec<Vec<f64>>), Error> {
+        let (f, width) = (self.function, rule.rule().width());
+        fits(seeds.len(), f.outputs, "seeds", "one per output")?;
+        for along in along {
+            fits(along.as_ref().len(), f.inputs, "directions", "one per input")?;
+        }
         let (mut value, mut outward) = (vec![0.0; f.outputs], seeds.to_vec());
-        let (mut gradient, mut product) = (vec![0.0; f.inputs], vec![0.0; f.inputs]);
+        let (mut gradient, mut product) = (vec![0.0; f.inputs], vec![0.0; f.inputs * width]);
+        let tangents_of_inputs = side_by_side(along, f.inputs, width);
         // Of outputs: their tangents, and what becomes of those of their seeds.
-        let (mut tangents, mut seeds_of_tangents) = (vec![0.0; f.outputs], vec![0.0; f.outputs]);
-        let vectors =
-            Vectors { outputs: value.as_mut_ptr(), inward: gradient.as_mut_ptr(), outward: outward.as_mut_ptr() };
+        let (mut tangents, mut of_seeds) = (vec![0.0; f.outputs * width], vec![0.0; f.outputs * width]);
+        let (inward, shadows) = (gradient.as_mut_ptr(), outward.as_mut_ptr());
+        let vectors = Vectors { outputs: value.as_mut_ptr(), inward, outward: shadows, width: 1 };
         let (mut inner, mut outer) = (0, f.results);
-        let directions = f.directions(along);
+        let directions = self.directions_of(along, width);
         let mut direction = |(i, parameter): (usize, &FlatParam)| match parameter {
             FlatParam::Input(n) => {
                 inner += n;
-                let memory = |of: *const f64| of.wrapping_add(inner - n) as u64;
-                match &directions[i] {
-                    Some(v) => Along::Value(v.clone()),
-                    None => Along::Memory { tangent: memory(along.as_ptr()), product: memory(product.as_mut_ptr()) },
+                let memory = |of: *const f64| of.wrapping_add((inner - n) * width) as u64;
+                match f.types[i] {
+                    types::F64 => Along::Still,
+                    _ => Along::Memory {
+                        tangent: memory(tangents_of_inputs.as_ptr()),
+                        product: memory(product.as_mut_ptr()),
+                    },
                 }
             }
             FlatParam::Output(n) => {
                 outer += n;
-                let memory = |of: *mut f64| of.wrapping_add(outer - n) as u64;
-                let (tangent, product) = (tangents.as_mut_ptr(), seeds_of_tangents.as_mut_ptr());
-                Along::Memory { tangent: memory(tangent), product: memory(product) }
+                let memory = |of: *mut f64| of.wrapping_add((outer - n) * width) as u64;
+                Along::Memory { tangent: memory(tangents.as_mut_ptr()), product: memory(of_seeds.as_mut_ptr()) }
             }
             FlatParam::Given(_) | FlatParam::Fixed(_) => Along::Still,
         };
-        let along: Vec<Along> = f.parameters.iter().enumerate().map(&mut direction).collect();
+        let one: Vec<Along> = f.parameters.iter().enumerate().map(&mut direction).collect();
+        let of = |(at, direction): (usize, Option<DataValue>)| {
+            direction.map_or_else(|| one[at % one.len()].clone(), Along::Value)
+        };
+        let along_all: Vec<Along> = directions.into_iter().enumerate().map(of).collect();
         let mut out = Second::default();
-        // SAFETY: as in `value_into`; each vector is as long as there are inputs or outputs.
-        drop(unsafe { rule.product(&self.args(vectors), &along, &f.seeds(seeds), &mut out) }?);
+        // SAFETY: as in `value_into`; each vector is as long as there are inputs or outputs, times
+        // the directions.
+        drop(unsafe { rule.product(&self.args(vectors), &along_all, &f.seeds(seeds), &mut out) }?);
         f.put_results(out.values.iter().map(Some), &mut value);
         f.put_inputs(&out.cotangents, &mut gradient);
-        f.put_inputs(&out.products, &mut product);
-        Ok(Products { value, gradient, product })
+        let n = f.parameters.len();
+        let one = |k: usize| {
+            let mut one = nth(&product, k, width);
+            f.put_inputs(&out.products[k * n..][..n], &mut one);
+            one
+        };
+        Ok((value, gradient, (0..along.len()).map(one).collect()))
     }
 }
 
-/// One row of the Jacobian, weighted: a pullback of a forward pass that had these vectors.
-fn row(f: &FlatFunction, vectors: Vectors, pullback: &mut Pullback, seeds: &[f64]) -> Result<Vec<f64>, Error> {
-    fits(seeds.len(), f.outputs, "seeds", "one per output")?;
-    // SAFETY: there are as many of each, and only the pullback has to do with them.
-    unsafe {
-        vectors.outward.copy_from_nonoverlapping(seeds.as_ptr(), f.outputs);
-        vectors.inward.write_bytes(0, f.inputs);
+/// A forward pass whose pullback is called for some rows after others.
+struct FlatRows<'a> {
+    at: FlatPoint<'a>,
+    _outputs: Vec<f64>,
+    inward: Vec<f64>,
+    outward: Vec<f64>,
+    pullback: Pullback,
+    width: usize,
+}
+
+impl<'a> FlatRows<'a> {
+    fn new(at: FlatPoint<'a>, rule: &DerivedRule) -> Result<Self, Error> {
+        let (f, width) = (at.function, rule.width());
+        let mut outputs = vec![0.0; f.outputs];
+        let (mut inward, mut outward) = (vec![0.0; f.inputs * width], vec![0.0; f.outputs * width]);
+        let (inputs, seeds) = (inward.as_mut_ptr(), outward.as_mut_ptr());
+        let args = at.args(Vectors { outputs: outputs.as_mut_ptr(), inward: inputs, outward: seeds, width });
+        // SAFETY: as in `value_into`; the vectors live as long as the pullback.
+        let (_, pullback) = unsafe { rule.forward(&args) }?;
+        Ok(Self { at, _outputs: outputs, inward, outward, pullback, width })
     }
-    // SAFETY: the caller keeps them.
-    let by_value = unsafe { pullback.call(&f.seeds(seeds)) }?;
-    // SAFETY: as above.
-    let mut row = unsafe { std::slice::from_raw_parts(vectors.inward, f.inputs) }.to_vec();
-    f.put_inputs(&by_value, &mut row);
-    Ok(row)
+
+    /// RowProducts of the Jacobian, weighted.
+    fn rows(&mut self, rows: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let (f, width) = (self.at.function, self.width);
+        for seeds in rows {
+            fits(seeds.len(), f.outputs, "seeds", "one per output")?;
+        }
+        self.outward.copy_from_slice(&side_by_side(rows, f.outputs, width));
+        self.inward.fill(0.0);
+        let zeros = vec![0.0; f.outputs];
+        let seeds: Vec<_> = (0..width).flat_map(|k| f.seeds(rows.get(k).unwrap_or(&zeros))).collect();
+        // SAFETY: the memory is that of the forward pass, and lives as long as this.
+        let by_value = unsafe { self.pullback.call(&seeds) }?;
+        let n = f.parameters.len();
+        let one = |k: usize| {
+            let mut row = nth(&self.inward, k, width);
+            f.put_inputs(&by_value[k * n..][..n], &mut row);
+            row
+        };
+        Ok((0..rows.len()).map(one).collect())
+    }
 }

@@ -7,14 +7,14 @@
 //! [`FlatFunction`] at a point, and a point of an instance of a WebAssembly module.
 //!
 //! ```
-//! use brolga::drivers::{Sweep, by_columns, by_rows};
+//! use brolga::drivers::{Sweep, by_columns, by_rows, one_by_one};
 //! // The Jacobian of (x, y) -> (x y, x + y, y) at (2, 3).
 //! let matrix = [[3.0, 2.0], [1.0, 1.0], [0.0, 1.0]];
 //! assert_eq!(Sweep::cheaper(2, 3), Sweep::Forward);
 //! let jvp = |v: &[f64]| Ok::<_, ()>(matrix.map(|r| r[0] * v[0] + r[1] * v[1]).to_vec());
-//! assert_eq!(by_columns(3, 2, jvp), Ok(matrix.map(Vec::from).to_vec()));
+//! assert_eq!(by_columns(3, 2, one_by_one(jvp)), Ok(matrix.map(Vec::from).to_vec()));
 //! let vjp = |s: &[f64]| Ok::<_, ()>((0..2).map(|j| (0..3).map(|i| s[i] * matrix[i][j]).sum()).collect());
-//! assert_eq!(by_rows(3, vjp), Ok(matrix.map(Vec::from).to_vec()));
+//! assert_eq!(by_rows(3, one_by_one(vjp)), Ok(matrix.map(Vec::from).to_vec()));
 //! ```
 
 mod dense;
@@ -23,8 +23,8 @@ pub mod flat;
 pub mod point;
 pub mod sparse;
 
-pub use dense::{Sweep, by_columns, by_rows};
-pub use derivatives::{Derivatives, Products, fits};
+pub use dense::{Sweep, WIDTH, by_columns, by_rows, interleave, of_direction, one_by_one, width_for};
+pub use derivatives::{Derivatives, Products, RowProducts, fits};
 pub use flat::{FlatFunction, FlatParam, FlatPoint};
 pub use point::{Argument, Point};
 pub use sparse::{Pattern, Star};

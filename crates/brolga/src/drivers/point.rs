@@ -15,7 +15,8 @@ use brolga_ir::{ArgSpec, Elem, FuncKey, Mode, Options, Program, Request};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
-use super::derivatives::{Derivatives, Products, fits};
+use super::dense::{WIDTH, interleave, of_direction, width_for};
+use super::derivatives::{Derivatives, Products, RowProducts, fits};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Pullback};
 
@@ -86,6 +87,35 @@ pub(super) struct OnDemand {
     pub(super) pair: OnceLock<DerivedRule>,
     pub(super) tangent: OnceLock<DerivedRule>,
     pub(super) second: OnceLock<HessianRule>,
+    /// By the logarithm of their widths; nothing where there is no batch.
+    pub(super) tangents: [OnceLock<Option<DerivedRule>>; WIDTH.ilog2() as usize + 1],
+    pub(super) seconds: [OnceLock<Option<HessianRule>>; WIDTH.ilog2() as usize + 1],
+    pub(super) pairs: [OnceLock<Option<DerivedRule>>; WIDTH.ilog2() as usize + 1],
+}
+
+/// A rule for several directions at once, if there is one.
+pub(super) fn wide<R>(
+    cells: &[OnceLock<Option<R>>],
+    directions: usize,
+    make: impl FnOnce(u32) -> Result<R, Error>,
+) -> Result<Option<&R>, Error> {
+    if directions < 2 {
+        return Ok(None);
+    }
+    let width = width_for(directions);
+    let make = || match make(width as u32) {
+        Err(e) if e.has_no_batch() => Ok(None),
+        made => made.map(Some),
+    };
+    Ok(made(&cells[width.ilog2() as usize], make)?.as_ref())
+}
+
+/// Results of a batch, if nothing was too wide for it.
+pub(super) fn unless_too_wide<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
+    match found {
+        Err(e) if e.is_too_wide() => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 /// What is made when it is first asked for. Threads that ask at once may make it twice.
@@ -193,6 +223,10 @@ impl Argument {
         matches!(self, Self::Floats(_) | Self::Singles(_))
     }
 
+    fn float_bytes(&self) -> usize {
+        if self.is_single() { 4 } else { 8 }
+    }
+
     fn is_single(&self) -> bool {
         matches!(self, Self::Singles(_))
     }
@@ -245,7 +279,8 @@ impl Point {
             }
         }
         let request = Request::new(func, inputs.iter().map(Argument::spec));
-        let (program, options, rules) = (program.clone(), options.clone(), OnDemand::default());
+        let options = Options { width: 1, ..options.clone() };
+        let (program, rules) = (program.clone(), OnDemand::default());
         Ok(Self { program, request, inputs, outputs: Vec::new(), options, params, returns, rules })
     }
 
@@ -347,6 +382,84 @@ impl Point {
     }
 }
 
+/// Several directions at once.
+impl Point {
+    /// Flat inputs of several directions as values, one direction after the other, and blocks of a
+    /// width.
+    fn spread_all(&self, along: &[Vec<f64>], width: usize) -> Result<(Vec<Option<DataValue>>, PerArgument), Error> {
+        let mut values = vec![None; self.inputs.len() * width];
+        let mut blocks = self.spread(&vec![0.0; self.inputs()], "zeros")?.1;
+        for block in blocks.iter_mut().flatten() {
+            *block = Aligned::new(&vec![0; block.len * width]);
+        }
+        for (k, along) in along.iter().enumerate() {
+            let (own, memory) = self.spread(along, "directions")?;
+            values[k * self.inputs.len()..][..self.inputs.len()].clone_from_slice(&own);
+            for (i, (block, own)) in blocks.iter_mut().zip(&memory).enumerate() {
+                if let (Some(block), Some(own)) = (block, own) {
+                    interleave(block.bytes_mut(), own.bytes(), self.inputs[i].float_bytes(), (k, width));
+                }
+            }
+        }
+        Ok((values, blocks))
+    }
+
+    /// What blocks of a width hold of one direction.
+    fn of_direction(&self, blocks: &PerArgument, at: (usize, usize)) -> PerArgument {
+        let one = |(input, block): (&Argument, &Option<Aligned>)| {
+            Some(Aligned::new(&of_direction(block.as_ref()?.bytes(), input.float_bytes(), at)))
+        };
+        self.inputs.iter().zip(blocks).map(one).collect()
+    }
+
+    /// Tangents along all of these directions in one run, if that can be.
+    fn batch(&self, along: &[Vec<f64>]) -> Result<Option<Vec<Vec<f64>>>, Error> {
+        let make = |width| {
+            let options = Options { mode: Mode::Tangent, width, ..self.options.clone() };
+            DerivedRule::new(&self.program, &self.request, &options)
+        };
+        let Some(rule) = wide(&self.rules.tangents, along.len(), make)? else { return Ok(None) };
+        let width = rule.width();
+        let (directions, shadows) = self.spread_all(along, width)?;
+        let primals = self.primals();
+        let (mut values, mut tangents) = (Vec::new(), Vec::new());
+        // SAFETY: promised to `new`; shadows are as many times as large as primals.
+        let run = unsafe { rule.tangent(&self.args(&primals, &shadows), &directions, &mut values, &mut tangents) };
+        let Some(_) = unless_too_wide(run)? else { return Ok(None) };
+        let one = |k: usize| {
+            let own = tangents.iter().skip(k * self.returns.len()).map(Option::as_ref);
+            self.gather_outputs(own, &self.of_direction(&shadows, (k, width)))
+        };
+        Ok(Some((0..along.len()).map(one).collect()))
+    }
+
+    /// Hessian-vector products along all of these directions in one run, if that can be.
+    fn second_batch(&self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Option<Vec<Vec<f64>>>, Error> {
+        let make = |width| HessianRule::new(&self.program, &self.request, &Options { width, ..self.options.clone() });
+        let Some(rule) = wide(&self.rules.seconds, along.len(), make)? else { return Ok(None) };
+        let width = rule.rule().width();
+        let (seeds, shadows) = self.spread_outputs(seeds)?;
+        let (directions, tangents) = self.spread_all(along, width)?;
+        let (primals, products) = (self.primals(), self.spread_all(&[], width)?.1);
+        let of = |(at, direction): (usize, &Option<DataValue>)| {
+            let i = at % self.inputs.len();
+            match (direction, &tangents[i], &products[i]) {
+                (Some(v), ..) => Along::Value(v.clone()),
+                (_, Some(t), Some(p)) => Along::Memory { tangent: t.address(), product: p.address() },
+                _ => Along::Still,
+            }
+        };
+        let given: Vec<Along> = directions.iter().enumerate().map(of).collect();
+        let mut out = Second::default();
+        // SAFETY: as in `batch`.
+        let run = unsafe { rule.product(&self.args(&primals, &shadows), &given, &seeds, &mut out) };
+        let Some(_) = unless_too_wide(run)? else { return Ok(None) };
+        let n = self.inputs.len();
+        let one = |k: usize| self.gather(&out.products[k * n..][..n], &self.of_direction(&products, (k, width)));
+        Ok(Some((0..along.len()).map(one).collect()))
+    }
+}
+
 impl Derivatives for Point {
     type Error = Error;
 
@@ -371,6 +484,36 @@ impl Derivatives for Point {
         Ok((value, self.gather_outputs(tangents.iter().map(Option::as_ref), &shadows)))
     }
 
+    fn jvps(&mut self, along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let mut found = Vec::with_capacity(along.len());
+        for some in along.chunks(WIDTH) {
+            match self.batch(some)? {
+                Some(batch) => found.extend(batch),
+                None => {
+                    for along in some {
+                        found.push(self.jvp(along)?.1);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn hvps(&mut self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let mut found = Vec::with_capacity(along.len());
+        for some in along.chunks(WIDTH) {
+            match self.second_batch(seeds, some)? {
+                Some(batch) => found.extend(batch),
+                None => {
+                    for along in some {
+                        found.push(self.hvp(seeds, along)?.product);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
     fn vjp(&mut self, seeds: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
         let (seeds, shadows) = self.spread_outputs(seeds)?;
         let rule = self.rule(&self.rules.gradient, Mode::Combined)?;
@@ -381,17 +524,28 @@ impl Derivatives for Point {
         Ok((self.gather_outputs(values.iter().map(Some), &primals), self.gather(&cotangents, &shadows)))
     }
 
-    fn pulled<R>(
-        &mut self,
-        run: impl FnOnce(&mut dyn FnMut(&[f64]) -> Result<Vec<f64>, Error>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        let (_, shadows) = self.spread_outputs(&vec![0.0; self.outputs()])?;
-        let rule = self.rule(&self.rules.pair, Mode::Split)?;
-        let primals = self.primals();
-        // SAFETY: as in `jvp`; the blocks live as long as the pullback.
-        let (_, pullback) = unsafe { rule.forward(&self.args(&primals, &shadows)) }?;
-        let mut back = Back { point: self, _primals: primals, shadows, pullback };
-        run(&mut |seeds| back.row(seeds))
+    fn pulled<R>(&mut self, run: impl FnOnce(&mut RowProducts<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
+        let make = |width| {
+            let options = Options { mode: Mode::Split, width, ..self.options.clone() };
+            DerivedRule::new(&self.program, &self.request, &options)
+        };
+        let first = match wide(&self.rules.pairs, self.outputs(), make)? {
+            Some(rule) => unless_too_wide(PointRows::new(self, rule))?,
+            None => None,
+        };
+        let one = || PointRows::new(self, self.rule(&self.rules.pair, Mode::Split)?);
+        let mut back = first.map_or_else(one, Ok)?;
+        run(&mut |rows| {
+            let mut found = Vec::with_capacity(rows.len());
+            while found.len() < rows.len() {
+                let some = &rows[found.len()..rows.len().min(found.len() + back.width)];
+                match unless_too_wide(back.rows(some))? {
+                    Some(some) => found.extend(some),
+                    None => back = one()?,
+                }
+            }
+            Ok(found)
+        })
     }
 
     fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Error> {
@@ -417,24 +571,41 @@ impl Derivatives for Point {
     }
 }
 
-/// A forward pass whose pullback is called for one row after another.
-struct Back<'a> {
+/// A forward pass whose pullback is called for some rows after others.
+struct PointRows<'a> {
     point: &'a Point,
     _primals: PerArgument,
     shadows: PerArgument,
     pullback: Pullback,
+    width: usize,
 }
 
-impl Back<'_> {
-    fn row(&mut self, seeds: &[f64]) -> Result<Vec<f64>, Error> {
-        let (seeds, fresh) = self.point.spread_outputs(seeds)?;
-        for (shadow, fresh) in self.shadows.iter_mut().zip(&fresh) {
-            if let (Some(shadow), Some(fresh)) = (shadow, fresh) {
-                shadow.bytes_mut().copy_from_slice(fresh.bytes());
+impl<'a> PointRows<'a> {
+    fn new(point: &'a Point, rule: &DerivedRule) -> Result<Self, Error> {
+        let (primals, width) = (point.primals(), rule.width());
+        let shadows = point.spread_all(&[], width)?.1;
+        // SAFETY: as in `jvp`; the blocks live as long as the pullback.
+        let (_, pullback) = unsafe { rule.forward(&point.args(&primals, &shadows)) }?;
+        Ok(Self { point, _primals: primals, shadows, pullback, width })
+    }
+
+    fn rows(&mut self, rows: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let (point, width) = (self.point, self.width);
+        let zeros = vec![0.0; point.outputs()];
+        let mut all = Vec::with_capacity(width * point.returns.len());
+        for k in 0..width {
+            let (seeds, fresh) = point.spread_outputs(rows.get(k).unwrap_or(&zeros))?;
+            all.extend(seeds);
+            for (i, (shadow, fresh)) in self.shadows.iter_mut().zip(&fresh).enumerate() {
+                if let (Some(shadow), Some(fresh)) = (shadow, fresh) {
+                    interleave(shadow.bytes_mut(), fresh.bytes(), point.inputs[i].float_bytes(), (k, width));
+                }
             }
         }
         // SAFETY: primal and shadow are those of the forward pass, and live as long as this.
-        let cotangents = unsafe { self.pullback.call(&seeds) }?;
-        Ok(self.point.gather(&cotangents, &self.shadows))
+        let cotangents = unsafe { self.pullback.call(&all) }?;
+        let n = point.inputs.len();
+        let one = |k: usize| point.gather(&cotangents[k * n..][..n], &point.of_direction(&self.shadows, (k, width)));
+        Ok((0..rows.len()).map(one).collect())
     }
 }

@@ -15,7 +15,7 @@
 //! A pattern that lacks an entry would give wrong numbers. So one product more, along a fixed
 //! direction of no structure, is compared with that of the matrix that was found.
 
-use super::dense::Sweep;
+use super::dense::{Sweep, WIDTH};
 use crate::Error;
 
 /// Which entries of a matrix may be other than zero.
@@ -189,20 +189,21 @@ impl Star {
         count(&self.colours) + 1
     }
 
-    /// The entries of a Hessian from its products, one for each colour and one to compare.
+    /// The entries of a Hessian from its products, one for each colour and one to compare, of which
+    /// `products` gets some at a time.
     ///
     /// # Errors
-    /// Those of `product`; [`Error::Usage`] if the pattern lacks an entry.
+    /// Those of `products`; [`Error::Usage`] if the pattern lacks an entry.
     pub fn hessian<E: From<Error>>(
         &self,
-        mut product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
+        mut products: impl FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E>,
     ) -> Result<Entries, E> {
-        let found = by_colour(&self.colours, &mut product)?;
+        let found = by_colour(&self.colours, &mut products)?;
         let (rows, colours) = (&self.pattern.rows, &self.colours);
         let alone = |i: usize, j: usize| rows[i].iter().all(|&k| k == j || colours[k] != colours[j]);
         let entry = |i: usize, j: usize| if alone(i, j) { found[colours[j]][i] } else { found[colours[i]][j] };
         let entries: Entries = (0..rows.len()).map(|i| rows[i].iter().map(|&j| entry(i, j)).collect()).collect();
-        compare(&self.pattern, &entries, &mut product)?;
+        compare(&self.pattern, &entries, &mut products)?;
         Ok(entries)
     }
 }
@@ -229,27 +230,28 @@ pub fn cheaper(pattern: &Pattern) -> Sweep {
 /// One product for each colour.
 fn by_colour<E>(
     colours: &[usize],
-    product: &mut impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
+    products: &mut impl FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E>,
 ) -> Result<Vec<Vec<f64>>, E> {
-    (0..count(colours))
-        .map(|c| product(&colours.iter().map(|&k| f64::from(u8::from(k == c))).collect::<Vec<_>>()))
-        .collect()
+    let sum = |c: usize| colours.iter().map(|&k| f64::from(u8::from(k == c))).collect::<Vec<_>>();
+    let sums: Vec<_> = (0..count(colours)).map(sum).collect();
+    let found = sums.chunks(WIDTH).map(products).collect::<Result<Vec<_>, E>>()?;
+    Ok(found.concat())
 }
 
-/// The entries of a Jacobian. `product` is that with a direction ([`Sweep::Forward`]: one for each
-/// colour of columns), or that of seeds with it ([`Sweep::Reverse`]: one for each colour of rows);
-/// one more compares.
+/// The entries of a Jacobian. `products` are those with directions ([`Sweep::Forward`]: one for
+/// each colour of columns), or those of seeds with it ([`Sweep::Reverse`]: one for each colour of
+/// rows), some at a time; one more compares.
 ///
 /// # Errors
-/// Those of `product`; [`Error::Usage`] if the pattern lacks an entry.
+/// Those of `products`; [`Error::Usage`] if the pattern lacks an entry.
 pub fn jacobian<E: From<Error>>(
     pattern: &Pattern,
     way: Sweep,
-    mut product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
+    mut products: impl FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E>,
 ) -> Result<Entries, E> {
     if way == Sweep::Reverse {
         let by_column = pattern.transposed();
-        let found = jacobian(&by_column, Sweep::Forward, product)?;
+        let found = jacobian(&by_column, Sweep::Forward, products)?;
         let mut entries: Entries = pattern.rows.iter().map(|row| Vec::with_capacity(row.len())).collect();
         for (rows, column) in by_column.rows.iter().zip(&found) {
             rows.iter().zip(column).for_each(|(&i, &x)| entries[i].push(x));
@@ -257,10 +259,10 @@ pub fn jacobian<E: From<Error>>(
         return Ok(entries);
     }
     let colours = pattern.column_colours();
-    let found = by_colour(&colours, &mut product)?;
+    let found = by_colour(&colours, &mut products)?;
     let row = |i: usize| pattern.rows[i].iter().map(|&j| found[colours[j]][i]).collect();
     let entries: Entries = (0..pattern.rows.len()).map(row).collect();
-    compare(pattern, &entries, &mut product)?;
+    compare(pattern, &entries, &mut products)?;
     Ok(entries)
 }
 
@@ -271,11 +273,11 @@ const APART: f64 = 1e-6;
 fn compare<E: From<Error>>(
     pattern: &Pattern,
     entries: &[Vec<f64>],
-    product: &mut impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
+    products: &mut impl FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E>,
 ) -> Result<(), E> {
     // Fractions of multiples of the golden ratio, between 1/2 and 3/2.
     let along: Vec<f64> = (1..=pattern.columns).map(|k| 0.5 + (k as f64 * 0.618_033_988_749_894_9).fract()).collect();
-    let wanted = product(&along)?;
+    let wanted = products(std::slice::from_ref(&along))?.remove(0);
     for (i, (columns, row)) in pattern.rows.iter().zip(entries).enumerate() {
         let terms = columns.iter().zip(row).map(|(&j, &x)| if x == 0.0 { 0.0 } else { x * along[j] });
         let (is, size) = terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + f64::abs(t)));
@@ -295,7 +297,7 @@ fn compare<E: From<Error>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::dense::by_columns;
+    use crate::drivers::dense::{by_columns, one_by_one};
 
     fn times(matrix: &[Vec<f64>], along: &[f64]) -> Vec<f64> {
         matrix.iter().map(|row| row.iter().zip(along).map(|(a, b)| a * b).sum()).collect()
@@ -326,18 +328,19 @@ mod tests {
                 calls += 1;
                 Ok::<_, Error>(times(&matrix, along))
             };
-            assert_eq!(by_columns(n, n, &mut product).unwrap(), matrix);
+            assert_eq!(by_columns(n, n, one_by_one(&mut product)).unwrap(), matrix);
             calls = 0;
             for way in [Sweep::Forward, Sweep::Reverse] {
-                let found = jacobian::<Error>(&pattern, way, |along| Ok(times(&matrix, along))).unwrap();
+                let found =
+                    jacobian::<Error>(&pattern, way, one_by_one(|along: &[f64]| Ok(times(&matrix, along)))).unwrap();
                 assert_eq!(pattern.dense(&found), matrix, "{way:?}");
             }
             let star = Star::new(&pattern).unwrap();
             let found = star
-                .hessian::<Error>(|along| {
+                .hessian::<Error>(one_by_one(|along: &[f64]| {
                     calls += 1;
                     Ok(times(&matrix, along))
-                })
+                }))
                 .unwrap();
             assert_eq!(star.pattern().dense(&found), matrix);
             assert!(calls <= most + 1, "{calls} products of {n} columns");
@@ -345,7 +348,8 @@ mod tests {
         // A pattern that is no symmetric matrix's, long and narrow.
         let arrow = Pattern::new(3, (0..20).map(|i| vec![i % 2, 2])).unwrap();
         let matrix = matrix(&arrow);
-        let found = jacobian::<Error>(&arrow, Sweep::Forward, |along| Ok(times(&matrix, along))).unwrap();
+        let found =
+            jacobian::<Error>(&arrow, Sweep::Forward, one_by_one(|along: &[f64]| Ok(times(&matrix, along)))).unwrap();
         assert_eq!(arrow.dense(&found), matrix);
         assert_eq!(arrow.column_colours().iter().max(), Some(&1));
     }
@@ -363,13 +367,16 @@ mod tests {
     fn an_entry_that_is_missing_is_seen() {
         let full = matrix(&Pattern::banded(10, 1, 1));
         let too_narrow = Pattern::banded(10, 0, 1);
-        let wrong = jacobian::<Error>(&too_narrow, Sweep::Forward, |along| Ok(times(&full, along)));
+        let wrong = jacobian::<Error>(&too_narrow, Sweep::Forward, one_by_one(|along: &[f64]| Ok(times(&full, along))));
         assert!(matches!(wrong, Err(Error::Usage(m)) if m.contains("outside of the pattern")));
         // Half of a symmetric pattern is enough.
         let star = Star::new(&too_narrow).unwrap();
-        assert_eq!(star.pattern().dense(&star.hessian::<Error>(|a| Ok(times(&full, a))).unwrap()), full);
+        assert_eq!(
+            star.pattern().dense(&star.hessian::<Error>(one_by_one(|a: &[f64]| Ok(times(&full, a)))).unwrap()),
+            full
+        );
         let star = Star::new(&Pattern::banded(10, 0, 0)).unwrap();
-        assert!(star.hessian::<Error>(|a| Ok(times(&full, a))).is_err());
+        assert!(star.hessian::<Error>(one_by_one(|a: &[f64]| Ok(times(&full, a)))).is_err());
         assert!(Pattern::new(2, [vec![2]]).is_err() && Star::new(&Pattern::new(2, [vec![1]]).unwrap()).is_err());
     }
 }

@@ -36,8 +36,8 @@ fn pointers<'a>(args: &'a [Arg], specs: &'a [ArgSpec]) -> impl Iterator<Item = (
     })
 }
 
-/// Refuse arguments whose shadows lie on primals, and in a debug run what else was promised and
-/// does not hold.
+/// Refuse arguments whose shadows, of so many derivatives, lie on primals, and in a debug run what
+/// else was promised and does not hold.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -45,6 +45,7 @@ pub(crate) fn check(
     args: &[Arg],
     request: &Request,
     debug: bool,
+    width: u64,
     overwrites: impl Fn(usize) -> bool,
 ) -> Result<(), Error> {
     let specs = &request.args;
@@ -63,7 +64,7 @@ pub(crate) fn check(
         }
         for (j, b) in pointers(args, specs) {
             let (Some(n), Some(m)) = (a.len, b.len) else { continue };
-            if a.shadow != 0 && overlap(a.shadow, n, b.primal, m) {
+            if a.shadow != 0 && overlap(a.shadow, n.saturating_mul(width), b.primal, m) {
                 let whose = if i == j { "its own primal".to_owned() } else { format!("the primal of argument {j}") };
                 return Err(Error::Usage(format!("the shadow of argument {i} overlaps {whose}")));
             }

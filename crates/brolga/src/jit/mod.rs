@@ -124,6 +124,8 @@ struct Inner {
     primal: OnceLock<Result<(Added, usize), Error>>,
     derived: Derived,
     cotangent_types: Vec<Type>,
+    /// How many derivatives a run computes.
+    width: usize,
     debug: bool,
     /// Whether a function moves floats in pieces.
     pieces: bool,
@@ -397,6 +399,7 @@ impl DerivedRule {
             capacity: options.tape_limit.saturating_add(d.spare),
             captures: Some(Arc::new(captures)),
             globals,
+            width: options.width as usize,
         });
         Ok(Self(Arc::new(Inner {
             primal: OnceLock::new(),
@@ -411,6 +414,7 @@ impl DerivedRule {
             pieces: d.pieces,
             guessed: d.guessed,
             spare: d.spare,
+            width: options.width as usize,
             debug: options.debug,
             pool: Arc::new(pool),
             program: d.program,
@@ -597,7 +601,7 @@ impl DerivedRule {
                            they do not know, or call `brolga::install_handlers` behind them";
             return Err(Error::Usage(message.to_owned()));
         }
-        declared::check(args, &inner.request, inner.debug, |i| self.overwrites(i))
+        declared::check(args, &inner.request, inner.debug, inner.width as u64, |i| self.overwrites(i))
     }
 
     /// Write arguments, deltas and the tape to the first cells.
@@ -612,8 +616,12 @@ impl DerivedRule {
                 // Nothing can be behind a null pointer.
                 (0, 0) => 0,
                 (0, _) => return Err(Error::Usage(format!("argument {i} is duplicated, but has no shadow"))),
-                (s, p) => (s as i64).wrapping_sub(p),
+                (s, p) => (s as i64).wrapping_sub(p.wrapping_mul(self.0.width as i64)),
             };
+            if delta == 0 && args[i].shadow != 0 && self.0.width != 1 {
+                let message = format!("the shadow of argument {i} lies at {} times its address: move it", self.0.width);
+                return Err(Error::Usage(message));
+            }
             write(&mut cells[args.len() + k], &DataValue::I64(delta));
         }
         write(&mut cells[args.len() + deltas.len()], &DataValue::I64(tape.map_or(0, |t| t.as_mut_ptr() as i64)));
@@ -621,10 +629,18 @@ impl DerivedRule {
     }
 
     fn check_seeds(&self, seeds: &[DataValue]) -> Result<(), Error> {
-        let returns = &self.0.signature.returns;
-        if seeds.len() != returns.len() {
-            return Err(Error::Usage(format!("{} seeds are given, {} are wanted", seeds.len(), returns.len())));
+        let (returns, width) = (&self.0.signature.returns, self.0.width);
+        if seeds.len() != returns.len() * width {
+            let (is, want) = (seeds.len(), returns.len() * width);
+            let each = if width == 1 { "" } else { ", one per result, in each set" };
+            return Err(Error::Usage(format!("{is} seeds are given, {want} are wanted{each}")));
         }
+        (0..width).try_for_each(|k| self.check_set(&seeds[k * returns.len()..][..returns.len()]))
+    }
+
+    /// One set of seeds.
+    fn check_set(&self, seeds: &[DataValue]) -> Result<(), Error> {
+        let returns = &self.0.signature.returns;
         for (i, activity) in self.0.request.results.iter().enumerate() {
             let (want, name) = match activity {
                 ResultActivity::Active | ResultActivity::Duplicated => continue,
@@ -654,10 +670,16 @@ impl DerivedRule {
     /// Cotangents by argument, from cells that hold those of active arguments one after the other.
     fn cotangents(&self, cells: &[Cell], out: &mut Vec<Option<DataValue>>) {
         let inner = &*self.0;
+        let n = inner.request.args.len();
         out.clear();
-        out.resize(inner.request.args.len(), None);
-        for (k, &i) in inner.abi.cotangents.iter().enumerate() {
-            out[i] = Some(read(&cells[k], inner.cotangent_types[k]));
+        out.resize(n * inner.width, None);
+        if inner.width == 1 {
+            for (k, &i) in inner.abi.cotangents.iter().enumerate() {
+                out[i] = Some(read(&cells[k], inner.cotangent_types[k]));
+            }
+        } else {
+            let params = &inner.signature.params;
+            self.read_wide(cells, &inner.abi.cotangents, params, |k, i, ct| out[k * n + i] = Some(ct));
         }
         debug_assert!(
             inner.request.args.iter().zip(&*out).all(|(a, o)| (a.activity == ArgActivity::Active) == o.is_some())

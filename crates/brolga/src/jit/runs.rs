@@ -53,6 +53,10 @@ impl Pullback {
     /// of results that are not floats are ignored). Returns one entry per argument: `Some` for
     /// active arguments. Shadows accumulate.
     ///
+    /// A rule of a [width](brolga_ir::Options::width) takes as many sets of seeds at once, and
+    /// returns as many sets of cotangents, one after the other. Its shadows are laid out as those
+    /// of [`DerivedRule::tangent`].
+    ///
     /// # Errors
     /// [`Error::Usage`] for seeds that do not fit; [`Error::Trap`] if a cotangent reached something
     /// that cannot be followed.
@@ -103,12 +107,12 @@ impl Pullback {
         self.tape.begin_pullback();
         let before = self.places.other_floats();
         let seg = self.tape.as_mut_ptr() as i64;
-        let n = (1 + inner.abi.seeds.len()).max(inner.abi.cotangents.len());
+        let (params, returns) = (&inner.signature.params, &inner.signature.returns);
+        let n = (1 + self.rule.room(&inner.abi.seeds, returns)).max(self.rule.room(&inner.abi.cotangents, params));
         with_cells(n, |cells| {
             write(&mut cells[0], &DataValue::I64(seg));
-            for (c, &i) in cells[1..].iter_mut().zip(&inner.abi.seeds) {
-                write(c, &seeds[i]);
-            }
+            self.rule
+                .write_wide(&mut cells[1..], &inner.abi.seeds, returns, |k, i| Some(&seeds[k * returns.len() + i]));
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs
             // to this pullback.
             unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }?;

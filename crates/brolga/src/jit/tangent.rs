@@ -4,27 +4,39 @@ use brolga_ir::ArgActivity;
 use brolga_ir::request::Elem;
 use brolga_runtime::pieces::There;
 use cranelift_codegen::data_value::DataValue;
+use cranelift_codegen::ir::{AbiParam, Type, types};
 
 use super::declared::Places;
 use super::traps::Phase;
-use super::{Arg, Derived, DerivedRule, Run, fits, read, with_cells, write};
+use super::{Arg, Cell, Derived, DerivedRule, Run, fits, read, with_cells};
 use crate::Error;
 
 impl DerivedRule {
     /// Values and their tangents along one direction (a Jacobian-vector product), of a rule that
-    /// was derived in [`Mode::Tangent`](brolga_ir::Mode::Tangent).
+    /// was derived in [`Mode::Tangent`](brolga_ir::Mode::Tangent); or along as many as the rule's
+    /// [width](brolga_ir::Options::width) says.
     ///
     /// `directions` has one entry per argument: for an active one its tangent, of its type, or
     /// `None` for zero; for others `None`. The shadow of a duplicated pointer holds the tangent of
     /// the memory behind it, and after the call that of what the function has left there. `results`
     /// are the primal's, `tangents` one entry per result: `Some` for floats that are not constant.
     ///
+    /// Of several directions `directions` and `tangents` have the entries one direction after the
+    /// other. A shadow is as many times as large as its primal: the tangents of a float along all
+    /// directions lie side by side, those of the float at byte `k` from byte `width · k` on. Where
+    /// the primal has a pointer, its shadow is in the first eight bytes of its place.
+    ///
+    /// ```text
+    /// primal   x0           x1              two doubles
+    /// shadow   x0' x0' x0'  x1' x1' x1'     their tangents along three directions
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] for arguments or directions that do not fit, or a rule of another mode;
     /// [`Error::Trap`] if the primal traps, or if a tangent depends on bits that are not followed.
     ///
     /// # Safety
-    /// As for [`Self::forward`].
+    /// As for [`Self::forward`], with shadows as large as said above.
     pub unsafe fn tangent(
         &self,
         args: &[Arg],
@@ -34,6 +46,11 @@ impl DerivedRule {
     ) -> Result<Run, Error> {
         // SAFETY: our contract.
         self.counted(|| unsafe { self.now().tangent_once(args, directions, results, tangents) })
+    }
+
+    /// How many derivatives a run computes: [`Options::width`](brolga_ir::Options::width).
+    pub fn width(&self) -> usize {
+        self.0.width
     }
 
     /// The same, of this rule.
@@ -52,18 +69,17 @@ impl DerivedRule {
         self.check_args(args)?;
         self.check_directions(directions)?;
         let mut tape = if segment { Some(self.begin(args)?) } else { None };
-        let abi = &inner.abi;
-        let returns = &inner.signature.returns;
+        let (abi, width) = (&inner.abi, inner.width);
+        let (params, returns) = (&inner.signature.params, &inner.signature.returns);
         let fixed = args.len() + abi.deltas.len() + 1;
         let out = returns.len() + abi.n_result_deltas;
-        with_cells((fixed + abi.cotangents.len()).max(out + abi.seeds.len()), |cells| {
+        let n = (fixed + self.room(&abi.cotangents, params)).max(out + self.room(&abi.seeds, returns));
+        with_cells(n, |cells| {
             self.fill(cells, args, tape.as_mut())?;
-            for (c, &i) in cells[fixed..].iter_mut().zip(&abi.cotangents) {
-                // Cells begin as zeros.
-                if let Some(given) = &directions[i] {
-                    write(c, given);
-                }
-            }
+            // Cells begin as zeros.
+            self.write_wide(&mut cells[fixed..], &abi.cotangents, params, |k, i| {
+                directions[k * args.len() + i].as_ref()
+            });
             // SAFETY: our contract; the segment is ours alone.
             unsafe { self.enter(Phase::Tangent, entry, cells) }?;
             if let Some(tape) = &mut tape {
@@ -74,16 +90,58 @@ impl DerivedRule {
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             tangents.clear();
-            tangents.resize(returns.len(), None);
-            for (c, &i) in cells[out..].iter().zip(&abi.seeds) {
-                let tangent = read(c, returns[i].value_type);
-                if is_poison(&tangent) {
-                    return Err(self.untracked("tangent", POISONED.to_owned()));
-                }
-                tangents[i] = Some(tangent);
+            tangents.resize(returns.len() * width, None);
+            let mut poisoned = false;
+            self.read_wide(&cells[out..], &abi.seeds, returns, |k, i, tangent| {
+                poisoned |= is_poison(&tangent);
+                tangents[k * returns.len() + i] = Some(tangent);
+            });
+            if poisoned {
+                return Err(self.untracked("tangent", POISONED.to_owned()));
             }
             Ok(Run { rule: self.clone(), tape })
         })
+    }
+
+    /// How many cells the derivatives of these parameters or results take.
+    pub(super) fn room(&self, of: &[usize], all: &[AbiParam]) -> usize {
+        of.iter().map(|&i| cells_of(all[i].value_type, self.0.width)).sum()
+    }
+
+    /// Write the derivatives of these parameters or results: of number `i` in set `k`.
+    pub(super) fn write_wide<'v>(
+        &self,
+        cells: &mut [Cell],
+        of: &[usize],
+        all: &[AbiParam],
+        given: impl Fn(usize, usize) -> Option<&'v DataValue>,
+    ) {
+        let (width, mut at) = (self.0.width, 0);
+        for &i in of {
+            let ty = all[i].value_type;
+            for k in 0..width {
+                if let Some(v) = given(k, i) {
+                    write_lane(&mut cells[at..], k, width, v, ty);
+                }
+            }
+            at += cells_of(ty, width);
+        }
+    }
+
+    /// Read them.
+    pub(super) fn read_wide(
+        &self,
+        cells: &[Cell],
+        of: &[usize],
+        all: &[AbiParam],
+        mut put: impl FnMut(usize, usize, DataValue),
+    ) {
+        let (width, mut at) = (self.0.width, 0);
+        for &i in of {
+            let ty = all[i].value_type;
+            (0..width).for_each(|k| put(k, i, read_lane(&cells[at..], k, width, ty)));
+            at += cells_of(ty, width);
+        }
     }
 
     /// What floats the caller knows to be at eight bytes of shadow.
@@ -99,11 +157,14 @@ impl DerivedRule {
 
     fn check_directions(&self, directions: &[Option<DataValue>]) -> Result<(), Error> {
         let request = &self.0.request.args;
-        if directions.len() != request.len() {
-            let (is, want) = (directions.len(), request.len());
-            return Err(Error::Usage(format!("{is} directions are given, {want} are wanted, one per argument")));
+        let width = self.0.width;
+        if directions.len() != request.len() * width {
+            let (is, want) = (directions.len(), request.len() * width);
+            let each = if width == 1 { "one per argument" } else { "one per argument, for each direction" };
+            return Err(Error::Usage(format!("{is} directions are given, {want} are wanted, {each}")));
         }
-        for (i, given) in directions.iter().enumerate() {
+        for (at, given) in directions.iter().enumerate() {
+            let i = at % request.len();
             let (Some(given), ty) = (given, self.0.signature.params[i].value_type) else { continue };
             let wrong = match request[i].activity {
                 ArgActivity::Active if fits(given, ty) => continue,
@@ -117,6 +178,37 @@ impl DerivedRule {
         }
         Ok(())
     }
+}
+
+/// Lanes of a type that share a cell: those of the vectors that a batch is passed in.
+fn in_a_cell(ty: Type) -> usize {
+    match ty {
+        types::F64 => 2,
+        types::F32 => 4,
+        _ => 1,
+    }
+}
+
+/// How many cells so many tangents of a type take: full ones, and one for each that is left.
+fn cells_of(ty: Type, width: usize) -> usize {
+    width / in_a_cell(ty) + width % in_a_cell(ty)
+}
+
+/// Where number `k` of them is: the cell, and bytes from its beginning.
+fn lane(k: usize, width: usize, ty: Type) -> (usize, usize) {
+    let n = in_a_cell(ty);
+    let full = width / n;
+    if k < full * n { (k / n, k % n * ty.bytes() as usize) } else { (full + k - full * n, 0) }
+}
+
+fn write_lane(cells: &mut [Cell], k: usize, width: usize, v: &DataValue, ty: Type) {
+    let (cell, at) = lane(k, width, ty);
+    v.write_to_slice_ne(&mut cells[cell].0[at..at + ty.bytes() as usize]);
+}
+
+fn read_lane(cells: &[Cell], k: usize, width: usize, ty: Type) -> DataValue {
+    let (cell, at) = lane(k, width, ty);
+    DataValue::read_from_slice_ne(&cells[cell].0[at..at + ty.bytes() as usize], ty)
 }
 
 /// What is said of a tangent that is not known.

@@ -20,6 +20,7 @@ use super::Cx;
 use super::calls::modes;
 use super::fragments::hand_over;
 use super::libm::clif_type;
+use crate::batch::no_batch;
 use crate::translate::stmt::Where;
 
 /// The user's adjoint of a function.
@@ -163,6 +164,10 @@ pub(crate) fn followed(cx: Cx<'_, '_, '_, '_>, f: FuncKey) -> Option<(Vec<ParamM
     // Elsewhere another adjoint may wait for this one.
     let exchanges = cx.facts().program.funcs[f].stand_in && !of(cx, f)?.alone;
     if quiet && !exchanges {
+        return None;
+    }
+    if cx.facts().options.width != 1 {
+        cx.problem(no_batch("a function of the user's, which has one derivative,"));
         return None;
     }
     if params.iter().any(|p| matches!(p, ParamMode::Bits { .. }))

@@ -82,7 +82,7 @@ pub fn read(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, shape: Shape) -> 
     };
     tell(cx, what, addr, off, n);
     let ty = in_memory(shape);
-    let x = cx.emit(Where::After, AdOp::LoadTangent { addr: Val::Primal(addr), delta, sure, off, ty }, ty);
+    let x = cx.emit(Where::After, AdOp::LoadTangent { addr: Val::Primal(addr), delta, sure, off, part: 0, ty }, ty);
     Some(match shape {
         Shape::F32Pair => cx.arith(Arith::FromBits(shape), &[x], shape.ty()),
         Shape::Demand { .. } => {
@@ -106,7 +106,7 @@ pub fn write(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, tangent: Val, sh
         }
         _ => tangent,
     };
-    let op = AdOp::StoreTangent { addr: Val::Primal(addr), delta, sure, off, value };
+    let op = AdOp::StoreTangent { addr: Val::Primal(addr), delta, sure, off, part: 0, value };
     cx.push(Where::After, Defs::default(), op);
     let fragment = matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. });
     tell(cx, if fragment { FragmentOp::Mark } else { FragmentOp::Clean }, addr, off, n);
@@ -158,7 +158,7 @@ pub fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32, poiso
             _ => types::I8,
         };
         let value = cx.emit(Where::After, AdOp::Arith(Arith::Iconst(-1), Args::default(), ty), ty);
-        let op = AdOp::StoreTangent { addr: p, delta, sure, off: off + at as i32, value };
+        let op = AdOp::StoreTangent { addr: p, delta, sure, off: off + at as i32, part: 0, value };
         cx.push(Where::After, Defs::default(), op);
         at += ty.bytes();
     }

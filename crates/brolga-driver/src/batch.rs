@@ -1,0 +1,130 @@
+//! Several directions of forward mode at once, and several seeds of reverse mode.
+//!
+//! **Question.** What are the tangents along each of several directions? **Answer.** As many runs
+//! of a rule of a width ([`Options::width`]) as it takes, each along eight of them: with more lanes
+//! than registers hold a run is no faster. Where a program has no batches (AD0180), and in an
+//! instance of a module, which has one shadow: a run for each direction. The numbers are the same,
+//! bit for bit.
+//!
+//! [`Options::width`]: brolga::Options
+
+use brolga::drivers::{interleave, of_direction, width_for};
+use brolga::{ArgActivity, DerivedRule, Error};
+use cranelift_codegen::data_value::DataValue;
+
+use crate::bind::{BoundArg, Invocation, zero};
+use crate::memory::Memory;
+use crate::run::{Outcome, contents, items, undamaged};
+use crate::tangent::{Direction, Tangents, tangents};
+use crate::value::{Item, decode_all, from_data};
+
+/// Value and tangents along each of these directions. `rule` gives one of forward mode, of a width,
+/// whose data objects are as at the start.
+///
+/// # Errors
+/// Those of `rule`, and of [`DerivedRule::tangent`].
+pub fn along_each(
+    call: &Invocation,
+    directions: &[Direction],
+    rule: impl Fn(u32) -> Result<DerivedRule, Error>,
+) -> Result<Vec<Tangents>, Error> {
+    if directions.len() > 1 && call.wasm.is_none() {
+        let width = width_for(directions.len());
+        let chunks = directions.chunks(width).map(|chunk| batch(&rule(width as u32)?, call, chunk));
+        match chunks.collect::<Result<Vec<_>, _>>() {
+            Err(e) if e.is_too_wide() => {}
+            found => return Ok(found?.concat()),
+        }
+    }
+    directions.iter().map(|along| tangents(&rule(1)?, call, along)).collect()
+}
+
+/// Value and tangents of one run, in fresh memory, along at most as many directions as the rule has
+/// lanes.
+///
+/// # Errors
+/// As of [`DerivedRule::tangent`].
+pub fn batch(rule: &DerivedRule, call: &Invocation, directions: &[Direction]) -> Result<Vec<Tangents>, Error> {
+    let width = rule.width();
+    let mut memory = Memory::of_width(call, width)?;
+    let n = call.args.len();
+    let mut given = vec![None; n * width];
+    for (k, direction) in directions.iter().enumerate() {
+        for i in 0..n {
+            given[k * n + i] = direction.of_value(i).cloned();
+            if let (Some(bytes), Some(b)) = (direction.of_buffer(i), memory.buffer_mut(i)) {
+                interleave(b.shadow.bytes_mut(), bytes, b.elem.bytes(), (k, width));
+            }
+        }
+    }
+    let (mut value, mut found) = (Vec::new(), Vec::new());
+    // SAFETY: as in `run::gradient_in`; shadows are as many times as large as their primals.
+    unsafe { rule.tangent(&memory.arguments(), &given, &mut value, &mut found) }?;
+    undamaged(&memory)?;
+    let of_buffer = |i: usize, k: usize| {
+        let b = memory.shadow(i).filter(|b| b.elem.is_float())?;
+        Some(decode_all(b.elem, &of_direction(b.shadow.bytes(), b.elem.bytes(), (k, width))))
+    };
+    let one = |k: usize| Tangents {
+        value: items(call, &value),
+        buffers: contents(call, &memory),
+        results: found[k * call.returns.len()..]
+            .iter()
+            .zip(&call.returns)
+            .map(|(t, ty)| t.as_ref().map(|t| from_data(t, *ty)))
+            .collect(),
+        of_buffers: (0..n).map(|i| of_buffer(i, k)).collect(),
+    };
+    Ok((0..directions.len()).map(one).collect())
+}
+
+/// Value and gradients of one forward pass and one pullback, in fresh memory: of calls that are the
+/// same but for seeds and initial shadows, at most as many as the rule has lanes.
+///
+/// # Errors
+/// As of [`DerivedRule::gradient`].
+pub fn gradients(rule: &DerivedRule, calls: &[Invocation]) -> Result<Vec<Outcome>, Error> {
+    let (width, call) = (rule.width(), &calls[0]);
+    let mut memory = Memory::of_width(call, width)?;
+    let mut seeds = Vec::with_capacity(width * call.returns.len());
+    for (k, call) in calls.iter().enumerate() {
+        seeds.extend_from_slice(&call.seeds);
+        for (i, arg) in call.args.iter().enumerate() {
+            if let (BoundArg::Buffer { shadow, .. }, Some(b)) = (arg, memory.buffer_mut(i)) {
+                interleave(b.shadow.bytes_mut(), shadow, b.elem.bytes(), (k, width));
+            }
+        }
+    }
+    seeds.extend((calls.len()..width).flat_map(|_| call.returns.iter().map(|ty| zero(*ty))));
+    let (mut value, mut found) = (Vec::new(), Vec::new());
+    // SAFETY: as in `batch`.
+    let run = unsafe { rule.gradient(&memory.arguments(), &seeds, &mut value, &mut found) }?;
+    undamaged(&memory)?;
+    let n = call.args.len();
+    let one = |k: usize| Outcome {
+        value: items(call, &value),
+        buffers: contents(call, &memory),
+        gradient: gradient_of(call, &memory, &found[k * n..][..n], (k, width)),
+        tape_bytes: run.tape_bytes(),
+    };
+    Ok((0..calls.len()).map(one).collect())
+}
+
+/// One of the gradients of a pullback of a width, by argument: cotangents that were returned, or
+/// are in memory.
+pub fn gradient_of(
+    call: &Invocation,
+    memory: &Memory,
+    cotangents: &[Option<DataValue>],
+    at: (usize, usize),
+) -> Vec<Option<Item>> {
+    let of = |i: usize| match call.activity(i) {
+        ArgActivity::Const => None,
+        ArgActivity::Active => cotangents[call.hidden() + i].as_ref().map(|v| from_data(v, call.params[i])),
+        ArgActivity::Duplicated => {
+            let b = memory.shadow(i)?;
+            Some(Item::Many(decode_all(b.elem, &of_direction(b.shadow.bytes(), b.elem.bytes(), at))))
+        }
+    };
+    (0..call.args.len()).map(of).collect()
+}
