@@ -204,7 +204,7 @@ impl Run<'_> {
     fn run(&self, rule: &DerivedRule) -> Result<Vec<f64>, Error> {
         let blocks = self.buffers();
         let block = |i: usize| blocks[self.call.buffer(i)?.0].as_ref();
-        let mut tape = Workspace::new(1 << 24, 2).expect("there is room");
+        let mut tape = Workspace::new(1 << 24, 2, 1).expect("there is room");
         let is_dup = |i: usize| self.call.specs[i].activity == ArgActivity::Duplicated;
         let arg = |role: &NestedParam| match *role {
             NestedParam::Primal(i) => match (block(i), &self.call.args[i]) {

@@ -7,11 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use brolga::{Error, Options};
+use brolga::{Error, Mode, Options};
+use brolga_driver::batch::batch;
 use brolga_driver::check::second::on_oracle;
 use brolga_driver::inputs::{Input, inputs};
 use brolga_driver::noise::Noise;
-use brolga_driver::second::{flat, hessian, products, rule, rules};
+use brolga_driver::protocol::derive;
+use brolga_driver::second::{flat, hessian, products, products_along, rule, rules};
 use brolga_driver::sparsity;
 use brolga_driver::tangent::Direction;
 use brolga_driver::{Directive, File, Invocation, compare};
@@ -29,6 +31,10 @@ struct Tally {
     compared: usize,
     /// Entries of Hessians that are not zero.
     entries: usize,
+    /// Series that were compared.
+    series: usize,
+    /// Numbers of products with several directions at once.
+    batched: usize,
     /// By codes: how many, and the first.
     refused: BTreeMap<String, (usize, String)>,
     wrong: Vec<String>,
@@ -62,6 +68,7 @@ fn products_are_those_of_the_primal() {
     let refused: usize = tally.refused.values().map(|r| r.0).sum();
     assert!(refused <= REFUSED, "{refused} refused, not {REFUSED} at most");
     assert!(tally.compared > 1000 && tally.entries > 1000, "{} {}", tally.compared, tally.entries);
+    assert!(tally.batched > 1000 && tally.series > 1000, "{} {}", tally.batched, tally.series);
 }
 
 fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str) {
@@ -88,6 +95,10 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str) {
         }
     };
     within_the_pattern(tally, file, call, &inputs, name);
+    several_at_once(tally, file, call, &inputs, name);
+    let product = flat(&found.products, &inputs);
+    let twice = product.iter().zip(&direction).map(|(p, v)| p * v).sum::<f64>();
+    taylor(tally, file, call, (&inputs, &direction), twice, name);
     let Ok(oracle) = on_oracle(&file.program, call, &inputs, &direction) else { return };
     let single = compare::uses_f32(&file.program, call.func);
     let tol = if single { 1e-4 } else { 1e-9 };
@@ -102,6 +113,66 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str) {
                 if is.is_finite() { tally.wrong.push(found) } else { tally.poles.push(found) }
             }
         }
+    }
+}
+
+/// Products with several directions have the bits of single ones.
+fn several_at_once(tally: &mut Tally, file: &File, call: &Invocation, inputs: &[Input], name: &str) {
+    let (options, mut noise) = (Options::full(), Noise::new(5));
+    let rule = rules(&file.program, call, &options);
+    let mut along = || Direction::along(call, inputs, &inputs.iter().map(|_| noise.unit()).collect::<Vec<_>>());
+    let directions = [along(), Direction::zero(call), along()];
+    let found = products_along(&rule, call, &directions).expect("it ran before");
+    for (k, (is, direction)) in found.iter().zip(&directions).enumerate() {
+        let want = products(&rule(1).expect("it was made before"), call, direction).expect("it ran before");
+        let same = |a: &f64, b: &f64| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        let (is, want) = (flat(&is.products, inputs), flat(&want.products, inputs));
+        tally.batched += is.len();
+        if !is.iter().zip(&want).all(|(a, b)| same(a, b)) {
+            tally.wrong.push(format!("{name}: product {k} of three at once is {is:?}, by itself {want:?}"));
+        }
+    }
+}
+
+/// The second Taylor coefficient of the seeded outputs along a direction is half of the second
+/// derivative.
+fn taylor(
+    tally: &mut Tally,
+    file: &File,
+    call: &Invocation,
+    (inputs, direction): (&[Input], &[f64]),
+    second: f64,
+    name: &str,
+) {
+    if call.wasm.is_some() || !second.is_finite() {
+        return;
+    }
+    let options = Options { mode: Mode::Tangent, width: 3, taylor: true, ..Options::full() };
+    let path = [Direction::along(call, inputs, direction), Direction::zero(call), Direction::zero(call)];
+    let found = derive(&file.program, &call.request(), &options).and_then(|rule| batch(&rule, call, &path));
+    let found = match found {
+        Ok(found) => &found[1].clone(),
+        Err(e) if e.is_too_wide() => return,
+        Err(e) => return tally.wrong.push(format!("{name}: Taylor coefficients: {e}")),
+    };
+    let mut terms = Vec::new();
+    for ((seed, ty), coefficient) in call.seeds.iter().zip(&call.returns).zip(&found.results) {
+        let Some(coefficient) = coefficient else { continue };
+        let seed = brolga_driver::value::from_data(seed, *ty);
+        terms.extend(seed.nums().iter().zip(coefficient.nums()).map(|(s, c)| (s.as_f64(), c.as_f64())));
+    }
+    for arg in (0..call.args.len()).filter(|arg| call.owns_shadow(*arg)) {
+        let (Some((_, elem, _, shadow)), Some(left)) = (call.buffer(arg), &found.of_buffers[arg]) else { continue };
+        let seeds = brolga_driver::value::decode_all(elem, shadow);
+        terms.extend(seeds.iter().zip(left).map(|(s, c)| (s.as_f64(), c.as_f64())));
+    }
+    let terms = terms.into_iter().filter(|(s, _)| *s != 0.0).map(|(s, c)| s * c);
+    let (is, size) = terms.fold((0.0, 1.0), |(sum, size), t| (sum + t, size + f64::abs(t)));
+    let tol = if compare::uses_f32(&file.program, call.func) { 1e-3 } else { 1e-8 };
+    tally.series += 1;
+    let near = (2.0 * is - second).abs() <= tol * (size + second.abs());
+    if !near {
+        tally.wrong.push(format!("{name}: twice the second coefficient is {}, not {second}", 2.0 * is));
     }
 }
 

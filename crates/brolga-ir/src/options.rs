@@ -197,6 +197,9 @@ pub struct Options {
     /// How many derivatives one run computes: directions, in [`Mode::Tangent`]. One of [`WIDTHS`];
     /// the layout of shadows depends on it ([`crate::lower`], `batch`).
     pub width: u32,
+    /// In [`Mode::Tangent`]: what is carried are not tangents along as many directions but the
+    /// Taylor coefficients of one path, from the first to as many.
+    pub taylor: bool,
     /// Whether the pullback restores primal memory.
     pub memory: MemoryMode,
     /// Treat a cotangent of exactly zero as "nothing depends on this": it contributes zero even
@@ -230,6 +233,7 @@ impl Default for Options {
             effort: Effort::default(),
             inline: Inline::default(),
             width: 1,
+            taylor: false,
             memory: MemoryMode::Leave,
             strong_zero: true,
             untracked: Untracked::Refuse,

@@ -298,6 +298,10 @@ impl DisplayInst<'_> {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: *part, shape: None };
                 write!(f, "load.{ty} {place}")
             }
+            AdOp::Series(i, result, args) => {
+                let args: Vec<String> = args.iter().map(Val::to_string).collect();
+                write!(f, "series of {i}:{result} ({})", args.join(", "))
+            }
             AdOp::Moved(i, args) => {
                 let args: Vec<String> = args.iter().map(Val::to_string).collect();
                 write!(f, "{} of {}", self.primal.dfg.insts[*i].opcode(), args.join(", "))
@@ -382,9 +386,11 @@ impl Display for DisplayInst<'_> {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: *part, shape: Some(*shape) };
                 write!(f, "{place}")
             }
-            AdOp::LoadTangent { .. } | AdOp::StoreTangent { .. } | AdOp::Moved(..) | AdOp::Fragment { .. } => {
-                self.forward_mode(f)
-            }
+            AdOp::LoadTangent { .. }
+            | AdOp::StoreTangent { .. }
+            | AdOp::Moved(..)
+            | AdOp::Series(..)
+            | AdOp::Fragment { .. } => self.forward_mode(f),
             AdOp::ZeroMem { .. } => self.zero(f),
             AdOp::Call { callee, args, sig: _, tape } => {
                 let args: Vec<String> =

@@ -11,6 +11,7 @@ mod effort;
 mod flat;
 mod grows;
 mod handlers;
+mod jets;
 mod known_names;
 mod long;
 mod named;

@@ -622,6 +622,7 @@ impl LowerCx<'_> {
                     self.name(name, r);
                 }
             }
+            AdOp::Series(..) => unreachable!("arithmetic has taken its place"),
             AdOp::Moved(i, args) => {
                 let r = self.moved(b, *i, args);
                 self.name(inst.defs[0].0, r);

@@ -32,6 +32,7 @@ fn belongs(op: &AdOp) -> In {
         | AdOp::StoreTangent { .. }
         | AdOp::Fragment { .. }
         | AdOp::Moved(..)
+        | AdOp::Series(..)
         | AdOp::WatchFrom(_)
         | AdOp::WatchJoin(_)
         | AdOp::Watch { .. }

@@ -100,6 +100,7 @@ impl Types<'_, '_> {
             AdOp::LoadTangent { addr, delta, ty, .. } => {
                 defines(&[*ty]).or_else(|| self.all_are(&[*addr, *delta], ptr))
             }
+            AdOp::Series(..) => (defs.len() != 1).then(|| "coefficients are one name".to_owned()),
             AdOp::Moved(i, args) => self.moved(*i, args, &defs),
             AdOp::Fragment { addr, delta, .. } => defines(&[]).or_else(|| self.all_are(&[*addr, *delta], ptr)),
             AdOp::StoreTangent { addr, delta, .. } => defines(&[]).or_else(|| self.all_are(&[*addr, *delta], ptr)),

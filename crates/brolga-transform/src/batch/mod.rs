@@ -42,6 +42,7 @@ mod calls;
 mod cotangents;
 mod memory;
 mod parts;
+mod series;
 mod value;
 
 use parts::{Wide, chunks};
@@ -304,6 +305,7 @@ impl Widener<'_, '_> {
             AdOp::AddMem { .. } => self.add(&inst),
             AdOp::TakeMem { .. } | AdOp::PeekMem { .. } => self.read(&inst),
             AdOp::ZeroMem { bytes: ..4, checked: true, .. } => self.unfit("a part of a float"),
+            AdOp::Series(primal, result, _) => self.series(primal, result.into(), &inst),
             AdOp::LoadTangent { .. } => self.load(&inst),
             AdOp::StoreTangent { .. } => self.store(&inst),
             // They concern fragments of floats, of which there are none.

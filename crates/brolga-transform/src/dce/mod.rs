@@ -159,6 +159,7 @@ fn use_of(inst: &AdInst, KnownPrimal { primal, pure, private }: KnownPrimal<'_>)
         },
         AdOp::Arith(..)
         | AdOp::Moved(..)
+        | AdOp::Series(..)
         | AdOp::SlotDelta(_)
         | AdOp::SlotAddr(..)
         | AdOp::DataDelta(_)

@@ -20,6 +20,9 @@ pub fn check_width(options: &Options) -> Result<(), Diagnostics> {
                 format!("a width is one of {first} to {last}; for more, run it several times"),
             )
         }
+        () if options.taylor && options.mode != Mode::Tangent => {
+            ("Taylor coefficients in another mode than forward mode".to_owned(), "`Mode::Tangent`".to_owned())
+        }
         () if width == 1 => return Ok(()),
         () if !matches!(options.mode, Mode::Tangent | Mode::Split) => {
             ("several seeds for a function of both halves".to_owned(), "`Mode::Split`, or a width of 1".to_owned())

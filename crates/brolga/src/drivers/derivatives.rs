@@ -6,6 +6,7 @@
 use super::dense::{Sweep, by_columns, by_rows};
 use super::sparse::{self, Pattern, Star};
 use crate::Error;
+use brolga_ir::{Mode, Options};
 
 /// What a Hessian-vector product gives.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +17,21 @@ pub struct Products {
     pub gradient: Vec<f64>,
     /// The product of its Hessian with the direction.
     pub product: Vec<f64>,
+}
+
+/// The highest order of Taylor coefficients.
+pub const MOST_ORDER: usize = 10;
+
+/// The options of a rule for Taylor coefficients.
+///
+/// # Errors
+/// [`Error::Usage`] for an order that there is none of.
+pub(super) fn taylor_options(options: &Options, order: usize) -> Result<Options, Error> {
+    if !(1..=MOST_ORDER).contains(&order) {
+        let message = format!("Taylor coefficients of order {order}: an order is one of 1 to {MOST_ORDER}");
+        return Err(Error::Usage(message));
+    }
+    Ok(Options { mode: Mode::Tangent, width: order as u32, taylor: true, ..options.clone() })
 }
 
 /// Products of some rows of seeds with a Jacobian.
@@ -79,6 +95,20 @@ pub trait Derivatives {
     /// As of [`Self::hvp`].
     fn hvps(&mut self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Self::Error> {
         along.iter().map(|along| Ok(self.hvp(seeds, along)?.product)).collect()
+    }
+
+    /// Taylor coefficients of the outputs along a direction `v`: of `f(x + t v)` by `t`, from the
+    /// value to the coefficient of `t` to the power of `order`, which is at most [`MOST_ORDER`]. It
+    /// takes about `order²` times as long as the function. Derivatives of order k are the
+    /// coefficients times `k!`.
+    ///
+    /// # Errors
+    /// As of [`Self::jvp`]; [`Error::Usage`] for another order, or where there are none (instances
+    /// of modules).
+    fn taylor(&mut self, along: &[f64], order: usize) -> Result<Vec<Vec<f64>>, Self::Error> {
+        let _ = (along, order);
+        let message = "there are no Taylor coefficients here: derive the program that the module was made of";
+        Err(Error::Usage(message.to_owned()).into())
     }
 
     /// Value and gradient of a function of one output.

@@ -15,7 +15,7 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
 use super::dense::WIDTH;
-use super::derivatives::{Derivatives, Products, RowProducts, fits};
+use super::derivatives::{Derivatives, Products, RowProducts, fits, taylor_options};
 use super::point::{Aligned, Argument, OnDemand, made, no_writable_data, unless_too_wide, wide};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Primal, Pullback};
@@ -482,6 +482,18 @@ impl Derivatives for FlatPoint<'_> {
         Ok(Products { value, gradient, product: products.remove(0) })
     }
 
+    fn taylor(&mut self, along: &[f64], order: usize) -> Result<Vec<Vec<f64>>, Error> {
+        let f = self.function;
+        let options = taylor_options(&f.options, order)?;
+        let rule = made(&f.rules.series[order], || DerivedRule::new(&f.program, &f.request, &options))?;
+        // The first coefficient of the path is the direction, others are zero.
+        let mut path = vec![along.to_vec()];
+        path.resize(order, vec![0.0; f.inputs]);
+        let (value, mut found) = self.run_batch(rule, &path)?;
+        found.insert(0, value);
+        Ok(found)
+    }
+
     fn hvps(&mut self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
         let f = self.function;
         let mut found = Vec::with_capacity(along.len());
@@ -523,14 +535,19 @@ impl FlatPoint<'_> {
     /// Tangents along all of these directions in one run, if that can be.
     fn batch(&self, along: &[Vec<f64>]) -> Result<Option<Vec<Vec<f64>>>, Error> {
         let f = self.function;
-        for along in along {
-            fits(along.len(), f.inputs, "directions", "one per input")?;
-        }
         let make = |width| {
             DerivedRule::new(&f.program, &f.request, &Options { mode: Mode::Tangent, width, ..f.options.clone() })
         };
         let Some(rule) = wide(&f.rules.tangents, along.len(), make)? else { return Ok(None) };
-        let width = rule.width();
+        Ok(unless_too_wide(self.run_batch(rule, along))?.map(|(_, found)| found))
+    }
+
+    /// Outputs, and their derivatives along each of these directions, of a rule of a width.
+    fn run_batch(&self, rule: &DerivedRule, along: &[Vec<f64>]) -> Result<(Vec<f64>, Vec<Vec<f64>>), Error> {
+        let (f, width) = (self.function, rule.width());
+        for along in along {
+            fits(along.len(), f.inputs, "directions", "one per input")?;
+        }
         let (mut outputs, mut tangents) = (vec![0.0; f.outputs], vec![0.0; f.outputs * width]);
         let mut inward = side_by_side(along, f.inputs, width);
         let (inputs, outward) = (inward.as_mut_ptr(), tangents.as_mut_ptr());
@@ -538,14 +555,14 @@ impl FlatPoint<'_> {
         let directions = self.directions_of(along, width);
         let (mut results, mut found) = (Vec::new(), Vec::new());
         // SAFETY: as in `value_into`; shadows are as many times as large.
-        let run = unsafe { rule.tangent(&args, &directions, &mut results, &mut found) };
-        let Some(_) = unless_too_wide(run)? else { return Ok(None) };
+        drop(unsafe { rule.tangent(&args, &directions, &mut results, &mut found) }?);
+        f.put_results(results.iter().map(Some), &mut outputs);
         let one = |k: usize| {
             let mut one = nth(&tangents, k, width);
             f.put_results(found.iter().skip(k * f.returns.len()).map(Option::as_ref), &mut one);
             one
         };
-        Ok(Some((0..along.len()).map(one).collect()))
+        Ok((outputs, (0..along.len()).map(one).collect()))
     }
 
     /// Directions of inputs by value, one direction after the other.

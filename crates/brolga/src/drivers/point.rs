@@ -16,7 +16,7 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
 use super::dense::{WIDTH, interleave, of_direction, width_for};
-use super::derivatives::{Derivatives, Products, RowProducts, fits};
+use super::derivatives::{Derivatives, MOST_ORDER, Products, RowProducts, fits, taylor_options};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Pullback};
 
@@ -90,6 +90,8 @@ pub(super) struct OnDemand {
     /// By the logarithm of their widths; nothing where there is no batch.
     pub(super) tangents: [OnceLock<Option<DerivedRule>>; WIDTH.ilog2() as usize + 1],
     pub(super) seconds: [OnceLock<Option<HessianRule>>; WIDTH.ilog2() as usize + 1],
+    /// By order.
+    pub(super) series: [OnceLock<DerivedRule>; MOST_ORDER + 1],
     pub(super) pairs: [OnceLock<Option<DerivedRule>>; WIDTH.ilog2() as usize + 1],
 }
 
@@ -497,6 +499,23 @@ impl Derivatives for Point {
             }
         }
         Ok(found)
+    }
+
+    fn taylor(&mut self, along: &[f64], order: usize) -> Result<Vec<Vec<f64>>, Error> {
+        let options = taylor_options(&self.options, order)?;
+        let rule = made(&self.rules.series[order], || DerivedRule::new(&self.program, &self.request, &options))?;
+        // The first coefficient of the path is the direction, others are zero.
+        let (directions, shadows) = self.spread_all(&[along.to_vec()], order)?;
+        let primals = self.primals();
+        let (mut values, mut found) = (Vec::new(), Vec::new());
+        // SAFETY: as in `batch`.
+        drop(unsafe { rule.tangent(&self.args(&primals, &shadows), &directions, &mut values, &mut found) }?);
+        let coefficients = |k: usize| {
+            let own = found.iter().skip(k * self.returns.len()).map(Option::as_ref);
+            self.gather_outputs(own, &self.of_direction(&shadows, (k, order)))
+        };
+        let value = self.gather_outputs(values.iter().map(Some), &primals);
+        Ok(std::iter::once(value).chain((0..order).map(coefficients)).collect())
     }
 
     fn hvps(&mut self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {

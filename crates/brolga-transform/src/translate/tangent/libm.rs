@@ -7,10 +7,10 @@ use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr};
 use cranelift_codegen::ir::types;
 
 use super::places;
-use super::value::define;
+use super::value::{by_row, define};
 use crate::translate::rules::Cx;
 use crate::translate::rules::libm::{allocate, clif_type, free_at_end, wide};
-use crate::translate::rules::{expr, memory};
+use crate::translate::rules::memory;
 use crate::translate::stmt::Where;
 
 const I64: cranelift_codegen::ir::Type = types::I64;
@@ -21,7 +21,7 @@ pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
         MathKind::Expr(row) => {
             let (z, args) = (cx.results()[0], cx.args());
             if cx.facts().is_active(z) {
-                let by = expr::tangent(cx, row, 0, args, &[z]);
+                let by = by_row(cx, row, 0, args, &[z]);
                 define(cx, z, by);
             }
         }
@@ -38,7 +38,7 @@ pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
         && cx.facts().is_active(z)
     {
         let args = cx.args();
-        let by = expr::tangent(cx, row, 0, &args[1..], &[z]);
+        let by = by_row(cx, row, 0, &args[1..], &[z]);
         define(cx, z, by);
     }
 }
@@ -49,7 +49,7 @@ fn writes(cx: Cx<'_, '_, '_, '_>, row: &'static ExprRow, outs: &'static [OutPtr]
     let n_rets = row.n_results() - outs.len();
     for (k, &z) in results.iter().enumerate().take(n_rets) {
         if cx.facts().is_active(z) {
-            let by = expr::tangent(cx, row, k, args, results);
+            let by = by_row(cx, row, k, args, results);
             define(cx, z, by);
         }
     }
@@ -65,7 +65,7 @@ fn writes(cx: Cx<'_, '_, '_, '_>, row: &'static ExprRow, outs: &'static [OutPtr]
                     cx.problem(d);
                 }
                 memory::const_store_check(cx, p);
-                let by = expr::tangent(cx, row, n_rets + k, args, results);
+                let by = by_row(cx, row, n_rets + k, args, results);
                 let by = by.unwrap_or_else(|| cx.constant(0.0, ty));
                 places::write(cx, p, 0, by, shape);
             }

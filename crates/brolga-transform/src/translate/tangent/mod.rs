@@ -31,8 +31,9 @@ use brolga_ir::inst::Arith;
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, types};
 
+use crate::batch::no_batch;
 use crate::translate::rules::fragments::is_computed;
-use crate::translate::rules::{Cx, expr, memory, products};
+use crate::translate::rules::{Cx, memory, products};
 use crate::translate::stmt::{AdStmt, StmtCx, Translation};
 
 mod calls;
@@ -46,7 +47,7 @@ mod value;
 pub use fit::POISON;
 
 use fit::{tangent_type, unknown};
-use value::define;
+use value::{by_row, define};
 
 /// Translate one primal instruction.
 pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
@@ -65,7 +66,9 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
     let facts = cx.facts();
     if let Some(product) = facts.products.get(&inst) {
         let z = cx.results()[0];
-        if facts.is_active(z) {
+        if facts.is_active(z) && facts.options.taylor {
+            cx.problem(no_batch("a product of a derivative that is derived again"));
+        } else if facts.is_active(z) {
             let by = products::tangent(&mut cx, product);
             define(&mut cx, z, by);
         }
@@ -81,7 +84,7 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
         OpcodeRule::Expr(row) => {
             let (z, args) = (cx.results()[0], cx.args());
             if cx.facts().is_active(z) {
-                let by = expr::tangent(&mut cx, row, 0, args, &[z]);
+                let by = by_row(&mut cx, row, 0, args, &[z]);
                 define(&mut cx, z, by);
             }
         }

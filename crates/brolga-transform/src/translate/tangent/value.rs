@@ -1,10 +1,11 @@
 //! Names of tangents: what a statement reads of its operands, and gives its results.
 
 use brolga_ir::inst::{AdOp, Args, Arith, Shape, Val};
+use brolga_rules::ExprRow;
 use cranelift_codegen::ir::{self, Type, types};
 
 use super::fit::{fit, of_words, tangent_type, type_of, unknown};
-use crate::translate::rules::Cx;
+use crate::translate::rules::{Cx, expr};
 use crate::translate::stmt::{StmtCx, Where};
 
 /// The tangent of a value, if it has one.
@@ -19,6 +20,25 @@ pub(super) fn tangent_as(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> 
     let own = cx.facts().activity.ct[v];
     let known = own.and_then(|own| fit(cx, (Val::Primal(v), ty), Val::Tangent(v, 0), own, to));
     known.unwrap_or_else(|| unknown(cx, lost, to))
+}
+
+/// The tangent of a result by a row, if an operand has one.
+pub(super) fn by_row(
+    cx: Cx<'_, '_, '_, '_>,
+    row: &'static ExprRow,
+    result: usize,
+    args: &[ir::Value],
+    results: &[ir::Value],
+) -> Option<Val> {
+    let options = cx.facts().options;
+    if !options.taylor || options.width == 1 {
+        return expr::tangent(cx, row, result, args, results);
+    }
+    let moves = |i: &usize| !row.partial(result, *i).is_zero() && cx.facts().is_active(args[*i]);
+    let moving: Vec<ir::Value> = (0..args.len()).filter(moves).map(|i| args[i]).collect();
+    let ty = cx.ty(*moving.first()?);
+    let given: Vec<Val> = moving.into_iter().map(|x| Val::Tangent(x, 0)).collect();
+    Some(cx.emit(cx.place(), AdOp::Series(cx.inst(), result as u8, given.as_slice().into()), ty))
 }
 
 /// Give a value its tangent; zero if nothing leads to it.
