@@ -82,3 +82,9 @@ fn is_taped(func: &ir::Function, inst: ir::Inst, channel: Channel) -> bool {
     let region = func.dfg.insts[inst].alias_region(&func.dfg);
     region.is_some_and(|r| func.dfg.alias_regions[r].user_id == channel.region())
 }
+
+/// The `return`s of a function.
+pub fn returns(func: &ir::Function) -> impl Iterator<Item = ir::Inst> + '_ {
+    let ends = func.layout.blocks().filter_map(|b| func.layout.last_inst(b));
+    ends.filter(|&i| func.dfg.insts[i].opcode() == Opcode::Return)
+}

@@ -1,5 +1,5 @@
-//! Rules and derivatives of derivatives where they meet: by address, in loops, constant in one order
-//! and active in the other. Closed forms are the oracles.
+//! Rules and derivatives of derivatives where they meet: by address, in loops, constant in one
+//! order and active in the other. Closed forms are the oracles.
 
 use std::thread;
 

@@ -10,7 +10,8 @@ use cranelift_module::{FuncId, Linkage};
 
 use crate::common::{Fixture, address, double};
 
-/// s(x, y, n) = x ↦ x·y·sin x, n times; w is the same with a single float y; g(x, y, n) = ln Γ(x)·Γ(y).
+/// s(x, y, n) = x ↦ x·y·sin x, n times; w is the same with a single float y; g(x, y, n) is
+/// ln Γ(x)·Γ(y).
 const TEXT: &str = "function %s(f64, f64, i64) -> f64 {
     fn0 = %sin(f64) -> f64
 block0(v0: f64, v9: f64, v1: i64):

@@ -313,8 +313,8 @@ impl<'a> Facts<'a> {
         self.program.confined && self.cfg.all_insts().iter().any(moves)
     }
 
-    /// Whether a store of what has no derivative puts a single there, which is no number over a part
-    /// of a double: a derivative has singles beside doubles in structs of results.
+    /// Whether a store of what has no derivative puts a single there, which is no number over a
+    /// part of a double: a derivative has singles beside doubles in structs of results.
     pub fn is_a_single(&self, store: ir::Inst) -> bool {
         let func = self.func();
         self.program.nested > 0 && func.dfg.value_type(func.dfg.inst_args(store)[0]) == types::F32

@@ -69,8 +69,9 @@ pub struct CompileArgs {
     /// Arguments, counted from 0, whose memory is not read after the call: 0,2.
     #[arg(long, value_name = "LIST")]
     pub no_need: Vec<String>,
-    /// Arguments, counted from 0, behind which so many floats are an output, whose seeds are consumed
-    /// also where the function only adds to them: 1=f64*3, or as many as argument 2 says, 1=f32*p2.
+    /// Arguments, counted from 0, behind which so many floats are an output, whose seeds are
+    /// consumed also where the function only adds to them: 1=f64*3, or as many as argument 2
+    /// says, 1=f32*p2.
     #[arg(long, value_name = "LIST")]
     pub consumed: Vec<String>,
     /// What the names of the derivatives begin with, one for each function. The default is the

@@ -26,9 +26,10 @@
 //! without; the door comes with [`take`](crate::Derivation::take), so that what is only compiled is
 //! not copied.
 
+use brolga_analysis::query::returns;
 use brolga_ir::{Diagnostic, Diagnostics};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Opcode, types};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::TargetIsa;
 
 use brolga_clif::simplify_cfg::tidy;
@@ -100,12 +101,6 @@ fn fits(func: &ir::Function) -> bool {
     let Some(entry) = func.layout.entry_block() else { return false };
     are(func.dfg.block_params(entry), &func.signature.params)
         && returns(func).all(|i| are(func.dfg.inst_args(i), &func.signature.returns))
-}
-
-/// The `return`s of a function.
-pub fn returns(func: &ir::Function) -> impl Iterator<Item = ir::Inst> + '_ {
-    let ends = func.layout.blocks().filter_map(|b| func.layout.last_inst(b));
-    ends.filter(|&i| func.dfg.insts[i].opcode() == Opcode::Return)
 }
 
 /// Ask Cranelift's verifier about a function that was derived from `%symbol`.

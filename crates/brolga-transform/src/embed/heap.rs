@@ -7,12 +7,12 @@
 //! such end, since its pullback may be called again; it is refused.
 //! **Cost.** Sixteen bytes for each block, and two calls of `free`.
 
+use brolga_analysis::query::returns;
 use brolga_ir::program::symbol_of;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
 
-use crate::clif::entry_thunk::returns;
 use crate::standalone::piece::Piece;
 use crate::standalone::prelude::of_workspace;
 

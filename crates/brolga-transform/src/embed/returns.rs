@@ -16,13 +16,13 @@
 
 use std::collections::BTreeSet;
 
+use brolga_analysis::query::returns;
 use brolga_analysis::variant::DERIVED_CONV;
 use brolga_ir::program::symbol_of;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, MemFlagsData, Signature, Type, types};
 
 use super::signature::{StructLayout, fits_registers};
-use crate::clif::entry_thunk::returns;
 use crate::standalone::piece::Piece;
 
 /// Let the functions behind the first `n_roots` return through memory where they have to, and all

@@ -7,7 +7,7 @@
 //! of each `return`, results are put in order, or into their struct.
 //! **Cost.** A subtraction for each shadow; of a workspace, thirty stores.
 
-use brolga_analysis::{ResultMode, Variant};
+use brolga_analysis::{ResultMode, Variant, query};
 use brolga_ir::lower::{Channel, segment, tape_flags};
 use brolga_ir::spec::{Derivative, Spec};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -16,7 +16,6 @@ use cranelift_codegen::isa::TargetIsa;
 
 use super::room::{self, Room};
 use super::signature::{DerivedSignature, Of, ParamRole, ResultRole};
-use crate::clif::entry_thunk;
 use crate::standalone::piece::{Piece, duplicated};
 
 /// What the roots of a derivation have in common.
@@ -201,7 +200,7 @@ fn returns(
     results: Option<ir::Value>,
     workspace: Option<ir::Value>,
 ) {
-    for inst in entry_thunk::returns(func).collect::<Vec<_>>() {
+    for inst in query::returns(func).collect::<Vec<_>>() {
         let values = func.dfg.inst_args(inst).to_vec();
         let at = func.srcloc(inst);
         let mut cursor = FuncCursor::new(func).at_inst(inst).with_srcloc(at);
@@ -249,7 +248,7 @@ fn give(cursor: &mut FuncCursor<'_>, values: &[ir::Value], signature: &DerivedSi
 /// Where a forward pass returns, say how far it has recorded: pullbacks begin there, as often as
 /// they are called.
 fn recorded(func: &mut ir::Function, workspace: ir::Value) {
-    for inst in entry_thunk::returns(func).collect::<Vec<_>>() {
+    for inst in query::returns(func).collect::<Vec<_>>() {
         let flags = tape_flags(func, Channel::Mixed);
         let mut cursor = FuncCursor::new(func).at_inst(inst);
         let top = cursor.ins().load(types::I64, flags, workspace, segment::TOP);

@@ -160,8 +160,8 @@ impl<'a> Worklist<'a> {
         names
     }
 
-    /// Names that no other variant has, and no function of the program, imported or not: it may have
-    /// derivatives of the function already, and others of such names.
+    /// Names that no other variant has, and no function of the program, imported or not: it may
+    /// have derivatives of the function already, and others of such names.
     pub fn fresh(&mut self, func: FuncKey, kind: VariantForm) -> Symbols {
         loop {
             let names = self.spelled(func, kind);

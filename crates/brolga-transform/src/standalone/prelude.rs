@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use brolga_analysis::query::constant_int;
+use brolga_analysis::query::{constant_int, returns};
 use brolga_ir::map::HashMap;
 use brolga_ir::program::symbol_of;
 use cranelift_codegen::Context;
@@ -19,8 +19,6 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::inline::{Inline, InlineCommand};
 use cranelift_codegen::ir::{self, InstBuilder, Opcode, types};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
-
-use crate::clif::entry_thunk::returns;
 
 /// The helpers as text.
 pub const PRELUDE: &str = include_str!("prelude.clif");
