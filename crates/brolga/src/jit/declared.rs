@@ -22,7 +22,7 @@ use brolga_runtime::{Declared, Segment};
 use cranelift_codegen::data_value::DataValue;
 use smallvec::SmallVec;
 
-use super::{Arg, Floats};
+use super::arg::{Arg, Floats};
 use crate::Error;
 
 /// The pointer arguments, each with its number and declaration.

@@ -10,9 +10,10 @@ use brolga_analysis::calls::summarise::reachable;
 use brolga_ir::{FuncKey, Options, Program};
 use cranelift_codegen::data_value::DataValue;
 
+use super::cells::{check_args, enter, read, with_cells, write};
 use super::compile::{self, Compiled};
+use super::isa::host_isa;
 use super::traps::Phase;
-use super::{check_args, enter, read, with_cells, write};
 use crate::Error;
 
 /// Compiled primals. Immutable, so threads may share it.
@@ -28,7 +29,7 @@ impl Primal {
     /// # Errors
     /// [`Error::Diagnostics`] if a function is not there or cannot be compiled for this machine.
     pub fn new(program: &Program, roots: &[FuncKey], options: &Options) -> Result<Self, Error> {
-        let isa = super::host_isa(options)?;
+        let isa = host_isa(options)?;
         let program = &*brolga_transform::called::resolved(program, roots, &*isa)?;
         let mut needed: Vec<FuncKey> = Vec::new();
         for &root in roots {

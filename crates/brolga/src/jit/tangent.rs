@@ -6,9 +6,12 @@ use brolga_runtime::pieces::There;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{AbiParam, Type, types};
 
+use super::arg::Arg;
+use super::cells::{Cell, fits, read, with_cells};
 use super::declared::Places;
+use super::rule::{Derived, DerivedRule};
+use super::runs::Run;
 use super::traps::Phase;
-use super::{Arg, Cell, Derived, DerivedRule, Run, fits, read, with_cells};
 use crate::Error;
 
 impl DerivedRule {

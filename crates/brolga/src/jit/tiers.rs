@@ -33,7 +33,6 @@ use brolga_analysis::calls::summarise::reachable;
 use brolga_ir::{Effort, Inline, Made, Options, Program, Request};
 use cranelift_codegen::ir::{self, GlobalValueData, Opcode};
 
-use super::{Beside, DerivedRule};
 use crate::Error;
 
 /// How many times as long full effort is taken to take as little effort did.
@@ -48,8 +47,37 @@ const LARGE: usize = 20_000;
 /// if it was a main thread.
 const STACK: usize = 8 << 20;
 
+/// What a derivative shares functions and data objects of the program with.
+pub(super) enum Beside<'a, R> {
+    /// It is alone in its module.
+    Nothing,
+    /// A second derivative is to come into its module; functions of the program are compiled for
+    /// both, with these options.
+    Second { primals: &'a Options },
+    /// It comes into the module of the first.
+    First(&'a R),
+}
+
+/// A rule that may be made with little effort and with more.
+pub(super) trait Tier: Clone + Send + Sync + 'static {
+    /// Differentiate and compile.
+    fn make(program: &Program, request: &Request, options: &Options, beside: Beside<'_, Self>) -> Result<Self, Error>;
+
+    /// The first of two rules, which has not been handed out yet.
+    fn with(self, tiers: Tiers<Self>) -> Self;
+
+    /// Make the second rule now.
+    fn settle(&self);
+
+    /// Compile the primal, if that is possible.
+    fn link_primal(&self);
+
+    /// Whether a caller who has been told what this one overwrites may call the second.
+    fn keeps(&self, second: &Self) -> bool;
+}
+
 /// What a rule of little effort knows of the one that comes after it.
-pub(super) struct Tiers {
+pub(super) struct Tiers<R> {
     program: Program,
     request: Request,
     full: Options,
@@ -60,18 +88,13 @@ pub(super) struct Tiers {
     price: u64,
     spent: AtomicU64,
     /// The second rule, or nothing if it could not be made.
-    second: OnceLock<Option<DerivedRule>>,
+    second: OnceLock<Option<R>>,
     /// Held while it is made.
     making: Mutex<()>,
 }
 
 /// The first rule of two.
-pub(super) fn tiered(
-    program: &Program,
-    request: &Request,
-    options: &Options,
-    made: Made,
-) -> Result<DerivedRule, Error> {
+pub(super) fn tiered<R: Tier>(program: &Program, request: &Request, options: &Options, made: Made) -> Result<R, Error> {
     let reached = reachable(program, request.func);
     let bodies = || reached.iter().filter_map(|&k| program.funcs[k].body.as_ref());
     let shared = bodies().any(has_addresses);
@@ -81,7 +104,7 @@ pub(super) fn tiered(
     let (first, full) = Options { inline, effort, ..options.clone() }.tiers().expect("it is tiered");
     let begin = Instant::now();
     let beside = if shared { Beside::Second { primals: &full } } else { Beside::Nothing };
-    let rule = DerivedRule::beside(program, request, &first, beside)?;
+    let rule = R::make(program, request, &first, beside)?;
     let price = nanos(begin.elapsed() * PRICE);
     let (program, request, spent, making) = (program.clone(), request.clone(), AtomicU64::new(0), Mutex::new(()));
     Ok(rule.with(Tiers { program, request, full, made, shared, price, spent, second: OnceLock::new(), making }))
@@ -96,9 +119,9 @@ fn has_addresses(func: &ir::Function) -> bool {
         || insts.any(|i| asks(func.dfg.insts[i].opcode()))
 }
 
-impl Tiers {
+impl<R: Tier> Tiers<R> {
     /// The second rule, if it is there.
-    pub(super) fn second(&self) -> Option<&DerivedRule> {
+    pub(super) fn second(&self) -> Option<&R> {
         self.second.get()?.as_ref()
     }
 
@@ -119,7 +142,7 @@ impl Tiers {
 
     /// Count what has been spent on calls of `rule`, whose second rule this is, and make it if that
     /// has become worth while.
-    pub(super) fn count(&self, rule: &DerivedRule, spent: Duration) {
+    pub(super) fn count(&self, rule: &R, spent: Duration) {
         if self.is_settled() {
             return;
         }
@@ -142,7 +165,7 @@ impl Tiers {
     }
 
     /// Make the second rule, unless another thread does or has tried.
-    pub(super) fn make(&self, first: &DerivedRule) {
+    pub(super) fn make(&self, first: &R) {
         let _making = match self.making.try_lock() {
             Ok(making) => making,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
@@ -153,11 +176,10 @@ impl Tiers {
             if self.shared {
                 // Nothing is added behind a rule of which a part may be there that cannot be
                 // linked.
-                let _ = first.compiled_primal();
+                first.link_primal();
             }
-            let rule = DerivedRule::beside(&self.program, &self.request, &self.full, beside).ok()?;
-            let overwrites = |i: usize| rule.overwrites(i) || !first.overwrites(i);
-            (0..self.request.args.len()).all(overwrites).then_some(rule)
+            let rule = R::make(&self.program, &self.request, &self.full, beside).ok()?;
+            first.keeps(&rule).then_some(rule)
         });
     }
 }
@@ -173,7 +195,7 @@ mod tests {
     use cranelift_codegen::data_value::DataValue;
 
     use super::*;
-    use crate::Arg;
+    use crate::{Arg, DerivedRule};
 
     fn rule(mode: Mode) -> DerivedRule {
         let text = "function %f(f64) -> f64 system_v {

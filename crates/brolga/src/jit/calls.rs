@@ -1,0 +1,329 @@
+//! Calls of rules: the primal, the forward pass, and the gradient in one call.
+
+use brolga_ir::inst::Check;
+use brolga_ir::{ArgActivity, ResultActivity};
+use brolga_runtime::Lease;
+use brolga_runtime::pieces::Stuck;
+use cranelift_codegen::data_value::DataValue;
+
+use super::arg::Arg;
+use super::cells::{Cell, check_args, enter, fits, read, with_cells, write};
+use super::declared::{self, Places};
+use super::rule::{Derived, DerivedRule};
+use super::runs::{Pullback, Run};
+use super::traps::Phase;
+use crate::{Error, Trap};
+
+impl DerivedRule {
+    /// Call an entry point; everything is passed and returned in cells.
+    pub(super) unsafe fn enter(&self, phase: Phase, entry: usize, cells: &mut [Cell]) -> Result<(), Error> {
+        // SAFETY: our contract.
+        unsafe { enter(self.0.code(), &self.0.program, phase, entry, cells) }
+    }
+
+    /// Whether every cotangent that moved in pieces has been put together again. Only here it is
+    /// known that none is still to come.
+    pub(super) fn all_arrived(&self, tape: Option<&mut Lease>, places: &Places, before: &[u8]) -> Result<(), Error> {
+        let (at, holds) = (|window| places.at(window as u64), |byte| places.has_float(byte as u64));
+        let ended = tape.map_or(Ok(()), |tape| tape.end_pullback(&at, &holds));
+        let message = match ended {
+            Err(Stuck(at)) => PIECES_LEFT.to_owned() + &at.and_then(|at| places.tell(at as u64)).unwrap_or_default(),
+            Ok(()) if places.other_floats_have_moved(before) => OTHER_FLOATS.to_owned(),
+            Ok(()) => return Ok(()),
+        };
+        Err(self.untracked("pullback", message))
+    }
+
+    /// Bits of floats were not followed, of which there is more to say than an instruction.
+    pub(super) fn untracked(&self, phase: &'static str, message: String) -> Error {
+        let primal = &self.0.program.funcs[self.0.request.func];
+        Error::Trap(Box::new(Trap {
+            code: Check::UntrackedBits.name().to_owned(),
+            function: primal.symbol.clone(),
+            source_name: primal.source_name(),
+            block: None,
+            inst: None,
+            inst_text: None,
+            line: None,
+            inlined: Vec::new(),
+            phase,
+            message,
+        }))
+    }
+
+    /// Run the primal alone, as compiled by the same Cranelift.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for arguments that do not fit, [`Error::Trap`] if it traps.
+    ///
+    /// # Safety
+    /// Pointers among the arguments must be valid for what the primal does with them.
+    pub unsafe fn primal(&self, args: &[DataValue]) -> Result<Vec<DataValue>, Error> {
+        let mut results = Vec::with_capacity(self.0.signature.returns.len());
+        // SAFETY: our contract.
+        unsafe { self.primal_into(args, &mut results) }?;
+        Ok(results)
+    }
+
+    /// [`Self::primal`] into a vector of the caller's: allocates nothing if that has room.
+    ///
+    /// # Errors
+    /// As [`Self::primal`].
+    ///
+    /// # Safety
+    /// As [`Self::primal`].
+    pub unsafe fn primal_into(&self, args: &[DataValue], results: &mut Vec<DataValue>) -> Result<(), Error> {
+        check_args(&self.0.signature, args.iter())?;
+        let inner = &*self.0;
+        let (primal, entry) = self.compiled_primal()?;
+        let returns = &inner.signature.returns;
+        with_cells(args.len().max(returns.len()), |cells| {
+            for (c, a) in cells.iter_mut().zip(args) {
+                write(c, a);
+            }
+            // SAFETY: our contract.
+            unsafe { enter(&primal.code, &inner.program, Phase::Primal, *entry, cells) }?;
+            results.clear();
+            results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
+            Ok(())
+        })
+    }
+
+    /// Run the forward pass: the primal results, bit for bit, and the pullback of this run.
+    ///
+    /// # Errors
+    /// As for [`Self::primal`]; also if a duplicated argument has no shadow, if a shadow overlaps a
+    /// primal as far as their lengths are declared, or if the tape is full.
+    ///
+    /// # Safety
+    /// As for [`Self::primal`]; every shadow must be as large as its primal and laid out alike, and
+    /// stay valid while the pullback is used.
+    pub unsafe fn forward(&self, args: &[Arg]) -> Result<(Vec<DataValue>, Pullback), Error> {
+        let mut results = Vec::with_capacity(self.0.signature.returns.len());
+        // SAFETY: our contract.
+        let pullback = unsafe { self.forward_into(args, &mut results) }?;
+        Ok((results, pullback))
+    }
+
+    /// A tape for a run with these arguments.
+    pub(super) fn begin(&self, args: &[Arg]) -> Result<Lease, Error> {
+        let inner = &*self.0;
+        let mut tape = inner.pool.lease().map_err(|e| Error::Usage(e.to_string()))?;
+        if inner.debug {
+            declared::register(args, &inner.request.args, &mut tape);
+        }
+        if inner.program.unaligned_doubles {
+            tape.doubles_may_lie_across();
+        }
+        Ok(tape)
+    }
+
+    /// What the caller has said of floats in memory, if a pullback is going to ask.
+    pub(super) fn places(&self, args: &[Arg]) -> Places {
+        let known = if self.0.pieces { Places::of(args, &self.0.request.args) } else { Places::default() };
+        known.beside(args, self.0.guessed)
+    }
+
+    pub(super) fn check_args(&self, args: &[Arg]) -> Result<(), Error> {
+        let inner = &*self.0;
+        check_args(&inner.signature, args.iter().map(|a| &a.value))?;
+        if inner.debug && !brolga_runtime::guard::handlers_are_in_place() {
+            let message = "the signal handlers that turn traps into errors have been replaced: let the new ones pass on what \
+                           they do not know, or call `brolga::install_handlers` behind them";
+            return Err(Error::Usage(message.to_owned()));
+        }
+        declared::check(args, &inner.request, inner.debug, inner.width as u64, |i| self.overwrites(i))
+    }
+
+    /// Write arguments, deltas and the tape to the first cells.
+    pub(super) fn fill(&self, cells: &mut [Cell], args: &[Arg], tape: Option<&mut Lease>) -> Result<(), Error> {
+        for (c, a) in cells.iter_mut().zip(args) {
+            write(c, &a.value);
+        }
+        let deltas = &self.0.abi.deltas;
+        for (k, &i) in deltas.iter().enumerate() {
+            let DataValue::I64(p) = args[i].value else { unreachable!("checked before") };
+            let delta = match (args[i].shadow, p) {
+                // Nothing can be behind a null pointer.
+                (0, 0) => 0,
+                (0, _) => return Err(Error::Usage(format!("argument {i} is duplicated, but has no shadow"))),
+                (s, p) => (s as i64).wrapping_sub(p.wrapping_mul(self.0.width as i64)),
+            };
+            if delta == 0 && args[i].shadow != 0 && self.0.width != 1 {
+                let message = format!("the shadow of argument {i} lies at {} times its address: move it", self.0.width);
+                return Err(Error::Usage(message));
+            }
+            write(&mut cells[args.len() + k], &DataValue::I64(delta));
+        }
+        write(&mut cells[args.len() + deltas.len()], &DataValue::I64(tape.map_or(0, |t| t.as_mut_ptr() as i64)));
+        Ok(())
+    }
+
+    pub(super) fn check_seeds(&self, seeds: &[DataValue]) -> Result<(), Error> {
+        let (returns, width) = (&self.0.signature.returns, self.0.width);
+        if seeds.len() != returns.len() * width {
+            let (is, want) = (seeds.len(), returns.len() * width);
+            let each = if width == 1 { "" } else { ", one per result, in each set" };
+            return Err(Error::Usage(format!("{is} seeds are given, {want} are wanted{each}")));
+        }
+        (0..width).try_for_each(|k| self.check_set(&seeds[k * returns.len()..][..returns.len()]))
+    }
+
+    /// One set of seeds.
+    pub(super) fn check_set(&self, seeds: &[DataValue]) -> Result<(), Error> {
+        let returns = &self.0.signature.returns;
+        for (i, activity) in self.0.request.results.iter().enumerate() {
+            let (want, name) = match activity {
+                ResultActivity::Active | ResultActivity::Duplicated => continue,
+                ResultActivity::Unit => (1.0, "one"),
+                ResultActivity::Const => (0.0, "zero"),
+            };
+            let is = match seeds[i] {
+                DataValue::F64(x) => x.as_f64(),
+                DataValue::F32(x) => x.as_f32().into(),
+                _ => continue,
+            };
+            if is != want {
+                let message =
+                    format!("seed {i} is {}, but the derivative was asked for with a seed of {name}", seeds[i]);
+                return Err(Error::Usage(message));
+            }
+        }
+        for &i in &self.0.abi.seeds {
+            if !fits(&seeds[i], returns[i].value_type) {
+                let (is, want) = (seeds[i].ty(), returns[i].value_type);
+                return Err(Error::Usage(format!("seed {i} has type {is}, {want} is wanted")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Cotangents by argument, from cells that hold those of active arguments one after the other.
+    pub(super) fn cotangents(&self, cells: &[Cell], out: &mut Vec<Option<DataValue>>) {
+        let inner = &*self.0;
+        let n = inner.request.args.len();
+        out.clear();
+        out.resize(n * inner.width, None);
+        if inner.width == 1 {
+            for (k, &i) in inner.abi.cotangents.iter().enumerate() {
+                out[i] = Some(read(&cells[k], inner.cotangent_types[k]));
+            }
+        } else {
+            let params = &inner.signature.params;
+            self.read_wide(cells, &inner.abi.cotangents, params, |k, i, ct| out[k * n + i] = Some(ct));
+        }
+        debug_assert!(
+            inner.request.args.iter().zip(&*out).all(|(a, o)| (a.activity == ArgActivity::Active) == o.is_some())
+        );
+    }
+
+    /// Value and gradient at once: `results` are the primal's (none in
+    /// [`Mode::Gradient`]), `cotangents` one entry per argument as from
+    /// [`Pullback::call`], for one seed per result. A rule that was derived split runs its two
+    /// functions one after the other. In the steady state this allocates nothing.
+    ///
+    /// # Errors
+    /// As for [`Self::forward`] and [`Pullback::call`].
+    ///
+    /// # Safety
+    /// As for [`Self::forward`].
+    pub unsafe fn gradient(
+        &self,
+        args: &[Arg],
+        seeds: &[DataValue],
+        results: &mut Vec<DataValue>,
+        cotangents: &mut Vec<Option<DataValue>>,
+    ) -> Result<Run, Error> {
+        // SAFETY: our contract.
+        self.counted(|| unsafe { self.now().gradient_once(args, seeds, results, cotangents) })
+    }
+
+    /// The same, of this rule.
+    pub(super) unsafe fn gradient_once(
+        &self,
+        args: &[Arg],
+        seeds: &[DataValue],
+        results: &mut Vec<DataValue>,
+        cotangents: &mut Vec<Option<DataValue>>,
+    ) -> Result<Run, Error> {
+        let inner = &*self.0;
+        if let Derived::Tangent { .. } = inner.derived {
+            return Err(Error::Usage(FORWARD_MODE.to_owned()));
+        }
+        let Derived::Combined { entry, results: wanted, segment } = inner.derived else {
+            // SAFETY: our contract.
+            let mut pullback = unsafe { self.forward_once(args, results) }?;
+            // SAFETY: our contract.
+            unsafe { pullback.call_once(seeds, cotangents) }?;
+            return Ok(Run { rule: pullback.rule, tape: Some(pullback.tape) });
+        };
+        self.check_seeds(seeds)?;
+        self.check_args(args)?;
+        let mut tape = if segment { Some(self.begin(args)?) } else { None };
+        let returns = if wanted { &inner.signature.returns[..] } else { &[] };
+        let fixed = args.len() + inner.abi.deltas.len() + 1;
+        let n = (fixed + inner.abi.seeds.len()).max(returns.len() + inner.abi.cotangents.len());
+        let places = self.places(args);
+        let before = places.other_floats();
+        with_cells(n, |cells| {
+            self.fill(cells, args, tape.as_mut())?;
+            for (c, &i) in cells[fixed..].iter_mut().zip(&inner.abi.seeds) {
+                write(c, &seeds[i]);
+            }
+            // SAFETY: our contract; the segment is ours alone.
+            unsafe { self.enter(Phase::Combined, entry, cells) }?;
+            self.all_arrived(tape.as_mut(), &places, &before)?;
+            results.clear();
+            results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
+            self.cotangents(&cells[returns.len()..], cotangents);
+            Ok(Run { rule: self.clone(), tape })
+        })
+    }
+
+    /// [`Self::forward`] into a vector of the caller's. In the steady state (the tape of an earlier
+    /// run has been given back, the vector has room) this allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Self::forward`].
+    ///
+    /// # Safety
+    /// As [`Self::forward`].
+    pub unsafe fn forward_into(&self, args: &[Arg], results: &mut Vec<DataValue>) -> Result<Pullback, Error> {
+        // SAFETY: our contract.
+        self.counted(|| unsafe { self.now().forward_once(args, results) })
+    }
+
+    /// The same, of this rule.
+    pub(super) unsafe fn forward_once(&self, args: &[Arg], results: &mut Vec<DataValue>) -> Result<Pullback, Error> {
+        let inner = &*self.0;
+        let Derived::Pair { forward, .. } = inner.derived else {
+            let whole = "this rule was derived as one function (Mode::Combined): call `gradient`, or derive it split";
+            let forward_mode = matches!(inner.derived, Derived::Tangent { .. });
+            return Err(Error::Usage(if forward_mode { FORWARD_MODE } else { whole }.to_owned()));
+        };
+        self.check_args(args)?;
+        let mut tape = self.begin(args)?;
+        let returns = &inner.signature.returns;
+        let n = (args.len() + inner.abi.deltas.len() + 1).max(returns.len() + inner.abi.n_result_deltas);
+        with_cells(n, |cells| {
+            self.fill(cells, args, Some(&mut tape))?;
+            // SAFETY: our contract; the segment is ours alone.
+            unsafe { self.enter(Phase::Forward, forward, cells) }?;
+            results.clear();
+            results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
+            Ok(Pullback { rule: self.clone(), tape, called: false, places: self.places(args) })
+        })
+    }
+}
+
+/// What is said of a rule that has no pullback.
+const FORWARD_MODE: &str = "this rule was derived in forward mode (Mode::Tangent): call `tangent`";
+
+/// What is said of cotangents that moved in pieces and did not come together.
+const PIECES_LEFT: &str = "a cotangent that moved in pieces could not be put together again: a part of a float was moved without the others, or \
+                           one float was made of two";
+
+/// What is said where floats have moved that are of another size than those of the program.
+const OTHER_FLOATS: &str = "words of memory were moved, or overwritten with numbers, as floats of the size that the program itself loads and stores, but what lies \
+                            there are floats of another size, as the caller has said: their cotangents cannot be told apart. Load or store one of them as a float in \
+                            the program";

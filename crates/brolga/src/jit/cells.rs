@@ -1,0 +1,81 @@
+//! Arguments and results as entry points take and leave them: in memory, in cells of one size.
+
+use std::cell::RefCell;
+
+use brolga_ir::Program;
+use brolga_runtime::call_guarded;
+use cranelift_codegen::data_value::DataValue;
+use cranelift_codegen::ir::{Signature, Type};
+
+use super::traps::{CodeMap, Phase};
+use crate::Error;
+
+/// An argument or result in memory: large enough for any CLIF value, aligned for vectors.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+pub(super) struct Cell(pub(super) [u8; 16]);
+
+thread_local! {
+    /// Cells of finished calls, so that a call in the steady state allocates nothing.
+    static CELLS: RefCell<Vec<Vec<Cell>>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(super) fn with_cells<R>(n: usize, f: impl FnOnce(&mut [Cell]) -> R) -> R {
+    let mut cells = CELLS.with(|c| c.borrow_mut().pop()).unwrap_or_default();
+    cells.clear();
+    cells.resize(n, Cell([0; 16]));
+    let r = f(&mut cells);
+    CELLS.with(|c| c.borrow_mut().push(cells));
+    r
+}
+
+pub(super) fn write(cell: &mut Cell, v: &DataValue) {
+    let n = v.ty().bytes() as usize;
+    v.write_to_slice_ne(&mut cell.0[..n]);
+}
+
+pub(super) fn read(cell: &Cell, ty: Type) -> DataValue {
+    DataValue::read_from_slice_ne(&cell.0[..ty.bytes() as usize], ty)
+}
+
+/// Whether a value may be passed for a type. Vectors of values know their size only.
+pub(super) fn fits(v: &DataValue, ty: Type) -> bool {
+    v.ty() == ty || v.ty().is_vector() && ty.is_vector() && v.ty().bytes() == ty.bytes()
+}
+
+pub(super) fn check_args<'a>(
+    signature: &Signature,
+    args: impl ExactSizeIterator<Item = &'a DataValue>,
+) -> Result<(), Error> {
+    let params = &signature.params;
+    if args.len() != params.len() {
+        return Err(Error::Usage(format!("{} arguments are given, {} are wanted", args.len(), params.len())));
+    }
+    for (i, (a, p)) in args.zip(params).enumerate() {
+        if !fits(a, p.value_type) {
+            return Err(Error::Usage(format!("argument {i} has type {}, {} is wanted", a.ty(), p.value_type)));
+        }
+    }
+    Ok(())
+}
+
+/// Call an entry point; everything is passed and returned in cells.
+///
+/// # Safety
+/// `entry` is an entry point in `code`, and the pointers among its arguments are valid for what it
+/// does with them.
+pub(super) unsafe fn enter(
+    code: &CodeMap,
+    program: &Program,
+    phase: Phase,
+    entry: usize,
+    cells: &mut [Cell],
+) -> Result<(), Error> {
+    // SAFETY: an entry point takes a pointer to as many cells as it has arguments or results; the
+    // caller vouches for the pointers in them. Ranges hold generated code only.
+    unsafe {
+        let f: brolga_runtime::Entry = std::mem::transmute(entry);
+        call_guarded(f, cells.as_mut_ptr().cast(), &code.ranges)
+    }
+    .map_err(|raw| Error::Trap(Box::new(code.explain(program, &raw, phase))))
+}
