@@ -403,6 +403,27 @@ fn rounding_of_a_large_sum_is_no_slope() {
     assert_eq!(s.forward().holds, Some(true));
 }
 
+/// x² 2⁵⁰ (1 − (1 − 2⁻⁵³)) + x: terms of the slope cancel, in forward mode as in the tape.
+#[test]
+fn terms_that_cancel_are_no_error() {
+    let text = "function %f(f64) -> f64 system_v {
+    block0(v0: f64):
+        v1 = f64const 0x1.0p50
+        v2 = f64const 0x1.fffffffffffffp-1
+        v3 = fmul v0, v0
+        v4 = fmul v3, v1
+        v5 = fmul v4, v2
+        v6 = fsub v4, v5
+        v7 = fadd v6, v0
+        return v7
+    }";
+    for x in ["0.7", "1.3", "-2.9"] {
+        let s = Subject::of(text, &format!("%f({x})"));
+        assert_eq!(s.check(&s.outcome(), true).complaints(), vec![] as Vec<String>);
+        assert_ne!(s.forward().holds, Some(false), "{x}");
+    }
+}
+
 /// Digits that a program masks off: differences see steps, or nothing, where the slope is that of
 /// the float. Of half a double, of some bits more, and of a single.
 #[test]

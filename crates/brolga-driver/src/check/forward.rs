@@ -23,7 +23,8 @@ pub struct ForwardCheck {
     pub product: DotProduct,
     /// Differences of the primal along the direction, if they were asked for.
     pub difference: Option<Verdict>,
-    /// Whether neither disagrees; `None` if an infinite slope, or NaN, leaves that open.
+    /// Whether neither disagrees; `None` if an infinite slope, NaN, or terms that cancel leave that
+    /// open.
     pub holds: Option<bool>,
 }
 
@@ -49,10 +50,19 @@ pub fn forward(
     let agrees =
         forward == reverse || (forward - reverse).abs() <= tolerances.tape * (1.0 + forward_size.max(reverse_size));
     let product = DotProduct { forward, reverse, holds: agrees };
-    let difference = differences.then(|| along_the_line(program, call, &direction, rules, tolerances)).transpose()?;
+    let tape = super::on_tape(program, call).ok();
+    let noise = tape.as_ref().map_or(0.0, |t| t.noise_at(tolerances));
+    let line = || along_the_line(program, call, &direction, rules, (tolerances, noise));
+    let difference = differences.then(line).transpose()?;
     let close = |v: Verdict| v.accepts(forward, tolerances.differences);
-    // Where a slope is infinite the sums say nothing of each other.
-    let holds = match forward.is_finite() && reverse.is_finite() {
+    // Terms that cancel lose what the sums might say of each other.
+    let lost: f64 = tape.map_or(0.0, |t| {
+        let by = super::flatten(&t.rounding, &inputs);
+        by.iter().zip(&direction).map(|(r, d)| super::LOST * r * d.abs()).sum()
+    });
+    let cancels = lost > tolerances.tape * (1.0 + forward.abs()) && (forward - reverse).abs() <= lost;
+    // Where a slope is infinite they say nothing, either.
+    let holds = match forward.is_finite() && reverse.is_finite() && !cancels {
         true => Some(agrees && difference.is_none_or(close)),
         false => agrees.then_some(true),
     };
@@ -78,7 +88,7 @@ fn along_the_line(
     call: &Invocation,
     direction: &[f64],
     rules: RulesOf<'_>,
-    tolerances: Tolerances,
+    (tolerances, noise): (Tolerances, f64),
 ) -> Result<Verdict, Error> {
     let inputs = inputs(call);
     let kept = rules(Mode::Combined, 1)?;
@@ -96,7 +106,6 @@ fn along_the_line(
         objective(rule, &call)
     };
     let f32_inputs = inputs.iter().any(|i| i.f32);
-    let noise = super::on_tape(program, call).map_or(0.0, |t| t.noise_at(tolerances));
     let options = fd::Options { precision: tolerances.precision, f32_inputs, noise };
     Ok(fd::derivative(at, 0.0, &options))
 }

@@ -3,13 +3,14 @@
 //! **Question.** Which of the loads that could be promoted does a double ask for that was taken
 //! apart?
 //!
-//! **Answer.** Those that are such a double (a mixture of two stores, or the bits of an integer),
-//! and all from which its words are computed, through instructions, block parameters, and what is
-//! promoted. Addresses and conditions are no part of it.
+//! **Answer.** Those that are such a double (a mixture of two stores, or the bits of an integer that
+//! is computed), and all from which its words are computed, through instructions, block parameters,
+//! and what is promoted. Addresses and conditions are no part of it. Integers that are constants,
+//! or are merely moved, are doubles as they are: arrays with initialisers, records that are copied.
 
 use brolga_analysis::Cfg;
 use brolga_ir::map::HashMap;
-use cranelift_codegen::ir::{self, ValueDef, types};
+use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::EntitySet;
 
 use super::cells::{Promoted, PromotedLoad, Word, WordSource};
@@ -26,7 +27,7 @@ pub fn slice(func: &ir::Function, cfg: &Cfg, words: &Words<'_>, found: &[Promote
     for f in found {
         let is_put = match f.by {
             Promoted::Mixture(_) => true,
-            Promoted::Whole(x) => f.ty == types::F64 && slice.has_integer(x),
+            Promoted::Whole(x) => f.ty == types::F64 && slice.is_computed(x),
             Promoted::Word(_) => false,
         };
         if is_put {
@@ -98,13 +99,13 @@ impl Slice<'_> {
         }
     }
 
-    /// Whether a number of 64 bits is an integer, on some way.
-    fn has_integer(&self, x: WordSource) -> bool {
+    /// Whether a number of 64 bits is an integer that is computed, on some way.
+    fn is_computed(&self, x: WordSource) -> bool {
         let (mut seen, mut work) = (vec![x], vec![x]);
+        let mut values: Vec<ir::Value> = Vec::new();
         while let Some(x) = work.pop() {
             match x {
-                WordSource::Value(v) if self.func.dfg.value_type(v) == types::I64 => return true,
-                WordSource::Value(_) => {}
+                WordSource::Value(v) => values.push(v),
                 WordSource::Param(b, place) => {
                     for &p in &self.cfg.preds[b] {
                         if let Some(Word::Half(y, _)) = self.words.leaving(p, place)
@@ -115,6 +116,21 @@ impl Slice<'_> {
                         }
                     }
                 }
+            }
+        }
+        let mut seen = EntitySet::new();
+        while let Some(v) = values.pop() {
+            if self.func.dfg.value_type(v) != types::I64 || !seen.insert(v) {
+                continue;
+            }
+            match self.func.dfg.value_def(v) {
+                ValueDef::Result(inst, _) => match self.func.dfg.insts[inst].opcode() {
+                    Opcode::Iconst | Opcode::Load => {}
+                    Opcode::Select => values.extend(&self.func.dfg.inst_args(inst)[1..]),
+                    _ => return true,
+                },
+                ValueDef::Param(b, i) if b != self.cfg.blocks[0] => values.extend(self.cfg.incoming(b, i)),
+                _ => {}
             }
         }
         false
