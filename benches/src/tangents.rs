@@ -216,11 +216,13 @@ fn check(problem: &Problem, call: &TangentCall<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Which of the calls, and what is done to it.
+type TimedCall = (usize, fn(&mut TangentCall<'_>));
+
 /// Primal, tangent and tangents: nanoseconds a call.
 fn times(calls: &mut [TangentCall<'_>; 2], effort: Effort) -> [f64; 3] {
     // `check` has seen that nothing traps.
-    let timed: [(usize, fn(&mut TangentCall<'_>)); 3] =
-        [(0, |c| drop(c.primal())), (0, |c| drop(c.tangent())), (1, |c| drop(c.tangent()))];
+    let timed: [TimedCall; 3] = [(0, |c| drop(c.primal())), (0, |c| drop(c.tangent())), (1, |c| drop(c.tangent()))];
     let mut batches = [1; 3];
     for (batch, (of, f)) in batches.iter_mut().zip(timed) {
         time(&mut calls[of], f, 1);

@@ -387,8 +387,9 @@ pub enum AdOp {
     /// move as their values do.
     Moved(ir::Inst, Args),
     /// Taylor coefficients of a result of a primal instruction, by number, from those of its
-    /// operands ([`Options::taylor`](crate::options::Options::taylor)): arithmetic takes its place.
-    Series(ir::Inst, u8, Args),
+    /// operands ([`Options::taylor`](crate::options::Options::taylor)): arithmetic takes its place,
+    /// which reads operands and results, too.
+    Series(ir::Inst, u8, Box<[Val]>),
     /// Arithmetic with a result of type `ty`.
     Arith(Arith, Args, Type),
 
@@ -655,7 +656,8 @@ macro_rules! each_read {
     ($op:expr, $put:expr) => {{
         let mut put = $put;
         match $op {
-            AdOp::Arith(_, args, _) | AdOp::Moved(_, args) | AdOp::Series(_, _, args) => args.into_iter().for_each(put),
+            AdOp::Series(_, _, args) => args.into_iter().for_each(put),
+            AdOp::Arith(_, args, _) | AdOp::Moved(_, args) => args.into_iter().for_each(put),
             AdOp::LoadDelta { addr, delta, loaded, .. } => [addr, delta, loaded].into_iter().for_each(put),
             AdOp::StoreDelta { addr, delta, value, vdelta, .. } => {
                 [addr, delta, value].into_iter().chain(vdelta).for_each(put);

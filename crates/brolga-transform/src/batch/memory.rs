@@ -55,8 +55,8 @@ impl Widener<'_, '_> {
         let mut parts = Vec::with_capacity(self.width);
         if ty == types::F64X2 {
             // Two vectors of a direction in each lane, or of a lane in each direction.
-            for j in 0..self.width / 2 {
-                let of = [floats[0][j], floats[1][j]];
+            for (&low, &high) in floats[0].iter().zip(&floats[1]).take(self.width / 2) {
+                let of = [low, high];
                 parts.extend([[0, 0], [8, 8]].map(|from| self.bytes(of, from, ty)));
             }
         }

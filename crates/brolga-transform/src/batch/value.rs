@@ -141,14 +141,14 @@ impl Widener<'_, '_> {
         let width = self.width;
         let parts = &self.wide.get(args.first()?)?.parts;
         match op {
-            Arith::Promote if width % 4 == 0 => {
+            Arith::Promote if width.is_multiple_of(4) => {
                 let halves = parts.clone().into_iter().flat_map(|v| {
                     let high = self.bytes([v, v], [8, 8], types::F32X4);
                     [v, high].map(|half| self.arith(Arith::PromoteLow, &[half], types::F64X2))
                 });
                 Some(halves.collect())
             }
-            Arith::Demote if width % 4 == 0 => {
+            Arith::Demote if width.is_multiple_of(4) => {
                 let pairs = parts.clone();
                 let joined = pairs.chunks_exact(2).map(|pair| {
                     let [low, high] = [0, 1].map(|k| self.arith(Arith::DemoteLow, &[pair[k]], types::F32X4));

@@ -530,6 +530,9 @@ fn nth(all: &[f64], k: usize, width: usize) -> Vec<f64> {
     all.iter().skip(k).step_by(width).copied().collect()
 }
 
+/// Value, gradient, and the product with each of some directions.
+type AllProducts = (Vec<f64>, Vec<f64>, Vec<Vec<f64>>);
+
 /// Several directions at once.
 impl FlatPoint<'_> {
     /// Tangents along all of these directions in one run, if that can be.
@@ -573,12 +576,7 @@ impl FlatPoint<'_> {
     }
 
     /// Value, gradient, and products with all of these directions, by a rule of a width.
-    fn products(
-        &self,
-        rule: &HessianRule,
-        seeds: &[f64],
-        along: &[impl AsRef<[f64]>],
-    ) -> Result<(Vec<f64>, Vec<f64>, Vec<Vec<f64>>), Error> {
+    fn products(&self, rule: &HessianRule, seeds: &[f64], along: &[impl AsRef<[f64]>]) -> Result<AllProducts, Error> {
         let (f, width) = (self.function, rule.rule().width());
         fits(seeds.len(), f.outputs, "seeds", "one per output")?;
         for along in along {

@@ -37,8 +37,9 @@ pub(super) fn by_row(
     let moves = |i: &usize| !row.partial(result, *i).is_zero() && cx.facts().is_active(args[*i]);
     let moving: Vec<ir::Value> = (0..args.len()).filter(moves).map(|i| args[i]).collect();
     let ty = cx.ty(*moving.first()?);
-    let given: Vec<Val> = moving.into_iter().map(|x| Val::Tangent(x, 0)).collect();
-    Some(cx.emit(cx.place(), AdOp::Series(cx.inst(), result as u8, given.as_slice().into()), ty))
+    let primals = args.iter().chain(results).map(|&v| Val::Primal(v));
+    let given = moving.into_iter().map(|x| Val::Tangent(x, 0)).chain(primals).collect();
+    Some(cx.emit(cx.place(), AdOp::Series(cx.inst(), result as u8, given), ty))
 }
 
 /// Give a value its tangent; zero if nothing leads to it.
