@@ -3,6 +3,7 @@
 use argmin::core::{CostFunction, Executor, Gradient, Hessian, Jacobian, Operator, State};
 use argmin::solver::gaussnewton::GaussNewton;
 use argmin::solver::linesearch::MoreThuenteLineSearch;
+use argmin::solver::newton::NewtonCG;
 use argmin::solver::quasinewton::LBFGS;
 use argmin::solver::trustregion::{Steihaug, TrustRegion};
 use argmin_math::ArgminDot;
@@ -81,6 +82,54 @@ fn minima_are_found() {
     let f = rosenbrock().matrix_free();
     let run = Executor::new(f, region).configure(|s| s.param(begin).max_iters(500).target_cost(1e-20)).run().unwrap();
     close(run.state().get_best_param().unwrap(), &ones, 1e-8);
+}
+
+/// Rosenbrock's function with derivatives by formulas.
+struct Exact;
+
+impl CostFunction for Exact {
+    type Param = Vec<f64>;
+    type Output = f64;
+
+    fn cost(&self, x: &Self::Param) -> Result<f64, argmin::core::Error> {
+        Ok(exact(x).0)
+    }
+}
+
+impl Gradient for Exact {
+    type Param = Vec<f64>;
+    type Gradient = Vec<f64>;
+
+    fn gradient(&self, x: &Self::Param) -> Result<Vec<f64>, argmin::core::Error> {
+        Ok(exact(x).1)
+    }
+}
+
+impl Hessian for Exact {
+    type Param = Vec<f64>;
+    type Hessian = Vec<Vec<f64>>;
+
+    fn hessian(&self, x: &Self::Param) -> Result<Self::Hessian, argmin::core::Error> {
+        Ok(exact(x).2)
+    }
+}
+
+/// argmin 0.11 compares the square of a residual with a norm, so that below one its conjugate
+/// gradients end after a step, and Newton-CG goes down as the gradient does: as slowly by products
+/// as by formulas.
+#[test]
+fn newton_cg_goes_as_by_formulas() {
+    let solver: NewtonCG<_, f64> = NewtonCG::new(MoreThuenteLineSearch::new());
+    for n in [1, 4, 12] {
+        let ours = Executor::new(rosenbrock().matrix_free(), solver.clone())
+            .configure(|s| s.param(vec![0.5; N]).max_iters(n))
+            .run();
+        let ours = ours.unwrap();
+        let by_formulas = Executor::new(Exact, solver.clone()).configure(|s| s.param(vec![0.5; N]).max_iters(n)).run();
+        let by_formulas = by_formulas.unwrap();
+        close(ours.state().get_best_param().unwrap(), by_formulas.state().get_best_param().unwrap(), 1e-7);
+        assert!(ours.state().get_best_cost() < exact(&[0.5; N]).0);
+    }
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use brolga_module::ParamActivity::{Active, Dual};
+use brolga_module::ParamActivity::{Active, Dual, Duplicated};
 use brolga_module::bare::{CallRule, CallRules, derivative};
-use brolga_module::{Spec, UserRule};
+use brolga_module::{Elem, FloatCount, ParamSpec, Spec, UserRule};
 use brolga_testing::jit::host_isa;
 use brolga_testing::text::function;
 use cranelift_codegen::ir;
@@ -80,6 +80,28 @@ fn calls_mean_what_the_caller_says() {
         }
         let all: String = found.functions.iter().map(|f| f.func.to_string()).collect();
         assert!(all.contains("u0:2") && all.contains("u0:3") && all.contains("%cos"), "{all}");
+    }
+}
+
+/// An output that is consumed asks for nothing that is not given.
+#[test]
+fn an_output_is_consumed() {
+    let text = "function u0:0(f64, i64) {
+    block0(v0: f64, v1: i64):
+        v2 = load.f64 v1
+        v3 = fadd v2, v0
+        store v3, v1
+        return
+    }";
+    let output = ParamSpec::from(Duplicated).consumed(Elem::F64, FloatCount::Fixed(1));
+    let params = [Active.into(), output];
+    for spec in [Spec::gradient(params), Spec::pair(params)] {
+        let found = derivative(&function(text), &spec, &mut mine(), &*host_isa()).unwrap_or_else(|e| panic!("{e}"));
+        for callee in found.functions.iter().flat_map(|f| f.func.dfg.ext_funcs.values()) {
+            let ir::ExternalName::TestCase(name) = &callee.name else { panic!("{:?}", callee.name) };
+            let name = String::from_utf8_lossy(name.raw()).into_owned();
+            assert!(name == "memset" || found.functions.iter().any(|f| f.symbol == name), "{name}");
+        }
     }
 }
 

@@ -30,7 +30,7 @@ use cranelift_codegen::isa::TargetIsa;
 use crate::standalone::taken;
 
 /// A function of a pointer that returns it, as a constant.
-const UNTRACKED: &str = "address__untracked";
+pub(super) const UNTRACKED: &str = "address__untracked";
 
 /// A program, and what is derived in place of a function. Its instructions have the numbers that
 /// they have in the function.

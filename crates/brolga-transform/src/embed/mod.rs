@@ -234,10 +234,11 @@ fn with_made(pieces: &mut Vec<Piece>, program: &Program, helpers: Helpers, isa: 
     }
 }
 
-/// Whether an earlier derivation has made a function, or one that finds such by address.
+/// Whether an earlier derivation has made a function, or one that finds such by address; or
+/// whether it is ours.
 fn is_made(program: &Program, func: FuncKey) -> bool {
     let f = &program.funcs[func];
-    program.made.contains(func) || f.body.is_some() && is_half(&f.symbol)
+    program.made.contains(func) || f.body.is_some() && (is_half(&f.symbol) || f.symbol == consumed::UNTRACKED)
 }
 
 /// The derived functions with bodies of helpers in them: what was asked for comes first. Where
