@@ -82,7 +82,8 @@ impl Subject {
 
     fn forward(&self) -> ForwardCheck {
         let tolerances = Tolerances::of(&self.file.program, &self.call, None);
-        let rules = |mode| derive(&self.file.program, &self.call.request(), &Options { mode, ..Options::full() });
+        let rules =
+            |mode, width| derive(&self.file.program, &self.call.request(), &Options { mode, width, ..Options::full() });
         forward(&self.file.program, &self.call, &self.outcome(), &rules, tolerances, true).expect("it runs")
     }
 }

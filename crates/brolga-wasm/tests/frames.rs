@@ -53,6 +53,41 @@ fn gradient_of(
     Ok(g)
 }
 
+/// Arrays in a frame with initialisers, of which the element that a variable names is multiplied:
+/// constants as words, words of another array, and zeros. They are doubles as they are, and no store
+/// of an element is one that must not lead there.
+#[test]
+fn arrays_with_initialisers() {
+    let with = |first: &str| {
+        format!(
+            r#"(module (memory (export "memory") 1) (global $sp (mut i32) (i32.const 1024))
+              (data (i32.const 512) "\00\00\00\00\00\00\f0\3f\00\00\00\00\00\00\00\40")
+              (func (export "f") (param $x f64) (param $n i32) (result f64) (local $p i32) (local $a i32)
+                (local.set $p (i32.sub (global.get $sp) (i32.const 16)))
+                {first}
+                (local.set $a (i32.add (local.get $p) (i32.shl (i32.and (local.get $n) (i32.const 1)) (i32.const 3))))
+                (f64.store (local.get $a)
+                    (f64.add (f64.mul (f64.load (local.get $a)) (local.get $x)) (local.get $x)))
+                (f64.add (f64.load (local.get $p)) (f64.load offset=8 (local.get $p)))))"#
+        )
+    };
+    let store = |at: u32, value: &str| format!("(i64.store offset={at} (local.get $p) {value})");
+    let constants = store(0, "(i64.const 0x3ff0000000000000)") + &store(8, "(i64.const 0x4000000000000000)");
+    let moved = store(0, "(i64.load (i32.const 512))") + &store(8, "(i64.load (i32.const 520))");
+    let zeros = store(0, "(i64.const 0)") + &store(8, "(i64.const 0)");
+    for (first, elements) in [(&constants, [1.0, 2.0]), (&moved, [1.0, 2.0]), (&zeros, [0.0, 0.0])] {
+        let text = with(first);
+        for (mode, full) in [Mode::Split, Mode::Combined, Mode::Gradient].iter().flat_map(|m| [(*m, false), (*m, true)])
+        {
+            for n in [0, 1] {
+                let found =
+                    gradient_of(&text, "f", (0.7, n), (mode, full, true)).unwrap_or_else(|e| panic!("{e}\n{text}"));
+                assert_eq!(found, 0.5 * (elements[n as usize] + 1.0), "{n}\n{text}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_lies_there_is_read() {
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
