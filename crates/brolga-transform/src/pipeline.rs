@@ -178,11 +178,12 @@ pub(crate) fn derive_variant<'a>(
     if depth == Depth::Examine {
         return Ok(Outcome::Examined);
     }
+    let fragments = fragments || facts.needs_pieces();
+    let wide = cx.options.width != 1;
+    if wide && fragments {
+        return Err(batch::refused(&facts, IN_PIECES));
+    }
     if mode == Mode::Tangent {
-        let fragments = fragments || facts.needs_pieces();
-        if cx.options.width != 1 && fragments {
-            return Err(batch::refused(&facts, IN_PIECES));
-        }
         let emit = (cx, names, is_root, fragments);
         return derive_tangent(facts, (lifted, forward_of), (statements, ids), symbols, emit);
     }
@@ -191,11 +192,6 @@ pub(crate) fn derive_variant<'a>(
     }
 
     let observed = observer.stages.is_some();
-    let fragments = fragments || facts.needs_pieces();
-    let wide = cx.options.width != 1;
-    if wide && fragments {
-        return Err(batch::refused(&facts, IN_PIECES));
-    }
     let mut emitter = Emitter::new(&facts, &statements.stmts, cx.isa, names, is_root, fragments);
     let (lift, names) = ((&mut lifted, &forward_of), symbols.both());
     let (graphs, plan, twice) = Assembly::new(&facts, lift, &mut statements, names, &mut ids, observed).graphs()?;

@@ -54,8 +54,8 @@ fn gradient_of(
 }
 
 /// Arrays in a frame with initialisers, of which the element that a variable names is multiplied:
-/// constants as words, words of another array, and zeros. They are doubles as they are, and no store
-/// of an element is one that must not lead there.
+/// constants as words, words of another array, and zeros. They are doubles as they are, and no
+/// store of an element is one that must not lead there.
 #[test]
 fn arrays_with_initialisers() {
     let with = |first: &str| {

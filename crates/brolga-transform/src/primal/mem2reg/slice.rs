@@ -3,10 +3,11 @@
 //! **Question.** Which of the loads that could be promoted does a double ask for that was taken
 //! apart?
 //!
-//! **Answer.** Those that are such a double (a mixture of two stores, or the bits of an integer that
-//! is computed), and all from which its words are computed, through instructions, block parameters,
-//! and what is promoted. Addresses and conditions are no part of it. Integers that are constants,
-//! or are merely moved, are doubles as they are: arrays with initialisers, records that are copied.
+//! **Answer.** Those that are such a double (a mixture of two stores, or the bits of an integer
+//! that is computed), and all from which its words are computed, through instructions, block
+//! parameters, and what is promoted. Addresses and conditions are no part of it. Integers that are
+//! constants, or are merely moved, are doubles as they are: arrays with initialisers, records that
+//! are copied.
 
 use brolga_analysis::Cfg;
 use brolga_ir::map::HashMap;
