@@ -4,7 +4,7 @@
 //! given those of the operands?
 //!
 //! **Answer.** A row of `brolga-rules` is a partial for each result and operand: the tangent of the
-//! result is the sum of the products with the operands' tangents ([`expr::tangent`]), strong zeros
+//! result is the sum of the products with the operands' tangents ([`value::by_row`]), strong zeros
 //! included. What moves a value moves its tangent by the same instruction. A load reads the tangent
 //! from the shadow, a store writes it there; pointers move their shadows as in the augmented
 //! forward pass. A call of a function of the program becomes one of its tangent function.
