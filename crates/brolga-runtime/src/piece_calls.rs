@@ -24,7 +24,7 @@ pub unsafe extern "C" fn brolga_take_bytes(seg: *mut Segment, p: u64, delta: u64
     let whole = if elem == ANYWHERE { unsafe { seg.pieces.take_odd(at, n) } } else { None };
     // SAFETY: the same.
     let ticket = whole.unwrap_or_else(|| unsafe { seg.pieces.take(at, n) });
-    seg.waiting = seg.pieces.places();
+    seg.note_waiting();
     ticket
 }
 
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn brolga_add_bytes(
     let of = if elem == ANYWHERE { 0 } else { elem as usize };
     // SAFETY: our contract.
     let known = unsafe { elem == ANYWHERE && seg.pieces.add_odd(at, n, ticket) || seg.pieces.add(at, n, of, ticket) };
-    seg.waiting = seg.pieces.places();
+    seg.note_waiting();
     if known { status::OK } else { status::UNTRACKED }
 }
 
@@ -208,7 +208,7 @@ pub(crate) unsafe fn moved(seg: &mut Segment, dst: *mut u8, src: *mut u8, n: usi
         // SAFETY: our contract.
         all &= unsafe { seg.pieces.add(src + at, step(at), elem, ticket) };
     }
-    seg.waiting = seg.pieces.places();
+    seg.note_waiting();
     all
 }
 
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, delta: u
     let demanded = seg.pieces.take_demand(at, n);
     // SAFETY: our contract.
     let known = unsafe { seg.pieces.settle(at, n, elem, !asked) } && !(demanded && asked);
-    seg.waiting = seg.pieces.places();
+    seg.note_waiting();
     if known { status::OK } else { status::UNTRACKED }
 }
 
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn brolga_cut_bytes(seg: *mut Segment, p: u64, delta: u64,
         let seg = unsafe { &mut *seg };
         // SAFETY: our contract.
         unsafe { seg.pieces.cut(p.wrapping_add(delta) as usize, n as usize, elem as usize) };
-        seg.waiting = seg.pieces.places();
+        seg.note_waiting();
     }
 }
 
@@ -272,7 +272,7 @@ pub unsafe extern "C" fn brolga_clear(seg: *mut Segment, p: u64, delta: u64, n: 
             unsafe { (*seg).pieces.give_up(from, to - from, of) };
         }
         // SAFETY: the same.
-        unsafe { (*seg).waiting = (*seg).pieces.places() };
+        unsafe { (*seg).note_waiting() };
         // SAFETY: the same.
         if unsafe { (*seg).waiting } != 0 {
             // SAFETY: our contract.
@@ -302,7 +302,7 @@ pub unsafe extern "C" fn brolga_take_demand(seg: *mut Segment, p: u64, delta: u6
     let seg = unsafe { &mut *seg };
     // SAFETY: our contract.
     let any = unsafe { seg.pieces.take_computed(p.wrapping_add(delta) as usize, n as usize) };
-    seg.waiting = seg.pieces.places();
+    seg.note_waiting();
     any.into()
 }
 
@@ -315,7 +315,7 @@ pub unsafe extern "C" fn brolga_add_demand(seg: *mut Segment, p: u64, delta: u64
         // SAFETY: our contract.
         let seg = unsafe { &mut *seg };
         seg.pieces.demand(p.wrapping_add(delta) as usize, n as usize);
-        seg.waiting = seg.pieces.places();
+        seg.note_waiting();
     }
     status::OK
 }
@@ -342,7 +342,7 @@ pub unsafe extern "C" fn brolga_move_demand(
         (_, 0) => drop(seg.pieces.take_demand(dst, n as usize)),
         _ => seg.pieces.move_demand(dst, src, n as usize),
     }
-    seg.waiting = seg.pieces.places();
+    seg.note_waiting();
     status::OK
 }
 

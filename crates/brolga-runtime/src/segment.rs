@@ -374,6 +374,12 @@ fn give_pages_back(_mapping: &MmapMut, _from: usize, _to: usize) {}
 
 /// What it knows of floats in pieces.
 impl Segment {
+    /// Say at how many places something waits: cotangents that have come in pieces, or, in forward
+    /// mode, memory whose tangents are not known. Either mode asks before it clears.
+    pub(crate) fn note_waiting(&mut self) {
+        self.waiting = self.pieces.places() + self.fragments.dirty.len() as u64;
+    }
+
     /// Doubles may lie at 4 modulo 8 in this run: where eight bytes are moved at a multiple of
     /// eight, those may be halves of two.
     pub fn doubles_may_lie_across(&mut self) {

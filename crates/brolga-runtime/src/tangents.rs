@@ -105,7 +105,7 @@ pub unsafe extern "C" fn brolga_tangent_mark(seg: *mut Segment, p: u64, delta: u
             seg.fragments.dirty.remove(&half);
         }
     }
-    seg.waiting = seg.fragments.dirty.len() as u64;
+    seg.note_waiting();
 }
 
 /// Floats of `of` bytes are going to be loaded from `n` bytes at `p`: tangents that are not known
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn brolga_tangent_settle(seg: *mut Segment, p: u64, delta:
         for half in halves(at, n).filter(inside) {
             seg.fragments.dirty.remove(&half);
         }
-        seg.waiting = seg.fragments.dirty.len() as u64;
+        seg.note_waiting();
         return;
     }
     let size = of as usize;
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn brolga_tangent_copy(
             seg.fragments.dirty.remove(&half);
         }
     }
-    seg.waiting = seg.fragments.dirty.len() as u64;
+    seg.note_waiting();
 }
 
 /// `memset` of a shadow.
