@@ -36,7 +36,7 @@ pub struct Func {
     pub body: Option<ir::Function>,
     /// Source location of each instruction as the frontend gave it.
     pub srclocs: SecondaryMap<ir::Inst, ir::SourceLoc>,
-    /// Where each instruction stands in what the user wrote: see [`crate::position`].
+    /// Where each instruction stands in what the user wrote: see [`crate::position()`].
     pub lines: SecondaryMap<ir::Inst, u32>,
     /// Where the embedder's own implementation of an imported function lies (see
     /// [`Program::define_host`]).
@@ -328,7 +328,7 @@ impl Program {
     /// not call is left out.
     ///
     /// Returns the key, or the symbol back if it is defined already or its signature differs from
-    /// an earlier declaration. `lines` gives the [`crate::position`] of an instruction, 0 where
+    /// an earlier declaration. `lines` gives the [`crate::position()`] of an instruction, 0 where
     /// unknown.
     pub fn define(
         &mut self,

@@ -218,7 +218,7 @@ impl DerivedRule {
     }
 
     /// Value and gradient at once: `results` are the primal's (none in
-    /// [`Mode::Gradient`]), `cotangents` one entry per argument as from
+    /// [`Mode::Gradient`](crate::Mode::Gradient)), `cotangents` one entry per argument as from
     /// [`Pullback::call`], for one seed per result. A rule that was derived split runs its two
     /// functions one after the other. In the steady state this allocates nothing.
     ///
