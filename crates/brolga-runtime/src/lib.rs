@@ -12,11 +12,11 @@
 //! | `captures` | which function is derived by which pair, shared by forward and pullback |
 //! | `blocks`, `heap` | shadows of heap blocks, and `malloc` and its family |
 //! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
-//! | `pieces` | cotangents of fragments of floats |
+//! | `pieces`, `piece_calls` | cotangents of fragments of floats, and what generated code calls for them |
 //! | `fragments`, `tangents` | which tangents of fragments are whole, in forward mode |
 //! | `math`, `gamma` | C's mathematical functions by name, and the two that C lacks |
 //! | `through` | those that read or write through pointers, so that a bad one is a trap |
-//! | `debug` | what a debug run checks of shadow accesses |
+//! | `declared`, `debug` | what a debug run checks of shadow accesses |
 //! | `guard` | hardware traps as errors |
 //!
 //! Conventions shared with the code generator:

@@ -38,6 +38,24 @@ impl Sweep {
     }
 }
 
+/// Products with each of some vectors: [`WIDTH`] at a time by `batch`, or, where that has none, by
+/// `one`.
+pub(super) fn some_at_a_time<S, E>(
+    of: &mut S,
+    vectors: &[Vec<f64>],
+    batch: impl Fn(&mut S, &[Vec<f64>]) -> Result<Option<Vec<Vec<f64>>>, E>,
+    one: impl Fn(&mut S, &[f64]) -> Result<Vec<f64>, E>,
+) -> Result<Vec<Vec<f64>>, E> {
+    let mut found = Vec::with_capacity(vectors.len());
+    for some in vectors.chunks(WIDTH) {
+        match batch(of, some)? {
+            Some(products) => found.extend(products),
+            None => some.iter().try_for_each(|v| one(of, v).map(|product| found.push(product)))?,
+        }
+    }
+    Ok(found)
+}
+
 /// The units of `n` dimensions, in their order, [`WIDTH`] at a time, through `f`.
 fn units<E>(n: usize, mut f: impl FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E>) -> Result<Vec<Vec<f64>>, E> {
     let mut found = Vec::with_capacity(n);

@@ -14,7 +14,7 @@ use brolga_ir::{ArgSpec, Elem, FuncKey, MemoryMode, Mode, Options, Program, Requ
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
-use super::dense::WIDTH;
+use super::dense::some_at_a_time;
 use super::derivatives::{Derivatives, Products, RowProducts, fits, taylor_options};
 use super::point::{Aligned, Argument, OnDemand, made, no_writable_data, unless_too_wide, wide};
 use crate::second::{Along, HessianRule, Second};
@@ -461,18 +461,7 @@ impl Derivatives for FlatPoint<'_> {
     }
 
     fn jvps(&mut self, along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
-        let mut found = Vec::with_capacity(along.len());
-        for some in along.chunks(WIDTH) {
-            match self.batch(some)? {
-                Some(batch) => found.extend(batch),
-                None => {
-                    for along in some {
-                        found.push(self.jvp(along)?.1);
-                    }
-                }
-            }
-        }
-        Ok(found)
+        some_at_a_time(self, along, |this, some| this.batch(some), |this, along| Ok(this.jvp(along)?.1))
     }
 
     fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Error> {
@@ -496,23 +485,12 @@ impl Derivatives for FlatPoint<'_> {
 
     fn hvps(&mut self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
         let f = self.function;
-        let mut found = Vec::with_capacity(along.len());
-        for some in along.chunks(WIDTH) {
+        let batch = |this: &mut Self, some: &[Vec<f64>]| {
             let make = |width| HessianRule::new(&f.program, &f.request, &Options { width, ..f.options.clone() });
-            let batch = match wide(&f.rules.seconds, some.len(), make)? {
-                Some(rule) => unless_too_wide(self.products(rule, seeds, some))?,
-                None => None,
-            };
-            match batch {
-                Some((.., products)) => found.extend(products),
-                None => {
-                    for along in some {
-                        found.push(self.hvp(seeds, along)?.product);
-                    }
-                }
-            }
-        }
-        Ok(found)
+            let Some(rule) = wide(&f.rules.seconds, some.len(), make)? else { return Ok(None) };
+            Ok(unless_too_wide(this.products(rule, seeds, some))?.map(|(.., products)| products))
+        };
+        some_at_a_time(self, along, batch, |this, along| Ok(this.hvp(seeds, along)?.product))
     }
 }
 

@@ -15,7 +15,7 @@ use brolga_ir::{ArgSpec, Elem, FuncKey, Mode, Options, Program, Request};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
-use super::dense::{WIDTH, interleave, of_direction, width_for};
+use super::dense::{WIDTH, interleave, of_direction, some_at_a_time, width_for};
 use super::derivatives::{Derivatives, MOST_ORDER, Products, RowProducts, fits, taylor_options};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Pullback};
@@ -487,18 +487,7 @@ impl Derivatives for Point {
     }
 
     fn jvps(&mut self, along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
-        let mut found = Vec::with_capacity(along.len());
-        for some in along.chunks(WIDTH) {
-            match self.batch(some)? {
-                Some(batch) => found.extend(batch),
-                None => {
-                    for along in some {
-                        found.push(self.jvp(along)?.1);
-                    }
-                }
-            }
-        }
-        Ok(found)
+        some_at_a_time(self, along, |this, some| this.batch(some), |this, along| Ok(this.jvp(along)?.1))
     }
 
     fn taylor(&mut self, along: &[f64], order: usize) -> Result<Vec<Vec<f64>>, Error> {
@@ -519,18 +508,8 @@ impl Derivatives for Point {
     }
 
     fn hvps(&mut self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
-        let mut found = Vec::with_capacity(along.len());
-        for some in along.chunks(WIDTH) {
-            match self.second_batch(seeds, some)? {
-                Some(batch) => found.extend(batch),
-                None => {
-                    for along in some {
-                        found.push(self.hvp(seeds, along)?.product);
-                    }
-                }
-            }
-        }
-        Ok(found)
+        let batch = |this: &mut Self, some: &[Vec<f64>]| this.second_batch(seeds, some);
+        some_at_a_time(self, along, batch, |this, along| Ok(this.hvp(seeds, along)?.product))
     }
 
     fn vjp(&mut self, seeds: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {

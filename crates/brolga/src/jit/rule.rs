@@ -317,7 +317,7 @@ impl Tier for DerivedRule {
     }
 
     fn with(mut self, tiers: Tiers<Self>) -> Self {
-        Arc::get_mut(&mut self.0).expect("nobody has seen it").tiers = Some(tiers);
+        Arc::get_mut(&mut self.0).expect("it has no clones yet").tiers = Some(tiers);
         self
     }
 
