@@ -21,8 +21,8 @@ use brolga_module::{
 };
 use brolga_testing::module::{entry, load};
 use brolga_testing::{budget, quiet};
-use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{DataDescription, FuncId, Linkage, Module, default_libcall_names};
+use cranelift_jit::JITModule;
+use cranelift_module::{DataDescription, FuncId, Linkage, Module};
 
 #[derive(Default)]
 struct Tally {
@@ -268,7 +268,7 @@ fn embedded(
     direction: &[f64],
     room: usize,
 ) -> Result<Option<Found>, AdError> {
-    let jit = JITModule::new(JITBuilder::new(default_libcall_names()).expect("the host"));
+    let jit = JITModule::new(brolga_testing::jit::host());
     let mut module = AdModule::new(jit);
     // Cranelift panics on some functions with these flags.
     let loaded = quiet::catch(|| load(&mut module, &file.program, call.func));

@@ -18,8 +18,8 @@ use brolga_module::{
 };
 use brolga_testing::module::{entry, load};
 use brolga_testing::quiet;
-use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, default_libcall_names};
+use cranelift_jit::JITModule;
+use cranelift_module::FuncId;
 
 const ROOM: usize = 1 << 18;
 
@@ -180,7 +180,7 @@ fn read(bytes: &[u8], ty: Type) -> DataValue {
 fn embedded(file: &File, run: &mut Run<'_>, (forward, in_struct): (bool, bool)) -> Result<(bool, Found), AdError> {
     let call = run.call;
     let refused = |why: &str| AdError::Usage(why.to_owned());
-    let mut module = AdModule::new(JITModule::new(JITBuilder::new(default_libcall_names()).expect("the host")));
+    let mut module = AdModule::new(JITModule::new(brolga_testing::jit::host()));
     let Some(Ok(loaded)) = quiet::catch(|| load(&mut module, &file.program, call.func)) else {
         return Err(refused("the primal is not compiled"));
     };

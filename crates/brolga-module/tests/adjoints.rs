@@ -5,8 +5,8 @@ use brolga_ir::{MemoryMode, Options};
 use brolga_module::ParamActivity::{Active, Const, Dual, Duplicated};
 use brolga_module::{AdModule, ParamRole, ResultRole, ReturnActivity, Spec, UserRule};
 use cranelift_codegen::data_value::DataValue;
-use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, default_libcall_names};
+use cranelift_jit::JITModule;
+use cranelift_module::FuncId;
 
 use crate::common::{Fixture, address, double, number};
 
@@ -364,7 +364,7 @@ fn what_does_not_fit_is_told() {
     m.module.set_rule("scale", UserRule::parse("x, n, a => adjoint scale__adjoint(dx, n) -> da").expect("a rule"));
     let found = m.module.derive(m.func("f"), &spec).expect_err("refused").to_string();
     assert!(found.contains("AD0175") && found.contains("%scale__adjoint is declared as"), "{found}");
-    let jit = JITModule::new(JITBuilder::new(default_libcall_names()).expect("the host"));
+    let jit = JITModule::new(brolga_testing::jit::host());
     let mut module = AdModule::with_options(jit, options);
     let program = brolga_testing::program(SCALE);
     let key = program.func("f").expect("it is in the text");
@@ -394,7 +394,7 @@ extern "C" fn norm_adjoint(x: *const f64, shadow: *mut f64, n: i64, seed: f64) {
 /// A function of the host's, with its adjoint there as well.
 #[test]
 fn imports() {
-    let mut builder = JITBuilder::new(default_libcall_names()).expect("the host");
+    let mut builder = brolga_testing::jit::host();
     builder.symbols([("norm", norm as *const u8), ("norm__adjoint", norm_adjoint as *const u8)]);
     let mut module = AdModule::new(JITModule::new(builder));
     let text = "function %f(i64, i64, f64) -> f64 {
@@ -522,7 +522,7 @@ fn numbers_that_go_to_another_thread() {
         v2 = f64const 0.0
         return v2
     }";
-    let mut builder = JITBuilder::new(default_libcall_names()).expect("the host");
+    let mut builder = brolga_testing::jit::host();
     builder.symbols([
         ("send", send as *const u8),
         ("send__adjoint", send_adjoint as *const u8),

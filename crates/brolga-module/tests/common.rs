@@ -4,8 +4,8 @@ use brolga_ir::Program;
 use brolga_module::{AdModule, DerivedSignature, ParamRole, ResultRole, Spec};
 use brolga_testing::module::{Loaded, entry, load};
 use cranelift_codegen::data_value::DataValue;
-use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, default_libcall_names};
+use cranelift_jit::JITModule;
+use cranelift_module::FuncId;
 
 /// A module of the functions of a text.
 pub struct Fixture {
@@ -35,7 +35,7 @@ impl Fixture {
 
     /// The same, of a program.
     pub fn of(program: &Program, root: &str) -> Self {
-        let mut builder = JITBuilder::new(default_libcall_names()).expect("the host");
+        let mut builder = brolga_testing::jit::host();
         // A program that does not call them is not linked with them.
         builder.symbols([("sin", sin as *const u8), ("cos", cos as *const u8), ("exp", exp as *const u8)]);
         let mut module = AdModule::new(JITModule::new(builder));

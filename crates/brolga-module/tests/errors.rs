@@ -3,8 +3,8 @@
 use brolga_module::ParamActivity::{Active, Const, Dual, Duplicated};
 use brolga_module::{AdError, AdModule, ReturnActivity, Spec};
 use cranelift_codegen::ir::{AbiParam, InstBuilder, types};
-use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
+use cranelift_jit::JITModule;
+use cranelift_module::{FuncId, Linkage, Module};
 
 use crate::common::Fixture;
 
@@ -54,7 +54,7 @@ fn a_result_of_the_wrong_type() {
 }
 
 fn module() -> AdModule<JITModule> {
-    AdModule::new(JITModule::new(JITBuilder::new(default_libcall_names()).expect("the host")))
+    AdModule::new(JITModule::new(brolga_testing::jit::host()))
 }
 
 #[track_caller]

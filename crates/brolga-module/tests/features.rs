@@ -7,8 +7,8 @@ use brolga_testing::child::in_child;
 use brolga_testing::module::{entry, load};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlagsData, types};
-use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, default_libcall_names};
+use cranelift_jit::JITModule;
+use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module};
 
 use crate::common::{Fixture, address, double, number};
 use crate::programs::{define, f64s, jit, run};
@@ -113,7 +113,7 @@ fn helpers_that_are_clif() {
 
 fn module(text: &str, options: Options) -> (AdModule<JITModule>, FuncId) {
     let program = brolga_testing::program(text);
-    let jit = JITModule::new(JITBuilder::new(default_libcall_names()).unwrap());
+    let jit = JITModule::new(brolga_testing::jit::host());
     let mut m = AdModule::with_options(jit, options);
     let loaded = load(&mut m, &program, program.func("f").unwrap()).unwrap();
     let f = loaded.functions["f"];
@@ -242,7 +242,7 @@ fn imported_data_is_constant_or_has_a_shadow() {
     static STATE: [f64; 2] = [1.0, 7.0];
     let spec = Spec::gradient([Active]).results([ReturnActivity::ActiveOnly]);
     for has_shadow in [false, true] {
-        let mut builder = JITBuilder::new(default_libcall_names()).unwrap();
+        let mut builder = brolga_testing::jit::host();
         builder.symbol("state", STATE.as_ptr().cast());
         let mut shadow = [0.5, 0.25];
         builder.symbol("state.shadow", shadow.as_mut_ptr() as *const u8);
@@ -448,7 +448,7 @@ fn threads_call_one_derivative() {
 
 #[test]
 fn what_a_body_declares_and_does_not_use_is_not_asked_for() {
-    let mut m = AdModule::new(JITModule::new(JITBuilder::new(default_libcall_names()).unwrap()));
+    let mut m = AdModule::new(JITModule::new(brolga_testing::jit::host()));
     let state = m.declare_data("state", Linkage::Import, true, false).unwrap();
     let sig = f64s(&m, 1, 1);
     let f = define(&mut m, Some("f"), sig, |m, b, p| {

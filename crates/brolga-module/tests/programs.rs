@@ -6,13 +6,13 @@ use brolga_testing::module::entry;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, default_libcall_names};
+use cranelift_jit::JITModule;
+use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module};
 
 use crate::common::{Fixture, double, number};
 
 pub fn jit() -> AdModule<JITModule> {
-    AdModule::new(JITModule::new(JITBuilder::new(default_libcall_names()).expect("the host")))
+    AdModule::new(JITModule::new(brolga_testing::jit::host()))
 }
 
 pub fn f64s(m: &impl Module, params: usize, returns: usize) -> ir::Signature {

@@ -3,6 +3,7 @@
 use brolga_ir::program::symbol_of;
 use brolga_ir::{FuncKey, Program};
 use brolga_oracle::{BufferRef, Elem, OracleArg, interp};
+use brolga_testing::jit::in_one_place;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_codegen::settings::{self, Configurable};
@@ -72,10 +73,10 @@ impl Native {
             flags.set(k, v).expect("a known flag");
         }
         let isa = cranelift_native::builder().expect("a supported host").finish(settings::Flags::new(flags));
-        let mut module = JITModule::new(JITBuilder::with_isa(
+        let mut module = JITModule::new(in_one_place(JITBuilder::with_isa(
             isa.expect("a supported host"),
             cranelift_module::default_libcall_names(),
-        ));
+        )));
         let mut ids = Vec::new();
         for (k, f) in p.funcs.iter() {
             ids.push(if f.body.is_some() {
