@@ -3,8 +3,8 @@
 //! `cargo run --release -p benches --example stages -- [--quick] FILTER
 //! [read|derive|compile|primal|all] [SECONDS] [LENGTH]` prints the shortest and the mean time of
 //! each part in microseconds. With a length FILTER is of the series of growing code, such as
-//! `straight`. Instead of seconds `20x` is that many turns, so that `perf stat` counts the same
-//! work each time. Instead of a part, `size` says how many instructions are derived.
+//! `straight`. Instead of seconds `20x` is that many iterations, so that `perf stat` counts the
+//! same work each time. Instead of a part, `size` says how many instructions are derived.
 use std::time::{Duration, Instant};
 
 use benches::prepared::{derive, options, requests};
@@ -22,7 +22,7 @@ fn main() {
     let filter = arg(0, "embed");
     let what = arg(1, "all");
     let enough = match arg(2, "1") {
-        n if n.ends_with('x') => Enough::Turns(n.trim_end_matches('x').parse().expect("a number of turns")),
+        n if n.ends_with('x') => Enough::Iterations(n.trim_end_matches('x').parse().expect("a number of iterations")),
         n => Enough::Seconds(n.parse().expect("seconds")),
     };
     let problems: Vec<Problem> = match args.get(3) {
@@ -48,7 +48,7 @@ type Part<'a> = (&'static str, Box<dyn FnMut() -> Duration + 'a>);
 #[derive(Clone, Copy)]
 enum Enough {
     Seconds(f64),
-    Turns(u32),
+    Iterations(u32),
 }
 
 fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
@@ -92,9 +92,9 @@ fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
     }
     let mut found = vec![(Duration::MAX, Duration::ZERO, 0_u32); parts.len()];
     let start = Instant::now();
-    let more = |turns: u32| match enough {
-        Enough::Seconds(s) => turns < 2 || start.elapsed().as_secs_f64() < s,
-        Enough::Turns(n) => turns < n,
+    let more = |iterations: u32| match enough {
+        Enough::Seconds(s) => iterations < 2 || start.elapsed().as_secs_f64() < s,
+        Enough::Iterations(n) => iterations < n,
     };
     while found.iter().all(|f| more(f.2)) {
         for (part, found) in parts.iter_mut().zip(&mut found) {
@@ -110,7 +110,7 @@ fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
 }
 
 /// Instructions of what is compiled, of those the ones in blocks for rare runs and in blocks that
-/// run turns in lanes, and blocks.
+/// run iterations in lanes, and blocks.
 fn derived_size(problem: &Problem, program: &Program, wanted: &Request, how: How) -> String {
     let found = derive(problem, program, wanted, how).expect("it can be derived");
     let pairs = found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]);

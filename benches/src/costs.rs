@@ -6,9 +6,9 @@
 //!
 //! *Method.* Small loops in CLIF. A chain of one instruction tells its latency, in cycles: that of
 //! an addition of integers. Numbers that are stored one after the other and read again backwards
-//! tell what a record takes. A turn with a chain that does not depend on the turn before, among
-//! instructions that are not waited for, tells how many of these are under way: as many turns as
-//! their latency is longer than the time of one.
+//! tell what a record takes. An iteration with a chain that does not depend on the iteration
+//! before, among instructions that are not waited for, tells how many of these are under way: as
+//! many iterations as their latency is longer than the time of one.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -25,17 +25,17 @@ use crate::{Failure, How, Mode};
 /// A constant: its name, what the model says, and what is measured.
 pub type Measured = (&'static str, f64, f64);
 
-/// Instructions of a chain in a turn.
+/// Instructions of a chain in an iteration.
 const CHAIN: usize = 8;
-/// Turns of a loop.
-const TURNS: i64 = 2000;
+/// Iterations of a loop.
+const ITERATIONS: i64 = 2000;
 /// Numbers of a record: so many that a call itself is not seen.
 const RECORD: i64 = 1 << 14;
-/// Instructions beside the chain of a turn that does not wait for the one before.
+/// Instructions beside the chain of an iteration that does not wait for the one before.
 const BESIDE: usize = 128;
 
-/// A loop that hands parameters on, beside the number of turns that are left.
-fn turns(params: &str, first: &str, turn: &str, next: &str, result: &str) -> String {
+/// A loop that hands parameters on, beside the number of iterations that are left.
+fn iterations(params: &str, first: &str, iteration: &str, next: &str, result: &str) -> String {
     format!(
         "function %f(i64, i64) -> i64 system_v {{
         block0(v0: i64, v1: i64):
@@ -44,7 +44,7 @@ fn turns(params: &str, first: &str, turn: &str, next: &str, result: &str) -> Str
             v4 = f64const 0x1.0p0
             jump block1(v1{first})
         block1(v5: i64{params}):
-            {turn}
+            {iteration}
             v6 = isub v5, v3
             brif v6, block1(v6{next}), block2
         block2:
@@ -55,13 +55,13 @@ fn turns(params: &str, first: &str, turn: &str, next: &str, result: &str) -> Str
 
 /// A chain of one instruction; `P` is the last result.
 fn chain(ty: &str, first: &str, inst: &str) -> String {
-    let mut turn = String::new();
+    let mut iteration = String::new();
     for k in 0..CHAIN {
-        let _ = writeln!(turn, "v{} = {}", 11 + k, inst.replace('P', &format!("v{}", 10 + k)));
+        let _ = writeln!(iteration, "v{} = {}", 11 + k, inst.replace('P', &format!("v{}", 10 + k)));
     }
     let last = 10 + CHAIN;
     let result = if ty == "f64" { format!("v8 = bitcast.i64 v{last}\nreturn v8") } else { format!("return v{last}") };
-    turns(&format!(", v10: {ty}"), &format!(", {first}"), &turn, &format!(", v{last}"), &result)
+    iterations(&format!(", v10: {ty}"), &format!(", {first}"), &iteration, &format!(", v{last}"), &result)
 }
 
 /// Numbers that are stored and read again backwards.
@@ -89,17 +89,17 @@ fn record() -> String {
     .to_owned()
 }
 
-/// Turns that do not wait for each other.
+/// Iterations that do not wait for each other.
 fn flight() -> String {
-    let mut turn = "v20 = load.f64 v0\n".to_owned();
+    let mut iteration = "v20 = load.f64 v0\n".to_owned();
     for k in 0..CHAIN {
-        let _ = writeln!(turn, "v{} = sqrt v{}", 21 + k, 20 + k);
+        let _ = writeln!(iteration, "v{} = sqrt v{}", 21 + k, 20 + k);
     }
-    let _ = writeln!(turn, "store v{}, v0+8", 20 + CHAIN);
+    let _ = writeln!(iteration, "store v{}, v0+8", 20 + CHAIN);
     let mut sums: Vec<usize> = (10..18).collect();
     for k in 0..BESIDE {
         let op = if k % 16 < 8 { "iadd" } else { "bxor" };
-        let _ = writeln!(turn, "v{} = {op} v{}, v5", 100 + k, sums[k % 8]);
+        let _ = writeln!(iteration, "v{} = {op} v{}, v5", 100 + k, sums[k % 8]);
         sums[k % 8] = 100 + k;
     }
     let list = |f: &dyn Fn(usize) -> String| (0..8).map(f).collect::<String>();
@@ -108,10 +108,10 @@ fn flight() -> String {
         let with = if k == 1 { sums[0] } else { 300 + k - 1 };
         let _ = writeln!(result, "v{} = bxor v{with}, v{}", 300 + k, sums[k]);
     }
-    turns(
+    iterations(
         &list(&|k| format!(", v{}: i64", 10 + k)),
         &list(&|_| ", v2".to_owned()),
-        &turn,
+        &iteration,
         &list(&|k| format!(", v{}", sums[k])),
         &format!("{result}return v307"),
     )
@@ -146,7 +146,7 @@ fn time(text: &str, n: i64) -> Result<f64, Failure> {
 /// # Errors
 /// [`Failure::Call`] if a loop is refused.
 pub fn run() -> Result<Vec<Measured>, Failure> {
-    let of_chain = |text: String| Ok::<_, Failure>(time(&text, TURNS)? / (TURNS as f64 * CHAIN as f64));
+    let of_chain = |text: String| Ok::<_, Failure>(time(&text, ITERATIONS)? / (ITERATIONS as f64 * CHAIN as f64));
     let cycle = of_chain(chain("i64", "v2", "iadd P, v0"))?;
     let mut all = Vec::new();
     let chains = [
@@ -166,9 +166,9 @@ pub fn run() -> Result<Vec<Measured>, Failure> {
     }
     let record = time(&record(), RECORD)? / (8.0 * RECORD as f64) / cycle;
     all.push(("bytes of a record a cycle", f64::from(cost::BYTES_A_CYCLE), 1.0 / record));
-    let turn = time(&flight(), TURNS)? / TURNS as f64 / cycle;
-    // The chain, its load and store, what stands beside, and the end of the turn.
+    let iteration = time(&flight(), ITERATIONS)? / ITERATIONS as f64 / cycle;
+    // The chain, its load and store, what stands beside, and the end of the iteration.
     let insts = (BESIDE + CHAIN + 4) as f64;
-    all.push(("instructions in flight", f64::from(cost::IN_FLIGHT), insts * root * CHAIN as f64 / turn));
+    all.push(("instructions in flight", f64::from(cost::IN_FLIGHT), insts * root * CHAIN as f64 / iteration));
     Ok(all)
 }

@@ -170,7 +170,8 @@ fn laplace(n: i32) -> (Vec<i32>, Vec<i32>, Vec<f64>) {
 }
 
 /// Those of the collection, each for something that the time of a gradient may depend on: pairs of
-/// accesses that are apart, a long turn, columns of a matrix, a recursion whose value is needed.
+/// accesses that are apart, a long iteration, columns of a matrix, a recursion whose value is
+/// needed.
 fn kernels() -> Vec<WasmProblem> {
     let p = |export, args| WasmProblem { program: KERNELS, export, args };
     let side = |seed| Floats(noise(seed, 101, -1.0, 1.0));

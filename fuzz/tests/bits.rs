@@ -146,12 +146,12 @@ fn the_gradient_is_that_of_the_function() {
 
 #[test]
 fn what_a_mistake_does_not_need_is_dropped() {
-    let turns =
+    let iterations =
         |p: &Program| format!("{:?}", p.body).contains("Negate,") || format!("{:?}", p.body).contains("Negate]");
-    let found: Vec<_> = (0..400).map(program).filter(|p| turns(p) && p.body.len() > 2).collect();
+    let found: Vec<_> = (0..400).map(program).filter(|p| iterations(p) && p.body.len() > 2).collect();
     assert!(found.len() > 3);
     for p in &found {
-        let small = small::reduce(p, |p| Ok(turns(p))).expect("the question is always answered");
+        let small = small::reduce(p, |p| Ok(iterations(p))).expect("the question is always answered");
         assert_eq!(small.body.len(), 1, "{small:?}");
         assert!(!small.out.contains(&true) && !small.shadows);
     }

@@ -22,12 +22,12 @@ fn expected() -> BTreeMap<&'static str, (usize, usize)> {
         ("crossed", (0, 0)),
         ("doubled", (0, 0)),
         ("either", (1, 0)),
-        ("in_turn", (1, 2)),
+        ("in_iteration", (1, 2)),
         ("writes", (2, 0)),
         ("forgets", (1, 0)),
         ("divides", (1, 0)),
         ("pairs", (1, 1)),
-        ("turns", (1, 0)),
+        ("iterations", (1, 0)),
         ("anew_from", (1, 0)),
     ])
 }
@@ -58,10 +58,10 @@ fn what_adds_up_is_run_again() {
 }
 
 #[test]
-fn turns_are_reversed_one_by_one_where_that_pays() {
+fn iterations_are_reversed_one_by_one_where_that_pays() {
     let program = File::parse("again.clif", TEXT.to_owned()).expect("it is read").program;
     let options = Options { mode: Mode::Gradient, disabled: Pass::CostModel.into(), ..Options::full() };
-    assert_eq!(again(&program, "turns", 1, &options), (1, false));
-    // A sum that is left from its middle has no turns, and one block.
+    assert_eq!(again(&program, "iterations", 1, &options), (1, false));
+    // A sum that is left from its middle has no iterations, and one block.
     assert_eq!(again(&program, "last_term", 1, &options).0, 0);
 }

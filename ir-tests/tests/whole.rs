@@ -29,7 +29,7 @@ fn expected() -> BTreeMap<&'static str, (usize, usize)> {
         ("own_slot_overwritten", (0, 1)),
         ("own_slot_written_beside", (1, 0)),
         ("written_before", (1, 0)),
-        ("written_in_the_next_turn", (0, 1)),
+        ("written_in_the_next_iteration", (0, 1)),
         ("each", (1, 0)),
         ("activities", (2, 0)),
         ("prefixes", (1, 0)),
@@ -188,11 +188,11 @@ fn what_a_callee_records_is_given_back() {
     let mut shadow = vec![0.0; x.len()];
     let args = [pointer(&x, &mut shadow), Arg::new(DataValue::I64(n.into()))];
     let (_, bytes) = gradient(&program, &request, &Options::as_calls(), &args).expect("it runs");
-    // One number for each turn of both loops at once, and not for each call's.
-    let turns = 8 * n as usize;
-    assert!((2 * turns - 64..=2 * turns + 64).contains(&bytes), "{bytes} bytes for {n} turns");
+    // One number for each iteration of both loops at once, and not for each call's.
+    let iterations = 8 * n as usize;
+    assert!((2 * iterations - 64..=2 * iterations + 64).contains(&bytes), "{bytes} bytes for {n} iterations");
     // No more is asked for than is there, and the limit is where it was said to be.
-    for (limit, fits) in [(bytes, true), (bytes - 16, false), (turns, false)] {
+    for (limit, fits) in [(bytes, true), (bytes - 16, false), (iterations, false)] {
         let options = Options { tape_limit: limit, ..Options::as_calls() };
         match gradient(&program, &request, &options, &args) {
             Ok((_, again)) => assert!(fits && again == bytes, "{again} bytes where {limit} are allowed"),

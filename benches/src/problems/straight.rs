@@ -107,8 +107,8 @@ pub fn branches(size: Size) -> Problem {
     let length = size.of(1_000, 10_000);
     let mut text = String::from("function %branches(f64, f64) -> f64 system_v {\nblock0(v0: f64, v1: f64):\n");
     text += "    v2 = f64const 0x1.0p-2\n    v3 = fadd v0, v1\n    jump block1(v3)\n";
-    let turns = (length / 8).max(1);
-    for i in 0..turns {
+    let iterations = (length / 8).max(1);
+    for i in 0..iterations {
         let (b, v) = (3 * i + 1, 10 * (i + 1));
         let (low, high, join) = (b + 1, b + 2, b + 3);
         let [is_low, part, raised, square, lowered] = [1, 2, 3, 4, 5].map(|k| v + k);
@@ -129,12 +129,12 @@ block{high}:
         )
         .expect("strings grow");
     }
-    let (b, v) = (3 * turns + 1, 10 * (turns + 1));
+    let (b, v) = (3 * iterations + 1, 10 * (iterations + 1));
     writeln!(text, "block{b}(v{v}: f64):\n    return v{v}\n}}").expect("strings grow");
     let args = vec![Input::Active(0.9), Input::Active(0.3)];
     let f = |x: &[Var]| {
         let (high, low) = (x[0], x[1]);
-        let last = (0..turns)
+        let last = (0..iterations)
             .fold(high + low, |last, _| if last.is_below(low) { last * 0.25 + low } else { last * last * high });
         vec![last]
     };

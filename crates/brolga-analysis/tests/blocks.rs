@@ -188,7 +188,7 @@ fn an_escaped_block_may_be_what_is_loaded() {
 
 #[test]
 fn escaping_later_is_escaping() {
-    // In the next turn the pointer that is loaded is the block.
+    // In the next iteration the pointer that is loaded is the block.
     let found = reloads(
         "block0(v0: i64, v1: i32, v2: i32, v3: f64):
             v10 = call fn0(v0, v2)
@@ -345,7 +345,7 @@ fn a_callee_may_find_what_lies_in_a_block() {
 
 #[test]
 fn the_same_site_twice() {
-    // The next turn's block may be this turn's.
+    // The next iteration's block may be this iteration's.
     let found = reloads(
         "block0(v0: i64, v1: i32, v2: i32, v3: f64):
             jump block1
@@ -452,7 +452,7 @@ fn releases_wait_unless_something_is_allocated_behind_them() {
     assert_eq!(with("call fn1(v0, v10)\n v50 = call fn2(v0, v20, v2)"), [false]);
     assert_eq!(with("call fn1(v0, v10)\n v50 = call fn5(v0, v2)\n call fn1(v0, v20)"), [false, true]);
     assert_eq!(with("call fn1(v0, v10)\n call fn3(v0, v20, v3)"), [true]);
-    // In a loop the next turn is behind this one.
+    // In a loop the next iteration is behind this one.
     let found = late(
         "block0(v0: i64, v1: i32, v2: i32, v3: f64):
             jump block1

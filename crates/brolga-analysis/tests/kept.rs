@@ -129,18 +129,18 @@ fn the_call_itself_counts() {
 }
 
 #[test]
-fn later_calls_count_and_the_next_turn() {
+fn later_calls_count_and_the_next_iteration() {
     assert_eq!(calls("v9 = call fn0(v0, v3)\n v10 = call fn2(v3, v0)\n v11 = call fn0(v0, v3)"), ["1", "0", "01"]);
     assert_eq!(calls("v9 = call fn0(v0, v3)\n v10 = call fn4(v3, v0)"), ["01", "0"]);
     assert_eq!(calls("v9 = call fn0(v0, v3)\n v10 = call fn5(v3, v0)"), ["", ""]);
-    let turns = |before: &str| {
+    let iterations = |before: &str| {
         calls(&format!(
             "jump block1\n block1: {before}\n v9 = call fn0(v0, v3)\n v10 = icmp eq v0, v1\n brif v10, block1, block2\n block2:"
         ))
     };
-    assert_eq!(turns(""), ["01"]);
-    assert_eq!(turns("store v2, v0"), ["1"]);
-    assert_eq!(turns("store v2, v3"), ["0"]);
+    assert_eq!(iterations(""), ["01"]);
+    assert_eq!(iterations("store v2, v0"), ["1"]);
+    assert_eq!(iterations("store v2, v3"), ["0"]);
 }
 
 #[test]

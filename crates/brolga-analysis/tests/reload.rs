@@ -96,8 +96,9 @@ fn widened_sums_are_apart_by_their_constants() {
 
 #[test]
 fn a_number_that_changes_is_not_the_same() {
-    // x[i] is read and x[i + 1] written, turn by turn: what is read in one turn may be written in a
-    // later one, from 8 bytes further on or, if the step is negative, just the same.
+    // x[i] is read and x[i + 1] written, iteration by iteration: what is read in one iteration may
+    // be written in a later one, from 8 bytes further on or, if the step is negative, just the
+    // same.
     let found = reloads(
         "function %f(i64, i32, i32) -> f64 { block0(v0: i64, v1: i32, v2: i32): jump block1(v1)
          block1(v3: i32):

@@ -51,7 +51,8 @@ fn a_store_beside_it_does_not_matter() {
 
 #[test]
 fn in_a_loop() {
-    // The load runs again each turn; what it read last holds until the store, on the way out too.
+    // The load runs again each iteration; what it read last holds until the store, on the way out
+    // too.
     let found = reach(
         "function %f(i64, i64, f64) -> f64 {
         block0(v0: i64, v1: i64, v2: f64):
@@ -73,7 +74,7 @@ fn in_a_loop() {
 
 #[test]
 fn what_an_inner_loop_writes() {
-    // Read outside of a loop that writes the place: in its second turn it is another.
+    // Read outside of a loop that writes the place: in its second iteration it is another.
     let found = reach(
         "function %f(i64, i64, f64) -> f64 {
         block0(v0: i64, v1: i64, v2: f64):
@@ -124,7 +125,7 @@ fn what_others_write_and_undo() {
                 store v1, v0+8
                 return }}
             function %h(i64) {{
-                fn0 = %nobody(i64)
+                fn0 = %without(i64)
             block0(v0: i64):
                 call fn0(v0)
                 return }}"
@@ -134,7 +135,7 @@ fn what_others_write_and_undo() {
     // unknown function may.
     assert_eq!(reach(&text("%g(i64)")), ["-+++"]);
     assert_eq!(reach(&text("%h(i64)")), ["----"]);
-    assert_eq!(reach(&text("%nobody(i64)")), ["----"]);
+    assert_eq!(reach(&text("%without(i64)")), ["----"]);
     // Before it, the place is what it was.
     let before = "function %f(i64, i64, f64) -> f64 { fn0 = %memset(i64, i32, i64) -> i64
         block0(v0: i64, v1: i64, v2: f64):

@@ -169,7 +169,7 @@ fn times_of_calls() {
         assert!(primal > 100.0, "{found}");
         for derivative in ["gradient", "tangent"] {
             let (ns, ratio) = (number(&found[derivative]["ns"]), number(&found[derivative]["ratio"]));
-            assert!(ns > 100.0 && ratio > 0.1 && ratio < 100.0, "{found}");
+            assert!(ns > 100.0 && ratio > 0.01 && ratio < 1000.0, "{found}");
             let [low, high] = [0, 1].map(|i| number(&found[derivative]["quartiles"][i]));
             assert!(low <= ratio && ratio <= high, "{found}");
         }

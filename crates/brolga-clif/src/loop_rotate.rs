@@ -1,10 +1,10 @@
 //! Loops that ask at their end.
 //!
-//! **Problem.** A loop as frontends write it asks at its top whether there is another turn:
-//! `header: brif more, body, behind`, and at the end of the body a jump back. A turn has two jumps,
-//! and a value that is compared before it is stepped is alive beside its successor. The reverse of
-//! such a loop has the same shape, `header: brif at the first turn, behind, body`. An adjoint by
-//! hand asks at the end; in a loop of eight instructions that is a tenth of the time.
+//! **Problem.** A loop as frontends write it asks at its top whether there is another iteration:
+//! `header: brif more, body, behind`, and at the end of the body a jump back. An iteration has two
+//! jumps, and a value that is compared before it is stepped is alive beside its successor. The
+//! reverse of such a loop has the same shape, `header: brif at the first iteration, behind, body`.
+//! An adjoint by hand asks at the end; in a loop of eight instructions that is a tenth of the time.
 //!
 //! **Algorithm.** The header is copied to where the body jumps back to it; what is left of it is
 //! asked once, on the way in. Its values are defined in several places then, so those that others

@@ -98,9 +98,9 @@ fn as_far_out_as_it_is_the_same() {
 
 #[test]
 fn what_is_there_already_is_used() {
-    // Two products of a turn are one, with constants that are equal; another constant, or another
-    // type, is another product. One behind the loop is computed there, as otherwise it would be
-    // alive all along.
+    // Two products of an iteration are one, with constants that are equal; another constant, or
+    // another type, is another product. One behind the loop is computed there, as otherwise it
+    // would be alive all along.
     check(
         "block0(v0: i64, v1: i64):
             v2 = iconst.i64 0
@@ -154,7 +154,8 @@ fn cold_blocks_stay_as_they_are() {
 
 #[test]
 fn nothing_moves_into_another_loop() {
-    // The first loop's header leads to the second one: what stands at its end is run in each turn.
+    // The first loop's header leads to the second one: what stands at its end is run in each
+    // iteration.
     check(
         "block0(v0: i64, v1: i64):
             v2 = iconst.i64 0

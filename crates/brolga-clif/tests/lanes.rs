@@ -1,5 +1,6 @@
-//! Loops run several turns at a time do what they do turn by turn: random small loops over buffers
-//! that overlap in all ways, compiled as they are and in lanes, on the same memory.
+//! Loops run several iterations at a time do what they do iteration by iteration: random small
+//! loops over buffers that overlap in all ways, compiled as they are and in lanes, on the same
+//! memory.
 //!
 //! What is stored and what is returned must be the same bits. Where sums may be split, that holds
 //! of what is stored, and what is returned may differ by roundings. Which of the loops are refused
@@ -14,7 +15,7 @@ use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::EntitySet;
 use cranelift_jit::JITModule;
 
-/// `f(p, q, r, n, s)`: three places, a number of turns and a first sum.
+/// `f(p, q, r, n, s)`: three places, a number of iterations and a first sum.
 type Compiled = extern "C" fn(*mut u8, *mut u8, *mut u8, u64, f64) -> f64;
 
 /// Functions compiled together, in order.
@@ -55,8 +56,8 @@ fn lanes(func: &mut ir::Function, reorder: bool, worth: bool) -> Vec<Looked> {
     )
 }
 
-/// How a loop counts: its blocks, with BODY where the turn is, which finds its index (in elements)
-/// in v50.
+/// How a loop counts: its blocks, with BODY where the iteration is, which finds its index (in
+/// elements) in v50.
 const SHAPES: [(&str, i64); 9] = [
     // Upwards, asking first.
     (
@@ -100,7 +101,7 @@ const SHAPES: [(&str, i64); 9] = [
     ),
 ];
 
-/// A loop, and how often it adds to one place in all turns.
+/// A loop, and how often it adds to one place in all iterations.
 fn program(noise: &mut Noise) -> (String, usize) {
     let (ty, vector, shift, width) =
         if noise.below(4) == 0 { ("f32", "f32x4", 2, 4_i64) } else { ("f64", "f64x2", 3, 8) };
@@ -127,7 +128,7 @@ fn program(noise: &mut Noise) -> (String, usize) {
         };
         match noise.below(13) {
             12 => {
-                // Adds to one place in all turns.
+                // Adds to one place in all iterations.
                 let off = width * (noise.below(7) as i64 - 3);
                 let at = format!("v{}{off:+}", noise.one_of(&["0", "1", "2", "2"]));
                 let x = any(noise, &leaves);
@@ -323,7 +324,7 @@ fn loops_in_lanes_do_what_they_do_one_by_one() {
                 let tol = size * if single { 1e-5 } else { 1e-13 };
                 if k == 1 && cells > 0 && (single || unit == 2) {
                     // Places that are added to may differ by roundings, and so may what the last
-                    // turns make of them.
+                    // iterations make of them.
                     let step = if single { 1 } else { 2 };
                     for at in (0..WORDS).step_by(step) {
                         let of = |m: &[u32]| match single {
@@ -332,15 +333,18 @@ fn loops_in_lanes_do_what_they_do_one_by_one() {
                         };
                         let (a, b) = (of(&want), of(&found));
                         let far = size.is_finite() && b.is_finite() && (a - b).abs() > tol;
-                        assert!(!far, "{a} became {b} at {at} with {places:?} and {n} turns\n{text}\n{shown}");
+                        assert!(!far, "{a} became {b} at {at} with {places:?} and {n} iterations\n{text}\n{shown}");
                     }
                     found.clone_from(&want);
                 } else if k == 1 && cells > 0 {
                     found.clone_from(&want);
                 }
                 let rounded = k == 1 && (!size.is_finite() || !other.is_finite() || (sum - other).abs() <= tol);
-                assert!(same_memory(&want, &found), "memory differs with {places:?} and {n} turns\n{text}\n{shown}");
-                assert!(near || rounded, "{sum} became {other} with {places:?} and {n} turns\n{text}\n{shown}");
+                assert!(
+                    same_memory(&want, &found),
+                    "memory differs with {places:?} and {n} iterations\n{text}\n{shown}"
+                );
+                assert!(near || rounded, "{sum} became {other} with {places:?} and {n} iterations\n{text}\n{shown}");
             }
             in_lanes += usize::from(is_exact && n >= 4);
         }
@@ -440,10 +444,10 @@ fn places() {
     let two = format!("{add} v22 = load.f64 v2+8\n v23 = fsub v22, v13\n store v23, v2+8\n");
     assert_eq!(cells(&two, 8), Some((4, 2)));
     assert_eq!(cells(&two, 32), Some((1, 2)));
-    // No sum: as it is, turn by turn.
+    // No sum: as it is, iteration by iteration.
     assert_eq!(cells(&add.replace("fadd v20, v14", "fmax v20, v14"), 8), Some((1, 1)));
-    // A turn that does not read first, parts of one place, a place elsewhere each time, a call, and
-    // something that is not in steps.
+    // An iteration that does not read first, parts of one place, a place elsewhere each time, a
+    // call, and something that is not in steps.
     let parts = format!("{add} v22 = load.f64 v1+4\n v23 = fsub v22, v13\n store v23, v1+4\n");
     let elsewhere = format!("v16 = load.i64 v2\n v17 = iadd v0, v16\n v18 = load.f64 v17\n {add}");
     let moving = format!("{add} v16 = imul v11, v11\n v17 = iadd v2, v16\n v18 = load.f64 v17\n");
@@ -522,10 +526,10 @@ fn what_is_known_to_be_apart_is_not_compared() {
     }
 }
 
-/// A turn that adds to one place twice, as an unrolled one does, waits for one addition, and reads
-/// what does not change in front of the loop.
+/// An iteration that adds to one place twice, as an unrolled one does, waits for one addition, and
+/// reads what does not change in front of the loop.
 #[test]
-fn several_terms_of_a_turn_are_added_to_each_other_first() {
+fn several_terms_of_an_iteration_are_added_to_each_other_first() {
     let func = function(
         "function %f(i64, i64, i64, i64) system_v {
         block0(v0: i64, v1: i64, v2: i64, v3: i64):
@@ -561,8 +565,8 @@ fn several_terms_of_a_turn_are_added_to_each_other_first() {
     };
     let mut shadows = EntitySet::new();
     shadows.extend(func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).filter(of_cell));
-    // Additions that the place goes through, and what is read in a turn.
-    let turn = |reorder: bool, shadows: &EntitySet<ir::Inst>| {
+    // Additions that the place goes through, and what is read in an iteration.
+    let iteration = |reorder: bool, shadows: &EntitySet<ir::Inst>| {
         let mut func = func.clone();
         let watched = &EntitySet::new();
         let apart = &|_, _| false;
@@ -583,9 +587,9 @@ fn several_terms_of_a_turn_are_added_to_each_other_first() {
         }
         (sums.len() - 1, insts().filter(|&i| func.dfg.insts[i].opcode().can_load()).count())
     };
-    assert_eq!(turn(true, &shadows), (1, 2));
-    assert_eq!(turn(false, &shadows), (2, 2));
-    assert_eq!(turn(true, &EntitySet::new()), (1, 4));
+    assert_eq!(iteration(true, &shadows), (1, 2));
+    assert_eq!(iteration(false, &shadows), (2, 2));
+    assert_eq!(iteration(true, &EntitySet::new()), (1, 4));
 }
 
 /// However many there are of them: to know more is never to do less.
@@ -597,17 +601,17 @@ fn what_is_known_to_be_apart_does_not_count() {
     }
     // Fourteen arrays, of which the sum is added to the fifteenth.
     let params = (0..16).map(|i| format!("v{i}: i64")).collect::<Vec<_>>().join(", ");
-    let mut turn = String::from("v23 = ishl v20, v18\n");
+    let mut iteration = String::from("v23 = ishl v20, v18\n");
     for i in 0..15 {
-        writeln!(turn, "v{} = iadd v{i}, v23\nv{} = load.f64 v{}", 30 + i, 50 + i, 30 + i).unwrap();
+        writeln!(iteration, "v{} = iadd v{i}, v23\nv{} = load.f64 v{}", 30 + i, 50 + i, 30 + i).unwrap();
     }
-    writeln!(turn, "v70 = fadd v64, v50").unwrap();
+    writeln!(iteration, "v70 = fadd v64, v50").unwrap();
     for i in 1..14 {
-        writeln!(turn, "v{} = fadd v{}, v{}", 70 + i, 69 + i, 50 + i).unwrap();
+        writeln!(iteration, "v{} = fadd v{}, v{}", 70 + i, 69 + i, 50 + i).unwrap();
     }
     let func = function(&format!(
         "function %f({}) system_v {{\nblock0({params}):\nv16 = iconst.i64 0\nv17 = iconst.i64 1\nv18 = iconst.i64 3\n\
-        jump block1(v16)\nblock1(v20: i64):\nv21 = icmp slt v20, v15\nbrif v21, block2, block3\nblock2:\n{turn}\
+        jump block1(v16)\nblock1(v20: i64):\nv21 = icmp slt v20, v15\nbrif v21, block2, block3\nblock2:\n{iteration}\
         store v83, v44\nv24 = iadd v20, v17\njump block1(v24)\nblock3:\nreturn\n}}",
         ["i64"; 16].join(", ")
     ));
@@ -676,9 +680,15 @@ fn an_index_that_overflows() {
         // SAFETY: the size is not zero.
         let memory = unsafe { std::alloc::alloc_zeroed(layout) };
         assert!(!memory.is_null());
-        for turns in 0..9_u64 {
+        for iterations in 0..9_u64 {
             for (k, f) in compiled.iter().enumerate() {
-                f(memory.wrapping_add(base as usize), memory, first as u32 as usize as *mut u8, turns, 1.0 + k as f64);
+                f(
+                    memory.wrapping_add(base as usize),
+                    memory,
+                    first as u32 as usize as *mut u8,
+                    iterations,
+                    1.0 + k as f64,
+                );
             }
         }
         for k in 0..9_usize {
@@ -688,7 +698,7 @@ fn an_index_that_overflows() {
             });
             // SAFETY: both halves of the way lie in the block.
             let found = unsafe { memory.add(at as usize).cast::<f64>().read_unaligned() };
-            // Each run of more than k turns adds one, or two in lanes.
+            // Each run of more than k iterations adds one, or two in lanes.
             assert_eq!(found, 3.0 * (8 - k.min(8)) as f64, "{extend}, element {k}");
         }
         // SAFETY: allocated above with the same layout; nothing of the module is called any more.
@@ -701,8 +711,8 @@ fn an_index_that_overflows() {
 
 #[test]
 fn what_a_mask_leaves_over_is_left_alone() {
-    // What is left over when four turns are done at a time; counted up and down, from what it is
-    // not up to zero, and as the reverse of that begins.
+    // What is left over when four iterations are done at a time; counted up and down, from what it
+    // is not up to zero, and as the reverse of that begins.
     let program = |start: &str, bound: &str, step: i64, ty: &str| {
         function(&format!(
             "function %f(i64, {ty}) system_v {{
@@ -738,7 +748,7 @@ fn what_a_mask_leaves_over_is_left_alone() {
     };
     for ty in ["i64", "i32"] {
         for left_over in [("v4", "v3", 1), ("v3", "v4", -1), ("v5", "v4", 1), ("v4", "v5", -1), ("v16", "v4", 1)] {
-            assert_eq!(outcome(left_over, ty, true), Err("it has few turns"), "{left_over:?}");
+            assert_eq!(outcome(left_over, ty, true), Err("it has few iterations"), "{left_over:?}");
             assert!(outcome(left_over, ty, false).is_ok(), "{left_over:?}");
         }
         // As many as an argument says; and backwards, past the largest number.

@@ -1,6 +1,6 @@
 //! Neighbours that are computed in lanes are what they are one by one: random loops that are
-//! written out for several turns, over buffers that overlap in all ways, compiled as they are and
-//! with vectors, on the same memory.
+//! written out for several iterations, over buffers that overlap in all ways, compiled as they are
+//! and with vectors, on the same memory.
 //!
 //! All results must be the same bits. How often vectors were made is counted, so that none of this
 //! passes because nothing was done.
@@ -14,14 +14,14 @@ use brolga_testing::{asked, budget, function, jit};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::EntitySet;
 
-/// `f(memory, p, q, r, turns, s)`: three distances from the start of memory, and a first sum.
+/// `f(memory, p, q, r, iterations, s)`: three distances from the start of memory, and a first sum.
 type Compiled = extern "C" fn(*mut u8, u32, u32, u32, u64, f64) -> f64;
 
 /// How the loops of a program go on.
 struct Shape {
     /// Its bytes.
     width: i64,
-    /// Elements that a turn is written out for.
+    /// Elements that an iteration is written out for.
     lanes: i64,
     /// Addresses are sums of 32 bits, widened.
     narrow: bool,
@@ -29,8 +29,8 @@ struct Shape {
     back: bool,
 }
 
-/// What a turn does to one element, lane by lane in some order, with `LANE` for the name of the
-/// lane.
+/// What an iteration does to one element, lane by lane in some order, with `LANE` for the name of
+/// the lane.
 fn program(noise: &mut Noise) -> (String, Shape) {
     let (ty, width) = if noise.below(4) == 0 { ("f32", 4) } else { ("f64", 8) };
     let shape = Shape { width, lanes: 2 << noise.below(3), narrow: noise.below(2) == 0, back: noise.below(2) == 0 };
@@ -208,7 +208,7 @@ fn neighbours_in_lanes_are_what_they_are_one_by_one() {
                     }
                 })
                 .collect();
-            let turns = 1 + noise.below(3);
+            let iterations = 1 + noise.below(3);
             // Mostly whole elements apart, sometimes less.
             let unit = if noise.below(6) == 0 { shape.width as u64 / 2 } else { shape.width as u64 };
             let near = 8 * WORDS as u64 / 4;
@@ -216,7 +216,7 @@ fn neighbours_in_lanes_are_what_they_are_one_by_one() {
                 [0, 1, 2].map(|k| if apart { near + k * near / 2 } else { near + unit * noise.below(14) } as u32);
             let run = |f: Compiled| {
                 let mut m = before.clone();
-                let found = f(m.as_mut_ptr().cast(), places[0], places[1], places[2], turns, 0.625);
+                let found = f(m.as_mut_ptr().cast(), places[0], places[1], places[2], iterations, 0.625);
                 (m, found)
             };
             let (want, sum) = run(compiled[0]);
@@ -229,7 +229,10 @@ fn neighbours_in_lanes_are_what_they_are_one_by_one() {
                 a.iter().zip(b).all(|(&a, &b)| plain(a) == plain(b))
             };
             let sums = sum.to_bits() == too.to_bits() || sum.is_nan() && too.is_nan();
-            assert!(same(&want, &found) && sums, "at {places:?}, {turns} turns: {sum} {too}\n{text}\n{shown}");
+            assert!(
+                same(&want, &found) && sums,
+                "at {places:?}, {iterations} iterations: {sum} {too}\n{text}\n{shown}"
+            );
         }
         // SAFETY: none of it runs any more.
         unsafe { module.free_memory() };

@@ -272,9 +272,9 @@ fn the_first_cotangent_that_is_not_finite() {
                 for the reverse of block1, which holds it
                 since the caller passes it to the forward pass only
             block1 (line 7), entered 2 times: pushes 8 bytes each time
-              its loop runs turn by turn, since it records
-              the reverse of its loop runs 4 turns at a time
-              its loop asks once whether there is room on the tape, for 8 bytes a turn
+              its loop runs iteration by iteration, since it records
+              the reverse of its loop runs 4 iterations at a time
+              its loop asks once whether there is room on the tape, for 8 bytes an iteration
               pushes `v6 = load.f64 v3` (line 7), 8 bytes
                 for the reverse of `v7 = fmul.f64 v6, v6` (line 8)
                 since the memory may be another when the pullback runs
@@ -284,14 +284,14 @@ fn the_first_cotangent_that_is_not_finite() {
                 since its value before a step of the loop follows from the value after it
               holds the shadow of the pointer parameter 0 of the function
                 for the reverse of `v6 = load.f64 v3` (line 7)
-                since all turns of the loop read the same value
+                since all iterations of the loop read the same value
               holds v4, parameter 1 of block1
                 for the reverse of block1, which holds it
                 for finding the way back
                 since its value before a step of the loop follows from the value after it
               holds parameter 1 of the function
                 for finding the way back
-                since all turns of the loop read the same value
+                since all iterations of the loop read the same value
               computes again `v9 = iconst.i64 8` (line 10)
                 for the reverse of block1, which begins with v3, parameter 0 of block1 from it
                 since it is the same wherever it is computed
@@ -466,16 +466,16 @@ fn a_loop_in_every_mode() {
                 for the reverse of block1, which holds it
                 since the caller passes it to the forward pass only
             block1 (line 9), entered 3 times: pushes 8 bytes each time
-              its loop runs turn by turn, since it records
-              the reverse of its loop runs turn by turn, since it does not read and write neighbours one after the other
-              its loop asks once whether there is room on the tape, for 8 bytes a turn
+              its loop runs iteration by iteration, since it records
+              the reverse of its loop runs iteration by iteration, since it does not read and write neighbours one after the other
+              its loop asks once whether there is room on the tape, for 8 bytes an iteration
               pushes `v13 = sqrt.f64 v12` (line 15), 8 bytes
                 for the reverse of `v13 = sqrt.f64 v12` (line 15)
                 for computing `v14 = fmul.f64 v13, v4` (line 16) again
                 since computing it again would need more bytes of operands, or more time
               holds parameter 0 of the function
                 for computing `v11 = iadd.i64 v0, v10` (line 13) again
-                since all turns of the loop read the same value
+                since all iterations of the loop read the same value
               holds v5, parameter 0 of block1
                 for computing `v8 = iadd.i64 v5, v7` (line 10) again
                 for the reverse of block1, which holds it
@@ -484,17 +484,17 @@ fn a_loop_in_every_mode() {
               holds the shadow of the pointer parameter 0 of the function
                 for the reverse of `v12 = load.f64 v11` (line 14)
                 for the reverse of `store.f64 v16, v11` (line 19)
-                since all turns of the loop read the same value
+                since all iterations of the loop read the same value
               holds `v4 = floor.f64 v21` (line 5)
                 for the reverse of `v14 = fmul.f64 v13, v4` (line 16)
                 for computing `v14 = fmul.f64 v13, v4` (line 16) again
-                since all turns of the loop read the same value
+                since all iterations of the loop read the same value
               holds `v20 = call fn0(v2)` (line 6)
                 for the reverse of `v15 = fmul.f64 v14, v20` (line 17)
-                since all turns of the loop read the same value
+                since all iterations of the loop read the same value
               holds parameter 1 of the function
                 for finding the way back
-                since all turns of the loop read the same value
+                since all iterations of the loop read the same value
               computes again `v7 = iconst.i64 -1` (line 9)
                 for computing `v8 = iadd.i64 v5, v7` (line 10) again
                 for the reverse of block1, which begins with v5, parameter 0 of block1 from it
@@ -592,7 +592,7 @@ block2:
                 since it is the same wherever it is computed
             block1 (line 7), entered 3 times: pushes nothing
               runs in the reverse half, forwards, since its loop does nothing but add up
-              its loop, run again, runs turn by turn, since where it reads or writes is not in steps
+              its loop, run again, runs iteration by iteration, since where it reads or writes is not in steps
             block2 (line 15), entered 1 time: pushes nothing
     "#]]
     .assert_eq(recorded);

@@ -26,7 +26,7 @@ pub enum Role {
     /// Where the reverse half begins to run the loop of a header once more, forwards.
     Begin(ir::Block),
     /// In the loop of a header that the reverse half runs forwards: a block of the loop, behind it
-    /// the reverses of its statements unless whole turns are reversed.
+    /// the reverses of its statements unless whole iterations are reversed.
     Rerun(ir::Block, ir::Block),
     /// Loads captures and finds the frame.
     Entry,

@@ -322,7 +322,7 @@ impl Check {
             }
             Check::UnknownCallee => "an indirect call went to an address that is no function of this program",
             Check::UntrackedBits => {
-                "a cotangent reached bits of which nobody knows what float they are: integer arithmetic has produced them, or a \
+                "a cotangent reached bits that belong to no float that is known: integer arithmetic has produced them, or a \
                  copy of memory that holds floats of several sizes"
             }
             Check::ConstStore => {
@@ -366,7 +366,7 @@ pub enum FragmentOp {
 pub enum Sum {
     /// That of the function, in a variable.
     Whole,
-    /// One in memory: in a loop, a turn that does not come by has nothing to do with it.
+    /// One in memory: in a loop, an iteration that does not come by has nothing to do with it.
     Aside,
     /// That of one run of the loop with this header, in a variable: what is added in one run waits
     /// for nothing of the run before.

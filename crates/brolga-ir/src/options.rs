@@ -75,10 +75,10 @@ pub enum Made {
 
 /// Whether calls are replaced by the bodies of what they call before a function is differentiated.
 ///
-/// Then the analyses see what crosses the call (pointers, constants, what is the same in every turn
-/// of a loop), and no frame is needed. The primal that users call stays as it is, and so do its
-/// values and traps, bit for bit; gradients are the same numbers, but for roundings, since what a
-/// callee adds up by itself is then added where the caller adds.
+/// Then the analyses see what crosses the call (pointers, constants, what is the same in every
+/// iteration of a loop), and no frame is needed. The primal that users call stays as it is, and so
+/// do its values and traps, bit for bit; gradients are the same numbers, but for roundings, since
+/// what a callee adds up by itself is then added where the caller adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Inline {
     /// What pays wherever it was measured: [`Inline::TINY`], but [`Inline::Never`] with

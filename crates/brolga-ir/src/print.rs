@@ -363,7 +363,7 @@ impl Display for DisplayInst<'_> {
             AdOp::Push(vs, id) => write!(f, "push {}", Record(vs, *id)),
             AdOp::LeaveFrame => write!(f, "leave frame"),
             AdOp::OpenFrame => write!(f, "open frame"),
-            AdOp::NextIteration => write!(f, "turn"),
+            AdOp::NextIteration => write!(f, "iteration"),
             AdOp::Hold(name, v) => write!(f, "hold {name} = {v}"),
             AdOp::Held(name) => write!(f, "held.{ty} {name}"),
             AdOp::Restore(slot) => write!(f, "restore.{ty} {slot}"),

@@ -74,7 +74,7 @@ fn pair() -> Pair {
     for n in [0, 2, 4] {
         ct[ir::Value::from_u32(n)] = Some(Shape::F64);
     }
-    let [entry, end, turn, edge, start, exit] = [(); 6].map(|()| ids.block());
+    let [entry, end, iteration, edge, start, exit] = [(); 6].map(|()| ids.block());
     let [seg, seed, number, taken, product, kept, result] = [(); 7].map(|()| Val::D(ids.dv()));
     let ct_of = ir::Value::from_u32;
     let mut blocks = Table::default();
@@ -87,7 +87,7 @@ fn pair() -> Pair {
     let opens = vec![(none.clone(), AdOp::OpenFrame)];
     new(entry, Role::Entry, params, opens, Term::Jump(to(end)), &mut ids);
     let adds = vec![(none.clone(), AdOp::AddCt(ct_of(4), seed))];
-    new(end, Role::Reverse(block(2)), vec![], adds, Term::Jump(to(turn)), &mut ids);
+    new(end, Role::Reverse(block(2)), vec![], adds, Term::Jump(to(iteration)), &mut ids);
     let reverses = vec![
         (vec![(v(2), f64), (v(5), i64)], AdOp::Pop(vec![v(2), v(5)], Some(1))),
         (vec![(taken, f64)], AdOp::TakeCt(ct_of(4))),
@@ -96,9 +96,9 @@ fn pair() -> Pair {
         (vec![(number, types::I32)], AdOp::PeekBlock),
     ];
     let switch = Term::Switch(number, vec![(0, start), (1, edge)]);
-    new(turn, Role::Reverse(block(1)), vec![], reverses, switch, &mut ids);
+    new(iteration, Role::Reverse(block(1)), vec![], reverses, switch, &mut ids);
     let zero = vec![(none.clone(), AdOp::ZeroCt(ct_of(2)))];
-    new(edge, Role::Edge(block(1), block(1)), vec![], zero, Term::Jump(to(turn)), &mut ids);
+    new(edge, Role::Edge(block(1), block(1)), vec![], zero, Term::Jump(to(iteration)), &mut ids);
     let starts = vec![(none.clone(), AdOp::Pop(vec![], Some(0))), (vec![(kept, f64)], AdOp::Restore(KEPT))];
     new(start, Role::Reverse(block(0)), vec![], starts, Term::Jump(to(exit)), &mut ids);
     let closes = vec![(vec![(result, f64)], AdOp::TakeCt(ct_of(0))), (none, AdOp::CloseFrame)];

@@ -56,14 +56,14 @@ block3:
 }";
 
 const ROOM: usize = 1 << 17;
-const TURNS: i64 = 3;
+const ITERATIONS: i64 = 3;
 
 /// What a parameter of one of the functions is.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Float(Type),
     /// How often the loop turns.
-    Turns,
+    Iterations,
     Room,
     RoomBytes,
     /// The struct of results of the function at a level, or a shadow of it.
@@ -93,7 +93,7 @@ impl Tower {
             ParamRole::WorkspaceBytes => Kind::RoomBytes,
             ParamRole::Results => Kind::Results(level),
             ParamRole::Primal(i) | ParamRole::Shadow(i) if level > 0 => self.kind(level - 1, i),
-            _ => Kind::Turns,
+            _ => Kind::Iterations,
         }
     }
 
@@ -101,7 +101,7 @@ impl Tower {
     fn derive(&mut self, reverse: bool, in_struct: bool) -> Result<(), AdError> {
         let level = self.ids.len() - 1;
         let activity = |k: usize| match (self.kind(level, k), reverse) {
-            (Kind::Turns | Kind::RoomBytes, _) => Const,
+            (Kind::Iterations | Kind::RoomBytes, _) => Const,
             (_, false) => Dual,
             (Kind::Float(_), true) => Active,
             (_, true) => Duplicated,
@@ -145,7 +145,7 @@ impl Tower {
             args.push(match self.kind(level, k) {
                 Kind::Float(types::F32) => DataValue::F32((numbers[k][0] as f32).into()),
                 Kind::Float(_) => double(numbers[k][0]),
-                Kind::Turns => DataValue::I64(TURNS),
+                Kind::Iterations => DataValue::I64(ITERATIONS),
                 Kind::RoomBytes => DataValue::I64(ROOM as i64),
                 Kind::Room => {
                     // Its own may hold anything, and shadows hold zeros.

@@ -105,7 +105,7 @@ fn a_run_that_does_not_fit_says_so() {
     }
 }
 
-/// x ↦ sin(x)·x, n times: each turn records, and how often is known beforehand.
+/// x ↦ sin(x)·x, n times: each iteration records, and how often is known beforehand.
 const CHAIN: &str = "function %chain(f64, i64) -> f64 {
     fn0 = %sin(f64) -> f64
 block0(v0: f64, v1: i64):

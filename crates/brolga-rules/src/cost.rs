@@ -50,19 +50,20 @@ pub fn latency(op: Opcode) -> u32 {
     }
 }
 
-/// Instructions that a core has under way if it runs one thread. Where a turn of a loop is longer,
-/// the next turn cannot begin while this one waits for its chain.
+/// Instructions that a core has under way if it runs one thread. Where an iteration of a loop is
+/// longer, the next iteration cannot begin while this one waits for its chain.
 pub const IN_FLIGHT: u32 = 256;
-/// Instructions of a turn's reverse, with what it repeats of the primal, for each of the primal's.
+/// Instructions of an iteration's reverse, with what it repeats of the primal, for each of the
+/// primal's.
 pub const REVERSE: u32 = 3;
 /// Bytes of a record that are written and read again in the time of a cycle.
 pub const BYTES_A_CYCLE: u32 = 2;
-/// Cycles of a turn's chain from which on it is asked whether a record is quicker: with less, the
-/// reverse has something else to do meanwhile.
+/// Cycles of an iteration's chain from which on it is asked whether a record is quicker: with less,
+/// the reverse has something else to do meanwhile.
 pub const LONG_CHAIN: u32 = 64;
 
 /// Whether a reverse that repeats a chain of so many cycles waits longer than it would for a record
-/// of so many bytes; the turn of the primal has so many instructions.
+/// of so many bytes; the iteration of the primal has so many instructions.
 pub fn is_waited_for(chain: u32, insts: u32, bytes: u32) -> bool {
     insts * REVERSE > IN_FLIGHT && chain >= LONG_CHAIN && chain > bytes / BYTES_A_CYCLE
 }
@@ -75,8 +76,8 @@ pub const BYTES_FOR_EACH: u32 = 6;
 /// What part of a block's record may be left for quotients to be computed again: otherwise the
 /// division is waited for longer than the tape.
 pub const OF_ALL: (u32, u32) = (3, 5);
-/// Bytes a turn from which on recording takes longer than keeping everything in variables for the
-/// length of a turn.
+/// Bytes an iteration from which on recording takes longer than keeping everything in variables for
+/// the length of an iteration.
 pub const MANY_BYTES: u32 = 64;
 
 /// What a call of a recursion may compute that is not cheap, by [`cost`], if its primal is to run

@@ -75,7 +75,7 @@ fn of_functions(kinks: &[Line], wanted: &dyn Fn(&str) -> bool) -> Vec<Tally> {
             let Some(MathKind::Expr(of_base) | MathKind::Writes(of_base, _)) = math_rule(base).map(|r| r.kind) else {
                 panic!("{base} has no row")
             };
-            assert_eq!(row, of_base, "{} has a row of its own, and nobody mutates it", rule.symbol);
+            assert_eq!(row, of_base, "{} has a row of its own, and no mutant of it is tried", rule.symbol);
             tally.note = format!("the row of {base}");
             out.push(tally);
             continue;

@@ -1,5 +1,5 @@
-//! Where numbers are watched so that products need no guards, where that would be what a turn waits
-//! for, and what is done about it.
+//! Where numbers are watched so that products need no guards, where that would be what an iteration
+//! waits for, and what is done about it.
 
 use brolga_ir::inst::{AdOp, Sum, Val};
 use brolga_ir::{ArgActivity, Mode, Options, Pass, PassSet, Request};
@@ -12,9 +12,9 @@ use crate::host;
 /// How `Σ y[i]²` is computed for `y[r[k]] += a[k] x[j]` over all `j` and `k`.
 struct Form {
     /// The inner loop's parameters beside the counter, what they begin with, and what they are in
-    /// the next turn.
+    /// the next iteration.
     carried: [&'static str; 3],
-    /// What is done besides in each turn of it.
+    /// What is done besides in each iteration of it.
     more: String,
     /// How it is entered.
     enter: &'static str,
@@ -100,22 +100,22 @@ impl Form {
 fn runs_of_a_short_loop_do_not_wait_for_each_other() {
     let apart = (true, "from block2, in block2, join block2".to_owned());
     assert_eq!(PLAIN.derived(), apart);
-    // Some runs have no turn.
+    // Some runs have no iteration.
     let skips = Form { enter: "brif v18, block3, block2(v5", ..PLAIN };
     assert_eq!(skips.derived(), apart);
-    // A second way leads out of it, to the next turn of the outer one.
+    // A second way leads out of it, to the next iteration of the outer one.
     let more = "v62 = icmp eq v27, v31\n brif v62, block1(v42), block6\n block6:".into();
     let two_ends = Form { more, ..PLAIN };
     assert_eq!(two_ends.derived(), (true, apart.1.clone() + ", join block2"));
     // One that adds up waits for an addition anyway.
     let chain = Form { carried: [", v60: f64", ", v7", ", v61"], more: "v61 = fadd v60, v37".into(), ..PLAIN };
     assert_eq!(chain.derived(), (true, String::new()));
-    // A long one is done with a turn later than with an addition.
-    let turn = |n: u32| {
+    // A long one is done with an iteration later than with an addition.
+    let iteration = |n: u32| {
         let (x, z, at) = (70 + 2 * n, 71 + 2 * n, 8 * n + 8);
         format!("v{x} = load.f64 v36+{at}\n v{z} = fmul v{x}, v20\n store v{z}, v32+{at}\n")
     };
-    let long = Form { more: (0..5).map(turn).collect(), ..PLAIN };
+    let long = Form { more: (0..5).map(iteration).collect(), ..PLAIN };
     assert_eq!(long.derived(), (true, String::new()));
 }
 
@@ -195,6 +195,6 @@ fn terms_behind_conditions_are_watched_as_their_sum() {
     let terms = |beside| conditional_terms(beside).into_iter().filter(|op| *op == Some(Opcode::Fmul)).count();
     assert!(conditional_terms(0).contains(&Some(Opcode::Fadd)));
     assert_eq!(terms(0), 0);
-    // Not where a turn that passes one by does little else.
+    // Not where an iteration that passes one by does little else.
     assert_eq!(terms(50), 2);
 }

@@ -9,7 +9,7 @@ use cranelift_codegen::ir::{Block, Function, InstructionData};
 use crate::host;
 
 /// `a Σ x[i]²`, and the factor within the loop: its pullback needs `a`, `x` and the shadow's
-/// distance in each turn.
+/// distance in each iteration.
 const SCALED: &str = "function %f(i64, i64, f64) -> f64 system_v {
     block0(v0: i64, v1: i64, v2: f64):
         v3 = iconst.i64 0
@@ -61,7 +61,7 @@ fn comes_back(f: &Function, b: Block) -> bool {
 
 #[test]
 fn only_records_are_read_in_a_loop() {
-    // One number is recorded in each turn. (Lanes would have the loop twice, and so would a
+    // One number is recorded in each iteration. (Lanes would have the loop twice, and so would a
     // pullback without guards.)
     let held = PassSet::of(&[Pass::Vectorise, Pass::PartialSums, Pass::VersionGuards]);
     assert_eq!(in_loops(held), 1);

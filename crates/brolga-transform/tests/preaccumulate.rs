@@ -1,5 +1,5 @@
-//! Loops whose turns multiply what they carry by one number, computed before: small functions, run
-//! by Cranelift's interpreter before and after. Derivatives that go through the pass are in
+//! Loops whose iterations multiply what they carry by one number, computed before: small functions,
+//! run by Cranelift's interpreter before and after. Derivatives that go through the pass are in
 //! `ir-tests/cases/loops/preaccumulate.clif`.
 
 use brolga_testing::function;
@@ -169,7 +169,7 @@ fn check(ty: &str, body: &str, factors: usize, exact: impl Fn([Wide; 3]) -> (Wid
     }
     assert!(right > 300, "{right} of these are ordinary numbers");
     assert!(moved > 0, "some are rounded otherwise");
-    // Turn after turn.
+    // Iteration after iteration.
     for n in 0..6 {
         for x in [1.0, -0.3] {
             let (old, new) = (run(&before, [x, 0.75, 1.5], n), run(&after, [x, 0.75, 1.5], n));
@@ -190,7 +190,7 @@ fn triples() -> impl Iterator<Item = [f64; 3]> {
 
 /// A loop that asks first, with this body from `v5` (and `v1`, `v2`) to `v11`, and returns what is
 /// carried, twice.
-fn asking_first(turn: &str) -> String {
+fn asking_first(iteration: &str) -> String {
     format!(
         "block0(v0: FLOAT, v1: FLOAT, v2: FLOAT, v3: i32):
             jump block1(v3, v0)
@@ -203,7 +203,7 @@ fn asking_first(turn: &str) -> String {
             jump block1(v13, v11)
         block3:
             return v5, v5",
-        turn.replace("; ", "\n")
+        iteration.replace("; ", "\n")
     )
 }
 
@@ -275,14 +275,14 @@ fn a_loop_that_asks_last_and_a_number_on_the_way_that_others_want() {
 
 #[test]
 fn what_is_left_alone() {
-    for (turn, why) in [
+    for (iteration, why) in [
         ("v11 = fmul v5, v1", "one product is as short as can be"),
         ("v6 = fmul v5, v1; v7 = fmul v6, v5; v11 = fmul v7, v2", "a square"),
         ("v6 = fmul v5, v1; v7 = sqrt v6; v11 = fmul v7, v2", "a root"),
         ("v6 = fdiv v1, v5; v11 = fmul v6, v2", "a quotient by it"),
         ("v6 = fadd v5, v1; v11 = fadd v6, v2", "no product"),
     ] {
-        let (before, after, found) = both("f64", &asking_first(turn), false);
+        let (before, after, found) = both("f64", &asking_first(iteration), false);
         assert!(found.is_empty() && before.to_string() == after.to_string(), "{why}: {after}");
     }
     let carried_beside = "block0(v0: f64, v1: f64, v2: f64, v3: i32):

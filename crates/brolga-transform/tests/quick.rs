@@ -70,7 +70,8 @@ fn derived(text: &str, effort: Effort, isa: &dyn TargetIsa) -> ir::Function {
     derive(&program, &request, &options, isa).unwrap().combined.expect("one function").func
 }
 
-/// `x ← r x (1 - x)`, n times: each turn records a number, which a fence behind the tape bounds.
+/// `x ← r x (1 - x)`, n times: each iteration records a number, which a fence behind the tape
+/// bounds.
 const CHAIN: &str = "function %f(f64, f64, i64) -> f64 system_v {
 block0(v0: f64, v1: f64, v2: i64):
     v3 = f64const 0x1.0p0
@@ -131,7 +132,7 @@ fn where_a_fence_is_only_loops_load_the_limit_of_the_tape() {
         });
         from.collect::<Vec<_>>()
     };
-    // The loop asks once whether all its turns fit, with any effort.
+    // The loop asks once whether all its iterations fit, with any effort.
     for effort in [Effort::Quick, Effort::Full] {
         for isa in [&plain, &fenced] {
             let found = loads(effort, isa);

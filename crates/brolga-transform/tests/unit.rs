@@ -50,7 +50,7 @@ fn sums() {
 
 #[test]
 fn a_loop() {
-    // The sum in each turn, and what is added to it; not what is also added to the square.
+    // The sum in each iteration, and what is added to it; not what is also added to the square.
     let found = units(
         "function %f(i64, i32) -> f64 {
         block0(v0: i64, v1: i32):
@@ -100,7 +100,7 @@ fn branches() {
 
 #[test]
 fn what_is_left_behind() {
-    // Each turn makes another v5, and only the last is returned.
+    // Each iteration makes another v5, and only the last is returned.
     let found = units(
         "function %f(i32, f64) -> f64 {
         block0(v0: i32, v1: f64):

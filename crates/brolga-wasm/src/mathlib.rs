@@ -30,7 +30,7 @@ const AGREES_F32: f64 = 1e-5;
 pub(crate) const POINTS: [f64; 14] =
     [-31.7, -7.3, -1.6, -0.83, -0.21, -1e-3, 0.0, 1e-9, 0.37, 0.92, 1.0, 2.41, 11.3, 57.9];
 
-/// Calls and turns of loops after which a function is none of C's.
+/// Calls and iterations of loops after which a function is none of C's.
 pub(crate) const FUEL: u64 = 1 << 20;
 
 /// A function that may be one of C's.

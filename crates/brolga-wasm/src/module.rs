@@ -20,7 +20,7 @@ pub struct ModuleOptions {
     pub imports: Imports,
     /// How accesses of linear memory are kept inside of it.
     pub bounds: Bounds,
-    /// Whether every call of a function and every turn of a loop uses a unit of fuel, so that
+    /// Whether every call of a function and every iteration of a loop uses a unit of fuel, so that
     /// runaway programs end: see [`crate::Instance::set_fuel`]. It costs a load, a comparison and a
     /// store each.
     pub fuel: bool,

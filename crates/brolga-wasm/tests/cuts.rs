@@ -118,7 +118,7 @@ fn numbers_over_all_parts() {
         let before = format!("(local.set $sum {READ}) {bytes}");
         let sum = format!("(f64.add (local.get $sum) {READ})");
         is(&module(beside, &put("i32.store8", "i32.const 0"), &before, &sum), 0.3, 0.6);
-        // A number in two words, in each turn of a loop, beside a float that is read there.
+        // A number in two words, in each iteration of a loop, beside a float that is read there.
         let union = "(loop $next (call $both)
                         (local.set $sum (f64.add (local.get $sum) (f64.mul (local.get $x) (f64.load (i32.const 128)))))
                         (br_if $next (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 3))))";

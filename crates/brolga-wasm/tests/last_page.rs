@@ -4,8 +4,8 @@
 use brolga_wasm::brolga::{Effort, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity};
 
-/// Two elements a turn, each of which is multiplied with itself: both halves of a turn's reverse
-/// add to neighbours.
+/// Two elements an iteration, each of which is multiplied with itself: both halves of an
+/// iteration's reverse add to neighbours.
 fn module(memory: &str) -> Module {
     let text = format!(
         r#"(module (memory (export "memory") {memory})

@@ -124,14 +124,14 @@ impl Program {
         }
     }
 
-    /// The module: the program runs twice, over what the first turn has left of the lists.
+    /// The module: the program runs twice, over what the first iteration has left of the lists.
     fn module(&self) -> String {
         LISTS.trim_end().strip_suffix(')').unwrap().to_owned()
-            + "(func (export \"f\") (param $x i32) (result f64) (local $sum f64) (local $turns i32)
+            + "(func (export \"f\") (param $x i32) (result f64) (local $sum f64) (local $iterations i32)
                 (local $p0 i32) (local $p1 i32) (local $p2 i32) (local $p3 i32)
                 (loop $again\n"
             + &self.text
-            + "(br_if $again (i32.lt_u (local.tee $turns (i32.add (local.get $turns) (i32.const 1))) (i32.const 2))))
+            + "(br_if $again (i32.lt_u (local.tee $iterations (i32.add (local.get $iterations) (i32.const 1))) (i32.const 2))))
                 (local.get $sum)))"
     }
 }

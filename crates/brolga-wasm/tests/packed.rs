@@ -8,7 +8,7 @@ use brolga_wasm::{Gradient, Instance, Module, Val, default_activity, options};
 
 /// The gradient of `reused` of `records.c`, by hand.
 fn right(x: &[f64], seed: f64) -> Vec<f64> {
-    // Of each turn: what the sum was, and the slope of what it becomes.
+    // Of each iteration: what the sum was, and the slope of what it becomes.
     let mut sums = vec![0.0];
     for &y in x {
         let sum: f64 = *sums.last().unwrap();

@@ -22,7 +22,7 @@ use brolga_wasm::{
 };
 use wasm_smith::{Config, InstructionKinds};
 
-/// Enough for any call that means something, and for few turns of those that do not.
+/// Enough for any call that means something, and for few iterations of those that do not.
 const FUEL: u64 = 2_000;
 
 struct Random(u64);
@@ -152,14 +152,14 @@ fn random_modules() {
             break;
         }
         let (before, began) = (tally.nonzero, Instant::now());
-        *CURRENT.lock().expect("nobody panics with it") = Some((seed, began));
+        *CURRENT.lock().expect("it is not held in a panic") = Some((seed, began));
         module(seed, &mut tally);
         tally.telling += usize::from(tally.nonzero > before);
         if began.elapsed() > tally.slowest.1 {
             tally.slowest = (seed, began.elapsed());
         }
     }
-    *CURRENT.lock().expect("nobody panics with it") = None;
+    *CURRENT.lock().expect("it is not held in a panic") = None;
     eprintln!("{tally:?}");
     assert!(tally.functions > 0, "{tally:?}");
     // A run that compares nothing proves nothing. A slow machine may not get that far in the time

@@ -210,9 +210,9 @@ fn rows_that_may_overlap_have_their_gradients() {
     );
 }
 
-/// Turns of the outer loop pass by the inner one, and turns of the inner one its access, so that
-/// addresses come round after 2^26 turns of each: the entry that is read in the first turn is read
-/// in the last one as well.
+/// Iterations of the outer loop pass by the inner one, and iterations of the inner one its access,
+/// so that addresses come round after 2^26 iterations of each: the entry that is read in the first
+/// iteration is read in the last one as well.
 #[test]
 fn what_is_passed_by_may_come_round() {
     let text = "function %f(i64, i64, i64) -> f64 system_v {

@@ -363,7 +363,11 @@ fn the_tape_is_full_where_it_was() {
                 for (n, m) in (-1..140).flat_map(|n| [-1, 0, 2, 5, 40].map(|m| (n, m))) {
                     let found = run(&each, n, m);
                     for other in [&once, &fenced, &both] {
-                        assert_eq!(found, run(other, n, m), "{func}, {mode:?}: {n} and {m} turns on {limit} bytes");
+                        assert_eq!(
+                            found,
+                            run(other, n, m),
+                            "{func}, {mode:?}: {n} and {m} iterations on {limit} bytes"
+                        );
                     }
                     match found {
                         Ok((bytes, _)) => {
@@ -388,7 +392,7 @@ fn to_the_byte() {
         let large = rule("steps", mode, true, 1 << 20);
         let (bytes, gradient) = run(&large, 100, 0).expect("there is room");
         let two = run(&large, 102, 0).expect("there is room").0;
-        assert_eq!(two, bytes + 16, "{mode:?}: eight bytes a turn");
+        assert_eq!(two, bytes + 16, "{mode:?}: eight bytes an iteration");
         // A limit is a multiple of sixteen.
         let n = if bytes.is_multiple_of(16) { 100 } else { 101 };
         let bytes = bytes.next_multiple_of(16);

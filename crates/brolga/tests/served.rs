@@ -294,9 +294,9 @@ fn a_root_of_its_own_is_made_where_it_does_more() {
     own(CONSTANT, quick(Mode::Gradient));
     own(ASIDE, quick(Mode::Gradient));
     // Loops would be run again, or be logged.
-    let turns = PAIR
+    let iterations = PAIR
         .replace("block0(v0: i64, v1: f64):", "block0(v20: i64, v21: f64):\n v22 = iconst.i64 3\n jump block3(v22, v21)\n block3(v23: i64, v24: f64):\n v25 = iconst.i64 -1\n v26 = iadd v23, v25\n v27 = fmul v24, v24\n brif v26, block3(v26, v27), block4(v20, v27)\n block4(v0: i64, v1: f64):");
-    own(&turns, quick(Mode::Gradient));
+    own(&iterations, quick(Mode::Gradient));
 }
 
 /// Value, cotangents and shadows of one call.

@@ -217,9 +217,9 @@ block2:
             ;   has v6 in a variable, for holding v6, the way back
             ;   has v1 in a variable, for the way back
             ;   computes v8 = iconst.i32 1, for holding v6
-            ;   its loop asks once whether there is room on the tape, for 16 bytes a turn
-            ;   its loop runs turn by turn, since it records
-            ;   the reverse of its loop runs turn by turn, since it does not read and write neighbours one after the other
+            ;   its loop asks once whether there is room on the tape, for 16 bytes an iteration
+            ;   its loop runs iteration by iteration, since it records
+            ;   the reverse of its loop runs iteration by iteration, since it does not read and write neighbours one after the other
             ;   on the way back to block1, v6 is v6, 1 steps back
             ; block2 runs at most once, entered from block1 only
             ;   computes v3 = iconst.i32 0, for v6

@@ -4,9 +4,9 @@
 use brolga::{ArgActivity, Mode, Options, Request, Stage, dump};
 use brolga_testing::program;
 
-/// `n` bytes say what is done to `x`: it is added to, multiplied, or left as it is. `turn` is done
-/// in each turn.
-fn plan(turn: &str) -> String {
+/// `n` bytes say what is done to `x`: it is added to, multiplied, or left as it is. `iteration` is
+/// done in each iteration.
+fn plan(iteration: &str) -> String {
     let text = "function %f(i64, i64, f64, f64) -> f64 system_v {
         block0(v0: i64, v1: i64, v2: f64, v3: f64):
             v4 = iadd v0, v1
@@ -19,7 +19,7 @@ fn plan(turn: &str) -> String {
         block2:
             v10 = uload8.i32 v7
             v11 = iadd v7, v5
-            TURN
+            ITERATION
             br_table v10, block5(v8), [block3, block4]
         block3:
             v12 = fadd v8, v3
@@ -32,7 +32,7 @@ fn plan(turn: &str) -> String {
         block6:
             return v8
         }";
-    let program = program(&text.replace("TURN", turn));
+    let program = program(&text.replace("ITERATION", iteration));
     let (f, active) = (program.func("f").unwrap(), ArgActivity::Active);
     let request = Request::new(f, [ArgActivity::Const, ArgActivity::Const, active, active]);
     let options = Options { mode: Mode::Combined, ..Options::full() };

@@ -190,7 +190,7 @@ fn check<F: Float>(huge: f64) {
         assert!(asks(with.clif().0) && !asks(without.clif().0), "one is watched, the other is not");
         let guarded = cold(with.clif().0);
         assert!(guarded.contains(" fcmp") && guarded.contains(" band"), "guarded");
-        assert!(!guarded.contains("load.f64x2") && !guarded.contains("load.f32x4"), "turn by turn");
+        assert!(!guarded.contains("load.f64x2") && !guarded.contains("load.f32x4"), "iteration by iteration");
         assert_eq!(cold(without.clif().0), "", "the only pullback");
         let a: Vec<F> = (0..COLUMNS * ROWS).map(|i| F::of((i % 7) as f64 - 2.5)).collect();
         let x: Vec<F> = (0..ROWS).map(|i| F::of((i % 5) as f64 - 1.5)).collect();
@@ -213,11 +213,11 @@ fn check<F: Float>(huge: f64) {
 }
 
 const FACTORS: usize = 10;
-const TURNS: usize = 9;
+const ITERATIONS: usize = 9;
 
-/// `Σᵢ a[i] x[0] … x[9]` over those `i` whose `w[i]` is one. Where it is zero, the turn does
+/// `Σᵢ a[i] x[0] … x[9]` over those `i` whose `w[i]` is one. Where it is zero, the iteration does
 /// nothing; elsewhere the product is formed and stored, and does not count.
-fn turns_that_do_nothing() -> String {
+fn iterations_that_do_nothing() -> String {
     let factor = |k: usize| {
         let [at, f, p] = [20 + 3 * k, 21 + 3 * k, 22 + 3 * k];
         let last = if k == 0 { 19 } else { 19 + 3 * k };
@@ -267,9 +267,9 @@ block5:
     )
 }
 
-fn check_turns<F: Float>() {
+fn check_iterations<F: Float>() {
     use ArgActivity::{Const, Duplicated};
-    let text = turns_that_do_nothing();
+    let text = iterations_that_do_nothing();
     for mode in [Mode::Combined, Mode::Gradient] {
         let both = [true, false].map(|finite| {
             rule_of::<F>(&text, "skips", &[Duplicated, Duplicated, Const, Const, Duplicated], finite, mode)
@@ -277,20 +277,20 @@ fn check_turns<F: Float>() {
         // The sum of what is watched is in a slot of its own.
         let slot = format!("explicit_slot {}", size_of::<F>());
         assert!(both[0].clif().0.contains(&slot) && !both[1].clif().0.contains(&slot), "{}", both[0].clif().0);
-        for counts in [[1_i64; TURNS], [0; TURNS], [2; TURNS], std::array::from_fn(|i| (i % 3) as i64)] {
-            for place in 0..TURNS + FACTORS {
+        for counts in [[1_i64; ITERATIONS], [0; ITERATIONS], [2; ITERATIONS], std::array::from_fn(|i| (i % 3) as i64)] {
+            for place in 0..ITERATIONS + FACTORS {
                 for bad in [1.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
-                    let mut numbers: Vec<F> = (0..TURNS + FACTORS).map(|i| F::of((i % 4) as f64 - 1.5)).collect();
+                    let mut numbers: Vec<F> = (0..ITERATIONS + FACTORS).map(|i| F::of((i % 4) as f64 - 1.5)).collect();
                     numbers[place] = F::of(bad);
                     let found = both.each_ref().map(|rule| {
-                        let (a, x) = (cells(&numbers[..TURNS]), cells(&numbers[TURNS..]));
-                        let (da, dx) = (cells(&[F::of(0.5); TURNS]), cells(&[F::of(0.25); FACTORS]));
-                        let (out, dout) = (cells(&[F::of(0.0); TURNS]), cells(&[F::of(0.0); TURNS]));
+                        let (a, x) = (cells(&numbers[..ITERATIONS]), cells(&numbers[ITERATIONS..]));
+                        let (da, dx) = (cells(&[F::of(0.5); ITERATIONS]), cells(&[F::of(0.25); FACTORS]));
+                        let (out, dout) = (cells(&[F::of(0.0); ITERATIONS]), cells(&[F::of(0.0); ITERATIONS]));
                         let args = [
                             Arg::duplicated(at(&a), at(&da)),
                             Arg::duplicated(at(&x), at(&dx)),
                             int(counts.as_ptr() as i64),
-                            int(TURNS as i64),
+                            int(ITERATIONS as i64),
                             Arg::duplicated(at(&out), at(&dout)),
                         ];
                         twice::<F>(rule, &args);
@@ -305,9 +305,9 @@ fn check_turns<F: Float>() {
 }
 
 #[test]
-fn turns_that_watch_nothing() {
-    check_turns::<f64>();
-    check_turns::<f32>();
+fn iterations_that_watch_nothing() {
+    check_iterations::<f64>();
+    check_iterations::<f32>();
 }
 
 #[test]
@@ -322,9 +322,9 @@ fn single_precision() {
 
 /// `Σ yᵢ²` over those `i` whose `w[i]` is odd, with `yᵢ = x[2] (a[i] x[0] + b[i] x[1])`, where the
 /// first product is there if `w[i]` is not zero, and the second if `w[i]` is positive. What counts
-/// for nothing may be anything. Each turn does more than that, so that a sum of both products is
-/// watched where it is there, not each by itself. `within` says that they are added up where the
-/// second is computed, which not every turn does, and that they are nothing elsewhere.
+/// for nothing may be anything. Each iteration does more than that, so that a sum of both products
+/// is watched where it is there, not each by itself. `within` says that they are added up where the
+/// second is computed, which not every iteration does, and that they are nothing elsewhere.
 fn terms_behind_conditions(within: bool) -> String {
     let (second, sum) = match within {
         true => ("v60 = fadd v21, v25\njump block5(v60)", "v27 = fadd v26, v7"),
@@ -390,16 +390,20 @@ fn check_terms<F: Float>(within: bool) {
             rule_of::<F>(&text, "terms", &[Duplicated, Duplicated, Const, Duplicated, Const], finite, mode)
         });
         assert!(asks(both[0].clif().0) && !asks(both[1].clif().0), "one is watched, the other is not");
-        for counts in [[1_i64; TURNS], [0; TURNS], [-2; TURNS], std::array::from_fn(|i| (i % 5) as i64 - 2)] {
-            for place in 0..2 * TURNS + 3 {
+        for counts in
+            [[1_i64; ITERATIONS], [0; ITERATIONS], [-2; ITERATIONS], std::array::from_fn(|i| (i % 5) as i64 - 2)]
+        {
+            for place in 0..2 * ITERATIONS + 3 {
                 for bad in [1.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
-                    let mut numbers: Vec<F> = (0..2 * TURNS + 3).map(|i| F::of((i % 4) as f64 - 1.5)).collect();
+                    let mut numbers: Vec<F> = (0..2 * ITERATIONS + 3).map(|i| F::of((i % 4) as f64 - 1.5)).collect();
                     numbers[place] = F::of(bad);
                     let found = both.each_ref().map(|rule| {
-                        let all = [&numbers[..TURNS], &numbers[TURNS..2 * TURNS], &numbers[2 * TURNS..]].map(cells);
-                        let shadows = [TURNS, TURNS, 3].map(|n| cells(&vec![F::of(0.5); n]));
+                        let all =
+                            [&numbers[..ITERATIONS], &numbers[ITERATIONS..2 * ITERATIONS], &numbers[2 * ITERATIONS..]]
+                                .map(cells);
+                        let shadows = [ITERATIONS, ITERATIONS, 3].map(|n| cells(&vec![F::of(0.5); n]));
                         let [a, b, x] = std::array::from_fn(|k| Arg::duplicated(at(&all[k]), at(&shadows[k])));
-                        twice::<F>(rule, &[a, b, int(counts.as_ptr() as i64), x, int(TURNS as i64)]);
+                        twice::<F>(rule, &[a, b, int(counts.as_ptr() as i64), x, int(ITERATIONS as i64)]);
                         shadows.into_iter().flatten().map(|c| c.get()).collect::<Vec<F>>()
                     });
                     let other = found[0].iter().zip(&found[1]).position(|(w, f)| !w.same(*f));
@@ -425,20 +429,21 @@ fn what_a_block_adds_that_need_not_run() {
 const POINTS: usize = 3;
 const WIDE: usize = 13;
 
-/// What is done in each turn of the outer loop of [`anew`], besides.
+/// What is done in each iteration of the outer loop of [`anew`], besides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Besides {
-    /// Nothing, and the way is the same in each turn.
+    /// Nothing, and the way is the same in each iteration.
     Nothing,
-    /// The same, but the inner loop is entered behind a condition, which is the same in each turn.
+    /// The same, but the inner loop is entered behind a condition, which is the same in each
+    /// iteration.
     SameCondition,
     /// An element of the matrix is written, once what comes next has been read.
     Writes,
-    /// The inner loops have more turns from turn to turn.
+    /// The inner loops have more iterations from iteration to iteration.
     Grows,
-    /// They are entered from the second turn on.
+    /// They are entered from the second iteration on.
     Later,
-    /// What is read lies one element further in each turn.
+    /// What is read lies one element further in each iteration.
     Moves,
 }
 
@@ -586,7 +591,7 @@ fn check_anew<F: Float>(besides: Besides) {
 }
 
 #[test]
-fn what_is_read_anew_in_each_turn() {
+fn what_is_read_anew_in_each_iteration() {
     use Besides::*;
     for besides in [Nothing, SameCondition, Writes, Grows, Later, Moves] {
         check_anew::<f64>(besides);
@@ -638,23 +643,23 @@ fn check_halves<F: Float>() {
         let activity = [Duplicated, Duplicated, Const, Const];
         let both = [true, false].map(|finite| rule_of::<F>(BY_HALVES, "halves", &activity, finite, mode));
         assert!(asks(both[0].clif().0) && !asks(both[1].clif().0), "one is watched, the other is not");
-        for counts in [[1_i64; TURNS], [0; TURNS], std::array::from_fn(|i| (i % 2) as i64)] {
-            for place in 0..TURNS + 2 {
+        for counts in [[1_i64; ITERATIONS], [0; ITERATIONS], std::array::from_fn(|i| (i % 2) as i64)] {
+            for place in 0..ITERATIONS + 2 {
                 for bad in [1.5, 0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
-                    let mut numbers: Vec<F> = (0..TURNS + 2).map(|i| F::of((i % 4) as f64 - 1.5)).collect();
+                    let mut numbers: Vec<F> = (0..ITERATIONS + 2).map(|i| F::of((i % 4) as f64 - 1.5)).collect();
                     numbers[place] = F::of(bad);
                     let found = both.each_ref().map(|rule| {
-                        let (a, x) = (cells(&numbers[..TURNS]), cells(&numbers[TURNS..]));
-                        let (da, dx) = (cells(&[F::of(0.5); TURNS]), cells(&[F::of(0.25); 2]));
+                        let (a, x) = (cells(&numbers[..ITERATIONS]), cells(&numbers[ITERATIONS..]));
+                        let (da, dx) = (cells(&[F::of(0.5); ITERATIONS]), cells(&[F::of(0.25); 2]));
                         let counts = int(counts.as_ptr() as i64);
                         let args = [Arg::duplicated(at(&a), at(&da)), Arg::duplicated(at(&x), at(&dx)), counts];
-                        twice::<F>(rule, &args.into_iter().chain([int(TURNS as i64)]).collect::<Vec<_>>());
+                        twice::<F>(rule, &args.into_iter().chain([int(ITERATIONS as i64)]).collect::<Vec<_>>());
                         da.into_iter().chain(dx).map(|c| c.get()).collect::<Vec<F>>()
                     });
                     let other = found[0].iter().zip(&found[1]).position(|(w, f)| !w.same(*f));
                     assert_eq!(other, None, "{} with {bad} at {place}, {counts:?}, {mode:?}", F::CLIF);
                     let counts_for_nothing = |i: &usize| counts[*i] == 0;
-                    for i in (0..TURNS).filter(counts_for_nothing) {
+                    for i in (0..ITERATIONS).filter(counts_for_nothing) {
                         assert!(found[0][i].same(F::of(0.5)), "a[{i}] does not count: {bad} at {place}, {mode:?}");
                     }
                 }

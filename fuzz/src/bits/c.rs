@@ -64,8 +64,8 @@ fn constant(float: Float, bits: u64) -> String {
 fn index(index: Index) -> String {
     match index {
         Index::Fixed(k) => k.to_string(),
-        Index::Turn(0) => "i & 3".to_owned(),
-        Index::Turn(k) => format!("(i + {k}) & 3"),
+        Index::Iteration(0) => "i & 3".to_owned(),
+        Index::Iteration(k) => format!("(i + {k}) & 3"),
     }
 }
 
@@ -256,8 +256,9 @@ impl Writer<'_> {
         self.line(&format!("{r} v3 = w, v4 = in1[1];"));
         for (a, &is_used) in used.iter().enumerate().skip(2) {
             if is_used {
-                let at = self.lvalue(Lvalue::Cell(a, Index::Turn(0)));
-                let tag = if p.tagged(a) { format!(" {} = 1;", self.tag(a, Index::Turn(0))) } else { String::new() };
+                let at = self.lvalue(Lvalue::Cell(a, Index::Iteration(0)));
+                let tag =
+                    if p.tagged(a) { format!(" {} = 1;", self.tag(a, Index::Iteration(0))) } else { String::new() };
                 self.line(&format!("for (int i = 0; i < {LENGTH}; i++) {{ {at} = 0.375 * (i + 1);{tag} }}"));
             }
         }
@@ -357,7 +358,7 @@ impl Writer<'_> {
         for a in 2..ARRAYS {
             let which = NUMBERS + a - 2;
             if p.out[which] {
-                let at = self.lvalue(Lvalue::Cell(a, Index::Turn(0)));
+                let at = self.lvalue(Lvalue::Cell(a, Index::Iteration(0)));
                 let term = format!("r += ({t}){} * (i + 1) * {at};", Program::weight(which));
                 self.line(&format!("for (i = 0; i < {LENGTH}; i++) {term}"));
             }
@@ -418,8 +419,8 @@ impl Writer<'_> {
                     self.line(&format!("{{ lanes b = *(lanes *)&{at}; {text} *(lanes *)&{at} = b; }}"));
                 }
             }
-            Stmt::Loop(turns, skip, body) => {
-                let bound = if *turns == LENGTH { "n".to_owned() } else { turns.to_string() };
+            Stmt::Loop(iterations, skip, body) => {
+                let bound = if *iterations == LENGTH { "n".to_owned() } else { iterations.to_string() };
                 self.line(&format!("for (int i = 0; i < {bound}; i++) {{"));
                 if let Some(k) = skip {
                     self.line(&format!("if (i == {k}) continue;"));
@@ -651,7 +652,7 @@ impl Writer<'_> {
             self.line(&text);
             return;
         }
-        let (a, b) = (Lvalue::Cell(to, Index::Turn(0)), Lvalue::Cell(from, Index::Turn(0)));
+        let (a, b) = (Lvalue::Cell(to, Index::Iteration(0)), Lvalue::Cell(from, Index::Iteration(0)));
         let (a, b) = (self.lvalue(a), self.lvalue(b));
         let text = copying(&a, &b, &format!("sizeof {a}"), how);
         self.line(&format!("for (int i = 0; i < {LENGTH}; i++) {{ {text} }}"));

@@ -68,7 +68,7 @@ struct Machine<'a> {
     cells: [[Dual; LENGTH]; ARRAYS],
     tags: [[u32; LENGTH]; ARRAYS],
     state: u32,
-    turn: usize,
+    iteration: usize,
     unsure: Option<&'static str>,
     largest: f64,
 }
@@ -88,13 +88,13 @@ impl<'a> Machine<'a> {
         let cells = std::array::from_fn(|a| std::array::from_fn(|i| cell(a, i)));
         let numbers = [input(0), input(1), input(3), input(2), input(3 + LENGTH + 1)];
         let tags = [[1; LENGTH]; ARRAYS];
-        Machine { program, numbers, cells, tags, state: program.state, turn: 0, unsure: None, largest: 1.0 }
+        Machine { program, numbers, cells, tags, state: program.state, iteration: 0, unsure: None, largest: 1.0 }
     }
 
     fn at(&self, index: Index) -> usize {
         match index {
             Index::Fixed(k) => k,
-            Index::Turn(k) => (self.turn + k) % LENGTH,
+            Index::Iteration(k) => (self.iteration + k) % LENGTH,
         }
     }
 
@@ -233,13 +233,13 @@ impl<'a> Machine<'a> {
                     }
                 }
             }
-            Stmt::Loop(turns, skip, body) => {
-                let before = self.turn;
-                for i in (0..*turns).filter(|i| *skip != Some(*i)) {
-                    self.turn = i;
+            Stmt::Loop(iterations, skip, body) => {
+                let before = self.iteration;
+                for i in (0..*iterations).filter(|i| *skip != Some(*i)) {
+                    self.iteration = i;
                     self.block(body);
                 }
-                self.turn = before;
+                self.iteration = before;
             }
             Stmt::If(cond, body) => {
                 if self.cond(*cond) {
@@ -254,7 +254,7 @@ impl<'a> Machine<'a> {
             Cond::Less(a, b) => self.get(a).v < self.get(b).v,
             Cond::State(k) => self.state >> k & 1 == 1,
             Cond::Sign(at) => self.get(at).v.is_sign_negative(),
-            Cond::Odd => self.turn % 2 == 1,
+            Cond::Odd => self.iteration % 2 == 1,
             Cond::Tag(a, at) => !self.program.tagged(a) || self.tags[a][self.at(at)] & 1 == 1,
         }
     }

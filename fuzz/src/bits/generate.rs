@@ -56,7 +56,7 @@ impl Maker {
 
     fn index(&mut self) -> Index {
         let k = self.s.below(LENGTH);
-        if self.loops > 0 && self.s.chance(70) { Index::Turn(k) } else { Index::Fixed(k) }
+        if self.loops > 0 && self.s.chance(70) { Index::Iteration(k) } else { Index::Fixed(k) }
     }
 
     fn any(&mut self) -> Lvalue {

@@ -105,7 +105,7 @@ pub enum Index {
     /// This one.
     Fixed(usize),
     /// The one that the innermost loop is at, and so many further, cyclically.
-    Turn(usize),
+    Iteration(usize),
 }
 
 /// Where one of the program's arrays lies, and what lies beside its elements.
@@ -338,7 +338,7 @@ pub enum Cond {
     State(u32),
     /// The sign bit of a float.
     Sign(Lvalue),
-    /// Whether the turn is odd.
+    /// Whether the iteration is odd.
     Odd,
     /// The lowest bit of the integer beside an element.
     Tag(usize, Index),
@@ -393,7 +393,7 @@ pub enum Stmt {
     CopyArray(usize, usize, Copying),
     /// All elements of an array of singles are changed at once, as vectors of integers.
     Lanes(usize, BitOp),
-    /// A loop, which leaves out one turn if so said.
+    /// A loop, which leaves out one iteration if so said.
     Loop(usize, Option<usize>, Vec<Stmt>),
     /// Statements on a condition.
     If(Cond, Vec<Stmt>),

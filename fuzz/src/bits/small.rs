@@ -126,14 +126,14 @@ fn statements(stmt: &Stmt) -> Vec<Stmt> {
         Stmt::Choose(dst, a, b, choice, access) if *access != Access::Copy => {
             all.push(Stmt::Choose(*dst, *a, *b, *choice, Access::Copy));
         }
-        Stmt::Loop(turns, skip, body) => {
+        Stmt::Loop(iterations, skip, body) => {
             if skip.is_some() {
-                all.push(Stmt::Loop(*turns, None, body.clone()));
+                all.push(Stmt::Loop(*iterations, None, body.clone()));
             }
-            if *turns > 2 {
-                all.push(Stmt::Loop(if *turns == LENGTH { 3 } else { 2 }, *skip, body.clone()));
+            if *iterations > 2 {
+                all.push(Stmt::Loop(if *iterations == LENGTH { 3 } else { 2 }, *skip, body.clone()));
             }
-            all.extend(blocks(body).into_iter().map(|body| Stmt::Loop(*turns, *skip, body)));
+            all.extend(blocks(body).into_iter().map(|body| Stmt::Loop(*iterations, *skip, body)));
         }
         Stmt::If(cond, body) => all.extend(blocks(body).into_iter().map(|body| Stmt::If(*cond, body))),
         _ => {}
@@ -141,10 +141,10 @@ fn statements(stmt: &Stmt) -> Vec<Stmt> {
     all
 }
 
-/// The place, but the same in each turn.
+/// The place, but the same in each iteration.
 fn still(place: Lvalue) -> Lvalue {
     match place {
-        Lvalue::Cell(a, Index::Turn(k)) => Lvalue::Cell(a, Index::Fixed(k)),
+        Lvalue::Cell(a, Index::Iteration(k)) => Lvalue::Cell(a, Index::Fixed(k)),
         other => other,
     }
 }

@@ -51,9 +51,9 @@ const IN_PLACE: &str = "written over what was read from the same place: its shad
 const TWICE: &str = "the number is recorded twice, once to be restored and once as an operand, in neighbouring slots";
 
 const NOTHING_PASSES: &str = "the floats of this function are behind or before its loops, so no cotangent passes back through \
-                              them and nothing that is restored in them is read: going back another way, or fewer turns, or \
+                              them and nothing that is restored in them is read: going back another way, or fewer iterations, or \
                               not at all, is the same. The end of the frame takes their records off the tape. Other numbers of \
-                              turns than what a fresh tape holds, zero, end in a trap or do not end";
+                              iterations than what a fresh tape holds, zero, end in a trap or do not end";
 
 /// The list.
 pub static ENTRIES: &[Entry] = &[
@@ -81,7 +81,7 @@ pub static ENTRIES: &[Entry] = &[
     entry("cases/control/loops.clif", "targets", "collatz__pullback", NOTHING_PASSES),
     entry("cases/control/loops.clif", "no-store", "collatz__forward", NOTHING_PASSES),
     entry("cases/control/loops.clif", "*", "bound_from_loop__", NOTHING_PASSES),
-    entry("cases/control/loops.clif", "constant", "nothing__forward", "nobody reads what this function returns"),
+    entry("cases/control/loops.clif", "constant", "nothing__forward", "what this function returns is not read"),
     entry(
         "cases/control/loops.clif",
         "slot",

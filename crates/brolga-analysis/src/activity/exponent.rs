@@ -159,7 +159,7 @@ pub fn upper_half_of(func: &ir::Function, v: ir::Value) -> Option<ir::Value> {
 }
 
 /// Places that are followed; a float that goes round a loop bit by bit shows its mantissa in the
-/// twelfth turn.
+/// twelfth iteration.
 const MOST: usize = 64;
 
 /// Whether what an integer has from a place upwards may have been in a mantissa, and was shifted

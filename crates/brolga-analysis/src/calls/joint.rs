@@ -178,8 +178,8 @@ pub fn twice(
         };
         let own = |i: &ir::Inst| calls.contains(i);
         let in_block = |&b: &ir::Block| {
-            let turns = if cfg.cyclic.contains(b) { TURNS } else { 1 };
-            cfg.insts(b).iter().filter(|i| !own(i)).map(|&i| turns * dear(func, i)).sum::<u32>()
+            let iterations = if cfg.cyclic.contains(b) { ITERATIONS } else { 1 };
+            cfg.insts(b).iter().filter(|i| !own(i)).map(|&i| iterations * dear(func, i)).sum::<u32>()
         };
         let results = || calls.iter().flat_map(|&i| func.dfg.inst_results(i));
         !calls.is_empty()
@@ -190,8 +190,8 @@ pub fn twice(
     found.collect()
 }
 
-/// Turns that a loop is taken to have.
-const TURNS: u32 = 8;
+/// Iterations that a loop is taken to have.
+const ITERATIONS: u32 = 8;
 
 /// What an instruction costs that would be recorded rather than done again.
 fn dear(func: &ir::Function, inst: ir::Inst) -> u32 {

@@ -456,9 +456,9 @@ impl<'a> ListBody<'a> {
             of == count && by << (64 - bits) != 0
         };
         let behind = self.reached(head, None);
-        let mut turns = self.incoming(head, i).filter(|(from, _)| behind.contains(*from) || *from == head);
+        let mut iterations = self.incoming(head, i).filter(|(from, _)| behind.contains(*from) || *from == head);
         head != self.cfg.blocks[0]
-            && turns.all(|(_, arg)| arg.is_some_and(moves))
+            && iterations.all(|(_, arg)| arg.is_some_and(moves))
             && (block == head || !self.reached(block, Some(head)).contains(block))
     }
 

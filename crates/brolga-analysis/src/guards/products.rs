@@ -18,8 +18,8 @@
 //! ```
 //!
 //! A product whose other factors are computed from `g` stays the branch that it is: `x ≠ 0 ? x·log
-//! x : 0` is a function of a user's. What is computed from an earlier `g`, in another turn of a
-//! loop, is not. Memory is not followed: a factor that is loaded counts as another number.
+//! x : 0` is a function of a user's. What is computed from an earlier `g`, in another iteration of
+//! a loop, is not. Memory is not followed: a factor that is loaded counts as another number.
 //!
 //! **Before.** Scalars are chosen by `select` (the normal form writes masks of scalars so), vectors
 //! by `band` or `bitselect`. **Cost.** A few steps for each masked float, and for its factors a
@@ -233,7 +233,7 @@ impl Walk<'_> {
     }
 
     /// Whether `g` is defined on every way that leads to a value: what does not follow it, and is
-    /// there all the same, is of another turn.
+    /// there all the same, is of another iteration.
     fn follows(&self, v: ir::Value) -> bool {
         let [Some(own), Some(of_g)] = [v, self.g].map(|v| self.cfg.def_block[v]) else { return false };
         let inst = |v| self.func.dfg.value_def(v).inst();

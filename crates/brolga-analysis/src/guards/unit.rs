@@ -2,8 +2,8 @@
 //!
 //! **Problem.** Where the cotangent of a result is one by promise
 //! ([`ResultActivity::Unit`](brolga_ir::ResultActivity)), so is that of every sum that leads to it,
-//! turn by turn. Without that knowledge the pullback multiplies by it, carries it through loops and
-//! asks whether it is zero.
+//! iteration by iteration. Without that knowledge the pullback multiplies by it, carries it through
+//! loops and asks whether it is zero.
 //!
 //! **Answer.** A value's cotangent is one if, whichever way control flows from its definition to a
 //! return, exactly one use passes a cotangent on, as it is, and that use's result has cotangent

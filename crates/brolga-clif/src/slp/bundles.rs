@@ -342,8 +342,8 @@ impl<'s, 'a> Bundles<'s, 'a> {
         Some(Bundle { kind, ty, lanes: lanes.clone(), insts, args })
     }
 
-    /// Whether no turn loads as a vector what one before it has stored in part: if it is a
-    /// shadow's, turns have to go on by vectors, and nothing may be stored beside them.
+    /// Whether no iteration loads as a vector what one before it has stored in part: if it is a
+    /// shadow's, iterations have to go on by vectors, and nothing may be stored beside them.
     fn waits_for_nothing(&self, first: u32, ty: Type) -> bool {
         if !self.segment.accesses[&first].shadow {
             return true;

@@ -30,8 +30,8 @@
 //! **Where.** In loops of one way ([`affine_loop::loops`]), and only what stores to shadows. A
 //! vector that is loaded just after its parts were stored, one by one or in other vectors, waits
 //! until they are in the cache, for longer than all of this saves (the stencil of `wasm/heat`,
-//! which adds to three neighbours in each turn, took a third longer). So a turn has to go on by
-//! vectors, and leave alone the parts of what another one loads as one.
+//! which adds to three neighbours in each iteration, took a third longer). So an iteration has to
+//! go on by vectors, and leave alone the parts of what another one loads as one.
 
 use crate::map::HashMap;
 use crate::pure::is_pure;

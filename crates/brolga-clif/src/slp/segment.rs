@@ -43,7 +43,7 @@ pub(super) struct Segment<'a> {
     pub(super) defined: HashMap<Value, u32>,
     /// Those that access memory.
     pub(super) accesses: HashMap<u32, SlpAccess>,
-    /// By how much the addresses of loads from shadows grow each turn.
+    /// By how much the addresses of loads from shadows grow each iteration.
     pub(super) steps: HashMap<u32, i64>,
 }
 

@@ -152,7 +152,7 @@ pub fn entered(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<Linear> {
 }
 
 /// The largest number that such a combination can be, where that is seen at once: compilers that
-/// unroll leave the last few turns, `n & 3` of them, to a loop of its own.
+/// unroll leave the last few iterations, `n & 3` of them, to a loop of its own.
 pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
     let found = entered(func, l, sum)?;
     let masked = |v: Value| match func.dfg.insts[func.dfg.value_def(v).inst()?] {
@@ -203,7 +203,7 @@ pub struct Steps<'a> {
     /// The function.
     pub func: &'a ir::Function,
     blocks: &'a [ir::Block],
-    /// For each parameter of the header, what it is in the next turn.
+    /// For each parameter of the header, what it is in the next iteration.
     pub nexts: SmallVec<[Value; 8]>,
     /// Parameters of the other blocks.
     alias: HashMap<Value, Value>,
@@ -295,8 +295,8 @@ impl<'a> Steps<'a> {
         self.func.dfg.inst_args(inst).iter().map(|&v| self.resolve(v)).collect()
     }
 
-    /// Whether a value is the same in all turns and can be computed in front of the loop, be it
-    /// entered or not.
+    /// Whether a value is the same in all iterations and can be computed in front of the loop, be
+    /// it entered or not.
     pub fn is_fixed(&mut self, v: Value) -> bool {
         match self.home(v) {
             Home::Outside => true,
@@ -394,7 +394,7 @@ impl<'a> Steps<'a> {
         self.is_fixed(v).then(|| Linear::value(v))
     }
 
-    /// By how much a combination grows each turn.
+    /// By how much a combination grows each iteration.
     pub fn step_of(&mut self, l: &Linear) -> Option<i64> {
         let mut sum = 0_i64;
         for &(v, factor) in &l.terms {
@@ -408,13 +408,13 @@ impl<'a> Steps<'a> {
         Some(sum)
     }
 
-    /// By how much an integer grows each turn.
+    /// By how much an integer grows each iteration.
     pub fn step_at(&mut self, v: Value) -> Option<i64> {
         let sum = self.linear(v)?;
         self.step_of(&sum)
     }
 
-    /// By how much a parameter of the header grows each turn.
+    /// By how much a parameter of the header grows each iteration.
     pub fn step(&mut self, i: usize) -> Option<i64> {
         if let Some(&known) = self.steps.get(&i) {
             return known;

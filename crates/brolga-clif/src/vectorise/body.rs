@@ -14,22 +14,22 @@ const MOST_TESTS: usize = 12;
 /// Bytes of a vector.
 pub const VECTOR: i64 = 16;
 
-/// Longer turns are left alone: there are not enough registers for what they would gain.
+/// Longer iterations are left alone: there are not enough registers for what they would gain.
 pub const MOST_INSTS: usize = 300;
 
 /// Why loops are in which too much is unknown.
 pub const MANY: &str = "too many pairs of accesses might meet in it";
 
 /// Why loops with other chains are.
-pub const HANDED: &str = "it hands more from turn to turn than sums";
+pub const HANDED: &str = "it hands more from iteration to iteration than sums";
 
-/// What a value of a turn is.
+/// What a value of an iteration is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
-    /// The same in all turns, and can be had in front of the loop.
+    /// The same in all iterations, and can be had in front of the loop.
     Fixed,
-    /// The same in all turns: read from one place, or made of that. It can be had if there is a
-    /// turn.
+    /// The same in all iterations: read from one place, or made of that. It can be had if there is
+    /// an iteration.
     Once,
     /// A scalar that is made lane by lane.
     Lane,
@@ -50,23 +50,23 @@ pub struct LoopAccess {
     pub stores: bool,
     /// Its address when the loop is entered.
     pub at: Linear,
-    /// Bytes to that of the next turn.
+    /// Bytes to that of the next iteration.
     pub step: i64,
     /// Bytes that it reads or writes.
     pub width: i64,
 }
 
-/// Something that is handed from turn to turn.
+/// Something that is handed from iteration to iteration.
 pub enum LoopParam {
     /// It does not change.
     Fixed,
     /// It goes in steps.
     Step(i64),
-    /// It is something else, and fixed, from the second turn on, and the first does not ask.
+    /// It is something else, and fixed, from the second iteration on, and the first does not ask.
     Becomes(Value),
     /// Something is added to it.
     Sum {
-        /// What is done to it in a turn, in order.
+        /// What is done to it in an iteration, in order.
         chain: Vec<ir::Inst>,
         /// Whether there are partial sums.
         split: bool,
@@ -104,13 +104,13 @@ impl Tests {
     }
 }
 
-/// What a turn does.
+/// What an iteration does.
 pub struct LoopBody {
-    /// Whether turns are run one by one, as they are but for what is in registers.
+    /// Whether iterations are run one by one, as they are but for what is in registers.
     pub one: bool,
-    /// For each parameter of the header, what it is in the next turn.
+    /// For each parameter of the header, what it is in the next iteration.
     pub nexts: SmallVec<[Value; 8]>,
-    /// Vectors that a turn of the new loop does one after the other.
+    /// Vectors that an iteration of the new loop does one after the other.
     pub vectors: i64,
     /// Bytes of an element.
     pub width: i64,
@@ -141,7 +141,7 @@ pub fn accessed(func: &ir::Function, inst: ir::Inst) -> Type {
 
 /// A place that is in a register as long as the loop runs.
 pub struct PromotedCell {
-    /// Where it is, when the loop is entered and in all turns.
+    /// Where it is, when the loop is entered and in all iterations.
     pub at: Linear,
     /// Its size in bytes.
     pub bytes: i64,
@@ -149,8 +149,8 @@ pub struct PromotedCell {
     pub accesses: Vec<ir::Inst>,
     /// The last store.
     pub store: ir::Inst,
-    /// If it is a sum, what is done to it in a turn; where turns are run one by one, only if its
-    /// terms may be added to each other first.
+    /// If it is a sum, what is done to it in an iteration; where iterations are run one by one,
+    /// only if its terms may be added to each other first.
     pub chain: Vec<ir::Inst>,
     /// Whether there are partial sums.
     pub split: bool,
@@ -163,13 +163,13 @@ impl PromotedCell {
         Self { at, bytes: all[0].width, accesses, store, chain: Vec::new(), split: false }
     }
 
-    /// The load with which a turn begins.
+    /// The load with which an iteration begins.
     pub fn load(&self) -> ir::Inst {
         self.accesses[0]
     }
 }
 
-/// A place that is written to in all turns, and its accesses, in order.
+/// A place that is written to in all iterations, and its accesses, in order.
 pub type CellAccesses = (Linear, Vec<LoopAccess>);
 
 /// What is done to a sum on the way from one value to another, in order; and whether that is

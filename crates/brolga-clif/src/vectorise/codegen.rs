@@ -1,4 +1,4 @@
-//! The blocks that run a loop several turns at a time: see [`super`] for what they are.
+//! The blocks that run a loop several iterations at a time: see [`super`] for what they are.
 
 use crate::map::HashMap;
 use cranelift_codegen::cursor::FuncCursor;
@@ -13,15 +13,15 @@ use super::preheader::Front;
 use crate::vectorise::body::{LoopBody, LoopParam, PromotedCell, Test, VECTOR, ValueKind, accessed};
 use crate::vectorise::count::Count;
 
-/// Most turns that are run in lanes: so many that a number of bytes is no negative number.
+/// Most iterations that are run in lanes: so many that a number of bytes is no negative number.
 const MOST_ITERATIONS: i64 = 1 << 56;
 /// The same where steps may be longer than elements.
 const MOST_ONE_BY_ONE: i64 = 1 << 40;
 /// The same if 32-bit integers are widened.
 const MOST_WIDENED: i64 = 1 << 28;
 
-/// Put the blocks in front of a loop; fewer turns than `least` are left to it. Beside how it is
-/// run: instructions that are copies, each with that which it is a copy of.
+/// Put the blocks in front of a loop; fewer iterations than `least` are left to it. Beside how it
+/// is run: instructions that are copies, each with that which it is a copy of.
 pub fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> (Taken, Vec<(ir::Inst, ir::Inst)>) {
     let header = l.blocks[0];
     let [g, c, p, v, x] = [(); 5].map(|()| {
@@ -73,11 +73,11 @@ struct Emit<'a> {
     once: HashMap<Value, Value>,
     /// Scalars in all lanes.
     splats: HashMap<Value, Value>,
-    /// Vectors of the present turns.
+    /// Vectors of the present iterations.
     lanes: HashMap<Value, Value>,
     /// Addresses when the loop is entered.
     bases: Vec<(Linear, Value)>,
-    /// Those of the present turns, by number of the base: each is made with its base.
+    /// Those of the present iterations, by number of the base: each is made with its base.
     places: Vec<Value>,
 }
 
@@ -98,9 +98,9 @@ impl Emit<'_> {
         self.front.linear(to, l, ty)
     }
 
-    /// How many turns are run in lanes: a number that the loop runs through, in multiples of what
-    /// is done at a time. Whether it is enough is found out first, and in as few instructions as
-    /// possible, since most loops that are entered often are short.
+    /// How many iterations are run in lanes: a number that the loop runs through, in multiples of
+    /// what is done at a time. Whether it is enough is found out first, and in as few instructions
+    /// as possible, since most loops that are entered often are short.
     fn enough(&mut self, entered: &[BlockArg], header: ir::Block, least: i64) -> Value {
         let (g, c, body) = (self.g, self.c, self.body);
         let Count { ref first, step, ty, goes_on, bound } = body.count;
@@ -179,7 +179,7 @@ impl Emit<'_> {
                     let bound = self.int(c, types::I64, bytes - 1 + size);
                     self.at(c, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
                 }
-                // The last turn's is what it would be in 64 bits, so all are.
+                // The last iteration's is what it would be in 64 bits, so all are.
                 Err(&(v, step, signed)) => {
                     let first = self.at0(v);
                     let one = self.int(c, types::I64, -1);
@@ -215,7 +215,7 @@ impl Emit<'_> {
         let end = self.at(p, None).ins().imul(trip_count, step_value);
         let zero = self.int(p, types::I64, 0);
         let mut firsts: Vec<BlockArg> = vec![zero.into()];
-        // Sums: one variable for one in order, one for each vector of a turn otherwise.
+        // Sums: one variable for one in order, one for each vector of an iteration otherwise.
         let mut sums: Vec<Vec<Value>> = Vec::new();
         let mut begin: Vec<(Value, bool)> = Vec::new();
         for (i, param) in body.params.iter().enumerate() {
@@ -223,7 +223,7 @@ impl Emit<'_> {
             let old = self.front.func.dfg.block_params(header)[i];
             begin.push((self.at0(old), *split));
         }
-        // Every turn reads these places, and there are some.
+        // Every iteration reads these places, and there are some.
         let mut cells = Vec::new();
         for cell in &body.cells {
             let at = self.linear(p, &cell.at, types::I64);
@@ -246,7 +246,7 @@ impl Emit<'_> {
         }
         for k in 0..body.vectors {
             self.lanes.clear();
-            self.turn(k, offset, &mut sums);
+            self.iteration(k, offset, &mut sums);
         }
         let by = self.int(v, types::I64, step * self.body.at_a_time());
         let next = self.at(v, None).ins().iadd(offset, by);
@@ -288,7 +288,7 @@ impl Emit<'_> {
         self.at(x, None).ins().jump(header, &args);
     }
 
-    /// What goes in steps, so many turns later.
+    /// What goes in steps, so many iterations later.
     fn stepped(&mut self, x: ir::Block, first: Value, step: i64, trip_count: Value) -> Value {
         let ty = self.front.func.dfg.value_type(first);
         let n = if ty == types::I32 { self.at(x, None).ins().ireduce(ty, trip_count) } else { trip_count };
@@ -303,8 +303,8 @@ impl Emit<'_> {
         }
     }
 
-    /// The loop as it is, with its cells in registers: turns until none is left, then the cells go
-    /// back to memory.
+    /// The loop as it is, with its cells in registers: iterations until none is left, then the
+    /// cells go back to memory.
     fn one_by_one(&mut self, trip_count: Value, x: ir::Block, copies: &mut Vec<(ir::Inst, ir::Inst)>) {
         let (p, v, body, header) = (self.p, self.v, self.body, self.l.blocks[0]);
         let left = self.front.func.dfg.append_block_param(v, types::I64);
@@ -315,7 +315,7 @@ impl Emit<'_> {
             now.insert(old, self.front.func.dfg.append_block_param(v, ty));
             firsts.push(self.at0(old).into());
         }
-        // Every turn reads these places, and there are some.
+        // Every iteration reads these places, and there are some.
         let mut cells = Vec::new();
         for cell in &body.cells {
             let at = self.linear(p, &cell.at, types::I64);
@@ -378,8 +378,8 @@ impl Emit<'_> {
         self.at(x, None).ins().jump(header, &behind);
     }
 
-    /// An instruction that adds to a cell to which others of the turn add as well: they are added
-    /// to each other first, so that a turn waits for one addition.
+    /// An instruction that adds to a cell to which others of the iteration add as well: they are
+    /// added to each other first, so that an iteration waits for one addition.
     fn sum_up(&mut self, inst: ir::Inst, args: &[Value], now: &mut HashMap<Value, Value>) -> bool {
         let added = |c: &PromotedCell| Some((c.load(), c.chain.clone(), c.chain.iter().position(|&i| i == inst)?));
         let Some((load, chain, k)) = self.body.cells.iter().find_map(added) else { return false };
@@ -416,10 +416,11 @@ impl Emit<'_> {
         self.at(b, None).ins().vconst(ty, zeros)
     }
 
-    /// The memory accesses of some turns, in order, what they need, and then sums.
-    fn turn(&mut self, k: i64, offset: Value, sums: &mut [Vec<Value>]) {
+    /// The memory accesses of some iterations, in order, what they need, and then sums.
+    fn iteration(&mut self, k: i64, offset: Value, sums: &mut [Vec<Value>]) {
         let (v, step, lanes) = (self.v, self.body.step, self.body.lanes());
-        // Lane 0 is at the lowest address: where it goes down, that of the last of these turns.
+        // Lane 0 is at the lowest address: where it goes down, that of the last of these
+        // iterations.
         let lowest = k * lanes * step + if step < 0 { (lanes - 1) * step } else { 0 };
         let body = self.body;
         for access in &body.accesses {
@@ -446,8 +447,8 @@ impl Emit<'_> {
             if split {
                 *sum = self.chain(chain, *sum, None);
             } else {
-                for turn in 0..lanes {
-                    let lane = if step > 0 { turn } else { lanes - 1 - turn };
+                for iteration in 0..lanes {
+                    let lane = if step > 0 { iteration } else { lanes - 1 - iteration };
                     *sum = self.chain(chain, *sum, Some(lane as u8));
                 }
             }
@@ -518,7 +519,7 @@ impl Emit<'_> {
         }
     }
 
-    /// A value of the present turns, in lanes.
+    /// A value of the present iterations, in lanes.
     fn lane(&mut self, v: Value) -> Value {
         let v = self.body.alias.get(&v).copied().unwrap_or(v);
         match self.body.kinds.get(&v) {

@@ -5,11 +5,11 @@ use cranelift_codegen::ir::{InstructionData, Type, Value, types};
 
 use crate::vectorise::affine_loop::{Home, Linear, Loop, Steps};
 
-/// How many turns there are.
+/// How many iterations there are.
 pub struct Count {
     /// What is tested, when the loop is entered.
     pub first: Linear,
-    /// By how much it grows each turn.
+    /// By how much it grows each iteration.
     pub step: i64,
     /// Its type.
     pub ty: Type,
@@ -19,7 +19,7 @@ pub struct Count {
     pub bound: Option<Value>,
 }
 
-/// What says how many turns a loop has.
+/// What says how many iterations a loop has.
 pub fn count(steps: &mut Steps<'_>, l: &Loop) -> Option<Count> {
     let cond = steps.args(l.test)[0];
     let compared = match steps.home(cond) {

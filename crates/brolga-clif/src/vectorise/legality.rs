@@ -1,6 +1,6 @@
-//! What a turn of a loop does, and whether several turns can do it at once.
+//! What an iteration of a loop does, and whether several iterations can do it at once.
 //!
-//! Each value of a turn is of one of the kinds of [`ValueKind`], and instructions are read in
+//! Each value of an iteration is of one of the kinds of [`ValueKind`], and instructions are read in
 //! order, so that kinds of operands are known. What nothing needs may be of any kind; it is left to
 //! the scalar loop.
 
@@ -28,7 +28,7 @@ const FEW_ACCESSES: usize = 4;
 const RECORDS: &str = "it records";
 
 impl LoopBody {
-    /// Turns that are run at a time.
+    /// Iterations that are run at a time.
     pub fn at_a_time(&self) -> i64 {
         if self.one { 1 } else { self.lanes() * self.vectors }
     }
@@ -38,7 +38,8 @@ impl LoopBody {
         VECTOR / self.width
     }
 
-    /// Read a turn. An empty reason is that of loops with nothing to do with floats in memory.
+    /// Read an iteration. An empty reason is that of loops with nothing to do with floats in
+    /// memory.
     pub fn read(func: &ir::Function, l: &Loop, how: &How<'_>) -> Result<Self, &'static str> {
         let (reorder, stay) = ((how.reorder)(l.blocks[0]), (how.stay)(l.blocks[0]));
         let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
@@ -48,7 +49,7 @@ impl LoopBody {
             return Err("");
         }
         if insts.len() > MOST_INSTS {
-            return Err("a turn of it is long");
+            return Err("an iteration of it is long");
         }
         let mut steps = Steps::new(func, l).ok_or("")?;
         let mut reader =
@@ -62,7 +63,7 @@ impl LoopBody {
         }
         let (places, once) = places(&mut steps, fixed)?;
         let once = once.into_iter().map(|a| (a.inst, a.at)).collect();
-        let count = count(&mut steps, l).ok_or("how many turns there are is not known when it is entered")?;
+        let count = count(&mut steps, l).ok_or("how many iterations there are is not known when it is entered")?;
         let kinds = kinds(&mut steps, &insts, &places, &once, width, l);
         let kind = |v: Value| kinds.get(&v).copied().unwrap_or(ValueKind::Fixed);
         for a in accesses.iter().filter(|a| a.stores) {
@@ -109,7 +110,7 @@ struct CellReader<'s, 'a> {
     width: i64,
     step: i64,
     accesses: Vec<LoopAccess>,
-    /// Accesses to one place in all turns.
+    /// Accesses to one place in all iterations.
     fixed: Vec<LoopAccess>,
     /// Whether stores to one place are looked at.
     stay: bool,
@@ -167,7 +168,7 @@ impl CellReader<'_, '_> {
     }
 }
 
-/// Of which kind the values of a turn are; what is not there comes from outside.
+/// Of which kind the values of an iteration are; what is not there comes from outside.
 fn kinds(
     steps: &mut Steps<'_>,
     insts: &[ir::Inst],
@@ -326,7 +327,7 @@ fn tests(
             let along = later.at.plus_times(&earlier.at, -1);
             match along.known() {
                 Some(d) if 0 < d * step.signum() && d * step.signum() < VECTOR => {
-                    return Err("a turn reads or writes what another one has written just before");
+                    return Err("an iteration reads or writes what another one has written just before");
                 }
                 Some(_) => {}
                 None => found.add(Test::Apart(along), how.apart(later.inst, earlier.inst))?,

@@ -1,26 +1,27 @@
-//! Several turns of a loop at a time, in the lanes of vector registers.
+//! Several iterations of a loop at a time, in the lanes of vector registers.
 //!
 //! **Problem.** The reverse of a loop over an array does the same to each element: `dx[i] +=
 //! c·y[i]`. Element after element it takes as long as its instructions take; a register has room
 //! for two `f64` or four `f32`, and Cranelift uses one.
 //!
 //! **Where.** On CLIF, not on the derived graph from which it is lowered. There every cotangent is
-//! a value that is seen to be handed from turn to turn, every shadow address is a sum, and any loop
-//! of derived code looks the same, be it a copy of the primal's or a reverse. What the graph would
-//! know beside that is which memory is whose. It is relied on for one thing: a shadow lies on top
-//! of no primal, since the whole pullback relies on that. But shadows of two arguments may be one
-//! buffer, as may two arguments, and only the caller knows. So addresses are compared when the loop
-//! is entered, which takes three instructions for each pair that could meet. What is emitted is
-//! CLIF with `f64x2`, as a user could have written it, and can be differentiated like that.
+//! a value that is seen to be handed from iteration to iteration, every shadow address is a sum,
+//! and any loop of derived code looks the same, be it a copy of the primal's or a reverse. What the
+//! graph would know beside that is which memory is whose. It is relied on for one thing: a shadow
+//! lies on top of no primal, since the whole pullback relies on that. But shadows of two arguments
+//! may be one buffer, as may two arguments, and only the caller knows. So addresses are compared
+//! when the loop is entered, which takes three instructions for each pair that could meet. What is
+//! emitted is CLIF with `f64x2`, as a user could have written it, and can be differentiated like
+//! that.
 //!
 //! **Which loops.** A cycle of blocks with one way in and one way out, all else in it jumps
 //! ([`affine_loop::loops`]), whose test compares what goes in constant steps with what does not
 //! change. In it loads and stores of floats of one width at addresses that go up (or all down) by
-//! that width each turn, loads from where the address does not change, additions to what is there
-//! ([`promote`]), arithmetic that exists lane by lane and gives the bits it gives one by one, and
-//! masks. What is handed from turn to turn is an integer in constant steps, or a number to which
-//! something is added ([`body`]). Anything else is refused: calls, traps, branches, gathered
-//! elements, records.
+//! that width each iteration, loads from where the address does not change, additions to what is
+//! there ([`promote`]), arithmetic that exists lane by lane and gives the bits it gives one by one,
+//! and masks. What is handed from iteration to iteration is an integer in constant steps, or a
+//! number to which something is added ([`body`]). Anything else is refused: calls, traps, branches,
+//! gathered elements, records.
 //!
 //! **What becomes of one** ([`codegen`]), for `w` bytes an element and `n` lanes:
 //!
@@ -29,42 +30,45 @@
 //! G ─► C ─┤      ▲
 //!         └► P ─► V ⟲ ─► X
 //!
-//! G   T = some multiple of n turns that the loop is going to run through; are they enough? Else
-//! the scalar loop C   does no pair of accesses meet? Else the scalar loop P   what does not
-//! change, in all lanes V   n turns at a time, T in all X   what the loop's parameters are after T
-//! turns
+//! G   T = some multiple of n iterations that the loop is going to run through; are they enough?
+//!     Else the scalar loop
+//! C   does no pair of accesses meet? Else the scalar loop
+//! P   what does not change, in all lanes
+//! V   n iterations at a time, T in all
+//! X   what the loop's parameters are after T iterations
 //! ```
 //!
 //! The loop itself stays and does what is left over, or everything. So `T` may be any number that
-//! is not too large: whether there is another turn is for the loop to find out, and how it ends
-//! does not matter here.
+//! is not too large: whether there is another iteration is for the loop to find out, and how it
+//! ends does not matter here.
 //!
-//! **When turns may be merged.** Let the accesses of a turn be `A1 … Am` in order, `Ak` in turn `t`
-//! at `ak + t·s`, where `s` is `w` or `-w` for all of them. One by one, all of turn `t` comes
-//! before all of turn `t+1`; in lanes, `Aj` of the turns `t … t+n-1` comes before `Ak` of those
-//! turns for `j < k`. Two accesses trade places if and only if `j < k` and `Ak` is of an earlier
-//! turn than `Aj`, and that matters if and only if they overlap and one of them is a store:
+//! **When iterations may be merged.** Let the accesses of an iteration be `A1 … Am` in order, `Ak`
+//! in iteration `t` at `ak + t·s`, where `s` is `w` or `-w` for all of them. One by one, all of
+//! iteration `t` comes before all of iteration `t+1`; in lanes, `Aj` of the iterations `t … t+n-1`
+//! comes before `Ak` of those iterations for `j < k`. Two accesses trade places if and only if `j <
+//! k` and `Ak` is of an earlier iteration than `Aj`, and that matters if and only if they overlap
+//! and one of them is a store:
 //!
 //! ```text
 //! |ak - aj - i·s| < w  for some 0 < i < n      that is     0 < ±(ak - aj) < n·w
 //! ```
 //!
-//! The difference is the same in all turns, so it is asked once, before the loop, or known
+//! The difference is the same in all iterations, so it is asked once, before the loop, or known
 //! beforehand. It is exact: it refuses only what would go wrong, among elements that are accessed.
 //! Hence arrays that overlap otherwise are no obstacle (an accumulation in place, one buffer as
 //! both shadows, a copy forwards by one), and which way is taken follows from how buffers lie to
-//! each other, not from where they lie. An access to one place in all turns is a load, done once,
-//! and no store may touch it: its place is compared with all that a store covers in `T` turns. A
-//! place that turns add to is read before the vectors and written behind them, and compared with
-//! everything.
+//! each other, not from where they lie. An access to one place in all iterations is a load, done
+//! once, and no store may touch it: its place is compared with all that a store covers in `T`
+//! iterations. A place that iterations add to is read before the vectors and written behind them,
+//! and compared with everything.
 //!
 //! *Traps.* A vector is loaded or stored only where each of its elements would be, since all `T`
-//! turns are run through. So nothing traps that would not. If something does, stores of the same
-//! few turns that would have come before it may be missing, and of two accesses that would trap in
-//! these turns another may be the one that is reported. Derived code that traps has no result, and
-//! shadows are then undefined.
+//! iterations are run through. So nothing traps that would not. If something does, stores of the
+//! same few iterations that would have come before it may be missing, and of two accesses that
+//! would trap in these iterations another may be the one that is reported. Derived code that traps
+//! has no result, and shadows are then undefined.
 //!
-//! *Sums.* What is added up over the turns is added in order, lane by lane, which is the same
+//! *Sums.* What is added up over the iterations is added in order, lane by lane, which is the same
 //! number. Only where `reorder` allows it are there as many partial sums as lanes, added up behind
 //! the loop: that is for cotangents, in loops that reverse. It is another order, so the same up to
 //! rounding, and the same in each run. (A sum that is exactly zero since its terms cancel may come
@@ -73,14 +77,14 @@
 //!
 //! *Flags.* A vector access is not `aligned`; other claims of its elements hold for it.
 //!
-//! **When it pays.** If something is stored in lanes, or a sum may be split; and for [`FEW_TURNS`]
-//! turns or more. In short loops the way to the vectors takes as long as they save, and a vector
-//! that is read just after its elements were written one by one has to wait for them to arrive in
-//! the cache (`gmm`, ten elements a row, took a fifth longer). Loops with few accesses do two
-//! vectors a turn.
+//! **When it pays.** If something is stored in lanes, or a sum may be split; and for
+//! [`FEW_ITERATIONS`] iterations or more. In short loops the way to the vectors takes as long as
+//! they save, and a vector that is read just after its elements were written one by one has to wait
+//! for them to arrive in the cache (`gmm`, ten elements a row, took a fifth longer). Loops with few
+//! accesses do two vectors an iteration.
 //!
 //! *One by one.* A loop that is refused but adds to a place is run through the same blocks with one
-//! turn at a time and no vectors, for the sake of that place.
+//! iteration at a time and no vectors, for the sake of that place.
 
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
@@ -98,24 +102,24 @@ mod promote;
 
 /// Fewer iterations than this are run one by one: the way to the vectors takes as long as they
 /// save.
-pub const FEW_TURNS: i64 = 16;
+pub const FEW_ITERATIONS: i64 = 16;
 
 /// What became of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Looked {
     /// The loop's header.
     pub header: ir::Block,
-    /// How many turns are run at a time and under which conditions, or why only one is.
+    /// How many iterations are run at a time and under which conditions, or why only one is.
     pub outcome: Result<Taken, &'static str>,
-    /// Instructions of turns that are run one by one in front of it, each with the one that it is a
-    /// copy of.
+    /// Instructions of iterations that are run one by one in front of it, each with the one that it
+    /// is a copy of.
     pub copies: Vec<(ir::Inst, ir::Inst)>,
 }
 
 /// How a loop is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Turns at a time.
+    /// Iterations at a time.
     pub at_a_time: u32,
     /// Pairs of accesses that are compared before.
     pub tests: usize,
@@ -140,10 +144,14 @@ pub fn told(whose: &str, outcome: &Result<Taken, &'static str>) -> String {
                 1 => ", with one place in memory in a register".to_owned(),
                 n => format!(", with {n} places in memory in registers"),
             };
-            let how = if *at_a_time == 1 { "turn by turn".to_owned() } else { format!("{at_a_time} turns at a time") };
+            let how = if *at_a_time == 1 {
+                "iteration by iteration".to_owned()
+            } else {
+                format!("{at_a_time} iterations at a time")
+            };
             format!("{whose} runs {how}{met}{sums}{cells}")
         }
-        Err(why) => format!("{whose} runs turn by turn, since {why}"),
+        Err(why) => format!("{whose} runs iteration by iteration, since {why}"),
     }
 }
 
@@ -179,13 +187,14 @@ pub struct How<'a> {
     pub watched: &'a EntitySet<ir::Value>,
     /// Loads and stores in memory that no other load or store touches.
     pub shadows: &'a EntitySet<ir::Inst>,
-    /// Of two of these: whether they are known never to be to the same bytes, in any two turns.
+    /// Of two of these: whether they are known never to be to the same bytes, in any two
+    /// iterations.
     pub apart: &'a dyn Fn(ir::Inst, ir::Inst) -> bool,
-    /// Whether it is only done where there are enough turns.
+    /// Whether it is only done where there are enough iterations.
     pub worth: bool,
     /// Whether the target has vectors, and they are wanted.
     pub lanes: bool,
-    /// In which header's loop places that are added to turn by turn may be in registers.
+    /// In which header's loop places that are added to iteration by iteration may be in registers.
     pub stay: &'a dyn Fn(ir::Block) -> bool,
 }
 
@@ -199,10 +208,10 @@ impl How<'_> {
     }
 }
 
-/// Run loops of a function several turns at a time.
+/// Run loops of a function several iterations at a time.
 pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
     let How { worth, lanes, stay, .. } = how;
-    let least = if worth { FEW_TURNS } else { 0 };
+    let least = if worth { FEW_ITERATIONS } else { 0 };
     let loops = affine_loop::loops(func);
     if loops.is_empty() {
         return Vec::new();
@@ -214,7 +223,7 @@ pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
         let stays = stay(header);
         let read = if lanes { body::LoopBody::read(func, &l, &how) } else { Err("") };
         let outcome = match read {
-            Ok(body) if worth && is_short(func, &l, &body.count) => Err("it has few turns"),
+            Ok(body) if worth && is_short(func, &l, &body.count) => Err("it has few iterations"),
             Ok(body) => Ok(codegen::emit(func, &l, &body, least)),
             Err(why) => match stays.then(|| promote::one_by_one(func, &l, &how)).flatten() {
                 Some(body) if !(worth && is_short(func, &l, &body.count)) => Ok(codegen::emit(func, &l, &body, least)),
@@ -230,11 +239,11 @@ pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
     looked
 }
 
-/// Whether a loop is seen to have fewer turns than are worth it.
+/// Whether a loop is seen to have fewer iterations than are worth it.
 pub fn is_short(func: &ir::Function, l: &affine_loop::Loop, count: &count::Count) -> bool {
     let count::Count { first, step, bound, .. } = count;
     let bound = bound.map_or_else(affine_loop::Linear::default, affine_loop::Linear::value);
     let ahead = bound.plus_times(first, -1);
     let sum = if *step > 0 { ahead } else { affine_loop::Linear::default().plus_times(&ahead, -1) };
-    affine_loop::at_most(func, l, &sum).is_some_and(|most| most / step.saturating_abs().max(1) < FEW_TURNS)
+    affine_loop::at_most(func, l, &sum).is_some_and(|most| most / step.saturating_abs().max(1) < FEW_ITERATIONS)
 }

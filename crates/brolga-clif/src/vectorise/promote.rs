@@ -1,28 +1,30 @@
-//! Places in memory to which a loop adds turn by turn: in registers while it runs.
+//! Places in memory to which a loop adds iteration by iteration: in registers while it runs.
 //!
-//! **Problem.** What a turn reads at an address that does not change, a parameter or an element of
-//! an outer loop's row, has its cotangent at an address that does not change: `dp[0] += c`. Each
-//! turn loads it, adds, and stores it, and waits for what the last turn has stored, twice as long
-//! as the addition takes. And a loop that stores to one place does not run in lanes.
+//! **Problem.** What an iteration reads at an address that does not change, a parameter or an
+//! element of an outer loop's row, has its cotangent at an address that does not change: `dp[0] +=
+//! c`. Each iteration loads it, adds, and stores it, and waits for what the last iteration has
+//! stored, twice as long as the addition takes. And a loop that stores to one place does not run in
+//! lanes.
 //!
 //! **Answer.** A [`PromotedCell`] is such a place. It is loaded before the loop and stored behind
-//! it, and in between it is handed from turn to turn as a parameter of the header is. In lanes it
-//! is a sum like any other, and may be split like any other. Where a loop cannot be run in lanes
-//! (it pops records, goes in steps of several elements, or does what lanes cannot), turns are
-//! copied as they are and run one by one, for the sake of its cells ([`one_by_one`]).
+//! it, and in between it is handed from iteration to iteration as a parameter of the header is. In
+//! lanes it is a sum like any other, and may be split like any other. Where a loop cannot be run in
+//! lanes (it pops records, goes in steps of several elements, or does what lanes cannot),
+//! iterations are copied as they are and run one by one, for the sake of its cells
+//! ([`one_by_one`]).
 //!
 //! **When.** If nothing else reads or writes there. That is asked as the loop is entered, like all
 //! such questions: of accesses in steps whether the cell is among what they cover in all of these
-//! turns (gaps included), of others whether they are elsewhere. The tape is apart from everything.
-//! Accesses of which it is not known where they go, calls among them, rule it out; and so does a
-//! turn that does not begin by reading what is there, so that a cell is loaded only where the loop
-//! would load it: there is a turn, and each turn runs through.
+//! iterations (gaps included), of others whether they are elsewhere. The tape is apart from
+//! everything. Accesses of which it is not known where they go, calls among them, rule it out; and
+//! so does an iteration that does not begin by reading what is there, so that a cell is loaded only
+//! where the loop would load it: there is an iteration, and each iteration runs through.
 //!
-//! **Several terms a turn.** Where a compiler has unrolled a loop, a turn adds to one place twice,
-//! or more often, and the next one waits for all of these additions. If sums may be added up in
-//! another order (`reorder`), the terms are added to each other, and their sum to the cell. What a
-//! turn reads in one place that is known to be apart from all that the loop writes is read in front
-//! of it as well: the other factor of each term, for the most part.
+//! **Several terms an iteration.** Where a compiler has unrolled a loop, an iteration adds to one
+//! place twice, or more often, and the next one waits for all of these additions. If sums may be
+//! added up in another order (`reorder`), the terms are added to each other, and their sum to the
+//! cell. What an iteration reads in one place that is known to be apart from all that the loop
+//! writes is read in front of it as well: the other factor of each term, for the most part.
 //!
 //! **What stays the same.** But for that the numbers, bit for bit, and their order: what is read
 //! from a cell is what was written there last. Traps as well, but not what is in memory when one
@@ -41,8 +43,8 @@ use crate::vectorise::body::{
 };
 use crate::vectorise::count::count;
 
-/// Of accesses to one place in all turns, places that are written to, and where the rest are read.
-/// What a turn reads where it has written is what it has written.
+/// Of accesses to one place in all iterations, places that are written to, and where the rest are
+/// read. What an iteration reads where it has written is what it has written.
 pub fn places(
     steps: &mut Steps<'_>,
     fixed: Vec<LoopAccess>,
@@ -65,7 +67,7 @@ pub fn places(
         let plain = all.iter().all(is_plain);
         let ty = plain.then(|| accessed(func, all[0].inst)).filter(|ty| ty.is_float());
         if all[0].stores || ty.is_none() || all.iter().any(|a| Some(accessed(func, a.inst)) != ty) {
-            return Err("it writes to one place in all turns");
+            return Err("it writes to one place in all iterations");
         }
         let mut there = func.dfg.first_result(all[0].inst);
         for a in &all[1..] {
@@ -102,7 +104,7 @@ pub fn cells(
 }
 
 /// Ask whether anything else reads or writes what is in a register: in steps, or in one place in
-/// all turns.
+/// all iterations.
 pub fn tests(
     cells: &[PromotedCell],
     accesses: &[LoopAccess],
@@ -131,7 +133,7 @@ pub fn tests(
 /// Longer steps are not looked at, so that no number of bytes is too large.
 const LONGEST_STEP: u64 = 1 << 16;
 
-/// A turn that is run as it is but for its cells, if it has any.
+/// An iteration that is run as it is but for its cells, if it has any.
 pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<LoopBody> {
     let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
     let stores = |i: &ir::Inst| func.dfg.insts[*i].opcode() == Opcode::Store && accessed(func, *i).is_float();
@@ -189,7 +191,7 @@ pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<LoopBo
     })
 }
 
-/// The additions to a cell in a turn, if these are all that is done with it, and several.
+/// The additions to a cell in an iteration, if these are all that is done with it, and several.
 fn additions(steps: &Steps<'_>, insts: &[ir::Inst], cell: &PromotedCell) -> Option<Vec<ir::Inst>> {
     let func = steps.func;
     let end = steps.args(cell.store)[0];

@@ -45,15 +45,15 @@ pub struct Block {
     pub number_bytes: u32,
     /// What its reverse has in a variable, set by the reverse of a block behind it.
     pub holds: Vec<Recorded>,
-    /// What its reverse knows without a record: behind a loop, what counted its turns.
+    /// What its reverse knows without a record: behind a loop, what counted its iterations.
     pub knows: Vec<Recorded>,
     /// What its reverse computes again instead.
     pub recomputes: Vec<Recorded>,
     /// Whether it belongs to a loop that runs in the reverse half, forwards, and records nothing
     /// for another run.
     pub rerun: bool,
-    /// Of the loop of which it is the header: whether several turns of it, or of its reverse, are
-    /// run at a time, or why not. Empty if that is out of the question.
+    /// Of the loop of which it is the header: whether several iterations of it, or of its reverse,
+    /// are run at a time, or why not. Empty if that is out of the question.
     pub lanes: Vec<String>,
     /// Of such a loop, if it records: whether it asks once if there is room on the tape, or why
     /// not.

@@ -40,7 +40,7 @@ pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, E
         let outcome = run_anywhere(&derive(program, &claimed.request(), &options)?, &claimed)?;
         if !outcome.equal_gradient(&expected) || mode != Mode::Gradient && !outcome.same_value(&expected) {
             let (is, want) = (describe(&outcome), describe(&expected));
-            found.push(format!("{mode:?}, with memory that nobody needs: {is}, else {want}"));
+            found.push(format!("{mode:?}, with memory that is not needed: {is}, else {want}"));
         }
     }
     Ok(found)

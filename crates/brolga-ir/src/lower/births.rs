@@ -400,7 +400,7 @@ pub(in crate::lower) mod tests {
             let (births, types) =
                 births(&Flow::of(&graph(&edges).edges()), &asks.collect::<Vec<_>>(), |_| true, |_| types::F64);
             assert_eq!(births.len(), 9_999);
-            // Nothing says that they are zero when the next turn begins.
+            // Nothing says that they are zero when the next iteration begins.
             assert_eq!(types.len() < 5, zeros || !around, "{}", types.len());
         }
     }

@@ -330,7 +330,7 @@ struct LowerCx<'a> {
     cts: SecondaryMap<ir::Value, Cotangent>,
     /// What the present block has added to cotangents so far. It joins the variable when that is
     /// read, or at the end of the block: so a loop that adds several terms to one cotangent waits
-    /// for one addition a turn, not for all of them.
+    /// for one addition an iteration, not for all of them.
     sums: IndexMap<ir::Value, ir::Value>,
     /// Products, quotients, masks and addresses of the present block, by what they are made of.
     known: HashMap<(Repeated, ir::Value, Option<ir::Value>), ir::Value>,

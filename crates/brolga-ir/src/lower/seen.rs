@@ -198,6 +198,6 @@ mod tests {
         assert!(!is_constant(straight, &[0, 1], &[2]), "the later");
         let cycle: &[&[usize]] = &[&[1], &[2, 3], &[1], &[]];
         assert!(is_constant(cycle, &[0], &[2, 3]), "in a loop, from before it");
-        assert!(!is_constant(cycle, &[1], &[3]), "another in each turn");
+        assert!(!is_constant(cycle, &[1], &[3]), "another in each iteration");
     }
 }

@@ -498,10 +498,10 @@ const LINKS: u32 = 8 * Channel::TYPED.len() as u32;
 /// Clear memory from an address on, 64 bytes at a time; what is less is cleared first. The stores
 /// that do it.
 fn zero_in_place(b: &mut FunctionBuilder<'_>, at: ir::Value, size: u32) -> Vec<ir::Inst> {
-    const TURN: u32 = 64;
+    const ITERATION: u32 = 64;
     let flags = || MemFlagsData::new().with_notrap();
     let zero = ops::constant(b, types::F64X2, 0.0);
-    let first = size % TURN;
+    let first = size % ITERATION;
     let mut stores = Vec::new();
     for off in (0..first).step_by(16) {
         stores.push(b.ins().store(flags(), zero, at, off as i32));
@@ -511,18 +511,18 @@ fn zero_in_place(b: &mut FunctionBuilder<'_>, at: ir::Value, size: u32) -> Vec<i
         b.ins().iadd(from, by)
     };
     let (from, end) = (offset(b, at, first), offset(b, at, size));
-    let (turn, behind) = (b.create_block(), b.create_block());
-    b.append_block_param(turn, types::I64);
-    b.ins().jump(turn, &[from.into()]);
-    b.switch_to_block(turn);
-    let p = b.block_params(turn)[0];
-    for off in (0..TURN).step_by(16) {
+    let (iteration, behind) = (b.create_block(), b.create_block());
+    b.append_block_param(iteration, types::I64);
+    b.ins().jump(iteration, &[from.into()]);
+    b.switch_to_block(iteration);
+    let p = b.block_params(iteration)[0];
+    for off in (0..ITERATION).step_by(16) {
         stores.push(b.ins().store(flags(), zero, p, off as i32));
     }
-    let next = offset(b, p, TURN);
+    let next = offset(b, p, ITERATION);
     let more = b.ins().icmp(IntCC::NotEqual, next, end);
-    b.ins().brif(more, turn, &[next.into()], behind, &[]);
-    b.seal_block(turn);
+    b.ins().brif(more, iteration, &[next.into()], behind, &[]);
+    b.seal_block(iteration);
     b.seal_block(behind);
     b.switch_to_block(behind);
     stores

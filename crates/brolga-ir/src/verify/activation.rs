@@ -7,7 +7,7 @@
 //! ```text
 //! forward pass   outside ─EnterFrame─► recording ─LeaveFrame─► left ─return
 //! pullback       outside ─OpenFrame─► reversing ─CloseFrame─► closed ─return
-//! both in one    outside ─EnterFrame─► recording ─Turn─► reversing ─CloseFrame─► closed ─return
+//! both in one    outside ─EnterFrame─► recording ─Iteration─► reversing ─CloseFrame─► closed ─return
 //! tangent        outside ─EnterFrame─► recording ─return
 //! ```
 //!

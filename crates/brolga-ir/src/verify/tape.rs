@@ -3,14 +3,13 @@
 //! **Question.** Does the reverse half pop exactly what the forward half has pushed, last first, on
 //! every path? **Answer.** In three steps.
 //! - *Blocks.* What the reverse of a block does to the tape (records, calls of derived functions)
-//!   is
-//!   what the block did, in the reverse order: the same values, types and number. In a loop that is
-//!   rerun turn by turn, the block that runs again takes the place of the forward version.
+//!   is what the block did, in the reverse order: the same values, types and number. In a loop that
+//!   is rerun iteration by iteration, the block that runs again takes the place of the forward
+//!   version.
 //! - *Paths.* Each place of the primal, before a block and behind it, is a state of the tape;
-//!   places
-//!   that an edge joins are one state, and so are both ends of a block that does nothing to the
-//!   tape. An edge of either half leads from a state to the same state: so nothing that records is
-//!   skipped, and nothing is reversed out of order, also after blocks have been bypassed.
+//!   places that an edge joins are one state, and so are both ends of a block that does nothing to
+//!   the tape. An edge of either half leads from a state to the same state: so nothing that records
+//!   is skipped, and nothing is reversed out of order, also after blocks have been bypassed.
 //! - *Coverage.* A block that records and can return has its reverse in each version of the reverse
 //!   half.
 //!
@@ -104,7 +103,7 @@ impl States {
             }
             for s in mirror.primal.succs.of(p.index()).map(|s| ir::Block::from_u32(s as u32)) {
                 states.join(states.place(p, false, true), states.place(s, false, false));
-                // A turn ends at the latch.
+                // An iteration ends at the latch.
                 if header.is_some() && header == mirror.rerun[s] && header != Some(s) {
                     states.join(states.place(p, true, true), states.place(s, true, false));
                 }

@@ -229,7 +229,7 @@ fn nothing_is_kept_longer_than_it_is_under_way() {
     let base = shadow.as_mut_ptr() as u64;
     // SAFETY: the segment and the shadow live.
     unsafe {
-        for turn in 0..1000 {
+        for iteration in 0..1000 {
             shadow[0] += 0.1;
             for at in (0..8).rev() {
                 let ticket = brolga_take_bytes(seg, at, base, 1, 0);
@@ -240,7 +240,7 @@ fn nothing_is_kept_longer_than_it_is_under_way() {
             let low = brolga_part_of_bytes(seg, ticket, 0xf, 0);
             let both = brolga_join_bytes(seg, low, ticket);
             shadow[1] += brolga_double_of_bytes(seg, both);
-            assert!((*seg).pieces.records.len() < 8 && (*seg).pieces.tickets.len() < 8, "turn {turn}");
+            assert!((*seg).pieces.records.len() < 8 && (*seg).pieces.tickets.len() < 8, "iteration {iteration}");
         }
         assert_eq!((*seg).waiting, 0);
         assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok());

@@ -102,7 +102,7 @@ pub fn forward(
         if let Some(stmt) = term_at.and_then(|last| stmts.get(&last)) {
             insts.extend_from(&stmt.before);
         }
-        // What is reversed turn by turn is kept for that when it is run again.
+        // What is reversed iteration by iteration is kept for that when it is run again.
         if plan.rerun(b).is_none_or(|a| !a.by_iteration) {
             keep_early(plan, b, &params, &mut insts, ids, &mut notes);
             records(plan, b, term_at, &mut insts, ids);

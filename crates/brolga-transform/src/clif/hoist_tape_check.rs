@@ -1,23 +1,23 @@
 //! Room on the tape, asked for once by a loop.
 //!
 //! **Problem.** Each record is a few stores, an addition, and a comparison with the end of the
-//! tape. In a loop of which it is known how many turns it has and which records as much in each,
-//! one comparison says the same of all of them.
+//! tape. In a loop of which it is known how many iterations it has and which records as much in
+//! each, one comparison says the same of all of them.
 //!
 //! **Where.** On CLIF, as [`brolga_clif::vectorise`]: there the tape's position is a value that is
-//! handed from turn to turn, whatever was recorded and why, and how many turns a loop has is what
-//! its test compares. A call that records hands back an unknown position, and what is behind it
-//! goes on asking.
+//! handed from iteration to iteration, whatever was recorded and why, and how many iterations a
+//! loop has is what its test compares. A call that records hands back an unknown position, and what
+//! is behind it goes on asking.
 //!
 //! **Which loops.** Cycles of blocks with one way in and one way out ([`affine_loop::loops`]),
 //! whose test compares what goes in constant steps, of a power of two, with what does not change
-//! ([`count`]); in which each check asks about a position that is so many bytes from where the turn
-//! began, and all turns record the same number of bytes. A branch in a loop, and so a loop in it,
-//! is a way that may record less: such a loop asks record by record. (Loops within it are looked at
-//! by themselves.)
+//! ([`count`]); in which each check asks about a position that is so many bytes from where the
+//! iteration began, and all iterations record the same number of bytes. A branch in a loop, and so
+//! a loop in it, is a way that may record less: such a loop asks record by record. (Loops within it
+//! are looked at by themselves.)
 //!
-//! **What becomes of one.** For `s` bytes a turn, and `k` up to the last check that a turn passes
-//! before it comes to the test:
+//! **What becomes of one.** For `s` bytes an iteration, and `k` up to the last check that an
+//! iteration passes before it comes to the test:
 //!
 //! ```text
 //! n     how often the test says that the loop goes on
@@ -43,15 +43,15 @@
 //! overflows, since more than 2⁶² bytes are counted as 2⁶².
 //!
 //! **Where there is a fence** ([`brolga_ir::lower::Fence`]) no record has to ask, and what this is
-//! for is that a loop without end, or one with far too many turns, does not fill all memory there
-//! is before it says so. So loops that are in no other one ask, and all other checks go: a loop in
-//! another one is entered often, its turns may be few, and to ask takes as long as several records
-//! do.
+//! for is that a loop without end, or one with far too many iterations, does not fill all memory
+//! there is before it says so. So loops that are in no other one ask, and all other checks go: a
+//! loop in another one is entered often, its iterations may be few, and to ask takes as long as
+//! several records do.
 //!
-//! **What changes.** A loop whose records do not fit says so before its first turn, and not when
-//! the tape is full. Its turns may have had other traps to offer; what is reported is then the
-//! tape, with the instruction that the first record belongs to. Memory is as it was in front of the
-//! loop.
+//! **What changes.** A loop whose records do not fit says so before its first iteration, and not
+//! when the tape is full. Its iterations may have had other traps to offer; what is reported is
+//! then the tape, with the instruction that the first record belongs to. Memory is as it was in
+//! front of the loop.
 //!
 //! **Invariants.** `top ≤ limit` wherever a loop is entered, as every position was asked about.
 //! Nothing but checks is removed, and records are where they were.
@@ -74,7 +74,7 @@ use brolga_clif::vectorise::preheader::Front;
 pub struct Looked {
     /// The loop's header.
     pub header: ir::Block,
-    /// Bytes of a turn, if it asks once; or why it does not.
+    /// Bytes of an iteration, if it asks once; or why it does not.
     pub outcome: Result<i64, &'static str>,
 }
 
@@ -83,15 +83,15 @@ const FENCED: &str = "there is a fence behind the tape";
 
 /// More bytes than any tape has.
 const MOST_BYTES: i64 = 1 << 62;
-/// Turns that record more are not looked at.
-const MOST_A_TURN: i64 = 1 << 24;
+/// Iterations that record more are not looked at.
+const MOST_AN_ITERATION: i64 = 1 << 24;
 
 /// What became of a loop of the forward half, as a sentence.
 pub fn told(outcome: &Result<i64, &'static str>) -> String {
     match outcome {
         Ok(bytes) => {
             let plural = if *bytes == 1 { "" } else { "s" };
-            format!("its loop asks once whether there is room on the tape, for {bytes} byte{plural} a turn")
+            format!("its loop asks once whether there is room on the tape, for {bytes} byte{plural} an iteration")
         }
         Err(why) if *why == FENCED => format!("its loop does not ask for room on the tape: {why}"),
         Err(why) => format!("its loop asks for room on the tape each time, since {why}"),
@@ -99,7 +99,7 @@ pub fn told(outcome: &Result<i64, &'static str>) -> String {
 }
 
 /// Let loops of a function ask once whether there is room for what they record; `worth` says that
-/// those with few turns go on as they do, `fenced` that none has to ask.
+/// those with few iterations go on as they do, `fenced` that none has to ask.
 pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
     if !func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| is_check(func, i))) {
         return Vec::new();
@@ -122,7 +122,7 @@ pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
         }
         let outcome = match Records::read(func, &l, &checks) {
             Ok(r) if worth && known_trip_count(func, &l, &r.count).is_none() && is_short(func, &l, &r.count) => {
-                Err("it has few turns")
+                Err("it has few iterations")
             }
             Ok(r) => {
                 ask(func, &l, &r, checks[0]);
@@ -171,7 +171,7 @@ struct Records {
     top: Value,
     /// The end of the tape.
     limit: Value,
-    /// Bytes of a turn.
+    /// Bytes of an iteration.
     bytes: i64,
     /// Bytes up to the last check before the test.
     early: i64,
@@ -181,7 +181,7 @@ struct Records {
 
 impl Records {
     fn read(func: &ir::Function, l: &Loop, checks: &[ir::Inst]) -> Result<Self, &'static str> {
-        let unknown = "how much a turn records is not known when it is entered";
+        let unknown = "how much an iteration records is not known when it is entered";
         let mut steps = Steps::new(func, l).ok_or(unknown)?;
         steps.records = true;
         let tested = l.blocks.iter().position(|&b| func.layout.inst_block(l.test) == Some(b));
@@ -203,11 +203,11 @@ impl Records {
             last = plus.max(last);
         }
         let (top, limit, bytes) = found.ok_or(unknown)?;
-        // What a turn asks for is what it records.
-        if last != bytes || bytes <= 0 || bytes > MOST_A_TURN {
+        // What an iteration asks for is what it records.
+        if last != bytes || bytes <= 0 || bytes > MOST_AN_ITERATION {
             return Err(unknown);
         }
-        let trip_count = "how many turns there are is not known when it is entered";
+        let trip_count = "how many iterations there are is not known when it is entered";
         let count = count(&mut steps, l).ok_or(trip_count)?;
         // What is widened overflows before that is noticed.
         if count.first.terms.iter().any(|t| steps.widened.contains_key(&t.0)) {
@@ -241,7 +241,7 @@ fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
     let mut left = front.at(g, None).ins().isub(limit, top);
     let bytes = match known {
         Some(bytes) => front.int(g, types::I64, bytes),
-        // As many turns, without a product: most loops that are entered often are short.
+        // As many iterations, without a product: most loops that are entered often are short.
         None if r.early == 0 && (r.bytes as u64).is_power_of_two() => {
             let k = front.int(g, types::I32, r.bytes.trailing_zeros().into());
             left = front.at(g, None).ins().ushr(left, k);
@@ -249,7 +249,7 @@ fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
         }
         None => {
             let mut trip_count = trip_count(&mut front, &r.count, most);
-            // Turns that 32 bits count are too few for the product to overflow.
+            // Iterations that 32 bits count are too few for the product to overflow.
             if r.count.ty != types::I32 {
                 let most = front.int(g, types::I64, most);
                 trip_count = front.at(g, None).ins().umin(trip_count, most);

@@ -1,39 +1,39 @@
 //! Local derivatives that are multiplied out before the cotangent arrives.
 //!
 //! **Problem.** The reverse of a loop that carries a number, `x ← r x (1 - x)`, carries its
-//! cotangent through as many operations as the turn has on the way: `x̄ ← x̄ (1 - x) r - x̄ (r x)`
-//! is a product, another and a difference, twelve cycles one after the other, in which little else
-//! is done. An adjoint by hand multiplies `x̄` by one number, the derivative of the turn, which
-//! does not depend on `x̄` and is there long before it. (*Preaccumulation*: Griewank and Walther,
-//! Evaluating Derivatives, chapter 10.)
+//! cotangent through as many operations as the iteration has on the way: `x̄ ← x̄ (1 - x) r - x̄ (r
+//! x)` is a product, another and a difference, twelve cycles one after the other, in which little
+//! else is done. An adjoint by hand multiplies `x̄` by one number, the derivative of the iteration,
+//! which does not depend on `x̄` and is there long before it. (*Preaccumulation*: Griewank and
+//! Walther, Evaluating Derivatives, chapter 10.)
 //!
 //! **Algorithm.** In a cycle of blocks
-//! ([`turn::loops`](brolga_clif::vectorise::affine_loop::loops)), what a turn hands on is written
-//! as `c·x̄ + b` by going through sums, differences, products and quotients that `x̄` goes into
-//! once, with `c` and `b` computed without `x̄` ([`ChainLine`]). Where the chain gets shorter by
-//! that, the end of the turn becomes
+//! ([`iteration::loops`](brolga_clif::vectorise::affine_loop::loops)), what an iteration hands on
+//! is written as `c·x̄ + b` by going through sums, differences, products and quotients that `x̄`
+//! goes into once, with `c` and `b` computed without `x̄` ([`ChainLine`]). Where the chain gets
+//! shorter by that, the end of the iteration becomes
 //!
 //! ```text
 //!          ┌─► x̄' = c·x̄ + b ─┐
-//! ... ok ──┤                   ├─► next turn
+//! ... ok ──┤                   ├─► next iteration
 //!          └─► the chain  ────┘
 //! ```
 //!
-//! and what only the chain needs moves to its side. The branch is foretold, so that no turn waits
-//! for `ok`. With little effort both are done in each turn, and one is selected ([`Choice`]), since
-//! blocks cost time to compile.
+//! and what only the chain needs moves to its side. The branch is foretold, so that no iteration
+//! waits for `ok`. With little effort both are done in each iteration, and one is selected
+//! ([`Choice`]), since blocks cost time to compile.
 //!
 //! **When it is the same number.** Up to rounding, if every product and quotient in `c` is a normal
 //! number and `c` is finite. `x̄·u·r` may be an ordinary number though `u·r` is infinite, or zero,
-//! where `x̄` makes up for it: such a turn goes through the chain, as does one in which a factor is
-//! zero. A normal number is not rounded worse than the chain rounds, and its product with `x̄`
-//! overflows or vanishes only where that of the chain does. `b` must be finite; where its products
-//! are too small, they are too small in the chain. If `x̄` itself is infinite, `∞·c` may stand
-//! where the chain has `∞ - ∞`.
+//! where `x̄` makes up for it: such an iteration goes through the chain, as does one in which a
+//! factor is zero. A normal number is not rounded worse than the chain rounds, and its product with
+//! `x̄` overflows or vanishes only where that of the chain does. `b` must be finite; where its
+//! products are too small, they are too small in the chain. If `x̄` itself is infinite, `∞·c` may
+//! stand where the chain has `∞ - ∞`.
 //!
 //! **Where.** For cotangents in loops that reverse, where only a gradient is asked for: sums are
 //! taken in another order, as in [`lanes`](brolga_clif::vectorise). Not where another number is
-//! carried that `c` depends on (the turns of that one would be waited for).
+//! carried that `c` depends on (the iterations of that one would be waited for).
 //!
 //! **When it pays.** If the processor waits for the chain rather than for the number of
 //! instructions, by a guess of four instructions a cycle, one that is no arithmetic with each that
@@ -71,7 +71,7 @@ pub enum Choice {
     Select,
 }
 
-/// A loop in which the derivative of a turn is multiplied out.
+/// A loop in which the derivative of an iteration is multiplied out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// The loop's header.
@@ -105,7 +105,7 @@ pub fn preaccumulate(
     if chains.is_empty() {
         return Vec::new();
     }
-    // A turn in as few blocks as can be, so that what is handed on within it has one name.
+    // An iteration in as few blocks as can be, so that what is handed on within it has one name.
     let inner = chains.iter().flat_map(|(l, _)| &l.blocks[..l.blocks.len() - 1]);
     let ends = inner.filter_map(|&b| func.layout.last_inst(b));
     let within: HashSet<ir::Inst> = ends.filter(|&i| func.dfg.insts[i].opcode() == Opcode::Jump).collect();
@@ -155,7 +155,7 @@ struct ChainLine {
     cycles: u32,
 }
 
-/// What is done to a cotangent in a turn.
+/// What is done to a cotangent in an iteration.
 struct Chain {
     carried: Value,
     /// The names of what is handed on, and the jump that does it.
@@ -257,7 +257,7 @@ fn chain(func: &ir::Function, l: &Loop) -> Option<Chain> {
     })
 }
 
-/// Numbers of a turn as lines in what is carried.
+/// Numbers of an iteration as lines in what is carried.
 struct Lines<'a, 'f> {
     steps: &'a Steps<'f>,
     carried: Value,
@@ -272,8 +272,8 @@ impl Lines<'_, '_> {
         self.nodes.len() - 1
     }
 
-    /// Whether a number is computed from what is carried in this turn; nothing if from another that
-    /// is carried.
+    /// Whether a number is computed from what is carried in this iteration; nothing if from another
+    /// that is carried.
     fn depends(&mut self, v: Value) -> Option<bool> {
         let v = self.steps.resolve(v);
         if v == self.carried {
@@ -358,7 +358,7 @@ impl Lines<'_, '_> {
     }
 }
 
-/// Put both numbers at the end of a turn, and take one.
+/// Put both numbers at the end of an iteration, and take one.
 fn select(func: &mut ir::Function, chain: &Chain) {
     let mut pos = FuncCursor::new(func).at_inst(chain.latch);
     pos.use_srcloc(chain.latch);
@@ -393,14 +393,14 @@ fn holds(pos: &mut FuncCursor<'_>, chain: &Chain, values: &[Value]) -> Value {
 
 /// `c·x̄ + b`.
 fn in_one(pos: &mut FuncCursor<'_>, chain: &Chain, values: &[Value]) -> Value {
-    let next = pos.ins().fmul(chain.carried, values[chain.line.c.expect("the chain goes through the turn")]);
+    let next = pos.ins().fmul(chain.carried, values[chain.line.c.expect("the chain goes through the iteration")]);
     match chain.line.b {
         Some(b) => pos.ins().fadd(next, values[b]),
         None => next,
     }
 }
 
-/// Put both ways at the end of a turn.
+/// Put both ways at the end of an iteration.
 fn branch(func: &mut ir::Function, chain: &Chain) {
     let latch = func.layout.inst_block(chain.latch).expect("a latch is in a block");
     let at = func.srcloc(chain.latch);

@@ -24,20 +24,20 @@
 //! chain of them: in the chain that is computed from a number, it is enough to watch the end; a
 //! product is the beginning of one. If chains from a number have several ends, one is watched that
 //! serves most products. A chain goes on where the number is passed to another block, or read
-//! there, if that block runs whenever the number has been computed, in the same turn of the same
-//! loop: four terms of a stencil, each behind a condition, are watched as their sum. (Not out of a
-//! block that a turn may pass by which does little else: it would watch for the others.) What a
-//! loop adds up is watched behind the loop. Rows that may or may not lie one behind another are
-//! watched, too ([`crate::shadow::monotone_rows`]). So that no forward code lives on for being
+//! there, if that block runs whenever the number has been computed, in the same iteration of the
+//! same loop: four terms of a stencil, each behind a condition, are watched as their sum. (Not out
+//! of a block that an iteration may pass by which does little else: it would watch for the others.)
+//! What a loop adds up is watched behind the loop. Rows that may or may not lie one behind another
+//! are watched, too ([`crate::shadow::monotone_rows`]). So that no forward code lives on for being
 //! watched alone, only what [`crate::dce`] has left there is.
 //!
 //! **Where.** In straight code, in loops, and in functions that call themselves, if at most a third
 //! as many instructions are spent as saved, and those that are left are a fifth of all, by a guess
-//! at how often loops turn. What is added up over the turns of a loop is a chain. In a short loop
-//! that has no other, it is what a turn waits for. If there is a loop around it, each run of the
-//! inner one has a sum of its own, and the processor goes on to the next run while it is still
-//! adding for the last: then an addition is an instruction again (`spmv` took 20.1 us with one
-//! chain and 18.2 with guards).
+//! at how often loops turn. What is added up over the iterations of a loop is a chain. In a short
+//! loop that has no other, it is what an iteration waits for. If there is a loop around it, each
+//! run of the inner one has a sum of its own, and the processor goes on to the next run while it is
+//! still adding for the last: then an addition is an instruction again (`spmv` took 20.1 us with
+//! one chain and 18.2 with guards).
 //!
 //! **Invariant.** Where it is taken, the pullback without guards gives the same numbers, apart from
 //! the signs of zeros.
@@ -74,8 +74,8 @@ const ASKED_LATER: f64 = 7.0;
 const PART: f64 = 0.2;
 /// How many instructions must be saved for each that is spent.
 const MARGIN: f64 = 3.0;
-/// Instructions of a loop up to which an addition is what a turn waits for, if it has to wait for
-/// that of the turn before.
+/// Instructions of a loop up to which an addition is what an iteration waits for, if it has to wait
+/// for that of the iteration before.
 const SHORT: usize = 16;
 /// Instructions of a block that take longer than to add to a number in memory.
 const LONG: usize = 40;
@@ -88,8 +88,8 @@ const MOST_ONCE: usize = 64;
 const MOST_TWICE: usize = 512;
 /// Ends that are known of the chains from one number.
 const MOST_ENDS: usize = 4;
-/// Turns that a loop is taken to have.
-const TURNS: f64 = 8.0;
+/// Iterations that a loop is taken to have.
+const ITERATIONS: f64 = 8.0;
 
 /// The same statements for runs that are watched.
 pub struct Watched {
@@ -140,7 +140,8 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     for place in guards.iter().flat_map(|g| &g.3).chain(watchable).flatten() {
         *popular.entry(*place).or_default() += 1.0;
     }
-    let cost = |p: &WatchedNumber| chains.turns(p.block) * if p.not_zero && !is_least(facts, p) { 4.0 } else { 1.0 };
+    let cost =
+        |p: &WatchedNumber| chains.iterations(p.block) * if p.not_zero && !is_least(facts, p) { 4.0 } else { 1.0 };
     let mut chosen: IndexMap<WatchedNumber, ir::Inst> = IndexMap::default();
     let mut superfluous: IndexSet<Val> = IndexSet::default();
     let mut masks: IndexSet<Val> = IndexSet::default();
@@ -157,30 +158,34 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     for (inst, guard, b, options) in &guards {
         choose(*inst, options);
         superfluous.insert(guard.kept);
-        saved += chains.turns(*b) * if masks.insert(guard.mask) { 4.0 } else { 1.0 };
+        saved += chains.iterations(*b) * if masks.insert(guard.mask) { 4.0 } else { 1.0 };
     }
     // Where no root is at an edge, no cotangent is infinite for that.
     if let Some(roots) = &roots {
         roots.iter().for_each(|(inst, options)| choose(*inst, options));
         for (stmt, b) in &placed {
             superfluous.extend(stmt.roots.products.iter().copied());
-            saved += chains.turns(*b) * 4.0 * stmt.roots.products.len() as f64;
+            saved += chains.iterations(*b) * 4.0 * stmt.roots.products.len() as f64;
         }
     }
     // Who is called many times leaves the flag and looks it up as often.
     let flag = if facts.mode == Mode::Split { ASKED_LATER } else { ASKED };
-    let calls = if chains.recursive { TURNS } else { 1.0 };
+    let calls = if chains.recursive { ITERATIONS } else { 1.0 };
     let spent: f64 = chosen.keys().map(cost).sum::<f64>() + calls * flag;
-    // Rows that are asked about: a load and an addition of each turn, for a comparison and an
+    // Rows that are asked about: a load and an addition of each iteration, for a comparison and an
     // operation of each row; a few more where the forward half has nothing else to do with rows.
     let rows: &[Rows] = if facts.mode == Mode::Split { &[] } else { &facts.overwrites.rows };
     let orders: IndexSet<Order> = rows.iter().map(|r| r.order).collect();
-    let price = |o: &Order| if live(o.low) && live(o.high) { 2.0 } else { 8.0 } * chains.turns(o.block);
+    let price = |o: &Order| if live(o.low) && live(o.high) { 2.0 } else { 8.0 } * chains.iterations(o.block);
     let spent = spent + orders.iter().map(price).sum::<f64>();
     let loads = rows.iter().flat_map(|r| &r.loads).filter_map(|&i| facts.func().layout.inst_block(i));
-    saved += loads.map(|b| 2.0 * chains.turns(b)).sum::<f64>();
-    let of: f64 =
-        facts.cfg.blocks.iter().map(|&b| chains.turns(b) * facts.func().layout.block_insts(b).count() as f64).sum();
+    saved += loads.map(|b| 2.0 * chains.iterations(b)).sum::<f64>();
+    let of: f64 = facts
+        .cfg
+        .blocks
+        .iter()
+        .map(|&b| chains.iterations(b) * facts.func().layout.block_insts(b).count() as f64)
+        .sum();
     let worth_it = saved >= MARGIN * spent && saved - spent >= f64::max(LEAST, PART * of);
     if superfluous.is_empty() && rows.is_empty() || facts.options.runs(Pass::CostModel) && !worth_it {
         return None;
@@ -287,10 +292,10 @@ fn run_apart(facts: &Facts<'_>, stmts: &mut AdStmts, l: LoopId, ids: &mut Ids) {
     l.exits.iter().for_each(|e| put(func.layout.first_inst(e.1), AdOp::WatchJoin(l.header)));
 }
 
-/// Whether the sum of what is watched in a block is better in memory: if a turn of the loop around
-/// it can pass it by and does little else, while the block is so long that nothing waits for a
-/// store to be read again. A sum that is carried past it in a register lies on the stack where
-/// registers are few, as they are around such a block, and each turn loads and stores it, also
+/// Whether the sum of what is watched in a block is better in memory: if an iteration of the loop
+/// around it can pass it by and does little else, while the block is so long that nothing waits for
+/// a store to be read again. A sum that is carried past it in a register lies on the stack where
+/// registers are few, as they are around such a block, and each iteration loads and stores it, also
 /// those that watch nothing.
 fn is_passed_by(facts: &Facts<'_>, b: ir::Block) -> bool {
     facts.cfg.insts(b).len() >= LONG && can_be_passed(facts, b, 2 * SHORT)
@@ -305,17 +310,18 @@ fn is_least(facts: &Facts<'_>, place: &WatchedNumber) -> bool {
 
 /// Whether a number comes from an inner loop, and is watched in a block that calls. Cranelift adds
 /// behind the call what is asked for behind it. So the number would be alive across the call, where
-/// it can only be in memory, and the inner loop would store it in each turn.
+/// it can only be in memory, and the inner loop would store it in each iteration.
 fn waits_for_call(facts: &Facts<'_>, place: &WatchedNumber) -> bool {
     let is_call = |&i: &ir::Inst| facts.func().dfg.insts[i].opcode().is_call();
     facts.cfg.def_block[place.value] != Some(place.block) && facts.cfg.insts(place.block).iter().any(is_call)
 }
 
-/// Whether a turn of the loop around a block can pass it by, with so many instructions at most.
+/// Whether an iteration of the loop around a block can pass it by, with so many instructions at
+/// most.
 fn can_be_passed(facts: &Facts<'_>, b: ir::Block, most: usize) -> bool {
     let insts = |b: ir::Block| facts.cfg.insts(b).len();
     let Some(l) = facts.loops.innermost[b].map(|l| &facts.loops.loops[l]) else { return false };
-    // The shortest turn without the block.
+    // The shortest iteration without the block.
     let mut work = BinaryHeap::from([Reverse((insts(l.header), l.header))]);
     let mut seen: EntitySet<ir::Block> = EntitySet::new();
     while let Some(Reverse((so_far, x))) = work.pop() {
@@ -383,9 +389,9 @@ struct Chains<'a, 'f> {
     order: SecondaryMap<ir::Block, usize>,
 }
 
-/// Loops in which an addition that waits for that of the turn before is what a turn waits for:
-/// short ones that carry no number already, which are through with a turn sooner than the processor
-/// is with an addition.
+/// Loops in which an addition that waits for that of the iteration before is what an iteration
+/// waits for: short ones that carry no number already, which are through with an iteration sooner
+/// than the processor is with an addition.
 fn short_loops(facts: &Facts<'_>) -> EntitySet<LoopId> {
     let (func, loops) = (facts.func(), facts.loops);
     let mut insts: SecondaryMap<LoopId, usize> = SecondaryMap::new();
@@ -463,9 +469,10 @@ impl Chains<'_, '_> {
     }
 
     /// How often a block is taken to run.
-    fn turns(&self, b: ir::Block) -> f64 {
+    fn iterations(&self, b: ir::Block) -> f64 {
         let loops = &self.facts.loops;
-        TURNS.powi(loops.innermost[b].map_or(0, |l| loops.loops[l].depth.min(9)) as i32 + i32::from(self.recursive))
+        ITERATIONS
+            .powi(loops.innermost[b].map_or(0, |l| loops.loops[l].depth.min(9)) as i32 + i32::from(self.recursive))
     }
 
     /// Where to watch a value for the sake of a statement in a block. What a loop adds up is
@@ -489,7 +496,7 @@ impl Chains<'_, '_> {
         places
     }
 
-    /// The value behind its loop, on all ways out, if each turn computes it from what it was
+    /// The value behind its loop, on all ways out, if each iteration computes it from what it was
     /// before.
     fn sum(&self, v: ir::Value) -> Option<Vec<(ir::Value, ir::Block)>> {
         let (func, loops) = (self.facts.func(), &self.facts.loops);
@@ -686,7 +693,7 @@ impl Chains<'_, '_> {
         })
     }
 
-    /// Whether a block runs whenever another one has run, in the same turn of the loop that is
+    /// Whether a block runs whenever another one has run, in the same iteration of the loop that is
     /// around both, unless there is a trap.
     fn always_behind(&self, b: ir::Block, later: ir::Block) -> bool {
         let (func, loops, cfg) = (self.facts.func(), &self.facts.loops, self.facts.cfg);
@@ -722,7 +729,8 @@ impl Chains<'_, '_> {
         always
     }
 
-    /// Whether a turn that passes a block by does so little else that it had better not watch.
+    /// Whether an iteration that passes a block by does so little else that it had better not
+    /// watch.
     fn is_rare(&self, b: ir::Block) -> bool {
         is_passed_by(self.facts, b) || can_be_passed(self.facts, b, SHORT)
     }

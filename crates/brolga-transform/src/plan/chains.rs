@@ -1,8 +1,8 @@
 //! What a reverse block would wait for if it computed it again.
 //!
 //! The cut of [`super::min_cut`] weighs bytes. What it saves in bytes is paid for in instructions,
-//! and where a turn is long, in cycles that its chain takes: of divisions and roots above all. Both
-//! are compared here with the record, by the model of [`mod@brolga_rules::cost`].
+//! and where an iteration is long, in cycles that its chain takes: of divisions and roots above
+//! all. Both are compared here with the record, by the model of [`mod@brolga_rules::cost`].
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, IndexSet};

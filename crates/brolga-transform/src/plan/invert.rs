@@ -1,8 +1,8 @@
 //! Integers that run backwards.
 //!
 //! **Question.** A loop counter, a pointer that walks, a position that moves now and then: the
-//! pullback needs their values in each turn. Which of them can it have from the value in the turn
-//! after?
+//! pullback needs their values in each iteration. Which of them can it have from the value in the
+//! iteration after?
 //!
 //! **Answer.** A block parameter `p` is *carried* if, wherever the pullback is behind its
 //! definition, one variable holds its value. Crossing an edge `P → B` backwards, that stays true
@@ -78,7 +78,7 @@ pub struct CarryInput<'a> {
     pub loops: &'a Loops,
     /// Blocks that may return.
     pub returning: &'a EntitySet<ir::Block>,
-    /// Whether a value is the same in all turns of a block's loop, and to be had there.
+    /// Whether a value is the same in all iterations of a block's loop, and to be had there.
     pub steady: &'a dyn Fn(ir::Block, ir::Value) -> bool,
 }
 
@@ -248,8 +248,8 @@ fn undo(cx: &CarryInput<'_>, b: ir::Block, a: ir::Value, r: ir::Value, steps: &m
     }
 }
 
-/// The inverse of an odd number modulo 2⁶⁴, by Newton's iteration: each turn doubles the bits that
-/// are right, from three.
+/// The inverse of an odd number modulo 2⁶⁴, by Newton's iteration: each iteration doubles the bits
+/// that are right, from three.
 fn inverse_of_odd(k: i64) -> i64 {
     let mut x = k;
     for _ in 0..5 {

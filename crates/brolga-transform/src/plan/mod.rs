@@ -22,8 +22,8 @@
 //! reverse pops it.
 //!
 //! Loops that are run again ([`crate::plan::rerun_loops`]) block by block are not planned: what
-//! they read is read by the block that enters them. If they are reversed turn by turn, a turn is to
-//! them what a call is to a function.
+//! they read is read by the block that enters them. If they are reversed iteration by iteration, an
+//! iteration is to them what a call is to a function.
 //!
 //! Blocks are planned from the innermost loops outwards, since a loop asks the blocks behind it for
 //! what it is to hold.

@@ -69,7 +69,7 @@ impl Planner<'_, '_> {
         if !self.facts.options.runs(Pass::RecoverPredecessors) {
             return None;
         }
-        self.turn(b).or_else(|| self.branch(b, preds)).or_else(|| self.table(b))
+        self.iteration(b).or_else(|| self.branch(b, preds)).or_else(|| self.table(b))
     }
 
     /// By a number that the predecessors leave.
@@ -91,7 +91,7 @@ impl Planner<'_, '_> {
     }
 
     /// By the induction variable of a loop, if `b` is a header.
-    fn turn(&mut self, b: ir::Block) -> Option<PredSource> {
+    fn iteration(&mut self, b: ir::Block) -> Option<PredSource> {
         let func = self.facts.func();
         let l = self.loops.headed_by(b)?;
         let lp = &self.loops.loops[l];

@@ -86,7 +86,7 @@ pub fn reason(facts: &Facts<'_>, plan: &Plan, supply: &Supply) -> &'static str {
             not_computed(facts, plan, supply.name, dear)
         }
         (Way::Constant, _) => "it is the same wherever it is computed",
-        (Way::HeldFromTape | Way::Held, _) => "all turns of the loop read the same value",
+        (Way::HeldFromTape | Way::Held, _) => "all iterations of the loop read the same value",
         (Way::Inverted, _) => "its value before a step of the loop follows from the value after it",
         (Way::FinalAtExit | Way::Final, Source::Last(Last { of: Some(_), .. })) => {
             "it has gone as many steps as a number that was compared with its bound"

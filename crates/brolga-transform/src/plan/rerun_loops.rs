@@ -1,9 +1,9 @@
 //! Loops that the reverse half runs again, forwards.
 //!
 //! **Problem.** To run a loop backwards, its way must be known: a merge of two sorted lists, a walk
-//! along an index, records a number for each turn. But who only adds up does not ask for that
-//! order. The cotangent of the sum is the same in all turns, and a turn has nothing to do with
-//! another one.
+//! along an index, records a number for each iteration. But who only adds up does not ask for that
+//! order. The cotangent of the sum is the same in all iterations, and an iteration has nothing to
+//! do with another one.
 //!
 //! **Answer.** Where only a gradient is asked for, such a loop is not run in the forward half, and
 //! in the reverse half it is run forwards, and reversed piece by piece. Nothing is recorded. An
@@ -16,30 +16,32 @@
 //!   those, at each point one is live, and the one that is live at the end of a block is the one
 //!   that the block has ended up with. So all members have one cotangent, that which the sum has
 //!   behind the loop;
-//! - use all other cotangents in the turn in which the value is made, or they belong to values from
-//!   in front of the loop, which only ever receive;
+//! - use all other cotangents in the iteration in which the value is made, or they belong to values
+//!   from in front of the loop, which only ever receive;
 //! - store to no shadow ([`crate::shadow::store_for_add`]) that another statement adds to, since
 //!   that depends on the order.
 //!
-//! **Block by block, or turn by turn.** If all other cotangents stay in one block, the reverses of
-//! its statements stand behind them. Otherwise a turn is run as a whole, from the header to the
-//! latch, and then reversed, as a function of both halves is: its blocks run once each, so what
-//! they make is kept in variables ([`Plan::once`]). That is done if the loop is left by its header,
-//! if loops inside of it record nothing, and if much would be recorded otherwise: a turn of many
-//! values in variables is no faster than a few bytes on the tape, and saves nothing but those.
+//! **Block by block, or iteration by iteration.** If all other cotangents stay in one block, the
+//! reverses of its statements stand behind them. Otherwise an iteration is run as a whole, from the
+//! header to the latch, and then reversed, as a function of both halves is: its blocks run once
+//! each, so what they make is kept in variables ([`Plan::once`]). That is done if the loop is left
+//! by its header, if loops inside of it record nothing, and if much would be recorded otherwise: an
+//! iteration of many values in variables is no faster than a few bytes on the tape, and saves
+//! nothing but those.
 //!
-//! **When not.** A turn does what the primal does and then the reverse of that, and waits for the
-//! one before it begins with the other. If it is so long that no next turn begins meanwhile, and
-//! the primal is a long chain of divisions and roots, two loops and a record between them are
-//! quicker ([`is_waited_for`]): there a processor does the chains of several turns at once.
+//! **When not.** An iteration does what the primal does and then the reverse of that, and waits for
+//! the one before it begins with the other. If it is so long that no next iteration begins
+//! meanwhile, and the primal is a long chain of divisions and roots, two loops and a record between
+//! them are quicker ([`is_waited_for`]): there a processor does the chains of several iterations at
+//! once.
 //!
 //! **Invariants.** Contributions are the same as ever. They are added up in another order where
-//! several turns add to one place, so gradients may differ by rounding, and by nothing else. A loop
-//! of which the forward half needs anything (its value, a trap) runs there, and then backwards:
-//! `derive` sees that when the graph has been pruned.
+//! several iterations add to one place, so gradients may differ by rounding, and by nothing else. A
+//! loop of which the forward half needs anything (its value, a trap) runs there, and then
+//! backwards: `derive` sees that when the graph has been pruned.
 //!
 //! Source: for parallel loops, Hascoët, Hovland and Hückelheim ("Source-to-source adjoint
-//! differentiation of parallel loops", 2021) reverse each turn on its own, in any order.
+//! differentiation of parallel loops", 2021) reverse each iteration on its own, in any order.
 
 use brolga_analysis::LoopId;
 use brolga_ir::inst::{AdInst, AdOp, Arith, Shape, Tape, Val};
@@ -94,8 +96,8 @@ fn records(plan: &Plan, b: ir::Block) -> bool {
     !plan.blocks[b].record.is_empty() || plan.blocks[b].push_id
 }
 
-/// Whether a plan bears a loop out: it holds nothing on the way into it; and turn by turn, the loop
-/// records nothing and nothing else asks for what it makes.
+/// Whether a plan bears a loop out: it holds nothing on the way into it; and iteration by
+/// iteration, the loop records nothing and nothing else asks for what it makes.
 pub fn holds_good(facts: &Facts<'_>, plan: &Plan, rerun: &Rerun) -> bool {
     let ours = |b: &ir::Block| rerun.blocks.contains(b);
     let held = plan
@@ -112,8 +114,8 @@ pub fn holds_good(facts: &Facts<'_>, plan: &Plan, rerun: &Rerun) -> bool {
     !held && (!rerun.by_iteration || alone())
 }
 
-/// Whether the reverse of a block outside of a loop asks for a float that the loop hands from turn
-/// to turn: a sum, for the most part.
+/// Whether the reverse of a block outside of a loop asks for a float that the loop hands from
+/// iteration to iteration: a sum, for the most part.
 fn sum_is_read(facts: &Facts<'_>, plan: &Plan, blocks: &IndexSet<ir::Block>) -> bool {
     let dfg = &facts.func().dfg;
     let is_sum = |v: &Val| match *v {
@@ -192,8 +194,8 @@ impl Finder<'_, '_> {
         Some(found)
     }
 
-    /// Whether a loop that is reversed block by block waits longer for what its turns repeat than
-    /// its record would take.
+    /// Whether a loop that is reversed block by block waits longer for what its iterations repeat
+    /// than its record would take.
     fn is_slower(&self, id: LoopId, found: &Rerun) -> bool {
         let facts = self.facts;
         let dfg = &facts.func().dfg;
@@ -229,8 +231,8 @@ impl Finder<'_, '_> {
         found.blocks.iter().flat_map(|&b| &self.plan.blocks[b].record).map(bytes).sum()
     }
 
-    /// Whether a loop is left by its header alone, where nothing is reversed, and turns end outside
-    /// of inner loops.
+    /// Whether a loop is left by its header alone, where nothing is reversed, and iterations end
+    /// outside of inner loops.
     fn may_go_by_iteration(&self, id: LoopId, blocks: &IndexSet<ir::Block>) -> bool {
         let facts = self.facts;
         let l = &facts.loops.loops[id];

@@ -26,9 +26,9 @@ pub struct Rerun {
     pub sums: IndexMap<ir::Value, ir::Value>,
     /// What it reads from outside.
     pub outer: IndexSet<Val>,
-    /// Whether it is reversed turn by turn, not block by block.
+    /// Whether it is reversed iteration by iteration, not block by block.
     pub by_iteration: bool,
-    /// Turn by turn: where the parameters of the header are for the next turn.
+    /// Iteration by iteration: where the parameters of the header are for the next iteration.
     pub next: Vec<FrameSlot>,
 }
 
@@ -194,7 +194,7 @@ pub enum PredSource {
         iv: Induction,
         /// Where the loop is entered from.
         entry: ir::Block,
-        /// Where the turn before came from.
+        /// Where the iteration before came from.
         latch: ir::Block,
     },
     /// One of two, by the condition of the branch that led here.
@@ -289,13 +289,13 @@ impl Plan {
         self.returning.contains(b) && self.rerun(b).is_none_or(|a| a.by_iteration && b != a.header)
     }
 
-    /// Whether something is recorded that may be recorded again, turn by turn.
+    /// Whether something is recorded that may be recorded again, iteration by iteration.
     pub fn records_in_iterations(&self, cfg: &Cfg) -> bool {
         self.blocks.iter().any(|(b, plan)| !cfg.once(b) && (!plan.record.is_empty() || plan.push_id))
     }
 
-    /// Whether a block runs at most once in what is reversed as a whole: a call, or a turn of a
-    /// loop.
+    /// Whether a block runs at most once in what is reversed as a whole: a call, or an iteration of
+    /// a loop.
     pub fn once(&self, facts: &Facts<'_>, b: ir::Block) -> bool {
         let is_header_of = |a: &Rerun| a.by_iteration && facts.loops.innermost[b] == facts.loops.headed_by(a.header);
         facts.cfg.once(b) || self.rerun(b).is_some_and(is_header_of)

@@ -250,7 +250,7 @@ impl<'f> Planner<'_, 'f> {
         let test = exit_test(func, self.loops, l, &iv, from, to)?;
         let far = match test.cc {
             IntCC::Equal => None,
-            // Every turn must have made the test for the bound to be where it first failed.
+            // Every iteration must have made the test for the bound to be where it first failed.
             _ if !self.loops.dominates(from, self.loops.loops[l].latches[0]) => return None,
             IntCC::UnsignedGreaterThanOrEqual => Some(Opcode::Umax),
             IntCC::SignedGreaterThanOrEqual => Some(Opcode::Smax),

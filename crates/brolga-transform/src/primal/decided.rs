@@ -1,8 +1,8 @@
 //! Branches that can go one way only, as constants decide.
 //!
 //! **Problem.** A frontend that writes every equation as a loop over its elements writes one of
-//! one element as a loop, too: `do { … } while (++i < 1)`. The reverse half would count its turns
-//! and record what they compute, for code that is a straight line.
+//! one element as a loop, too: `do { … } while (++i < 1)`. The reverse half would count its
+//! iterations and record what they compute, for code that is a straight line.
 //!
 //! **Answer.** Integers are followed as constants from the entry on, along the edges that are taken
 //! with what is known so far: a parameter of a block that gets one constant along each of them is
@@ -217,7 +217,7 @@ mod tests {
         func.to_string()
     }
 
-    fn of_turns(start: &str, step: &str, test: &str) -> String {
+    fn of_iterations(start: &str, step: &str, test: &str) -> String {
         decide(&format!(
             "function %f(i64, f64) {{
             block0(v0: i64, v1: f64):
@@ -236,27 +236,27 @@ mod tests {
     }
 
     #[test]
-    fn loops_of_one_turn_are_none() {
+    fn loops_of_one_iteration_are_none() {
         for (start, step, test) in [
             ("0", "1", "1\nv7 = icmp ult v5, v6"),
             ("3", "-1", "2\nv7 = icmp ugt v5, v6"),
             ("-1", "-1", "-1\nv7 = icmp sge v5, v6"),
             ("0", "1", "1\nv7 = icmp slt v5, v6"),
         ] {
-            let text = of_turns(start, step, test);
+            let text = of_iterations(start, step, test);
             assert!(!text.contains("brif") && text.contains("jump block2"), "{text}");
         }
     }
 
     #[test]
-    fn loops_of_more_turns_stay() {
+    fn loops_of_more_iterations_stay() {
         for (start, step, test) in [
             ("0", "1", "2\nv7 = icmp ult v5, v6"),
             // It is unsigned.
             ("0", "-1", "1\nv7 = icmp ugt v5, v6"),
             ("0", "1", "1\nv8 = load.i32 v0\nv7 = icmp ult v5, v8"),
         ] {
-            assert!(of_turns(start, step, test).contains("brif"), "{start} {step} {test}");
+            assert!(of_iterations(start, step, test).contains("brif"), "{start} {step} {test}");
         }
     }
 

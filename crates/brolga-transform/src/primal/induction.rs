@@ -7,21 +7,21 @@ use brolga_analysis::{Loop, LoopId, Loops};
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
 
-/// A parameter of a loop's header that changes by the same amount each turn.
+/// A parameter of a loop's header that changes by the same amount each iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Induction {
     /// The parameter.
     pub var: ir::Value,
-    /// Its value in the first turn; defined outside of the loop.
+    /// Its value in the first iteration; defined outside of the loop.
     pub start: ir::Value,
-    /// Its value in the next turn.
+    /// Its value in the next iteration.
     pub next: ir::Value,
     /// The difference.
     pub step: i64,
 }
 
 /// The `i`-th parameter of a canonical loop's header, if it goes in steps and has its first value
-/// in the first turn only.
+/// in the first iteration only.
 pub fn induction(func: &ir::Function, loops: &Loops, l: LoopId, i: usize) -> Option<Induction> {
     let iv = steps(func, &loops.loops[l], i)?;
     let ty = func.dfg.value_type(iv.var);
@@ -51,15 +51,15 @@ pub fn steps(func: &ir::Function, lp: &Loop, i: usize) -> Option<Induction> {
     (step != 0).then_some(Induction { var, start, next, step })
 }
 
-/// Whether so many turns are needed to come back that no run has them: 2⁵² of them, more than a
-/// month at a turn a nanosecond.
+/// Whether so many iterations are needed to come back that no run has them: 2⁵² of them, more than
+/// a month at an iteration a nanosecond.
 fn far(ty: ir::Type, step: i64) -> bool {
     ty.bits() - step.trailing_zeros().min(ty.bits()) >= 52
 }
 
-/// Whether the loop ends, if ever, before the variable comes back: a test in each turn compares it
-/// with a bound that it cannot jump over; or it ends nowhere but where the variable is equal to the
-/// bound, and so never if it was not in a whole round.
+/// Whether the loop ends, if ever, before the variable comes back: a test in each iteration
+/// compares it with a bound that it cannot jump over; or it ends nowhere but where the variable is
+/// equal to the bound, and so never if it was not in a whole round.
 fn guarded(func: &ir::Function, loops: &Loops, l: LoopId, iv: &Induction) -> bool {
     let lp = &loops.loops[l];
     let test = |&(from, to): &(ir::Block, ir::Block)| {
@@ -125,8 +125,8 @@ pub fn exit_test(
         ValueDef::Union(..) => false,
     };
     use IntCC::*;
-    // A longer step may jump over the bound, but not, in fewer turns than any run has, over the end
-    // of 64 bits.
+    // A longer step may jump over the bound, but not, in fewer iterations than any run has, over
+    // the end of 64 bits.
     let strides = |step: i64| {
         step == 1 || func.dfg.value_type(iv.var) == types::I64 && step > 0 && step <= 4096 && step & (step - 1) == 0
     };

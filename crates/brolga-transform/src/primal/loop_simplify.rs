@@ -1,8 +1,8 @@
 //! Canonical loops, so that the pullback can run them backwards by counting.
 //!
-//! **Problem.** The reverse of a loop header must know whether this was the first turn, and what
-//! the loop's integers were. A log of block numbers and values tells, at a price for each turn; a
-//! counter that runs backwards costs nothing.
+//! **Problem.** The reverse of a loop header must know whether this was the first iteration, and
+//! what the loop's integers were. A log of block numbers and values tells, at a price for each
+//! iteration; a counter that runs backwards costs nothing.
 //!
 //! **After this pass** every natural loop has
 //! - one block that enters its header, and one latch, the source of its only back edge;
@@ -10,7 +10,7 @@
 //!   predecessor, so whatever the pullback must know when it comes into the loop from behind can be
 //!   put there;
 //! - an *induction variable* in its header that does not come back to its first value: one that the
-//!   program has, or an `i64` that counts turns. What is not asked of such a counter,
+//!   program has, or an `i64` that counts iterations. What is not asked of such a counter,
 //!   [`crate::dce`] removes;
 //! - joins of two ways where three meet and a number that goes in steps tells which: what a
 //!   compiler makes of a loop that it unrolls has a way around the loop, one around what is left
@@ -236,7 +236,7 @@ fn compare(func: &mut ir::Function, l: &Loop, from: ir::Block, to: ir::Block) {
     }
 }
 
-/// Give a loop a parameter that counts its turns.
+/// Give a loop a parameter that counts its iterations.
 fn count(func: &mut ir::Function, loops: &Loops, l: LoopId) {
     let l = &loops.loops[l];
     let (entry, latch) = (l.entries[0], l.latches[0]);

@@ -570,7 +570,7 @@ mod tests {
             // Two that turn about: each gets what enters, and the other.
             ("v0, v1", "v5, v4", (false, true)),
             ("v0, v3", "v6, v4", (true, true)),
-            // The same in each turn.
+            // The same in each iteration.
             ("v0, v1", "v6, v5", (false, false)),
             ("v0, v1", "v6, v1", (false, false)),
             ("v0, v0", "v4, v5", (false, false)),
@@ -623,8 +623,8 @@ mod tests {
         ctx.func.dfg.resolve_all_aliases();
         assert_eq!(ours.to_string(), ctx.func.to_string());
         // What a loop hands on unchanged is left to Cranelift.
-        let mut turns = parsed(&loop_with("v0, v1", "v6, v5").concat());
-        assert!(!pass_on(&mut turns) && !all_vary(&turns));
+        let mut iterations = parsed(&loop_with("v0, v1", "v6, v5").concat());
+        assert!(!pass_on(&mut iterations) && !all_vary(&iterations));
     }
 
     #[test]

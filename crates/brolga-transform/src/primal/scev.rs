@@ -1,14 +1,14 @@
 //! Addresses as sums of products.
 //!
-//! **Question.** An address in a loop is computed anew in each turn: `p + 8 (i n + j)`. As a
-//! function of the turns of the loops around it, what is it?
+//! **Question.** An address in a loop is computed anew in each iteration: `p + 8 (i n + j)`. As a
+//! function of the iterations of the loops around it, what is it?
 //!
 //! **Answer.** Integers are written out as sums of products of *atoms*, with coefficients modulo
 //! 2⁶⁴, as the machine computes them. An atom is a value that nothing more is known of, or the
-//! number of turns that a loop has done: an induction variable is its first value plus its step
-//! times that number. A pointer that runs through a nest of loops (it enters the inner loop with
-//! what the outer one holds, and the outer one goes on with what the inner one ends with) is a
-//! first value plus a step times the number of turns of the inner loop since the outer one was
+//! number of iterations that a loop has done: an induction variable is its first value plus its
+//! step times that number. A pointer that runs through a nest of loops (it enters the inner loop
+//! with what the outer one holds, and the outer one goes on with what the inner one ends with) is a
+//! first value plus a step times the number of iterations of the inner loop since the outer one was
 //! entered.
 //!
 //! Two sums that are written alike are equal. The reverse does not hold, and no pass relies on it.
@@ -26,9 +26,9 @@ use crate::primal::induction::{exit_test, induction};
 pub enum Atom {
     /// Any value.
     Value(ir::Value),
-    /// How many turns a loop has done since it was entered.
+    /// How many iterations a loop has done since it was entered.
     TripCount(LoopId),
-    /// How many turns a loop has done since the outer loop given second was entered.
+    /// How many iterations a loop has done since the outer loop given second was entered.
     Walk(LoopId, LoopId),
 }
 
@@ -146,11 +146,11 @@ impl Sum {
 struct Walk {
     /// The outermost of them, by its place in the nest.
     outer: usize,
-    /// The parameter of that loop's header that the variable is when a turn of it begins.
+    /// The parameter of that loop's header that the variable is when an iteration of it begins.
     head: ir::Value,
     /// Its first value.
     start: ir::Value,
-    /// By how much a turn of the innermost changes it.
+    /// By how much an iteration of the innermost changes it.
     step: i64,
 }
 
@@ -208,8 +208,8 @@ impl Affine<'_> {
     fn param(&self, v: ir::Value, b: ir::Block, i: usize, around: &[LoopId], depth: u32) -> Option<Sum> {
         let at = around.iter().position(|&l| self.loops.loops[l].header == b)?;
         let Walk { outer, start, step, .. } = self.walk(v, i, &around[..=at])?;
-        let turns = if outer == at { Atom::TripCount(around[at]) } else { Atom::Walk(around[at], around[outer]) };
-        Some(self.sum_at(start, &around[..outer], depth + 1).plus(&Sum::atom(turns), step))
+        let iterations = if outer == at { Atom::TripCount(around[at]) } else { Atom::Walk(around[at], around[outer]) };
+        Some(self.sum_at(start, &around[..outer], depth + 1).plus(&Sum::atom(iterations), step))
     }
 
     /// How far out a variable of the innermost of these loops goes on where an inner loop has
@@ -231,9 +231,9 @@ impl Affine<'_> {
         Some(walk)
     }
 
-    /// Whether a sum is how many turns the innermost of these loops has done in all when the
+    /// Whether a sum is how many iterations the innermost of these loops has done in all when the
     /// outermost is left: the difference that a variable with step one has made that runs through
-    /// all of them, and that nothing but those turns changes.
+    /// all of them, and that nothing but those iterations changes.
     pub fn counts(&self, sum: &Sum, around: &[LoopId]) -> bool {
         let [outermost, .., innermost] = around else { return false };
         let asks_first = |l: &LoopId| self.loops.loops[*l].exits.iter().all(|e| e.0 == self.loops.loops[*l].header);
@@ -245,8 +245,8 @@ impl Affine<'_> {
             })
     }
 
-    /// If `start` is a parameter of the loop's header that is one of `v` in the next turn: its
-    /// value in the first turn.
+    /// If `start` is a parameter of the loop's header that is one of `v` in the next iteration: its
+    /// value in the first iteration.
     fn carried(&self, start: ir::Value, v: &[ir::Value], l: LoopId) -> Option<ir::Value> {
         let lp = &self.loops.loops[l];
         let ([entry], [latch]) = (&lp.entries[..], &lp.latches[..]) else { return None };
@@ -254,21 +254,21 @@ impl Affine<'_> {
         (b == lp.header && v.contains(&edge_args(self.func, *latch, b)[i])).then(|| edge_args(self.func, *entry, b)[i])
     }
 
-    /// How often a loop turns, if it can only end by its test: a sum that is the number of turns if
-    /// that is positive, and is not positive (or wrong by a multiple of 2⁶⁴ that no run reaches) if
-    /// there are none.
+    /// How often a loop turns, if it can only end by its test: a sum that is the number of
+    /// iterations if that is positive, and is not positive (or wrong by a multiple of 2⁶⁴ that no
+    /// run reaches) if there are none.
     pub fn trips(&self, l: LoopId, around: &[LoopId]) -> Option<Sum> {
-        self.turns(l, around).map(|t| t.0)
+        self.iterations(l, around).map(|t| t.0)
     }
 
     /// The same, and whether its header runs once more than it turns, to ask.
-    pub fn turns(&self, l: LoopId, around: &[LoopId]) -> Option<(Sum, bool)> {
+    pub fn iterations(&self, l: LoopId, around: &[LoopId]) -> Option<(Sum, bool)> {
         let lp = &self.loops.loops[l];
         let [(from, to)] = lp.exits[..] else { return None };
         (0..self.func.dfg.block_params(lp.header).len()).find_map(|i| {
             let iv = induction(self.func, self.loops, l, i)?;
             let test = exit_test(self.func, self.loops, l, &iv, from, to)?;
-            // Behind a turn that has not asked, a bound below the start is one turn.
+            // Behind an iteration that has not asked, a bound below the start is one iteration.
             let asked_first = from == lp.header && !test.of_next;
             let exact =
                 test.cc == ir::condcodes::IntCC::Equal && (asked_first || test.of_next && from == lp.latches[0]);

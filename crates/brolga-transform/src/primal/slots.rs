@@ -2,7 +2,7 @@
 //!
 //! **Problem.** Frontends keep variables that change in stack slots: a sum that a loop adds up, a
 //! flag, what a branch decides. A slot is memory: its shadow is stored to, loaded from and cleared
-//! in each turn, and what is read from it has to be recorded where it is overwritten.
+//! in each iteration, and what is read from it has to be recorded where it is overwritten.
 //!
 //! **Answer.** SSA form. A *cell* is the bytes of a slot that are always stored and loaded whole,
 //! by accesses of one type. A load becomes the value that was stored, or a parameter where paths
@@ -277,7 +277,7 @@ mod tests {
         func.to_string()
     }
 
-    /// A sum, with something else done in each turn.
+    /// A sum, with something else done in each iteration.
     fn sum(else_: &str) -> String {
         promote(&format!(
             "function %f(i64, i64) -> f64 {{
@@ -311,7 +311,7 @@ mod tests {
         let text = sum("");
         assert!(!text.contains("store") && !text.contains("stack_addr"), "{text}");
         assert!(text.contains("brif v11, block1(v11, v8), block2"), "{text}");
-        // The first turn gets what was stored, and what is returned is the last sum.
+        // The first iteration gets what was stored, and what is returned is the last sum.
         assert!(text.contains("jump block1(v1, v3)") && text.contains("return v8"), "{text}");
     }
 

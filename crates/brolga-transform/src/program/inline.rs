@@ -1,9 +1,9 @@
 //! Inlining: calls of short functions are replaced by the bodies of what they call.
 //!
 //! **Problem.** A call is a border. What a callee's parameters are (pointers into which memory, the
-//! same in every turn of the caller's loop, constants), its summary tells in part; what it needs in
-//! its reverse lies in a frame or in records of its own, pushed for each call. Frontends leave that
-//! to Cranelift, which inlines behind us, if at all.
+//! same in every iteration of the caller's loop, constants), its summary tells in part; what it
+//! needs in its reverse lies in a frame or in records of its own, pushed for each call. Frontends
+//! leave that to Cranelift, which inlines behind us, if at all.
 //!
 //! **Answer.** Cranelift's inliner, [`Context::inline`], run before a function is normalised; here
 //! it is decided which calls, and what it leaves undone is done. Functions are visited from callees

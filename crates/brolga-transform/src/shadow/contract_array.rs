@@ -12,11 +12,11 @@
 //! **Which arrays.** A [private](brolga_analysis::memory::escape) piece of memory, made outside of
 //! loops, so that there is one of it, of which all accesses are known
 //! ([`crate::shadow::local_memory`]), and
-//! - it is read by one load only, in an outermost loop, in each turn of it, from the first element
-//!   to the last, and what is read is added to a sum that the loop carries, and used for nothing
-//!   else;
+//! - it is read by one load only, in an outermost loop, in each iteration of it, from the first
+//!   element to the last, and what is read is added to a sum that the loop carries, and used for
+//!   nothing else;
 //! - the sum leaves the loop as it is when the last element has been added, so that its cotangent
-//!   is the same in every turn;
+//!   is the same in every iteration;
 //! - each store is to an element that the loop reads, and never to the same one twice: it steps
 //!   over elements as the load does, and as many times in all;
 //! - nothing overwrites an element between its store and the load. If it did, the cotangent would
@@ -52,11 +52,11 @@ pub(crate) fn summed(facts: &Facts<'_>, origin: Origin, events: &[Event], out: &
     }
     let mut loads = events.iter().filter(|e| e.does == Does::Adds);
     let (Some(load), None) = (loads.next(), loads.next()) else { return };
-    let Some((total, turns)) = total(facts, load) else { return };
+    let Some((total, iterations)) = total(facts, load) else { return };
     let last = |e: &Event| out.spent.contains(e.access.inst);
     let fits = |e: &Event| match e.does {
         Does::Adds => true,
-        Does::Takes => last(e) && within(facts, load, &turns, e),
+        Does::Takes => last(e) && within(facts, load, &iterations, e),
         Does::Clears => last(e),
         Does::Reads => false,
     };
@@ -66,8 +66,8 @@ pub(crate) fn summed(facts: &Facts<'_>, origin: Origin, events: &[Event], out: &
     }
 }
 
-/// The sum that a load's elements are added to, and the number of turns of its loop, each of which
-/// reads the next element.
+/// The sum that a load's elements are added to, and the number of iterations of its loop, each of
+/// which reads the next element.
 fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     let func = facts.func();
     let InstructionData::Load { opcode: Opcode::Load, arg, .. } = func.dfg.insts[load.access.inst] else {
@@ -83,7 +83,7 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     if load.access.at != step {
         return None;
     }
-    let (turns, asks) = Affine { func, loops: facts.loops }.turns(in_loop, &[])?;
+    let (iterations, asks) = Affine { func, loops: facts.loops }.iterations(in_loop, &[])?;
     if asks && load.access.block == l.header {
         return None;
     }
@@ -96,11 +96,11 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     })?;
     let returns = |b: &&ir::Block| func.layout.last_inst(**b).is_some_and(|i| func.dfg.insts[i].opcode().is_return());
     let always = facts.cfg.blocks.iter().filter(returns).all(|&b| facts.loops.dominates(exit.1, b));
-    Some((Total { load: load.access.inst, sum, exit: *exit, always }, turns))
+    Some((Total { load: load.access.inst, sum, exit: *exit, always }, iterations))
 }
 
-/// If a parameter of a loop's header goes through nothing but additions, in each turn, one of which
-/// adds what is loaded: all sums on the way, the parameter first.
+/// If a parameter of a loop's header goes through nothing but additions, in each iteration, one of
+/// which adds what is loaded: all sums on the way, the parameter first.
 fn members(facts: &Facts<'_>, in_loop: LoopId, start: ir::Value, load: ir::Inst) -> Option<Vec<ir::Value>> {
     let func = facts.func();
     let element = func.dfg.first_result(load);
@@ -131,7 +131,7 @@ fn used_in(facts: &Facts<'_>, in_loop: LoopId, u: &Use) -> bool {
 }
 
 /// Whether a store whose places are all different is to elements that the load reads.
-fn within(facts: &Facts<'_>, load: &Event, turns: &Sum, store: &Event) -> bool {
+fn within(facts: &Facts<'_>, load: &Event, iterations: &Sum, store: &Event) -> bool {
     let (func, loops) = (facts.func(), facts.loops);
     let (a, b) = (&load.access, &store.access);
     let nest = around(loops, b.block);
@@ -143,7 +143,7 @@ fn within(facts: &Facts<'_>, load: &Event, turns: &Sum, store: &Event) -> bool {
     let affine = Affine { func, loops };
     let walks = Atom::Walk(innermost, nest[0]);
     if b.at.atoms().any(|x| x == walks) {
-        return b.at == Sum::default().plus(&Sum::atom(walks), b.bytes) && affine.counts(turns, &nest);
+        return b.at == Sum::default().plus(&Sum::atom(walks), b.bytes) && affine.counts(iterations, &nest);
     }
     let atoms: Vec<Atom> = nest.iter().map(|&l| Atom::TripCount(l)).collect();
     let Some((factors, rest)) = b.at.factors(&atoms) else { return false };
@@ -151,9 +151,9 @@ fn within(facts: &Facts<'_>, load: &Event, turns: &Sum, store: &Event) -> bool {
     // not, stores meet, and clear.
     let steps = factors.last().and_then(Sum::as_constant) == Some(b.bytes);
     // In several loops, an access is not in the header of the innermost, which may run once more.
-    let all = || match affine.turns(nest[0], &[]) {
+    let all = || match affine.iterations(nest[0], &[]) {
         Some((t, asks)) if !(asks && b.block == loops.loops[nest[0]].header) => Some(t.times(&factors[0])),
         _ => None,
     };
-    rest == Sum::default() && steps && all() == Some(Sum::default().plus(turns, b.bytes))
+    rest == Sum::default() && steps && all() == Some(Sum::default().plus(iterations, b.bytes))
 }

@@ -9,15 +9,16 @@
 //! **Algorithm.** For each [private](brolga_analysis::memory::escape) piece of memory that holds no
 //! pointers, all accesses are known. In terms of the primal, where the reverse runs the other way:
 //! - a store need not *clear* if none of the accesses that read the shadow of its place (loads that
-//!   add, stores that take) can come before it: neither another one, nor itself in an earlier turn;
+//!   add, stores that take) can come before it: neither another one, nor itself in an earlier
+//!   iteration;
 //! - a load may *store* if no load that adds to its place can come after it: neither another one,
-//!   nor itself in a later turn.
+//!   nor itself in a later iteration.
 //!
 //! What can come before what is told by the edges between blocks; of a block from `malloc`, no way
 //! through its `malloc` counts, since behind it there is another block. Whether two accesses can
-//! meet in one place is told by their distances from the start of the piece, as sums over the turns
-//! of loops ([`crate::primal::scev`]); whether one meets itself, by the same means as for arguments
-//! ([`crate::shadow::store_for_add`]).
+//! meet in one place is told by their distances from the start of the piece, as sums over the
+//! iterations of loops ([`crate::primal::scev`]); whether one meets itself, by the same means as
+//! for arguments ([`crate::shadow::store_for_add`]).
 //!
 //! **Why both hold together.** A shadow is zero when the reverse begins: it has been cleared, or
 //! was just made. Where a load stores, only takes have been at its place, each of which has left
@@ -130,7 +131,7 @@ struct Base {
     /// Distance from the start of the piece, without its constant.
     at: Sum,
     constant: i64,
-    /// By how much it differs from turn to turn ([`stride`]).
+    /// By how much it differs from iteration to iteration ([`stride`]).
     stride: Option<i64>,
 }
 
@@ -200,7 +201,7 @@ fn compare(facts: &Facts<'_>, piece: Piece, events: &[Event], out: &mut Overwrit
         let (from, to) = (a.access.block, b.access.block);
         let in_front = from == to && layout.pp_cmp(a.access.inst, b.access.inst).is_lt();
         if from == to && same_place(a, b) {
-            // They meet in one turn only.
+            // They meet in one iteration only.
             return in_front;
         }
         in_front || behind.entry(from).or_insert_with(|| reached(facts, origin, from)).contains(to)
@@ -224,8 +225,8 @@ fn compare(facts: &Facts<'_>, piece: Piece, events: &[Event], out: &mut Overwrit
     }
 }
 
-/// Whether two different accesses of one block touch the same bytes in each turn, and others in
-/// every other turn.
+/// Whether two different accesses of one block touch the same bytes in each iteration, and others
+/// in every other iteration.
 fn same_place(a: &Event, b: &Event) -> bool {
     let (x, y) = (&a.access, &b.access);
     x.inst != y.inst && a.moves && b.moves && x.at == y.at && x.first == y.first && x.bytes == y.bytes

@@ -14,15 +14,15 @@
 //!
 //! **Where.** In a loop in a loop, which is in no other, in functions that have both halves. The
 //! inner loop goes up by one from `low` to `high` at addresses that are a multiple of what it
-//! counts; and `high` is the next turn's `low`, either handed on as such or loaded from where that
-//! is going to be loaded, in memory that is not written.
+//! counts; and `high` is the next iteration's `low`, either handed on as such or loaded from where
+//! that is going to be loaded, in memory that is not written.
 //!
 //! **Invariant.** Rows from `low` up to `high`, where no `high` is below its `low` in the order in
 //! which the loop compares, are one run of numbers from the first `low` up to the last `high`.
-//! Where no row is passed by, a turn for each of them has been made by then, so they are fewer than
-//! would come round to the same address ([`crate::shadow::store_for_add`]). Where rows may be
-//! passed by, each `high` is asked to be below 2⁵¹ as well: then all that are read are, but for
-//! what lies in the first row, of which that holds as for any loop.
+//! Where no row is passed by, an iteration for each of them has been made by then, so they are
+//! fewer than would come round to the same address ([`crate::shadow::store_for_add`]). Where rows
+//! may be passed by, each `high` is asked to be below 2⁵¹ as well: then all that are read are, but
+//! for what lies in the first row, of which that holds as for any loop.
 
 use brolga_analysis::LoopId;
 use brolga_analysis::cfg::edge_args;
@@ -42,7 +42,7 @@ use crate::translate::stmt::{AdStmt, AdStmts, RootGuards};
 
 impl Order {
     /// What has to be asked so that reads at one address (and constants beside it) are of places
-    /// that differ from turn to turn, and by how many bytes they differ.
+    /// that differ from iteration to iteration, and by how many bytes they differ.
     pub(crate) fn of_rows(
         facts: &Facts<'_>,
         affine: Affine<'_>,
@@ -66,11 +66,11 @@ impl Order {
             IntCC::UnsignedGreaterThanOrEqual => IntCC::UnsignedLessThan,
             _ => IntCC::SignedLessThan,
         };
-        // The turn that only asks reads the place where the next row begins.
+        // The iteration that only asks reads the place where the next row begins.
         if !test.of_next && live.iter().any(|r| r.block == lp.header) {
             return None;
         }
-        // An element further for each turn, from where the row begins.
+        // An element further for each iteration, from where the row begins.
         let (factors, rest) = live[0].at.factors(&[Atom::TripCount(inner)])?;
         let passed_by = !each_iteration(loops, outer, lp.header);
         let all_access = !passed_by && live.iter().all(|r| each_iteration(loops, inner, r.block));
@@ -88,7 +88,7 @@ impl Order {
     }
 }
 
-/// Whether `high` is what `low` is in the next turn of a loop.
+/// Whether `high` is what `low` is in the next iteration of a loop.
 fn is_next(facts: &Facts<'_>, affine: Affine<'_>, low: ir::Value, high: ir::Value, l: LoopId) -> bool {
     let func = facts.func();
     let lp = &facts.loops.loops[l];

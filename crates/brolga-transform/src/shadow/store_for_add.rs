@@ -9,23 +9,23 @@
 //! reaches (`noalias`): find all loads of it by following its uses. If the pointer goes anywhere
 //! else (into a call, into memory), nothing is known. All active loads must be in one nest of
 //! loops, at addresses that differ by constants ([`crate::primal::scev`]), and that are never the
-//! same in two turns: the innermost loop steps over as many bytes as they cover together, each
+//! same in two iterations: the innermost loop steps over as many bytes as they cover together, each
 //! outer one over what the whole loop in it has covered. Of loads of the same place in one block
 //! the last is the first in reverse; it stores, the others add. Where only a run can tell whether
-//! turns read the same place, it is asked ([`crate::shadow::monotone_rows`]).
+//! iterations read the same place, it is asked ([`crate::shadow::monotone_rows`]).
 //!
 //! **Who zeroes.** An argument is *overwritten* if every place that the function reads is stored
 //! to. Then the zeros may be left out. Beyond that it is asked that the nest runs whenever the
-//! function does, reads in every turn, and leaves no gaps, so that what is left alone are places
-//! before and behind what was read, not some in the middle.
+//! function does, reads in every iteration, and leaves no gaps, so that what is left alone are
+//! places before and behind what was read, not some in the middle.
 //!
-//! **Wrapping.** Sums are modulo 2⁶⁴, so a loop comes back to a place after 2⁶⁴ / stride turns, and
-//! a turn need not access anything, nor run the loop in it. No run has 2⁵¹ turns of a loop. That is
-//! enough for steps of up to [`super::strides::SHORT_STEP`] bytes, of the innermost loop and of
-//! those around it up to the first that runs in each turn of all loops around that: turns that are
-//! counted there have been made. Longer steps are followed where each turn of each loop accesses:
-//! on their way round, addresses come through those that no process has, and fault
-//! ([`super::strides`]).
+//! **Wrapping.** Sums are modulo 2⁶⁴, so a loop comes back to a place after 2⁶⁴ / stride
+//! iterations, and an iteration need not access anything, nor run the loop in it. No run has 2⁵¹
+//! iterations of a loop. That is enough for steps of up to [`super::strides::SHORT_STEP`] bytes, of
+//! the innermost loop and of those around it up to the first that runs in each iteration of all
+//! loops around that: iterations that are counted there have been made. Longer steps are followed
+//! where each iteration of each loop accesses: on their way round, addresses come through those
+//! that no process has, and fault ([`super::strides`]).
 
 use brolga_analysis::ParamMode;
 use brolga_analysis::uses::Use;
@@ -69,7 +69,7 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
     let active = |inst| facts.is_active(func.dfg.first_result(inst));
     let first = block(*loads.iter().find(|&&l| active(l))?);
     let nest = around(facts.loops, first);
-    // What has one address in all turns of a loop is read in each of them.
+    // What has one address in all iterations of a loop is read in each of them.
     let moves = |addr| nest.last().is_none_or(|&l| facts.loops.contains(l, facts.cfg.def_block[addr].unwrap_or(entry)));
     if !loads.iter().filter(|&&l| active(l)).all(|&l| moves(func.dfg.inst_args(l)[0])) {
         return None;

@@ -23,8 +23,8 @@ pub(crate) fn around(loops: &Loops, b: ir::Block) -> SmallVec<[LoopId; 4]> {
     out
 }
 
-/// By how many bytes an address in these blocks of the innermost loop differs from turn to turn;
-/// `i64::MAX` outside of loops. `None` if two turns may read the same place.
+/// By how many bytes an address in these blocks of the innermost loop differs from iteration to
+/// iteration; `i64::MAX` outside of loops. `None` if two iterations may read the same place.
 pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: &[LoopId]) -> Option<i64> {
     let Some(&innermost) = nest.last() else { return Some(i64::MAX) };
     // Who moves: each loop by itself, or several of them together.
@@ -33,8 +33,8 @@ pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: 
         if let Atom::Walk(l, outer) = a {
             let place = |x| nest.iter().position(|&n| n == x);
             movers.push((a, place(outer)?));
-            // The last turn of each run only asks whether there is another; what it holds is where
-            // the next run begins.
+            // The last iteration of each run only asks whether there is another; what it holds is
+            // where the next run begins.
             let lp = &affine.loops.loops[l];
             let asks_first = lp.exits.iter().all(|e| e.0 == lp.header) && !blocks.contains(&lp.header);
             if l != innermost || !asks_first {
@@ -59,7 +59,7 @@ pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: 
     if stride == 0 || stride == i64::MIN {
         return None;
     }
-    // The turn that only asks reads the place where the next run of the loop begins.
+    // The iteration that only asks reads the place where the next run of the loop begins.
     let header = affine.loops.loops[innermost].header;
     if factors.len() > 1 && blocks.contains(&header) {
         return None;
@@ -67,7 +67,7 @@ pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: 
     // From the inside out: a loop steps over what a whole run of the loop in it has covered.
     for k in (0..factors.len() - 1).rev() {
         if k + 1 == first_walk {
-            // A walk is over when its outer loop is, whose turns are not counted.
+            // A walk is over when its outer loop is, whose iterations are not counted.
             return None;
         }
         let trips = affine.trips(nest[k + 1], &nest[..=k])?;
@@ -79,7 +79,7 @@ pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: 
     stride.checked_abs()
 }
 
-/// No run makes two to the power of this many turns: three weeks at a turn a nanosecond.
+/// No run makes two to the power of this many iterations: three weeks at an iteration a nanosecond.
 pub(crate) const MOST_ITERATIONS: u32 = 51;
 
 /// The longest step of which a run does not make so many that they sum up to half of all addresses.
@@ -88,15 +88,16 @@ pub(crate) const SHORT_STEP: u64 = 1 << (63 - MOST_ITERATIONS);
 /// The longest step that cannot lead over all addresses that no process has.
 pub(crate) const LONG_STEP: u64 = 1 << 32;
 
-/// Constants that are farther from zero, added to what turns make, might sum up to all addresses.
+/// Constants that are farther from zero, added to what iterations make, might sum up to all
+/// addresses.
 const FAR: u64 = 1 << 61;
 
-/// Whether turns of a nest of loops may come to a place again since sums are modulo 2⁶⁴: turns of
-/// its loops, from the outside in, step by `factors`, and accesses are in these blocks of the
-/// innermost loop.
+/// Whether iterations of a nest of loops may come to a place again since sums are modulo 2⁶⁴:
+/// iterations of its loops, from the outside in, step by `factors`, and accesses are in these
+/// blocks of the innermost loop.
 fn comes_round(loops: &Loops, factors: &[Sum], blocks: &[ir::Block], nest: &[LoopId]) -> bool {
     let at_most = |s: &Sum, most: u64| s.as_constant().is_some_and(|c| c != 0 && c.unsigned_abs() <= most);
-    // Of a pointer that walks through the nest only the innermost loop's turns count.
+    // Of a pointer that walks through the nest only the innermost loop's iterations count.
     let nest = if factors.len() < nest.len() { &nest[nest.len() - 1..] } else { nest };
     let passed_by = nest.windows(2).position(|w| !each_iteration(loops, w[0], loops.loops[w[1]].header));
     let all_access = || blocks.iter().all(|&b| each_iteration(loops, nest[nest.len() - 1], b));
@@ -104,12 +105,12 @@ fn comes_round(loops: &Loops, factors: &[Sum], blocks: &[ir::Block], nest: &[Loo
     !factors[passed_by.unwrap_or(factors.len() - 1)..].iter().all(|s| at_most(s, longest))
 }
 
-/// Whether each turn of a loop that comes to its latch has run a block.
+/// Whether each iteration of a loop that comes to its latch has run a block.
 pub(crate) fn each_iteration(loops: &Loops, l: LoopId, b: ir::Block) -> bool {
     loops.loops[l].latches.iter().all(|&latch| loops.dominates(b, latch))
 }
 
-/// Whether a sum is the same in all turns of a loop.
+/// Whether a sum is the same in all iterations of a loop.
 pub(crate) fn is_fixed(affine: &Affine<'_>, s: &Sum, l: LoopId) -> bool {
     s.atoms().all(|a| match a {
         Atom::Value(v) => {
@@ -124,8 +125,8 @@ pub(crate) fn is_fixed(affine: &Affine<'_>, s: &Sum, l: LoopId) -> bool {
     })
 }
 
-/// Which of these reads in one turn store, if no two of them overlap but those of the same place in
-/// one block; and whether they leave no gap.
+/// Which of these reads in one iteration store, if no two of them overlap but those of the same
+/// place in one block; and whether they leave no gap.
 pub(crate) fn disjoint(live: &[&Access], stride: i64) -> Option<(Vec<ir::Inst>, bool)> {
     let looped = stride != i64::MAX;
     if live.iter().any(|r| r.first.unsigned_abs() >= FAR) {

@@ -437,8 +437,8 @@ impl StmtCx<'_, '_, '_> {
         self.infinite = Some((ct, infinite));
         let zero = self.constant(0.0, ty);
         let nothing = self.arith(Arith::Fcmp(FloatCC::Equal), &[factor, zero], mask);
-        let turns = self.arith(Arith::Band, &[infinite, nothing], mask);
-        let kept = self.arith(Arith::Select, &[turns, zero, product], ty);
+        let iterations = self.arith(Arith::Band, &[infinite, nothing], mask);
+        let kept = self.arith(Arith::Select, &[iterations, zero, product], ty);
         self.stmt.roots.products.push(kept);
         kept
     }

@@ -348,7 +348,7 @@ fn effects_and_what_they_read() {
 #[test]
 fn cotangents_that_nobody_reads_afterwards() {
     // What is read in the entry block, the loop behind it only adds to; what the loop reads, it has
-    // added itself, in the turn before.
+    // added itself, in the iteration before.
     let mut case = Case::new(
         "function %f(i64, f64) -> f64 {
         block0(v0: i64, v1: f64):
@@ -369,12 +369,12 @@ fn cotangents_that_nobody_reads_afterwards() {
     case.add(0, &[], AdOp::StoreOld { addr: v(0), off: 0, value: d(1) });
     case.add(1, &[], AdOp::AddCt(ct(1), v(1)));
     case.add(2, &[], AdOp::ZeroCt(ct(1)));
-    let mut turns = Case::new(&case.primal.to_string());
-    turns.add(1, &[(d(1), types::F64)], AdOp::TakeCt(ct(1)));
-    turns.add(1, &[], AdOp::StoreOld { addr: v(0), off: 0, value: d(1) });
-    turns.add(1, &[], AdOp::ZeroCt(ct(1)));
-    turns.add(1, &[], AdOp::AddCt(ct(1), v(2)));
-    turns.stays();
+    let mut iterations = Case::new(&case.primal.to_string());
+    iterations.add(1, &[(d(1), types::F64)], AdOp::TakeCt(ct(1)));
+    iterations.add(1, &[], AdOp::StoreOld { addr: v(0), off: 0, value: d(1) });
+    iterations.add(1, &[], AdOp::ZeroCt(ct(1)));
+    iterations.add(1, &[], AdOp::AddCt(ct(1), v(2)));
+    iterations.stays();
     case.prune().shows(expect![[r#"
         %f(i64, f64) -> f64 fast
 

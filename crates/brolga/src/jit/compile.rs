@@ -377,8 +377,8 @@ const SHORT: usize = 150;
 /// There, blocks for rare runs do not count, as whatever becomes of them costs no time when it
 /// runs, unless they are more than all others.
 ///
-/// Blocks that run turns in lanes do not count: they are there beside what they do. `twice` says
-/// that half of the function is there twice.
+/// Blocks that run iterations in lanes do not count: they are there beside what they do. `twice`
+/// says that half of the function is there twice.
 pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
     let divides = divides_by_constants(func);
     // What the mid-end would do for a short function has been done.

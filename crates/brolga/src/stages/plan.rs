@@ -91,7 +91,7 @@ impl Comments<'_, '_> {
         let runs = if facts.cfg.once(b) { "runs at most once" } else { "runs in a loop" };
         let entered = match plan.preds[b] {
             None if plan.rerun(b).is_some_and(|a| a.by_iteration) => {
-                "run again in the reverse half, which reverses turn by turn".to_owned()
+                "run again in the reverse half, which reverses iteration by iteration".to_owned()
             }
             None if plan.rerun(b).is_some() => "run again in the reverse half, forwards, with its reverse".to_owned(),
             None => "as the entry".to_owned(),

@@ -422,7 +422,7 @@ impl Builder<'_, '_> {
     }
 
     /// Whether a block has a reverse as ever: it is in no loop that is run again, or reversed in
-    /// each turn of one.
+    /// each iteration of one.
     fn is_reversed(&self, b: ir::Block) -> bool {
         self.plan.rerun(b).is_none_or(|a| a.by_iteration && b != a.header)
     }
@@ -492,9 +492,10 @@ impl Builder<'_, '_> {
             let start = Val::Primal(iv.start);
             let way = if iv.step > 0 { [end, start] } else { [start, end] };
             let way = self.arith(f, Arith::Isub, &way, ty, at);
-            let turns = self.arith(f, Arith::UshrBy(iv.step.trailing_zeros() as u8), &[way], ty, at);
-            let turns = if ty == wanted { turns } else { self.arith(f, Arith::Uextend, &[turns], wanted, at) };
-            (turns, of.step)
+            let iterations = self.arith(f, Arith::UshrBy(iv.step.trailing_zeros() as u8), &[way], ty, at);
+            let iterations =
+                if ty == wanted { iterations } else { self.arith(f, Arith::Uextend, &[iterations], wanted, at) };
+            (iterations, of.step)
         };
         let times = self.arith(f, Arith::Iconst(times), &[], wanted, at);
         let way = self.arith(f, Arith::Imul, &[way, times], wanted, at);

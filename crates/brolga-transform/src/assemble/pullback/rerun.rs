@@ -7,7 +7,7 @@
 //! edge e -> H   (at the end) the cotangents of sums go to what they began with; go to the reverse of e
 //! ```
 //!
-//! Turn by turn there are in between
+//! Iteration by iteration there are in between
 //!
 //! ```text
 //! edge L -> H   (of latch L) the cotangents of sums go to their last members; go to the reverse of L
@@ -102,7 +102,7 @@ impl Builder<'_, '_> {
         for &b in &a.blocks {
             let latch = a.by_iteration && facts.cfg.succs[b].contains(&a.header);
             let edge = latch.then(|| self.ids.block());
-            // A turn ends at its latch.
+            // An iteration ends at its latch.
             map.insert(a.header, edge.unwrap_or(blocks[&a.header]));
             let mut block = lift_block(func, b, blocks[&b], Role::Rerun(a.header, b), &map, self.ids);
             for target in block.term.targets_mut().filter(|t| t.block == end || Some(t.block) == edge) {
@@ -139,7 +139,7 @@ impl Builder<'_, '_> {
         self.finish(end, Role::Edge(a.entry, a.header), vec![], f, term, at);
     }
 
-    /// Behind a turn, the next one.
+    /// Behind an iteration, the next one.
     pub(super) fn next_iteration(&mut self, a: &Rerun) {
         let func = self.facts.func();
         let mut f = Fragment::default();
