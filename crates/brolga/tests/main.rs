@@ -26,6 +26,7 @@ mod stages;
 mod tables;
 mod tangents;
 mod threads;
+mod time_loops;
 mod tiered;
 mod untracked;
 mod watched;
