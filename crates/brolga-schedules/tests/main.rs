@@ -1,0 +1,5 @@
+//! Schedules against closed forms, published tables and a machine that believes nothing.
+
+mod counts;
+mod golden;
+mod machine;
