@@ -5,11 +5,11 @@ use std::fmt;
 /// A step of the loop, counted from zero. As a place in time it is the state *before* that step, so
 /// that a loop of n steps begins at step 0 and ends at step n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Step(pub u64);
+pub struct StepId(pub u64);
 
 /// A place for one state. Numbers are used again once a slot has been dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Slot {
+pub enum SlotId {
     /// In memory.
     Memory(u32),
     /// In a file.
@@ -22,64 +22,73 @@ pub enum Action {
     /// Run steps `from..to` without a tape.
     Advance {
         /// The working state is the one before this step.
-        from: Step,
+        from: StepId,
         /// The first step that is not run.
-        to: Step,
+        to: StepId,
     },
     /// Copy the working state to a slot.
     Store {
         /// A slot that holds nothing.
-        slot: Slot,
+        slot: SlotId,
         /// Which state it is.
-        step: Step,
+        step: StepId,
     },
     /// Copy a slot to the working state.
     Restore {
         /// A slot that goes on holding it.
-        slot: Slot,
+        slot: SlotId,
         /// Which state it is.
-        step: Step,
+        step: StepId,
     },
     /// What a slot holds is not needed any more.
     Drop {
         /// A slot that holds a state.
-        slot: Slot,
+        slot: SlotId,
     },
     /// Run steps `from..to` with a tape.
     Tape {
         /// The working state is the one before this step.
-        from: Step,
+        from: StepId,
         /// The first step that is not run.
-        to: Step,
+        to: StepId,
     },
     /// Take cotangents back through the steps that were taped last, and give the tape back. What
     /// this does to the working state is left to the run: no schedule relies on it.
     Reverse {
         /// The first step that was taped.
-        from: Step,
+        from: StepId,
         /// The step behind the last one.
-        to: Step,
+        to: StepId,
     },
     /// Both in one: steps that are derived as a combined function.
     Joint {
         /// The working state is the one before this step.
-        from: Step,
+        from: StepId,
         /// The step behind the last one.
-        to: Step,
+        to: StepId,
     },
     /// The forward half is over: the working state is that behind the loop. What follows belongs to
-    /// the reverse half, which begins with the cotangent of that state. It may begin much later, and
-    /// does not ask what the working state is by then.
+    /// the reverse half, which begins with the cotangent of that state. It may begin much later,
+    /// and does not ask what the working state is by then.
     Turn,
 }
 
-impl fmt::Display for Step {
+/// How a block of steps is differentiated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reversal {
+    /// By a forward pass with a tape, and a pullback: [`Action::Tape`], [`Action::Reverse`].
+    Split,
+    /// By one function that does both: [`Action::Joint`].
+    Joint,
+}
+
+impl fmt::Display for StepId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
 }
 
-impl fmt::Display for Slot {
+impl fmt::Display for SlotId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory(n) => write!(f, "m{n}"),

@@ -9,8 +9,9 @@
 //! *Before and after.* 10^6 steps with states of 480 bytes and 4,800 bytes of tape each are 4.8 GB.
 //! In blocks of 317 steps they are 3,155 states and one block: 3.0 MB.
 //!
-//! *Cost.* Each step runs once more than without, but for the last block of a pair. The least memory
-//! for n steps with states of S bytes and T bytes of tape a step is that of [`block_of_least`] steps.
+//! *Cost.* Each step runs once more than without, but for the last block of a pair. The least
+//! memory for n steps with states of S bytes and T bytes of tape a step is that of
+//! [`block_of_least`] steps.
 //!
 //! *When.* Whenever it fits: no other method runs each step once only and keeps less.
 

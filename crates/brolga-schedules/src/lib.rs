@@ -1,12 +1,12 @@
 //! Schedules of checkpoints: how long loops are reversed in little memory.
 //!
-//! Reverse mode needs the states of a loop in reverse order. A *schedule* says which states are kept
-//! in *slots*, which steps run again from them, and which are taped, as a sequence of [`Action`]s.
-//! It knows nothing of the loop but its number of steps, or not even that. A [`Method`] is a way to
-//! place states, with its parameters.
+//! Reverse mode needs the states of a loop in reverse order. A *schedule* says which states are
+//! kept in *slots*, which steps run again from them, and which are taped, as a sequence of
+//! [`Action`]s. It knows nothing of the loop but its number of steps, or not even that. A
+//! [`Method`] is a way to place states, with its parameters.
 //!
-//! Methods, a module each: [`store_all`], [`recompute_all`], [`blocked`], [`periodic`], [`revolve`],
-//! [`treeverse`], [`online`], [`two_levels`], [`bennett`].
+//! Methods, a module each: [`store_all`], [`recompute_all`], [`blocked`], [`periodic`],
+//! [`revolve`], [`treeverse`], [`online`], [`two_levels`], [`bennett`].
 //!
 //! ```
 //! use brolga_schedules::{Method, Reversal, Schedule};
@@ -26,6 +26,7 @@
 mod action;
 pub mod bennett;
 pub mod blocked;
+mod forecast;
 mod method;
 pub mod online;
 pub mod periodic;
@@ -37,14 +38,16 @@ mod stats;
 pub mod store_all;
 pub mod treeverse;
 pub mod two_levels;
+mod units;
 
-pub use action::{Action, Slot, Step};
-pub use method::{Forecast, Method, Unfit};
+pub use action::{Action, Reversal, SlotId, StepId};
+pub use forecast::Forecast;
+pub use method::{Method, Unfit};
 pub use run::{RunError, TimeLoop, forward, reverse};
-pub use schedule::{Misuse, Reversal, Schedule};
+pub use schedule::{Misuse, Schedule};
 pub use stats::Stats;
 
 /// The example of the README, as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct Example;

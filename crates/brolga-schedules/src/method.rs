@@ -1,13 +1,11 @@
-//! The methods by their parameters, and what each costs before it runs.
+//! The methods by their parameters.
 
 use std::fmt;
 
-use crate::schedule::Reversal;
-use crate::stats::Stats;
-use crate::{blocked, periodic, revolve, two_levels};
+use crate::revolve;
 
-/// How states are placed. `block` is how many steps are taped together. Slots are in memory and hold
-/// one state each.
+/// How states are placed. `block` is how many steps are taped together. Slots are in memory and
+/// hold one state each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
     /// One tape of all steps: [`crate::store_all`].
@@ -26,7 +24,7 @@ pub enum Method {
     Periodic {
         /// Steps taped together.
         block: u64,
-        /// Blocks from one state to the next.
+        /// Units from one state to the next.
         period: u64,
         /// Slots for states in between.
         slots: u64,
@@ -57,7 +55,7 @@ pub enum Method {
     TwoLevels {
         /// Steps taped together.
         block: u64,
-        /// Blocks from one file to the next.
+        /// Units from one file to the next.
         period: u64,
         /// Slots in memory.
         slots: u64,
@@ -71,32 +69,6 @@ pub enum Method {
         /// Whether states between the outermost parts go, too.
         uncompute: bool,
     },
-}
-
-/// What a run costs that goes to the end: one forward half, one reverse half.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forecast {
-    /// Steps without a tape, in both halves: exact.
-    pub forward: u128,
-    /// Steps with a tape, which are the steps reversed.
-    pub taped: u64,
-    /// States in memory at a time, at most, while there is a tape.
-    pub slots: u64,
-    /// States in files at a time, at most.
-    pub files: u64,
-    /// Whether a slot more is taken at the end of the forward half, until the reverse half begins.
-    /// No tape is there at that time.
-    pub has_turn: bool,
-    /// Steps on the tape at a time.
-    pub block: u64,
-}
-
-impl Forecast {
-    /// Most bytes in memory, for states of so many bytes and steps that leave so many on the tape.
-    pub fn bytes(self, state: u64, tape: u64) -> u128 {
-        let [slots, block, state, tape] = [self.slots, self.block, state, tape].map(u128::from);
-        slots * state + (block * tape).max(if self.has_turn { state } else { 0 })
-    }
 }
 
 /// Parameters that give no schedule.
@@ -161,7 +133,7 @@ impl Method {
         }
     }
 
-    /// Blocks from one state to the next, if the method places them evenly.
+    /// Units from one state to the next, if the method places them evenly.
     pub(crate) fn period(self) -> Option<u64> {
         match self {
             Self::Blocked { .. } => Some(1),
@@ -200,45 +172,6 @@ impl Method {
             Self::RecomputeAll { .. } | Self::Revolve { .. } | Self::Treeverse { .. } | Self::Bennett { .. }
         );
         if steps.is_none() && needs_steps { Err(Unfit::UnknownSteps(self.name())) } else { Ok(()) }
-    }
-
-    /// What a loop of so many steps costs. Of the online method, treeverse and Bennett's the counts
-    /// come from the actions themselves, of the others from closed forms.
-    pub fn forecast(self, steps: u64, reversal: Reversal) -> Result<Forecast, Unfit> {
-        self.check(Some(steps))?;
-        let block = self.block().min(steps.max(1));
-        let units = steps.div_ceil(block);
-        let revolve =
-            |units, slots: u64| (revolve::untaped(units, slots), slots.min(units.saturating_sub(1).max(1)), 0);
-        let (untaped, slots, files) = match self {
-            Self::Online { .. } | Self::Treeverse { .. } | Self::Bennett { .. } => {
-                return Stats::of(self, steps, reversal).map(|s| s.forecast(block.max(1)));
-            }
-            _ if units == 0 => (0, 0, 0),
-            Self::StoreAll => (0, u64::from(reversal == Reversal::Joint), 0),
-            Self::RecomputeAll { .. } => revolve(units, 1),
-            Self::Blocked { .. } => (blocked::untaped(units), (units - 1).max(1), 0),
-            Self::Periodic { period, slots, .. } => {
-                let (outer, inner) = periodic::kept(units, period, slots);
-                (periodic::untaped(units, period, slots), outer + inner, 0)
-            }
-            Self::TwoLevels { period, slots, .. } => {
-                let (files, slots) = periodic::kept(units, period, slots);
-                (two_levels::untaped(units, period, slots), slots, files)
-            }
-            Self::Revolve { slots, .. } => revolve(units, slots),
-        };
-        // The sweep of joint steps runs the last block, too.
-        let last = steps - units.saturating_sub(1) * block;
-        let more = if reversal == Reversal::Joint { last } else { 0 };
-        Ok(Forecast {
-            forward: u128::from(block) * untaped + u128::from(more),
-            taped: steps,
-            slots,
-            files,
-            has_turn: reversal == Reversal::Joint && units > 1,
-            block,
-        })
     }
 }
 

@@ -7,23 +7,23 @@
 //! are kept, on level 0. Then a state is *dispensable* if a later one has a higher level. The last
 //! dispensable one makes room; if there is none, the newest state is passed over, and the next one
 //! is on a level higher. The kept states get denser towards the end, as those of revolve do. Behind
-//! the end, each stretch between two of them is reversed by revolve, with the slots that are free by
-//! then.
+//! the end, each stretch between two of them is reversed by revolve, with the slots that are free
+//! by then.
 //!
 //! *Before and after.* Three slots keep 0, 4 and 7 of ten units, and 0, 20 and 30 of 35.
 //!
-//! *Cost.* N units to the end, and `Σ t(length of stretch m, c − m)` behind it, m counted from zero.
-//! With the N that are taped this is at most 1.334 times what revolve needs that knows N, from three
-//! slots and two units on (1.4 times with two slots). A search through the kept states for each unit.
+//! *Cost.* N units to the end, and `Σ t(length of stretch m, c − m)` behind it, m counted from
+//! zero. With the N that are taped this is at most 1.334 times what revolve needs that knows N,
+//! from three slots and two units on (1.4 times with two slots). A search through the kept states
+//! for each unit.
 //!
-//! *The end.* A loop that says with its last step that it has ended is cheapest. If that is seen only
-//! by the next step, the state behind the last one has been kept, perhaps in place of another.
+//! *The end.* A loop that says with its last step that it has ended is cheapest. If that is seen
+//! only by the next step, the state behind the last one has been kept, perhaps in place of another.
 //!
 //! *Source.* Q. Wang, P. Moin, G. Iaccarino: Minimal repetition dynamic checkpointing algorithm for
 //! unsteady adjoint calculation. SIAM Journal on Scientific Computing 31 (2009).
 
 use crate::revolve;
-use crate::schedule::Held;
 
 /// What to do with the state that has been reached.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,17 +36,17 @@ pub(crate) enum Keep {
     Not(u64),
 }
 
-/// What to do with a state on `level` if `held` are kept, and there are `slots`.
-pub(crate) fn keep(held: &[Held], level: u64, slots: u64) -> Keep {
-    if (held.len() as u64) < slots {
+/// What to do with a state on `level` if those on levels `kept` are there, and there are `slots`.
+pub(crate) fn keep(kept: impl ExactSizeIterator<Item = u64> + DoubleEndedIterator, level: u64, slots: u64) -> Keep {
+    if (kept.len() as u64) < slots {
         return Keep::Free;
     }
     let mut highest = level;
-    for (i, one) in held.iter().enumerate().skip(1).rev() {
-        if one.level < highest {
+    for (i, level) in kept.enumerate().skip(1).rev() {
+        if level < highest {
             return Keep::InPlaceOf(i);
         }
-        highest = highest.max(one.level);
+        highest = highest.max(level);
     }
     Keep::Not(level + 1)
 }

@@ -10,8 +10,8 @@
 //! *Cost.* With q stretches before the last one, `qP + q·t(P, s + 1) + t(l − qP, s + 1)` blocks
 //! without a tape, with t as in [`crate::revolve`].
 //!
-//! *When.* For a number of steps that is not known, if memory for `l / P` states is there. Otherwise
-//! [`crate::online`].
+//! *When.* For a number of steps that is not known, if memory for `l / P` states is there.
+//! Otherwise [`crate::online`].
 
 use crate::revolve;
 

@@ -1,43 +1,43 @@
 //! A loop run by a schedule.
 
-use crate::action::{Action, Slot, Step};
+use crate::action::{Action, SlotId, StepId};
 use crate::schedule::{Misuse, Schedule};
 use crate::stats::Stats;
 
 /// A loop, as far as a schedule asks for it. The working state is the implementation's.
 ///
-/// It is asked for [`TimeLoop::joint`] if the schedule has [`crate::Reversal::Joint`], and otherwise
-/// for [`TimeLoop::tape`] and [`TimeLoop::reverse`].
+/// It is asked for [`TimeLoop::joint`] if the schedule has [`crate::Reversal::Joint`], and
+/// otherwise for [`TimeLoop::tape`] and [`TimeLoop::reverse`].
 pub trait TimeLoop {
     /// Why a step or a slot can fail.
     type Error;
 
     /// Run steps without a tape. If the loop has ended in them, say before which step.
-    fn advance(&mut self, from: Step, to: Step) -> Result<Option<Step>, Self::Error>;
+    fn advance(&mut self, from: StepId, to: StepId) -> Result<Option<StepId>, Self::Error>;
 
     /// Run steps with a tape, as [`TimeLoop::advance`] does.
-    fn tape(&mut self, from: Step, to: Step) -> Result<Option<Step>, Self::Error> {
+    fn tape(&mut self, from: StepId, to: StepId) -> Result<Option<StepId>, Self::Error> {
         unreachable!("steps {from}..{to} are derived as one function")
     }
 
     /// Take cotangents back through what was taped last.
-    fn reverse(&mut self, from: Step, to: Step) -> Result<(), Self::Error> {
+    fn reverse(&mut self, from: StepId, to: StepId) -> Result<(), Self::Error> {
         unreachable!("steps {from}..{to} are derived as one function")
     }
 
     /// Run steps, and take cotangents back through them.
-    fn joint(&mut self, from: Step, to: Step) -> Result<(), Self::Error> {
+    fn joint(&mut self, from: StepId, to: StepId) -> Result<(), Self::Error> {
         unreachable!("steps {from}..{to} are derived as a pair")
     }
 
     /// Copy the working state to a slot.
-    fn store(&mut self, slot: Slot, step: Step) -> Result<(), Self::Error>;
+    fn store(&mut self, slot: SlotId, step: StepId) -> Result<(), Self::Error>;
 
     /// Copy a slot to the working state.
-    fn restore(&mut self, slot: Slot, step: Step) -> Result<(), Self::Error>;
+    fn restore(&mut self, slot: SlotId, step: StepId) -> Result<(), Self::Error>;
 
     /// Forget a slot.
-    fn drop_slot(&mut self, slot: Slot);
+    fn drop_slot(&mut self, slot: SlotId);
 
     /// Bytes of slots and of the tape just now, if they are counted.
     fn bytes(&self) -> u64 {

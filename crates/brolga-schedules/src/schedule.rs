@@ -4,88 +4,26 @@
 //!
 //! *Answer.* The *sweep* of the forward half places states as the method says ([`crate::method`]).
 //! The reverse half looks at the last state that is kept. If it is that of the unit to be reversed
-//! next, the unit is reversed, otherwise the stretch in between is split and the state in the middle
-//! kept, as long as there are slots. So one machine reverses what any method has placed.
+//! next, the unit is reversed, otherwise the stretch in between is split and the state in the
+//! middle kept, as long as there are slots. So one machine reverses what any method has placed.
 //!
 //! A *unit* is a block of steps that are taped together. The machine counts in units, the actions
-//! say steps, and only the last unit may be shorter. It is never run without a tape where the number
-//! of steps is known and forward half and pullback are a pair: it is taped by the sweep. With joint
-//! steps the sweep has to run it, and keeps the state before it in a slot of its own, if no other is
-//! free. There is room: no tape is there yet.
+//! say steps, and only the last unit may be shorter. It is never run without a tape where the
+//! number of steps is known and forward half and pullback are a pair: it is taped by the sweep.
+//! With joint steps the sweep has to run it, and keeps the state before it in a slot of its own, if
+//! no other is free. There is room: no tape is there yet.
 
 use std::collections::VecDeque;
 
-use crate::action::{Action, Slot, Step};
+use crate::action::{Action, Reversal, SlotId, StepId};
 use crate::bennett::Tasks;
 use crate::method::{Method, Unfit};
 use crate::online::{self, Keep};
-use crate::revolve;
-use crate::treeverse;
-
-/// How a block of steps is differentiated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reversal {
-    /// By a forward pass with a tape, and a pullback: [`Action::Tape`], [`Action::Reverse`].
-    Split,
-    /// By one function that does both: [`Action::Joint`].
-    Joint,
-}
-
-/// Steps in blocks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Blocks {
-    /// How many there are, or more than there can be.
-    pub steps: u64,
-    pub is_known: bool,
-    /// How many are a unit.
-    pub block: u64,
-}
-
-impl Blocks {
-    pub fn count(self) -> u64 {
-        self.steps.div_ceil(self.block)
-    }
-
-    /// The first step of a unit.
-    pub fn step(self, unit: u64) -> Step {
-        Step(unit.saturating_mul(self.block).min(self.steps))
-    }
-}
-
-/// A state that is kept.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
-    pub slot: Slot,
-    pub unit: u64,
-    /// Of the online method its level, of treeverse how many repetitions are left.
-    pub level: u64,
-    /// Whether it takes one of the slots that stretches are reversed with.
-    pub is_inner: bool,
-}
-
-/// Numbers of slots that are free.
-#[derive(Debug, Default)]
-pub(crate) struct Numbers {
-    free: Vec<u32>,
-    next: u32,
-}
-
-impl Numbers {
-    pub fn take(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.next += 1;
-            self.next - 1
-        })
-    }
-
-    pub fn give_back(&mut self, slot: Slot) {
-        let (Slot::Memory(n) | Slot::Disk(n)) = slot;
-        self.free.push(n);
-    }
-}
+use crate::units::{Kept, Numbers, Units};
+use crate::{revolve, treeverse};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+enum Phase {
     /// States are placed.
     Sweep,
     /// The loop is at its end.
@@ -104,10 +42,10 @@ pub(crate) enum Phase {
 pub struct Schedule {
     method: Method,
     reversal: Reversal,
-    pub(crate) blocks: Blocks,
-    pub(crate) held: Vec<Held>,
+    units: Units,
+    held: Vec<Kept>,
     /// Of which unit the working state is.
-    pub(crate) at: Option<u64>,
+    at: Option<u64>,
     /// Units that are not reversed.
     end: u64,
     /// On which level the working state is, while states are placed online.
@@ -116,15 +54,16 @@ pub struct Schedule {
     keeps_next: bool,
     /// How many of [`Schedule::held`] take one of the slots that stretches are reversed with.
     inner: u64,
-    pub(crate) phase: Phase,
-    pub(crate) queue: VecDeque<Action>,
-    pub(crate) numbers: Numbers,
+    phase: Phase,
+    queue: VecDeque<Action>,
+    numbers: Numbers,
     files: Numbers,
-    pub(crate) tasks: Tasks,
+    /// Of Bennett's method, which has a machine of its own.
+    tasks: Option<Tasks>,
     keeps_initial: bool,
     is_first: bool,
     /// Steps that the forward half runs just now.
-    running: Option<(Step, Step)>,
+    running: Option<(StepId, StepId)>,
 }
 
 impl Schedule {
@@ -132,15 +71,15 @@ impl Schedule {
     pub fn new(method: Method, steps: Option<u64>, reversal: Reversal) -> Result<Self, Unfit> {
         method.check(steps)?;
         let block = if method == Method::StoreAll { steps.unwrap_or(u64::MAX) } else { method.block() };
-        let blocks = Blocks { steps: steps.unwrap_or(u64::MAX), is_known: steps.is_some(), block: block.max(1) };
+        let units = Units { steps: steps.unwrap_or(u64::MAX), is_known: steps.is_some(), block: block.max(1) };
         let tasks = match method {
-            Method::Bennett { parts, uncompute, .. } => Tasks::new(blocks.count(), parts, uncompute),
-            _ => Tasks::default(),
+            Method::Bennett { parts, uncompute, .. } => Some(Tasks::new(units, reversal, parts, uncompute)),
+            _ => None,
         };
         Ok(Self {
             method,
             reversal,
-            blocks,
+            units,
             held: Vec::new(),
             at: Some(0),
             end: 0,
@@ -176,30 +115,27 @@ impl Schedule {
 
     /// How many steps the loop has, if that is known by now.
     pub fn steps(&self) -> Option<u64> {
-        self.blocks.is_known.then_some(self.blocks.steps)
+        self.units.is_known.then_some(self.units.steps)
     }
 
     /// The loop has ended before this step, in the [`Action::Advance`] or [`Action::Tape`] that was
     /// given out last, and which has run no step from this one on. Loops whose number of steps is
     /// known may end early, too: what is kept then is used as well as it can be.
-    pub fn end_of_loop(&mut self, step: Step) -> Result<(), Misuse> {
+    pub fn end_of_loop(&mut self, step: StepId) -> Result<(), Misuse> {
         let (from, to) = match self.running.take() {
             Some(running) => running,
-            None if self.phase == Phase::Sweep && self.held.is_empty() => (Step(0), Step(0)),
+            None if self.phase == Phase::Sweep && self.held.is_empty() => (StepId(0), StepId(0)),
             None => return Err(Misuse::NotRunning(step)),
         };
         if step < from || step > to {
             return Err(Misuse::OutOfRange { step, from, to });
         }
-        if matches!(self.method, Method::Bennett { .. }) && self.steps() != Some(step.0) {
-            return Err(Misuse::TooEarly(step));
+        if self.tasks.is_some() {
+            return if self.steps() == Some(step.0) { Ok(()) } else { Err(Misuse::TooEarly(step)) };
         }
-        self.blocks = Blocks { steps: step.0, is_known: true, ..self.blocks };
-        if matches!(self.method, Method::Bennett { .. }) {
-            return Ok(());
-        }
+        self.units = Units { steps: step.0, is_known: true, ..self.units };
         self.keeps_next = false;
-        let units = self.blocks.count();
+        let units = self.units.count();
         while let Some(last) = self.held.pop_if(|h| h.unit >= units) {
             self.drop_slot(last);
         }
@@ -216,43 +152,51 @@ impl Schedule {
             return Err(Misuse::Again);
         }
         self.is_first = false;
-        let units = self.blocks.count();
+        let units = self.units.count();
         if units == 0 {
+            return Ok(());
+        }
+        if let Some(tasks) = &mut self.tasks {
+            tasks.again();
+            self.phase = Phase::Reverse;
             return Ok(());
         }
         if self.held.is_empty() {
             // The tape is still there.
-            self.queue.push_back(Action::Reverse { from: Step(0), to: Step(self.blocks.steps) });
+            self.queue.push_back(Action::Reverse { from: StepId(0), to: StepId(self.units.steps) });
             return Ok(());
         }
-        self.tasks.again(units);
         if let Some(initial) = self.held.first_mut() {
             initial.level = self.method.first_level(units);
         }
-        self.phase = match self.method {
-            Method::Bennett { .. } => Phase::Reverse,
-            _ => Phase::Sweep,
-        };
-        self.at = None;
+        (self.at, self.phase) = (None, Phase::Sweep);
         Ok(())
     }
 
     /// Plan on until there is an action.
     fn refill(&mut self) {
         while self.queue.is_empty() {
+            if let (Some(tasks), Phase::Sweep | Phase::Reverse) = (&mut self.tasks, self.phase) {
+                if !tasks.refill(&mut self.queue, self.keeps_initial) {
+                    self.phase = Phase::Done;
+                } else if self.queue.back() == Some(&Action::Turn) {
+                    self.phase = Phase::Reverse;
+                }
+                continue;
+            }
             match self.phase {
                 Phase::Done => return,
-                Phase::Sweep | Phase::Reverse if matches!(self.method, Method::Bennett { .. }) => self.next_tasks(),
                 Phase::Sweep => self.sweep(),
                 Phase::Swept => {
                     self.queue.push_back(Action::Turn);
                     self.turn();
                 }
                 Phase::Taped => {
-                    let unit = self.blocks.count() - 1;
+                    let unit = self.units.count() - 1;
                     self.queue.push_back(Action::Turn);
                     self.turn();
-                    self.queue.push_back(self.reverse_of(unit));
+                    // It is taped already.
+                    self.queue.extend(self.units.taken_back(unit, Reversal::Split).skip(1));
                     self.retire(unit);
                 }
                 Phase::Reverse => self.reverse(),
@@ -261,12 +205,12 @@ impl Schedule {
     }
 
     fn turn(&mut self) {
-        (self.at, self.end, self.phase) = (None, self.blocks.count(), Phase::Reverse);
+        (self.at, self.end, self.phase) = (None, self.units.count(), Phase::Reverse);
     }
 
     /// The forward half, up to the next stretch of steps that are run.
     fn sweep(&mut self) {
-        let units = self.blocks.count();
+        let units = self.units.count();
         if units == 0 {
             self.phase = Phase::Swept;
             return;
@@ -284,11 +228,11 @@ impl Schedule {
             Method::Online { slots, .. } if self.is_first => self.place_online(at, slots),
             _ => {
                 let period = self.method.period().unwrap_or(u64::MAX);
-                let is_last = self.blocks.is_known && at + 1 == units;
+                let is_last = self.units.is_known && at + 1 == units;
                 if at.is_multiple_of(period) && self.last_kept() != Some(at) && !is_last {
                     self.keep(at, false);
                 }
-                if self.blocks.is_known && units - at <= period {
+                if self.units.is_known && units - at <= period {
                     self.approach(at, units);
                 } else {
                     self.advance(at, at.saturating_add(period));
@@ -303,7 +247,7 @@ impl Schedule {
             self.halve(at, units);
             return;
         }
-        let (from, to) = (self.blocks.step(at), self.blocks.step(units));
+        let (from, to) = (self.units.step(at), self.units.step(units));
         if !self.is_first {
             (self.end, self.phase) = (units, Phase::Reverse);
         } else if self.reversal == Reversal::Split {
@@ -319,8 +263,11 @@ impl Schedule {
 
     /// The state that has been reached is kept, or another one goes for it.
     fn place_online(&mut self, at: u64, slots: u64) {
-        let next =
-            if self.last_kept() == Some(at) { Keep::Not(0) } else { online::keep(&self.held, self.level, slots) };
+        let next = if self.last_kept() == Some(at) {
+            Keep::Not(0)
+        } else {
+            online::keep(self.held.iter().map(|h| h.level), self.level, slots)
+        };
         let level = match next {
             Keep::Not(level) => level,
             Keep::InPlaceOf(_) | Keep::Free => {
@@ -352,7 +299,7 @@ impl Schedule {
             if let Some(last) = self.held.pop_if(|h| h.unit == at && at > 0) {
                 self.drop_slot(last);
             }
-            self.take_back(at);
+            self.queue.extend(self.units.taken_back(at, self.reversal));
             self.retire(at);
         }
     }
@@ -373,21 +320,6 @@ impl Schedule {
         self.keeps_next = middle + 1 < end;
     }
 
-    /// Reverse a unit whose state is the working state.
-    pub(crate) fn take_back(&mut self, unit: u64) {
-        let (from, to) = (self.blocks.step(unit), self.blocks.step(unit + 1));
-        if self.reversal == Reversal::Joint {
-            self.queue.push_back(Action::Joint { from, to });
-        } else {
-            self.queue.push_back(Action::Tape { from, to });
-            self.queue.push_back(self.reverse_of(unit));
-        }
-    }
-
-    fn reverse_of(&self, unit: u64) -> Action {
-        Action::Reverse { from: self.blocks.step(unit), to: self.blocks.step(unit + 1) }
-    }
-
     /// A unit has been reversed.
     fn retire(&mut self, unit: u64) {
         (self.end, self.at) = (unit, None);
@@ -397,7 +329,7 @@ impl Schedule {
         }
     }
 
-    pub(crate) fn finish(&mut self) {
+    fn finish(&mut self) {
         self.phase = Phase::Done;
         if !self.keeps_initial {
             while let Some(last) = self.held.pop() {
@@ -412,16 +344,16 @@ impl Schedule {
             return at;
         }
         let last = self.held.last().copied();
-        if let Some(Held { slot, unit, .. }) = last {
-            self.queue.push_back(Action::Restore { slot, step: self.blocks.step(unit) });
+        if let Some(Kept { slot, unit, .. }) = last {
+            self.queue.push_back(Action::Restore { slot, step: self.units.step(unit) });
             self.at = Some(unit);
         }
         self.at.unwrap_or(0)
     }
 
-    pub(crate) fn advance(&mut self, from: u64, to: u64) {
-        self.queue.push_back(Action::Advance { from: self.blocks.step(from), to: self.blocks.step(to) });
-        self.at = Some(to.min(self.blocks.count()));
+    fn advance(&mut self, from: u64, to: u64) {
+        self.queue.push_back(Action::Advance { from: self.units.step(from), to: self.units.step(to) });
+        self.at = Some(to.min(self.units.count()));
     }
 
     fn last_kept(&self) -> Option<u64> {
@@ -429,32 +361,32 @@ impl Schedule {
     }
 
     /// The working state is the initial one, and is kept.
-    pub(crate) fn keep_initial(&mut self) {
+    fn keep_initial(&mut self) {
         let is_inner = self.method.period().is_none();
         self.keep(0, is_inner);
         if let Some(initial) = self.held.first_mut() {
-            initial.level = self.method.first_level(self.blocks.count());
+            initial.level = self.method.first_level(self.units.count());
         }
     }
 
     /// Keep the working state, which is that of `unit`.
     fn keep(&mut self, unit: u64, is_inner: bool) {
         let slot = if !is_inner && self.method.uses_files() {
-            Slot::Disk(self.files.take())
+            SlotId::Disk(self.files.take())
         } else {
-            Slot::Memory(self.numbers.take())
+            SlotId::Memory(self.numbers.take())
         };
-        self.queue.push_back(Action::Store { slot, step: self.blocks.step(unit) });
+        self.queue.push_back(Action::Store { slot, step: self.units.step(unit) });
         let level = self.held.last().map_or(0, |h| h.level);
         self.inner += u64::from(is_inner);
-        self.held.push(Held { slot, unit, level, is_inner });
+        self.held.push(Kept { slot, unit, level, is_inner });
     }
 
-    fn drop_slot(&mut self, held: Held) {
+    fn drop_slot(&mut self, held: Kept) {
         self.queue.push_back(Action::Drop { slot: held.slot });
         match held.slot {
-            Slot::Memory(_) => self.numbers.give_back(held.slot),
-            Slot::Disk(_) => self.files.give_back(held.slot),
+            SlotId::Memory(_) => self.numbers.give_back(held.slot),
+            SlotId::Disk(_) => self.files.give_back(held.slot),
         }
         self.inner -= u64::from(held.is_inner);
     }
@@ -480,20 +412,20 @@ impl Iterator for Schedule {
 pub enum Misuse {
     /// The end of the loop was told at another time.
     #[error("the loop is said to end before step {0}, but no step of the forward half is running")]
-    NotRunning(Step),
+    NotRunning(StepId),
     /// The end of the loop is not in the steps that were to be run.
     #[error("the loop is said to end before step {step}, but steps {from}..{to} were to be run")]
     OutOfRange {
         /// What was told.
-        step: Step,
+        step: StepId,
         /// The first step of those.
-        from: Step,
+        from: StepId,
         /// The step behind them.
-        to: Step,
+        to: StepId,
     },
     /// Bennett's schedule has placed its states for another number of steps.
     #[error("the loop ends before step {0}, which Bennett's schedule does not allow for")]
-    TooEarly(Step),
+    TooEarly(StepId),
     /// The reverse half is not over, or the initial state was not kept.
     #[error("only a reusable schedule that has come to its end can reverse the loop again")]
     Again,

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::action::{Action, Slot, Step};
-use crate::method::{Forecast, Method, Unfit};
-use crate::schedule::{Reversal, Schedule};
+use crate::action::{Action, SlotId, StepId};
 
 /// Counts of a run, or of the actions of a schedule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,13 +29,14 @@ pub struct Stats {
     pub max_slots_taped: u64,
     /// Most bytes of states and of the tape at a time, as the run has told ([`Stats::note_bytes`]).
     pub max_bytes: u64,
-    live: BTreeSet<Slot>,
+    live: BTreeSet<SlotId>,
 }
 
 impl Stats {
-    /// Count an action that has been done. `end` is where the loop has ended, if it has in its steps.
-    pub fn count(&mut self, action: Action, end: Option<Step>) {
-        let steps = |from: Step, to: Step| u128::from(end.map_or(to, |e| e.min(to)).0 - from.0);
+    /// Count an action that has been done. `end` is where the loop has ended, if it has in its
+    /// steps.
+    pub fn count(&mut self, action: Action, end: Option<StepId>) {
+        let steps = |from: StepId, to: StepId| u128::from(end.map_or(to, |e| e.min(to)).0 - from.0);
         match action {
             Action::Advance { from, to } => self.forward += steps(from, to),
             Action::Tape { from, to } => {
@@ -51,14 +50,14 @@ impl Stats {
                 self.note_tape();
             }
             Action::Store { slot, .. } => {
-                let is_file = matches!(slot, Slot::Disk(_));
+                let is_file = matches!(slot, SlotId::Disk(_));
                 *(if is_file { &mut self.disk_writes } else { &mut self.stores }) += 1;
                 self.live.insert(slot);
                 self.max_slots = self.max_slots.max(self.in_memory());
                 self.max_files = self.max_files.max(self.live.len() as u64 - self.in_memory());
             }
             Action::Restore { slot, .. } => {
-                let is_file = matches!(slot, Slot::Disk(_));
+                let is_file = matches!(slot, SlotId::Disk(_));
                 *(if is_file { &mut self.disk_reads } else { &mut self.restores }) += 1;
             }
             Action::Drop { slot } => {
@@ -73,39 +72,8 @@ impl Stats {
         self.max_bytes = self.max_bytes.max(bytes);
     }
 
-    /// The counts of a schedule's actions for a loop of so many steps.
-    pub fn of(method: Method, steps: u64, reversal: Reversal) -> Result<Self, Unfit> {
-        let known = (!matches!(method, Method::Online { .. })).then_some(steps);
-        let mut schedule = Schedule::new(method, known, reversal)?;
-        let mut stats = Self::default();
-        while let Some(action) = schedule.next() {
-            let end = match action {
-                Action::Advance { to, .. } if schedule.steps().is_none() && to.0 >= steps => Some(Step(steps)),
-                _ => None,
-            };
-            if let Some(end) = end {
-                let told = schedule.end_of_loop(end);
-                debug_assert!(told.is_ok(), "{told:?}");
-            }
-            stats.count(action, end);
-        }
-        Ok(stats)
-    }
-
-    pub(crate) fn forecast(&self, block: u64) -> Forecast {
-        let has_turn = self.max_slots == self.max_slots_taped + 1;
-        Forecast {
-            forward: self.forward,
-            taped: u64::try_from(self.taped).unwrap_or(u64::MAX),
-            slots: if has_turn { self.max_slots_taped } else { self.max_slots },
-            files: self.max_files,
-            has_turn,
-            block,
-        }
-    }
-
     fn in_memory(&self) -> u64 {
-        self.live.range(..Slot::Disk(0)).count() as u64
+        self.live.range(..SlotId::Disk(0)).count() as u64
     }
 
     fn note_tape(&mut self) {

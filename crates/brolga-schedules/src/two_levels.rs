@@ -3,8 +3,8 @@
 //! *Question.* Memory is short, and files are not. What goes where?
 //!
 //! *Answer.* What [`crate::periodic`] keeps evenly goes to files, and the slots in between are in
-//! memory. Each file is written once. It is read whenever its stretch begins anew, which are at most
-//! as many times as a block of it runs.
+//! memory. Each file is written once. It is read whenever its stretch begins anew, which are at
+//! most as many times as a block of it runs.
 //!
 //! *Cost.* The same counts as [`crate::periodic`], with as many files as stretches.
 //!

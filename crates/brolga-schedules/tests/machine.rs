@@ -1,12 +1,12 @@
 //! A machine that runs actions on a toy step, and refuses whatever a schedule must not do.
 //!
-//! The state is a number that a step mixes with its index, so that a state that is not the right one
-//! does not go unnoticed. The machine compares each state with a list that was made without any
+//! The state is a number that a step mixes with its index, so that a state that is not the right
+//! one does not go unnoticed. The machine compares each state with a list that was made without any
 //! schedule.
 
 use std::collections::BTreeMap;
 
-use brolga_schedules::{Action, Method, Reversal, Schedule, Slot, Stats, Step};
+use brolga_schedules::{Action, Method, Reversal, Schedule, SlotId, Stats, StepId};
 
 /// One step: reversible by nothing but a tape.
 fn step(state: u64, index: u64) -> u64 {
@@ -27,7 +27,7 @@ pub struct Machine {
     states: Vec<u64>,
     /// The working state, and which it is; nothing behind a reversal.
     working: Option<(u64, u64)>,
-    slots: BTreeMap<Slot, (u64, u64)>,
+    slots: BTreeMap<SlotId, (u64, u64)>,
     /// The states on the tape, of steps from this one on.
     tape: Option<(u64, Vec<u64>)>,
     /// Steps that are not reversed.
@@ -63,7 +63,7 @@ impl Machine {
     }
 
     /// Run steps `from..to`, or to the end of the loop; the states before each.
-    fn run(&mut self, from: Step, to: Step) -> Vec<u64> {
+    fn run(&mut self, from: StepId, to: StepId) -> Vec<u64> {
         let (at, mut state) = self.working.expect("a working state");
         assert_eq!(at, from.0, "the working state is that of step {at}");
         assert!(from < to || self.steps() == from.0, "no step to run");
@@ -78,7 +78,7 @@ impl Machine {
         before
     }
 
-    fn reverse(&mut self, from: Step, to: Step) {
+    fn reverse(&mut self, from: StepId, to: StepId) {
         let (first, states) = self.tape.as_ref().expect("a tape");
         assert_eq!((*first, first + states.len() as u64), (from.0, to.0.min(self.steps())));
         assert_eq!(to.0.min(self.steps()), self.end, "a step is reversed out of order");
@@ -88,13 +88,13 @@ impl Machine {
     }
 
     /// Where the loop has ended, if it is seen in the steps before `to`.
-    fn end_in(&self, to: Step) -> Option<Step> {
+    fn end_in(&self, to: StepId) -> Option<StepId> {
         let is_seen = to.0 > self.steps() || to.0 == self.steps() && !self.is_late;
-        (is_seen && !self.has_turned).then_some(Step(self.steps()))
+        (is_seen && !self.has_turned).then_some(StepId(self.steps()))
     }
 
     /// Do one action. Where the loop ends, if it is not known to.
-    pub fn act(&mut self, action: Action) -> Option<Step> {
+    pub fn act(&mut self, action: Action) -> Option<StepId> {
         let mut end = None;
         match action {
             Action::Advance { from, to } => {
@@ -132,7 +132,7 @@ impl Machine {
                 self.working = None;
             }
         }
-        let files = self.slots.keys().filter(|s| matches!(s, Slot::Disk(_))).count();
+        let files = self.slots.keys().filter(|s| matches!(s, SlotId::Disk(_))).count();
         self.most = [self.most[0].max(self.slots.len() - files), self.most[1].max(files)];
         self.stats.count(action, end);
         end
