@@ -3,7 +3,8 @@
 //! Reverse mode needs the states of a loop in reverse order. A *schedule* says which states are
 //! kept in *slots*, which steps run again from them, and which are taped, as a sequence of
 //! [`Action`]s. It knows nothing of the loop but its number of steps, or not even that. A
-//! [`Method`] is a way to place states, with its parameters.
+//! [`Method`] is a way to place states, with its parameters; [`choose`] finds one for a budget in
+//! bytes, and says what it costs.
 //!
 //! Methods, a module each: [`store_all`], [`recompute_all`], [`blocked`], [`periodic`],
 //! [`revolve`], [`treeverse`], [`online`], [`two_levels`], [`bennett`].
@@ -26,6 +27,7 @@
 mod action;
 pub mod bennett;
 pub mod blocked;
+mod budget;
 mod forecast;
 mod method;
 pub mod online;
@@ -41,6 +43,7 @@ pub mod two_levels;
 mod units;
 
 pub use action::{Action, Reversal, SlotId, StepId};
+pub use budget::{Budget, Choice, FileBudget, LoopSize, TooSmall, choose};
 pub use forecast::Forecast;
 pub use method::{Method, Unfit};
 pub use run::{RunError, TimeLoop, forward, reverse};

@@ -185,10 +185,10 @@ impl fmt::Display for Method {
                 write!(f, ", blocks of {block}, {slots} slots")
             }
             Self::Periodic { block, period, slots } => {
-                write!(f, ", blocks of {block}, a state every {period}, {slots} slots between")
+                write!(f, ", blocks of {block}, a state every {period} blocks, {slots} slots between")
             }
             Self::TwoLevels { block, period, slots } => {
-                write!(f, ", blocks of {block}, a file every {period}, {slots} slots between")
+                write!(f, ", blocks of {block}, a file every {period} blocks, {slots} slots between")
             }
             Self::Bennett { block, parts, uncompute } => {
                 let which = if uncompute { "all" } else { "inner" };

@@ -34,7 +34,15 @@ pub fn repetitions(units: u64, slots: u64) -> u64 {
     if slots == 1 {
         return units.saturating_sub(1);
     }
-    (0..).find(|r| reach(slots, *r) >= u128::from(units)).unwrap_or(0)
+    let reaches = |r: &u64| reach(slots, *r) >= u128::from(units);
+    // It doubles at least, and is between the last two.
+    let above = std::iter::successors(Some(1_u64), |r| Some(r * 2)).find(reaches).unwrap_or(u64::MAX);
+    let (mut low, mut high) = (0, above);
+    while low < high {
+        let middle = low.midpoint(high);
+        (low, high) = if reaches(&middle) { (low, middle) } else { (middle + 1, high) };
+    }
+    low
 }
 
 /// `t(l, c)`: how many units run without a tape, if the last of them is taped by the first sweep.

@@ -96,6 +96,9 @@ impl Machine {
     /// Do one action. Where the loop ends, if it is not known to.
     pub fn act(&mut self, action: Action) -> Option<StepId> {
         let mut end = None;
+        if !matches!(action, Action::Reverse { .. } | Action::Turn) {
+            self.tape = None;
+        }
         match action {
             Action::Advance { from, to } => {
                 self.run(from, to);
@@ -111,7 +114,6 @@ impl Machine {
             Action::Joint { from, to } => {
                 self.tape = Some((from.0, self.run(from, to)));
                 self.reverse(from, to);
-                self.tape = None;
             }
             Action::Store { slot, step } => {
                 let working = self.working.expect("a working state");
@@ -136,6 +138,16 @@ impl Machine {
         self.most = [self.most[0].max(self.slots.len() - files), self.most[1].max(files)];
         self.stats.count(action, end);
         end
+    }
+
+    /// Slots that hold a state.
+    pub fn live(&self) -> impl Iterator<Item = &SlotId> {
+        self.slots.keys()
+    }
+
+    /// Steps on the tape, with those that a joint step has put there.
+    pub fn on_tape(&self) -> u64 {
+        self.tape.as_ref().map_or(0, |t| t.1.len() as u64)
     }
 
     /// Reverse all again.
