@@ -31,16 +31,16 @@ use crate::{blocked, revolve};
 pub struct LoopSize {
     /// Steps, if their number is known.
     pub steps: Option<u64>,
-    /// Bytes of a state.
+    /// ByteCount of a state.
     pub state: u64,
-    /// Bytes that a step leaves on the tape, at most.
+    /// ByteCount that a step leaves on the tape, at most.
     pub tape: u64,
 }
 
 /// What a loop may take, beside its own working state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Budget {
-    /// Bytes of memory, for states and the tape.
+    /// ByteCount of memory, for states and the tape.
     pub memory: u64,
     /// Whether states may go to files.
     pub files: Option<FileBudget>,
@@ -49,7 +49,7 @@ pub struct Budget {
 /// What files may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileBudget {
-    /// Bytes of all files.
+    /// ByteCount of all files.
     pub bytes: u64,
     /// How many steps take as long as writing or reading a state.
     pub steps_per_state: u64,
@@ -57,7 +57,7 @@ pub struct FileBudget {
 
 /// A method that fits a budget. It explains itself ([`fmt::Display`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct Selection {
     /// The method.
     pub method: Method,
     /// How steps are derived.
@@ -77,13 +77,13 @@ pub struct Choice {
      so that a loop can be reversed within {least} bytes or more"
 )]
 pub struct TooSmall {
-    /// Bytes that there may be.
+    /// ByteCount that there may be.
     pub budget: u64,
-    /// Bytes of a state.
+    /// ByteCount of a state.
     pub state: u64,
-    /// Bytes that a step leaves on the tape.
+    /// ByteCount that a step leaves on the tape.
     pub tape: u64,
-    /// Bytes that would do.
+    /// ByteCount that would do.
     pub least: u64,
 }
 
@@ -91,18 +91,18 @@ pub struct TooSmall {
 const MOST_ONLINE: u64 = 4096;
 
 /// The method for a budget.
-pub fn choose(size: LoopSize, budget: Budget, reversal: Reversal) -> Result<Choice, TooSmall> {
+pub fn choose(size: LoopSize, budget: Budget, reversal: Reversal) -> Result<Selection, TooSmall> {
     let candidates = match size.steps {
         Some(steps) => known(size, steps, budget, reversal),
         None => unknown(size, budget, reversal).into_iter().collect(),
     };
     let choices = candidates.into_iter().filter_map(|method| {
         let forecast = size.steps.and_then(|steps| method.forecast(steps, reversal).ok());
-        let choice = Choice { method, reversal, size, budget, forecast };
+        let choice = Selection { method, reversal, size, budget, forecast };
         choice.fits().then_some(choice)
     });
-    let choices: Vec<Choice> = choices.collect();
-    let fewest = choices.iter().map(Choice::cost).min().unwrap_or(0);
+    let choices: Vec<Selection> = choices.collect();
+    let fewest = choices.iter().map(Selection::cost).min().unwrap_or(0);
     let near = choices.into_iter().filter(|c| c.cost() - fewest <= fewest / 20);
     near.min_by_key(|c| (c.bytes(), c.cost())).ok_or_else(|| {
         let Room { least, .. } = Room::new(size, budget, reversal);
@@ -115,7 +115,7 @@ struct Room {
     size: LoopSize,
     memory: u64,
     reversal: Reversal,
-    /// Bytes without which nothing can be reversed.
+    /// ByteCount without which nothing can be reversed.
     least: u64,
 }
 
@@ -192,7 +192,7 @@ fn unknown(size: LoopSize, budget: Budget, reversal: Reversal) -> Option<Method>
     Some(Method::Online { block, slots: slots.clamp(1, MOST_ONLINE) })
 }
 
-impl Choice {
+impl Selection {
     /// The schedule.
     pub fn schedule(&self) -> Result<Schedule, Unfit> {
         Schedule::new(self.method, self.size.steps, self.reversal)
@@ -233,16 +233,16 @@ impl Choice {
     }
 }
 
-/// Bytes as they are written for readers.
-struct Bytes(u128);
+/// ByteCount as they are written for readers.
+struct ByteCount(u128);
 
-impl fmt::Display for Bytes {
+impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit =
             [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)].into_iter().find(|(_, shift)| self.0 >> shift >= 1);
         match unit {
             Some((unit, shift)) => {
-                let tenths = self.0 * 10 >> shift;
+                let tenths = (self.0 * 10) >> shift;
                 write!(f, "{}.{} {unit}", tenths / 10, tenths % 10)
             }
             None => write!(f, "{} bytes", self.0),
@@ -250,7 +250,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LoopSize { state, tape, .. } = self.size;
         writeln!(f, "{}", self.method)?;
@@ -267,7 +267,7 @@ impl fmt::Display for Choice {
             let slots = states(forecast.slots);
             writeln!(f, "memory: {slots} of {state} bytes, a tape of {} steps of {tape} bytes", forecast.block)?;
             if forecast.files > 0 {
-                writeln!(f, "files: {}, {}", states(forecast.files), Bytes(self.file_bytes()))?;
+                writeln!(f, "files: {}, {}", states(forecast.files), ByteCount(self.file_bytes()))?;
             }
         } else {
             writeln!(f, "steps: as many as there turn out to be")?;
@@ -278,6 +278,6 @@ impl fmt::Display for Choice {
             let (slots, block) = (states(self.method.slots()), self.method.block());
             writeln!(f, "memory: {slots} of {state} bytes, a tape of {block} steps of {tape} bytes")?;
         }
-        write!(f, "at most {} of {}", Bytes(self.bytes()), Bytes(u128::from(self.budget.memory)))
+        write!(f, "at most {} of {}", ByteCount(self.bytes()), ByteCount(u128::from(self.budget.memory)))
     }
 }

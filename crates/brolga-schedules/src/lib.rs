@@ -43,7 +43,7 @@ pub mod two_levels;
 mod units;
 
 pub use action::{Action, Reversal, SlotId, StepId};
-pub use budget::{Budget, Choice, FileBudget, LoopSize, TooSmall, choose};
+pub use budget::{Budget, FileBudget, LoopSize, Selection, TooSmall, choose};
 pub use forecast::Forecast;
 pub use method::{Method, Unfit};
 pub use run::{RunError, TimeLoop, forward, reverse};

@@ -1,6 +1,6 @@
 //! A budget is kept, and nothing that fits runs many fewer steps.
 
-use brolga_schedules::{Budget, Choice, FileBudget, LoopSize, Method, Reversal, SlotId, choose};
+use brolga_schedules::{Budget, FileBudget, LoopSize, Method, Reversal, Selection, SlotId, choose};
 use proptest::prelude::*;
 
 use crate::machine::{Machine, run};
@@ -8,7 +8,7 @@ use crate::machine::{Machine, run};
 const MEMORY: fn(u64) -> Budget = |memory| Budget { memory, files: None };
 const MIB: u64 = 1 << 20;
 
-fn chosen(steps: Option<u64>, state: u64, tape: u64, budget: Budget, reversal: Reversal) -> Choice {
+fn chosen(steps: Option<u64>, state: u64, tape: u64, budget: Budget, reversal: Reversal) -> Selection {
     choose(LoopSize { steps, state, tape }, budget, reversal).unwrap()
 }
 
@@ -38,7 +38,7 @@ fn simulations() {
 
 #[test]
 fn a_choice_explains_itself() {
-    let lines = |choice: Choice| choice.to_string();
+    let lines = |choice: Selection| choice.to_string();
     assert_eq!(
         lines(chosen(Some(1_000_000), 480, 4800, MEMORY(16 * MIB), Reversal::Joint)),
         "blocked, blocks of 316\n\
@@ -73,7 +73,7 @@ fn a_choice_explains_itself() {
 }
 
 /// Bytes that a run takes at most.
-fn most_bytes(choice: &Choice, machine: &mut Machine) -> u64 {
+fn most_bytes(choice: &Selection, machine: &mut Machine) -> u64 {
     let mut schedule = choice.schedule().unwrap();
     let LoopSize { state, tape, .. } = choice.size;
     let mut most = 0;

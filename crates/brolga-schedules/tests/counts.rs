@@ -140,14 +140,12 @@ fn an_end_that_is_seen_late() {
 /// A loop may end before the step that was told.
 #[test]
 fn a_loop_that_ends_early() {
-    for method in methods() {
-        for told in [1, 2, 5, 17, 40] {
-            for steps in (0..told).filter(|_| !matches!(method, Method::Bennett { .. })) {
-                for reversal in BOTH {
-                    let run = run(method, steps, Some(told), reversal);
-                    let most = method.forecast(told, reversal).unwrap();
-                    assert!(run.stats.max_slots <= most.slots + 1, "{method}, {steps} of {told}");
-                }
+    for method in methods().into_iter().filter(|m| !matches!(m, Method::Bennett { .. })) {
+        for (told, reversal) in [1, 2, 5, 17, 30].into_iter().flat_map(|n| BOTH.map(|r| (n, r))) {
+            let most = method.forecast(told, reversal).unwrap();
+            for steps in 0..told {
+                let run = run(method, steps, Some(told), reversal);
+                assert!(run.stats.max_slots <= most.slots + 1, "{method}, {steps} of {told}");
             }
         }
     }
@@ -157,7 +155,7 @@ fn a_loop_that_ends_early() {
 fn online_is_near_the_optimum() {
     let mut worst = 0.0_f64;
     for slots in [3, 4, 5, 8, 10, 16, 20, 32] {
-        for steps in (2..400).chain((400..2000).step_by(97)) {
+        for steps in (2..200).chain((200..2000).step_by(97)) {
             let online = run(Method::Online { block: 1, slots }, steps, None, Reversal::Joint);
             assert!(online.most[0] as u64 <= slots);
             let best = revolve::untaped(steps, slots) + u128::from(steps);
