@@ -36,6 +36,8 @@ pub mod recompute_all;
 pub mod revolve;
 mod run;
 mod schedule;
+mod slot_file;
+mod slots;
 mod stats;
 pub mod store_all;
 pub mod treeverse;
@@ -48,6 +50,7 @@ pub use forecast::Forecast;
 pub use method::{Method, Unfit};
 pub use run::{RunError, TimeLoop, forward, reverse};
 pub use schedule::{Misuse, Schedule};
+pub use slots::{SlotError, Slots};
 pub use stats::Stats;
 
 /// The example of the README, as a test.

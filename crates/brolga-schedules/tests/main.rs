@@ -4,3 +4,4 @@ mod budget;
 mod counts;
 mod golden;
 mod machine;
+mod slots;
