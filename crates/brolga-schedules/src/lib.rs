@@ -23,6 +23,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod action;
 pub mod bennett;
@@ -36,6 +37,7 @@ pub mod recompute_all;
 pub mod revolve;
 mod run;
 mod schedule;
+mod slot_error;
 mod slot_file;
 mod slots;
 mod stats;
@@ -50,8 +52,14 @@ pub use forecast::Forecast;
 pub use method::{Method, Unfit};
 pub use run::{RunError, TimeLoop, forward, reverse};
 pub use schedule::{Misuse, Schedule};
-pub use slots::{SlotError, Slots};
+pub use slot_error::SlotError;
+pub use slots::Slots;
 pub use stats::Stats;
+
+/// Examples of the design page, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/design/checkpoints.md")]
+struct Page;
 
 /// The example of the README, as a test.
 #[cfg(doctest)]

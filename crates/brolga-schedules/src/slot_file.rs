@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crc32fast::Hasher;
 
 use crate::action::{SlotId, StepId};
-use crate::slots::SlotError;
+use crate::slot_error::SlotError;
 
 /// Bytes before a state, and behind it.
 const HEADER: usize = 40;
@@ -59,7 +59,7 @@ struct Stored {
 }
 
 impl SlotFile {
-    pub fn in_folder(folder: &Path, most: u64) -> Result<Self, SlotError> {
+    pub(crate) fn in_folder(folder: &Path, most: u64) -> Result<Self, SlotError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
@@ -78,7 +78,7 @@ impl SlotFile {
         }
     }
 
-    pub fn new(file: File, name: Option<PathBuf>, most: u64) -> Self {
+    pub(crate) fn new(file: File, name: Option<PathBuf>, most: u64) -> Self {
         let run = RandomState::new().hash_one(std::process::id());
         Self { file, name, run, most, slots: BTreeMap::new(), free: BTreeMap::new(), end: 0 }
     }
@@ -91,7 +91,7 @@ impl SlotFile {
         header
     }
 
-    pub fn store<'s>(
+    pub(crate) fn store<'s>(
         &mut self,
         slot: SlotId,
         step: StepId,
@@ -126,7 +126,7 @@ impl SlotFile {
         file.flush()
     }
 
-    pub fn restore<'s>(
+    pub(crate) fn restore<'s>(
         &mut self,
         slot: SlotId,
         step: StepId,
@@ -165,7 +165,7 @@ impl SlotFile {
         Ok(())
     }
 
-    pub fn drop_slot(&mut self, slot: SlotId) {
+    pub(crate) fn drop_slot(&mut self, slot: SlotId) {
         if let Some(stored) = self.slots.remove(&slot) {
             self.give_back(stored.at, stored.room);
         }
@@ -199,7 +199,7 @@ impl SlotFile {
         }
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.end
     }
 }

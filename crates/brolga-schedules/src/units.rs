@@ -6,24 +6,24 @@ use crate::action::{Action, Reversal, SlotId, StepId};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Units {
     /// How many there are, or more than there can be.
-    pub steps: u64,
-    pub is_known: bool,
+    pub(crate) steps: u64,
+    pub(crate) is_known: bool,
     /// How many are a unit.
-    pub block: u64,
+    pub(crate) block: u64,
 }
 
 impl Units {
-    pub fn count(self) -> u64 {
+    pub(crate) fn count(self) -> u64 {
         self.steps.div_ceil(self.block)
     }
 
     /// The first step of a unit.
-    pub fn step(self, unit: u64) -> StepId {
+    pub(crate) fn step(self, unit: u64) -> StepId {
         StepId(unit.saturating_mul(self.block).min(self.steps))
     }
 
     /// The actions that reverse a unit whose state is the working state.
-    pub fn taken_back(self, unit: u64, reversal: Reversal) -> impl Iterator<Item = Action> {
+    pub(crate) fn taken_back(self, unit: u64, reversal: Reversal) -> impl Iterator<Item = Action> {
         let (from, to) = (self.step(unit), self.step(unit + 1));
         let split = [Action::Tape { from, to }, Action::Reverse { from, to }];
         let joint = [Action::Joint { from, to }; 2];
@@ -35,12 +35,12 @@ impl Units {
 /// A state that is kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
-    pub slot: SlotId,
-    pub unit: u64,
+    pub(crate) slot: SlotId,
+    pub(crate) unit: u64,
     /// Of the online method its level, of treeverse how many repetitions are left.
-    pub level: u64,
+    pub(crate) level: u64,
     /// Whether it takes one of the slots that stretches are reversed with.
-    pub is_inner: bool,
+    pub(crate) is_inner: bool,
 }
 
 /// Numbers of slots that are free.
@@ -51,14 +51,14 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    pub fn take(&mut self) -> u32 {
+    pub(crate) fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.next += 1;
             self.next - 1
         })
     }
 
-    pub fn give_back(&mut self, slot: SlotId) {
+    pub(crate) fn give_back(&mut self, slot: SlotId) {
         let (SlotId::Memory(n) | SlotId::Disk(n)) = slot;
         self.free.push(n);
     }
