@@ -22,6 +22,7 @@ const CRATES: &[Row] = &[
     ("crates/brolga-rules", &["cranelift-codegen"]),
     ("crates/brolga-clif", &["cranelift-codegen", "cranelift-entity"]),
     ("crates/brolga-runtime", &[]),
+    ("crates/brolga-schedules", &[]),
     ("crates/brolga-analysis", &["brolga-ir", "brolga-rules", "cranelift-codegen", "cranelift-entity"]),
     ("crates/brolga-oracle", &["brolga-ir", "cranelift-codegen", "cranelift-entity"]),
     (
