@@ -109,8 +109,7 @@ pub(crate) fn replace(body: &mut ir::Function, found: Found) -> Made {
     let address = body.dfg.resolve_aliases(body.dfg.inst_args(call)[0]);
     let signature = body.import_signature(made.signature());
     let name = ir::ExternalName::testcase(&made.symbol);
-    let func_ref =
-        body.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
+    let func_ref = body.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
     let args = ir::ValueList::from_slice(&args, &mut body.dfg.value_lists);
     let opcode = body.dfg.insts[call].opcode();
     body.dfg.insts[call] = InstructionData::Call { opcode, args, func_ref };

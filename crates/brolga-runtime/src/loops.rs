@@ -185,6 +185,8 @@ pub struct LoopRun {
     site: usize,
     /// Where the tape ended when a block began, and the highest position before.
     measured: Option<(usize, usize)>,
+    /// Where the caller's pullback goes on to pop: what runs within a block moves the cursor.
+    cursor: *mut u8,
     /// How many loops there were when the pullback began.
     mark: Option<usize>,
     reversed_once: bool,
@@ -235,7 +237,12 @@ fn method(steps: Option<u64>, state: usize, a_step: Option<usize>, budget: usize
 
 impl LoopRun {
     /// A run of what generated code has put into cells.
-    fn new(given: Box<[u64]>, n_parts: usize, ends_early: bool, (site, a_step): (usize, Option<usize>)) -> Result<Box<Self>, LoopFault> {
+    fn new(
+        given: Box<[u64]>,
+        n_parts: usize,
+        ends_early: bool,
+        (site, a_step): (usize, Option<usize>),
+    ) -> Result<Box<Self>, LoopFault> {
         let [from, to, budget] = [0, 1, 2].map(|i| given[i] as i64);
         let steps = to.checked_sub(from).filter(|&n| n >= 0).ok_or(LoopFault::Count(to.wrapping_sub(from)))?;
         let mut parts = Vec::with_capacity(n_parts);
@@ -278,6 +285,7 @@ impl LoopRun {
             a_step,
             site,
             measured: None,
+            cursor: std::ptr::null_mut(),
             mark: None,
             reversed_once: false,
             stats: Stats::default(),
@@ -639,7 +647,9 @@ guard::leaf! {
         let at = unsafe { seg.cursor.cast::<u64>().read_unaligned() } as *mut LoopRun;
         let mark = seg.loops.runs.len();
         // SAFETY: it is in the list.
-        match unsafe { (*at).reverse(mark, caller) } {
+        let run = unsafe { &mut *at };
+        run.cursor = seg.cursor;
+        match run.reverse(mark, caller) {
             Ok(()) => at as u64,
             Err(fault) => seg.loops.fails(fault),
         }
@@ -660,7 +670,7 @@ guard::leaf! {
         }
         let (top, mut peak) = (seg.top as usize, seg.peak as usize);
         let next = run.next(top, &mut peak, caller);
-        seg.peak = seg.peak.with_addr(peak);
+        (seg.peak, seg.cursor) = (seg.peak.with_addr(peak), run.cursor);
         if let Some(a_step) = run.a_step {
             seg.loops.a_step.insert(run.site, a_step);
         }

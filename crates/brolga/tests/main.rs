@@ -26,8 +26,8 @@ mod stages;
 mod tables;
 mod tangents;
 mod threads;
-mod time_loops;
 mod tiered;
+mod time_loops;
 mod untracked;
 mod watched;
 
