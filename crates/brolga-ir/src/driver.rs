@@ -18,27 +18,34 @@ pub enum Driver {
     Steps(Steps),
 }
 
-impl Driver {
-    /// The function that it drives.
-    pub fn driven(&self) -> FuncKey {
-        match self {
-            Self::Call(f) => *f,
-            Self::Steps(s) => s.step,
-        }
-    }
-}
-
 /// What the parameters of a function mean that does the steps of a loop from one to another. It
 /// returns nothing, or the step that comes next and whether there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// The step.
-    pub step: FuncKey,
-    /// For each part of the state, the parameter that is its address, and that which is its length
-    /// in bytes.
-    pub state: Vec<(usize, usize)>,
-    /// The parameter that is the number of the first step.
+    /// The state, which steps change.
+    pub state: Vec<Part>,
+    /// The parameter that is the number of the first step, of 64 bits.
     pub from: usize,
-    /// The parameter that is the number of the step behind the last one.
+    /// The parameter that is the number of the step behind the last one, of 64 bits.
     pub to: usize,
+}
+
+/// A part of a state: where it begins, and how long it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Parameters whose sum is its address. Those of 32 bits have no sign.
+    pub address: Vec<usize>,
+    /// Bytes from there.
+    pub offset: i64,
+    /// How many bytes it has.
+    pub length: Length,
+}
+
+/// A number of bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// This parameter, which has a sign.
+    Param(usize),
+    /// This many.
+    Bytes(u32),
 }

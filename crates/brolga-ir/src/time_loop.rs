@@ -24,7 +24,7 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Signature, types};
 
-use crate::driver::{Driver, Steps};
+use crate::driver::{Driver, Length, Part, Steps};
 use crate::program::{Program, symbol_in, symbol_of};
 
 /// Names that are called, and whether the step says when the loop ends.
@@ -145,10 +145,10 @@ impl Made {
         let whole = self.whole(&steps);
         program.define(&self.symbol, whole, |_| 0)?;
         let key = program.define(&steps, self.steps(&steps), |_| 0)?;
-        let step = program.func(&self.step.0).ok_or_else(|| self.step.0.clone())?;
         let parts = self.parts();
-        let state = (0..parts).map(|i| (2 * i, 2 * i + 1)).collect();
-        let driver = Driver::Steps(Steps { step, state, from: 2 * parts + 1, to: 2 * parts + 2 });
+        let part = |i| Part { address: vec![2 * i], offset: 0, length: Length::Param(2 * i + 1) };
+        let state = (0..parts).map(part).collect();
+        let driver = Driver::Steps(Steps { state, from: 2 * parts + 1, to: 2 * parts + 2 });
         program.func_mut(key).driver = Some(driver);
         Ok(())
     }

@@ -24,7 +24,7 @@
 //! Software 26 (2000).
 
 use brolga_analysis::{ParamMode, Preserved, Variant};
-use brolga_ir::driver::Steps;
+use brolga_ir::driver::{Length, Part, Steps};
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::names::Names;
@@ -127,7 +127,9 @@ impl Template<'_, '_> {
         let budget = b.ins().iconst(types::I64, self.cx.options.memory_budget as i64);
         let mut cells = vec![given[self.of.from], given[self.of.to], budget];
         debug_assert_eq!(cells.len(), offset::HEAD);
-        cells.extend(self.of.state.iter().flat_map(|&(p, len)| [given[p], given[len]]));
+        for part in &self.of.state {
+            cells.extend(bounds(b, part, given));
+        }
         cells.extend(given);
         let size = 8 * cells.len() as u32;
         let slot = b.create_sized_stack_slot(ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, size, 3));
@@ -221,6 +223,25 @@ impl Template<'_, '_> {
         sig.returns.push(AbiParam::new(types::I64));
         call_of(b, self.names, symbol, sig, args)[0]
     }
+}
+
+/// Address and length of a part of the state.
+fn bounds(b: &mut FunctionBuilder<'_>, part: &Part, given: &[ir::Value]) -> [ir::Value; 2] {
+    let mut address = b.ins().iconst(types::I64, part.offset);
+    for &p in &part.address {
+        let p = if b.func.dfg.value_type(given[p]) == types::I64 {
+            given[p]
+        } else {
+            b.ins().uextend(types::I64, given[p])
+        };
+        address = b.ins().iadd(address, p);
+    }
+    let length = match part.length {
+        Length::Bytes(n) => b.ins().iconst(types::I64, i64::from(n)),
+        Length::Param(p) if b.func.dfg.value_type(given[p]) == types::I64 => given[p],
+        Length::Param(p) => b.ins().sextend(types::I64, given[p]),
+    };
+    [address, length]
 }
 
 /// Trap with a check of ours, which is no instruction of the program's.
