@@ -3,6 +3,7 @@
 mod again;
 mod ascending;
 mod compositions;
+mod drivers;
 mod embedded;
 mod embedded_twice;
 mod fresh;

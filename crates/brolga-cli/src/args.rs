@@ -124,6 +124,10 @@ pub struct CallOptions {
     /// noalias, too, and for stores that cannot fault.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub no_need: Option<String>,
+    /// Most bytes that a time loop takes for states, and for what the steps between them record:
+    /// 1000000, 64KiB, 16MiB, 1GiB. The default is 64MiB.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memory_budget: Option<usize>,
     /// Check at run time: bounds and overlaps of shadows, lost shadows, the order of the tape.
     #[arg(long)]
     pub debug: bool,
@@ -144,6 +148,20 @@ pub struct CallOptions {
     /// of which a call takes few ways.
     #[arg(long, value_enum)]
     pub untracked: Option<Untracked>,
+}
+
+/// A number of bytes.
+fn bytes(text: &str) -> Result<usize, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let shift = match &text[digits..] {
+        "" | "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        unit => return Err(format!("`{unit}` is no unit: write 64KiB, 16MiB or 1GiB")),
+    };
+    let count: usize = text[..digits].parse().map_err(|_| "write a number of bytes, such as 16MiB".to_owned())?;
+    count.checked_mul(1 << shift).ok_or_else(|| "that is more than there can be".to_owned())
 }
 
 /// How to differentiate a call in forward mode.

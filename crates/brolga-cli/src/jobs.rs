@@ -27,6 +27,8 @@ pub struct Job<'a> {
     pub effort: Effort,
     /// Whether problems with bits of floats are left to the run.
     pub untracked: Untracked,
+    /// Most bytes that a time loop takes.
+    pub memory_budget: usize,
     /// The directive that it comes from.
     pub line: Option<&'a GradLine>,
 }
@@ -64,8 +66,9 @@ pub fn outcome_of(rules: &Rules<'_>, job: &Job<'_>) -> Result<Outcome, Failure> 
 impl Job<'_> {
     /// How it is derived.
     pub fn options(&self) -> Options {
-        let Job { mode, inline, effort, untracked, debug, .. } = *self;
-        Options { mode, inline, effort, untracked, debug, memory: self.call.memory, ..Options::default() }
+        let Job { mode, inline, effort, untracked, debug, memory_budget, .. } = *self;
+        let memory = self.call.memory;
+        Options { mode, inline, effort, untracked, debug, memory, memory_budget, ..Options::default() }
     }
 
     /// How to speak of it in an error.
@@ -82,11 +85,23 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
     let mut jobs = Vec::new();
     let (debug, mode, inline) = (options.debug, options.mode.into(), options.inline.into());
     let (effort, untracked) = (options.effort.into(), untracked(file, options.untracked));
+    let memory_budget = options.memory_budget.unwrap_or(Options::default().memory_budget);
     for call in &options.calls {
         let text = with_flags(call, options);
         let (parsed, clauses) = call_with_clauses(&text)?;
         let bound = file.bind(&text, &parsed, &clauses)?;
-        jobs.push(Job { text, call: bound, clauses, debug, mode, inline, effort, untracked, line: None });
+        jobs.push(Job {
+            text,
+            call: bound,
+            clauses,
+            debug,
+            mode,
+            inline,
+            effort,
+            untracked,
+            memory_budget,
+            line: None,
+        });
     }
     if options.calls.is_empty() {
         if !file.malformed.is_empty() {
@@ -102,7 +117,18 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
             }
             let text = line.text.split("==").next().unwrap_or(&line.text).trim().to_owned();
             let clauses = line.clauses.clone();
-            jobs.push(Job { text, call, clauses, debug, mode, inline, effort, untracked, line: Some(line) });
+            jobs.push(Job {
+                text,
+                call,
+                clauses,
+                debug,
+                mode,
+                inline,
+                effort,
+                untracked,
+                memory_budget,
+                line: Some(line),
+            });
         }
     }
     if jobs.is_empty() {

@@ -13,7 +13,7 @@
 //! strings of digits, and 128-bit floats that are no doubles are strings as CLIF writes them
 //! (`"0x1.8p3"`).
 
-use brolga::{Diagnostic, Diagnostics, Error, Trap};
+use brolga::{Diagnostic, Diagnostics, Error, LoopStats, Trap};
 use cranelift_codegen::ir::immediates::Ieee128;
 use serde_json::{Value, json};
 
@@ -64,11 +64,31 @@ pub fn item_json(item: &Item) -> Value {
 
 /// The JSON of a call, as described in the module's documentation.
 pub fn json(call: &Invocation, outcome: &Outcome) -> Value {
-    json!({
+    let mut all = json!({
         "function": format!("%{}", call.symbol),
         "value": outcome.value.iter().map(item_json).collect::<Vec<_>>(),
         "buffers": outcome.buffers.iter().map(|b| b.as_ref().map(|b| item_json(&Item::Many(b.clone())))).collect::<Vec<_>>(),
         "gradient": outcome.gradient.iter().map(|g| g.as_ref().map(item_json)).collect::<Vec<_>>(),
+    });
+    if let (Some(fields), true) = (all.as_object_mut(), outcome.loops != LoopStats::default()) {
+        fields.insert("loops".to_owned(), loops_json(&outcome.loops));
+    }
+    all
+}
+
+/// What time loops have done: steps without a record, with one, and reversed; states that were kept
+/// and put back; most states and bytes at a time.
+fn loops_json(loops: &LoopStats) -> Value {
+    let LoopStats { forward, taped, reversed, stores, restores, max_slots, max_bytes } = *loops;
+    let steps = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
+    json!({
+        "forward": steps(forward),
+        "taped": steps(taped),
+        "reversed": steps(reversed),
+        "stores": stores,
+        "restores": restores,
+        "max_slots": max_slots,
+        "max_bytes": max_bytes,
     })
 }
 
@@ -190,6 +210,14 @@ pub fn text(written: &str, call: &Invocation, outcome: &Outcome) -> String {
     }
     debug_assert_eq!(outcome.gradient.len(), call.args.len());
     out += &format!("  {:<12} {} bytes\n", "recorded", outcome.tape_bytes);
+    if outcome.loops != LoopStats::default() {
+        let LoopStats { forward, taped, stores, restores, max_slots, max_bytes, .. } = outcome.loops;
+        out += &format!("  {:<12} {forward} steps run, {taped} recorded and reversed\n", "time loops");
+        out += &format!(
+            "  {:<12} {stores} states kept, {restores} put back; {max_slots} and {max_bytes} bytes at most\n",
+            ""
+        );
+    }
     out
 }
 

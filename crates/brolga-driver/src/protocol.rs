@@ -420,6 +420,7 @@ impl<'a> Unmoored<'a> {
             buffers: self.contents(),
             gradient: o.gradient.iter().map(|g| g.as_ref().map(|g| self.item(g))).collect(),
             tape_bytes: o.tape_bytes,
+            loops: o.loops,
         }
     }
 }

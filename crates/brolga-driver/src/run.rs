@@ -1,6 +1,6 @@
 //! One call through primal, forward pass and pullback, and what came out.
 
-use brolga::{ArgActivity, DerivedRule, Error, Options, Primal, Program};
+use brolga::{ArgActivity, DerivedRule, Error, LoopStats, Options, Primal, Program};
 use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::Invocation;
@@ -19,6 +19,8 @@ pub struct Outcome {
     pub gradient: Vec<Option<Item>>,
     /// Bytes that the forward pass recorded.
     pub tape_bytes: usize,
+    /// What time loops have done.
+    pub loops: LoopStats,
 }
 
 impl Outcome {
@@ -85,7 +87,7 @@ pub fn gradient_in(rule: &DerivedRule, call: &Invocation, memory: &mut Memory) -
     let run = unsafe { rule.gradient(&memory.arguments(), &call.seeds, &mut value, &mut cotangents) }?;
     let outcome = collect(call, memory, &value, &cotangents, run.tape_bytes());
     undamaged(memory)?;
-    Ok(outcome)
+    Ok(Outcome { loops: run.loop_stats(), ..outcome })
 }
 
 /// Run a call without differentiating anything, in fresh memory.
@@ -96,7 +98,8 @@ pub fn primal(program: &Program, call: &Invocation) -> Result<Outcome, Error> {
     let value = unsafe { primal.call(call.func, &memory.values()) }?;
     undamaged(&memory)?;
     let gradient = vec![None; call.args.len()];
-    Ok(Outcome { value: items(call, &value), buffers: contents(call, &memory), gradient, tape_bytes: 0 })
+    let (value, buffers) = (items(call, &value), contents(call, &memory));
+    Ok(Outcome { value, buffers, gradient, tape_bytes: 0, loops: LoopStats::default() })
 }
 
 /// Run the primal alone, in `memory`.
@@ -125,7 +128,8 @@ pub fn collect(
         ArgActivity::Active => cotangents.get(i + call.hidden())?.as_ref().map(|v| from_data(v, call.params[i])),
         ArgActivity::Duplicated => memory.shadow(i).map(|b| Item::Many(decode_all(b.elem, b.shadow.bytes()))),
     });
-    Outcome { value: items(call, value), buffers: contents(call, memory), gradient: gradient.collect(), tape_bytes }
+    let (value, buffers, gradient) = (items(call, value), contents(call, memory), gradient.collect());
+    Outcome { value, buffers, gradient, tape_bytes, loops: LoopStats::default() }
 }
 
 /// Contents of the buffers, by argument.

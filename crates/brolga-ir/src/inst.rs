@@ -283,11 +283,13 @@ pub enum Check {
     TapeCorrupt = 247,
     /// Debug runs: memory with a shadow was reached through a pointer without.
     ConstAlias = 248,
+    /// A time loop cannot be reversed; the run time knows why.
+    TimeLoop = 249,
 }
 
 impl Check {
     /// All checks.
-    pub const ALL: [Check; 9] = [
+    pub const ALL: [Check; 10] = [
         Check::TapeFull,
         Check::UnknownCallee,
         Check::UntrackedBits,
@@ -297,6 +299,7 @@ impl Check {
         Check::ShadowAliasesPrimal,
         Check::TapeCorrupt,
         Check::ConstAlias,
+        Check::TimeLoop,
     ];
 
     /// Name, as reported.
@@ -311,6 +314,7 @@ impl Check {
             Check::ShadowAliasesPrimal => "shadow_aliases_primal",
             Check::TapeCorrupt => "tape_corrupt",
             Check::ConstAlias => "const_alias",
+            Check::TimeLoop => "time_loop",
         }
     }
 
@@ -338,6 +342,10 @@ impl Check {
             }
             Check::ConstAlias => {
                 "memory that has a shadow was reached through a pointer that has none; its derivative would be lost"
+            }
+            Check::TimeLoop => {
+                "a time loop cannot be reversed: its number of steps, its states or the memory budget do not fit, or its \
+                 steps give another state when they run again"
             }
         }
     }

@@ -12,6 +12,7 @@ pub mod block;
 mod copies;
 pub mod diag;
 pub mod dot;
+pub mod driver;
 pub mod entities;
 pub mod graph;
 pub mod inst;
@@ -29,6 +30,7 @@ pub mod program;
 pub mod request;
 pub mod source_name;
 pub mod spec;
+pub mod time_loop;
 pub mod verify;
 
 pub use copies::{Copies, Origin};

@@ -20,7 +20,8 @@ use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap};
 
 use crate::copies::Copies;
-use crate::{DataKey, FuncKey, source_name};
+use crate::driver::Driver;
+use crate::{DataKey, FuncKey, source_name, time_loop};
 
 /// A function of the program.
 #[derive(Clone, Debug)]
@@ -61,6 +62,8 @@ pub struct Func {
     /// [`Untracked::Trap`](crate::Untracked::Trap) leaves them everywhere: for a function that is
     /// called for its value only, by one that sees to the derivative (`brolga_with_value`).
     pub untracked: bool,
+    /// What its derived pair is a template of, if it is not made of its body.
+    pub driver: Option<Driver>,
 }
 
 impl Func {
@@ -319,13 +322,15 @@ impl Program {
             stand_in: false,
             allocator: None,
             untracked: false,
+            driver: None,
         }));
         self.func_by_symbol.insert(symbol.into(), k);
         k
     }
 
     /// Define a function under `symbol` and declare everything it calls. What it declares and does
-    /// not call is left out.
+    /// not call is left out. Calls of loops of steps ([`crate::time_loop`]) become calls of functions that
+    /// are defined for them.
     ///
     /// Returns the key, or the symbol back if it is defined already or its signature differs from
     /// an earlier declaration. `lines` gives the [`crate::position()`] of an instruction, 0 where
@@ -346,6 +351,8 @@ impl Program {
             return Err(symbol.to_owned());
         }
         f.signature = body.signature.clone();
+        let loops: Vec<_> = time_loop::find(&body).into_iter().map(|l| time_loop::replace(&mut body, l)).collect();
+        let f = self.func_mut(key);
         let insts: Vec<ir::Inst> = body.layout.blocks().flat_map(|b| body.layout.block_insts(b)).collect();
         f.srclocs.resize(body.dfg.num_insts());
         f.lines.resize(body.dfg.num_insts());
@@ -378,6 +385,7 @@ impl Program {
                 self.declare(&s, &sig);
             }
         }
+        loops.into_iter().try_for_each(|made| made.define(self))?;
         Ok(key)
     }
 

@@ -11,6 +11,7 @@
 //! | `globals` | shadows of writable data objects |
 //! | `captures` | which function is derived by which pair, shared by forward and pullback |
 //! | `blocks`, `heap` | shadows of heap blocks, and `malloc` and its family |
+//! | `loops` | states of time loops, and which steps run next |
 //! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
 //! | `pieces`, `piece_calls` | cotangents of fragments of floats, and what generated code calls for them |
 //! | `fragments`, `tangents` | which tangents of fragments are whole, in forward mode |
@@ -37,6 +38,7 @@ pub mod gamma;
 mod globals;
 pub mod guard;
 pub mod heap;
+pub mod loops;
 pub mod mappings;
 pub mod math;
 pub mod memory;
@@ -57,6 +59,7 @@ pub use declared::Declared;
 pub use globals::{DataSpan, GlobalShadows};
 pub use guard::{Cause, CodeRanges, Entry, RawTrap, Signal, call_guarded};
 pub use heap::Pair;
+pub use loops::{LoopFault, LoopStats};
 pub use math::symbols;
 pub use pool::{Lease, Plan, Pool};
 pub use segment::{ReserveError, Segment};

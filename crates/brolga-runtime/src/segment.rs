@@ -43,6 +43,7 @@ use crate::captures::{CaptureTable, Captures};
 use crate::declared::Declared;
 use crate::fragments::Fragments;
 use crate::globals::GlobalShadows;
+use crate::loops::{LoopFault, LoopStats, Loops};
 use crate::pieces::cut::tears;
 use crate::pieces::{HALF, Pieces, Stuck, There, WINDOW};
 
@@ -113,7 +114,7 @@ pub struct Segment {
     pub(crate) cursor: *mut u8,
     globals: *const i64,
     captures: *const Captures,
-    peak: *mut u8,
+    pub(crate) peak: *mut u8,
     pub(crate) waiting: u64,
     sink: Line,
     zeros: Line,
@@ -130,6 +131,8 @@ pub struct Segment {
     pub(crate) pieces: Pieces,
     /// Fragments of floats in forward mode.
     pub(crate) fragments: Fragments,
+    /// Time loops of the run.
+    pub(crate) loops: Loops,
     /// Pointer arguments of a debug run; empty otherwise. Keeps its storage from run to run.
     pub(crate) declared: Vec<Declared>,
     /// Keeps `globals` valid.
@@ -168,6 +171,7 @@ impl Segment {
             blocks: Blocks::default(),
             pieces: Pieces::default(),
             fragments: Fragments::default(),
+            loops: Loops::default(),
             declared: Vec::new(),
             global_shadows,
             capture_table: None,
@@ -201,6 +205,7 @@ impl Segment {
     pub fn reset(&mut self) {
         let base = self.base();
         self.forget_pieces();
+        self.loops.clear();
         let unused = self.top == base && self.cursor == base && self.peak == base && self.touched == 0;
         // What records nothing may be shorter than what follows here.
         if !(unused && self.blocks.is_empty() && self.declared.is_empty() && self.global_shadows.is_empty()) {
@@ -240,7 +245,18 @@ impl Segment {
     /// Set the cursor to the top of the tape, before each call of the pullback.
     pub fn begin_pullback(&mut self) {
         self.cursor = self.top;
+        self.loops.begin_pullback();
         self.forget_pieces();
+    }
+
+    /// What time loops have done since the segment was reset.
+    pub fn loop_stats(&self) -> LoopStats {
+        self.loops.stats()
+    }
+
+    /// Why a time loop stopped the run.
+    pub fn loop_fault(&self) -> Option<LoopFault> {
+        self.loops.fault()
     }
 
     /// A run that ended in a trap may have left some.

@@ -14,6 +14,7 @@
 //! dce        what a derived graph computes without a use is removed
 //! emit       graphs are lowered to CLIF
 //! clif       passes over the CLIF that `brolga_ir::lower` has written
+//! template   pairs of drivers, which are not made of their bodies
 //! user_rules functions that are differentiated as a user says
 //! verified   the verifier between the stages
 //! pipeline   all of it, for one variant (`derive`: the entry points; `derived`: what comes out)
@@ -44,6 +45,7 @@ pub mod program;
 pub mod shadow;
 pub(crate) mod stand_in;
 pub mod standalone;
+mod template;
 pub mod translate;
 pub mod user_rules;
 mod val_map;

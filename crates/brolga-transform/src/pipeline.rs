@@ -35,6 +35,7 @@ use crate::primal::normalise::Normalised;
 use crate::program::forward_root::{Served, served};
 use crate::program::variants::{Symbols, Worklist};
 use crate::shadow::store_for_add::overwrites;
+use crate::template::stored_pointer;
 use crate::translate::stmt::{AdStmts, PairSymbols};
 use crate::translate::{Statements, make_ad_stmts};
 use crate::verified;
@@ -65,6 +66,8 @@ pub struct Stages<'a> {
     pub overwrites: Vec<bool>,
     /// Whether the root only calls this.
     pub serves: bool,
+    /// An instruction that stores pointers in memory that outlives the call.
+    pub stores_pointer: Option<ir::Inst>,
 }
 
 /// What a variant is to become.
@@ -179,6 +182,7 @@ pub(crate) fn derive_variant<'a>(
         return Ok(Outcome::Examined);
     }
     let fragments = fragments || facts.needs_pieces();
+    let stores_pointer = stored_pointer(&facts, &statements.stmts);
     let wide = cx.options.width != 1;
     if wide && fragments {
         return Err(batch::refused(&facts, IN_PIECES));
@@ -244,6 +248,7 @@ pub(crate) fn derive_variant<'a>(
         emitted,
         overwrites,
         serves: false,
+        stores_pointer,
     })))
 }
 
@@ -299,5 +304,6 @@ fn derive_tangent<'a>(
         emitted: Emitted::Combined(Box::new(whole)),
         overwrites,
         serves: false,
+        stores_pointer: None,
     })))
 }

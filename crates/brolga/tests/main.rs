@@ -27,6 +27,7 @@ mod tables;
 mod tangents;
 mod threads;
 mod tiered;
+mod time_loops;
 mod untracked;
 mod watched;
 

@@ -21,7 +21,8 @@ const CRATES: &[Row] = &[
     ("adapters", &["brolga", "cranelift-reader"]),
     ("crates/brolga-rules", &["cranelift-codegen"]),
     ("crates/brolga-clif", &["cranelift-codegen", "cranelift-entity"]),
-    ("crates/brolga-runtime", &[]),
+    ("crates/brolga-runtime", &["brolga-schedules"]),
+    ("crates/brolga-schedules", &[]),
     ("crates/brolga-analysis", &["brolga-ir", "brolga-rules", "cranelift-codegen", "cranelift-entity"]),
     ("crates/brolga-oracle", &["brolga-ir", "cranelift-codegen", "cranelift-entity"]),
     (

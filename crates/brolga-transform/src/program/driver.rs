@@ -27,6 +27,7 @@ use brolga_ir::map::IndexMap;
 use brolga_ir::names::{Names, THUNK};
 use brolga_ir::{Diagnostics, Effort, FuncKey, MemoryMode, Mode, Options, Pass, Program, Request};
 use brolga_rules::{OF_C, math_rule};
+use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
@@ -42,6 +43,7 @@ use crate::program::forward_root::{self, Served, on_tape};
 use crate::program::inline::{Inlining, inlined};
 use crate::program::reachable::{addressed, calls_indirectly, primal_symbol, reach, with_called_by_rules, with_chain};
 use crate::program::variants::{Symbols, VariantForm, Worklist};
+use crate::template;
 use crate::translate::stmt::PairSymbols;
 
 /// How a program is derived, beyond what the caller asks for.
@@ -232,6 +234,10 @@ struct Driver<'a> {
     early: Vec<(Variant, Goal, EmittedAs)>,
     /// A root that the first of the variants serves, and its symbol.
     served: Option<(Variant, String)>,
+    /// Drivers whose pairs are templates.
+    templates: Vec<FuncKey>,
+    /// Functions that store pointers, and where.
+    stored: Vec<(FuncKey, ir::Inst)>,
 }
 
 /// What a derivation is made of.
@@ -283,6 +289,8 @@ impl<'a> Driver<'a> {
             addressed: addressed(program, normalised),
             early: Vec::new(),
             served: None,
+            templates: Vec::new(),
+            stored: Vec::new(),
         }
     }
 
@@ -335,6 +343,13 @@ impl<'a> Driver<'a> {
         let depth = if self.problems.is_empty() { depth } else { Depth::Examine };
         let task = Task { primal, variant: &variant, goal: goal.clone(), depth, fragments: self.found.pieces };
         let cx = self.context();
+        if let (Symbols::Pair(symbols), false) = (&goal.symbols, goal.is_root)
+            && let Some(pair) = template::pair(cx, &variant, symbols, &mut self.work, &mut self.found.names)
+        {
+            self.templates.push(variant.func);
+            self.found.pairs.push(pair);
+            return Ok(());
+        }
         let shared = Shared { work: &mut self.work, names: &mut self.found.names, observer };
         match derive_variant(cx, task, shared) {
             Ok(Outcome::Examined) => {}
@@ -393,6 +408,8 @@ impl<'a> Driver<'a> {
         let (facts, found) = (&stages.facts, &mut self.found);
         found.pieces |= facts.needs_pieces();
         found.guessed |= facts.guessed();
+        let at = stages.stores_pointer.map(|i| (facts.variant.func, facts.original(i)));
+        self.stored.extend(at);
         if goal.is_root {
             found.overwrites = stages.overwrites;
         }
@@ -447,6 +464,7 @@ impl<'a> Driver<'a> {
     /// What joins the functions: a root that is served, segments without a use, tail recursion.
     fn finish(mut self) -> Result<Found, Diagnostics> {
         self.problems.or_ok(())?;
+        template::check(self.asked.program, &self.templates, &self.stored)?;
         let found = &mut self.found;
         let options = self.asked.options;
         if let Some((variant, symbol)) = self.served {

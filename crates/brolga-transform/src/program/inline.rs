@@ -12,7 +12,8 @@
 //! - it has one, is not recursive (no cycle of calls leads through it), and is neither a function
 //!   whose rule is known ([`brolga_ir::Func::computes`]), nor a part of an allocator
 //!   ([`brolga_ir::Func::allocator`]: what it returns would no longer be known to be apart), nor
-//!   one that is called as it is ([`Program::plain`]);
+//!   one that is called as it is ([`Program::plain`]), nor a driver ([`brolga_ir::driver`]), whose own
+//!   calls stay, too;
 //! - it has at most [`Inline::Small::callee`] instructions, and its caller has not grown by
 //!   [`Inline::Small::growth`] and its own length; nor all callers together by more than [`SPARE`]
 //!   and the length of all ([`Budget`]). If it is called in one place only, the program does not
@@ -112,7 +113,7 @@ pub fn inlined(
     for (key, recursive) in order {
         let Some(own) = body(program, key) else { continue };
         let mut depth = 0;
-        if program.funcs[key].computes.is_none() {
+        if program.funcs[key].computes.is_none() && program.funcs[key].driver.is_none() {
             let insts = (length(own) + growth as usize).min(left);
             let budget = Budget {
                 insts,
@@ -262,6 +263,7 @@ fn may_move(program: &Program, key: FuncKey, func: &ir::Function) -> bool {
         && program.funcs[key].rule.is_none()
         && program.funcs[key].adjoint.is_none()
         && program.funcs[key].allocator.is_none()
+        && program.funcs[key].driver.is_none()
         && !program.funcs[key].untracked
         && !program.plain.contains(key)
         && !func.signature.params.iter().any(by_value)

@@ -7,6 +7,7 @@
 //! | `env.memcpy`, `memmove`, `memset`, `memcmp`, `abort` | a shim, as the bulk operators |
 //! | `env.__divdc3`, `__divsc3` | a shim, see [`complex`] |
 //! | growth of memory, large copies, and calls out of which an exception would be caught, as Emscripten has them | a shim, see [`emscripten`] |
+//! | `brolga_time_loop`, `brolga_while_loop` (`include/brolga.h`), whatever the module is called | a loop of steps |
 //! | WASI preview 1 | a shim, see [`wasi`]: there are no files |
 //! | a global | the value that the embedder gives |
 //! | a memory or a table | one of the instance's own, of the size that is asked for: it is not shared |
@@ -108,6 +109,8 @@ impl Provider<'_> {
             let ty = &info.types[f.ty as usize];
             let found = if !info.tables.is_empty() && self.invokes(import, ty) {
                 Some(Provided::Invoke)
+            } else if let Some(ends_early) = self.loops(import, ty).filter(|_| !info.tables.is_empty()) {
+                Some(Provided::Loop(ends_early))
             } else {
                 self.function(import, ty, !info.memories.is_empty())
             };
@@ -152,6 +155,17 @@ impl Provider<'_> {
     fn invokes(&self, import: &ImportName, ty: &FuncType) -> bool {
         let (module, name) = self.meant(import);
         C_MODULES.contains(&module) && emscripten::invokes(name, ty)
+    }
+
+    /// Whether an import is a loop of steps, and then whether these say when it ends.
+    fn loops(&self, import: &ImportName, ty: &FuncType) -> Option<bool> {
+        let (_, name) = self.meant(import);
+        let found = match name {
+            "brolga_time_loop" => (false, ty.results().is_empty()),
+            "brolga_while_loop" => (true, ty.results() == [ValType::I32]),
+            _ => return None,
+        };
+        (found.1 && ty.params() == [ValType::I32; 5]).then_some(found.0)
     }
 
     /// Whether a function that the module imports makes its memory grow.

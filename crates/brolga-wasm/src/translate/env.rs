@@ -67,7 +67,7 @@ pub(crate) enum Helper {
 
 /// Whether a symbol could be a helper's.
 pub(crate) fn is_helper(symbol: &str) -> bool {
-    ["memory.grow", "table.grow", "table.fill", "host.", "elem"].iter().any(|p| symbol.starts_with(p))
+    ["memory.grow", "table.grow", "table.fill", "host.", "elem", "loop."].iter().any(|p| symbol.starts_with(p))
 }
 
 impl Helper {

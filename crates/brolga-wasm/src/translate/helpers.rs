@@ -12,6 +12,7 @@ use wasmparser::FuncType;
 
 use super::env::{Env, Helper, dispatcher_signature};
 use super::func::{Context, Fx, build, call_host};
+use super::loops;
 use super::memory::{entry_of, header};
 use crate::error::{Error, trap};
 use crate::imports;
@@ -167,6 +168,9 @@ pub(super) fn import_shim(
     };
     let ty = env.info.type_of(index).clone();
     let (symbol, signature) = (env.symbols[index as usize].clone(), env.signature(&ty));
+    if let Provided::Loop(ends_early) = provided {
+        loops::define_steps(env, context, *ends_early)?;
+    }
     build(env, context, &symbol, signature, |fx| {
         match provided {
             Provided::Shim(shim) => shim(fx),
@@ -178,6 +182,7 @@ pub(super) fn import_shim(
                 let results = fx.b.inst_results(call).to_vec();
                 fx.b.ins().return_(&results);
             }
+            Provided::Loop(ends_early) => loops::whole(fx, *ends_early),
             Provided::Missing => {
                 fx.b.ins().trap(trap::MISSING_IMPORT);
             }

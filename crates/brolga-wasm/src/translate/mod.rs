@@ -15,10 +15,12 @@
 //! | vectors | `simd` |
 //! | linear memory, globals, tables | `memory` |
 //! | dispatchers, `memory.grow`, table loops | `helpers` |
+//! | time loops | `loops` |
 
 pub(crate) mod env;
 pub(crate) mod func;
 mod helpers;
+mod loops;
 mod memory;
 pub(crate) mod ops;
 mod simd;

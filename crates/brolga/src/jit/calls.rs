@@ -271,7 +271,7 @@ impl DerivedRule {
                 write(c, &seeds[i]);
             }
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(Phase::Combined, entry, cells) }?;
+            unsafe { self.enter(Phase::Combined, entry, cells) }.map_err(|e| explained(e, tape.as_ref()))?;
             self.all_arrived(tape.as_mut(), &places, &before)?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
@@ -308,11 +308,22 @@ impl DerivedRule {
         with_cells(n, |cells| {
             self.fill(cells, args, Some(&mut tape))?;
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(Phase::Forward, forward, cells) }?;
+            unsafe { self.enter(Phase::Forward, forward, cells) }.map_err(|e| explained(e, Some(&tape)))?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             Ok(Pullback { rule: self.clone(), tape, called: false, places: self.places(args) })
         })
+    }
+}
+
+/// A time loop that has stopped a run says why.
+pub(super) fn explained(error: Error, tape: Option<&Lease>) -> Error {
+    match (error, tape.and_then(|t| t.loop_fault())) {
+        (Error::Trap(mut trap), Some(fault)) if trap.code == Check::TimeLoop.name() => {
+            trap.message = fault.to_string();
+            Error::Trap(trap)
+        }
+        (error, _) => error,
     }
 }
 

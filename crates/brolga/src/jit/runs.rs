@@ -5,9 +5,10 @@
 
 use std::time::Instant;
 
-use brolga_runtime::Lease;
+use brolga_runtime::{Lease, LoopStats};
 use cranelift_codegen::data_value::DataValue;
 
+use super::calls::explained;
 use super::cells::{with_cells, write};
 use super::declared::Places;
 use super::rule::{Derived, DerivedRule};
@@ -26,6 +27,11 @@ impl Run {
     /// Bytes that the run recorded on the tape, at most at a time.
     pub fn tape_bytes(&self) -> usize {
         self.tape.as_ref().map_or(0, |t| t.bytes_used())
+    }
+
+    /// What the run's time loops have done, all together.
+    pub fn loop_stats(&self) -> LoopStats {
+        self.tape.as_ref().map_or_else(LoopStats::default, |t| t.loop_stats())
     }
 
     /// The shadow of a writable data object: what the run has added to it.
@@ -116,7 +122,7 @@ impl Pullback {
                 .write_wide(&mut cells[1..], &inner.abi.seeds, returns, |k, i| Some(&seeds[k * returns.len() + i]));
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs
             // to this pullback.
-            unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }?;
+            unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }.map_err(|e| explained(e, Some(&self.tape)))?;
             self.rule.all_arrived(Some(&mut self.tape), &self.places, &before)?;
             self.rule.cotangents(cells, out);
             let left = self.tape.bytes_left();
@@ -127,6 +133,11 @@ impl Pullback {
             }
             Ok(())
         })
+    }
+
+    /// What time loops have done so far, all together: the forward run's, and all calls of this.
+    pub fn loop_stats(&self) -> LoopStats {
+        self.tape.loop_stats()
     }
 
     /// Bytes that the forward run recorded.

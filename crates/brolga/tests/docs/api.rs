@@ -1,5 +1,5 @@
-//! The public API of the facade, listed: what becomes public by accident shows in a diff of
-//! `docs/api/brolga.txt`. (`unreachable_pub` is a warning in the crate, so that `pub` means
+//! The public API of the facade and of the schedules, listed: what becomes public by accident shows
+//! in a diff of `docs/api`. (`unreachable_pub` is a warning in these crates, so that `pub` means
 //! public.)
 
 use super::{files, root};
@@ -50,17 +50,19 @@ fn items(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_public_items_of_the_facade() {
-    let source = root().join("crates/brolga/src");
-    let mut list = String::new();
-    for path in files(&source, "rs") {
-        let found = items(&std::fs::read_to_string(&path).unwrap());
-        if !found.is_empty() {
-            list += &format!("{}\n", path.strip_prefix(&source).unwrap().display());
-            found.iter().for_each(|item| list += &format!("    {item}\n"));
+fn the_public_items_of_crates() {
+    for name in ["brolga", "brolga-schedules"] {
+        let source = root().join("crates").join(name).join("src");
+        let mut list = String::new();
+        for path in files(&source, "rs") {
+            let found = items(&std::fs::read_to_string(&path).unwrap());
+            if !found.is_empty() {
+                list += &format!("{}\n", path.strip_prefix(&source).unwrap().display());
+                found.iter().for_each(|item| list += &format!("    {item}\n"));
+            }
         }
+        expect_test::expect_file![&root().join(format!("docs/api/{name}.txt"))].assert_eq(&list);
     }
-    expect_test::expect_file![&root().join("docs/api/brolga.txt")].assert_eq(&list);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use brolga_analysis::memory::mod_ref::Effect;
 use brolga_analysis::query::signature_id;
 use brolga_analysis::{Delta, ParamMode, ResultMode, Variant};
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
-use brolga_ir::{Diagnostic, FuncKey, MemoryMode};
+use brolga_ir::{Diagnostic, FuncKey, MemoryMode, time_loop};
 use cranelift_codegen::ir::{self, Signature, types};
 
 use super::Cx;
@@ -151,6 +151,9 @@ pub(crate) fn lost_through_pointer(cx: Cx<'_, '_, '_, '_>, args: &[ir::Value], s
 /// A call of an imported function without a rule: harmless if nothing active goes in, otherwise an
 /// error.
 pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
+    if let Some((message, help)) = not_a_loop(cx) {
+        return cx.problem(Diagnostic::new("AD0191", message).help(help));
+    }
     let active = cx.args().iter().any(|&a| cx.facts().activity.state[a] != State::No || cx.facts().delta(a).is_some());
     if !active {
         return;
@@ -168,6 +171,13 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
         .note(format!("it is called with active arguments; its signature is {sig}"))
         .help("define it in the program, give it a rule of your own, or mark its arguments const");
     cx.problem(d);
+}
+
+/// Why a call of a loop of steps is no loop, and what to do.
+fn not_a_loop(cx: Cx<'_, '_, '_, '_>) -> Option<(String, &'static str)> {
+    let facts = cx.facts();
+    let at = facts.program.origin(facts.variant.func, facts.original(cx.inst()));
+    time_loop::why_not(facts.program.funcs[at.func].body.as_ref()?, at.inst)
 }
 
 /// A callee that dereferences what its caller cannot follow would find no shadow.

@@ -1,0 +1,51 @@
+//! Drivers: functions whose derived pair is not made of their body.
+//!
+//! A driver has an ordinary body, which is what it computes: it is what the primal runs, what
+//! analyses and oracles see, what forward mode and a second derivation derive. Only its forward
+//! pass and its pullback are a *template*, which calls derivatives of other functions in an order
+//! of its own.
+
+use crate::FuncKey;
+
+/// What the derived pair of a function is a template of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// A call: the body calls this function with its own parameters and returns what that returns.
+    /// The pair calls the function's pair, and is what is derived of the body, bit for bit.
+    Call(FuncKey),
+    /// Steps of a loop ([`crate::time_loop`]): the pair keeps states of the loop, and the pullback
+    /// runs the steps between them again.
+    Steps(Steps),
+}
+
+/// What the parameters of a function mean that does the steps of a loop from one to another. It
+/// returns nothing, or the step that comes next and whether there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// The state, which steps change.
+    pub state: Vec<Part>,
+    /// The parameter that is the number of the first step, of 64 bits.
+    pub from: usize,
+    /// The parameter that is the number of the step behind the last one, of 64 bits.
+    pub to: usize,
+}
+
+/// A part of a state: where it begins, and how long it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Parameters whose sum is its address. Those of 32 bits have no sign.
+    pub address: Vec<usize>,
+    /// Bytes from there.
+    pub offset: i64,
+    /// How many bytes it has.
+    pub length: Length,
+}
+
+/// A number of bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// This parameter, which has a sign.
+    Param(usize),
+    /// This many.
+    Bytes(u32),
+}

@@ -1,0 +1,682 @@
+//! Time loops: states of a loop of steps, kept in slots, and what a pair of it is to do next.
+//!
+//! **Question.** A loop of many steps is reversed by running steps again from states that were kept
+//! ([`brolga_ir::time_loop`](../../brolga_ir/time_loop/index.html)). Which steps does generated code
+//! run now?
+//! **Answer.** The forward pass asks [`brolga_loop_forward`], the pullback [`brolga_loop_next`],
+//! which go through a [`Schedule`] and copy states on the way:
+//!
+//! ```text
+//!   forward:   run = begin(seg, cells, shape)           pullback:  run = reverse(seg)
+//!              at = from                                           loop  next(seg, run)
+//!              loop  to = forward(seg, run, at)                          0: return
+//!                    to = at: return                                     1: steps run.from..run.to
+//!                    steps at..to                                        2: gradient of run.from..run.to
+//! ```
+//!
+//! **Memory.** Slots are the run's own, up to the budget; what a block of steps records lies on the
+//! tape, and is measured, so that a block that is too long for what the slots leave is reversed in
+//! parts. A pullback that is called again begins with the initial state, whose slot is never given
+//! away. Runs that began within a block are over when the block is.
+//!
+//! **Invariant.** A pullback leaves the states as it found them. Wherever steps have run again up to
+//! a state that is known, what they have made is compared with it: steps that do not give the same
+//! twice are an error ([`LoopFault::Differs`]), not a wrong gradient.
+//!
+//! **Cost.** A copy of the state for each store and restore, a checksum for each block.
+
+use std::collections::HashMap;
+
+use brolga_schedules::{Action, Budget, LoopSize, Method, Reversal, Schedule, SlotId, Stats, StepId, choose};
+
+use crate::guard::{self, attributed};
+use crate::segment::Segment;
+
+/// Part of a state: an address, and bytes.
+type Part = (*mut u8, usize);
+
+/// What is wrong with a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoopFault {
+    /// It ends before it begins.
+    #[error("a time loop has {0} steps; pass the number of steps, zero or more")]
+    Count(i64),
+    /// A length is negative, or a state has none.
+    #[error("a state of a time loop has {0} bytes; pass its length, one byte or more")]
+    Length(i64),
+    /// Two parts of the state have bytes in common.
+    #[error("two states of a time loop overlap; pass memory that holds both as one state")]
+    Overlap,
+    /// The initial state and the one behind the loop do not fit.
+    #[error(
+        "the memory budget of {budget} bytes is less than a time loop takes, which keeps two states of {state} bytes; \
+         raise `memory_budget`"
+    )]
+    Budget {
+        /// The budget.
+        budget: u64,
+        /// Bytes of a state.
+        state: u64,
+    },
+    /// Memory for a slot is not there.
+    #[error("there is no memory for a state of {0} bytes; lower `memory_budget`")]
+    Memory(u64),
+    /// Steps that ran again have made another state.
+    #[error(
+        "the steps up to step {0} of a time loop have made another state when they ran again: a step reads or \
+         writes memory outside of the state that has changed since; make that memory part of the state"
+    )]
+    Differs(u64),
+}
+
+/// What the time loops of a run have done, all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoopStats {
+    /// Steps that ran without being recorded, in both halves.
+    pub forward: u128,
+    /// Steps that were recorded.
+    pub taped: u128,
+    /// Steps that were reversed.
+    pub reversed: u128,
+    /// States that were kept.
+    pub stores: u64,
+    /// States that were put back.
+    pub restores: u64,
+    /// Most states of one loop at a time.
+    pub max_slots: u64,
+    /// Most bytes of one loop at a time: states, and what its steps have recorded.
+    pub max_bytes: u64,
+}
+
+impl LoopStats {
+    fn add(&mut self, own: &Stats, bytes: u64) {
+        self.forward += own.forward;
+        self.taped += own.taped;
+        self.reversed += own.reversed;
+        self.stores += own.stores;
+        self.restores += own.restores;
+        self.max_slots = self.max_slots.max(own.max_slots);
+        self.max_bytes = self.max_bytes.max(bytes);
+    }
+}
+
+/// The loops of a segment's run.
+#[derive(Default)]
+pub(crate) struct Loops {
+    // Generated code holds their addresses.
+    #[allow(clippy::vec_box)]
+    runs: Vec<Box<LoopRun>>,
+    /// Of runs that are gone.
+    stats: LoopStats,
+    /// What a step of a loop records, by where the loop begins.
+    a_step: HashMap<usize, usize>,
+    fault: Option<LoopFault>,
+}
+
+impl Loops {
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A pullback begins; one that ended in a trap may have left loops that were on their way.
+    pub(crate) fn begin_pullback(&mut self) {
+        self.fault = None;
+        if let Some(mark) = self.runs.iter().find_map(|r| r.mark) {
+            self.truncate(mark);
+        }
+        self.runs.iter_mut().for_each(|r| r.abandon());
+    }
+
+    /// Forget runs that began later.
+    fn truncate(&mut self, len: usize) {
+        for run in self.runs.drain(len..) {
+            self.stats.add(&run.stats, run.most);
+        }
+    }
+
+    fn fails(&mut self, fault: LoopFault) -> u64 {
+        self.fault = Some(fault);
+        FAULT
+    }
+
+    pub(crate) fn fault(&self) -> Option<LoopFault> {
+        self.fault
+    }
+
+    pub(crate) fn stats(&self) -> LoopStats {
+        let mut all = self.stats;
+        self.runs.iter().for_each(|r| all.add(&r.stats, r.most));
+        all
+    }
+}
+
+/// One run of a loop. Generated code reads the first fields.
+#[repr(C)]
+pub struct LoopRun {
+    /// Steps to be done next.
+    from: i64,
+    to: i64,
+    /// What the forward pass was given.
+    cells: *const u64,
+    /// Generated code says so when a step has ended the loop.
+    ended: u64,
+    given: Box<[u64]>,
+    parts: Box<[Part]>,
+    /// Bytes of a state.
+    bytes: usize,
+    budget: usize,
+    /// Number of the first step; schedules count from zero.
+    base: i64,
+    /// The schedule of all steps, and of those of a block that is reversed in parts.
+    schedules: Vec<Nested>,
+    slots: Vec<Option<Box<[u8]>>>,
+    spare: Vec<Box<[u8]>>,
+    /// What was there when the pullback began.
+    found: Option<Box<[u8]>>,
+    /// Checksum of the state behind the step that is reversed next.
+    expected: u64,
+    /// That behind the last step.
+    last: u64,
+    /// That in front of the block that is being reversed.
+    in_front: u64,
+    /// Bytes that a step records, at most, as soon as one has been seen.
+    a_step: Option<usize>,
+    /// Which loop of the program it is: where it began.
+    site: usize,
+    /// Where the tape ended when a block began, and the highest position before.
+    measured: Option<(usize, usize)>,
+    /// Where the caller's pullback goes on to pop: what runs within a block moves the cursor.
+    cursor: *mut u8,
+    /// How many loops there were when the pullback began.
+    mark: Option<usize>,
+    reversed_once: bool,
+    stats: Stats,
+    most: u64,
+}
+
+/// A schedule of steps that begin at some number.
+struct Nested {
+    base: u64,
+    schedule: Schedule,
+    /// Of which slot the first one is.
+    first_slot: usize,
+}
+
+/// Offsets in a run that generated code uses.
+pub mod offset {
+    /// The first step.
+    pub const FROM: i32 = 0;
+    /// The step behind the last one.
+    pub const TO: i32 = 8;
+    /// What the forward pass was given.
+    pub const CELLS: i32 = 16;
+    /// Not zero if a step has ended the loop.
+    pub const ENDED: i32 = 24;
+}
+
+/// Cells in front of what the forward pass was given: the limits of the steps and the budget. Two
+/// for each part of the state follow.
+pub const HEAD: usize = 3;
+
+/// What a step is taken to record, in states, until one has been seen.
+const GUESS: u64 = 16;
+
+/// How states are placed, of a loop of so many steps, or of a number that turns out.
+fn method(steps: Option<u64>, state: usize, a_step: Option<usize>, budget: usize) -> Method {
+    // One state is what the pullback finds.
+    let (state, memory) = (state as u64, (budget - state) as u64);
+    let size = LoopSize { steps, state, tape: a_step.map_or(GUESS * state, |t| t as u64) };
+    // What a step records may be more than there is room for.
+    let least = || match steps {
+        None => Method::Online { block: 1, slots: memory / state },
+        Some(_) => Method::Revolve { block: 1, slots: memory / state },
+    };
+    let found = choose(size, Budget { memory, files: None }, Reversal::Joint);
+    found.map_or_else(|_| least(), |selection| selection.method)
+}
+
+impl LoopRun {
+    /// A run of what generated code has put into cells.
+    fn new(
+        given: Box<[u64]>,
+        n_parts: usize,
+        ends_early: bool,
+        (site, a_step): (usize, Option<usize>),
+    ) -> Result<Box<Self>, LoopFault> {
+        let [from, to, budget] = [0, 1, 2].map(|i| given[i] as i64);
+        let steps = to.checked_sub(from).filter(|&n| n >= 0).ok_or(LoopFault::Count(to.wrapping_sub(from)))?;
+        let mut parts = Vec::with_capacity(n_parts);
+        for pair in given[HEAD..HEAD + 2 * n_parts].chunks(2) {
+            let len = usize::try_from(pair[1] as i64).ok().filter(|&n| n > 0);
+            parts.push((pair[0] as *mut u8, len.ok_or(LoopFault::Length(pair[1] as i64))?));
+        }
+        let mut sorted = parts.clone();
+        sorted.sort_unstable();
+        if sorted.windows(2).any(|w| (w[0].0 as usize).saturating_add(w[0].1) > w[1].0 as usize) {
+            return Err(LoopFault::Overlap);
+        }
+        let bytes = parts.iter().map(|p| p.1).sum::<usize>();
+        let budget = budget as usize;
+        if budget / 2 < bytes {
+            return Err(LoopFault::Budget { budget: budget as u64, state: bytes as u64 });
+        }
+        let known = (!ends_early).then_some(steps as u64);
+        let method = method(known, bytes, a_step, budget);
+        let schedule = Schedule::new(method, known, Reversal::Joint).expect("all parameters are above zero");
+        let schedules = vec![Nested { base: 0, schedule: schedule.reusable(), first_slot: 0 }];
+        let parts = parts.into_boxed_slice();
+        Ok(Box::new(Self {
+            from,
+            to: from,
+            cells: given.as_ptr(),
+            ended: 0,
+            given,
+            parts,
+            bytes,
+            budget,
+            base: from,
+            schedules,
+            slots: Vec::new(),
+            spare: Vec::new(),
+            found: None,
+            expected: 0,
+            last: 0,
+            in_front: 0,
+            a_step,
+            site,
+            measured: None,
+            cursor: std::ptr::null_mut(),
+            mark: None,
+            reversed_once: false,
+            stats: Stats::default(),
+            most: 0,
+        }))
+    }
+
+    /// The pullback did not come to its end.
+    fn abandon(&mut self) {
+        self.mark = None;
+        self.schedules.truncate(1);
+        self.measured = None;
+        self.found = None;
+    }
+
+    /// The number of the last step that a loop may have.
+    fn limit(&self) -> u64 {
+        (self.given[1] as i64).wrapping_sub(self.base) as u64
+    }
+
+    fn slot(&mut self) -> Result<Box<[u8]>, LoopFault> {
+        if let Some(spare) = self.spare.pop() {
+            return Ok(spare);
+        }
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(self.bytes).map_err(|_| LoopFault::Memory(self.bytes as u64))?;
+        bytes.resize(self.bytes, 0);
+        Ok(bytes.into_boxed_slice())
+    }
+
+    /// A copy of the working state.
+    fn copied(&mut self, caller: usize) -> Result<Box<[u8]>, LoopFault> {
+        // It is the run's while it is filled: a fault leaves this function at once.
+        let fresh = self.slot()?;
+        self.spare.push(fresh);
+        let into = self.spare.last_mut().expect("just pushed").as_mut_ptr();
+        let mut at = 0;
+        for &(p, len) in &self.parts {
+            // SAFETY: a slot has as many bytes as all parts, which the program says are its state.
+            attributed(caller, || unsafe { into.add(at).copy_from_nonoverlapping(p, len) });
+            at += len;
+        }
+        Ok(self.spare.pop().expect("just filled"))
+    }
+
+    /// Let the working state be what a slot holds.
+    fn put_back(&self, slot: &[u8], caller: usize) {
+        let mut at = 0;
+        for &(p, len) in &self.parts {
+            // SAFETY: as above.
+            attributed(caller, || unsafe { p.copy_from_nonoverlapping(slot.as_ptr().add(at), len) });
+            at += len;
+        }
+    }
+
+    /// A checksum of the working state, in which all NaNs are alike: which one an operation gives
+    /// depends on how it is compiled.
+    fn checksum(&self, caller: usize) -> u64 {
+        // SAFETY: the program says that its state is there.
+        self.parts.iter().fold(0, |sum, &(p, len)| attributed(caller, || unsafe { mixed(sum, p, len) }))
+    }
+
+    fn note_bytes(&mut self, tape: usize) {
+        let live = self.slots.iter().flatten().count() + usize::from(self.found.is_some());
+        self.most = self.most.max((live * self.bytes + tape) as u64);
+    }
+
+    fn store(&mut self, index: usize, caller: usize) -> Result<(), LoopFault> {
+        let copy = self.copied(caller)?;
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || None);
+        }
+        self.slots[index] = Some(copy);
+        self.note_bytes(0);
+        Ok(())
+    }
+
+    fn drop_slot(&mut self, index: usize) {
+        if let Some(slot) = self.slots[index].take() {
+            self.spare.push(slot);
+        }
+    }
+
+    /// What the innermost schedule has next; that of a block that is over goes.
+    fn next_action(&mut self) -> Option<(u64, usize, Action)> {
+        loop {
+            let nested = self.schedules.last_mut()?;
+            if let Some(action) = nested.schedule.next() {
+                return Some((nested.base, nested.first_slot, action));
+            }
+            if self.schedules.len() == 1 {
+                return None;
+            }
+            self.schedules.pop();
+        }
+    }
+
+    /// Go through the forward half until steps are to run: where those end, or `at` at the end.
+    fn forward(&mut self, at: i64, caller: usize) -> Result<i64, LoopFault> {
+        let unknown = self.schedules[0].schedule.steps().is_none();
+        if self.ended != 0 || unknown && (at - self.base) as u64 == self.limit() {
+            self.ends(at);
+        }
+        while let Some((_, _, action)) = self.next_action() {
+            match action {
+                Action::Store { slot, .. } => self.store(number(slot), caller)?,
+                Action::Drop { slot } => self.drop_slot(number(slot)),
+                Action::Advance { from, to } => {
+                    let to = StepId(to.0.min(self.limit()));
+                    self.hand_out(from.0, to.0);
+                    self.stats.count(Action::Advance { from, to }, None);
+                    return Ok(self.to);
+                }
+                Action::Turn => break,
+                _ => {}
+            }
+            self.stats.count(action, None);
+        }
+        self.last = self.checksum(caller);
+        Ok(at)
+    }
+
+    /// The loop ends before this step.
+    fn ends(&mut self, at: i64) {
+        self.stats.forward -= (self.to - at) as u128;
+        self.to = at;
+        let end = StepId((at - self.base) as u64);
+        let told = self.schedules[0].schedule.end_of_loop(end);
+        debug_assert!(told.is_ok(), "{told:?}");
+    }
+
+    /// The pullback begins.
+    fn reverse(&mut self, mark: usize, caller: usize) -> Result<(), LoopFault> {
+        self.mark = Some(mark);
+        self.found = Some(self.copied(caller)?);
+        self.expected = self.last;
+        if self.reversed_once {
+            // Nothing but the initial state is there.
+            let n = self.schedules[0].schedule.steps();
+            let again = self.schedules[0].schedule.again();
+            if again.is_err() {
+                self.start_over(n);
+            }
+        }
+        self.reversed_once = true;
+        Ok(())
+    }
+
+    /// A pullback that ended in a trap has left its schedule on the way: a new one has the initial
+    /// state only.
+    fn start_over(&mut self, steps: Option<u64>) {
+        let method = match self.schedules[0].schedule.method() {
+            Method::Online { block, slots } => Method::Revolve { block, slots },
+            other => other,
+        };
+        let mut schedule = Schedule::new(method, steps, Reversal::Joint).expect("as before").reusable();
+        for slot in 1..self.slots.len() {
+            self.drop_slot(slot);
+        }
+        // It is told what is there: a run of it that does nothing comes to its end.
+        while schedule.next().is_some() {}
+        let again = schedule.again();
+        debug_assert!(again.is_ok(), "{again:?}");
+        self.schedules[0].schedule = schedule;
+    }
+
+    /// The next steps of the pullback: 1 if they only run, 2 if they are reversed, 0 at the end.
+    fn next(&mut self, top: usize, peak: &mut usize, caller: usize) -> Result<u64, LoopFault> {
+        if let Some((base, before)) = self.measured.take() {
+            let recorded = peak.saturating_sub(base);
+            *peak = before.max(*peak);
+            self.block_is_over(recorded, caller)?;
+        }
+        while let Some((base, first, action)) = self.next_action() {
+            match action {
+                Action::Store { slot, .. } => self.store(first + number(slot), caller)?,
+                Action::Restore { slot, .. } => {
+                    let kept = self.slots[first + number(slot)].as_ref().expect("it holds a state");
+                    self.put_back(kept, caller);
+                }
+                Action::Drop { slot } => self.drop_slot(first + number(slot)),
+                Action::Advance { from, to } => {
+                    self.stats.count(action, None);
+                    self.hand_out(base + from.0, base + to.0);
+                    return Ok(1);
+                }
+                Action::Joint { from, to } => {
+                    let (from, to) = (base + from.0, base + to.0);
+                    if !self.goes_in_parts(from, to) {
+                        self.stats.count(action, None);
+                        self.hand_out(from, to);
+                        self.in_front = self.checksum(caller);
+                        self.measured = Some((top, *peak));
+                        *peak = top;
+                        return Ok(2);
+                    }
+                    continue;
+                }
+                Action::Tape { .. } | Action::Reverse { .. } | Action::Turn => {}
+            }
+            self.stats.count(action, None);
+        }
+        if let Some(found) = &self.found {
+            self.put_back(found, caller);
+        }
+        (self.mark, self.found) = (None, None);
+        self.spare.clear();
+        Ok(0)
+    }
+
+    fn hand_out(&mut self, from: u64, to: u64) {
+        (self.from, self.to) = (self.base + from as i64, self.base + to as i64);
+    }
+
+    /// A block has been reversed, which recorded so many bytes.
+    fn block_is_over(&mut self, recorded: usize, caller: usize) -> Result<(), LoopFault> {
+        let steps = (self.to - self.from).max(1) as usize;
+        self.a_step = self.a_step.max(Some(recorded.div_ceil(steps)));
+        self.note_bytes(recorded);
+        if self.checksum(caller) != self.expected {
+            return Err(LoopFault::Differs(self.to as u64));
+        }
+        self.expected = self.in_front;
+        Ok(())
+    }
+
+    /// Whether a block is too long for what the slots leave; then it gets a schedule of its own.
+    fn goes_in_parts(&mut self, from: u64, to: u64) -> bool {
+        let live = self.slots.iter().flatten().count() + 1;
+        let left = self.budget.saturating_sub(live * self.bytes);
+        let n = to - from;
+        let fits = self.a_step.is_some_and(|a_step| n.saturating_mul(a_step as u64) <= left as u64);
+        if fits || n == 1 {
+            return false;
+        }
+        let method = match self.a_step {
+            // The last step says what the others record.
+            None => Method::Revolve { block: n - 1, slots: 1 },
+            // Half of what is left for states, half for what is recorded.
+            Some(a_step) => {
+                let slots = (left / 2 / self.bytes).max(1) as u64;
+                Method::Revolve { block: ((left / 2 / a_step.max(1)) as u64).clamp(1, n - 1), slots }
+            }
+        };
+        let schedule = Schedule::new(method, Some(n), Reversal::Joint).expect("all are above zero");
+        // Its forward half runs as a part of the reverse half of this loop.
+        let first_slot = self.slots.len();
+        self.schedules.push(Nested { base: from, schedule, first_slot });
+        true
+    }
+}
+
+fn number(slot: SlotId) -> usize {
+    match slot {
+        SlotId::Memory(n) | SlotId::Disk(n) => n as usize,
+    }
+}
+
+/// Mix bytes into a checksum.
+///
+/// # Safety
+/// They may be read.
+unsafe fn mixed(sum: u64, p: *const u8, len: usize) -> u64 {
+    const LANES: usize = 4;
+    let mix = |sum: u64, word: u64| {
+        let wide = u128::from(sum ^ plain(word)) * 0x2d35_8dcc_aa6c_78a5_u128;
+        (wide as u64 ^ (wide >> 64) as u64).wrapping_add(word_order(sum))
+    };
+    let mut lanes: [u64; LANES] = std::array::from_fn(|i| sum ^ 0x9e37_79b9_7f4a_7c15_u64.rotate_left(i as u32 * 16));
+    let words = len / 8;
+    for at in 0..words {
+        // SAFETY: the word lies within the bytes.
+        let word = unsafe { p.add(8 * at).cast::<u64>().read_unaligned() };
+        lanes[at % LANES] = mix(lanes[at % LANES], word);
+    }
+    let mut rest = [0; 8];
+    // SAFETY: what is left of the bytes is shorter than a word.
+    unsafe { rest.as_mut_ptr().copy_from_nonoverlapping(p.add(8 * words), len % 8) };
+    lanes.into_iter().fold(mix(sum, u64::from_le_bytes(rest)), mix)
+}
+
+/// What keeps a lane from forgetting when it is multiplied by zero.
+fn word_order(sum: u64) -> u64 {
+    sum.rotate_left(23) ^ 0x8bb8_4b93_962e_acc9
+}
+
+/// A word of a state, with one NaN for all, of either size.
+fn plain(word: u64) -> u64 {
+    let nan = |w: u32| if w & 0x7fff_ffff > 0x7f80_0000 { 0x7fc0_0000 } else { w };
+    if word & (u64::MAX >> 1) > 0x7ff0_0000_0000_0000 {
+        return 0x7ff8_0000_0000_0000;
+    }
+    u64::from(nan(word as u32)) | u64::from(nan((word >> 32) as u32)) << 32
+}
+
+/// What a helper was not able to do.
+const FAULT: u64 = 0;
+/// The tape has no room.
+const NO_ROOM: u64 = 1;
+/// [`brolga_loop_next`] has found a fault.
+const STOPS: u64 = 3;
+
+guard::leaf! {
+    /// A loop begins: `cells` are the limits of its steps, the budget, address and length of each part
+    /// of the state, and what the pullback is to find again. `shape` is the number of cells, that of
+    /// parts from bit 16 on, and bit 32 if a step may end it. Returns the run, which the tape holds;
+    /// [`FAULT`], or [`NO_ROOM`].
+    ///
+    /// # Safety
+    /// `seg` is a valid segment that no other thread uses, and there are as many cells.
+    pub fn brolga_loop_begin(seg: *mut Segment, cells: *const u64, shape: u64; caller) -> u64 {
+        // SAFETY: our contract.
+        let (seg, given) = unsafe { (&mut *seg, std::slice::from_raw_parts(cells, (shape & 0xffff) as usize)) };
+        if (seg.limit as usize - seg.top as usize) < size_of::<u64>() {
+            return NO_ROOM;
+        }
+        let known = (caller, seg.loops.a_step.get(&caller).copied());
+        match LoopRun::new(given.into(), (shape >> 16 & 0xffff) as usize, shape >> 32 & 1 != 0, known) {
+            Ok(mut run) => {
+                let at: *mut LoopRun = &mut *run;
+                seg.loops.runs.push(run);
+                // SAFETY: there is room above the top.
+                unsafe { seg.top.cast::<u64>().write_unaligned(at as u64) };
+                seg.top = seg.top.wrapping_add(size_of::<u64>());
+                at as u64
+            }
+            Err(fault) => seg.loops.fails(fault),
+        }
+    }
+}
+
+guard::leaf! {
+    /// The forward half has done the steps up to `at`: where the next ones end. That is `at` if the
+    /// loop is over, and less if there is a fault.
+    ///
+    /// # Safety
+    /// As for [`brolga_loop_begin`], of which `run` is a result; the states may be read, or the call
+    /// is guarded.
+    pub fn brolga_loop_forward(seg: *mut Segment, run: *mut LoopRun, at: i64; caller) -> i64 {
+        // SAFETY: our contract.
+        let (seg, run) = unsafe { (&mut *seg, &mut *run) };
+        run.forward(at, caller).unwrap_or_else(|fault| {
+            seg.loops.fails(fault);
+            i64::MIN
+        })
+    }
+}
+
+guard::leaf! {
+    /// The pullback begins: the run that the tape holds, or [`FAULT`].
+    ///
+    /// # Safety
+    /// As for [`brolga_loop_forward`]; the cursor is where [`brolga_loop_begin`] left the top.
+    pub fn brolga_loop_reverse(seg: *mut Segment, _a: u64, _b: u64; caller) -> u64 {
+        // SAFETY: our contract.
+        let seg = unsafe { &mut *seg };
+        seg.cursor = seg.cursor.wrapping_sub(size_of::<u64>());
+        // SAFETY: a run was pushed there.
+        let at = unsafe { seg.cursor.cast::<u64>().read_unaligned() } as *mut LoopRun;
+        let mark = seg.loops.runs.len();
+        // SAFETY: it is in the list.
+        let run = unsafe { &mut *at };
+        run.cursor = seg.cursor;
+        match run.reverse(mark, caller) {
+            Ok(()) => at as u64,
+            Err(fault) => seg.loops.fails(fault),
+        }
+    }
+}
+
+guard::leaf! {
+    /// What the pullback does next with the steps that the run says: 1 to run them, 2 to reverse them,
+    /// 0 if all is done, [`STOPS`] for a fault.
+    ///
+    /// # Safety
+    /// As for [`brolga_loop_forward`].
+    pub fn brolga_loop_next(seg: *mut Segment, run: *mut LoopRun, _b: u64; caller) -> u64 {
+        // SAFETY: our contract.
+        let (seg, run) = unsafe { (&mut *seg, &mut *run) };
+        if let (Some(mark), Some(_)) = (run.mark, run.measured) {
+            seg.loops.truncate(mark);
+        }
+        let (top, mut peak) = (seg.top as usize, seg.peak as usize);
+        let next = run.next(top, &mut peak, caller);
+        (seg.peak, seg.cursor) = (seg.peak.with_addr(peak), run.cursor);
+        if let Some(a_step) = run.a_step {
+            seg.loops.a_step.insert(run.site, a_step);
+        }
+        next.unwrap_or_else(|fault| {
+            seg.loops.fails(fault);
+            STOPS
+        })
+    }
+}

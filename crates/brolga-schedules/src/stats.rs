@@ -1,0 +1,82 @@
+//! Counts of what has been done.
+
+use std::collections::BTreeSet;
+
+use crate::action::{Action, SlotId, StepId};
+
+/// Counts of a run, or of the actions of a schedule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Steps without a tape.
+    pub forward: u128,
+    /// Steps with a tape.
+    pub taped: u128,
+    /// Steps reversed.
+    pub reversed: u128,
+    /// States put into slots of memory.
+    pub stores: u64,
+    /// States taken out of slots of memory.
+    pub restores: u64,
+    /// States written to files.
+    pub disk_writes: u64,
+    /// States read from files.
+    pub disk_reads: u64,
+    /// Most states in memory at a time.
+    pub max_slots: u64,
+    /// Most states in files at a time.
+    pub max_files: u64,
+    /// Most states in memory at a time while steps are on the tape.
+    pub max_slots_taped: u64,
+    /// Most bytes of states and of the tape at a time, as the run has told ([`Stats::note_bytes`]).
+    pub max_bytes: u64,
+    live: BTreeSet<SlotId>,
+}
+
+impl Stats {
+    /// Count an action that has been done. `end` is where the loop has ended, if it has in its
+    /// steps.
+    pub fn count(&mut self, action: Action, end: Option<StepId>) {
+        let steps = |from: StepId, to: StepId| u128::from(end.map_or(to, |e| e.min(to)).0 - from.0);
+        match action {
+            Action::Advance { from, to } => self.forward += steps(from, to),
+            Action::Tape { from, to } => {
+                self.taped += steps(from, to);
+                self.note_tape();
+            }
+            Action::Reverse { from, to } => self.reversed += steps(from, to),
+            Action::Joint { from, to } => {
+                self.taped += steps(from, to);
+                self.reversed += steps(from, to);
+                self.note_tape();
+            }
+            Action::Store { slot, .. } => {
+                let is_file = matches!(slot, SlotId::Disk(_));
+                *(if is_file { &mut self.disk_writes } else { &mut self.stores }) += 1;
+                self.live.insert(slot);
+                self.max_slots = self.max_slots.max(self.in_memory());
+                self.max_files = self.max_files.max(self.live.len() as u64 - self.in_memory());
+            }
+            Action::Restore { slot, .. } => {
+                let is_file = matches!(slot, SlotId::Disk(_));
+                *(if is_file { &mut self.disk_reads } else { &mut self.restores }) += 1;
+            }
+            Action::Drop { slot } => {
+                self.live.remove(&slot);
+            }
+            Action::Turn => {}
+        }
+    }
+
+    /// So many bytes of states and of the tape are there just now.
+    pub fn note_bytes(&mut self, bytes: u64) {
+        self.max_bytes = self.max_bytes.max(bytes);
+    }
+
+    fn in_memory(&self) -> u64 {
+        self.live.range(..SlotId::Disk(0)).count() as u64
+    }
+
+    fn note_tape(&mut self) {
+        self.max_slots_taped = self.max_slots_taped.max(self.in_memory());
+    }
+}

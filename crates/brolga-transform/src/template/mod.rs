@@ -1,0 +1,132 @@
+//! Templates: derived pairs of drivers ([`brolga_ir::driver`]).
+//!
+//! **Question.** A driver has a body, and its pair is not made of it. Of what is it made?
+//! **Answer.** Of calls, written as CLIF: of the pair that a call drives ([`call`]), or of steps and
+//! their gradient, as the run time says ([`steps`]). The variant is that of the call, so callers see
+//! no difference. Analyses, forward mode, combined functions and derivatives that are derived again
+//! are those of the body.
+//!
+//! **Invariant.** Where a template does not apply, the pair is made of the body, which gives the same
+//! cotangents.
+
+mod call;
+mod steps;
+
+use brolga_analysis::calls::summarise::reachable;
+use brolga_analysis::{ParamMode, ResultMode, RootKind, Variant};
+use brolga_ir::driver::Driver;
+use brolga_ir::inst::{AdInst, AdOp, Callee, Val};
+use brolga_ir::names::Names;
+use brolga_ir::{Diagnostic, Diagnostics, FuncKey, MemoryMode, Options, Program};
+use cranelift_codegen::ir::{self, InstBuilder, Signature, UserFuncName};
+use cranelift_frontend::FunctionBuilder;
+
+use crate::derived::DerivedPair;
+use crate::facts::{Context, Facts};
+use crate::program::variants::Worklist;
+use crate::translate::stmt::{AdStmt, AdStmts, PairSymbols};
+
+/// The pair of a variant, if it is one of a driver to which a template applies.
+pub(crate) fn pair(
+    cx: Context<'_>,
+    variant: &Variant,
+    symbols: &PairSymbols,
+    work: &mut Worklist<'_>,
+    names: &mut Names,
+) -> Option<DerivedPair> {
+    let (forward, pullback) = match cx.program.funcs[variant.func].driver.as_ref()? {
+        Driver::Call(driven) => call::pair(cx, variant, *driven, symbols, work, names),
+        Driver::Steps(of) if applies(variant, cx.options) => steps::pair(cx, variant, of, symbols, work, names),
+        Driver::Steps(_) => return None,
+    };
+    Some(DerivedPair {
+        variant: variant.clone(),
+        forward_symbol: symbols.forward.clone(),
+        pullback_symbol: symbols.pullback.clone(),
+        forward,
+        pullback,
+        frame: 0,
+    })
+}
+
+/// Whether states can be kept: nothing is passed but addresses and numbers, there is a run time, one
+/// derivative at a time, and nothing to undo.
+fn applies(variant: &Variant, options: &Options) -> bool {
+    let word = |p: &ParamMode| !matches!(p, ParamMode::Active | ParamMode::Bits { .. });
+    variant.params.iter().all(word)
+        && variant.results.iter().all(|r| *r == ResultMode::None)
+        && !options.tape.is_standalone()
+        && options.width == 1
+        && options.memory == MemoryMode::Leave
+}
+
+/// Where a function stores a pointer, or copies some, to memory that outlives it. The shadow is then
+/// the shadow of one time, and a state that is put back is of another.
+pub(crate) fn stored_pointer(facts: &Facts<'_>, stmts: &AdStmts) -> Option<ir::Inst> {
+    let outlives = |delta: &Val| match delta {
+        Val::Delta(root) => !matches!(facts.pointers.roots.get(root), Some(RootKind::Slot(_))),
+        _ => true,
+    };
+    let stores = |i: &AdInst| match &i.op {
+        AdOp::StoreDelta { delta, .. } => outlives(delta),
+        AdOp::Call { callee: Callee::Symbol(s), args, .. } if &**s == "brolga_copy_shadow" => {
+            args[1].as_ref().is_none_or(outlives)
+        }
+        _ => false,
+    };
+    let found = |(&inst, stmt): (&ir::Inst, &AdStmt)| {
+        let all = stmt.before.values().chain(stmt.after.values());
+        all.into_iter().any(stores).then_some(inst)
+    };
+    stmts.iter().filter_map(found).min()
+}
+
+/// Refuse steps that store pointers: functions that do, and where.
+pub(crate) fn check(program: &Program, drivers: &[FuncKey], stored: &[(FuncKey, ir::Inst)]) -> Result<(), Diagnostics> {
+    let mut problems = Diagnostics::default();
+    let of_steps = |d: &&FuncKey| matches!(program.funcs[**d].driver, Some(Driver::Steps(_)));
+    for &driver in drivers.iter().filter(of_steps) {
+        let reached = reachable(program, driver);
+        for &(func, inst) in stored.iter().filter(|s| reached.contains(&s.0)) {
+            let d = Diagnostic::new("AD0190", "a step of a time loop stores a pointer");
+            let d = d.note("states are put back when steps run again, and shadows of pointers are not");
+            let d = d.help("keep an index in place of the pointer, or write the loop as a loop");
+            problems.push(d.at(program, func, inst));
+        }
+    }
+    problems.or_ok(())
+}
+
+/// A function of a template, and its parameters.
+fn begin<'b>(
+    func: &'b mut ir::Function,
+    cx: &'b mut cranelift_frontend::FunctionBuilderContext,
+) -> (FunctionBuilder<'b>, Vec<ir::Value>) {
+    func.params.ensure_base_srcloc(ir::SourceLoc::new(0));
+    let mut b = FunctionBuilder::new(func, cx);
+    let block = b.create_block();
+    b.append_block_params_for_function_params(block);
+    b.switch_to_block(block);
+    b.seal_block(block);
+    let params = b.block_params(block).to_vec();
+    (b, params)
+}
+
+fn empty(names: &mut Names, symbol: &str, signature: Signature) -> ir::Function {
+    ir::Function::with_name_signature(UserFuncName::testcase(names.spell(symbol)), signature)
+}
+
+/// A call of a function by its symbol.
+fn call_of(
+    b: &mut FunctionBuilder<'_>,
+    names: &mut Names,
+    symbol: &str,
+    signature: Signature,
+    args: &[ir::Value],
+) -> Vec<ir::Value> {
+    let signature = b.import_signature(signature);
+    let name = ir::ExternalName::testcase(names.spell(symbol));
+    let callee = b.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
+    let call = b.ins().call(callee, args);
+    b.inst_results(call).to_vec()
+}

@@ -1,0 +1,252 @@
+//! The pair of steps of a loop: states are kept, steps run again from them.
+//!
+//! **Problem.** A pair that is made of a loop records in each step what the step's reverse needs:
+//! gigabytes for a million steps.
+//!
+//! **Answer.** The forward pass runs steps as they are, and lets the run time keep some of the states
+//! between them (`brolga_runtime::loops`). The pullback runs steps again, from a state that was kept
+//! to the one before the steps that are reversed next, and calls the *combined* function of those,
+//! which records one block of steps at a time:
+//!
+//! ```text
+//! f__forward(p…, δ…, seg)                         f__pullback(seg)
+//!     run = loop_begin(seg, cells of p…, δ…)          run = loop_reverse(seg); p…, δ… = cells of run
+//!     at = from                                       loop: switch loop_next(seg, run)
+//!     while (to = loop_forward(seg, run, at)) != at     1: f(p… with the steps of run)
+//!         f(p… with steps at..to); at = to              2: f__gradient(p… with these, δ…, seg)
+//!     return                                            0: return
+//! ```
+//!
+//! **Invariants.** A step is not inlined into the combined function, so that what it adds to shadows
+//! does not depend on which steps are a block: all schedules give the same bits.
+//!
+//! **Source.** A. Griewank, A. Walther: Algorithm 799 (revolve). ACM Transactions on Mathematical
+//! Software 26 (2000).
+
+use brolga_analysis::{ParamMode, Preserved, Variant};
+use brolga_ir::driver::{Length, Part, Steps};
+use brolga_ir::inst::Check;
+use brolga_ir::lower::CHECK_SRCLOC;
+use brolga_ir::names::Names;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, TrapCode, types};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+use super::{begin, call_of, empty};
+use crate::assemble::combined::signature;
+use crate::facts::Context;
+use crate::program::variants::Worklist;
+use crate::translate::stmt::{Callees, PairSymbols};
+
+/// What the forward pass leaves of a run: see `brolga_runtime::loops`.
+mod offset {
+    pub const FROM: i32 = 0;
+    pub const TO: i32 = 8;
+    pub const CELLS: i32 = 16;
+    pub const ENDED: i32 = 24;
+    /// Cells in front of those of the state.
+    pub const HEAD: usize = 3;
+}
+
+/// A template under construction.
+struct Template<'t, 'n> {
+    cx: Context<'t>,
+    of: &'t Steps,
+    variant: &'t Variant,
+    names: &'n mut Names,
+}
+
+/// Forward pass and pullback.
+pub(super) fn pair(
+    cx: Context<'_>,
+    variant: &Variant,
+    of: &Steps,
+    symbols: &PairSymbols,
+    work: &mut Worklist<'_>,
+    names: &mut Names,
+) -> (ir::Function, ir::Function) {
+    let gradient = work.joint(Variant { preserved: Preserved::NOTHING, ..variant.clone() });
+    let mut this = Template { cx, of, variant, names };
+    (this.forward(&symbols.forward), this.pullback(&symbols.pullback, &gradient))
+}
+
+impl Template<'_, '_> {
+    fn primal(&self) -> &Signature {
+        &self.cx.program.funcs[self.variant.func].signature
+    }
+
+    /// How many parameters of the primal there are, and how many with their deltas.
+    fn counts(&self) -> (usize, usize) {
+        let n = self.primal().params.len();
+        (n, n + self.variant.params.iter().filter(|p| matches!(p, ParamMode::Dup { .. })).count())
+    }
+
+    fn forward(&mut self, symbol: &str) -> ir::Function {
+        let mut func = empty(self.names, symbol, self.variant.forward_signature(self.primal()));
+        let mut fcx = FunctionBuilderContext::new();
+        let (mut b, given) = begin(&mut func, &mut fcx);
+        let (seg, given) = given.split_last().expect("there is a segment");
+        let run = self.begin_run(&mut b, *seg, given);
+        let [head, body, end] = [(); 3].map(|()| b.create_block());
+        let at = b.append_block_param(head, types::I64);
+        b.ins().jump(head, &[given[self.of.from].into()]);
+        b.switch_to_block(head);
+        let to = self.helper(&mut b, "brolga_loop_forward", &[*seg, run, at]);
+        let fault = b.ins().icmp(IntCC::SignedLessThan, to, at);
+        trap_if(&mut b, fault, Check::TimeLoop);
+        let done = b.ins().icmp(IntCC::Equal, to, at);
+        b.ins().brif(done, end, &[], body, &[]);
+        b.switch_to_block(body);
+        let results = self.steps(&mut b, given, (at, to));
+        match results[..] {
+            [next, more] => {
+                let zero = b.ins().icmp_imm_s(IntCC::Equal, more, 0);
+                let ended = b.ins().uextend(types::I64, zero);
+                b.ins().store(MemFlagsData::trusted(), ended, run, offset::ENDED);
+                b.ins().jump(head, &[next.into()]);
+            }
+            _ => {
+                b.ins().jump(head, &[to.into()]);
+            }
+        }
+        b.switch_to_block(end);
+        let results: Vec<ir::Value> = if self.primal().returns.is_empty() {
+            vec![]
+        } else {
+            let ended = b.ins().load(types::I64, MemFlagsData::trusted(), run, offset::ENDED);
+            vec![at, b.ins().icmp_imm_s(IntCC::Equal, ended, 0)]
+        };
+        b.ins().return_(&results);
+        b.seal_all_blocks();
+        b.finalize(self.cx.isa.frontend_config());
+        func
+    }
+
+    /// The run that begins with these parameters and deltas.
+    fn begin_run(&mut self, b: &mut FunctionBuilder<'_>, seg: ir::Value, given: &[ir::Value]) -> ir::Value {
+        let budget = b.ins().iconst(types::I64, self.cx.options.memory_budget as i64);
+        let mut cells = vec![given[self.of.from], given[self.of.to], budget];
+        debug_assert_eq!(cells.len(), offset::HEAD);
+        for part in &self.of.state {
+            cells.extend(bounds(b, part, given));
+        }
+        cells.extend(given);
+        let size = 8 * cells.len() as u32;
+        let slot = b.create_sized_stack_slot(ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, size, 3));
+        for (i, &v) in cells.iter().enumerate() {
+            let v = if b.func.dfg.value_type(v) == types::I64 { v } else { b.ins().uextend(types::I64, v) };
+            b.ins().stack_store(types::I64, v, slot, 8 * i as i32);
+        }
+        let ends = !self.primal().returns.is_empty();
+        let shape = cells.len() | self.of.state.len() << 16 | usize::from(ends) << 32;
+        let (at, shape) = (b.ins().stack_addr(types::I64, slot, 0), b.ins().iconst(types::I64, shape as i64));
+        let run = self.helper(b, "brolga_loop_begin", &[seg, at, shape]);
+        let full = b.ins().icmp_imm_s(IntCC::Equal, run, 1);
+        trap_if(b, full, Check::TapeFull);
+        let fault = b.ins().icmp_imm_s(IntCC::Equal, run, 0);
+        trap_if(b, fault, Check::TimeLoop);
+        run
+    }
+
+    fn pullback(&mut self, symbol: &str, gradient: &str) -> ir::Function {
+        let mut func = empty(self.names, symbol, self.variant.pullback_signature(self.primal()));
+        let mut fcx = FunctionBuilderContext::new();
+        let (mut b, params) = begin(&mut func, &mut fcx);
+        let seg = params[0];
+        let zero = b.ins().iconst(types::I64, 0);
+        let run = self.helper(&mut b, "brolga_loop_reverse", &[seg, zero, zero]);
+        let fault = b.ins().icmp_imm_s(IntCC::Equal, run, 0);
+        trap_if(&mut b, fault, Check::TimeLoop);
+        let given = self.given(&mut b, run);
+        let [head, some, again, steps, end] = [(); 5].map(|()| b.create_block());
+        b.ins().jump(head, &[]);
+        b.switch_to_block(head);
+        let next = self.helper(&mut b, "brolga_loop_next", &[seg, run, zero]);
+        let fault = b.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, next, 2);
+        trap_if(&mut b, fault, Check::TimeLoop);
+        b.ins().brif(next, some, &[], end, &[]);
+        b.switch_to_block(some);
+        let flags = MemFlagsData::trusted();
+        let limits = [offset::FROM, offset::TO].map(|at| b.ins().load(types::I64, flags, run, at));
+        let reversed = b.ins().icmp_imm_s(IntCC::Equal, next, 2);
+        b.ins().brif(reversed, steps, &[], again, &[]);
+        b.switch_to_block(again);
+        self.steps(&mut b, &given, limits.into());
+        b.ins().jump(head, &[]);
+        b.switch_to_block(steps);
+        let mut args = given;
+        [args[self.of.from], args[self.of.to]] = limits;
+        args.push(seg);
+        let (forward, back) =
+            (self.variant.forward_signature(self.primal()), self.variant.pullback_signature(self.primal()));
+        call_of(&mut b, self.names, gradient, signature(&forward, &back, 0), &args);
+        b.ins().jump(head, &[]);
+        b.switch_to_block(end);
+        b.ins().return_(&[]);
+        b.seal_all_blocks();
+        b.finalize(self.cx.isa.frontend_config());
+        func
+    }
+
+    /// What the forward pass was given, but for the segment.
+    fn given(&self, b: &mut FunctionBuilder<'_>, run: ir::Value) -> Vec<ir::Value> {
+        let flags = MemFlagsData::trusted();
+        let cells = b.ins().load(types::I64, flags, run, offset::CELLS);
+        let first = offset::HEAD + 2 * self.of.state.len();
+        let (own, all) = self.counts();
+        let types: Vec<ir::Type> = self.primal().params.iter().map(|p| p.value_type).collect();
+        let load = |k: usize| {
+            let ty = if k < own { types[k] } else { types::I64 };
+            let whole = b.ins().load(types::I64, flags, cells, 8 * (first + k) as i32);
+            if ty == types::I64 { whole } else { b.ins().ireduce(ty, whole) }
+        };
+        (0..all).map(load).collect()
+    }
+
+    /// Run steps as they are.
+    fn steps(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        given: &[ir::Value],
+        (from, to): (ir::Value, ir::Value),
+    ) -> Vec<ir::Value> {
+        let func = &self.cx.program.funcs[self.variant.func];
+        let mut args = given[..func.signature.params.len()].to_vec();
+        (args[self.of.from], args[self.of.to]) = (from, to);
+        call_of(b, self.names, &func.symbol, func.signature.clone(), &args)
+    }
+
+    /// A call of a helper, which returns one word.
+    fn helper(&mut self, b: &mut FunctionBuilder<'_>, symbol: &str, args: &[ir::Value; 3]) -> ir::Value {
+        let mut sig = Signature::new(self.cx.isa.default_call_conv());
+        sig.params.extend([types::I64; 3].map(AbiParam::new));
+        sig.returns.push(AbiParam::new(types::I64));
+        call_of(b, self.names, symbol, sig, args)[0]
+    }
+}
+
+/// Address and length of a part of the state.
+fn bounds(b: &mut FunctionBuilder<'_>, part: &Part, given: &[ir::Value]) -> [ir::Value; 2] {
+    let mut address = b.ins().iconst(types::I64, part.offset);
+    for &p in &part.address {
+        let p = if b.func.dfg.value_type(given[p]) == types::I64 {
+            given[p]
+        } else {
+            b.ins().uextend(types::I64, given[p])
+        };
+        address = b.ins().iadd(address, p);
+    }
+    let length = match part.length {
+        Length::Bytes(n) => b.ins().iconst(types::I64, i64::from(n)),
+        Length::Param(p) if b.func.dfg.value_type(given[p]) == types::I64 => given[p],
+        Length::Param(p) => b.ins().sextend(types::I64, given[p]),
+    };
+    [address, length]
+}
+
+/// Trap with a check of ours, which is no instruction of the program's.
+fn trap_if(b: &mut FunctionBuilder<'_>, fault: ir::Value, check: Check) {
+    b.set_srcloc(ir::SourceLoc::new(CHECK_SRCLOC));
+    b.ins().trapnz(fault, TrapCode::unwrap_user(check as u8));
+    b.set_srcloc(ir::SourceLoc::default());
+}

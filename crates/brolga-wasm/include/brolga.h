@@ -1,0 +1,54 @@
+/* Brolga for C: loops whose gradient takes little memory (docs/LONG-LOOPS.md).
+ *
+ * Define BROLGA for a WebAssembly module that is going to be differentiated: then these functions are
+ * imports, which Brolga knows. Without it they are loops as they are written here.
+ *
+ * A step writes to the state, which has so many bytes, and to what it has allocated itself. What it
+ * reads besides stays as it is until the gradient is there.
+ */
+#ifndef BROLGA_H
+#define BROLGA_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef void (*brolga_step)(void *state, const void *params, int i);
+typedef int (*brolga_step_while)(void *state, const void *params, int i);
+
+#if defined(BROLGA) && defined(__wasm__)
+
+#define BROLGA_IMPORT(name) __attribute__((import_module("env"), import_name(name)))
+
+/* step(state, params, i) for i from 0 to n - 1. */
+BROLGA_IMPORT("brolga_time_loop")
+void brolga_time_loop(brolga_step step, void *state, int bytes, const void *params, int n);
+
+/* The same as long as a step does not return 0, at most n times. Returns how many steps ran. */
+BROLGA_IMPORT("brolga_while_loop")
+int brolga_while_loop(brolga_step_while step, void *state, int bytes, const void *params, int n);
+
+#undef BROLGA_IMPORT
+
+#else
+
+static inline void brolga_time_loop(brolga_step step, void *state, int bytes, const void *params, int n) {
+    (void)bytes;
+    for (int i = 0; i < n; i++) step(state, params, i);
+}
+
+static inline int brolga_while_loop(brolga_step_while step, void *state, int bytes, const void *params, int n) {
+    (void)bytes;
+    for (int i = 0; i < n; i++) {
+        if (!step(state, params, i)) return i + 1;
+    }
+    return n > 0 ? n : 0;
+}
+
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

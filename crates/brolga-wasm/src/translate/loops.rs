@@ -1,0 +1,93 @@
+//! Time loops of a module ([`brolga_ir::time_loop`]): `include/brolga.h` declares them for C.
+//!
+//! **Question.** A module imports `brolga_time_loop(step, state, bytes, params, n)`, whose step is an
+//! entry of its first table. What does it call?
+//! **Answer.** A function that calls a driver, as for a program of CLIF, but that the driver has the
+//! step among its parameters and calls it by the dispatcher of its type. So there is one for all
+//! steps. Its state is the memory that it is given, and the module's globals: C keeps there how far
+//! its stack reaches, so that steps that run again have their frames where they had them.
+//!
+//! **Cost.** A `br_table` for each step.
+
+use brolga::cranelift_codegen::ir::condcodes::IntCC;
+use brolga::cranelift_codegen::ir::{InstBuilder, Signature, Type, types};
+use brolga_ir::driver::{Driver, Length, Part, Steps};
+use wasmparser::{FuncType, ValType};
+
+use super::env::Env;
+use super::func::{Context, Fx, build};
+use crate::error::Error;
+
+fn symbol(ends_early: bool) -> &'static str {
+    if ends_early { "loop.while" } else { "loop.time" }
+}
+
+/// Instance, step, state, bytes, what all steps read, first step, and the one behind the last.
+fn signature(env: &Env<'_, '_>, ends_early: bool) -> Signature {
+    let results: &[Type] = if ends_early { &[types::I64, types::I8] } else { &[] };
+    env.signature_of([[types::I32; 4].as_slice(), &[types::I64; 2]].concat(), results.iter().copied())
+}
+
+/// Define the driver.
+pub(super) fn define_steps(env: &mut Env<'_, '_>, context: &mut Context, ends_early: bool) -> Result<(), Error> {
+    if env.program.func(symbol(ends_early)).is_some_and(|k| env.program.funcs[k].body.is_some()) {
+        return Ok(());
+    }
+    let sig = signature(env, ends_early);
+    let key = build(env, context, symbol(ends_early), sig, |fx| {
+        steps(fx, ends_early);
+        Ok(())
+    })?;
+    // Parameter 0 is the instance, in front of which its globals lie, the last one first.
+    let mut state = vec![Part { address: vec![0, 2], offset: 0, length: Length::Param(3) }];
+    if let Some(&last) = env.layout.globals.last() {
+        let length = Length::Bytes(16 * env.layout.globals.len() as u32);
+        state.push(Part { address: vec![0], offset: last.into(), length });
+    }
+    env.program.func_mut(key).driver = Some(Driver::Steps(Steps { state, from: 5, to: 6 }));
+    Ok(())
+}
+
+/// Steps from one number to another.
+fn steps(fx: &mut Fx<'_, '_, '_, '_>, ends_early: bool) {
+    let &[step, state, _, params, from, to] = &fx.stack[..] else { unreachable!("the driver has these parameters") };
+    let [head, body, end] = [(); 3].map(|()| fx.b.create_block());
+    let i = fx.b.append_block_param(head, types::I64);
+    let results =
+        if ends_early { [types::I64, types::I8].map(|ty| fx.b.append_block_param(end, ty)).to_vec() } else { vec![] };
+    fx.b.ins().jump(head, &[from.into()]);
+    fx.b.switch_to_block(head);
+    let more = fx.b.ins().icmp(IntCC::SignedLessThan, i, to);
+    let yes = fx.b.ins().iconst(types::I8, 1);
+    let out = if ends_early { vec![i.into(), yes.into()] } else { vec![] };
+    fx.b.ins().brif(more, body, &[], end, &out);
+    fx.b.switch_to_block(body);
+    let number = fx.b.ins().ireduce(types::I32, i);
+    let returns: &[ValType] = if ends_early { &[ValType::I32] } else { &[] };
+    let ty = FuncType::new([ValType::I32; 3], returns.iter().copied());
+    fx.stack = vec![state, params, number, step];
+    let (callee, args) = fx.indirect(ty, 0);
+    let call = fx.b.ins().call(callee, &args);
+    let next = fx.b.ins().iadd_imm_s(i, 1);
+    if ends_early {
+        let goes_on = fx.b.inst_results(call)[0];
+        let no = fx.b.ins().iconst(types::I8, 0);
+        fx.b.ins().brif(goes_on, head, &[next.into()], end, &[next.into(), no.into()]);
+    } else {
+        fx.b.ins().jump(head, &[next.into()]);
+    }
+    fx.b.switch_to_block(end);
+    fx.b.ins().return_(&results);
+}
+
+/// The import: all steps from zero on.
+pub(super) fn whole(fx: &mut Fx<'_, '_, '_, '_>, ends_early: bool) {
+    let &[step, state, bytes, params, n] = &fx.stack[..] else { unreachable!("the import has this type") };
+    let callee = fx.callee(symbol(ends_early), |fx| signature(fx.env, ends_early));
+    let zero = fx.b.ins().iconst(types::I64, 0);
+    let n = fx.b.ins().sextend(types::I64, n);
+    let call = fx.b.ins().call(callee, &[fx.vmctx, step, state, bytes, params, zero, n]);
+    let results = fx.b.inst_results(call).to_vec();
+    let results: Vec<_> = results.first().map(|&count| fx.b.ins().ireduce(types::I32, count)).into_iter().collect();
+    fx.b.ins().return_(&results);
+}
