@@ -211,6 +211,45 @@ fn blocks_of_a_record() {
     assert!(fitted >= 5, "{fitted}");
 }
 
+/// What is left in a shadow when its block is allocated is nothing to the next pullback.
+#[test]
+fn zeros_that_are_read() {
+    let text = "function %f(i64, i64) -> f64 {
+        fn0 = %calloc(i64, i64) -> i64
+    block0(v0: i64, v1: i64):
+        v2 = iconst.i64 8
+        v3 = call fn0(v2, v2)
+        v4 = load.f64 v0
+        v12 = imul v1, v2
+        v13 = iadd v3, v12
+        v5 = load.f64 v13
+        v6 = fmul v5, v4
+        v7 = fmul v4, v4
+        store v7, v3+8
+        jump block1(v1, v6)
+    block1(v14: i64, v15: f64):
+        v8 = load.f64 v13
+        v9 = fmul v8, v4
+        v10 = fadd v8, v9
+        v11 = fadd v10, v15
+        v16 = iconst.i64 1
+        v17 = isub v14, v16
+        brif v17, block1(v17, v11), block2
+    block2:
+        return v11
+    }";
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut m = fixture(text);
+    let (forward, pullback) = m.pair("f", &Spec::pair([Duplicated, Const]));
+    m.finish();
+    let mut at = Memory::new(1 << 12);
+    at.call(&m, forward, 1);
+    for times in [1.0, 2.0, 3.0] {
+        at.call(&m, pullback, 1);
+        at.is_gradient(1, times);
+    }
+}
+
 #[test]
 fn what_is_no_block_is_no_block_of_another_size() {
     // `realloc(NULL, n)` is `malloc(n)`, and `realloc(p, 0)` is `free(p)`.
