@@ -427,8 +427,9 @@ fn blocks_of_a_record_are_released() {
         "main.c",
         "#include <malloc.h>\n#include <stdio.h>\n#include \"grad.h\"\n\nint main(void) {\n    \
          static char space[HEAP_FORWARD_WORKSPACE_BYTES];\n    struct heap_forward_results v;\n    \
-         struct heap_pullback_results ct[2];\n    size_t before = mallinfo2().uordblks;\n    \
-         for (int i = 0; i < 3; i++) {\n        heap_forward(3.0, space, sizeof space, &v);\n        \
+         struct heap_pullback_results ct[2];\n    size_t before = 0;\n    \
+         for (int i = 0; i < 40; i++) {\n        \
+         if (i == 20) before = mallinfo2().uordblks;\n        heap_forward(3.0, space, sizeof space, &v);\n        \
          heap_pullback(1.0, space, &ct[0]);\n        heap_pullback(2.0, space, &ct[1]);\n        \
          heap_release(space);\n    }\n    \
          printf(\"%g %g %g %d\\n\", v.value0, ct[0].cotangent0, ct[1].cotangent0, \

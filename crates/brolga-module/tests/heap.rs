@@ -1,5 +1,5 @@
-//! Blocks of the heap in a module's derivatives: forward passes with pullbacks, `realloc`, and what is
-//! freed when. Closed forms are the oracle, and an allocator that counts.
+//! Blocks of the heap in a module's derivatives: forward passes with pullbacks, `realloc`, and what
+//! is freed when. Closed forms are the oracle, and an allocator that counts.
 
 use std::collections::HashMap;
 use std::ffi::c_void;

@@ -26,9 +26,9 @@
 //!
 //! **Contract.** Pointers lead to floats of one type, or to what has no derivative. The adjoint
 //! takes the cotangents of what the function overwrites out of its shadows, leaves zeros there, and
-//! adds to those of what it reads. What an imported function's rule does not list behind `reads` may
-//! be written. An imported function may exchange floats with elsewhere, another process say, unless
-//! the rule says `alone`. A tangent returns the function's results and then a
+//! adds to those of what it reads. What an imported function's rule does not list behind `reads`
+//! may be written. An imported function may exchange floats with elsewhere, another process say,
+//! unless the rule says `alone`. A tangent returns the function's results and then a
 //! tangent for each float result.
 //!
 //! **Source.** Enzyme's custom rules (`needed` and `overwritten`), and JAX's `custom_vjp`.

@@ -19,8 +19,8 @@ use crate::translate::rules::libm::clif_type;
 pub(crate) const ELSEWHERE: &str = "brolga_elsewhere";
 
 /// The stand-in of a function with this signature: its results and what is behind its pointers
-/// depend on its float arguments and on what was there, at places that are not known, and on what is
-/// elsewhere, which depends on them. Where the rule says that it only reads, nothing is stored.
+/// depend on its float arguments and on what was there, at places that are not known, and on what
+/// is elsewhere, which depends on them. Where the rule says that it only reads, nothing is stored.
 pub(crate) fn stand_in(symbol: &str, signature: &Signature, rule: &AdjointRule) -> ir::Function {
     let name = ir::UserFuncName::testcase(symbol);
     let mut func = ir::Function::with_name_signature(name, signature.clone());

@@ -5,10 +5,10 @@
 //! **Answer.** Helpers keep both in a list whose head is in the workspace
 //! (`standalone/workspace.clif`), and the root frees them in front of each `return`. A pair has no
 //! such end, since its pullback may be called again: it gets a third root, [`release`], which the
-//! caller calls when the record is not needed any more. A forward pass that does not fit frees them
-//! itself.
-//! **Cost.** Thirty-two bytes for each block, and two calls of `free`. `realloc` looks for its block
-//! in the list.
+//! caller calls when the record is not needed any more. A forward pass that does not fit frees
+//! them itself.
+//! **Cost.** Thirty-two bytes for each block, and two calls of `free`. `realloc` looks for its
+//! block in the list.
 
 use brolga_analysis::query::returns;
 use brolga_ir::program::symbol_of;
