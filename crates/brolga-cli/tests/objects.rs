@@ -410,19 +410,50 @@ fn data_has_a_shadow_that_is_seen() {
     }
 }
 
+/// A function that allocates, in two halves: blocks are freed by a third function.
+#[test]
+fn blocks_of_a_record_are_released() {
+    let folder = Folder::new("released");
+    folder.write(
+        "f.clif",
+        "function %heap(f64) -> f64 system_v {\n    fn0 = %malloc(i64) -> i64 system_v\n    \
+         fn1 = %free(i64) system_v\nblock0(v0: f64):\n    v1 = iconst.i64 8\n    v2 = call fn0(v1)\n    \
+         store v0, v2\n    v3 = load.f64 v2\n    v4 = fmul v3, v3\n    call fn1(v2)\n    return v4\n}\n",
+    );
+    folder.compile("f.clif", &["-f", "heap", "--mode", "split", "-o", "grad.o", "--header", "grad.h"]).expect(0);
+    let header = std::fs::read_to_string(folder.0.join("grad.h")).expect("it is written");
+    assert!(header.contains("void heap_release(") && header.contains("Frees the blocks of the heap"), "{header}");
+    folder.write(
+        "main.c",
+        "#include <malloc.h>\n#include <stdio.h>\n#include \"grad.h\"\n\nint main(void) {\n    \
+         static char space[HEAP_FORWARD_WORKSPACE_BYTES];\n    struct heap_forward_results v;\n    \
+         struct heap_pullback_results ct[2];\n    size_t before = 0;\n    \
+         for (int i = 0; i < 40; i++) {\n        \
+         if (i == 20) before = mallinfo2().uordblks;\n        heap_forward(3.0, space, sizeof space, &v);\n        \
+         heap_pullback(1.0, space, &ct[0]);\n        heap_pullback(2.0, space, &ct[1]);\n        \
+         heap_release(space);\n    }\n    \
+         printf(\"%g %g %g %d\\n\", v.value0, ct[0].cotangent0, ct[1].cotangent0, \
+         (int)(mallinfo2().uordblks - before));\n}\n",
+    );
+    if folder.build("cc", &["-Wall", "-Werror", "main.c", "grad.o", "-lm", "-o", "main"]) {
+        close(&numbers(&folder.run("main")), &[9.0, 6.0, 12.0, 0.0]);
+    }
+}
+
 #[test]
 fn what_is_refused() {
     let folder = Folder::new("refused");
-    let heap = "function %heap(f64) -> f64 system_v {\n    fn0 = %malloc(i64) -> i64 system_v\nblock0(v0: f64):\n    \
-        v1 = iconst.i64 8\n    v2 = call fn0(v1)\n    store v0, v2\n    v3 = load.f64 v2\n    v4 = fmul v3, v3\n    \
-        return v4\n}\nfunction %g_gradient() system_v {\nblock0:\n    return\n}\n";
-    folder.write("f.clif", &format!("{TEXT}{heap}"));
+    let more = "function %pieces(f64, i64) system_v {\nblock0(v0: f64, v1: i64):\n    v2 = bitcast.i64 v0\n    \
+        v3 = ireduce.i32 v2\n    v4 = iconst.i64 32\n    v5 = ushr v2, v4\n    v6 = ireduce.i32 v5\n    \
+        store v3, v1\n    store v6, v1+4\n    return\n}\n\
+        function %g_gradient() system_v {\nblock0:\n    return\n}\n";
+    folder.write("f.clif", &format!("{TEXT}{more}"));
     let wrong = |args: &[&str], status: i32, says: &str| {
         let run = folder.compile("f.clif", &[args, &["-o", "never.o"]].concat());
         run.expect(status).says(says);
         assert!(!folder.0.join("never.o").exists());
     };
-    wrong(&["-f", "heap", "--mode", "split"], 1, "AD0174");
+    wrong(&["-f", "pieces", "--mode", "split"], 1, "AD0174");
     wrong(&["-f", "nothing"], 2, "not defined");
     wrong(&["-f", "g"], 2, "two things");
     wrong(&["-f", "f", "-f", "f"], 2, "two things");

@@ -104,6 +104,8 @@ pub struct AdModule<M> {
     recorded: Recorded,
     options: Options,
     derived: HashMap<(FuncId, Spec), Vec<FuncId>>,
+    /// What frees blocks of a record, by halves of pairs.
+    releases: HashMap<FuncId, FuncId>,
     shared: link::Shared,
 }
 
@@ -118,7 +120,8 @@ impl<M: Module> AdModule<M> {
     /// is restored, and operations on bits that are not tracked count; what a [`Spec`] says is
     /// taken from there, and there are no debug runs.
     pub fn with_options(inner: M, options: Options) -> Self {
-        Self { inner, recorded: Recorded::default(), options, derived: HashMap::new(), shared: link::Shared::default() }
+        let (derived, releases) = (HashMap::new(), HashMap::new());
+        Self { inner, recorded: Recorded::default(), options, derived, releases, shared: link::Shared::default() }
     }
 
     /// The inner module, with all that was defined.
@@ -211,8 +214,9 @@ impl<M: Module> AdModule<M> {
         let endings: &[&str] = match spec.derivative {
             Derivative::Gradient => &["gradient"],
             Derivative::Tangent => &["tangent"],
-            Derivative::Pair => &["forward", "pullback"],
+            Derivative::Pair => &["forward", "pullback", "release"],
         };
+        let endings = &endings[..embedded.signatures.len()];
         // Another spec has another name.
         let free = |suffix: &str| endings.iter().all(|e| self.get_name(&format!("{base}__{e}{suffix}")).is_none());
         let suffixes = (1..).map(|n| if n == 1 { String::new() } else { format!("_{n}") });
@@ -246,6 +250,14 @@ impl<M: Module> AdModule<M> {
             )));
         }
         Ok(brolga_transform::embed::embed_as_named(&program, key, spec, &self.options, isa)?)
+    }
+
+    /// The function that frees the blocks of the heap that a pair keeps in its record, by a half of
+    /// the pair: of the address of the workspace, to be called once, when no pullback is called any
+    /// more. There is none where the pair keeps no blocks. A forward pass whose status is not zero
+    /// has freed them.
+    pub fn release(&self, half: FuncId) -> Option<FuncId> {
+        self.releases.get(&half).copied()
     }
 
     /// Define what was derived, under these names: one for each root. Functions of such names may
@@ -282,6 +294,9 @@ impl<M: Module> AdModule<M> {
         for (id, signature) in ids.iter().zip(&embedded.signatures) {
             let (spec, signature) = (embedded.spec.clone(), signature.clone());
             self.recorded.derivative(*id, ModuleDerivative { of, spec, signature, room: embedded.room });
+        }
+        if let [forward, pullback, release] = ids[..] {
+            self.releases.extend([(forward, release), (pullback, release)]);
         }
         Ok(ids)
     }

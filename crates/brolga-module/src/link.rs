@@ -204,9 +204,9 @@ impl<M: Module> Links<'_, M> {
             let id = self.function(&symbol, &signature)?;
             let name = func.declare_imported_user_function(UserExternalName::new(0, id.as_u32()));
             let decl = self.module.declarations().get_function_decl(id);
-            let (is_final, declared) = (decl.linkage.is_final(), decl.signature.clone());
+            let (is_near, declared) = (decl.linkage.is_final() && self.is_near(), decl.signature.clone());
             let e = &mut func.dfg.ext_funcs[r];
-            (e.name, e.colocated) = (ExternalName::user(name), is_final);
+            (e.name, e.colocated) = (ExternalName::user(name), is_near);
             // Its own convention, and how it extends small integers.
             let own = e.signature;
             if declared != func.dfg.signatures[own] {
@@ -228,10 +228,16 @@ impl<M: Module> Links<'_, M> {
             let user = func.declare_imported_user_function(UserExternalName::new(namespace, index));
             let ir::GlobalValueData::Symbol { name, colocated, .. } = &mut func.global_values[gv] else { continue };
             *name = ExternalName::user(user);
-            *colocated = is_final;
+            *colocated = is_final && self.is_near();
         }
         func.name = UserFuncName::default();
         Ok(func)
+    }
+
+    /// Whether what the module defines is near enough for relative addresses. Where code is not
+    /// independent of its position, a JIT may have put each function anywhere.
+    fn is_near(&self) -> bool {
+        self.module.isa().flags().is_pic()
     }
 
     /// Locations as the frontend gave them to the primal's instructions.

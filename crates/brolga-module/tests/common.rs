@@ -35,7 +35,17 @@ impl Fixture {
 
     /// The same, of a program.
     pub fn of(program: &Program, root: &str) -> Self {
+        Self::of_with(program, root, &[])
+    }
+
+    /// The same of a text, with functions of the test's.
+    pub fn with(text: &str, root: &str, symbols: &[(&str, *const u8)]) -> Self {
+        Self::of_with(&brolga_testing::program(text), root, symbols)
+    }
+
+    fn of_with(program: &Program, root: &str, symbols: &[(&str, *const u8)]) -> Self {
         let mut builder = brolga_testing::jit::host();
+        builder.symbols(symbols.iter().map(|(name, code)| ((*name).to_owned(), *code)));
         // A program that does not call them is not linked with them.
         builder.symbols([("sin", sin as *const u8), ("cos", cos as *const u8), ("exp", exp as *const u8)]);
         let mut module = AdModule::new(JITModule::new(builder));

@@ -1,7 +1,7 @@
 //! Outputs whose seeds are consumed, though the function only adds to them: against the same
 //! derivative without that, whose numbers are the same but for what it leaves in the shadow.
 
-use brolga_module::ParamActivity::{Active, Const, Dual, Duplicated};
+use brolga_module::ParamActivity::{Active, Const, Dual, Duplicated, DuplicatedOnly};
 use brolga_module::{AdError, Elem, FloatCount, ParamRole, ParamSpec, ResultRole, Room, Spec};
 use cranelift_codegen::data_value::DataValue;
 
@@ -178,6 +178,78 @@ fn seeds_of_outputs_that_are_added_to() {
             want.2[..n].fill(0.0);
             assert_eq!(run(&m, gradient), want, "{f}: gradient, {count:?}");
             assert_eq!(run(&m, pair), want, "{f}: pair, {count:?}");
+        }
+    }
+}
+
+/// p(x, y, c) overwrites y₀, adds to y₁, changes y₂ by a factor, reads y₃, and leaves y₄ alone.
+const PLACES: &str = "function %p(i64, i64, f64) -> f64 {
+block0(v0: i64, v1: i64, v2: f64):
+    v3 = load.f64 v0
+    v4 = fmul v3, v2
+    store v4, v1
+    v5 = load.f64 v1+8
+    v6 = fadd v5, v4
+    store v6, v1+8
+    v7 = load.f64 v1+16
+    v8 = fmul v7, v3
+    store v8, v1+16
+    v9 = load.f64 v1+24
+    v10 = fmul v9, v2
+    return v10
+}";
+
+/// What is left in a shadow, place by place, in every combination of activities: what the guide
+/// says, and the numbers of the combination in which all is active.
+#[test]
+fn what_is_left_in_every_place() {
+    let (x, c, y, seeds, seed) = (1.5, 0.75, [3.0, -1.0, 2.0, 0.5, 4.0], [7.0, 0.5, -2.0, 11.0, -3.0], 1.25);
+    // Cotangents of x and c, and the shadow of y.
+    let of_x = seeds[0] * c + seeds[1] * c + seeds[2] * y[2];
+    let of_c = seeds[0] * x + seeds[1] * x + seed * y[3];
+    let kept = [0.0, seeds[1], seeds[2] * x, seeds[3] + seed * c, seeds[4]];
+    let near = |is: f64, want: f64, what: &str| assert!((is - want).abs() < 1e-14, "{what}: {is}, not {want}");
+    for of_y in [Duplicated, DuplicatedOnly] {
+        for (of_x_is, of_c_is) in [(Const, Const), (Duplicated, Const), (Const, Active), (Duplicated, Active)] {
+            for consumed in [None, Some(0), Some(2), Some(5)] {
+                let mut m = Fixture::new(PLACES, "p");
+                let out = ParamSpec::from(of_y);
+                let out = consumed.map_or(out, |n| out.consumed(Elem::F64, FloatCount::Fixed(n)));
+                let params = [of_x_is.into(), out, of_c_is.into()];
+                let gradient = m.derivative("p", &Spec::gradient(params));
+                let in_struct = m.derivative("p", &Spec::gradient(params).in_struct());
+                let (forward, pullback) = m.pair("p", &Spec::pair(params));
+                m.finish();
+                for ids in [vec![gradient], vec![in_struct], vec![forward, pullback]] {
+                    let what = format!("{params:?}, {}", ids.len());
+                    let (mut px, mut dx, mut py, mut dy) = ([x], [0.25], y, seeds);
+                    let mut room = vec![0_u8; 1 << 10];
+                    let mut last = vec![];
+                    for &id in &ids {
+                        last = m.call(id, |role| match role {
+                            ParamRole::Primal(0) => address(&mut px),
+                            ParamRole::Shadow(0) => address(&mut dx),
+                            ParamRole::Primal(1) => address(&mut py),
+                            ParamRole::Shadow(1) => address(&mut dy),
+                            ParamRole::Primal(2) => double(c),
+                            ParamRole::Seed(0) => double(seed),
+                            ParamRole::Workspace => address(&mut room),
+                            _ => DataValue::I64(1 << 10),
+                        });
+                    }
+                    let cotangent = number(&last, ResultRole::Cotangent(2));
+                    assert_eq!(cotangent.is_some(), of_c_is == Active, "{what}");
+                    near(cotangent.unwrap_or(of_c), of_c, &what);
+                    near(dx[0], if of_x_is == Duplicated { 0.25 + of_x } else { 0.25 }, &what);
+                    for (i, (is, kept)) in dy.iter().zip(kept).enumerate() {
+                        let is_consumed = consumed.is_some_and(|n| i < n as usize);
+                        near(*is, if is_consumed { 0.0 } else { kept }, &what);
+                    }
+                    if of_y == Duplicated {
+                        assert_eq!(py, [x * c, y[1] + x * c, y[2] * x, y[3], y[4]], "{what}");
+                    }
+                }
+            }
         }
     }
 }

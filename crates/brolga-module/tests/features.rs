@@ -78,7 +78,6 @@ block0(v0: i64):
 
 #[test]
 fn what_needs_the_run_time() {
-    refused(HEAP, &Spec::pair([Active]), &["AD0174", "heap", "%f, block0, inst1", "ask for a gradient"]);
     refused(PIECES, &Spec::gradient([Duplicated]), &["AD0174", "pieces", "load and store floats as floats"]);
     refused(PIECES, &Spec::tangent([Dual]), &["AD0174", "pieces"]);
 }

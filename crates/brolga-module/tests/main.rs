@@ -13,6 +13,7 @@ mod equations;
 mod errors;
 mod features;
 mod formula;
+mod heap;
 mod names;
 mod objects;
 mod orders;

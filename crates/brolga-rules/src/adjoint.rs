@@ -26,8 +26,9 @@
 //!
 //! **Contract.** Pointers lead to floats of one type, or to what has no derivative. The adjoint
 //! takes the cotangents of what the function overwrites out of its shadows, leaves zeros there, and
-//! adds to those of what it reads. An imported function may exchange floats with elsewhere, another
-//! process say, unless the rule says `alone`. A tangent returns the function's results and then a
+//! adds to those of what it reads. What an imported function's rule does not list behind `reads`
+//! may be written. An imported function may exchange floats with elsewhere, another process say,
+//! unless the rule says `alone`. A tangent returns the function's results and then a
 //! tangent for each float result.
 //!
 //! **Source.** Enzyme's custom rules (`needed` and `overwritten`), and JAX's `custom_vjp`.
@@ -81,6 +82,8 @@ pub struct AdjointRule {
     /// results and behind its pointers. Otherwise it may exchange floats with elsewhere (another
     /// process), so its adjoint runs even where nothing active is seen to go in or come out.
     pub alone: bool,
+    /// Parameters behind which the function writes nothing, where it has no body that says so.
+    pub reads: Vec<usize>,
 }
 
 /// An adjoint rule that is kept for the rest of the process.
@@ -110,6 +113,11 @@ impl AdjointRule {
         }
         kept.push(Box::leak(Box::new(self.clone())));
         Ok(AdjointId(kept.len() as u32 - 1))
+    }
+
+    /// Whether one of its functions is given the shadow of a pointer, or the tangent of a float.
+    pub fn has_derivative(&self, i: usize) -> bool {
+        self.calls().any(|c| c.args.contains(&AdjointArg::Derivative(i)))
     }
 
     /// Its functions.
@@ -154,11 +162,14 @@ impl AdjointRule {
             _ => None,
         };
         let named = self.calls().flat_map(|c| c.args.iter().filter_map(index));
-        if let Some(i) = named.chain(self.cotangents.iter().copied()).find(|&i| i >= params.len()) {
+        if let Some(i) = named.chain(self.cotangents.iter().chain(&self.reads).copied()).find(|&i| i >= params.len()) {
             return Err(format!("the rule speaks of parameter {i}, which %{symbol} does not have"));
         }
         if let Some(i) = self.cotangents.iter().find(|&&i| !params[i].is_float()) {
             return Err(format!("parameter {i} of %{symbol} is no float, and has no cotangent that is returned"));
+        }
+        if let Some(i) = self.reads.iter().find(|&&i| params[i] != Ty::I64) {
+            return Err(format!("parameter {i} of %{symbol} is no pointer, behind which something could be read"));
         }
         for call in self.calls() {
             let forward = self.tangent.as_ref().is_some_and(|t| std::ptr::eq(t, call));

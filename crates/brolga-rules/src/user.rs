@@ -318,7 +318,7 @@ impl Parser<'_> {
     }
 
     /// `symbol(…) -> dx, …`, and what may follow: `after symbol(…)`, `tangent symbol(…)`, `of f32`,
-    /// `alone`.
+    /// `alone`, `reads x, …`.
     fn adjoint(&mut self) -> Result<UserRule, RuleError> {
         let reverse = self.adjoint_call()?;
         let mut cotangents = vec![];
@@ -338,7 +338,7 @@ impl Parser<'_> {
                 }
             }
         }
-        let (mut augmented, mut tangent, mut elem, mut alone) = (None, None, Ty::F64, false);
+        let (mut augmented, mut tangent, mut elem, mut alone, mut reads) = (None, None, Ty::F64, false, vec![]);
         loop {
             self.space();
             if self.rest().is_empty() {
@@ -349,19 +349,38 @@ impl Parser<'_> {
                 "after" if augmented.is_none() => augmented = Some(self.adjoint_call()?),
                 "tangent" if tangent.is_none() => tangent = Some(self.adjoint_call()?),
                 "alone" => alone = true,
+                "reads" => reads = self.pointers()?,
                 "of" => match self.name()?.as_str() {
                     "f32" => elem = Ty::F32,
                     "f64" => elem = Ty::F64,
                     _ => return Err(RuleError { at, message: "`of f32` or `of f64` is wanted here".to_owned() }),
                 },
                 _ => {
-                    let message = "`after`, `tangent`, `of f32`, `alone` or the end is wanted here".to_owned();
+                    let message = "`after`, `tangent`, `of f32`, `alone`, `reads` or the end is wanted here".to_owned();
                     return Err(RuleError { at, message });
                 }
             }
         }
         let params = self.operands.len();
-        Ok(UserRule::Adjoint(AdjointRule { params, reverse, cotangents, augmented, tangent, elem, alone }))
+        Ok(UserRule::Adjoint(AdjointRule { params, reverse, cotangents, augmented, tangent, elem, alone, reads }))
+    }
+
+    /// Names of operands.
+    fn pointers(&mut self) -> Result<Vec<usize>, RuleError> {
+        let mut found = vec![];
+        loop {
+            self.space();
+            let at = self.at;
+            let name = self.name()?;
+            let Some(i) = self.operands.iter().position(|o| *o == name) else {
+                let message = format!("`{name}` is none of {}", self.operands.join(", "));
+                return Err(RuleError { at, message });
+            };
+            found.push(i);
+            if !self.eat(",") {
+                return Ok(found);
+            }
+        }
     }
 
     /// A function, and its arguments by the names of operands and of what there is besides.
@@ -578,6 +597,7 @@ mod tests {
             ("x => adjoint", 12, "`:` is wanted"),
             ("x => adjoint f(y)", 15, "`y` is none of x, of these"),
             ("x => adjoint f(x, seed) -> x", 27, "`x` is no operand with a `d`"),
+            ("x => adjoint f(x) reads y", 24, "`y` is none of x"),
             ("x => adjoint f(x) before g(x)", 18, "`after`, `tangent`"),
         ] {
             let e = UserRule::parse(text).expect_err(text);
@@ -618,10 +638,11 @@ mod tests {
     fn adjoints_name_what_they_are_given() {
         use AdjointArg::{Derivative, Overwritten, Primal, Record, Seed, Wanted};
         let text = "a, x, n => adjoint r(x, dx, n, seed, seed1, record, wanted) -> da \
-                    after f(a, x, overwritten) tangent t(a, da, x, dx) of f32 alone";
+                    after f(a, x, overwritten) tangent t(a, da, x, dx) of f32 alone reads x";
         let UserRule::Adjoint(rule) = UserRule::parse(text).unwrap() else { panic!("an adjoint") };
         assert_eq!(rule.reverse.args, [Primal(1), Derivative(1), Primal(2), Seed(0), Seed(1), Record, Wanted]);
         assert_eq!((&rule.cotangents[..], rule.elem, rule.params, rule.alone), (&[0][..], Ty::F32, 3, true));
+        assert_eq!(rule.reads, [1]);
         assert_eq!(rule.augmented.as_ref().unwrap().args, [Primal(0), Primal(1), Overwritten]);
         assert_eq!(rule.tangent.as_ref().unwrap().args, [Primal(0), Derivative(0), Primal(1), Derivative(1)]);
         let (params, rets) = ([Ty::F32, Ty::I64, Ty::I32], [Ty::F32, Ty::F32]);
@@ -647,6 +668,7 @@ mod tests {
             ("x => adjoint r(x, seed1)", "result 1 of %f is no float"),
             ("x => adjoint r(x) after g(x, seed)", "a seed is an argument of the adjoint"),
             ("x => adjoint r(x) tangent g(x, wanted)", "forward mode knows nothing"),
+            ("x => adjoint r(x) reads x", "parameter 0 of %f is no pointer"),
             ("x, y => adjoint r(x)", "1 parameters, and the rule is of a function with 2"),
         ] {
             let UserRule::Adjoint(rule) = UserRule::parse(text).unwrap() else { panic!("an adjoint") };

@@ -10,7 +10,7 @@
 use brolga_ir::{Diagnostic, Diagnostics};
 use brolga_rules::AdjointRule;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, types};
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, types};
 
 use crate::derived::Derivation;
 use crate::translate::rules::libm::clif_type;
@@ -19,8 +19,8 @@ use crate::translate::rules::libm::clif_type;
 pub(crate) const ELSEWHERE: &str = "brolga_elsewhere";
 
 /// The stand-in of a function with this signature: its results and what is behind its pointers
-/// depend on its float arguments and on what was there, at places that are not known.
-/// And on what is elsewhere, which depends on them.
+/// depend on its float arguments and on what was there, at places that are not known, and on what
+/// is elsewhere, which depends on them. Where the rule says that it only reads, nothing is stored.
 pub(crate) fn stand_in(symbol: &str, signature: &Signature, rule: &AdjointRule) -> ir::Function {
     let name = ir::UserFuncName::testcase(symbol);
     let mut func = ir::Function::with_name_signature(name, signature.clone());
@@ -29,21 +29,21 @@ pub(crate) fn stand_in(symbol: &str, signature: &Signature, rule: &AdjointRule) 
     let params: Vec<ir::Value> =
         signature.params.iter().map(|p| func.dfg.append_block_param(block, p.value_type)).collect();
     let of = |wanted: fn(ir::Type) -> bool| {
-        let is = |p: &(&ir::Value, &AbiParam)| wanted(p.1.value_type);
-        params.iter().zip(&signature.params).filter(is).map(|p| *p.0).collect::<Vec<ir::Value>>()
+        let all = params.iter().zip(&signature.params).enumerate();
+        all.filter(move |p| wanted(p.1.1.value_type)).map(|(i, p)| (i, *p.0)).collect::<Vec<(usize, ir::Value)>>()
     };
     let (floats, pointers) = (of(ir::Type::is_float), of(|ty| ty == types::I64));
     let mut c = FuncCursor::new(&mut func).at_bottom(block);
     let mut sum = c.ins().f64const(0.0);
-    for p in floats {
+    for (_, p) in floats {
         sum = added(&mut c, sum, p);
     }
     let at = c.ins().fcvt_to_sint_sat(types::I64, sum);
     let three = c.ins().iconst(types::I64, 3);
     let at = c.ins().ishl(at, three);
-    let places: Vec<ir::Value> = pointers.into_iter().map(|p| c.ins().iadd(p, at)).collect();
+    let places: Vec<(usize, ir::Value)> = pointers.into_iter().map(|(i, p)| (i, c.ins().iadd(p, at))).collect();
     let elem = clif_type(rule.elem);
-    for &place in &places {
+    for &(_, place) in &places {
         let x = c.ins().load(elem, MemFlagsData::new(), place, 0);
         sum = added(&mut c, sum, x);
     }
@@ -57,7 +57,7 @@ pub(crate) fn stand_in(symbol: &str, signature: &Signature, rule: &AdjointRule) 
         c.ins().store(MemFlagsData::new(), sum, elsewhere, 0);
     }
     let narrow = c.ins().fdemote(types::F32, sum);
-    for &place in &places {
+    for &(_, place) in places.iter().filter(|p| !rule.reads.contains(&p.0)) {
         c.ins().store(MemFlagsData::new(), if elem == types::F32 { narrow } else { sum }, place, 0);
     }
     let results: Vec<ir::Value> = signature

@@ -16,6 +16,7 @@ pub(super) enum DerivedPart {
     Gradient,
     Forward,
     Pullback,
+    Release,
     Tangent,
 }
 
@@ -27,6 +28,7 @@ impl DerivedPart {
             Self::Gradient => "_gradient",
             Self::Forward => "_forward",
             Self::Pullback => "_pullback",
+            Self::Release => "_release",
             Self::Tangent => "_tangent",
         }
     }
@@ -120,7 +122,7 @@ impl PrimalView {
             results: results.collect(),
             in_struct: s.layout.is_some(),
             workspace: match f.room {
-                Room::Bytes(n) if f.part != DerivedPart::Pullback => Some(n),
+                Room::Bytes(n) if !matches!(f.part, DerivedPart::Pullback | DerivedPart::Release) => Some(n),
                 _ => None,
             },
         }
@@ -167,10 +169,14 @@ impl PrimalView {
                 "The pullback of a run of {base}_forward. It may be called several times. It reads no memory of \
                  {name}'s, only the workspace."
             ),
+            DerivedPart::Release => format!(
+                "Frees the blocks of the heap that a run of {base}_forward has kept for {base}_pullback: once for each \
+                 run whose status is 0, when no pullback is called any more."
+            ),
             DerivedPart::Tangent => format!("Forward mode of {name}: results, and their tangents along one direction."),
         }];
         match f.room {
-            _ if matches!(f.part, DerivedPart::Primal | DerivedPart::Pullback) => {}
+            _ if matches!(f.part, DerivedPart::Primal | DerivedPart::Pullback | DerivedPart::Release) => {}
             Room::Nothing => {}
             Room::Stack(n) => out.push(format!("Its records are on the stack: {n} bytes.")),
             Room::Bytes(_) => out.push("The workspace may begin anywhere.".to_owned()),
@@ -205,6 +211,7 @@ impl PrimalView {
             ParamRole::Workspace if f.part == DerivedPart::Pullback => {
                 format!("the workspace of the run, as {}_forward left it; it stays of use", f.base)
             }
+            ParamRole::Workspace if f.part == DerivedPart::Release => "the workspace of the run".to_owned(),
             ParamRole::Workspace => "memory for records, which is overwritten".to_owned(),
             ParamRole::WorkspaceBytes => "how many bytes the workspace has".to_owned(),
             ParamRole::Results => "where the results go; what is there is overwritten".to_owned(),

@@ -321,7 +321,7 @@ impl WantedFunction {
             }
             let parts: &[DerivedPart] = match mode {
                 CompileMode::Gradient => &[DerivedPart::Gradient],
-                CompileMode::Split => &[DerivedPart::Forward, DerivedPart::Pullback],
+                CompileMode::Split => &[DerivedPart::Forward, DerivedPart::Pullback, DerivedPart::Release],
                 CompileMode::Forward => &[DerivedPart::Tangent],
             };
             let mut spec = self.spec(mode);
@@ -335,6 +335,7 @@ impl WantedFunction {
             if !embedded.signatures.iter().all(returns_as_in_c) {
                 embedded = derive(&spec.in_struct())?;
             }
+            let parts = &parts[..embedded.signatures.len()];
             self.add(embedded, parts, roots, functions)?;
         }
         Ok(())

@@ -141,8 +141,8 @@ fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
     Some(match symbol {
         s if is_half(s) => return None,
         s if ["alloc", "free", "release"].iter().any(|part| s.contains(part)) => (
-            "memory of the heap is supported in one function only, and `realloc` is not",
-            "ask for a gradient or a tangent, or allocate outside of the function and pass a shadow",
+            "blocks of an allocator of the program's own are not supported",
+            "allocate outside of the function and pass a shadow",
         ),
         "brolga_save_bytes" | "brolga_restore_bytes" => ("restoring memory is not supported", "use MemoryMode::Leave"),
         _ => (

@@ -73,7 +73,8 @@ pub struct EmbeddedFunction {
 #[derive(Clone, Debug)]
 pub struct Embedded {
     /// All that is new, in no particular order but that roots come first: the gradient or the
-    /// tangent, or the forward pass and the pullback.
+    /// tangent, or the forward pass and the pullback, and where these keep blocks of the heap the
+    /// function that frees them.
     pub functions: Vec<EmbeddedFunction>,
     /// One for each root.
     pub signatures: Vec<DerivedSignature>,
@@ -175,13 +176,18 @@ fn embedded(
     }
     let shadows = checks::shadows(&into, &pieces);
     let room = room::settle(&mut pieces, n_roots, spec.derivative);
-    heap::free_at_end(&mut pieces, isa);
+    let is_pair = spec.derivative == Derivative::Pair;
+    heap::free_at_end(&mut pieces, is_pair, isa);
     // With this flag Cranelift returns any number of results, of functions of the module, too.
     if !isa.flags().enable_multi_ret_implicit_sret() {
         returns::through_memory(&mut pieces, n_roots);
     }
     let roots = root::Roots { spec, primal: &primal, variant: &variant, room, isa };
-    let signatures = roots.make(&mut pieces[..n_roots]);
+    let mut signatures = roots.make(&mut pieces[..n_roots]);
+    if let Some(release) = heap::release(&pieces, isa).filter(|_| is_pair) {
+        signatures.push(roots.release());
+        pieces.insert(n_roots, release);
+    }
     checks::verified(&into, &pieces, isa)?;
     let functions = pieces.into_iter().map(|Piece { symbol, mut func, of, .. }| {
         func.name = ir::UserFuncName::testcase(symbol.as_str());

@@ -73,6 +73,12 @@ impl Roots<'_> {
         }
     }
 
+    /// The signature of what frees the blocks of a pair's record.
+    pub fn release(&self) -> DerivedSignature {
+        let Self { spec, primal, variant, room, isa } = *self;
+        Of { spec, primal, variant, room, conv: isa.default_call_conv() }.release()
+    }
+
     fn root(
         &self,
         piece: &mut Piece,

@@ -258,6 +258,11 @@ impl Of<'_> {
         self.signature(params, self.cotangents().chain(status(self.room)).collect())
     }
 
+    /// What frees the blocks of a pair's record.
+    pub fn release(&self) -> DerivedSignature {
+        self.signature(vec![ParamRole::Workspace], vec![])
+    }
+
     /// The function of forward mode.
     pub fn tangent(&self) -> DerivedSignature {
         let floats: Vec<usize> = self.variant.param_shapes(self.primal).map(|p| p.0).collect();

@@ -4,8 +4,8 @@
 //! no rule.
 //! **Answer.** Where a derivative is put into a program, the calls are replaced by bodies written
 //! in CLIF (`prelude.clif`), which call nothing but functions that have rules. Helpers that treat
-//! pieces of floats have none there, and neither has `realloc`, for which CLIF does not know the
-//! size of the old block: those calls stay, and the second derivation refuses them.
+//! pieces of floats have none there, and neither has `realloc`, which looks for the old block in a
+//! list that only a workspace has: those calls stay, and the second derivation refuses them.
 //! **Cost.** The instructions of a helper at each of its calls.
 
 use std::borrow::Cow;
@@ -93,7 +93,7 @@ pub(crate) enum Helpers {
     Nested,
     /// Those of an embedded derivative in one function.
     Workspace,
-    /// Those of a forward pass and a pullback, which knows no end of a run.
+    /// Those of a forward pass and a pullback that may run again.
     Pair,
 }
 
@@ -165,8 +165,11 @@ impl Inline for Bodies {
         let of_heap = OF_WORKSPACE.get(symbol);
         let body = match self.0 {
             Helpers::Nested => BODIES.get(symbol),
-            Helpers::Workspace => of_heap.or_else(|| BODIES.get(symbol)).or_else(|| OF_GAMMA.get(symbol)),
-            Helpers::Pair => BODIES.get(symbol).filter(|_| of_heap.is_none()).or_else(|| OF_GAMMA.get(symbol)),
+            // Nothing comes to a shadow after the reverse of its allocation.
+            Helpers::Workspace if symbol == "brolga_malloc_rev" => BODIES.get(symbol),
+            Helpers::Workspace | Helpers::Pair => {
+                of_heap.or_else(|| BODIES.get(symbol)).or_else(|| OF_GAMMA.get(symbol))
+            }
         };
         match body.filter(|body| types(&body.signature) == types(signature)) {
             Some(body) => {

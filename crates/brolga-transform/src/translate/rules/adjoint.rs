@@ -9,10 +9,13 @@
 //!
 //! **Cost.** Two calls. **Source.** Enzyme's custom rules.
 
+use std::collections::BTreeSet;
+
 use brolga_analysis::memory::mod_ref::Effect;
 use brolga_analysis::{ParamMode, ResultMode, Variant};
-use brolga_ir::inst::{AdOp, Arith, Callee, Defs, Shape, Tape, Val};
-use brolga_ir::{Diagnostic, FuncKey, MemoryMode};
+use brolga_ir::inst::{AdOp, Arith, Callee, Check, Defs, Shape, Tape, Val};
+use brolga_ir::program::symbol_of;
+use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Program};
 use brolga_rules::{AdjointArg, AdjointCall, AdjointId, AdjointRule, Ty, adjoint_rule};
 use cranelift_codegen::ir::{self, AbiParam, Signature, types};
 
@@ -20,6 +23,7 @@ use super::Cx;
 use super::calls::modes;
 use super::fragments::hand_over;
 use super::libm::clif_type;
+use super::memory::const_store_check;
 use crate::batch::no_batch;
 use crate::translate::stmt::Where;
 
@@ -180,7 +184,118 @@ pub(crate) fn followed(cx: Cx<'_, '_, '_, '_>, f: FuncKey) -> Option<(Vec<ParamM
         refused(cx, f, "it returns a pointer to what is active", "let it write through a pointer that it is given");
         return None;
     }
+    lost(cx, f, &params)?;
     Some((params, results))
+}
+
+/// Active values that the function writes where there is no shadow: refused where that is known,
+/// and a trap where it is seen at run time. `None` if something was refused.
+fn lost(cx: Cx<'_, '_, '_, '_>, f: FuncKey, params: &[ParamMode]) -> Option<()> {
+    let rule = of(cx, f)?;
+    let takes_part = |p: &ParamMode| matches!(p, ParamMode::Active | ParamMode::Dup { .. });
+    for (i, mode) in params.iter().enumerate() {
+        let others = || params.iter().enumerate().filter(move |p| p.0 != i);
+        if !rule.has_derivative(i) || cx.ty(cx.args()[i]) != types::I64 || !writes(cx, f, Some(i)) {
+            continue;
+        }
+        if rule.reads.contains(&i) {
+            refused(cx, f, &format!("it writes behind argument {i}"), "leave that out of `reads`");
+            return None;
+        }
+        match mode {
+            ParamMode::Const if others().any(|p| takes_part(p.1)) => {
+                let d = Diagnostic::new("AD0120", "an active value may be written where there is no shadow");
+                let why = format!("argument {i} of a call that is differentiated by a rule has none");
+                let help = format!(
+                    "mark the pointer duplicated and give it a shadow, or add `reads` with that argument to the rule \
+                     of %{}",
+                    cx.facts().program.funcs[f].symbol
+                );
+                cx.problem(d.note(why).help(help));
+                return None;
+            }
+            ParamMode::Dup { .. } => {
+                let active = others().any(|p| matches!(p.1, ParamMode::Active | ParamMode::Dup { sure: true, .. }));
+                let pointers = others().filter(|p| matches!(p.1, ParamMode::Dup { .. }));
+                let sources = pointers.map(|p| cx.args()[p.0]).collect::<Vec<_>>();
+                trap_if_lost(cx, cx.args()[i], active, &sources);
+            }
+            _ => {}
+        }
+    }
+    if params.iter().any(takes_part)
+        && let Some(data) = constant_data(cx.facts().program, f)
+    {
+        let d = Diagnostic::new("AD0120", "an active value may be written where there is no shadow");
+        let why = format!("%{} writes to %{data}, which is constant", cx.facts().program.funcs[f].symbol);
+        cx.problem(d.note(why).help("say what its shadow is, or let the function write through a pointer"));
+        return None;
+    }
+    Some(())
+}
+
+/// Whether a function may write behind a parameter.
+fn writes(cx: Cx<'_, '_, '_, '_>, f: FuncKey, through: Option<usize>) -> bool {
+    let effect = cx.facts().summaries.effects().get(&f);
+    effect.is_none_or(|e| e.writes().iter().any(|part| part.through == through))
+}
+
+/// Trap if a pointer has no shadow, and something active is given to the call: always, or because
+/// one of these pointers has one.
+fn trap_if_lost(cx: Cx<'_, '_, '_, '_>, pointer: ir::Value, active: bool, sources: &[ir::Value]) {
+    if active {
+        return const_store_check(cx, pointer);
+    }
+    let Some(delta) = cx.facts().delta(pointer).filter(|_| !cx.facts().sure(pointer)) else { return };
+    for &from in sources {
+        let source = cx.delta_or_zero(Where::Before, from);
+        let mut flag =
+            |op: Arith, arg: &[Val]| cx.emit(Where::Before, AdOp::Arith(op, arg.into(), types::I8), types::I8);
+        let no_target = flag(Arith::IsZero, &[delta]);
+        let no_source = flag(Arith::IsZero, &[source]);
+        let has_source = flag(Arith::Not, &[no_source]);
+        let lost = flag(Arith::Band, &[no_target, has_source]);
+        cx.push(Where::Before, Defs::default(), AdOp::TrapIf(lost, Check::ConstStore));
+    }
+}
+
+/// A data object without a shadow to which a function, or one that it calls, stores floats.
+fn constant_data(program: &Program, f: FuncKey) -> Option<String> {
+    let (mut seen, mut work) = (BTreeSet::from([f]), vec![f]);
+    while let Some(f) = work.pop() {
+        let Some(body) = program.funcs[f].body.as_ref().filter(|_| !program.funcs[f].stand_in) else { continue };
+        for inst in body.layout.blocks().flat_map(|b| body.layout.block_insts(b)) {
+            match body.dfg.insts[inst] {
+                ir::InstructionData::Store { args: [x, at], .. } if body.dfg.value_type(x).lane_type().is_float() => {
+                    let data = data_behind(body, at)
+                        .filter(|symbol| program.data_object(symbol).is_none_or(|key| !program.data[key].writable));
+                    if data.is_some() {
+                        return data;
+                    }
+                }
+                ir::InstructionData::Call { func_ref, .. } => {
+                    work.extend(program.callee(body, func_ref).filter(|f| seen.insert(*f)));
+                }
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
+/// The data object into which an address leads, as far as its sums tell.
+fn data_behind(body: &ir::Function, at: ir::Value) -> Option<String> {
+    let inst = body.dfg.value_def(at).inst()?;
+    match body.dfg.insts[inst] {
+        ir::InstructionData::UnaryGlobalValue { global_value, .. } => match &body.global_values[global_value] {
+            ir::GlobalValueData::Symbol { name, .. } => Some(symbol_of(body, name)),
+            _ => None,
+        },
+        ir::InstructionData::Binary { opcode: ir::Opcode::Iadd, args: [a, b] } => {
+            data_behind(body, a).or_else(|| data_behind(body, b))
+        }
+        _ => None,
+    }
 }
 
 /// What a rule cannot follow.
