@@ -31,16 +31,16 @@ use crate::{blocked, revolve};
 pub struct LoopSize {
     /// Steps, if their number is known.
     pub steps: Option<u64>,
-    /// ByteCount of a state.
+    /// Bytes of a state.
     pub state: u64,
-    /// ByteCount that a step leaves on the tape, at most.
+    /// Bytes that a step leaves on the tape, at most.
     pub tape: u64,
 }
 
 /// What a loop may take, beside its own working state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Budget {
-    /// ByteCount of memory, for states and the tape.
+    /// Bytes of memory, for states and the tape.
     pub memory: u64,
     /// Whether states may go to files.
     pub files: Option<FileBudget>,
@@ -49,7 +49,7 @@ pub struct Budget {
 /// What files may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileBudget {
-    /// ByteCount of all files.
+    /// Bytes of all files.
     pub bytes: u64,
     /// How many steps take as long as writing or reading a state.
     pub steps_per_state: u64,
@@ -77,21 +77,36 @@ pub struct Selection {
      so that a loop can be reversed within {least} bytes or more"
 )]
 pub struct TooSmall {
-    /// ByteCount that there may be.
+    /// Bytes that there may be.
     pub budget: u64,
-    /// ByteCount of a state.
+    /// Bytes of a state.
     pub state: u64,
-    /// ByteCount that a step leaves on the tape.
+    /// Bytes that a step leaves on the tape.
     pub tape: u64,
-    /// ByteCount that would do.
+    /// Bytes that would do.
     pub least: u64,
 }
 
-/// Slots online: more would cost more to search than they save.
-const MOST_ONLINE: u64 = 4096;
+/// Slots online: each unit may search all of them, and these reach 132,354 units in two runs.
+const MOST_ONLINE: u64 = 512;
 
 /// The method for a budget.
 pub fn choose(size: LoopSize, budget: Budget, reversal: Reversal) -> Result<Selection, TooSmall> {
+    let LoopSize { state, tape, .. } = size;
+    best(size, budget, reversal).ok_or_else(|| {
+        let fits = |memory| best(size, Budget { memory, ..budget }, reversal).is_some();
+        // A state, and the tape of one step or the state at the turn, always do.
+        let (mut low, mut high) = (budget.memory.saturating_add(1), state.saturating_add(tape.max(state)));
+        while low < high {
+            let middle = low.midpoint(high);
+            (low, high) = if fits(middle) { (low, middle) } else { (middle + 1, high) };
+        }
+        TooSmall { budget: budget.memory, state, tape, least: low }
+    })
+}
+
+/// The best of what fits.
+fn best(size: LoopSize, budget: Budget, reversal: Reversal) -> Option<Selection> {
     let candidates = match size.steps {
         Some(steps) => known(size, steps, budget, reversal),
         None => unknown(size, budget, reversal).into_iter().collect(),
@@ -99,15 +114,13 @@ pub fn choose(size: LoopSize, budget: Budget, reversal: Reversal) -> Result<Sele
     let choices = candidates.into_iter().filter_map(|method| {
         let forecast = size.steps.and_then(|steps| method.forecast(steps, reversal).ok());
         let choice = Selection { method, reversal, size, budget, forecast };
-        choice.fits().then_some(choice)
+        // Files are as many as may be: periods are long enough.
+        (choice.bytes() <= u128::from(budget.memory)).then_some(choice)
     });
     let choices: Vec<Selection> = choices.collect();
-    let fewest = choices.iter().map(Selection::cost).min().unwrap_or(0);
+    let fewest = choices.iter().map(Selection::cost).min()?;
     let near = choices.into_iter().filter(|c| c.cost() - fewest <= fewest / 20);
-    near.min_by_key(|c| (c.bytes(), c.cost())).ok_or_else(|| {
-        let Room { least, .. } = Room::new(size, budget, reversal);
-        TooSmall { budget: budget.memory, state: size.state, tape: size.tape, least }
-    })
+    near.min_by_key(|c| (c.bytes(), c.cost()))
 }
 
 /// How many slots are left beside a tape.
@@ -115,24 +128,14 @@ struct Room {
     size: LoopSize,
     memory: u64,
     reversal: Reversal,
-    /// ByteCount without which nothing can be reversed.
-    least: u64,
 }
 
 impl Room {
-    fn new(size: LoopSize, budget: Budget, reversal: Reversal) -> Self {
-        let turn = if reversal == Reversal::Joint && size.steps != Some(1) { size.state } else { 0 };
-        // One step is taped by the forward half of a pair, without a state.
-        let first = if reversal == Reversal::Split && size.steps == Some(1) { 0 } else { size.state };
-        let least = first.saturating_add(size.tape.max(turn));
-        Self { size, memory: budget.memory, reversal, least }
-    }
-
     /// With blocks of so many steps.
     fn slots(&self, block: u64) -> Option<u64> {
         let turn = if self.reversal == Reversal::Joint { self.size.state } else { 0 };
         let rest = self.memory.checked_sub(block.checked_mul(self.size.tape)?.max(turn))?;
-        Some(rest / self.size.state.max(1))
+        Some(rest.checked_div(self.size.state).unwrap_or(u64::MAX))
     }
 
     /// The longest block that leaves room for `slots`.
@@ -150,7 +153,7 @@ fn lengths(most: u64) -> impl Iterator<Item = u64> {
 
 /// Methods for a number of steps that is known. Some may not fit.
 fn known(size: LoopSize, steps: u64, budget: Budget, reversal: Reversal) -> Vec<Method> {
-    let room = Room::new(size, budget, reversal);
+    let room = Room { size, memory: budget.memory, reversal };
     let mut all = vec![Method::StoreAll];
     // Without any slot the second level alone is left.
     let most = room.block(0).unwrap_or(0).min(steps);
@@ -165,7 +168,7 @@ fn known(size: LoopSize, steps: u64, budget: Budget, reversal: Reversal) -> Vec<
         if let Some(files) = budget.files {
             // Stretches that are reversed with r repetitions, and the shortest that the files
             // allow.
-            let count = files.bytes / size.state.max(1);
+            let count = files.bytes.checked_div(size.state).unwrap_or(u64::MAX);
             let periods =
                 (1..=8).map(|r| u64::try_from(revolve::reach(slots.saturating_add(1), r)).unwrap_or(u64::MAX));
             let shortest = if count > 0 { units.div_ceil(count).max(1) } else { units };
@@ -179,7 +182,7 @@ fn known(size: LoopSize, steps: u64, budget: Budget, reversal: Reversal) -> Vec<
 
 /// The method for a number of steps that is not known.
 fn unknown(size: LoopSize, budget: Budget, reversal: Reversal) -> Option<Method> {
-    let room = Room::new(size, budget, reversal);
+    let room = Room { size, memory: budget.memory, reversal };
     let third = (budget.memory / 3 / size.tape.max(1)).max(1);
     if budget.files.is_some() {
         let block = third.min(room.block(0)?);
@@ -226,14 +229,9 @@ impl Selection {
         let per_file = u128::from(self.budget.files.map_or(0, |f| f.steps_per_state)) * u128::from(2 + repetitions);
         forecast.forward + u128::from(forecast.taped) + u128::from(forecast.files) * per_file
     }
-
-    fn fits(&self) -> bool {
-        let files = self.budget.files.map_or(0, |f| f.bytes);
-        self.bytes() <= u128::from(self.budget.memory) && self.file_bytes() <= u128::from(files)
-    }
 }
 
-/// ByteCount as they are written for readers.
+/// Bytes as they are written for readers.
 struct ByteCount(u128);
 
 impl fmt::Display for ByteCount {

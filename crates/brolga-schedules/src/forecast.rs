@@ -49,8 +49,8 @@ impl Method {
     /// come from the actions themselves, of the others from closed forms.
     pub fn forecast(self, steps: u64, reversal: Reversal) -> Result<Forecast, Unfit> {
         self.check(Some(steps))?;
-        let block = self.block().min(steps.max(1));
-        let units = steps.div_ceil(block);
+        let block = self.block().min(steps);
+        let units = steps.div_ceil(block.max(1));
         let revolve =
             |units, slots: u64| (revolve::untaped(units, slots), slots.min(units.saturating_sub(1).max(1)), 0);
         let (untaped, slots, files) = match self {

@@ -17,6 +17,7 @@ use crate::revolve;
 
 /// How many of `units` blocks run without a tape.
 pub fn untaped(units: u64, period: u64, slots: u64) -> u128 {
+    let period = period.min(units.max(1));
     let before = units.saturating_sub(1) / period;
     let stretch = |units| revolve::untaped(units, slots.saturating_add(1));
     u128::from(before) * (u128::from(period) + stretch(period)) + stretch(units - before * period)

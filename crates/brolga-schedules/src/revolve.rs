@@ -47,6 +47,8 @@ pub fn repetitions(units: u64, slots: u64) -> u64 {
 
 /// `t(l, c)`: how many units run without a tape, if the last of them is taped by the first sweep.
 pub fn untaped(units: u64, slots: u64) -> u128 {
+    // No more are of use.
+    let slots = slots.min(units);
     let r = repetitions(units, slots);
     if r == 0 { 0 } else { u128::from(r) * u128::from(units) - reach(slots + 1, r - 1) }
 }
@@ -58,7 +60,7 @@ pub(crate) fn split(at: u64, end: u64, free: u64) -> u64 {
         return end - 1;
     }
     // That of `at` is one of them.
-    let (len, av) = (u128::from(end - at), u128::from(free) + 1);
+    let (len, av) = (u128::from(end - at), u128::from(free.min(end - at)) + 1);
     let (mut r, mut range) = (0_u128, 1_u128);
     while range < len {
         r += 1;

@@ -48,11 +48,11 @@ fn a_choice_explains_itself() {
     );
     assert_eq!(
         lines(chosen(None, 480, 4800, MEMORY(MIB), Reversal::Split)),
-        "online, blocks of 72, 1464 slots\n\
+        "online, blocks of 72, 512 slots\n\
          steps: as many as there turn out to be\n\
-         reach: 105480 steps run about once more, 77316840 twice\n\
-         memory: 1464 states of 480 bytes, a tape of 72 steps of 4800 bytes\n\
-         at most 1023.7 KiB of 1.0 MiB"
+         reach: 36936 steps run about once more, 9492552 twice\n\
+         memory: 512 states of 480 bytes, a tape of 72 steps of 4800 bytes\n\
+         at most 577.5 KiB of 1.0 MiB"
     );
     let files = Some(FileBudget { bytes: 1 << 30, steps_per_state: 100 });
     let budget = Budget { memory: 100_000, files };
@@ -137,6 +137,27 @@ proptest! {
         if let (Some(best), Ok(choice)) = (best, choice) {
             let (best, is) = (best + u128::from(steps), choice.forecast.unwrap().forward + u128::from(steps));
             prop_assert!(is * 20 <= best * 21, "{is} steps, not {best}: {choice}");
+        }
+    }
+}
+
+/// The least bytes are those that a search finds.
+#[test]
+fn the_least_bytes() {
+    let files = [None, Some(0), Some(1000)].map(|f| f.map(|bytes| FileBudget { bytes, steps_per_state: 1 }));
+    for (state, tape) in [(10, 3), (3, 10), (0, 4), (4, 0), (7, 7)] {
+        for steps in [Some(0), Some(1), Some(2), Some(5), Some(40), None] {
+            for (reversal, files) in [Reversal::Split, Reversal::Joint].into_iter().flat_map(|r| files.map(|f| (r, f)))
+            {
+                let size = LoopSize { steps, state, tape };
+                let fits = |memory| choose(size, Budget { memory, files }, reversal);
+                let least = (0..100).find(|memory| fits(*memory).is_ok()).unwrap();
+                for memory in 0..least {
+                    assert_eq!(fits(memory).unwrap_err().least, least, "{size:?} {reversal:?} {files:?}");
+                }
+                assert!((least..100).all(|memory| fits(memory).is_ok()));
+                assert!(least <= state + tape.max(state), "{size:?} {reversal:?}: {least}");
+            }
         }
     }
 }

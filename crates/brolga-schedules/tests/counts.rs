@@ -40,6 +40,25 @@ fn revolve_is_its_recurrence() {
 }
 
 #[test]
+fn more_slots_than_units() {
+    for slots in [40, 1 << 40, u64::MAX] {
+        for method in [
+            Method::Revolve { block: 1, slots },
+            Method::Treeverse { block: 1, slots },
+            Method::Online { block: 1, slots },
+            Method::Periodic { block: 1, period: u64::MAX, slots },
+            Method::TwoLevels { block: 1, period: 20, slots },
+        ] {
+            let known = run(method, 30, Some(30), Reversal::Split).stats.forward;
+            let stretches = if let Method::TwoLevels { .. } = method { 19 } else { 0 };
+            let online = if let Method::Online { .. } = method { 1 } else { 0 };
+            assert_eq!(known, 29 + stretches + online, "{method}");
+            assert_eq!(method.forecast(30, Reversal::Split).unwrap().forward, known, "{method}");
+        }
+    }
+}
+
+#[test]
 fn blocks_cost_as_many_steps_as_blocks() {
     for block in [1, 2, 3, 7, 40, 200] {
         for steps in 1..=90_u64 {
