@@ -64,7 +64,6 @@ mod recorded;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
-use brolga_ir::Options;
 use cranelift_codegen::{Context, ir, isa};
 use cranelift_control::ControlPlane;
 use cranelift_module::{
@@ -72,7 +71,7 @@ use cranelift_module::{
 };
 
 pub use brolga_ir::spec::{Derivative, FloatCount, ParamActivity, ParamSpec, ReturnActivity, Spec};
-pub use brolga_ir::{Diagnostic, Diagnostics, Elem};
+pub use brolga_ir::{Diagnostic, Diagnostics, Effort, Elem, FloatOrder, Inline, MemoryMode, Options, Untracked};
 pub use brolga_rules::user::{RuleError, TangentArg, UserRule, parse_rules};
 pub use brolga_transform::embed::{
     DerivedSignature, Embedded, EmbeddedFunction, HEADER, LACKING, ParamRole, ResultRole, Room, StructLayout, c_type,
@@ -119,6 +118,14 @@ impl<M: Module> AdModule<M> {
     /// The same, with options of derivation. Effort, inlining, the order of floats, whether memory
     /// is restored, and operations on bits that are not tracked count; what a [`Spec`] says is
     /// taken from there, and there are no debug runs.
+    ///
+    /// ```
+    /// # use brolga_module::{AdModule, MemoryMode, Options};
+    /// # fn wrapped<M: cranelift_module::Module>(module: M) -> AdModule<M> {
+    /// // Memory is put back as it was before a call.
+    /// AdModule::with_options(module, Options { memory: MemoryMode::Restore, ..Options::full() })
+    /// # }
+    /// ```
     pub fn with_options(inner: M, options: Options) -> Self {
         let (derived, releases) = (HashMap::new(), HashMap::new());
         Self { inner, recorded: Recorded::default(), options, derived, releases, shared: link::Shared::default() }
@@ -131,6 +138,20 @@ impl<M: Module> AdModule<M> {
 
     /// Say how a data object takes part. A read-only object is constant without being said so; a
     /// writable one that a derivative reaches has to be [given](DataActivity) an activity.
+    ///
+    /// ```
+    /// # use brolga_module::{AdModule, DataActivity};
+    /// # use cranelift_module::{DataDescription, DataId, Linkage, Module, ModuleResult};
+    /// # fn data<M: Module>(module: &mut AdModule<M>, state: DataId, log: DataId) -> ModuleResult<()> {
+    /// // Of the state the shadow is an object as large as it, of zeros; the log has none.
+    /// let shadow = module.declare_data("state_shadow", Linkage::Export, true, false)?;
+    /// let mut zeros = DataDescription::new();
+    /// zeros.define_zeroinit(8);
+    /// module.define_data(shadow, &zeros)?;
+    /// module.set_data(state, DataActivity::Shadow(shadow));
+    /// module.set_data(log, DataActivity::Const);
+    /// # Ok(()) }
+    /// ```
     pub fn set_data(&mut self, data: DataId, activity: DataActivity) {
         self.recorded.activity(data, activity);
     }
@@ -193,7 +214,23 @@ impl<M: Module> AdModule<M> {
         Ok(self.local(func, spec)?[0])
     }
 
-    /// A forward pass and a pullback, `NAME__forward` and `NAME__pullback`.
+    /// A forward pass and a pullback, `NAME__forward` and `NAME__pullback`, and where they keep
+    /// blocks of the heap `NAME__release`, which [`AdModule::release`] finds.
+    ///
+    /// ```
+    /// # use brolga_module::{AdError, AdModule, ParamActivity::Active, Spec};
+    /// # use cranelift_module::{FuncId, Module};
+    /// # fn halves<M: Module>(module: &mut AdModule<M>, f: FuncId) -> Result<(), AdError> {
+    /// // double f(double)
+    /// let (forward, pullback) = module.pair(f, &Spec::pair([Active]))?;
+    /// let prototype = |id| module.signature(id).expect("it is derived").prototype("half");
+    /// println!("{}\n{}", prototype(forward), prototype(pullback));
+    /// println!("workspace: {:?}", module.room(forward));
+    /// if let Some(release) = module.release(pullback) {
+    ///     println!("{}", prototype(release));
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`AdModule::derivative`].
@@ -234,7 +271,7 @@ impl<M: Module> AdModule<M> {
     /// Where the function cannot be differentiated as asked: see [`AdError`].
     pub fn derive(&self, func: FuncId, spec: &Spec) -> Result<Embedded, AdError> {
         if func.as_u32() as usize >= self.declarations().get_functions().count() {
-            return Err(AdError::usage(format!("{func} is no function of this module")));
+            return Err(AdError::usage(format!("{func} is no function of this module: give one that it has declared")));
         }
         let isa = self.inner.isa();
         let (program, key, in_workspace) =

@@ -19,4 +19,5 @@ mod objects;
 mod orders;
 mod programs;
 mod rules;
+mod unshadowed;
 mod workspace;

@@ -48,6 +48,8 @@ type Known = HashMap<(Request, Options), DerivedRule>;
 /// let first = cache.rule(&request, &Options::default())?;
 /// let second = cache.rule(&request, &Options::default())?;
 /// assert!(first.is(&second));
+/// cache.clear();
+/// assert!(cache.is_empty());
 /// # Ok::<(), brolga::Error>(())
 /// ```
 #[derive(Clone)]

@@ -81,6 +81,41 @@ impl Error {
 }
 
 /// Anything that can go wrong between a program and its gradient.
+///
+/// ```
+/// # use brolga::{ArgSpec, DerivedRule, Error, Mode, Options, Program, Request};
+/// # use brolga::cranelift_codegen::data_value::DataValue;
+/// // A function that divides integers, and one that calls what is not known.
+/// let text = "function %f(i32, f64) -> i32 {
+///     block0(v0: i32, v1: f64):
+///         v2 = sdiv v0, v0
+///         return v2
+/// }
+/// function %g(f64) -> f64 {
+///     fn0 = %mystery(f64) -> f64
+///     block0(v0: f64):
+///         v1 = call fn0(v0)
+///         return v1
+/// }";
+/// let mut program = Program::new();
+/// let funcs = cranelift_reader::parse_functions(text).expect("it is CLIF");
+/// let names = ["f", "g"].into_iter().zip(funcs);
+/// let keys: Vec<_> = names.map(|(name, func)| program.define(name, func, |_| 0).expect("they are new")).collect();
+/// let derive = |f, args: Vec<ArgSpec>| {
+///     DerivedRule::new(&program, &Request::new(f, args), &Options { mode: Mode::Split, ..Options::default() })
+/// };
+/// let Err(e) = derive(keys[1], vec![ArgSpec::ACTIVE]) else { panic!("no rule is known") };
+/// assert!(matches!(&e, Error::Diagnostics(all) if all.0[0].code == "AD0150"));
+/// assert!(!e.has_no_batch() && !e.is_too_wide());
+///
+/// let rule = derive(keys[0], vec![ArgSpec::CONST, ArgSpec::ACTIVE])?;
+/// // SAFETY: there is no memory.
+/// let Err(Error::Trap(trap)) = (unsafe { rule.primal(&[DataValue::I32(0), DataValue::F64(0.0.into())]) }) else {
+///     panic!("it divides by zero")
+/// };
+/// assert_eq!((&trap.code[..], &trap.function[..], trap.notes().count()), ("int_divz", "f", 0));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The program cannot be differentiated as asked; every problem is listed.

@@ -53,6 +53,41 @@ pub struct Second {
 }
 
 /// A compiled second derivative. Cheap to clone.
+///
+/// ```
+/// # use brolga::{Arg, ArgSpec, Elem, HessianRule, Options, Request};
+/// # use brolga::second::{Along, Second};
+/// # use brolga::cranelift_codegen::data_value::DataValue;
+/// # use brolga::{Program, FuncKey};
+/// # fn program() -> (Program, FuncKey) {
+/// #     let text = "function %f(i64, f64) -> f64 {
+/// #         block0(v0: i64, v1: f64):
+/// #             v2 = load.f64 v0
+/// #             v3 = fmul v2, v2
+/// #             v4 = fmul v3, v1
+/// #             return v4
+/// #     }";
+/// #     let mut program = Program::new();
+/// #     let f = cranelift_reader::parse_functions(text).unwrap().remove(0);
+/// #     let key = program.define("f", f, |_| 0).unwrap();
+/// #     (program, key)
+/// # }
+/// let (program, f) = program(); // double f(const double *x, double a) { return a * x[0] * x[0]; }
+/// let request = Request::new(f, [ArgSpec::duplicated(Elem::F64), ArgSpec::CONST]);
+/// let rule = HessianRule::new(&program, &request, &Options::default())?;
+/// let double = |x: f64| DataValue::F64(x.into());
+/// let (x, mut gradient, mut direction, mut product) = ([3.0_f64], [0.0_f64], [0.5_f64], [0.0_f64]);
+/// let at = |x: &mut [f64]| x.as_mut_ptr() as u64;
+/// let args = [Arg::duplicated(x.as_ptr() as u64, at(&mut gradient)), Arg::new(double(2.0))];
+/// let along = [Along::Memory { tangent: at(&mut direction), product: at(&mut product) }, Along::Still];
+/// let mut out = Second::default();
+/// // SAFETY: the function reads one number, and each of the four blocks has one.
+/// let run = unsafe { rule.product(&args, &along, &[double(1.0)], &mut out) }?;
+/// // 2x², 4x, and 4 times the direction.
+/// assert_eq!((out.values, gradient, product), (vec![double(18.0)], [12.0], [2.0]));
+/// assert_eq!((run.tape_bytes(), rule.rule().width()), (0, 1));
+/// # Ok::<(), brolga::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct HessianRule {
     rule: DerivedRule,

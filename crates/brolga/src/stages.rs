@@ -96,6 +96,31 @@ impl Stage {
 
 /// One stage of the derivative of `request.func` and of everything that it calls, as text.
 ///
+/// ```
+/// # use brolga::{ArgSpec, Elem, Options, Request, Stage, dot, dump};
+/// # use brolga::{Program, FuncKey};
+/// # fn program() -> (Program, FuncKey) {
+/// #     let text = "function %f(i64, f64) -> f64 {
+/// #         block0(v0: i64, v1: f64):
+/// #             v2 = load.f64 v0
+/// #             v3 = fmul v2, v2
+/// #             v4 = fmul v3, v1
+/// #             return v4
+/// #     }";
+/// #     let mut program = Program::new();
+/// #     let f = cranelift_reader::parse_functions(text).unwrap().remove(0);
+/// #     let key = program.define("f", f, |_| 0).unwrap();
+/// #     (program, key)
+/// # }
+/// let (program, f) = program(); // double f(const double *x, double a) { return a * x[0] * x[0]; }
+/// let request = Request::new(f, [ArgSpec::duplicated(Elem::F64), ArgSpec::CONST]);
+/// for stage in Stage::ALL {
+///     assert!(dump(&program, &request, &Options::default(), stage)?.contains("%f"), "{}", stage.name());
+/// }
+/// assert!(dot(&program, &request, &Options::default())?.starts_with("digraph"));
+/// # Ok::<(), brolga::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Diagnostics`] with every problem of the program as asked.
 pub fn dump(program: &Program, request: &Request, options: &Options, stage: Stage) -> Result<String, Error> {

@@ -1,6 +1,19 @@
 //! Matrices from products with all units, one after the other.
 
 /// Along how many directions at once drivers run forward mode.
+///
+/// ```
+/// use brolga::drivers::{WIDTH, interleave, of_direction, width_for};
+///
+/// assert_eq!((width_for(3), width_for(100)), (4, WIDTH));
+/// // Tangents of two floats along two directions, side by side.
+/// let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>();
+/// let mut batch = vec![0; 16];
+/// interleave(&mut batch, &bytes(&[1.0, 2.0]), 4, (0, 2));
+/// interleave(&mut batch, &bytes(&[5.0, 6.0]), 4, (1, 2));
+/// assert_eq!(batch, bytes(&[1.0, 5.0, 2.0, 6.0]));
+/// assert_eq!(of_direction(&batch, 4, (1, 2)), bytes(&[5.0, 6.0]));
+/// ```
 pub const WIDTH: usize = 8;
 
 /// The width of a rule for so many directions, at most [`WIDTH`] and more than one: few widths

@@ -42,7 +42,7 @@ pub enum FlatParam {
 ///
 /// ```
 /// # use brolga::{Options, Program, cranelift_codegen::data_value::DataValue};
-/// # use brolga::drivers::{Argument, Derivatives, FlatFunction, FlatParam};
+/// # use brolga::drivers::{Argument, Derivatives, FlatFunction, FlatParam, FlatPoint};
 /// # fn program() -> (Program, brolga::FuncKey) {
 /// #     let text = "function %product(i64, f64) -> f64 {
 /// #         block0(v0: i64, v1: f64):
@@ -75,6 +75,15 @@ pub enum FlatParam {
 /// assert_eq!(f.at(&[&[3.0, 5.0], &[1.0]])?.gradient_into(&mut gradient)?, 45.0);
 /// assert_eq!(gradient, [30.0, 9.0]);
 /// assert_eq!(f.at(&[&[3.0, 5.0], &[1.0]])?.hessian(&[1.0])?, [[10.0, 6.0], [6.0, 0.0]]);
+///
+/// assert_eq!((f.inputs(), f.outputs()), (2, 1));
+/// let given: [&[f64]; 2] = [&[3.0, 5.0], &[1.0]];
+/// let at: FlatPoint = f.at(&given)?;
+/// let (mut value, mut tangent) = ([0.0], [0.0]);
+/// at.value_into(&mut value)?;
+/// at.jvp_into(&[1.0, 0.5], &mut value, &mut tangent)?;
+/// at.vjp_into(&[2.0], &mut value, &mut gradient)?;
+/// assert_eq!((value, tangent, gradient), ([45.0], [34.5], [60.0, 18.0]));
 /// # Ok::<(), brolga::Error>(())
 /// ```
 pub struct FlatFunction {

@@ -19,6 +19,24 @@ use super::dense::{Sweep, WIDTH};
 use crate::Error;
 
 /// Which entries of a matrix may be other than zero.
+///
+/// ```
+/// use brolga::drivers::{Pattern, Star};
+///
+/// let tridiagonal = Pattern::banded(4, 1, 1);
+/// assert_eq!((tridiagonal.rows(), tridiagonal.columns(), tridiagonal.row(0)), (4, 4, &[0, 1][..]));
+/// assert_eq!(tridiagonal.transposed(), tridiagonal);
+/// // Columns 0 and 3 share no row, so one product serves both.
+/// let colours = tridiagonal.column_colours();
+/// assert!(colours[0] == colours[3] && colours[0] != colours[1]);
+/// let entries = [vec![2.0, 1.0]]; // one row, of what is in the pattern
+/// assert_eq!(Pattern::new(3, [vec![2, 0]])?.dense(&entries), [[2.0, 0.0, 1.0]]);
+///
+/// let star = Star::new(&tridiagonal)?;
+/// assert_eq!((star.pattern(), star.colours().len()), (&tridiagonal, 4));
+/// assert_eq!(star.products(), 4); // three colours, and one to compare
+/// # Ok::<(), brolga::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     columns: usize,

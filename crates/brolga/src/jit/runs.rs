@@ -47,6 +47,46 @@ fn data_shadow<'a>(rule: &DerivedRule, tape: &'a Lease, symbol: &str) -> Option<
 
 /// The pullback of one forward run. May be called several times with different seeds; it owns the
 /// run's tape.
+///
+/// ```
+/// # use brolga::{Arg, ArgSpec, DerivedRule, Elem, Options, Request};
+/// # use brolga::cranelift_codegen::data_value::DataValue;
+/// # use brolga::{Program, FuncKey};
+/// # fn program() -> (Program, FuncKey) {
+/// #     let text = "function %f(i64, f64) -> f64 {
+/// #         block0(v0: i64, v1: f64):
+/// #             v2 = load.f64 v0
+/// #             v3 = fmul v2, v2
+/// #             v4 = fmul v3, v1
+/// #             return v4
+/// #     }";
+/// #     let mut program = Program::new();
+/// #     let f = cranelift_reader::parse_functions(text).unwrap().remove(0);
+/// #     let key = program.define("f", f, |_| 0).unwrap();
+/// #     (program, key)
+/// # }
+/// let (program, f) = program(); // double f(const double *x, double a) { return a * x[0] * x[0]; }
+/// let request = Request::new(f, [ArgSpec::duplicated(Elem::F64), ArgSpec::ACTIVE]);
+/// let rule = DerivedRule::new(&program, &request, &Options::default())?;
+/// let double = |x: f64| DataValue::F64(x.into());
+/// let (x, mut shadow) = ([3.0_f64], [0.0_f64]);
+/// let at = Arg::duplicated_len(x.as_ptr() as u64, shadow.as_mut_ptr() as u64, 8);
+/// let args = [at, Arg::new(double(2.0))];
+/// let (mut values, mut cotangents) = (Vec::new(), Vec::new());
+/// // SAFETY: the function reads one number, and the shadow is as long; both outlive the pullback.
+/// let mut pullback = unsafe { rule.forward_into(&args, &mut values) }?;
+/// for seed in [1.0, 10.0] {
+///     // SAFETY: the same.
+///     unsafe { pullback.call_into(&[double(seed)], &mut cotangents) }?;
+///     assert_eq!(cotangents, [None, Some(double(9.0 * seed))]);
+/// }
+/// assert_eq!((values[0].clone(), shadow), (double(18.0), [12.0 * 11.0]));
+/// assert!(pullback.tape_bytes() > 0 && pullback.data_shadow("state").is_none());
+/// // SAFETY: the same.
+/// unsafe { rule.primal_into(&[args[0].value.clone(), double(1.0)], &mut values) }?;
+/// assert_eq!(values, [double(9.0)]);
+/// # Ok::<(), brolga::Error>(())
+/// ```
 pub struct Pullback {
     pub(super) rule: DerivedRule,
     pub(super) tape: Lease,
