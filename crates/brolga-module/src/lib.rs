@@ -137,8 +137,8 @@ impl<M: Module> AdModule<M> {
     }
 
     /// Say how a data object takes part. A read-only object is constant without being said so; a
-    /// writable one that a derivative reaches has to be [given](DataActivity) an activity. It counts
-    /// for derivatives that are asked for from now on.
+    /// writable one that a derivative reaches has to be [given](DataActivity) an activity, which
+    /// counts for derivatives that are asked for from now on.
     ///
     /// ```
     /// # use brolga_module::{AdModule, DataActivity};

@@ -213,8 +213,8 @@ fn signature(whole: &DerivedCombined, primal: &ir::Signature, mode: Mode) -> (Ve
     (roles, given)
 }
 
-/// The derivative with pointers to shadows in place of deltas, those of results, too, and without a segment that it does
-/// not use.
+/// The derivative with pointers to shadows in place of deltas, of results, too, and without a
+/// segment that it does not use.
 fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function {
     let mut func = whole.func.clone();
     let entry = func.layout.entry_block().expect("it has a body");
