@@ -137,7 +137,8 @@ impl<M: Module> AdModule<M> {
     }
 
     /// Say how a data object takes part. A read-only object is constant without being said so; a
-    /// writable one that a derivative reaches has to be [given](DataActivity) an activity.
+    /// writable one that a derivative reaches has to be [given](DataActivity) an activity, which
+    /// counts for derivatives that are asked for from now on.
     ///
     /// ```
     /// # use brolga_module::{AdModule, DataActivity};
@@ -154,6 +155,7 @@ impl<M: Module> AdModule<M> {
     /// ```
     pub fn set_data(&mut self, data: DataId, activity: DataActivity) {
         self.recorded.activity(data, activity);
+        self.derived.clear();
     }
 
     /// Say which line of the user's text a source location of the frontend's is, or zero. Errors

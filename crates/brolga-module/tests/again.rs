@@ -345,3 +345,50 @@ fn halves_of_pairs_have_none() {
         assert!(error.contains("half of a pair: ask for the derivative of the gradient"), "{error}");
     }
 }
+
+/// A gradient that returns a pointer and that of its shadow, derived again: the pointers to the
+/// shadows of both come back, and lead to what they led to.
+#[test]
+fn a_pointer_that_is_returned() {
+    // r(p, n) returns the address of a number behind p, after it has put p₀³ there.
+    let text = "function %r(i64, i64) -> i64 {
+    block0(v0: i64, v1: i64):
+        v2 = load.f64 v0
+        v3 = fmul v2, v2
+        v4 = fmul v3, v2
+        v5 = iadd v0, v1
+        store v4, v5
+        return v5
+    }";
+    let mut m = Fixture::new(text, "r");
+    let spec = Spec::gradient([Duplicated, Const]).results([ReturnActivity::Duplicated]);
+    let first = m.derivative("r", &spec);
+    let s = m.module.signature(first).expect("it is derived").clone();
+    let again = Spec::tangent(s.params.iter().map(|r| if *r == ParamRole::Primal(1) { Const } else { Dual }));
+    let second = m.derivative_of(first, &again.clone().results([ReturnActivity::Duplicated; 2]));
+    m.finish();
+    let (mut x, mut dx) = ([1.5, 0.0], [0.0, 2.0]);
+    let (mut tx, mut tdx) = ([0.5, 0.0], [0.0, 0.25]);
+    let found = m.call(second, |role| match role {
+        ParamRole::Primal(k) => match s.params[k] {
+            ParamRole::Primal(0) => address(&mut x),
+            ParamRole::Shadow(0) => address(&mut dx),
+            _ => DataValue::I64(8),
+        },
+        ParamRole::Shadow(k) => match s.params[k] {
+            ParamRole::Primal(0) => address(&mut tx),
+            _ => address(&mut tdx),
+        },
+        role => panic!("{role:?}"),
+    });
+    // 3x² times the seed, whose slope is 6x times the seed and 3x² times the seed's tangent.
+    assert_eq!((x[1], dx), (1.5 * 1.5 * 1.5, [3.0 * 2.25 * 2.0, 0.0]));
+    assert_eq!((tx[1], tdx), (3.0 * 2.25 * 0.5, [6.0 * 1.5 * 0.5 * 2.0 + 3.0 * 2.25 * 0.25, 0.0]));
+    let at = |role| match &found.iter().find(|f| f.0 == role).expect("it is returned").1 {
+        DataValue::I64(x) => *x,
+        other => panic!("{other}"),
+    };
+    let behind = |v: &[f64]| v[1..].as_ptr() as i64;
+    let all = [ResultRole::Value(0), ResultRole::Shadow(0), ResultRole::Value(1), ResultRole::Shadow(1)].map(at);
+    assert_eq!(all, [behind(&x), behind(&tx), behind(&dx), behind(&tdx)]);
+}

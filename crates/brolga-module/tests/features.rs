@@ -399,16 +399,6 @@ fn derivatives_of_derivatives_that_are_refused() {
     let g = m.derivative(f, &Spec::gradient([Active]).results([ReturnActivity::ActiveOnly])).unwrap();
     let found = told(m.derivative(g, &Spec::tangent([Dual, Dual])));
     assert!(found.contains("AD0174") && found.contains("%cell") && found.contains("by a pointer"), "{found}");
-    // A pointer that is returned.
-    let mut sig = m.make_signature();
-    sig.params.push(AbiParam::new(types::I64));
-    sig.returns.push(AbiParam::new(types::I64));
-    let f = define(&mut m, Some("pointer"), sig, |_, b, p| {
-        b.ins().return_(&[p[0]]);
-    });
-    let g = m.derivative(f, &Spec::gradient([Duplicated]).results([ReturnActivity::Duplicated])).unwrap();
-    let found = told(m.derivative(g, &Spec::tangent([Dual, Dual])));
-    assert!(found.contains("AD0174") && found.contains("returns a pointer with a shadow"), "{found}");
 }
 
 #[test]

@@ -104,6 +104,17 @@ fn read_only_data_is_constant_and_writable_data_has_a_shadow_or_is_said_to_be_co
     assert_eq!(run(&m, door, &[4.0, 1.0])[0], 3.0 + 10.0 * 8.0);
     // SAFETY: a double of the module.
     assert_eq!(unsafe { *m.get_finalized_data(shadow).0.cast::<f64>() }, 1.0);
+    // The same derivative, asked for when another object is the shadow, is another one.
+    assert_eq!(m.derivative(f, &spec).unwrap(), gradient);
+    let other = doubles(&mut m, "state.other", true, &[20.0]);
+    m.set_data(state, DataActivity::Shadow(other));
+    let second = m.derivative(f, &spec).unwrap();
+    let again = entry(&mut *m, second).unwrap();
+    m.finalize_definitions().unwrap();
+    assert_eq!(run(&m, again, &[4.0, 1.0])[0], 3.0 + 20.0 * 8.0);
+    m.set_data(state, DataActivity::Const);
+    let found = m.derivative(f, &spec).expect_err("an active value is stored there").to_string();
+    assert!(found.contains("AD0120"), "{found}");
     // Constant: the store of an active value there is refused, or traps.
     let mut m = jit();
     let (f, state) = build(&mut m);

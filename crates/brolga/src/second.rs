@@ -250,7 +250,7 @@ fn again(request: &Request, nested: &Nested) -> Request {
         NestedParam::Workspace => ArgSpec::duplicated(Elem::Pointer),
     });
     let results = nested.results.iter().map(|r| match r {
-        NestedResult::Value(_) => ResultActivity::Const,
+        NestedResult::Value(_) | NestedResult::Shadow(_) => ResultActivity::Const,
         NestedResult::Cotangent(_) | NestedResult::Tangent(_) => ResultActivity::Active,
     });
     Request { results: results.collect(), ..Request::new(nested.func, args) }

@@ -21,7 +21,7 @@ use std::borrow::Cow;
 
 use brolga_ir::inst::Check;
 use brolga_ir::spec::{Derivative, Spec};
-use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, ResultActivity};
+use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Mode, Options, Program};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
@@ -52,8 +52,7 @@ pub struct EmbeddedDerivative<'a> {
 /// tape in the workspace that it is given.
 ///
 /// # Errors
-/// As [`embed`](super::embed()); AD0174 where a result is a pointer with a shadow, or writable data
-/// has one.
+/// As [`embed`](super::embed()); AD0174 where writable data has a shadow.
 pub fn define(
     program: &Program,
     of: EmbeddedDerivative<'_>,
@@ -64,14 +63,6 @@ pub fn define(
     let prepared = consumed::prepared(Cow::Borrowed(program), of.func, &spec, isa)?;
     let primal = &program.funcs[of.func];
     let request = spec.request(prepared.func, &primal.signature);
-    let refused = |why: &str, help: &str| {
-        let d = Diagnostic::new("AD0174", format!("a derivative of %{}, which is a derivative", of.symbol));
-        Diagnostics::from(d.in_func(&primal.symbol).note(why).help(help))
-    };
-    if request.results.contains(&ResultActivity::Duplicated) {
-        let help = "let the function write through a pointer that it is given";
-        return Err(refused("it returns a pointer with a shadow", help));
-    }
     let mode = if spec.derivative == Derivative::Tangent { Mode::Tangent } else { Mode::Combined };
     let options = Options { mode, strong_zero: spec.strong_zero, debug: false, ..options.clone() };
     let mut tape = TypedRoom::Stack([0; 4]);
@@ -79,8 +70,9 @@ pub fn define(
     let found = nested::settled(&prepared.program, &request, &options, isa, settle);
     let mut found = found.map_err(|d| prepared.problems(d))?;
     if let Some(shadow) = found.program.data.values().nth(program.data.len()) {
-        let why = format!("it uses the shadow of writable data (%{})", shadow.symbol);
-        return Err(refused(&why, "pass the data to the function by a pointer"));
+        let d = Diagnostic::new("AD0174", format!("a derivative of %{}, which is a derivative", of.symbol));
+        let d = d.in_func(&primal.symbol).note(format!("it uses the shadow of writable data (%{})", shadow.symbol));
+        return Err(d.help("pass the data to the function by a pointer").into());
     }
     let (func, in_workspace) = Writer { of, found: &found, tape, isa }.function();
     found.program.define(of.symbol, func, |_| 0).map_err(|s| taken(&s))?;
@@ -146,7 +138,7 @@ impl Writer<'_> {
                 ResultRole::Value(i) => value(NestedResult::Value(i)),
                 ResultRole::Cotangent(i) => value(NestedResult::Cotangent(i)),
                 ResultRole::Tangent(i) => value(NestedResult::Tangent(i)),
-                ResultRole::Shadow(_) => None,
+                ResultRole::Shadow(i) => value(NestedResult::Shadow(i)),
                 ResultRole::Status if in_workspace => {
                     Some(typed_tape::status(&mut b, tape.as_ref().expect("it is in the workspace").header))
                 }

@@ -24,7 +24,7 @@
 
 mod data;
 
-use brolga_analysis::{ParamMode, ResultMode, Variant};
+use brolga_analysis::{ParamMode, ResultMode, Variant, query};
 use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::{Diagnostics, FuncKey, Mode, Options, Program, Request, TapeKind};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -59,6 +59,8 @@ pub enum NestedParam {
 pub enum NestedResult {
     /// A result of the primal.
     Value(usize),
+    /// The pointer to the shadow of a result, null if it has none.
+    Shadow(usize),
     /// The cotangent of an active parameter.
     Cotangent(usize),
     /// The tangent of a result.
@@ -193,12 +195,12 @@ fn define(into: &mut Program, symbol: &str, func: ir::Function, of: FuncKey) -> 
 /// What the parameters and results of a derivative are, in their order.
 fn signature(whole: &DerivedCombined, primal: &ir::Signature, mode: Mode) -> (Vec<NestedParam>, Vec<NestedResult>) {
     let Variant { params, results, .. } = &whole.variant;
-    debug_assert!(results.iter().all(|r| !matches!(r, ResultMode::Ptr)), "the root returns no delta");
     let shadows = (0..params.len()).filter(|&i| matches!(params[i], ParamMode::Dup { .. })).map(NestedParam::Shadow);
     let workspace = whole.segment.then_some(NestedParam::Workspace);
     let mut roles: Vec<NestedParam> =
         (0..params.len()).map(NestedParam::Primal).chain(shadows).chain(workspace).collect();
-    let mut given: Vec<NestedResult> = (0..primal.returns.len()).map(NestedResult::Value).collect();
+    let returned = (0..results.len()).filter(|&i| results[i] == ResultMode::Ptr).map(NestedResult::Shadow);
+    let mut given: Vec<NestedResult> = (0..primal.returns.len()).map(NestedResult::Value).chain(returned).collect();
     let of_params = whole.variant.param_shapes(primal).map(|p| p.0);
     let of_results = whole.variant.result_shapes(primal).map(|r| r.0);
     if mode == Mode::Tangent {
@@ -211,8 +213,8 @@ fn signature(whole: &DerivedCombined, primal: &ir::Signature, mode: Mode) -> (Ve
     (roles, given)
 }
 
-/// The derivative with pointers to shadows in place of deltas, and without a segment that it does
-/// not use.
+/// The derivative with pointers to shadows in place of deltas, of results, too, and without a
+/// segment that it does not use.
 fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function {
     let mut func = whole.func.clone();
     let entry = func.layout.entry_block().expect("it has a body");
@@ -225,6 +227,18 @@ fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function 
         let pointer = func.dfg.block_params(entry)[i];
         let inside = FuncCursor::new(&mut func).at_inst(first).ins().isub(shadow, pointer);
         func.dfg.change_to_alias(delta, inside);
+    }
+    let returned: Vec<usize> =
+        (0..primal.returns.len()).filter(|&i| whole.variant.results[i] == ResultMode::Ptr).collect();
+    for inst in query::returns(&func).collect::<Vec<_>>() {
+        for (k, &i) in returned.iter().enumerate() {
+            let (pointer, delta) = (func.dfg.inst_args(inst)[i], func.dfg.inst_args(inst)[primal.returns.len() + k]);
+            let mut cursor = FuncCursor::new(&mut func).at_inst(inst);
+            let shadow = cursor.ins().iadd(pointer, delta);
+            let none = cursor.ins().iconst(types::I64, 0);
+            let shadow = cursor.ins().select(delta, shadow, none);
+            func.dfg.inst_args_mut(inst)[primal.returns.len() + k] = shadow;
+        }
     }
     if whole.segment {
         return func;
