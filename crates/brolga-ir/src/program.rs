@@ -329,8 +329,8 @@ impl Program {
     }
 
     /// Define a function under `symbol` and declare everything it calls. What it declares and does
-    /// not call is left out. Calls of loops of steps ([`crate::time_loop`]) become calls of functions that
-    /// are defined for them.
+    /// not call is left out. Calls of loops of steps ([`crate::time_loop`]) become calls of
+    /// functions that are defined for them.
     ///
     /// Returns the key, or the symbol back if it is defined already or its signature differs from
     /// an earlier declaration. `lines` gives the [`crate::position()`] of an instruction, 0 where

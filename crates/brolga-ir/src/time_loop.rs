@@ -6,8 +6,10 @@
 //! **Answer.** A program says so by a call:
 //!
 //! ```text
-//!   %brolga_time_loop (step, state, bytes, …, params, n)           for i in 0..n { step(state, …, params, i) }
-//!   %brolga_while_loop(step, state, bytes, …, params, n) -> i64    the same, while step returns no zero: the number of steps
+//!   %brolga_time_loop (step, state, bytes, …, params, n)
+//!       for i in 0..n { step(state, …, params, i) }
+//!   %brolga_while_loop(step, state, bytes, …, params, n) -> i64
+//!       the same, while step returns no zero; returns the number of steps
 //! ```
 //!
 //! `step` is the address of a function, `params` what it hands to each step, and there may be

@@ -25,7 +25,7 @@
 //! - The shadow of an address is given as a *delta*: shadow address = primal address + delta, and
 //!   delta 0 means that there is no shadow.
 //! - A helper never unwinds and never allocates Rust memory on the path of a pullback, but for what
-//!   moves in pieces. What can go wrong comes back as a status ([`status`]), on which generated
+//!   moves in pieces and for states of time loops. What can go wrong comes back as a status ([`status`]), on which generated
 //!   code traps.
 //! - One segment belongs to one thread at a time. Everything shared between threads is immutable.
 

@@ -1,8 +1,8 @@
 //! Time loops: states of a loop of steps, kept in slots, and what a pair of it is to do next.
 //!
 //! **Question.** A loop of many steps is reversed by running steps again from states that were kept
-//! ([`brolga_ir::time_loop`](../../brolga_ir/time_loop/index.html)). Which steps does generated code
-//! run now?
+//! (`time_loop` of `brolga-ir`). Which steps does generated code run now?
+//!
 //! **Answer.** The forward pass asks [`brolga_loop_forward`], the pullback [`brolga_loop_next`],
 //! which go through a [`Schedule`] and copy states on the way:
 //!
@@ -19,9 +19,9 @@
 //! parts. A pullback that is called again begins with the initial state, whose slot is never given
 //! away. Runs that began within a block are over when the block is.
 //!
-//! **Invariant.** A pullback leaves the states as it found them. Wherever steps have run again up to
-//! a state that is known, what they have made is compared with it: steps that do not give the same
-//! twice are an error ([`LoopFault::Differs`]), not a wrong gradient.
+//! **Invariant.** A pullback leaves the states as it found them. Wherever steps have run again up
+//! to a state that is known, what they have made is compared with it: steps that do not give the
+//! same twice are an error ([`LoopFault::Differs`]), not a wrong gradient.
 //!
 //! **Cost.** A copy of the state for each store and restore, a checksum for each block.
 
@@ -104,7 +104,7 @@ impl LoopStats {
 #[derive(Default)]
 pub(crate) struct Loops {
     // Generated code holds their addresses.
-    #[allow(clippy::vec_box)]
+    #[expect(clippy::vec_box, reason = "a run stays where it is when others begin")]
     runs: Vec<Box<LoopRun>>,
     /// Of runs that are gone.
     stats: LoopStats,
@@ -589,10 +589,10 @@ const NO_ROOM: u64 = 1;
 const STOPS: u64 = 3;
 
 guard::leaf! {
-    /// A loop begins: `cells` are the limits of its steps, the budget, address and length of each part
-    /// of the state, and what the pullback is to find again. `shape` is the number of cells, that of
-    /// parts from bit 16 on, and bit 32 if a step may end it. Returns the run, which the tape holds;
-    /// [`FAULT`], or [`NO_ROOM`].
+    /// A loop begins: `cells` are the limits of its steps, the budget, address and length of each
+    /// part of the state, and what the pullback is to find again. `shape` is the number of cells,
+    /// that of parts from bit 16 on, and bit 32 if a step may end it. Returns the run, which the
+    /// tape holds; [`FAULT`], or [`NO_ROOM`].
     ///
     /// # Safety
     /// `seg` is a valid segment that no other thread uses, and there are as many cells.
@@ -622,8 +622,8 @@ guard::leaf! {
     /// loop is over, and less if there is a fault.
     ///
     /// # Safety
-    /// As for [`brolga_loop_begin`], of which `run` is a result; the states may be read, or the call
-    /// is guarded.
+    /// As for [`brolga_loop_begin`], of which `run` is a result; the states may be read, or the
+    /// call is guarded.
     pub fn brolga_loop_forward(seg: *mut Segment, run: *mut LoopRun, at: i64; caller) -> i64 {
         // SAFETY: our contract.
         let (seg, run) = unsafe { (&mut *seg, &mut *run) };
@@ -657,8 +657,8 @@ guard::leaf! {
 }
 
 guard::leaf! {
-    /// What the pullback does next with the steps that the run says: 1 to run them, 2 to reverse them,
-    /// 0 if all is done, [`STOPS`] for a fault.
+    /// What the pullback does next with the steps that the run says: 1 to run them, 2 to reverse
+    /// them, 0 if all is done, [`STOPS`] for a fault.
     ///
     /// # Safety
     /// As for [`brolga_loop_forward`].

@@ -3,10 +3,10 @@
 //! **Problem.** A pair that is made of a loop records in each step what the step's reverse needs:
 //! gigabytes for a million steps.
 //!
-//! **Answer.** The forward pass runs steps as they are, and lets the run time keep some of the states
-//! between them (`brolga_runtime::loops`). The pullback runs steps again, from a state that was kept
-//! to the one before the steps that are reversed next, and calls the *combined* function of those,
-//! which records one block of steps at a time:
+//! **Answer.** The forward pass runs steps as they are, and lets the run time keep some of the
+//! states between them (`brolga_runtime::loops`). The pullback runs steps again, from a state that
+//! was kept to the one before the steps that are reversed next, and calls the *combined* function
+//! of those, which records one block of steps at a time:
 //!
 //! ```text
 //! f__forward(p…, δ…, seg)                         f__pullback(seg)
@@ -17,8 +17,8 @@
 //!     return                                            0: return
 //! ```
 //!
-//! **Invariants.** A step is not inlined into the combined function, so that what it adds to shadows
-//! does not depend on which steps are a block: all schedules give the same bits.
+//! **Invariants.** A step is not inlined into the combined function, so that what it adds to
+//! shadows does not depend on which steps are a block: all schedules give the same bits.
 //!
 //! **Source.** A. Griewank, A. Walther: Algorithm 799 (revolve). ACM Transactions on Mathematical
 //! Software 26 (2000).

@@ -1,7 +1,8 @@
 //! Time loops of a module ([`brolga_ir::time_loop`]): `include/brolga.h` declares them for C.
 //!
-//! **Question.** A module imports `brolga_time_loop(step, state, bytes, params, n)`, whose step is an
-//! entry of its first table. What does it call?
+//! **Question.** A module imports `brolga_time_loop(step, state, bytes, params, n)`, whose step is
+//! an entry of its first table. What does it call?
+//!
 //! **Answer.** A function that calls a driver, as for a program of CLIF, but that the driver has the
 //! step among its parameters and calls it by the dispatcher of its type. So there is one for all
 //! steps. Its state is the memory that it is given, and the module's globals: C keeps there how far
