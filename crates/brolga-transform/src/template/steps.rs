@@ -24,7 +24,7 @@
 //! Software 26 (2000).
 
 use brolga_analysis::{ParamMode, Preserved, Variant};
-use brolga_ir::driver::{Length, Part, Steps};
+use brolga_ir::driver::{StateLength, StatePart, StepsDriver};
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::names::Names;
@@ -51,7 +51,7 @@ mod offset {
 /// A template under construction.
 struct Template<'t, 'n> {
     cx: Context<'t>,
-    of: &'t Steps,
+    of: &'t StepsDriver,
     variant: &'t Variant,
     names: &'n mut Names,
 }
@@ -60,7 +60,7 @@ struct Template<'t, 'n> {
 pub(super) fn pair(
     cx: Context<'_>,
     variant: &Variant,
-    of: &Steps,
+    of: &StepsDriver,
     symbols: &PairSymbols,
     work: &mut Worklist<'_>,
     names: &mut Names,
@@ -226,7 +226,7 @@ impl Template<'_, '_> {
 }
 
 /// Address and length of a part of the state.
-fn bounds(b: &mut FunctionBuilder<'_>, part: &Part, given: &[ir::Value]) -> [ir::Value; 2] {
+fn bounds(b: &mut FunctionBuilder<'_>, part: &StatePart, given: &[ir::Value]) -> [ir::Value; 2] {
     let mut address = b.ins().iconst(types::I64, part.offset);
     for &p in &part.address {
         let p = if b.func.dfg.value_type(given[p]) == types::I64 {
@@ -237,9 +237,9 @@ fn bounds(b: &mut FunctionBuilder<'_>, part: &Part, given: &[ir::Value]) -> [ir:
         address = b.ins().iadd(address, p);
     }
     let length = match part.length {
-        Length::Bytes(n) => b.ins().iconst(types::I64, i64::from(n)),
-        Length::Param(p) if b.func.dfg.value_type(given[p]) == types::I64 => given[p],
-        Length::Param(p) => b.ins().sextend(types::I64, given[p]),
+        StateLength::Bytes(n) => b.ins().iconst(types::I64, i64::from(n)),
+        StateLength::Param(p) if b.func.dfg.value_type(given[p]) == types::I64 => given[p],
+        StateLength::Param(p) => b.ins().sextend(types::I64, given[p]),
     };
     [address, length]
 }
