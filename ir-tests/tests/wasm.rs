@@ -366,7 +366,7 @@ impl<'a> Subject<'a> {
             gradient: gradient.collect(),
             buffers: indices.map(|i| buffer(i, instance.memory())).collect(),
             tape_bytes: 0,
-            loops: Default::default(),
+            loops: brolga::LoopStats::default(),
         }
     }
 

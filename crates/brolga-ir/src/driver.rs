@@ -15,15 +15,15 @@ pub enum Driver {
     Call(FuncKey),
     /// Steps of a loop ([`crate::time_loop`]): the pair keeps states of the loop, and the pullback
     /// runs the steps between them again.
-    Steps(Steps),
+    Steps(StepsDriver),
 }
 
 /// What the parameters of a function mean that does the steps of a loop from one to another. It
 /// returns nothing, or the step that comes next and whether there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Steps {
+pub struct StepsDriver {
     /// The state, which steps change.
-    pub state: Vec<Part>,
+    pub state: Vec<StatePart>,
     /// The parameter that is the number of the first step, of 64 bits.
     pub from: usize,
     /// The parameter that is the number of the step behind the last one, of 64 bits.
@@ -32,18 +32,18 @@ pub struct Steps {
 
 /// A part of a state: where it begins, and how long it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct StatePart {
     /// Parameters whose sum is its address. Those of 32 bits have no sign.
     pub address: Vec<usize>,
     /// Bytes from there.
     pub offset: i64,
     /// How many bytes it has.
-    pub length: Length,
+    pub length: StateLength,
 }
 
 /// A number of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Length {
+pub enum StateLength {
     /// This parameter, which has a sign.
     Param(usize),
     /// This many.

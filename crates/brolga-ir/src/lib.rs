@@ -30,6 +30,7 @@ pub mod program;
 pub mod request;
 pub mod source_name;
 pub mod spec;
+mod symbols;
 pub mod time_loop;
 pub mod verify;
 

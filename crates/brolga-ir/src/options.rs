@@ -209,8 +209,8 @@ pub struct Options {
     pub untracked: Untracked,
     /// Most bytes that one run may record.
     pub tape_limit: usize,
-    /// Most bytes that a time loop ([`crate::time_loop`]) takes for states, and for what the steps between
-    /// them record, while it is reversed. What one step records is taken in any case.
+    /// Most bytes that a time loop ([`crate::time_loop`]) takes for states, and for what the steps
+    /// between them record, while it is reversed. What one step records is taken in any case.
     pub memory_budget: usize,
     /// Verify each derived graph after each stage that makes or changes it ([`crate::verify`]),
     /// and derived CLIF after each pass, so that an internal error names the stage. Debug builds do

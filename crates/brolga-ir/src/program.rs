@@ -10,18 +10,20 @@
 //! traced back to the instruction that the user wrote. The source locations that the body came with
 //! are kept in [`Func::srclocs`].
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::map::HashMap;
 use cranelift_codegen::ir::instructions::CallInfo;
-use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
+use cranelift_codegen::ir::{self, UserFuncName};
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap};
 
 use crate::copies::Copies;
 use crate::driver::Driver;
+use crate::time_loop::LoopFuncs;
 use crate::{DataKey, FuncKey, source_name, time_loop};
+
+pub use crate::symbols::{libcall_symbol, symbol_in, symbol_of};
 
 /// A function of the program.
 #[derive(Clone, Debug)]
@@ -165,27 +167,6 @@ pub struct Program {
     data_by_symbol: HashMap<Arc<str>, DataKey>,
 }
 
-/// The symbol that an external name of `func` stands for.
-///
-/// `%name` is `name`; `u0:3` keeps that spelling, since CLIF text has no other name for it; a
-/// library call is its C symbol (`ceilf`, `memcpy`).
-pub fn symbol_of(func: &ir::Function, name: &ExternalName) -> String {
-    symbol_in(func, name).into_owned()
-}
-
-/// [`symbol_of`], for those who only look.
-pub fn symbol_in<'a>(func: &ir::Function, name: &'a ExternalName) -> Cow<'a, str> {
-    match name {
-        ExternalName::User(r) => {
-            let n = &func.params.user_named_funcs()[*r];
-            format!("u{}:{}", n.namespace, n.index).into()
-        }
-        ExternalName::TestCase(t) => String::from_utf8_lossy(t.raw()),
-        ExternalName::LibCall(l) => libcall_symbol(*l).into(),
-        ExternalName::KnownSymbol(k) => k.to_string().into(),
-    }
-}
-
 /// The functions whose address a function takes, in order: symbols, and the signatures that they
 /// are declared with.
 pub fn addresses(func: &ir::Function) -> impl Iterator<Item = (String, ir::SigRef)> {
@@ -271,31 +252,6 @@ pub fn symbol_of_func(name: &UserFuncName) -> String {
     }
 }
 
-/// The C symbol of a Cranelift library call.
-pub fn libcall_symbol(call: ir::LibCall) -> &'static str {
-    use ir::LibCall::*;
-    match call {
-        Probestack => "__cranelift_probestack",
-        CeilF32 => "ceilf",
-        CeilF64 => "ceil",
-        FloorF32 => "floorf",
-        FloorF64 => "floor",
-        TruncF32 => "truncf",
-        TruncF64 => "trunc",
-        NearestF32 => "nearbyintf",
-        NearestF64 => "nearbyint",
-        FmaF32 => "fmaf",
-        FmaF64 => "fma",
-        Memcpy => "memcpy",
-        Memset => "memset",
-        Memmove => "memmove",
-        Memcmp => "memcmp",
-        ElfTlsGetAddr => "__tls_get_addr",
-        ElfTlsGetOffset => "__tls_get_offset",
-        X86Pshufb => "__cranelift_x86_pshufb",
-    }
-}
-
 impl Program {
     /// An empty program.
     pub fn new() -> Self {
@@ -329,8 +285,8 @@ impl Program {
     }
 
     /// Define a function under `symbol` and declare everything it calls. What it declares and does
-    /// not call is left out. Calls of loops of steps ([`crate::time_loop`]) become calls of functions that
-    /// are defined for them.
+    /// not call is left out. Calls of loops of steps ([`crate::time_loop`]) become calls of
+    /// functions that are defined for them.
     ///
     /// Returns the key, or the symbol back if it is defined already or its signature differs from
     /// an earlier declaration. `lines` gives the [`crate::position()`] of an instruction, 0 where
@@ -385,8 +341,20 @@ impl Program {
                 self.declare(&s, &sig);
             }
         }
-        loops.into_iter().try_for_each(|made| made.define(self))?;
+        loops.into_iter().try_for_each(|functions| self.define_loop(functions))?;
         Ok(key)
+    }
+
+    /// Define the functions of a loop of steps, unless another call has.
+    fn define_loop(&mut self, functions: LoopFuncs) -> Result<(), String> {
+        if self.func(&functions.symbol).is_some_and(|k| self.funcs[k].body.is_some()) {
+            return Ok(());
+        }
+        for (symbol, body, driver) in functions.bodies() {
+            let key = self.define(&symbol, body, |_| 0)?;
+            self.func_mut(key).driver = driver;
+        }
+        Ok(())
     }
 
     /// Define an imported function as one of the embedder's own, at `address`.

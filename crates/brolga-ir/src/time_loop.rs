@@ -6,8 +6,10 @@
 //! **Answer.** A program says so by a call:
 //!
 //! ```text
-//!   %brolga_time_loop (step, state, bytes, …, params, n)           for i in 0..n { step(state, …, params, i) }
-//!   %brolga_while_loop(step, state, bytes, …, params, n) -> i64    the same, while step returns no zero: the number of steps
+//!   %brolga_time_loop (step, state, bytes, …, params, n)
+//!       for i in 0..n { step(state, …, params, i) }
+//!   %brolga_while_loop(step, state, bytes, …, params, n) -> i64
+//!       the same, while step returns no zero; returns the number of steps
 //! ```
 //!
 //! `step` is the address of a function, `params` what it hands to each step, and there may be
@@ -24,8 +26,8 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Signature, types};
 
-use crate::driver::{Driver, Length, Part, Steps};
-use crate::program::{Program, symbol_in, symbol_of};
+use crate::driver::{Driver, StateLength, StatePart, StepsDriver};
+use crate::symbols::{symbol_in, symbol_of};
 
 /// Names that are called, and whether the step says when the loop ends.
 const NAMES: [(&str, bool); 2] = [("brolga_time_loop", false), ("brolga_while_loop", true)];
@@ -36,7 +38,7 @@ pub fn is_loop(symbol: &str) -> bool {
 }
 
 /// A call that becomes a loop.
-pub(crate) struct Found {
+pub(crate) struct LoopCall {
     /// The call.
     call: ir::Inst,
     step: ir::FuncRef,
@@ -46,7 +48,7 @@ pub(crate) struct Found {
 }
 
 /// Calls of a body that become loops.
-pub(crate) fn find(body: &ir::Function) -> Vec<Found> {
+pub(crate) fn find(body: &ir::Function) -> Vec<LoopCall> {
     let insts = body.layout.blocks().flat_map(|b| body.layout.block_insts(b));
     insts.filter_map(|call| of_call(body, call).and_then(Result::ok)).collect()
 }
@@ -56,7 +58,7 @@ pub fn why_not(body: &ir::Function, call: ir::Inst) -> Option<(String, &'static 
     of_call(body, call)?.err()
 }
 
-fn of_call(body: &ir::Function, call: ir::Inst) -> Option<Result<Found, (String, &'static str)>> {
+fn of_call(body: &ir::Function, call: ir::Inst) -> Option<Result<LoopCall, (String, &'static str)>> {
     let InstructionData::Call { func_ref, .. } = body.dfg.insts[call] else { return None };
     let callee = symbol_in(body, &body.dfg.ext_funcs[func_ref].name);
     let &(name, ends_early) = NAMES.iter().find(|n| n.0 == callee)?;
@@ -89,22 +91,22 @@ fn of_call(body: &ir::Function, call: ir::Inst) -> Option<Result<Found, (String,
                     given; a while loop's step returns an integer that is zero behind the last step";
         return Some(Err((format!("the step of `%{name}` is `%{step_symbol}`, declared as {own}"), help)));
     }
-    Some(Ok(Found { call, step, symbol: format!("{name}__{step_symbol}"), ends_early }))
+    Some(Ok(LoopCall { call, step, symbol: format!("{name}__{step_symbol}"), ends_early }))
 }
 
 /// The functions that a call becomes a call of, to be defined.
-pub(crate) struct Made {
+pub(crate) struct LoopFuncs {
     step: (String, Signature),
-    symbol: String,
+    pub(crate) symbol: String,
     ends_early: bool,
 }
 
 /// Let a call be one of the loop's function.
-pub(crate) fn replace(body: &mut ir::Function, found: Found) -> Made {
-    let Found { call, step, symbol, ends_early } = found;
+pub(crate) fn replace(body: &mut ir::Function, found: LoopCall) -> LoopFuncs {
+    let LoopCall { call, step, symbol, ends_early } = found;
     let sig = body.dfg.signatures[body.dfg.ext_funcs[step].signature].clone();
     let step = (symbol_of(body, &body.dfg.ext_funcs[step].name), sig);
-    let made = Made { step, symbol, ends_early };
+    let made = LoopFuncs { step, symbol, ends_early };
     let args: Vec<ir::Value> = body.dfg.inst_args(call)[1..].to_vec();
     let address = body.dfg.resolve_aliases(body.dfg.inst_args(call)[0]);
     let signature = body.import_signature(made.signature());
@@ -122,7 +124,7 @@ pub(crate) fn replace(body: &mut ir::Function, found: Found) -> Made {
     made
 }
 
-impl Made {
+impl LoopFuncs {
     /// How many states there are.
     fn parts(&self) -> usize {
         self.step.1.params.len() - 2
@@ -136,21 +138,15 @@ impl Made {
         sig
     }
 
-    /// Define the functions, unless another call has.
-    pub(crate) fn define(self, program: &mut Program) -> Result<(), String> {
-        if program.func(&self.symbol).is_some_and(|k| program.funcs[k].body.is_some()) {
-            return Ok(());
-        }
+    /// The functions by their symbols: all steps, and the driver.
+    pub(crate) fn bodies(self) -> [(String, ir::Function, Option<Driver>); 2] {
         let steps = format!("{}__from", self.symbol);
-        let whole = self.whole(&steps);
-        program.define(&self.symbol, whole, |_| 0)?;
-        let key = program.define(&steps, self.steps(&steps), |_| 0)?;
         let parts = self.parts();
-        let part = |i| Part { address: vec![2 * i], offset: 0, length: Length::Param(2 * i + 1) };
+        let part = |i| StatePart { address: vec![2 * i], offset: 0, length: StateLength::Param(2 * i + 1) };
         let state = (0..parts).map(part).collect();
-        let driver = Driver::Steps(Steps { state, from: 2 * parts + 1, to: 2 * parts + 2 });
-        program.func_mut(key).driver = Some(driver);
-        Ok(())
+        let driver = Driver::Steps(StepsDriver { state, from: 2 * parts + 1, to: 2 * parts + 2 });
+        let (whole, body) = (self.whole(&steps), self.steps(&steps));
+        [(self.symbol, whole, None), (steps, body, Some(driver))]
     }
 
     /// All steps: those from zero on.

@@ -11,7 +11,7 @@
 //! | `globals` | shadows of writable data objects |
 //! | `captures` | which function is derived by which pair, shared by forward and pullback |
 //! | `blocks`, `heap` | shadows of heap blocks, and `malloc` and its family |
-//! | `loops` | states of time loops, and which steps run next |
+//! | `loops`, `loop_calls` | states of time loops, and which steps run next; what generated code calls for that |
 //! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
 //! | `pieces`, `piece_calls` | cotangents of fragments of floats, and what generated code calls for them |
 //! | `fragments`, `tangents` | which tangents of fragments are whole, in forward mode |
@@ -25,8 +25,8 @@
 //! - The shadow of an address is given as a *delta*: shadow address = primal address + delta, and
 //!   delta 0 means that there is no shadow.
 //! - A helper never unwinds and never allocates Rust memory on the path of a pullback, but for what
-//!   moves in pieces. What can go wrong comes back as a status ([`status`]), on which generated
-//!   code traps.
+//!   moves in pieces and for states of time loops. What can go wrong comes back as a status
+//!   ([`status`]), on which generated code traps.
 //! - One segment belongs to one thread at a time. Everything shared between threads is immutable.
 
 mod blocks;
@@ -38,6 +38,7 @@ pub mod gamma;
 mod globals;
 pub mod guard;
 pub mod heap;
+pub mod loop_calls;
 pub mod loops;
 pub mod mappings;
 pub mod math;

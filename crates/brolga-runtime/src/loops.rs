@@ -1,9 +1,9 @@
 //! Time loops: states of a loop of steps, kept in slots, and what a pair of it is to do next.
 //!
 //! **Question.** A loop of many steps is reversed by running steps again from states that were kept
-//! ([`brolga_ir::time_loop`](../../brolga_ir/time_loop/index.html)). Which steps does generated code
-//! run now?
-//! **Answer.** The forward pass asks [`brolga_loop_forward`], the pullback [`brolga_loop_next`],
+//! (`time_loop` of `brolga-ir`). Which steps does generated code run now?
+//!
+//! **Answer.** The forward pass asks `brolga_loop_forward`, the pullback `brolga_loop_next`,
 //! which go through a [`Schedule`] and copy states on the way:
 //!
 //! ```text
@@ -19,9 +19,9 @@
 //! parts. A pullback that is called again begins with the initial state, whose slot is never given
 //! away. Runs that began within a block are over when the block is.
 //!
-//! **Invariant.** A pullback leaves the states as it found them. Wherever steps have run again up to
-//! a state that is known, what they have made is compared with it: steps that do not give the same
-//! twice are an error ([`LoopFault::Differs`]), not a wrong gradient.
+//! **Invariant.** A pullback leaves the states as it found them. Wherever steps have run again up
+//! to a state that is known, what they have made is compared with it: steps that do not give the
+//! same twice are an error ([`LoopFault::Differs`]), not a wrong gradient.
 //!
 //! **Cost.** A copy of the state for each store and restore, a checksum for each block.
 
@@ -29,11 +29,10 @@ use std::collections::HashMap;
 
 use brolga_schedules::{Action, Budget, LoopSize, Method, Reversal, Schedule, SlotId, Stats, StepId, choose};
 
-use crate::guard::{self, attributed};
-use crate::segment::Segment;
+use crate::guard::attributed;
 
 /// Part of a state: an address, and bytes.
-type Part = (*mut u8, usize);
+type StateBytes = (*mut u8, usize);
 
 /// What is wrong with a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,18 +103,20 @@ impl LoopStats {
 #[derive(Default)]
 pub(crate) struct Loops {
     // Generated code holds their addresses.
-    #[allow(clippy::vec_box)]
-    runs: Vec<Box<LoopRun>>,
+    #[expect(clippy::vec_box, reason = "a run stays where it is when others begin")]
+    pub(crate) runs: Vec<Box<LoopRun>>,
     /// Of runs that are gone.
     stats: LoopStats,
     /// What a step of a loop records, by where the loop begins.
-    a_step: HashMap<usize, usize>,
+    pub(crate) a_step: HashMap<usize, usize>,
     fault: Option<LoopFault>,
 }
 
 impl Loops {
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        if !self.runs.is_empty() || self.fault.is_some() || self.stats != LoopStats::default() {
+            *self = Self::default();
+        }
     }
 
     /// A pullback begins; one that ended in a trap may have left loops that were on their way.
@@ -128,15 +129,14 @@ impl Loops {
     }
 
     /// Forget runs that began later.
-    fn truncate(&mut self, len: usize) {
+    pub(crate) fn truncate(&mut self, len: usize) {
         for run in self.runs.drain(len..) {
             self.stats.add(&run.stats, run.most);
         }
     }
 
-    fn fails(&mut self, fault: LoopFault) -> u64 {
+    pub(crate) fn fails(&mut self, fault: LoopFault) {
         self.fault = Some(fault);
-        FAULT
     }
 
     pub(crate) fn fault(&self) -> Option<LoopFault> {
@@ -161,7 +161,7 @@ pub struct LoopRun {
     /// Generated code says so when a step has ended the loop.
     ended: u64,
     given: Box<[u64]>,
-    parts: Box<[Part]>,
+    parts: Box<[StateBytes]>,
     /// Bytes of a state.
     bytes: usize,
     budget: usize,
@@ -180,15 +180,15 @@ pub struct LoopRun {
     /// That in front of the block that is being reversed.
     in_front: u64,
     /// Bytes that a step records, at most, as soon as one has been seen.
-    a_step: Option<usize>,
+    pub(crate) a_step: Option<usize>,
     /// Which loop of the program it is: where it began.
-    site: usize,
+    pub(crate) site: usize,
     /// Where the tape ended when a block began, and the highest position before.
-    measured: Option<(usize, usize)>,
+    pub(crate) measured: Option<(usize, usize)>,
     /// Where the caller's pullback goes on to pop: what runs within a block moves the cursor.
-    cursor: *mut u8,
+    pub(crate) cursor: *mut u8,
     /// How many loops there were when the pullback began.
-    mark: Option<usize>,
+    pub(crate) mark: Option<usize>,
     reversed_once: bool,
     stats: Stats,
     most: u64,
@@ -237,7 +237,7 @@ fn method(steps: Option<u64>, state: usize, a_step: Option<usize>, budget: usize
 
 impl LoopRun {
     /// A run of what generated code has put into cells.
-    fn new(
+    pub(crate) fn new(
         given: Box<[u64]>,
         n_parts: usize,
         ends_early: bool,
@@ -255,7 +255,7 @@ impl LoopRun {
         if sorted.windows(2).any(|w| (w[0].0 as usize).saturating_add(w[0].1) > w[1].0 as usize) {
             return Err(LoopFault::Overlap);
         }
-        let bytes = parts.iter().map(|p| p.1).sum::<usize>();
+        let bytes = parts.iter().fold(0, |sum: usize, p| sum.saturating_add(p.1));
         let budget = budget as usize;
         if budget / 2 < bytes {
             return Err(LoopFault::Budget { budget: budget as u64, state: bytes as u64 });
@@ -384,7 +384,7 @@ impl LoopRun {
     }
 
     /// Go through the forward half until steps are to run: where those end, or `at` at the end.
-    fn forward(&mut self, at: i64, caller: usize) -> Result<i64, LoopFault> {
+    pub(crate) fn forward(&mut self, at: i64, caller: usize) -> Result<i64, LoopFault> {
         let unknown = self.schedules[0].schedule.steps().is_none();
         if self.ended != 0 || unknown && (at - self.base) as u64 == self.limit() {
             self.ends(at);
@@ -418,7 +418,7 @@ impl LoopRun {
     }
 
     /// The pullback begins.
-    fn reverse(&mut self, mark: usize, caller: usize) -> Result<(), LoopFault> {
+    pub(crate) fn reverse(&mut self, mark: usize, caller: usize) -> Result<(), LoopFault> {
         self.mark = Some(mark);
         self.found = Some(self.copied(caller)?);
         self.expected = self.last;
@@ -453,7 +453,7 @@ impl LoopRun {
     }
 
     /// The next steps of the pullback: 1 if they only run, 2 if they are reversed, 0 at the end.
-    fn next(&mut self, top: usize, peak: &mut usize, caller: usize) -> Result<u64, LoopFault> {
+    pub(crate) fn next(&mut self, top: usize, peak: &mut usize, caller: usize) -> Result<u64, LoopFault> {
         if let Some((base, before)) = self.measured.take() {
             let recorded = peak.saturating_sub(base);
             *peak = before.max(*peak);
@@ -579,104 +579,4 @@ fn plain(word: u64) -> u64 {
         return 0x7ff8_0000_0000_0000;
     }
     u64::from(nan(word as u32)) | u64::from(nan((word >> 32) as u32)) << 32
-}
-
-/// What a helper was not able to do.
-const FAULT: u64 = 0;
-/// The tape has no room.
-const NO_ROOM: u64 = 1;
-/// [`brolga_loop_next`] has found a fault.
-const STOPS: u64 = 3;
-
-guard::leaf! {
-    /// A loop begins: `cells` are the limits of its steps, the budget, address and length of each part
-    /// of the state, and what the pullback is to find again. `shape` is the number of cells, that of
-    /// parts from bit 16 on, and bit 32 if a step may end it. Returns the run, which the tape holds;
-    /// [`FAULT`], or [`NO_ROOM`].
-    ///
-    /// # Safety
-    /// `seg` is a valid segment that no other thread uses, and there are as many cells.
-    pub fn brolga_loop_begin(seg: *mut Segment, cells: *const u64, shape: u64; caller) -> u64 {
-        // SAFETY: our contract.
-        let (seg, given) = unsafe { (&mut *seg, std::slice::from_raw_parts(cells, (shape & 0xffff) as usize)) };
-        if (seg.limit as usize - seg.top as usize) < size_of::<u64>() {
-            return NO_ROOM;
-        }
-        let known = (caller, seg.loops.a_step.get(&caller).copied());
-        match LoopRun::new(given.into(), (shape >> 16 & 0xffff) as usize, shape >> 32 & 1 != 0, known) {
-            Ok(mut run) => {
-                let at: *mut LoopRun = &mut *run;
-                seg.loops.runs.push(run);
-                // SAFETY: there is room above the top.
-                unsafe { seg.top.cast::<u64>().write_unaligned(at as u64) };
-                seg.top = seg.top.wrapping_add(size_of::<u64>());
-                at as u64
-            }
-            Err(fault) => seg.loops.fails(fault),
-        }
-    }
-}
-
-guard::leaf! {
-    /// The forward half has done the steps up to `at`: where the next ones end. That is `at` if the
-    /// loop is over, and less if there is a fault.
-    ///
-    /// # Safety
-    /// As for [`brolga_loop_begin`], of which `run` is a result; the states may be read, or the call
-    /// is guarded.
-    pub fn brolga_loop_forward(seg: *mut Segment, run: *mut LoopRun, at: i64; caller) -> i64 {
-        // SAFETY: our contract.
-        let (seg, run) = unsafe { (&mut *seg, &mut *run) };
-        run.forward(at, caller).unwrap_or_else(|fault| {
-            seg.loops.fails(fault);
-            i64::MIN
-        })
-    }
-}
-
-guard::leaf! {
-    /// The pullback begins: the run that the tape holds, or [`FAULT`].
-    ///
-    /// # Safety
-    /// As for [`brolga_loop_forward`]; the cursor is where [`brolga_loop_begin`] left the top.
-    pub fn brolga_loop_reverse(seg: *mut Segment, _a: u64, _b: u64; caller) -> u64 {
-        // SAFETY: our contract.
-        let seg = unsafe { &mut *seg };
-        seg.cursor = seg.cursor.wrapping_sub(size_of::<u64>());
-        // SAFETY: a run was pushed there.
-        let at = unsafe { seg.cursor.cast::<u64>().read_unaligned() } as *mut LoopRun;
-        let mark = seg.loops.runs.len();
-        // SAFETY: it is in the list.
-        let run = unsafe { &mut *at };
-        run.cursor = seg.cursor;
-        match run.reverse(mark, caller) {
-            Ok(()) => at as u64,
-            Err(fault) => seg.loops.fails(fault),
-        }
-    }
-}
-
-guard::leaf! {
-    /// What the pullback does next with the steps that the run says: 1 to run them, 2 to reverse them,
-    /// 0 if all is done, [`STOPS`] for a fault.
-    ///
-    /// # Safety
-    /// As for [`brolga_loop_forward`].
-    pub fn brolga_loop_next(seg: *mut Segment, run: *mut LoopRun, _b: u64; caller) -> u64 {
-        // SAFETY: our contract.
-        let (seg, run) = unsafe { (&mut *seg, &mut *run) };
-        if let (Some(mark), Some(_)) = (run.mark, run.measured) {
-            seg.loops.truncate(mark);
-        }
-        let (top, mut peak) = (seg.top as usize, seg.peak as usize);
-        let next = run.next(top, &mut peak, caller);
-        (seg.peak, seg.cursor) = (seg.peak.with_addr(peak), run.cursor);
-        if let Some(a_step) = run.a_step {
-            seg.loops.a_step.insert(run.site, a_step);
-        }
-        next.unwrap_or_else(|fault| {
-            seg.loops.fails(fault);
-            STOPS
-        })
-    }
 }

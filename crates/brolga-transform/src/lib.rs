@@ -23,8 +23,8 @@
 //! standalone what both need, as they run without the run time
 //! ```
 //!
-//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that
-//! it lowers, and `clif` changes what was lowered.
+//! Derived CLIF is written by `brolga_ir::lower`, but for templates; this crate makes the graphs
+//! that it lowers, and `clif` changes what was lowered.
 
 pub mod assemble;
 mod batch;

@@ -24,7 +24,8 @@ pub(crate) enum Provided {
     Widened(&'static MathRule),
     /// A call through the first table, of what the first parameter says, with the others.
     Invoke,
-    /// A loop of steps, which are called through the first table; with `true` they say when it ends.
+    /// A loop of steps, which are called through the first table; with `true` they say when it
+    /// ends.
     Loop(bool),
     /// Nothing: calling it is a trap.
     Missing,

@@ -12,6 +12,7 @@ mod gradients;
 mod imports;
 mod last_page;
 mod lives;
+mod loops;
 mod packed;
 mod pieces;
 mod points;

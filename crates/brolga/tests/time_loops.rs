@@ -1,5 +1,5 @@
-//! Time loops: the gradient is that of the loop in any budget, bit for bit, and that of the same loop
-//! written as a loop; what cannot be reversed is refused.
+//! Time loops: the gradient is that of the loop in any budget, bit for bit, and that of the same
+//! loop written as a loop; what cannot be reversed is refused.
 //!
 //! Broken on purpose: states that are not put back, a checksum that is not compared, runs of inner
 //! loops that are not forgotten.
@@ -367,7 +367,8 @@ fn near(a: &Outcome, b: &Outcome, what: &str) {
     }
 }
 
-/// Budgets by which states are kept before each block, by revolve, and nowhere but at the beginning.
+/// Budgets by which states are kept before each block, by revolve, and nowhere but at the
+/// beginning.
 const BUDGETS: [usize; 6] = [1 << 26, 4096, 1000, 200, 64, 32];
 
 #[test]

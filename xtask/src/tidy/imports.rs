@@ -202,7 +202,22 @@ const FOLDERS: &[(&str, &[Row])] = &[
             ),
             ("verified", &["assemble", "batch", "facts", "plan"]),
             ("emit", &["batch", "clif", "facts", "plan", "translate"]),
-            ("program", &["assemble", "batch", "clif", "derived", "facts", "pipeline", "plan", "primal", "translate"]),
+            (
+                "program",
+                &[
+                    "assemble",
+                    "batch",
+                    "clif",
+                    "derived",
+                    "facts",
+                    "pipeline",
+                    "plan",
+                    "primal",
+                    "template",
+                    "translate",
+                ],
+            ),
+            ("template", &["assemble", "derived", "facts", "program", "translate"]),
             (
                 "pipeline",
                 &[
@@ -216,6 +231,7 @@ const FOLDERS: &[(&str, &[Row])] = &[
                     "primal",
                     "program",
                     "shadow",
+                    "template",
                     "translate",
                     "verified",
                 ],

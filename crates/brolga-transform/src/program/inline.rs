@@ -12,8 +12,8 @@
 //! - it has one, is not recursive (no cycle of calls leads through it), and is neither a function
 //!   whose rule is known ([`brolga_ir::Func::computes`]), nor a part of an allocator
 //!   ([`brolga_ir::Func::allocator`]: what it returns would no longer be known to be apart), nor
-//!   one that is called as it is ([`Program::plain`]), nor a driver ([`brolga_ir::driver`]), whose own
-//!   calls stay, too;
+//!   one that is called as it is ([`Program::plain`]), nor a driver ([`brolga_ir::driver`]), whose
+//!   own calls stay, too;
 //! - it has at most [`Inline::Small::callee`] instructions, and its caller has not grown by
 //!   [`Inline::Small::growth`] and its own length; nor all callers together by more than [`SPARE`]
 //!   and the length of all ([`Budget`]). If it is called in one place only, the program does not

@@ -5,8 +5,8 @@
 //!                                d__pullback(seg, r̄…) -> p̄…         =  f__pullback(seg, r̄…)
 //! ```
 //!
-//! It is what all templates are compared with: a call by way of a driver gives the bits that the call
-//! gives.
+//! It is what all templates are compared with: a call by way of a driver gives the bits that the
+//! call gives.
 
 use brolga_analysis::Variant;
 use brolga_ir::FuncKey;

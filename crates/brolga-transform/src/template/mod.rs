@@ -1,13 +1,13 @@
 //! Templates: derived pairs of drivers ([`brolga_ir::driver`]).
 //!
 //! **Question.** A driver has a body, and its pair is not made of it. Of what is it made?
-//! **Answer.** Of calls, written as CLIF: of the pair that a call drives ([`call`]), or of steps and
-//! their gradient, as the run time says ([`steps`]). The variant is that of the call, so callers see
-//! no difference. Analyses, forward mode, combined functions and derivatives that are derived again
-//! are those of the body.
+//! **Answer.** Of calls, written as CLIF: of the pair that a call drives ([`call`]), or of steps
+//! and their gradient, as the run time says ([`steps`]). The variant is that of the call, so
+//! callers see no difference. Analyses, forward mode, combined functions and derivatives that are
+//! derived again are those of the body.
 //!
-//! **Invariant.** Where a template does not apply, the pair is made of the body, which gives the same
-//! cotangents.
+//! **Invariant.** Where a template does not apply, the pair is made of the body, which gives the
+//! same cotangents.
 
 mod call;
 mod steps;
@@ -49,8 +49,8 @@ pub(crate) fn pair(
     })
 }
 
-/// Whether states can be kept: nothing is passed but addresses and numbers, there is a run time, one
-/// derivative at a time, and nothing to undo.
+/// Whether states can be kept: nothing is passed but addresses and numbers, there is a run time,
+/// one derivative at a time, and nothing to undo.
 fn applies(variant: &Variant, options: &Options) -> bool {
     let word = |p: &ParamMode| !matches!(p, ParamMode::Active | ParamMode::Bits { .. });
     variant.params.iter().all(word)
@@ -60,8 +60,8 @@ fn applies(variant: &Variant, options: &Options) -> bool {
         && options.memory == MemoryMode::Leave
 }
 
-/// Where a function stores a pointer, or copies some, to memory that outlives it. The shadow is then
-/// the shadow of one time, and a state that is put back is of another.
+/// Where a function stores a pointer, or copies some, to memory that outlives it. The shadow is
+/// then the shadow of one time, and a state that is put back is of another.
 pub(crate) fn stored_pointer(facts: &Facts<'_>, stmts: &AdStmts) -> Option<ir::Inst> {
     let outlives = |delta: &Val| match delta {
         Val::Delta(root) => !matches!(facts.pointers.roots.get(root), Some(RootKind::Slot(_))),

@@ -3,10 +3,10 @@
 //! **Problem.** A pair that is made of a loop records in each step what the step's reverse needs:
 //! gigabytes for a million steps.
 //!
-//! **Answer.** The forward pass runs steps as they are, and lets the run time keep some of the states
-//! between them (`brolga_runtime::loops`). The pullback runs steps again, from a state that was kept
-//! to the one before the steps that are reversed next, and calls the *combined* function of those,
-//! which records one block of steps at a time:
+//! **Answer.** The forward pass runs steps as they are, and lets the run time keep some of the
+//! states between them (`brolga_runtime::loops`). The pullback runs steps again, from a state that
+//! was kept to the one before the steps that are reversed next, and calls the *combined* function
+//! of those, which records one block of steps at a time:
 //!
 //! ```text
 //! f__forward(p…, δ…, seg)                         f__pullback(seg)
@@ -17,14 +17,14 @@
 //!     return                                            0: return
 //! ```
 //!
-//! **Invariants.** A step is not inlined into the combined function, so that what it adds to shadows
-//! does not depend on which steps are a block: all schedules give the same bits.
+//! **Invariants.** A step is not inlined into the combined function, so that what it adds to
+//! shadows does not depend on which steps are a block: all schedules give the same bits.
 //!
 //! **Source.** A. Griewank, A. Walther: Algorithm 799 (revolve). ACM Transactions on Mathematical
 //! Software 26 (2000).
 
 use brolga_analysis::{ParamMode, Preserved, Variant};
-use brolga_ir::driver::{Length, Part, Steps};
+use brolga_ir::driver::{StateLength, StatePart, StepsDriver};
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::names::Names;
@@ -51,7 +51,7 @@ mod offset {
 /// A template under construction.
 struct Template<'t, 'n> {
     cx: Context<'t>,
-    of: &'t Steps,
+    of: &'t StepsDriver,
     variant: &'t Variant,
     names: &'n mut Names,
 }
@@ -60,7 +60,7 @@ struct Template<'t, 'n> {
 pub(super) fn pair(
     cx: Context<'_>,
     variant: &Variant,
-    of: &Steps,
+    of: &StepsDriver,
     symbols: &PairSymbols,
     work: &mut Worklist<'_>,
     names: &mut Names,
@@ -226,7 +226,7 @@ impl Template<'_, '_> {
 }
 
 /// Address and length of a part of the state.
-fn bounds(b: &mut FunctionBuilder<'_>, part: &Part, given: &[ir::Value]) -> [ir::Value; 2] {
+fn bounds(b: &mut FunctionBuilder<'_>, part: &StatePart, given: &[ir::Value]) -> [ir::Value; 2] {
     let mut address = b.ins().iconst(types::I64, part.offset);
     for &p in &part.address {
         let p = if b.func.dfg.value_type(given[p]) == types::I64 {
@@ -237,9 +237,9 @@ fn bounds(b: &mut FunctionBuilder<'_>, part: &Part, given: &[ir::Value]) -> [ir:
         address = b.ins().iadd(address, p);
     }
     let length = match part.length {
-        Length::Bytes(n) => b.ins().iconst(types::I64, i64::from(n)),
-        Length::Param(p) if b.func.dfg.value_type(given[p]) == types::I64 => given[p],
-        Length::Param(p) => b.ins().sextend(types::I64, given[p]),
+        StateLength::Bytes(n) => b.ins().iconst(types::I64, i64::from(n)),
+        StateLength::Param(p) if b.func.dfg.value_type(given[p]) == types::I64 => given[p],
+        StateLength::Param(p) => b.ins().sextend(types::I64, given[p]),
     };
     [address, length]
 }

@@ -1,17 +1,18 @@
 //! Time loops of a module ([`brolga_ir::time_loop`]): `include/brolga.h` declares them for C.
 //!
-//! **Question.** A module imports `brolga_time_loop(step, state, bytes, params, n)`, whose step is an
-//! entry of its first table. What does it call?
-//! **Answer.** A function that calls a driver, as for a program of CLIF, but that the driver has the
-//! step among its parameters and calls it by the dispatcher of its type. So there is one for all
-//! steps. Its state is the memory that it is given, and the module's globals: C keeps there how far
-//! its stack reaches, so that steps that run again have their frames where they had them.
+//! **Question.** A module imports `brolga_time_loop(step, state, bytes, params, n)`, whose step is
+//! an entry of its first table. What does it call?
+//!
+//! **Answer.** A function that calls a driver, as for a program of CLIF, but that the driver has
+//! the step among its parameters and calls it by the dispatcher of its type. So there is one for
+//! all steps. Its state is the memory that it is given, and the module's globals: C keeps there how
+//! far its stack reaches, so that steps that run again have their frames where they had them.
 //!
 //! **Cost.** A `br_table` for each step.
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, Signature, Type, types};
-use brolga_ir::driver::{Driver, Length, Part, Steps};
+use brolga_ir::driver::{Driver, StateLength, StatePart, StepsDriver};
 use wasmparser::{FuncType, ValType};
 
 use super::env::Env;
@@ -39,12 +40,12 @@ pub(super) fn define_steps(env: &mut Env<'_, '_>, context: &mut Context, ends_ea
         Ok(())
     })?;
     // Parameter 0 is the instance, in front of which its globals lie, the last one first.
-    let mut state = vec![Part { address: vec![0, 2], offset: 0, length: Length::Param(3) }];
+    let mut state = vec![StatePart { address: vec![0, 2], offset: 0, length: StateLength::Param(3) }];
     if let Some(&last) = env.layout.globals.last() {
-        let length = Length::Bytes(16 * env.layout.globals.len() as u32);
-        state.push(Part { address: vec![0], offset: last.into(), length });
+        let length = StateLength::Bytes(16 * env.layout.globals.len() as u32);
+        state.push(StatePart { address: vec![0], offset: last.into(), length });
     }
-    env.program.func_mut(key).driver = Some(Driver::Steps(Steps { state, from: 5, to: 6 }));
+    env.program.func_mut(key).driver = Some(Driver::Steps(StepsDriver { state, from: 5, to: 6 }));
     Ok(())
 }
 

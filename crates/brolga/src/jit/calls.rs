@@ -11,7 +11,7 @@ use super::cells::{Cell, check_args, enter, fits, read, with_cells, write};
 use super::declared::{self, Places};
 use super::rule::{Derived, DerivedRule};
 use super::runs::{Pullback, Run};
-use super::traps::Phase;
+use super::traps::{Phase, explained};
 use crate::{Error, Trap};
 
 impl DerivedRule {
@@ -313,17 +313,6 @@ impl DerivedRule {
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             Ok(Pullback { rule: self.clone(), tape, called: false, places: self.places(args) })
         })
-    }
-}
-
-/// A time loop that has stopped a run says why.
-pub(super) fn explained(error: Error, tape: Option<&Lease>) -> Error {
-    match (error, tape.and_then(|t| t.loop_fault())) {
-        (Error::Trap(mut trap), Some(fault)) if trap.code == Check::TimeLoop.name() => {
-            trap.message = fault.to_string();
-            Error::Trap(trap)
-        }
-        (error, _) => error,
     }
 }
 

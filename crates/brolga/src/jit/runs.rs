@@ -8,11 +8,10 @@ use std::time::Instant;
 use brolga_runtime::{Lease, LoopStats};
 use cranelift_codegen::data_value::DataValue;
 
-use super::calls::explained;
 use super::cells::{with_cells, write};
 use super::declared::Places;
 use super::rule::{Derived, DerivedRule};
-use super::traps::Phase;
+use super::traps::{Phase, explained};
 use crate::Error;
 
 /// A finished run of a combined function: what can still be asked about it. Dropping it gives its

@@ -7,10 +7,10 @@
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::{FuncKey, Program};
-use brolga_runtime::{Cause, CodeRanges, RawTrap, Signal};
+use brolga_runtime::{Cause, CodeRanges, Lease, RawTrap, Signal};
 use cranelift_codegen::ir::{self, TrapCode};
 
-use crate::Trap;
+use crate::{Error, Trap};
 
 /// What is being run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,4 +145,15 @@ fn describe(program: &Program, code: Option<TrapCode>, loc: u32, raw: &RawTrap) 
         None => "the processor refused an instruction".to_owned(),
     };
     (code.map_or_else(|| "unknown".to_owned(), |c| c.to_string()), message)
+}
+
+/// A time loop that has stopped a run says why.
+pub(super) fn explained(error: Error, tape: Option<&Lease>) -> Error {
+    match (error, tape.and_then(|t| t.loop_fault())) {
+        (Error::Trap(mut trap), Some(fault)) if trap.code == Check::TimeLoop.name() => {
+            trap.message = fault.to_string();
+            Error::Trap(trap)
+        }
+        (error, _) => error,
+    }
 }
