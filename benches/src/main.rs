@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use benches::{
-    CallRow, Effort, How, Mode, calls, costs, disasm, latency, measure, page, passes, peers, report, scaling, tangents,
+    CallRow, Effort, How, Mode, calls, costs, disasm, latency, measure, page, passes, peers, report, scaling, second,
+    tangents,
 };
 use brolga_cli::args::{CallOptions, Effort as Asked};
 use brolga_cli::cli::finish;
@@ -86,6 +87,15 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
         let made = benches::selected(filter).map_err(failure)?.into_iter();
         let rows = made.map(|make| tangents::measure(&make(benches::Size::Full), how, Effort::default()));
         report::tangents(&rows.collect::<Result<Vec<_>, _>>().map_err(failure)?) + "\n"
+    } else if args.second {
+        let made = benches::selected(filter).map_err(failure)?.into_iter();
+        let rows = made.map(|make| second::measure(&make(benches::Size::Full), how, Effort::default()));
+        let rows = rows.collect::<Result<Vec<_>, _>>().map_err(failure)?;
+        let mut tables = vec![report::products(&rows)];
+        if rows.iter().any(|r| r.name == "embed") {
+            tables.push(report::embeddings(&second::embeddings(how, Effort::default()).map_err(failure)?));
+        }
+        tables.join("\n\n") + "\n"
     } else if args.scaling {
         report::series(&scaling::run(how, Effort::default()).map_err(failure)?)
     } else {
