@@ -45,7 +45,7 @@ pub struct EmbeddingRow {
 }
 
 /// Gradient and product, with their memory.
-struct Products {
+struct ProductCall {
     gradient: DerivedRule,
     /// Which shadows the gradient adds to.
     added: Vec<usize>,
@@ -57,14 +57,14 @@ struct Products {
     shadows: Vec<Block>,
     /// Directions of memory.
     tangents: Vec<Block>,
-    /// Products in memory.
+    /// ProductCall in memory.
     products: Vec<Block>,
     out: Second,
     values: Vec<DataValue>,
     cotangents: Vec<Option<DataValue>>,
 }
 
-impl Products {
+impl ProductCall {
     fn new(problem: &Problem, how: How) -> Result<Self, Failure> {
         let failed = |error| Failure::Run { name: problem.name, error };
         let (program, all) = requests(problem)?;
@@ -203,7 +203,7 @@ fn flat(problem: &Problem, by_value: &[Option<DataValue>], memory: &[Block]) -> 
 /// # Errors
 /// See [`Failure`].
 pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<ProductRow, Failure> {
-    let mut products = Products::new(problem, how)?;
+    let mut products = ProductCall::new(problem, how)?;
     products.check(problem)?;
     products.gradient().map_err(|error| Failure::Run { name: problem.name, error })?;
     let [gradient_ns, product_ns] = in_turns(&mut products, [|p| drop(p.gradient()), |p| drop(p.product())], effort);

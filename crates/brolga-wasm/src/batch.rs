@@ -6,8 +6,8 @@
 //!
 //! **Answer.** Regions of address space as many times as large, laid out like the instance, one for
 //! each width. They are made when a batch is run first, and grow with memory: pages cost nothing
-//! until they are touched. One half is the shadow of a batch, or the tangent of memory; the other is
-//! used by second derivatives only, for the tangent of the shadow.
+//! until they are touched. One half is the shadow of a batch, or the tangent of memory; the other
+//! is used by second derivatives only, for the tangent of the shadow.
 
 use crate::error::Error;
 use crate::instance::Instance;
@@ -87,14 +87,4 @@ impl Instance {
         // SAFETY: as in `tangents_mut`.
         Ok(unsafe { std::slice::from_raw_parts_mut(at, n) })
     }
-}
-
-/// Whether there are as many sets as a width says, each of so many.
-pub(crate) fn sets<T>(all: &[impl AsRef<[T]>], width: usize, each: usize, what: &str) -> Result<(), Error> {
-    let message = match all.iter().find(|set| set.as_ref().len() != each) {
-        _ if all.len() != width => format!("{} sets of {what} are given, the width is {width}", all.len()),
-        Some(set) => format!("{} {what} are given, {each} are wanted", set.as_ref().len()),
-        None => return Ok(()),
-    };
-    Err(Error::Usage(message))
 }

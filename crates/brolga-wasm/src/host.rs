@@ -30,8 +30,8 @@ pub enum Output {
 pub struct State {
     /// The instance's address space.
     pub region: Region,
-    /// By width, what batches and second derivatives need: the shadow of a batch, or the tangents of
-    /// a second derivative, of the region's primal half; and tangents of its shadow.
+    /// By width, what batches and second derivatives need: the shadow of a batch, or the tangents
+    /// of a second derivative, of the region's primal half; and tangents of its shadow.
     pub batches: BTreeMap<usize, Region>,
     /// Offset of each memory's size.
     pub size_cells: Vec<i32>,

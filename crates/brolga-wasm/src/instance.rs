@@ -6,7 +6,6 @@ use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, Mode, Primal};
 use wasmparser::{ExternalKind, FuncType, ValType};
 
-use crate::batch::sets;
 use crate::error::Error;
 use crate::floats::KnownFloats;
 use crate::gradient::{Evaluation, Gradient, Pullback, Tangents, next_instance};
@@ -516,4 +515,14 @@ pub(crate) fn check(types: &[ValType], values: &[Val], what: &str) -> Result<(),
         Some(i) => Err(Error::Usage(format!("{what} {i} is {:?}, a value of type {} is wanted", values[i], types[i]))),
         None => Ok(()),
     }
+}
+
+/// Whether there are as many sets as a width says, each of so many.
+pub(crate) fn sets<T>(all: &[impl AsRef<[T]>], width: usize, each: usize, what: &str) -> Result<(), Error> {
+    let message = match all.iter().find(|set| set.as_ref().len() != each) {
+        _ if all.len() != width => format!("{} sets of {what} are given, the width is {width}", all.len()),
+        Some(set) => format!("{} {what} are given, {each} are wanted", set.as_ref().len()),
+        None => return Ok(()),
+    };
+    Err(Error::Usage(message))
 }

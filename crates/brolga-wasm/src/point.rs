@@ -109,9 +109,9 @@ pub struct Point<'a> {
     pair: Option<Gradient>,
     tangent: Option<Gradient>,
     second: Option<Hessian>,
-    pairs: Wide<Gradient>,
-    tangents: Wide<Gradient>,
-    seconds: Wide<Hessian>,
+    pairs: ByWidth<Gradient>,
+    tangents: ByWidth<Gradient>,
+    seconds: ByWidth<Hessian>,
     /// By order.
     series: [Option<Gradient>; MOST_ORDER + 1],
 }
@@ -156,7 +156,7 @@ const ONE: (usize, usize) = (0, 1);
 
 /// A rule for several derivatives at once, if there is one; kept by the logarithm of its width.
 fn wide<R: Clone>(
-    cells: &mut Wide<R>,
+    cells: &mut ByWidth<R>,
     several: usize,
     make: impl FnOnce(u32) -> Result<R, Error>,
 ) -> Result<Option<R>, Error> {
@@ -180,7 +180,7 @@ fn unless_too_wide<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
 
 /// Rules by the logarithms of their widths, as far as they have been asked for; nothing where there
 /// is no batch.
-type Wide<R> = [Option<Option<R>>; WIDTH.ilog2() as usize + 1];
+type ByWidth<R> = [Option<Option<R>>; WIDTH.ilog2() as usize + 1];
 
 /// A derivative by all floats.
 fn derived(module: &Module, name: &str, options: &Options) -> Result<Gradient, Error> {

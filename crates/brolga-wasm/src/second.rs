@@ -8,10 +8,9 @@ use brolga::second::{Along, HessianRule, Second};
 use brolga::{ArgSpec, Options};
 use wasmparser::FuncType;
 
-use crate::batch::sets;
 use crate::error::Error;
 use crate::gradient::{default_activity, options};
-use crate::instance::{Instance, check};
+use crate::instance::{Instance, check, sets};
 use crate::module::Module;
 use crate::val::Val;
 
@@ -73,8 +72,8 @@ impl Hessian {
 impl Instance {
     /// Value, gradient and Hessian-vector product along one direction: `directions` has one entry
     /// for each parameter, `None` for zero, and that of memory is its
-    /// [tangent](Self::tangents_mut). The gradient is added to the shadow of memory, and the product
-    /// to [its tangent](Self::products_mut).
+    /// [tangent](Self::tangents_mut). The gradient is added to the shadow of memory, and the
+    /// product to [its tangent](Self::products_mut).
     ///
     /// # Errors
     /// As [`Self::gradient`]; [`Error::NoRoom`] if address space is short.

@@ -168,7 +168,7 @@ pub(super) fn no_writable_data(program: &Program) -> Result<(), Error> {
     )))
 }
 
-/// Write floats as derivative `k` of a block of a width, in which those of a float lie side by side.
+/// Write floats as derivative `k` of a block of a width, in which those of a float lie in a row.
 fn put(single: bool, block: &mut [u8], floats: &[f64], (k, width): (usize, usize)) {
     match single {
         true => {
