@@ -43,6 +43,7 @@ pub mod problems;
 pub mod real;
 pub mod report;
 pub mod scaling;
+pub mod second;
 pub mod tangents;
 pub mod wasm;
 

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use benches::{
-    CallRow, Effort, How, Mode, calls, costs, disasm, latency, measure, page, passes, peers, report, scaling, tangents,
+    CallRow, Effort, How, Mode, calls, costs, disasm, latency, measure, page, passes, peers, report, scaling, second,
+    tangents,
 };
 use brolga_cli::args::{CallOptions, Effort as Asked};
 use brolga_cli::cli::finish;
@@ -86,6 +87,8 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
         let made = benches::selected(filter).map_err(failure)?.into_iter();
         let rows = made.map(|make| tangents::measure(&make(benches::Size::Full), how, Effort::default()));
         report::tangents(&rows.collect::<Result<Vec<_>, _>>().map_err(failure)?) + "\n"
+    } else if args.second {
+        of_second_order(filter, how)?
     } else if args.scaling {
         report::series(&scaling::run(how, Effort::default()).map_err(failure)?)
     } else {
@@ -124,6 +127,18 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
     };
     show(&text);
     Ok(())
+}
+
+/// Hessian-vector products, and where the embedding is asked for, its Hessians.
+fn of_second_order(filter: Option<&str>, how: How) -> Result<String, Failure> {
+    let made = benches::selected(filter).map_err(failure)?.into_iter();
+    let rows = made.map(|make| second::measure(&make(benches::Size::Full), how, Effort::default()));
+    let rows = rows.collect::<Result<Vec<_>, _>>().map_err(failure)?;
+    let mut tables = vec![report::products(&rows)];
+    if rows.iter().any(|r| r.name == "embed") {
+        tables.push(report::embeddings(&second::embeddings(how, Effort::default()).map_err(failure)?));
+    }
+    Ok(tables.join("\n\n") + "\n")
 }
 
 /// Put what was measured into the tables of `docs/PERFORMANCE.md`, if that is asked for.

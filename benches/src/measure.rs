@@ -79,36 +79,36 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<Row, Failu
     })
 }
 
-/// One of the things that are timed in turns.
-type Call = fn(&mut Prepared<'_>);
-
 /// Primal, gradient, hand-written adjoint, guarded gradient: nanoseconds a call.
 fn run_times(p: &mut Prepared<'_>, effort: Effort) -> [f64; 4] {
     // `check` has seen that nothing traps.
-    let calls: [Call; 4] = [|p| p.primal(), |p| p.gradient(), |p| p.hand(), |p| drop(p.guarded())];
-    let mut batches = [1; 4];
+    in_turns(p, [|p| p.primal(), |p| p.gradient(), |p| p.hand(), |p| drop(p.guarded())], effort)
+}
+
+/// The least that a call of each takes, in nanoseconds: batches of each are called in turns.
+pub(crate) fn in_turns<S, const N: usize>(state: &mut S, calls: [fn(&mut S); N], effort: Effort) -> [f64; N] {
+    let mut batches = [1; N];
     for (batch, call) in batches.iter_mut().zip(calls) {
         // The first call warms caches and the tape, the second is the estimate.
-        time(p, call, 1);
-        let once = time(p, call, 1).max(Duration::from_nanos(20));
+        time(state, call, 1);
+        let once = time(state, call, 1).max(Duration::from_nanos(20));
         *batch = (effort.batch.as_nanos() / once.as_nanos()).clamp(1, 100_000) as usize;
     }
-    let mut best = [f64::INFINITY; 4];
-    let start = Instant::now();
-    let mut round = 0;
+    let mut best = [f64::INFINITY; N];
+    let (start, mut round) = (Instant::now(), 0);
     while round < effort.rounds || start.elapsed() < effort.budget {
         for ((best, call), batch) in best.iter_mut().zip(calls).zip(batches) {
-            *best = best.min(time(p, call, batch).as_nanos() as f64 / batch as f64);
+            *best = best.min(time(state, call, batch).as_nanos() as f64 / batch as f64);
         }
         round += 1;
     }
     best
 }
 
-fn time(p: &mut Prepared<'_>, call: Call, batch: usize) -> Duration {
+fn time<S>(state: &mut S, call: fn(&mut S), batch: usize) -> Duration {
     let start = Instant::now();
     for _ in 0..batch {
-        call(p);
+        call(state);
     }
     start.elapsed()
 }

@@ -11,6 +11,7 @@ use crate::measure::Row;
 use crate::passes::{Part, Worth};
 use crate::peers::Peers;
 use crate::scaling::Rows;
+use crate::second::{EmbeddingRow, ProductRow};
 use crate::tangents::TangentRow;
 
 /// An aligned table. `/ primal` and `/ hand` are ratios of the gradient within the same run; the
@@ -103,7 +104,7 @@ pub fn tangents(rows: &[TangentRow]) -> String {
         "/ Cranelift",
     ]);
     let ratio = |x: f64| format!("{x:.2}x");
-    let (run, ready) = (|r: &TangentRow| r.tangent_ns / r.primal_ns, |r: &TangentRow| r.ready_us / r.primal_compile_us);
+    let (run, ready) = (|r: &TangentRow| r.tangent_ns / r.primal_ns, |r: &TangentRow| r.ready_us / r.cranelift_us);
     let seeds = |r: &TangentRow| r.pullback_ns / r.pullbacks_ns;
     let eight = |r: &TangentRow| r.eight_ns / (8.0 * r.tangent_ns);
     for row in rows {
@@ -119,6 +120,43 @@ pub fn tangents(rows: &[TangentRow]) -> String {
         let name = "geometric mean".to_owned();
         table.add_row([name, none(), none(), run, none(), eight, none(), seeds, none(), ready]);
     }
+    table.column_iter_mut().skip(1).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
+    table.trim_fmt()
+}
+
+/// A table of Hessian-vector products: `/ gradient` is what value, gradient and one product take,
+/// as a multiple of the gradient. The last row has the geometric mean.
+pub fn products(rows: &[ProductRow]) -> String {
+    let ratio = |r: &ProductRow| r.product_ns / r.gradient_ns;
+    let cells =
+        |r: &ProductRow| [r.name.to_owned(), time(r.gradient_ns), time(r.product_ns), format!("{:.2}x", ratio(r))];
+    let mean = format!("{:.2}x", geometric_mean(rows.iter().map(ratio)));
+    let mean = ["geometric mean".to_owned(), String::new(), String::new(), mean];
+    of_numbers(["problem", "gradient", "product", "/ gradient"], rows.iter().map(cells).chain([mean]))
+}
+
+/// A table of the embedding: `/ primal` is the gradient's ratio, `/ gradients` that of the Hessian
+/// to as many gradients as there are parameters.
+pub fn embeddings(rows: &[EmbeddingRow]) -> String {
+    let cells = |r: &EmbeddingRow| {
+        [
+            format!("in {} dimensions", r.dimension),
+            time(r.primal_ns),
+            time(r.gradient_ns),
+            format!("{:.2}x", r.gradient_ns / r.primal_ns),
+            time(r.hessian_ns),
+            format!("{:.2}x", r.hessian_ns / (10.0 * r.dimension as f64 * r.gradient_ns)),
+        ]
+    };
+    of_numbers(["embedding", "primal", "gradient", "/ primal", "Hessian", "/ gradients"], rows.iter().map(cells))
+}
+
+/// A table of names and numbers.
+fn of_numbers<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(header);
+    table.add_rows(rows);
     table.column_iter_mut().skip(1).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
     table.trim_fmt()
 }

@@ -8,14 +8,13 @@
 
 use std::time::{Duration, Instant};
 
-use brolga::cranelift_codegen::Context;
-use brolga::cranelift_codegen::control::ControlPlane;
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Mode, Options, Request, ResultActivity};
 use brolga_driver::memory::Block;
 
 use crate::How;
-use crate::measure::Effort;
+use crate::measure::{Effort, in_turns};
+use crate::plain::Plain;
 use crate::prepared::{Failure, argument, options, requests};
 use crate::problem::{Input, Problem};
 
@@ -36,8 +35,8 @@ pub struct TangentRow {
     pub pullback_ns: f64,
     /// From the program to a tangent function that can be called.
     pub ready_us: f64,
-    /// From the primal in CLIF to its machine code: what Cranelift takes without Brolga.
-    pub primal_compile_us: f64,
+    /// From the primal in CLIF to code that can be called: what Cranelift takes without Brolga.
+    pub cranelift_us: f64,
 }
 
 /// Check a problem, then measure it.
@@ -66,9 +65,11 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<TangentRow
         call.tangent().map_err(failed)?;
         check(problem, call)?;
     }
-    let [primal_ns, tangent_ns, eight_ns] = times(&mut calls, effort);
+    // `check` has seen that nothing traps.
+    let [primal_ns, tangent_ns, eight_ns] =
+        in_turns(&mut calls, [|c| drop(c[0].primal()), |c| drop(c[0].tangent()), |c| drop(c[1].tangent())], effort);
     let [pullbacks_ns, pullback_ns] = back(problem, &program, &request, how, effort)?;
-    let [ready_us, primal_compile_us] = until_ready(problem, &program, &request, how, effort)?;
+    let [ready_us, cranelift_us] = until_ready(problem, &program, &request, how, effort)?;
     Ok(TangentRow {
         name: problem.name,
         primal_ns,
@@ -77,7 +78,7 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<TangentRow
         pullbacks_ns,
         pullback_ns,
         ready_us,
-        primal_compile_us,
+        cranelift_us,
     })
 }
 
@@ -136,27 +137,8 @@ fn back(
     for call in &mut calls {
         call.run().map_err(failed)?;
     }
-    let mut batches = [1; 2];
-    for (batch, call) in batches.iter_mut().zip(&mut calls) {
-        let once = timed(call, 1).max(Duration::from_nanos(20));
-        *batch = (effort.batch.as_nanos() / once.as_nanos()).clamp(1, 100_000) as usize;
-    }
-    let mut best = [f64::INFINITY; 2];
-    let (start, mut round) = (Instant::now(), 0);
-    while round < effort.rounds || start.elapsed() < effort.budget {
-        for ((best, call), batch) in best.iter_mut().zip(&mut calls).zip(batches) {
-            *best = best.min(timed(call, batch).as_nanos() as f64 / batch as f64);
-        }
-        round += 1;
-    }
-    Ok(best)
-}
-
-fn timed(call: &mut SeedsCall<'_>, batch: usize) -> Duration {
-    let start = Instant::now();
-    // It has run before.
-    (0..batch).for_each(|_| drop(call.run()));
-    start.elapsed()
+    // They have run before.
+    Ok(in_turns(&mut calls, [|c| drop(c[0].run()), |c| drop(c[1].run())], effort))
 }
 
 fn one(activity: ArgActivity) -> Option<DataValue> {
@@ -164,7 +146,7 @@ fn one(activity: ArgActivity) -> Option<DataValue> {
 }
 
 /// Shadows of ones.
-fn along_ones(problem: &Problem, shadows: &mut [Block]) {
+pub(crate) fn along_ones(problem: &Problem, shadows: &mut [Block]) {
     let inputs = problem.args.iter().filter(|i| matches!(i, Input::Floats(_) | Input::Singles(_)));
     for (input, shadow) in inputs.zip(shadows) {
         match input {
@@ -216,40 +198,8 @@ fn check(problem: &Problem, call: &TangentCall<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Which of the calls, and what is done to it.
-type TimedCall = (usize, fn(&mut TangentCall<'_>));
-
-/// Primal, tangent and tangents: nanoseconds a call.
-fn times(calls: &mut [TangentCall<'_>; 2], effort: Effort) -> [f64; 3] {
-    // `check` has seen that nothing traps.
-    let timed: [TimedCall; 3] = [(0, |c| drop(c.primal())), (0, |c| drop(c.tangent())), (1, |c| drop(c.tangent()))];
-    let mut batches = [1; 3];
-    for (batch, (of, f)) in batches.iter_mut().zip(timed) {
-        time(&mut calls[of], f, 1);
-        let once = time(&mut calls[of], f, 1).max(Duration::from_nanos(20));
-        *batch = (effort.batch.as_nanos() / once.as_nanos()).clamp(1, 100_000) as usize;
-    }
-    let mut best = [f64::INFINITY; 3];
-    let (start, mut round) = (Instant::now(), 0);
-    while round < effort.rounds || start.elapsed() < effort.budget {
-        for ((best, (of, f)), batch) in best.iter_mut().zip(timed).zip(batches) {
-            *best = best.min(time(&mut calls[of], f, batch).as_nanos() as f64 / batch as f64);
-        }
-        round += 1;
-    }
-    best
-}
-
-fn time(call: &mut TangentCall<'_>, f: fn(&mut TangentCall<'_>), batch: usize) -> Duration {
-    let start = Instant::now();
-    for _ in 0..batch {
-        f(call);
-    }
-    start.elapsed()
-}
-
-/// Until the tangent function can be called with little effort, and Cranelift alone for the primal:
-/// microseconds.
+/// Until the tangent function can be called with little effort, and until the primal can be without
+/// Brolga, as in [`crate::latency`]: microseconds.
 fn until_ready(
     problem: &Problem,
     program: &brolga::Program,
@@ -259,19 +209,16 @@ fn until_ready(
 ) -> Result<[f64; 2], Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
     let quick = Options { effort: brolga::Effort::Quick, ..options(how) };
-    let isa = brolga::jit::host_isa(&quick).map_err(failed)?;
+    let isa = brolga::jit::host_isa(&options(How::default())).map_err(failed)?;
     let mut best = [Duration::MAX; 2];
     let (start, mut round) = (Instant::now(), 0);
     while round == 0 || (round < effort.rounds && start.elapsed() < effort.budget) {
         let t = Instant::now();
         drop(DerivedRule::new(program, request, &quick).map_err(failed)?);
         best[0] = best[0].min(t.elapsed());
-        if let Some(body) = &program.funcs[request.func].body {
-            let mut context = Context::for_function(body.clone());
-            let t = Instant::now();
-            drop(context.compile(&*isa, &mut ControlPlane::default()));
-            best[1] = best[1].min(t.elapsed());
-        }
+        let t = Instant::now();
+        drop(Plain::ready(program, request.func, isa.clone()).map_err(failed)?);
+        best[1] = best[1].min(t.elapsed());
         round += 1;
     }
     Ok(best.map(|d| d.as_nanos() as f64 / 1e3))

@@ -1,9 +1,13 @@
 //! Every problem is right: its value, its gradient and its hand-written adjoint, and the `; grad:`
 //! lines of its file.
 
-use benches::{Effort, How, Mode, Prepared, Problem, Size, latency, measure, problems, report, selected};
+use benches::{Effort, How, Mode, Prepared, Problem, Size, latency, measure, problems, report, second, selected};
 use brolga::Pass;
-use brolga_driver::{Directive, File, Invocation, compare, protocol, run};
+use brolga_driver::check::second::on_oracle;
+use brolga_driver::inputs::inputs;
+use brolga_driver::noise::Noise;
+use brolga_driver::tangent::Direction;
+use brolga_driver::{Directive, File, Invocation, compare, protocol, run, second as derivatives};
 
 fn problem(name: &str) -> Problem {
     let (_, make) = problems::ALL.iter().find(|p| p.0 == name).expect("it is in the list");
@@ -124,6 +128,43 @@ fn lines_of_the_files() {
             assert!(wrong.is_empty(), "{name}: {}", wrong.join("; "));
         }
     }
+}
+
+/// Products along a random direction are those of the oracle, which knows the primal only.
+#[test]
+fn second_derivatives_of_the_lines() {
+    let mut compared = 0;
+    for (name, make) in problems::ALL {
+        let file = File::parse(name, make(Size::Small).clif).unwrap_or_else(|e| panic!("{e}"));
+        for directive in &file.directives {
+            let Directive::Grad(line) = directive else { continue };
+            let call = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses)
+                .unwrap_or_else(|e| panic!("{name}: {}", e.diagnostic("AD0008", Some(line.line))));
+            let (inputs, mut noise) = (inputs(&call), Noise::new(7));
+            let v: Vec<f64> = inputs.iter().map(|_| noise.unit()).collect();
+            let found = derivatives::rule(&file.program, &call, &brolga::Options::full())
+                .and_then(|rule| derivatives::products(&rule, &call, &Direction::along(&call, &inputs, &v)));
+            let is = derivatives::flat(&found.unwrap_or_else(|e| panic!("{name}: {e}")).products, &inputs);
+            let [_, want] = on_oracle(&file.program, &call, &inputs, &v).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let size = want.iter().fold(1.0_f64, |m, w| m.max(w.abs()));
+            let right = |(is, want): (&f64, &f64)| (is - want).abs() <= 1e-9 * size;
+            assert!(is.iter().zip(&want).all(right), "{name}: {is:?}, not {want:?}");
+            compared += is.len();
+        }
+    }
+    assert!(compared > 80, "{compared}");
+}
+
+#[test]
+fn second_order_rows() {
+    let quick = Effort { rounds: 1, batch: std::time::Duration::ZERO, budget: std::time::Duration::ZERO };
+    let rows = ["rot", "nn", "dot_f32", "embed"]
+        .map(|name| second::measure(&problem(name), Mode::Gradient.into(), quick).unwrap_or_else(|e| panic!("{e}")));
+    // A header, the rows, and the mean.
+    assert_eq!(report::products(&rows).lines().count(), 6);
+    // Compared with known numbers.
+    let rows = second::embeddings(Mode::Gradient.into(), quick).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(report::embeddings(&rows).lines().count(), 10);
 }
 
 #[test]

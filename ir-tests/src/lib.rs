@@ -14,3 +14,15 @@ pub mod checks;
 pub mod inputs;
 pub mod mutants;
 pub mod requests;
+
+/// Modules, under `wasm`, whose calls are derived twice: curves, cameras, bodies, recursion,
+/// matrices, Eigen without and with vectors. (Those that move floats in pieces are refused.)
+pub const MODULES_TWICE: [&str; 7] = [
+    "O2/loss.wasm",
+    "O2/ba.wasm",
+    "O2/nbody.wasm",
+    "O2/quadrature.wasm",
+    "O2/kernels.wasm",
+    "O2/eigen_fixed.wasm",
+    "O3-simd/eigen_fixed.wasm",
+];

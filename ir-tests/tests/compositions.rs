@@ -22,9 +22,10 @@ use brolga_driver::inputs::{Input, inputs};
 use brolga_driver::memory::Block;
 use brolga_driver::noise::Noise;
 use brolga_driver::value::{Num, decode_all, from_data, to_data};
-use brolga_driver::{Directive, File, Invocation, bind, compare};
+use brolga_driver::{Directive, File, Invocation, Wasm, bind, compare};
 use brolga_runtime::Workspace;
 use brolga_transform::nested::{self, Nested, NestedParam, NestedResult};
+use brolga_wasm::Instance;
 
 /// So many results may be no numbers where the oracle has one, in each composition: at kinks and
 /// poles of the first derivative, where there is none.
@@ -47,24 +48,51 @@ fn all_calls(outer: Mode, inner: Mode) {
         if path.components().any(|c| matches!(c.as_os_str().to_str(), Some("errors" | "real"))) {
             continue;
         }
-        let file = File::read(&path).expect("it is read");
-        let name = path.file_stem().expect("a name").display().to_string();
-        for d in &file.directives {
-            let Directive::Grad(line) = d else { continue };
-            let Ok(call) = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses) else { continue };
-            judge(&mut tally, &file, &call, &format!("{name}/{}", line.text), (outer, inner));
-        }
+        calls_of(&mut tally, &path, (outer, inner));
     }
-    let Tally { compared, refused, trapped, wrong, poles } = &tally;
-    println!("{outer:?} over {inner:?}: {compared} compared, {refused} refused, {} trapped", trapped.len());
-    trapped.iter().for_each(|t| println!("  trap: {t}"));
-    poles.iter().for_each(|p| println!("  at a pole: {p}"));
-    wrong.iter().for_each(|p| println!("  WRONG: {p}"));
+    tally.print((outer, inner));
+    let Tally { compared, trapped, wrong, poles, .. } = &tally;
     assert!(wrong.is_empty(), "{} are wrong", wrong.len());
     let most = if inner == Mode::Tangent { POLES_OF_TANGENTS } else { POLES };
     assert!(poles.len() <= most, "{} at poles, not {most} at most", poles.len());
     assert!(trapped.len() <= 4, "{} trap", trapped.len());
     assert!(*compared > 1000, "{compared}");
+}
+
+/// The same of modules. What the inner derivative takes as shadows lies in the instance's, and what
+/// the outer one takes in the region of second derivatives.
+fn all_modules(outer: Mode, inner: Mode) {
+    let mut tally = Tally::default();
+    for name in ir_tests::MODULES_TWICE {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm").join(name);
+        calls_of(&mut tally, &path, (outer, inner));
+    }
+    tally.print((outer, inner));
+    let Tally { compared, refused, trapped, wrong, poles } = &tally;
+    assert!(wrong.is_empty() && poles.is_empty() && trapped.is_empty());
+    // Integrands by function pointer, without inlining.
+    assert!(*refused <= 3, "{refused}");
+    assert!(*compared > if (outer, inner) == (Mode::Tangent, Mode::Tangent) { 15 } else { 300 }, "{compared}");
+}
+
+fn calls_of(tally: &mut Tally, path: &std::path::Path, of: (Mode, Mode)) {
+    let file = File::read(path).expect("it is read");
+    let name = path.file_stem().expect("a name").display().to_string();
+    for d in &file.directives {
+        let Directive::Grad(line) = d else { continue };
+        let Ok(call) = file.bind(&line.text, &line.call, &line.clauses) else { continue };
+        judge(tally, &file, &call, &format!("{name}/{}", line.text), of);
+    }
+}
+
+impl Tally {
+    fn print(&self, (outer, inner): (Mode, Mode)) {
+        let Tally { compared, refused, trapped, wrong, poles } = self;
+        println!("{outer:?} over {inner:?}: {compared} compared, {refused} refused, {} trapped", trapped.len());
+        trapped.iter().for_each(|t| println!("  trap: {t}"));
+        poles.iter().for_each(|p| println!("  at a pole: {p}"));
+        wrong.iter().for_each(|p| println!("  WRONG: {p}"));
+    }
 }
 
 #[test]
@@ -73,8 +101,18 @@ fn forward_over_reverse() {
 }
 
 #[test]
+fn forward_over_reverse_in_modules() {
+    all_modules(Mode::Tangent, Mode::Combined);
+}
+
+#[test]
 fn reverse_over_reverse() {
     all_calls(Mode::Combined, Mode::Combined);
+}
+
+#[test]
+fn reverse_over_reverse_in_modules() {
+    all_modules(Mode::Combined, Mode::Combined);
 }
 
 #[test]
@@ -83,8 +121,18 @@ fn reverse_over_forward() {
 }
 
 #[test]
+fn reverse_over_forward_in_modules() {
+    all_modules(Mode::Combined, Mode::Tangent);
+}
+
+#[test]
 fn forward_over_forward() {
     all_calls(Mode::Tangent, Mode::Tangent);
+}
+
+#[test]
+fn forward_over_forward_in_modules() {
+    all_modules(Mode::Tangent, Mode::Tangent);
 }
 
 fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, of: (Mode, Mode)) {
@@ -127,7 +175,7 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, of: (Mod
 /// The inner derivative, and the rule of the outer one.
 fn composed(file: &File, call: &Invocation, (outer, inner): (Mode, Mode)) -> Result<(Nested, DerivedRule), Error> {
     let request = call.request();
-    let options = |mode| Options { mode, effort: Effort::Quick, ..Options::full() }.settled();
+    let options = |mode| Options { mode, effort: Effort::Quick, ..file.options() }.settled();
     let isa = host_isa(&options(inner))?;
     let nest = if inner == Mode::Tangent { nested::tangent } else { nested::gradient };
     let nested = nest(&file.program, &request, &options(inner), &*isa).map_err(Error::Diagnostics)?;
@@ -152,6 +200,46 @@ struct Run<'a> {
     u: &'a [f64],
     v: &'a [f64],
     nested: &'a Nested,
+}
+
+/// An instance that holds the buffers of a call.
+struct Inside {
+    instance: Instance,
+    /// Where buffers lie.
+    at: Vec<Option<u32>>,
+    /// The memory of the instance, as one buffer has it: addresses.
+    whole: [u64; 4],
+}
+
+impl Inside {
+    /// An instance, with what blocks hold.
+    fn new(call: &Invocation, wasm: &Wasm, blocks: &[Option<Four>]) -> Self {
+        let (mut instance, at) = wasm.place(call).expect("there is room");
+        for (four, at) in blocks.iter().zip(&at) {
+            let (Some(four), Some(at)) = (four, at) else { continue };
+            let place = *at as usize..*at as usize + four.primal.bytes().len();
+            instance.shadow_mut()[place.clone()].copy_from_slice(four.inner.bytes());
+            instance.tangents_mut(1).expect("there is room")[place.clone()].copy_from_slice(four.of_primal.bytes());
+            instance.products_mut(1).expect("there is room")[place].copy_from_slice(four.of_inner.bytes());
+        }
+        let [of_primal, of_inner] = [
+            instance.tangents_mut(1).expect("there is room").as_ptr() as u64,
+            instance.products_mut(1).expect("there is room").as_ptr() as u64,
+        ];
+        let whole = [instance.vmctx() as u64, instance.shadow_vmctx() as u64, of_primal, of_inner];
+        Self { instance, at, whole }
+    }
+
+    /// What is left, in blocks.
+    fn take(&mut self, blocks: &mut [Option<Four>]) {
+        for (four, at) in blocks.iter_mut().zip(&self.at) {
+            let (Some(four), Some(at)) = (four, at) else { continue };
+            let place = *at as usize..*at as usize + four.primal.bytes().len();
+            let tangents = self.instance.tangents_mut(1).expect("it is there");
+            four.of_primal.bytes_mut().copy_from_slice(&tangents[place.clone()]);
+            four.of_inner.bytes_mut().copy_from_slice(&self.instance.products_left(1)[place]);
+        }
+    }
 }
 
 /// The memory behind one buffer: the primal, and what the module's table calls shadows.
@@ -201,13 +289,19 @@ impl Run<'_> {
         (0..self.call.args.len()).map(four).collect()
     }
 
-    fn run(&self, rule: &DerivedRule) -> Result<Vec<f64>, Error> {
-        let blocks = self.buffers();
+    /// What the outer derivative is called with.
+    fn arguments(&self, blocks: &[Option<Four>], inside: Option<&Inside>, tape: &mut Workspace) -> Vec<Arg> {
+        let hidden = self.call.hidden();
         let block = |i: usize| blocks[self.call.buffer(i)?.0].as_ref();
-        let mut tape = Workspace::new(1 << 24, 2, 1).expect("there is room");
         let is_dup = |i: usize| self.call.specs[i].activity == ArgActivity::Duplicated;
-        let arg = |role: &NestedParam| match *role {
-            NestedParam::Primal(i) => match (block(i), &self.call.args[i]) {
+        let mut arg = |role: &NestedParam| match (*role, inside) {
+            (NestedParam::Primal(0), Some(inside)) => Arg::duplicated(inside.whole[0], inside.whole[2]),
+            (NestedParam::Shadow(0), Some(inside)) => Arg::duplicated(inside.whole[1], inside.whole[3]),
+            (NestedParam::Primal(i), Some(inside)) if self.call.buffer(i - hidden).is_some() => {
+                let (owner, ..) = self.call.buffer(i - hidden).expect("it is a buffer");
+                Arg::new(DataValue::I32(inside.at[owner].expect("it has been placed") as i32))
+            }
+            (NestedParam::Primal(i), _) => match (block(i - hidden), &self.call.args[i - hidden]) {
                 (Some(b), _) if is_dup(i) => {
                     Arg::duplicated_len(b.primal.address(), b.of_primal.address(), b.primal.size())
                 }
@@ -215,16 +309,28 @@ impl Run<'_> {
                 (None, bind::BoundArg::Value(v)) => Arg::new(v.clone()),
                 (None, _) => unreachable!("a buffer has blocks"),
             },
-            NestedParam::Shadow(i) => {
+            (NestedParam::Shadow(i), _) => {
                 let b = block(i).expect("what is duplicated is a buffer");
                 Arg::duplicated_len(b.inner.address(), b.of_inner.address(), b.inner.size())
             }
-            NestedParam::Seed(k) => Arg::new(self.call.seeds[k].clone()),
-            NestedParam::Direction(i) => Arg::new(self.value(i, self.u)),
-            NestedParam::Workspace => Arg::duplicated(tape.address(0), tape.address(1)),
+            (NestedParam::Seed(k), _) => Arg::new(self.call.seeds[k].clone()),
+            (NestedParam::Direction(i), _) => Arg::new(self.value(i - hidden, self.u)),
+            (NestedParam::Workspace, _) => Arg::duplicated(tape.address(0), tape.address(1)),
         };
-        let args: Vec<Arg> = self.nested.params.iter().map(arg).collect();
+        self.nested.params.iter().map(&mut arg).collect()
+    }
+
+    fn run(&self, rule: &DerivedRule) -> Result<Vec<f64>, Error> {
+        let mut tape = Workspace::new(1 << 24, 2, 1).expect("there is room");
+        let mut blocks = self.buffers();
+        let mut inside = self.call.wasm.as_ref().map(|wasm| Inside::new(self.call, wasm, &blocks));
+        let args = self.arguments(&blocks, inside.as_ref(), &mut tape);
         let entries = if self.of.0 == Mode::Tangent { self.forward(rule, &args)? } else { self.reverse(rule, &args)? };
+        if let Some(inside) = &mut inside {
+            inside.take(&mut blocks);
+        }
+        let block = |i: usize| blocks[self.call.buffer(i)?.0].as_ref();
+        let is_dup = |i: usize| self.call.specs[i].activity == ArgActivity::Duplicated;
         // Products of memory.
         let of_buffer = |i: usize, index: usize| {
             let b = block(i).expect("an input in memory has blocks");
@@ -262,8 +368,9 @@ impl Run<'_> {
             .params
             .iter()
             .map(|role| match *role {
-                NestedParam::Primal(i) if self.call.specs[i].activity == ArgActivity::Active => {
-                    Some(self.value(i, direction))
+                NestedParam::Primal(i) => {
+                    let i = i.checked_sub(self.call.hidden())?;
+                    (self.call.specs[i].activity == ArgActivity::Active).then(|| self.value(i, direction))
                 }
                 _ => None,
             })
@@ -277,6 +384,7 @@ impl Run<'_> {
             match *given {
                 NestedResult::Value(_) => {}
                 NestedResult::Cotangent(i) => {
+                    let i = i - self.call.hidden();
                     let lanes = from_data(t, self.call.params[i]);
                     out.extend(lanes.nums().iter().enumerate().map(|(l, n)| ((i, l), n.as_f64())));
                 }
@@ -296,12 +404,12 @@ impl Run<'_> {
     fn reverse(&self, rule: &DerivedRule, args: &[Arg]) -> Result<Vec<Entry>, Error> {
         let ty = |given: &NestedResult| match *given {
             NestedResult::Value(k) | NestedResult::Tangent(k) => self.call.returns[k],
-            NestedResult::Cotangent(i) => self.call.params[i],
+            NestedResult::Cotangent(i) => self.call.params[i - self.call.hidden()],
         };
         let seed = |given: &NestedResult| match *given {
             NestedResult::Value(_) => bind::zero(ty(given)),
             NestedResult::Tangent(k) => self.call.seeds[k].clone(),
-            NestedResult::Cotangent(i) => self.value(i, self.u),
+            NestedResult::Cotangent(i) => self.value(i - self.call.hidden(), self.u),
         };
         let seeds: Vec<DataValue> = self.nested.results.iter().map(seed).collect();
         let (mut values, mut found) = (Vec::new(), Vec::new());
@@ -310,8 +418,9 @@ impl Run<'_> {
         let mut out = Vec::new();
         for (role, ct) in self.nested.params.iter().zip(&found) {
             if let (NestedParam::Primal(i), Some(ct)) = (role, ct) {
-                let lanes = from_data(ct, self.call.params[*i]);
-                out.extend(lanes.nums().iter().enumerate().map(|(l, n)| ((*i, l), n.as_f64())));
+                let i = i - self.call.hidden();
+                let lanes = from_data(ct, self.call.params[i]);
+                out.extend(lanes.nums().iter().enumerate().map(|(l, n)| ((i, l), n.as_f64())));
             }
         }
         Ok(out)

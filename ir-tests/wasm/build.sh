@@ -3,7 +3,7 @@
 # linked/NAME.wasm, and their adjoints by hand, src/by_hand/NAME.c, to by_hand/NAME.wasm. Without names, all of them.
 #
 # Debian 12: apt-get install clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32, and for C++ libc++-19-dev-wasm32
-# libc++abi-19-dev-wasm32 (CLANG says which clang).
+# libc++abi-19-dev-wasm32 libeigen3-dev (CLANG says which clang).
 # rustc 1.95 with its wasm32 library: rustup target add wasm32-unknown-unknown.
 set -eu
 here=$(dirname "$(realpath "$0")")
@@ -133,6 +133,9 @@ bare="-nostdlib -Wl,--no-entry"
     optimised halves halves $bare
     c kernels kernels $bare
     cpp containers $libc -DLINKED_MATH
+    for name in eigen eigen_fixed; do
+        cpp $name $libc -DLINKED_MATH -DEIGEN_NO_IO -DNDEBUG -isystem /usr/include/eigen3
+    done
     linked gmm $heap
     linked lstm $heap
     linked quadrature $heap

@@ -136,6 +136,10 @@ pub struct BenchArgs {
     /// Measure forward mode instead: value and one tangent beside the primal.
     #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write"])]
     pub tangents: bool,
+    /// Measure second derivatives instead: a Hessian-vector product beside the gradient, and whole
+    /// Hessians of the embedding of a graph in two to ten dimensions.
+    #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write", "tangents"])]
+    pub second: bool,
     /// Print machine code instead, with the number of instructions in each block: primal,
     /// derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]

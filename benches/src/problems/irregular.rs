@@ -74,15 +74,19 @@ pub fn spmv(size: Size) -> Problem {
     }
 }
 
-pub fn embed(_: Size) -> Problem {
-    const D: usize = 5;
+/// The points lie where values of the loss, its gradient and its Hessian are known
+/// (`crate::second`); its length is the dimension of the space.
+pub fn embed(size: Size) -> Problem {
+    let d = size.of(5, 5);
+    let at = |point: usize, k: usize| (0.5 + 1.7 * k as f64 + 0.9 * point as f64).sin();
+    let x = (0..10).flat_map(|point| (0..d).map(move |k| at(point, k))).collect();
     let groups = [EDGES.to_vec(), non_edges()];
     let pairs: Vec<i64> = groups.iter().flatten().flat_map(|(a, b)| [a - 1, b - 1]).collect();
     let [n1, n2] = [groups[0].len(), groups[1].len()];
     let args = vec![
-        Input::Floats(random(15, 10 * D)),
+        Input::Floats(x),
         Input::Longs(pairs.clone()),
-        Input::Int(D as i64),
+        Input::Int(d as i64),
         Input::Int(n1 as i64),
         Input::Int(n2 as i64),
     ];
@@ -91,8 +95,8 @@ pub fn embed(_: Size) -> Problem {
             let n = (pairs.len() / 2) as f64;
             let (mut lengths, mut squares) = (Var::constant(0.0), Var::constant(0.0));
             for pair in pairs.chunks_exact(2) {
-                let (a, b) = (pair[0] as usize * D, pair[1] as usize * D);
-                let square = (0..D).map(|k| x[a + k] - x[b + k]).fold(Var::constant(0.0), |sum, t| sum + t * t);
+                let (a, b) = (pair[0] as usize * d, pair[1] as usize * d);
+                let square = (0..d).map(|k| x[a + k] - x[b + k]).fold(Var::constant(0.0), |sum, t| sum + t * t);
                 lengths += square.sqrt();
                 squares += square;
             }

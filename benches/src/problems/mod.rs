@@ -9,7 +9,7 @@
 //! | `standard` | the objectives of the usual benchmark set |
 //! | `straight` | code without loops |
 
-mod irregular;
+pub(crate) mod irregular;
 mod matrices;
 mod physics;
 mod standard;

@@ -2,9 +2,8 @@
 //!
 //! **Question.** What are the tangents along each of several directions? **Answer.** As many runs
 //! of a rule of a width ([`Options::width`]) as it takes, each along eight of them: with more lanes
-//! than registers hold a run is no faster. Where a program has no batches (AD0180), and in an
-//! instance of a module, which has one shadow: a run for each direction. The numbers are the same,
-//! bit for bit.
+//! than registers hold a run is no faster. Where a program has no batches (AD0180): a run for each
+//! direction. The numbers are the same, bit for bit.
 //!
 //! [`Options::width`]: brolga::Options
 
@@ -28,7 +27,7 @@ pub fn along_each(
     directions: &[Direction],
     rule: impl Fn(u32) -> Result<DerivedRule, Error>,
 ) -> Result<Vec<Tangents>, Error> {
-    if directions.len() > 1 && call.wasm.is_none() {
+    if directions.len() > 1 {
         let width = width_for(directions.len());
         let chunks = directions.chunks(width).map(|chunk| batch(&rule(width as u32)?, call, chunk));
         match chunks.collect::<Result<Vec<_>, _>>() {
@@ -47,11 +46,11 @@ pub fn along_each(
 pub fn batch(rule: &DerivedRule, call: &Invocation, directions: &[Direction]) -> Result<Vec<Tangents>, Error> {
     let width = rule.width();
     let mut memory = Memory::of_width(call, width)?;
-    let n = call.args.len();
-    let mut given = vec![None; n * width];
+    let (n, hidden) = (call.args.len(), call.hidden());
+    let mut given = vec![None; (hidden + n) * width];
     for (k, direction) in directions.iter().enumerate() {
         for i in 0..n {
-            given[k * n + i] = direction.of_value(i).cloned();
+            given[k * (hidden + n) + hidden + i] = direction.of_value(i).cloned();
             if let (Some(bytes), Some(b)) = (direction.of_buffer(i), memory.buffer_mut(i)) {
                 interleave(b.shadow.bytes_mut(), bytes, b.elem.bytes(), (k, width));
             }
@@ -100,7 +99,7 @@ pub fn gradients(rule: &DerivedRule, calls: &[Invocation]) -> Result<Vec<Outcome
     // SAFETY: as in `batch`.
     let run = unsafe { rule.gradient(&memory.arguments(), &seeds, &mut value, &mut found) }?;
     undamaged(&memory)?;
-    let n = call.args.len();
+    let n = call.hidden() + call.args.len();
     let one = |k: usize| Outcome {
         value: items(call, &value),
         buffers: contents(call, &memory),

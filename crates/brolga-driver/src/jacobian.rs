@@ -111,7 +111,7 @@ pub fn jacobian(
             (value, entries)
         }
         Sweep::Reverse => {
-            let width = if m > 1 && call.wasm.is_none() { width_for(m) } else { 1 };
+            let width = if m > 1 { width_for(m) } else { 1 };
             let mut back = match Back::new(rules, call, width) {
                 Err(e) if e.is_too_wide() => Back::new(rules, call, 1)?,
                 back => back?,

@@ -9,7 +9,7 @@
 //! fences: there a program may write wherever it likes.
 
 use brolga::drivers::interleave;
-use brolga::{Arg, ArgActivity, ArgSpec, Error};
+use brolga::{Arg, ArgActivity, ArgSpec, Diagnostic, Error};
 use brolga_wasm::Instance;
 use cranelift_codegen::data_value::DataValue;
 
@@ -111,8 +111,18 @@ pub struct Memory {
     buffers: Vec<Option<Buffer>>,
     args: Vec<BoundArg>,
     specs: Vec<ArgSpec>,
-    /// The instance that holds the buffers, with their addresses in it.
-    instance: Option<(Instance, Vec<Option<u32>>)>,
+    /// The instance that holds the buffers.
+    instance: Option<Inside>,
+}
+
+/// An instance of a module that holds the buffers of a call.
+#[derive(Debug)]
+struct Inside {
+    instance: Instance,
+    /// Addresses of buffers in it.
+    at: Vec<Option<u32>>,
+    /// The instance as an argument of a derivative.
+    pointer: Arg,
 }
 
 /// What went wrong as an instance was made: its start function is part of the program, and a trap
@@ -137,14 +147,19 @@ impl Memory {
     }
 
     /// The same for a batch of so many derivatives: shadows are as many times as large, and zeros.
-    /// In an instance there is room for one.
     ///
     /// # Errors
-    /// As of [`Self::new`].
+    /// As of [`Self::new`]; AD0180 if there is room for an instance but none for its shadows.
     pub fn of_width(call: &Invocation, width: usize) -> Result<Self, Error> {
         if let Some(wasm) = &call.wasm {
-            let (instance, at) = wasm.place(call).map_err(failure)?;
-            return Ok(Self::in_instance(call, instance, at));
+            let (mut instance, at) = wasm.place(call).map_err(failure)?;
+            let pointer = instance.pointer_of_width(width).map_err(|e| match e {
+                brolga_wasm::Error::NoRoom { .. } => {
+                    Error::Diagnostics(Diagnostic::new("AD0180", e.to_string()).into())
+                }
+                e => failure(e),
+            })?;
+            return Ok(Self::in_instance(call, Inside { instance, at, pointer }, width));
         }
         let buffers = call
             .args
@@ -166,24 +181,28 @@ impl Memory {
         Ok(Self { buffers, args: values_of(call), specs: call.specs.clone(), instance: None })
     }
 
-    fn in_instance(call: &Invocation, instance: Instance, at: Vec<Option<u32>>) -> Self {
+    fn in_instance(call: &Invocation, inside: Inside, width: usize) -> Self {
+        let (primal, shadow) = (inside.instance.vmctx(), inside.pointer.shadow as *mut u8);
         let buffers = call
             .args
             .iter()
-            .zip(&at)
+            .zip(&inside.at)
             .map(|(arg, at)| match (arg, at) {
                 (BoundArg::Buffer { elem, data, .. }, Some(at)) => {
                     let (at, n) = (*at as usize, data.len());
                     // SAFETY: the instance lives as long as the blocks, in the same struct, and we
-                    // borrow its memory by them alone; `place` has allocated the bytes.
-                    let block = |base: *mut u8| unsafe { Block::of_instance(base.add(at), n) };
-                    let (primal, shadow) = (block(instance.vmctx()), block(instance.shadow_vmctx()));
+                    // borrow its memory by them alone; `place` has allocated the bytes, for which a
+                    // shadow has as many times more.
+                    let [primal, shadow] = unsafe {
+                        [(primal, 1), (shadow, width)]
+                            .map(|(base, width)| Block::of_instance(base.add(at * width), n * width))
+                    };
                     Some(Buffer { elem: *elem, primal, shadow })
                 }
                 _ => None,
             })
             .collect();
-        Self { buffers, args: values_of(call), specs: call.specs.clone(), instance: Some((instance, at)) }
+        Self { buffers, args: values_of(call), specs: call.specs.clone(), instance: Some(inside) }
     }
 
     fn owner(&self, i: usize) -> usize {
@@ -208,15 +227,15 @@ impl Memory {
 
     /// What to pass to the primal.
     pub fn values(&self) -> Vec<DataValue> {
-        let instance = self.instance.iter().map(|(i, _)| DataValue::I64(i.vmctx() as i64));
+        let instance = self.instance.iter().map(|i| i.pointer.value.clone());
         instance.chain((0..self.args.len()).map(|i| self.value(i))).collect()
     }
 
     /// What to pass to the forward pass.
     pub fn arguments(&self) -> Vec<Arg> {
-        if let Some((instance, _)) = &self.instance {
+        if let Some(inside) = &self.instance {
             let mut args: Vec<Arg> = self.values().into_iter().map(Arg::new).collect();
-            args[0] = instance.pointer();
+            args[0] = inside.pointer.clone();
             return args;
         }
         (0..self.args.len())
@@ -229,7 +248,7 @@ impl Memory {
     }
 
     fn value(&self, i: usize) -> DataValue {
-        if let Some(at) = self.instance.as_ref().and_then(|(_, at)| at[self.owner(i)]) {
+        if let Some(at) = self.instance.as_ref().and_then(|inside| inside.at[self.owner(i)]) {
             return DataValue::I32(at as i32);
         }
         match (&self.args[i], self.buffer(i)) {
@@ -241,7 +260,7 @@ impl Memory {
 
     /// The instance of a module that holds the buffers, and where in it those of arguments lie.
     pub fn instance_mut(&mut self) -> Option<(&mut Instance, &[Option<u32>])> {
-        self.instance.as_mut().map(|(instance, at)| (instance, &at[..]))
+        self.instance.as_mut().map(|inside| (&mut inside.instance, &inside.at[..]))
     }
 
     /// What was written outside of its bounds, as a sentence.
@@ -259,8 +278,9 @@ impl Memory {
 
     /// Put shadows back to what they were at the start.
     pub fn reset_shadows(&mut self, call: &Invocation) {
-        if let Some((instance, _)) = &mut self.instance {
+        if let Some(Inside { instance, .. }) = &mut self.instance {
             instance.clear_shadow();
+            instance.clear_batches();
         }
         for (i, arg) in call.args.iter().enumerate() {
             if let (BoundArg::Buffer { shadow, .. }, Some(b)) = (arg, &mut self.buffers[i]) {

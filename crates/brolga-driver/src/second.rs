@@ -6,6 +6,7 @@
 use brolga::drivers::{Star, interleave, of_direction, width_for};
 use brolga::second::{Along, HessianRule, Second};
 use brolga::{ArgActivity, Error, Mode};
+use brolga_wasm::Instance;
 use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::{BoundArg, Invocation};
@@ -42,7 +43,7 @@ pub fn products_along(
     call: &Invocation,
     directions: &[Direction],
 ) -> Result<Vec<Products>, Error> {
-    if directions.len() > 1 && call.wasm.is_none() {
+    if directions.len() > 1 {
         let width = width_for(directions.len());
         let chunks = directions.chunks(width).map(|chunk| batch(&rule(width as u32)?, call, chunk));
         match chunks.collect::<Result<Vec<_>, _>>() {
@@ -57,10 +58,8 @@ pub fn products_along(
 fn batch(rule: &HessianRule, call: &Invocation, directions: &[Direction]) -> Result<Vec<Products>, Error> {
     let width = rule.rule().width();
     let mut memory = Memory::new(call)?;
-    let mut places = match &directions[0] {
-        direction if call.wasm.is_some() => SecondShadows::in_instance(call, direction, &mut memory)?,
-        _ => SecondShadows::blocks(call, directions, width),
-    };
+    let mut places = SecondShadows::blocks(call, directions, width);
+    places.whole = memory.instance_mut().map(|(instance, at)| places.put(instance, at, width)).transpose()?;
     let along = |k: usize| {
         let written = (0..call.args.len()).map(|i| match (call.activity(i), call.buffer(i)) {
             (ArgActivity::Duplicated, Some((owner, ..))) if call.wasm.is_none() => places.along(owner),
@@ -81,11 +80,11 @@ fn batch(rule: &HessianRule, call: &Invocation, directions: &[Direction]) -> Res
     }
     let first = collect(call, &memory, &out.values, &out.cotangents, run.tape_bytes());
     if let Some((instance, at)) = memory.instance_mut() {
-        let found = instance.product_mut().map_err(failure)?;
+        let found = instance.products_left(width);
         for (place, at) in places.blocks.iter_mut().zip(at) {
             if let (Some([_, product]), Some(at)) = (place, at) {
-                let n = product.bytes().len();
-                product.bytes_mut().copy_from_slice(&found[*at as usize..*at as usize + n]);
+                let (n, at) = (product.bytes().len(), *at as usize * width);
+                product.bytes_mut().copy_from_slice(&found[at..at + n]);
             }
         }
     }
@@ -132,19 +131,18 @@ impl SecondShadows {
         Self { blocks: call.args.iter().enumerate().map(block).collect(), whole: None }
     }
 
-    fn in_instance(call: &Invocation, direction: &Direction, memory: &mut Memory) -> Result<Self, Error> {
-        let Self { blocks, .. } = Self::blocks(call, std::slice::from_ref(direction), 1);
-        let (instance, at) = memory.instance_mut().expect("a module has an instance");
-        let tangent = instance.tangent_mut().map_err(failure)?;
-        for (block, at) in blocks.iter().zip(at) {
+    /// Directions into an instance, for which there is one argument.
+    fn put(&self, instance: &mut Instance, at: &[Option<u32>], width: usize) -> Result<Along, Error> {
+        let tangents = instance.tangents_mut(width).map_err(failure)?;
+        for (block, at) in self.blocks.iter().zip(at) {
             if let (Some([block, _]), Some(at)) = (block, at) {
-                let n = block.bytes().len();
-                tangent[*at as usize..*at as usize + n].copy_from_slice(block.bytes());
+                let (n, at) = (block.bytes().len(), *at as usize * width);
+                tangents[at..at + n].copy_from_slice(block.bytes());
             }
         }
-        let tangent = tangent.as_ptr() as u64;
-        let product = instance.product_mut().map_err(failure)?.as_ptr() as u64;
-        Ok(Self { blocks, whole: Some(Along::Memory { tangent, product }) })
+        let tangent = tangents.as_ptr() as u64;
+        let product = instance.products_mut(width).map_err(failure)?.as_ptr() as u64;
+        Ok(Along::Memory { tangent, product })
     }
 
     fn along(&self, owner: usize) -> Along {

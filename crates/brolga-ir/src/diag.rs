@@ -70,9 +70,13 @@ impl Diagnostic {
     }
 
     /// Say which instruction. `inst` is numbered as in the body that the program holds; a copy out
-    /// of another function is reported as the instruction there, with the calls by which it came.
+    /// of another function is reported as the instruction there, with the calls by which it came,
+    /// and one of a derivative as the instruction that was derived.
     pub fn at(mut self, program: &Program, func: crate::FuncKey, inst: ir::Inst) -> Self {
+        let derivative = program.made.contains(func).then(|| &program.funcs[func].symbol);
         let crate::Origin { func, inst, calls } = program.origin(func, inst);
+        let derivative = derivative.filter(|_| !program.made.contains(func));
+        self.notes.extend(derivative.map(|symbol| format!("it is its derivative %{symbol} that cannot be derived")));
         self.notes.extend(calls.iter().map(|&(f, call)| format!("inlined into {}", program.place(f, call))));
         let f = &program.funcs[func];
         self.function = f.symbol.clone();

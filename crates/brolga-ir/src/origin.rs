@@ -7,10 +7,15 @@ use crate::position::position;
 use crate::{FuncKey, Program};
 
 impl Program {
-    /// Where an instruction of `func` comes from: from `func`, or from what was put into it. `inst`
-    /// is a number as it stands in a source location.
+    /// Where an instruction of `func` comes from: from `func`, or from what was put into it; from
+    /// the primal, if that is a derivative. `inst` is a number as it stands in a source location.
     pub fn origin(&self, func: FuncKey, inst: ir::Inst) -> Origin {
-        self.copies.origin(func, inst)
+        let Origin { func, inst, calls } = self.copies.origin(func, inst);
+        let stem = |(func, inst): (FuncKey, ir::Inst)| {
+            self.funcs.get(func).and_then(|f| f.stems[inst]).unwrap_or((func, inst))
+        };
+        let (func, inst) = stem((func, inst));
+        Origin { func, inst, calls: calls.into_iter().map(stem).collect() }
     }
 
     /// An instruction of `func` as the user wrote it: the function that has it, its body, and its

@@ -41,6 +41,8 @@ pub struct Func {
     pub srclocs: SecondaryMap<ir::Inst, ir::SourceLoc>,
     /// Where each instruction stands in what the user wrote: see [`crate::position()`].
     pub lines: SecondaryMap<ir::Inst, u32>,
+    /// Of a function that is a derivative: which instruction that the user wrote each stems from.
+    pub stems: SecondaryMap<ir::Inst, Option<(FuncKey, ir::Inst)>>,
     /// Where the embedder's own implementation of an imported function lies (see
     /// [`Program::define_host`]).
     pub host: Option<usize>,
@@ -270,6 +272,7 @@ impl Program {
             signature: signature.clone(),
             body: None,
             srclocs: SecondaryMap::new(),
+            stems: SecondaryMap::new(),
             lines: SecondaryMap::new(),
             host: None,
             computes: None,

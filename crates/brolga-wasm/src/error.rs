@@ -65,6 +65,17 @@ fn at(offset: u64) -> String {
 }
 
 impl Error {
+    /// Whether one derivative at a time may do where several at once do not: they are refused
+    /// (AD0180), have filled the stack, or there is no room for their shadow.
+    pub fn is_too_wide(&self) -> bool {
+        match self {
+            Error::Diagnostics(all) => all.0.iter().any(|d| d.code == "AD0180"),
+            Error::Trap(t) => t.code == "stk_ovf",
+            Error::NoRoom { .. } => true,
+            _ => false,
+        }
+    }
+
     pub(crate) fn unsupported(what: impl Into<String>, offset: u64, help: &'static str) -> Self {
         Error::Unsupported { what: what.into(), offset, help }
     }

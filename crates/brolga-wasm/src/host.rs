@@ -4,6 +4,7 @@
 //! the instance's [`State`]. They do nothing that a derivative could notice (see
 //! `Program::define_host`).
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -29,9 +30,9 @@ pub enum Output {
 pub struct State {
     /// The instance's address space.
     pub region: Region,
-    /// What second derivatives need: the tangent of the region's primal half, and that of its
-    /// shadow.
-    pub second: Option<Region>,
+    /// By width, what batches and second derivatives need: the shadow of a batch, or the tangents
+    /// of a second derivative, of the region's primal half; and tangents of its shadow.
+    pub batches: BTreeMap<usize, Region>,
     /// Offset of each memory's size.
     pub size_cells: Vec<i32>,
     /// Where output goes.
@@ -76,8 +77,8 @@ impl State {
 pub unsafe extern "C" fn grow(vmctx: *mut u8, memory: u32, bytes: u64) -> u32 {
     // SAFETY: our contract.
     let state = unsafe { state(vmctx) };
-    let second = state.second.as_mut().map_or(Ok(()), |r| r.open(memory, bytes));
-    u32::from(second.and_then(|()| state.region.open(memory, bytes)).is_ok())
+    let batches = state.batches.values_mut().try_for_each(|r| r.open(memory, bytes));
+    u32::from(batches.and_then(|()| state.region.open(memory, bytes)).is_ok())
 }
 
 /// The bits of the double next to a `long double`, of which the lower word is the first.

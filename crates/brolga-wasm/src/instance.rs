@@ -1,5 +1,7 @@
 //! An instance: memory, globals and tables of its own, and a shadow for all of it.
 
+use std::collections::BTreeMap;
+
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, Mode, Primal};
 use wasmparser::{ExternalKind, FuncType, ValType};
@@ -106,7 +108,7 @@ impl Instance {
     /// An instance in which nothing has run.
     pub(crate) fn not_started(module: &Module) -> Result<Self, Error> {
         let inner = &*module.0;
-        let mut region = Region::new(&inner.layout)?;
+        let mut region = Region::new(&inner.layout, 1)?;
         for (i, bytes) in inner.memories.iter().enumerate() {
             region.open(i as u32, *bytes)?;
         }
@@ -125,7 +127,7 @@ impl Instance {
         let size_cells = inner.layout.memory_size.clone();
         let state = Box::new(State {
             region,
-            second: None,
+            batches: BTreeMap::new(),
             size_cells,
             output: Output::default(),
             kept: Vec::new(),
@@ -247,6 +249,15 @@ impl Instance {
         Arg::duplicated(self.vmctx() as u64, self.shadow_vmctx() as u64).with_floats(self.known.all())
     }
 
+    /// The same for a derivative of a width: its shadow is [of that width](Self::shadows_mut).
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if address space is short.
+    pub fn pointer_of_width(&mut self, width: usize) -> Result<Arg, Error> {
+        let shadow = if width == 1 { self.shadow_vmctx() } else { self.batch(width)?.vmctx() };
+        Ok(Arg { shadow: shadow as u64, ..self.pointer() })
+    }
+
     /// Arguments of a derivative, with everything ready to run it.
     fn enter_derivative(&mut self, gradient: &Gradient, args: &[Val]) -> Result<Vec<Arg>, Error> {
         if !std::sync::Arc::ptr_eq(&gradient.module.0, &self.module.0) {
@@ -255,7 +266,7 @@ impl Instance {
         let values = self.arguments(&gradient.ty, args)?;
         self.prepare()?;
         let mut all: Vec<Arg> = values.into_iter().map(Arg::new).collect();
-        all[0] = self.pointer();
+        all[0] = self.pointer_of_width(gradient.rule.width())?;
         Ok(all)
     }
 
@@ -299,16 +310,36 @@ impl Instance {
         args: &[Val],
         directions: &[Option<Val>],
     ) -> Result<Tangents, Error> {
+        Ok(self.tangents(gradient, args, &[directions])?.remove(0))
+    }
+
+    /// The same along as many directions as the gradient's width says
+    /// ([`Options::width`](brolga::Options::width)), in one run: values are the same in each. The
+    /// tangents of memory are in [the shadow of that width](Self::shadows_mut).
+    ///
+    /// # Errors
+    /// As [`Self::tangent`]; [`Error::NoRoom`] if address space is short.
+    pub fn tangents(
+        &mut self,
+        gradient: &Gradient,
+        args: &[Val],
+        directions: &[impl AsRef<[Option<Val>]>],
+    ) -> Result<Vec<Tangents>, Error> {
+        sets(directions, gradient.rule.width(), gradient.ty.params().len(), "directions")?;
         let all = self.enter_derivative(gradient, args)?;
-        let hidden = std::iter::once(None);
+        let data = |d: &Option<Val>| d.map(|d| d.to_data());
         let directions: Vec<Option<DataValue>> =
-            hidden.chain(directions.iter().map(|d| d.map(|d| d.to_data()))).collect();
-        let (mut values, mut tangents) = (Vec::new(), Vec::new());
+            directions.iter().flat_map(|d| [None].into_iter().chain(d.as_ref().iter().map(data))).collect();
+        let (mut values, mut found) = (Vec::new(), Vec::new());
         // SAFETY: as in `enter`; the shadow is laid out like the primal.
-        unsafe { gradient.rule.tangent(&all, &directions, &mut values, &mut tangents) }.map_err(|e| self.ended(e))?;
-        let typed = tangents.iter().zip(gradient.ty.results());
-        let tangents = typed.map(|(v, t)| v.as_ref().map(|v| Val::from_data(v, *t))).collect();
-        Ok(Tangents { values: Self::results(&gradient.ty, &values), tangents })
+        unsafe { gradient.rule.tangent(&all, &directions, &mut values, &mut found) }.map_err(|e| self.ended(e))?;
+        let (values, ty) = (Self::results(&gradient.ty, &values), gradient.ty.results());
+        let one = |k: usize| {
+            let own = found.iter().skip(k * ty.len()).zip(ty);
+            let tangents = own.map(|(v, t)| v.as_ref().map(|v| Val::from_data(v, *t))).collect();
+            Tangents { values: values.clone(), tangents }
+        };
+        Ok((0..gradient.rule.width()).map(one).collect())
     }
 
     /// Cotangents of the parameters that are written, the instance left out.
@@ -343,16 +374,30 @@ impl Instance {
     /// [`Error::Usage`] for seeds that do not fit or a pullback of another instance;
     /// [`Error::Trap`] if a cotangent reaches something that cannot be followed.
     pub fn pullback(&mut self, pullback: &mut Pullback, seeds: &[Val]) -> Result<Vec<Option<Val>>, Error> {
+        Ok(self.pullbacks(pullback, &[seeds])?.remove(0))
+    }
+
+    /// The same for as many sets of seeds as the gradient's width says, in one run. The cotangents
+    /// of memory are in [the shadow of that width](Self::shadows_mut).
+    ///
+    /// # Errors
+    /// As [`Self::pullback`].
+    pub fn pullbacks(
+        &mut self,
+        pullback: &mut Pullback,
+        seeds: &[impl AsRef<[Val]>],
+    ) -> Result<Vec<Vec<Option<Val>>>, Error> {
         if pullback.instance != self.id {
             return Err(Error::Usage("the pullback is of another instance's run".to_owned()));
         }
         let ty = pullback.gradient.ty.clone();
-        check(ty.results(), seeds, "seed")?;
-        let seeds: Vec<DataValue> = seeds.iter().map(|s| s.to_data()).collect();
+        sets(seeds, pullback.gradient.rule.width(), ty.results().len(), "seeds")?;
+        seeds.iter().try_for_each(|seeds| check(ty.results(), seeds.as_ref(), "seed"))?;
+        let seeds: Vec<DataValue> = seeds.iter().flat_map(|s| s.as_ref().iter().map(|s| s.to_data())).collect();
         // SAFETY: the instance that ran is this one, so its memory is still there; what was
         // accessible then still is.
         let out = unsafe { pullback.inner.call(&seeds) }?;
-        Ok(Self::cotangents(&ty, &out))
+        Ok(out.chunks_exact(1 + ty.params().len()).map(|own| Self::cotangents(&ty, own)).collect())
     }
 
     /// What lies in front of the instance pointer, and memory 0 behind it, for who puts the same
@@ -470,4 +515,14 @@ pub(crate) fn check(types: &[ValType], values: &[Val], what: &str) -> Result<(),
         Some(i) => Err(Error::Usage(format!("{what} {i} is {:?}, a value of type {} is wanted", values[i], types[i]))),
         None => Ok(()),
     }
+}
+
+/// Whether there are as many sets as a width says, each of so many.
+pub(crate) fn sets<T>(all: &[impl AsRef<[T]>], width: usize, each: usize, what: &str) -> Result<(), Error> {
+    let message = match all.iter().find(|set| set.as_ref().len() != each) {
+        _ if all.len() != width => format!("{} sets of {what} are given, the width is {width}", all.len()),
+        Some(set) => format!("{} {what} are given, {each} are wanted", set.as_ref().len()),
+        None => return Ok(()),
+    };
+    Err(Error::Usage(message))
 }

@@ -41,10 +41,11 @@
 //! | `mathlib`, `clib`, `wrapped` | functions of the C library that were compiled into a module, by their names |
 //! | `unnamed` | the same by what they compute |
 //! | `load` | all of it, in order |
-//! | `module`, `instance`, `buffers`, `floats`, `region`, `gradient`, `second`, `point` | what users hold |
+//! | `module`, `instance`, `buffers`, `floats`, `region`, `gradient`, `batch`, `second`, `point` | what users hold |
 
 mod allocators;
 mod around;
+mod batch;
 mod binary128;
 mod buffers;
 mod clib;

@@ -8,13 +8,16 @@
 //! then the floats in memory that are named; outputs are the float results, then those that are
 //! named.
 
-use brolga::drivers::{Derivatives, Products, RowProducts, fits, one_by_one};
-use brolga::{ArgActivity, Mode};
+use brolga::drivers::{
+    Derivatives, MOST_ORDER, Products, RowProducts, WIDTH, fits, some_at_a_time, taylor_options, width_for,
+};
+use brolga::{ArgActivity, Mode, Options};
 use wasmparser::ValType;
 
 use crate::error::Error;
-use crate::gradient::{Gradient, default_activity, options};
+use crate::gradient::{Gradient, Pullback, default_activity, options};
 use crate::instance::Instance;
+use crate::module::Module;
 use crate::region::Image;
 use crate::second::Hessian;
 use crate::val::Val;
@@ -45,8 +48,10 @@ impl Range {
         self.at as usize..self.at as usize + self.n * self.size
     }
 
-    fn put(self, to: &mut [u8], floats: &[f64]) {
-        for (place, x) in to[self.bytes()].chunks_exact_mut(self.size).zip(floats) {
+    /// Write floats as derivative `k` of a shadow of a width.
+    fn put(self, to: &mut [u8], floats: &[f64], (k, width): (usize, usize)) {
+        let places = to[self.of_width(width)].chunks_exact_mut(self.size).skip(k).step_by(width);
+        for (place, x) in places.zip(floats) {
             match self.size {
                 4 => place.copy_from_slice(&(*x as f32).to_le_bytes()),
                 _ => place.copy_from_slice(&x.to_le_bytes()),
@@ -54,10 +59,18 @@ impl Range {
         }
     }
 
-    fn get(self, from: &[u8], into: &mut Vec<f64>) {
+    /// Read derivative `k` from a shadow of a width.
+    fn get(self, from: &[u8], into: &mut Vec<f64>, (k, width): (usize, usize)) {
         let single = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("four bytes")).into();
         let double = |b: &[u8]| f64::from_le_bytes(b.try_into().expect("eight bytes"));
-        into.extend(from[self.bytes()].chunks_exact(self.size).map(if self.size == 4 { single } else { double }));
+        let places = from[self.of_width(width)].chunks_exact(self.size).skip(k).step_by(width);
+        into.extend(places.map(if self.size == 4 { single } else { double }));
+    }
+
+    /// Bytes of a shadow of a width.
+    fn of_width(self, width: usize) -> std::ops::Range<usize> {
+        let std::ops::Range { start, end } = self.bytes();
+        start * width..end * width
     }
 }
 
@@ -96,6 +109,11 @@ pub struct Point<'a> {
     pair: Option<Gradient>,
     tangent: Option<Gradient>,
     second: Option<Hessian>,
+    pairs: ByWidth<Gradient>,
+    tangents: ByWidth<Gradient>,
+    seconds: ByWidth<Hessian>,
+    /// By order.
+    series: [Option<Gradient>; MOST_ORDER + 1],
 }
 
 fn is_float(ty: ValType) -> bool {
@@ -119,7 +137,7 @@ fn value(ty: ValType, x: f64) -> Val {
 }
 
 /// Flat inputs as values, and floats in memory.
-fn spread(params: &[ValType], inputs: &[Range], flat: &[f64], into: &mut [u8]) -> Vec<Option<Val>> {
+fn spread(params: &[ValType], inputs: &[Range], flat: &[f64], into: &mut [u8], at: (usize, usize)) -> Vec<Option<Val>> {
     let (mut rest, mut values) = (flat, Vec::new());
     for &ty in params {
         let own = if is_float(ty) { rest.split_off_first() } else { None };
@@ -128,9 +146,46 @@ fn spread(params: &[ValType], inputs: &[Range], flat: &[f64], into: &mut [u8]) -
     for range in inputs {
         let own;
         (own, rest) = rest.split_at(range.n);
-        range.put(into, own);
+        range.put(into, own, at);
     }
     values
+}
+
+/// The only one.
+const ONE: (usize, usize) = (0, 1);
+
+/// A rule for several derivatives at once, if there is one; kept by the logarithm of its width.
+fn wide<R: Clone>(
+    cells: &mut ByWidth<R>,
+    several: usize,
+    make: impl FnOnce(u32) -> Result<R, Error>,
+) -> Result<Option<R>, Error> {
+    if several < 2 {
+        return Ok(None);
+    }
+    let width = width_for(several);
+    let cell = &mut cells[width.ilog2() as usize];
+    if cell.is_none() {
+        *cell = Some(unless_too_wide(make(width as u32))?);
+    }
+    Ok(cell.clone().flatten())
+}
+
+fn unless_too_wide<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
+    match found {
+        Err(e) if e.is_too_wide() => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Rules by the logarithms of their widths, as far as they have been asked for; nothing where there
+/// is no batch.
+type ByWidth<R> = [Option<Option<R>>; WIDTH.ilog2() as usize + 1];
+
+/// A derivative by all floats.
+fn derived(module: &Module, name: &str, options: &Options) -> Result<Gradient, Error> {
+    let activity: Vec<ArgActivity> = module.function(name)?.1.params().iter().map(|t| default_activity(*t)).collect();
+    Gradient::with_options(module, name, &activity, options)
 }
 
 impl<'a> Point<'a> {
@@ -175,37 +230,44 @@ impl<'a> Point<'a> {
             pair: None,
             tangent: None,
             second: None,
+            pairs: Default::default(),
+            tangents: Default::default(),
+            seconds: Default::default(),
+            series: Default::default(),
         })
     }
 
     fn rule(&mut self, mode: Mode) -> Result<Gradient, Error> {
+        let options = Options { mode, ..options() };
         let cell = match mode {
             Mode::Tangent => &mut self.tangent,
             Mode::Split => &mut self.pair,
             _ => &mut self.gradient,
         };
-        if let Some(rule) = cell {
-            return Ok(rule.clone());
+        if cell.is_none() {
+            *cell = Some(derived(self.instance.module(), &self.name, &options)?);
         }
-        let activity: Vec<ArgActivity> = self.params.iter().map(|t| default_activity(*t)).collect();
-        let options = brolga::Options { mode, ..options() };
-        let rule = Gradient::with_options(self.instance.module(), &self.name, &activity, &options)?;
-        Ok(cell.insert(rule).clone())
+        Ok(cell.clone().expect("it has just been made"))
     }
 
     fn begin(&mut self) {
         self.instance.state.region.put_back(&self.image);
-        self.instance.clear_shadow();
+        self.clear();
     }
 
-    fn gather(&self, values: &[Option<Val>], memory: &[u8]) -> Vec<f64> {
+    fn clear(&mut self) {
+        self.instance.clear_shadow();
+        self.instance.clear_batches();
+    }
+
+    fn gather(&self, values: &[Option<Val>], memory: &[u8], at: (usize, usize)) -> Vec<f64> {
         let mut flat: Vec<f64> = values.iter().flatten().map(|v| number(*v)).collect();
-        self.inputs.iter().for_each(|range| range.get(memory, &mut flat));
+        self.inputs.iter().for_each(|range| range.get(memory, &mut flat, at));
         flat
     }
 
-    /// Seeds of results; those of memory go to the shadow.
-    fn seed(&mut self, flat: &[f64]) -> Result<Vec<Val>, Error> {
+    /// Seeds of results; those of memory go to the shadow of a width.
+    fn seed(&mut self, flat: &[f64], at: (usize, usize)) -> Result<Vec<Val>, Error> {
         fits(flat.len(), self.outputs(), "seeds", "one per output")?;
         let mut rest = flat;
         let mut seeds = Vec::new();
@@ -216,20 +278,73 @@ impl<'a> Point<'a> {
         for range in &self.outputs {
             let own;
             (own, rest) = rest.split_at(range.n);
-            range.put(self.instance.shadow_mut(), own);
+            range.put(self.instance.shadows_mut(at.1)?, own, at);
         }
         Ok(seeds)
     }
 
-    fn gather_outputs(&self, values: impl Iterator<Item = Option<Val>>, memory: &[u8]) -> Vec<f64> {
+    fn gather_outputs(&self, values: impl Iterator<Item = Option<Val>>, memory: &[u8], at: (usize, usize)) -> Vec<f64> {
         let floats = values.zip(&self.results).filter(|(_, ty)| is_float(**ty));
         let mut flat: Vec<f64> = floats.map(|(v, _)| v.map_or(0.0, number)).collect();
-        self.outputs.iter().for_each(|range| range.get(memory, &mut flat));
+        self.outputs.iter().for_each(|range| range.get(memory, &mut flat, at));
         flat
     }
 
     fn outputs_now(&self, values: &[Val]) -> Vec<f64> {
-        self.gather_outputs(values.iter().map(|v| Some(*v)), self.instance.memory())
+        self.gather_outputs(values.iter().map(|v| Some(*v)), self.instance.memory(), ONE)
+    }
+
+    /// A run of a rule of forward mode along these directions, and nothing in those that are left:
+    /// the outputs, and for each the outputs' derivatives.
+    fn along(&mut self, rule: &Gradient, along: &[Vec<f64>]) -> Result<(Vec<f64>, Vec<Vec<f64>>), Error> {
+        let width = rule.rule.width();
+        self.begin();
+        let mut directions = vec![vec![None; self.params.len()]; width];
+        for (k, flat) in along.iter().enumerate() {
+            fits(flat.len(), self.inputs(), "directions", "one per input")?;
+            let shadow = self.instance.shadows_mut(width)?;
+            directions[k] = spread(&self.params, &self.inputs, flat, shadow, (k, width));
+        }
+        let found = self.instance.tangents(rule, &self.args, &directions)?;
+        let value = self.outputs_now(&found[0].values);
+        let shadow = self.instance.shadows(width);
+        let one = |k: usize| self.gather_outputs(found[k].tangents.iter().copied(), shadow, (k, width));
+        Ok((value, (0..width).map(one).collect()))
+    }
+
+    /// Products of the Hessian along these directions, by a rule of second derivatives.
+    fn second(&mut self, rule: &Hessian, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Products>, Error> {
+        let width = rule.width();
+        self.begin();
+        let seeds = self.seed(seeds, ONE)?;
+        let mut directions = vec![vec![None; self.params.len()]; width];
+        for (k, flat) in along.iter().enumerate() {
+            fits(flat.len(), self.inputs(), "directions", "one per input")?;
+            let tangents = self.instance.tangents_mut(width)?;
+            directions[k] = spread(&self.params, &self.inputs, flat, tangents, (k, width));
+        }
+        let found = self.instance.products(rule, &self.args, &directions, &seeds)?;
+        let value = self.outputs_now(&found[0].values);
+        let gradient = self.gather(&found[0].cotangents, self.instance.shadow(), ONE);
+        let products = self.instance.products_left(width);
+        let one = |k: usize| Products {
+            value: value.clone(),
+            gradient: gradient.clone(),
+            product: self.gather(&found[k].products, products, (k, width)),
+        };
+        Ok((0..along.len()).map(one).collect())
+    }
+
+    /// Gradients of one pullback, of these seeds.
+    fn rows(&mut self, pullback: &mut Pullback, rows: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let width = pullback.gradient.rule.width();
+        self.clear();
+        let zeros = vec![0.0; self.outputs()];
+        let of = |k: usize| self.seed(rows.get(k).unwrap_or(&zeros), (k, width));
+        let seeds = (0..width).map(of).collect::<Result<Vec<_>, _>>()?;
+        let cotangents = self.instance.pullbacks(pullback, &seeds)?;
+        let shadow = self.instance.shadows(width);
+        Ok((0..rows.len()).map(|k| self.gather(&cotangents[k], shadow, (k, width))).collect())
     }
 }
 
@@ -247,49 +362,87 @@ impl Derivatives for Point<'_> {
     }
 
     fn jvp(&mut self, along: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
-        fits(along.len(), self.inputs(), "directions", "one per input")?;
         let rule = self.rule(Mode::Tangent)?;
-        self.begin();
-        let directions = spread(&self.params, &self.inputs, along, self.instance.shadow_mut());
-        let found = self.instance.tangent(&rule, &self.args, &directions)?;
-        let tangents = self.gather_outputs(found.tangents.into_iter(), self.instance.shadow());
-        Ok((self.outputs_now(&found.values), tangents))
+        let (value, mut tangents) = self.along(&rule, &[along.to_vec()])?;
+        Ok((value, tangents.remove(0)))
+    }
+
+    fn jvps(&mut self, along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let batch = |this: &mut Self, some: &[Vec<f64>]| {
+            let (module, name) = (this.instance.module().clone(), this.name.clone());
+            let make = |width| derived(&module, &name, &Options { mode: Mode::Tangent, width, ..options() });
+            let Some(rule) = wide(&mut this.tangents, some.len(), make)? else { return Ok(None) };
+            let found = unless_too_wide(this.along(&rule, some))?;
+            Ok(found.map(|(_, tangents)| tangents.into_iter().take(some.len()).collect()))
+        };
+        some_at_a_time(self, along, batch, |this, along| Ok(this.jvp(along)?.1))
+    }
+
+    fn taylor(&mut self, along: &[f64], order: usize) -> Result<Vec<Vec<f64>>, Error> {
+        let options = taylor_options(&options(), order)?;
+        if self.series[order].is_none() {
+            self.series[order] = Some(derived(self.instance.module(), &self.name, &options)?);
+        }
+        let rule = self.series[order].clone().expect("it has just been made");
+        // The first coefficient of the path is the direction, others are zero.
+        let (value, coefficients) = self.along(&rule, &[along.to_vec()])?;
+        Ok(std::iter::once(value).chain(coefficients).collect())
     }
 
     fn vjp(&mut self, seeds: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
         let rule = self.rule(Mode::Combined)?;
         self.begin();
-        let seeds = self.seed(seeds)?;
+        let seeds = self.seed(seeds, ONE)?;
         let found = self.instance.gradient(&rule, &self.args, &seeds)?;
-        Ok((self.outputs_now(&found.values), self.gather(&found.cotangents, self.instance.shadow())))
+        Ok((self.outputs_now(&found.values), self.gather(&found.cotangents, self.instance.shadow(), ONE)))
     }
 
     fn pulled<R>(&mut self, run: impl FnOnce(&mut RowProducts<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
-        let rule = self.rule(Mode::Split)?;
-        self.begin();
-        let (_, mut pullback) = self.instance.forward(&rule, &self.args)?;
-        run(&mut one_by_one(|seeds: &[f64]| {
-            self.instance.clear_shadow();
-            let seeds = self.seed(seeds)?;
-            let cotangents = self.instance.pullback(&mut pullback, &seeds)?;
-            Ok(self.gather(&cotangents, self.instance.shadow()))
-        }))
+        let (module, name, rows) = (self.instance.module().clone(), self.name.clone(), self.outputs());
+        let make = |width| derived(&module, &name, &Options { mode: Mode::Split, width, ..options() });
+        let forward = |this: &mut Self, rule: &Gradient| {
+            this.begin();
+            Ok::<_, Error>(this.instance.forward(rule, &this.args)?.1)
+        };
+        let first = match wide(&mut self.pairs, rows, make)? {
+            Some(rule) => unless_too_wide(forward(self, &rule))?,
+            None => None,
+        };
+        let one = |this: &mut Self| {
+            let rule = this.rule(Mode::Split)?;
+            forward(this, &rule)
+        };
+        let mut back = first.map_or_else(|| one(self), Ok)?;
+        run(&mut |rows| {
+            let mut found = Vec::with_capacity(rows.len());
+            while found.len() < rows.len() {
+                let some = &rows[found.len()..rows.len().min(found.len() + back.gradient.rule.width())];
+                match self.rows(&mut back, some) {
+                    Err(e) if back.gradient.rule.width() > 1 && e.is_too_wide() => back = one(self)?,
+                    some => found.extend(some?),
+                }
+            }
+            Ok(found)
+        })
     }
 
     fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Error> {
-        fits(along.len(), self.inputs(), "directions", "one per input")?;
         let rule = match &self.second {
             Some(rule) => rule.clone(),
             None => self.second.insert(Hessian::new(self.instance.module(), &self.name)?).clone(),
         };
-        self.begin();
-        self.instance.clear_second();
-        let seeds = self.seed(seeds)?;
-        let directions = spread(&self.params, &self.inputs, along, self.instance.tangent_mut()?);
-        let found = self.instance.product(&rule, &self.args, &directions, &seeds)?;
-        let value = self.outputs_now(&found.values);
-        let gradient = self.gather(&found.cotangents, self.instance.shadow());
-        let product = self.instance.product_mut()?.to_vec();
-        Ok(Products { value, gradient, product: self.gather(&found.products, &product) })
+        Ok(self.second(&rule, seeds, &[along.to_vec()])?.remove(0))
+    }
+
+    fn hvps(&mut self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
+        let batch = |this: &mut Self, some: &[Vec<f64>]| {
+            let (module, name, params) = (this.instance.module().clone(), this.name.clone(), this.params.clone());
+            let activity: Vec<ArgActivity> = params.iter().map(|t| default_activity(*t)).collect();
+            let make = |width| Hessian::with_options(&module, &name, &activity, &Options { width, ..options() });
+            let Some(rule) = wide(&mut this.seconds, some.len(), make)? else { return Ok(None) };
+            let found = unless_too_wide(this.second(&rule, seeds, some))?;
+            Ok(found.map(|all| all.into_iter().map(|p| p.product).collect()))
+        };
+        some_at_a_time(self, along, batch, |this, along| Ok(this.hvp(seeds, along)?.product))
     }
 }

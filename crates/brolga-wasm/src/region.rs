@@ -8,6 +8,9 @@
 //! a float and its cotangent would be in the same set of a first-level cache, and a reverse that
 //! walks down a column of a matrix with rows of a power of two would have two elements for each
 //! place that there is.
+//!
+//! A region of a *width* has as many bytes for each byte of an instance: its halves are shadows of
+//! batches.
 
 use crate::error::Error;
 use crate::layout::{Layout, PAGE};
@@ -42,15 +45,17 @@ pub struct Region {
     header: usize,
     /// For each memory: offset from `vmctx`, and how many bytes are accessible.
     memories: Vec<(usize, u64)>,
+    /// Bytes for each byte of an instance.
+    width: usize,
 }
 
 // SAFETY: a region is plain memory that it alone owns.
 unsafe impl Send for Region {}
 
 impl Region {
-    /// Reserve space for an instance, with its header accessible and zero.
-    pub fn new(layout: &Layout) -> Result<Self, Error> {
-        let (span, header) = (layout.span() as usize, layout.header as usize);
+    /// Reserve space for an instance, so many times as large, with its header accessible and zero.
+    pub fn new(layout: &Layout, width: usize) -> Result<Self, Error> {
+        let [span, header] = [layout.span(), layout.header].map(|bytes| bytes as usize * width);
         // SAFETY: a fresh anonymous mapping.
         let p = unsafe {
             libc::mmap(
@@ -68,8 +73,8 @@ impl Region {
                 why: brolga_runtime::mappings::explained(std::io::Error::last_os_error()).to_string(),
             });
         }
-        let memories = (0..layout.memory_size.len() as u32).map(|m| (layout.memory(m) as usize, 0)).collect();
-        let region = Self { start: p.cast(), span, header, memories };
+        let memories = (0..layout.memory_size.len() as u32).map(|m| (layout.memory(m) as usize * width, 0)).collect();
+        let region = Self { start: p.cast(), span, header, memories, width };
         region.protect(0, header, true)?;
         region.protect(span, header + MORE, true)?;
         Ok(region)
@@ -100,8 +105,10 @@ impl Region {
         Ok(())
     }
 
-    /// Make the first `bytes` bytes of a memory accessible, in both halves. New bytes are zero.
+    /// Make the first `bytes` bytes of an instance's memory accessible, in both halves. New bytes
+    /// are zero.
     pub fn open(&mut self, memory: u32, bytes: u64) -> Result<(), Error> {
+        let bytes = bytes * self.width as u64;
         let (offset, open) = self.memories[memory as usize];
         if bytes > open {
             let at = self.header + offset + open as usize;
@@ -117,6 +124,19 @@ impl Region {
     pub fn shrink(&mut self, memory: u32, bytes: u64) -> Result<(), Error> {
         let (offset, open) = self.memories[memory as usize];
         if bytes < open {
+            self.clear_beyond(memory, bytes);
+            self.protect(self.header + offset + bytes as usize, (open - bytes) as usize, false)?;
+            self.memories[memory as usize].1 = bytes;
+        }
+        Ok(())
+    }
+
+    /// Set to zero, in both halves, what lies beyond the first `bytes` bytes of an instance's
+    /// memory.
+    pub fn clear_beyond(&mut self, memory: u32, bytes: u64) {
+        let bytes = bytes * self.width as u64;
+        let (offset, open) = self.memories[memory as usize];
+        if bytes < open {
             let (at, n) = (self.header + offset + bytes as usize, (open - bytes) as usize);
             let shadow = at + self.span;
             // SAFETY: the ranges lie in our reservation, are accessible and anonymous, and there
@@ -128,10 +148,7 @@ impl Region {
                     libc::madvise(self.start.wrapping_add(from).cast(), n, libc::MADV_DONTNEED);
                 }
             }
-            self.protect(at, n, false)?;
-            self.memories[memory as usize].1 = bytes;
         }
-        Ok(())
     }
 
     /// The primal half as it is.
@@ -158,23 +175,35 @@ impl Region {
         }
     }
 
-    /// How many bytes of each memory are accessible.
+    /// How many bytes of each of an instance's memories are accessible.
     pub fn opened(&self) -> impl Iterator<Item = u64> {
-        self.memories.iter().map(|m| m.1)
+        self.memories.iter().map(|m| m.1 / self.width as u64)
     }
 
     /// Set the shadow of everything to zero. Pages that have memory are filled with zeros while
     /// they are few, since the kernel does the same when a page that was given back is touched
     /// again, and takes longer; many are given back.
     pub fn clear_shadow(&mut self) {
+        // In front of the shift and behind the end there is shadow, or nothing.
+        self.clear(self.span, MORE);
+    }
+
+    /// Set everything to zero, where both halves are shadows.
+    pub fn clear_both(&mut self) {
+        self.clear(0, 0);
+        self.clear_shadow();
+    }
+
+    /// Clear a half that begins at a place, and more bytes behind each of its parts.
+    fn clear(&mut self, half: usize, more: usize) {
         let header = (0, self.header);
         let memories = self.memories.iter().map(|&(offset, open)| (self.header + offset, open as usize));
         for (from, n) in [header].into_iter().chain(memories).filter(|r| r.1 > 0) {
-            let (start, n) = (self.start.wrapping_add(self.span + from), n + MORE);
-            // SAFETY: the range is accessible, and there are no references into it. In front of the
-            // shift and behind the end there is shadow, or nothing.
+            let (start, n) = (self.start.wrapping_add(half + from), n + more);
+            // SAFETY: the range is accessible, and there are no references into it.
             if !unsafe { fill_touched(start, n) } {
-                // SAFETY: as in `shrink`. On Linux private anonymous pages read as zero afterwards.
+                // SAFETY: as in `clear_beyond`. On Linux private anonymous pages read as zero
+                // afterwards.
                 unsafe { libc::madvise(start.cast(), n, libc::MADV_DONTNEED) };
             }
         }
@@ -239,7 +268,7 @@ mod tests {
     #[test]
     fn halves_are_shifted_and_cleared_to_the_byte() {
         let layout = Layout { header: PAGE, memory_size: vec![0], memory_max: vec![4 * PAGE], ..Layout::default() };
-        let mut region = Region::new(&layout).unwrap();
+        let mut region = Region::new(&layout, 1).unwrap();
         let apart = region.shadow() as usize - region.vmctx() as usize;
         assert!(apart.is_multiple_of(64) && !apart.is_multiple_of(512) && !apart.is_multiple_of(4096), "{apart}");
         let page = PAGE as usize;

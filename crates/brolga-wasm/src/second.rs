@@ -1,8 +1,7 @@
 //! Second derivatives of exported functions: products of the Hessian with a direction.
 //!
 //! Memory takes part four times: as it is, its tangent, its shadow, and the tangent of the shadow.
-//! The latter two lie in a region of their own, laid out like the instance and its shadow, which is
-//! made when a second derivative is asked for first.
+//! Tangents lie in a region of their own ([`crate::batch`]).
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::second::{Along, HessianRule, Second};
@@ -11,9 +10,8 @@ use wasmparser::FuncType;
 
 use crate::error::Error;
 use crate::gradient::{default_activity, options};
-use crate::instance::{Instance, check};
+use crate::instance::{Instance, check, sets};
 use crate::module::Module;
-use crate::region::Region;
 use crate::val::Val;
 
 /// A compiled second derivative of an exported function. Cheap to clone.
@@ -49,7 +47,8 @@ impl Hessian {
     }
 
     /// [`Self::new`] with one activity for each parameter (active or constant) and options, whose
-    /// mode is not asked.
+    /// mode is not asked. Their [width](Options::width) says along how many directions one call
+    /// goes.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -63,56 +62,18 @@ impl Hessian {
         let rule = HessianRule::new(module.program(), &module.request(name, args)?, options)?;
         Ok(Self { module: module.clone(), rule, ty: ty.clone() })
     }
+
+    /// Along how many directions one call goes.
+    pub fn width(&self) -> usize {
+        self.rule.rule().width()
+    }
 }
 
 impl Instance {
-    /// The region of second derivatives, as open as the instance is.
-    fn second(&mut self) -> Result<&mut Region, Error> {
-        let mut second = match self.state.second.take() {
-            Some(second) => second,
-            None => Region::new(&self.module.0.layout)?,
-        };
-        let opened: Vec<u64> = self.state.region.opened().collect();
-        for (memory, bytes) in opened.into_iter().enumerate() {
-            second.shrink(memory as u32, bytes)?;
-            second.open(memory as u32, bytes)?;
-        }
-        Ok(self.state.second.insert(second))
-    }
-
-    /// Set the tangent of memory, and that of its shadow, to zero.
-    pub fn clear_second(&mut self) {
-        // A new region has no pages yet.
-        self.state.second = None;
-    }
-
-    /// The tangent of memory 0: the direction before a [product](Self::product), and the tangent of
-    /// what the function has left after it.
-    ///
-    /// # Errors
-    /// [`Error::NoRoom`] if address space is short.
-    pub fn tangent_mut(&mut self) -> Result<&mut [u8], Error> {
-        let n = self.memory_size() as usize;
-        let at = self.second()?.vmctx();
-        // SAFETY: as many bytes are accessible as of the primal, and no code runs meanwhile.
-        Ok(unsafe { std::slice::from_raw_parts_mut(at, n) })
-    }
-
-    /// The tangent of the shadow of memory 0, to which [products](Self::product) are added.
-    ///
-    /// # Errors
-    /// As [`Self::tangent_mut`].
-    pub fn product_mut(&mut self) -> Result<&mut [u8], Error> {
-        let n = self.memory_size() as usize;
-        let at = self.second()?.shadow();
-        // SAFETY: as in `tangent_mut`.
-        Ok(unsafe { std::slice::from_raw_parts_mut(at, n) })
-    }
-
     /// Value, gradient and Hessian-vector product along one direction: `directions` has one entry
     /// for each parameter, `None` for zero, and that of memory is its
-    /// [tangent](Self::tangent_mut). The gradient is added to the shadow of memory, and the product
-    /// to [its tangent](Self::product_mut).
+    /// [tangent](Self::tangents_mut). The gradient is added to the shadow of memory, and the
+    /// product to [its tangent](Self::products_mut).
     ///
     /// # Errors
     /// As [`Self::gradient`]; [`Error::NoRoom`] if address space is short.
@@ -123,26 +84,48 @@ impl Instance {
         directions: &[Option<Val>],
         seeds: &[Val],
     ) -> Result<Product, Error> {
+        Ok(self.products(hessian, args, &[directions], seeds)?.remove(0))
+    }
+
+    /// The same along as many directions as the second derivative's width says, in one run: values
+    /// and gradient are the same in each.
+    ///
+    /// # Errors
+    /// As [`Self::product`].
+    pub fn products(
+        &mut self,
+        hessian: &Hessian,
+        args: &[Val],
+        directions: &[impl AsRef<[Option<Val>]>],
+        seeds: &[Val],
+    ) -> Result<Vec<Product>, Error> {
         if !std::sync::Arc::ptr_eq(&hessian.module.0, &self.module.0) {
             return Err(Error::Usage("the second derivative is of another module than the instance".to_owned()));
         }
         check(hessian.ty.results(), seeds, "seed")?;
         let values = self.arguments(&hessian.ty, args)?;
+        let width = hessian.width();
+        sets(directions, width, hessian.ty.params().len(), "directions")?;
         self.prepare()?;
-        let second = self.second()?;
-        let memory = Along::Memory { tangent: second.vmctx() as u64, product: second.shadow() as u64 };
-        let written = directions.iter().map(|d| d.map_or(Along::Still, |d| Along::Value(d.to_data())));
-        let along: Vec<Along> = std::iter::once(memory).chain(written).collect();
+        let region = self.batch(width)?;
+        let memory = Along::Memory { tangent: region.vmctx() as u64, product: region.shadow() as u64 };
+        let value = |d: &Option<Val>| d.map_or(Along::Still, |d| Along::Value(d.to_data()));
+        let along: Vec<Along> =
+            directions.iter().flat_map(|d| [memory.clone()].into_iter().chain(d.as_ref().iter().map(value))).collect();
         let mut all: Vec<brolga::Arg> = values.into_iter().map(brolga::Arg::new).collect();
         all[0] = self.pointer();
         let seeds: Vec<DataValue> = seeds.iter().map(|s| s.to_data()).collect();
         let mut out = Second::default();
-        // SAFETY: as in `gradient`; the second region is laid out like the first.
+        // SAFETY: as in `gradient`; the batch's region is laid out like the instance's, as many
+        // times as large.
         drop(unsafe { hessian.rule.product(&all, &along, &seeds, &mut out) }.map_err(|e| self.ended(e))?);
-        Ok(Product {
-            values: Self::results(&hessian.ty, &out.values),
-            cotangents: Self::cotangents(&hessian.ty, &out.cotangents),
-            products: Self::cotangents(&hessian.ty, &out.products),
-        })
+        let values = Self::results(&hessian.ty, &out.values);
+        let cotangents = Self::cotangents(&hessian.ty, &out.cotangents);
+        let one = |products: &[Option<DataValue>]| Product {
+            values: values.clone(),
+            cotangents: cotangents.clone(),
+            products: Self::cotangents(&hessian.ty, products),
+        };
+        Ok(out.products.chunks_exact(all.len()).map(one).collect())
     }
 }

@@ -1,7 +1,8 @@
 //! Second derivatives of instances, and drivers: closed forms, twice, memory that is put back.
 
 use brolga_wasm::brolga::drivers::{Derivatives, Pattern, Star, Sweep};
-use brolga_wasm::{Error, Hessian, Instance, Module, Point, Range, Val};
+use brolga_wasm::brolga::{ArgActivity, Mode, Options};
+use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Point, Range, Val, options};
 
 /// The sum of cubes of n doubles, each of which is doubled afterwards; a chain of products of
 /// neighbours through memory that the function allocates by growing it; singles.
@@ -37,20 +38,20 @@ fn a_product_and_what_was_there() {
     for _ in 0..2 {
         instance.write_f64(x, &[1.0, 2.0, 3.0]).unwrap();
         instance.clear_shadow();
-        instance.clear_second();
+        instance.clear_batches();
         instance.set_shadow_f64(x, &[10.0, 0.0, 0.0]).unwrap();
         let place = x as usize..x as usize + 24;
         let bytes = |v: [f64; 3]| v.map(f64::to_le_bytes).concat();
-        instance.tangent_mut().unwrap()[place.clone()].copy_from_slice(&bytes([1.0, 0.0, -1.0]));
-        instance.product_mut().unwrap()[place.clone()].copy_from_slice(&bytes([0.5, 0.0, 0.0]));
+        instance.tangents_mut(1).unwrap()[place.clone()].copy_from_slice(&bytes([1.0, 0.0, -1.0]));
+        instance.products_mut(1).unwrap()[place.clone()].copy_from_slice(&bytes([0.5, 0.0, 0.0]));
         let args = [Val::I32(x as i32), Val::I32(3)];
         let found = instance.product(&hessian, &args, &[None, None], &[Val::F64(1.0)]).unwrap();
         assert_eq!(found.values, [Val::F64(36.0)]);
         assert_eq!(instance.read_f64(x, 3).unwrap(), [2.0, 4.0, 6.0]);
         // The seed of an element's double counts twice; so does the seed of its product.
         assert_eq!(instance.shadow_f64(x, 3).unwrap(), [23.0, 12.0, 27.0]);
-        assert_eq!(instance.product_mut().unwrap()[place.clone()], bytes([7.0, 0.0, -18.0])[..]);
-        assert_eq!(instance.tangent_mut().unwrap()[place], bytes([2.0, 0.0, -2.0])[..]);
+        assert_eq!(instance.products_mut(1).unwrap()[place.clone()], bytes([7.0, 0.0, -18.0])[..]);
+        assert_eq!(instance.tangents_mut(1).unwrap()[place], bytes([2.0, 0.0, -2.0])[..]);
     }
     let args = [Val::I32(x as i32), Val::I32(3)];
     let wrong = instance.product(&hessian, &args, &[None], &[Val::F64(1.0)]);
@@ -118,4 +119,103 @@ fn singles_in_memory() {
     let mut p = Point::new(&mut instance, "singles", &[Val::I32(x as i32)], &[Range::f32(x, 2)], &[]).unwrap();
     assert_eq!(p.value_and_gradient().unwrap(), (45.0, vec![30.0, 9.0]));
     assert_eq!(p.hessian(&[1.0]).unwrap(), [[10.0, 6.0], [6.0, 0.0]]);
+}
+
+/// What is asked along several directions is what is asked along each, bit for bit; memory that
+/// grows has room for all of them.
+#[test]
+fn several_at_once() {
+    let module = module();
+    let values = [1.0, 2.0, 3.0, -1.0, 0.5, 0.25, -2.0, 7.0, 1.5];
+    let mut instance = Instance::new(&module).unwrap();
+    let x = instance.alloc_f64(&values).unwrap();
+    let (args, floats) = ([Val::I32(x as i32), Val::I32(9)], [Range::f64(x, 9)]);
+    let mut p = Point::new(&mut instance, "cubes", &args, &floats, &floats).unwrap();
+    let along = |n: usize| -> Vec<Vec<f64>> {
+        (0..n).map(|k| (0..9).map(|i| ((7 * k + i) % 5) as f64 - 1.25).collect()).collect()
+    };
+    for n in [2, 3, 8, 11] {
+        let along = along(n);
+        let single: Vec<_> = along.iter().map(|v| p.jvp(v).unwrap().1).collect();
+        assert_eq!(p.jvps(&along).unwrap(), single, "{n}");
+        let seeds = [0.5, 1.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+        let single: Vec<_> = along.iter().map(|v| p.hvp(&seeds, v).unwrap().product).collect();
+        assert_eq!(p.hvps(&seeds, &along).unwrap(), single, "{n}");
+        let seeds: Vec<Vec<f64>> = along.iter().map(|v| [&[0.5][..], v].concat()).collect();
+        let single: Vec<_> = seeds.iter().map(|s| p.vjp(s).unwrap().1).collect();
+        // Twice by one forward pass.
+        let rows = |p: &mut Point| p.pulled(|rows| Ok([rows(&seeds)?, rows(&seeds)?])).unwrap();
+        assert_eq!(rows(&mut p), [single.clone(), single], "{n}");
+    }
+    let grown = [Val::I32(x as i32), Val::F64(5.0)];
+    let mut instance = Instance::new(&module).unwrap();
+    let at = instance.alloc_f64(&[3.0]).unwrap();
+    assert_eq!(at, x);
+    let mut p = Point::new(&mut instance, "grown", &grown, &[Range::f64(x, 1)], &[]).unwrap();
+    for _ in 0..2 {
+        let found = p.jvps(&[vec![1.0, 1.0], vec![0.0, 2.0], vec![0.0, 0.0]]).unwrap();
+        assert_eq!(found, [[39.0], [60.0], [0.0]]);
+    }
+    let mut instance = Instance::new(&module).unwrap();
+    let x = instance.alloc_f32(&[3.0, 5.0]).unwrap();
+    let mut p = Point::new(&mut instance, "singles", &[Val::I32(x as i32)], &[Range::f32(x, 2)], &[]).unwrap();
+    assert_eq!(p.jvps(&[vec![1.0, 0.0], vec![0.0, 1.0], vec![1.0, -1.0]]).unwrap(), [[30.0], [9.0], [21.0]]);
+}
+
+/// `Σ (x + t v)³` has the coefficients `Σ x³, 3 Σ x² v, 3 Σ x v², Σ v³` and then zeros; what is
+/// doubled in memory has those of a line.
+#[test]
+fn taylor_coefficients() {
+    let module = module();
+    let mut instance = Instance::new(&module).unwrap();
+    let x = instance.alloc_f64(&[1.0, 2.0]).unwrap();
+    let (args, floats) = ([Val::I32(x as i32), Val::I32(2)], [Range::f64(x, 2)]);
+    let mut p = Point::new(&mut instance, "cubes", &args, &floats, &floats).unwrap();
+    for order in [1, 2, 3, 5, 10] {
+        let found = p.taylor(&[1.0, -0.5], order).unwrap();
+        let wanted = [[9.0, 2.0, 4.0], [-3.0, 2.0, -1.0], [4.5, 0.0, 0.0], [0.875, 0.0, 0.0]];
+        assert_eq!(found.len(), order + 1);
+        for (k, found) in found.iter().enumerate() {
+            assert_eq!(found[..], wanted.get(k).copied().unwrap_or_default(), "{k} of {order}");
+        }
+    }
+    let wrong = p.taylor(&[1.0, 0.0], 11);
+    assert!(matches!(&wrong, Err(Error::Usage(m)) if m.contains("1 to 10")), "{wrong:?}");
+}
+
+/// The calls of an instance of which drivers are made: sets of directions and of seeds, shadows
+/// that hold something, and what does not fit.
+#[test]
+fn sets_of_an_instance() {
+    let module = module();
+    let args = [ArgActivity::Const, ArgActivity::Const];
+    let of = |mode, width| Gradient::with_options(&module, "cubes", &args, &Options { mode, width, ..options() });
+    let (tangent, pair) = (of(Mode::Tangent, 2).unwrap(), of(Mode::Split, 2).unwrap());
+    let mut instance = Instance::new(&module).unwrap();
+    let x = instance.alloc_f64(&[1.0, 2.0]).unwrap();
+    let args = [Val::I32(x as i32), Val::I32(2)];
+    let place = 2 * x as usize..2 * x as usize + 32;
+    let bytes = |v: [f64; 4]| v.map(f64::to_le_bytes).concat();
+    instance.shadows_mut(2).unwrap()[place.clone()].copy_from_slice(&bytes([1.0, 0.0, 0.0, 2.0]));
+    let found = instance.tangents(&tangent, &args, &[vec![None, None], vec![None, None]]).unwrap();
+    let tangents: Vec<_> = found.iter().map(|f| f.tangents[0]).collect();
+    assert_eq!(tangents, [Some(Val::F64(3.0)), Some(Val::F64(24.0))]);
+    assert_eq!(instance.shadows(2)[place.clone()], bytes([2.0, 0.0, 0.0, 4.0]));
+
+    instance.write_f64(x, &[1.0, 2.0]).unwrap();
+    instance.clear_batches();
+    let (_, mut back) = instance.forward(&pair, &args).unwrap();
+    for _ in 0..2 {
+        instance.clear_batches();
+        instance.shadows_mut(2).unwrap()[place.clone()].copy_from_slice(&bytes([1.0, 0.0, 0.0, 2.0]));
+        instance.pullbacks(&mut back, &[[Val::F64(1.0)], [Val::F64(0.5)]]).unwrap();
+        // A double in memory is twice what it was.
+        assert_eq!(instance.shadows(2)[place.clone()], bytes([5.0, 1.5, 12.0, 10.0]));
+    }
+    let usage = |e: Error, part: &str| assert!(matches!(&e, Error::Usage(m) if m.contains(part)), "{e:?}");
+    usage(instance.pullback(&mut back, &[Val::F64(1.0)]).unwrap_err(), "1 sets of seeds are given, the width is 2");
+    usage(instance.tangent(&tangent, &args, &[None, None]).unwrap_err(), "1 sets of directions");
+    let uneven = [vec![None], vec![None, None, None]];
+    usage(instance.tangents(&tangent, &args, &uneven).unwrap_err(), "1 directions are given, 2 are wanted");
+    assert!(matches!(of(Mode::Tangent, 65), Err(Error::Diagnostics(all)) if all.0[0].code == "AD0180"));
 }

@@ -243,7 +243,9 @@ impl HessianRule {
 /// The request of forward mode: what is active or duplicated is so again, shadows are duplicated,
 /// seeds constant, and of the results the cotangents have tangents.
 fn again(request: &Request, nested: &Nested) -> Request {
-    let spec = |i: usize| ArgSpec { promises: Promises::default(), ..request.args[i] };
+    // What is apart from all other memory has a shadow that is.
+    let apart = |i: usize| Promises { noalias: request.args[i].promises.noalias, ..Promises::default() };
+    let spec = |i: usize| ArgSpec { promises: apart(i), ..request.args[i] };
     let args = nested.params.iter().map(|role| match *role {
         NestedParam::Primal(i) | NestedParam::Shadow(i) => spec(i),
         NestedParam::Seed(_) | NestedParam::Direction(_) => ArgSpec::CONST,

@@ -740,6 +740,24 @@ def kernels():
     ]
 
 
+def eigen():
+    points, values = sequence(21, 6, 0.0, 3.0), sequence(22, 6)
+    return [
+        Case("likelihood", [6, points, values, [0.8, 0.6, 0.3]], "Six observations."),
+        Case("likelihood", [1, [0.5], [2.0], [0.8, 0.6, 0.3]], "One: where it was does not matter.", seed=-1.0),
+        Case("residual", [5, 3, sequence(23, 15), sequence(24, 5)], "Five equations for three unknowns.", seed=2.0),
+        Case("determinant", [4, sequence(25, 16)], "Rows change places."),
+    ]
+
+
+def eigen_fixed():
+    quaternion, points = [0.9, 0.2, -0.3, 0.4], [[1.0, -0.5, 0.25], [0.5, 0.5, 1.0]]
+    return [
+        Case("missed", [quaternion, *points], "A point that is turned."),
+        Case("missed", [[1.0, 0.0, 0.0, 0.0], *points], "One that is not.", seed=-0.5),
+    ]
+
+
 PROGRAMS = [
     loss,
     gmm,
@@ -773,4 +791,6 @@ PROGRAMS = [
     ode,
     robust,
     kernels,
+    eigen,
+    eigen_fixed,
 ]

@@ -883,3 +883,39 @@ def columns(n, a, b):
 
 def halving(n, x):
     return sqrt(1 + dot(x, x) ** 2), {}
+
+
+# --- eigen
+
+
+def likelihood(n, x, y, parameters):
+    size, length, noise = parameters
+    between = lambda i, j: size**2 * exp(-((x[i] - x[j]) ** 2) / (2 * length**2)) + (noise**2 if i == j else 0)
+    covariance = matrix(n, n)
+    for i in range(n):
+        for j in range(n):
+            covariance[i, j] = between(i, j)
+    y = matrix(y)
+    return (y.T * covariance**-1 * y)[0] / 2 + log(mpmath.det(covariance)) / 2, {}
+
+
+def residual(n, m, a, b):
+    a, b = matrix([[a[i + n * j] for j in range(m)] for i in range(n)]), matrix(b)
+    fitted = (a.T * a) ** -1 * a.T * b
+    left = a * fitted - b
+    return (left.T * left)[0] + (fitted.T * fitted)[0] / 4, {}
+
+
+def determinant(n, a):
+    return log(mpmath.det(matrix(chunks(a, n))) ** 2), {}
+
+
+# --- eigen_fixed
+
+
+def missed(q, point, wanted):
+    w, *u = (t / sqrt(dot(q, q)) for t in q)
+    cross = lambda a, b: [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+    once = cross(u, point)
+    turned = [x + 2 * w * o + 2 * t for x, o, t in zip(point, once, cross(u, once))]
+    return sum((t - x) ** 2 for t, x in zip(turned, wanted)), {}

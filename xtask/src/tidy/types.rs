@@ -14,7 +14,7 @@ const MOST: usize = 2;
 const KNOWN: &[(&str, usize)] = &[
     ("Access", 3),
     ("Asked", 3),
-    ("Call", 5),
+    ("Call", 4),
     ("Cell", 4),
     ("Cli", 4),
     ("Derived", 3),

@@ -171,9 +171,12 @@ fn addresses(cx: &PointerInput<'_>, p: &mut Pointers) {
     let mut work: Vec<ir::Value> = Vec::new();
     for &inst in cx.cfg.all_insts() {
         work.extend(access_address(func, inst));
-        // What is recorded as an address is one.
-        if func.dfg.insts[inst].opcode() == Opcode::Store && is_taped_address(func, inst) {
-            work.push(func.dfg.inst_args(inst)[0]);
+        // What is recorded as an address is one, and so is that of a shadow.
+        if func.dfg.insts[inst].opcode() == Opcode::Store {
+            let value = func.dfg.inst_args(inst)[0];
+            if is_taped_address(func, inst) || cx.program.nested > 0 && is_shadow_address(func, value) {
+                work.push(value);
+            }
         }
         match CalleeKind::of(cx.program, func, inst) {
             Some(CalleeKind::Derived(k)) => {
@@ -198,6 +201,20 @@ fn addresses(cx: &PointerInput<'_>, p: &mut Pointers) {
     if cx.program.nested > 0 {
         follow_deltas(cx, p);
     }
+}
+
+/// Whether a value is written as the address of a shadow: a pointer and its delta, which is the
+/// difference of a shadow's address and that pointer, or zero. Such a pointer may only be moved.
+fn is_shadow_address(func: &ir::Function, v: ir::Value) -> bool {
+    let of = |v: ir::Value, op: Opcode| {
+        let inst = func.dfg.value_def(v).inst().filter(|i| func.dfg.insts[*i].opcode() == op)?;
+        Some(func.dfg.inst_args(inst))
+    };
+    let is_delta = |v: ir::Value, p: ir::Value| of(v, Opcode::Isub).is_some_and(|a| a[1] == p);
+    of(v, Opcode::Iadd).is_some_and(|a| {
+        let chosen = of(a[1], Opcode::Select).is_some_and(|s| is_delta(s[1], a[0]));
+        chosen || is_delta(a[1], a[0])
+    })
 }
 
 /// In a derivative what a pointer is taken from is one, too: the difference is a delta.

@@ -63,6 +63,7 @@ pub(super) fn prepared<'p>(
     let func = program.define(&symbol, copy, |i| f.lines[i]).map_err(|s| taken(&s))?;
     let copy = program.func_mut(func);
     (copy.srclocs, copy.called, copy.untracked) = (f.srclocs.clone(), f.called.clone(), f.untracked);
+    copy.stems = f.stems.clone();
     Ok(Prepared { program: Cow::Owned(program), func, of })
 }
 

@@ -30,6 +30,7 @@ use brolga_ir::{Diagnostics, FuncKey, Mode, Options, Program, Request, TapeKind}
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_entity::SecondaryMap;
 
 use crate::clif::dead_segment_arg;
 use crate::derived::{Derivation, DerivedCombined};
@@ -173,22 +174,28 @@ fn pieces(found: &Derivation, whole: &DerivedCombined, primal: &ir::Signature, i
 }
 
 /// Define a derived function: its instructions have the lines and locations of their primal
-/// instructions.
+/// instructions, and are called by these in messages.
 fn define(into: &mut Program, symbol: &str, func: ir::Function, of: FuncKey) -> Result<FuncKey, Diagnostics> {
     let mut lines = vec![0; func.dfg.num_insts()];
     let mut locations = vec![ir::SourceLoc::default(); func.dfg.num_insts()];
+    let mut stems = SecondaryMap::new();
     for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
         let n = func.srcloc(inst).bits() & !CHECK_SRCLOC;
         if n != 0 && n != !CHECK_SRCLOC {
             let origin = into.origin(of, ir::Inst::from_u32(n - 1));
             lines[inst.as_u32() as usize] = into.funcs[origin.func].lines[origin.inst];
             locations[inst.as_u32() as usize] = into.funcs[origin.func].srclocs[origin.inst];
+            let is_there = |body: &ir::Function| (origin.inst.as_u32() as usize) < body.dfg.num_insts();
+            if into.funcs[origin.func].body.as_ref().is_some_and(is_there) {
+                stems[inst] = Some((origin.func, origin.inst));
+            }
         }
     }
     let key = into.define(symbol, func, |inst| lines[inst.as_u32() as usize]).map_err(|s| taken(&s))?;
     into.made.insert(key);
-    let srclocs = &mut into.func_mut(key).srclocs;
-    locations.into_iter().enumerate().for_each(|(i, at)| srclocs[ir::Inst::from_u32(i as u32)] = at);
+    let made = into.func_mut(key);
+    made.stems = stems;
+    locations.into_iter().enumerate().for_each(|(i, at)| made.srclocs[ir::Inst::from_u32(i as u32)] = at);
     Ok(key)
 }
 

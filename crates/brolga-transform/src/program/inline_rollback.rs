@@ -86,7 +86,8 @@ pub(crate) fn attempt(asked: Asked<'_>) -> Result<(Inlining, Derivation), Diagno
 
 /// The doubts in what a function became, by the instructions that the user wrote.
 fn doubts(facts: &Facts<'_>, stmts: &AdStmts) -> impl Iterator<Item = (FuncKey, ir::Inst, Check)> {
-    let origin = move |inst| facts.program.origin(facts.variant.func, facts.original(inst));
+    // Of a derivative it is its own functions whose calls can stay.
+    let origin = move |inst| facts.program.copies.origin(facts.variant.func, facts.original(inst));
     let branches = facts.cfg.blocks.iter().flat_map(move |&p| facts.cfg.succs[p].iter().map(move |&b| (p, b)));
     let joins = branches.filter(move |&(p, b)| !unfollowed(facts, p, b).is_empty()).map(move |(p, _)| {
         let origin = origin(facts.func().layout.last_inst(p).expect("a block has a terminator"));

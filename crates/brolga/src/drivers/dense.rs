@@ -53,7 +53,10 @@ impl Sweep {
 
 /// Products with each of some vectors: [`WIDTH`] at a time by `batch`, or, where that has none, by
 /// `one`.
-pub(super) fn some_at_a_time<S, E>(
+///
+/// # Errors
+/// Those of `batch` and of `one`.
+pub fn some_at_a_time<S, E>(
     of: &mut S,
     vectors: &[Vec<f64>],
     batch: impl Fn(&mut S, &[Vec<f64>]) -> Result<Option<Vec<Vec<f64>>>, E>,
@@ -74,7 +77,11 @@ fn units<E>(n: usize, mut f: impl FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E>
     let mut found = Vec::with_capacity(n);
     while found.len() < n {
         let some = found.len()..n.min(found.len() + WIDTH);
-        let unit = |i: usize| (0..n).map(|j| f64::from(u8::from(i == j))).collect();
+        let unit = |i: usize| {
+            let mut unit = vec![0.0; n];
+            unit[i] = 1.0;
+            unit
+        };
         found.extend(f(&some.map(unit).collect::<Vec<_>>())?);
     }
     Ok(found)

@@ -26,7 +26,7 @@ pub const MOST_ORDER: usize = 10;
 ///
 /// # Errors
 /// [`Error::Usage`] for an order that there is none of.
-pub(super) fn taylor_options(options: &Options, order: usize) -> Result<Options, Error> {
+pub fn taylor_options(options: &Options, order: usize) -> Result<Options, Error> {
     if !(1..=MOST_ORDER).contains(&order) {
         let message = format!("Taylor coefficients of order {order}: an order is one of 1 to {MOST_ORDER}");
         return Err(Error::Usage(message));
@@ -103,13 +103,8 @@ pub trait Derivatives {
     /// coefficients times `k!`.
     ///
     /// # Errors
-    /// As of [`Self::jvp`]; [`Error::Usage`] for another order, or where there are none (instances
-    /// of modules).
-    fn taylor(&mut self, along: &[f64], order: usize) -> Result<Vec<Vec<f64>>, Self::Error> {
-        let _ = (along, order);
-        let message = "there are no Taylor coefficients here: derive the program that the module was made of";
-        Err(Error::Usage(message.to_owned()).into())
-    }
+    /// As of [`Self::jvp`]; [`Error::Usage`] for another order.
+    fn taylor(&mut self, along: &[f64], order: usize) -> Result<Vec<Vec<f64>>, Self::Error>;
 
     /// Value and gradient of a function of one output.
     ///

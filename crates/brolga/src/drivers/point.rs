@@ -15,7 +15,7 @@ use brolga_ir::{ArgSpec, Elem, FuncKey, Mode, Options, Program, Request};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
-use super::dense::{WIDTH, interleave, of_direction, some_at_a_time, width_for};
+use super::dense::{WIDTH, some_at_a_time, width_for};
 use super::derivatives::{Derivatives, MOST_ORDER, Products, RowProducts, fits, taylor_options};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Pullback};
@@ -136,10 +136,8 @@ pub(super) struct Aligned {
 }
 
 impl Aligned {
-    fn new(bytes: &[u8]) -> Self {
-        let mut block = Self { words: vec![0; bytes.len().div_ceil(16).max(1)], len: bytes.len() };
-        block.bytes_mut().copy_from_slice(bytes);
-        block
+    fn zeros(len: usize) -> Self {
+        Self { words: vec![0; len.div_ceil(16).max(1)], len }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -169,6 +167,35 @@ pub(super) fn no_writable_data(program: &Program) -> Result<(), Error> {
         object.symbol
     )))
 }
+
+/// Write floats as derivative `k` of a block of a width, in which those of a float lie in a row.
+fn put(single: bool, block: &mut [u8], floats: &[f64], (k, width): (usize, usize)) {
+    match single {
+        true => {
+            let places = block.chunks_exact_mut(4).skip(k).step_by(width);
+            places.zip(floats).for_each(|(place, x)| place.copy_from_slice(&(*x as f32).to_ne_bytes()));
+        }
+        false => {
+            let places = block.chunks_exact_mut(8).skip(k).step_by(width);
+            places.zip(floats).for_each(|(place, x)| place.copy_from_slice(&x.to_ne_bytes()));
+        }
+    }
+}
+
+/// Read derivative `k` of a block of a width.
+fn get(single: bool, block: &[u8], into: &mut Vec<f64>, (k, width): (usize, usize)) {
+    let float = |b: &[u8]| f64::from(f32::from_ne_bytes(b.try_into().expect("four bytes")));
+    let double = |b: &[u8]| f64::from_ne_bytes(b.try_into().expect("eight bytes"));
+    match single {
+        true => into.extend(block.chunks_exact(4).skip(k).step_by(width).map(float)),
+        false => into.extend(block.chunks_exact(8).skip(k).step_by(width).map(double)),
+    }
+}
+
+/// The only derivative of a block.
+const ONE: (usize, usize) = (0, 1);
+/// Along nothing.
+const NO_DIRECTION: &[&[f64]] = &[];
 
 /// Floats of a type in bytes.
 fn decode(single: bool, bytes: &[u8]) -> Vec<f64> {
@@ -213,20 +240,31 @@ impl Argument {
     }
 
     pub(super) fn block(&self) -> Option<Aligned> {
+        let mut block = Aligned::zeros(self.bytes());
         match self {
-            Self::Const(_) | Self::Active(_) => None,
-            Self::Floats(all) => Some(Aligned::new(&encode(false, all))),
-            Self::Singles(all) => Some(Aligned::new(&all.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<_>>())),
-            Self::Bytes(all) => Some(Aligned::new(all)),
+            Self::Const(_) | Self::Active(_) => return None,
+            Self::Floats(all) => put(false, block.bytes_mut(), all, ONE),
+            Self::Singles(all) => {
+                let places = block.bytes_mut().chunks_exact_mut(4);
+                places.zip(all).for_each(|(place, x)| place.copy_from_slice(&x.to_ne_bytes()));
+            }
+            Self::Bytes(all) => block.bytes_mut().copy_from_slice(all),
+        }
+        Some(block)
+    }
+
+    /// Bytes of what it leads to.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Const(_) | Self::Active(_) => 0,
+            Self::Floats(all) => 8 * all.len(),
+            Self::Singles(all) => 4 * all.len(),
+            Self::Bytes(all) => all.len(),
         }
     }
 
     fn has_shadow(&self) -> bool {
         matches!(self, Self::Floats(_) | Self::Singles(_))
-    }
-
-    fn float_bytes(&self) -> usize {
-        if self.is_single() { 4 } else { 8 }
     }
 
     fn is_single(&self) -> bool {
@@ -321,33 +359,57 @@ impl Point {
     }
 
     /// Flat inputs as values and blocks.
-    fn spread(&self, flat: &[f64], what: &str) -> Result<(Vec<Option<DataValue>>, PerArgument), Error> {
-        fits(flat.len(), self.inputs(), what, "one per input")?;
-        let (mut values, mut blocks, mut rest) = (Vec::new(), Vec::new(), flat);
-        for (input, &ty) in self.inputs.iter().zip(&self.params) {
-            let own;
-            (own, rest) = rest.split_at(input.count(ty));
-            values.push(matches!(input, Argument::Active(_)).then(|| value(ty, own)));
-            blocks.push(input.has_shadow().then(|| Aligned::new(&encode(input.is_single(), own))));
+    fn spread(&self, flat: &[f64]) -> Result<(Vec<Option<DataValue>>, PerArgument), Error> {
+        self.spread_all(&[flat], 1)
+    }
+
+    /// Flat inputs of several directions as values, one direction after the other, and blocks of a
+    /// width.
+    fn spread_all(
+        &self,
+        along: &[impl AsRef<[f64]>],
+        width: usize,
+    ) -> Result<(Vec<Option<DataValue>>, PerArgument), Error> {
+        let n = self.inputs.len();
+        let mut values = vec![None; n * width];
+        let zeros = |input: &Argument| input.has_shadow().then(|| Aligned::zeros(input.bytes() * width));
+        let mut blocks: PerArgument = self.inputs.iter().map(zeros).collect();
+        for (k, along) in along.iter().enumerate() {
+            let mut rest = along.as_ref();
+            fits(rest.len(), self.inputs(), "directions", "one per input")?;
+            for (i, (input, &ty)) in self.inputs.iter().zip(&self.params).enumerate() {
+                let own;
+                (own, rest) = rest.split_at(input.count(ty));
+                match &mut blocks[i] {
+                    Some(block) => put(input.is_single(), block.bytes_mut(), own, (k, width)),
+                    None if matches!(input, Argument::Active(_)) => values[k * n + i] = Some(value(ty, own)),
+                    None => {}
+                }
+            }
         }
         Ok((values, blocks))
     }
 
-    /// Flat inputs from values and blocks.
-    fn gather(&self, values: &[Option<DataValue>], blocks: &PerArgument) -> Vec<f64> {
+    /// Flat inputs from values and from derivative `k` of blocks of a width.
+    fn gather(&self, values: &[Option<DataValue>], blocks: &PerArgument, at: (usize, usize)) -> Vec<f64> {
         let mut flat = Vec::with_capacity(self.inputs());
         for (i, input) in self.inputs.iter().enumerate() {
             match (&values[i], &blocks[i]) {
                 (Some(v), _) => flat.extend(lanes(self.params[i], v)),
-                (None, Some(b)) if input.has_shadow() => flat.extend(decode(input.is_single(), b.bytes())),
+                (None, Some(b)) if input.has_shadow() => get(input.is_single(), b.bytes(), &mut flat, at),
                 _ => {}
             }
         }
         flat
     }
 
-    /// Flat outputs as seeds and shadows.
-    fn spread_outputs(&self, flat: &[f64]) -> Result<(Vec<DataValue>, PerArgument), Error> {
+    /// Flat outputs as seeds, and as derivative `k` of shadows of a width, which hold zeros.
+    fn spread_outputs(
+        &self,
+        flat: &[f64],
+        shadows: &mut PerArgument,
+        at: (usize, usize),
+    ) -> Result<Vec<DataValue>, Error> {
         fits(flat.len(), self.outputs(), "seeds", "one per output")?;
         let (mut seeds, mut rest) = (Vec::new(), flat);
         for &ty in &self.returns {
@@ -355,22 +417,21 @@ impl Point {
             (own, rest) = rest.split_at(if is_float(ty) { ty.lane_count() as usize } else { 0 });
             seeds.push(if own.is_empty() { DataValue::read_from_slice_ne(&[0; 16], ty) } else { value(ty, own) });
         }
-        let zeros =
-            |input: &Argument| input.block().filter(|_| input.has_shadow()).map(|b| Aligned::new(&vec![0; b.len]));
-        let mut shadows: PerArgument = self.inputs.iter().map(zeros).collect();
         for &i in &self.outputs {
             let own;
             (own, rest) = rest.split_at(self.inputs[i].count(self.params[i]));
-            shadows[i] = Some(Aligned::new(&encode(self.inputs[i].is_single(), own)));
+            let shadow = shadows[i].as_mut().expect("an output is a buffer");
+            put(self.inputs[i].is_single(), shadow.bytes_mut(), own, at);
         }
-        Ok((seeds, shadows))
+        Ok(seeds)
     }
 
-    /// Flat outputs from results, or their tangents, and blocks.
+    /// Flat outputs from results, or their tangents, and derivative `k` of blocks of a width.
     fn gather_outputs<'a>(
         &self,
         results: impl Iterator<Item = Option<&'a DataValue>>,
         blocks: &PerArgument,
+        at: (usize, usize),
     ) -> Vec<f64> {
         let mut flat = Vec::with_capacity(self.outputs());
         for (result, &ty) in results.zip(&self.returns).filter(|(_, ty)| is_float(**ty)) {
@@ -378,7 +439,7 @@ impl Point {
         }
         for &i in &self.outputs {
             let block = blocks[i].as_ref().expect("an output is a buffer");
-            flat.extend(decode(self.inputs[i].is_single(), block.bytes()));
+            get(self.inputs[i].is_single(), block.bytes(), &mut flat, at);
         }
         flat
     }
@@ -386,34 +447,6 @@ impl Point {
 
 /// Several directions at once.
 impl Point {
-    /// Flat inputs of several directions as values, one direction after the other, and blocks of a
-    /// width.
-    fn spread_all(&self, along: &[Vec<f64>], width: usize) -> Result<(Vec<Option<DataValue>>, PerArgument), Error> {
-        let mut values = vec![None; self.inputs.len() * width];
-        let mut blocks = self.spread(&vec![0.0; self.inputs()], "zeros")?.1;
-        for block in blocks.iter_mut().flatten() {
-            *block = Aligned::new(&vec![0; block.len * width]);
-        }
-        for (k, along) in along.iter().enumerate() {
-            let (own, memory) = self.spread(along, "directions")?;
-            values[k * self.inputs.len()..][..self.inputs.len()].clone_from_slice(&own);
-            for (i, (block, own)) in blocks.iter_mut().zip(&memory).enumerate() {
-                if let (Some(block), Some(own)) = (block, own) {
-                    interleave(block.bytes_mut(), own.bytes(), self.inputs[i].float_bytes(), (k, width));
-                }
-            }
-        }
-        Ok((values, blocks))
-    }
-
-    /// What blocks of a width hold of one direction.
-    fn of_direction(&self, blocks: &PerArgument, at: (usize, usize)) -> PerArgument {
-        let one = |(input, block): (&Argument, &Option<Aligned>)| {
-            Some(Aligned::new(&of_direction(block.as_ref()?.bytes(), input.float_bytes(), at)))
-        };
-        self.inputs.iter().zip(blocks).map(one).collect()
-    }
-
     /// Tangents along all of these directions in one run, if that can be.
     fn batch(&self, along: &[Vec<f64>]) -> Result<Option<Vec<Vec<f64>>>, Error> {
         let make = |width| {
@@ -430,7 +463,7 @@ impl Point {
         let Some(_) = unless_too_wide(run)? else { return Ok(None) };
         let one = |k: usize| {
             let own = tangents.iter().skip(k * self.returns.len()).map(Option::as_ref);
-            self.gather_outputs(own, &self.of_direction(&shadows, (k, width)))
+            self.gather_outputs(own, &shadows, (k, width))
         };
         Ok(Some((0..along.len()).map(one).collect()))
     }
@@ -440,9 +473,10 @@ impl Point {
         let make = |width| HessianRule::new(&self.program, &self.request, &Options { width, ..self.options.clone() });
         let Some(rule) = wide(&self.rules.seconds, along.len(), make)? else { return Ok(None) };
         let width = rule.rule().width();
-        let (seeds, shadows) = self.spread_outputs(seeds)?;
+        let mut shadows = self.spread_all(NO_DIRECTION, 1)?.1;
+        let seeds = self.spread_outputs(seeds, &mut shadows, ONE)?;
         let (directions, tangents) = self.spread_all(along, width)?;
-        let (primals, products) = (self.primals(), self.spread_all(&[], width)?.1);
+        let (primals, products) = (self.primals(), self.spread_all(NO_DIRECTION, width)?.1);
         let of = |(at, direction): (usize, &Option<DataValue>)| {
             let i = at % self.inputs.len();
             match (direction, &tangents[i], &products[i]) {
@@ -457,7 +491,7 @@ impl Point {
         let run = unsafe { rule.product(&self.args(&primals, &shadows), &given, &seeds, &mut out) };
         let Some(_) = unless_too_wide(run)? else { return Ok(None) };
         let n = self.inputs.len();
-        let one = |k: usize| self.gather(&out.products[k * n..][..n], &self.of_direction(&products, (k, width)));
+        let one = |k: usize| self.gather(&out.products[k * n..][..n], &products, (k, width));
         Ok(Some((0..along.len()).map(one).collect()))
     }
 }
@@ -476,14 +510,14 @@ impl Derivatives for Point {
     }
 
     fn jvp(&mut self, along: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
-        let (directions, shadows) = self.spread(along, "directions")?;
+        let (directions, shadows) = self.spread(along)?;
         let rule = self.rule(&self.rules.tangent, Mode::Tangent)?;
         let primals = self.primals();
         let (mut values, mut tangents) = (Vec::new(), Vec::new());
         // SAFETY: promised to `new`; shadows are as large as primals.
         drop(unsafe { rule.tangent(&self.args(&primals, &shadows), &directions, &mut values, &mut tangents) }?);
-        let value = self.gather_outputs(values.iter().map(Some), &primals);
-        Ok((value, self.gather_outputs(tangents.iter().map(Option::as_ref), &shadows)))
+        let value = self.gather_outputs(values.iter().map(Some), &primals, ONE);
+        Ok((value, self.gather_outputs(tangents.iter().map(Option::as_ref), &shadows, ONE)))
     }
 
     fn jvps(&mut self, along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
@@ -494,16 +528,16 @@ impl Derivatives for Point {
         let options = taylor_options(&self.options, order)?;
         let rule = made(&self.rules.series[order], || DerivedRule::new(&self.program, &self.request, &options))?;
         // The first coefficient of the path is the direction, others are zero.
-        let (directions, shadows) = self.spread_all(&[along.to_vec()], order)?;
+        let (directions, shadows) = self.spread_all(&[along], order)?;
         let primals = self.primals();
         let (mut values, mut found) = (Vec::new(), Vec::new());
         // SAFETY: as in `batch`.
         drop(unsafe { rule.tangent(&self.args(&primals, &shadows), &directions, &mut values, &mut found) }?);
         let coefficients = |k: usize| {
             let own = found.iter().skip(k * self.returns.len()).map(Option::as_ref);
-            self.gather_outputs(own, &self.of_direction(&shadows, (k, order)))
+            self.gather_outputs(own, &shadows, (k, order))
         };
-        let value = self.gather_outputs(values.iter().map(Some), &primals);
+        let value = self.gather_outputs(values.iter().map(Some), &primals, ONE);
         Ok(std::iter::once(value).chain((0..order).map(coefficients)).collect())
     }
 
@@ -513,13 +547,14 @@ impl Derivatives for Point {
     }
 
     fn vjp(&mut self, seeds: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
-        let (seeds, shadows) = self.spread_outputs(seeds)?;
+        let mut shadows = self.spread_all(NO_DIRECTION, 1)?.1;
+        let seeds = self.spread_outputs(seeds, &mut shadows, ONE)?;
         let rule = self.rule(&self.rules.gradient, Mode::Combined)?;
         let primals = self.primals();
         let (mut values, mut cotangents) = (Vec::new(), Vec::new());
         // SAFETY: as in `jvp`.
         drop(unsafe { rule.gradient(&self.args(&primals, &shadows), &seeds, &mut values, &mut cotangents) }?);
-        Ok((self.gather_outputs(values.iter().map(Some), &primals), self.gather(&cotangents, &shadows)))
+        Ok((self.gather_outputs(values.iter().map(Some), &primals, ONE), self.gather(&cotangents, &shadows, ONE)))
     }
 
     fn pulled<R>(&mut self, run: impl FnOnce(&mut RowProducts<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
@@ -547,11 +582,12 @@ impl Derivatives for Point {
     }
 
     fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Error> {
-        let (seeds, shadows) = self.spread_outputs(seeds)?;
-        let (directions, tangents) = self.spread(along, "directions")?;
+        let mut shadows = self.spread_all(NO_DIRECTION, 1)?.1;
+        let seeds = self.spread_outputs(seeds, &mut shadows, ONE)?;
+        let (directions, tangents) = self.spread(along)?;
         let make = || HessianRule::new(&self.program, &self.request, &self.options);
         let rule = made(&self.rules.second, make)?;
-        let (primals, products) = (self.primals(), self.spread(&vec![0.0; self.inputs()], "zeros")?.1);
+        let (primals, products) = (self.primals(), self.spread_all(NO_DIRECTION, 1)?.1);
         let of = |i: usize| match (&directions[i], &tangents[i], &products[i]) {
             (Some(v), ..) => Along::Value(v.clone()),
             (_, Some(t), Some(p)) => Along::Memory { tangent: t.address(), product: p.address() },
@@ -562,9 +598,9 @@ impl Derivatives for Point {
         // SAFETY: as in `jvp`.
         drop(unsafe { rule.product(&self.args(&primals, &shadows), &along, &seeds, &mut out) }?);
         Ok(Products {
-            value: self.gather_outputs(out.values.iter().map(Some), &primals),
-            gradient: self.gather(&out.cotangents, &shadows),
-            product: self.gather(&out.products, &products),
+            value: self.gather_outputs(out.values.iter().map(Some), &primals, ONE),
+            gradient: self.gather(&out.cotangents, &shadows, ONE),
+            product: self.gather(&out.products, &products, ONE),
         })
     }
 }
@@ -581,7 +617,7 @@ struct PointRows<'a> {
 impl<'a> PointRows<'a> {
     fn new(point: &'a Point, rule: &DerivedRule) -> Result<Self, Error> {
         let (primals, width) = (point.primals(), rule.width());
-        let shadows = point.spread_all(&[], width)?.1;
+        let shadows = point.spread_all(NO_DIRECTION, width)?.1;
         // SAFETY: as in `jvp`; the blocks live as long as the pullback.
         let (_, pullback) = unsafe { rule.forward(&point.args(&primals, &shadows)) }?;
         Ok(Self { point, _primals: primals, shadows, pullback, width })
@@ -591,19 +627,15 @@ impl<'a> PointRows<'a> {
         let (point, width) = (self.point, self.width);
         let zeros = vec![0.0; point.outputs()];
         let mut all = Vec::with_capacity(width * point.returns.len());
+        self.shadows.iter_mut().flatten().for_each(|shadow| shadow.bytes_mut().fill(0));
         for k in 0..width {
-            let (seeds, fresh) = point.spread_outputs(rows.get(k).unwrap_or(&zeros))?;
-            all.extend(seeds);
-            for (i, (shadow, fresh)) in self.shadows.iter_mut().zip(&fresh).enumerate() {
-                if let (Some(shadow), Some(fresh)) = (shadow, fresh) {
-                    interleave(shadow.bytes_mut(), fresh.bytes(), point.inputs[i].float_bytes(), (k, width));
-                }
-            }
+            let row = rows.get(k).unwrap_or(&zeros);
+            all.extend(point.spread_outputs(row, &mut self.shadows, (k, width))?);
         }
         // SAFETY: primal and shadow are those of the forward pass, and live as long as this.
         let cotangents = unsafe { self.pullback.call(&all) }?;
         let n = point.inputs.len();
-        let one = |k: usize| point.gather(&cotangents[k * n..][..n], &point.of_direction(&self.shadows, (k, width)));
+        let one = |k: usize| point.gather(&cotangents[k * n..][..n], &self.shadows, (k, width));
         Ok((0..rows.len()).map(one).collect())
     }
 }
