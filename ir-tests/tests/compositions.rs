@@ -382,7 +382,7 @@ impl Run<'_> {
         for (given, t) in self.nested.results.iter().zip(&tangents) {
             let Some(t) = t else { continue };
             match *given {
-                NestedResult::Value(_) => {}
+                NestedResult::Value(_) | NestedResult::Shadow(_) => {}
                 NestedResult::Cotangent(i) => {
                     let i = i - self.call.hidden();
                     let lanes = from_data(t, self.call.params[i]);
@@ -403,11 +403,11 @@ impl Run<'_> {
     /// Cotangents of the active arguments by argument and lane.
     fn reverse(&self, rule: &DerivedRule, args: &[Arg]) -> Result<Vec<Entry>, Error> {
         let ty = |given: &NestedResult| match *given {
-            NestedResult::Value(k) | NestedResult::Tangent(k) => self.call.returns[k],
+            NestedResult::Value(k) | NestedResult::Shadow(k) | NestedResult::Tangent(k) => self.call.returns[k],
             NestedResult::Cotangent(i) => self.call.params[i - self.call.hidden()],
         };
         let seed = |given: &NestedResult| match *given {
-            NestedResult::Value(_) => bind::zero(ty(given)),
+            NestedResult::Value(_) | NestedResult::Shadow(_) => bind::zero(ty(given)),
             NestedResult::Tangent(k) => self.call.seeds[k].clone(),
             NestedResult::Cotangent(i) => self.value(i - self.call.hidden(), self.u),
         };
