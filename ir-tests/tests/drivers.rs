@@ -1,8 +1,6 @@
 //! Calls by way of drivers: each call of each function of `cases` becomes a call of a driver that
 //! calls it ([`Driver::Call`]), whose pair is a template. What comes out is, bit for bit, what the
 //! ordinary derivation gives.
-//!
-//! Broken on purpose: a template whose forward pass calls the primal.
 
 use brolga::cranelift_codegen::cursor::{Cursor, FuncCursor};
 use brolga::cranelift_codegen::ir::{self, ExternalName, InstBuilder, InstructionData, UserFuncName};

@@ -1,7 +1,5 @@
 //! Time loops of modules: the gradient is that of the loop written as a loop, in any budget, though
 //! the state lies in the C stack of a function that has returned when the pullback begins.
-//!
-//! Broken on purpose: globals that are no part of the state.
 
 use brolga_wasm::brolga::{Mode, Options};
 use brolga_wasm::{Gradient, Instance, Module, ModuleOptions, Val, default_activity};

@@ -1,8 +1,7 @@
 //! Time loops: the gradient is that of the loop in any budget, bit for bit, and that of the same
 //! loop written as a loop; what cannot be reversed is refused.
 //!
-//! Broken on purpose: states that are not put back, a checksum that is not compared, runs of inner
-//! loops that are not forgotten.
+//! Seen to fail: a pullback that leaves the cursor where the blocks within it have moved it.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, LoopStats, Mode, Options, Program, Request};
