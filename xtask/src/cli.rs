@@ -21,7 +21,7 @@ pub struct Cli {
 pub enum Command {
     /// What users have, too.
     #[command(flatten)]
-    OnFile(FileCommand),
+    OnFile(Box<FileCommand>),
     /// Run all tests, or the file tests whose name contains FILTER: cases, and lines about modules.
     Test {
         /// Part of a test's name.
