@@ -15,7 +15,7 @@ mod steps;
 use brolga_analysis::calls::summarise::reachable;
 use brolga_analysis::{ParamMode, ResultMode, RootKind, Variant};
 use brolga_ir::driver::Driver;
-use brolga_ir::inst::{AdInst, AdOp, Callee, Val};
+use brolga_ir::inst::{AdInst, AdOp, Callee, Shape, Val};
 use brolga_ir::names::Names;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, MemoryMode, Options, Program};
 use cranelift_codegen::ir::{self, InstBuilder, Signature, UserFuncName};
@@ -50,9 +50,14 @@ pub(crate) fn pair(
 }
 
 /// Whether states can be kept: nothing is passed but addresses and numbers, there is a run time,
-/// one derivative at a time, and nothing to undo.
+/// one derivative at a time, and nothing to undo. Of words that may be fragments of floats (an
+/// address that has lain in memory) the pullback checks that no cotangent arrives.
 fn applies(variant: &Variant, options: &Options) -> bool {
-    let word = |p: &ParamMode| !matches!(p, ParamMode::Active | ParamMode::Bits { .. });
+    let word = |p: &ParamMode| match p {
+        ParamMode::Active => false,
+        ParamMode::Bits { shape, .. } => matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. }),
+        _ => true,
+    };
     variant.params.iter().all(word)
         && variant.results.iter().all(|r| *r == ResultMode::None)
         && !options.tape.is_standalone()

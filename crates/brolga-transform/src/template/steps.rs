@@ -179,10 +179,15 @@ impl Template<'_, '_> {
         args.push(seg);
         let (forward, back) =
             (self.variant.forward_signature(self.primal()), self.variant.pullback_signature(self.primal()));
-        call_of(&mut b, self.names, gradient, signature(&forward, &back, 0), &args);
+        let cotangents = call_of(&mut b, self.names, gradient, signature(&forward, &back, 0), &args);
+        for ct in cotangents {
+            let arrives = b.ins().icmp_imm_s(IntCC::NotEqual, ct, 0);
+            trap_if(&mut b, arrives, Check::UntrackedBits);
+        }
         b.ins().jump(head, &[]);
         b.switch_to_block(end);
-        b.ins().return_(&[]);
+        let none: Vec<ir::Value> = back.returns.iter().map(|r| b.ins().iconst(r.value_type, 0)).collect();
+        b.ins().return_(&none);
         b.seal_all_blocks();
         b.finalize(self.cx.isa.frontend_config());
         func
