@@ -178,6 +178,11 @@ pub struct Pullback {
 }
 
 impl Pullback {
+    /// What the time loops of the run have done so far (`docs/LONG-LOOPS.md`).
+    pub fn loop_stats(&self) -> brolga::LoopStats {
+        self.inner.loop_stats()
+    }
+
     /// Bytes that the forward run recorded.
     pub fn tape_bytes(&self) -> usize {
         self.inner.tape_bytes()
