@@ -248,6 +248,34 @@ fn checks_of_order_2() {
     file.run("check", &["--call", "%root(0.0) nofd", "--order", "2"]).expect(0);
 }
 
+/// A slope by a forward difference, cubed: its second derivatives have lost eight digits.
+const SLOPE: &str = "\
+function %slope(f64, f64) -> f64 {
+    sig0 = (f64) -> f64
+    fn0 = %exp sig0
+block0(v0: f64, v1: f64):
+    v2 = f64const 0x1.0p-26
+    v3 = fmul v0, v2
+    v4 = fadd v0, v3
+    v5 = fmul v4, v1
+    v6 = call fn0(v5)
+    v7 = fmul v0, v1
+    v8 = call fn0(v7)
+    v9 = fsub v6, v8
+    v10 = fdiv v9, v3
+    v11 = fmul v10, v10
+    v12 = fmul v11, v10
+    return v12
+}
+";
+
+#[test]
+fn second_derivatives_without_digits() {
+    let file = temporary("slope.clif", SLOPE);
+    let run = file.run("check", &["--call", "%slope(1.3, 0.7)", "--order", "2"]).expect(0).stdout;
+    assert!(run.contains("unknown") && !run.contains("WRONG"), "{run}");
+}
+
 #[test]
 fn wrong_directions_are_status_2() {
     let file = temporary("directions.clif", FILE);
