@@ -49,3 +49,18 @@ pub enum StateLength {
     /// This many.
     Bytes(u32),
 }
+
+/// What generated code relies on of a run of steps, which the run time keeps
+/// (`brolga_runtime::loops`); a test compares the two.
+pub mod run {
+    /// The first of the steps that are to be done next.
+    pub const FROM: i32 = 0;
+    /// The step behind the last of them.
+    pub const TO: i32 = 8;
+    /// The cells that the forward pass has filled.
+    pub const CELLS: i32 = 16;
+    /// Not zero if a step has ended the loop.
+    pub const ENDED: i32 = 24;
+    /// Cells in front of those of the state: the limits of the steps and the budget.
+    pub const HEAD: usize = 3;
+}

@@ -26,6 +26,7 @@
 //! **Cost.** A copy of the state for each store and restore, a checksum for each block.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
 
 use brolga_schedules::{Action, Budget, LoopSize, Method, Reversal, Schedule, SlotId, Stats, StepId, choose};
 
@@ -204,14 +205,18 @@ struct Nested {
 
 /// Offsets in a run that generated code uses.
 pub mod offset {
+    use std::mem::offset_of;
+
+    use super::LoopRun;
+
     /// The first step.
-    pub const FROM: i32 = 0;
+    pub const FROM: usize = offset_of!(LoopRun, from);
     /// The step behind the last one.
-    pub const TO: i32 = 8;
+    pub const TO: usize = offset_of!(LoopRun, to);
     /// What the forward pass was given.
-    pub const CELLS: i32 = 16;
+    pub const CELLS: usize = offset_of!(LoopRun, cells);
     /// Not zero if a step has ended the loop.
-    pub const ENDED: i32 = 24;
+    pub const ENDED: usize = offset_of!(LoopRun, ended);
 }
 
 /// Cells in front of what the forward pass was given: the limits of the steps and the budget. Two
@@ -344,8 +349,12 @@ impl LoopRun {
     /// A checksum of the working state, in which all NaNs are alike: which one an operation gives
     /// depends on how it is compiled.
     fn checksum(&self, caller: usize) -> u64 {
-        // SAFETY: the program says that its state is there.
-        self.parts.iter().fold(0, |sum, &(p, len)| attributed(caller, || unsafe { mixed(sum, p, len) }))
+        let mut hasher = DefaultHasher::new();
+        for &(p, len) in &self.parts {
+            // SAFETY: the program says that its state is there.
+            attributed(caller, || unsafe { hash(&mut hasher, p, len) });
+        }
+        hasher.finish()
     }
 
     fn note_bytes(&mut self, tape: usize) {
@@ -544,32 +553,20 @@ fn number(slot: SlotId) -> usize {
     }
 }
 
-/// Mix bytes into a checksum.
+/// Put bytes into a checksum.
 ///
 /// # Safety
 /// They may be read.
-unsafe fn mixed(sum: u64, p: *const u8, len: usize) -> u64 {
-    const LANES: usize = 4;
-    let mix = |sum: u64, word: u64| {
-        let wide = u128::from(sum ^ plain(word)) * 0x2d35_8dcc_aa6c_78a5_u128;
-        (wide as u64 ^ (wide >> 64) as u64).wrapping_add(word_order(sum))
-    };
-    let mut lanes: [u64; LANES] = std::array::from_fn(|i| sum ^ 0x9e37_79b9_7f4a_7c15_u64.rotate_left(i as u32 * 16));
+unsafe fn hash(hasher: &mut DefaultHasher, p: *const u8, len: usize) {
     let words = len / 8;
     for at in 0..words {
         // SAFETY: the word lies within the bytes.
-        let word = unsafe { p.add(8 * at).cast::<u64>().read_unaligned() };
-        lanes[at % LANES] = mix(lanes[at % LANES], word);
+        hasher.write_u64(plain(unsafe { p.add(8 * at).cast::<u64>().read_unaligned() }));
     }
     let mut rest = [0; 8];
     // SAFETY: what is left of the bytes is shorter than a word.
     unsafe { rest.as_mut_ptr().copy_from_nonoverlapping(p.add(8 * words), len % 8) };
-    lanes.into_iter().fold(mix(sum, u64::from_le_bytes(rest)), mix)
-}
-
-/// What keeps a lane from forgetting when it is multiplied by zero.
-fn word_order(sum: u64) -> u64 {
-    sum.rotate_left(23) ^ 0x8bb8_4b93_962e_acc9
+    hasher.write_u64(plain(u64::from_le_bytes(rest)));
 }
 
 /// A word of a state, with one NaN for all, of either size.

@@ -24,7 +24,7 @@
 //! Software 26 (2000).
 
 use brolga_analysis::{ParamMode, Preserved, Variant};
-use brolga_ir::driver::{StateLength, StatePart, StepsDriver};
+use brolga_ir::driver::{StateLength, StatePart, StepsDriver, run};
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::names::Names;
@@ -37,16 +37,6 @@ use crate::assemble::combined::signature;
 use crate::facts::Context;
 use crate::program::variants::Worklist;
 use crate::translate::stmt::{Callees, PairSymbols};
-
-/// What the forward pass leaves of a run: see `brolga_runtime::loops`.
-mod offset {
-    pub const FROM: i32 = 0;
-    pub const TO: i32 = 8;
-    pub const CELLS: i32 = 16;
-    pub const ENDED: i32 = 24;
-    /// Cells in front of those of the state.
-    pub const HEAD: usize = 3;
-}
 
 /// A template under construction.
 struct Template<'t, 'n> {
@@ -102,7 +92,7 @@ impl Template<'_, '_> {
             [next, more] => {
                 let zero = b.ins().icmp_imm_s(IntCC::Equal, more, 0);
                 let ended = b.ins().uextend(types::I64, zero);
-                b.ins().store(MemFlagsData::trusted(), ended, run, offset::ENDED);
+                b.ins().store(MemFlagsData::trusted(), ended, run, run::ENDED);
                 b.ins().jump(head, &[next.into()]);
             }
             _ => {
@@ -113,7 +103,7 @@ impl Template<'_, '_> {
         let results: Vec<ir::Value> = if self.primal().returns.is_empty() {
             vec![]
         } else {
-            let ended = b.ins().load(types::I64, MemFlagsData::trusted(), run, offset::ENDED);
+            let ended = b.ins().load(types::I64, MemFlagsData::trusted(), run, run::ENDED);
             vec![at, b.ins().icmp_imm_s(IntCC::Equal, ended, 0)]
         };
         b.ins().return_(&results);
@@ -126,7 +116,7 @@ impl Template<'_, '_> {
     fn begin_run(&mut self, b: &mut FunctionBuilder<'_>, seg: ir::Value, given: &[ir::Value]) -> ir::Value {
         let budget = b.ins().iconst(types::I64, self.cx.options.memory_budget as i64);
         let mut cells = vec![given[self.of.from], given[self.of.to], budget];
-        debug_assert_eq!(cells.len(), offset::HEAD);
+        debug_assert_eq!(cells.len(), run::HEAD);
         for part in &self.of.state {
             cells.extend(bounds(b, part, given));
         }
@@ -167,7 +157,7 @@ impl Template<'_, '_> {
         b.ins().brif(next, some, &[], end, &[]);
         b.switch_to_block(some);
         let flags = MemFlagsData::trusted();
-        let limits = [offset::FROM, offset::TO].map(|at| b.ins().load(types::I64, flags, run, at));
+        let limits = [run::FROM, run::TO].map(|at| b.ins().load(types::I64, flags, run, at));
         let reversed = b.ins().icmp_imm_s(IntCC::Equal, next, 2);
         b.ins().brif(reversed, steps, &[], again, &[]);
         b.switch_to_block(again);
@@ -196,8 +186,8 @@ impl Template<'_, '_> {
     /// What the forward pass was given, but for the segment.
     fn given(&self, b: &mut FunctionBuilder<'_>, run: ir::Value) -> Vec<ir::Value> {
         let flags = MemFlagsData::trusted();
-        let cells = b.ins().load(types::I64, flags, run, offset::CELLS);
-        let first = offset::HEAD + 2 * self.of.state.len();
+        let cells = b.ins().load(types::I64, flags, run, run::CELLS);
+        let first = run::HEAD + 2 * self.of.state.len();
         let (own, all) = self.counts();
         let types: Vec<ir::Type> = self.primal().params.iter().map(|p| p.value_type).collect();
         let load = |k: usize| {

@@ -208,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn run_time_and_generated_code_agree_on_loops() {
+        use brolga_ir::driver::run;
+        use brolga_runtime::loops::{HEAD, offset};
+        let of_generated = [run::FROM, run::TO, run::CELLS, run::ENDED].map(|at| at as usize);
+        assert_eq!(of_generated, [offset::FROM, offset::TO, offset::CELLS, offset::ENDED]);
+        assert_eq!(run::HEAD, HEAD);
+    }
+
+    #[test]
     fn floats_are_known_as_far_as_they_reach() {
         use super::{Arg, Floats, Places, There};
         let floats = |offset, len, size| Floats { offset, len, size };
