@@ -1,6 +1,6 @@
 //! The public API of the facade and of the schedules, listed: an item that becomes public by
-//! accident shows in a diff of `docs/api`. (`unreachable_pub` is a warning in these crates, so that `pub` means
-//! public.)
+//! accident shows in a diff of `docs/api`. (`unreachable_pub` is a warning in these crates, so that
+//! `pub` means public.)
 
 use super::{files, root};
 
