@@ -153,7 +153,7 @@ fn of_the_frame() -> Vec<Break> {
         new("what is restored is not kept", true, &[Rule::KeptBeforeRestored, Rule::Predecessors], |g| {
             let all: Vec<AdOp> = g.blocks.values().flat_map(|b| b.insts.values()).map(|i| i.op.clone()).collect();
             let mut slots = all.iter().filter_map(|op| match op {
-                AdOp::Restore(slot) | AdOp::KeptBlock(slot) => Some(*slot),
+                AdOp::Restore(slot) | AdOp::RestoreBlock(slot) => Some(*slot),
                 _ => None,
             });
             let Some(slot) = slots.next_back() else { return false };

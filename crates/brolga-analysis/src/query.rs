@@ -11,6 +11,12 @@ pub fn constant_int(func: &ir::Function, v: ir::Value) -> Option<i64> {
     }
 }
 
+/// The instruction of the input that an instruction of the normalised function stems from.
+pub fn original(func: &ir::Function, inst: ir::Inst) -> ir::Inst {
+    let bits = func.srcloc(inst).bits();
+    ir::Inst::from_u32(bits.wrapping_sub(1).min(u32::MAX - 1))
+}
+
 /// Address operands of a memory access.
 pub fn access_address(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> {
     match func.dfg.insts[inst] {
@@ -87,4 +93,9 @@ fn is_taped(func: &ir::Function, inst: ir::Inst, channel: Channel) -> bool {
 pub fn returns(func: &ir::Function) -> impl Iterator<Item = ir::Inst> + '_ {
     let ends = func.layout.blocks().filter_map(|b| func.layout.last_inst(b));
     ends.filter(|&i| func.dfg.insts[i].opcode() == Opcode::Return)
+}
+
+/// Whether the bytes of one lane of a shuffle are one lane of an operand.
+pub fn is_one_lane(bytes: &[u8], lane: u32) -> bool {
+    bytes[0] < 32 && u32::from(bytes[0]).is_multiple_of(lane) && bytes.windows(2).all(|p| p[1] == p[0].wrapping_add(1))
 }

@@ -1,5 +1,5 @@
-//! README.md, that of this crate, docs/DEBUGGING.md, docs/MODES.md and docs/WASM.md say what
-//! commands print, and this runs them. `UPDATE_EXPECT=1` writes what they print now.
+//! Documents say what commands print, and this runs them. `UPDATE_EXPECT=1` writes what they print
+//! now.
 //!
 //! A block ```` ```console ```` starts with one line `$ brolga …`; the rest is its output, and
 //! behind that what it says if it fails. Arguments with spaces stand in double quotes.
@@ -8,28 +8,19 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn commands_of_the_readme() {
+fn commands_of_the_readmes() {
     commands("README.md");
-}
-
-#[test]
-fn commands_of_the_readme_of_the_command() {
     commands("crates/brolga-cli/README.md");
 }
 
 #[test]
-fn commands_of_the_page_on_debugging() {
-    commands("docs/DEBUGGING.md");
+fn commands_of_the_pages() {
+    ["docs/DEBUGGING.md", "docs/MODES.md", "docs/WASM.md"].into_iter().for_each(commands);
 }
 
 #[test]
-fn commands_of_the_page_on_modes() {
-    commands("docs/MODES.md");
-}
-
-#[test]
-fn commands_of_the_page_on_webassembly() {
-    commands("docs/WASM.md");
+fn commands_of_the_design_pages() {
+    ["drivers", "second-derivatives"].iter().for_each(|page| commands(&format!("docs/design/{page}.md")));
 }
 
 fn commands(name: &str) {

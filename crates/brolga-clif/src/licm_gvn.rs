@@ -1,5 +1,5 @@
-//! What a loop does not change is computed in front of it, and what is computed twice in a loop,
-//! once.
+//! Loop-invariant code motion and dominator-scoped value numbering (LICM, GVN), for functions too
+//! short for Cranelift's mid-end.
 //!
 //! **Problem.** Lowering writes an address where it is used: `row + 8·i·n`, in the loop over a
 //! row's elements. Cranelift's mid-end would move that out and merge what is there twice, but it

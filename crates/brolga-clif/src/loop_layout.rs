@@ -1,4 +1,4 @@
-//! The shape of emitted loops: what Cranelift makes most of.
+//! Loop layout: emitted loops in the shape that Cranelift makes most of.
 //!
 //! Loops are turned to ask at their end ([`rotate`]). Out of those of short functions goes what
 //! they do not change ([`hoist`]); in longer ones Cranelift does that, and where a loop could not

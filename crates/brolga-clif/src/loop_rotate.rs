@@ -1,4 +1,4 @@
-//! Loops that ask at their end.
+//! Loop rotation: the test moves from the beginning of a loop to its end.
 //!
 //! **Problem.** A loop as frontends write it asks at its top whether there is another iteration:
 //! `header: brif more, body, behind`, and at the end of the body a jump back. An iteration has two

@@ -1,4 +1,4 @@
-//! Branches at the edge of loops, turned so that Cranelift can hoist.
+//! Branch canonicalisation: branches at the edge of loops are turned so that Cranelift can hoist.
 //!
 //! **Problem.** Cranelift's mid-end places pure instructions as it walks the dominator tree, and
 //! moves what a loop does not change out of it. It keeps a stack of the loops that it is in.

@@ -1,4 +1,4 @@
-//! Which instructions may be moved, merged and left out.
+//! Purity: which instructions may be moved, merged and left out.
 
 use cranelift_codegen::ir::Opcode;
 

@@ -1,4 +1,4 @@
-//! The shape of an emitted function: its flow graph, dominators and loops.
+//! Loop information of an emitted function: its flow graph, dominators and loops.
 
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::flowgraph::ControlFlowGraph;

@@ -1,4 +1,5 @@
-//! What a derived function has that Cranelift should not have to look at.
+//! CFG simplification: unused code, jumps to jumps and to returns, parameters that always get one
+//! argument.
 //!
 //! **Problem.** Lowering writes down what each part of a graph asks for: a zero for each variable,
 //! though most are set before they are read; a comparison, and its complement where a branch has

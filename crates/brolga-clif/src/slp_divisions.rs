@@ -1,4 +1,4 @@
-//! Two divisions by one number, in the two lanes of one.
+//! SLP of divisions: two divisions by one number become one division of two lanes.
 //!
 //! **Problem.** The reverse of `z = x / y` divides by `y` again: `z̄ / y` goes to `x`, and `-z`
 //! times that to `y`. Where `z` has not been recorded but is computed again, that is a second

@@ -1,4 +1,4 @@
-//! Cranelift's verifier between passes.
+//! Verification between passes, by Cranelift's verifier.
 //!
 //! **Question.** A function does not verify behind all passes; which of them broke it? **Answer.**
 //! The verifier runs once, behind the last pass ([`Passes::is_sound`]). Only if it finds something

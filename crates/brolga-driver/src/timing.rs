@@ -125,7 +125,7 @@ impl<'a> Repeated<'a> {
         Ok(())
     }
 
-    fn once(&mut self, what: Timed) -> Result<(), Error> {
+    fn measure(&mut self, what: Timed) -> Result<(), Error> {
         // SAFETY: here and below, pointers are to live blocks of our memory, and every shadow is as
         // large as its primal; whether the program stays inside is the file's business.
         match what {
@@ -170,7 +170,7 @@ impl<'a> Repeated<'a> {
             self.reset(what);
             let start = Instant::now();
             for _ in 0..together {
-                self.once(what)?;
+                self.measure(what)?;
             }
             time += start.elapsed().saturating_sub(self.clock);
         }
@@ -245,7 +245,7 @@ const BATCH: Duration = Duration::from_millis(1);
 const ROUNDS: usize = 5;
 
 /// One of the things that take turns.
-struct Turn<'a> {
+struct Measured<'a> {
     what: Timed,
     repeated: Repeated<'a>,
     calls: usize,
@@ -253,7 +253,7 @@ struct Turn<'a> {
     times: Vec<f64>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> Measured<'a> {
     fn new(what: Timed, rule: DerivedRule, call: &'a Invocation) -> Result<Self, Error> {
         Self::of(what, Repeated::new(rule, call)?)
     }
@@ -291,20 +291,20 @@ pub fn cost(
     let (nothing, func) = idle(program, call)?;
     let request = Request { func, ..call.request() };
     let idle_gradient = derive(&nothing, &request, options)?;
-    let tangent = tangent.and_then(|rule| Turn::new(Timed::Tangent, rule, call));
+    let tangent = tangent.and_then(|rule| Measured::new(Timed::Tangent, rule, call));
     let idle_tangent = || {
         let rule = derive(&nothing, &request, &Options { mode: Mode::Tangent, ..options.clone() })?;
-        Turn::idle(Timed::Tangent, rule, call)
+        Measured::idle(Timed::Tangent, rule, call)
     };
-    let mut turns = vec![
-        Turn::new(Timed::Primal, gradient.clone(), call)?,
-        Turn::idle(Timed::Primal, idle_gradient.clone(), call)?,
-        Turn::new(Timed::Gradient, gradient.clone(), call)?,
-        Turn::idle(Timed::Gradient, idle_gradient, call)?,
+    let mut all = vec![
+        Measured::new(Timed::Primal, gradient.clone(), call)?,
+        Measured::idle(Timed::Primal, idle_gradient.clone(), call)?,
+        Measured::new(Timed::Gradient, gradient.clone(), call)?,
+        Measured::idle(Timed::Gradient, idle_gradient, call)?,
     ];
     let refused = match tangent {
-        Ok(turn) => {
-            turns.extend([turn, idle_tangent()?]);
+        Ok(tangent) => {
+            all.extend([tangent, idle_tangent()?]);
             None
         }
         Err(e) => Some(e),
@@ -312,25 +312,25 @@ pub fn cost(
     let start = Instant::now();
     let mut rounds = 0;
     while rounds < ROUNDS || start.elapsed() < budget {
-        turns.iter_mut().try_for_each(Turn::take)?;
+        all.iter_mut().try_for_each(Measured::take)?;
         rounds += 1;
     }
     // Calls of nothing are alike in all rounds, and what disturbs them only adds time.
-    let own: Vec<Vec<f64>> = turns
+    let own: Vec<Vec<f64>> = all
         .chunks(2)
         .map(|pair| {
             let guard = quartiles(&pair[1].times)[1];
             pair[0].times.iter().map(|time| (time - guard).max(0.0)).collect()
         })
         .collect();
-    let [low, guard_ns, high] = quartiles(&turns[1].times);
+    let [low, guard_ns, high] = quartiles(&all[1].times);
     let (primal_ns, spread_ns) = (quartiles(&own[0])[1], high - low);
     let share = |of: &Vec<f64>| {
         let ratios: Vec<f64> = of.iter().zip(&own[0]).map(|(time, primal)| time / primal).collect();
         Share { ns: quartiles(of)[1], ratio: (primal_ns >= 2.0 * spread_ns).then(|| quartiles(&ratios)) }
     };
     let (gradient, tangent) = (share(&own[1]), refused.map_or_else(|| Ok(share(&own[2])), Err));
-    let tape_bytes = turns[2].repeated.tape_bytes();
+    let tape_bytes = all[2].repeated.tape_bytes();
     Ok(Cost { primal_ns, gradient, tangent, guard_ns, spread_ns, tape_bytes, rounds })
 }
 

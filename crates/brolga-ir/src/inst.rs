@@ -373,7 +373,7 @@ pub enum FragmentOp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sum {
     /// That of the function, in a variable.
-    Whole,
+    OfFunction,
     /// One in memory: in a loop, an iteration that does not come by has nothing to do with it.
     Aside,
     /// That of one run of the loop with this header, in a variable: what is added in one run waits
@@ -474,7 +474,7 @@ pub enum AdOp {
     /// Read a value back from the activation frame.
     Restore(FrameSlot),
     /// The block number kept in a frame slot.
-    KeptBlock(FrameSlot),
+    RestoreBlock(FrameSlot),
     /// The block number on top of the tape; it stays there.
     PeekBlock,
     /// Pop a block's record, the inverse of [`AdOp::Push`]; defines the values.
@@ -704,7 +704,7 @@ macro_rules! each_read {
             | AdOp::NextIteration
             | AdOp::Held(_)
             | AdOp::Restore(_)
-            | AdOp::KeptBlock(_)
+            | AdOp::RestoreBlock(_)
             | AdOp::PeekBlock
             | AdOp::Pop(..)
             | AdOp::CloseFrame

@@ -1,4 +1,4 @@
-//! Large pages: room for what is long.
+//! Huge pages: advice for long allocations.
 //!
 //! **Problem.** The system gives memory page by page, when it is first written to, and clears each
 //! before. For a block of a hundred thousand instructions that happens ten thousand times, a sixth

@@ -367,7 +367,7 @@ impl Display for DisplayInst<'_> {
             AdOp::Hold(name, v) => write!(f, "hold {name} = {v}"),
             AdOp::Held(name) => write!(f, "held.{ty} {name}"),
             AdOp::Restore(slot) => write!(f, "restore.{ty} {slot}"),
-            AdOp::KeptBlock(slot) => write!(f, "block at {slot}"),
+            AdOp::RestoreBlock(slot) => write!(f, "block at {slot}"),
             AdOp::PeekBlock => write!(f, "block on top of tape"),
             AdOp::Pop(vs, id) => write!(f, "pop {}", Record(vs, *id)),
             AdOp::CloseFrame => write!(f, "close frame"),
@@ -411,7 +411,7 @@ impl Display for DisplayInst<'_> {
                 let more = if *not_zero { " and not zero" } else { "" };
                 write!(f, "watch {value}, which is to be finite{more}")?;
                 match sum {
-                    Sum::Whole | Sum::Least => Ok(()),
+                    Sum::OfFunction | Sum::Least => Ok(()),
                     Sum::Aside => write!(f, ", in memory"),
                     Sum::Loop(header) => write!(f, ", in the loop of {header}"),
                 }
@@ -464,7 +464,7 @@ fn belongs_to_block(op: &AdOp) -> bool {
             | AdOp::Hold(..)
             | AdOp::Held(_)
             | AdOp::Restore(_)
-            | AdOp::KeptBlock(_)
+            | AdOp::RestoreBlock(_)
             | AdOp::PeekBlock
             | AdOp::Pop(..)
             | AdOp::CloseFrame

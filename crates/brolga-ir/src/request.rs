@@ -1,4 +1,5 @@
-//! What the caller asks for: activities, in the words of Enzyme and of rustc's `std::autodiff`.
+//! The request: activities and promises of arguments, in the words of Enzyme and of rustc's
+//! `std::autodiff`.
 
 use crate::FuncKey;
 

@@ -1,5 +1,4 @@
-//! What an embedder asks for: the activities of Enzyme and of rustc's `std::autodiff`, and the
-//! shape of the function that comes out.
+//! The spec of an embedder: activities, and the shape of the function that comes out.
 //!
 //! A [`Request`] says how a function is differentiated; a [`Spec`] says in addition how the
 //! derivative is called: which results it returns, and in which form. Function and derivative are

@@ -220,7 +220,7 @@ fn deltas_and_memory() {
         AdOp::ZeroMem { addr, delta: delta(0), sure: true, off: 0, bytes: 4, checked: false, cuts: None },
         AdOp::ZeroMem { addr, delta: delta(0), sure: true, off: 0, bytes: 4, checked: true, cuts: None },
         AdOp::TrapIf(by, Check::ConstStore),
-        AdOp::Watch { value: v(2), not_zero: false, sum: Sum::Whole },
+        AdOp::Watch { value: v(2), not_zero: false, sum: Sum::OfFunction },
         AdOp::Watch { value: v(2), not_zero: true, sum: Sum::Aside },
         AdOp::Watch { value: v(2), not_zero: false, sum: Sum::Loop(ir::Block::from_u32(3)) },
         AdOp::WatchFrom(ir::Block::from_u32(3)),
@@ -282,7 +282,7 @@ fn tape_and_cotangents() {
     );
     let ops = [
         AdOp::Restore(slot),
-        AdOp::KeptBlock(slot),
+        AdOp::RestoreBlock(slot),
         AdOp::PeekBlock,
         AdOp::Pop(vec![v(1)], Some(7)),
         AdOp::TakeCt(value),

@@ -89,6 +89,11 @@ use recorded::{ModuleDerivative, Recorded};
 #[doc = include_str!("../../../docs/EMBEDDING.md")]
 pub struct Guide;
 
+/// The program of the design page, as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/design/embedding.md")]
+pub struct Design;
+
 /// The program of docs/USER-RULES.md, as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/USER-RULES.md")]

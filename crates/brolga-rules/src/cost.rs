@@ -70,7 +70,7 @@ pub fn is_waited_for(chain: u32, insts: u32, bytes: u32) -> bool {
 
 /// Floats that a block computes again at which that begins to take longer than the tape: a chain of
 /// them is waited for.
-pub const MANY_AGAIN: u32 = 24;
+pub const MANY_RECOMPUTED: u32 = 24;
 /// Bytes that are recorded instead of each.
 pub const BYTES_FOR_EACH: u32 = 6;
 /// What part of a block's record may be left for quotients to be computed again: otherwise the

@@ -153,7 +153,7 @@ fn integers_and_heap() -> Table {
     ]
 }
 
-fn own() -> Table {
+fn helpers() -> Table {
     vec![
         ("roundeven", roundeven as *const u8),
         ("roundevenf", roundevenf as *const u8),
@@ -231,7 +231,7 @@ fn own() -> Table {
 
 /// Every symbol that this crate provides to generated code, each once.
 pub fn symbols() -> Table {
-    [doubles(), floats(), gnu(), made_up(), through_pointers(), integers_and_heap(), own()].concat()
+    [doubles(), floats(), gnu(), made_up(), through_pointers(), integers_and_heap(), helpers()].concat()
 }
 
 #[cfg(test)]

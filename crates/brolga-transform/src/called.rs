@@ -1,4 +1,4 @@
-//! Called: derivatives that a program calls by name.
+//! Derivatives called by name: what a program means by `%f__gradient` and `%f__tangent`.
 //!
 //! **Question.** A program declares `%f__gradient` or `%f__tangent` and calls it, and `%f` is one
 //! of its functions. What is called?

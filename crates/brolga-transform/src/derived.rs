@@ -1,4 +1,4 @@
-//! What a request is derived to: pairs, whole functions, and the tables that hold them together.
+//! Derivation, the output: pairs, combined functions, and the tables that hold them together.
 
 use brolga_analysis::Variant;
 use brolga_ir::map::IndexMap;
@@ -40,6 +40,50 @@ pub struct DerivedCombined {
     /// Whether the pullback is there twice: with its guards and without
     /// ([`crate::guards::versioning`]).
     pub twice: bool,
+}
+
+/// Symbols of the two functions of a pair.
+#[derive(Clone, Debug)]
+pub struct PairSymbols {
+    /// The forward pass.
+    pub forward: String,
+    /// The pullback.
+    pub pullback: String,
+}
+
+/// Symbols of what a variant becomes.
+#[derive(Clone, Debug)]
+pub(crate) enum Symbols {
+    /// Of a pair.
+    Pair(PairSymbols),
+    /// Of the one function.
+    Combined(String),
+}
+
+impl Symbols {
+    /// That of the forward pass or of the one function, and that of the pullback.
+    pub fn both(&self) -> [&str; 2] {
+        match self {
+            Self::Pair(symbols) => [&symbols.forward, &symbols.pullback],
+            Self::Combined(symbol) => [symbol, ""],
+        }
+    }
+
+    /// Those of a pair.
+    pub fn pair(self) -> PairSymbols {
+        match self {
+            Self::Pair(symbols) => symbols,
+            Self::Combined(symbol) => unreachable!("{symbol} is one function"),
+        }
+    }
+
+    /// That of one function.
+    pub fn combined(self) -> String {
+        match self {
+            Self::Combined(symbol) => symbol,
+            Self::Pair(symbols) => unreachable!("{symbols:?} are two functions"),
+        }
+    }
 }
 
 /// What a variant became.

@@ -11,17 +11,20 @@ use brolga_ir::inst::Val;
 use brolga_ir::lower::{Fence, LowerEnv, Lowered, Shadows, Standalone, Typed, lower_with_checks};
 use brolga_ir::map::HashMap;
 use brolga_ir::names::Names;
-use brolga_ir::{Effort, Mode, Pass, PassSet, TapeKind};
+use brolga_ir::{Diagnostics, Effort, Mode, Pass, PassSet, TapeKind};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
+use crate::assemble::assembly::{Assembled, Graphs, OneGraph};
 use crate::batch::Shapes;
 use crate::clif::dead_segment_arg;
 use crate::clif::passes::{self, ClifCx, Remarks};
+use crate::derived::{DerivedCombined, DerivedPair, Emitted, PairSymbols, Symbols};
 use crate::facts::Facts;
 use crate::plan::table::Plan;
 use crate::translate::stmt::AdStmts;
+use crate::verified;
 use brolga_clif::simplify_cfg::tidy;
 use brolga_clif::verified::Passes;
 
@@ -34,14 +37,12 @@ pub(crate) struct Emitter<'s, 'f> {
     /// Whether floats are moved in pieces, by this function or another one.
     fragments: bool,
     enabled: PassSet,
-    /// Shapes of cotangents, if they are not those of the facts.
-    pub ct: Option<Shapes>,
     /// Whether memory behind the tape cannot be accessed.
     fenced: bool,
     /// What passes say of loops.
-    pub remarks: Remarks,
+    remarks: Remarks,
     /// What Cranelift's verifier says after each pass.
-    pub verified: Passes,
+    verified: Passes,
 }
 
 impl<'s, 'f> Emitter<'s, 'f> {
@@ -66,11 +67,39 @@ impl<'s, 'f> Emitter<'s, 'f> {
         let fences = options.tape == TapeKind::Fenced && !options.debug;
         let fenced = fences && isa.triple().operating_system.into_str() == "linux";
         let (remarks, verified) = (Remarks::default(), Passes::verified(options.verify_stages));
-        Self { facts, isa, names, is_root, fragments, enabled, ct: None, fenced, remarks, verified }
+        Self { facts, isa, names, is_root, fragments, enabled, fenced, remarks, verified }
     }
 
-    /// A graph as a function, and whether it asks for the segment `seg`.
-    pub fn emit(&mut self, graph: &CfgBlocks, plan: &Plan, seg: Val) -> (ir::Function, bool) {
+    /// The functions of a variant, and what passes say of loops.
+    ///
+    /// # Errors
+    /// A pass that has broken a function ([`verified::passes`]): a bug of ours.
+    pub fn emit(mut self, assembled: &Assembled, symbols: Symbols) -> Result<(Emitted, Remarks), Diagnostics> {
+        let Assembled { graphs, plan, twice } = assembled;
+        let variant = self.facts.variant.clone();
+        let emitted = match graphs {
+            Graphs::Pair { forward, pullback, ct } => {
+                let PairSymbols { forward: forward_symbol, pullback: pullback_symbol } = symbols.pair();
+                let forward = self.function(&forward.graph, plan, forward.seg, None).0;
+                let pullback = self.function(&pullback.graph, plan, pullback.seg, ct.as_ref()).0;
+                let frame = plan.frame.as_ref().map_or(0, |f| f.size);
+                let pair = DerivedPair { variant, forward_symbol, pullback_symbol, forward, pullback, frame };
+                Emitted::Pair(Box::new(pair))
+            }
+            Graphs::One(OneGraph { graph, seg, .. }) => {
+                let (func, segment) = self.one_function(graph, plan, *seg);
+                let (symbol, results) = (symbols.combined(), self.facts.mode != Mode::Gradient);
+                let combined = DerivedCombined { variant, symbol, func, results, segment, twice: *twice };
+                Emitted::Combined(Box::new(combined))
+            }
+        };
+        verified::passes(&mut self.verified, &self.facts.program.funcs[self.facts.variant.func].symbol)?;
+        Ok((emitted, self.remarks))
+    }
+
+    /// A graph as a function, and whether it asks for the segment `seg`. `ct` are the shapes of its
+    /// cotangents, if they are not those of the facts.
+    fn function(&mut self, graph: &CfgBlocks, plan: &Plan, seg: Val, ct: Option<&Shapes>) -> (ir::Function, bool) {
         let facts = self.facts;
         let mut watched_sums = EntitySet::new();
         let pointers = &facts.pointers;
@@ -84,7 +113,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
             seg: Some(seg),
             frame: plan.frame.as_ref(),
             id_bytes: plan.id_bytes,
-            ct: self.ct.as_ref().unwrap_or(&facts.activity.ct),
+            ct: ct.unwrap_or(&facts.activity.ct),
             width: facts.options.width,
             debug: facts.options.debug,
             pieces: self.fragments,
@@ -149,9 +178,12 @@ impl<'s, 'f> Emitter<'s, 'f> {
         }
     }
 
-    /// The one function of both halves, and whether it has a use for its segment.
-    pub fn emit_joint(&mut self, graph: &CfgBlocks, plan: &Plan, seg: Val) -> (ir::Function, bool) {
-        let (func, asked) = self.emit(graph, plan, seg);
+    /// The one function of a variant, and whether it has a use for its segment.
+    fn one_function(&mut self, graph: &CfgBlocks, plan: &Plan, seg: Val) -> (ir::Function, bool) {
+        let (func, asked) = self.function(graph, plan, seg, None);
+        if self.facts.mode == Mode::Tangent {
+            return (func, asked);
+        }
         let uses = || uses_segment(&func, self.facts.variant);
         // With much effort it may not be used any more.
         let segment = asked && (self.quick() || uses());

@@ -1,4 +1,5 @@
-//! Every analysis of one variant of one function, run in order. Read-only afterwards.
+//! Analysis manager: every analysis of one variant of one function, run in order. Read-only
+//! afterwards, but for what the stage `shadow` adds.
 
 use std::cell::OnceCell;
 
@@ -17,7 +18,7 @@ use brolga_analysis::memory::alias::Places;
 use brolga_analysis::memory::clobber::{self, ClobberInput};
 use brolga_analysis::memory::constant::{Constant, ConstantInput};
 use brolga_analysis::memory::{accumulate, preserved};
-use brolga_analysis::query::{access_address, is_taped_integer};
+use brolga_analysis::query::{access_address, is_taped_integer, original};
 use brolga_analysis::uses::Uses;
 use brolga_analysis::{
     Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Preserved, Private, RootKind, Summaries, Variant,
@@ -349,7 +350,7 @@ impl<'a> Facts<'a> {
         // seeds no part has a place.
         let wide = self.options.width != 1;
         let asks = self.program.vmctx_pointers_only || self.mode == Mode::Tangent || wide;
-        if !asks && !self.own(addr) && !self.passed_with_floats(addr) {
+        if !asks && !self.is_made_here(addr) && !self.passed_with_floats(addr) {
             return None;
         }
         let kinds = kinds_around(self.func(), &self.contents, self.summaries, inst, addr);
@@ -430,25 +431,25 @@ impl<'a> Facts<'a> {
     }
 
     /// Whether an address is one of memory that this call made.
-    pub fn own(&self, v: ir::Value) -> bool {
-        self.pointers.root(v).is_some_and(|r| self.pointers.own.contains(r))
+    pub fn is_made_here(&self, v: ir::Value) -> bool {
+        self.pointers.root(v).is_some_and(|r| self.pointers.made_here.contains(r))
     }
 
     /// Whether memory that this call has made may have held pointers where an address leads.
     pub fn held_pointers(&self, v: ir::Value) -> bool {
         let recycled = |m: &ParamMode| matches!(m, ParamMode::Dup { recycled: true, .. });
-        self.own(v) && (self.contents.of_class(v).has(Kinds::POINTER) || self.passed(v, recycled))
+        self.is_made_here(v) && (self.contents.of_class(v).has(Kinds::POINTER) || self.passed(v, recycled))
     }
 
     /// Whether memory that this call, or a caller that has said so, has made may hold floats where
     /// an address leads.
     pub fn held_floats(&self, v: ir::Value) -> bool {
-        self.own(v) && self.may_hold_floats(v) || self.passed_with_floats(v)
+        self.is_made_here(v) && self.may_hold_floats(v) || self.passed_with_floats(v)
     }
 
     /// The instruction of the input that an instruction stems from.
     pub fn original(&self, inst: ir::Inst) -> ir::Inst {
-        activity::original(self.func(), inst)
+        original(self.func(), inst)
     }
 
     /// A diagnostic placed at an instruction.
@@ -494,7 +495,7 @@ fn unclear_products(program: &Program, variant: &Variant, primal: &Normalised, a
         Diagnostic::new("AD0110", format!("`{op}` masks a product by one of its factors, whose lanes were moved"))
             .note("whether it is the guard of a derivative, or a choice of the program's, cannot be seen; their derivatives differ where that factor is zero")
             .help("mask before lanes are moved, or derive with Effort::Quick what is derived again")
-            .at(program, variant.func, activity::original(func, inst))
+            .at(program, variant.func, original(func, inst))
     };
     found.map(diagnostic).collect()
 }

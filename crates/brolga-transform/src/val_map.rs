@@ -1,4 +1,4 @@
-//! A table by the names of derived code. Most are numbers, so a look-up is an index.
+//! Secondary map by the names of derived code. Most are numbers, so a look-up is an index.
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, one_each};

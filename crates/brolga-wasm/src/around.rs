@@ -1,4 +1,5 @@
-//! Functions that are written around the module's own: those compute, these see to the derivative.
+//! Wrappers: functions that are written around the module's own. Those compute, these see to the
+//! derivative.
 //!
 //! **Problem.** A function of a library may be known, but not as something that takes numbers and
 //! returns one, as a rule of the table has it ([`crate::mathlib`]): it takes and leaves its numbers
@@ -57,7 +58,7 @@ pub(crate) fn spread(program: &mut Program, known: &HashSet<FuncKey>) {
 }
 
 /// Call the module's own function; the instance goes in front of the arguments.
-pub(crate) fn call_own(fx: &mut Fx<'_, '_, '_, '_>, own: &str, ty: &FuncType, args: &[Value]) -> Vec<Value> {
+pub(crate) fn call_wrapped(fx: &mut Fx<'_, '_, '_, '_>, own: &str, ty: &FuncType, args: &[Value]) -> Vec<Value> {
     let callee = fx.callee(own, |fx| fx.env.signature(ty));
     let args = [&[fx.vmctx], args].concat();
     let call = fx.b.ins().call(callee, &args);

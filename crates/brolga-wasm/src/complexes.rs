@@ -26,7 +26,7 @@ use brolga::cranelift_codegen::ir::condcodes::FloatCC;
 use brolga::cranelift_codegen::ir::{BlockArg, InstBuilder, Type, Value, types};
 use wasmparser::{FuncType, ValType};
 
-use crate::around::{call_own, computed, float_at, store_with_value, with_value, zero};
+use crate::around::{call_wrapped, computed, float_at, store_with_value, with_value, zero};
 use crate::mathlib::POINTS;
 use crate::provided::{Around, Trial};
 use crate::translate::func::Fx;
@@ -100,7 +100,7 @@ impl Around for Complex {
                 given.push((at, offset, x));
             }
         }
-        call_own(fx, own, &self.ty(), &places);
+        call_wrapped(fx, own, &self.ty(), &places);
         // A second read of the copy, which C does not do, finds what was there.
         for &(at, offset, x) in &given {
             store_with_value(fx, x, at, offset);

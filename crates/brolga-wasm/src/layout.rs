@@ -1,4 +1,4 @@
-//! Where everything of an instance lies.
+//! Layout of an instance: where memories, globals and tables lie in its address space.
 //!
 //! An instance is one stretch of address space, and its shadow another one, laid out alike, at a
 //! constant distance. So one number, the shadow delta of the instance pointer, leads to the shadow

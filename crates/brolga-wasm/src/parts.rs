@@ -9,7 +9,7 @@
 use brolga::cranelift_codegen::ir::{InstBuilder, types};
 use wasmparser::{FuncType, ValType};
 
-use crate::around::{call_own, computed, float_at, store_with_value, with_value, zero};
+use crate::around::{call_wrapped, computed, float_at, store_with_value, with_value, zero};
 use crate::clib::parts;
 use crate::mathlib::POINTS;
 use crate::provided::{Around, Trial};
@@ -45,7 +45,7 @@ impl Around for Parts {
         let (ty, scale) = if self.single { (types::F32, "scalbnf") } else { (types::F64, "scalbn") };
         let none = zero(fx, ty);
         let constant = with_value(fx, none, x);
-        call_own(fx, own, &self.ty(), &[to, constant]);
+        call_wrapped(fx, own, &self.ty(), &[to, constant]);
         let room = fx.b.ins().iconst(types::I32, self.bytes() as i64 + 4);
         let at = fx.range(0, to, room);
         let exponent = fx.b.ins().load(types::I32, little(), at, self.bytes() as i32);

@@ -28,7 +28,7 @@ use brolga::cranelift_codegen::ir::{InstBuilder, Value, types};
 use brolga_rules::{MathKind, Ty, math_rule};
 use wasmparser::{FuncType, ValType};
 
-use crate::around::{call_own, computed, store_with_value, with_value};
+use crate::around::{call_wrapped, computed, store_with_value, with_value};
 use crate::binary128::{of_double, to_double};
 use crate::clib::parts;
 use crate::host;
@@ -217,7 +217,7 @@ impl Around for Quad {
                 }
             });
         }
-        let value = call_own(fx, own, &self.ty(), &args).first().copied();
+        let value = call_wrapped(fx, own, &self.ty(), &args).first().copied();
         let slope = self.slope(fx, &operands);
         for (_, &place) in self.params.iter().zip(&operands).filter(|p| *p.0 == QuadKind::QuadPtr) {
             let zero = fx.b.ins().f64const(0.0);

@@ -8,7 +8,7 @@
 use brolga::cranelift_codegen::ir::{InstBuilder, types};
 use wasmparser::{FuncType, ValType};
 
-use crate::around::{call_own, with_value, zero};
+use crate::around::{call_wrapped, with_value, zero};
 use crate::mathlib::{Host, POINTS};
 use crate::provided::{Around, Trial};
 use crate::translate::func::Fx;
@@ -44,7 +44,7 @@ impl Around for Remquo {
         let [x, y, to] = std::mem::take(&mut fx.stack)[..] else { unreachable!("its type has been looked at") };
         let none = zero(fx, if self.single { types::F32 } else { types::F64 });
         let [cx, cy] = [x, y].map(|v| with_value(fx, none, v));
-        let left = call_own(fx, own, &self.ty(), &[cx, cy, to])[0];
+        let left = call_wrapped(fx, own, &self.ty(), &[cx, cy, to])[0];
         let whole = fx.b.ins().fsub(cx, left);
         let n = fx.b.ins().fdiv(whole, cy);
         let product = fx.b.ins().fmul(n, y);

@@ -1,4 +1,4 @@
-//! Derivatives that are made once.
+//! Cache of rules: each derivative of a program is made once.
 //!
 //! To derive and compile a short function takes about a millisecond, to call what comes out much
 //! less, and programs that ask for a gradient tend to ask for it again: another instance of a

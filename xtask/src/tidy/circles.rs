@@ -1,8 +1,9 @@
 //! Circles of modules: files of one crate that import each other, directly or by way of others.
 //!
-//! A module is a file. It imports another if a path that begins with `crate`, `super` or a child's
-//! name leads into it; what a crate's root exports again counts as where it is defined. Tests at
-//! the end of a file are not looked at.
+//! A module is a file. It imports another if a path in it leads there: from `crate` or `super`, or
+//! by the name of a child, in a `use` or in the midst of code. What a crate's root exports again
+//! counts as where it is defined. Tests at the end of a file are not looked at, nor are methods,
+//! which belong to their type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -70,50 +71,70 @@ fn circles(modules: &Modules) -> Vec<Vec<String>> {
 
 /// Which module imports which, the root left out.
 pub(super) fn imports(modules: &Modules) -> BTreeSet<(String, String)> {
-    let exported: BTreeMap<String, String> = modules
-        .get("")
-        .into_iter()
-        .flat_map(|root| paths(root, "pub use "))
+    let root = modules.get("").map_or("", String::as_str);
+    let exported: BTreeMap<String, String> = root
+        .match_indices("pub use ")
+        .flat_map(|(at, words)| {
+            let mut found = Vec::new();
+            path(&root[at + words.len()..], "", &mut found);
+            found
+        })
         .filter_map(|p| p.rsplit_once("::").map(|(_, item)| (item.to_owned(), p.clone())))
         .collect();
     let mut edges = BTreeSet::new();
     for (module, text) in modules.iter().filter(|m| !m.0.is_empty()) {
-        let parent = module.rsplit_once("::").map_or("", |m| m.0);
-        let within = |base: &str, p: String| if base.is_empty() { p } else { format!("{base}::{p}") };
-        let from_root = paths(text, "crate::").into_iter().map(|p| {
-            let first = p.split("::").next().unwrap_or("");
-            exported.get(first).cloned().unwrap_or(p)
-        });
-        let beside = paths(text, "super::").into_iter().map(|p| within(parent, p));
-        let children = paths(text, "use ").into_iter().map(|p| within(module, p));
-        for path in from_root.chain(beside).chain(children) {
-            if let Some(target) = target(modules, &path).filter(|t| t != module && !t.is_empty()) {
-                edges.insert((module.clone(), target));
-            }
-        }
+        let targets = paths(text).into_iter().filter_map(|p| target(modules, &exported, module, &p));
+        edges.extend(targets.filter(|t| t != module).map(|t| (module.clone(), t)));
     }
     edges
 }
 
-/// The module that a path leads into: its longest part that is one.
-fn target(modules: &Modules, path: &str) -> Option<String> {
-    let mut part = path;
-    loop {
-        if modules.contains_key(part) {
-            return Some(part.to_owned());
+/// The module that a path in a module leads into, if it is one of the crate's.
+fn target(modules: &Modules, exported: &BTreeMap<String, String>, module: &str, path: &str) -> Option<String> {
+    let parent = |m: &str| m.rsplit_once("::").map_or("", |m| m.0).to_owned();
+    let within = |base: &str, p: &str| if base.is_empty() { p.to_owned() } else { format!("{base}::{p}") };
+    let (mut base, mut rest) = (module.to_owned(), path);
+    match path.split_once("::")?.0 {
+        "crate" => (base, rest) = (String::new(), &path["crate::".len()..]),
+        "super" => {
+            while let Some(above) = rest.strip_prefix("super::") {
+                (base, rest) = (parent(&base), above);
+            }
         }
+        child if modules.contains_key(&within(module, child)) => {}
+        _ => return None,
+    }
+    let first = rest.split("::").next().unwrap_or("");
+    if base.is_empty()
+        && let Some(defined) = exported.get(first)
+    {
+        rest = defined;
+    } else if let Some(text) = modules.get(&base).filter(|_| !modules.contains_key(&within(&base, first)))
+        && text.contains(&format!("mod {first};"))
+    {
+        // Its file has another name, and is a module of its own.
+        return None;
+    }
+    let whole = within(&base, rest);
+    let mut part = &whole[..];
+    while !modules.contains_key(part) {
         part = part.rsplit_once("::")?.0;
     }
+    Some(part.to_owned())
 }
 
-/// The paths that follow a word in a text, with those of a list in braces each by itself.
-fn paths(text: &str, after: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for (at, _) in text.match_indices(after) {
-        let before = &text[..at];
-        let is_start = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
-        if is_start && !before.ends_with("in ") {
-            path(&text[at + after.len()..], "", &mut found);
+/// All paths of a text, with those of a list in braces each by itself.
+fn paths(text: &str) -> Vec<String> {
+    let is_name = |c: &char| c.is_alphanumeric() || *c == '_';
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Some(colons) = text[at..].find("::").map(|n| at + n) {
+        let begin = text[at..colons].chars().rev().take_while(is_name).map(char::len_utf8).sum::<usize>();
+        let begin = colons - begin;
+        let before = &text[..begin];
+        at = colons + 2;
+        if begin + 2 < at && !before.ends_with("::") && !before.ends_with("in ") {
+            let rest = path(&text[begin..], "", &mut found);
+            at = at.max(text.len() - rest.len());
         }
     }
     found
@@ -158,11 +179,9 @@ mod tests {
 
     #[test]
     fn paths_are_read() {
-        assert_eq!(
-            paths("use crate::a::{self, b::C, d::{E, F as G}};", "crate::"),
-            ["a", "a::b::C", "a::d::E", "a::d::F"]
-        );
-        assert_eq!(paths("crate::a::f(1); pub(in crate::b) x::crate::c", "crate::"), ["a::f"]);
+        let list = ["crate::a", "crate::a::b::C", "crate::a::d::E", "crate::a::d::F"];
+        assert_eq!(paths("use crate::a::{self, b::C, d::{E, F as G}};"), list);
+        assert_eq!(paths("crate::a::f(x::g()); pub(in crate::b) <T>::c"), ["crate::a::f", "x::g"]);
     }
 
     #[test]
@@ -174,6 +193,12 @@ mod tests {
         let three =
             modules(&[("m", "use n::f;"), ("m::n", "use super::o::f;"), ("m::o", "use crate::m::g;"), ("", "")]);
         assert_eq!(circles(&three), [["m", "m::n", "m::o"]]);
+        // A child that is named in the midst of code, and imports from two levels above.
+        let child = [("m", "mod n; fn f() { n::g() }"), ("m::n", "mod o; fn g() { o::h() }")];
+        let up = ("m::n::o", "use super::super::f;");
+        assert_eq!(circles(&modules(&[child[0], child[1], up])), [["m", "m::n", "m::n::o"]]);
+        let beside = [("m", "mod n; mod arch; fn f() { n::g() }"), ("m::n", "use super::arch;")];
+        assert!(circles(&modules(&beside)).is_empty());
         let in_tests = modules(&[("a", "use crate::b::f;"), ("b", "#[cfg(test)]\nmod tests { use crate::a::g; }")]);
         assert!(circles(&in_tests).is_empty());
     }

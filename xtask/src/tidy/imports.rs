@@ -193,7 +193,7 @@ const FOLDERS: &[(&str, &[Row])] = &[
             ("facts", &["primal", "shadow"]),
             ("shadow", &["facts", "plan", "primal", "translate"]),
             ("batch", &["facts"]),
-            ("translate", &["assemble", "batch", "facts"]),
+            ("translate", &["assemble", "batch", "derived", "facts"]),
             ("plan", &["facts", "primal", "translate", "val_map"]),
             ("guards", &["facts", "shadow", "translate"]),
             (
@@ -201,7 +201,7 @@ const FOLDERS: &[(&str, &[Row])] = &[
                 &["batch", "dce", "facts", "guards", "plan", "primal", "shadow", "translate", "val_map", "verified"],
             ),
             ("verified", &["assemble", "batch", "facts", "plan"]),
-            ("emit", &["batch", "clif", "facts", "plan", "translate"]),
+            ("emit", &["assemble", "batch", "clif", "derived", "facts", "plan", "program", "translate", "verified"]),
             (
                 "program",
                 &[

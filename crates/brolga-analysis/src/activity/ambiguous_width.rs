@@ -23,14 +23,14 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Value};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
-use super::{ActivityInput, whole_lane};
+use super::context::ActivityInput;
 use crate::calls::callee::CalleeKind;
 use crate::calls::summary::End;
 use crate::kinds::bytes::bytes_of;
 use crate::kinds::kind::Kinds;
 use crate::memory::cell::{Cell, cell_of};
 use crate::memory::reaching_store::last_store;
-use crate::query::{access_address, access_offset};
+use crate::query::{access_address, access_offset, is_one_lane};
 use crate::variant::{ParamMode, ResultMode};
 
 /// Integers that have a width which cannot be believed.
@@ -184,7 +184,7 @@ impl Widths<'_> {
     fn moves_words(&self, inst: ir::Inst) -> bool {
         let func = self.0.func;
         let InstructionData::Shuffle { imm, .. } = func.dfg.insts[inst] else { return false };
-        func.dfg.immediates[imm].as_slice().chunks(8).any(|l| whole_lane(l, 8))
+        func.dfg.immediates[imm].as_slice().chunks(8).any(|l| is_one_lane(l, 8))
     }
 
     fn call(&self, inst: ir::Inst, moves: &mut Moves) {

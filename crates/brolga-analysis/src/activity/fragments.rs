@@ -18,7 +18,8 @@ use cranelift_codegen::ir::{self, Opcode, ValueDef};
 use cranelift_entity::EntitySet;
 
 use super::ambiguous_width::{is_mixed, is_packed};
-use super::{Cx, State};
+use super::answer::State;
+use super::context::Cx;
 use crate::calls::callee::CalleeKind;
 use crate::kinds::bit_idioms::sign_of_piece;
 use crate::kinds::bytes::{MOST_LOOKED_AT, bytes_of, low, occupied};

@@ -4,7 +4,8 @@
 use brolga_ir::Diagnostic;
 use cranelift_codegen::ir;
 
-use super::{Cx, State};
+use super::answer::State;
+use super::context::Cx;
 use crate::kinds::kind::Kinds;
 use crate::memory::cell::cell_of;
 use crate::memory::reaching_store;

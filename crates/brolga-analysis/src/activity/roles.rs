@@ -7,8 +7,9 @@ use cranelift_codegen::ir::{self, AtomicRmwOp, InstructionData, Opcode, types};
 use cranelift_entity::EntitySet;
 
 use super::ambiguous_width::written_as;
+use super::answer::{CopyRole, MemRole, State};
+use super::context::{BITS_HELP, Cx, LATER_NOTE};
 use super::demand::may_be_bits;
-use super::{BITS_HELP, CopyRole, Cx, LATER_NOTE, MemRole, State};
 use crate::calls::callee::CalleeKind;
 use crate::kinds::contents::{becomes_float, goes_on};
 use crate::kinds::kind::Kinds;
@@ -68,7 +69,7 @@ impl Cx<'_> {
                             let mut role = self.role(inst, addr);
                             if let MemRole::Kill { checked, .. } = &mut role {
                                 // Elsewhere the caller's seed may lie there.
-                                let asks = self.i.program.vmctx_pointers_only || self.own(addr);
+                                let asks = self.i.program.vmctx_pointers_only || self.is_made_here(addr);
                                 *checked |= asks && bits.contains(func.dfg.inst_args(inst)[0]);
                             }
                             self.a.mem[inst] = role;
@@ -340,7 +341,9 @@ impl Cx<'_> {
         let cell = cell_of(func, addr, access_offset(func, inst));
         let bytes = self.ty(func.dfg.inst_args(inst)[0]).bytes();
         let place = self.place_of(addr, access_offset(func, inst));
-        if !self.own(addr) && (self.i.contents.of_cell(cell).has(Kinds::POINTER) || self.punned.pointer(place, bytes)) {
+        if !self.is_made_here(addr)
+            && (self.i.contents.of_cell(cell).has(Kinds::POINTER) || self.punned.pointer(place, bytes))
+        {
             let d = Diagnostic::new("AD0142", "an active float is stored where this function also keeps a pointer");
             self.problem(inst, None, d.note(BY_TURNS_NOTE).help(BY_TURNS_HELP));
         }
@@ -355,7 +358,7 @@ impl Cx<'_> {
         let clash = self.punned.stored_by(call).iter().any(|&(cell, bytes)| {
             // Which of the arguments leads there.
             let to = args.iter().filter(|&&a| self.place_of(a, 0).0 == cell.0);
-            let own = direct && to.clone().all(|&a| self.own(a));
+            let own = direct && to.clone().all(|&a| self.is_made_here(a));
             !own && to.clone().any(|&a| self.i.pointers.root(a).is_some()) && self.punned.pointer(cell, bytes)
         });
         if clash {
@@ -393,9 +396,9 @@ impl Cx<'_> {
     }
 
     /// Whether an address leads to memory that this call has made.
-    fn own(&self, addr: ir::Value) -> bool {
+    fn is_made_here(&self, addr: ir::Value) -> bool {
         let p = self.i.pointers;
-        p.root(addr).is_some_and(|r| p.own.contains(r))
+        p.root(addr).is_some_and(|r| p.made_here.contains(r))
     }
 
     pub(super) fn copy_role(&mut self, inst: ir::Inst) {

@@ -29,7 +29,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value, ValueDef
 use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
-use super::ActivityInput;
+use super::context::ActivityInput;
 use crate::calls::callee::CalleeKind;
 use crate::cfg::{Cfg, edge_args};
 use crate::memory::cell::{Base, Cell, cell_of};

@@ -4,7 +4,8 @@ use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::SecondaryMap;
 
-use super::{Cx, MemRole, State};
+use super::answer::{MemRole, State};
+use super::context::Cx;
 use crate::calls::callee::CalleeKind;
 use crate::uses::Use;
 use crate::variant::ResultMode;

@@ -8,9 +8,11 @@ use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
 use smallvec::SmallVec;
 
+use super::answer::State;
+use super::context::{BITS_HELP, Cx};
 use super::dirty::Open;
 use super::exponent::leaves_exponent_beside;
-use super::{BITS_HELP, Cx, State, whole_lane};
+
 use crate::calls::callee::CalleeKind;
 use crate::calls::result_sources::Sources;
 use crate::kinds::bit_idioms;
@@ -20,7 +22,7 @@ use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{Delta, RootKind, declared_elem};
 use crate::memory::cell::{Cell, cell_of};
 use crate::memory::reaching_store;
-use crate::query::{access_address, access_offset, signature_id};
+use crate::query::{access_address, access_offset, is_one_lane, signature_id};
 use crate::uses::Use;
 use crate::variant::ParamMode;
 
@@ -337,7 +339,7 @@ impl Cx<'_> {
             | Structural::Extractlane
             | Structural::ScalarToVector
             | Structural::Shuffle => match self.any_state(args) {
-                State::Varied { definite } if self.moves_whole_lanes(inst, v) => self.received(v, args, definite),
+                State::Varied { definite } if self.moves_lanes(inst, v) => self.received(v, args, definite),
                 _ => self.tainted(args),
             },
             Structural::Swizzle | Structural::Pshufb => match self.a.state[args[0]] {
@@ -402,14 +404,14 @@ impl Cx<'_> {
     }
 
     /// Whether a lane instruction moves whole floats.
-    pub(super) fn moves_whole_lanes(&self, inst: ir::Inst, v: ir::Value) -> bool {
+    pub(super) fn moves_lanes(&self, inst: ir::Inst, v: ir::Value) -> bool {
         let func = self.i.func;
         let lane = self.a.shape(func, v).map_or(0, Shape::lane_bytes);
         if let InstructionData::Shuffle { imm, .. } = func.dfg.insts[inst] {
             let mask = func.dfg.immediates[imm].as_slice();
             // Lanes that are no whole float may be there, if nothing uses them: the pullback
             // checks.
-            return lane != 0 && mask.chunks(lane as usize).any(|l| whole_lane(l, lane));
+            return lane != 0 && mask.chunks(lane as usize).any(|l| is_one_lane(l, lane));
         }
         let vector =
             func.dfg.inst_args(inst).iter().chain(func.dfg.inst_results(inst)).find(|&&x| self.ty(x).is_vector());

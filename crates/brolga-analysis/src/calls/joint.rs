@@ -244,7 +244,7 @@ pub struct JointInput<'a> {
 
 /// What may come to pass between two points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Ahead {
+struct Between {
     /// Memory is accessed.
     accesses: bool,
     /// What we do not know is called.
@@ -253,7 +253,7 @@ struct Ahead {
     returns: bool,
 }
 
-impl Ahead {
+impl Between {
     fn join(self, other: Self) -> Self {
         Self {
             accesses: self.accesses | other.accesses,
@@ -313,7 +313,7 @@ impl JointInput<'_> {
         }
     }
 
-    fn does(&self, inst: ir::Inst) -> Ahead {
+    fn does(&self, inst: ir::Inst) -> Between {
         let op = self.at.func.dfg.insts[inst].opcode();
         let (accesses, foreign) = match self.callee(inst) {
             None => (op.can_load() || op.can_store(), false),
@@ -321,22 +321,22 @@ impl JointInput<'_> {
             Some(CalleeKind::Known(rule)) => (reads(rule), false),
             Some(_) => (true, true),
         };
-        Ahead { accesses, foreign, returns: op == Opcode::Return }
+        Between { accesses, foreign, returns: op == Opcode::Return }
     }
 
     /// For each block, what may come to pass behind its end.
-    fn behind(&self) -> SecondaryMap<ir::Block, Ahead> {
-        let mut own: SecondaryMap<ir::Block, Ahead> = SecondaryMap::new();
+    fn behind(&self) -> SecondaryMap<ir::Block, Between> {
+        let mut own: SecondaryMap<ir::Block, Between> = SecondaryMap::new();
         for &b in &self.at.cfg.blocks {
-            own[b] = self.at.cfg.insts(b).iter().fold(Ahead::default(), |a, &i| a.join(self.does(i)));
+            own[b] = self.at.cfg.insts(b).iter().fold(Between::default(), |a, &i| a.join(self.does(i)));
         }
-        let mut behind: SecondaryMap<ir::Block, Ahead> = SecondaryMap::new();
+        let mut behind: SecondaryMap<ir::Block, Between> = SecondaryMap::new();
         let mut changed = true;
         while changed {
             changed = false;
             for &b in self.at.cfg.blocks.iter().rev() {
                 let succs = self.at.cfg.succs[b].iter();
-                let now = succs.fold(Ahead::default(), |a, &s| a.join(own[s]).join(behind[s]));
+                let now = succs.fold(Between::default(), |a, &s| a.join(own[s]).join(behind[s]));
                 changed |= now != behind[b];
                 behind[b] = now;
             }

@@ -218,14 +218,14 @@ pub(crate) fn origins(cx: &PointerInput<'_>, p: &pointers::Pointers, v: ir::Valu
                     && let Some(CalleeKind::Derived(f)) = CalleeKind::of(cx.program, cx.func, *inst) =>
             {
                 let from = cx.summaries.pointer_result(f, *k).cloned().unwrap_or_default();
-                out.own |= from.own;
+                out.from_callee |= from.from_callee;
                 out.anyone |= from.anyone;
                 work.extend(from.params.iter().map(|&i| cx.func.dfg.inst_args(*inst)[i]));
             }
             kind => {
                 let through_pointer = |inst: ir::Inst| cx.func.dfg.insts[inst].opcode() == Opcode::CallIndirect;
                 out.anyone |= matches!(kind, Some(RootKind::Call(inst, _)) if through_pointer(*inst));
-                out.own = true;
+                out.from_callee = true;
             }
         }
     }

@@ -67,7 +67,7 @@ pub struct Summary {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
     /// From the callee's own doings: an allocation, a data object, memory.
-    pub own: bool,
+    pub from_callee: bool,
     /// From these parameters, if they are pointers.
     pub params: BTreeSet<usize>,
     /// From a function that was called through a pointer, which may have returned the bits of a

@@ -86,7 +86,7 @@ pub struct Pointers {
     pub sure: EntitySet<ir::Value>,
     /// Roots of memory that this call made, or a caller's for it: stack slots and heap blocks. Its
     /// shadow has no seed yet.
-    pub own: EntitySet<ir::Value>,
+    pub made_here: EntitySet<ir::Value>,
     /// Loads that are copies of pointers although they are not dereferenced here.
     pub pointer_copy: EntitySet<ir::Value>,
 }
@@ -477,7 +477,7 @@ fn returned(
 ) -> Option<Delta> {
     let args = cx.func.dfg.inst_args(inst);
     let from = cx.summaries.pointer_result(callee, k);
-    let own = p.address.contains(v) || from.is_some_and(|o| o.own);
+    let own = p.address.contains(v) || from.is_some_and(|o| o.from_callee);
     let params: Vec<Delta> = from.map(|o| o.params.iter().map(|&i| p.delta[args[i]]).collect()).unwrap_or_default();
     if own || params.iter().any(|d| matches!(d, Delta::Root(_))) {
         return None;
@@ -562,11 +562,11 @@ fn sureness(cx: &PointerInput<'_>, p: &mut Pointers) {
         let recycled =
             matches!(kind, RootKind::Param(i) if matches!(cx.params[i], ParamMode::Dup { recycled: true, .. }));
         if allocates || recycled || matches!(kind, RootKind::Slot(_)) {
-            p.own.insert(v);
+            p.made_here.insert(v);
         }
     }
     p.sure = closed(cx, p, p.sure.clone());
-    p.own = closed(cx, p, p.own.clone());
+    p.made_here = closed(cx, p, p.made_here.clone());
 }
 
 /// The given roots, and those that are a choice between such roots.

@@ -16,9 +16,10 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::EntitySet;
 
 use crate::Activity;
-use crate::activity::{MemRole, offset};
+use crate::activity::MemRole;
 use crate::memory::alias::Places;
 use crate::query::access_address;
+use crate::query::access_offset;
 use crate::uses::{Use, Uses};
 
 /// Loads and stores of additions in place.
@@ -82,7 +83,7 @@ fn accumulates(func: &ir::Function, store: ir::Inst) -> Option<ir::Inst> {
         let same = func.dfg.insts[load].opcode() == Opcode::Load
             && func.dfg.value_type(t) == func.dfg.value_type(stored)
             && same_address(func, access_address(func, load)?, access_address(func, store)?)
-            && offset(func, load) == offset(func, store);
+            && access_offset(func, load) == access_offset(func, store);
         same.then_some(load)
     })
 }

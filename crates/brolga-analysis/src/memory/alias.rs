@@ -195,7 +195,7 @@ impl Places<'_> {
     /// Whether two places are apart, in any two executions of their accesses.
     pub fn apart(&self, a: &Place, b: &Place) -> bool {
         points_to::apart(a.within, b.within)
-            || a.origin == b.origin && one_object(a.origin) && a.apart(b, |v| self.cfg.once_value(v))
+            || a.origin == b.origin && one_object(a.origin) && a.apart(b, |v| self.cfg.is_defined_once(v))
     }
 
     /// Whether the places of two accesses of one block are apart, in one execution of it.

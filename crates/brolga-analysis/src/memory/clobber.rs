@@ -144,7 +144,7 @@ pub(crate) struct Writes<'a> {
     /// By origin, in the order of blocks.
     by_origin: IndexMap<Origin, Vec<Access>>,
     /// For each origin, the blocks from whose start such a write can still come.
-    ahead: IndexMap<Origin, EntitySet<ir::Block>>,
+    writes_after: IndexMap<Origin, EntitySet<ir::Block>>,
     /// The last write to each origin in each block, by the order of its instructions.
     last: HashMap<(Origin, ir::Block), u32>,
     order: SecondaryMap<ir::Inst, u32>,
@@ -166,7 +166,7 @@ impl<'a> Writes<'a> {
                 }
             }
         }
-        let mut ahead: IndexMap<Origin, EntitySet<ir::Block>> = IndexMap::default();
+        let mut writes_after: IndexMap<Origin, EntitySet<ir::Block>> = IndexMap::default();
         let mut last: HashMap<(Origin, ir::Block), u32> = HashMap::default();
         for (&o, at) in &by_origin {
             last.extend(at.iter().map(|w| ((o, w.block), order[w.inst])));
@@ -177,21 +177,21 @@ impl<'a> Writes<'a> {
                     work.extend(&cx.cfg.preds[b]);
                 }
             }
-            ahead.insert(o, set);
+            writes_after.insert(o, set);
         }
         let pairs = questions.saturating_mul(by_origin.values().map(Vec::len).sum());
         let blocks = cx.cfg.blocks.len();
         let closely = pairs <= MOST_PAIRS && blocks.saturating_mul(blocks) <= MOST_PAIRS;
-        Self { cx, by_origin, ahead, last, order, closely, behind: SecondaryMap::new() }
+        Self { cx, by_origin, writes_after, last, order, closely, behind: SecondaryMap::new() }
     }
 
     /// Whether the place of an access may be written by its instruction or behind it, on any way.
     pub fn may_follow(&mut self, l: &Access) -> bool {
-        let Self { cx, by_origin, ahead, last, order, closely, behind } = self;
+        let Self { cx, by_origin, writes_after, last, order, closely, behind } = self;
         let places = cx.places();
         by_origin.iter().filter(|w| cx.may_alias(*w.0, l.place.origin)).any(|(o, at)| {
             let here = last.get(&(*o, l.block)).is_some_and(|&w| w >= order[l.inst]);
-            let after = here || cx.cfg.succs[l.block].iter().any(|&s| ahead[o].contains(s));
+            let after = here || cx.cfg.succs[l.block].iter().any(|&s| writes_after[o].contains(s));
             let overlaps = |w: &&Access| !places.apart(&l.place, &w.place);
             let follows = |w: &Access| w.block == l.block && order[w.inst] >= order[l.inst];
             after

@@ -1,4 +1,4 @@
-//! Addresses as sums, to see how far two are apart.
+//! Linear addresses: sums, by which it is seen how far two addresses are apart.
 //!
 //! An address is a sum of values, of at most one widened 32-bit sum, and of constants: `v7 +
 //! uextend(v3 + 8·v4 + 16) + 24`. Two that have the same values differ by constants. Sums are those

@@ -1,4 +1,4 @@
-//! Scalars that become the lanes of one vector: which, and whether it pays.
+//! Bundles: which scalars become the lanes of one vector, and whether it pays.
 //!
 //! A bundle is a vector's worth of scalars, lane by lane. The first of a tree are stores to
 //! neighbours; what they store is a bundle again, and so are its operands, if all lanes are
@@ -38,7 +38,7 @@ pub enum BundleKind {
     /// Loads from where the first lane is loaded.
     Load,
     /// Loads from where the second of two lanes is loaded, and turns them round.
-    Turned,
+    Swapped,
     /// An operation on scalars of one type.
     Arith(Opcode),
     /// One condition for all lanes, then a bundle for each of the two.
@@ -302,10 +302,10 @@ impl<'s, 'a> Bundles<'s, 'a> {
             }
             let kind = match insts.len() {
                 n if (1..n).all(|k| self.is_next(insts[k - 1], insts[k])) => BundleKind::Load,
-                2 if self.is_next(insts[1], insts[0]) => BundleKind::Turned,
+                2 if self.is_next(insts[1], insts[0]) => BundleKind::Swapped,
                 _ => return None,
             };
-            if !self.waits_for_nothing(insts[usize::from(kind == BundleKind::Turned)], ty) {
+            if !self.waits_for_nothing(insts[usize::from(kind == BundleKind::Swapped)], ty) {
                 return None;
             }
             return Some(Bundle { kind, ty, lanes: lanes.clone(), insts, args: SmallVec::new() });
@@ -424,7 +424,7 @@ impl<'s, 'a> Bundles<'s, 'a> {
             match b.kind {
                 BundleKind::Leaf => lanes,
                 BundleKind::Splat(v) => i32::from(self.segment.defined.contains_key(&v) && !self.is_constant(v)),
-                BundleKind::Turned => 2 - lanes,
+                BundleKind::Swapped => 2 - lanes,
                 _ => 1 - lanes,
             }
         });

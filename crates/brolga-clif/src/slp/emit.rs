@@ -1,4 +1,4 @@
-//! A segment written anew, with vectors in the place of bundles.
+//! SLP code generation: a segment is written anew, with vectors in the place of bundles.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, Value, types};
@@ -71,7 +71,7 @@ fn vector(
             return None;
         }
         BundleKind::Load => load(cursor, inst(0), ty),
-        BundleKind::Turned => {
+        BundleKind::Swapped => {
             let loaded = load(cursor, inst(1), ty);
             let little = MemFlagsData::new().with_endianness(ir::Endianness::Little);
             let bytes = cursor.ins().bitcast(types::I8X16, little, loaded);

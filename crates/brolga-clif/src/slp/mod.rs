@@ -1,4 +1,5 @@
-//! What is done alike to neighbours in memory is done at once.
+//! Superword-level parallelism (SLP): what is done alike to neighbours in memory becomes one vector
+//! operation.
 //!
 //! **Problem.** Compilers unroll loops, and people write `x`, `y` and `z` out. The reverse then
 //! adds to four neighbours by four loads, four multiplications, four additions and four stores,

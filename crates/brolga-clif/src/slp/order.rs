@@ -1,4 +1,4 @@
-//! In which order instructions can stand, if some of them become one.
+//! Scheduling for SLP: in which order instructions can stand, if some of them become one.
 //!
 //! A list of instructions in order, and for each what must come behind it: what reads its result,
 //! and accesses that may touch the same memory where one of them writes. Groups of them become one

@@ -1,4 +1,4 @@
-//! What stands in a block between two effects: the unit that bundles are made of.
+//! Segments: what stands in a block between two effects, the unit that bundles are made of.
 
 use crate::map::HashMap;
 use cranelift_codegen::ir::{self, Opcode, Type, Value, types};

@@ -1,4 +1,4 @@
-//! Loops of one way, and what goes in steps in them.
+//! Affine loops: loops of one path, with their linear addresses and induction variables.
 //!
 //! A value inside of a loop is an integer combination of values that are known as the loop is
 //! entered ([`Steps::linear`]): of what is defined outside, of header parameters, and of

@@ -1,5 +1,4 @@
-//! The body of a loop that may be vectorised: accesses, parameters, trip count, and the tests
-//! before it.
+//! Loop bodies for vectorisation: accesses, parameters, trip count, and the tests before the loop.
 
 use crate::map::HashMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value};
@@ -30,7 +29,7 @@ pub enum ValueKind {
     Fixed,
     /// The same in all iterations: read from one place, or made of that. It can be had if there is
     /// an iteration.
-    Once,
+    Invariant,
     /// A scalar that is made lane by lane.
     Lane,
     /// A vector of which only the first lane counts, which is such a scalar. Scalars are made masks
@@ -121,7 +120,7 @@ pub struct LoopBody {
     /// Places that are added to.
     pub cells: Vec<PromotedCell>,
     /// Where what is read once is read.
-    pub once: HashMap<ir::Inst, Linear>,
+    pub invariant: HashMap<ir::Inst, Linear>,
     pub params: Vec<LoopParam>,
     pub count: Count,
     pub tests: Vec<Test>,

@@ -1,4 +1,5 @@
-//! The blocks that run a loop several iterations at a time: see [`super`] for what they are.
+//! Code generation of vectorisation: the blocks that run a loop several iterations at a time. See
+//! [`super`] for what they are.
 
 use crate::map::HashMap;
 use cranelift_codegen::cursor::FuncCursor;
@@ -7,8 +8,8 @@ use cranelift_codegen::ir::{
     self, BlockArg, Endianness, InstBuilder, InstructionData, MemFlagsData, Opcode, Type, Value, types,
 };
 
-use super::Taken;
 use super::affine_loop::{Linear, Loop};
+use super::outcome::Taken;
 use super::preheader::Front;
 use crate::vectorise::body::{LoopBody, LoopParam, PromotedCell, Test, VECTOR, ValueKind, accessed};
 use crate::vectorise::count::Count;
@@ -40,7 +41,7 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> (
         c,
         p,
         v,
-        once: maps(),
+        invariants: maps(),
         splats: maps(),
         lanes: maps(),
         bases: Vec::new(),
@@ -70,7 +71,7 @@ struct Emit<'a> {
     p: ir::Block,
     v: ir::Block,
     /// What is read once, and what is made of it.
-    once: HashMap<Value, Value>,
+    invariants: HashMap<Value, Value>,
     /// Scalars in all lanes.
     splats: HashMap<Value, Value>,
     /// Vectors of the present iterations.
@@ -328,7 +329,7 @@ impl Emit<'_> {
         let insts: Vec<ir::Inst> = self.l.blocks.iter().flat_map(|&b| self.front.func.layout.block_insts(b)).collect();
         let mut read: Vec<(&Linear, Type, Value)> = Vec::new();
         for &inst in &insts {
-            let Some(at) = body.once.get(&inst) else { continue };
+            let Some(at) = body.invariant.get(&inst) else { continue };
             let ty = accessed(self.front.func, inst);
             let known = read.iter().find(|r| (r.0, r.1) == (at, ty)).map(|r| r.2);
             let found = known.unwrap_or_else(|| {
@@ -340,7 +341,7 @@ impl Emit<'_> {
         }
         let in_cells = |inst| body.cells.iter().any(|c| c.accesses.contains(&inst));
         for inst in insts {
-            let is_there = in_cells(inst) || body.once.contains_key(&inst);
+            let is_there = in_cells(inst) || body.invariant.contains_key(&inst);
             if self.front.func.dfg.insts[inst].opcode().is_terminator() || is_there {
                 continue;
             }
@@ -468,7 +469,7 @@ impl Emit<'_> {
                         let all = self.lane(a);
                         self.at(v, Some(inst)).ins().extractlane(all, lane)
                     }
-                    (Some(ValueKind::Once), Some(_)) => self.read_once(a),
+                    (Some(ValueKind::Invariant), Some(_)) => self.invariant(a),
                     (_, Some(_)) => self.at0(a),
                     (_, None) => self.lane(a),
                 });
@@ -527,8 +528,8 @@ impl Emit<'_> {
                 let x = self.at0(v);
                 self.splat(x)
             }
-            Some(ValueKind::Once) => {
-                let x = self.read_once(v);
+            Some(ValueKind::Invariant) => {
+                let x = self.invariant(v);
                 self.splat(x)
             }
             _ => {
@@ -561,20 +562,20 @@ impl Emit<'_> {
     }
 
     /// What is read once.
-    fn read_once(&mut self, v: Value) -> Value {
+    fn invariant(&mut self, v: Value) -> Value {
         let v = self.body.alias.get(&v).copied().unwrap_or(v);
-        if let Some(&found) = self.once.get(&v) {
+        if let Some(&found) = self.invariants.get(&v) {
             return found;
         }
         let found = match self.body.kinds.get(&v) {
-            Some(ValueKind::Once) => {
+            Some(ValueKind::Invariant) => {
                 let inst = self.front.func.dfg.value_def(v).inst().expect("it is made by an instruction");
                 let p = self.p;
                 let body = self.body;
-                match body.once.get(&inst) {
+                match body.invariant.get(&inst) {
                     None => {
                         let args: Vec<Value> = self.front.func.dfg.inst_args(inst).to_vec();
-                        let args = args.into_iter().map(|a| self.read_once(a)).collect();
+                        let args = args.into_iter().map(|a| self.invariant(a)).collect();
                         let new = self.front.copy(inst, p, args);
                         self.front.func.dfg.first_result(new)
                     }
@@ -587,7 +588,7 @@ impl Emit<'_> {
             }
             _ => self.at0(v),
         };
-        self.once.insert(v, found);
+        self.invariants.insert(v, found);
         found
     }
 

@@ -1,4 +1,4 @@
-//! Trip counts of loops.
+//! Trip counts: how often a loop's body runs.
 
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{InstructionData, Type, Value, types};

@@ -1,4 +1,5 @@
-//! What an iteration of a loop does, and whether several iterations can do it at once.
+//! Legality of vectorisation: what an iteration does, and whether several iterations can do it at
+//! once.
 //!
 //! Each value of an iteration is of one of the kinds of [`ValueKind`], and instructions are read in
 //! order, so that kinds of operands are known. What nothing needs may be of any kind; it is left to
@@ -15,8 +16,8 @@ use cranelift_codegen::ir::{self, Endianness, InstructionData, Opcode, Type, Val
 use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
-use super::How;
 use super::affine_loop::{Linear, Loop, Steps};
+use super::outcome::How;
 use super::promote::{self, cells, places};
 use crate::vectorise::body::{CellAccesses, PromotedCell};
 
@@ -61,15 +62,15 @@ impl LoopBody {
         if width == 0 {
             return Err("it reads and writes nothing element after element");
         }
-        let (places, once) = places(&mut steps, fixed)?;
-        let once = once.into_iter().map(|a| (a.inst, a.at)).collect();
+        let (places, invariant) = places(&mut steps, fixed)?;
+        let invariant = invariant.into_iter().map(|a| (a.inst, a.at)).collect();
         let count = count(&mut steps, l).ok_or("how many iterations there are is not known when it is entered")?;
-        let kinds = kinds(&mut steps, &insts, &places, &once, width, l);
+        let kinds = kinds(&mut steps, &insts, &places, &invariant, width, l);
         let kind = |v: Value| kinds.get(&v).copied().unwrap_or(ValueKind::Fixed);
         for a in accesses.iter().filter(|a| a.stores) {
             let data = steps.args(a.inst)[0];
             match kind(data) {
-                ValueKind::Fixed | ValueKind::Once | ValueKind::Lane => {}
+                ValueKind::Fixed | ValueKind::Invariant | ValueKind::Lane => {}
                 ValueKind::Sum(_) => return Err("it stores what it adds up"),
                 _ => return Err("it stores something that is not made element by element"),
             }
@@ -80,7 +81,7 @@ impl LoopBody {
         if !split && cells.is_empty() && !accesses.iter().any(|a| a.stores) {
             return Err("it does nothing but add up, in order");
         }
-        let tests = tests(func, &accesses, &cells, &once, step, how)?;
+        let tests = tests(func, &accesses, &cells, &invariant, step, how)?;
         let widened = steps.widened.iter().map(|(&v, &(step, signed))| (v, step, signed)).collect();
         let alias = steps.aliases();
         let vectors = if accesses.len() <= FEW_ACCESSES { 2 } else { 1 };
@@ -94,7 +95,7 @@ impl LoopBody {
             accesses,
             kinds,
             cells,
-            once,
+            invariant,
             params,
             count,
             tests,
@@ -173,7 +174,7 @@ fn kinds(
     steps: &mut Steps<'_>,
     insts: &[ir::Inst],
     places: &[CellAccesses],
-    once: &HashMap<ir::Inst, Linear>,
+    invariant: &HashMap<ir::Inst, Linear>,
     width: i64,
     l: &Loop,
 ) -> HashMap<Value, ValueKind> {
@@ -194,8 +195,8 @@ fn kinds(
             ValueKind::Sum(params + c)
         } else if steps.is_fixed(r) {
             ValueKind::Fixed
-        } else if once.contains_key(&inst) {
-            ValueKind::Once
+        } else if invariant.contains_key(&inst) {
+            ValueKind::Invariant
         } else {
             let args = steps.args(inst);
             let of: SmallVec<[ValueKind; 4]> =
@@ -214,14 +215,14 @@ fn kind_of(func: &ir::Function, inst: ir::Inst, args: &[Value], of: &[ValueKind]
     let scalar = |t: Type| !t.is_vector() && i64::from(t.bytes()) == width;
     let vector = |t: Type| i64::from(t.lane_type().bytes()) == width && i64::from(t.bytes()) == VECTOR;
     let among = |allowed: &[ValueKind]| of.iter().all(|k| allowed.contains(k));
-    let lanes = [ValueKind::Fixed, ValueKind::Once, ValueKind::Lane];
+    let lanes = [ValueKind::Fixed, ValueKind::Invariant, ValueKind::Lane];
     let first = || {
         let fits =
             |(&v, k): (&Value, &ValueKind)| *k == ValueKind::First || *k == ValueKind::Fixed && same_lanes(func, v);
         of.contains(&ValueKind::First) && args.iter().zip(of).all(fits)
     };
-    if op != Opcode::Load && !op.can_load() && among(&[ValueKind::Fixed, ValueKind::Once]) {
-        return ValueKind::Once;
+    if op != Opcode::Load && !op.can_load() && among(&[ValueKind::Fixed, ValueKind::Invariant]) {
+        return ValueKind::Invariant;
     }
     match op {
         // One element after another; whatever else is read has been refused.
@@ -317,7 +318,7 @@ fn tests(
     func: &ir::Function,
     accesses: &[LoopAccess],
     cells: &[PromotedCell],
-    once: &HashMap<ir::Inst, Linear>,
+    invariant: &HashMap<ir::Inst, Linear>,
     step: i64,
     how: &How<'_>,
 ) -> Result<Vec<Test>, &'static str> {
@@ -336,9 +337,9 @@ fn tests(
     }
     let mut places: Vec<(&Linear, i64, ir::Inst)> = Vec::new();
     // In the order of the instructions.
-    let mut once: Vec<_> = once.iter().collect();
-    once.sort_by_key(|o| *o.0);
-    for (&inst, at) in once {
+    let mut invariant: Vec<_> = invariant.iter().collect();
+    invariant.sort_by_key(|o| *o.0);
+    for (&inst, at) in invariant {
         let bytes = i64::from(accessed(func, inst).bytes());
         if !places.iter().any(|p| (p.0, p.1) == (at, bytes) && !how.apart(p.2, inst)) {
             places.push((at, bytes, inst));

@@ -1,4 +1,4 @@
-//! What is computed in front of a loop: its values as they are when it is entered.
+//! Preheaders: loop-invariant values, computed before the loop is entered.
 
 use crate::map::HashMap;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};

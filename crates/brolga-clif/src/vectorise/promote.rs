@@ -1,4 +1,4 @@
-//! Places in memory to which a loop adds iteration by iteration: in registers while it runs.
+//! Scalar promotion in loops: places in memory to which a loop adds are in registers while it runs.
 //!
 //! **Problem.** What an iteration reads at an address that does not change, a parameter or an
 //! element of an outer loop's row, has its cotangent at an address that does not change: `dp[0] +=
@@ -35,8 +35,8 @@
 use crate::map::HashMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Value, types};
 
-use super::How;
 use super::affine_loop::{Linear, Loop, Steps};
+use super::outcome::How;
 use crate::vectorise::body::{
     CellAccesses, HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, PromotedCell, Test, Tests, ValueKind, accessed,
     chain,
@@ -50,7 +50,7 @@ pub fn places(
     fixed: Vec<LoopAccess>,
 ) -> Result<(Vec<CellAccesses>, Vec<LoopAccess>), &'static str> {
     let func = steps.func;
-    let (mut places, mut once): (Vec<CellAccesses>, Vec<LoopAccess>) = (Vec::new(), Vec::new());
+    let (mut places, mut invariant): (Vec<CellAccesses>, Vec<LoopAccess>) = (Vec::new(), Vec::new());
     for a in fixed.iter().filter(|a| a.stores) {
         if !places.iter().any(|p| p.0 == a.at) {
             places.push((a.at.clone(), Vec::new()));
@@ -59,7 +59,7 @@ pub fn places(
     for a in fixed {
         match places.iter_mut().find(|p| p.0 == a.at) {
             Some(place) => place.1.push(a),
-            None => once.push(a),
+            None => invariant.push(a),
         }
     }
     for (_, all) in &places {
@@ -78,7 +78,7 @@ pub fn places(
             }
         }
     }
-    Ok((places, once))
+    Ok((places, invariant))
 }
 
 /// The sums in these places; they are of the kinds behind those of the header's parameters.
@@ -152,7 +152,7 @@ pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<LoopBo
             if a.step == 0 { fixed.push(a) } else { accesses.push(a) }
         }
     }
-    let (places, once) = places(&mut steps, fixed).ok()?;
+    let (places, invariant) = places(&mut steps, fixed).ok()?;
     let mut cells: Vec<PromotedCell> = places.into_iter().map(PromotedCell::new).collect();
     if (how.reorder)(l.blocks[0]) {
         cells.iter_mut().for_each(|c| c.chain = additions(&steps, &insts, c).unwrap_or_default());
@@ -165,8 +165,8 @@ pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<LoopBo
             accesses.iter().filter(|s| s.stores).map(|s| s.inst).chain(cells.iter().map(PromotedCell::load));
         func.dfg.insts[a.inst].opcode() == Opcode::Load && written.all(|w| how.apart(w, a.inst))
     };
-    let steady = once.iter().filter(is_steady).map(|a| (a.inst, a.at.clone())).collect();
-    let read: Vec<(&Linear, i64, ir::Inst)> = once.iter().map(|a| (&a.at, a.width, a.inst)).collect();
+    let steady = invariant.iter().filter(is_steady).map(|a| (a.inst, a.at.clone())).collect();
+    let read: Vec<(&Linear, i64, ir::Inst)> = invariant.iter().map(|a| (&a.at, a.width, a.inst)).collect();
     tests(&cells, &accesses, &read, how, &mut found).ok()?;
     let mut params = Vec::new();
     for (i, &p) in func.dfg.block_params(l.blocks[0]).iter().enumerate() {
@@ -186,7 +186,7 @@ pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<LoopBo
         width: 0,
         step: 0,
         kinds: HashMap::default(),
-        once: steady,
+        invariant: steady,
         params,
     })
 }

@@ -5,7 +5,7 @@
 
 use brolga::{Effort, Error, MemoryMode, Mode, Options, Program};
 
-use super::{derive, reseeded};
+use super::subject::{derive, reseeded};
 use crate::batch::{batch, gradients};
 use crate::bind::Invocation;
 use crate::inputs::inputs;

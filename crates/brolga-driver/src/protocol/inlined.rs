@@ -9,7 +9,8 @@
 use brolga::{Inline, MemoryMode, Mode, Options, PassSet, Program};
 use cranelift_codegen::ir::InstructionData;
 
-use super::{Deriver, Subject, describe, run_anywhere, same_contents};
+use super::subject::{Deriver, Subject};
+use super::unmoored::{describe, run_anywhere, same_contents};
 use crate::bind::Invocation;
 use crate::run::Outcome;
 

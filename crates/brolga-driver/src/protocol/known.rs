@@ -7,7 +7,8 @@
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Error, MemoryMode, Mode, Options, Pass, Program, ResultActivity};
 
-use super::{derive, describe, run_anywhere};
+use super::subject::derive;
+use super::unmoored::{describe, run_anywhere};
 use crate::bind::Invocation;
 
 /// What comes out otherwise than where all seeds are arguments.

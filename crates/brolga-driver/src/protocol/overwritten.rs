@@ -8,7 +8,8 @@
 
 use brolga::{ArgActivity, Error, Mode, Options, Pass, PassSet, Program};
 
-use super::{derive, run_anywhere};
+use super::subject::derive;
+use super::unmoored::run_anywhere;
 use crate::bind::{BoundArg, Invocation};
 use crate::run::{Outcome, primal};
 use crate::value::{Num, decode_all};

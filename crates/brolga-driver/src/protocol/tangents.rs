@@ -8,7 +8,7 @@
 use brolga::{Effort, Error, MemoryMode, Mode, Options, Program};
 use brolga_oracle::{Oracle, Tangent};
 
-use super::{derive, reseeded};
+use super::subject::{derive, reseeded};
 use crate::bind::Invocation;
 use crate::compare::close;
 use crate::inputs::{Input, flatten, inputs, oracle_args};
@@ -33,22 +33,22 @@ pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<
     let mut found = Vec::new();
     let reverse = Options { memory: call.memory, ..Options::as_calls() };
     let back = gradient(&derive(program, &call.request(), &reverse)?, &call)?;
-    let ahead = match tangents(&rule, &call, &along) {
-        Ok(ahead) => ahead,
+    let forward = match tangents(&rule, &call, &along) {
+        Ok(forward) => forward,
         // Another direction may lose digits where the gradient's does not.
         Err(Error::Trap(t)) if t.code == "untracked_bits" => return Ok(Vec::new()),
         Err(e) => return Ok(vec![format!("forward mode: {e}")]),
     };
-    if !same_items(&ahead.value, &back.value) {
-        found.push(format!("forward mode returns {:?}, the primal {:?}", ahead.value, back.value));
+    if !same_items(&forward.value, &back.value) {
+        found.push(format!("forward mode returns {:?}, the primal {:?}", forward.value, back.value));
     }
     let left = |b: &[Option<Vec<Num>>]| b.iter().map(|b| b.clone().map(Item::Many)).collect::<Vec<_>>();
-    let (is, want) = (left(&ahead.buffers), left(&back.buffers));
+    let (is, want) = (left(&forward.buffers), left(&back.buffers));
     if call.memory == MemoryMode::Leave && !is.iter().zip(&want).all(|(a, b)| same_items(a.as_slice(), b.as_slice())) {
         found.push("forward mode leaves other numbers in memory than the primal".to_owned());
     }
-    found.extend(dot_product(&call, &ahead, &back, (&inputs, &direction), tol));
-    found.extend(against_dual_numbers(program, &call, &ahead, (&inputs, &direction), tol));
+    found.extend(dot_product(&call, &forward, &back, (&inputs, &direction), tol));
+    found.extend(against_dual_numbers(program, &call, &forward, (&inputs, &direction), tol));
     for (what, effort) in [("a second run", None), ("little effort", Some(Effort::Quick))] {
         let stateful = program.has_writable_data();
         let rule = match effort {
@@ -59,8 +59,8 @@ pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<
             }
         };
         match rule.and_then(|rule| tangents(&rule, &call, &along)) {
-            Ok(other) if same_tangents(&other, &ahead) => {}
-            Ok(other) => found.push(format!("forward mode, {what}: {:?}, else {:?}", other.results, ahead.results)),
+            Ok(other) if same_tangents(&other, &forward) => {}
+            Ok(other) => found.push(format!("forward mode, {what}: {:?}, else {:?}", other.results, forward.results)),
             Err(e) => found.push(format!("forward mode, {what}: {e}")),
         }
     }
@@ -94,19 +94,19 @@ fn product(terms: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
 /// ⟨ȳ, Jẋ⟩ against ⟨Jᵀȳ, ẋ⟩.
 fn dot_product(
     call: &Invocation,
-    ahead: &Tangents,
+    forward: &Tangents,
     back: &Outcome,
     (inputs, direction): (&[Input], &[f64]),
     tol: f64,
 ) -> Option<String> {
     let mut terms = Vec::new();
-    for ((seed, ty), tangent) in call.seeds.iter().zip(&call.returns).zip(&ahead.results) {
+    for ((seed, ty), tangent) in call.seeds.iter().zip(&call.returns).zip(&forward.results) {
         let Some(tangent) = tangent else { continue };
         let seed = from_data(seed, *ty);
         terms.extend(seed.nums().iter().zip(tangent.nums()).map(|(s, t)| (s.as_f64(), t.as_f64())));
     }
     for arg in (0..call.args.len()).filter(|a| call.owns_shadow(*a)) {
-        let (Some((_, elem, _, shadow)), Some(left)) = (call.buffer(arg), &ahead.of_buffers[arg]) else { continue };
+        let (Some((_, elem, _, shadow)), Some(left)) = (call.buffer(arg), &forward.of_buffers[arg]) else { continue };
         terms.extend(decode_all(elem, shadow).iter().zip(left).map(|(s, t)| (s.as_f64(), t.as_f64())));
     }
     let (forward, forward_size) = product(terms.into_iter());
@@ -121,7 +121,7 @@ fn dot_product(
 fn against_dual_numbers(
     program: &Program,
     call: &Invocation,
-    ahead: &Tangents,
+    forward: &Tangents,
     (inputs, direction): (&[Input], &[f64]),
     tol: f64,
 ) -> Option<String> {
@@ -147,14 +147,14 @@ fn against_dual_numbers(
             b.is_finite() && !near
         })
     };
-    for (k, (is, says)) in ahead.results.iter().zip(&r.results).enumerate() {
+    for (k, (is, says)) in forward.results.iter().zip(&r.results).enumerate() {
         let (Some(is), Some(says)) = (is, says) else { continue };
         if let Some(i) = apart(is.nums(), says) {
             let (is, says) = (is.nums()[i].as_f64(), says[i]);
             return Some(format!("the tangent of result {k} is {is:?}, by dual numbers {says:?}"));
         }
     }
-    for (arg, is) in ahead.of_buffers.iter().enumerate() {
+    for (arg, is) in forward.of_buffers.iter().enumerate() {
         let (Some(is), Some(says)) = (is, r.buffers.get(hidden + arg).and_then(Option::as_ref)) else { continue };
         if let Some(i) = apart(is, says) {
             let (is, says) = (is[i].as_f64(), says[i]);

@@ -8,8 +8,10 @@
 
 use brolga::{MemoryMode, Mode, Options};
 
-use super::{Deriver, Outcome, describe, run_anywhere, same_contents};
+use super::subject::Deriver;
+use super::unmoored::{describe, run_anywhere, same_contents};
 use crate::bind::Invocation;
+use crate::run::Outcome;
 
 /// How the second tier differs from the first.
 pub fn violations(call: &Invocation, mode: Mode, memory: MemoryMode, rule: Deriver<'_>) -> Vec<String> {

@@ -6,7 +6,8 @@
 
 use brolga::{Error, Mode, Options, Pass, Program};
 
-use super::{derive, describe, run_anywhere};
+use super::subject::derive;
+use super::unmoored::{describe, run_anywhere};
 use crate::bind::{BoundArg, Invocation};
 use crate::run::primal;
 use crate::value::decode_all;

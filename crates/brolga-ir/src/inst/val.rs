@@ -1,4 +1,4 @@
-//! Names of values of derived code.
+//! Names of values: primal values, deltas, and values of derived code.
 
 use cranelift_codegen::ir;
 

@@ -20,7 +20,9 @@
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use cranelift_frontend::FunctionBuilder;
 
-use super::{Channel, LowerCx, Repeated, segment};
+use super::context::{LowerCx, Repeated};
+use super::segment;
+use super::typed::Channel;
 use crate::inst::Val;
 
 /// Room for the parts of an access behind its offset.

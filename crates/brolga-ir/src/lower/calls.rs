@@ -5,7 +5,9 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
-use super::{LowerCx, Position, half_of, segment};
+use super::context::LowerCx;
+use super::segment;
+use super::typed::{Position, half_of};
 use crate::inst::{AdInst, Callee, Check, Tape, Val};
 
 impl LowerCx<'_> {

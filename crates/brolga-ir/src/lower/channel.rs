@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::Type;
 use smallvec::SmallVec;
 
-use super::LowerCx;
+use super::context::LowerCx;
 use super::typed::Channel;
 use crate::inst::Val;
 

@@ -24,7 +24,8 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_frontend::FunctionBuilder;
 
-use super::LowerCx;
+use super::context::LowerCx;
+use super::typed::Channel;
 use crate::inst::{Check, Val};
 
 /// Bytes of a seal.
@@ -103,7 +104,7 @@ impl LowerCx<'_> {
         covers: Option<ir::Value>,
     ) {
         if self.env.debug {
-            let flags = self.tape_flags(b, super::Channel::Mixed);
+            let flags = self.tape_flags(b, Channel::Mixed);
             let seal = self.seal_value(b, seal, covers);
             b.ins().store(flags, seal, at.0, at.1);
         }
@@ -119,7 +120,7 @@ impl LowerCx<'_> {
         inst: Option<ir::Inst>,
     ) {
         if self.env.debug {
-            let flags = self.tape_flags(b, super::Channel::Mixed);
+            let flags = self.tape_flags(b, Channel::Mixed);
             let found = b.ins().load(types::I64, flags, at.0, at.1);
             let seal = self.seal_value(b, seal, covers);
             let wrong = b.ins().icmp(IntCC::NotEqual, found, seal);
@@ -130,7 +131,7 @@ impl LowerCx<'_> {
     /// Check the seal of a frame of `size` bytes, and with it the tape's position before the call.
     pub(super) fn check_frame(&self, b: &mut FunctionBuilder<'_>, fp: ir::Value, size: u32, inst: Option<ir::Inst>) {
         if self.env.debug {
-            let flags = self.tape_flags(b, super::Channel::Mixed);
+            let flags = self.tape_flags(b, Channel::Mixed);
             let before = b.ins().load(types::I64, flags, fp, 0);
             self.check_seal(b, (fp, size as i32), self.frame_seal(), Some(before), inst);
         }

@@ -1,4 +1,4 @@
-//! Shadow memory.
+//! Shadow memory: loads, stores and additions of cotangents.
 //!
 //! Accesses to shadow memory carry no alias region and none of the primal access's flags but its
 //! trap behaviour: the shadow may be written where the primal is read-only.
@@ -10,8 +10,10 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, types};
 use cranelift_frontend::FunctionBuilder;
 
+use super::context::{LowerCx, Repeated};
 use super::debug::Missing;
-use super::{Channel, LowerCx, Repeated, ops, segment, shadow_of_data};
+use super::typed::{Channel, shadow_of_data};
+use super::{ops, segment};
 use crate::DataKey;
 use crate::inst::{AdInst, AdOp, Check, Shape, Val};
 

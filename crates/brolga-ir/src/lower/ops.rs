@@ -4,7 +4,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Endianness, InstBuilder, InstructionData, MemFlagsData, Opcode, Type, types};
 use cranelift_frontend::FunctionBuilder;
 
-use super::LowerCx;
+use super::context::LowerCx;
 use crate::inst::{Arith, Shape};
 
 /// A float constant of any float type, splat over lanes.

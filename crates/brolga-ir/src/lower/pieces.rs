@@ -12,32 +12,14 @@ use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::FunctionBuilder;
 use smallvec::SmallVec;
 
-use super::{Channel, LowerCx, ops, segment};
+use super::context::LowerCx;
+use super::typed::Channel;
+use super::{ops, segment};
 use crate::inst::{AdInst, AdOp, Check, FragmentOp, Shape, Val};
 use crate::lower::debug::Missing;
 
 /// Most places that are settled at once: their addresses are all there by then.
-const MOST_AHEAD: usize = 64;
-
-/// What has been done of a block ahead of the instruction that is being lowered.
-#[derive(Default)]
-pub(super) struct SettledAhead {
-    /// From this instruction on it has to be asked again, by position.
-    pub ask_at: usize,
-    /// Instructions that have been lowered.
-    pub lowered: HashSet<usize>,
-    /// Instructions whose shadows have been settled.
-    pub places: HashSet<usize>,
-    /// The one that is being lowered is among them.
-    pub this: bool,
-}
-
-impl SettledAhead {
-    /// A new block begins.
-    pub fn clear(&mut self) {
-        *self = Self::default();
-    }
-}
+const MOST_SETTLED: usize = 64;
 
 /// A place that is settled: an address, its delta and an offset.
 type Settled = (Val, Val, i32);
@@ -244,13 +226,13 @@ impl LowerCx<'_> {
     /// Settle shadows that a block reads or clears, from an instruction on, as far as nothing comes
     /// between that makes anything wait. Addresses that are computed on the way are computed first.
     /// One question for all of them leaves the rest of the block in one piece.
-    pub(super) fn settle_ahead(&mut self, b: &mut FunctionBuilder<'_>, insts: &[&AdInst], from: usize) {
+    pub(super) fn settle_next(&mut self, b: &mut FunctionBuilder<'_>, insts: &[&AdInst], from: usize) {
         let (mut all, mut later, mut addresses) = (Vec::new(), HashSet::new(), Vec::new());
         let mut end = from;
         for (i, inst) in insts.iter().enumerate().skip(from) {
             let is_there = |v: &Val| !later.contains(v);
             match settles(&inst.op) {
-                Some((of, _)) if [of.0, of.1].iter().all(is_there) && all.len() < MOST_AHEAD => all.push(i),
+                Some((of, _)) if [of.0, of.1].iter().all(is_there) && all.len() < MOST_SETTLED => all.push(i),
                 None if self.is_address(inst) && self.operands(inst).iter().all(is_there) => {
                     addresses.push(i);
                     continue;

@@ -79,7 +79,7 @@ impl Seen {
                     (AdOp::Watch { value: Val::Primal(v), sum, .. }, _) => seen.watched.push((*v, *sum)),
                     (AdOp::WatchFlag(_), _) => seen.flags = true,
                     (AdOp::Restore(slot), Some(ty)) => seen.frame_reads.push((FrameRead::Value(*slot), ty, n)),
-                    (AdOp::KeptBlock(slot), Some(ty)) => seen.frame_reads.push((FrameRead::Block(*slot), ty, n)),
+                    (AdOp::RestoreBlock(slot), Some(ty)) => seen.frame_reads.push((FrameRead::Block(*slot), ty, n)),
                     (AdOp::Held(name), Some(ty)) => seen.frame_reads.push((FrameRead::Held(*name), ty, n)),
                     (AdOp::Keep(slot, _), _) if slot.as_variable().is_some() => seen.keeps.push((*slot, n)),
                     (AdOp::NextIteration, _) => seen.by_iteration = true,

@@ -1,4 +1,4 @@
-//! Tape and activation frame.
+//! Tape and activation frame: records are pushed and popped, slots kept and restored.
 //!
 //! The tape position (`top` in the forward pass, `cursor` in the pullback) is a frontend variable;
 //! it is written to the segment around calls that use the tape, and at the end. A function of both
@@ -15,8 +15,11 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, typ
 use cranelift_frontend::{FunctionBuilder, Variable};
 use smallvec::SmallVec;
 
+use super::context::{LowerCx, SlotHome};
+use super::env::Fence;
+use super::frame::{FrameHome, SlotPlace};
 use super::typed::{Channel, Position};
-use super::{Fence, FrameHome, LowerCx, SlotHome, SlotPlace, ops, segment};
+use super::{ops, segment};
 use crate::inst::{AdInst, AdOp, Check, FrameSlot, Val};
 
 /// Byte offsets of the fields of a block's record, and its size with `extra` bytes behind them:
@@ -48,7 +51,7 @@ impl LowerCx<'_> {
             AdOp::Keep(slot, v) => self.keep_in_frame(b, *slot, *v),
             AdOp::KeepBlock(slot, id) => self.keep_block(b, *slot, *id),
             AdOp::Restore(slot) => self.restore(b, *slot, inst),
-            AdOp::KeptBlock(slot) => self.kept_block(b, *slot, inst),
+            AdOp::RestoreBlock(slot) => self.restore_block(b, *slot, inst),
             AdOp::Push(names, id) => self.push(b, names, *id, inst.at),
             AdOp::Pop(names, id) => self.pop(b, names, *id, inst),
             AdOp::PeekBlock => {
@@ -205,11 +208,11 @@ impl LowerCx<'_> {
 
     /// Keep a value in a variable, if it is restored anywhere.
     fn keep_in_variable(&mut self, slot: FrameSlot, b: &mut FunctionBuilder<'_>, v: Val) {
-        if let Some(&place) = self.kept.get(slot) {
+        if let Some(&place) = self.slots.get(slot) {
             let v = self.get(v);
             match place {
                 SlotHome::Variable(var) => b.def_var(var, v),
-                SlotHome::Value(_) => self.kept.set(slot, SlotHome::Value(Some(v))),
+                SlotHome::Value(_) => self.slots.set(slot, SlotHome::Value(Some(v))),
             }
         }
     }
@@ -218,7 +221,7 @@ impl LowerCx<'_> {
     fn keep_in_frame(&mut self, b: &mut FunctionBuilder<'_>, slot: FrameSlot, v: Val) {
         let value = self.get(v);
         let channel = self.channel(v, b.func.dfg.value_type(value));
-        self.kept_in.insert(slot, channel);
+        self.slot_channels.insert(slot, channel);
         let fp = self.frame_pointer(channel);
         let flags = self.tape_flags(b, channel);
         b.ins().store(flags, value, fp, slot.0 as i32);
@@ -227,7 +230,7 @@ impl LowerCx<'_> {
     /// Keep the number of the block that is being left.
     fn keep_block(&mut self, b: &mut FunctionBuilder<'_>, slot: FrameSlot, id: u32) {
         if slot.as_variable().is_some() {
-            if let Some(&var) = self.kept_ids.get(slot) {
+            if let Some(&var) = self.block_slots.get(slot) {
                 let id = b.ins().iconst(types::I32, i64::from(id));
                 b.def_var(var, id);
             }
@@ -242,12 +245,12 @@ impl LowerCx<'_> {
     fn restore(&mut self, b: &mut FunctionBuilder<'_>, slot: FrameSlot, inst: &AdInst) {
         let (name, ty) = inst.defs[0];
         let r = if slot.as_variable().is_some() {
-            match *self.kept.get(slot).expect("a variable that is read is declared") {
+            match *self.slots.get(slot).expect("a variable that is read is declared") {
                 SlotHome::Variable(var) => b.use_var(var),
                 SlotHome::Value(v) => v.expect("what dominates a block is lowered before it"),
             }
         } else {
-            let channel = self.kept_in.get(&slot).copied().unwrap_or_else(|| self.channel(name, ty));
+            let channel = self.slot_channels.get(&slot).copied().unwrap_or_else(|| self.channel(name, ty));
             let fp = self.frame_pointer(channel);
             let flags = self.tape_flags(b, channel);
             b.ins().load(ty, flags, fp, slot.0 as i32)
@@ -256,9 +259,9 @@ impl LowerCx<'_> {
     }
 
     /// Read the number of a block that was kept.
-    fn kept_block(&mut self, b: &mut FunctionBuilder<'_>, slot: FrameSlot, inst: &AdInst) {
+    fn restore_block(&mut self, b: &mut FunctionBuilder<'_>, slot: FrameSlot, inst: &AdInst) {
         let r = if slot.as_variable().is_some() {
-            b.use_var(*self.kept_ids.get(slot).expect("a variable that is read is declared"))
+            b.use_var(*self.block_slots.get(slot).expect("a variable that is read is declared"))
         } else {
             let fp = self.frame_pointer(self.number_channel());
             self.load_id(b, fp, slot.0 as i32)

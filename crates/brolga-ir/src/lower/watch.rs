@@ -16,29 +16,14 @@
 //! comes after all loops, so those have joined by then.
 
 use cranelift_codegen::ir::condcodes::FloatCC;
-use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, StackSlot, StackSlotData, StackSlotKind, Type, types};
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, StackSlotData, StackSlotKind, Type, types};
 use cranelift_frontend::{FunctionBuilder, Variable};
 use smallvec::SmallVec;
 
+use super::context::LowerCx;
+use super::ops;
 use super::seen::Seen;
-use super::{LowerCx, ops};
 use crate::inst::Sum;
-use crate::map::IndexMap;
-
-/// The sums of a function, each of floats of one type.
-#[derive(Default)]
-pub struct Sums {
-    /// In variables.
-    variables: IndexMap<(Sum, Type), Variable>,
-    /// The least of what must not be zero.
-    least: IndexMap<Type, Variable>,
-    /// In memory.
-    aside: IndexMap<Type, StackSlot>,
-    /// Whether any flag that is watched was set.
-    flag: Option<Variable>,
-    /// Those of the present block, which have not joined the others.
-    here: SmallVec<[(Sum, Type, ir::Value); 2]>,
-}
 
 impl LowerCx<'_> {
     /// In the entry block: declare the sums.
@@ -68,11 +53,11 @@ impl LowerCx<'_> {
                     b.ins().store(MemFlagsData::trusted(), zero, at, 0);
                     self.watching.aside.insert(ty, slot);
                 }
-                Sum::Whole | Sum::Loop(_) => {
+                Sum::OfFunction | Sum::Loop(_) => {
                     // That of the function is joined by those of loops.
-                    if !self.watching.variables.contains_key(&(Sum::Whole, ty)) {
+                    if !self.watching.variables.contains_key(&(Sum::OfFunction, ty)) {
                         let var = self.zero_var(b, ty);
-                        self.watching.variables.insert((Sum::Whole, ty), var);
+                        self.watching.variables.insert((Sum::OfFunction, ty), var);
                     }
                     self.watching.variables.entry((sum, ty)).or_insert_with(|| b.declare_var(ty));
                 }
@@ -124,7 +109,7 @@ impl LowerCx<'_> {
     pub fn watch_join(&mut self, b: &mut FunctionBuilder<'_>, header: ir::Block) {
         for (ty, var) in self.sums_of(header) {
             let found = b.use_var(var);
-            self.watching.here.push((Sum::Whole, ty, found));
+            self.watching.here.push((Sum::OfFunction, ty, found));
         }
     }
 
@@ -168,7 +153,7 @@ impl LowerCx<'_> {
     /// so.
     pub fn watched(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
         self.join_watched(b);
-        let whole = self.watching.variables.iter().filter(|x| x.0.0 == Sum::Whole);
+        let whole = self.watching.variables.iter().filter(|x| x.0.0 == Sum::OfFunction);
         let mut sums: Vec<ir::Value> = whole.map(|(_, &var)| b.use_var(var)).collect();
         for (&ty, &slot) in &self.watching.aside {
             let at = b.ins().stack_addr(types::I64, slot, 0);

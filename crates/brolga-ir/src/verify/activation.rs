@@ -1,4 +1,4 @@
-//! One frame for one run.
+//! Activation: one frame is opened and closed on every path.
 //!
 //! **Question.** On every path, is the frame opened once, used while it is open, and closed once
 //! before the function returns? **Answer.** A state for each block, which all edges into it agree
@@ -38,7 +38,7 @@ fn behind(state: State, op: &AdOp, kind: GraphKind) -> Option<State> {
         AdOp::NextIteration => (state == State::Recording && combined, State::Reversing),
         AdOp::CloseFrame => (state == State::Reversing, State::Closed),
         AdOp::Restore(_) => (state == State::Reversing || combined && state == State::Closed, state),
-        AdOp::KeptBlock(_) | AdOp::PeekBlock | AdOp::Pop(..) => (state == State::Reversing, state),
+        AdOp::RestoreBlock(_) | AdOp::PeekBlock | AdOp::Pop(..) => (state == State::Reversing, state),
         AdOp::Keep(..) | AdOp::KeepBlock(..) | AdOp::Push(..) | AdOp::Call { tape: Tape::Moves, .. } => {
             (matches!(state, State::Recording | State::Reversing), state)
         }

@@ -1,4 +1,4 @@
-//! Types of arithmetic.
+//! Types of arithmetic: operands and results of each operation.
 //!
 //! **Question.** Do the operands of an operation have the types that lowering relies on
 //! (`lower/ops.rs`), and is its result of the type that it says? **Answer.** One table, by

@@ -1,4 +1,4 @@
-//! Places of the activation frame: kept before they are restored.
+//! Frame discipline: slots of the activation frame are kept before they are restored.
 //!
 //! **Question.** When the reverse half reads a place, has the forward half written it, on every
 //! path, with a value of the same type, and do no two places overlap? **Answer.** The reverse of a
@@ -36,7 +36,7 @@ struct Keep {
 
 /// What is kept in a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum SlotUse {
     Value(Type),
     Number,
 }
@@ -44,7 +44,7 @@ enum Kept {
 #[derive(Default)]
 struct Slot {
     keeps: Vec<Keep>,
-    kept: Option<Kept>,
+    kept: Option<SlotUse>,
     /// Blocks to which there is a path from the entry that avoids all that keep it, and blocks from
     /// which there is such a path to an exit.
     avoided: Option<(Vec<bool>, Vec<bool>)>,
@@ -61,8 +61,8 @@ pub fn check(mirror: &Mirror<'_, '_>, known: Known<'_>, faults: &mut Faults) {
     for (at, block) in mirror.reversed() {
         for (&id, inst) in block.insts.iter() {
             let (slot, wanted) = match (&inst.op, &inst.defs[..]) {
-                (AdOp::Restore(slot), [def]) => (*slot, Kept::Value(def.1)),
-                (AdOp::KeptBlock(slot), _) => (*slot, Kept::Number),
+                (AdOp::Restore(slot), [def]) => (*slot, SlotUse::Value(def.1)),
+                (AdOp::RestoreBlock(slot), _) => (*slot, SlotUse::Number),
                 _ => continue,
             };
             restored(mirror, slots.entry(slot).or_default(), (at, block), (id, slot, wanted), faults);
@@ -91,9 +91,9 @@ fn kept(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, places: Plac
             let (slot, kept, size) = match inst.op {
                 AdOp::Keep(slot, v) => {
                     let ty = view.type_of(v).unwrap_or(types::I64);
-                    (slot, Kept::Value(ty), ty.bytes())
+                    (slot, SlotUse::Value(ty), ty.bytes())
                 }
-                AdOp::KeepBlock(slot, _) => (slot, Kept::Number, known.id_bytes),
+                AdOp::KeepBlock(slot, _) => (slot, SlotUse::Number, known.id_bytes),
                 _ => continue,
             };
             let all = slots.entry(slot).or_default();
@@ -119,7 +119,7 @@ fn restored(
     mirror: &Mirror<'_, '_>,
     slot: &mut Slot,
     (at, block): (usize, &CfgBlock),
-    (id, name, wanted): (InstId, FrameSlot, Kept),
+    (id, name, wanted): (InstId, FrameSlot, SlotUse),
     faults: &mut Faults,
 ) {
     if slot.kept.is_some_and(|kept| kept != wanted) {

@@ -1,4 +1,4 @@
-//! What belongs to which half.
+//! Halves: which instructions belong to the forward half, which to the reverse half.
 //!
 //! **Question.** Does the forward half only compute and record, does the reverse half only restore
 //! and add to cotangents, and does control never come back from the one to the other? A loop that
@@ -45,7 +45,7 @@ fn belongs(op: &AdOp) -> In {
         | AdOp::Hold(..)
         | AdOp::Held(_)
         | AdOp::Restore(_)
-        | AdOp::KeptBlock(_)
+        | AdOp::RestoreBlock(_)
         | AdOp::PeekBlock
         | AdOp::Pop(..)
         | AdOp::TakeCt(_)

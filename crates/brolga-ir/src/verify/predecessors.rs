@@ -1,4 +1,5 @@
-//! The way back: a block's reverse goes to the reverse of the predecessor that entered the block.
+//! Reverse control flow: a block's reverse goes to the reverse of the predecessor that entered the
+//! block.
 //!
 //! **Question.** Where a reverse goes several ways, is each of them the reverse of an edge of the
 //! primal, are all predecessors there, and does a number lead to the block that has left it?
@@ -77,7 +78,7 @@ fn numbered(mirror: &Mirror<'_, '_>, block: &CfgBlock, s: Option<ir::Block>, fau
     let Term::Switch(on, cases) = &block.term else { return };
     let asks = block.insts.values().rev().find(|i| i.defs.iter().any(|d| d.0 == *on));
     let number = match asks.map(|i| &i.op) {
-        Some(AdOp::KeptBlock(slot)) => Number::Frame(*slot),
+        Some(AdOp::RestoreBlock(slot)) => Number::Frame(*slot),
         Some(AdOp::PeekBlock) => Number::Tape,
         _ => return faults.add(RULE, block.id, None, format!("{on}, which it asks, is no number of a block")),
     };

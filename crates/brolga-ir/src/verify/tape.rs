@@ -1,4 +1,4 @@
-//! The discipline of the tape: pops mirror pushes.
+//! Tape discipline: pops mirror pushes, in each block and on every path.
 //!
 //! **Question.** Does the reverse half pop exactly what the forward half has pushed, last first, on
 //! every path? **Answer.** In three steps.

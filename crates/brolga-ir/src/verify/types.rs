@@ -1,4 +1,4 @@
-//! Types of operands and results.
+//! Types: operands and results of derived instructions.
 //!
 //! **Question.** Does each instruction read and define what lowering takes it to? A name has one
 //! type wherever it is defined: that of the primal value, `i64` for a delta. A cotangent has the
@@ -125,7 +125,7 @@ impl Types<'_, '_> {
                 [ty] => self.held(*name, ty),
                 _ => Some("a held variable is one value".to_owned()),
             },
-            AdOp::KeptBlock(_) | AdOp::PeekBlock => defines(&[types::I32]),
+            AdOp::RestoreBlock(_) | AdOp::PeekBlock => defines(&[types::I32]),
             AdOp::Restore(_) => (defs.len() != 1).then(|| "a place of the frame is one value".to_owned()),
             AdOp::Pop(names, _) => {
                 let own = names.iter().copied().eq(inst.defs.iter().map(|d| d.0));

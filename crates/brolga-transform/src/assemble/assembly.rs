@@ -1,5 +1,5 @@
-//! The graphs of one variant: assembled from its statements and its plan, and assembled again where
-//! a graph shows that the plan asks for another.
+//! Assembly of one variant: its graphs are made of its statements and its plan, and made again
+//! where a graph shows that the plan asks for another.
 //!
 //! **Retries.** What a graph shows and a plan cannot know:
 //! - *replanned*: the forward half needs something of a loop that was to run in the reverse half
@@ -18,8 +18,10 @@ use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
 
 use crate::assemble::combined::combine;
-use crate::assemble::forward::{Forward, forward};
-use crate::assemble::pullback::{Pullback, Pullbacks, either, pullback};
+use crate::assemble::forward::{Forward, Lifted, forward};
+use crate::assemble::pullback::{Pullback, PullbackParts, Pullbacks, either, pullback};
+use crate::assemble::tangent::{Tangent, tangent};
+use crate::batch::{self, Shapes};
 use crate::dce::{KnownPrimal, prune};
 use crate::facts::Facts;
 use crate::guards::versioning::{Watched, watched};
@@ -35,25 +37,75 @@ use crate::verified;
 
 /// The graphs that a variant becomes.
 pub(crate) enum Graphs {
-    /// Forward pass and pullback.
-    Pair { forward: Forward, pullback: Pullback },
-    /// Both in one.
-    Joint(Joint),
+    /// Forward pass and pullback; and of a batch of pullbacks, the shapes of its cotangents.
+    Pair { forward: Forward, pullback: Pullback, ct: Option<Shapes> },
+    /// Both in one, or values with tangents.
+    One(OneGraph),
 }
 
-/// Both halves in one graph.
-pub(crate) struct Joint {
+/// What is one graph.
+pub(crate) struct OneGraph {
     pub graph: CfgBlocks,
     /// The segment.
     pub seg: Val,
     /// Whether it clears shadows that it is going to add to.
     pub clears: bool,
-    /// Reverse block of each primal block.
+    /// Reverse block of each primal block; none in forward mode.
     pub reverse_of: Table<ir::Block, BlockId>,
 }
 
+impl Graphs {
+    /// Whether shadows that are going to be added to are cleared before.
+    pub fn clears(&self) -> bool {
+        matches!(self, Self::One(OneGraph { clears: true, .. }))
+    }
+
+    /// The forward graph, or the only one; the pullback, or an empty graph; the reverse block of
+    /// each primal block.
+    pub fn into_parts(self) -> (CfgBlocks, CfgBlocks, Table<ir::Block, BlockId>) {
+        match self {
+            Self::Pair { forward, pullback, .. } => (forward.graph, pullback.graph, pullback.reverse_of),
+            Self::One(OneGraph { graph, reverse_of, .. }) => {
+                let (symbol, signature) = (graph.symbol.clone(), graph.signature.clone());
+                (graph, CfgBlocks { symbol, signature, blocks: Table::default() }, reverse_of)
+            }
+        }
+    }
+}
+
+/// The graphs of a variant, and the plan that they follow.
+pub(crate) struct Assembled {
+    pub graphs: Graphs,
+    pub plan: Plan,
+    /// Whether the pullback is there twice ([`crate::guards::versioning`]).
+    pub twice: bool,
+}
+
+/// Plan a variant and assemble its graphs, without what has no use in them. `symbols` are those of
+/// the forward pass, or of the one function, and of the pullback; `observed` says that stages are
+/// kept for an observer.
+///
+/// # Errors
+/// What has no batch; the rules that a graph breaks after a stage ([`crate::verified`]), a bug of
+/// ours.
+pub(crate) fn assemble(
+    facts: &Facts<'_>,
+    lift: (&mut CfgBlocks, &BlockMap),
+    statements: &mut Statements,
+    symbols: [&str; 2],
+    ids: &mut Ids,
+    observed: bool,
+) -> Result<Assembled, Diagnostics> {
+    if facts.mode != Mode::Tangent {
+        return Assembly::new(facts, lift, statements, symbols, ids, observed).graphs();
+    }
+    let Tangent { graph, seg, plan } = tangent(facts, (&*lift.0, lift.1), statements, symbols[0], ids)?;
+    let graphs = Graphs::One(OneGraph { graph, seg, clears: false, reverse_of: Table::default() });
+    Ok(Assembled { graphs, plan, twice: false })
+}
+
 /// What graphs are assembled from.
-pub(crate) struct Assembly<'s, 'f> {
+struct Assembly<'s, 'f> {
     facts: &'s Facts<'f>,
     lifted: &'s mut CfgBlocks,
     forward_of: &'s BlockMap,
@@ -72,8 +124,8 @@ pub(crate) struct Assembly<'s, 'f> {
 }
 
 impl<'s, 'f> Assembly<'s, 'f> {
-    /// Plan a variant. `observed` says that stages are kept for an observer.
-    pub fn new(
+    /// Plan a variant.
+    fn new(
         facts: &'s Facts<'f>,
         (lifted, forward_of): (&'s mut CfgBlocks, &'s BlockMap),
         statements: &'s mut Statements,
@@ -105,13 +157,10 @@ impl<'s, 'f> Assembly<'s, 'f> {
         new
     }
 
-    /// The graphs, without what has no use in them, and the plan that they follow.
-    ///
-    /// # Errors
-    /// The rules that a graph breaks after a stage ([`crate::verified`]): a bug of ours.
-    pub fn graphs(mut self) -> Result<(Graphs, Plan, bool), Diagnostics> {
-        let graphs = if self.facts.mode == Mode::Split { self.pair()? } else { Graphs::Joint(self.joint()?) };
-        Ok((graphs, self.plan, self.watch.is_some()))
+    /// The graphs of the plan, or of one that they ask for.
+    fn graphs(mut self) -> Result<Assembled, Diagnostics> {
+        let graphs = if self.facts.mode == Mode::Split { self.pair()? } else { Graphs::One(self.joint()?) };
+        Ok(Assembled { graphs, plan: self.plan, twice: self.watch.is_some() })
     }
 
     fn pair(&mut self) -> Result<Graphs, Diagnostics> {
@@ -127,10 +176,24 @@ impl<'s, 'f> Assembly<'s, 'f> {
         self.prune(&mut forward.graph);
         self.prune(&mut pullback.graph);
         verified::pair("dce", &forward.graph, &pullback.graph, self.facts, &self.plan)?;
-        Ok(Graphs::Pair { forward, pullback })
+        let ct = if self.facts.options.width == 1 { None } else { Some(self.widen(&mut forward, &mut pullback)?) };
+        Ok(Graphs::Pair { forward, pullback, ct })
     }
 
-    fn joint(&mut self) -> Result<Joint, Diagnostics> {
+    /// A forward pass for several derivatives, and a pullback of as many seeds; and the shapes of
+    /// its cotangents.
+    fn widen(&mut self, forward: &mut Forward, pullback: &mut Pullback) -> Result<Shapes, Diagnostics> {
+        let Self { facts, plan, ids, .. } = self;
+        let narrow = (forward.graph.signature.params.len(), forward.graph.signature.returns.len());
+        forward.graph = batch::widen(forward.graph.clone(), facts, narrow, ids)?.0;
+        verified::graph("batch", GraphKind::Forward, &forward.graph, facts, plan)?;
+        let (graph, ct) = batch::widen(pullback.graph.clone(), facts, (1, 0), ids)?;
+        verified::with_shapes("batch", GraphKind::Pullback, &graph, facts, plan, &ct)?;
+        pullback.graph = graph;
+        Ok(ct)
+    }
+
+    fn joint(&mut self) -> Result<OneGraph, Diagnostics> {
         let facts = self.facts;
         loop {
             let (forward, pulls) = self.assemble()?;
@@ -147,7 +210,7 @@ impl<'s, 'f> Assembly<'s, 'f> {
                 copies(&mut graph, facts.func());
                 verified::graph("cse", GraphKind::Combined, &graph, facts, &self.plan)?;
             }
-            return Ok(Joint { graph, seg, clears, reverse_of });
+            return Ok(OneGraph { graph, seg, clears, reverse_of });
         }
     }
 
@@ -196,11 +259,10 @@ impl<'s, 'f> Assembly<'s, 'f> {
         let Statements { stmts, aux, seeds } = &mut **statements;
         let [forward_symbol, pullback_symbol] = self.symbols;
         let watching = watch.as_ref().map_or(&*stmts, |w| &w.watching);
-        let fwd = forward(facts, lifted, spent, forward_of, watching, plan, forward_symbol.to_owned(), ids);
-        let pull_seg = self.pull_seg;
-        let pullback = |stmts: Given<'_>, ids: &mut Ids| {
-            pullback(facts, stmts, live, plan, aux, seeds, pull_seg, pullback_symbol.to_owned(), ids)
-        };
+        let lifted = Lifted { graph: lifted, map: forward_of, spent };
+        let fwd = forward(facts, lifted, watching, plan, forward_symbol, ids);
+        let parts = PullbackParts { facts, live, plan, aux, seeds, seg: self.pull_seg, symbol: pullback_symbol };
+        let pullback = |stmts: Given<'_>, ids: &mut Ids| pullback(&parts, stmts, ids);
         let guarded = pullback(if spent { Given::Spent(stmts) } else { Given::Lent(stmts) }, ids);
         let free = watch.as_ref().map(|w| pullback(Given::Lent(&w.free), ids));
         let clearing = watch.as_ref().and_then(|w| w.clearing.as_ref()).filter(|_| can_clear(plan));

@@ -1,4 +1,5 @@
-//! The combined graph: forward blocks, then reverse blocks, in one function.
+//! Joint reversal of the root: the combined graph, forward blocks and then reverse blocks in one
+//! function.
 //!
 //! ```text
 //! f__gradient(p…, δ of each Dup parameter…, seg, r̄ of each Active result…)

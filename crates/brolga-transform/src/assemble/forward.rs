@@ -1,4 +1,4 @@
-//! The forward graph: the primal plus forward fragments plus records.
+//! The augmented forward pass: the primal, forward fragments, and records.
 //!
 //! The lifted primal is copied block by block. Its instructions are neither renumbered nor
 //! reordered; a derived call stands in place of the call it replaces. What is new: an entry that
@@ -27,17 +27,23 @@ pub struct Forward {
     pub seg: Val,
 }
 
-/// Assemble it. If the lifted primal is `spent`, so that no later assembly reads its instructions,
-/// they move.
-#[expect(clippy::too_many_arguments, reason = "the stages that it is assembled from")]
+/// The lifted primal, and which of its blocks are which.
+pub struct Lifted<'a> {
+    /// The graph.
+    pub graph: &'a mut CfgBlocks,
+    /// The forward block of each primal block.
+    pub map: &'a BlockMap,
+    /// Whether no later assembly reads its instructions, so that they move.
+    pub spent: bool,
+}
+
+/// Assemble the forward graph.
 pub fn forward(
     facts: &Facts<'_>,
-    lifted: &mut CfgBlocks,
-    spent: bool,
-    map: &BlockMap,
+    Lifted { graph: lifted, map, spent }: Lifted<'_>,
     stmts: &AdStmts,
     plan: &Plan,
-    symbol: String,
+    symbol: &str,
     ids: &mut Ids,
 ) -> Forward {
     let func = facts.func();
@@ -121,7 +127,7 @@ pub fn forward(
             .insert(*id, CfgBlock { id: *id, role: Role::Forward(b), params, insts, term, term_at, cold: primal.cold });
     }
     let signature = facts.variant.forward_signature(&func.signature);
-    Forward { graph: CfgBlocks { symbol, signature, blocks }, seg }
+    Forward { graph: CfgBlocks { symbol: symbol.to_owned(), signature, blocks }, seg }
 }
 
 type Insts = Fragment;

@@ -1,4 +1,4 @@
-//! The graph of forward mode: the primal plus tangents.
+//! The graph of forward mode: the primal, with its tangents beside it.
 //!
 //! The lifted primal is copied block by block, as in the augmented forward pass
 //! ([`crate::assemble::forward`]). Behind each statement are the statements of its tangents; a

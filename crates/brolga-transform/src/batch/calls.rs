@@ -1,4 +1,4 @@
-//! Calls in a batch.
+//! Calls in a batch: the callee gets all derivatives at once, in vectors or side by side in memory.
 //!
 //! A derived function of the program has the same width, and gets all parts of what is wide. A
 //! helper that computes is called once for each derivative. One that works on memory is told of N

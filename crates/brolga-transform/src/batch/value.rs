@@ -1,4 +1,4 @@
-//! Operations on wide values.
+//! Widening of values: arithmetic on names that stand for N derivatives, part by part.
 //!
 //! One that does the same to each lane of a vector as to a scalar is one for each part
 //! ([`super::parts`]); where an operand is no derivative, it is put into all lanes, once for each

@@ -1,4 +1,4 @@
-//! A function with the door that Rust calls through: one pointer, to cells with the arguments, and
+//! Entry thunk: the function that Rust calls, with one pointer to cells that hold the arguments and
 //! later the results.
 //!
 //! **Problem.** Rust cannot call a function whose signature is known at run time only. A second

@@ -1,4 +1,4 @@
-//! Room on the tape, asked for once by a loop.
+//! Check hoisting: a counted loop compares the tape's room with its limit once, before it begins.
 //!
 //! **Problem.** Each record is a few stores, an addition, and a comparison with the end of the
 //! tape. In a loop of which it is known how many iterations it has and which records as much in

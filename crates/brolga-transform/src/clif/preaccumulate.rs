@@ -1,4 +1,5 @@
-//! Local derivatives that are multiplied out before the cotangent arrives.
+//! Preaccumulation: local derivatives of an iteration are multiplied out before the cotangent
+//! arrives.
 //!
 //! **Problem.** The reverse of a loop that carries a number, `x ← r x (1 - x)`, carries its
 //! cotangent through as many operations as the iteration has on the way: `x̄ ← x̄ (1 - x) r - x̄ (r
@@ -73,7 +74,7 @@ pub enum Choice {
 
 /// A loop in which the derivative of an iteration is multiplied out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ahead {
+pub struct Preaccumulated {
     /// The loop's header.
     pub header: ir::Block,
     /// Products and quotients that are done before the cotangent is there.
@@ -94,7 +95,7 @@ pub fn preaccumulate(
     reverses: &dyn Fn(ir::Block) -> bool,
     worth: bool,
     choice: Choice,
-) -> Vec<Ahead> {
+) -> Vec<Preaccumulated> {
     // Most functions carry no float through a loop but sums.
     if !func.layout.blocks().any(|b| carries_float(func, b) && reverses(b)) {
         return Vec::new();
@@ -120,7 +121,7 @@ pub fn preaccumulate(
             Choice::Branch => branch(func, &chain),
             Choice::Select => select(func, &chain),
         }
-        found.push(Ahead { header: l.blocks[0], factors: chain.factors.len() });
+        found.push(Preaccumulated { header: l.blocks[0], factors: chain.factors.len() });
     }
     found
 }

@@ -1,4 +1,4 @@
-//! A function that ends with a call of itself goes back to its beginning instead.
+//! Tail-recursion elimination: a function that ends with a call of itself jumps to its beginning.
 //!
 //! **Problem.** A recursion by halves is derived whole (`brolga_analysis::calls::joint`): its
 //! derivative calls itself twice, and the second call is the last thing that it does. In an adjoint

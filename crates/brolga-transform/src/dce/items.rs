@@ -1,4 +1,5 @@
-//! All that a derived graph consists of, by number, and what each reads.
+//! Numbering for dead-code elimination: all that a derived graph consists of, and what each item
+//! reads.
 //!
 //! A name is looked up for every operand there is, so names are indices into tables
 //! ([`crate::val_map`]), and lists of items are chains through one pool ([`UseChains`]): a list is

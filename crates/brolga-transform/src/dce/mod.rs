@@ -49,34 +49,22 @@
 
 use brolga_ir::map::HashMap;
 
-use brolga_analysis::Private;
-use brolga_analysis::calls::joint::divides_safely;
-use brolga_analysis::memory::alias::Origin;
-use brolga_analysis::memory::escape::Piece;
 use brolga_ir::block::{CfgBlocks, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Callee, Check, FrameSlot, Val};
-use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use brolga_ir::inst::AdOp;
+use cranelift_codegen::ir;
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 use control_dependence::{BlockOrEdge, Control};
 use items::{ItemId, Items};
+use uses::{DceCell, Use, cells_read, use_of};
+
+pub use uses::KnownPrimal;
 
 mod control_dependence;
 mod items;
 mod straight_line;
-
-/// What is known of the normalised function whose instructions are copied.
-#[derive(Clone, Copy)]
-pub struct KnownPrimal<'a> {
-    /// The function.
-    pub primal: &'a ir::Function,
-    /// Which of its calls, loads and writes to private memory may go although they might do more
-    /// than that.
-    pub pure: &'a dyn Fn(ir::Inst) -> bool,
-    /// Its private memory.
-    pub private: &'a Private,
-}
+mod uses;
 
 /// Remove from a graph whatever is not needed.
 pub fn prune(graph: &mut CfgBlocks, known: KnownPrimal<'_>) {
@@ -107,142 +95,6 @@ fn searched(graph: &CfgBlocks, known: KnownPrimal<'_>) -> Option<Vec<Vec<bool>>>
     let live = Live::compute(known, &control, &items);
     let blocks = items.blocks.iter().zip(&items.first);
     Some(blocks.map(|(b, &first)| live.items[first..][..b.params.len() + b.insts.len()].to_vec()).collect())
-}
-
-/// What an instruction is to the rest of the function, beside the names that it defines.
-enum Use {
-    /// It is needed whenever it is reached.
-    Effect,
-    /// It is needed for its names only.
-    Value,
-    /// It writes what only instructions that read the same are interested in.
-    Writes(DceCell),
-    /// It has an effect on a block of private memory, and is needed where that is: where this name
-    /// is.
-    With(Val),
-}
-
-/// Where values are on their way from the forward part to the pullback part, or from a store to a
-/// load.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum DceCell {
-    /// A place in the activation frame.
-    Frame(FrameSlot),
-    /// A held variable.
-    Held(Val),
-    /// Private memory of the primal, all of it.
-    Memory(Piece),
-    /// The cotangent of a value.
-    Ct(ir::Value),
-}
-
-fn use_of(inst: &AdInst, KnownPrimal { primal, pure, private }: KnownPrimal<'_>) -> Use {
-    match &inst.op {
-        AdOp::Call { callee: Callee::Symbol(s), args, .. } => match (&s[..], &args[..]) {
-            ("brolga_malloc" | "brolga_calloc", _) if made_by(inst.at, private).is_some() => Use::Value,
-            ("brolga_free", [_, Some(Val::Primal(p)), _]) | ("brolga_free_both", [_, Some(Val::Primal(p))])
-                if made_by(primal.dfg.value_def(*p).inst(), private).is_some() =>
-            {
-                Use::With(Val::Primal(*p))
-            }
-            _ => Use::Effect,
-        },
-        AdOp::TrapIf(_, check) => match made_by(inst.at, private) {
-            Some(call) if *check == Check::Helper => Use::With(Val::Primal(primal.dfg.first_result(call))),
-            _ => Use::Effect,
-        },
-        AdOp::Primal(inst) => match private.writes(*inst) {
-            Some(piece) if pure(*inst) || private.is_harmless(*inst) => Use::Writes(DceCell::Memory(piece)),
-            Some(_) => Use::Effect,
-            None if is_removable(primal, *inst) || pure(*inst) => Use::Value,
-            None => Use::Effect,
-        },
-        AdOp::Arith(..)
-        | AdOp::Moved(..)
-        | AdOp::Series(..)
-        | AdOp::SlotDelta(_)
-        | AdOp::SlotAddr(..)
-        | AdOp::DataDelta(_)
-        | AdOp::LoadDelta { .. }
-        | AdOp::LoadOld { .. }
-        | AdOp::PeekMem { .. }
-        | AdOp::LoadTangent { .. }
-        | AdOp::Watched
-        | AdOp::PeekBlock
-        | AdOp::Restore(_)
-        | AdOp::KeptBlock(_)
-        | AdOp::Held(_)
-        | AdOp::TakeCt(_) => Use::Value,
-        AdOp::Keep(slot, _) | AdOp::KeepBlock(slot, _) => Use::Writes(DceCell::Frame(*slot)),
-        AdOp::Hold(name, _) => Use::Writes(DceCell::Held(*name)),
-        AdOp::AddCt(v, _) | AdOp::ZeroCt(v) => Use::Writes(DceCell::Ct(*v)),
-        AdOp::StoreDelta { .. }
-        | AdOp::StoreOld { .. }
-        | AdOp::EnterFrame
-        | AdOp::Push(..)
-        | AdOp::LeaveFrame
-        | AdOp::OpenFrame
-        | AdOp::NextIteration
-        | AdOp::Pop(..)
-        | AdOp::CloseFrame
-        | AdOp::AddMem { .. }
-        | AdOp::TakeMem { .. }
-        | AdOp::StoreTangent { .. }
-        | AdOp::Fragment { .. }
-        | AdOp::ZeroMem { .. }
-        | AdOp::Call { .. }
-        | AdOp::Lookup { .. }
-        | AdOp::Watch { .. }
-        | AdOp::WatchFrom(_)
-        | AdOp::WatchJoin(_)
-        | AdOp::WatchFlag(_)
-        | AdOp::TrapIfBytes(_) => Use::Effect,
-    }
-}
-
-/// An instruction, if it allocates private memory.
-fn made_by(inst: Option<ir::Inst>, private: &Private) -> Option<ir::Inst> {
-    inst.filter(|&i| private.origins.contains(&Origin::Alloc(i)))
-}
-
-/// Add what an instruction reads that others write, where it is needed.
-fn cells_read(op: &AdOp, private: &Private, into: &mut Vec<DceCell>) {
-    let memory = |v: &Val| match *v {
-        Val::Primal(v) => private.leads(v),
-        _ => &[],
-    };
-    let mut pieces = |p: &[Piece]| into.extend(p.iter().map(|&p| DceCell::Memory(p)));
-    match op {
-        AdOp::Primal(inst) => pieces(private.reads(*inst)),
-        AdOp::LoadOld { addr, .. } => pieces(memory(addr)),
-        AdOp::Call { callee: Callee::Symbol(s), .. } if SHADOWS_ONLY.contains(&&s[..]) => {}
-        AdOp::Call { args, .. } => args.iter().flatten().for_each(|v| pieces(memory(v))),
-        AdOp::Restore(slot) | AdOp::KeptBlock(slot) => into.push(DceCell::Frame(*slot)),
-        AdOp::Held(name) => into.push(DceCell::Held(*name)),
-        AdOp::TakeCt(v) | AdOp::AddCt(v, _) => into.push(DceCell::Ct(*v)),
-        _ => {}
-    }
-}
-
-/// Helpers of the run time that are told addresses of the primal, and do not read what is there.
-const SHADOWS_ONLY: [&str; 6] =
-    ["brolga_clear", "brolga_free", "brolga_zero", "brolga_copy_shadow", "brolga_memmove_rev", "brolga_move_rev"];
-
-/// Whether a primal instruction may be left out if its results are not read.
-fn is_removable(primal: &ir::Function, inst: ir::Inst) -> bool {
-    let op = primal.dfg.insts[inst].opcode();
-    let control = op.is_call() || op.is_branch() || op.is_terminator() || op.is_return();
-    if control || op.can_store() || op.other_side_effects() {
-        return false;
-    }
-    match op {
-        Opcode::Udiv | Opcode::Urem | Opcode::Sdiv | Opcode::Srem => divides_safely(primal, inst),
-        _ if op.can_load() => match primal.dfg.insts[inst] {
-            InstructionData::Load { flags, .. } => primal.dfg.mem_flags[flags].notrap(),
-            _ => false,
-        },
-        _ => !op.can_trap(),
-    }
 }
 
 /// When an item runs: what cannot run after another is not later than it.

@@ -1,4 +1,4 @@
-//! What is needed in a graph whose blocks follow each other: code without branches.
+//! Dead-code elimination in straight-line code: what is needed in a graph without branches.
 //!
 //! **Problem.** In such a graph nothing decides about anything, and what is read has been written
 //! before. To number all items, to list who reads whom and to ask on which branches a block depends
@@ -22,7 +22,7 @@ use cranelift_codegen::ir;
 use cranelift_entity::SecondaryMap;
 
 use super::items::each_operand;
-use super::{DceCell, KnownPrimal, Use, cells_read, use_of};
+use super::uses::{DceCell, KnownPrimal, Use, cells_read, use_of};
 use crate::val_map::ByName;
 
 /// What is needed.

@@ -1,4 +1,5 @@
-//! Again: an embedded derivative as a function that can be derived.
+//! Nesting of embedded derivatives: a derivative that a module has, as a function that can be
+//! derived.
 //!
 //! **Problem.** A derivative that was put into a module is called like any other function, and a
 //! function that calls it, or it itself, may be derived. Its own text cannot be: on its tape lie

@@ -1,4 +1,4 @@
-//! Checks: whether a spec fits a function, and whether what came out stands alone.
+//! Validation of specs: whether a spec fits a function, and whether what came out stands alone.
 //!
 //! All that does not fit is told at once, as AD0010; what a derived function needs of the run time
 //! is told as AD0174, with what it is for.

@@ -1,4 +1,4 @@
-//! Consumed: seeds of outputs that the function adds to.
+//! Consumed seeds: outputs that the function only adds to.
 //!
 //! **Problem.** A shadow ends as the cotangent of what was in memory before the call. Where the
 //! function only adds to a place that is the seed, which stays; a caller for whom the memory is an

@@ -1,4 +1,4 @@
-//! Embed: a derivative as functions of another module.
+//! Embedding: a derivative as functions of another module.
 //!
 //! **Problem.** What is derived runs on the run time: on its tape, its tables, its helpers, by a
 //! calling convention of its own. A frontend has a module of its own, into which it compiles for

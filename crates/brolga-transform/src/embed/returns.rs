@@ -1,4 +1,4 @@
-//! Returns: results of derived functions that registers do not hold.
+//! Results by pointer: results of derived functions that registers do not hold.
 //!
 //! **Problem.** A pullback returns a cotangent for each active argument. How many results a
 //! function may return differs between targets; two floats and two integers are possible on all.

@@ -1,4 +1,4 @@
-//! Room: where the tape of an embedded derivative is, and what happens where it ends.
+//! Workspaces of embedded derivatives: where the tape is, and what happens where it ends.
 //!
 //! **Question.** How many bytes does a call record at most?
 //! **Answer.** Each record asks for its size (`trapnz top > limit, tape_full`), or a loop of a

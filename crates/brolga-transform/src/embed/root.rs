@@ -1,4 +1,4 @@
-//! Root: what was asked for gets the signature of the spec.
+//! Adaptation of the root: the derivative that a spec asks for gets the signature of the spec.
 //!
 //! **Before.** `(p…, δ of each duplicated p…, workspace, seeds or tangents…) -> (r…, δ of each
 //! returned pointer…, cotangents or tangents…)`, in the convention of derived functions.
@@ -53,13 +53,13 @@ impl Roots<'_> {
         match (spec.derivative, roots) {
             (Derivative::Gradient, [root]) => {
                 let (inner, given) = (forward.into_iter().chain(seeds).collect(), values.chain(cotangents).collect());
-                vec![self.root(root, RootHalf::Whole, inner, given, of.gradient())]
+                vec![self.root(root, RootHalf::Both, inner, given, of.gradient())]
             }
             (Derivative::Tangent, [root]) => {
                 let tangents_of = variant.result_shapes(primal).map(|r| ResultRole::Tangent(r.0));
                 let (inner, given) =
                     (forward.into_iter().chain(tangents).collect(), values.chain(tangents_of).collect());
-                vec![self.root(root, RootHalf::Whole, inner, given, of.tangent())]
+                vec![self.root(root, RootHalf::Both, inner, given, of.tangent())]
             }
             (Derivative::Pair, [first, second]) => {
                 let given = values.collect();
@@ -234,7 +234,7 @@ fn returns(
 /// Which function of a derivation a root is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RootHalf {
-    Whole,
+    Both,
     Forward,
     Pullback,
 }

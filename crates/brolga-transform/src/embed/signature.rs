@@ -1,4 +1,4 @@
-//! Signature: what the parameters and results of an embedded derivative are.
+//! Signatures of embedded derivatives: what their parameters and results are.
 //!
 //! **Question.** By which parameters and results is a derivative called that a spec asks for?
 //! **Answer.** [`Of::gradient`], [`Of::forward`], [`Of::pullback`] and [`Of::tangent`] list the

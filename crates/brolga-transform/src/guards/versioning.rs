@@ -1,4 +1,5 @@
-//! Products without guards, for runs in which every number is finite.
+//! Function versioning: a second pullback, without guarded products, for runs in which every
+//! watched number is finite.
 //!
 //! **Problem.** A cotangent of zero contributes zero, whatever it is multiplied by: a *strong
 //! zero*. Each product is guarded for that, three or four instructions for a multiplication,
@@ -229,7 +230,7 @@ fn watch_all(
                 Sum::Loop(facts.loops.loops[l].header)
             }
             Some(_) if is_passed_by(facts, place.block) || waits_for_call(facts, &place) => Sum::Aside,
-            _ => Sum::Whole,
+            _ => Sum::OfFunction,
         };
         watch(facts, watching, place, asks, sum, ids);
     }

@@ -1,4 +1,4 @@
-//! Data: shadows of writable data objects as data objects.
+//! Shadows of writable data objects, as data objects of a program.
 //!
 //! **Problem.** A derivative finds the shadow of a data object in a table of the run time.
 //! **Answer.** In a program with a derivative the shadow is an object beside it, of the same size,

@@ -1,4 +1,5 @@
-//! Derivatives as functions of a program: what is derived again.
+//! Nested derivatives: derived functions as functions of a program, so that they can be derived
+//! again.
 //!
 //! **Problem.** A second derivative is a derivative of a derived function. That function takes
 //! *deltas* (the address of a shadow minus that of its primal), which are numbers: derived again, a

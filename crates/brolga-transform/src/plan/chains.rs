@@ -1,4 +1,4 @@
-//! What a reverse block would wait for if it computed it again.
+//! Cost of rematerialisation: the latency of the chain that a reverse block would wait for.
 //!
 //! The cut of [`super::min_cut`] weighs bytes. What it saves in bytes is paid for in instructions,
 //! and where an iteration is long, in cycles that its chain takes: of divisions and roots above
@@ -6,7 +6,7 @@
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, IndexSet};
-use brolga_rules::cost::{BYTES_FOR_EACH, LONG_CHAIN, MANY_AGAIN, cost, is_waited_for, latency};
+use brolga_rules::cost::{BYTES_FOR_EACH, LONG_CHAIN, MANY_RECOMPUTED, cost, is_waited_for, latency};
 use cranelift_codegen::ir;
 
 use super::offers::{MAX_DEPTH, Offer};
@@ -29,7 +29,7 @@ impl Planner<'_, '_> {
             floats += u32::from(type_of(self.facts, self.aux, v).lane_type().is_float());
             work.extend(self.made_of(b, v).into_iter().flatten());
         }
-        floats >= MANY_AGAIN && more <= BYTES_FOR_EACH * floats
+        floats >= MANY_RECOMPUTED && more <= BYTES_FOR_EACH * floats
     }
 
     /// What a block records if it would wait too long for what it computes from `recorded`, or from

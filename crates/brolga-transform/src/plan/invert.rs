@@ -1,4 +1,4 @@
-//! Integers that run backwards.
+//! Inversion: the value that a loop-carried integer had, computed from the next one.
 //!
 //! **Question.** A loop counter, a pointer that walks, a position that moves now and then: the
 //! pullback needs their values in each iteration. Which of them can it have from the value in the

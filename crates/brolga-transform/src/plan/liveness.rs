@@ -1,4 +1,4 @@
-//! Where cotangents live.
+//! Liveness of cotangents: in which blocks each of them means something.
 //!
 //! **Question.** In which blocks of the primal does a value's cotangent mean something? **Answer.**
 //! Where the value is live, if only uses are counted through which a cotangent comes back: reads by

@@ -1,5 +1,5 @@
-//! A minimum cut with capacities on nodes: the fewest bytes from which everything that is needed
-//! can be computed again.
+//! Minimum vertex cut: the fewest bytes of values from which everything that is needed can be
+//! recomputed.
 //!
 //! Nodes are values; an edge goes from an operand to what is computed from it. *Leaves* cannot be
 //! computed, *sinks* are what a reverse block reads. Every way from a leaf to a sink must pass a

@@ -1,4 +1,4 @@
-//! What is recorded, and where.
+//! Record or recompute: what the forward half records for the reverse half, and where.
 //!
 //! **Question.** The reverse fragments read names of the forward pass: primal values, deltas, what
 //! forward fragments hand over. How does each get into each reverse block?

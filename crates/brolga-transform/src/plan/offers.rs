@@ -1,4 +1,4 @@
-//! What a way of having a name takes, and what keeps the reverse half from computing it.
+//! Cost of the ways to have a name, and what keeps the reverse half from recomputing it.
 //!
 //! [`super::ways`] asks both, [`super::remarks`] says the second.
 

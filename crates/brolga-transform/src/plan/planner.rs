@@ -1,4 +1,5 @@
-//! The planner: see [`super`] for what it decides.
+//! To-be-recorded analysis: the planner, which works off the names that the reverse half needs. See
+//! [`super`] for what it decides.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -11,7 +12,7 @@ use brolga_ir::inst::{FrameSlot, Val};
 use brolga_ir::lower::{FrameHome, FrameLayout, SlotPlace};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet, one_each};
 use brolga_ir::{Effort, MemoryMode, Mode, Pass};
-use brolga_rules::cost::{MANY_AGAIN, OF_ALL};
+use brolga_rules::cost::{MANY_RECOMPUTED, OF_ALL};
 use cranelift_codegen::ir::{self, Type, ValueDef, types};
 use cranelift_codegen::packed_option::PackedOption;
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -296,7 +297,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     /// compute.
     fn record_as_it_is(&mut self, b: ir::Block) -> (Vec<Val>, bool) {
         self.when(b);
-        if self.plan.once(self.facts, b) {
+        if self.plan.runs_once(self.facts, b) {
             // All of it is free.
             return Default::default();
         }
@@ -338,7 +339,8 @@ impl<'a, 'f> Planner<'a, 'f> {
         if let Some(ends) = self.ends_of_chains(b, &found) {
             return (ends, divides);
         }
-        let may_be_dear = self.facts.options.runs(Pass::CostModel) && nodes.len() - found.len() >= MANY_AGAIN as usize;
+        let may_be_dear =
+            self.facts.options.runs(Pass::CostModel) && nodes.len() - found.len() >= MANY_RECOMPUTED as usize;
         if may_be_dear && self.is_dear(b, needed(), &found) {
             return (needed(), divides);
         }
@@ -383,7 +385,7 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     pub(super) fn slot(&mut self, b: ir::Block, v: Val) -> FrameSlot {
         let def = def_block(self.facts, v);
-        let once = self.once(v);
+        let once = self.runs_once(v);
         let known = if once { self.slots.get(v) } else { self.slots_in.get(&(v, b)).copied() };
         if let Some(s) = known {
             return s;
@@ -479,7 +481,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         let depth = |b: ir::Block| self.loops.innermost[b].map_or(0, |l| self.loops.loops[l].depth);
         let mut blocks: Vec<ir::Block> = facts.cfg.blocks.iter().copied().filter(|&b| self.plan.reversed(b)).collect();
         // Blocks outside of all cycles last.
-        blocks.sort_by_key(|&b| (Reverse(depth(b)), self.plan.once(facts, b)));
+        blocks.sort_by_key(|&b| (Reverse(depth(b)), self.plan.runs_once(facts, b)));
         let mut done = (0, 0);
         let mut planned: SecondaryMap<ir::Block, Option<usize>> = one_each(facts.func().dfg.num_blocks());
         loop {

@@ -1,4 +1,4 @@
-//! How the pullback finds the predecessor of each block: see [`super`].
+//! Reverse control flow: how the pullback finds the predecessor of each block. See [`super`].
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::HashMap;
@@ -74,7 +74,7 @@ impl Planner<'_, '_> {
 
     /// By a number that the predecessors leave.
     fn numbered(&mut self, b: ir::Block, preds: &[ir::Block]) -> PredSource {
-        if !self.plan.once(self.facts, b) {
+        if !self.plan.runs_once(self.facts, b) {
             preds.iter().for_each(|&p| self.plan.blocks[p].push_id = true);
             return PredSource::Tape;
         }
@@ -87,7 +87,7 @@ impl Planner<'_, '_> {
     /// no longer by it than by a number.
     fn has(&mut self, b: ir::Block, v: ir::Value) -> bool {
         let short = self.facts.func().dfg.value_type(v).bytes() <= self.plan.id_bytes;
-        (self.plan.combined || short || !self.plan.once(self.facts, b)) && self.is_free(b, Val::Primal(v))
+        (self.plan.combined || short || !self.plan.runs_once(self.facts, b)) && self.is_free(b, Val::Primal(v))
     }
 
     /// By the induction variable of a loop, if `b` is a header.

@@ -1,4 +1,5 @@
-//! Loops that the reverse half runs again, forwards.
+//! II-loops (loops with independent iterations): the reverse half runs them again, forwards, so
+//! that nothing is recorded.
 //!
 //! **Problem.** To run a loop backwards, its way must be known: a merge of two sorted lists, a walk
 //! along an index, records a number for each iteration. But who only adds up does not ask for that
@@ -167,7 +168,7 @@ impl Finder<'_, '_> {
                 && delta_params(facts, *b).is_empty()
                 && facts.cfg.insts(*b).iter().all(|&i| self.computes(i))
         };
-        if !facts.cfg.once(entry) {
+        if !facts.cfg.runs_once(entry) {
             return None;
         }
         // Most loops that carry a cotangent and are not run again carry no sum.

@@ -1,4 +1,4 @@
-//! A set of names that is emptied for each block.
+//! Sparse set: names of one block, emptied for the next in the time that its members take.
 //!
 //! Names are numbered densely as they are ([`Val`]), so membership is an index, and what an earlier
 //! block has left there is told by the time at which it came.

@@ -1,4 +1,4 @@
-//! Common integers: what is computed twice is computed once.
+//! Common-subexpression elimination: pure integer operations that a loop level computes twice.
 //!
 //! **Problem.** Frontends compute addresses where they need them: `load p + widen(i)`, and for the
 //! store that follows `p + widen(i)` again. Cranelift finds out in the end that both are one
@@ -70,7 +70,7 @@ pub fn common(func: &mut ir::Function, cfg: &Cfg, loops: &Loops, order: &[ir::Bl
             let same = found.iter().find(|&&(at, _)| {
                 at == b
                     || loops.innermost[at] == loops.innermost[b]
-                        && cfg.once(at) == cfg.once(b)
+                        && cfg.runs_once(at) == cfg.runs_once(b)
                         && loops.dominates(at, b)
             });
             match same {

@@ -1,4 +1,4 @@
-//! Branches that can go one way only, as constants decide.
+//! Branch folding: branches that constants decide, and loops of one iteration that they end.
 //!
 //! **Problem.** A frontend that writes every equation as a loop over its elements writes one of
 //! one element as a loop, too: `do { … } while (++i < 1)`. The reverse half would count its

@@ -1,4 +1,5 @@
-//! An exponent that is put in the place of another is added to a float's bits.
+//! Peephole for exponents: an exponent that replaces another becomes an addition to the float's
+//! bits.
 //!
 //! **Problem.** `frexp`, `ldexp`, `ilogb` and the like, and `log`, `exp`, `cbrt` that have them
 //! inlined, take the exponent out of a float's bits and put another in: `(x & mantissa) | e << 52`.

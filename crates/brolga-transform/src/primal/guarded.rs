@@ -1,4 +1,4 @@
-//! Guards of products, in one spelling.
+//! Canonical guards: masked products of a derivative that is derived again, in one spelling.
 //!
 //! **Problem.** Derived code masks a product by a comparison of a factor with zero: a `select`, or
 //! a mask of bits, which for a scalar goes through lane 0 of a vector ([`brolga_ir::lower`]).

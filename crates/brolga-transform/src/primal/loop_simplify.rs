@@ -1,4 +1,5 @@
-//! Canonical loops, so that the pullback can run them backwards by counting.
+//! Loop simplification: one preheader, one latch and a counter for each loop, so that the pullback
+//! can run it backwards by counting.
 //!
 //! **Problem.** The reverse of a loop header must know whether this was the first iteration, and
 //! what the loop's integers were. A log of block numbers and values tells, at a price for each

@@ -1,4 +1,4 @@
-//! Normalisation: the primal in the form that the rest of the pipeline relies on.
+//! Legalisation: the primal in the form that the rest of the pipeline relies on.
 //!
 //! **Before.** A verified function of the program, its calls replaced or not
 //! ([`crate::program::inline`]). **After.**
@@ -33,9 +33,9 @@
 //! What we do not support is refused here, all of it at once. The entry block has no predecessor,
 //! as in all CLIF; the pullback relies on it for its one exit.
 
-use brolga_analysis::activity::original;
 use brolga_analysis::calls::body::Body;
 use brolga_analysis::query::constant_int;
+use brolga_analysis::query::original;
 use brolga_analysis::uses::Uses;
 use brolga_analysis::{Cfg, Loops};
 use brolga_ir::lower::{Fence, LowerEnv, is_numbered, renumber};
@@ -114,7 +114,7 @@ pub fn normalise(
         )
     };
     let straight = decided(&mut func);
-    let whole = is_whole(&func);
+    let whole = is_reachable(&func);
     if !whole {
         let mut ctx = Context::for_function(func);
         ctx.compute_cfg();
@@ -163,7 +163,7 @@ pub fn normalise(
 
 /// Whether all blocks can be reached, as mostly they can: then nothing has to be computed to find
 /// out which.
-fn is_whole(func: &ir::Function) -> bool {
+fn is_reachable(func: &ir::Function) -> bool {
     let mut seen: EntitySet<ir::Block> = EntitySet::new();
     let mut work: SmallVec<[ir::Block; 16]> = func.layout.entry_block().into_iter().collect();
     let mut reached = 0;
@@ -534,7 +534,7 @@ mod tests {
     /// What is seen at once, and whether Cranelift's pass finds anything to remove.
     fn looked_at(text: &str) -> (bool, bool, bool) {
         let (func, isa) = (parsed(text), some_isa());
-        let (whole, vary) = (is_whole(&func), all_vary(&func));
+        let (whole, vary) = (is_reachable(&func), all_vary(&func));
         let params = |f: &ir::Function| f.layout.blocks().map(|b| f.dfg.num_block_params(b)).sum::<usize>();
         let before = params(&func);
         let mut ctx = Context::for_function(func);

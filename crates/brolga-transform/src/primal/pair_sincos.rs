@@ -1,4 +1,5 @@
-//! A sine that is going to be asked for its cosine has it computed beside it.
+//! Sine and cosine pairing: a sine whose derivative is going to be asked for has its cosine
+//! computed beside it.
 //!
 //! **Problem.** The derivative of `sin(x)` is `cos(x)`, which the reverse half asks the C library
 //! for: a second call for the same angle, which has been taken to pieces once already. Where both

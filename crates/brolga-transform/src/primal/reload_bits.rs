@@ -1,4 +1,4 @@
-//! Bits of a float that was loaded are loaded themselves.
+//! Rematerialisation of bits: the bits of a float that was loaded are loaded themselves.
 //!
 //! **Problem.** An optimiser that has a float in a register, and finds that a program copies some
 //! of its bytes, takes those from the register by a `bitcast` and shifts; the other bytes the

@@ -1,4 +1,4 @@
-//! Addresses as sums of products.
+//! Scalar evolution: addresses as polynomials of trip counts.
 //!
 //! **Question.** An address in a loop is computed anew in each iteration: `p + 8 (i n + j)`. As a
 //! function of the iterations of the loops around it, what is it?

@@ -1,4 +1,4 @@
-//! Scalars in stack slots become values.
+//! Scalar promotion of stack slots, for what frontends compile without optimisation.
 //!
 //! **Problem.** Frontends keep variables that change in stack slots: a sum that a loop adds up, a
 //! flag, what a branch decides. A slot is memory: its shadow is stored to, loaded from and cleared

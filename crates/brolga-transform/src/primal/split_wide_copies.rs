@@ -1,4 +1,4 @@
-//! Copies of 16 bytes become copies of two words.
+//! Scalar replacement of wide copies (SROA): a copy of 16 bytes becomes copies of two words.
 //!
 //! **Problem.** Compilers copy records by the widest loads there are. What goes through a 128-bit
 //! integer or a byte vector may be two pointers, a pointer and a double, or four singles; shadows

@@ -1,4 +1,5 @@
-//! Arithmetic on the upper halves of doubles, done on all of their bits (a peephole).
+//! Peephole for upper halves: arithmetic on the upper words of doubles is done on all of their
+//! bits.
 //!
 //! **Problem.** A first guess at a root is made of a double's bits by a division: `√x` from half of
 //! them, `∛x` from a third ([`brolga_analysis::activity::ulp`]). fdlibm's and musl's `cbrt`, and

@@ -1,4 +1,4 @@
-//! How derived functions are called: what a variant says of that, spelled out for callers of a pair
+//! ABI of derived functions: what a variant says of parameters and results, for callers of a pair
 //! from outside.
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};

@@ -1,4 +1,4 @@
-//! Whether a request fits the function that it asks for.
+//! Request validation: whether a request fits the function that it asks for.
 //!
 //! Everything else relies on it: one activity for each parameter, and only such as its type can
 //! have. All that does not fit is told at once.

@@ -33,7 +33,7 @@ use cranelift_entity::EntitySet;
 
 use crate::clif::dead_segment_arg;
 use crate::clif::tail_recursion::jump_back;
-use crate::derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted};
+use crate::derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted, PairSymbols, Symbols};
 use crate::facts::Context;
 use crate::pipeline::{Depth, Goal, Need, Observer, Outcome, Shared, Stages, Task, derive_variant};
 use crate::primal::mem2reg::Callees;
@@ -42,9 +42,8 @@ use crate::program::check_request;
 use crate::program::forward_root::{self, Served, on_tape};
 use crate::program::inline::{Inlining, inlined};
 use crate::program::reachable::{addressed, calls_indirectly, primal_symbol, reach, with_called_by_rules, with_chain};
-use crate::program::variants::{Symbols, VariantForm, Worklist};
+use crate::program::variants::{VariantForm, Worklist};
 use crate::template;
-use crate::translate::stmt::PairSymbols;
 
 /// How a program is derived, beyond what the caller asks for.
 #[derive(Clone, Copy)]

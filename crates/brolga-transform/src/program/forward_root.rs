@@ -1,4 +1,4 @@
-//! A root that one of its own callees serves.
+//! Variant merging: a root that one of its own callees serves.
 //!
 //! **Problem.** A function that calls itself is derived twice: as it was asked for, and as it is
 //! called. The second derivative does what the first one does, and with little effort the first one
@@ -34,9 +34,9 @@ use cranelift_codegen::ir::{self, InstBuilder, Signature, UserFuncName, types};
 
 use crate::assemble::combined::signature;
 use crate::clif::dead_segment_arg;
-use crate::derived::{DerivedCombined, DerivedPair};
+use crate::derived::{DerivedCombined, DerivedPair, Symbols};
 use crate::facts::Facts;
-use crate::program::variants::{Symbols, VariantForm, Worklist};
+use crate::program::variants::{VariantForm, Worklist};
 
 /// Who serves a root.
 pub(crate) struct Served {
@@ -54,7 +54,7 @@ pub(crate) fn on_tape(pair: &DerivedPair) -> usize {
 
 /// Who serves the root that these are the facts of, among those that are asked for so far.
 pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, options: &Options) -> Option<Served> {
-    let wanted = facts.mode != Mode::Split && options.effort == Effort::Quick && options.runs(Pass::ForwardRoot);
+    let wanted = facts.mode.is_joint() && options.effort == Effort::Quick && options.runs(Pass::ForwardRoot);
     // What only a root's own function does.
     let own = facts.release.is_some() || facts.overwrites.arguments.contains(&true) || options.debug;
     if !wanted || own || options.memory == MemoryMode::Restore {

@@ -52,7 +52,7 @@
 
 use std::borrow::Cow;
 
-use brolga_analysis::activity::original;
+use brolga_analysis::query::original;
 use brolga_ir::Copies;
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::{FuncKey, Inline, Program};

@@ -1,4 +1,4 @@
-//! With inlining as far as that does no harm.
+//! Inlining with rollback: as far as it does no harm.
 //!
 //! **Problem.** What a function becomes as a part of another one, it need not become by itself, and
 //! the other way round. A callee that is given nothing active is not differentiated at all; what it

@@ -1,4 +1,4 @@
-//! Which functions a derivation is of: what the root reaches, by calls and by addresses.
+//! Call-graph reachability: which functions a derivation is of, by calls and by addresses.
 //!
 //! A known C function whose address is taken has no body that could be derived, so it gets one that
 //! calls it, a *thunk*; its address stands for it as before.

@@ -1,4 +1,4 @@
-//! Which functions of a derivation are compiled, and as what.
+//! Codegen units: which functions of a derivation are compiled, and as what.
 //!
 //! **Problem.** The root's functions are compiled with the [door](crate::clif::entry_thunk) that
 //! Rust calls them through, unless others call them, too. Who verifies a derivation, who compiles

@@ -1,4 +1,5 @@
-//! Names of what is to be derived.
+//! Variant interning: names of the variants that are to be derived, and widening where there would
+//! be too many.
 //!
 //! A function is derived in as many *variants* as it is called in: a function with the modes of its
 //! parameters and results. A request for one is given a name at once, and the body comes when
@@ -23,7 +24,8 @@ use brolga_ir::map::{HashMap, IndexSet};
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::types;
 
-use crate::translate::stmt::{Callees, PairSymbols};
+use crate::derived::{PairSymbols, Symbols};
+use crate::translate::stmt::Callees;
 
 /// How a variant is derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,41 +36,6 @@ pub(crate) enum VariantForm {
     Combined,
     /// One function of forward mode.
     Tangent,
-}
-
-/// Symbols of what a variant becomes.
-#[derive(Clone, Debug)]
-pub(crate) enum Symbols {
-    /// Of a pair.
-    Pair(PairSymbols),
-    /// Of the one function.
-    Combined(String),
-}
-
-impl Symbols {
-    /// That of the forward pass or of the one function, and that of the pullback.
-    pub fn both(&self) -> [&str; 2] {
-        match self {
-            Self::Pair(symbols) => [&symbols.forward, &symbols.pullback],
-            Self::Combined(symbol) => [symbol, ""],
-        }
-    }
-
-    /// Those of a pair.
-    pub fn pair(self) -> PairSymbols {
-        match self {
-            Self::Pair(symbols) => symbols,
-            Self::Combined(symbol) => unreachable!("{symbol} is one function"),
-        }
-    }
-
-    /// That of one function.
-    pub fn combined(self) -> String {
-        match self {
-            Self::Combined(symbol) => symbol,
-            Self::Pair(symbols) => unreachable!("{symbols:?} are two functions"),
-        }
-    }
 }
 
 /// Modes of parameters and results.

@@ -1,4 +1,4 @@
-//! Arrays that are made and then added up, and nothing else.
+//! Array contraction: the shadow of an array that is filled and then only added up is one scalar.
 //!
 //! **Problem.** After `a[i] = f(x[i])` for all `i`, `s += a[k]` for all `k`. In reverse, the second
 //! loop fills the shadow of `a` with one number, the cotangent of `s`, and the first reads it back.
@@ -46,7 +46,7 @@ pub fn left<'a>(facts: &'a Facts<'_>, from: ir::Block, to: ir::Block) -> impl It
 pub(crate) fn summed(facts: &Facts<'_>, origin: Origin, events: &[Event], out: &mut Overwrites) {
     let func = facts.func();
     if let Origin::Alloc(call) = origin
-        && !func.layout.inst_block(call).is_some_and(|b| facts.cfg.once(b))
+        && !func.layout.inst_block(call).is_some_and(|b| facts.cfg.runs_once(b))
     {
         return;
     }
@@ -76,7 +76,7 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     let in_loop = facts.loops.innermost[load.access.block]?;
     let l = &facts.loops.loops[in_loop];
     let ([latch], [exit]) = (&l.latches[..], &l.exits[..]) else { return None };
-    if l.parent.is_some() || !facts.cfg.once(*l.entries.first()?) || !facts.sure(arg) {
+    if l.parent.is_some() || !facts.cfg.runs_once(*l.entries.first()?) || !facts.sure(arg) {
         return None;
     }
     let step = Sum::default().plus(&Sum::atom(Atom::TripCount(in_loop)), load.access.bytes);

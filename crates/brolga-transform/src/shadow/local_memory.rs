@@ -1,5 +1,5 @@
-//! Shadows of memory that the function makes for itself: what is cleared without use, and what is
-//! added to nothing.
+//! Dead-store elimination on shadows of memory that does not escape: clears without a reader,
+//! additions to nothing.
 //!
 //! **Problem.** The reverse of a store takes the shadow of its place and leaves zero, for what the
 //! place held before; the reverse of a load adds to what is there. An array that is written once
@@ -50,7 +50,7 @@ const MOST_ACCESSES: usize = 64;
 
 /// Find the stores that need not clear, the loads that may store, and the slots whose shadows the
 /// forward pass leaves alone.
-pub fn own(facts: &Facts<'_>, out: &mut Overwrites) {
+pub fn local_memory(facts: &Facts<'_>, out: &mut Overwrites) {
     let mut touching: Vec<Option<Vec<ir::Inst>>> = facts.private.origins.iter().map(|_| Some(Vec::new())).collect();
     let func = facts.func();
     for &inst in facts.cfg.all_insts() {
@@ -146,7 +146,7 @@ fn event(facts: &Facts<'_>, piece: Piece, bases: &mut Bases, inst: ir::Inst, doe
     let store = matches!(func.dfg.insts[inst], InstructionData::Store { .. });
     let address = args[usize::from(store)];
     let base = bases.entry((address, block)).or_insert_with(|| base(facts, piece, address, block)).as_ref()?;
-    let offset = brolga_analysis::activity::offset(func, inst);
+    let offset = brolga_analysis::query::access_offset(func, inst);
     let ty = func.dfg.value_type(if store { args[0] } else { func.dfg.first_result(inst) });
     let first = base.constant.wrapping_add(i64::from(offset));
     let access = Access { inst, block, at: base.at.clone(), first, bytes: i64::from(ty.bytes()) };

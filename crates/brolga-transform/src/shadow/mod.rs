@@ -1,4 +1,5 @@
-//! How shadows are stored to: in place of additions, not at all, or as one scalar.
+//! Shadow accesses: which store in place of adding, which do nothing, and which arrays are one
+//! scalar.
 //!
 //! Analyses of accesses in canonical loops. They say which shadow operations have a cheaper form;
 //! assembly uses it.

@@ -1,4 +1,5 @@
-//! Rows of a matrix that lie one behind another, if a run says so.
+//! Inspector for the rows of a sparse matrix: if they ascend, each entry is read once and its
+//! shadow is stored, not added to.
 //!
 //! **Problem.** A sparse matrix has the entries of its `i`-th row at `row[i]` to `row[i + 1]`. An
 //! adjoint by hand relies on it that no two rows overlap, so that each entry is read once, and its
@@ -100,7 +101,7 @@ fn is_next(facts: &Facts<'_>, affine: Affine<'_>, low: ir::Value, high: ir::Valu
     let load = |v: ir::Value| {
         let inst = func.dfg.value_def(v).inst()?;
         let InstructionData::Load { opcode: Opcode::Load, arg, .. } = func.dfg.insts[inst] else { return None };
-        let off = brolga_analysis::activity::offset(func, inst);
+        let off = brolga_analysis::query::access_offset(func, inst);
         let at = affine.sum(arg, &[l]).plus(&crate::primal::scev::Sum::constant(off.into()), 1);
         // Nothing writes there afterwards.
         facts.reload.contains(inst).then_some(at)

@@ -1,5 +1,4 @@
-//! Tables of the stage: which shadows are stored to, rows, totals, and what a piece of memory is
-//! accessed by.
+//! Overwritten shadows, the tables of the stage: loads whose reverse stores, rows, totals.
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::IndexMap;
@@ -26,6 +25,17 @@ pub struct Overwrites {
     /// Loads whose reverse stores if a run finds that rows ascend
     /// ([`crate::shadow::monotone_rows`]).
     pub rows: Vec<Rows>,
+}
+
+impl Overwrites {
+    /// One for each of `n` parameters: whether its shadow is overwritten by a derivative that
+    /// clears the shadows of rows before it adds to them, if `clears`.
+    pub(crate) fn of_params(&self, n: usize, clears: bool) -> Vec<bool> {
+        let mut found = self.arguments.clone();
+        found.resize(n, false);
+        self.rows.iter().filter(|_| clears).filter_map(|r| r.argument).for_each(|i| found[i] = true);
+        found
+    }
 }
 
 /// An access and its place.

@@ -1,4 +1,5 @@
-//! Shadows that are stored, not added to.
+//! Store for add: the first addition to the shadow of an argument is a store, so that the shadow
+//! needs no zeros.
 //!
 //! **Problem.** The reverse of `z = load a` is `shadow[a] += z̄`: a load, an addition and a store,
 //! after the shadow has been filled with zeros. Where the caller says that a shadow holds nothing
@@ -34,7 +35,7 @@ use cranelift_entity::EntitySet;
 
 use crate::facts::Facts;
 use crate::primal::scev::{Affine, Atom};
-use crate::shadow::local_memory::own;
+use crate::shadow::local_memory::local_memory;
 use crate::shadow::overwrites::{Access, Order, Overwrites, Rows};
 use crate::shadow::strides::{around, disjoint, each_iteration, stride};
 use brolga_ir::Pass;
@@ -53,7 +54,7 @@ pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
     if facts.activity.moves_pieces(facts.program) {
         out = Overwrites { arguments: vec![false; params.len()], ..Overwrites::default() };
     } else {
-        own(facts, &mut out);
+        local_memory(facts, &mut out);
     }
     out
 }
@@ -80,7 +81,7 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
         .map(|&inst| {
             let addr = func.dfg.inst_args(inst)[0];
             let (at, c) = affine.sum(addr, &nest).split_constant();
-            let off = i64::from(brolga_analysis::activity::offset(func, inst));
+            let off = i64::from(brolga_analysis::query::access_offset(func, inst));
             let bytes = i64::from(func.dfg.value_type(func.dfg.first_result(inst)).bytes());
             Access { inst, block: block(inst), at, first: c.wrapping_add(off), bytes }
         })

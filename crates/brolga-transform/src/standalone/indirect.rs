@@ -1,4 +1,5 @@
-//! Indirect: which forward pass and which pullback belong to the function at an address.
+//! Indirect calls without a run time: which forward pass and which pullback belong to the function
+//! at an address.
 //!
 //! **Problem.** A derivative looks for them in a table of the run time, which means nothing to a
 //! second derivation.

@@ -1,4 +1,4 @@
-//! Standalone: what derived functions need that run without the run time.
+//! Standalone derivatives: what derived functions need that run without the run time.
 //!
 //! Helpers of the run time are bodies in CLIF there ([`prelude`]), and functions say of a function
 //! pointer what its forward pass and its pullback are ([`indirect`]). Derivatives that are derived

@@ -1,4 +1,4 @@
-//! Piece: a derived function before it is one of a program or of an embedder's module.
+//! Derived functions on their way into a program or an embedder's module.
 
 use brolga_analysis::{ParamMode, Variant};
 use brolga_ir::FuncKey;

@@ -1,4 +1,4 @@
-//! Memory of a typed tape, for functions that call a derivative which is derived again.
+//! Typed tapes in CLIF: memory for functions that call a derivative which is derived again.
 //!
 //! **Question.** Where do the channels of a typed tape begin, and where does a derivative find
 //! that? **Answer.** In a *header*, whose address it is given: positions and limits, at the offsets

@@ -14,10 +14,10 @@ use brolga_ir::names::Names;
 use cranelift_codegen::ir::{self, InstBuilder, Signature};
 use cranelift_frontend::FunctionBuilderContext;
 
-use super::{begin, call_of, empty};
+use super::build::{begin, call_of, empty};
+use crate::derived::PairSymbols;
 use crate::facts::Context;
 use crate::program::variants::Worklist;
-use crate::translate::stmt::PairSymbols;
 
 /// Forward pass and pullback.
 pub(super) fn pair(

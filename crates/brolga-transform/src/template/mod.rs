@@ -9,6 +9,7 @@
 //! **Invariant.** Where a template does not apply, the pair is made of the body, which gives the
 //! same cotangents.
 
+mod build;
 mod call;
 mod steps;
 
@@ -18,13 +19,12 @@ use brolga_ir::driver::Driver;
 use brolga_ir::inst::{AdInst, AdOp, Callee, Shape, Val};
 use brolga_ir::names::Names;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, MemoryMode, Options, Program};
-use cranelift_codegen::ir::{self, InstBuilder, Signature, UserFuncName};
-use cranelift_frontend::FunctionBuilder;
+use cranelift_codegen::ir;
 
-use crate::derived::DerivedPair;
+use crate::derived::{DerivedPair, PairSymbols};
 use crate::facts::{Context, Facts};
 use crate::program::variants::Worklist;
-use crate::translate::stmt::{AdStmt, AdStmts, PairSymbols};
+use crate::translate::stmt::{AdStmt, AdStmts};
 
 /// The pair of a variant, if it is one of a driver to which a template applies.
 pub(crate) fn pair(
@@ -100,38 +100,4 @@ pub(crate) fn check(program: &Program, drivers: &[FuncKey], stored: &[(FuncKey, 
         }
     }
     problems.or_ok(())
-}
-
-/// A function of a template, and its parameters.
-fn begin<'b>(
-    func: &'b mut ir::Function,
-    cx: &'b mut cranelift_frontend::FunctionBuilderContext,
-) -> (FunctionBuilder<'b>, Vec<ir::Value>) {
-    func.params.ensure_base_srcloc(ir::SourceLoc::new(0));
-    let mut b = FunctionBuilder::new(func, cx);
-    let block = b.create_block();
-    b.append_block_params_for_function_params(block);
-    b.switch_to_block(block);
-    b.seal_block(block);
-    let params = b.block_params(block).to_vec();
-    (b, params)
-}
-
-fn empty(names: &mut Names, symbol: &str, signature: Signature) -> ir::Function {
-    ir::Function::with_name_signature(UserFuncName::testcase(names.spell(symbol)), signature)
-}
-
-/// A call of a function by its symbol.
-fn call_of(
-    b: &mut FunctionBuilder<'_>,
-    names: &mut Names,
-    symbol: &str,
-    signature: Signature,
-    args: &[ir::Value],
-) -> Vec<ir::Value> {
-    let signature = b.import_signature(signature);
-    let name = ir::ExternalName::testcase(names.spell(symbol));
-    let callee = b.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
-    let call = b.ins().call(callee, args);
-    b.inst_results(call).to_vec()
 }

@@ -32,11 +32,12 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, TrapCode, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::{begin, call_of, empty};
+use super::build::{begin, call_of, empty};
 use crate::assemble::combined::signature;
+use crate::derived::PairSymbols;
 use crate::facts::Context;
 use crate::program::variants::Worklist;
-use crate::translate::stmt::{Callees, PairSymbols};
+use crate::translate::stmt::Callees;
 
 /// A template under construction.
 struct Template<'t, 'n> {

@@ -1,4 +1,4 @@
-//! `AdStmt`: what one primal statement becomes.
+//! Statements (`AdStmt`): what one primal instruction becomes.
 //!
 //! A statement is translated on its own: a forward fragment around (or instead of) the primal
 //! instruction, a reverse fragment, and, read off the latter, what must be communicated from the
@@ -14,6 +14,7 @@ use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, Type, types};
 use smallvec::SmallVec;
 
+use crate::derived::PairSymbols;
 use crate::facts::Facts;
 use crate::translate::convert::{helper_call, mask_type};
 
@@ -129,14 +130,8 @@ pub trait Callees {
     fn tangent(&mut self, variant: Variant) -> (Variant, String);
 }
 
-/// Symbols of the two functions of a pair.
-#[derive(Clone, Debug)]
-pub struct PairSymbols {
-    /// The forward pass.
-    pub forward: String,
-    /// The pullback.
-    pub pullback: String,
-}
+/// What a rule writes to.
+pub(crate) type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
 
 /// Builds the fragments of one statement.
 pub struct StmtCx<'t, 'a, 'f> {

@@ -153,7 +153,7 @@ fn what_is_kept_for_nobody() {
     case.add(1, &[(v(2), types::F64)], AdOp::Restore(FrameSlot(8)));
     // Read, but for nothing; what is kept there goes as well.
     case.add(1, &[(v(3), types::F64)], AdOp::Restore(FrameSlot(16)));
-    case.add(1, &[(d(1), types::I32)], AdOp::KeptBlock(FrameSlot(32)));
+    case.add(1, &[(d(1), types::I32)], AdOp::RestoreBlock(FrameSlot(32)));
     case.add(1, &[], AdOp::CloseFrame);
     case.graph.blocks[1].term = Term::Return(vec![v(2)]);
     case.prune().shows(expect![[r#"

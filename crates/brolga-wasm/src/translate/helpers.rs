@@ -151,7 +151,7 @@ fn table_fill(fx: &mut Fx<'_, '_, '_, '_>, table: u32) {
 }
 
 /// The name of a module's own function around which we have written one of its name.
-pub(super) fn own(symbol: &str) -> String {
+pub(super) fn wrapped_symbol(symbol: &str) -> String {
     format!("{symbol}.own")
 }
 
@@ -187,7 +187,7 @@ pub(super) fn import_shim(
                 fx.b.ins().trap(trap::MISSING_IMPORT);
             }
             Provided::Widened(rule) => imports::widened(fx, rule),
-            Provided::Around(around) => around.emit(fx, &own(&symbol)),
+            Provided::Around(around) => around.emit(fx, &wrapped_symbol(&symbol)),
             Provided::Math(_) => unreachable!("called by name"),
         }
         Ok(())

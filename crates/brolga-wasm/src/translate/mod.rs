@@ -84,7 +84,7 @@ pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode
                 Some(func::translate(&mut env, &mut context, &symbol, i as u32, body)?)
             }
             Some(body) if matches!(provided[i], Some(Provided::Around(_))) => {
-                let symbol = helpers::own(&env.symbols[i]);
+                let symbol = helpers::wrapped_symbol(&env.symbols[i]);
                 let key = func::translate(&mut env, &mut context, &symbol, i as u32, body)?;
                 env.program.func_mut(key).untracked = true;
                 helpers::import_shim(&mut env, &mut context, i as u32, provided[i].as_ref())?

@@ -1,4 +1,4 @@
-//! Tasks that do not wait for each other.
+//! Parallel tasks: work that does not wait for each other, on the threads that there are.
 //!
 //! **Problem.** What has been derived is verified and compiled, function by function, and none of
 //! these tasks needs another. But they are short: a helper takes as long to wake up (about 20 µs)

@@ -1,4 +1,4 @@
-//! Where machine code lies.
+//! Code memory: where machine code lies.
 //!
 //! **Problem.** Cranelift's provider of memory asks the system for pages of their own for every
 //! function that does not fit on the last one, and gives all back. For a small derivative that

@@ -1,4 +1,4 @@
-//! One call for the sine and the cosine of one angle.
+//! Sine and cosine of one angle: one call for both, in machine code.
 //!
 //! **Problem.** Who needs one of them mostly needs the other: rotations do, Fourier transforms do,
 //! and the derivative of each is the other. A C library computes both in hardly more time than one,

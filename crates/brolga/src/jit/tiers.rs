@@ -1,4 +1,4 @@
-//! Gradients that are there soon, and fast later.
+//! Tiers: gradients that are there soon, and fast once their calls have paid for it.
 //!
 //! **Problem.** With full effort it takes about twice as long until there is a gradient as with
 //! little effort, and what comes out takes half the time ([`Effort`]). Which of them pays depends

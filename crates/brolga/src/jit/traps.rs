@@ -1,4 +1,4 @@
-//! From the address of a trap back to the instruction that the user wrote.
+//! Trap attribution: from the address of a trap back to the instruction that the user wrote.
 //!
 //! Every instruction of derived code carries the source location of the primal instruction it stems
 //! from; Cranelift keeps source locations and trap codes by code offset. A trap's address therefore

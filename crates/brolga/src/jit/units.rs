@@ -1,4 +1,4 @@
-//! Functions on their way to machine code: verified and compiled, side by side.
+//! Compilation of codegen units: functions are verified and compiled side by side.
 //!
 //! **Problem.** Cranelift's verifier takes a tenth to a fifth as long as it takes to derive a
 //! function, and compiling takes half as long. One after the other, a caller of a gradient waits

@@ -12,8 +12,8 @@
 //! `headers` of all variants).
 //! Without a stage it is the file itself. Behind the stage may stand what differs from the
 //! defaults: `combined/gradient/versions` is of a gradient alone, with both versions of the
-//! pullback ([`settings`]). The test compares; `UPDATE_EXPECT=1` rewrites the document. `; grad:`
-//! lines of the examples are run as well.
+//! pullback, `tangent/width2` of two directions at once ([`settings`]). The test compares;
+//! `UPDATE_EXPECT=1` rewrites the document. `; grad:` lines of the examples are run as well.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -36,6 +36,16 @@ fn documents_show_real_dumps() {
     let unused: Vec<_> =
         examples.iter().filter(|p| !used.contains(&*p.file_name().unwrap().to_string_lossy())).collect();
     assert!(unused.is_empty(), "no document shows {unused:?}");
+}
+
+/// A dump, a command, or a program in Rust: each is run by a test.
+#[test]
+fn design_pages_have_examples() {
+    let run = ["<!-- dump ", "```console\n$ brolga ", "```rust\n"];
+    for path in files(&root().join("docs/design"), "md") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(run.iter().any(|r| text.contains(r)), "{} has no example that a test runs", path.display());
+    }
 }
 
 #[test]
@@ -109,7 +119,10 @@ fn settings(words: &str) -> Options {
             "gradient" => options.mode = Mode::Gradient,
             "versions" => options.disabled = PassSet::NONE,
             "quick" => options.effort = Effort::Quick,
-            _ => panic!("no setting `{word}`"),
+            _ => match word.strip_prefix("width") {
+                Some(width) => options.width = width.parse().unwrap_or_else(|e| panic!("{word}: {e}")),
+                None => panic!("no setting `{word}`"),
+            },
         }
     }
     options

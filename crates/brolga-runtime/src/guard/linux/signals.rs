@@ -12,7 +12,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Once, OnceLock};
 
-use super::{CURRENT, arch, claim};
+use super::arch;
+use super::frames::{CURRENT, claim};
 use crate::guard::trap::{Cause, RawTrap, Signal};
 
 const SIGNALS: [(c_int, Signal); 5] = [

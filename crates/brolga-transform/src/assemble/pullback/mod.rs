@@ -16,10 +16,11 @@
 //! live out of it is zero. So no cotangent survives from one iteration to another by accident, and
 //! block parameters have instantaneous semantics.
 
-use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
+use brolga_ir::BlockId;
+use brolga_ir::InstId;
+use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Check, Defs, FrameSlot, Shape, Val};
 use brolga_ir::map::{IndexMap, Table};
-use brolga_ir::{BlockId, InstId};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 
@@ -27,11 +28,12 @@ use crate::facts::Facts;
 use crate::plan::invert::Other;
 use crate::plan::liveness::{Liveness, active_args, unfollowed};
 use crate::plan::predecessors::ways;
-use crate::plan::table::{Hold, Last, Plan, PredSource, Source, Supply, type_of};
+use crate::plan::table::{Hold, Plan, PredSource, type_of};
 use crate::shadow::contract_array;
-use crate::translate::convert::{Converts, asking, fitted, told};
+use crate::translate::convert::fitted;
 use crate::translate::stmt::Given;
 use crate::val_map::ByName;
+use builder::{Builder, Converter, Holds, RerunBlocks, Waiting, to};
 
 /// The pullback graph with the names of its parameters.
 pub struct Pullback {
@@ -55,45 +57,36 @@ pub struct Pullbacks {
     pub clearing: Option<Pullback>,
 }
 
+mod builder;
 mod rerun;
 
-struct Builder<'a, 'f> {
-    facts: &'a Facts<'f>,
-    stmts: Given<'a>,
-    plan: &'a Plan,
-    aux: &'a IndexMap<Val, Type>,
-    live: &'a Liveness,
-    ids: &'a mut Ids,
-    reverse_of: Table<ir::Block, BlockId>,
-    /// Loops that are run again, by header.
-    rerun: IndexMap<ir::Block, rerun::RerunBlocks>,
-    exit: BlockId,
-    blocks: Table<BlockId, CfgBlock>,
-    /// How the reverses of blocks begin that lead to one other only: with what happens on the edge.
-    heads: Table<ir::Block, Fragment>,
-    /// Where the block that is being made notes what it waits for. Zero between blocks.
-    notes: ByName<u32>,
+/// What all pullbacks of one plan are assembled from.
+pub struct PullbackParts<'a, 'f> {
+    /// The facts.
+    pub facts: &'a Facts<'f>,
+    /// Where cotangents live.
+    pub live: &'a Liveness,
+    /// The plan.
+    pub plan: &'a Plan,
+    /// Types of [`Val::Aux`].
+    pub aux: &'a IndexMap<Val, Type>,
+    /// The cotangent of each result that is a parameter of the pullback.
+    pub seeds: &'a [Option<Val>],
+    /// The segment.
+    pub seg: Val,
+    /// The symbol.
+    pub symbol: &'a str,
 }
 
-/// Assemble it. `seeds` names the cotangent of each result that is a parameter of the pullback.
-#[expect(clippy::too_many_arguments, reason = "the stages that it is assembled from")]
-pub fn pullback(
-    facts: &Facts<'_>,
-    stmts: Given<'_>,
-    live: &Liveness,
-    plan: &Plan,
-    aux: &IndexMap<Val, Type>,
-    seeds: &[Option<Val>],
-    seg: Val,
-    symbol: String,
-    ids: &mut Ids,
-) -> Pullback {
+/// Assemble a pullback.
+pub fn pullback(parts: &PullbackParts<'_, '_>, stmts: Given<'_>, ids: &mut Ids) -> Pullback {
+    let &PullbackParts { facts, live, plan, aux, seeds, seg, symbol } = parts;
     let entry = ids.block();
     // Reverse order, so that the text reads in the order in which the pullback runs.
     let reverse_of: Table<ir::Block, BlockId> =
         facts.cfg.blocks.iter().rev().filter(|&&b| plan.returning.contains(b)).map(|&b| (b, ids.block())).collect();
     let exit = ids.block();
-    let rerun = plan.reruns.iter().map(|a| (a.header, rerun::RerunBlocks::new(a, &reverse_of, ids))).collect();
+    let rerun = plan.reruns.iter().map(|a| (a.header, RerunBlocks::new(a, &reverse_of, ids))).collect();
     let (blocks, heads) = (Table::with_capacity(2 * reverse_of.len() + 2, ids.blocks()), Table::default());
     let notes = ByName::default();
     let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, rerun, exit, blocks, heads, notes };
@@ -114,7 +107,8 @@ pub fn pullback(
     assert!(b.heads.values().all(Fragment::is_empty), "what happens on an edge is part of a block");
     b.exit_block();
     let signature = facts.variant.pullback_signature(&facts.func().signature);
-    Pullback { graph: CfgBlocks { symbol, signature, blocks: b.blocks }, seg, reverse_of: b.reverse_of }
+    let graph = CfgBlocks { symbol: symbol.to_owned(), signature, blocks: b.blocks };
+    Pullback { graph, seg, reverse_of: b.reverse_of }
 }
 
 /// One pullback of two with the same parameters: the first if the flag that the forward pass has
@@ -142,97 +136,7 @@ pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids)
     Pullback { graph: whole, seg, reverse_of }
 }
 
-/// What a block reads and has not had so far.
-struct Waiting<'a> {
-    sources: &'a [Supply],
-    /// For each name one more than the position of its source.
-    at: ByName<u32>,
-    left: usize,
-}
-
-impl<'a> Waiting<'a> {
-    /// `at` is zero for all names, and is given back so.
-    fn new(sources: &'a [Supply], at: ByName<u32>) -> Self {
-        let mut waiting = Self { sources, at, left: 0 };
-        for (supply, k) in sources.iter().zip(1..) {
-            if supply.source != Source::Record {
-                *waiting.at.at(supply.name) = k;
-                waiting.left += 1;
-            }
-        }
-        waiting
-    }
-
-    fn take(&mut self, v: Val) -> Option<Source> {
-        if self.left == 0 {
-            return None;
-        }
-        let at = (self.at.get(v) as usize).checked_sub(1)?;
-        *self.at.at(v) = 0;
-        self.left -= 1;
-        Some(self.sources[at].source)
-    }
-
-    /// No more is asked for.
-    fn end(mut self) -> ByName<u32> {
-        if self.left > 0 {
-            self.sources.iter().for_each(|s| *self.at.at(s.name) = 0);
-        }
-        self.at
-    }
-}
-
-/// What held variables get on the edges from a block's predecessors, which are mostly one or two.
-type Holds = IndexMap<ir::Block, Vec<(Val, Val)>>;
-
-fn to(block: BlockId) -> Target {
-    Target { block, args: vec![] }
-}
-
-/// What a block of the pullback that belongs to no statement converts.
-struct Converter<'b, 'a, 'f> {
-    builder: &'b mut Builder<'a, 'f>,
-    f: &'b mut Fragment,
-    at: Option<ir::Inst>,
-}
-
-impl Converts for Converter<'_, '_, '_> {
-    fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
-        let d = Val::D(self.builder.ids.dv());
-        self.builder.add(self.f, [(d, ty)].into(), asking(symbol, args, ty), self.at);
-        d
-    }
-
-    fn tell(&mut self, symbol: &str, args: &[(Val, Type)]) {
-        self.builder.add(self.f, Defs::default(), told(symbol, args, None), self.at);
-    }
-
-    fn convert(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {
-        self.builder.arith(self.f, op, args, ty, self.at)
-    }
-}
-
 impl Builder<'_, '_> {
-    fn add(&mut self, f: &mut Fragment, defs: Defs, op: AdOp, at: Option<ir::Inst>) {
-        f.insert(self.ids.inst(), AdInst { defs, op, at });
-    }
-
-    fn finish(
-        &mut self,
-        id: BlockId,
-        role: Role,
-        params: Vec<(Val, Type)>,
-        insts: Fragment,
-        term: Term,
-        at: Option<ir::Inst>,
-    ) {
-        let cold = match role {
-            Role::Reverse(b) | Role::Edge(b, _) | Role::Rerun(_, b) => self.facts.func().layout.is_cold(b),
-            _ => false,
-        };
-        self.blocks.insert(id, CfgBlock { id, role, params, insts, term, term_at: at, cold });
-    }
-
     fn entry(&mut self, id: BlockId, seg: Val, seeds: &[Option<Val>]) {
         let mut params = vec![(seg, types::I64)];
         for (i, shape) in self.facts.variant.result_shapes(&self.facts.func().signature) {
@@ -247,7 +151,7 @@ impl Builder<'_, '_> {
             (Some(slot), exits) => {
                 let cases = exits.iter().map(|&b| (self.plan.number[b], self.reverse_of[&b])).collect();
                 let d = Val::D(self.ids.dv());
-                self.add(&mut f, [(d, types::I32)].into(), AdOp::KeptBlock(slot), None);
+                self.add(&mut f, [(d, types::I32)].into(), AdOp::RestoreBlock(slot), None);
                 Term::Switch(d, cases)
             }
         };
@@ -341,7 +245,7 @@ impl Builder<'_, '_> {
                 Term::Jump(to(self.back(p, b)))
             }
             PredSource::Frame(_) | PredSource::Tape => {
-                let op = if let PredSource::Frame(slot) = pred { AdOp::KeptBlock(slot) } else { AdOp::PeekBlock };
+                let op = if let PredSource::Frame(slot) = pred { AdOp::RestoreBlock(slot) } else { AdOp::PeekBlock };
                 let d = Val::D(self.ids.dv());
                 self.add(&mut f, [(d, types::I32)].into(), op, first);
                 let preds = facts.cfg.preds[b].clone();
@@ -421,12 +325,6 @@ impl Builder<'_, '_> {
         edge
     }
 
-    /// Whether a block has a reverse as ever: it is in no loop that is run again, or reversed in
-    /// each iteration of one.
-    fn is_reversed(&self, b: ir::Block) -> bool {
-        self.plan.rerun(b).is_none_or(|a| a.by_iteration && b != a.header)
-    }
-
     /// Whether the reverse of `p` comes behind that of `b` and no other.
     fn leads_only_to(&self, p: ir::Block, b: ir::Block) -> bool {
         let returning = self.facts.cfg.succs[p].iter().filter(|s| self.plan.returning.contains(**s));
@@ -469,96 +367,6 @@ impl Builder<'_, '_> {
         out
     }
 
-    fn arith(&mut self, f: &mut Fragment, op: Arith, args: &[Val], ty: Type, at: Option<ir::Inst>) -> Val {
-        let d = Val::D(self.ids.dv());
-        self.add(f, [(d, ty)].into(), AdOp::Arith(op, args.into(), ty), at);
-        d
-    }
-
-    /// An integer that goes in steps, behind its loop.
-    fn last(&mut self, f: &mut Fragment, last: &Last, at: Option<ir::Inst>) -> AdOp {
-        let op = self.last_compared(f, last, at);
-        let Some(of) = last.of else { return op };
-        let type_of = |v| self.facts.func().dfg.value_type(v);
-        let (ty, wanted, iv) = (type_of(last.iv.var), type_of(of.var), &last.iv);
-        let end = Val::D(self.ids.dv());
-        self.add(f, [(end, ty)].into(), op, at);
-        let (way, times) = if last.in_proportion(ty == wanted) {
-            let way = self.arith(f, Arith::Isub, &[end, Val::Primal(iv.start)], ty, at);
-            (way, of.step.wrapping_div(iv.step))
-        } else {
-            // How often: fewer times than would lead back to the start, so nothing has been lost
-            // beyond the end of the type.
-            let start = Val::Primal(iv.start);
-            let way = if iv.step > 0 { [end, start] } else { [start, end] };
-            let way = self.arith(f, Arith::Isub, &way, ty, at);
-            let iterations = self.arith(f, Arith::UshrBy(iv.step.trailing_zeros() as u8), &[way], ty, at);
-            let iterations =
-                if ty == wanted { iterations } else { self.arith(f, Arith::Uextend, &[iterations], wanted, at) };
-            (iterations, of.step)
-        };
-        let times = self.arith(f, Arith::Iconst(times), &[], wanted, at);
-        let way = self.arith(f, Arith::Imul, &[way, times], wanted, at);
-        AdOp::Arith(Arith::Iadd, [Val::Primal(of.start), way].into(), wanted)
-    }
-
-    /// The one that was compared with a bound.
-    fn last_compared(&mut self, f: &mut Fragment, last: &Last, at: Option<ir::Inst>) -> AdOp {
-        let ty = self.facts.func().dfg.value_type(last.iv.var);
-        let step = |b: &mut Self, f: &mut Fragment| b.arith(f, Arith::Iconst(last.iv.step), &[], ty, at);
-        let mut end = Val::Primal(last.bound);
-        if let Some(op) = last.far {
-            let mut first = Val::Primal(last.iv.start);
-            if last.of_next {
-                let k = step(self, f);
-                first = self.arith(f, Arith::Iadd, &[first, k], ty, at);
-            }
-            end = self.arith(f, Arith::MinMax(op), &[first, end], ty, at);
-            if last.iv.step.abs() > 1 {
-                // Whole steps from the first value, the last of which reaches the bound or goes
-                // beyond it.
-                let s = last.iv.step.abs();
-                let up = last.iv.step > 0;
-                let way = if up { [end, first] } else { [first, end] };
-                let way = self.arith(f, Arith::Isub, &way, ty, at);
-                let (k, mask) = (Arith::Iconst(s - 1), Arith::Iconst(-s));
-                let (k, mask) = (self.arith(f, k, &[], ty, at), self.arith(f, mask, &[], ty, at));
-                let way = self.arith(f, Arith::Iadd, &[way, k], ty, at);
-                let way = self.arith(f, Arith::Band, &[way, mask], ty, at);
-                end = self.arith(f, if up { Arith::Iadd } else { Arith::Isub }, &[first, way], ty, at);
-            }
-        }
-        if last.of_next {
-            let k = step(self, f);
-            return AdOp::Arith(Arith::Isub, [end, k].into(), ty);
-        }
-        AdOp::Arith(Arith::Copy, [end].into(), ty)
-    }
-
-    /// Restore or recompute a value, and before that whatever it is recomputed from.
-    fn have(&mut self, f: &mut Fragment, v: Val, waiting: &mut Waiting<'_>, at: Option<ir::Inst>) {
-        let Some(source) = waiting.take(v) else { return };
-        let op = match source {
-            Source::Record => unreachable!("popped already"),
-            Source::Frame(slot) => AdOp::Restore(slot),
-            Source::Recompute(inst) => {
-                for &a in self.facts.func().dfg.inst_args(inst) {
-                    self.have(f, Val::Primal(a), waiting, at);
-                }
-                AdOp::Primal(inst)
-            }
-            Source::Held => AdOp::Held(v),
-            Source::Last(last) => {
-                for o in last.operands() {
-                    self.have(f, Val::Primal(o), waiting, at);
-                }
-                self.last(f, &last, at)
-            }
-        };
-        let ty = type_of(self.facts, self.aux, v);
-        self.add(f, [(v, ty)].into(), op, at);
-    }
-
     /// What happens to cotangents on the way from the reverse of `b` back to the reverse of `p`.
     fn edge(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block, taken: &IndexMap<ir::Value, Val>, holds: &Holds) {
         let at = self.facts.func().layout.last_inst(p);
@@ -595,14 +403,6 @@ impl Builder<'_, '_> {
             self.add(f, Defs::default(), AdOp::Hold(total.name(), d), at);
         }
         self.leave(f, p, b);
-    }
-
-    /// The cotangent of one value for another that has the same bits: a number for a ticket, or a
-    /// ticket for a number.
-    fn in_shape(&mut self, f: &mut Fragment, ct: Val, of: ir::Value, to: ir::Value, at: Option<ir::Inst>) -> Val {
-        let shape = |v| self.facts.activity.ct[v].expect("an active value has a shape");
-        let (ty, own) = (shape(of).ty(), shape(to));
-        fitted(&mut Converter { builder: self, f, at }, ct, ty, own).expect("both are of one width")
     }
 
     fn exit_block(&mut self) {

@@ -1,4 +1,5 @@
-//! The reverse half of a loop that is run again ([`crate::plan::rerun_loops`]).
+//! II-loops in the pullback: the reverse half runs the loop forwards and reverses each iteration on
+//! the spot ([`crate::plan::rerun_loops`]).
 //!
 //! ```text
 //! edge p -> b   (out of the loop) the cotangent of the member of each sum that leaves goes to the sum's first
@@ -17,34 +18,15 @@
 
 use brolga_analysis::cfg::edge_args;
 use brolga_ir::BlockId;
-use brolga_ir::block::{CfgBlock, Fragment, Ids, Role, Target, Term};
+use brolga_ir::block::{CfgBlock, Fragment, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Defs, Val};
 use brolga_ir::lift::{BlockMap, lift_block};
 use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir;
 
-use super::{Builder, Holds, Waiting, to};
+use super::builder::{Builder, Holds, RerunBlocks, Waiting, to};
 use crate::assemble::forward::{keep_early, records};
 use crate::plan::table::{Rerun, type_of};
-
-/// Where the reverse half goes in a loop that is run again.
-#[derive(Clone)]
-pub(super) struct RerunBlocks {
-    /// The block that begins it.
-    begin: BlockId,
-    /// The edge behind it.
-    end: BlockId,
-    /// Its blocks.
-    blocks: BlockMap,
-}
-
-impl RerunBlocks {
-    pub fn new(a: &Rerun, reverse_of: &BlockMap, ids: &mut Ids) -> Self {
-        let of = |b: &ir::Block, ids: &mut Ids| (*b, if a.by_iteration { ids.block() } else { reverse_of[b] });
-        let (begin, end) = (ids.block(), ids.block());
-        RerunBlocks { begin, end, blocks: a.blocks.iter().map(|b| of(b, ids)).collect() }
-    }
-}
 
 impl Builder<'_, '_> {
     /// Where the pullback goes on behind what happens on the edge from `p` to `b`.

@@ -1,4 +1,4 @@
-//! What callees write, for the frames of their callers.
+//! Mod/ref of callees for scalar promotion: which words of its caller's frame a call writes.
 //!
 //! **Question.** Which variables of a frame are still what they were when a call returns?
 //!

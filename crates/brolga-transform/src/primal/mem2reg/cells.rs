@@ -1,5 +1,4 @@
-//! What memory cells hold, what calls write to them, and what loads of them become: the words in
-//! which the other files of this folder speak.
+//! Cells of scalar promotion: what they hold, what calls write to them, what loads of them become.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -82,7 +81,7 @@ pub trait Calls {
 #[derive(Clone, Copy)]
 pub enum Promoted {
     /// Of 64 bits, all of which were one number.
-    Whole(WordSource),
+    Number(WordSource),
     /// Of 64 bits, in two halves, the lower first.
     Mixture([Word; 2]),
     /// A word.

@@ -1,4 +1,4 @@
-//! Guards of what is kept: stores that must not lead into a frame.
+//! Guards of scalar promotion: stores that must not lead into a promoted frame trap if they do.
 //!
 //! **Question.** Behind a store through another address, a cell of a frame is what it was if the
 //! store did not lead there. Which stores are asked, at run time, and for which cells?

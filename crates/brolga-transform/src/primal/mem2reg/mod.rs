@@ -111,7 +111,7 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<PromotedLoad>
     let calculated = calculated(func);
     let moved = |f: &PromotedLoad| match f.by {
         Promoted::Word(Word::Half(x, _)) => Some(x),
-        Promoted::Whole(x) if f.ty == types::I64 && words.has_double(cfg, x) => Some(x),
+        Promoted::Number(x) if f.ty == types::I64 && words.has_double(cfg, x) => Some(x),
         _ => None,
     };
     // What is put together again must not come from a value in part, and from memory in part.
@@ -129,7 +129,7 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<PromotedLoad>
 fn double(cfg: &Cfg, words: &Words<'_>, [low, high]: [Word; 2]) -> Option<Promoted> {
     match (low, high) {
         (Word::Half(x, false), Word::Half(y, true)) if words.same(cfg, x, y, &mut Vec::new()) => {
-            Some(Promoted::Whole(x))
+            Some(Promoted::Number(x))
         }
         (Word::Half(_, true), _) | (_, Word::Half(_, false)) => None,
         _ => Some(Promoted::Mixture([low, high])),
@@ -141,7 +141,7 @@ fn halves(func: &ir::Function, found: &[PromotedLoad]) -> EntitySet<ir::Value> {
     let of = |f: &PromotedLoad| match f.by {
         Promoted::Word(w) => Some((func.dfg.first_result(f.load), w)),
         // The bits of a number of 64 bits.
-        Promoted::Whole(x) if f.ty == types::I64 => Some((func.dfg.first_result(f.load), Word::Half(x, false))),
+        Promoted::Number(x) if f.ty == types::I64 => Some((func.dfg.first_result(f.load), Word::Half(x, false))),
         _ => None,
     };
     let words: Vec<(ir::Value, Word)> = found.iter().filter_map(of).collect();
@@ -206,7 +206,7 @@ impl Params {
         };
         for f in found {
             match f.by {
-                Promoted::Whole(x) => ask(Word::Half(x, false), &mut work),
+                Promoted::Number(x) => ask(Word::Half(x, false), &mut work),
                 Promoted::Mixture(parts) => parts.into_iter().for_each(|w| ask(w, &mut work)),
                 Promoted::Word(w) => ask(w, &mut work),
             }
@@ -273,7 +273,7 @@ impl Rewrite<'_> {
     fn replace(&mut self, f: &PromotedLoad) {
         let old = self.func.dfg.first_result(f.load);
         let new = match f.by {
-            Promoted::Whole(x) => self.wide(x, f.load, f.ty),
+            Promoted::Number(x) => self.wide(x, f.load, f.ty),
             Promoted::Mixture(parts) => {
                 let bits = self.mixture(f.load, parts);
                 self.cast(bits, f.load, f.ty)

@@ -1,4 +1,4 @@
-//! Names of places: a base, and how far from it.
+//! Names of cells: a base, and a constant offset from it.
 //!
 //! **Question.** Which accesses are to the same bytes, and which are to others for certain?
 //!

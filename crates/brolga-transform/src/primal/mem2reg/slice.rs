@@ -1,4 +1,4 @@
-//! The loads from which doubles are put together: a backward slice.
+//! Backward slice: the loads from which doubles are put together.
 //!
 //! **Question.** Which of the loads that could be promoted does a double ask for that was taken
 //! apart?
@@ -28,7 +28,7 @@ pub fn slice(func: &ir::Function, cfg: &Cfg, words: &Words<'_>, found: &[Promote
     for f in found {
         let is_put = match f.by {
             Promoted::Mixture(_) => true,
-            Promoted::Whole(x) => f.ty == types::F64 && slice.is_computed(x),
+            Promoted::Number(x) => f.ty == types::F64 && slice.is_computed(x),
             Promoted::Word(_) => false,
         };
         if is_put {
@@ -73,7 +73,7 @@ impl Slice<'_> {
             return;
         }
         match f.by {
-            Promoted::Whole(x) | Promoted::Word(Word::Int(x) | Word::Half(x, _)) => self.source(x, params),
+            Promoted::Number(x) | Promoted::Word(Word::Int(x) | Word::Half(x, _)) => self.source(x, params),
             Promoted::Mixture(parts) => {
                 for Word::Int(x) | Word::Half(x, _) in parts {
                     self.source(x, params);

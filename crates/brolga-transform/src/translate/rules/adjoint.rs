@@ -1,4 +1,4 @@
-//! Calls of functions that have an adjoint of the user's (`brolga_rules::adjoint`).
+//! Adjoints of users: calls of functions that have one (`brolga_rules::adjoint`).
 //!
 //! **Before.** `r = call %f(x, p)`. **After.** Forward: the same call, or `r, record = call
 //! %f__augmented(x, p, …)`. Reverse: `dx = call %f__adjoint(x, shadow of p, r̄, record, …)`, and
@@ -19,13 +19,12 @@ use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Program};
 use brolga_rules::{AdjointArg, AdjointCall, AdjointId, AdjointRule, Ty, adjoint_rule};
 use cranelift_codegen::ir::{self, AbiParam, Signature, types};
 
-use super::Cx;
 use super::calls::modes;
 use super::fragments::hand_over;
 use super::libm::clif_type;
 use super::memory::const_store_check;
 use crate::batch::no_batch;
-use crate::translate::stmt::Where;
+use crate::translate::stmt::{Cx, Where};
 
 /// The user's adjoint of a function.
 pub(crate) fn of(cx: Cx<'_, '_, '_, '_>, f: FuncKey) -> Option<&'static AdjointRule> {

@@ -13,12 +13,12 @@ use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, time_loop};
 use cranelift_codegen::ir::{self, Signature, types};
 
-use super::Cx;
 use super::fragments::hand_over;
 use crate::assemble::combined::signature;
+use crate::derived::PairSymbols;
 use crate::translate::convert::fitted;
 use crate::translate::rules::fragments::nothing_arrives;
-use crate::translate::stmt::{PairSymbols, Where};
+use crate::translate::stmt::{Cx, Where};
 
 /// A direct call of a function of the program.
 pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {

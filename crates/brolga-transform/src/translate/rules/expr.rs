@@ -1,4 +1,4 @@
-//! Rows that are formulas: each operand's cotangent is the result's times a partial derivative.
+//! Formula rows: each operand's cotangent is the result's times a partial derivative.
 
 use std::cmp::Ordering;
 

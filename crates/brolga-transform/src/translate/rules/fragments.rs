@@ -1,4 +1,5 @@
-//! Integers that are pieces of memory: their cotangents are tickets (`brolga_runtime::pieces`).
+//! Fragments of floats: the cotangent of an integer that is some bytes of memory is a ticket
+//! (`brolga_runtime::pieces`).
 
 use brolga_analysis::activity::State;
 use brolga_analysis::kinds::bytes::bytes_of;
@@ -6,9 +7,8 @@ use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 
-use super::Cx;
 use crate::translate::convert::{Converts, asking, fitted, told};
-use crate::translate::stmt::{StmtCx, Where};
+use crate::translate::stmt::{Cx, StmtCx, Where};
 
 impl Converts for StmtCx<'_, '_, '_> {
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {

@@ -1,4 +1,4 @@
-//! Calls of C functions that have a rule: mathematics, and memory.
+//! Known C functions: calls of mathematical functions and of memory functions, which have rules.
 
 use brolga_analysis::{CopyRole, MemRole};
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
@@ -6,9 +6,8 @@ use brolga_ir::{Diagnostic, MemoryMode, Mode};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
 use cranelift_codegen::ir::{self, types};
 
-use super::Cx;
 use super::{expr, memory};
-use crate::translate::stmt::Where;
+use crate::translate::stmt::{Cx, Where};
 
 /// A call of a known function.
 pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {

@@ -18,7 +18,7 @@ use crate::translate::stmt::{StmtCx, Where};
 pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
     let (inst, z) = (cx.inst(), cx.results()[0]);
     let addr = cx.args()[0];
-    let off = brolga_analysis::activity::offset(cx.func(), inst);
+    let off = brolga_analysis::query::access_offset(cx.func(), inst);
     match cx.facts().activity.mem[inst] {
         MemRole::Float(_) if cx.facts().in_place.contains(inst) || cx.facts().overwrites.summed.contains_key(&inst) => {
         }
@@ -39,7 +39,7 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
 pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
     let inst = cx.inst();
     let addr = brolga_analysis::query::access_address(cx.func(), inst).expect("a store has an address");
-    let off = brolga_analysis::activity::offset(cx.func(), inst);
+    let off = brolga_analysis::query::access_offset(cx.func(), inst);
     remember(cx, addr, off, stored_type(cx.func(), inst), 0);
     let x = cx.args()[0];
     match cx.facts().activity.mem[inst] {

@@ -1,5 +1,5 @@
-//! What each kind of instruction becomes. One file per family; a rule is a few lines: forward,
-//! reverse, done.
+//! Translation by opcode: what each kind of instruction becomes, one file per family. A rule is a
+//! few lines: forward, reverse, done.
 
 use brolga_analysis::activity::State;
 use brolga_analysis::{CalleeKind, ResultMode};
@@ -17,9 +17,6 @@ pub(crate) mod memory;
 pub(crate) mod moves;
 pub(crate) mod products;
 pub(crate) mod ulp;
-
-/// What a rule writes to.
-pub(crate) type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
 
 /// Translate one primal instruction.
 pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {

@@ -1,11 +1,12 @@
-//! Values that move whole, lane by lane or bit by bit: selects, bitcasts, lanes, shuffles, sign
+//! Data movement: values that move lane by lane or bit by bit, by selects, bitcasts, shuffles, sign
 //! changes and masks.
 //!
 //! Cotangents have float types even where the primal holds the bits in an integer, so one rule
 //! serves both.
 
-use brolga_analysis::activity::{State, whole_lane};
+use brolga_analysis::activity::State;
 use brolga_analysis::kinds::bit_idioms::{self, BitOp};
+use brolga_analysis::query::is_one_lane;
 use brolga_analysis::{Delta, RootKind};
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::{
@@ -14,11 +15,10 @@ use cranelift_codegen::ir::{
     types,
 };
 
-use super::Cx;
 use super::fragments::{number_of, number_of_ticket};
 use crate::translate::convert::mask_type;
 use crate::translate::rules::fragments::{lane_is_unused, lane_type, lanes, nothing_arrives};
-use crate::translate::stmt::Where;
+use crate::translate::stmt::{Cx, Where};
 
 /// The cotangent of the only result, if it is active.
 fn ct_of_result(cx: Cx<'_, '_, '_, '_>) -> Option<(Val, Shape)> {
@@ -310,7 +310,7 @@ pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
     let mask = cx.func().dfg.immediates[imm].as_slice().to_vec();
     let w = shape.lane_bytes() as usize;
     for (l, bytes) in mask.chunks(w).enumerate() {
-        if !whole_lane(bytes, shape.lane_bytes()) && !bytes.iter().all(|&b| b >= 32) {
+        if !is_one_lane(bytes, shape.lane_bytes()) && !bytes.iter().all(|&b| b >= 32) {
             // Bytes of several floats, which nothing should use: check that nothing does.
             let t = lane_type(shape);
             let part = cx.arith(Arith::Extract(l as u8), &[ct], t);
@@ -325,7 +325,7 @@ pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
         let mut went: Vec<Vec<usize>> = vec![Vec::new(); 16 / w];
         for l in 0..16 / w {
             let from = mask[l * w] as usize;
-            if from / 16 == k && whole_lane(&mask[l * w..][..w], shape.lane_bytes()) {
+            if from / 16 == k && is_one_lane(&mask[l * w..][..w], shape.lane_bytes()) {
                 went[from % 16 / w].push(l);
             }
         }

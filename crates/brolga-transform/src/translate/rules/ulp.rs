@@ -1,5 +1,5 @@
-//! A number that is added to a float's bits (`brolga_analysis::activity::ulp`): the cotangent is
-//! multiplied by a power of two.
+//! Ulp arithmetic: a number is added to a float's bits (`brolga_analysis::activity::ulp`), and the
+//! cotangent is multiplied by a power of two.
 //!
 //! The exponents of two floats may lie so far apart that their slope is no number, or that the
 //! product is none, although another step leads back. So the run time scales

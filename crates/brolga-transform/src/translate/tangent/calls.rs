@@ -9,9 +9,9 @@ use cranelift_codegen::ir::{self, Signature, types};
 
 use super::fit::type_of;
 use super::value::{define, define_as, tangent_as};
-use crate::translate::rules::Cx;
 use crate::translate::rules::adjoint::{self, Given};
 use crate::translate::rules::calls::{deltas, lost_pointer, lost_through_pointer, modes};
+use crate::translate::stmt::Cx;
 use crate::translate::stmt::Where;
 
 /// A direct call of a function of the program.

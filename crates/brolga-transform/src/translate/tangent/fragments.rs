@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{Opcode, types};
 
 use super::fit::type_of;
 use super::value::{define, tangent_as};
-use crate::translate::rules::Cx;
+use crate::translate::stmt::Cx;
 
 /// An instruction whose result is a fragment: the tangents of the operands move by it. False if it
 /// is none.

@@ -1,4 +1,4 @@
-//! Tangents through C functions that have a rule: mathematics, and memory.
+//! Known C functions in forward mode: mathematics, and memory.
 
 use brolga_analysis::CopyRole;
 use brolga_ir::Diagnostic;
@@ -8,9 +8,9 @@ use cranelift_codegen::ir::types;
 
 use super::places;
 use super::value::{by_row, define};
-use crate::translate::rules::Cx;
 use crate::translate::rules::libm::{allocate, clif_type, free_at_end, wide};
 use crate::translate::rules::memory;
+use crate::translate::stmt::Cx;
 use crate::translate::stmt::Where;
 
 const I64: cranelift_codegen::ir::Type = types::I64;

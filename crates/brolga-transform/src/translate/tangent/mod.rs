@@ -33,7 +33,8 @@ use cranelift_codegen::ir::{self, Opcode, types};
 
 use crate::batch::no_batch;
 use crate::translate::rules::fragments::is_computed;
-use crate::translate::rules::{Cx, memory, products};
+use crate::translate::rules::{memory, products};
+use crate::translate::stmt::Cx;
 use crate::translate::stmt::{AdStmt, StmtCx, Translation};
 
 mod calls;

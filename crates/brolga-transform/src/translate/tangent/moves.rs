@@ -1,17 +1,19 @@
-//! Tangents of values that move whole, lane by lane or bit by bit: the tangent moves along.
+//! Data movement in forward mode: values move lane by lane or bit by bit, and their tangents move
+//! along.
 
-use brolga_analysis::activity::{State, whole_lane};
+use brolga_analysis::activity::State;
 use brolga_analysis::kinds::bit_idioms::{self, BitOp};
+use brolga_analysis::query::is_one_lane;
 use brolga_ir::inst::{Arith, Shape, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, condcodes::FloatCC, condcodes::IntCC, types};
 
 use super::fit::{POISON, tangent_type, type_of, unknown};
 use super::value::{define, define_as, tangent, tangent_as};
 use crate::translate::convert::mask_type;
-use crate::translate::rules::Cx;
 use crate::translate::rules::fragments::{lane_type, lanes};
 use crate::translate::rules::moves::{as_float, in_pairs, lane_immediate, pair, select_delta, times_sign, with_pair};
 use crate::translate::rules::ulp::scaled;
+use crate::translate::stmt::Cx;
 
 /// The shape of the only result's tangent, if it has one.
 fn shape_of_result(cx: Cx<'_, '_, '_, '_>) -> Option<(ir::Value, Shape)> {
@@ -225,7 +227,7 @@ pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
     let mut t = cx.arith(Arith::ShuffleBytes(Box::new(bytes)), &[x, y], shape.ty());
     let w = shape.lane_bytes();
     for (l, bytes) in mask.chunks(w as usize).enumerate() {
-        if !whole_lane(bytes, w) && !bytes.iter().all(|&b| b >= 32) {
+        if !is_one_lane(bytes, w) && !bytes.iter().all(|&b| b >= 32) {
             let poison = cx.constant(POISON, lane_type(shape));
             t = cx.arith(Arith::Insert(l as u8), &[t, poison], shape.ty());
         }

@@ -7,21 +7,21 @@
 use std::cmp::Ordering;
 
 use brolga_analysis::MemRole;
-use brolga_analysis::activity::offset;
+use brolga_analysis::query::access_offset;
 use brolga_analysis::query::{access_address, is_taped_integer};
 use brolga_ir::inst::{AdOp, Args, Arith, Defs, FragmentOp, Shape, Val};
 use cranelift_codegen::ir::{self, Type, types};
 
 use super::fit::fit;
 use super::value::{define, define_as, tangent_as};
-use crate::translate::rules::Cx;
 use crate::translate::rules::memory::const_store_check;
+use crate::translate::stmt::Cx;
 use crate::translate::stmt::Where;
 
 /// `z = load p+off`.
 pub fn load(cx: Cx<'_, '_, '_, '_>) {
     let (inst, z) = (cx.inst(), cx.results()[0]);
-    let (addr, off) = (cx.args()[0], offset(cx.func(), inst));
+    let (addr, off) = (cx.args()[0], access_offset(cx.func(), inst));
     match cx.facts().activity.mem[inst] {
         MemRole::Float(shape) if cx.facts().is_active(z) => match read(cx, addr, off, shape) {
             Some(t) if matches!(shape, Shape::Bytes { .. }) => {
@@ -41,7 +41,7 @@ pub fn load(cx: Cx<'_, '_, '_, '_>) {
 pub fn store(cx: Cx<'_, '_, '_, '_>) {
     let inst = cx.inst();
     let addr = access_address(cx.func(), inst).expect("a store has an address");
-    let off = offset(cx.func(), inst);
+    let off = access_offset(cx.func(), inst);
     let x = cx.args()[0];
     match cx.facts().activity.mem[inst] {
         MemRole::Float(shape) => {

@@ -5,7 +5,8 @@ use brolga_rules::ExprRow;
 use cranelift_codegen::ir::{self, Type, types};
 
 use super::fit::{fit, of_words, tangent_type, type_of, unknown};
-use crate::translate::rules::{Cx, expr};
+use crate::translate::rules::expr;
+use crate::translate::stmt::Cx;
 use crate::translate::stmt::{StmtCx, Where};
 
 /// The tangent of a value, if it has one.

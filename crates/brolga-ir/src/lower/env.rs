@@ -1,0 +1,112 @@
+//! What lowering needs besides a graph, and what it makes of one.
+
+use cranelift_codegen::ir::{self, MemFlagsData};
+use cranelift_codegen::isa::TargetFrontendConfig;
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+use super::frame::FrameLayout;
+use super::typed::{Channel, Standalone, Typed};
+use crate::inst::{Shape, Val};
+use crate::names::Names;
+
+/// Bit of a source location that marks a check of ours, not an instruction of the primal.
+pub const CHECK_SRCLOC: u32 = 1 << 31;
+
+/// How it is seen that a record does not fit on the tape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fence {
+    /// Each asks for room.
+    #[default]
+    No,
+    /// Memory behind the tape cannot be accessed, and a fault there is the check.
+    Only,
+    /// The same, and each asks all the same: some of those that are in [`Lowered::checks`] are
+    /// going to be taken away, or all.
+    Too,
+}
+
+/// A function that was made of a graph.
+pub struct Lowered {
+    /// The function.
+    pub func: ir::Function,
+    /// Its comparisons with the end of the tape on behalf of records.
+    pub checks: Vec<ir::Inst>,
+    /// Its loads and stores of shadows.
+    pub shadows: Shadows,
+    /// Whether it uses its segment.
+    pub segment: bool,
+}
+
+/// Accesses to shadows.
+#[derive(Debug, Default)]
+pub struct Shadows {
+    /// All of them: of cotangents, of shadows of pointers, and those that clear shadows. No other
+    /// load or store touches what they do.
+    pub all: EntitySet<ir::Inst>,
+    /// For those of cotangents, of whose primal bytes: an address of the primal, how many bytes
+    /// behind it, and how many, in the order of the accesses.
+    of: Vec<(ir::Inst, ir::Value, i32, u32)>,
+}
+
+impl Shadows {
+    pub(super) fn insert_bytes(&mut self, access: ir::Inst, addr: Val, off: i32, bytes: u32) {
+        self.all.insert(access);
+        if let Val::Primal(p) = addr {
+            self.of.push((access, p, off, bytes));
+        }
+    }
+
+    /// The bytes of the primal whose shadow an access is to: an address, how far behind it they
+    /// begin, and how many they are.
+    pub fn of(&self, access: ir::Inst) -> Option<(ir::Value, i32, u32)> {
+        let at = self.of.binary_search_by_key(&access, |a| a.0).ok()?;
+        let (_, p, off, bytes) = self.of[at];
+        Some((p, off, bytes))
+    }
+}
+
+/// What lowering needs besides the graph.
+pub struct LowerEnv<'a> {
+    /// The normalised primal.
+    pub primal: &'a ir::Function,
+    /// Spelling of symbols.
+    pub names: &'a mut Names,
+    /// The segment parameter; `None` for a function that has none (a lifted primal).
+    pub seg: Option<Val>,
+    /// The activation frame, if there is one.
+    pub frame: Option<&'a FrameLayout>,
+    /// Bytes of a block number.
+    pub id_bytes: u32,
+    /// Shape of each primal value's cotangent.
+    pub ct: &'a SecondaryMap<ir::Value, Option<Shape>>,
+    /// How many derivatives there are at once ([`crate::options::Options::width`]).
+    pub width: u32,
+    /// Emit the checks of a debug run.
+    pub debug: bool,
+    /// Some function of the program moves floats in pieces, so that cotangents may wait in front of
+    /// shadows.
+    pub pieces: bool,
+    /// Guard products by as few instructions as there are, and not by the fastest.
+    pub short: bool,
+    /// How it is seen that the tape is full.
+    pub fence: Fence,
+    /// The tape is typed, and so is the activation frame.
+    pub typed: Option<Typed<'a>>,
+    /// The function runs without the run time. So does one with a typed tape.
+    pub standalone: Option<Standalone<'a>>,
+    /// No other function records in its segment, which is empty when it begins.
+    pub alone: bool,
+    /// The target.
+    pub target: TargetFrontendConfig,
+    /// Receives the sums of what is watched, which are only asked whether they are finite.
+    pub watched: Option<&'a mut EntitySet<ir::Value>>,
+}
+
+/// Flags of accesses to the tape: nothing else aliases it.
+pub fn tape_flags(func: &mut ir::Function, channel: Channel) -> MemFlagsData {
+    let region = func.dfg.alias_regions.insert(ir::AliasRegionData {
+        user_id: channel.region(),
+        description: std::borrow::Cow::Borrowed("brolga tape"),
+    });
+    MemFlagsData::new().with_notrap().with_alias_region(Some(region))
+}
