@@ -219,7 +219,8 @@ impl Recorded {
         Ok((program, recording))
     }
 
-    /// Refuse a derivative whose shadows of data would be shadows once more, of what is derived now.
+    /// Refuse a derivative whose shadows of data would be shadows once more, of what is derived
+    /// now.
     fn own_shadows(&self, id: FuncId, of: &ModuleDerivative, declared: &ModuleDeclarations) -> Result<(), AdError> {
         let name = |id: DataId| declared.get_data_decl(id).linkage_name(id).into_owned();
         for (object, shadow) in of.shadows() {
@@ -239,8 +240,8 @@ impl Recorded {
         Ok(())
     }
 
-    /// Let data take part as activities say: what has a shadow is writable, what is constant is not.
-    /// What was so before is returned.
+    /// Let data take part as activities say: what has a shadow is writable, what is constant is
+    /// not. What was so before is returned.
     fn let_take_part(
         &self,
         program: &mut Program,

@@ -76,10 +76,77 @@ block0(v0: i64):
     return v2
 }";
 
+/// A float of the lower half of one number and the upper half of another: no cotangent is its sum.
+const TORN: &str = "function %f(i64) -> f64 {
+    ss0 = explicit_slot 8
+block0(v0: i64):
+    v1 = stack_addr.i64 ss0
+    v2 = load.i32 v0
+    v3 = load.i32 v0+12
+    store v2, v1
+    store v3, v1+4
+    v4 = load.f64 v1
+    v5 = fmul v4, v4
+    return v5
+}";
+
+/// x² of a double that is copied byte by byte, as a gradient and as a pair, and once more with
+/// another seed; memory for the records, and too little of it.
 #[test]
-fn what_needs_the_run_time() {
-    refused(PIECES, &Spec::gradient([Duplicated]), &["AD0174", "pieces", "load and store floats as floats"]);
-    refused(PIECES, &Spec::tangent([Dual]), &["AD0174", "pieces"]);
+fn floats_that_move_in_pieces() {
+    let text = PIECES.replace("return v11", "v12 = load.f64 v0\n    v13 = fmul v11, v12\n    return v13");
+    let mut m = Fixture::new(&text, "f");
+    let gradient = m.derivative("f", &Spec::gradient([Duplicated]));
+    let (forward, pullback) = m.pair("f", &Spec::pair([Duplicated]));
+    assert_eq!([gradient, forward].map(|id| m.module.room(id)), [Some(Room::Unknown); 2]);
+    m.finish();
+    let x = -1.7;
+    for bytes in [100, 300, 500, 4096] {
+        let (mut at, mut shadow, mut space) = ([x], [0.25], vec![0xaa_u8; bytes]);
+        let mut call = |id: FuncId, seed: f64| {
+            let found = m.call(id, |role| match role {
+                ParamRole::Primal(0) => address(&mut at),
+                ParamRole::Shadow(0) => address(&mut shadow),
+                ParamRole::Workspace => address(&mut space),
+                ParamRole::WorkspaceBytes => DataValue::I64(bytes as i64),
+                _ => double(seed),
+            });
+            let status = number(&found, ResultRole::Status).expect("it has a workspace");
+            assert_eq!(status == 0.0, bytes == 4096, "{bytes} bytes");
+            (number(&found, ResultRole::Value(0)), shadow[0])
+        };
+        let (value, _) = call(gradient, 1.0);
+        if bytes < 4096 {
+            assert!(value.is_some_and(f64::is_nan), "{value:?}");
+            continue;
+        }
+        near(value.expect("a value"), x * x);
+        near(call(gradient, 2.0).1, 0.25 + 3.0 * 2.0 * x);
+        assert_eq!(call(forward, 0.0).0, value);
+        near(call(pullback, 0.5).1, 0.25 + 3.5 * 2.0 * x);
+        near(call(pullback, -0.5).1, 0.25 + 3.0 * 2.0 * x);
+    }
+    refused(PIECES, &Spec::tangent([Dual]), &["AD0174", "pieces", "forward mode", "ask for a gradient"]);
+}
+
+/// What cannot be put together ends the run: it is never a wrong number.
+#[test]
+fn pieces_of_two_floats() {
+    let status = in_child(module_path!(), "pieces_of_two_floats", || {
+        let mut m = Fixture::new(TORN, "f");
+        let id = m.derivative("f", &Spec::gradient([Duplicated]));
+        m.finish();
+        let (mut x, mut shadow, mut space) = ([1.5, 2.5], [0.0; 2], vec![0_u8; 4096]);
+        m.call(id, |role| match role {
+            ParamRole::Primal(0) => address(&mut x),
+            ParamRole::Shadow(0) => address(&mut shadow),
+            ParamRole::Workspace => address(&mut space),
+            ParamRole::WorkspaceBytes => DataValue::I64(4096),
+            _ => double(1.0),
+        });
+        std::process::exit(0);
+    });
+    assert!(status.is_some_and(|s| s.code().is_none()), "{status:?}");
 }
 
 #[test]

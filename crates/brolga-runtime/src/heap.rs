@@ -358,7 +358,10 @@ mod tests {
             assert_eq!(brolga_realloc(&mut *seg, primal(first), first.delta, 0, 0), Pair::NULL);
             brolga_realloc_rev(shadow(first), ptr::null_mut());
             // Freed above, so no longer ours.
-            assert_eq!(brolga_realloc(&mut *seg, primal(first), first.delta, 16, 0), Pair::failed(status::UNKNOWN_BLOCK));
+            assert_eq!(
+                brolga_realloc(&mut *seg, primal(first), first.delta, 16, 0),
+                Pair::failed(status::UNKNOWN_BLOCK)
+            );
             let mut foreign = [0u8; 16];
             let unknown = brolga_realloc(&mut *seg, foreign.as_mut_ptr(), 0, 32, 0);
             assert_eq!((unknown.pointer, unknown.delta & 1), (0, 1));

@@ -69,8 +69,8 @@ impl Room {
 }
 
 /// Find out where the tape is, and let the functions ask for room as that demands. The first
-/// `n_roots` pieces are what was asked for. Floats that move in pieces have records beside the tape,
-/// of which there may be any number.
+/// `n_roots` pieces are what was asked for. Floats that move in pieces have records beside the
+/// tape, of which there may be any number.
 pub(super) fn settle(pieces: &mut [Piece], n_roots: usize, derivative: Derivative, moves_pieces: bool) -> Room {
     let room = if moves_pieces { Room::Unknown } else { room(pieces, n_roots, derivative) };
     match room {

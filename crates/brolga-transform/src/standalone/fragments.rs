@@ -3,14 +3,13 @@
 //! **Problem.** Where a program moves a float byte by byte, or in halves, its derivative asks the
 //! run time to put cotangents together. An embedder's module has no run time, and the account that
 //! is kept of pieces is too long to be put in at each call.
-//! **Answer.** The helpers are functions in CLIF (`fragments.clif`, `records.clif`), which are added
-//! to those of the derivative where something calls them. Their records are in the last quarter of
-//! the workspace ([`begin`]), and a run for which there are too few does not fit. Where the reverse
-//! half ends, [`check_at_end`] asks whether all has come together.
+//! **Answer.** The helpers are functions in CLIF (`fragments.clif`, `records.clif`), which are
+//! added to those of the derivative where something calls them. Their records are in the last
+//! quarter of the workspace ([`room`]); a run for which that is too short does not fit. Where the
+//! reverse half ends, [`check_at_end`] asks whether all has come together.
 //!
-//! **Invariants.** Those of `brolga_runtime::pieces`: a number is added as a whole, or the run traps.
-//! Memory is of one window of eight bytes at a time, the first byte the lowest: no big-endian
-//! target has these.
+//! **Invariants.** Those of `brolga_runtime::pieces`: a number is added as a whole, or the run
+//! traps. The first byte of a window of eight is the lowest: no big-endian target has these.
 //!
 //! **Cost.** Calls only where something is under way; a list of records that are open is searched.
 //! **Errs** on the side of a trap.
