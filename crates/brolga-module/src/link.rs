@@ -121,6 +121,15 @@ pub(crate) fn own<M: Module>(module: &M, symbol: &str) -> Option<FuncId> {
     Some(FuncId::from_u32(number))
 }
 
+/// The same of data.
+pub(crate) fn data<M: Module>(module: &M, symbol: &str) -> Option<DataId> {
+    if let Some(FuncOrDataId::Data(id)) = module.get_name(symbol) {
+        return Some(id);
+    }
+    let number = u32::from_str_radix(symbol.strip_prefix(".Ldata")?, 16).ok()?;
+    Some(DataId::from_u32(number))
+}
+
 struct Links<'a, M> {
     module: &'a mut M,
     recorded: &'a Recorded,
@@ -320,11 +329,7 @@ impl<M: Module> Links<'_, M> {
     }
 
     fn data(&self, symbol: &str) -> Result<DataId, AdError> {
-        if let Some(FuncOrDataId::Data(id)) = self.module.get_name(symbol) {
-            return Ok(id);
-        }
-        let number = symbol.strip_prefix(".Ldata").and_then(|n| u32::from_str_radix(n, 16).ok());
-        number.map(DataId::from_u32).ok_or_else(|| AdError::usage(format!("%{symbol} is no data of this module")))
+        data(&*self.module, symbol).ok_or_else(|| AdError::usage(format!("%{symbol} is no data of this module")))
     }
 
     fn compile(&mut self, id: FuncId, func: ir::Function, shared: &mut Shared, share: bool) -> Result<(), AdError> {

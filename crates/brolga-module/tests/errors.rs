@@ -145,8 +145,8 @@ fn what_needs_the_run_time() {
         store v6, v1+4
         return
     }";
-    let spec = Spec::gradient([Active, Duplicated]);
-    refused(&mut Fixture::new(text, "f"), "f", &spec, &["AD0174", "in pieces", "%f", "DerivedRule"]);
+    let spec = Spec::tangent([Dual, Dual]);
+    refused(&mut Fixture::new(text, "f"), "f", &spec, &["AD0174", "in pieces", "%f", "forward mode"]);
 }
 
 #[test]

@@ -111,8 +111,9 @@ pub(super) fn no_helpers(program: &Program, pieces: &[Piece]) -> Result<(), Diag
         for inst in p.func.layout.blocks().flat_map(|b| p.func.layout.block_insts(b)) {
             let ir::InstructionData::Call { func_ref, .. } = p.func.dfg.insts[inst] else { continue };
             let symbol = symbol_of(&p.func, &p.func.dfg.ext_funcs[func_ref].name);
-            if !symbol.starts_with("brolga_") || program.func(&symbol).is_some_and(|k| program.funcs[k].body.is_some())
-            {
+            let is_there = program.func(&symbol).is_some_and(|k| program.funcs[k].body.is_some())
+                || pieces.iter().any(|p| p.symbol == symbol);
+            if !symbol.starts_with("brolga_") || is_there {
                 continue;
             }
             let Some((what, help)) = reason(&symbol) else { continue };
@@ -145,8 +146,16 @@ fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
             "allocate outside of the function and pass a shadow",
         ),
         "brolga_save_bytes" | "brolga_restore_bytes" => ("restoring memory is not supported", "use MemoryMode::Leave"),
+        s if s.contains("demand") => (
+            "floats whose bits are calculated from what may be those of others are not supported",
+            "use operations of floats, or `DerivedRule`",
+        ),
+        s if s.contains("tangent") => (
+            "floats that are moved in pieces are not supported in forward mode",
+            "load and store floats as floats, or ask for a gradient",
+        ),
         _ => (
-            "floats that are moved in pieces are not supported",
+            "floats that are moved in pieces are not supported on this target",
             "load and store floats as floats, or use `DerivedRule`",
         ),
     })
