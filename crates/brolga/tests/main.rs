@@ -11,6 +11,7 @@ mod effort;
 mod flat;
 mod grows;
 mod handlers;
+mod inverse_pairs;
 mod jets;
 mod known_names;
 mod long;

@@ -22,9 +22,10 @@ use brolga_ir::map::{IndexMap, Table};
 use brolga_ir::{BlockId, InstId};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
+use smallvec::SmallVec;
 
 use crate::facts::Facts;
-use crate::plan::invert::Other;
+use crate::plan::invert::{Other, Undo};
 use crate::plan::liveness::{Liveness, active_args, unfollowed};
 use crate::plan::predecessors::ways;
 use crate::plan::table::{Hold, Last, Plan, PredSource, Source, Supply, type_of};
@@ -446,15 +447,7 @@ impl Builder<'_, '_> {
             self.have(f, hold.base, waiting, at);
             let mut v = hold.base;
             for undo in &hold.undo {
-                let other = match undo.other {
-                    Other::Value(y) => {
-                        self.have(f, Val::Primal(y), waiting, at);
-                        Val::Primal(y)
-                    }
-                    Other::Const(k) => self.arith(f, Arith::Iconst(k), &[], undo.ty, at),
-                };
-                let args = if undo.swapped { [other, v] } else { [v, other] };
-                v = self.arith(f, undo.op.clone(), &args, undo.ty, at);
+                v = self.undone(f, v, undo, waiting, at);
             }
             if !matches!(v, Val::D(_)) {
                 // Names are local to a block; derived values are not.
@@ -467,6 +460,35 @@ impl Builder<'_, '_> {
             out.push((hold.name, v));
         }
         out
+    }
+
+    /// A value after a step back.
+    fn undone(
+        &mut self,
+        f: &mut Fragment,
+        v: Val,
+        undo: &Undo,
+        waiting: &mut Waiting<'_>,
+        at: Option<ir::Inst>,
+    ) -> Val {
+        let other = match undo.other {
+            Other::Nothing => None,
+            Other::Const(k) => Some(self.arith(f, Arith::Iconst(k), &[], undo.ty, at)),
+            Other::Shifted(op, bits) => {
+                let bits = self.arith(f, Arith::Iconst(bits.into()), &[], types::I32, at);
+                Some(self.arith(f, Arith::Int(op), &[v, bits], undo.ty, at))
+            }
+            Other::Value(y) => {
+                self.have(f, Val::Primal(y), waiting, at);
+                let wide = self.facts.func().dfg.value_type(y).bits() > undo.ty.bits();
+                let narrows = wide && !matches!(undo.op, Arith::Int(_));
+                let y = Val::Primal(y);
+                Some(if narrows { self.arith(f, Arith::Ireduce, &[y], undo.ty, at) } else { y })
+            }
+        };
+        let args = if undo.swapped { [other, Some(v)] } else { [Some(v), other] };
+        let args: SmallVec<[Val; 2]> = args.into_iter().flatten().collect();
+        self.arith(f, undo.op.clone(), &args, undo.ty, at)
     }
 
     fn arith(&mut self, f: &mut Fragment, op: Arith, args: &[Val], ty: Type, at: Option<ir::Inst>) -> Val {
@@ -513,7 +535,7 @@ impl Builder<'_, '_> {
                 let k = step(self, f);
                 first = self.arith(f, Arith::Iadd, &[first, k], ty, at);
             }
-            end = self.arith(f, Arith::MinMax(op), &[first, end], ty, at);
+            end = self.arith(f, Arith::Int(op), &[first, end], ty, at);
             if last.iv.step.abs() > 1 {
                 // Whole steps from the first value, the last of which reaches the bound or goes
                 // beyond it.
