@@ -54,7 +54,7 @@ pub struct StatePart {
 }
 
 /// A number of bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateLength {
     /// This parameter, which has a sign.
     Param(usize),
@@ -80,12 +80,14 @@ pub mod inverse {
     /// From this bit on: how many parts the state has.
     pub const PARTS: u64 = 8;
     /// From this bit on: what is checked. Nothing; within a tolerance, as floats of four or of
-    /// eight bytes; or bit by bit.
+    /// eight bytes; bit by bit; or so with what differs on record.
     pub const CHECK: u64 = 32;
     /// What is checked if floats may differ: so many bytes each.
     pub const WITHIN: [u64; 2] = [4, 8];
     /// What is checked if all bits count.
     pub const BITS: u64 = 1;
+    /// The same, where what differs is recorded.
+    pub const RECORD: u64 = 2;
 }
 
 /// What generated code relies on of a run of steps, which the run time keeps

@@ -186,6 +186,9 @@ pub enum InverseCheck {
     /// The state has to be the one before the call, bit by bit.
     #[default]
     Bits,
+    /// The same, and what the inverse does not give back is recorded and put there: words of eight
+    /// bytes. So sums of floats are undone where that is exact, and recorded where it is not.
+    Record,
 }
 
 /// How far floats may be from each other.

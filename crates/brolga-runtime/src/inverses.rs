@@ -22,7 +22,10 @@
 //! **Checks.** Bit by bit: the checksums of the states before the calls of a chain, added up, are
 //! those of the states that undoing has left; seen when a chain is over. Within a tolerance: each
 //! call is undone at once, and the state compared with that before the call; and what a chain
-//! began with, with what undoing all of it has left.
+//! began with, with what undoing all of it has left. With a record of what differs: each call is
+//! undone at once, and the words that the state had before, where undoing does not give them, are
+//! put there by the pullback; and then bit by bit as above. That is exact whatever the inverse is,
+//! and a sum of floats that undoes itself costs nothing.
 //!
 //! **Invariant.** A pullback leaves the state as it found it, and may run again.
 //!
@@ -30,7 +33,8 @@
 //! gradient of a call, a block of steps of a time loop.
 //!
 //! **Cost.** Three copies of the state for each call and two for its pullback; a checksum each, if
-//! it is checked by bits; if it is checked by a tolerance, a call of the inverse.
+//! it is checked by bits; with a tolerance or a record, a call of the inverse. Sixteen bytes for each
+//! word on record.
 //!
 //! **Source.** J.-G. Liu, T. Zhao: Differentiate everything with a reversible embedded
 //! domain-specific language. arXiv:2003.04617 (2020).
@@ -47,12 +51,28 @@ pub enum InverseFault {
     /// What it works on is no state.
     #[error(transparent)]
     State(#[from] StateFault),
-    /// The inverse does not lead back, bit by bit.
+    /// The inverses of calls in a row do not lead back, bit by bit.
     #[error(
-        "an inverse does not give back, bit by bit, the state before a call ({0} calls in a row were undone): correct \
-         it, let what both read besides the state stay as it is, or let floats differ (`inverse_check`)"
+        "the inverses of {calls} calls in a row leave {found:#04x} at byte {offset} of the state, where {before:#04x} \
+         was before the first: correct them, let what they read besides the state stay as it is, or let floats differ \
+         (`inverse_check`)"
     )]
-    Differs(u64),
+    Differs {
+        /// How many calls.
+        calls: u64,
+        /// Where in the state, as bytes from its first.
+        offset: u64,
+        /// What was there.
+        before: u8,
+        /// What is there.
+        found: u8,
+    },
+    /// They lead back to the first state, by way of others.
+    #[error(
+        "the inverses of {0} calls in a row lead back to the state before the first, but not to all between them: \
+         correct them, or let what they read besides the state stay as it is"
+    )]
+    Between(u64),
     /// It does not lead back, within the tolerance.
     #[error(
         "an inverse gives {found:e} at byte {offset} of the state, where {before:e} was before the call: correct it, or \
@@ -94,9 +114,11 @@ pub struct InverseStats {
     pub calls: u64,
     /// Those that were undone.
     pub undone: u64,
+    /// Words of states that inverses have not given back, and that were recorded.
+    pub recorded: u64,
     /// States that were kept: one for each chain.
     pub chains: u64,
-    /// Most bytes at a time.
+    /// Most bytes of these at a time, with what checks keep besides.
     pub max_bytes: u64,
 }
 
@@ -107,17 +129,33 @@ enum Check {
     /// Words of so many bytes may differ as floats, by so much.
     Within(usize, f64),
     Bits,
+    Record,
+}
+
+/// A word of a state that an inverse does not give back.
+struct Word {
+    /// Which call of the chain.
+    call: u32,
+    /// Where it begins, as bytes from the state's first.
+    at: u32,
+    before: [u8; 8],
 }
 
 /// Calls on one state, each of which found what the one before had left.
 struct Chain {
     /// Behind the last call.
     after: Box<[u8]>,
-    /// Before the last call, and before the first: for a tolerance.
-    before: Box<[u8]>,
+    /// Before the first call, and for a tolerance before the last: for checks.
     first: Box<[u8]>,
+    before: Box<[u8]>,
     /// What undoing has left.
     now: Option<Box<[u8]>>,
+    /// What inverses do not give back, in the order of calls, and how many of these are not put
+    /// there.
+    words: Vec<Word>,
+    words_left: usize,
+    /// Bytes that the forward pass keeps.
+    bytes: u64,
     calls: u64,
     /// Those that are not undone.
     left: u64,
@@ -153,6 +191,34 @@ pub(crate) struct Inverses {
     bytes: u64,
 }
 
+impl Chain {
+    /// Record what a call had before and undoing has not given back.
+    fn note(&mut self, state: &State, found: &[u8]) -> Result<(), InverseFault> {
+        let call = self.calls as u32 - 1;
+        for word in state.words().filter(|w| self.before[w.clone()] != found[w.clone()]) {
+            let at = u32::try_from(word.start).map_err(|_| StateFault::Memory(found.len() as u64))?;
+            let mut before = [0; 8];
+            before[..word.len()].copy_from_slice(&self.before[word]);
+            self.words.push(Word { call, at, before });
+        }
+        self.words_left = self.words.len();
+        Ok(())
+    }
+
+    /// Put there what is on record of the last call that is left, and whether there was anything.
+    fn put_words(&mut self, state: &State, now: &mut [u8]) -> bool {
+        let call = self.left as u32 - 1;
+        let end = self.words_left;
+        while let Some(w) = self.words[..self.words_left].last().filter(|w| w.call == call) {
+            let word = state.word_at(w.at as usize);
+            let len = word.len();
+            now[word].copy_from_slice(&w.before[..len]);
+            self.words_left -= 1;
+        }
+        self.words_left < end
+    }
+}
+
 impl Inverses {
     pub(crate) fn clear(&mut self) {
         if !self.levels.is_empty() || self.fault.is_some() || self.stats != InverseStats::default() {
@@ -174,6 +240,7 @@ impl Inverses {
             chains.live = chains.all.len();
             for chain in &mut chains.all {
                 (chain.left, chain.undone, chain.now) = (chain.calls, 0, None);
+                chain.words_left = chain.words.len();
             }
         }
         self.enter();
@@ -187,8 +254,7 @@ impl Inverses {
     /// It is over.
     pub(crate) fn leave(&mut self) {
         if let Some(chains) = self.levels.pop() {
-            let kept = |(state, chains): (State, Chains)| (state.bytes() * chains.all.len()) as u64;
-            self.bytes -= chains.into_iter().map(kept).sum::<u64>();
+            self.bytes -= chains.values().flat_map(|c| &c.all).map(|c| c.bytes).sum::<u64>();
         }
     }
 
@@ -205,27 +271,30 @@ impl Inverses {
         if self.levels.is_empty() {
             self.enter();
         }
-        let bytes = state.bytes() as u64;
         let level = self.levels.last_mut().expect("there is one");
         let chains = level.entry(state.clone()).or_default();
-        let goes_on = |c: &Chain| c.left == c.calls && state.is(&c.after, caller);
+        let goes_on = |c: &Chain| c.left == c.calls && c.calls < u64::from(u32::MAX) && state.is(&c.after, caller);
         if !chains.all[..chains.live].last().is_some_and(goes_on) {
             let after = state.copied(&mut self.spare, caller)?;
-            let of_tolerance = || if let Check::Within(..) = check { after.clone() } else { Box::default() };
-            let (before, first) = (of_tolerance(), of_tolerance());
-            self.bytes -= bytes * (chains.all.len() - chains.live) as u64;
-            chains.all.truncate(chains.live);
-            chains.all.push(Chain { after, before, first, now: None, calls: 0, left: 0, sum: 0, undone: 0 });
+            let first = if check == Check::Off { Box::default() } else { after.clone() };
+            let compares = matches!(check, Check::Within(..) | Check::Record);
+            let before = if compares { after.clone() } else { Box::default() };
+            self.bytes -= chains.all.drain(chains.live..).map(|c| c.bytes).sum::<u64>();
+            let bytes = (after.len() + first.len() + before.len()) as u64;
+            let (now, words, words_left, calls, left, sum, undone) = Default::default();
+            let fresh = Chain { after, first, before, now, words, words_left, bytes, calls, left, sum, undone };
+            chains.all.push(fresh);
             chains.live += 1;
             self.bytes += bytes;
             self.stats.chains += 1;
             self.stats.max_bytes = self.stats.max_bytes.max(self.bytes);
         }
         let chain = &mut chains.all[chains.live - 1];
-        match check {
-            Check::Bits => chain.sum = chain.sum.wrapping_add(state.checksum(caller)),
-            Check::Within(..) => chain.before.copy_from_slice(&chain.after),
-            Check::Off => {}
+        if let Check::Bits | Check::Record = check {
+            chain.sum = chain.sum.wrapping_add(state.checksum(caller));
+        }
+        if let Check::Within(..) | Check::Record = check {
+            chain.before.copy_from_slice(&chain.after);
         }
         Ok(())
     }
@@ -248,7 +317,19 @@ impl Inverses {
     fn compare(&mut self, state: &State, check: Check, caller: usize) -> Result<(), InverseFault> {
         let found = state.copied(&mut self.spare, caller)?;
         let chains = self.chain(state).expect("the call has begun");
-        let chain = &chains.all[chains.live - 1];
+        let chain = &mut chains.all[chains.live - 1];
+        if check == Check::Record {
+            let had = chain.words.len();
+            chain.note(state, &found)?;
+            let more = chain.words.len() - had;
+            chain.bytes += (more * size_of::<Word>()) as u64;
+            state.put_back(&chain.after, caller);
+            self.spare.push(found);
+            self.stats.recorded += more as u64;
+            self.bytes += (more * size_of::<Word>()) as u64;
+            self.stats.max_bytes = self.stats.max_bytes.max(self.bytes);
+            return Ok(());
+        }
         let far = differs(state, &chain.before, &found, check);
         state.put_back(if far.is_some() { &chain.before } else { &chain.after }, caller);
         self.spare.push(found);
@@ -273,10 +354,13 @@ impl Inverses {
 
     /// The call has been undone, and its gradient is to run.
     fn redo(&mut self, state: &State, check: Check, caller: usize) -> Result<(), InverseFault> {
-        let now = state.copied(&mut self.spare, caller)?;
+        let mut now = state.copied(&mut self.spare, caller)?;
         let chains = self.chain(state).expect("a call has begun");
         let chain = &mut chains.all[chains.live - 1];
-        if check == Check::Bits {
+        if check == Check::Record && chain.put_words(state, &mut now) {
+            state.put_back(&now, caller);
+        }
+        if let Check::Bits | Check::Record = check {
             chain.undone = chain.undone.wrapping_add(state.checksum(caller));
         }
         let spare = chain.now.replace(now);
@@ -303,7 +387,14 @@ impl Inverses {
         chains.live -= 1;
         let (calls, now) = (chain.calls, chain.now.take().expect("it was undone"));
         match check {
-            Check::Bits if chain.undone != chain.sum => return Err(InverseFault::Differs(calls)),
+            Check::Bits | Check::Record if chain.undone != chain.sum => {
+                return Err(match state.differ_at(&chain.first, &now) {
+                    Some(at) => {
+                        InverseFault::Differs { calls, offset: at as u64, before: chain.first[at], found: now[at] }
+                    }
+                    None => InverseFault::Between(calls),
+                });
+            }
             Check::Within(_, tolerance) => {
                 if let Some((offset, before, found)) = differs(state, &chain.first, &now, check) {
                     return Err(InverseFault::Drifts { calls, offset, before, found, tolerance });
@@ -357,12 +448,14 @@ pub mod code {
     /// From this bit on: how many parts the state has.
     pub const PARTS: u64 = 8;
     /// From this bit on: what is checked. Nothing; within a tolerance, as floats of four or of
-    /// eight bytes; or bit by bit.
+    /// eight bytes; bit by bit; or so with what differs on record.
     pub const CHECK: u64 = 32;
     /// What is checked if floats may differ: so many bytes each.
     pub const WITHIN: [u64; 2] = [4, 8];
     /// What is checked if all bits count.
     pub const BITS: u64 = 1;
+    /// The same, where what differs is recorded.
+    pub const RECORD: u64 = 2;
 }
 
 guard::leaf! {
@@ -381,6 +474,7 @@ guard::leaf! {
         let check = match what >> code::CHECK {
             0 => Check::Off,
             code::BITS => Check::Bits,
+            code::RECORD => Check::Record,
             width => Check::Within(width as usize, f64::from_bits(cells[0])),
         };
         let all = &mut seg.inverses;
@@ -410,8 +504,7 @@ mod tests {
     use super::*;
 
     fn of_bytes(bytes: &[usize]) -> State {
-        let mut at = 16;
-        let cells: Vec<u64> = bytes.iter().flat_map(|&n| [std::mem::replace(&mut at, at + n as u64), n as u64]).collect();
+        let cells: Vec<u64> = bytes.iter().zip(1..).flat_map(|(&n, i)| [0x1000 * i, n as u64]).collect();
         State::new(&cells).unwrap()
     }
 

@@ -8,6 +8,7 @@
 //! **Cost.** A pass over the bytes for each question.
 
 use std::hash::{DefaultHasher, Hasher};
+use std::ops::Range;
 
 use crate::guard::attributed;
 
@@ -58,12 +59,23 @@ impl State {
     }
 
     /// Where its parts lie in a copy.
-    pub(crate) fn spans(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+    pub(crate) fn spans(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.parts.iter().scan(0, |at, part| {
             let from = *at;
             *at += part.1;
             Some(from..*at)
         })
+    }
+
+    /// Its words of eight bytes in a copy; the last one of a part may be shorter.
+    pub(crate) fn words(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.spans().flat_map(|part| part.clone().step_by(8).map(move |at| at..part.end.min(at + 8)))
+    }
+
+    /// The word that begins there.
+    pub(crate) fn word_at(&self, at: usize) -> Range<usize> {
+        let part = self.spans().find(|part| part.contains(&at)).expect("the word of a state");
+        at..part.end.min(at + 8)
     }
 
     /// Copy it; a copy that is not needed any more may lend its memory. A fault leaves this
@@ -119,6 +131,17 @@ impl State {
             attributed(caller, || unsafe { hash(&mut hasher, p, len) });
         }
         hasher.finish()
+    }
+
+    /// The first byte at which two copies differ as far as checksums see.
+    pub(crate) fn differ_at(&self, a: &[u8], b: &[u8]) -> Option<usize> {
+        let word = |copy: &[u8], at: &Range<usize>| {
+            let mut word = [0; 8];
+            word[..at.len()].copy_from_slice(&copy[at.clone()]);
+            plain(u64::from_le_bytes(word))
+        };
+        let found = self.words().find(|at| word(a, at) != word(b, at))?;
+        found.into_iter().find(|&i| a[i] != b[i])
     }
 }
 

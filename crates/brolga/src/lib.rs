@@ -15,6 +15,7 @@ mod quiet;
 pub mod second;
 pub mod stages;
 
+pub use brolga_ir::driver::StateLength;
 pub use brolga_ir::{
     Allocator, ArgActivity, ArgSpec, DataObject, Diagnostic, Diagnostics, Effort, Elem, FloatOrder, FuncKey, Inline,
     InverseCheck, Made, MemoryMode, Mode, Options, Pass, PassSet, Program, Promises, Request, ResultActivity, TapeKind,

@@ -3,7 +3,9 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 
-use brolga::{Arg, ArgActivity, DerivedRule, Error, InverseCheck, InverseStats, Mode, Options, Program, Request};
+use brolga::{
+    Arg, ArgActivity, DerivedRule, Error, InverseCheck, InverseStats, Mode, Options, Program, Request, StateLength,
+};
 use brolga_testing::program;
 
 /// A pendulum by leapfrog (`%drift`), whose inverse is not exact; a shear with a swap (`%shear`),
@@ -160,7 +162,69 @@ const HALVED: &str = "v20 = load.f64 v0+8
     v22 = fmul v20, v21
     store v22, v0+8";
 
-/// A function of its own around loops, in a time loop, and of two states.
+/// Of two states, of which each takes from the other.
+const TWO: &str = "
+function %mix(i64, i64, i64) {
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = load.f64 v0
+    v4 = load.f64 v1
+    v5 = load.f64 v1+8
+    v6 = load.f64 v2
+    v7 = fmul v3, v6
+    v8 = fadd v4, v7
+    store v8, v1
+    v9 = fmul v8, v6
+    v10 = fadd v3, v9
+    store v10, v0
+    v11 = fadd v5, v6
+    store v11, v1+8
+    return
+}
+function %mix_back(i64, i64, i64) {
+block0(v0: i64, v1: i64, v2: i64):
+    v10 = load.f64 v0
+    v8 = load.f64 v1
+    v11 = load.f64 v1+8
+    v6 = load.f64 v2
+    v9 = fmul v8, v6
+    v3 = fsub v10, v9
+    store v3, v0
+    v7 = fmul v3, v6
+    v4 = fsub v8, v7
+    store v4, v1
+    v5 = fsub v11, v6
+    store v5, v1+8
+    return
+}
+function %NAME(i64, i64, i64) -> f64 {
+    fn0 = %mix(i64, i64, i64)
+    fn1 = %mix_back(i64, i64, i64)
+    fn2 = %brolga_inverse_pair(i64, i64, i64, i64, i64, i64, i64)
+    fn3 = %ends(i64, i64) -> f64
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = func_addr.i64 fn0
+    v4 = func_addr.i64 fn1
+    v5 = iconst.i64 LENGTH
+    v6 = iconst.i64 0
+    v7 = iconst.i64 1
+    v12 = iconst.i64 8
+    v13 = iconst.i64 16
+    v14 = iadd v0, v12
+    jump block1(v6)
+block1(v8: i64):
+    v9 = icmp slt v8, v2
+    brif v9, block2, block3
+block2:
+    CALL
+    v10 = iadd v8, v7
+    jump block1(v10)
+block3:
+    v11 = call fn3(v0, v1)
+    return v11
+}
+";
+
+/// Loops around a time loop of pairs.
 const AROUND: &str = "
 function %step(i64, i64, i64) {
     fn0 = %shear(i64, i64, i64)
@@ -232,6 +296,14 @@ fn pairs() -> Program {
             text += &own.replace("%INV", &format!("%{inv}")).replace("CALL", call).replace("BETWEEN", between);
         }
     }
+    let (by_pair, by_call) = ("call fn2(v3, v4, v0, v5, v14, v13, v1)", "call fn0(v0, v14, v1)");
+    let rest = TWO.find("function %NAME").unwrap();
+    for (name, call, length) in
+        [("two", by_pair, "8"), ("plain_two", by_call, "8"), ("overlapping", by_pair, "9"), ("empty", by_pair, "0")]
+    {
+        let own = if name == "two" { TWO } else { &TWO[rest..] };
+        text += &own.replace("NAME", name).replace("LENGTH", length).replace("CALL", call);
+    }
     program(&(text + AROUND))
 }
 
@@ -266,7 +338,8 @@ fn run(rule: &DerivedRule, n: i64, start: [f64; 3], times: usize) -> Result<(Out
     let (mut state, mut params) = (start, PARAMS);
     let (mut ds, mut dp) = ([0.0; 3], [0.0; 2]);
     let seeds = [DataValue::F64(1.5.into())];
-    let clear = |ds: &mut [f64; 3], dp: &mut [f64; 2]| (*ds, *dp) = ([BEFORE[0], BEFORE[1], BEFORE[2]], [BEFORE[3], BEFORE[4]]);
+    let clear =
+        |ds: &mut [f64; 3], dp: &mut [f64; 2]| (*ds, *dp) = ([BEFORE[0], BEFORE[1], BEFORE[2]], [BEFORE[3], BEFORE[4]]);
     clear(&mut ds, &mut dp);
     let args = [
         Arg::duplicated(state.as_mut_ptr() as u64, ds.as_mut_ptr() as u64),
@@ -315,11 +388,15 @@ fn within(tolerance: f64) -> InverseCheck {
 #[test]
 fn gradients_are_those_of_calls_and_nothing_is_recorded() {
     let p = pairs();
-    for (func, calls) in [("shears", 1), ("bends", 1), ("halved", 1), ("timed", 4)] {
+    for (func, calls) in [("shears", 1), ("bends", 1), ("halved", 1), ("timed", 4), ("two", 1)] {
         for n in [0, 1, 2, 7, 30] {
+            // Sums of more have roundings.
+            if func == "two" && n > 7 {
+                continue;
+            }
             let plain = rule(&p, &format!("plain_{func}"), &options(Mode::Combined, InverseCheck::Bits));
             let as_written = run(&plain, n, START, 0).unwrap().0;
-            for check in [InverseCheck::Bits, InverseCheck::Off, within(1e-8)] {
+            for check in [InverseCheck::Bits, InverseCheck::Off, InverseCheck::Record, within(1e-8)] {
                 let what = format!("%{func}, {n} calls, {check:?}");
                 let (found, cost) = run(&rule(&p, func, &options(Mode::Combined, check)), n, START, 0).unwrap();
                 near(&found, &as_written, 1e-13, &what);
@@ -331,6 +408,38 @@ fn gradients_are_those_of_calls_and_nothing_is_recorded() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_program_without_pairs_is_told_of_them() {
+    let p = pairs();
+    let mut told = p.clone();
+    told.set_inverse("shear", "shear_back", &[(0, StateLength::Bytes(24))]).unwrap();
+    for mode in [Mode::Combined, Mode::Split] {
+        let run = |p: &Program| {
+            let rule = rule(p, "plain_shears", &options(mode, InverseCheck::Bits));
+            run(&rule, 20, START, usize::from(mode == Mode::Split)).unwrap()
+        };
+        let ((as_written, cost), (found, undone)) = (run(&p), run(&told));
+        near(&found, &as_written, 1e-13, "%plain_shears");
+        assert_eq!((cost.1, undone.1.calls, undone.1.undone), (InverseStats::default(), 20, 20));
+    }
+    let refused = |f: &str, inverse: &str, state: &[(usize, StateLength)]| {
+        let found = p.clone().set_inverse(f, inverse, state).unwrap_err();
+        (found.0[0].code, found.0[0].message.clone())
+    };
+    let bytes = |n| StateLength::Bytes(n);
+    for (f, inverse, state, says) in [
+        ("shear", "share", &[(0, bytes(24))][..], "%share is no function of the program"),
+        ("shear", "ends", &[(0, bytes(24))], "they are (i64, i64, i64)"),
+        ("shear", "shear_back", &[], "there is no state"),
+        ("shear", "shear_back", &[(3, bytes(24))], "parameter 3 of (i64, i64, i64)"),
+        ("shear", "shear_back", &[(0, StateLength::Param(5))], "parameter 5 of (i64, i64, i64)"),
+        ("shear", "shear_back", &[(0, bytes(0))], "has no byte"),
+    ] {
+        let (code, message) = refused(f, inverse, state);
+        assert!(code == "AD0192" && message.contains(says), "{message}");
     }
 }
 
@@ -395,6 +504,23 @@ fn differences_say_the_same() {
     }
 }
 
+#[test]
+fn what_an_inverse_does_not_give_back_is_recorded() {
+    let p = pairs();
+    for (func, n) in [("drifts", 50), ("wrong", 9), ("two", 30)] {
+        let plain = rule(&p, &format!("plain_{func}"), &options(Mode::Combined, InverseCheck::Bits));
+        let as_written = run(&plain, n, START, 0).unwrap().0;
+        for mode in [Mode::Combined, Mode::Split] {
+            let rule = rule(&p, func, &options(mode, InverseCheck::Record));
+            let times = if mode == Mode::Split { 3 } else { 0 };
+            let (found, (_, stats)) = run(&rule, n, START, times).unwrap();
+            assert_eq!(found, as_written, "%{func}, {mode:?}");
+            // The third word of a state, in each call.
+            assert!(stats.recorded > 0 && (func != "wrong" || stats.recorded == n as u64), "%{func}: {stats:?}");
+        }
+    }
+}
+
 /// Why a run has stopped.
 fn stopped(program: &Program, func: &str, n: i64, mode: Mode, check: InverseCheck) -> (String, String) {
     match run(&rule(program, func, &options(mode, check)), n, START, usize::from(mode == Mode::Split)) {
@@ -407,14 +533,17 @@ fn stopped(program: &Program, func: &str, n: i64, mode: Mode, check: InverseChec
 fn an_inverse_that_does_not_lead_back_ends_the_run() {
     let p = pairs();
     let cases = [
-        ("wrong", InverseCheck::Bits, "the state before a call (5 calls in a row were undone)"),
+        ("wrong", InverseCheck::Bits, "the inverses of 5 calls in a row leave 0x"),
         ("wrong", within(1e-8), "an inverse gives 2.8125e-1 at byte 16 of the state, where 2.5e-1 was before the call"),
         ("drifts", InverseCheck::Bits, "or let floats differ (`inverse_check`)"),
-        ("drifts", within(1e-17), "or raise the tolerance of 1e-17"),
+        ("drifts", within(1e-17), "raise the tolerance of 1e-17"),
+        ("overlapping", InverseCheck::Off, "two states overlap; pass memory that holds both as one state"),
+        ("empty", InverseCheck::Off, "a state has 0 bytes; pass its length, one byte or more"),
     ];
     for (func, check, says) in cases {
         for mode in [Mode::Combined, Mode::Split] {
-            let (code, message) = stopped(&p, func, 5, mode, check);
+            let n = if func == "drifts" { 50 } else { 5 };
+            let (code, message) = stopped(&p, func, n, mode, check);
             assert_eq!(code, "inverse_pair", "{message}");
             assert!(message.contains(says), "{message}");
         }

@@ -14,6 +14,7 @@ mod handlers;
 mod inverse_pairs;
 mod jets;
 mod known_names;
+mod leapfrog;
 mod long;
 mod named;
 mod prelude;

@@ -293,9 +293,7 @@ impl Path<'_> {
                 match from.bits().cmp(&there.bits()) {
                     Ordering::Greater => self.lead(x, r, low, depth),
                     Ordering::Equal => self.lead(x, r, None, depth),
-                    Ordering::Less => {
-                        self.after(x, r, (Arith::Ireduce, Other::Nothing, false), (from, None), depth)
-                    }
+                    Ordering::Less => self.after(x, r, (Arith::Ireduce, Other::Nothing, false), (from, None), depth),
                 }
             }
             Opcode::Ireduce => self.lead(x, r, Some(low.unwrap_or(ty)), depth),
@@ -360,7 +358,8 @@ impl Path<'_> {
         depth: u32,
     ) -> Option<bool> {
         let shift = |x: ir::Value, y: ir::Value| {
-            let InstructionData::Binary { opcode, args } = self.func.dfg.insts[self.func.dfg.value_def(y).inst()?] else {
+            let InstructionData::Binary { opcode, args } = self.func.dfg.insts[self.func.dfg.value_def(y).inst()?]
+            else {
                 return None;
             };
             let by = constant_int(self.func, args[1])? as u32 & (ty.bits() - 1);
@@ -378,7 +377,8 @@ impl Path<'_> {
             (Opcode::Bxor, Opcode::Ishl | Opcode::Ushr) if shift == Opcode::Ishl || low.is_none() => {
                 let there = low.unwrap_or(ty);
                 let shifts = std::iter::successors(Some(by), |by| Some(2 * by)).take_while(|&by| by < there.bits());
-                let step = |by| Undo { op: Arith::Bxor, other: Other::Shifted(shift, by as u8), swapped: false, ty: there };
+                let step =
+                    |by| Undo { op: Arith::Bxor, other: Other::Shifted(shift, by as u8), swapped: false, ty: there };
                 self.steps.extend(shifts.map(step));
                 Some(self.lead(x, r, low, depth))
             }

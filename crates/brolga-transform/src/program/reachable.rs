@@ -4,8 +4,8 @@
 //! calls it, a *thunk*; its address stands for it as before.
 
 use brolga_analysis::calls::summarise;
-use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_ir::driver::Driver;
+use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_ir::names::{Names, THUNK};
 use brolga_ir::program::{addresses, symbol_of};
 use brolga_ir::{Diagnostics, FuncKey, Program};

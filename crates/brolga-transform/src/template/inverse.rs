@@ -13,7 +13,7 @@
 //!     inverse(begin)                       inverse(undo)     the state behind the call
 //!     f(p…)                                f_inv(p…)
 //!     inverse(end)                         inverse(redo)     the state before it, which is kept
-//!     with a tolerance:                    f__gradient(p…, δ…, seg)
+//!     with a tolerance or a record:        f__gradient(p…, δ…, seg)
 //!         f_inv(p…)                        inverse(done)     as the pullback has found it
 //!         inverse(compare)
 //! ```
@@ -97,7 +97,7 @@ impl Template<'_, '_> {
         self.at(&mut b, run_time, inverse::BEGIN);
         self.call(&mut b, &own, given);
         self.at(&mut b, run_time, inverse::END);
-        if let InverseCheck::Within(_) = self.cx.options.inverse_check {
+        if let InverseCheck::Within(_) | InverseCheck::Record = self.cx.options.inverse_check {
             self.call(&mut b, &self.of.undo, given);
             self.at(&mut b, run_time, inverse::COMPARE);
         }
@@ -162,6 +162,7 @@ impl Template<'_, '_> {
             InverseCheck::Off => 0,
             InverseCheck::Within(_) => inverse::WITHIN[usize::from(!singles)],
             InverseCheck::Bits => inverse::BITS,
+            InverseCheck::Record => inverse::RECORD,
         };
         let what = point | (self.of.state.len() as u64) << inverse::PARTS | check << inverse::CHECK;
         let what = b.ins().iconst(types::I64, what as i64);
