@@ -13,9 +13,12 @@ mod copies;
 pub mod diag;
 pub mod dot;
 pub mod driver;
+mod driver_call;
 pub mod entities;
 pub mod graph;
 pub mod inst;
+pub mod intrinsics;
+pub mod inverse_pair;
 pub mod lift;
 pub mod lower;
 pub mod map;
@@ -37,7 +40,9 @@ pub mod verify;
 pub use copies::{Copies, Origin};
 pub use diag::{Diagnostic, Diagnostics};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
-pub use options::{Effort, FloatOrder, Inline, Made, MemoryMode, Mode, Options, TapeKind, Untracked};
+pub use options::{
+    Effort, FloatOrder, Inline, InverseCheck, Made, MemoryMode, Mode, Options, TapeKind, Tolerance, Untracked,
+};
 pub use passes::{Pass, PassSet};
 pub use position::{OFFSET, position};
 pub use program::{Allocator, DataObject, Func, Program};

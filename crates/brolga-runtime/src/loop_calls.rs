@@ -96,12 +96,16 @@ guard::leaf! {
         let (seg, run) = unsafe { (&mut *seg, &mut *run) };
         if let (Some(mark), Some(_)) = (run.mark, run.measured) {
             seg.loops.truncate(mark);
+            seg.inverses.leave();
         }
         let (top, mut peak) = (seg.top as usize, seg.peak as usize);
         let next = run.next(top, &mut peak, caller);
         (seg.peak, seg.cursor) = (seg.peak.with_addr(peak), run.cursor);
         if let (Some(a_step), Ok(0)) = (run.a_step, next) {
             seg.loops.a_step.insert(run.site, a_step);
+        }
+        if let Ok(2) = next {
+            seg.inverses.enter();
         }
         next.unwrap_or_else(|fault| {
             seg.loops.fails(fault);

@@ -26,14 +26,10 @@
 //! **Cost.** A copy of the state for each store and restore, a checksum for each block.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hasher};
 
 use brolga_schedules::{Action, Budget, LoopSize, Method, Reversal, Schedule, SlotId, Stats, StepId, choose};
 
-use crate::guard::attributed;
-
-/// Part of a state: an address, and bytes.
-type StateBytes = (*mut u8, usize);
+use crate::state::{State, StateFault};
 
 /// What is wrong with a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,12 +37,9 @@ pub enum LoopFault {
     /// It ends before it begins.
     #[error("a time loop has {0} steps; pass the number of steps, zero or more")]
     Count(i64),
-    /// A length is negative, or a state has none.
-    #[error("a state of a time loop has {0} bytes; pass its length, one byte or more")]
-    Length(i64),
-    /// Two parts of the state have bytes in common.
-    #[error("two states of a time loop overlap; pass memory that holds both as one state")]
-    Overlap,
+    /// What it works on is no state.
+    #[error(transparent)]
+    State(#[from] StateFault),
     /// The initial state and the one behind the loop do not fit.
     #[error(
         "the memory budget of {budget} bytes is less than a time loop takes, which keeps two states of {state} bytes; \
@@ -58,9 +51,6 @@ pub enum LoopFault {
         /// Bytes of a state.
         state: u64,
     },
-    /// Memory for a slot is not there.
-    #[error("there is no memory for a state of {0} bytes; lower `memory_budget`")]
-    Memory(u64),
     /// Steps that ran again have made another state.
     #[error(
         "the steps up to step {0} of a time loop have made another state when they ran again: a step reads or \
@@ -162,9 +152,7 @@ pub struct LoopRun {
     /// Generated code says so when a step has ended the loop.
     ended: u64,
     given: Box<[u64]>,
-    parts: Box<[StateBytes]>,
-    /// Bytes of a state.
-    bytes: usize,
+    state: State,
     budget: usize,
     /// Number of the first step; schedules count from zero.
     base: i64,
@@ -250,17 +238,8 @@ impl LoopRun {
     ) -> Result<Box<Self>, LoopFault> {
         let [from, to, budget] = [0, 1, 2].map(|i| given[i] as i64);
         let steps = to.checked_sub(from).filter(|&n| n >= 0).ok_or(LoopFault::Count(to.wrapping_sub(from)))?;
-        let mut parts = Vec::with_capacity(n_parts);
-        for pair in given[HEAD..HEAD + 2 * n_parts].chunks(2) {
-            let len = usize::try_from(pair[1] as i64).ok().filter(|&n| n > 0);
-            parts.push((pair[0] as *mut u8, len.ok_or(LoopFault::Length(pair[1] as i64))?));
-        }
-        let mut sorted = parts.clone();
-        sorted.sort_unstable();
-        if sorted.windows(2).any(|w| (w[0].0 as usize).saturating_add(w[0].1) > w[1].0 as usize) {
-            return Err(LoopFault::Overlap);
-        }
-        let bytes = parts.iter().fold(0, |sum: usize, p| sum.saturating_add(p.1));
+        let state = State::new(&given[HEAD..HEAD + 2 * n_parts])?;
+        let bytes = state.bytes();
         let budget = budget as usize;
         if budget / 2 < bytes {
             return Err(LoopFault::Budget { budget: budget as u64, state: bytes as u64 });
@@ -269,15 +248,13 @@ impl LoopRun {
         let method = method(known, bytes, a_step, budget);
         let schedule = Schedule::new(method, known, Reversal::Joint).expect("all parameters are above zero");
         let schedules = vec![Nested { base: 0, schedule: schedule.reusable(), first_slot: 0 }];
-        let parts = parts.into_boxed_slice();
         Ok(Box::new(Self {
             from,
             to: from,
             cells: given.as_ptr(),
             ended: 0,
             given,
-            parts,
-            bytes,
+            state,
             budget,
             base: from,
             schedules,
@@ -311,59 +288,13 @@ impl LoopRun {
         (self.given[1] as i64).wrapping_sub(self.base) as u64
     }
 
-    fn slot(&mut self) -> Result<Box<[u8]>, LoopFault> {
-        if let Some(spare) = self.spare.pop() {
-            return Ok(spare);
-        }
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(self.bytes).map_err(|_| LoopFault::Memory(self.bytes as u64))?;
-        bytes.resize(self.bytes, 0);
-        Ok(bytes.into_boxed_slice())
-    }
-
-    /// A copy of the working state.
-    fn copied(&mut self, caller: usize) -> Result<Box<[u8]>, LoopFault> {
-        // It is the run's while it is filled: a fault leaves this function at once.
-        let fresh = self.slot()?;
-        self.spare.push(fresh);
-        let into = self.spare.last_mut().expect("just pushed").as_mut_ptr();
-        let mut at = 0;
-        for &(p, len) in &self.parts {
-            // SAFETY: a slot has as many bytes as all parts, which the program says are its state.
-            attributed(caller, || unsafe { into.add(at).copy_from_nonoverlapping(p, len) });
-            at += len;
-        }
-        Ok(self.spare.pop().expect("just filled"))
-    }
-
-    /// Let the working state be what a slot holds.
-    fn put_back(&self, slot: &[u8], caller: usize) {
-        let mut at = 0;
-        for &(p, len) in &self.parts {
-            // SAFETY: as above.
-            attributed(caller, || unsafe { p.copy_from_nonoverlapping(slot.as_ptr().add(at), len) });
-            at += len;
-        }
-    }
-
-    /// A checksum of the working state, in which all NaNs are alike: which one an operation gives
-    /// depends on how it is compiled.
-    fn checksum(&self, caller: usize) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        for &(p, len) in &self.parts {
-            // SAFETY: the program says that its state is there.
-            attributed(caller, || unsafe { hash(&mut hasher, p, len) });
-        }
-        hasher.finish()
-    }
-
     fn note_bytes(&mut self, tape: usize) {
         let live = self.slots.iter().flatten().count() + usize::from(self.found.is_some());
-        self.most = self.most.max((live * self.bytes + tape) as u64);
+        self.most = self.most.max((live * self.state.bytes() + tape) as u64);
     }
 
     fn store(&mut self, index: usize, caller: usize) -> Result<(), LoopFault> {
-        let copy = self.copied(caller)?;
+        let copy = self.state.copied(&mut self.spare, caller)?;
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
         }
@@ -413,7 +344,7 @@ impl LoopRun {
             }
             self.stats.count(action, None);
         }
-        self.last = self.checksum(caller);
+        self.last = self.state.checksum(caller);
         Ok(at)
     }
 
@@ -429,7 +360,7 @@ impl LoopRun {
     /// The pullback begins.
     pub(crate) fn reverse(&mut self, mark: usize, caller: usize) -> Result<(), LoopFault> {
         self.mark = Some(mark);
-        self.found = Some(self.copied(caller)?);
+        self.found = Some(self.state.copied(&mut self.spare, caller)?);
         self.expected = self.last;
         if self.reversed_once {
             // Nothing but the initial state is there.
@@ -473,7 +404,7 @@ impl LoopRun {
                 Action::Store { slot, .. } => self.store(first + number(slot), caller)?,
                 Action::Restore { slot, .. } => {
                     let kept = self.slots[first + number(slot)].as_ref().expect("it holds a state");
-                    self.put_back(kept, caller);
+                    self.state.put_back(kept, caller);
                 }
                 Action::Drop { slot } => self.drop_slot(first + number(slot)),
                 Action::Advance { from, to } => {
@@ -486,7 +417,7 @@ impl LoopRun {
                     if !self.goes_in_parts(from, to) {
                         self.stats.count(action, None);
                         self.hand_out(from, to);
-                        self.in_front = self.checksum(caller);
+                        self.in_front = self.state.checksum(caller);
                         self.measured = Some((top, *peak));
                         *peak = top;
                         return Ok(2);
@@ -498,7 +429,7 @@ impl LoopRun {
             self.stats.count(action, None);
         }
         if let Some(found) = &self.found {
-            self.put_back(found, caller);
+            self.state.put_back(found, caller);
         }
         (self.mark, self.found) = (None, None);
         self.spare.clear();
@@ -514,7 +445,7 @@ impl LoopRun {
         let steps = (self.to - self.from).max(1) as usize;
         self.a_step = self.a_step.max(Some(recorded.div_ceil(steps)));
         self.note_bytes(recorded);
-        if self.checksum(caller) != self.expected {
+        if self.state.checksum(caller) != self.expected {
             return Err(LoopFault::Differs(self.to as u64));
         }
         self.expected = self.in_front;
@@ -524,7 +455,7 @@ impl LoopRun {
     /// Whether a block is too long for what the slots leave; then it gets a schedule of its own.
     fn goes_in_parts(&mut self, from: u64, to: u64) -> bool {
         let live = self.slots.iter().flatten().count() + 1;
-        let left = self.budget.saturating_sub(live * self.bytes);
+        let left = self.budget.saturating_sub(live * self.state.bytes());
         let n = to - from;
         let fits = self.a_step.is_some_and(|a_step| n.saturating_mul(a_step as u64) <= left as u64);
         if fits || n == 1 {
@@ -535,7 +466,7 @@ impl LoopRun {
             None => Method::Revolve { block: n - 1, slots: 1 },
             // Half of what is left for states, half for what is recorded.
             Some(a_step) => {
-                let slots = (left / 2 / self.bytes).max(1) as u64;
+                let slots = (left / 2 / self.state.bytes()).max(1) as u64;
                 Method::Revolve { block: ((left / 2 / a_step.max(1)) as u64).clamp(1, n - 1), slots }
             }
         };
@@ -551,29 +482,4 @@ fn number(slot: SlotId) -> usize {
     match slot {
         SlotId::Memory(n) | SlotId::Disk(n) => n as usize,
     }
-}
-
-/// Put bytes into a checksum.
-///
-/// # Safety
-/// They may be read.
-unsafe fn hash(hasher: &mut DefaultHasher, p: *const u8, len: usize) {
-    let words = len / 8;
-    for at in 0..words {
-        // SAFETY: the word lies within the bytes.
-        hasher.write_u64(plain(unsafe { p.add(8 * at).cast::<u64>().read_unaligned() }));
-    }
-    let mut rest = [0; 8];
-    // SAFETY: what is left of the bytes is shorter than a word.
-    unsafe { rest.as_mut_ptr().copy_from_nonoverlapping(p.add(8 * words), len % 8) };
-    hasher.write_u64(plain(u64::from_le_bytes(rest)));
-}
-
-/// A word of a state, with one NaN for all, of either size.
-fn plain(word: u64) -> u64 {
-    let nan = |w: u32| if w & 0x7fff_ffff > 0x7f80_0000 { 0x7fc0_0000 } else { w };
-    if word & (u64::MAX >> 1) > 0x7ff0_0000_0000_0000 {
-        return 0x7ff8_0000_0000_0000;
-    }
-    u64::from(nan(word as u32)) | u64::from(nan((word >> 32) as u32)) << 32
 }

@@ -24,15 +24,14 @@
 //! Software 26 (2000).
 
 use brolga_analysis::{ParamMode, Preserved, Variant};
-use brolga_ir::driver::{StateLength, StatePart, StepsDriver, run};
+use brolga_ir::driver::{StepsDriver, run};
 use brolga_ir::inst::Check;
-use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::names::Names;
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, TrapCode, types};
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::build::{begin, call_of, empty};
+use super::build::{begin, bounds, call_of, cells_at, empty, helper, trap_if};
 use crate::assemble::combined::signature;
 use crate::derived::PairSymbols;
 use crate::facts::Context;
@@ -82,7 +81,7 @@ impl Template<'_, '_> {
         let at = b.append_block_param(head, types::I64);
         b.ins().jump(head, &[given[self.of.from].into()]);
         b.switch_to_block(head);
-        let to = self.helper(&mut b, "brolga_loop_forward", &[*seg, run, at]);
+        let to = helper(self.cx, &mut b, self.names, "brolga_loop_forward", &[*seg, run, at]);
         let fault = b.ins().icmp(IntCC::SignedLessThan, to, at);
         trap_if(&mut b, fault, Check::TimeLoop);
         let done = b.ins().icmp(IntCC::Equal, to, at);
@@ -122,16 +121,10 @@ impl Template<'_, '_> {
             cells.extend(bounds(b, part, given));
         }
         cells.extend(given);
-        let size = 8 * cells.len() as u32;
-        let slot = b.create_sized_stack_slot(ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, size, 3));
-        for (i, &v) in cells.iter().enumerate() {
-            let v = if b.func.dfg.value_type(v) == types::I64 { v } else { b.ins().uextend(types::I64, v) };
-            b.ins().stack_store(types::I64, v, slot, 8 * i as i32);
-        }
         let ends = !self.primal().returns.is_empty();
         let shape = cells.len() | self.of.state.len() << 16 | usize::from(ends) << 32;
-        let (at, shape) = (b.ins().stack_addr(types::I64, slot, 0), b.ins().iconst(types::I64, shape as i64));
-        let run = self.helper(b, "brolga_loop_begin", &[seg, at, shape]);
+        let (at, shape) = (cells_at(b, &cells), b.ins().iconst(types::I64, shape as i64));
+        let run = helper(self.cx, b, self.names, "brolga_loop_begin", &[seg, at, shape]);
         let full = b.ins().icmp_imm_s(IntCC::Equal, run, 1);
         trap_if(b, full, Check::TapeFull);
         let fault = b.ins().icmp_imm_s(IntCC::Equal, run, 0);
@@ -145,14 +138,14 @@ impl Template<'_, '_> {
         let (mut b, params) = begin(&mut func, &mut fcx);
         let seg = params[0];
         let zero = b.ins().iconst(types::I64, 0);
-        let run = self.helper(&mut b, "brolga_loop_reverse", &[seg, zero, zero]);
+        let run = helper(self.cx, &mut b, self.names, "brolga_loop_reverse", &[seg, zero, zero]);
         let fault = b.ins().icmp_imm_s(IntCC::Equal, run, 0);
         trap_if(&mut b, fault, Check::TimeLoop);
         let given = self.given(&mut b, run);
         let [head, some, again, steps, end] = [(); 5].map(|()| b.create_block());
         b.ins().jump(head, &[]);
         b.switch_to_block(head);
-        let next = self.helper(&mut b, "brolga_loop_next", &[seg, run, zero]);
+        let next = helper(self.cx, &mut b, self.names, "brolga_loop_next", &[seg, run, zero]);
         let fault = b.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, next, 2);
         trap_if(&mut b, fault, Check::TimeLoop);
         b.ins().brif(next, some, &[], end, &[]);
@@ -211,38 +204,4 @@ impl Template<'_, '_> {
         (args[self.of.from], args[self.of.to]) = (from, to);
         call_of(b, self.names, &func.symbol, func.signature.clone(), &args)
     }
-
-    /// A call of a helper, which returns one word.
-    fn helper(&mut self, b: &mut FunctionBuilder<'_>, symbol: &str, args: &[ir::Value; 3]) -> ir::Value {
-        let mut sig = Signature::new(self.cx.isa.default_call_conv());
-        sig.params.extend([types::I64; 3].map(AbiParam::new));
-        sig.returns.push(AbiParam::new(types::I64));
-        call_of(b, self.names, symbol, sig, args)[0]
-    }
-}
-
-/// Address and length of a part of the state.
-fn bounds(b: &mut FunctionBuilder<'_>, part: &StatePart, given: &[ir::Value]) -> [ir::Value; 2] {
-    let mut address = b.ins().iconst(types::I64, part.offset);
-    for &p in &part.address {
-        let p = if b.func.dfg.value_type(given[p]) == types::I64 {
-            given[p]
-        } else {
-            b.ins().uextend(types::I64, given[p])
-        };
-        address = b.ins().iadd(address, p);
-    }
-    let length = match part.length {
-        StateLength::Bytes(n) => b.ins().iconst(types::I64, i64::from(n)),
-        StateLength::Param(p) if b.func.dfg.value_type(given[p]) == types::I64 => given[p],
-        StateLength::Param(p) => b.ins().sextend(types::I64, given[p]),
-    };
-    [address, length]
-}
-
-/// Trap with a check of ours, which is no instruction of the program's.
-fn trap_if(b: &mut FunctionBuilder<'_>, fault: ir::Value, check: Check) {
-    b.set_srcloc(ir::SourceLoc::new(CHECK_SRCLOC));
-    b.ins().trapnz(fault, TrapCode::unwrap_user(check as u8));
-    b.set_srcloc(ir::SourceLoc::default());
 }

@@ -39,14 +39,20 @@ pub(super) fn define_steps(env: &mut Env<'_, '_>, context: &mut Context, ends_ea
         steps(fx, ends_early);
         Ok(())
     })?;
+    let state = state(env, 2);
+    env.program.func_mut(key).driver = Some(Driver::Steps(StepsDriver { state, from: 5, to: 6 }));
+    Ok(())
+}
+
+/// The state whose address is in this parameter, and its length in the next one.
+pub(super) fn state(env: &Env<'_, '_>, param: usize) -> Vec<StatePart> {
     // Parameter 0 is the instance, in front of which its globals lie, the last one first.
-    let mut state = vec![StatePart { address: vec![0, 2], offset: 0, length: StateLength::Param(3) }];
+    let mut state = vec![StatePart { address: vec![0, param], offset: 0, length: StateLength::Param(param + 1) }];
     if let Some(&last) = env.layout.globals.last() {
         let length = StateLength::Bytes(16 * env.layout.globals.len() as u32);
         state.push(StatePart { address: vec![0], offset: last.into(), length });
     }
-    env.program.func_mut(key).driver = Some(Driver::Steps(StepsDriver { state, from: 5, to: 6 }));
-    Ok(())
+    state
 }
 
 /// Steps from one number to another.
