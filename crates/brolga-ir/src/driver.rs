@@ -40,6 +40,9 @@ pub struct StepsDriver {
     pub from: usize,
     /// The parameter that is the number of the step behind the last one, of 64 bits.
     pub to: usize,
+    /// The function that the body calls with its own parameters, and whose derivatives are those
+    /// of some steps: its symbol.
+    pub steps: Box<str>,
 }
 
 /// A part of a state: where it begins, and how long it is.
@@ -101,6 +104,8 @@ pub mod run {
     pub const CELLS: i32 = 16;
     /// Not zero if a step has ended the loop.
     pub const ENDED: i32 = 24;
+    /// Not zero if the steps that are next are recorded.
+    pub const TAPED: i32 = 32;
     /// Cells in front of those of the state: the limits of the steps and the budget.
     pub const HEAD: usize = 3;
 }

@@ -20,11 +20,10 @@
 //!
 //! **Cost.** Two short functions for each pair.
 
-use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Signature, types};
+use cranelift_codegen::ir::{self, InstructionData, Signature, types};
 
 use crate::driver::{Driver, InverseDriver, StateLength, StatePart};
-use crate::driver_call::{DriverCall, MadeFunc, Misuse, addressed, begin, import, passes_words, words};
+use crate::driver_call::{DriverCall, MadeFunc, Misuse, addressed, calls, import, passes_words, words};
 use crate::symbols::symbol_in;
 use crate::{Diagnostic, Diagnostics, Program};
 
@@ -91,17 +90,6 @@ impl PairFuncs {
         let back = calls(&undo, &self.signature, &self.inverse, &handed);
         [(self.symbol, call, Some(Driver::Inverse(driver))), (undo, back, None)]
     }
-}
-
-/// A function that calls another one, and hands on some of its parameters.
-fn calls(symbol: &str, own: &Signature, (callee, sig): &(String, Signature), handed: &[usize]) -> ir::Function {
-    let (mut func, block, params) = begin(symbol, own.clone());
-    let callee = import(&mut func, callee, sig.clone());
-    let args: Vec<ir::Value> = handed.iter().map(|&i| params[i]).collect();
-    let mut pos = FuncCursor::new(&mut func).at_bottom(block);
-    pos.ins().call(callee, &args);
-    pos.ins().return_(&[]);
-    func
 }
 
 impl Program {

@@ -20,14 +20,14 @@
 //! **Contract.** What a step writes, and reads again in a later step, lies in the states. What else
 //! it reads is the same until the pullback has run. It stores no pointer into a state.
 //!
-//! **Cost.** Two short functions for each step that is named.
+//! **Cost.** Three short functions for each step that is named.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
 
 use crate::driver::{Driver, StateLength, StatePart, StepsDriver};
-use crate::driver_call::{DriverCall, MadeFunc, Misuse, addressed, begin, import, passes_words, words};
+use crate::driver_call::{DriverCall, MadeFunc, Misuse, addressed, begin, calls, import, passes_words, words};
 
 /// Names that are called, and whether the step says when the loop ends.
 const NAMES: [(&str, bool); 2] = [("brolga_time_loop", false), ("brolga_while_loop", true)];
@@ -87,15 +87,19 @@ impl LoopFuncs {
         words(&self.step.1, 2 * self.parts() + 2, &[types::I64][..usize::from(self.ends_early)])
     }
 
-    /// The functions by their symbols: all steps, and the driver.
-    fn bodies(self) -> [MadeFunc; 2] {
-        let steps = format!("{}__from", self.symbol);
+    /// The functions by their symbols: all steps, the driver, and what that calls.
+    fn bodies(self) -> [MadeFunc; 3] {
+        let (driven, steps) = (format!("{}__from", self.symbol), format!("{}__steps", self.symbol));
         let parts = self.parts();
         let part = |i| StatePart { address: vec![2 * i], offset: 0, length: StateLength::Param(2 * i + 1) };
         let state = (0..parts).map(part).collect();
-        let driver = Driver::Steps(StepsDriver { state, from: 2 * parts + 1, to: 2 * parts + 2 });
-        let (whole, body) = (self.whole(&steps), self.steps(&steps));
-        [(self.symbol, whole, None), (steps, body, Some(driver))]
+        let (from, to) = (2 * parts + 1, 2 * parts + 2);
+        let driver = Driver::Steps(StepsDriver { state, from, to, steps: steps.as_str().into() });
+        let (whole, body) = (self.whole(&driven), self.steps(&steps));
+        let sig = self.signature_of_steps();
+        let all: Vec<usize> = (0..sig.params.len()).collect();
+        let call = calls(&driven, &sig, &(steps.clone(), sig.clone()), &all);
+        [(self.symbol, whole, None), (driven, call, Some(driver)), (steps, body, None)]
     }
 
     /// All steps: those from zero on.

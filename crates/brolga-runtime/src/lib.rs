@@ -42,6 +42,7 @@ pub mod guard;
 pub mod heap;
 pub mod inverses;
 pub mod loop_calls;
+mod loop_tape;
 pub mod loops;
 pub mod mappings;
 pub mod math;
