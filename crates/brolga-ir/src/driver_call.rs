@@ -1,6 +1,7 @@
 //! Calls that become calls of functions that are made for them: what [`crate::intrinsics`] share.
 
-use cranelift_codegen::ir::{self, AbiParam, Signature, types};
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
 
 use crate::driver::Driver;
 use crate::symbols::symbol_of;
@@ -80,4 +81,20 @@ pub(crate) fn import(func: &mut ir::Function, symbol: &str, sig: Signature) -> i
     let signature = func.import_signature(sig);
     let name = ir::ExternalName::testcase(symbol);
     func.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false })
+}
+
+/// A function that calls another one, and hands on some of its parameters.
+pub(crate) fn calls(
+    symbol: &str,
+    own: &Signature,
+    (callee, sig): &(String, Signature),
+    handed: &[usize],
+) -> ir::Function {
+    let (mut func, block, params) = begin(symbol, own.clone());
+    let callee = import(&mut func, callee, sig.clone());
+    let args: Vec<ir::Value> = handed.iter().map(|&i| params[i]).collect();
+    let mut pos = FuncCursor::new(&mut func).at_bottom(block);
+    pos.ins().call(callee, &args);
+    pos.ins().return_(&[]);
+    func
 }
