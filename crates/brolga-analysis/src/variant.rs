@@ -133,8 +133,8 @@ impl Variant {
         Self { func, params, results, promises: vec![], preserved: Preserved::NOTHING }
     }
 
-    /// Whether nothing is passed but addresses and numbers. Of words that may be fragments of floats
-    /// (an address that has lain in memory) a template checks that no cotangent arrives.
+    /// Whether nothing is passed but addresses and numbers. Of words that may be fragments of
+    /// floats (an address that has lain in memory) a template checks that no cotangent arrives.
     fn passes_words(&self) -> bool {
         let word = |p: &ParamMode| match p {
             ParamMode::Active => false,

@@ -66,7 +66,7 @@ pub enum StateLength {
 }
 
 /// What generated code tells the run time of a call that is undone
-/// (`brolga_runtime::inverses::code`); a test compares the two.
+/// (`brolga_runtime::inverse_calls::code`); a test compares the two.
 pub mod inverse {
     /// A call begins.
     pub const BEGIN: u64 = 0;

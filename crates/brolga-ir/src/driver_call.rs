@@ -85,7 +85,12 @@ pub(crate) fn import(func: &mut ir::Function, symbol: &str, sig: Signature) -> i
 
 /// A function that calls another one, hands on some of its parameters, and returns what that
 /// returns.
-pub(crate) fn calls(symbol: &str, own: &Signature, (callee, sig): &(String, Signature), handed: &[usize]) -> ir::Function {
+pub(crate) fn calls(
+    symbol: &str,
+    own: &Signature,
+    (callee, sig): &(String, Signature),
+    handed: &[usize],
+) -> ir::Function {
     let (mut func, block, params) = begin(symbol, own.clone());
     let callee = import(&mut func, callee, sig.clone());
     let args: Vec<ir::Value> = handed.iter().map(|&i| params[i]).collect();

@@ -31,6 +31,7 @@ mod position;
 pub mod print;
 pub mod program;
 pub mod request;
+mod set_inverse;
 pub mod source_name;
 pub mod spec;
 mod symbols;

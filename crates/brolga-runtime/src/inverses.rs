@@ -33,17 +33,15 @@
 //! gradient of a call, a block of steps of a time loop.
 //!
 //! **Cost.** Three copies of the state for each call and two for its pullback; a checksum each, if
-//! it is checked by bits; with a tolerance or a record, a call of the inverse. Sixteen bytes for each
-//! word on record.
+//! it is checked by bits; with a tolerance or a record, a call of the inverse. Sixteen bytes for
+//! each word on record.
 //!
 //! **Source.** J.-G. Liu, T. Zhao: Differentiate everything with a reversible embedded
 //! domain-specific language. arXiv:2003.04617 (2020).
 
 use std::collections::HashMap;
 
-use crate::guard;
-use crate::segment::Segment;
-use crate::state::{State, StateFault};
+use crate::state::{ProgramState, StateFault};
 
 /// What is wrong with a call that is undone.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -54,7 +52,7 @@ pub enum InverseFault {
     /// The inverses of calls in a row do not lead back, bit by bit.
     #[error(
         "the inverses of {calls} calls in a row leave {found:#04x} at byte {offset} of the state, where {before:#04x} \
-         was before the first: correct them, let what they read besides the state stay as it is, or let floats differ \
+         was before the first: correct them, let what they read besides the state stay as it is, or record what differs \
          (`inverse_check`)"
     )]
     Differs {
@@ -124,7 +122,7 @@ pub struct InverseStats {
 
 /// What is checked.
 #[derive(Clone, Copy, PartialEq)]
-enum Check {
+pub(crate) enum UndoCheck {
     Off,
     /// Words of so many bytes may differ as floats, by so much.
     Within(usize, f64),
@@ -142,7 +140,7 @@ struct Word {
 }
 
 /// Calls on one state, each of which found what the one before had left.
-struct Chain {
+struct CallChain {
     /// Behind the last call.
     after: Box<[u8]>,
     /// Before the first call, and for a tolerance before the last: for checks.
@@ -167,8 +165,8 @@ struct Chain {
 
 /// The chains of one state.
 #[derive(Default)]
-struct Chains {
-    all: Vec<Chain>,
+struct CallChains {
+    all: Vec<CallChain>,
     /// Those that are not undone.
     live: usize,
 }
@@ -176,6 +174,8 @@ struct Chains {
 /// A pullback of a call that is on its way.
 struct Undoing {
     found: Box<[u8]>,
+    /// What is to be taken back next when it is over.
+    cursor: *mut u8,
     /// How many levels there were.
     levels: usize,
 }
@@ -183,17 +183,17 @@ struct Undoing {
 /// The calls of a segment's run.
 #[derive(Default)]
 pub(crate) struct Inverses {
-    levels: Vec<HashMap<State, Chains>>,
+    levels: Vec<HashMap<ProgramState, CallChains>>,
     undoing: Vec<Undoing>,
     spare: Vec<Box<[u8]>>,
-    fault: Option<InverseFault>,
+    pub(crate) fault: Option<InverseFault>,
     stats: InverseStats,
     bytes: u64,
 }
 
-impl Chain {
+impl CallChain {
     /// Record what a call had before and undoing has not given back.
-    fn note(&mut self, state: &State, found: &[u8]) -> Result<(), InverseFault> {
+    fn note(&mut self, state: &ProgramState, found: &[u8]) -> Result<(), InverseFault> {
         let call = self.calls as u32 - 1;
         for word in state.words().filter(|w| self.before[w.clone()] != found[w.clone()]) {
             let at = u32::try_from(word.start).map_err(|_| StateFault::Memory(found.len() as u64))?;
@@ -206,7 +206,7 @@ impl Chain {
     }
 
     /// Put there what is on record of the last call that is left, and whether there was anything.
-    fn put_words(&mut self, state: &State, now: &mut [u8]) -> bool {
+    fn put_words(&mut self, state: &ProgramState, now: &mut [u8]) -> bool {
         let call = self.left as u32 - 1;
         let end = self.words_left;
         while let Some(w) = self.words[..self.words_left].last().filter(|w| w.call == call) {
@@ -267,22 +267,22 @@ impl Inverses {
     }
 
     /// A call begins.
-    fn begin(&mut self, state: State, check: Check, caller: usize) -> Result<(), InverseFault> {
+    pub(crate) fn begin(&mut self, state: ProgramState, check: UndoCheck, caller: usize) -> Result<(), InverseFault> {
         if self.levels.is_empty() {
             self.enter();
         }
         let level = self.levels.last_mut().expect("there is one");
         let chains = level.entry(state.clone()).or_default();
-        let goes_on = |c: &Chain| c.left == c.calls && c.calls < u64::from(u32::MAX) && state.is(&c.after, caller);
+        let goes_on = |c: &CallChain| c.left == c.calls && c.calls < u64::from(u32::MAX) && state.is(&c.after, caller);
         if !chains.all[..chains.live].last().is_some_and(goes_on) {
             let after = state.copied(&mut self.spare, caller)?;
-            let first = if check == Check::Off { Box::default() } else { after.clone() };
-            let compares = matches!(check, Check::Within(..) | Check::Record);
+            let first = if check == UndoCheck::Off { Box::default() } else { after.clone() };
+            let compares = matches!(check, UndoCheck::Within(..) | UndoCheck::Record);
             let before = if compares { after.clone() } else { Box::default() };
             self.bytes -= chains.all.drain(chains.live..).map(|c| c.bytes).sum::<u64>();
             let bytes = (after.len() + first.len() + before.len()) as u64;
             let (now, words, words_left, calls, left, sum, undone) = Default::default();
-            let fresh = Chain { after, first, before, now, words, words_left, bytes, calls, left, sum, undone };
+            let fresh = CallChain { after, first, before, now, words, words_left, bytes, calls, left, sum, undone };
             chains.all.push(fresh);
             chains.live += 1;
             self.bytes += bytes;
@@ -290,22 +290,22 @@ impl Inverses {
             self.stats.max_bytes = self.stats.max_bytes.max(self.bytes);
         }
         let chain = &mut chains.all[chains.live - 1];
-        if let Check::Bits | Check::Record = check {
+        if let UndoCheck::Bits | UndoCheck::Record = check {
             chain.sum = chain.sum.wrapping_add(state.checksum(caller));
         }
-        if let Check::Within(..) | Check::Record = check {
+        if let UndoCheck::Within(..) | UndoCheck::Record = check {
             chain.before.copy_from_slice(&chain.after);
         }
         Ok(())
     }
 
     /// The chain of a state to which its next pullback belongs.
-    fn chain(&mut self, state: &State) -> Option<&mut Chains> {
+    fn chain(&mut self, state: &ProgramState) -> Option<&mut CallChains> {
         self.levels.iter_mut().rev().filter_map(|l| l.get_mut(state)).find(|c| c.live > 0)
     }
 
     /// It has run.
-    fn end(&mut self, state: &State, caller: usize) {
+    pub(crate) fn end(&mut self, state: &ProgramState, caller: usize) {
         self.stats.calls += 1;
         let chains = self.chain(state).expect("the call has begun");
         let chain = &mut chains.all[chains.live - 1];
@@ -314,11 +314,16 @@ impl Inverses {
     }
 
     /// It has been undone at once, to be compared.
-    fn compare(&mut self, state: &State, check: Check, caller: usize) -> Result<(), InverseFault> {
+    pub(crate) fn compare(
+        &mut self,
+        state: &ProgramState,
+        check: UndoCheck,
+        caller: usize,
+    ) -> Result<(), InverseFault> {
         let found = state.copied(&mut self.spare, caller)?;
         let chains = self.chain(state).expect("the call has begun");
         let chain = &mut chains.all[chains.live - 1];
-        if check == Check::Record {
+        if check == UndoCheck::Record {
             let had = chain.words.len();
             chain.note(state, &found)?;
             let more = chain.words.len() - had;
@@ -334,7 +339,7 @@ impl Inverses {
         state.put_back(if far.is_some() { &chain.before } else { &chain.after }, caller);
         self.spare.push(found);
         match (far, check) {
-            (Some((offset, before, found)), Check::Within(_, tolerance)) => {
+            (Some((offset, before, found)), UndoCheck::Within(_, tolerance)) => {
                 Err(InverseFault::Far { offset, before, found, tolerance })
             }
             _ => Ok(()),
@@ -342,25 +347,25 @@ impl Inverses {
     }
 
     /// The pullback of a call begins.
-    fn undo(&mut self, state: &State, caller: usize) -> Result<(), InverseFault> {
+    pub(crate) fn undo(&mut self, state: &ProgramState, cursor: *mut u8, caller: usize) -> Result<(), InverseFault> {
         let found = state.copied(&mut self.spare, caller)?;
         let levels = self.levels.len();
         let chains = self.chain(state).expect("a call has begun");
         let chain = &chains.all[chains.live - 1];
         state.put_back(chain.now.as_ref().unwrap_or(&chain.after), caller);
-        self.undoing.push(Undoing { found, levels });
+        self.undoing.push(Undoing { found, cursor, levels });
         Ok(())
     }
 
     /// The call has been undone, and its gradient is to run.
-    fn redo(&mut self, state: &State, check: Check, caller: usize) -> Result<(), InverseFault> {
+    pub(crate) fn redo(&mut self, state: &ProgramState, check: UndoCheck, caller: usize) -> Result<(), InverseFault> {
         let mut now = state.copied(&mut self.spare, caller)?;
         let chains = self.chain(state).expect("a call has begun");
         let chain = &mut chains.all[chains.live - 1];
-        if check == Check::Record && chain.put_words(state, &mut now) {
+        if check == UndoCheck::Record && chain.put_words(state, &mut now) {
             state.put_back(&now, caller);
         }
-        if let Check::Bits | Check::Record = check {
+        if let UndoCheck::Bits | UndoCheck::Record = check {
             chain.undone = chain.undone.wrapping_add(state.checksum(caller));
         }
         let spare = chain.now.replace(now);
@@ -369,9 +374,17 @@ impl Inverses {
         Ok(())
     }
 
-    /// The gradient has run.
-    fn done(&mut self, state: &State, check: Check, caller: usize) -> Result<(), InverseFault> {
-        let Undoing { found, levels } = self.undoing.pop().expect("the pullback has begun");
+    /// The gradient has run. What is to be taken back next goes to `cursor`.
+    pub(crate) fn done(
+        &mut self,
+        state: &ProgramState,
+        check: UndoCheck,
+        cursor: &mut *mut u8,
+        caller: usize,
+    ) -> Result<(), InverseFault> {
+        let undoing = self.undoing.pop().expect("the pullback has begun");
+        let Undoing { found, levels, .. } = undoing;
+        *cursor = undoing.cursor;
         while self.levels.len() > levels {
             self.leave();
         }
@@ -387,7 +400,7 @@ impl Inverses {
         chains.live -= 1;
         let (calls, now) = (chain.calls, chain.now.take().expect("it was undone"));
         match check {
-            Check::Bits | Check::Record if chain.undone != chain.sum => {
+            UndoCheck::Bits | UndoCheck::Record if chain.undone != chain.sum => {
                 return Err(match state.differ_at(&chain.first, &now) {
                     Some(at) => {
                         InverseFault::Differs { calls, offset: at as u64, before: chain.first[at], found: now[at] }
@@ -395,7 +408,7 @@ impl Inverses {
                     None => InverseFault::Between(calls),
                 });
             }
-            Check::Within(_, tolerance) => {
+            UndoCheck::Within(_, tolerance) => {
                 if let Some((offset, before, found)) = differs(state, &chain.first, &now, check) {
                     return Err(InverseFault::Drifts { calls, offset, before, found, tolerance });
                 }
@@ -408,8 +421,8 @@ impl Inverses {
 }
 
 /// Where two states are too far from each other: there, and what stands there.
-fn differs(state: &State, before: &[u8], found: &[u8], check: Check) -> Option<(u64, f64, f64)> {
-    let Check::Within(width, tolerance) = check else { return None };
+fn differs(state: &ProgramState, before: &[u8], found: &[u8], check: UndoCheck) -> Option<(u64, f64, f64)> {
+    let UndoCheck::Within(width, tolerance) = check else { return None };
     let float = |w: &[u8]| match (<[u8; 8]>::try_from(w), <[u8; 4]>::try_from(w)) {
         (Ok(w), _) => f64::from_le_bytes(w),
         (_, Ok(w)) => f64::from(f32::from_le_bytes(w)),
@@ -425,91 +438,25 @@ fn differs(state: &State, before: &[u8], found: &[u8], check: Check) -> Option<(
         words.into_iter().find_map(|at| {
             let (a, b) = (&before[at.clone()], &found[at.clone()]);
             let (x, y) = (float(a), float(b));
-            let near = || is_float(a, x) && is_float(b, y) && (x - y).abs() <= tolerance * x.abs().max(1.0);
+            let near = || {
+                a.len() == width && is_float(a, x) && is_float(b, y) && (x - y).abs() <= tolerance * x.abs().max(1.0)
+            };
             (a != b && !(x.is_nan() && y.is_nan() && a.len() == width) && !near()).then_some((at.start as u64, x, y))
         })
     })
-}
-
-/// What [`brolga_inverse`] is told, and what it is asked for.
-pub mod code {
-    /// A call begins.
-    pub const BEGIN: u64 = 0;
-    /// It has run.
-    pub const END: u64 = 1;
-    /// It has been undone at once.
-    pub const COMPARE: u64 = 2;
-    /// A pullback begins.
-    pub const UNDO: u64 = 3;
-    /// The call has been undone.
-    pub const REDO: u64 = 4;
-    /// The gradient has run.
-    pub const DONE: u64 = 5;
-    /// From this bit on: how many parts the state has.
-    pub const PARTS: u64 = 8;
-    /// From this bit on: what is checked. Nothing; within a tolerance, as floats of four or of
-    /// eight bytes; bit by bit; or so with what differs on record.
-    pub const CHECK: u64 = 32;
-    /// What is checked if floats may differ: so many bytes each.
-    pub const WITHIN: [u64; 2] = [4, 8];
-    /// What is checked if all bits count.
-    pub const BITS: u64 = 1;
-    /// The same, where what differs is recorded.
-    pub const RECORD: u64 = 2;
-}
-
-guard::leaf! {
-    /// What there is to do at a point of a call that is undone, or of its pullback: see [`code`].
-    /// `cells` are the tolerance and the address and length of each part of the state. Returns 0 if
-    /// there is a fault.
-    ///
-    /// # Safety
-    /// `seg` is a valid segment that no other thread uses, there are as many cells, and the state
-    /// may be read and written, or the call is guarded. A call begins before it ends, and pullbacks
-    /// run in the opposite order of calls.
-    pub fn brolga_inverse(seg: *mut Segment, cells: *const u64, what: u64; caller) -> u64 {
-        let parts = (what >> code::PARTS & 0xffff) as usize;
-        // SAFETY: our contract.
-        let (seg, cells) = unsafe { (&mut *seg, std::slice::from_raw_parts(cells, 1 + 2 * parts)) };
-        let check = match what >> code::CHECK {
-            0 => Check::Off,
-            code::BITS => Check::Bits,
-            code::RECORD => Check::Record,
-            width => Check::Within(width as usize, f64::from_bits(cells[0])),
-        };
-        let all = &mut seg.inverses;
-        let done = State::new(&cells[1..]).map_err(InverseFault::from).and_then(|state| match what & 0xff {
-            code::BEGIN => all.begin(state, check, caller),
-            code::END => {
-                all.end(&state, caller);
-                Ok(())
-            }
-            code::COMPARE => all.compare(&state, check, caller),
-            code::UNDO => all.undo(&state, caller),
-            code::REDO => all.redo(&state, check, caller),
-            _ => all.done(&state, check, caller),
-        });
-        match done {
-            Ok(()) => 1,
-            Err(fault) => {
-                seg.inverses.fault = Some(fault);
-                0
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of_bytes(bytes: &[usize]) -> State {
+    fn of_bytes(bytes: &[usize]) -> ProgramState {
         let cells: Vec<u64> = bytes.iter().zip(1..).flat_map(|(&n, i)| [0x1000 * i, n as u64]).collect();
-        State::new(&cells).unwrap()
+        ProgramState::new(&cells).unwrap()
     }
 
     fn far(a: f64, b: f64) -> bool {
-        differs(&of_bytes(&[8]), &a.to_le_bytes(), &b.to_le_bytes(), Check::Within(8, 1e-8)).is_some()
+        differs(&of_bytes(&[8]), &a.to_le_bytes(), &b.to_le_bytes(), UndoCheck::Within(8, 1e-8)).is_some()
     }
 
     #[test]
@@ -522,12 +469,12 @@ mod tests {
         assert!(far(f64::from_bits(5), f64::from_bits(6)) && far(0.0, f64::from_bits(1)));
         assert!(far(f64::from_bits(-1_i64 as u64), 0.0));
         let (a, b) = ([1.0_f32.to_le_bytes(), 2.0_f32.to_le_bytes()], [1.5_f32.to_le_bytes(), 2.0_f32.to_le_bytes()]);
-        let singles = differs(&of_bytes(&[8]), a.as_flattened(), b.as_flattened(), Check::Within(4, 1e-3));
+        let singles = differs(&of_bytes(&[8]), a.as_flattened(), b.as_flattened(), UndoCheck::Within(4, 1e-3));
         assert_eq!(singles, Some((0, 1.0, 1.5)));
         // A part begins where a float does.
         let (a, b) = ([&[7; 4][..], &1_f64.to_le_bytes()].concat(), [&[7; 4][..], &2_f64.to_le_bytes()].concat());
-        assert_eq!(differs(&of_bytes(&[4, 8]), &a, &b, Check::Within(8, 1e-3)), Some((4, 1.0, 2.0)));
+        assert_eq!(differs(&of_bytes(&[4, 8]), &a, &b, UndoCheck::Within(8, 1e-3)), Some((4, 1.0, 2.0)));
         let c = [&[8; 4][..], &1_f64.to_le_bytes()].concat();
-        assert_eq!(differs(&of_bytes(&[4, 8]), &a, &c, Check::Within(8, 1e-3)).map(|d| d.0), Some(0));
+        assert_eq!(differs(&of_bytes(&[4, 8]), &a, &c, UndoCheck::Within(8, 1e-3)).map(|d| d.0), Some(0));
     }
 }

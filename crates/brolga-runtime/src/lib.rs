@@ -12,7 +12,7 @@
 //! | `captures` | which function is derived by which pair, shared by forward and pullback |
 //! | `blocks`, `heap` | shadows of heap blocks, and `malloc` and its family |
 //! | `loops`, `loop_calls` | states of time loops, and which steps run next; what generated code calls for that |
-//! | `inverses` | states of calls that an inverse undoes |
+//! | `inverses`, `inverse_calls` | states of calls that an inverse undoes; what generated code calls for that |
 //! | `state` | memory of the program that is kept, compared and put back |
 //! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
 //! | `pieces`, `piece_calls` | cotangents of fragments of floats, and what generated code calls for them |
@@ -40,6 +40,7 @@ pub mod gamma;
 mod globals;
 pub mod guard;
 pub mod heap;
+pub mod inverse_calls;
 pub mod inverses;
 pub mod loop_calls;
 mod loop_tape;

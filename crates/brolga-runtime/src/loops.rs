@@ -34,7 +34,7 @@ use std::collections::HashMap;
 use brolga_schedules::{Action, Budget, LoopSize, Method, Reversal, Schedule, SlotId, Stats, StepId, choose};
 
 use crate::loop_tape::{LoopRoom, LoopTape, Stretch};
-use crate::state::{State, StateFault};
+use crate::state::{ProgramState, StateFault};
 
 /// What is wrong with a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -164,7 +164,7 @@ pub struct LoopRun {
     tape: LoopTape,
     ends_early: bool,
     given: Box<[u64]>,
-    state: State,
+    state: ProgramState,
     budget: usize,
     /// Number of the first step of the schedule, which counts from zero.
     base: i64,
@@ -257,7 +257,7 @@ impl LoopRun {
     ) -> Result<Box<Self>, LoopFault> {
         let [from, to, budget] = [0, 1, 2].map(|i| given[i] as i64);
         to.checked_sub(from).filter(|&n| n >= 0).ok_or(LoopFault::Count(to.wrapping_sub(from)))?;
-        let state = State::new(&given[HEAD..HEAD + 2 * n_parts])?;
+        let state = ProgramState::new(&given[HEAD..HEAD + 2 * n_parts])?;
         let bytes = state.bytes();
         let budget = budget as usize;
         if budget / 2 < bytes {

@@ -27,16 +27,16 @@ pub enum StateFault {
 }
 
 /// A part of a state: an address, and bytes.
-pub(crate) type Part = (*mut u8, usize);
+pub(crate) type StateSpan = (*mut u8, usize);
 
 /// The bytes of a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct State {
-    parts: Box<[Part]>,
+pub(crate) struct ProgramState {
+    parts: Box<[StateSpan]>,
     bytes: usize,
 }
 
-impl State {
+impl ProgramState {
     /// Of addresses and lengths by turns.
     pub(crate) fn new(cells: &[u64]) -> Result<Self, StateFault> {
         let mut parts = Vec::with_capacity(cells.len() / 2);

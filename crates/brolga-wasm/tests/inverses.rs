@@ -106,7 +106,8 @@ fn calls_of_modules_that_are_undone_have_the_gradient_of_calls() {
         for check in [InverseCheck::Bits, InverseCheck::Off, InverseCheck::Within(1e-9.into())] {
             for mode in [Mode::Combined, Mode::Split] {
                 let what = format!("{n} calls, {check:?}, {mode:?}");
-                let (value, gradient, cost) = found(&module, "run", n, mode, check).unwrap();
+                let (value, gradient, cost) =
+                    found(&module, "run", n, mode, check).unwrap_or_else(|e| panic!("{what}: {e}"));
                 assert_eq!(value, plain.0, "{what}");
                 let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-13 * b.abs().max(1.0);
                 assert!(gradient.iter().zip(&plain.1).all(near), "{what}: {gradient:?} {:?}", plain.1);

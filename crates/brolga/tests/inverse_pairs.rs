@@ -535,7 +535,7 @@ fn an_inverse_that_does_not_lead_back_ends_the_run() {
     let cases = [
         ("wrong", InverseCheck::Bits, "the inverses of 5 calls in a row leave 0x"),
         ("wrong", within(1e-8), "an inverse gives 2.8125e-1 at byte 16 of the state, where 2.5e-1 was before the call"),
-        ("drifts", InverseCheck::Bits, "or let floats differ (`inverse_check`)"),
+        ("drifts", InverseCheck::Bits, "or record what differs (`inverse_check`)"),
         ("drifts", within(1e-17), "raise the tolerance of 1e-17"),
         ("overlapping", InverseCheck::Off, "two states overlap; pass memory that holds both as one state"),
         ("empty", InverseCheck::Off, "a state has 0 bytes; pass its length, one byte or more"),

@@ -1,9 +1,9 @@
 //! The planets by leapfrog, backwards: states and gradients have the bits of what is recorded, at a
 //! small part of its bytes, and the numbers are those of an implementation by hand.
 //!
-//! The system, its units and the kick between two half drifts are those of NiLang's benchmark (J.-G.
-//! Liu, T. Zhao, arXiv:2003.04617); the numbers that are compared with were computed by a program of
-//! its own, which has the step and its adjoint by hand.
+//! The system, its units and the kick between two half drifts are those of NiLang's benchmark
+//! (J.-G. Liu, T. Zhao, arXiv:2003.04617); the numbers that are compared with were computed by a
+//! program of its own, which has the step and its adjoint by hand.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 
@@ -288,7 +288,6 @@ fn what_is_exact_is_undone_and_the_rest_recorded() {
     let (plain, taped, _) = run(&p, "plain", n, InverseCheck::Record);
     assert!(found == plain, "bits differ from those of a tape");
     let bytes = tape as u64 + stats.max_bytes;
-    eprintln!("{bytes} bytes, {taped} taped, {stats:?}");
     // A tape by hand has thirty places for each step.
     let by_hand = 240 * n as u64;
     assert!(6 * bytes <= by_hand && 6 * bytes <= taped as u64, "{bytes} bytes, {taped} taped, {stats:?}");

@@ -12,6 +12,7 @@ mod flat;
 mod grows;
 mod handlers;
 mod inverse_pairs;
+mod inverted;
 mod jets;
 mod known_names;
 mod leapfrog;

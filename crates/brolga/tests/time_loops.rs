@@ -443,7 +443,7 @@ fn what_does_not_fit_is_an_error() {
     let cases = [
         ("f", -1, 1 << 20, "has -1 steps; pass the number of steps"),
         ("f", 10, 31, "the memory budget of 31 bytes is less than"),
-        ("overlapping", 10, 1 << 20, "two states of a time loop overlap"),
+        ("overlapping", 10, 1 << 20, "two states overlap"),
         ("counts", 10, 1 << 20, "have made another state when they ran again"),
         ("counts", 10, 64, "have made another state when they ran again"),
     ];

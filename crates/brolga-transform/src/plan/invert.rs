@@ -184,7 +184,7 @@ impl Carry {
                 let handed = params.iter().zip(args).find(|&(q, &a)| a == y && self.known[b].contains(*q));
                 if (cx.steady)(b, y) { Some(y) } else { handed.map(|x| *x.0) }
             };
-            let mut path = Path { func: cx.func, has: &has, steps: Vec::new() };
+            let mut path = Path { func: cx.func, has: &has, steps: Vec::new(), seen: 0 };
             path.lead(a, r, None, 0).then_some((q, path.steps))
         })
     }
@@ -212,7 +212,8 @@ impl Carry {
     }
 }
 
-/// Most steps back.
+/// Most operations that are looked at on the way back, and most of them one behind another.
+const MAX_SEEN: u32 = 64;
 const MAX_STEPS: u32 = 16;
 
 /// Steps that lead from a value back to another.
@@ -221,6 +222,8 @@ struct Path<'a> {
     /// By which name the edge's target has a value, if it does.
     has: &'a dyn Fn(ir::Value) -> Option<ir::Value>,
     steps: Vec<Undo>,
+    /// How many operations have been looked at.
+    seen: u32,
 }
 
 impl Path<'_> {
@@ -232,7 +235,8 @@ impl Path<'_> {
         }
         let dfg = &self.func.dfg;
         let (Some(inst), ty) = (dfg.value_def(a).inst(), dfg.value_type(a)) else { return false };
-        if depth > MAX_STEPS || !ty.is_int() || ty.bits() > 64 {
+        self.seen += 1;
+        if depth > MAX_STEPS || self.seen > MAX_SEEN || !ty.is_int() || ty.bits() > 64 {
             return false;
         }
         let there = self.steps.len();

@@ -3,9 +3,9 @@
 //! **Question.** A module imports `brolga_inverse_pair(f, f_inv, state, bytes, params, i)`, whose
 //! functions are entries of its first table. What does it call?
 //!
-//! **Answer.** The import is a driver, which calls `f` by the dispatcher of its type. What undoes it
-//! has the same parameters, and calls `f_inv`. The state is that of a time loop ([`super::loops`]):
-//! the memory that is given, and the module's globals.
+//! **Answer.** The import is a driver, which calls `f` by the dispatcher of its type. What undoes
+//! it has the same parameters, and calls `f_inv`. The state is that of a time loop
+//! ([`super::loops`]): the memory that is given, and the module's globals.
 //!
 //! **Cost.** A `br_table` for each call.
 

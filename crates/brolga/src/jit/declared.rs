@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn run_time_and_generated_code_agree_on_inverses() {
         use brolga_ir::driver::inverse;
-        use brolga_runtime::inverses::code;
+        use brolga_runtime::inverse_calls::code;
         let generated = [inverse::BEGIN, inverse::END, inverse::COMPARE, inverse::UNDO, inverse::REDO, inverse::DONE];
         assert_eq!(generated, [code::BEGIN, code::END, code::COMPARE, code::UNDO, code::REDO, code::DONE]);
         let generated =
