@@ -259,6 +259,14 @@ impl Caller<'_> {
     }
 }
 
+extern "C" fn with_value(_: f64, v: f64) -> f64 {
+    v
+}
+
+extern "C" fn with_valuef(_: f32, v: f32) -> f32 {
+    v
+}
+
 /// The same by functions of a module. `None` if a run does not fit into so many bytes.
 fn embedded(
     tally: &mut Tally,
@@ -268,8 +276,11 @@ fn embedded(
     direction: &[f64],
     room: usize,
 ) -> Result<Option<Found>, AdError> {
-    let jit = JITModule::new(brolga_testing::jit::host());
-    let mut module = AdModule::new(jit);
+    let mut builder = brolga_testing::jit::host();
+    // The functions themselves call these; their derivatives have bodies of them.
+    builder.symbol("brolga_with_value", with_value as *const u8);
+    builder.symbol("brolga_with_valuef", with_valuef as *const u8);
+    let mut module = AdModule::new(JITModule::new(builder));
     // Cranelift panics on some functions with these flags.
     let loaded = quiet::catch(|| load(&mut module, &file.program, call.func));
     let Some(Ok(loaded)) = loaded else {

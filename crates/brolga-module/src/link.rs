@@ -281,7 +281,14 @@ impl<M: Module> Links<'_, M> {
     fn of_module(&self, symbol: &str, signature: &ir::Signature) -> Result<Option<FuncId>, AdError> {
         let of_c = symbol.strip_prefix(OF_C);
         let name = of_c.unwrap_or(symbol);
-        let Some(id) = self.own(name) else { return Ok(None) };
+        let Some(id) = self.own(name) else {
+            return match self.module.get_name(name) {
+                Some(FuncOrDataId::Data(_)) => Err(AdError::usage(format!(
+                    "the derivative calls C's %{name}, and the module has data of that name: rename it"
+                ))),
+                _ => Ok(None),
+            };
+        };
         if of_c.is_some() && self.recorded.is_defined(id) {
             return Err(AdError::usage(format!(
                 "the derivative calls C's %{name}, and the module defines a function of that name: rename it"
