@@ -139,7 +139,7 @@ fn helper(program: &Program, p: &Piece, inst: ir::Inst, (symbol, what, help): (&
 }
 
 /// What a helper is for. `None` for the names of [`crate::standalone::indirect`], and for C's
-/// functions, which whoever links them finds or refuses.
+/// functions, which a module finds or refuses.
 fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
     Some(match symbol {
         s if is_half(s) || s.starts_with(OF_C) => return None,
