@@ -25,15 +25,15 @@ use cranelift_jit::JITModule;
 use cranelift_module::{DataDescription, FuncId, Linkage, Module};
 
 #[derive(Default)]
-struct Tally {
-    compared: usize,
+pub struct Tally {
+    pub compared: usize,
     /// Calls of each kind of workspace.
-    rooms: BTreeMap<&'static str, usize>,
-    refused: BTreeMap<String, usize>,
+    pub rooms: BTreeMap<&'static str, usize>,
+    pub refused: BTreeMap<String, usize>,
     /// The primal is not compiled with default flags.
     unsupported: usize,
     full: usize,
-    wrong: Vec<String>,
+    pub wrong: Vec<String>,
 }
 
 const MODES: [Mode; 3] = [Mode::Combined, Mode::Split, Mode::Tangent];
@@ -94,6 +94,19 @@ fn random_programs() {
     tally.wrong.iter().for_each(|w| println!("  WRONG: {w}"));
     assert!(tally.wrong.is_empty(), "{} are wrong", tally.wrong.len());
     assert!(tally.compared > 10);
+}
+
+/// Judge gradients, and forward passes with pullbacks, of a program.
+pub fn judge_text(tally: &mut Tally, seed: u64, text: String) {
+    let file = File::parse("random.clif", text.clone()).unwrap_or_else(|e| panic!("{e}:\n{text}"));
+    for d in &file.directives {
+        let Directive::Grad(line) = d else { continue };
+        let call = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses);
+        let call = call.unwrap_or_else(|e| panic!("{e}:\n{text}"));
+        for mode in [Mode::Combined, Mode::Split] {
+            judge(tally, &file, &call, &format!("seed {seed}, {mode:?}: {}", line.text), mode);
+        }
+    }
 }
 
 /// What comes out of a run.
