@@ -460,7 +460,7 @@ fn with_a_cell(m: &mut AdModule<JITModule>, cell: DataId) -> FuncId {
 }
 
 /// A module's data, to write and to read.
-fn contents(m: &AdModule<JITModule>, data: DataId) -> &mut [f64] {
+fn contents(m: &mut AdModule<JITModule>, data: DataId) -> &mut [f64] {
     let (at, _) = m.get_finalized_data(data);
     // SAFETY: two numbers of the module's, which nothing else uses.
     unsafe { std::slice::from_raw_parts_mut(at as *mut f64, 2) }
@@ -500,57 +500,57 @@ fn second_derivatives_by_way_of_data() {
         let d = [3.0 * x * x * c, x * x * x];
         let dd = [[6.0 * x * c, 3.0 * x * x], [3.0 * x * x, 0.0]];
         for _ in 0..2 {
-            contents(&m, cell)[1] = c;
+            contents(&mut m, cell)[1] = c;
             // What the second derivative has to say of the cell before, and where.
             if first_is_reverse {
                 // x̄ = s·f_x + w·2x and c̄ = s·f_c, where w is the seed of the cell.
                 let w = 0.4;
-                contents(&m, first)[1] = w;
+                contents(&mut m, first)[1] = w;
                 if second_is_reverse {
                     // Seeds: a of x̄, b of c̄, which is the first shadow afterwards.
                     let (a, b) = (0.3, -0.6);
-                    contents(&m, second)[1] = 0.9;
-                    contents(&m, of_first)[1] = b;
+                    contents(&mut m, second)[1] = 0.9;
+                    contents(&mut m, of_first)[1] = b;
                     let r = run(&m, door, &[x, s, a]);
                     // The cell afterwards is x², with the seed 0.9.
                     near(r[0], s * (a * dd[0][0] + b * dd[0][1]) + 2.0 * w * a + 0.9 * 2.0 * x);
                     near(r[1], a * d[0] + b * d[1]);
-                    near(contents(&m, second)[1], s * (a * dd[0][1]));
-                    near(contents(&m, of_first)[1], 2.0 * x * a);
+                    near(contents(&mut m, second)[1], s * (a * dd[0][1]));
+                    near(contents(&mut m, of_first)[1], 2.0 * x * a);
                 } else {
                     // Along ẋ, ċ, ṡ and ẇ.
                     let (dx, dc, ds, dw) = (0.3, -0.6, 0.2, 1.1);
-                    contents(&m, second)[1] = dc;
-                    contents(&m, of_first)[1] = dw;
+                    contents(&mut m, second)[1] = dc;
+                    contents(&mut m, of_first)[1] = dw;
                     let r = run(&m, door, &[x, dx, s, ds]);
                     near(r[0], s * (dd[0][0] * dx + dd[0][1] * dc) + ds * d[0] + 2.0 * (w * dx + dw * x));
-                    near(contents(&m, second)[1], 2.0 * x * dx);
-                    near(contents(&m, of_first)[1], s * dd[1][0] * dx + ds * d[1]);
+                    near(contents(&mut m, second)[1], 2.0 * x * dx);
+                    near(contents(&mut m, of_first)[1], s * dd[1][0] * dx + ds * d[1]);
                 }
-                near(contents(&m, first)[1], s * d[1]);
+                near(contents(&mut m, first)[1], s * d[1]);
             } else {
                 // ḟ = f_x ẋ + f_c ċ, and the cell's tangent is 2xẋ afterwards.
                 let (dx, dc) = (0.3, -0.6);
-                contents(&m, first)[1] = dc;
+                contents(&mut m, first)[1] = dc;
                 if second_is_reverse {
-                    contents(&m, second)[1] = 0.9;
-                    contents(&m, of_first)[1] = 0.4;
+                    contents(&mut m, second)[1] = 0.9;
+                    contents(&mut m, of_first)[1] = 0.4;
                     let r = run(&m, door, &[x, dx, s]);
                     near(r[0], s * (dd[0][0] * dx + dd[0][1] * dc) + 0.9 * 2.0 * x + 0.4 * 2.0 * dx);
                     near(r[1], s * d[0] + 0.4 * 2.0 * x);
-                    near(contents(&m, second)[1], s * dd[0][1] * dx);
-                    near(contents(&m, of_first)[1], s * d[1]);
+                    near(contents(&mut m, second)[1], s * dd[0][1] * dx);
+                    near(contents(&mut m, of_first)[1], s * d[1]);
                 } else {
                     let (ex, ec, edx, edc) = (0.8, 0.5, -0.2, 0.1);
-                    contents(&m, second)[1] = ec;
-                    contents(&m, of_first)[1] = edc;
+                    contents(&mut m, second)[1] = ec;
+                    contents(&mut m, of_first)[1] = edc;
                     let r = run(&m, door, &[x, ex, dx, edx]);
                     let of_first_order = d[0] * edx + d[1] * edc;
                     near(r[0], of_first_order + dx * (dd[0][0] * ex + dd[0][1] * ec) + dc * dd[1][0] * ex);
-                    near(contents(&m, second)[1], 2.0 * x * ex);
-                    near(contents(&m, of_first)[1], 2.0 * (ex * dx + x * edx));
+                    near(contents(&mut m, second)[1], 2.0 * x * ex);
+                    near(contents(&mut m, of_first)[1], 2.0 * (ex * dx + x * edx));
                 }
-                near(contents(&m, first)[1], 2.0 * x * dx);
+                near(contents(&mut m, first)[1], 2.0 * x * dx);
             }
         }
     }
@@ -591,11 +591,11 @@ fn constant_data_that_is_written() {
     let x = 1.5;
     // count is 5 before: 6·(5x)²
     let want = 2.0 * 6.0 * 25.0 * x;
-    contents(&m, count)[1] = 5.0;
+    contents(&mut m, count)[1] = 5.0;
     near(run(&m, doors[0], &[x, 1.0])[0], want);
-    contents(&m, count)[1] = 5.0;
+    contents(&mut m, count)[1] = 5.0;
     near(run(&m, doors[3], &[x, 1.0])[0], want);
-    contents(&m, count)[1] = 5.0;
+    contents(&mut m, count)[1] = 5.0;
     let mut space = vec![0_u64; 256];
     let space = f64::from_bits(space.as_mut_ptr() as u64);
     run(&m, doors[1], &[x, space, f64::from_bits(2048)]);

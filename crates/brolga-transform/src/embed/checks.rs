@@ -9,6 +9,7 @@ use brolga_ir::lower::{is_half, shadow_of_data};
 use brolga_ir::program::symbol_of;
 use brolga_ir::spec::{Derivative, FloatCount, ParamActivity, ParamSpec, ReturnActivity, Spec};
 use brolga_ir::{DataKey, Diagnostic, Diagnostics, Elem, FuncKey, Program};
+use brolga_rules::OF_C;
 use cranelift_codegen::ir::{self, types};
 use cranelift_codegen::isa::TargetIsa;
 
@@ -137,10 +138,11 @@ fn helper(program: &Program, p: &Piece, inst: ir::Inst, (symbol, what, help): (&
     d.note(format!("the derivative calls the run time for it (%{symbol})")).help(help)
 }
 
-/// What a helper is for. `None` for the names of [`crate::standalone::indirect`].
+/// What a helper is for. `None` for the names of [`crate::standalone::indirect`], and for C's
+/// functions, which a module finds or refuses.
 fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
     Some(match symbol {
-        s if is_half(s) => return None,
+        s if is_half(s) || s.starts_with(OF_C) => return None,
         s if ["alloc", "free", "release"].iter().any(|part| s.contains(part)) => (
             "blocks of an allocator of the program's own are not supported",
             "allocate outside of the function and pass a shadow",
