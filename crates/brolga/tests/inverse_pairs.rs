@@ -4,7 +4,8 @@
 use brolga::cranelift_codegen::data_value::DataValue;
 
 use brolga::{
-    Arg, ArgActivity, DerivedRule, Error, InverseCheck, InverseStats, Mode, Options, Program, Request, StateLength,
+    Arg, ArgActivity, DerivedRule, Error, InverseCheck, InverseStats, MemoryMode, Mode, Options, Program, Request,
+    StateLength,
 };
 use brolga_testing::program;
 
@@ -552,6 +553,61 @@ fn an_inverse_that_does_not_lead_back_ends_the_run() {
     let rule = rule(&p, "wrong", &options(Mode::Combined, InverseCheck::Bits));
     for n in [5, 0] {
         assert_eq!(run(&rule, n, START, 0).is_ok(), n == 0);
+    }
+}
+
+#[test]
+fn where_nothing_is_kept_a_pair_is_a_call() {
+    let p = pairs();
+    let plain = rule(&p, "plain_shears", &options(Mode::Combined, InverseCheck::Bits));
+    let as_written = run(&plain, 9, START, 0).unwrap().0;
+    let restores = Options { memory: MemoryMode::Restore, ..options(Mode::Combined, InverseCheck::Bits) };
+    let (mut found, cost) = run(&rule(&p, "shears", &restores), 9, START, 0).unwrap();
+    assert_eq!((found.state, cost.1), (START, InverseStats::default()));
+    found.state = as_written.state;
+    near(&found, &as_written, 1e-13, "memory that is restored");
+}
+
+#[test]
+fn what_stores_a_pointer_is_not_undone() {
+    let swap = |name: &str| {
+        format!(
+            "function %{name}(i64) {{
+            block0(v0: i64):
+                v1 = load.i64 v0
+                v2 = load.i64 v0+8
+                v3 = load.f64 v1
+                v4 = fmul v3, v3
+                store v4, v2
+                store v2, v0
+                store v1, v0+8
+                return
+            }}"
+        )
+    };
+    let text = format!(
+        "{}{}function %f(i64) {{
+            fn0 = %swap(i64)
+            fn1 = %swap_back(i64)
+            fn2 = %brolga_inverse_pair(i64, i64, i64, i64)
+        block0(v0: i64):
+            v1 = func_addr.i64 fn0
+            v2 = func_addr.i64 fn1
+            v3 = iconst.i64 16
+            call fn2(v1, v2, v0, v3)
+            return
+        }}",
+        swap("swap"),
+        swap("swap_back")
+    );
+    let p = program(&text);
+    let request = Request::new(p.func("f").unwrap(), [ArgActivity::Duplicated]);
+    match DerivedRule::new(&p, &request, &Options::full()) {
+        Err(Error::Diagnostics(found)) => {
+            let d = &found.0[0];
+            assert!(d.code == "AD0190" && d.message.contains("undone by an inverse"), "{d:?}");
+        }
+        other => panic!("{:?}", other.map(|_| ())),
     }
 }
 
