@@ -43,7 +43,8 @@ fn a_second_call_allocates_nothing() {
     let (mut n, mut wrong) = (0, Vec::new());
     let mut some = false;
     for path in cases::files(Path::new(env!("CARGO_MANIFEST_DIR"))) {
-        // What moves in pieces is noted down while it is under way; states of time loops and inverses are kept.
+        // What moves in pieces is noted down while it is under way; states of time loops and of
+        // what inverses undo are kept.
         let notes = [
             "bits/pieces.clif",
             "bits/cut.clif",

@@ -60,7 +60,6 @@ mod typed;
 mod watch;
 
 pub use frame::{FrameHome, FrameLayout, SlotPlace};
-pub use ops::zero;
 pub use renumber::{is_numbered, renumber};
 pub use typed::{Channel, Position, Standalone, TAPE_REGION, Typed, half_of, is_half, shadow_of_data};
 

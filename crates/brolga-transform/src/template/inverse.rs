@@ -27,7 +27,6 @@ use brolga_analysis::kinds::kind::Kinds;
 use brolga_analysis::{ParamMode, Preserved, Variant};
 use brolga_ir::driver::{InverseDriver, inverse};
 use brolga_ir::inst::Check;
-use brolga_ir::lower::zero;
 use brolga_ir::names::Names;
 use brolga_ir::options::InverseCheck;
 use brolga_ir::{FuncKey, Program};
@@ -130,7 +129,8 @@ impl Template<'_, '_> {
                 let mut of_param = found.extract_if(.., |(at, _)| *at == i).map(|(_, ct)| ct);
                 let first = of_param.next();
                 let sum = first.map(|first| of_param.fold(first, |a, ct| b.ins().fadd(a, ct)));
-                sum.unwrap_or_else(|| zero(&mut b, shape.ty()))
+                // All floats are handed on, and a word has no cotangent.
+                sum.unwrap_or_else(|| b.ins().iconst(shape.ty(), 0))
             })
             .collect();
         b.ins().return_(&returned);
