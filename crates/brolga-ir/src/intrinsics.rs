@@ -21,6 +21,11 @@ fn of_call(body: &ir::Function, call: ir::Inst) -> Option<Result<DriverCall, Mis
     time_loop::of_call(body, call, &name).or_else(|| inverse_pair::of_call(body, call, &name))
 }
 
+/// Whether calls of this name stand for drivers. Each call has parameters of its own.
+pub fn is_intrinsic(symbol: &str) -> bool {
+    time_loop::is_name(symbol) || inverse_pair::is_name(symbol)
+}
+
 /// Why a call does not stand for a driver, though its name says so.
 pub fn why_not(body: &ir::Function, call: ir::Inst) -> Option<Misuse> {
     of_call(body, call)?.err()

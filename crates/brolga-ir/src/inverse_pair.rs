@@ -29,9 +29,13 @@ use crate::driver_call::{DriverCall, MadeFunc, Misuse, addressed, calls, passes_
 /// The name that is called.
 const NAME: &str = "brolga_inverse_pair";
 
+pub(crate) fn is_name(symbol: &str) -> bool {
+    symbol == NAME
+}
+
 /// What a call of an inverse pair becomes.
 pub(crate) fn of_call(body: &ir::Function, call: ir::Inst, callee: &str) -> Option<Result<DriverCall, Misuse>> {
-    (callee == NAME).then(|| checked(body, call))
+    is_name(callee).then(|| checked(body, call))
 }
 
 fn checked(body: &ir::Function, call: ir::Inst) -> Result<DriverCall, Misuse> {

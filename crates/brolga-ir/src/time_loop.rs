@@ -32,6 +32,10 @@ use crate::driver_call::{DriverCall, MadeFunc, Misuse, addressed, begin, calls, 
 /// Names that are called, and whether the step says when the loop ends.
 const NAMES: [(&str, bool); 2] = [("brolga_time_loop", false), ("brolga_while_loop", true)];
 
+pub(crate) fn is_name(symbol: &str) -> bool {
+    NAMES.iter().any(|n| n.0 == symbol)
+}
+
 /// What a call of a loop of steps becomes.
 pub(crate) fn of_call(body: &ir::Function, call: ir::Inst, callee: &str) -> Option<Result<DriverCall, Misuse>> {
     let &(name, ends_early) = NAMES.iter().find(|n| n.0 == callee)?;

@@ -4,7 +4,8 @@
 use brolga::cranelift_codegen::data_value::DataValue;
 
 use brolga::{
-    Arg, ArgActivity, DerivedRule, Error, InverseCheck, InverseStats, Mode, Options, Program, Request, StateLength,
+    Arg, ArgActivity, DerivedRule, Error, InverseCheck, InverseStats, MemoryMode, Mode, Options, Program, Request,
+    StateLength,
 };
 use brolga_testing::program;
 
@@ -162,6 +163,46 @@ const HALVED: &str = "v20 = load.f64 v0+8
     v22 = fmul v20, v21
     store v22, v0+8";
 
+/// What is passed by value takes part.
+const SLIDES: &str = "
+function %slide(f64, i64) {
+block0(v0: f64, v1: i64):
+    v2 = load.f64 v1
+    v3 = load.f64 v1+8
+    v4 = fmul v0, v2
+    v5 = fadd v3, v4
+    store v5, v1+8
+    return
+}
+function %slide_back(f64, i64) {
+block0(v0: f64, v1: i64):
+    v2 = load.f64 v1
+    v3 = load.f64 v1+8
+    v4 = fmul v0, v2
+    v5 = fsub v3, v4
+    store v5, v1+8
+    return
+}
+function %slides(i64, i64, i64) -> f64 {
+    fn0 = %slide(f64, i64)
+    fn1 = %ends(i64, i64) -> f64
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = iconst.i64 1
+    v4 = load.f64 v1+8
+    jump block1(v2, v4)
+block1(v5: i64, v6: f64):
+    brif v5, block2, block3
+block2:
+    call fn0(v6, v0)
+    v7 = fneg v6
+    v8 = isub v5, v3
+    jump block1(v8, v7)
+block3:
+    v9 = call fn1(v0, v1)
+    return v9
+}
+";
+
 /// Of two states, of which each takes from the other.
 const TWO: &str = "
 function %mix(i64, i64, i64) {
@@ -304,7 +345,7 @@ fn pairs() -> Program {
         let own = if name == "two" { TWO } else { &TWO[rest..] };
         text += &own.replace("NAME", name).replace("LENGTH", length).replace("CALL", call);
     }
-    program(&(text + AROUND))
+    program(&(text + AROUND + SLIDES))
 }
 
 /// What a gradient gives.
@@ -424,6 +465,16 @@ fn a_program_without_pairs_is_told_of_them() {
         let ((as_written, cost), (found, undone)) = (run(&p), run(&told));
         near(&found, &as_written, 1e-13, "%plain_shears");
         assert_eq!((cost.1, undone.1.calls, undone.1.undone), (InverseStats::default(), 20, 20));
+    }
+    told.set_inverse("slide", "slide_back", &[(1, StateLength::Bytes(16))]).unwrap();
+    for mode in [Mode::Combined, Mode::Split] {
+        let run = |p: &Program| {
+            let rule = rule(p, "slides", &options(mode, InverseCheck::Bits));
+            run(&rule, 9, START, 2 * usize::from(mode == Mode::Split)).unwrap()
+        };
+        let ((as_written, _), (found, undone)) = (run(&p), run(&told));
+        near(&found, &as_written, 1e-13, "%slides");
+        assert_eq!(undone.1.calls, 9);
     }
     let refused = |f: &str, inverse: &str, state: &[(usize, StateLength)]| {
         let found = p.clone().set_inverse(f, inverse, state).unwrap_err();
@@ -552,6 +603,61 @@ fn an_inverse_that_does_not_lead_back_ends_the_run() {
     let rule = rule(&p, "wrong", &options(Mode::Combined, InverseCheck::Bits));
     for n in [5, 0] {
         assert_eq!(run(&rule, n, START, 0).is_ok(), n == 0);
+    }
+}
+
+#[test]
+fn where_nothing_is_kept_a_pair_is_a_call() {
+    let p = pairs();
+    let plain = rule(&p, "plain_shears", &options(Mode::Combined, InverseCheck::Bits));
+    let as_written = run(&plain, 9, START, 0).unwrap().0;
+    let restores = Options { memory: MemoryMode::Restore, ..options(Mode::Combined, InverseCheck::Bits) };
+    let (mut found, cost) = run(&rule(&p, "shears", &restores), 9, START, 0).unwrap();
+    assert_eq!((found.state, cost.1), (START, InverseStats::default()));
+    found.state = as_written.state;
+    near(&found, &as_written, 1e-13, "memory that is restored");
+}
+
+#[test]
+fn what_stores_a_pointer_is_not_undone() {
+    let swap = |name: &str| {
+        format!(
+            "function %{name}(i64) {{
+            block0(v0: i64):
+                v1 = load.i64 v0
+                v2 = load.i64 v0+8
+                v3 = load.f64 v1
+                v4 = fmul v3, v3
+                store v4, v2
+                store v2, v0
+                store v1, v0+8
+                return
+            }}"
+        )
+    };
+    let text = format!(
+        "{}{}function %f(i64) {{
+            fn0 = %swap(i64)
+            fn1 = %swap_back(i64)
+            fn2 = %brolga_inverse_pair(i64, i64, i64, i64)
+        block0(v0: i64):
+            v1 = func_addr.i64 fn0
+            v2 = func_addr.i64 fn1
+            v3 = iconst.i64 16
+            call fn2(v1, v2, v0, v3)
+            return
+        }}",
+        swap("swap"),
+        swap("swap_back")
+    );
+    let p = program(&text);
+    let request = Request::new(p.func("f").unwrap(), [ArgActivity::Duplicated]);
+    match DerivedRule::new(&p, &request, &Options::full()) {
+        Err(Error::Diagnostics(found)) => {
+            let d = &found.0[0];
+            assert!(d.code == "AD0190" && d.message.contains("undone by an inverse"), "{d:?}");
+        }
+        other => panic!("{:?}", other.map(|_| ())),
     }
 }
 

@@ -15,8 +15,8 @@ impl Random {
     }
 }
 
-/// A loop that carries three integers, and weighs a number with them: `updates` give v30, v31 (of 64
-/// bits) and v32 (of 32) from v10, v11 and v12. v4 and v5 are the same throughout.
+/// A loop that carries three integers, and weighs a number with them: `updates` give v30, v31 (of
+/// 64 bits) and v32 (of 32) from v10, v11 and v12. v4 and v5 are the same throughout.
 fn text(updates: &str) -> String {
     format!(
         "function %f(f64, i64, i64, i64) -> f64 {{

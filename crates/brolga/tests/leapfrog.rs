@@ -248,7 +248,8 @@ fn run(program: &Program, name: &str, n: i64, inverse_check: InverseCheck) -> (O
     let (results, mut pullback) = unsafe { rule.forward(&args) }.unwrap();
     let tape = pullback.tape_bytes();
     for _ in 0..2 {
-        (ds.fill(0.0), dp.fill(0.0));
+        ds.fill(0.0);
+        dp.fill(0.0);
         // SAFETY: as above.
         unsafe { pullback.call(&[DataValue::F64(1.0.into())]) }.unwrap();
     }

@@ -126,7 +126,7 @@ pub fn fits(op: &Arith, args: &[KnownTypes], ty: Type) -> bool {
         Arith::ShuffleBytes(_) => ty.bytes() == 16 && all(&|a| a.bytes() == 16),
         Arith::Iadd | Arith::Isub | Arith::Imul | Arith::UshrBy(_) => same(is_int),
         // How far bits go is a number of any type.
-        Arith::Int(op) if matches!(op, Opcode::Ishl | Opcode::Ushr | Opcode::Rotl | Opcode::Rotr) => {
+        Arith::Int(Opcode::Ishl | Opcode::Ushr | Opcode::Rotl | Opcode::Rotr) => {
             all(&is_int) && !is_not(args[0], |a| a == ty)
         }
         Arith::Int(_) => same(is_int),

@@ -110,7 +110,6 @@ impl Template<'_, '_> {
 
     fn pullback(&mut self, symbol: &str, (called, handed, gradient): (&Variant, &[usize], &str)) -> ir::Function {
         let sig = self.variant.undo_signature(self.primal());
-        let returns: Vec<ir::Type> = sig.returns.iter().map(|r| r.value_type).collect();
         let mut func = empty(self.names, symbol, sig);
         let mut fcx = FunctionBuilderContext::new();
         let (mut b, params) = begin(&mut func, &mut fcx);
@@ -122,18 +121,46 @@ impl Template<'_, '_> {
         let mut args: Vec<ir::Value> = handed.iter().map(|&i| given[i]).collect();
         args.extend(handed.iter().filter_map(|&i| self.delta(i)).map(|i| given[i]));
         args.push(*seg);
-        let sig = &self.cx.program.funcs[called.func].signature;
-        let sig = signature(&called.forward_signature(sig), &called.pullback_signature(sig), 0);
-        for ct in call_of(&mut b, self.names, gradient, sig, &args) {
-            let arrives = b.ins().icmp_imm_s(IntCC::NotEqual, ct, 0);
-            trap_if(&mut b, arrives, Check::UntrackedBits);
-        }
+        let cts = self.gradient(&mut b, called, gradient, &args);
         self.at(&mut b, run_time, inverse::DONE);
-        let none: Vec<ir::Value> = returns.into_iter().map(|ty| b.ins().iconst(ty, 0)).collect();
-        b.ins().return_(&none);
+        let mut found: Vec<(usize, ir::Value)> = cts.into_iter().map(|(i, ct)| (handed[i], ct)).collect();
+        let own = self.variant.param_shapes(self.primal());
+        let returned: Vec<ir::Value> = own
+            .map(|(i, shape)| {
+                let mut of_param = found.extract_if(.., |(at, _)| *at == i).map(|(_, ct)| ct);
+                let first = of_param.next();
+                let sum = first.map(|first| of_param.fold(first, |a, ct| b.ins().fadd(a, ct)));
+                // All floats are handed on, and a word has no cotangent.
+                sum.unwrap_or_else(|| b.ins().iconst(shape.ty(), 0))
+            })
+            .collect();
+        b.ins().return_(&returned);
         b.seal_all_blocks();
         b.finalize(self.cx.isa.frontend_config());
         func
+    }
+
+    /// The function's gradient: cotangents of floats that are passed by value, by parameter.
+    fn gradient(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        called: &Variant,
+        symbol: &str,
+        args: &[ir::Value],
+    ) -> Vec<(usize, ir::Value)> {
+        let primal = &self.cx.program.funcs[called.func].signature;
+        let sig = signature(&called.forward_signature(primal), &called.pullback_signature(primal), 0);
+        let cts = call_of(b, self.names, symbol, sig, args);
+        let mut floats = vec![];
+        for ((i, _), ct) in called.param_shapes(primal).zip(cts) {
+            if called.params[i] == ParamMode::Active {
+                floats.push((i, ct));
+                continue;
+            }
+            let arrives = b.ins().icmp_imm_s(IntCC::NotEqual, ct, 0);
+            trap_if(b, arrives, Check::UntrackedBits);
+        }
+        floats
     }
 
     /// Where the delta of a parameter is among what is given.

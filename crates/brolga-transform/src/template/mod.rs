@@ -38,7 +38,9 @@ pub(crate) fn pair(
     let (forward, pullback) = match cx.program.funcs[variant.func].driver.as_ref()? {
         Driver::Call(driven) => call::pair(cx, variant, *driven, symbols, work, names),
         Driver::Steps(of) if variant.keeps_states(cx.options) => steps::pair(cx, variant, of, symbols, work, names),
-        Driver::Inverse(of) if variant.keeps_states(cx.options) => inverse::pair(cx, variant, of, symbols, work, names),
+        Driver::Inverse(of) if variant.is_undone(cx.program, cx.options) => {
+            inverse::pair(cx, variant, of, symbols, work, names)
+        }
         Driver::Steps(_) | Driver::Inverse(_) => return None,
     };
     Some(DerivedPair {
