@@ -9,7 +9,7 @@
 //! **Algorithm.** The header is copied to where the body jumps back to it; what is left of it is
 //! asked once, on the way in. Its values are defined in several places then, so those that others
 //! use become parameters of the body, and of the block behind the loop; what is computed for others
-//! only is computed there. Loops are turned in any order: who uses a header's values is known by
+//! only is computed there. Loops are turned in any order: users of a header's values are known by
 //! instruction, and copies are noted as they are made.
 //!
 //! **Where.** Headers of a few pure instructions, with one way into the body and one out, for which
@@ -92,7 +92,7 @@ fn is_pure(op: Opcode) -> bool {
     !(works || op.is_call() || op.is_terminator() || op.is_branch())
 }
 
-/// Who uses the values of candidates' headers, outside of these.
+/// Uses of the values of candidates' headers, outside of these.
 struct OutsideUses {
     /// The header of a value.
     home: SecondaryMap<Value, Option<ir::Block>>,

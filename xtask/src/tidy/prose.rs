@@ -118,7 +118,9 @@ fn is_table(line: &str) -> bool {
 fn vague(line: &str) -> impl Iterator<Item = &'static str> {
     let words: Vec<String> = line.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase).collect();
     let text = format!(" {} ", words.join(" "));
-    VAGUE.into_iter().filter(move |v| text.contains(&format!(" {v} ")))
+    // A sentence about an actor without a name, and no question.
+    let actor = (line.starts_with("Who ") || line.contains(". Who ")) && !line.contains('?');
+    VAGUE.into_iter().filter(move |v| text.contains(&format!(" {v} "))).chain(actor.then_some("Who"))
 }
 
 /// A date as `2000-01-31`, or a month with a year.
@@ -156,6 +158,8 @@ mod tests {
             assert_eq!(comments(&format!("// What {word} reads.")).len(), 1);
             assert_eq!(comments(&format!("let x = 1; // What {word} reads.")).len(), 1);
         }
+        assert_eq!(comments("// Who reads it has it.\n// It runs. Who calls it waits.\n").len(), 2);
+        assert!(comments("// A caller who reads it.\n// Who reads it?\n").is_empty());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Codegen units: which functions of a derivation are compiled, and as what.
 //!
 //! **Problem.** The root's functions are compiled with the [door](crate::clif::entry_thunk) that
-//! Rust calls them through, unless others call them, too. Who verifies a derivation, who compiles
-//! it and who lists its machine code must mean the same functions.
+//! Rust calls them through, unless others call them, too. What verifies a derivation, what
+//! compiles it and what lists its machine code must mean the same functions.
 //!
 //! **Answer.** One list of them, in the order of compilation. What is asked for comes first, and
 //! gets its door when it is taken to be compiled.

@@ -27,7 +27,7 @@ pub(crate) fn around(loops: &Loops, b: ir::Block) -> SmallVec<[LoopId; 4]> {
 /// iteration; `i64::MAX` outside of loops. `None` if two iterations may read the same place.
 pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: &[LoopId]) -> Option<i64> {
     let Some(&innermost) = nest.last() else { return Some(i64::MAX) };
-    // Who moves: each loop by itself, or several of them together.
+    // What moves the address: each loop by itself, or several of them together.
     let mut movers: Vec<(Atom, usize)> = Vec::new();
     for a in at.atoms() {
         if let Atom::Walk(l, outer) = a {

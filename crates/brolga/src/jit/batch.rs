@@ -39,7 +39,7 @@ pub(crate) fn wake(threads: usize) {
     if threads != 1
         && let Some(helpers) = HELPERS.as_ref()
     {
-        // Who has done nothing looks around for a while before it sleeps again.
+        // A helper without a task looks around for a while before it sleeps again.
         helpers.spawn(|| {});
     }
 }
