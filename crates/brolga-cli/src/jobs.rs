@@ -5,7 +5,7 @@ use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, run};
 
-use crate::args::{self, CallOptions, Input};
+use crate::args::{self, CallOptions, FileArg};
 use crate::failure::Failure;
 use crate::rules::Rules;
 
@@ -34,7 +34,7 @@ pub struct Job<'a> {
 }
 
 /// Read a file for some calls; without any, for all that it has.
-pub fn read(input: &Input, calls: &[String]) -> Result<File, Failure> {
+pub fn read(input: &FileArg, calls: &[String]) -> Result<File, Failure> {
     let named = |call: &String| Some(call_with_clauses(call).ok()?.0.func.node);
     // What cannot be read is reported when it is bound.
     let wanted: Option<Vec<String>> = calls.iter().map(named).collect();
@@ -43,7 +43,7 @@ pub fn read(input: &Input, calls: &[String]) -> Result<File, Failure> {
 
 /// Read a file for these functions, and its rules. With `imports`, functions that it does not
 /// define may have adjoints: another program links them.
-pub fn read_for(input: &Input, funcs: &[String], imports: bool) -> Result<File, Failure> {
+pub fn read_for(input: &FileArg, funcs: &[String], imports: bool) -> Result<File, Failure> {
     let mut file = File::read_for(&input.file, &input.module.options(), funcs)?;
     if let Some(path) = &input.rules {
         let at = |line: usize, message: String| Failure::Usage(format!("{}:{line}: {message}", path.display()));

@@ -454,7 +454,7 @@ impl Cx<'_> {
         if !self.active_memory.contains(self.i.contents.find(addr)) {
             return State::No;
         }
-        let is_constant = |found: reaching_store::Found| {
+        let is_constant = |found: reaching_store::ReachingStore| {
             let x = func.dfg.inst_args(found.store)[0];
             found.sure && found.offset == 0 && found.bytes == bytes && self.a.state[x] == State::No
         };
@@ -562,7 +562,7 @@ impl Cx<'_> {
     }
 
     /// A float that is read where the last store wrote something else over part of it.
-    pub(super) fn torn(&mut self, inst: ir::Inst, v: ir::Value, found: reaching_store::Found) {
+    pub(super) fn torn(&mut self, inst: ir::Inst, v: ir::Value, found: reaching_store::ReachingStore) {
         let func = self.i.func;
         let x = func.dfg.inst_args(found.store)[0];
         let (bytes, lane) = (i64::from(self.ty(v).bytes()), Shape::of_float(self.ty(v)).map_or(0, Shape::lane_bytes));
