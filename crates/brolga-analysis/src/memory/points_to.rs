@@ -14,10 +14,11 @@
 //! - an instruction passes on the sets of its operands, a block parameter those of its arguments;
 //! - a site *escapes* if something made from it is stored in the rest or in an escaped site, or is
 //!   given to a call that may keep it ([`PointerFlow::keeps`]), or lies in a block of which a call
-//!   is told. What is loaded from the rest is made from anything in the rest or escaped; what a call
-//!   returns, from those of its arguments that the callee's results are made from (`memcpy` returns
-//!   what it was given), and from anything in the rest or escaped if they are made from anything
-//!   else. What is loaded from a site that has not escaped is made from what has been stored there;
+//!   is told. What is loaded from the rest is made from anything in the rest or escaped; what a
+//!   call returns, from those of its arguments that the callee's results are made from (`memcpy`
+//!   returns what it was given), and from anything in the rest or escaped if they are made from
+//!   anything else. What is loaded from a site that has not escaped is made from what has been
+//!   stored there;
 //! - parameters are in the rest: what the caller knows is older than any block that this activation
 //!   allocates. But one of which the caller has said that nothing else leads to its memory
 //!   (`noalias`) is a site as well, of a block that holds what others have put there.
