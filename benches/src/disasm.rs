@@ -66,7 +66,7 @@ pub fn of_hand(program: &Program, func: FuncKey, how: How) -> Result<String, Err
 }
 
 /// A function whose machine code is wanted.
-struct Wanted {
+struct WantedFunc {
     /// What it is.
     what: &'static str,
     symbol: String,
@@ -75,20 +75,20 @@ struct Wanted {
     derived: Option<bool>,
 }
 
-fn body_of(program: &Program, what: &'static str, symbol: &str) -> Option<Wanted> {
+fn body_of(program: &Program, what: &'static str, symbol: &str) -> Option<WantedFunc> {
     let func = program.funcs[program.func(symbol)?].body.clone()?;
-    Some(Wanted { what, symbol: symbol.to_owned(), func, derived: None })
+    Some(WantedFunc { what, symbol: symbol.to_owned(), func, derived: None })
 }
 
-fn reached<'p>(program: &'p Program, what: &'static str, root: FuncKey) -> impl Iterator<Item = Wanted> + 'p {
+fn reached<'p>(program: &'p Program, what: &'static str, root: FuncKey) -> impl Iterator<Item = WantedFunc> + 'p {
     let all = summarise::reachable_in(program, root, |k| program.funcs[k].body.as_ref()).into_iter();
     all.filter_map(move |k| {
         let func = program.funcs[k].body.clone()?;
-        Some(Wanted { what, symbol: program.funcs[k].symbol.clone(), func, derived: None })
+        Some(WantedFunc { what, symbol: program.funcs[k].symbol.clone(), func, derived: None })
     })
 }
 
-fn derived(mut derivation: Derivation, how: How) -> Result<Vec<Wanted>, Error> {
+fn derived(mut derivation: Derivation, how: How) -> Result<Vec<WantedFunc>, Error> {
     let isa = jit::host_isa(&options(how))?;
     let parts = derivation.parts().into_iter();
     let taken = parts.map(|part| {
@@ -100,14 +100,14 @@ fn derived(mut derivation: Derivation, how: How) -> Result<Vec<Wanted>, Error> {
         };
         let func = derivation.take(&part, &*isa)?;
         let symbol = part.symbol.trim_end_matches(".entry").to_owned();
-        Ok(Wanted { what, symbol, func, derived: Some(part.twice) })
+        Ok(WantedFunc { what, symbol, func, derived: Some(part.twice) })
     });
     taken.collect()
 }
 
-fn listings(program: &Program, functions: impl IntoIterator<Item = Wanted>, how: How) -> Result<String, Error> {
+fn listings(program: &Program, functions: impl IntoIterator<Item = WantedFunc>, how: How) -> Result<String, Error> {
     let mut text = String::new();
-    for Wanted { what, symbol, mut func, derived } in functions {
+    for WantedFunc { what, symbol, mut func, derived } in functions {
         jit::one_call_of_two(&mut func, program);
         text += &format!("; {what}: %{symbol}, {}\n", listing(func, derived, how)?);
     }

@@ -83,7 +83,7 @@ pub fn entry_of(rule: &DerivedRule, symbol: &str) -> Result<usize, Error> {
 }
 
 /// What was derived, by symbol, and its calling convention.
-pub struct Derived {
+pub struct DerivedEntry {
     /// The combined function, or forward pass and pullback.
     symbols: Vec<String>,
     /// How many results the combined function returns before the cotangents.
@@ -97,7 +97,7 @@ pub struct Derived {
     cotangents: Vec<Type>,
 }
 
-impl Derived {
+impl DerivedEntry {
     /// What a derivation of a function with this signature has led to.
     pub fn of(derivation: &Derivation, signature: &Signature) -> Self {
         let types = |params: &[AbiParam]| params.iter().map(|p| p.value_type).collect();
@@ -143,7 +143,7 @@ impl Gradient {
     /// If an entry point is missing, or no tape is to be had.
     pub fn new(
         rules: &[DerivedRule],
-        derived: &[Derived],
+        derived: &[DerivedEntry],
         args: &[DataValue],
         deltas: &[Vec<i64>],
     ) -> Result<Self, Error> {
@@ -152,7 +152,7 @@ impl Gradient {
         let seg = DataValue::I64(segment.as_mut_ptr() as i64);
         let (mut rows, mut pullbacks) = (Vec::new(), Vec::new());
         for (k, ((rule, derived), deltas)) in rules.iter().zip(derived).zip(deltas).enumerate() {
-            let Derived { symbols, n_values, abi, returns, cotangents, .. } = derived;
+            let DerivedEntry { symbols, n_values, abi, returns, cotangents, .. } = derived;
             let mut forward = args.to_vec();
             forward.extend(deltas.iter().map(|d| DataValue::I64(*d)));
             forward.push(seg.clone());

@@ -76,7 +76,7 @@ pub fn measure(problem: &Problem, asked: How, effort: Effort) -> Result<Latency,
     let mut best = [Duration::MAX; 5];
     let start = Instant::now();
     let mut round = 0;
-    // Who wants a gradient has no adjoint beside it.
+    // A program that wants a gradient has no adjoint beside it.
     let alone = Problem { clif: without(&problem.clif, problem.hand).into(), hand: None, ..problem.clone() };
     while round < 2 || (round < effort.rounds && start.elapsed() < effort.budget) {
         let mut context = Context::for_function(body.clone());

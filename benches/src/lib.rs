@@ -50,7 +50,7 @@ pub mod wasm;
 
 pub use brolga::{Inline, Mode, Pass, PassSet};
 pub use calls::CallRow;
-pub use measure::{Effort, Row};
+pub use measure::{Effort, MeasuredRow};
 pub use prepared::{Failure, Prepared};
 pub use problem::{Input, Problem, Size};
 

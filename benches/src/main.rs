@@ -6,7 +6,7 @@ use benches::{
     CallRow, Effort, How, Mode, calls, costs, disasm, latency, loops, measure, page, passes, peers, report, scaling,
     second, tangents,
 };
-use brolga_cli::args::{CallOptions, Effort as Asked};
+use brolga_cli::args::{CallOptions, EffortArg as Asked};
 use brolga_cli::cli::finish;
 use brolga_cli::failure::Failure;
 use brolga_cli::jobs::{Job, jobs};

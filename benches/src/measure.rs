@@ -12,7 +12,7 @@ use crate::problem::Problem;
 
 /// What one problem costs.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct MeasuredRow {
     /// The problem.
     pub name: &'static str,
     /// What it stands for.
@@ -59,12 +59,12 @@ impl Default for Effort {
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<Row, Failure> {
+pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<MeasuredRow, Failure> {
     let mut p = Prepared::new(problem, how)?;
     p.check()?;
     let [primal_ns, gradient_ns, hand_ns, guarded_ns] = run_times(&mut p, effort);
     let [differentiate_us, compile_us, primal_compile_us] = compile_times(problem, how, effort)?;
-    Ok(Row {
+    Ok(MeasuredRow {
         name: problem.name,
         about: problem.about,
         primal_ns,

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::calls::CallRow;
 use crate::latency::Latency;
-use crate::measure::Row;
+use crate::measure::MeasuredRow;
 use crate::passes::Worth;
 use crate::peers::Peers;
 use crate::report::{bytes, geometric_mean, time};
@@ -61,8 +61,8 @@ fn put(all: &mut Value, section: &str, rows: Vec<Value>) {
 }
 
 /// Results of problems in CLIF and of programs.
-pub fn problems(all: &mut Value, rows: &[Row], calls: &[CallRow]) {
-    let row = |r: &Row| {
+pub fn problems(all: &mut Value, rows: &[MeasuredRow], calls: &[CallRow]) {
+    let row = |r: &MeasuredRow| {
         json!({
             "name": r.name, "about": r.about, "gradient": short(r.gradient_ns / r.primal_ns),
             "hand": r.hand_ns.map(|hand| short(hand / r.primal_ns)), "tape_bytes": r.tape_bytes,
@@ -82,8 +82,8 @@ pub fn problems(all: &mut Value, rows: &[Row], calls: &[CallRow]) {
 }
 
 /// Results of peers.
-pub fn peers(all: &mut Value, rows: &[Row], peers: &Peers) {
-    let row = |r: &Row| {
+pub fn peers(all: &mut Value, rows: &[MeasuredRow], peers: &Peers) {
+    let row = |r: &MeasuredRow| {
         let of = |peer: &str| peers.get(r.name).and_then(|p| p.get(peer)).cloned();
         let [gcc, enzyme] = PEERS.map(of);
         (gcc.is_some() || enzyme.is_some())

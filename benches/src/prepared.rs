@@ -12,7 +12,7 @@ use brolga_driver::memory::Block;
 use brolga_transform::Derivation;
 
 use crate::How;
-use crate::entry::{Derived, Entry, Gradient, entry_of, one_hot};
+use crate::entry::{DerivedEntry, Entry, Gradient, entry_of, one_hot};
 use crate::plain::Plain;
 use crate::problem::{Input, Problem};
 
@@ -155,7 +155,7 @@ impl<'a> Prepared<'a> {
         let (mut rules, mut derived) = (Vec::new(), Vec::new());
         for request in &requests {
             let derivation = derive(problem, &program, request, how)?;
-            derived.push(Derived::of(&derivation, &program.funcs[request.func].signature));
+            derived.push(DerivedEntry::of(&derivation, &program.funcs[request.func].signature));
             rules.push(DerivedRule::from_derivation(derivation, request, &options(how)).map_err(failed)?);
         }
         let (mut blocks, mut shadows, mut args) = (Vec::new(), Vec::new(), Vec::new());

@@ -9,13 +9,13 @@ use std::cell::RefCell;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
 
 /// Up to two operands and the partial derivatives by them.
-type Node = [(u32, f64); 2];
+type SparseEntry = [(u32, f64); 2];
 
 /// Where constants are: no place.
 const NOWHERE: u32 = u32::MAX;
 
 thread_local! {
-    static OPERATIONS: RefCell<Vec<Node>> = const { RefCell::new(Vec::new()) };
+    static OPERATIONS: RefCell<Vec<SparseEntry>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A number that remembers.
@@ -74,7 +74,7 @@ impl Var {
         self.value < other.value
     }
 
-    fn record(value: f64, node: Node) -> Self {
+    fn record(value: f64, node: SparseEntry) -> Self {
         let place = OPERATIONS.with_borrow_mut(|operations| {
             operations.push(node);
             u32::try_from(operations.len() - 1).expect("fewer operations than 2^32")

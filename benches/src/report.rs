@@ -8,7 +8,7 @@ use crate::calls::CallRow;
 use crate::costs::Measured;
 use crate::latency::Latency;
 use crate::loops::LoopRow;
-use crate::measure::Row;
+use crate::measure::MeasuredRow;
 use crate::passes::{Part, Worth};
 use crate::peers::Peers;
 use crate::scaling::Rows;
@@ -17,7 +17,7 @@ use crate::tangents::TangentRow;
 
 /// An aligned table. `/ primal` and `/ hand` are ratios of the gradient within the same run; the
 /// last row has their geometric means over all problems with an adjoint written by hand.
-pub fn table(rows: &[Row]) -> String {
+pub fn table(rows: &[MeasuredRow]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     let columns = [
@@ -345,9 +345,9 @@ pub fn latencies_json(rows: &[Latency]) -> Vec<Value> {
 
 /// Peers beside us: nanoseconds, then how long our gradient takes in multiples of theirs, with
 /// geometric means. Columns of peers that are not installed are left out.
-pub fn peers(rows: &[Row], peers: &Peers) -> String {
+pub fn peers(rows: &[MeasuredRow], peers: &Peers) -> String {
     const NAMES: [&str; 5] = ["gcc primal", "gcc by hand", "Enzyme primal", "Enzyme", "JAX"];
-    let of = |row: &Row, peer: &str| peers.get(row.name).and_then(|p| p.get(peer)).and_then(Value::as_f64);
+    let of = |row: &MeasuredRow, peer: &str| peers.get(row.name).and_then(|p| p.get(peer)).and_then(Value::as_f64);
     let present: Vec<_> = NAMES.into_iter().filter(|p| rows.iter().any(|row| of(row, p).is_some())).collect();
     let gradients: Vec<_> = present.iter().copied().filter(|p| !p.ends_with("primal")).collect();
     let mut table = Table::new();
@@ -374,7 +374,7 @@ pub fn peers(rows: &[Row], peers: &Peers) -> String {
 }
 
 /// An array with one object per row, and in each the peers' nanoseconds if there are any.
-pub fn json(rows: &[Row], peers: Option<&Peers>) -> Vec<Value> {
+pub fn json(rows: &[MeasuredRow], peers: Option<&Peers>) -> Vec<Value> {
     let tenths = |x: f64| (x * 10.0).round() / 10.0;
     rows.iter()
         .map(|row| {

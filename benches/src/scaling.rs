@@ -2,13 +2,13 @@
 //! linear.
 
 use crate::How;
-use crate::measure::{Effort, Row, measure};
+use crate::measure::{Effort, MeasuredRow, measure};
 use crate::prepared::Failure;
 use crate::problem::Size;
 use crate::problems::SERIES;
 
 /// The series, and for each length a row.
-pub type Rows = Vec<(&'static str, Vec<(usize, Row)>)>;
+pub type Rows = Vec<(&'static str, Vec<(usize, MeasuredRow)>)>;
 
 /// Measure all series.
 ///

@@ -59,7 +59,7 @@ impl Target for Programs {
 
 /// What a campaign is to do.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct CampaignPlan {
     /// How long.
     pub time: Duration,
     /// The number of the first program.
@@ -117,7 +117,7 @@ impl Statistics {
 }
 
 /// Run a campaign.
-pub fn run(target: &dyn Target, plan: &Plan) -> Result<Statistics> {
+pub fn run(target: &dyn Target, plan: &CampaignPlan) -> Result<Statistics> {
     let outside = Outside::new()?;
     let start = Instant::now();
     let end = start + plan.time;

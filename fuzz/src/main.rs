@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use brolga_fuzz::bits::target::{self, Bits};
 use brolga_fuzz::bits::{case, generate};
-use brolga_fuzz::campaign::{Plan, Programs, run};
+use brolga_fuzz::campaign::{CampaignPlan, Programs, run};
 use brolga_fuzz::judge::{Care, judge};
 use brolga_fuzz::outside::Outside;
 use brolga_fuzz::reduce::reduce;
@@ -95,7 +95,7 @@ fn main() -> Result<ExitCode> {
             std::io::stdout().write_all(line.as_bytes())?;
         }
     } else {
-        let plan = Plan {
+        let plan = CampaignPlan {
             time: Duration::from_secs_f64(60.0 * cli.minutes),
             first: u64::from(cli.seed) << 32,
             finds: cli.finds,

@@ -28,7 +28,7 @@ use crate::outside::{Outside, Report};
 
 /// A program in pieces.
 #[derive(Clone)]
-pub struct Program {
+pub struct Reducible {
     /// Comments that mean something to the judge: data objects and the like.
     pub header: String,
     /// The call of the first function, as it stands after `; grad:`.
@@ -37,7 +37,7 @@ pub struct Program {
     pub functions: Vec<Function>,
 }
 
-impl Program {
+impl Reducible {
     fn parse(text: &str) -> Result<Self> {
         let line = text.lines().find_map(|l| l.strip_prefix("; grad:")).unwrap_or_default();
         let header = text
@@ -74,9 +74,9 @@ fn without_comments(text: &str) -> String {
 
 /// Make `text` smaller while its verdict stays `key` (see [`Report::key`]).
 pub fn reduce(outside: &Outside, text: &str, key: &str) -> Result<String> {
-    let Ok(mut best) = Program::parse(text) else { return Ok(text.to_owned()) };
+    let Ok(mut best) = Reducible::parse(text) else { return Ok(text.to_owned()) };
     edit::clean(&mut best);
-    let still = |p: &Program| -> Result<bool> { Ok(outside.judge(&p.text(), "clif")?.key() == key) };
+    let still = |p: &Reducible| -> Result<bool> { Ok(outside.judge(&p.text(), "clif")?.key() == key) };
     if !still(&best)? {
         // Even removing what is unused hides the mistake.
         return Ok(text.to_owned());

@@ -10,7 +10,7 @@ use brolga_fuzz::bits::case::Case;
 use brolga_fuzz::bits::clang::LEVELS;
 use brolga_fuzz::bits::dual::reference;
 use brolga_fuzz::bits::generate::{TOGETHER, program};
-use brolga_fuzz::bits::judge::{Verdict, judge};
+use brolga_fuzz::bits::judge::{BitsVerdict, judge};
 use brolga_fuzz::bits::program::{Arith, BitOp, INPUTS, Kind, Program, Stmt};
 use brolga_fuzz::bits::{c, small};
 use brolga_wasm::Module;
@@ -32,7 +32,7 @@ fn committed_programs_are_right_at_every_level() {
     for name in NAMES {
         for (n, level) in LEVELS.iter().enumerate() {
             let (module, case) = case(name, n);
-            assert_eq!(judge(&module, &case).verdict, Verdict::Right, "{name} at {}", level.0);
+            assert_eq!(judge(&module, &case).verdict, BitsVerdict::Right, "{name} at {}", level.0);
         }
     }
 }
@@ -48,12 +48,12 @@ fn a_wrong_gradient_is_noticed() {
         case.right.gradient[largest.expect("there are inputs")] *= 1.001;
         let verdict = judge(&module, &case).verdict;
         assert!(
-            matches!(&verdict, Verdict::Wrong(class, _) if class == "tape" || class == "gradient"),
+            matches!(&verdict, BitsVerdict::Wrong(class, _) if class == "tape" || class == "gradient"),
             "{name}: {verdict:?}"
         );
         case.right.value += 1.0;
         let verdict = judge(&module, &case).verdict;
-        assert!(matches!(&verdict, Verdict::Wrong(class, _) if class == "value"), "{name}: {verdict:?}");
+        assert!(matches!(&verdict, BitsVerdict::Wrong(class, _) if class == "value"), "{name}: {verdict:?}");
     }
 }
 

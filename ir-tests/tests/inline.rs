@@ -413,7 +413,7 @@ block0(v0: f64):
         (41, Inline::Auto, Effort::Full, true),
         (40, Inline::Auto, Effort::Quick, true),
         (40, Inline::Never, Effort::Full, true),
-        // Who asks for it gets it.
+        // A caller that asks for it gets it.
         (41, Inline::SMALL, Effort::Quick, false),
     ] {
         let file = program(&squares(n));

@@ -94,7 +94,7 @@ fn the_callee_is_whole_where_nobody_wants_its_value_and_nothing_that_it_reads_is
         for memory in [MemoryMode::Leave, MemoryMode::Restore] {
             let options = Options { mode: Mode::Gradient, memory, disabled: TWICE, ..Options::as_calls() };
             assert_eq!(calls(&program, &request, &options), (joint, pairs), "%{symbol}, {memory:?}");
-            // Who wants the value has the callee's forward pass run with everything else.
+            // For the value, the callee's forward pass runs with everything else.
             let options = Options { mode: Mode::Combined, ..options };
             assert_eq!(
                 calls(&program, &request, &options),

@@ -15,7 +15,7 @@ use brolga_driver::protocol::violations_of;
 use brolga_driver::{Directive, File, Invocation};
 use brolga_transform::Derivation;
 use ir_tests::mutants::edits::{self, EditKind};
-use ir_tests::mutants::worker::Task;
+use ir_tests::mutants::worker::MutantTask;
 use ir_tests::mutants::{batch, noticed};
 
 /// `x² p[0]`, written over `p[0]`; returns it, and where it is.
@@ -337,8 +337,8 @@ block2:
 #[test]
 fn mutants_of_a_few_pullbacks_are_noticed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let plan = batch::Plan { files: vec!["cases/vector/select".to_owned()], per_subject: 3 };
-    let worker = |task: &Task| {
+    let plan = batch::BatchPlan { files: vec!["cases/vector/select".to_owned()], per_subject: 3 };
+    let worker = |task: &MutantTask| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mutants"));
         command.arg("--worker").args(task.to_args());
         command

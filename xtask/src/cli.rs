@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use brolga::{Pass, PassSet};
-use brolga_cli::args::{Effort, Inline, ModuleArgs};
+use brolga_cli::args::{EffortArg, Inline, ModuleArgs};
 use brolga_cli::cli::FileCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -110,7 +110,7 @@ pub struct BenchArgs {
     /// with --latency as they are at first. The primal of a problem is made to be fast in any case.
     /// Full if not given, and tiered with --latency.
     #[arg(long, value_enum)]
-    pub effort: Option<Effort>,
+    pub effort: Option<EffortArg>,
     /// Measure gcc, Enzyme and JAX beside us, as far as python3 ($PYTHON) finds them.
     #[arg(long, conflicts_with_all = ["scaling", "disasm"])]
     pub peers: bool,

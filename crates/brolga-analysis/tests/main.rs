@@ -1,12 +1,12 @@
 //! Each analysis on small functions.
 
-mod blocks;
+mod bytes;
 mod cfg;
+mod clobber;
 mod common;
-mod kept;
-mod pieces;
-mod plain;
-mod reload;
-mod results;
-mod rewind;
+mod opaque_allocator;
+mod points_to;
+mod preserved;
+mod reload_after_undo;
+mod result_sources;
 mod unneeded;

@@ -1,5 +1,5 @@
-//! Memory of arguments that the caller does not read afterwards: who writes to it and nothing else,
-//! and who may read it.
+//! Memory of arguments that the caller does not read afterwards: which functions write to it and do
+//! nothing else, and which may read it.
 
 use brolga_analysis::Private;
 use brolga_analysis::memory::alias::Places;

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum, ValueHint};
 
 /// The file that a command is about.
 #[derive(Args)]
-pub struct Input {
+pub struct FileArg {
     /// A CLIF file, or a WebAssembly module (.wasm, .wat).
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
@@ -156,7 +156,7 @@ pub struct CallOptions {
     pub shadows: Vec<String>,
     /// What the pullback does with memory that the function wrote.
     #[arg(long, value_enum)]
-    pub memory: Option<Memory>,
+    pub memory: Option<MemoryArg>,
     /// Arguments, counted from 0, whose memory is reached through no other pointer: 0,2. Checked
     /// with --debug.
     #[arg(long, value_name = "LIST", requires = "calls")]
@@ -185,8 +185,8 @@ pub struct CallOptions {
     pub debug: bool,
     /// One function for value and gradient, or a forward pass and a pullback. The numbers are the
     /// same.
-    #[arg(long, value_enum, default_value_t = Mode::Combined)]
-    pub mode: Mode,
+    #[arg(long, value_enum, default_value_t = ModeArg::Combined)]
+    pub mode: ModeArg,
     /// Replace calls of short functions by their bodies before differentiation. The numbers are the
     /// same, but for roundings.
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "small")]
@@ -194,7 +194,7 @@ pub struct CallOptions {
     /// Make a gradient that is fast, have one soon, or both, one after the other. The numbers are
     /// the same, but for roundings.
     #[arg(long, value_enum, default_value_t)]
-    pub effort: Effort,
+    pub effort: EffortArg,
     /// What becomes of operations on bits of floats that have no known derivative (AD0110 to
     /// AD0112). The default is `refuse` for CLIF, and `trap` for modules, which come with a library
     /// of which a call takes few ways.
@@ -241,7 +241,7 @@ pub struct ForwardOptions {
     pub inline: Inline,
     /// Make a derivative that is fast, have one soon, or both, one after the other.
     #[arg(long, value_enum, default_value_t)]
-    pub effort: Effort,
+    pub effort: EffortArg,
     /// What becomes of operations on bits of floats that have no known derivative. The default is
     /// `refuse` for CLIF, and `trap` for modules.
     #[arg(long, value_enum)]
@@ -328,7 +328,7 @@ pub struct SecondOptions {
 
 /// What the pullback does with memory that the function wrote.
 #[derive(Clone, Copy, ValueEnum)]
-pub enum Memory {
+pub enum MemoryArg {
     /// Leave it as the function left it.
     Leave,
     /// Restore what was there before the call.
@@ -337,7 +337,7 @@ pub enum Memory {
 
 /// What a derivative is made of.
 #[derive(Clone, Copy, Default, ValueEnum)]
-pub enum Mode {
+pub enum ModeArg {
     /// One function that computes value and gradient.
     #[default]
     Combined,
@@ -347,7 +347,7 @@ pub enum Mode {
 
 /// How much is done to make derived code fast.
 #[derive(Clone, Copy, Default, ValueEnum)]
-pub enum Effort {
+pub enum EffortArg {
     /// Little: it takes about half the time to have it, and longer to run it.
     Quick,
     /// All that pays in the long run.
@@ -390,7 +390,7 @@ pub enum Untracked {
     Trap,
 }
 
-impl Memory {
+impl MemoryArg {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Leave => "leave",
@@ -399,30 +399,30 @@ impl Memory {
     }
 }
 
-impl From<Mode> for brolga::Mode {
-    fn from(mode: Mode) -> Self {
+impl From<ModeArg> for brolga::Mode {
+    fn from(mode: ModeArg) -> Self {
         match mode {
-            Mode::Combined => Self::Combined,
-            Mode::Split => Self::Split,
+            ModeArg::Combined => Self::Combined,
+            ModeArg::Split => Self::Split,
         }
     }
 }
 
-impl From<Effort> for brolga::Effort {
-    fn from(effort: Effort) -> Self {
+impl From<EffortArg> for brolga::Effort {
+    fn from(effort: EffortArg) -> Self {
         match effort {
-            Effort::Quick => Self::Quick,
-            Effort::Full => Self::Full,
-            Effort::Tiered => Self::default(),
+            EffortArg::Quick => Self::Quick,
+            EffortArg::Full => Self::Full,
+            EffortArg::Tiered => Self::default(),
         }
     }
 }
 
-impl From<Memory> for brolga::MemoryMode {
-    fn from(memory: Memory) -> Self {
+impl From<MemoryArg> for brolga::MemoryMode {
+    fn from(memory: MemoryArg) -> Self {
         match memory {
-            Memory::Leave => Self::Leave,
-            Memory::Restore => Self::Restore,
+            MemoryArg::Leave => Self::Leave,
+            MemoryArg::Restore => Self::Restore,
         }
     }
 }

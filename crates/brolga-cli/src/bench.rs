@@ -10,7 +10,7 @@ use clap::Args;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
-use crate::args::{CallOptions, Input, Limit, duration};
+use crate::args::{CallOptions, FileArg, Limit, duration};
 use crate::failure::Failure;
 use crate::jobs::{Job, jobs, read};
 use crate::report::{show, told};
@@ -21,7 +21,7 @@ use crate::rules::Rules;
 pub struct BenchArgs {
     /// The file.
     #[command(flatten)]
-    pub input: Input,
+    pub input: FileArg,
     /// When to stop waiting.
     #[command(flatten)]
     pub limit: Limit,

@@ -9,7 +9,7 @@ use brolga_oracle::fd::Verdict;
 use clap::Args;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
-use crate::args::{CallOptions, Input, Limit};
+use crate::args::{CallOptions, FileArg, Limit};
 use crate::failure::Failure;
 use crate::jobs::{Job, jobs, outcome_of, read};
 use crate::report::{complain, show};
@@ -23,7 +23,7 @@ const MAX_ROWS: usize = 100;
 pub struct CheckArgs {
     /// The file.
     #[command(flatten)]
-    pub input: Input,
+    pub input: FileArg,
     /// When to stop waiting.
     #[command(flatten)]
     pub limit: Limit,

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command};
 use similar::TextDiff;
 
-use crate::args::{Effort, Inline, Input, Memory, Untracked};
+use crate::args::{EffortArg, FileArg, Inline, MemoryArg, Untracked};
 use crate::choice;
 use crate::failure::Failure;
 use crate::jobs::{read_for, untracked};
@@ -20,7 +20,7 @@ use crate::report::show;
 pub struct DumpArgs {
     /// The file.
     #[command(flatten)]
-    pub input: Input,
+    pub input: FileArg,
     /// The function. Not needed if the file defines only one.
     #[arg(long, short, value_name = "NAME")]
     pub func: Option<String>,
@@ -40,13 +40,13 @@ pub struct DumpArgs {
     pub activity: Option<String>,
     /// What the pullback does with memory that the function wrote.
     #[arg(long, value_enum)]
-    pub memory: Option<Memory>,
+    pub memory: Option<MemoryArg>,
     /// Replace calls of short functions by their bodies before differentiation.
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "small")]
     pub inline: Inline,
     /// Dump the pipeline as it is for a gradient that is fast, or for one that is there soon.
     #[arg(long, value_enum, default_value_t)]
-    pub effort: Effort,
+    pub effort: EffortArg,
     /// What becomes of operations on bits of floats that have no known derivative. The default is
     /// `refuse` for CLIF, and `trap` for modules.
     #[arg(long, value_enum)]

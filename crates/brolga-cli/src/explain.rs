@@ -9,7 +9,7 @@ use brolga_oracle::OracleError;
 use clap::Args;
 use serde_json::Value;
 
-use crate::args::{CallOptions, Input, Limit};
+use crate::args::{CallOptions, FileArg, Limit};
 use crate::failure::Failure;
 use crate::jobs::{Job, jobs, read};
 use crate::report::{show, told};
@@ -19,7 +19,7 @@ use crate::report::{show, told};
 pub struct ExplainArgs {
     /// The file.
     #[command(flatten)]
-    pub input: Input,
+    pub input: FileArg,
     /// When to stop waiting.
     #[command(flatten)]
     pub limit: Limit,

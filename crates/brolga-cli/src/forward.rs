@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
-use crate::args::{CallOptions, Directions, ForwardOptions, Input, Limit};
+use crate::args::{CallOptions, Directions, FileArg, ForwardOptions, Limit};
 use crate::failure::Failure;
 use crate::jobs::{Job, jobs, read};
 use crate::report::{Progress, show, told};
@@ -21,7 +21,7 @@ use crate::rules::Rules;
 pub struct JvpArgs {
     /// The file.
     #[command(flatten)]
-    pub input: Input,
+    pub input: FileArg,
     /// When to stop waiting.
     #[command(flatten)]
     pub limit: Limit,
@@ -41,7 +41,7 @@ pub struct JvpArgs {
 pub struct JacobianArgs {
     /// The file.
     #[command(flatten)]
-    pub input: Input,
+    pub input: FileArg,
     /// When to stop waiting.
     #[command(flatten)]
     pub limit: Limit,

@@ -3,7 +3,7 @@
 use brolga_driver::{File, Outcome, compare, output};
 use clap::Args;
 
-use crate::args::{CallOptions, Input, Limit};
+use crate::args::{CallOptions, FileArg, Limit};
 use crate::failure::Failure;
 use crate::jobs::{Job, jobs, outcome_of, read};
 use crate::report::{complain, show, told};
@@ -14,7 +14,7 @@ use crate::rules::Rules;
 pub struct GradArgs {
     /// The file.
     #[command(flatten)]
-    pub input: Input,
+    pub input: FileArg,
     /// When to stop waiting.
     #[command(flatten)]
     pub limit: Limit,

@@ -5,7 +5,7 @@ use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, run};
 
-use crate::args::{self, CallOptions, Input, Inverse};
+use crate::args::{self, CallOptions, FileArg, Inverse};
 use crate::failure::Failure;
 use crate::rules::Rules;
 
@@ -36,7 +36,7 @@ pub struct Job<'a> {
 }
 
 /// Read a file for some calls; without any, for all that it has.
-pub fn read(input: &Input, calls: &[String]) -> Result<File, Failure> {
+pub fn read(input: &FileArg, calls: &[String]) -> Result<File, Failure> {
     let named = |call: &String| Some(call_with_clauses(call).ok()?.0.func.node);
     // What cannot be read is reported when it is bound.
     let wanted: Option<Vec<String>> = calls.iter().map(named).collect();
@@ -45,7 +45,7 @@ pub fn read(input: &Input, calls: &[String]) -> Result<File, Failure> {
 
 /// Read a file for these functions, and its rules. With `imports`, functions that it does not
 /// define may have adjoints: another program links them.
-pub fn read_for(input: &Input, funcs: &[String], imports: bool) -> Result<File, Failure> {
+pub fn read_for(input: &FileArg, funcs: &[String], imports: bool) -> Result<File, Failure> {
     let undo = input.inverses.iter().map(|i| i.inverse.clone()).filter(|_| !funcs.is_empty());
     let wanted: Vec<String> = funcs.iter().cloned().chain(undo).collect();
     let mut file = File::read_for(&input.file, &input.module.options(), &wanted)?;

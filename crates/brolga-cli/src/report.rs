@@ -104,13 +104,13 @@ impl Drop for Progress {
     }
 }
 
-type Source = (String, String);
+type SourceText = (String, String);
 
-fn diagnostics(problems: &Diagnostics, source: Option<&Source>) -> String {
+fn diagnostics(problems: &Diagnostics, source: Option<&SourceText>) -> String {
     problems.0.iter().map(|d| diagnostic(d, source)).collect::<Vec<_>>().join("\n\n")
 }
 
-fn diagnostic(d: &Diagnostic, source: Option<&Source>) -> String {
+fn diagnostic(d: &Diagnostic, source: Option<&SourceText>) -> String {
     let place = place(&d.function, d.block.map(|b| b.to_string()), d.inst.map(|i| i.to_string()));
     let excerpt = source.zip(d.line).and_then(|((name, text), line)| Excerpt::new(name, text, line));
     let Some(mut excerpt) = excerpt else { return d.to_string() };
@@ -132,7 +132,7 @@ fn diagnostic(d: &Diagnostic, source: Option<&Source>) -> String {
     Renderer::styled().render(&[group]).to_string()
 }
 
-fn trap(t: &Trap, source: Option<&Source>) -> String {
+fn trap(t: &Trap, source: Option<&SourceText>) -> String {
     let place = place(&t.function, t.block.map(|b| b.to_string()), t.inst.map(|i| i.to_string()));
     let excerpt = source.zip(t.line).and_then(|((name, text), line)| Excerpt::new(name, text, line));
     let Some(excerpt) = excerpt else { return t.to_string() };

@@ -5,7 +5,7 @@ use brolga_driver::run::primal;
 use brolga_driver::{output, quiet};
 use clap::Args;
 
-use crate::args::{CallOptions, Input, Limit};
+use crate::args::{CallOptions, FileArg, Limit};
 use crate::failure::Failure;
 use crate::jobs::{jobs, read};
 use crate::report::{show, told};
@@ -15,7 +15,7 @@ use crate::report::{show, told};
 pub struct RunArgs {
     /// The file.
     #[command(flatten)]
-    pub input: Input,
+    pub input: FileArg,
     /// When to stop waiting.
     #[command(flatten)]
     pub limit: Limit,

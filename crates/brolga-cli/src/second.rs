@@ -8,7 +8,7 @@ use brolga_driver::{File, Invocation, Num, output};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::args::{CallOptions, Directions, Input, Limit, SecondOptions};
+use crate::args::{CallOptions, Directions, FileArg, Limit, SecondOptions};
 use crate::failure::Failure;
 use crate::forward::matrix;
 use crate::jobs::{Job, jobs, read};
@@ -19,7 +19,7 @@ use crate::report::{Progress, show, told};
 pub struct HvpArgs {
     /// The file.
     #[command(flatten)]
-    pub input: Input,
+    pub input: FileArg,
     /// When to stop waiting.
     #[command(flatten)]
     pub limit: Limit,
@@ -39,7 +39,7 @@ pub struct HvpArgs {
 pub struct HessianArgs {
     /// The file.
     #[command(flatten)]
-    pub input: Input,
+    pub input: FileArg,
     /// When to stop waiting.
     #[command(flatten)]
     pub limit: Limit,

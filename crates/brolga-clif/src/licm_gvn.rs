@@ -32,7 +32,7 @@ use cranelift_codegen::loop_analysis::{Loop, LoopAnalysis};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-use crate::shape::Shape;
+use crate::shape::FlowInfo;
 use crate::simplify_cfg::resolve_aliases;
 
 /// Most instructions of a short function. In longer ones more values are alive than there are
@@ -47,7 +47,7 @@ pub fn is_short(func: &ir::Function) -> bool {
 }
 
 /// Move and merge in a function of this shape, or one that has changed since (`stale`).
-pub fn hoist(func: &mut ir::Function, shape: Shape, stale: bool, isa: &dyn TargetIsa) {
+pub fn hoist(func: &mut ir::Function, shape: FlowInfo, stale: bool, isa: &dyn TargetIsa) {
     let mut ctx = Context::for_function(std::mem::replace(func, ir::Function::new()));
     (ctx.cfg, ctx.domtree, ctx.loop_analysis) = (shape.cfg, shape.domtree, shape.loops);
     if stale {

@@ -12,7 +12,7 @@ use cranelift_entity::EntitySet;
 use crate::licm_gvn::{hoist, is_short};
 use crate::loop_rotate::rotate;
 use crate::orient_branches::orient;
-use crate::shape::Shape;
+use crate::shape::FlowInfo;
 use crate::verified::Passes;
 
 /// Give a function's loops their shape; `verified` is told behind each pass.
@@ -26,7 +26,7 @@ pub fn shape(func: &mut ir::Function, isa: &dyn TargetIsa, verified: &mut Passes
     if !leads_back {
         return;
     }
-    let mut shape = Shape::of(func);
+    let mut shape = FlowInfo::of(func);
     let turned = rotate(func, &shape);
     if !verified.behind("loop_rotate", func) {
         return;

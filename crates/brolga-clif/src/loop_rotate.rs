@@ -9,7 +9,7 @@
 //! **Algorithm.** The header is copied to where the body jumps back to it; what is left of it is
 //! asked once, on the way in. Its values are defined in several places then, so those that others
 //! use become parameters of the body, and of the block behind the loop; what is computed for others
-//! only is computed there. Loops are turned in any order: who uses a header's values is known by
+//! only is computed there. Loops are turned in any order: users of a header's values are known by
 //! instruction, and copies are noted as they are made.
 //!
 //! **Where.** Headers of a few pure instructions, with one way into the body and one out, for which
@@ -28,7 +28,7 @@ use cranelift_codegen::loop_analysis::Loop;
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-use crate::shape::Shape;
+use crate::shape::FlowInfo;
 use crate::simplify_cfg::resolve_aliases;
 
 /// Most instructions of a header that are worth a copy, the branch not counted.
@@ -46,7 +46,7 @@ struct Candidate {
 }
 
 /// Turn the loops of a function; says whether there was one.
-pub fn rotate(func: &mut ir::Function, shape: &Shape) -> bool {
+pub fn rotate(func: &mut ir::Function, shape: &FlowInfo) -> bool {
     let candidates: Vec<Candidate> = shape.loops.loops().filter_map(|l| candidate(func, shape, l)).collect();
     if candidates.is_empty() {
         return false;
@@ -60,7 +60,7 @@ pub fn rotate(func: &mut ir::Function, shape: &Shape) -> bool {
     any
 }
 
-fn candidate(func: &ir::Function, shape: &Shape, l: Loop) -> Option<Candidate> {
+fn candidate(func: &ir::Function, shape: &FlowInfo, l: Loop) -> Option<Candidate> {
     let header = shape.loops.loop_header(l);
     if func.layout.is_cold(header) {
         return None;
@@ -92,7 +92,7 @@ fn is_pure(op: Opcode) -> bool {
     !(works || op.is_call() || op.is_terminator() || op.is_branch())
 }
 
-/// Who uses the values of candidates' headers, outside of these.
+/// Uses of the values of candidates' headers, outside of these.
 struct OutsideUses {
     /// The header of a value.
     home: SecondaryMap<Value, Option<ir::Block>>,
@@ -145,7 +145,7 @@ enum Side {
     Behind,
 }
 
-fn rotate_one(func: &mut ir::Function, shape: &Shape, c: &Candidate, uses: &mut OutsideUses) -> bool {
+fn rotate_one(func: &mut ir::Function, shape: &FlowInfo, c: &Candidate, uses: &mut OutsideUses) -> bool {
     let InstructionData::Brif { blocks, .. } = func.dfg.insts[c.branch] else { unreachable!("found as such") };
     let targets = [blocks[c.body_at], blocks[1 - c.body_at]].map(|t| t.block(&func.dfg.value_lists));
     // Each way must lead to a block that is entered from nowhere else, or enters from behind it

@@ -6,18 +6,18 @@ use cranelift_codegen::ir;
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
 /// The control flow of a function.
-pub struct Shape {
+pub struct FlowInfo {
     pub(crate) cfg: ControlFlowGraph,
     pub(crate) domtree: DominatorTree,
     /// Loops.
     pub loops: LoopAnalysis,
 }
 
-impl Shape {
+impl FlowInfo {
     /// As it is now.
     pub fn of(func: &ir::Function) -> Self {
         let (cfg, domtree) = (ControlFlowGraph::new(), DominatorTree::new());
-        let mut shape = Shape { cfg, domtree, loops: LoopAnalysis::new() };
+        let mut shape = FlowInfo { cfg, domtree, loops: LoopAnalysis::new() };
         shape.compute(func);
         shape
     }

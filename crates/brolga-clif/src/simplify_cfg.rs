@@ -9,8 +9,8 @@
 //! costs as much as several instructions.
 //!
 //! **Answer.** Just before a function is verified, what is pure and not used goes, and a block to
-//! which a jump leads, and nothing else, becomes a part of the block that it follows. Who jumps to
-//! a return returns. Dumps show the function as it was made.
+//! which a jump leads, and nothing else, becomes a part of the block that it follows. A jump to
+//! a return becomes a return. Dumps show the function as it was made.
 //!
 //! **Invariants.** Instructions keep their names, their order in each block, and their source
 //! locations. Values keep their names but for parameters of blocks that are joined, which are the

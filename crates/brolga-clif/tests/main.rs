@@ -1,7 +1,7 @@
 //! Each pass on plain CLIF: what a function computes is the same before and after.
 
-mod hoist;
-mod lanes;
+mod licm_gvn;
+mod loop_rotate;
 mod plain;
-mod rotate;
 mod slp;
+mod vectorise;

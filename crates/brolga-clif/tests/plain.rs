@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use brolga_clif::shape::Shape;
+use brolga_clif::shape::FlowInfo;
 use brolga_clif::verified::Passes;
 use brolga_clif::{licm_gvn, loop_layout, loop_rotate, orient_branches, simplify_cfg, slp, slp_divisions, vectorise};
 use brolga_testing::{function, jit};
@@ -173,14 +173,14 @@ const PASSES: [Pass; 8] = [
         let mut shadows = EntitySet::new();
         let insts = f.layout.blocks().flat_map(|b| f.layout.block_insts(b));
         shadows.extend(insts.filter(|&i| matches!(f.dfg.insts[i].opcode(), ir::Opcode::Load | ir::Opcode::Store)));
-        drop(slp::slp(f, slp::How { shadows: &shadows, apart: &|_, _| false, short_indices: false }));
+        drop(slp::slp(f, slp::SlpInput { shadows: &shadows, apart: &|_, _| false, short_indices: false }));
     }),
     ("slp_divisions", |f| assert!(slp_divisions::quotients(f) < 10)),
     ("loop_rotate", |f| {
-        loop_rotate::rotate(f, &Shape::of(f));
+        loop_rotate::rotate(f, &FlowInfo::of(f));
     }),
-    ("licm_gvn", |f| licm_gvn::hoist(f, Shape::of(f), false, &*jit::host_isa())),
-    ("orient_branches", |f| orient_branches::orient(f, &Shape::of(f).loops)),
+    ("licm_gvn", |f| licm_gvn::hoist(f, FlowInfo::of(f), false, &*jit::host_isa())),
+    ("orient_branches", |f| orient_branches::orient(f, &FlowInfo::of(f).loops)),
     ("loop_layout", |f| {
         let mut passes = Passes::each();
         loop_layout::shape(f, &*jit::host_isa(), &mut passes);

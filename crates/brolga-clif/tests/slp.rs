@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use brolga_clif::slp::{How, slp};
+use brolga_clif::slp::{SlpInput, slp};
 use brolga_clif::vectorise::has_lanes;
 use brolga_testing::noise::Noise;
 use brolga_testing::{asked, budget, function, jit};
@@ -159,7 +159,7 @@ fn vectors(func: &mut ir::Function, apart: bool) -> usize {
     shadows.extend(all.iter().copied());
     let bases: Vec<_> = all.iter().map(|&i| (i, base(func, i).unwrap())).collect();
     let base = |access| bases.iter().find(|b| b.0 == access).unwrap().1;
-    let how = How { shadows: &shadows, apart: &|a, b| apart && base(a) != base(b), short_indices: true };
+    let how = SlpInput { shadows: &shadows, apart: &|a, b| apart && base(a) != base(b), short_indices: true };
     slp(func, how).iter().map(|l| l.stores).sum()
 }
 

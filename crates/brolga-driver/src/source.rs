@@ -20,7 +20,7 @@ pub struct Chunk<'a> {
 
 /// A line that is not part of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line<'a> {
+pub struct SourceLine<'a> {
     /// 1-based number.
     pub line: u32,
     /// Text without surrounding white space.
@@ -33,9 +33,9 @@ pub struct Parts<'a> {
     /// The functions, in order.
     pub functions: Vec<Chunk<'a>>,
     /// Comments that have a line to themselves, inside functions too.
-    pub comments: Vec<Line<'a>>,
+    pub comments: Vec<SourceLine<'a>>,
     /// Lines that belong to nothing.
-    pub stray: Vec<Line<'a>>,
+    pub stray: Vec<SourceLine<'a>>,
 }
 
 const HEADER: [&str; 6] = ["test", "set", "target", "feature", "isa", "regset"];
@@ -54,7 +54,7 @@ pub fn split(text: &str) -> Parts<'_> {
         start_of_line += raw.len();
         let trimmed = raw.trim();
         if !in_string && trimmed.starts_with(';') {
-            parts.comments.push(Line { line, text: trimmed });
+            parts.comments.push(SourceLine { line, text: trimmed });
             continue;
         }
         if starts_function(rest) && !in_string {
@@ -76,7 +76,7 @@ pub fn split(text: &str) -> Parts<'_> {
                 let body = body.trim_end();
                 let word = body.split_whitespace().next().unwrap_or("");
                 if !body.is_empty() && !body.starts_with(';') && !HEADER.contains(&word) {
-                    parts.stray.push(Line { line, text: body });
+                    parts.stray.push(SourceLine { line, text: body });
                 }
                 break;
             };

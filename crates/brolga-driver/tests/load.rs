@@ -197,7 +197,7 @@ fn what_is_not_used_need_not_be_right() {
     assert!(body.dfg.ext_funcs.is_empty());
 }
 
-/// Who asks for one function is not told of what is wrong with others, unless it leads there.
+/// A request for one function does not hear what is wrong with others, unless it leads there.
 #[test]
 fn one_bad_function_is_no_matter_to_others() {
     let calls = "function %h(f64) -> f64 system_v {\nfn0 = %bad(f64) -> f64 system_v\nblock0(v0: f64):\nv1 = call fn0(v0)\nreturn v1\n}\n";

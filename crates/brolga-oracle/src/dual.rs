@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use cranelift_entity::PrimaryMap;
 
-use crate::error::Site;
+use crate::error::InstSite;
 use crate::interp::{Domain, NodeId};
 use crate::real::{Dual, Real};
 
@@ -25,7 +25,7 @@ pub struct Forward {
     nodes: PrimaryMap<NodeId, Dual>,
     /// Nodes whose tangent depends on untracked bits, with the instruction that made the bits.
     /// Looked up only.
-    tainted: HashMap<NodeId, Site>,
+    tainted: HashMap<NodeId, InstSite>,
 }
 
 impl Forward {
@@ -36,7 +36,7 @@ impl Forward {
 
     /// The tangent of a node. `Err` says which instruction made the untracked bits that it depends
     /// on.
-    pub fn tangent(&self, n: NodeId) -> Result<f64, Site> {
+    pub fn tangent(&self, n: NodeId) -> Result<f64, InstSite> {
         match self.tainted.get(&n) {
             Some(&site) => Err(site),
             None => Ok(self.nodes[n].eps),
@@ -52,7 +52,7 @@ impl Domain for Forward {
         self.nodes[node].re
     }
 
-    fn float(&mut self, value: f64, prev: &[(NodeId, f64)], _: Site) -> NodeId {
+    fn float(&mut self, value: f64, prev: &[(NodeId, f64)], _: InstSite) -> NodeId {
         let eps = prev.iter().map(|&(p, slope)| f64::strong_mul(self.nodes[p].eps, slope)).sum();
         let taint = prev.iter().find_map(|(p, slope)| self.tainted.get(p).filter(|_| *slope != 0.0)).copied();
         let n = self.nodes.push(Dual { re: value, eps });
@@ -62,7 +62,7 @@ impl Domain for Forward {
         n
     }
 
-    fn untracked(&mut self, value: f64, origin: Site) -> NodeId {
+    fn untracked(&mut self, value: f64, origin: InstSite) -> NodeId {
         let n = self.leaf(value, 0.0);
         self.tainted.insert(n, origin);
         n

@@ -7,14 +7,14 @@ use cranelift_codegen::ir;
 
 /// An instruction of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Site {
+pub struct InstSite {
     /// The function that holds it.
     pub func: FuncKey,
     /// The instruction.
     pub inst: ir::Inst,
 }
 
-/// A [`Site`] in words that outlive the program.
+/// A [`InstSite`] in words that outlive the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Symbol of the function.
@@ -29,7 +29,7 @@ pub struct Place {
 
 impl Place {
     /// Describe `site`. Boxed, because results that may be errors are moved around all the time.
-    pub fn new(program: &Program, site: Site) -> Box<Self> {
+    pub fn new(program: &Program, site: InstSite) -> Box<Self> {
         let f = &program.funcs[site.func];
         let text = f.body.as_ref().map(|b| b.dfg.display_inst(site.inst).to_string()).unwrap_or_default();
         Box::new(Place { function: f.symbol.clone(), inst: site.inst, text, line: f.lines[site.inst] })

@@ -30,7 +30,7 @@ use std::collections::HashMap;
 
 use cranelift_entity::{EntityRef, EntitySet, PrimaryMap, SecondaryMap};
 
-use crate::error::Site;
+use crate::error::InstSite;
 use crate::interp::{Domain, NodeId};
 use crate::real::Real;
 
@@ -45,7 +45,7 @@ pub struct Node<T> {
     /// What was computed.
     pub value: T,
     /// Where; `None` for an input.
-    pub site: Option<Site>,
+    pub site: Option<InstSite>,
     /// Where its operands end in the tape's list of edges; they begin where those of the previous
     /// node end.
     end: u32,
@@ -59,7 +59,7 @@ pub struct Tape<T = f64> {
     edges: Vec<(NodeId, T)>,
     /// Nodes of untracked bits, with the instruction that made the bits. Looked up only, never
     /// iterated.
-    untracked: HashMap<NodeId, Site>,
+    untracked: HashMap<NodeId, InstSite>,
     /// Operands of roots.
     rooted: Vec<NodeId>,
     /// Nodes whose values come in steps of so many last places, since digits were cut off.
@@ -89,7 +89,7 @@ impl<T: Real> Tape<T> {
         self.push(value, None)
     }
 
-    fn push(&mut self, value: T, site: Option<Site>) -> NodeId {
+    fn push(&mut self, value: T, site: Option<InstSite>) -> NodeId {
         let end = self.edges.len().try_into().expect("fewer than 2^32 edges");
         self.nodes.push(Node { value, site, end })
     }
@@ -120,7 +120,7 @@ impl<T: Real> Tape<T> {
 
     /// The cotangent of every node, given those of some. `Err` says which instruction made the
     /// untracked bits through which a derivative goes.
-    pub fn backward(&self, seeds: &[(NodeId, T)]) -> Result<SecondaryMap<NodeId, T>, Site> {
+    pub fn backward(&self, seeds: &[(NodeId, T)]) -> Result<SecondaryMap<NodeId, T>, InstSite> {
         self.backward_in(self.nodes.keys().rev(), seeds)
     }
 
@@ -129,7 +129,7 @@ impl<T: Real> Tape<T> {
         &self,
         order: impl IntoIterator<Item = NodeId>,
         seeds: &[(NodeId, T)],
-    ) -> Result<SecondaryMap<NodeId, T>, Site> {
+    ) -> Result<SecondaryMap<NodeId, T>, InstSite> {
         self.sweep(order, seeds, |term| term)
     }
 
@@ -174,7 +174,7 @@ impl<T: Real> Tape<T> {
         order: impl IntoIterator<Item = NodeId>,
         seeds: &[(NodeId, T)],
         mut term: impl FnMut(T) -> T,
-    ) -> Result<SecondaryMap<NodeId, T>, Site> {
+    ) -> Result<SecondaryMap<NodeId, T>, InstSite> {
         let zero = T::constant(0.0);
         let mut grad = SecondaryMap::with_default(zero);
         grad.resize(self.nodes.len());
@@ -253,7 +253,7 @@ impl<T: Real> Domain for Tape<T> {
         self.nodes[node].value
     }
 
-    fn float(&mut self, value: f64, prev: &[(NodeId, T)], site: Site) -> NodeId {
+    fn float(&mut self, value: f64, prev: &[(NodeId, T)], site: InstSite) -> NodeId {
         let value = T::from_chain(value, prev.iter().map(|&(p, slope)| (self.nodes[p].value, slope)));
         self.edges.extend_from_slice(prev);
         self.push(value, Some(site))
@@ -267,7 +267,7 @@ impl<T: Real> Domain for Tape<T> {
         self.steps.insert(node, last_places);
     }
 
-    fn untracked(&mut self, value: f64, origin: Site) -> NodeId {
+    fn untracked(&mut self, value: f64, origin: InstSite) -> NodeId {
         let n = self.push(T::constant(value), Some(origin));
         self.untracked.insert(n, origin);
         n

@@ -30,7 +30,7 @@ use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
-use crate::error::Site;
+use crate::error::InstSite;
 use crate::interp::{Domain, Event, NodeId};
 use crate::tape::{Tape, turns_back};
 
@@ -73,23 +73,23 @@ pub enum Reason {
         /// How.
         how: End,
         /// Where.
-        at: Option<Site>,
+        at: Option<InstSite>,
     },
     /// Multiplied by a slope of zero at this instruction, whose own cotangent is the second.
-    ZeroSlope(Site, f64),
+    ZeroSlope(InstSite, f64),
     /// `cotangent · slope` is too small for a number, at this instruction.
-    Underflow(Site),
+    Underflow(InstSite),
     /// The terms add up to zero; the instructions with their terms.
-    Cancelled(Vec<(Site, f64)>),
+    Cancelled(Vec<(InstSite, f64)>),
     /// It is a result, or the final contents of a buffer, whose seed is zero.
     ZeroSeed(Port),
     /// A branch went another way: it never went to a block that would have used it, at the second
     /// place.
     NotReached {
         /// The branch.
-        branch: Site,
+        branch: InstSite,
         /// The first use in what it leads to.
-        usage: Site,
+        usage: InstSite,
     },
 }
 
@@ -97,7 +97,7 @@ pub enum Reason {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The instruction; `None` for an input.
-    pub site: Option<Site>,
+    pub site: Option<InstSite>,
     /// What it computed.
     pub value: f64,
     /// Its cotangent.
@@ -111,7 +111,7 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contribution {
     /// The instruction.
-    pub site: Site,
+    pub site: InstSite,
     /// How many terms.
     pub count: usize,
     /// Their sum.
@@ -126,10 +126,10 @@ pub struct Recorder {
     /// The graph.
     pub tape: Tape<f64>,
     /// Uses that ended at an instruction, in order.
-    ended: HashMap<NodeId, Vec<Site>>,
+    ended: HashMap<NodeId, Vec<InstSite>>,
     /// Last store of each float, and what overwrote it first.
-    stored: HashMap<NodeId, Site>,
-    overwritten: HashMap<NodeId, Site>,
+    stored: HashMap<NodeId, InstSite>,
+    overwritten: HashMap<NodeId, InstSite>,
     visits: HashMap<(FuncKey, ir::Block), u64>,
 }
 
@@ -142,7 +142,7 @@ impl Domain for Recorder {
         self.tape.value(node)
     }
 
-    fn float(&mut self, value: f64, prev: &[(NodeId, f64)], site: Site) -> NodeId {
+    fn float(&mut self, value: f64, prev: &[(NodeId, f64)], site: InstSite) -> NodeId {
         self.tape.float(value, prev, site)
     }
 
@@ -154,7 +154,7 @@ impl Domain for Recorder {
         self.tape.steps(node, last_places);
     }
 
-    fn untracked(&mut self, value: f64, origin: Site) -> NodeId {
+    fn untracked(&mut self, value: f64, origin: InstSite) -> NodeId {
         self.tape.untracked(value, origin)
     }
 
@@ -234,7 +234,7 @@ impl Trace<'_> {
         if self.under_roots.contains(user) && turns_back(ct, slope) { 0.0 } else { ct * slope }
     }
 
-    fn site(&self, n: NodeId) -> Option<Site> {
+    fn site(&self, n: NodeId) -> Option<InstSite> {
         self.recorder.tape.node(n).site
     }
 
@@ -305,7 +305,7 @@ impl Trace<'_> {
     }
 
     /// How a use ended, by what the instruction is.
-    fn how(&self, site: Site) -> End {
+    fn how(&self, site: InstSite) -> End {
         let Some(body) = &self.program.funcs[site.func].body else { return End::Unused };
         let data = &body.dfg.insts[site.inst];
         match data.opcode() {
@@ -367,7 +367,7 @@ impl Trace<'_> {
             let Some(branch) = body.layout.last_inst(block) else { continue };
             for edge in body.dfg.insts[branch].branch_destination(&body.dfg.jump_tables, &body.dfg.exception_tables) {
                 if let Some(inst) = self.first_use(func, body, edge.block(&body.dfg.value_lists), &uses) {
-                    let at = |inst| Site { func, inst };
+                    let at = |inst| InstSite { func, inst };
                     let reason = Reason::NotReached { branch: at(branch), usage: at(inst) };
                     if !out.contains(&reason) {
                         out.push(reason);
@@ -414,7 +414,7 @@ impl Trace<'_> {
     }
 
     /// The first node of the run whose value is not finite.
-    pub fn first_non_finite_value(&self) -> Option<(Option<Site>, f64)> {
+    pub fn first_non_finite_value(&self) -> Option<(Option<InstSite>, f64)> {
         let mut nodes = (0..self.n_nodes()).map(NodeId::new);
         let n = nodes.find(|&n| !self.value(n).is_finite())?;
         Some((self.site(n), self.value(n)))
@@ -444,8 +444,8 @@ impl Trace<'_> {
     /// of one float, which add up to its cotangent (less its seed).
     pub fn contributions(&self, of: Option<NodeId>) -> Vec<Contribution> {
         let mut order: Vec<Contribution> = Vec::new();
-        let mut known: HashMap<Site, usize> = HashMap::new();
-        let mut add = |site: Site, term: f64| {
+        let mut known: HashMap<InstSite, usize> = HashMap::new();
+        let mut add = |site: InstSite, term: f64| {
             let i = *known.entry(site).or_insert(order.len());
             if i == order.len() {
                 order.push(Contribution { site, count: 0, sum: 0.0, largest: 0.0 });

@@ -1,7 +1,7 @@
 //! Whole programs: the dot-product identity between reverse and forward mode, and the two orders of
 //! the tape.
 
-use brolga_oracle::interp::{Domain, Machine, NodeId, Prov, Val};
+use brolga_oracle::interp::{Domain, Machine, NodeId, Prov, TrackedVal};
 use brolga_oracle::tape::Tape;
 use brolga_oracle::{Candidate, Limits, Oracle, OracleArg, OracleOutcome, Tangent};
 use brolga_testing::program;
@@ -94,9 +94,9 @@ fn creation_order_and_depth_first_order_agree() {
         assert_eq!(node, NodeId::from_u32(i as u32 + 1));
     }
     let args = vec![
-        Val::clean(x.as_mut_ptr() as usize as u128),
-        Val::clean(4),
-        Val { bits: 1.3f64.to_bits().into(), prov: Prov::Float { node: leaf, width: 8 } },
+        TrackedVal::clean(x.as_mut_ptr() as usize as u128),
+        TrackedVal::clean(4),
+        TrackedVal { bits: 1.3f64.to_bits().into(), prov: Prov::Float { node: leaf, width: 8 } },
     ];
     let r = unsafe { m.call(func(&p, "f"), args) }.unwrap();
     let root = m.node_of(r[0].prov.float(0, 8), 0.0).expect("an active result");

@@ -1,19 +1,19 @@
 //! Each stage and pass on small functions.
 
-mod chains;
-mod common;
-mod held;
+mod cse;
+mod fragments;
+mod hoist_records;
 mod host;
 mod joint;
-mod kept;
 mod marks;
-mod pieces;
-mod plain;
+mod opaque_allocator;
 mod preaccumulate;
+mod preserved;
 mod prune;
 mod quick;
 mod renumber;
-mod shared;
+mod share_calls;
 mod unit;
 mod unneeded;
 mod variants;
+mod versioning;

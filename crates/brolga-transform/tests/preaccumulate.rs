@@ -1,6 +1,6 @@
 //! Loops whose iterations multiply what they carry by one number, computed before: small functions,
 //! run by Cranelift's interpreter before and after. Derivatives that go through the pass are in
-//! `ir-tests/cases/loops/preaccumulate.clif`.
+//! `ir-tests/cases/control/preaccumulate.clif`.
 
 use brolga_testing::function;
 use brolga_transform::clif::preaccumulate::{Choice, preaccumulate};

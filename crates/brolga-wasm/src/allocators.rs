@@ -138,7 +138,7 @@ impl Allocators {
 
 /// A function that gives out memory to a module's host.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Source {
+pub(crate) struct HeapSource {
     /// Which function.
     pub index: u32,
     /// What it is told, for so many bytes.
@@ -158,7 +158,7 @@ const GIVERS: [Giver; 6] = [
 
 /// The function of a module that gives out memory to its host: one that is exported, or else one
 /// that has such a name.
-pub(crate) fn source(info: &Info<'_>) -> Option<Source> {
+pub(crate) fn source(info: &Info<'_>) -> Option<HeapSource> {
     let defined = || (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some());
     let is_it = |i: u32, (name, args): Giver, exported: bool| {
         let ty = info.type_of(i);
@@ -169,7 +169,8 @@ pub(crate) fn source(info: &Info<'_>) -> Option<Source> {
         takes && ty.results() == [ValType::I32] && if exported { of_export() } else { has_name() }
     };
     [true, false].into_iter().find_map(|exported| {
-        let giver = |&g: &Giver| defined().find(|&i| is_it(i, g, exported)).map(|index| Source { index, args: g.1 });
+        let giver =
+            |&g: &Giver| defined().find(|&i| is_it(i, g, exported)).map(|index| HeapSource { index, args: g.1 });
         GIVERS.iter().find_map(giver)
     })
 }

@@ -109,7 +109,7 @@ pub(crate) fn confirmed(module: &Module, candidates: Vec<LibraryCandidate>) -> R
 const BYTES: usize = 1024;
 
 /// Calls a function on such memory.
-type Call<'c> = dyn FnMut(&[Val], &mut [u8; BYTES]) -> Option<Vec<Val>> + 'c;
+type Callable<'c> = dyn FnMut(&[Val], &mut [u8; BYTES]) -> Option<Vec<Val>> + 'c;
 
 /// Blocks: to, from, length. In the last ones source and destination overlap, or are the same.
 const BLOCKS: [(u32, u32, u32); 16] = [
@@ -131,7 +131,7 @@ const BLOCKS: [(u32, u32, u32); 16] = [
     (64, 100, 150),
 ];
 
-fn moves(name: &str, (to, from, n): (u32, u32, u32), call: &mut Call<'_>) -> bool {
+fn moves(name: &str, (to, from, n): (u32, u32, u32), call: &mut Callable<'_>) -> bool {
     let mut memory: [u8; BYTES] = std::array::from_fn(|i| (i as u8).wrapping_mul(37).wrapping_add((i >> 8) as u8));
     let (at, source, len) = (to as usize, from as usize, n as usize);
     if name == "memcpy" && at.abs_diff(source) < len {
@@ -153,7 +153,7 @@ fn moves(name: &str, (to, from, n): (u32, u32, u32), call: &mut Call<'_>) -> boo
 const POINTS: [f64; 14] =
     [-3.25e9, -31.75, -2.0, -1.5, -0.375, -1e-3, 0.0, 1e-9, 0.5, 0.9375, 1.0, 2.5, 1024.0, 7.1e20];
 
-fn takes_apart(single: bool, out: Ty, call: &mut Call<'_>) -> bool {
+fn takes_apart(single: bool, out: Ty, call: &mut Callable<'_>) -> bool {
     const AT: usize = 512;
     POINTS.iter().all(|&x| {
         let x = if single { f64::from(x as f32) } else { x };
@@ -182,7 +182,7 @@ fn takes_apart(single: bool, out: Ty, call: &mut Call<'_>) -> bool {
 const PARTS: [f64; 11] =
     [0.0, -0.0, 1.0, -2.5, 0.3, 3e30, -7e-31, 1.25e-38, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
 
-fn divides(single: bool, call: &mut Call<'_>) -> bool {
+fn divides(single: bool, call: &mut Callable<'_>) -> bool {
     const AT: usize = 512;
     let same = |x: f64, y: f64| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
     // Not all of fourteen thousand, but all pairs of numerators, of divisors, and of one of each.

@@ -1,7 +1,7 @@
 //! What translated code asks of the host, and what the host keeps of an instance.
 //!
 //! Host functions get the instance pointer; in front of it, at a fixed place, lies the pointer to
-//! the instance's [`State`]. They do nothing that a derivative could notice (see
+//! the instance's [`HostState`]. They do nothing that a derivative could notice (see
 //! `Program::define_host`).
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub enum Output {
 
 /// What the host keeps of an instance.
 #[derive(Debug)]
-pub struct State {
+pub struct HostState {
     /// The instance's address space.
     pub region: Region,
     /// By width, what batches and second derivatives need: the shadow of a batch, or the tangents
@@ -51,12 +51,12 @@ pub const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// # Safety
 /// `vmctx` is the instance pointer of a live instance that no other thread uses.
-unsafe fn state<'a>(vmctx: *mut u8) -> &'a mut State {
+unsafe fn state<'a>(vmctx: *mut u8) -> &'a mut HostState {
     // SAFETY: the cell lies in the header, and holds what `Instance::new` put there.
-    unsafe { &mut **vmctx.offset(STATE_CELL as isize).cast::<*mut State>() }
+    unsafe { &mut **vmctx.offset(STATE_CELL as isize).cast::<*mut HostState>() }
 }
 
-impl State {
+impl HostState {
     /// Bytes of memory 0 from `at`, if they are inside.
     fn memory(&self, at: u32, n: u32) -> Option<&[u8]> {
         let cell = *self.size_cells.first()?;

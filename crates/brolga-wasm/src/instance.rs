@@ -9,7 +9,7 @@ use wasmparser::{ExternalKind, FuncType, ValType};
 use crate::error::Error;
 use crate::floats::KnownFloats;
 use crate::gradient::{Evaluation, Gradient, Pullback, Tangents, next_instance};
-use crate::host::{Output, SEED, STATE_CELL, State};
+use crate::host::{HostState, Output, SEED, STATE_CELL};
 use crate::layout;
 use crate::module::Module;
 use crate::region::Region;
@@ -22,7 +22,7 @@ use crate::val::Val;
 /// address of the shadow; where memory holds a float, the shadow holds its cotangent.
 pub struct Instance {
     pub(crate) module: Module,
-    pub(crate) state: Box<State>,
+    pub(crate) state: Box<HostState>,
     id: u64,
     fuel: u64,
     /// What is left of pages that [`Self::alloc`] got by growing memory: next address, end.
@@ -125,7 +125,7 @@ impl Instance {
             }
         }
         let size_cells = inner.layout.memory_size.clone();
-        let state = Box::new(State {
+        let state = Box::new(HostState {
             region,
             batches: BTreeMap::new(),
             size_cells,
@@ -136,9 +136,9 @@ impl Instance {
         });
         let mut this =
             Self { module: module.clone(), state, id: next_instance(), fuel: u64::MAX, spare: (0, 0), known };
-        let pointer: *mut State = &mut *this.state;
+        let pointer: *mut HostState = &mut *this.state;
         // SAFETY: the cell lies in the header.
-        unsafe { this.vmctx().offset(STATE_CELL as isize).cast::<*mut State>().write(pointer) };
+        unsafe { this.vmctx().offset(STATE_CELL as isize).cast::<*mut HostState>().write(pointer) };
         this.set_fuel(u64::MAX);
         Ok(this)
     }

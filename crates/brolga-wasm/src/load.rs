@@ -11,12 +11,12 @@ use crate::layout::{self, Layout, PAGE};
 use crate::module::{Inner, Module, ModuleOptions};
 use crate::parse::{self, Info};
 use crate::provided::Replaced;
-use crate::translate::env::Mode;
+use crate::translate::env::CodeOptions;
 use crate::translate::{Translated, translate};
 use crate::{allocators, clib, mathlib, unnamed, wrapped};
 
 impl Inner {
-    fn new(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode: Mode) -> Result<Self, Error> {
+    fn new(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode: CodeOptions) -> Result<Self, Error> {
         let translated = translate(info, layout, provider, mode)?;
         Ok(Self {
             image: image(info, layout, provider, &translated)?,
@@ -58,13 +58,13 @@ impl Module {
         }
         let too_large = |what| Error::unsupported(what, 0, "give it a smaller maximum");
         let layout = Layout::new(&info).map_err(too_large)?;
-        let mode = Mode { bounds: options.bounds, fuel: options.fuel };
+        let mode = CodeOptions { bounds: options.bounds, fuel: options.fuel };
         let (mathematics, exact) = (mathlib::candidates(&info), clib::candidates(&info));
         let around = wrapped::candidates(&info);
         let mut computes = Vec::new();
         if !mathematics.is_empty() || !exact.is_empty() || !around.is_empty() || unnamed::may_be_there(&info) {
             // Whatever has such a name is run, so it must end.
-            let mode = Mode { fuel: true, ..mode };
+            let mode = CodeOptions { fuel: true, ..mode };
             let tried = Self(Arc::new(Inner::new(&info, &layout, &provider, mode)?));
             computes = mathlib::confirmed(&tried, &mathematics)?;
             provider.replaced = clib::confirmed(&tried, exact)?;
@@ -121,7 +121,7 @@ fn image(
     }
     let dropped = 1u32.to_le_bytes().to_vec();
     for (i, e) in info.elems.iter().enumerate() {
-        if let parse::Mode::Active(table, offset) = &e.mode {
+        if let parse::SegmentMode::Active(table, offset) = &e.mode {
             let at = u64::from(eval(offset) as u32);
             if at + e.items.len() as u64 > info.tables[*table as usize].ty.initial {
                 return Err(Error::Usage(format!(
@@ -131,12 +131,12 @@ fn image(
             let refs: Vec<u8> = e.items.iter().flat_map(|c| (eval(c) as u32).to_le_bytes()).collect();
             out.push((i64::from(layout.tables[*table as usize]) + 4 * at as i64, refs));
         }
-        if !matches!(e.mode, parse::Mode::Passive) {
+        if !matches!(e.mode, parse::SegmentMode::Passive) {
             out.push((layout.elem_dropped[i].into(), dropped.clone()));
         }
     }
     for (i, d) in info.data.iter().enumerate() {
-        if let parse::Mode::Active(memory, offset) = &d.mode {
+        if let parse::SegmentMode::Active(memory, offset) = &d.mode {
             let at = u64::from(eval(offset) as u32);
             if at + d.bytes.len() as u64 > info.memories[*memory as usize].ty.initial * PAGE {
                 return Err(Error::Usage(format!(

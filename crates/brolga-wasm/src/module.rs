@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use brolga::{ArgActivity, ArgSpec, FuncKey, Options, Primal, Program, Request};
 use wasmparser::{ExternalKind, FuncType, ValType};
 
-use crate::allocators::{Allocators, Source};
+use crate::allocators::{Allocators, HeapSource};
 use crate::error::Error;
 use crate::imports::Imports;
 use crate::layout::Layout;
@@ -70,7 +70,7 @@ pub(crate) struct Inner {
     /// What the host has to call before anything else, after the start function.
     pub initialise: Option<u32>,
     /// Which function gives out memory.
-    pub source: Option<Source>,
+    pub source: Option<HeapSource>,
     /// The compiled functions, once they have been asked for.
     pub primal: OnceLock<Result<Primal, String>>,
 }

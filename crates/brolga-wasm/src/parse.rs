@@ -34,7 +34,7 @@ pub struct Func<'a> {
 }
 
 /// A table.
-pub struct Table {
+pub struct TableDecl {
     /// Its limits and what it holds.
     pub ty: TableType,
     /// What its entries are at first; null without one.
@@ -44,7 +44,7 @@ pub struct Table {
 }
 
 /// A memory. One that is imported is made like any other.
-pub struct Memory {
+pub struct MemoryDecl {
     /// Its limits.
     pub ty: MemoryType,
     /// Its names, if it is imported.
@@ -62,7 +62,7 @@ pub struct Global {
 }
 
 /// When a segment is written.
-pub enum Mode {
+pub enum SegmentMode {
     /// Into table or memory `.0` at `.1`, when the module is instantiated.
     Active(u32, Const),
     /// When the program says so.
@@ -72,9 +72,9 @@ pub enum Mode {
 }
 
 /// An element segment.
-pub struct Elem {
+pub struct ElemSegment {
     /// When it is written.
-    pub mode: Mode,
+    pub mode: SegmentMode,
     /// Its references.
     pub items: Vec<Const>,
 }
@@ -82,7 +82,7 @@ pub struct Elem {
 /// A data segment.
 pub struct Data<'a> {
     /// When it is written.
-    pub mode: Mode,
+    pub mode: SegmentMode,
     /// Its bytes.
     pub bytes: &'a [u8],
 }
@@ -181,7 +181,7 @@ impl Mutates {
 
 /// What a function's body is made of, as far as it tells what the function may be.
 #[derive(Clone, Debug, Default)]
-pub struct Uses {
+pub struct FuncUses {
     /// Whether it takes bits of floats for integers, or the reverse.
     pub bits: bool,
     /// Functions that it calls.
@@ -193,7 +193,7 @@ pub struct Uses {
     pub other: bool,
 }
 
-impl Uses {
+impl FuncUses {
     fn read(body: &FunctionBody<'_>) -> Result<Self, Error> {
         let (mut uses, mut ops) = (Self::default(), body.get_operators_reader()?);
         let (mut doubles, mut words): (HashSet<u64>, HashSet<u64>) = Default::default();
@@ -245,15 +245,15 @@ pub struct Info<'a> {
     /// Functions, imported ones first.
     pub funcs: Vec<Func<'a>>,
     /// Tables.
-    pub tables: Vec<Table>,
+    pub tables: Vec<TableDecl>,
     /// Memories.
-    pub memories: Vec<Memory>,
+    pub memories: Vec<MemoryDecl>,
     /// Globals.
     pub globals: Vec<Global>,
     /// Exports in order.
     pub exports: Vec<Export>,
     /// Element segments.
-    pub elems: Vec<Elem>,
+    pub elems: Vec<ElemSegment>,
     /// Data segments.
     pub data: Vec<Data<'a>>,
     /// The start function.
@@ -263,7 +263,7 @@ pub struct Info<'a> {
     /// What the functions change.
     pub mutates: Mutates,
     /// What each function's body is made of; nothing for an import.
-    pub uses: Vec<Uses>,
+    pub uses: Vec<FuncUses>,
 }
 
 /// What the translator knows.
@@ -289,10 +289,10 @@ impl<'a> Info<'a> {
         for payload in Parser::new(0).parse_all(bytes) {
             info.section(payload?, &mut declared, &mut bodies)?;
         }
-        info.uses.resize(info.funcs.len(), Uses::default());
+        info.uses.resize(info.funcs.len(), FuncUses::default());
         for (ty, body) in declared.into_iter().zip(bodies) {
             info.mutates.read(&body)?;
-            info.uses.push(Uses::read(&body)?);
+            info.uses.push(FuncUses::read(&body)?);
             info.funcs.push(Func { ty, import: None, body: Some(body) });
         }
         Ok(info)
@@ -327,12 +327,12 @@ impl<'a> Info<'a> {
                         TableInit::RefNull => None,
                         TableInit::Expr(e) => Some(constant(&e)?),
                     };
-                    self.tables.push(Table { ty: t.ty, init, import: None });
+                    self.tables.push(TableDecl { ty: t.ty, init, import: None });
                 }
             }
             Payload::MemorySection(memories) => {
                 for m in memories {
-                    self.memories.push(Memory { ty: m?, import: None });
+                    self.memories.push(MemoryDecl { ty: m?, import: None });
                 }
             }
             Payload::GlobalSection(globals) => {
@@ -354,9 +354,9 @@ impl<'a> Info<'a> {
                 for d in data {
                     let d = d?;
                     let mode = match d.kind {
-                        DataKind::Passive => Mode::Passive,
+                        DataKind::Passive => SegmentMode::Passive,
                         DataKind::Active { memory_index, offset_expr } => {
-                            Mode::Active(memory_index, constant(&offset_expr)?)
+                            SegmentMode::Active(memory_index, constant(&offset_expr)?)
                         }
                     };
                     self.data.push(Data { mode, bytes: d.data });
@@ -405,13 +405,13 @@ impl<'a> Info<'a> {
                 }
             };
             let mode = match e.kind {
-                ElementKind::Passive => Mode::Passive,
-                ElementKind::Declared => Mode::Declared,
+                ElementKind::Passive => SegmentMode::Passive,
+                ElementKind::Declared => SegmentMode::Declared,
                 ElementKind::Active { table_index, offset_expr } => {
-                    Mode::Active(table_index.unwrap_or(0), constant(&offset_expr)?)
+                    SegmentMode::Active(table_index.unwrap_or(0), constant(&offset_expr)?)
                 }
             };
-            self.elems.push(Elem { mode, items });
+            self.elems.push(ElemSegment { mode, items });
         }
         Ok(())
     }
@@ -420,8 +420,8 @@ impl<'a> Info<'a> {
         let import = Some(ImportName { module: module.to_owned(), name: name.to_owned() });
         match ty {
             TypeRef::Func(ty) => self.funcs.push(Func { ty, import, body: None }),
-            TypeRef::Table(ty) => self.tables.push(Table { ty, init: None, import }),
-            TypeRef::Memory(ty) => self.memories.push(Memory { ty, import }),
+            TypeRef::Table(ty) => self.tables.push(TableDecl { ty, init: None, import }),
+            TypeRef::Memory(ty) => self.memories.push(MemoryDecl { ty, import }),
             TypeRef::Global(ty) => {
                 supported(ty.content_type)?;
                 self.globals.push(Global { ty, init: None, import });

@@ -19,11 +19,11 @@ use crate::val::Val;
 
 /// `frexp`, of a `double` or a `float`, that writes `{ fraction, exponent: i32 }`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parts {
+pub(crate) struct FloatParts {
     single: bool,
 }
 
-impl Parts {
+impl FloatParts {
     /// The function of a name and type, if it is this one; instances for both widths have one name.
     pub fn named(name: &str, ty: &FuncType) -> Option<Self> {
         let mut both = [false, true].map(|single| Self { single }).into_iter();
@@ -35,7 +35,7 @@ impl Parts {
     }
 }
 
-impl Around for Parts {
+impl Around for FloatParts {
     fn ty(&self) -> FuncType {
         FuncType::new([ValType::I32, if self.single { ValType::F32 } else { ValType::F64 }], [])
     }

@@ -14,7 +14,7 @@ use crate::instance::Instance;
 use crate::mathlib::{FUEL, plain};
 use crate::module::Module;
 use crate::parse::Info;
-use crate::parts::Parts;
+use crate::parts::FloatParts;
 use crate::provided::{Around, Provided, Replaced};
 use crate::quads::Quad;
 use crate::remquo::Remquo;
@@ -38,12 +38,12 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<WrappedCandidate> {
         let around = info.names_of(index).find_map(|name| {
             let name = plain(name);
             let quad = || Quad::named(&name).map(|q| Arc::new(q) as Arc<dyn Around>);
-            let parts = || Parts::named(&name, info.type_of(index)).map(|p| Arc::new(p) as Arc<dyn Around>);
+            let parts = || FloatParts::named(&name, info.type_of(index)).map(|p| Arc::new(p) as Arc<dyn Around>);
             let complex = Complex::named(&name).map(|c| Arc::new(c) as Arc<dyn Around>);
             let remquo = || Remquo::named(&name).map(|r| Arc::new(r) as Arc<dyn Around>);
             complex.filter(right).or_else(|| quad().filter(right)).or_else(|| remquo().filter(right)).or_else(parts)
         });
-        let by_type = || Parts::named("frexp", info.type_of(index)).filter(|_| handles_bits(info, index));
+        let by_type = || FloatParts::named("frexp", info.type_of(index)).filter(|_| handles_bits(info, index));
         let around = around.or_else(|| by_type().map(|p| Arc::new(p) as Arc<dyn Around>))?;
         Some(WrappedCandidate { index, around })
     };

@@ -682,7 +682,7 @@ fn what_nobody_reads_is_not_written() {
     let module = Module::new(SQUARES).unwrap();
     let x: Vec<f64> = (0..20).map(|i| 0.5 - f64::from(i)).collect();
     let squares: Vec<f64> = x.iter().map(|x| x * x).collect();
-    // A store may fault, and who asks for more than the gradient hears of that.
+    // A store may fault, and a request for more than the gradient hears of that.
     for (mode, said, left) in [
         (Mode::Gradient, [true, true], &x),
         (Mode::Gradient, [false, true], &squares),

@@ -420,7 +420,7 @@ fn what_the_caller_has_put_there_is_put_together() {
                 run(&mut instance, at).unwrap();
                 assert_eq!(found(&instance, at), wanted.map(|x| times * x), "{ty}, split: {split}");
             }
-            // Who writes memory in another way has to say it.
+            // A host that writes memory in another way has to say so.
             let mut instance = Instance::new(&module).unwrap();
             let bytes =
                 if size == 8 { x.map(f64::to_le_bytes).concat() } else { singles.map(f32::to_le_bytes).concat() };

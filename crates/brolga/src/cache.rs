@@ -53,9 +53,9 @@ type Known = HashMap<(Request, Options), DerivedRule>;
 /// # Ok::<(), brolga::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Cache(Arc<Rules>);
+pub struct Cache(Arc<CachedRules>);
 
-struct Rules {
+struct CachedRules {
     program: Program,
     known: Mutex<Known>,
 }
@@ -63,7 +63,7 @@ struct Rules {
 impl Cache {
     /// A cache that knows nothing yet.
     pub fn new(program: Program) -> Self {
-        Self(Arc::new(Rules { program, known: Mutex::new(HashMap::new()) }))
+        Self(Arc::new(CachedRules { program, known: Mutex::new(HashMap::new()) }))
     }
 
     /// The program.

@@ -1,7 +1,6 @@
 //! What the facade promises: rules, their runs, what passes make of CLIF, and documents that say
 //! what is so.
 
-mod ascending;
 mod batches;
 mod cache;
 mod debug;
@@ -9,30 +8,31 @@ mod docs;
 mod drivers;
 mod effort;
 mod flat;
+mod forward_root;
 mod grows;
 mod handlers;
+mod hoist_tape_check;
 mod inverse_pairs;
 mod inverted;
 mod jets;
 mod known_names;
 mod leapfrog;
 mod long;
+mod monotone_rows;
 mod named;
+mod predecessors;
 mod prelude;
 mod primal;
-mod room;
 mod runs;
-mod served;
 mod sincos;
 mod stack;
 mod stages;
-mod tables;
 mod tangents;
 mod threads;
 mod tiered;
 mod time_loops;
 mod untracked;
-mod watched;
+mod versioning;
 
 use brolga_testing::counting::Counting;
 

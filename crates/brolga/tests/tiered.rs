@@ -352,7 +352,7 @@ fn a_pullback_through_addresses_belongs_to_its_tape() {
     assert_eq!(found[1], split(&full, false));
 }
 
-/// Who asks for code gets the second tier.
+/// A request for code gets the second tier.
 #[test]
 fn derivations_are_of_full_effort() {
     let (first, second) = options(Made::Here).tiers().unwrap();

@@ -13,7 +13,7 @@ use super::program::{Float, INPUTS, LENGTH};
 
 /// What was found out.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum BitsVerdict {
     /// The gradient is right.
     Right,
     /// The engine says that it cannot, with this code.
@@ -34,7 +34,7 @@ pub struct Judgement {
     /// Whether the program calculates with bits. One that does not should not be refused.
     pub calculates: bool,
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: BitsVerdict,
 }
 
 impl fmt::Display for Judgement {
@@ -42,11 +42,11 @@ impl fmt::Display for Judgement {
         let (level, manner) = (self.level, if self.calculates { "" } else { " without calculations" });
         let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         match &self.verdict {
-            Verdict::Right => write!(f, "{level} right"),
-            Verdict::Refused(code) => write!(f, "{level} refused{manner} {code}"),
-            Verdict::Trapped => write!(f, "{level} trapped{manner}"),
-            Verdict::Unsure(why) => write!(f, "{level} unsure\t{}", line(why)),
-            Verdict::Wrong(class, detail) => write!(f, "wrong {class} {level}\t{}", line(detail)),
+            BitsVerdict::Right => write!(f, "{level} right"),
+            BitsVerdict::Refused(code) => write!(f, "{level} refused{manner} {code}"),
+            BitsVerdict::Trapped => write!(f, "{level} trapped{manner}"),
+            BitsVerdict::Unsure(why) => write!(f, "{level} unsure\t{}", line(why)),
+            BitsVerdict::Wrong(class, detail) => write!(f, "wrong {class} {level}\t{}", line(detail)),
         }
     }
 }
@@ -54,9 +54,9 @@ impl fmt::Display for Judgement {
 /// Judge a function of a module.
 pub fn judge(module: &Module, case: &Case) -> Judgement {
     let verdict = match quiet::catch(|| try_judge(module, case)) {
-        Ok(Ok(()) | Err(Verdict::Right)) => Verdict::Right,
+        Ok(Ok(()) | Err(BitsVerdict::Right)) => BitsVerdict::Right,
         Ok(Err(verdict)) => verdict,
-        Err(panic) => Verdict::Wrong(format!("panic {}", template(&panic)), panic),
+        Err(panic) => BitsVerdict::Wrong(format!("panic {}", template(&panic)), panic),
     };
     Judgement { level: case.level.name(), calculates: case.calculates, verdict }
 }
@@ -67,17 +67,17 @@ pub fn template(message: &str) -> String {
     words.take(10).collect::<Vec<_>>().join(" ")
 }
 
-fn wrong(class: &str, detail: String) -> Verdict {
-    Verdict::Wrong(class.to_owned(), detail)
+fn wrong(class: &str, detail: String) -> BitsVerdict {
+    BitsVerdict::Wrong(class.to_owned(), detail)
 }
 
 /// What an error means.
-fn ended(error: &Error) -> Verdict {
+fn ended(error: &Error) -> BitsVerdict {
     match error {
-        Error::Trap(t) if t.code == "untracked_bits" => Verdict::Trapped,
+        Error::Trap(t) if t.code == "untracked_bits" => BitsVerdict::Trapped,
         Error::Trap(t) => wrong(&format!("trap {}", t.code), error.to_string()),
         Error::Diagnostics(all) if all.0.iter().all(|d| d.code.starts_with("AD01")) => {
-            Verdict::Refused(all.0.first().map_or("", |d| d.code).to_owned())
+            BitsVerdict::Refused(all.0.first().map_or("", |d| d.code).to_owned())
         }
         Error::Diagnostics(all) => wrong(all.0.first().map_or("", |d| d.code), error.to_string()),
         other => wrong("error", other.to_string()),
@@ -135,7 +135,7 @@ fn collect(instance: &Instance, case: &Case, at: [u32; 2], found: &[Option<Val>]
     Ok(out)
 }
 
-fn try_judge(module: &Module, case: &Case) -> Result<(), Verdict> {
+fn try_judge(module: &Module, case: &Case) -> Result<(), BitsVerdict> {
     let (mut instance, args, _) = place(module, case).map_err(|e| ended(&e))?;
     let value = instance.call(&case.name, &args).map_err(|e| ended(&e))?;
     let value = number(value.first());
@@ -158,7 +158,7 @@ fn try_judge(module: &Module, case: &Case) -> Result<(), Verdict> {
     let expected = match (&tape, right.unsure) {
         (_, None) => &right.gradient,
         (Ok(tape), _) => tape,
-        (Err(e), Some(why)) => return Err(Verdict::Unsure(format!("{why}; {e}"))),
+        (Err(e), Some(why)) => return Err(BitsVerdict::Unsure(format!("{why}; {e}"))),
     };
     let runs = [
         ("quick", Effort::Quick, Mode::Combined),
@@ -171,7 +171,7 @@ fn try_judge(module: &Module, case: &Case) -> Result<(), Verdict> {
             Ok(found) => found,
             Err(e) => {
                 let verdict = ended(&e);
-                if matches!(verdict, Verdict::Wrong(..)) {
+                if matches!(verdict, BitsVerdict::Wrong(..)) {
                     return Err(verdict);
                 }
                 first.get_or_insert(verdict);

@@ -12,7 +12,7 @@ use super::c;
 use super::case::{self, Case, level_of};
 use super::clang::{Clang, LEVELS, Level};
 use super::generate::{TOGETHER, program};
-use super::judge::{Judgement, Verdict, judge};
+use super::judge::{BitsVerdict, Judgement, judge};
 use super::program::Program;
 use super::small::reduce;
 use crate::campaign::Target;
@@ -134,7 +134,7 @@ fn judged(module: &Result<Module, brolga_wasm::Error>, case: &Case) -> Judgement
     match module {
         Ok(module) => judge(module, case),
         Err(e) => {
-            let verdict = Verdict::Wrong("module".to_owned(), e.to_string());
+            let verdict = BitsVerdict::Wrong("module".to_owned(), e.to_string());
             Judgement { level: case.level.name(), calculates: case.calculates, verdict }
         }
     }

@@ -8,10 +8,10 @@ use cranelift_codegen::ir::{
     UserFuncName, Value, ValueList, types,
 };
 
-use super::{Program, root};
+use super::{Reducible, root};
 
 /// The `n`th edit of a kind, if there are so many.
-pub type Pass = fn(&Program, usize) -> Option<Program>;
+pub type Pass = fn(&Reducible, usize) -> Option<Reducible>;
 
 /// From coarse to fine.
 pub const PASSES: &[Pass] = &[
@@ -29,7 +29,7 @@ pub const PASSES: &[Pass] = &[
 ];
 
 /// The `n`th of all items, counted through the functions.
-fn nth<T>(program: &Program, n: usize, items: impl Fn(&Function) -> Vec<T>) -> Option<(usize, T)> {
+fn nth<T>(program: &Reducible, n: usize, items: impl Fn(&Function) -> Vec<T>) -> Option<(usize, T)> {
     let mut all = program.functions.iter().enumerate().flat_map(|(i, f)| items(f).into_iter().map(move |t| (i, t)));
     all.nth(n)
 }
@@ -38,14 +38,14 @@ fn insts(f: &Function) -> Vec<Inst> {
     f.layout.blocks().flat_map(|b| f.layout.block_insts(b)).collect()
 }
 
-fn drop_function(p: &Program, n: usize) -> Option<Program> {
+fn drop_function(p: &Reducible, n: usize) -> Option<Reducible> {
     let mut p = p.clone();
     (n + 1 < p.functions.len()).then(|| p.functions.remove(n + 1))?;
     Some(p)
 }
 
 /// A terminator with several ways becomes one with fewer.
-fn simplify_terminator(p: &Program, n: usize) -> Option<Program> {
+fn simplify_terminator(p: &Reducible, n: usize) -> Option<Reducible> {
     let ways = |f: &Function| -> Vec<(Inst, Option<usize>)> {
         let last = f.layout.blocks().filter_map(|b| f.layout.last_inst(b));
         let ways = last.flat_map(|i| {
@@ -75,7 +75,7 @@ fn simplify_terminator(p: &Program, n: usize) -> Option<Program> {
 }
 
 /// Remove `length` instructions in a row.
-fn remove_run(p: &Program, n: usize, length: usize) -> Option<Program> {
+fn remove_run(p: &Reducible, n: usize, length: usize) -> Option<Reducible> {
     let body = |f: &Function| -> Vec<Vec<Inst>> {
         let removable: Vec<Inst> = insts(f).into_iter().filter(|&i| !f.dfg.insts[i].opcode().is_terminator()).collect();
         removable.chunks(length).map(<[Inst]>::to_vec).collect()
@@ -138,7 +138,7 @@ pub fn substitute(f: &mut Function, old: Value, new: Value) {
 }
 
 /// An operand instead of the result.
-fn forward_operand(p: &Program, n: usize) -> Option<Program> {
+fn forward_operand(p: &Reducible, n: usize) -> Option<Reducible> {
     let pairs = |f: &Function| -> Vec<(Inst, Value)> {
         let mut out = Vec::new();
         for inst in insts(f) {
@@ -163,7 +163,7 @@ fn forward_operand(p: &Program, n: usize) -> Option<Program> {
 
 /// A parameter of a block becomes zero, or what is passed from the only place that does not pass it
 /// on.
-fn drop_block_param(p: &Program, n: usize) -> Option<Program> {
+fn drop_block_param(p: &Reducible, n: usize) -> Option<Reducible> {
     let params = |f: &Function| -> Vec<(Block, usize)> {
         let inner = f.layout.blocks().skip(1);
         inner.flat_map(|b| (0..f.dfg.block_params(b).len()).map(move |i| (b, i))).collect()
@@ -207,7 +207,7 @@ fn for_each_branch(f: &mut Function, inst: Inst, edit: impl Fn(BlockCall, &mut F
 }
 
 /// A parameter of a helper that is called directly becomes zero.
-fn drop_function_param(p: &Program, n: usize) -> Option<Program> {
+fn drop_function_param(p: &Reducible, n: usize) -> Option<Reducible> {
     let mut all =
         p.functions.iter().enumerate().skip(1).flat_map(|(k, f)| (0..f.signature.params.len()).map(move |i| (k, i)));
     let (index, i) = all.nth(n)?;
@@ -267,7 +267,7 @@ fn reference(f: &Function, name: &UserFuncName) -> Option<FuncRef> {
 }
 
 /// A block that has one predecessor, which goes nowhere else, becomes the end of it.
-fn append_block(p: &Program, n: usize) -> Option<Program> {
+fn append_block(p: &Reducible, n: usize) -> Option<Reducible> {
     let jumps = |f: &Function| -> Vec<(Inst, BlockCall)> {
         let last = f.layout.blocks().filter_map(|b| f.layout.last_inst(b));
         let jumps = last.filter_map(|i| match f.dfg.insts[i] {
@@ -304,7 +304,7 @@ fn predecessors(f: &Function, block: Block) -> usize {
 }
 
 /// Remove what cannot be reached, what is not used, and functions that are not mentioned.
-pub fn clean(p: &mut Program) {
+pub fn clean(p: &mut Reducible) {
     for f in &mut p.functions {
         let reachable = reachable(f);
         for block in f.layout.blocks().collect::<Vec<_>>() {

@@ -2,18 +2,18 @@
 
 use cranelift_codegen::ir::{Function, Opcode, ValueList};
 
-use super::Program;
+use super::Reducible;
 use super::edit::drop_entry_param;
 
 /// A call in the form that generated programs and reduced ones have.
-struct Call {
+struct RootCall {
     args: Vec<String>,
     activity: Vec<String>,
     seeds: Vec<String>,
     shadows: Vec<(usize, String)>,
 }
 
-impl Call {
+impl RootCall {
     fn parse(text: &str) -> Option<Self> {
         let (args, rest) = text.split_once('(')?.1.split_once(')')?;
         let rest = rest.split("nofd").next()?;
@@ -90,10 +90,10 @@ fn split(list: &str) -> Vec<String> {
 }
 
 /// An argument of the call becomes zero inside.
-pub fn drop_param(p: &Program, n: usize) -> Option<Program> {
+pub fn drop_param(p: &Reducible, n: usize) -> Option<Reducible> {
     (n < p.functions.first()?.signature.params.len()).then_some(())?;
     let mut out = p.clone();
-    let mut call = Call::parse(&p.call)?;
+    let mut call = RootCall::parse(&p.call)?;
     if !call.is_aliased(n) {
         call.remove_arg(n);
         drop_entry_param(&mut out.functions[0], n)?;
@@ -103,10 +103,10 @@ pub fn drop_param(p: &Program, n: usize) -> Option<Program> {
 }
 
 /// A result of the called function goes.
-pub fn drop_result(p: &Program, n: usize) -> Option<Program> {
+pub fn drop_result(p: &Reducible, n: usize) -> Option<Reducible> {
     (n < p.functions.first()?.signature.returns.len()).then_some(())?;
     let mut out = p.clone();
-    let mut call = Call::parse(&p.call)?;
+    let mut call = RootCall::parse(&p.call)?;
     call.seeds.remove(n);
     out.call = call.text();
     remove_result(&mut out.functions[0], n).then_some(())?;
@@ -134,13 +134,13 @@ fn remove_result(f: &mut Function, n: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Call;
+    use super::RootCall;
 
     #[test]
     fn calls_survive_and_shrink() {
         let text = "%f(1.5, [1.0, 2.0], @1, [0.5 1.5]) activity active,duplicated,duplicated,const seed 2, [1 0] \
                     shadow 1=[0.5, 0.5] nofd == [_, _, _, _]";
-        let mut call = Call::parse(text).expect("a call");
+        let mut call = RootCall::parse(text).expect("a call");
         assert_eq!(call.text(), text);
         assert!(call.is_aliased(1));
         call.remove_arg(0);

@@ -7,9 +7,9 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use ir_tests::mutants::batch::{self, Plan};
+use ir_tests::mutants::batch::{self, BatchPlan};
 use ir_tests::mutants::equivalent::SELECTION;
-use ir_tests::mutants::worker::{self, Task};
+use ir_tests::mutants::worker::{self, MutantTask};
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -17,18 +17,18 @@ fn main() -> ExitCode {
     if let Some((first, rest)) = args.split_first()
         && first == "--worker"
     {
-        let ended = Task::from_args(rest).map(|task| worker::run(root, &task));
+        let ended = MutantTask::from_args(rest).map(|task| worker::run(root, &task));
         return if matches!(ended, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::from(2) };
     }
     let files = args.first().map_or_else(|| SELECTION.map(str::to_owned).to_vec(), |f| vec![f.clone()]);
     let per_subject = args.get(1).and_then(|n| n.parse().ok()).unwrap_or(usize::MAX);
     let myself = std::env::current_exe().unwrap_or_else(|_| "mutants".into());
-    let worker = |task: &Task| {
+    let worker = |task: &MutantTask| {
         let mut command = Command::new(&myself);
         command.arg("--worker").args(task.to_args());
         command
     };
-    match batch::run(root, &Plan { files, per_subject }, worker) {
+    match batch::run(root, &BatchPlan { files, per_subject }, worker) {
         Ok(report) => {
             print!("{}", report.text());
             let all = args.is_empty();

@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use super::edits::EditKind;
-use super::equivalent::{ENTRIES, Entry, excuse};
-use super::worker::Task;
+use super::equivalent::{ENTRIES, Excuse, excuse};
+use super::worker::MutantTask;
 use super::{MODES, Subject, read};
 use crate::cases;
 use crate::checks::requests;
@@ -23,7 +23,7 @@ const MUCH_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which mutants to try.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct BatchPlan {
     /// Files whose name contains one of these.
     pub files: Vec<String>,
     /// At most about so many mutants of each derivative; spread evenly over it.
@@ -38,7 +38,7 @@ pub struct Survivor {
     /// The kind of mistake and the instruction.
     pub what: String,
     /// Why that is no wonder, if there is an argument.
-    pub excuse: Option<&'static Entry>,
+    pub excuse: Option<&'static Excuse>,
 }
 
 /// Counts of one kind of mistake.
@@ -75,8 +75,8 @@ impl Report {
 
     /// Excuses for the files that were looked at, and for no survivor: they are not needed any
     /// more.
-    pub fn idle(&self) -> impl Iterator<Item = &'static Entry> + '_ {
-        let used = |e: &Entry| self.survivors.iter().any(|s| s.excuse.is_some_and(|u| std::ptr::eq(u, e)));
+    pub fn idle(&self) -> impl Iterator<Item = &'static Excuse> + '_ {
+        let used = |e: &Excuse| self.survivors.iter().any(|s| s.excuse.is_some_and(|u| std::ptr::eq(u, e)));
         ENTRIES.iter().filter(move |e| !used(e))
     }
 
@@ -123,7 +123,7 @@ fn row(name: &str, t: Tally) -> [String; 5] {
 }
 
 /// Run all mutants of a plan. `worker` makes the command that runs a task.
-pub fn run(root: &Path, plan: &Plan, worker: impl Fn(&Task) -> Command) -> std::io::Result<Report> {
+pub fn run(root: &Path, plan: &BatchPlan, worker: impl Fn(&MutantTask) -> Command) -> std::io::Result<Report> {
     let mut report = Report::default();
     for path in cases::files(root) {
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
@@ -137,7 +137,7 @@ pub fn run(root: &Path, plan: &Plan, worker: impl Fn(&Task) -> Command) -> std::
                 let n = subject.mutants.len();
                 let stride = n.div_ceil(plan.per_subject.max(1)).max(1);
                 report.subjects += 1;
-                let task = Task { file: name.clone(), request, mode, first: 0, stride };
+                let task = MutantTask { file: name.clone(), request, mode, first: 0, stride };
                 drive(task, n, &worker, &mut report)?;
             }
         }
@@ -146,7 +146,12 @@ pub fn run(root: &Path, plan: &Plan, worker: impl Fn(&Task) -> Command) -> std::
 }
 
 /// Run one subject to its end, over as many workers as crash on the way.
-fn drive(mut task: Task, n: usize, worker: impl Fn(&Task) -> Command, report: &mut Report) -> std::io::Result<()> {
+fn drive(
+    mut task: MutantTask,
+    n: usize,
+    worker: impl Fn(&MutantTask) -> Command,
+    report: &mut Report,
+) -> std::io::Result<()> {
     let place = format!("{} #{} {}", task.file, task.request, task.mode);
     loop {
         let (mut child, events) = start(worker(&task))?;

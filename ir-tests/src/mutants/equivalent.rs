@@ -11,7 +11,7 @@
 
 /// Why a mutant cannot be told from the original.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct Excuse {
     /// The file, or `*`.
     pub file: &'static str,
     /// Name of the kind, or `*`.
@@ -36,8 +36,8 @@ pub const SELECTION: [&str; 9] = [
     "cases/calls/many.clif",
 ];
 
-const fn entry(file: &'static str, kind: &'static str, text: &'static str, why: &'static str) -> Entry {
-    Entry { file, kind, text, why }
+const fn entry(file: &'static str, kind: &'static str, text: &'static str, why: &'static str) -> Excuse {
+    Excuse { file, kind, text, why }
 }
 
 const CURSOR: &str = "the cursor of the tape is written back before every call and return, mostly unchanged, and a caller \
@@ -56,7 +56,7 @@ const NOTHING_PASSES: &str = "the floats of this function are behind or before i
                               iterations than what a fresh tape holds, zero, end in a trap or do not end";
 
 /// The list.
-pub static ENTRIES: &[Entry] = &[
+pub static ENTRIES: &[Excuse] = &[
     entry("*", "*", "[cursor]", CURSOR),
     entry("*", "constant", "[guard]", GUARD),
     entry("*", "constant", "[blank]", BLANK),
@@ -115,7 +115,7 @@ pub static ENTRIES: &[Entry] = &[
 ];
 
 /// The entry that excuses a survivor.
-pub fn excuse(file: &str, kind: &str, text: &str) -> Option<&'static Entry> {
+pub fn excuse(file: &str, kind: &str, text: &str) -> Option<&'static Excuse> {
     let fits = |pattern: &str, name: &str| pattern == "*" || pattern == name;
     ENTRIES.iter().find(|e| fits(e.file, file) && fits(e.kind, kind) && text.contains(e.text))
 }

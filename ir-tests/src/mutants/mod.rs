@@ -57,8 +57,8 @@ impl<'a> Subject<'a> {
     pub fn new(file: &'a File, index: usize, memory: MemoryMode) -> Option<Self> {
         let request = requests(file).into_iter().nth(index)?.request;
         // What is in front of loops in lanes only chooses between two ways of doing the same, so a
-        // mistake there changes nothing that could be noticed. `crates/brolga/tests/lanes.rs` looks
-        // after it.
+        // mistake there changes nothing that could be noticed. `vectorise.rs` of the tests of
+        // `brolga-clif` looks after it.
         let disabled = PassSet::from(Pass::Vectorise);
         let options = Options { memory, disabled, ..Options::full() };
         let isa = jit::host_isa(&options).ok()?;

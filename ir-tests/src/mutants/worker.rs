@@ -19,7 +19,7 @@ use super::{Fate, MODES, Subject, read};
 
 /// Which mutants of which subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Task {
+pub struct MutantTask {
     /// The file, relative to the root.
     pub file: String,
     /// Which of its requests.
@@ -32,7 +32,7 @@ pub struct Task {
     pub stride: usize,
 }
 
-impl Task {
+impl MutantTask {
     /// As command line arguments.
     pub fn to_args(&self) -> Vec<String> {
         let Self { file, request, mode, first, stride } = self;
@@ -49,7 +49,7 @@ impl Task {
 }
 
 /// Run a task, writing events to the standard output.
-pub fn run(root: &Path, task: &Task) -> io::Result<()> {
+pub fn run(root: &Path, task: &MutantTask) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let mut say = |line: String| writeln!(out, "{line}").and_then(|()| out.flush());
     let file = read(root, &task.file);

@@ -20,7 +20,7 @@
         (local.get $block))))
 
   (func $free (param $block i32)
-    ;; Nobody may read this any more.
+    ;; Nothing may read this any more.
     (f64.store offset=8 (local.get $block) (f64.const -77))
     (i64.store (local.get $block) (i64.const -1))
     (i32.store (local.get $block) (global.get $free_list))
@@ -90,7 +90,7 @@
     (call $free (local.get $p))
     (local.get $r))
 
-  ;; The same through a block of pointers that nobody else knows of.
+  ;; The same through a block of pointers that no other code knows of.
   (func (export "held") (param $x i32) (result f64) (local $p i32) (local $q i32) (local $row i32) (local $before f64) (local $r f64)
     (local.set $p (call $malloc (i32.const 8)))
     (local.set $q (call $malloc (i32.const 8)))

@@ -13,10 +13,10 @@ use std::path::Path;
 use super::circles::{Modules, imports, modules};
 
 /// A name, and the names that it may import.
-type Row = (&'static str, &'static [&'static str]);
+type Allowed = (&'static str, &'static [&'static str]);
 
 /// Packages, by their folders, and what of the workspace and of Cranelift they may depend on.
-const CRATES: &[Row] = &[
+const CRATES: &[Allowed] = &[
     ("crates/brolga-ir", &["cranelift-codegen", "cranelift-entity", "cranelift-frontend"]),
     ("adapters", &["brolga", "cranelift-reader"]),
     ("crates/brolga-rules", &["cranelift-codegen"]),
@@ -149,7 +149,7 @@ const CRATES: &[Row] = &[
 ];
 
 /// Crates whose folders are layers, and what each folder may import besides itself.
-const FOLDERS: &[(&str, &[Row])] = &[
+const FOLDERS: &[(&str, &[Allowed])] = &[
     (
         "brolga-analysis",
         &[
@@ -269,7 +269,7 @@ pub fn check(root: &Path) -> Vec<String> {
 }
 
 /// Packages that are not in the table, and dependencies that their rows do not have.
-fn packages(table: &[Row], manifests: &BTreeMap<String, String>) -> Vec<String> {
+fn packages(table: &[Allowed], manifests: &BTreeMap<String, String>) -> Vec<String> {
     let mut found = Vec::new();
     for (folder, text) in manifests {
         let Some((_, allowed)) = table.iter().find(|row| row.0 == folder) else {
@@ -294,7 +294,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
 }
 
 /// Imports between top modules that their rows do not have.
-fn folders(table: &[Row], modules: &Modules) -> Vec<String> {
+fn folders(table: &[Allowed], modules: &Modules) -> Vec<String> {
     let top = |module: &str| module.split("::").next().unwrap_or("").to_owned();
     let mut found = BTreeSet::new();
     for (from, to) in imports(modules) {

@@ -45,7 +45,7 @@ pub fn run() -> Result<(), Failure> {
         let extension = path.extension().and_then(|e| e.to_str());
         let found = match extension {
             Some("rs") => [rust(&text), prose::comments(&text)].concat(),
-            Some("clif") => clif(&text),
+            Some("clif") => [clif(&text), prose::clif(&text)].concat(),
             Some("md") => prose::document(&name, &text),
             _ => Vec::new(),
         };

@@ -4,7 +4,7 @@
 //!   and what has no space to break at may be longer.
 //! - A document has a most number of lines ([`bound`]), unless it is generated ([`GENERATED`]).
 //! - A document has no dates: it says what is, and `git log` says since when.
-//! - Documents and comments of Rust have no subject that is not named ([`VAGUE`]).
+//! - Documents and comments of Rust and CLIF have no subject that is not named ([`VAGUE`]).
 
 /// Most columns of a line of prose.
 const WIDTH: usize = 100;
@@ -101,6 +101,12 @@ pub fn comments(text: &str) -> Vec<String> {
     out
 }
 
+/// What is wrong with the comments of a CLIF file: words that are [`VAGUE`].
+pub fn clif(text: &str) -> Vec<String> {
+    let comments = (1..).zip(text.lines()).filter_map(|(number, line)| Some((number, line.split_once(';')?.1)));
+    comments.flat_map(|(number, comment)| vague(comment.trim()).map(move |word| unnamed(number, word))).collect()
+}
+
 fn unnamed(number: usize, word: &str) -> String {
     format!("line {number}: `{word}` is no subject: name the thing of the program that does it")
 }
@@ -118,7 +124,9 @@ fn is_table(line: &str) -> bool {
 fn vague(line: &str) -> impl Iterator<Item = &'static str> {
     let words: Vec<String> = line.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase).collect();
     let text = format!(" {} ", words.join(" "));
-    VAGUE.into_iter().filter(move |v| text.contains(&format!(" {v} ")))
+    // A sentence about an actor without a name, and no question.
+    let actor = (line.starts_with("Who ") || line.contains(". Who ")) && !line.contains('?');
+    VAGUE.into_iter().filter(move |v| text.contains(&format!(" {v} "))).chain(actor.then_some("Who"))
 }
 
 /// A date as `2000-01-31`, or a month with a year.
@@ -136,7 +144,7 @@ fn date(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{VAGUE, comments, document};
+    use super::{VAGUE, clif, comments, document};
 
     #[test]
     fn prose_is_held_to_its_width() {
@@ -155,7 +163,10 @@ mod tests {
             assert_eq!(document("docs/X.md", &format!("What {word} reads.")).len(), 1);
             assert_eq!(comments(&format!("// What {word} reads.")).len(), 1);
             assert_eq!(comments(&format!("let x = 1; // What {word} reads.")).len(), 1);
+            assert_eq!(clif(&format!("; What {word} reads.\nfunction %{word}\n")).len(), 1);
         }
+        assert_eq!(comments("// Who reads it has it.\n// It runs. Who calls it waits.\n").len(), 2);
+        assert!(comments("// A caller who reads it.\n// Who reads it?\n").is_empty());
     }
 
     #[test]

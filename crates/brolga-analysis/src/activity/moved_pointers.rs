@@ -16,7 +16,7 @@ const AS_FLOAT_HELP: &str = "copy pointers as `i64`, or with `memcpy`";
 
 impl Cx<'_> {
     /// A float load of what was stored as a pointer. The shadow there is an address.
-    pub(super) fn pointer_as_float(&mut self, inst: ir::Inst, v: ir::Value, found: reaching_store::Found) {
+    pub(super) fn pointer_as_float(&mut self, inst: ir::Inst, v: ir::Value, found: reaching_store::ReachingStore) {
         let p = self.i.pointers;
         let x = self.i.func.dfg.inst_args(found.store)[0];
         if p.root(x).is_some_and(|r| p.sure.contains(r) || p.address.contains(r) || p.address.contains(x)) {
@@ -29,7 +29,7 @@ impl Cx<'_> {
     }
 
     /// A pointer load of what was stored as a float, which is a copy unless it is nonsense.
-    pub(super) fn float_as_pointer(&mut self, inst: ir::Inst, found: reaching_store::Found) {
+    pub(super) fn float_as_pointer(&mut self, inst: ir::Inst, found: reaching_store::ReachingStore) {
         let func = self.i.func;
         let x = func.dfg.inst_args(found.store)[0];
         let loaded = func.dfg.value_def(x).inst().and_then(|i| access_address(func, i));

@@ -1,4 +1,17 @@
 //! Memory roles: what each access means for the derivative, and stores that would lose one.
+//!
+//! **Question.** An access moves eight bytes. Does its shadow move a cotangent, the address of
+//! another shadow, or nothing? And is something active stored where there is no shadow?
+//!
+//! **Answer.** By the delta of the address, the state of what is moved, and what memory holds
+//! there:
+//!
+//! | address | what is moved | role |
+//! |---|---|---|
+//! | has a shadow | a float, or bits that vary | `Float`: the reverse moves a cotangent |
+//! | has a shadow | a pointer | `Pointer`: the forward pass moves a delta |
+//! | has a shadow | a store of anything else | `Kill`: the cotangents there end, or must not be there |
+//! | has none | something active, stored | a diagnostic, or a check in the run |
 
 use brolga_ir::inst::Shape;
 use brolga_ir::{Diagnostic, Untracked};

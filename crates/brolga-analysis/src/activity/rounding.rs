@@ -146,7 +146,7 @@ fn constant_bytes(func: &ir::Function, v: Value) -> Option<&[u8]> {
 /// program has it.
 type InFunction = Option<FuncKey>;
 
-/// A function, and who uses what.
+/// A function, and its uses.
 struct RoundingBody {
     func: ir::Function,
     cfg: Cfg,

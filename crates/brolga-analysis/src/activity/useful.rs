@@ -1,4 +1,23 @@
 //! Usefulness: activity analysis backwards, what an output depends on.
+//!
+//! **Question.** Of the values that vary, from which does a derivative reach an output?
+//!
+//! **Answer.** A value is useful if a use of it is: a return of an active result, a store whose
+//! place has a shadow, a call that takes floats, an instruction with a useful result and a partial
+//! by this operand that is not zero. Blocks are looked at backwards until nothing more becomes
+//! useful; one is looked at again if something that is made of its values has become useful.
+//!
+//! ```text
+//! v2 = fmul v0, v0        useful: v3 is
+//! v3 = fadd v2, v1        useful: returned
+//! v4 = fsqrt v0           not: it is compared only
+//! v5 = fcmp lt v4, v1
+//! ```
+//!
+//! **Cost.** A walk over the function, and one more over the blocks of each loop for each time that
+//! usefulness goes round it.
+//!
+//! **Source.** Hascoët and Pascual, *The Tapenade automatic differentiation tool* (2013).
 
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode};

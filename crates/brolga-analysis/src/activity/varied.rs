@@ -1,5 +1,18 @@
-//! Variedness: activity analysis forwards, the state of each value, instruction by instruction. See
-//! the header of [`super`] for the lattice.
+//! Variedness: activity analysis forwards, the state of each value, instruction by instruction.
+//!
+//! **Question.** Which values depend on an active input, and is each a float, an integer that
+//! carries one unchanged, or an integer that was computed from one?
+//!
+//! **Answer.** The lattice in the header of [`super`]. Each instruction has a transfer function: a
+//! row of the rule table says whether a result varies with its operands, moves of bits keep the
+//! state, other arithmetic on bits taints. Memory has one state for each class
+//! ([`crate::kinds::contents`]), and places for what is stored at a known offset.
+//!
+//! **Cost.** States only grow, so each block is looked at again at most as often as a state of what
+//! it reads grows ([`super::dirty`]).
+//!
+//! **Source.** Hascoët and Pascual, *The Tapenade automatic differentiation tool* (2013); that bits
+//! may be carried by integers is our addition.
 
 use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;
@@ -100,8 +113,8 @@ impl Cx<'_> {
                 ParamMode::Bits { shape: Shape::Bytes { .. } | Shape::Demand { .. }, definite } => {
                     self.a.state[v] = State::Taint { definite }
                 }
-                // Who is sure of another width than the caller has no cotangent that the caller
-                // could take.
+                // A function that is sure of another width than its caller has no cotangent that
+                // the caller could take.
                 ParamMode::Bits { shape, definite } if self.a.shape(func, v) != Some(shape) => {
                     self.a.state[v] = State::Taint { definite };
                 }
@@ -183,7 +196,7 @@ impl Cx<'_> {
     }
 
     /// Memory that this function has not made, or that others may write to: it may hold something
-    /// active from the start. Who has the address of a record has the addresses in it.
+    /// active from the start. With the address of a record come the addresses in it.
     fn memory_from_outside(&mut self) {
         let (func, cfg, p) = (self.i.func, self.i.cfg, self.i.pointers);
         for (&r, kind) in &p.roots {
@@ -441,7 +454,7 @@ impl Cx<'_> {
         if !self.active_memory.contains(self.i.contents.find(addr)) {
             return State::No;
         }
-        let is_constant = |found: reaching_store::Found| {
+        let is_constant = |found: reaching_store::ReachingStore| {
             let x = func.dfg.inst_args(found.store)[0];
             found.sure && found.offset == 0 && found.bytes == bytes && self.a.state[x] == State::No
         };
@@ -549,7 +562,7 @@ impl Cx<'_> {
     }
 
     /// A float that is read where the last store wrote something else over part of it.
-    pub(super) fn torn(&mut self, inst: ir::Inst, v: ir::Value, found: reaching_store::Found) {
+    pub(super) fn torn(&mut self, inst: ir::Inst, v: ir::Value, found: reaching_store::ReachingStore) {
         let func = self.i.func;
         let x = func.dfg.inst_args(found.store)[0];
         let (bytes, lane) = (i64::from(self.ty(v).bytes()), Shape::of_float(self.ty(v)).map_or(0, Shape::lane_bytes));

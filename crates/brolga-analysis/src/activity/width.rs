@@ -1,8 +1,22 @@
-//! Width inference: lane widths of integers that carry float bits, from where they become or were
-//! floats, along moves, both ways; across calls as far as the callees say what becomes of their
-//! parameters and where their results come from, and which of them they hand on ([`Link`]): a
-//! callee that returns what it is given need not know whose bits they are, but its callers on both
-//! sides do.
+//! Width inference: lane widths of integers that carry float bits.
+//!
+//! **Question.** An integer of eight bytes that carries floats may be one double or two singles.
+//! Which?
+//!
+//! **Answer.** From where integers become or were floats, along moves, both ways. Across calls as
+//! far as the callees say what becomes of their parameters and where their results come from, and
+//! which of them they hand on ([`Link`]): a callee that returns what it is given need not know
+//! whose bits they are, but its callers on both sides do. What instructions say comes first; then
+//! what callers say, what else lies in the same place, and what callees say, each only of what has
+//! no width by then.
+//!
+//! ```text
+//! v1 = load.i64 v0        8: v2 says so, by way of v1
+//! v2 = bitcast.f64 v1
+//! store v1, v3            8
+//! ```
+//!
+//! **Cost.** Moves are collected once; each value gets a width at most once.
 
 use std::collections::hash_map::Entry;
 

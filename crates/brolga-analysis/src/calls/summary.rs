@@ -12,7 +12,7 @@ use crate::guards::root_takers::Taking;
 use crate::kinds::kind::Kinds;
 use crate::kinds::punned_cells::PunnedCells;
 use crate::memory::mod_ref::Effect;
-use crate::memory::points_to::Flow;
+use crate::memory::points_to::PointerFlow;
 
 /// How the bits of an integer become a float's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +90,7 @@ pub struct Summaries {
     /// What functions may write.
     pub(super) effects: HashMap<FuncKey, Effect>,
     /// Which parameters functions write through, or keep.
-    pub(super) flows: HashMap<FuncKey, Flow>,
+    pub(super) flows: HashMap<FuncKey, PointerFlow>,
     /// Whose pullbacks undo all that they write, in memory mode `restore`.
     pub(super) rewinding: HashMap<FuncKey, bool>,
     /// Which functions can run later than in the primal.
@@ -119,7 +119,7 @@ impl Summaries {
     }
 
     /// Which parameters functions write through, or keep.
-    pub fn flows(&self) -> &HashMap<FuncKey, Flow> {
+    pub fn flows(&self) -> &HashMap<FuncKey, PointerFlow> {
         &self.flows
     }
 

@@ -22,7 +22,7 @@ use crate::cfg::stores::Stores;
 pub type Ends = SmallVec<[ir::Block; 2]>;
 
 /// A part of a list: from here to there.
-type Part = (u32, u32);
+type ListRange = (u32, u32);
 
 /// Control flow of a normalised function.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,13 +45,13 @@ pub struct Cfg {
     /// is a linked list.
     insts: Vec<ir::Inst>,
     /// Where those of each block are.
-    of_block: SecondaryMap<ir::Block, Part>,
+    of_block: SecondaryMap<ir::Block, ListRange>,
     /// What is passed along each edge, one after the other.
     args: Vec<ir::Value>,
     /// For each predecessor of a block, where that is.
-    passed: SecondaryMap<ir::Block, SmallVec<[Part; 2]>>,
+    passed: SecondaryMap<ir::Block, SmallVec<[ListRange; 2]>>,
     /// The same for each successor.
-    passes: SecondaryMap<ir::Block, SmallVec<[Part; 2]>>,
+    passes: SecondaryMap<ir::Block, SmallVec<[ListRange; 2]>>,
     /// Where memory is written, once an analysis has asked for the last store before a load.
     pub(crate) stores: OnceCell<Stores>,
 }

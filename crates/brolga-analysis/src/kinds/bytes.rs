@@ -1,5 +1,20 @@
 //! Byte provenance: which bytes of which operands an integer is made of, by shifts, masks and
 //! bitwise or.
+//!
+//! **Question.** A float that is copied in pieces is shifted, masked and put together again. Which
+//! bytes of a result are which bytes of an operand?
+//!
+//! **Answer.** For each operand a mask of the bytes of the result that come from it, and how far
+//! they have moved. An instruction that does more than to move bytes has no answer.
+//!
+//! ```text
+//! v1 = ushr_imm v0, 32        bytes 0-3 of v1 are bytes 4-7 of v0:  mask 0x0f, up 4
+//! v2 = band_imm v0, 0xffff    bytes 0-1 of v2 are bytes 0-1 of v0:  mask 0x03, up 0
+//! v3 = bor v1, v2             all bytes that the operand may have set
+//! ```
+//!
+//! **Cost.** Whether the operands of an or have no bit in common is asked of what made them, of
+//! [`MOST_LOOKED_AT`] values at most.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use smallvec::SmallVec;

@@ -180,7 +180,7 @@ fn copied_blocks(cx: &PointerInput<'_>) -> Vec<Copied> {
 
 /// Where loaded bits go.
 #[derive(Clone, Copy, Debug, Default)]
-struct Fate {
+struct BitUses {
     /// Evidence from bitcasts to float.
     kinds: Kinds,
     stored: bool,
@@ -190,8 +190,8 @@ struct Fate {
     cut: bool,
 }
 
-fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir::Value>, depth: u32) -> Fate {
-    let mut f = Fate::default();
+fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir::Value>, depth: u32) -> BitUses {
+    let mut f = BitUses::default();
     if depth > 64 || !seen.insert(v) {
         return f;
     }

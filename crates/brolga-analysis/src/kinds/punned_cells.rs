@@ -37,7 +37,7 @@ pub struct Held {
 }
 
 /// Places by offset.
-pub type Places = BTreeMap<i64, Held>;
+pub type HeldAt = BTreeMap<i64, Held>;
 
 /// An argument of a call.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ pub(super) struct Stored {
 /// What one function does by itself.
 #[derive(Clone, Debug, Default)]
 pub struct Local {
-    pub(super) places: BTreeMap<Base, Places>,
+    pub(super) places: BTreeMap<Base, HeldAt>,
     pub(super) stored: Stored,
     pub(super) calls: Vec<PunnedCall>,
     pub(super) params: BTreeMap<Base, usize>,
@@ -84,8 +84,8 @@ pub struct Local {
 /// What all functions do, their callees included.
 #[derive(Clone, Debug, Default)]
 pub struct PunnedCells {
-    funcs: HashMap<FuncKey, (Vec<Places>, Stored)>,
-    data: HashMap<DataKey, Places>,
+    funcs: HashMap<FuncKey, (Vec<HeldAt>, Stored)>,
+    data: HashMap<DataKey, HeldAt>,
     addressed: HashMap<u64, BTreeSet<FuncKey>>,
 }
 
@@ -111,7 +111,7 @@ impl PunnedCells {
         loop {
             let mut changed = false;
             for (&f, local) in locals {
-                let mut params = vec![Places::new(); local.params.len()];
+                let mut params = vec![HeldAt::new(); local.params.len()];
                 let near: Vec<_> =
                     local.everything(&all).filter(|x| x.1.unsigned_abs() <= FAR.unsigned_abs()).collect();
                 for (base, off, held) in near {
@@ -174,7 +174,7 @@ impl PunnedCells {
     }
 }
 
-fn note(places: &mut Places, off: i64, held: &Held) -> bool {
+fn note(places: &mut HeldAt, off: i64, held: &Held) -> bool {
     let e = places.entry(off).or_default();
     let old = e.clone();
     e.kinds = e.kinds.join(held.kinds);
@@ -198,7 +198,7 @@ impl Local {
 /// Where pointers are in the places that a function knows, its callees' doings included.
 #[derive(Clone, Debug, Default)]
 pub struct Here {
-    places: BTreeMap<Base, Places>,
+    places: BTreeMap<Base, HeldAt>,
     /// Floats that calls store, and pointers that they store or load.
     stored: HashMap<ir::Inst, Vec<(Cell, u32)>>,
     pointers: HashMap<ir::Inst, Vec<Cell>>,

@@ -34,7 +34,7 @@ pub fn compute(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>) -> HashMa
     }
     let mut order: Vec<FuncKey> = bodies.keys().copied().collect();
     order.sort_unstable();
-    // Who is given which parameters of others.
+    // For each parameter, those of callees that it is passed to.
     let mut given: HashMap<Param, Vec<Param>> = HashMap::default();
     let mut work: Vec<Param> = Vec::new();
     for &k in &order {

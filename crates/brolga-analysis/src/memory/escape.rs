@@ -40,7 +40,7 @@ pub type Piece = u32;
 /// Several of them.
 pub type Pieces = SmallVec<[Piece; 1]>;
 
-/// What is private, and who uses it.
+/// What is private, and what uses it.
 #[derive(Clone, Debug, Default)]
 pub struct Private {
     /// The pieces: slots and allocations.

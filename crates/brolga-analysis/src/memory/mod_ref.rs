@@ -1,10 +1,10 @@
 //! Mod/ref analysis: what memory a function may write to, and what it reads, for its callers.
 //!
-//! **Lattice.** An effect is a short list of [`Part`]s, none of which lies within another: bytes at
-//! some distance from where a parameter points, or anywhere, and in which
+//! **Lattice.** An effect is a short list of [`Region`]s, none of which lies within another: bytes
+//! at some distance from where a parameter points, or anywhere, and in which
 //! [blocks](crate::memory::points_to) of the program's allocator that may be. A function's effect
 //! is the join of its own writes and of those of the functions that it calls, seen through the
-//! arguments that it passes. Parts about the same parameter and the same blocks become one with a
+//! arguments that it passes. Regions about the same parameter and the same blocks become one with a
 //! span that has both in it, but for what lies in front of where the parameter points: in
 //! WebAssembly those are globals and sizes, and behind is all of memory.
 //!
@@ -36,26 +36,26 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use smallvec::{SmallVec, smallvec};
 
 use crate::calls::callee::CalleeKind;
-use crate::memory::points_to::{self, Blocks, Flow, REST};
+use crate::memory::points_to::{self, Blocks, PointerFlow, REST};
 
 use crate::calls::body::Body;
 use crate::memory::alias::{self, Origin, Place, Places};
 
 /// The first byte and behind the last, from some address; `None` if there are no bounds.
-pub type Span = Option<(i64, i64)>;
+pub type ByteRange = Option<(i64, i64)>;
 
 /// Bytes that a function may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Part {
+pub struct Region {
     /// The parameter from which their distance is measured. `None` is anywhere.
     pub through: Option<usize>,
     /// That distance.
-    pub span: Span,
+    pub span: ByteRange,
     /// What is in none of these blocks is not written: those that parameters lead to, or the rest.
     pub within: points_to::Set,
 }
 
-impl Part {
+impl Region {
     const ANYTHING: Self = Self { through: None, span: None, within: REST };
 
     /// Of a write to a place; `None` if callers do not see it.
@@ -95,14 +95,14 @@ const MOST_PARTS: usize = 8;
 
 /// Parts of memory, none of which lies within another, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Parts(Vec<Part>);
+struct Regions(Vec<Region>);
 
-impl Parts {
-    fn add(&mut self, part: Part) {
+impl Regions {
+    fn add(&mut self, part: Region) {
         if self.0.iter().any(|p| p.covers(&part)) {
             return;
         }
-        let key = |p: &Part| (p.through, p.within, p.in_front());
+        let key = |p: &Region| (p.through, p.within, p.in_front());
         let same = self.0.iter().find(|p| key(p) == key(&part));
         let part = same.map_or(part, |p| p.join(&part));
         self.0.retain(|p| !part.covers(p));
@@ -115,7 +115,7 @@ impl Parts {
 
     /// One part for each parameter, or one.
     fn merge(&mut self) {
-        let mut merged: Vec<Part> = Vec::new();
+        let mut merged: Vec<Region> = Vec::new();
         for part in std::mem::take(&mut self.0) {
             match merged.last_mut() {
                 // They are in order of their parameters.
@@ -123,7 +123,7 @@ impl Parts {
                 _ => merged.push(part),
             }
         }
-        self.0 = if merged.len() > MOST_PARTS { vec![Part::ANYTHING] } else { merged };
+        self.0 = if merged.len() > MOST_PARTS { vec![Region::ANYTHING] } else { merged };
     }
 
     /// The join, in which what grows has no bounds if so.
@@ -131,7 +131,7 @@ impl Parts {
         let mut all = self.clone();
         for part in &other.0 {
             let known = self.0.iter().any(|p| p.covers(part));
-            all.add(if unbounded && !known { Part { span: None, ..*part } } else { *part });
+            all.add(if unbounded && !known { Region { span: None, ..*part } } else { *part });
         }
         all
     }
@@ -140,8 +140,8 @@ impl Parts {
 /// What a function does to memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
-    writes: Parts,
-    loads: Parts,
+    writes: Regions,
+    loads: Regions,
     /// What it reads: parameters, and the rest.
     pub reads: points_to::Set,
 }
@@ -153,12 +153,12 @@ impl Effect {
     }
 
     /// What it may write.
-    pub fn writes(&self) -> &[Part] {
+    pub fn writes(&self) -> &[Region] {
         &self.writes.0
     }
 
     /// What it may read that is not constant and not its own.
-    pub fn loads(&self) -> &[Part] {
+    pub fn loads(&self) -> &[Region] {
         &self.loads.0
     }
 
@@ -186,7 +186,7 @@ const FRONT: (i64, i64) = (-(1 << 40), 0);
 pub fn compute(
     program: &Program,
     funcs: &HashMap<FuncKey, Body<'_>>,
-    flows: &HashMap<FuncKey, Flow>,
+    flows: &HashMap<FuncKey, PointerFlow>,
 ) -> HashMap<FuncKey, Effect> {
     let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
     order.sort_unstable();
@@ -202,8 +202,8 @@ pub fn compute(
             let mut now = all[&k].joined(&of_function(places, &all), round >= BOUNDED_ROUNDS);
             if now != all[&k] {
                 if round >= MOST_ROUNDS {
-                    now.writes.add(Part::ANYTHING);
-                    now.loads.add(Part::ANYTHING);
+                    now.writes.add(Region::ANYTHING);
+                    now.loads.add(Region::ANYTHING);
                     now.reads = REST;
                 }
                 all.insert(k, now);
@@ -221,8 +221,8 @@ fn of_function(places: Places<'_>, all: &HashMap<FuncKey, Effect>) -> Effect {
     let mut effect = Effect::default();
     for &b in &places.cfg.blocks {
         for inst in places.func.layout.block_insts(b) {
-            written(places, inst, all).iter().filter_map(Part::of).for_each(|part| effect.writes.add(part));
-            loaded(places, inst, all).iter().filter_map(Part::of).for_each(|part| effect.loads.add(part));
+            written(places, inst, all).iter().filter_map(Region::of).for_each(|part| effect.writes.add(part));
+            loaded(places, inst, all).iter().filter_map(Region::of).for_each(|part| effect.loads.add(part));
             effect.reads |= read(places, inst, all);
         }
     }
@@ -304,7 +304,7 @@ pub fn written(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect
 }
 
 /// What a part of a callee's memory is here, where these are its arguments.
-fn through(places: Places<'_>, args: &[ir::Value], part: &Part) -> Place {
+fn through(places: Places<'_>, args: &[ir::Value], part: &Region) -> Place {
     let place = match (part.through, part.span) {
         (Some(i), Some(span)) => places.of_address(args[i]).shifted(span),
         (Some(i), None) => places.of_address(args[i]).unbounded(),
@@ -329,7 +329,7 @@ fn by_allocator(
         return found;
     }
     let instance = places.of_address(args[0]);
-    let small = |p: &Part| p.through == Some(0) && p.span.is_some_and(|s| s.1 - s.0 <= MOST_STATE);
+    let small = |p: &Region| p.through == Some(0) && p.span.is_some_and(|s| s.1 - s.0 <= MOST_STATE);
     match effect {
         // It is plain to see what that is, so that the program may read it after all: how far an
         // arena is used, say.

@@ -13,11 +13,12 @@
 //!
 //! - an instruction passes on the sets of its operands, a block parameter those of its arguments;
 //! - a site *escapes* if something made from it is stored in the rest or in an escaped site, or is
-//!   given to a call that may keep it ([`Flow::keeps`]), or lies in a block of which a call is
-//!   told. What is loaded from the rest is made from anything in the rest or escaped; what a call
-//!   returns, from those of its arguments that the callee's results are made from (`memcpy` returns
-//!   what it was given), and from anything in the rest or escaped if they are made from anything
-//!   else. What is loaded from a site that has not escaped is made from what has been stored there;
+//!   given to a call that may keep it ([`PointerFlow::keeps`]), or lies in a block of which a call
+//!   is told. What is loaded from the rest is made from anything in the rest or escaped; what a
+//!   call returns, from those of its arguments that the callee's results are made from (`memcpy`
+//!   returns what it was given), and from anything in the rest or escaped if they are made from
+//!   anything else. What is loaded from a site that has not escaped is made from what has been
+//!   stored there;
 //! - parameters are in the rest: what the caller knows is older than any block that this activation
 //!   allocates. But one of which the caller has said that nothing else leads to its memory
 //!   (`noalias`) is a site as well, of a block that holds what others have put there.
@@ -79,7 +80,7 @@ pub fn is_new(set: Set) -> bool {
 
 /// What callers of a function must know. What it may write is its [effect](crate::memory::mod_ref).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flow {
+pub struct PointerFlow {
     /// Parameters that may be stored, in memory that outlives it.
     pub keeps: Set,
     /// It may call the allocator.
@@ -90,7 +91,7 @@ pub struct Flow {
     pub based: Set,
 }
 
-impl Flow {
+impl PointerFlow {
     const ANY: Self = Self { keeps: REST, allocates: true, made: REST, based: REST };
 }
 
@@ -118,7 +119,7 @@ impl Blocks {
         program: &Program,
         func: &ir::Function,
         cfg: &Cfg,
-        flows: &HashMap<FuncKey, Flow>,
+        flows: &HashMap<FuncKey, PointerFlow>,
         promises: &[Promises],
     ) -> Self {
         let Some(pass) = PointsTo::of(program, func, cfg, flows, promises) else { return Self::default() };
@@ -144,7 +145,7 @@ impl Blocks {
         key: FuncKey,
         func: &ir::Function,
         cfg: &Cfg,
-        flows: &HashMap<FuncKey, Flow>,
+        flows: &HashMap<FuncKey, PointerFlow>,
         promises: &[Promises],
     ) -> Self {
         match program.funcs[key].allocator {
@@ -216,7 +217,7 @@ pub fn allocator_of(program: &Program, func: &ir::Function, call: ir::Inst) -> O
 }
 
 /// The flows of all functions; none if no allocator is among them.
-pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> HashMap<FuncKey, Flow> {
+pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> HashMap<FuncKey, PointerFlow> {
     if program.plain.is_empty() && !funcs.keys().any(|&k| program.funcs[k].allocator.is_some()) {
         return HashMap::default();
     }
@@ -224,13 +225,13 @@ pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
     let mut order: Vec<FuncKey> = funcs.keys().copied().filter(|&k| program.funcs[k].allocator.is_none()).collect();
     order.sort_unstable();
     let cfgs: HashMap<FuncKey, Cfg> = order.iter().map(|&k| (k, Cfg::compute(funcs[&k]))).collect();
-    let mut all: HashMap<FuncKey, Flow> = order.iter().map(|&k| (k, Flow::default())).collect();
+    let mut all: HashMap<FuncKey, PointerFlow> = order.iter().map(|&k| (k, PointerFlow::default())).collect();
     loop {
         let mut changed = false;
         for &k in &order {
-            let found = PointsTo::of(program, funcs[&k], &cfgs[&k], &all, &[]).map_or(Flow::ANY, |p| p.flow);
+            let found = PointsTo::of(program, funcs[&k], &cfgs[&k], &all, &[]).map_or(PointerFlow::ANY, |p| p.flow);
             let old = all[&k];
-            let now = Flow {
+            let now = PointerFlow {
                 keeps: old.keeps | found.keeps,
                 allocates: old.allocates | found.allocates,
                 made: old.made | found.made,
@@ -255,7 +256,7 @@ enum CallEffect {
     Copy,
     /// `memset`.
     Fill,
-    Flow(Flow),
+    Flow(PointerFlow),
 }
 
 impl CallEffect {
@@ -282,7 +283,7 @@ struct PointsTo<'a> {
     escaped: Set,
     /// Parameters that are sites.
     given: Vec<(usize, Set)>,
-    flow: Flow,
+    flow: PointerFlow,
     changed: bool,
 }
 
@@ -293,7 +294,7 @@ impl<'a> PointsTo<'a> {
         program: &Program,
         func: &'a ir::Function,
         cfg: &'a Cfg,
-        flows: &HashMap<FuncKey, Flow>,
+        flows: &HashMap<FuncKey, PointerFlow>,
         promises: &[Promises],
     ) -> Option<Self> {
         let instance = func.signature.params.first().is_some_and(|p| p.purpose == ArgumentPurpose::VMContext);
@@ -316,18 +317,19 @@ impl<'a> PointsTo<'a> {
         Some(pass)
     }
 
-    fn new(program: &Program, func: &'a ir::Function, cfg: &'a Cfg, flows: &HashMap<FuncKey, Flow>) -> Self {
+    fn new(program: &Program, func: &'a ir::Function, cfg: &'a Cfg, flows: &HashMap<FuncKey, PointerFlow>) -> Self {
         let (mut known, mut site) = (HashMap::default(), HashMap::default());
         for inst in cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)) {
             let Some(callee) = CalleeKind::of(program, func, inst) else { continue };
-            let flow =
-                |k: Option<FuncKey>| CallEffect::Flow(k.and_then(|k| flows.get(&k)).copied().unwrap_or(Flow::ANY));
+            let flow = |k: Option<FuncKey>| {
+                CallEffect::Flow(k.and_then(|k| flows.get(&k)).copied().unwrap_or(PointerFlow::ANY))
+            };
             let call = match (allocator_of(program, func, inst), callee) {
                 (Some(a), _) => CallEffect::Allocator(a),
                 (_, CalleeKind::Derived(k)) => flow(Some(k)),
                 (_, CalleeKind::Computes(_)) => match func.dfg.insts[inst] {
                     InstructionData::Call { func_ref, .. } => flow(program.callee(func, func_ref)),
-                    _ => CallEffect::Flow(Flow::ANY),
+                    _ => CallEffect::Flow(PointerFlow::ANY),
                 },
                 (_, CalleeKind::Known(r)) => match r.kind {
                     MathKind::Expr(_) | MathKind::Inactive | MathKind::Memory(MemFn::Memcmp | MemFn::FreeAtEnd) => {
@@ -335,9 +337,9 @@ impl<'a> PointsTo<'a> {
                     }
                     MathKind::Memory(MemFn::Memcpy | MemFn::Memmove) => CallEffect::Copy,
                     MathKind::Memory(MemFn::Memset) => CallEffect::Fill,
-                    _ => CallEffect::Flow(Flow::ANY),
+                    _ => CallEffect::Flow(PointerFlow::ANY),
                 },
-                _ => CallEffect::Flow(Flow::ANY),
+                _ => CallEffect::Flow(PointerFlow::ANY),
             };
             if matches!(call, CallEffect::Allocator(Allocator::Allocate { .. } | Allocator::Reallocate { .. }))
                 && site.len() < 64
@@ -357,7 +359,7 @@ impl<'a> PointsTo<'a> {
             held: [0; 64],
             escaped: 0,
             given: Vec::new(),
-            flow: Flow { allocates, ..Flow::default() },
+            flow: PointerFlow { allocates, ..PointerFlow::default() },
             changed: false,
         };
         for (i, &p) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {

@@ -113,7 +113,7 @@ pub fn calls(cx: &ClobberInput<'_>, preserved: Option<Preserved>) -> HashMap<ir:
             let Some(callee) = callee(cx, inst) else { continue };
             let instance = has_instance(&cx.program.funcs[callee].signature);
             let args = cx.func.dfg.inst_args(inst);
-            // Who has an instance knows of its memory, and who has none of whatever is passed.
+            // A function with an instance knows of its memory, any other of what it is passed.
             let same = instance == has_instance(&cx.func.signature);
             if !same || instance && cx.func.dfg.block_params(cx.cfg.blocks[0])[0] != args[0] {
                 continue;

@@ -15,7 +15,7 @@ use crate::memory::cell::Cell;
 
 /// What a search found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ReachingStore {
     /// The store.
     pub store: ir::Inst,
     /// Offset of its first byte from the load's.
@@ -28,7 +28,7 @@ pub struct Found {
 }
 
 /// The last store that writes any of `bytes` bytes at `cell` before `load`.
-pub fn last_store(func: &ir::Function, cfg: &Cfg, load: ir::Inst, cell: Cell, bytes: u32) -> Option<Found> {
+pub fn last_store(func: &ir::Function, cfg: &Cfg, load: ir::Inst, cell: Cell, bytes: u32) -> Option<ReachingStore> {
     let stores = cfg.stores.get_or_init(|| Stores::compute(func, &cfg.blocks));
     let place = cell;
     let mut block = func.layout.inst_block(load)?;
@@ -40,7 +40,8 @@ pub fn last_store(func: &ir::Function, cfg: &Cfg, load: ir::Inst, cell: Cell, by
         match (stores.last(block, place, bytes, before), call) {
             (Some(w), call) if call.is_none_or(|&c| c < w.position) => {
                 let sure = first && stores.only(block, place.0, w.position, before);
-                let found = Found { store: w.inst, offset: w.offset.wrapping_sub(cell.1), bytes: w.bytes, sure };
+                let found =
+                    ReachingStore { store: w.inst, offset: w.offset.wrapping_sub(cell.1), bytes: w.bytes, sure };
                 return (!w.update).then_some(found);
             }
             (_, Some(_)) => return None,

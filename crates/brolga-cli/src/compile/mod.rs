@@ -20,7 +20,7 @@ use cranelift_codegen::ir::ArgumentExtension;
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use target_lexicon::{Endianness, Triple};
 
-use crate::args::{Inline, Input, Untracked};
+use crate::args::{FileArg, Inline, Untracked};
 use crate::choice;
 use crate::failure::Failure;
 use crate::jobs::{read_for, untracked};
@@ -34,7 +34,7 @@ use object::Exported;
 pub struct CompileArgs {
     /// The file.
     #[command(flatten)]
-    pub input: Input,
+    pub input: FileArg,
     /// A function. May be repeated; not needed if the file defines only one. Lists of the options
     /// below are given once, for all functions, or once for each, in the same order.
     #[arg(long = "func", short, value_name = "NAME")]

@@ -41,7 +41,7 @@ use cranelift_entity::SecondaryMap;
 
 use crate::marks::is_tape;
 use crate::simplify_cfg::resolve_aliases;
-pub use crate::slp::segment::How;
+pub use crate::slp::segment::SlpInput;
 use crate::slp::segment::{Segment, SlpAccess, is_seed};
 use crate::vectorise::affine_loop::{self, Loop, Steps};
 use crate::vectorise::body::accessed;
@@ -63,7 +63,7 @@ const MOST_ACCESSES: usize = 200;
 
 /// What became of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Looked {
+pub struct SlpLoop {
     /// The loop's header.
     pub header: ir::Block,
     /// Stores that others do as well.
@@ -77,7 +77,7 @@ pub fn told(stores: usize) -> String {
 }
 
 /// Do at once what can be, in all loops.
-pub fn slp(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
+pub fn slp(func: &mut ir::Function, how: SlpInput<'_>) -> Vec<SlpLoop> {
     let seeds = |func: &ir::Function, b| func.layout.block_insts(b).filter(|&i| is_seed(func, &how, i)).count();
     let mut loops = affine_loop::loops(func);
     loops.retain(|l| l.blocks.iter().any(|&b| seeds(func, b) > 1));
@@ -91,7 +91,7 @@ pub fn slp(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
         let in_block = |&b: &ir::Block| if seeds(func, b) > 1 { in_block(func, how, &l, b, &mut uses) } else { 0 };
         let stores = l.blocks.iter().map(in_block).sum();
         if stores > 0 {
-            looked.push(Looked { header: l.blocks[0], stores });
+            looked.push(SlpLoop { header: l.blocks[0], stores });
         }
     }
     looked
@@ -108,7 +108,7 @@ fn uses(func: &ir::Function) -> SecondaryMap<Value, u32> {
 
 fn in_block(
     func: &mut ir::Function,
-    how: How<'_>,
+    how: SlpInput<'_>,
     l: &Loop,
     block: ir::Block,
     uses: &mut SecondaryMap<Value, u32>,
@@ -149,7 +149,7 @@ fn is_movable(func: &ir::Function, inst: ir::Inst) -> bool {
 }
 
 impl<'a> Segment<'a> {
-    fn new(func: &'a ir::Function, how: How<'a>, l: &Loop, insts: Vec<ir::Inst>) -> Self {
+    fn new(func: &'a ir::Function, how: SlpInput<'a>, l: &Loop, insts: Vec<ir::Inst>) -> Self {
         let mut defined = HashMap::default();
         let (mut accesses, mut found) = (HashMap::default(), HashMap::default());
         let mut steps = Steps::new(func, l);

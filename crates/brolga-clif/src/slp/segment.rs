@@ -9,7 +9,7 @@ use crate::vectorise::body::accessed;
 
 /// What is known of a function's memory.
 #[derive(Clone, Copy)]
-pub struct How<'a> {
+pub struct SlpInput<'a> {
     /// Loads and stores in shadows, which no other load or store touches.
     pub shadows: &'a EntitySet<ir::Inst>,
     /// Of two of these whose addresses start from one place, and differ by widened sums and
@@ -36,7 +36,7 @@ pub(super) struct SlpAccess {
 /// What stands in a block between two effects.
 pub(super) struct Segment<'a> {
     pub(super) func: &'a ir::Function,
-    pub(super) how: How<'a>,
+    pub(super) how: SlpInput<'a>,
     /// The instructions, in order.
     pub(super) insts: Vec<ir::Inst>,
     /// By which of them a value is computed.
@@ -48,7 +48,7 @@ pub(super) struct Segment<'a> {
 }
 
 /// Whether an instruction stores a scalar to a shadow.
-pub(super) fn is_seed(func: &ir::Function, how: &How<'_>, inst: ir::Inst) -> bool {
+pub(super) fn is_seed(func: &ir::Function, how: &SlpInput<'_>, inst: ir::Inst) -> bool {
     func.dfg.insts[inst].opcode() == Opcode::Store
         && how.shadows.contains(inst)
         && lanes_of(accessed(func, inst)).is_some()

@@ -1,4 +1,12 @@
 //! Preheaders: loop-invariant values, computed before the loop is entered.
+//!
+//! **Question.** The tests before a vectorised loop ask where its accesses lead and how often it
+//! runs. How are values of the loop to be had where it is entered?
+//!
+//! **Answer.** A value that is linear in what is known there is computed from that anew: parameters
+//! of the header are the arguments of the entering edge, constants and multiples are made once for
+//! each block ([`Front`]). If the entering block does more than to jump there, a block is put
+//! between.
 
 use crate::map::HashMap;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -24,7 +32,7 @@ pub struct Front<'a> {
 }
 
 impl<'a> Front<'a> {
-    /// With a block of its own, `g`, that has the header's parameters: who enters the loop goes
+    /// With a block of its own, `g`, that has the header's parameters: edges into the loop go
     /// there now. It has no end yet.
     pub fn new(func: &'a mut ir::Function, l: &'a Loop, alias: &'a HashMap<Value, Value>, g: ir::Block) -> Self {
         let mut at0 = HashMap::default();

@@ -18,7 +18,7 @@ use brolga_oracle::Place;
 use serde_json::{Value, json};
 
 use super::plan::{FunctionPlan, Recorded};
-use super::{Entry, Explanation, PathBack, Term, Why};
+use super::{Explanation, GradientEntry, PathBack, Term, Why};
 use crate::bind::Invocation;
 use crate::output::{line, num_json, offset};
 use crate::value::Num;
@@ -59,7 +59,7 @@ pub fn json(call: &Invocation, e: &Explanation) -> Value {
     })
 }
 
-fn entry(e: &Entry) -> Value {
+fn entry(e: &GradientEntry) -> Value {
     json!({
         "input": e.input.name(),
         "value": e.gradient.map(|_| num(e.input.value)),

@@ -25,7 +25,7 @@ use std::collections::HashMap;
 
 use brolga::{ArgActivity, Effort, Error, Inline, Mode, Options, Program, Untracked};
 use brolga_oracle::trace::{Contribution, End, Port, Reason, Step};
-use brolga_oracle::{Oracle, OracleError, Place, Site};
+use brolga_oracle::{InstSite, Oracle, OracleError, Place};
 
 use crate::bind::{BoundArg, Invocation};
 use crate::compare::close;
@@ -69,7 +69,7 @@ pub struct Why {
 
 /// What is said about one input.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct GradientEntry {
     /// The input.
     pub input: Input,
     /// Its gradient; `None` if its argument is constant.
@@ -110,7 +110,7 @@ pub struct PathBack {
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// One per input that was asked for.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<GradientEntry>,
     /// The way from a result to the first cotangent that is not finite.
     pub non_finite: Option<Vec<PathBack>>,
     /// The first value of the primal that is not finite.
@@ -163,7 +163,7 @@ pub fn explain(program: &Program, call: &Invocation, wanted: Wanted) -> Result<E
         let reasons = if explained <= MAX_EXPLAINED { trace.why_zero(node) } else { Vec::new() };
         let why = reasons.iter().map(|r| words.reason(r)).collect();
         nodes.push(node);
-        entries.push(Entry { input: *input, gradient: Some(gradient), compiled: other, why });
+        entries.push(GradientEntry { input: *input, gradient: Some(gradient), compiled: other, why });
     }
     entries.extend(constants(call).into_iter().filter(asked).map(|input| words.constant(input)));
 
@@ -215,21 +215,21 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    fn place(&self, site: Site) -> Box<Place> {
+    fn place(&self, site: InstSite) -> Box<Place> {
         let mut place = Place::new(self.program, site);
         let code = place.text.split("  ;").next().unwrap_or_default();
         place.text = code.trim_end().to_owned();
         place
     }
 
-    fn constant(&self, input: Input) -> Entry {
+    fn constant(&self, input: Input) -> GradientEntry {
         let text = format!("argument {} is constant: nothing is differentiated with respect to it", input.arg);
-        Entry { input, gradient: None, compiled: None, why: vec![Why { kind: "const", text, at: None }] }
+        GradientEntry { input, gradient: None, compiled: None, why: vec![Why { kind: "const", text, at: None }] }
     }
 
     fn reason(&self, r: &Reason) -> Why {
         let why =
-            |kind, text: &str, at: Option<Site>| Why { kind, text: text.to_owned(), at: at.map(|s| self.place(s)) };
+            |kind, text: &str, at: Option<InstSite>| Why { kind, text: text.to_owned(), at: at.map(|s| self.place(s)) };
         match r {
             Reason::Ended { how, at } => {
                 let (kind, text) = match how {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use brolga_oracle::Place;
 
-use super::{Entry, Explanation, PathBack};
+use super::{Explanation, GradientEntry, PathBack};
 use crate::output::show_num;
 use crate::value::Num;
 
@@ -45,7 +45,7 @@ impl Text {
         format!("%{}{line}: `{}`", p.function, p.text)
     }
 
-    fn entries(&mut self, entries: &[Entry]) {
+    fn entries(&mut self, entries: &[GradientEntry]) {
         self.line(0, "\nGradient");
         for e in entries.iter().take(MAX_ENTRIES) {
             let name = e.input.name();

@@ -33,7 +33,7 @@ pub enum Cotangent {
 #[derive(Default)]
 pub struct Seen {
     pub cts: SecondaryMap<ir::Value, Cotangent>,
-    /// Who asks for cotangents.
+    /// What asks for cotangents.
     pub asks: Vec<Ask>,
     /// Primal values that are watched, and the sums that they are added to.
     pub watched: Vec<(ir::Value, Sum)>,

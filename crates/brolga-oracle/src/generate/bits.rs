@@ -4,7 +4,7 @@
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::body::Body;
-use super::kind::{Bits, Elem, Kind, TAME, Val};
+use super::kind::{Bits, FloatElem, GenVal, Kind, TAME};
 use super::memory::Location;
 use super::vectors::little;
 
@@ -46,15 +46,18 @@ impl Body<'_> {
 
     /// A float that is copied in pieces: from memory, or from a register by shifts, one after the
     /// other or all at once.
-    fn in_pieces(&mut self, elem: Elem) {
-        let piece =
-            if elem == Elem::F64 { [types::I8, types::I16, types::I32] } else { [types::I8, types::I16, types::I16] };
+    fn in_pieces(&mut self, elem: FloatElem) {
+        let piece = if elem == FloatElem::F64 {
+            [types::I8, types::I16, types::I32]
+        } else {
+            [types::I8, types::I16, types::I16]
+        };
         let ty = piece[self.source.below(3)];
         let (from, to) = (self.place(Kind::ReadPtr(elem), 1), self.place(Kind::Ptr(elem), 1));
         let step = ty.bytes() as usize;
         let places = (0..elem.bytes() as i32).step_by(step);
         if self.source.chance(30) {
-            let form = if elem == Elem::F64 { Bits::F64 } else { Bits::F32 };
+            let form = if elem == FloatElem::F64 { Bits::F64 } else { Bits::F32 };
             let x = self.pick(Kind::Bits(form)).value;
             for at in places {
                 let by = self.at_end().ins().iconst(types::I32, i64::from(8 * at));
@@ -81,7 +84,7 @@ impl Body<'_> {
     }
 
     /// Bits of a number that is there.
-    pub fn make_bits(&mut self, form: Bits) -> Val {
+    pub fn make_bits(&mut self, form: Bits) -> GenVal {
         let value = match form {
             Bits::F64 | Bits::F32 => {
                 let x = self.pick_tame(form.elem().scalar());
@@ -107,7 +110,7 @@ impl Body<'_> {
     }
 
     /// A vector, in programs without vectors too.
-    fn some_vector(&mut self, elem: Elem) -> Value {
+    fn some_vector(&mut self, elem: FloatElem) -> Value {
         if self.source.chance(50) {
             return self.pick_tame(elem.vector());
         }
@@ -157,13 +160,13 @@ impl Body<'_> {
     }
 
     /// |x|, -|x|, -x or x with another's sign, by masks.
-    fn sign_trick(&mut self, elem: Elem) {
+    fn sign_trick(&mut self, elem: FloatElem) {
         let (form, sign) = match elem {
-            Elem::F64 => (Bits::F64, i64::MIN),
-            Elem::F32 => (Bits::F32, i64::from(i32::MIN) & 0xffff_ffff),
+            FloatElem::F64 => (Bits::F64, i64::MIN),
+            FloatElem::F32 => (Bits::F32, i64::from(i32::MIN) & 0xffff_ffff),
         };
         let ty = form.ty();
-        let rest = if elem == Elem::F64 { i64::MAX } else { i64::from(i32::MAX) };
+        let rest = if elem == FloatElem::F64 { i64::MAX } else { i64::from(i32::MAX) };
         let x = self.pick(Kind::Bits(form)).value;
         let value = match self.source.below(4) {
             0 => {

@@ -8,7 +8,7 @@ use cranelift_codegen::ir::{
 };
 
 use super::feature::Feature;
-use super::kind::{Elem, Kind, TAME, Val};
+use super::kind::{FloatElem, GenVal, Kind, TAME};
 use super::sketch::{BUFFER, Outline, Role, Sketch};
 use super::source::Source;
 
@@ -25,7 +25,7 @@ pub struct Body<'a> {
     /// The block that instructions are appended to.
     pub block: Block,
     /// Values that dominate the end of that block, oldest first.
-    pub scope: Vec<Val>,
+    pub scope: Vec<GenVal>,
     /// Statements that may still be made.
     pub statements: usize,
     /// Regions around the current one.
@@ -47,7 +47,7 @@ impl<'a> Body<'a> {
         func.layout.append_block(entry);
         let mut scope = Vec::new();
         for &kind in &outline.params {
-            let mut val = Val::new(func.dfg.append_block_param(entry, kind.ty()), kind);
+            let mut val = GenVal::new(func.dfg.append_block_param(entry, kind.ty()), kind);
             if index == 0 {
                 val.room = BUFFER - super::kind::WINDOW;
             }
@@ -163,9 +163,9 @@ impl<'a> Body<'a> {
     }
 
     /// A block with parameters of these kinds, which is not in the layout yet.
-    pub fn make_block(&mut self, kinds: &[Kind]) -> (Block, Vec<Val>) {
+    pub fn make_block(&mut self, kinds: &[Kind]) -> (Block, Vec<GenVal>) {
         let block = self.func.dfg.make_block();
-        let params = kinds.iter().map(|&k| Val::new(self.func.dfg.append_block_param(block, k.ty()), k)).collect();
+        let params = kinds.iter().map(|&k| GenVal::new(self.func.dfg.append_block_param(block, k.ty()), k)).collect();
         (block, params)
     }
 
@@ -175,16 +175,16 @@ impl<'a> Body<'a> {
     }
 
     /// Let later instructions use a value.
-    pub fn keep(&mut self, value: Value, kind: Kind, bound: f64) -> Val {
-        let val = Val { value, kind, bound, room: 0 };
+    pub fn keep(&mut self, value: Value, kind: Kind, bound: f64) -> GenVal {
+        let val = GenVal { value, kind, bound, room: 0 };
         self.scope.push(val);
         val
     }
 
     /// A value of this kind, rather a recent one; made now if there is none.
-    pub fn pick(&mut self, kind: Kind) -> Val {
-        let fits = |v: &Val| v.kind == kind || matches!((kind, v.kind), (Kind::ReadPtr(a), Kind::Ptr(b)) if a == b);
-        let found: Vec<Val> = self.scope.iter().copied().filter(fits).collect();
+    pub fn pick(&mut self, kind: Kind) -> GenVal {
+        let fits = |v: &GenVal| v.kind == kind || matches!((kind, v.kind), (Kind::ReadPtr(a), Kind::Ptr(b)) if a == b);
+        let found: Vec<GenVal> = self.scope.iter().copied().filter(fits).collect();
         if found.is_empty() || self.source.chance(4) {
             return self.make(kind);
         }
@@ -196,7 +196,7 @@ impl<'a> Body<'a> {
     }
 
     /// Another value of this kind: not `x`, if there is a choice.
-    pub fn pick_beside(&mut self, x: Val) -> Val {
+    pub fn pick_beside(&mut self, x: GenVal) -> GenVal {
         let y = self.pick(x.kind);
         if y.value == x.value { self.pick(x.kind) } else { y }
     }
@@ -208,12 +208,12 @@ impl<'a> Body<'a> {
     }
 
     /// A value of this kind from values of other kinds, or from nothing.
-    fn make(&mut self, kind: Kind) -> Val {
+    fn make(&mut self, kind: Kind) -> GenVal {
         match kind {
             k if k.is_float() && self.source.chance(70) => self.make_float(k),
             k if k.is_float() => {
                 let x = self.source.number();
-                Val { value: self.constant(k, x), kind, bound: 2.0, room: 0 }
+                GenVal { value: self.constant(k, x), kind, bound: 2.0, room: 0 }
             }
             Kind::I8 | Kind::I32 | Kind::I64 => {
                 let n = self.source.below(6) as i64;
@@ -278,11 +278,11 @@ impl<'a> Body<'a> {
     }
 
     /// A pointer to a stack slot of numbers.
-    fn slot_pointer(&mut self, elem: Elem) -> Val {
+    fn slot_pointer(&mut self, elem: FloatElem) -> GenVal {
         let slot = self.slot(elem.scalar());
         let offset = self.source.weighted(&[(3, 0), (1, 2), (1, 4)]);
         let value = self.at_end().ins().stack_addr(types::I64, slot, offset * elem.bytes() as i32);
-        let val = Val { room: super::kind::WINDOW - i64::from(offset), ..Val::new(value, Kind::Ptr(elem)) };
+        let val = GenVal { room: super::kind::WINDOW - i64::from(offset), ..GenVal::new(value, Kind::Ptr(elem)) };
         self.scope.push(val);
         val
     }
@@ -305,7 +305,7 @@ impl<'a> Body<'a> {
         for _ in 0..self.source.below(4) {
             let next = self.pick(kind);
             let value = self.at_end().ins().fadd(sum.value, next.value);
-            sum = Val { value, bound: sum.bound + next.bound, ..sum };
+            sum = GenVal { value, bound: sum.bound + next.bound, ..sum };
         }
         self.tame(sum).value
     }

@@ -8,7 +8,7 @@ use cranelift_codegen::isa::CallConv;
 
 use super::body::Body;
 use super::feature::Feature;
-use super::kind::{Kind, TAME, Val};
+use super::kind::{GenVal, Kind, TAME};
 use super::sketch::Role;
 
 impl Body<'_> {
@@ -127,7 +127,7 @@ impl Body<'_> {
     }
 
     /// The address of a leaf.
-    pub fn make_code(&mut self, group: usize) -> Val {
+    pub fn make_code(&mut self, group: usize) -> GenVal {
         let leaf = self.source.choose(&self.sketch.leaves(group));
         let f = self.declare_function(leaf);
         let value = self.at_end().ins().func_addr(types::I64, f);

@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::body::Body;
 use super::feature::Feature;
-use super::kind::{Kind, TAME, Val};
+use super::kind::{GenVal, Kind, TAME};
 use super::memory::Location;
 
 /// Beyond this bound a number is scaled down at once.
@@ -29,7 +29,7 @@ impl Body<'_> {
     }
 
     /// The number itself if it is small enough to travel, or else something small made of it.
-    pub fn tame(&mut self, x: Val) -> Val {
+    pub fn tame(&mut self, x: GenVal) -> GenVal {
         if !x.kind.is_float() || x.bound <= TAME {
             return x;
         }
@@ -41,36 +41,36 @@ impl Body<'_> {
             let c = self.constant(x.kind, factor);
             self.at_end().ins().fmul(x.value, c)
         };
-        Val { value, bound: TAME, ..x }
+        GenVal { value, bound: TAME, ..x }
     }
 
     /// x / sqrt(1 + x²).
-    pub fn squash(&mut self, x: Val) -> Val {
+    pub fn squash(&mut self, x: GenVal) -> GenVal {
         let one = self.constant(x.kind, 1.0);
         let square = self.at_end().ins().fmul(x.value, x.value);
         let sum = self.at_end().ins().fadd(square, one);
         let root = self.at_end().ins().sqrt(sum);
         let value = self.at_end().ins().fdiv(x.value, root);
-        Val { value, bound: 1.0, ..x }
+        GenVal { value, bound: 1.0, ..x }
     }
 
     /// x² + c, which is positive, with c > 0 in every lane.
-    fn positive(&mut self, x: Val, c: f64) -> Val {
+    fn positive(&mut self, x: GenVal, c: f64) -> GenVal {
         let c_value = self.constant(x.kind, c);
         let square = self.at_end().ins().fmul(x.value, x.value);
         let value = self.at_end().ins().fadd(square, c_value);
-        Val { value, bound: x.bound * x.bound + c, ..x }
+        GenVal { value, bound: x.bound * x.bound + c, ..x }
     }
 
     /// Keep a number, scaled down if it is very large.
     fn keep_float(&mut self, value: Value, kind: Kind, bound: f64) {
-        let val = Val { value, kind, bound, room: 0 };
+        let val = GenVal { value, kind, bound, room: 0 };
         let val = if bound > WILD { self.tame(val) } else { val };
         self.scope.push(val);
     }
 
     /// A number made of numbers of other kinds, or a constant where there are none.
-    pub fn make_float(&mut self, kind: Kind) -> Val {
+    pub fn make_float(&mut self, kind: Kind) -> GenVal {
         let has = |body: &Self, k: Kind| body.scope.iter().any(|v| v.kind == k);
         let (value, bound) = match kind {
             Kind::F64 if has(self, Kind::F32) => {

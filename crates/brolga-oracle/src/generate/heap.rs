@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{
 };
 
 use super::body::Body;
-use super::kind::{Bits, Elem, Kind, TAME, Val, WINDOW};
+use super::kind::{Bits, FloatElem, GenVal, Kind, TAME, WINDOW};
 use super::memory::Location;
 use super::vectors::little;
 
@@ -48,7 +48,7 @@ impl Body<'_> {
     }
 
     /// A block from the heap, filled; freed in the same breath or never.
-    fn allocate(&mut self, elem: Elem) {
+    fn allocate(&mut self, elem: FloatElem) {
         if self.source.chance(30) {
             let n = self.at_end().ins().iconst(types::I64, WINDOW);
             let size = self.at_end().ins().iconst(types::I64, elem.bytes());
@@ -106,12 +106,12 @@ impl Body<'_> {
         let x = self.load(Kind::F64, Location { address: record, offset: 8 });
         let y = self.pick(Kind::F64);
         let value = self.at_end().ins().fmul(x, y.value);
-        let product = self.tame(Val { value, kind: Kind::F64, bound: TAME * y.bound, room: 0 });
+        let product = self.tame(GenVal { value, kind: Kind::F64, bound: TAME * y.bound, room: 0 });
         if self.source.chance(50) {
             self.store(product.value, Location { address: record, offset: 8 });
         }
         let value = self.at_end().ins().fadd(sum, product.value);
-        let sum = self.tame(Val { value, bound: TAME + product.bound, ..product });
+        let sum = self.tame(GenVal { value, bound: TAME + product.bound, ..product });
         let next = self.at_end().ins().load(types::I64, MemFlagsData::new(), record, 0);
         let zero = self.at_end().ins().iconst(types::I64, 0);
         let more = self.at_end().ins().icmp(IntCC::NotEqual, next, zero);
@@ -124,7 +124,7 @@ impl Body<'_> {
     /// An atomic operation on a float's bits.
     pub fn atomic_statement(&mut self) {
         let elem = self.source.choose(&self.sketch.elems());
-        let form = if elem == Elem::F64 { Bits::F64 } else { Bits::F32 };
+        let form = if elem == FloatElem::F64 { Bits::F64 } else { Bits::F32 };
         let (kind, ty) = (Kind::Bits(form), form.ty());
         let place = self.place(Kind::Ptr(elem), 1);
         let offset = self.at_end().ins().iconst(types::I64, i64::from(place.offset));
@@ -155,7 +155,7 @@ impl Body<'_> {
     }
 
     /// Add to a float, or scale it, by comparing and swapping until it works.
-    fn atomic_update(&mut self, elem: Elem, form: Bits, p: Value) {
+    fn atomic_update(&mut self, elem: FloatElem, form: Bits, p: Value) {
         let (kind, ty) = (elem.scalar(), form.ty());
         let flags = MemFlagsData::new();
         let x = self.pick(kind);
@@ -166,7 +166,7 @@ impl Body<'_> {
         self.switch_to(head);
         let old = self.at_end().ins().bitcast(kind.ty(), little(), params[0].value);
         let value = self.at_end().ins().fmul(old, x.value);
-        let new = self.tame(Val { value, kind, bound: TAME * x.bound, room: 0 });
+        let new = self.tame(GenVal { value, kind, bound: TAME * x.bound, room: 0 });
         let new = self.at_end().ins().bitcast(ty, little(), new.value);
         let seen = self.at_end().ins().atomic_cas(flags, p, params[0].value, new);
         let failed = self.at_end().ins().icmp(IntCC::NotEqual, seen, params[0].value);

@@ -9,38 +9,38 @@ use cranelift_codegen::ir::{Type, Value, types};
 
 /// What floats a pointer points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elem {
+pub enum FloatElem {
     /// `f64`.
     F64,
     /// `f32`.
     F32,
 }
 
-impl Elem {
+impl FloatElem {
     /// Both.
-    pub const ALL: [Elem; 2] = [Elem::F64, Elem::F32];
+    pub const ALL: [FloatElem; 2] = [FloatElem::F64, FloatElem::F32];
 
     /// Bytes of one element.
     pub fn bytes(self) -> i64 {
         match self {
-            Elem::F64 => 8,
-            Elem::F32 => 4,
+            FloatElem::F64 => 8,
+            FloatElem::F32 => 4,
         }
     }
 
     /// The kind of one element.
     pub fn scalar(self) -> Kind {
         match self {
-            Elem::F64 => Kind::F64,
-            Elem::F32 => Kind::F32,
+            FloatElem::F64 => Kind::F64,
+            FloatElem::F32 => Kind::F32,
         }
     }
 
     /// The kind of a vector of elements.
     pub fn vector(self) -> Kind {
         match self {
-            Elem::F64 => Kind::F64x2,
-            Elem::F32 => Kind::F32x4,
+            FloatElem::F64 => Kind::F64x2,
+            FloatElem::F32 => Kind::F32x4,
         }
     }
 }
@@ -67,10 +67,10 @@ impl Bits {
     pub const ALL: [Bits; 6] = [Bits::F64, Bits::F32, Bits::F64Pair, Bits::F32Pair, Bits::F64Bytes, Bits::F32Bytes];
 
     /// The floats inside.
-    pub fn elem(self) -> Elem {
+    pub fn elem(self) -> FloatElem {
         match self {
-            Bits::F64 | Bits::F64Pair | Bits::F64Bytes => Elem::F64,
-            Bits::F32 | Bits::F32Pair | Bits::F32Bytes => Elem::F32,
+            Bits::F64 | Bits::F64Pair | Bits::F64Bytes => FloatElem::F64,
+            Bits::F32 | Bits::F32Pair | Bits::F32Bytes => FloatElem::F32,
         }
     }
 
@@ -110,11 +110,11 @@ pub enum Kind {
     /// Bits of floats.
     Bits(Bits),
     /// A pointer to at least [`WINDOW`] elements that may be read and written.
-    Ptr(Elem),
+    Ptr(FloatElem),
     /// A pointer to at least [`WINDOW`] elements that may only be read.
-    ReadPtr(Elem),
+    ReadPtr(FloatElem),
     /// The address of at least [`WINDOW`] pointers, each as above.
-    Table(Elem),
+    Table(FloatElem),
     /// The address of a leaf function of the group with this number.
     Code(usize),
 }
@@ -151,10 +151,10 @@ impl Kind {
     }
 
     /// The floats in a number, if it is one.
-    pub fn elem(self) -> Option<Elem> {
+    pub fn elem(self) -> Option<FloatElem> {
         match self {
-            Kind::F64 | Kind::F64x2 => Some(Elem::F64),
-            Kind::F32 | Kind::F32x4 => Some(Elem::F32),
+            Kind::F64 | Kind::F64x2 => Some(FloatElem::F64),
+            Kind::F32 | Kind::F32x4 => Some(FloatElem::F32),
             _ => None,
         }
     }
@@ -167,7 +167,7 @@ impl Kind {
 
 /// A value that instructions may use.
 #[derive(Clone, Copy, Debug)]
-pub struct Val {
+pub struct GenVal {
     /// The value.
     pub value: Value,
     /// What it is for.
@@ -182,9 +182,9 @@ pub struct Val {
 /// followed.
 pub const TAME: f64 = 4.0;
 
-impl Val {
+impl GenVal {
     /// A value about which nothing more is known than that it obeys the conventions of its kind.
     pub fn new(value: Value, kind: Kind) -> Self {
-        Val { value, kind, bound: TAME, room: 0 }
+        GenVal { value, kind, bound: TAME, room: 0 }
     }
 }

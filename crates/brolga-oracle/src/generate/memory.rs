@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{ExternalName, GlobalValueData, InstBuilder, MemFlags
 
 use super::body::Body;
 use super::feature::Feature;
-use super::kind::{Elem, Kind, TAME, Val, WINDOW};
+use super::kind::{FloatElem, GenVal, Kind, TAME, WINDOW};
 use super::sketch::BUFFER;
 
 /// A place in a window: an address and a constant offset from it.
@@ -52,7 +52,7 @@ impl Body<'_> {
         }
     }
 
-    pub fn some_elem(&mut self) -> Elem {
+    pub fn some_elem(&mut self) -> FloatElem {
         self.source.choose(&self.sketch.elems())
     }
 
@@ -81,7 +81,7 @@ impl Body<'_> {
         self.place_behind(p, n)
     }
 
-    fn place_behind(&mut self, p: Val, n: i64) -> Location {
+    fn place_behind(&mut self, p: GenVal, n: i64) -> Location {
         let size = elem_of(p.kind).bytes();
         if n == 1 && self.source.chance(40) {
             let i = self.index();
@@ -101,7 +101,7 @@ impl Body<'_> {
     }
 
     /// p\[i\] = p\[i\]·c + x.
-    fn update(&mut self, elem: Elem) {
+    fn update(&mut self, elem: FloatElem) {
         let p = self.place(Kind::Ptr(elem), 1);
         let old = self.load(elem.scalar(), p);
         let x = self.pick(elem.scalar());
@@ -110,15 +110,15 @@ impl Body<'_> {
         } else {
             (self.at_end().ins().fmul(old, x.value), TAME * x.bound)
         };
-        let new = self.tame(Val { value, kind: elem.scalar(), bound, room: 0 });
+        let new = self.tame(GenVal { value, kind: elem.scalar(), bound, room: 0 });
         self.store(new.value, p);
     }
 
     /// Move elements through integers, all loads first.
-    fn copy_words(&mut self, elem: Elem) {
+    fn copy_words(&mut self, elem: FloatElem) {
         let n = self.source.between(1, WINDOW as usize) as i32;
         let (from, to) = (self.pick(Kind::ReadPtr(elem)).value, self.pick(Kind::Ptr(elem)).value);
-        let ty = if elem == Elem::F64 { types::I64 } else { types::I32 };
+        let ty = if elem == FloatElem::F64 { types::I64 } else { types::I32 };
         let words: Vec<Value> = (0..n)
             .map(|i| {
                 let flags = self.flags();
@@ -131,9 +131,9 @@ impl Body<'_> {
     }
 
     /// The address of a data object.
-    pub fn global(&mut self, pointer: Kind) -> Option<Val> {
+    pub fn global(&mut self, pointer: Kind) -> Option<GenVal> {
         let elem = elem_of(pointer);
-        let fits = |g: &(String, Elem, bool)| g.1 == elem && (g.2 || matches!(pointer, Kind::ReadPtr(_)));
+        let fits = |g: &(String, FloatElem, bool)| g.1 == elem && (g.2 || matches!(pointer, Kind::ReadPtr(_)));
         let found: Vec<_> = self.sketch.globals().into_iter().filter(fits).collect();
         if found.is_empty() {
             return None;
@@ -150,18 +150,18 @@ impl Body<'_> {
         });
         let value = self.at_end().ins().symbol_value(types::I64, gv);
         let kind = if writable { Kind::Ptr(elem) } else { Kind::ReadPtr(elem) };
-        let val = Val { room: BUFFER - WINDOW, ..Val::new(value, kind) };
+        let val = GenVal { room: BUFFER - WINDOW, ..GenVal::new(value, kind) };
         self.scope.push(val);
         Some(val)
     }
 
     /// Write zeros through integers.
-    fn erase(&mut self, elem: Elem) {
+    fn erase(&mut self, elem: FloatElem) {
         let (ty, n) = match (elem, self.source.below(3)) {
-            (Elem::F64, 0 | 1) => (types::I64, 1),
-            (Elem::F64, _) => (types::I64X2, 2),
-            (Elem::F32, 0) => (types::I32, 1),
-            (Elem::F32, _) => (types::I64, 2),
+            (FloatElem::F64, 0 | 1) => (types::I64, 1),
+            (FloatElem::F64, _) => (types::I64X2, 2),
+            (FloatElem::F32, 0) => (types::I32, 1),
+            (FloatElem::F32, _) => (types::I64, 2),
         };
         let p = self.place(Kind::Ptr(elem), n);
         let zero = if ty.is_vector() {
@@ -174,7 +174,7 @@ impl Body<'_> {
     }
 
     /// Read a part of a float, to decide something.
-    fn look_at_bytes(&mut self, elem: Elem) {
+    fn look_at_bytes(&mut self, elem: FloatElem) {
         let p = self.place(Kind::ReadPtr(elem), 1);
         if self.has(Feature::Wild) {
             // The sign of a NaN is up to the operation that computes it.
@@ -202,14 +202,14 @@ impl Body<'_> {
                 let p = self.pick(kind);
                 let q = self.pick_beside(p);
                 let value = self.at_end().ins().select(c, p.value, q.value);
-                self.scope.push(Val { room: p.room.min(q.room), ..Val::new(value, kind) });
+                self.scope.push(GenVal { room: p.room.min(q.room), ..GenVal::new(value, kind) });
             }
             1 => {
                 let p = self.pick(kind);
                 let step = self.source.below(p.room as usize + 1) as i64;
                 let bytes = self.at_end().ins().iconst(types::I64, step * elem.bytes());
                 let value = self.at_end().ins().iadd(p.value, bytes);
-                self.scope.push(Val { room: p.room - step, ..Val::new(value, kind) });
+                self.scope.push(GenVal { room: p.room - step, ..GenVal::new(value, kind) });
             }
             2 => {
                 let p = self.pick(kind);
@@ -218,7 +218,7 @@ impl Body<'_> {
                     let size = self.at_end().ins().iconst(types::I64, elem.bytes());
                     let bytes = self.at_end().ins().imul(i, size);
                     let value = self.at_end().ins().iadd(p.value, bytes);
-                    self.scope.push(Val::new(value, kind));
+                    self.scope.push(GenVal::new(value, kind));
                 }
             }
             3 => {
@@ -253,13 +253,13 @@ impl Body<'_> {
     }
 
     /// A place in a table of pointers.
-    fn table_place(&mut self, elem: Elem) -> Location {
+    fn table_place(&mut self, elem: FloatElem) -> Location {
         let address = self.pick(Kind::Table(elem)).value;
         Location { address, offset: 8 * self.source.below(WINDOW as usize) as i32 }
     }
 
     /// A place in a stack slot of pointers.
-    fn pointer_place(&mut self, elem: Elem) -> Location {
+    fn pointer_place(&mut self, elem: FloatElem) -> Location {
         let slot = self.slot(Kind::Ptr(elem));
         if self.source.chance(50) {
             let offset = 8 * self.source.below(3) as i32;
@@ -276,7 +276,7 @@ impl Body<'_> {
 }
 
 /// What a pointer points at.
-pub fn elem_of(pointer: Kind) -> Elem {
+pub fn elem_of(pointer: Kind) -> FloatElem {
     match pointer {
         Kind::Ptr(elem) | Kind::ReadPtr(elem) => elem,
         other => unreachable!("{other:?} is no pointer"),

@@ -14,7 +14,7 @@
 //!   in the list, and functions that call themselves or each other carry a depth ([`sketch`]).
 //! - *Memory.* Every pointer reaches at least [`kind::WINDOW`] elements, and indices are cut to
 //!   that. Stack slots are filled at the function's entry.
-//! - *Moderate numbers.* Every number has a bound ([`kind::Val`]). What is stored, passed or
+//! - *Moderate numbers.* Every number has a bound ([`kind::GenVal`]). What is stored, passed or
 //!   returned is scaled down to [`kind::TAME`] first. Logarithms, roots and quotients get operands
 //!   for which they are defined.
 //! - *Meaning.* A value has a [`kind::Kind`] beyond its type, so float bits in an `i64` are moved

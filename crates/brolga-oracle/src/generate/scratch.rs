@@ -9,7 +9,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{BlockArg, InstBuilder, MemFlagsData, StackSlotData, StackSlotKind, Value, types};
 
 use super::body::Body;
-use super::kind::{Bits, Elem, Kind, TAME, Val, WINDOW};
+use super::kind::{Bits, FloatElem, GenVal, Kind, TAME, WINDOW};
 use super::memory::Location;
 use super::vectors::little;
 use super::{Feature, sketch::BUFFER};
@@ -121,7 +121,7 @@ impl Body<'_> {
         let x = self.load(kind, here);
         let y = self.pick(kind);
         let value = self.at_end().ins().fma(x, y.value, sum);
-        let sum = self.tame(Val { value, kind, bound: TAME * y.bound + TAME, room: 0 });
+        let sum = self.tame(GenVal { value, kind, bound: TAME * y.bound + TAME, room: 0 });
         if self.source.chance(60) {
             self.store(sum.value, here);
         }
@@ -159,7 +159,7 @@ impl Body<'_> {
         let y = self.pick(Kind::F64);
         let first = self.load(Kind::F64, Location { address: array, offset: 0 });
         let value = self.at_end().ins().fma(x.value, y.value, first);
-        let x = self.tame(Val { value, kind: Kind::F64, bound: TAME * y.bound + TAME, room: 0 });
+        let x = self.tame(GenVal { value, kind: Kind::F64, bound: TAME * y.bound + TAME, room: 0 });
         let limit = self.at_end().ins().iconst(types::I64, n);
         let more = self.at_end().ins().icmp(IntCC::SignedLessThan, next, limit);
         let again = [BlockArg::Value(next), BlockArg::Value(array), BlockArg::Value(x.value)];
@@ -171,7 +171,7 @@ impl Body<'_> {
         if self.source.chance(50) {
             self.call_import("free", &[types::I64], &[], &[array]);
         } else if n >= WINDOW {
-            self.keep(array, Kind::Ptr(Elem::F64), TAME);
+            self.keep(array, Kind::Ptr(FloatElem::F64), TAME);
         }
     }
 

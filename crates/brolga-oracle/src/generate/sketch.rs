@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{AbiParam, Signature};
 use cranelift_codegen::isa::CallConv;
 
 use super::feature::{Feature, Size};
-use super::kind::{Bits, Elem, Kind};
+use super::kind::{Bits, FloatElem, Kind};
 use super::source::Source;
 
 /// Which part of the list a function belongs to.
@@ -112,7 +112,7 @@ impl Sketch {
     pub fn data_lines(&self, source: &mut Source) -> Vec<String> {
         let lines = self.globals().into_iter().map(|(name, elem, writable)| {
             let numbers: Vec<_> = (0..BUFFER).map(|_| source.number().to_string()).collect();
-            let ty = if elem == Elem::F32 { "f32" } else { "f64" };
+            let ty = if elem == FloatElem::F32 { "f32" } else { "f64" };
             let tail = if writable { "" } else { " readonly" };
             format!("; data: %{name} = {ty}[{}]{tail}", numbers.join(", "))
         });
@@ -120,11 +120,11 @@ impl Sketch {
     }
 
     /// Data objects by name, contents, and whether they can be written.
-    pub fn globals(&self) -> Vec<(String, Elem, bool)> {
+    pub fn globals(&self) -> Vec<(String, FloatElem, bool)> {
         if !self.has(Feature::Globals) || !self.has(Feature::Memory) {
             return vec![];
         }
-        let name = |e: Elem, w: bool| format!("{}{}", if w { "w" } else { "r" }, e.bytes());
+        let name = |e: FloatElem, w: bool| format!("{}{}", if w { "w" } else { "r" }, e.bytes());
         // Objects that change need a fresh copy of everything for every run.
         let writable: &[bool] = if self.functions.len().is_multiple_of(3) { &[false, true] } else { &[false] };
         self.elems().into_iter().flat_map(|e| writable.iter().map(move |&w| (name(e, w), e, w))).collect()
@@ -138,14 +138,15 @@ impl Sketch {
     /// The kinds of floats that occur.
     pub fn floats(&self) -> Vec<Kind> {
         let wanted = |k: &Kind| {
-            (self.has(Feature::Single) || k.elem() != Some(Elem::F32)) && (self.has(Feature::Vectors) || !k.is_vector())
+            (self.has(Feature::Single) || k.elem() != Some(FloatElem::F32))
+                && (self.has(Feature::Vectors) || !k.is_vector())
         };
         Kind::FLOATS.into_iter().filter(wanted).collect()
     }
 
     /// The elements that memory holds.
-    pub fn elems(&self) -> Vec<Elem> {
-        Elem::ALL.into_iter().filter(|e| self.has(Feature::Single) || *e == Elem::F64).collect()
+    pub fn elems(&self) -> Vec<FloatElem> {
+        FloatElem::ALL.into_iter().filter(|e| self.has(Feature::Single) || *e == FloatElem::F64).collect()
     }
 
     /// A random kind of number, scalars and doubles more often.
@@ -257,7 +258,7 @@ impl Sketch {
                     (format!("[{}]", numbers(source, lanes).join(" ")), "active")
                 }
                 Kind::Ptr(elem) | Kind::ReadPtr(elem) => {
-                    let prefix = if *elem == Elem::F32 { "f32" } else { "" };
+                    let prefix = if *elem == FloatElem::F32 { "f32" } else { "" };
                     let contents = format!("{prefix}[{}]", numbers(source, BUFFER as usize).join(", "));
                     // Storing to a constant buffer is an error that we are not after.
                     let constant = constant && matches!(kind, Kind::ReadPtr(_));

@@ -5,12 +5,12 @@ use cranelift_codegen::ir::{Immediate, InstBuilder, MemFlagsData, types};
 
 use super::body::Body;
 use super::feature::Feature;
-use super::kind::{Elem, Kind, Val};
+use super::kind::{FloatElem, GenVal, Kind};
 
 impl Body<'_> {
     /// A vector computation.
     pub fn vector_statement(&mut self) {
-        let elem = if self.has(Feature::Single) && self.source.chance(40) { Elem::F32 } else { Elem::F64 };
+        let elem = if self.has(Feature::Single) && self.source.chance(40) { FloatElem::F32 } else { FloatElem::F64 };
         let single = if self.has(Feature::Single) { 2 } else { 0 };
         match self.source.weighted(&[(9, 0), (3, 1), (4, 2), (3, 3), (2, 4), (3, 5), (2, 6), (single, 7), (1, 8)]) {
             0 => self.arithmetic(elem.vector()),
@@ -35,24 +35,24 @@ impl Body<'_> {
         }
     }
 
-    fn splat(&mut self, elem: Elem) {
+    fn splat(&mut self, elem: FloatElem) {
         let x = self.pick(elem.scalar());
         let value = self.at_end().ins().splat(elem.vector().ty(), x.value);
         self.keep(value, elem.vector(), x.bound);
     }
 
-    fn lane(&mut self, elem: Elem) -> u8 {
+    fn lane(&mut self, elem: FloatElem) -> u8 {
         self.source.below(elem.vector().ty().lane_count() as usize) as u8
     }
 
-    fn extract(&mut self, elem: Elem) {
+    fn extract(&mut self, elem: FloatElem) {
         let x = self.pick(elem.vector());
         let lane = self.lane(elem);
         let value = self.at_end().ins().extractlane(x.value, lane);
         self.keep(value, elem.scalar(), x.bound);
     }
 
-    fn insert(&mut self, elem: Elem) {
+    fn insert(&mut self, elem: FloatElem) {
         let (x, y) = (self.pick(elem.vector()), self.pick(elem.scalar()));
         let lane = self.lane(elem);
         let value = self.at_end().ins().insertlane(x.value, y.value, lane);
@@ -60,7 +60,7 @@ impl Body<'_> {
     }
 
     /// Whole lanes of two vectors in any order, which `shuffle` sees as bytes.
-    fn shuffle(&mut self, elem: Elem) {
+    fn shuffle(&mut self, elem: FloatElem) {
         let x = self.pick(elem.vector());
         let y = self.pick_beside(x);
         let lanes = elem.vector().ty().lane_count() as usize;
@@ -74,12 +74,12 @@ impl Body<'_> {
         self.keep(value, elem.vector(), x.bound.max(y.bound));
     }
 
-    fn as_bytes(&mut self, x: Val) -> cranelift_codegen::ir::Value {
+    fn as_bytes(&mut self, x: GenVal) -> cranelift_codegen::ir::Value {
         self.at_end().ins().bitcast(types::I8X16, little(), x.value)
     }
 
     /// Lanes chosen by a comparison.
-    fn blend(&mut self, elem: Elem) {
+    fn blend(&mut self, elem: FloatElem) {
         let kind = elem.vector();
         let a = self.pick(kind);
         let b = self.pick_beside(a);

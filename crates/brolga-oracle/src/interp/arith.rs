@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use super::domain::{Domain, NodeId};
 use super::machine::{Machine, Stepped};
 use super::moves::Mask;
-use super::provenance::{Byte, Origin, Prov, mantissa, write_float};
-use super::value::{Val, bits_of, collect, float_of, lane, lanes, ones, sext};
+use super::provenance::{Byte, FloatOrigin, Prov, mantissa, write_float};
+use super::value::{TrackedVal, bits_of, collect, float_of, lane, lanes, ones, sext};
 use super::{float, int};
 use crate::error::OracleError;
 use crate::real::Real;
@@ -37,10 +37,10 @@ impl<D: Domain> Machine<'_, D> {
     pub(super) fn record(
         &mut self,
         value: f64,
-        operands: &[(Origin, f64)],
+        operands: &[(FloatOrigin, f64)],
         slopes: impl FnOnce([D::Num; 3]) -> Slopes<D::Num>,
     ) -> Option<NodeId> {
-        if !D::TRACKS || operands.iter().all(|(o, _)| *o == Origin::Clean) {
+        if !D::TRACKS || operands.iter().all(|(o, _)| *o == FloatOrigin::Clean) {
             return None;
         }
         let mut nodes = [None; 3];
@@ -56,15 +56,16 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// An opcode of `float.rs`.
-    pub(super) fn float_op(&mut self, op: Opcode, ty: Type, args: &[Value]) -> Result<Val, OracleError> {
+    pub(super) fn float_op(&mut self, op: Opcode, ty: Type, args: &[Value]) -> Result<TrackedVal, OracleError> {
         let width = self.float_width(ty)?;
         let n = u32::from(width) * 8;
-        let vals: [Val; 3] = std::array::from_fn(|k| args.get(k).map_or_else(Val::default, |&a| self.get(a).clone()));
+        let vals: [TrackedVal; 3] =
+            std::array::from_fn(|k| args.get(k).map_or_else(TrackedVal::default, |&a| self.get(a).clone()));
         let mut bits = 0;
         let mut bytes = [Byte::Clean; 16];
         for i in 0..ty.lane_count() {
             let mut x = [0; 3];
-            let mut operands = [(Origin::Clean, 0.0); 3];
+            let mut operands = [(FloatOrigin::Clean, 0.0); 3];
             let at = i as usize * width as usize;
             for (k, v) in vals.iter().enumerate().take(args.len()) {
                 x[k] = lane(v.bits, n, i);
@@ -81,12 +82,12 @@ impl<D: Domain> Machine<'_, D> {
                 write_float(&mut bytes, at, node, width);
             }
         }
-        Ok(Val { bits, prov: Prov::new(bytes) })
+        Ok(TrackedVal { bits, prov: Prov::new(bytes) })
     }
 
     /// `fpromote`, `fdemote`, `fvdemote`, `fvpromote_low`: as many lanes as both types have, the
     /// rest is zero.
-    pub(super) fn resize_float(&mut self, from: Type, to: Type, arg: Value) -> Result<Val, OracleError> {
+    pub(super) fn resize_float(&mut self, from: Type, to: Type, arg: Value) -> Result<TrackedVal, OracleError> {
         let (w, v) = (self.float_width(from)?, self.float_width(to)?);
         let arg = self.get(arg).clone();
         let mut bits = 0;
@@ -100,12 +101,18 @@ impl<D: Domain> Machine<'_, D> {
                 write_float(&mut bytes, i as usize * v as usize, node, v);
             }
         }
-        Ok(Val { bits, prov: Prov::new(bytes) })
+        Ok(TrackedVal { bits, prov: Prov::new(bytes) })
     }
 
     /// `fcvt_from_sint`, `fcvt_from_uint`. An integer that was computed from the mantissa of an
     /// active float is not followed.
-    pub(super) fn int_to_float(&mut self, from: Type, to: Type, arg: Value, signed: bool) -> Result<Val, OracleError> {
+    pub(super) fn int_to_float(
+        &mut self,
+        from: Type,
+        to: Type,
+        arg: Value,
+        signed: bool,
+    ) -> Result<TrackedVal, OracleError> {
         let width = self.float_width(to)?;
         let arg = self.get(arg).clone();
         let (n, m) = (from.lane_bits(), u32::from(width) * 8);
@@ -124,16 +131,22 @@ impl<D: Domain> Machine<'_, D> {
             let field = &known[(i * n / 8) as usize..((i + 1) * n / 8) as usize];
             if field.iter().any(|b| mantissa(*b) != 0) {
                 let origin = field.iter().find_map(|b| if let Byte::Mixed(o) = b { Some(*o) } else { None });
-                if let Some(node) = self.node_of(Origin::Untracked(origin), float_of(y, width)) {
+                if let Some(node) = self.node_of(FloatOrigin::Untracked(origin), float_of(y, width)) {
                     write_float(&mut bytes, i as usize * width as usize, node, width);
                 }
             }
         }
-        Ok(Val { bits, prov: Prov::new(bytes) })
+        Ok(TrackedVal { bits, prov: Prov::new(bytes) })
     }
 
     /// Conversions of floats to integers.
-    pub(super) fn float_to_int(&mut self, op: Opcode, from: Type, to: Type, arg: Value) -> Result<Val, OracleError> {
+    pub(super) fn float_to_int(
+        &mut self,
+        op: Opcode,
+        from: Type,
+        to: Type,
+        arg: Value,
+    ) -> Result<TrackedVal, OracleError> {
         let width = self.float_width(from)?;
         let n = to.lane_bits();
         let x = self.bits(arg);
@@ -151,11 +164,11 @@ impl<D: Domain> Machine<'_, D> {
                 },
             });
         }
-        Ok(Val::clean(collect(n, out)))
+        Ok(TrackedVal::clean(collect(n, out)))
     }
 
     /// `icmp` and `fcmp`: 0 or 1 for scalars, lane masks for vectors.
-    pub(super) fn compare(&mut self, data: &InstructionData, from: Type, to: Type) -> Result<Val, OracleError> {
+    pub(super) fn compare(&mut self, data: &InstructionData, from: Type, to: Type) -> Result<TrackedVal, OracleError> {
         let n = from.lane_bits();
         match *data {
             InstructionData::IntCompare { args, cond, .. } => {
@@ -170,28 +183,28 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// In each lane, whether the lanes of both operands are so.
-    fn flags(&self, args: [Value; 2], from: Type, to: Type, holds: impl Fn(u128, u128) -> bool) -> Val {
+    fn flags(&self, args: [Value; 2], from: Type, to: Type, holds: impl Fn(u128, u128) -> bool) -> TrackedVal {
         let yes = if from.is_vector() { ones(from.lane_bits()) } else { 1 };
         let (x, y) = (self.bits(args[0]), self.bits(args[1]));
         let flags = lanes(from, x).zip(lanes(from, y)).map(|(x, y)| if holds(x, y) { yes } else { 0 });
-        Val::clean(collect(to.lane_bits(), flags))
+        TrackedVal::clean(collect(to.lane_bits(), flags))
     }
 
     /// Integer operations of one operand.
-    pub(super) fn int_unary(&mut self, op: Opcode, ty: Type, arg: Value) -> Result<Val, OracleError> {
+    pub(super) fn int_unary(&mut self, op: Opcode, ty: Type, arg: Value) -> Result<TrackedVal, OracleError> {
         let arg = self.get(arg).clone();
         let n = ty.lane_bits();
         let out: Result<SmallVec<[u128; 16]>, _> = lanes(ty, arg.bits).map(|x| int::unary(op, n, x)).collect();
         let bits = collect(n, out.map_err(|f| self.int_fault(f))?);
-        Ok(Val { bits, prov: self.mix(ty.bytes() as usize, [&arg]) })
+        Ok(TrackedVal { bits, prov: self.mix(ty.bytes() as usize, [&arg]) })
     }
 
     /// Integer operations of two operands.
-    pub(super) fn int_binary(&mut self, op: Opcode, ty: Type, x: Value, y: Value) -> Result<Val, OracleError> {
+    pub(super) fn int_binary(&mut self, op: Opcode, ty: Type, x: Value, y: Value) -> Result<TrackedVal, OracleError> {
         let (x, y) = (self.get(x).clone(), self.get(y).clone());
         let bits = self.int_binary_bits(op, ty, x.bits, y.bits)?;
         let prov = self.int_binary_prov(op, ty, &x, &y);
-        Ok(Val { bits, prov })
+        Ok(TrackedVal { bits, prov })
     }
 
     fn int_binary_bits(&self, op: Opcode, ty: Type, x: u128, y: u128) -> Result<u128, OracleError> {
@@ -202,9 +215,9 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// Provenance of `op(x, y)`.
-    pub(super) fn int_binary_prov(&mut self, op: Opcode, ty: Type, x: &Val, y: &Val) -> Prov {
+    pub(super) fn int_binary_prov(&mut self, op: Opcode, ty: Type, x: &TrackedVal, y: &TrackedVal) -> Prov {
         let n = ty.bytes() as usize;
-        let is_zero = |v: &Val| v.prov.is_clean() && v.bits == 0;
+        let is_zero = |v: &TrackedVal| v.prov.is_clean() && v.bits == 0;
         match op {
             _ if x.prov.is_clean() && y.prov.is_clean() => Prov::Clean,
             Opcode::Iadd | Opcode::Isub if is_zero(y) => x.prov.clone(),
@@ -228,10 +241,10 @@ impl<D: Domain> Machine<'_, D> {
     /// A constant added to all bits of a float. Between two floats of one sign lie as many units in
     /// the last place as between their bits, so the sum is a float that moves by its own unit where
     /// the operand moves by its.
-    fn shifted(&mut self, op: Opcode, n: usize, x: &Val, y: &Val) -> Option<Prov> {
+    fn shifted(&mut self, op: Opcode, n: usize, x: &TrackedVal, y: &TrackedVal) -> Option<Prov> {
         let width = u8::try_from(n).ok().filter(|w| matches!(w, 4 | 8))?;
         let (float, other) = if y.prov.is_clean() { (x, y) } else { (y, x) };
-        let Origin::Node(node) = float.prov.float(0, width) else { return None };
+        let FloatOrigin::Node(node) = float.prov.float(0, width) else { return None };
         if !other.prov.is_clean() || float.prov != (Prov::Float { node, width }) {
             return None;
         }
@@ -244,7 +257,7 @@ impl<D: Domain> Machine<'_, D> {
 
     /// The bits of a float, divided by a number, as one with a sign or without: the last of them
     /// counts for less.
-    pub(super) fn divided(&mut self, n: usize, x: &Val, by: u128, quotient: u128) -> Option<Prov> {
+    pub(super) fn divided(&mut self, n: usize, x: &TrackedVal, by: u128, quotient: u128) -> Option<Prov> {
         let width = u8::try_from(n).ok().filter(|w| matches!(w, 4 | 8))?;
         let Prov::Float { node, width: w } = x.prov else { return None };
         let from = Stepped { node, before: x.bits, counts: 1.0 / by as f64 };
@@ -272,18 +285,23 @@ impl<D: Domain> Machine<'_, D> {
         let first = 2f64.powi(exponent / 2);
         let second = sign * 2f64.powi(exponent - exponent / 2);
         let slope = |s: f64| [Some(D::Num::constant(s)), None, None];
-        let half = self.record(float_of(before, width) * first, &[(Origin::Node(node), 0.0)], |_| slope(first))?;
-        let node = self.record(float_of(after, width), &[(Origin::Node(half), 0.0)], |_| slope(second))?;
+        let half = self.record(float_of(before, width) * first, &[(FloatOrigin::Node(node), 0.0)], |_| slope(first))?;
+        let node = self.record(float_of(after, width), &[(FloatOrigin::Node(half), 0.0)], |_| slope(second))?;
         self.stepped.insert(node, from);
         Some(node)
     }
 
     /// Arithmetic with overflow; the third operand, if any, is the carry.
-    pub(super) fn overflowing(&mut self, op: Opcode, ty: Type, args: &[Value]) -> Result<(Val, bool), OracleError> {
+    pub(super) fn overflowing(
+        &mut self,
+        op: Opcode,
+        ty: Type,
+        args: &[Value],
+    ) -> Result<(TrackedVal, bool), OracleError> {
         let (x, y) = (self.get(args[0]).clone(), self.get(args[1]).clone());
         let carry = args.get(2).is_some_and(|&c| self.bits(c) != 0);
         let (bits, overflow) = int::overflowing(op, ty.bits(), x.bits, y.bits, carry).map_err(|f| self.int_fault(f))?;
-        Ok((Val { bits, prov: self.mix(ty.bytes() as usize, [&x, &y]) }, overflow))
+        Ok((TrackedVal { bits, prov: self.mix(ty.bytes() as usize, [&x, &y]) }, overflow))
     }
 
     /// Operations that change the width of lanes.
@@ -293,8 +311,8 @@ impl<D: Domain> Machine<'_, D> {
         from: Type,
         to: Type,
         args: &[Value],
-    ) -> Result<Val, OracleError> {
-        let vals: SmallVec<[Val; 2]> = args.iter().map(|&a| self.get(a).clone()).collect();
+    ) -> Result<TrackedVal, OracleError> {
+        let vals: SmallVec<[TrackedVal; 2]> = args.iter().map(|&a| self.get(a).clone()).collect();
         let (n, m) = (from.lane_bits(), to.lane_bits());
         let all: SmallVec<[u128; 32]> = vals.iter().flat_map(|v| lanes(from, v.bits)).collect();
         let half = from.lane_count() as usize / 2;
@@ -323,14 +341,14 @@ impl<D: Domain> Machine<'_, D> {
             Opcode::UwidenHigh => vals[0].prov.gather(16, widened(half)),
             _ => self.mix(to.bytes() as usize, &vals),
         };
-        Ok(Val { bits: collect(m, out), prov })
+        Ok(TrackedVal { bits: collect(m, out), prov })
     }
 
     /// `vany_true`, `vall_true`, `vhigh_bits`.
-    pub(super) fn lane_summary(&mut self, op: Opcode, from: Type, arg: Value) -> Val {
+    pub(super) fn lane_summary(&mut self, op: Opcode, from: Type, arg: Value) -> TrackedVal {
         let n = from.lane_bits();
         let mut all = lanes(from, self.bits(arg));
-        Val::clean(match op {
+        TrackedVal::clean(match op {
             Opcode::VanyTrue => all.any(|x| x != 0).into(),
             Opcode::VallTrue => all.all(|x| x != 0).into(),
             _ => collect(1, all.map(|x| x >> (n - 1))),
@@ -347,7 +365,7 @@ fn unit(bits: u128, width: u8) -> (bool, i32) {
 }
 
 /// Whether at every byte one of the values is a constant zero.
-fn disjoint(x: &Val, y: &Val) -> bool {
+fn disjoint(x: &TrackedVal, y: &TrackedVal) -> bool {
     let (bx, by) = (x.prov.bytes(), y.prov.bytes());
     let (vx, vy) = (x.bits.to_le_bytes(), y.bits.to_le_bytes());
     (0..16).all(|i| bx[i] == Byte::Clean && vx[i] == 0 || by[i] == Byte::Clean && vy[i] == 0)

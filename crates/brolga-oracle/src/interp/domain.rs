@@ -9,7 +9,7 @@ use brolga_ir::FuncKey;
 use cranelift_codegen::ir;
 use cranelift_entity::entity_impl;
 
-use crate::error::Site;
+use crate::error::InstSite;
 use crate::real::Real;
 
 /// A float that a domain knows. Ids grow in order of creation, so operands come before results.
@@ -24,7 +24,7 @@ pub enum Event<'a> {
     /// An instruction was executed that had active operands.
     Executed {
         /// The instruction.
-        site: Site,
+        site: InstSite,
         /// The floats among its operands; of a branch, among the arguments of all its edges.
         operands: &'a [NodeId],
         /// The floats in its results, or among the arguments of the edge that was taken.
@@ -33,9 +33,9 @@ pub enum Event<'a> {
         first_new: usize,
     },
     /// A float was put into memory.
-    Stored(NodeId, Site),
+    Stored(NodeId, InstSite),
     /// Memory that held a float was overwritten.
-    Overwritten(NodeId, Site),
+    Overwritten(NodeId, InstSite),
     /// A block was entered.
     Entered(FuncKey, ir::Block),
 }
@@ -55,7 +55,7 @@ pub trait Domain {
     fn value(&self, node: NodeId) -> Self::Num;
 
     /// A float that was computed at `site` from `prev`, each with ∂ value / ∂ operand.
-    fn float(&mut self, value: f64, prev: &[(NodeId, Self::Num)], site: Site) -> NodeId;
+    fn float(&mut self, value: f64, prev: &[(NodeId, Self::Num)], site: InstSite) -> NodeId;
 
     /// The node is a root of its first operand that is active, and that is at or inside the edge
     /// where roots are infinitely steep.
@@ -66,7 +66,7 @@ pub trait Domain {
 
     /// A float whose bits were computed at `origin` from those of active floats by means that are
     /// not followed. It is no error unless a derivative goes through it.
-    fn untracked(&mut self, value: f64, origin: Site) -> NodeId;
+    fn untracked(&mut self, value: f64, origin: InstSite) -> NodeId;
 
     /// How many nodes there are.
     fn n_nodes(&self) -> usize;
@@ -87,11 +87,11 @@ impl Domain for Plain {
         unreachable!("{node} in the plain domain, which makes none")
     }
 
-    fn float(&mut self, _: f64, _: &[(NodeId, f64)], site: Site) -> NodeId {
+    fn float(&mut self, _: f64, _: &[(NodeId, f64)], site: InstSite) -> NodeId {
         unreachable!("a node for {} in the plain domain, where no float is active", site.inst)
     }
 
-    fn untracked(&mut self, _: f64, origin: Site) -> NodeId {
+    fn untracked(&mut self, _: f64, origin: InstSite) -> NodeId {
         unreachable!("active bits of {} in the plain domain, where no float is active", origin.inst)
     }
 

@@ -10,8 +10,8 @@ use cranelift_codegen::ir::{Signature, Type, types};
 use super::domain::{Domain, Plain};
 use super::libm::{self, Math};
 use super::machine::Machine;
-use super::provenance::{Byte, Origin, Prov, write_float};
-use super::value::{Val, bits_of, float_of, ones, sext};
+use super::provenance::{Byte, FloatOrigin, Prov, write_float};
+use super::value::{TrackedVal, bits_of, float_of, ones, sext};
 use crate::error::OracleError;
 use crate::real::Real;
 
@@ -34,7 +34,11 @@ impl<D: Domain> Machine<'_, D> {
     /// # Safety
     ///
     /// The memory that it reads or writes must be there.
-    pub(super) unsafe fn call_extern(&mut self, func: FuncKey, args: &[Val]) -> Result<Vec<Val>, OracleError> {
+    pub(super) unsafe fn call_extern(
+        &mut self,
+        func: FuncKey,
+        args: &[TrackedVal],
+    ) -> Result<Vec<TrackedVal>, OracleError> {
         let program = self.program();
         let f = &program.funcs[func];
         let wrong = |m: &Self| m.unsupported(format!("%{} with signature {}", f.symbol, f.signature));
@@ -52,7 +56,7 @@ impl<D: Domain> Machine<'_, D> {
             // function.
             let Some(result) = (unsafe { call_host(address, &words) }) else { return Err(wrong(self)) };
             let ret = f.signature.returns.first().map(|r| r.value_type);
-            return Ok(ret.into_iter().map(|t| cut(Val::clean(result.into()), t)).collect());
+            return Ok(ret.into_iter().map(|t| cut(TrackedVal::clean(result.into()), t)).collect());
         }
         if let Some((math, width)) = Math::by_symbol(&f.symbol) {
             if float_signature(&f.signature, math.arity()) != Some(width) {
@@ -99,10 +103,14 @@ impl<D: Domain> Machine<'_, D> {
     /// # Safety
     ///
     /// As for [`Self::call_extern`].
-    pub(super) unsafe fn call_computing(&mut self, func: FuncKey, args: &[Val]) -> Result<Vec<Val>, OracleError> {
+    pub(super) unsafe fn call_computing(
+        &mut self,
+        func: FuncKey,
+        args: &[TrackedVal],
+    ) -> Result<Vec<TrackedVal>, OracleError> {
         let program = self.program();
         let f = &program.funcs[func];
-        let clean = args.iter().map(|a| Val::clean(a.bits)).collect();
+        let clean = args.iter().map(|a| TrackedVal::clean(a.bits)).collect();
         // SAFETY: promised by the caller; the other machine works in the same memory.
         let value = unsafe { Machine::new(program, Plain, self.limits()).call(func, clean)? };
         if let Some("ldexp" | "ldexpf" | "scalbn" | "scalbnf") = f.computes {
@@ -128,26 +136,26 @@ impl<D: Domain> Machine<'_, D> {
         &mut self,
         bits: u128,
         width: u8,
-        args: &[Val],
+        args: &[TrackedVal],
         is_root: bool,
         slopes: impl FnOnce([D::Num; 3], f64) -> [Option<D::Num>; 3],
-    ) -> Val {
+    ) -> TrackedVal {
         let value = float_of(bits, width);
-        let operands: Vec<(Origin, f64)> =
+        let operands: Vec<(FloatOrigin, f64)> =
             args.iter().map(|a| (a.prov.float(0, width), float_of(a.bits, width))).collect();
         let mut bytes = [Byte::Clean; 16];
         if let Some(node) = self.record(value, &operands, |x| slopes(x, value)) {
             // Of a power only the base is under a root.
-            if is_root && operands[0].0 != Origin::Clean {
+            if is_root && operands[0].0 != FloatOrigin::Clean {
                 self.domain.root(node);
             }
             write_float(&mut bytes, 0, node, width);
         }
-        Val { bits, prov: Prov::new(bytes) }
+        TrackedVal { bits, prov: Prov::new(bytes) }
     }
 
     /// `ldexp`, `scalbn`, `frexp`, `modf`: a float and an integer or a pointer.
-    unsafe fn float_and_int(&mut self, symbol: &str, sig: &Signature, args: &[Val]) -> Option<Vec<Val>> {
+    unsafe fn float_and_int(&mut self, symbol: &str, sig: &Signature, args: &[TrackedVal]) -> Option<Vec<TrackedVal>> {
         let (name, width) = match symbol.strip_suffix('f') {
             Some(name) if name != "mod" => (name, 4),
             _ => (symbol, 8),
@@ -167,12 +175,14 @@ impl<D: Domain> Machine<'_, D> {
             "frexp" => {
                 let (m, e) = split_exponent(v);
                 // SAFETY: promised by the caller.
-                unsafe { self.write(second.bits as usize, 4, &Val::clean(e as u32 as u128)) };
+                unsafe { self.write(second.bits as usize, 4, &TrackedVal::clean(e as u32 as u128)) };
                 (m, scale(1.0, -e, 8))
             }
             "modf" => {
                 // SAFETY: promised by the caller.
-                unsafe { self.write(second.bits as usize, width as usize, &Val::clean(bits_of(v.trunc(), width))) };
+                unsafe {
+                    self.write(second.bits as usize, width as usize, &TrackedVal::clean(bits_of(v.trunc(), width)))
+                };
                 let fraction = if v.is_infinite() { 0.0 } else { v - v.trunc() };
                 (fraction.copysign(v), 1.0)
             }
@@ -184,7 +194,12 @@ impl<D: Domain> Machine<'_, D> {
 
     /// `remquo` and `lgamma_r`, which leave an integer behind a pointer, and powers with an integer
     /// exponent.
-    unsafe fn with_a_number_left(&mut self, symbol: &str, sig: &Signature, args: &[Val]) -> Option<Vec<Val>> {
+    unsafe fn with_a_number_left(
+        &mut self,
+        symbol: &str,
+        sig: &Signature,
+        args: &[TrackedVal],
+    ) -> Option<Vec<TrackedVal>> {
         let width = match sig.returns.first()?.value_type {
             types::F32 => 4,
             types::F64 => 8,
@@ -218,14 +233,14 @@ impl<D: Domain> Machine<'_, D> {
         };
         let place = args[args.len() - 1].bits as usize;
         // SAFETY: promised by the caller.
-        unsafe { self.write(place, 4, &Val::clean(left as u32 as u128)) };
+        unsafe { self.write(place, 4, &TrackedVal::clean(left as u32 as u128)) };
         let floats = &args[..args.len() - 1];
         let slopes = |x, value| libm::slopes(math, x, value);
         Some(vec![self.extern_float(bits_of(value, width), width, floats, math.is_root(), slopes)])
     }
 
     /// Sine and cosine at once, written behind two pointers.
-    unsafe fn sincos(&mut self, width: u8, x: &Val, sin: usize, cos: usize) {
+    unsafe fn sincos(&mut self, width: u8, x: &TrackedVal, sin: usize, cos: usize) {
         for (math, address) in [(Math::Sin, sin), (Math::Cos, cos)] {
             let bits = math.eval(width, [x.bits, 0, 0]);
             let args = std::slice::from_ref(x);
@@ -236,7 +251,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// C's memory and integer functions. `None` if there is no such function.
-    unsafe fn c_function(&mut self, symbol: &str, sig: &Signature, args: &[Val]) -> Option<Val> {
+    unsafe fn c_function(&mut self, symbol: &str, sig: &Signature, args: &[TrackedVal]) -> Option<TrackedVal> {
         let a: Vec<usize> = args.iter().map(|a| a.bits as usize).collect();
         let int_bits = |i: usize| sig.params[i].value_type.bits();
         // SAFETY: the program's own accesses, for which the caller vouches.
@@ -282,12 +297,12 @@ impl<D: Domain> Machine<'_, D> {
                     let n = int_bits(0);
                     let bits = sext(args[0].bits, n).wrapping_abs() as u128 & ones(n);
                     let prov = self.mix(n as usize / 8, args);
-                    return Some(Val { bits, prov });
+                    return Some(TrackedVal { bits, prov });
                 }
                 _ => return None,
             }
         };
-        Some(Val::clean(result))
+        Some(TrackedVal::clean(result))
     }
 
     /// Remember a fresh block; whatever was there before is forgotten.
@@ -348,8 +363,8 @@ fn usable_size(p: usize) -> Option<usize> {
 }
 
 /// `v` as a value of type `ty`.
-fn cut(v: Val, ty: Type) -> Val {
-    Val { bits: v.bits & ones(ty.bits()), ..v }
+fn cut(v: TrackedVal, ty: Type) -> TrackedVal {
+    TrackedVal { bits: v.bits & ones(ty.bits()), ..v }
 }
 
 /// x · 2ⁿ, rounded once to `width` bytes.

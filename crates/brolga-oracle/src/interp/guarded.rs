@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 
 use super::domain::{Domain, NodeId};
 use super::machine::Machine;
-use super::provenance::{Origin, Prov, write_float};
+use super::provenance::{FloatOrigin, Prov, write_float};
 use super::value::{float_of, lane};
 use crate::real::Real;
 
@@ -224,7 +224,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// One lane of a float, or the one that it is: where it comes from, and its value.
-    fn number(&self, v: ProductFloat, l: u32, width: u8) -> (Origin, f64) {
+    fn number(&self, v: ProductFloat, l: u32, width: u8) -> (FloatOrigin, f64) {
         let l = v.lane.map_or(l, u32::from);
         let of = self.get(v.of);
         (of.prov.float(l as usize * width as usize, width), float_of(lane(of.bits, u32::from(width) * 8, l), width))

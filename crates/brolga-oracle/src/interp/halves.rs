@@ -15,8 +15,8 @@ use cranelift_codegen::ir::{Opcode, Type, types};
 use super::domain::{Domain, NodeId};
 use super::machine::{Machine, Stepped};
 use super::moves::Mask;
-use super::provenance::{Byte, Origin, Prov, write_float};
-use super::value::{Val, float_of, ones};
+use super::provenance::{Byte, FloatOrigin, Prov, write_float};
+use super::value::{TrackedVal, float_of, ones};
 use crate::real::Real;
 
 /// Bits of a mantissa in the upper half of an `f64`.
@@ -35,7 +35,7 @@ fn upper_of(prov: &Prov) -> Option<NodeId> {
 }
 
 /// The same of 64 bits of which the lower half is zero.
-fn upper_of_wide(v: &Val) -> Option<NodeId> {
+fn upper_of_wide(v: &TrackedVal) -> Option<NodeId> {
     let bytes = v.prov.bytes();
     let zero = v.bits as u32 == 0 && bytes[..4].iter().all(|b| *b == Byte::Clean);
     let half = Prov::new(std::array::from_fn(|i| if i < 4 { bytes[i + 4] } else { Byte::Clean }));
@@ -49,7 +49,7 @@ fn moved(node: NodeId, i: usize) -> Byte {
 
 impl<D: Domain> Machine<'_, D> {
     /// What the upper half of a double has become.
-    fn upper(&mut self, half: &Val) -> Option<Prov> {
+    fn upper(&mut self, half: &TrackedVal) -> Option<Prov> {
         let node = upper_of(&half.prov)?;
         if half.prov.bytes()[0] != moved(node, 0) {
             self.uppers.insert(node, half.bits & 0xffff_ffff);
@@ -58,7 +58,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// The same in 64 bits, above a lower half of zeros.
-    fn upper_wide(&mut self, half: &Val) -> Option<Prov> {
+    fn upper_wide(&mut self, half: &TrackedVal) -> Option<Prov> {
         let node = upper_of_wide(half)?;
         if half.prov.bytes()[4] != moved(node, 0) {
             self.uppers.insert(node, half.bits >> 32 & 0xffff_ffff);
@@ -67,7 +67,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// A constant added to it, or taken off.
-    pub(super) fn upper_plus(&mut self, op: Opcode, n: usize, x: &Val, y: &Val) -> Option<Prov> {
+    pub(super) fn upper_plus(&mut self, op: Opcode, n: usize, x: &TrackedVal, y: &TrackedVal) -> Option<Prov> {
         let (half, other) = if y.prov.is_clean() || op != Opcode::Iadd { (x, y) } else { (y, x) };
         if n == 8 && other.prov.is_clean() && other.bits as u32 == 0 {
             return self.upper_wide(half);
@@ -76,7 +76,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// It is divided by a number: the upper half of a float whose bits count for so much less.
-    pub(super) fn upper_divided(&mut self, n: usize, x: &Val, by: u128, quotient: u128) -> Option<Prov> {
+    pub(super) fn upper_divided(&mut self, n: usize, x: &TrackedVal, by: u128, quotient: u128) -> Option<Prov> {
         let node = upper_of(&x.prov).filter(|_| n == 4)?;
         let now = (x.bits & 0xffff_ffff) << 32;
         let first = self.uppers.get(&node).filter(|_| x.prov.bytes()[0] == moved(node, 0));
@@ -88,7 +88,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// Another sign or exponent.
-    pub(super) fn upper_masked(&mut self, mask: Mask, n: usize, x: &Val, y: &Val) -> Option<Prov> {
+    pub(super) fn upper_masked(&mut self, mask: Mask, n: usize, x: &TrackedVal, y: &TrackedVal) -> Option<Prov> {
         let (half, other) = if y.prov.is_clean() { (x, y) } else { (y, x) };
         let keeps = |m: u128| match mask {
             Mask::And => m & MANTISSA == MANTISSA,
@@ -103,7 +103,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// Some of the last digits of a lower half cut off.
-    pub(super) fn lower_masked(&self, mask: Mask, n: usize, x: &Val, y: &Val) -> Option<Prov> {
+    pub(super) fn lower_masked(&self, mask: Mask, n: usize, x: &TrackedVal, y: &TrackedVal) -> Option<Prov> {
         let (half, other) = if y.prov.is_clean() { (x, y) } else { (y, x) };
         let m = other.bits as u32;
         let cuts = m != 0 && m == u32::MAX >> m.trailing_zeros() << m.trailing_zeros();
@@ -116,7 +116,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// A value that is used as a float of this type from here on.
-    pub(super) fn used_as(&mut self, v: Val, ty: Type) -> Val {
+    pub(super) fn used_as(&mut self, v: TrackedVal, ty: Type) -> TrackedVal {
         let Prov::Bytes(bytes) = &v.prov else { return v };
         if !matches!(ty, types::F32 | types::F64) {
             return v;
@@ -125,7 +125,7 @@ impl<D: Domain> Machine<'_, D> {
         let width = ty.bytes() as usize;
         self.join_halves(&mut out, width, v.bits);
         let bits = v.bits & u128::from(u64::MAX);
-        if let (8, Some(node)) = (width, upper_of_wide(&Val { bits, prov: Prov::new(out) }))
+        if let (8, Some(node)) = (width, upper_of_wide(&TrackedVal { bits, prov: Prov::new(out) }))
             && let Some(&upper) = self.uppers.get(&node).filter(|_| out[4] == moved(node, 0))
             && let Some(node) = self.stepped_to(Stepped { node, before: upper << 32, counts: 1.0 }, bits, 8)
             // The last digits are gone.
@@ -142,13 +142,13 @@ impl<D: Domain> Machine<'_, D> {
         {
             write_float(&mut out, 0, cut, w);
         }
-        Val { prov: Prov::new(out), ..v }
+        TrackedVal { prov: Prov::new(out), ..v }
     }
 
     /// A float without so many of its last bytes, and maybe some bits before them.
     fn cut_off(&mut self, node: NodeId, bits: u128, width: u8, bytes: usize) -> Option<NodeId> {
         let slope = [Some(D::Num::constant(1.0)), None, None];
-        let cut = self.record(float_of(bits, width), &[(Origin::Node(node), 0.0)], |_| slope)?;
+        let cut = self.record(float_of(bits, width), &[(FloatOrigin::Node(node), 0.0)], |_| slope)?;
         let gone = bits.trailing_zeros().clamp(8 * bytes as u32, 8 * bytes as u32 + 8);
         self.domain.steps(cut, f64::from(gone).exp2());
         Some(cut)

@@ -14,10 +14,10 @@ use smallvec::SmallVec;
 use super::custom::Externs;
 use super::domain::{Domain, Event, NodeId};
 use super::linkage::Linkage;
-use super::provenance::{Marks, Origin, OriginId, Prov};
-use super::value::Val;
+use super::provenance::{FloatOrigin, Marks, OriginId, Prov};
+use super::value::TrackedVal;
 use crate::Limits;
-use crate::error::{OracleError, Place, Site};
+use crate::error::{InstSite, OracleError, Place};
 
 /// What an instruction does to control flow.
 pub(super) enum Flow {
@@ -25,27 +25,27 @@ pub(super) enum Flow {
     Next,
     /// Define the result and go on. Apart from `Values` because it is the common case and needs no
     /// allocation.
-    Value(Val),
+    Value(TrackedVal),
     /// Define the results and go on.
-    Values(Vec<Val>),
+    Values(Vec<TrackedVal>),
     /// Go to another block.
     Jump(ir::BlockCall),
     /// Call, then go on as `Resume` says.
-    Call(FuncKey, Vec<Val>),
+    Call(FuncKey, Vec<TrackedVal>),
     /// Leave this frame and call.
-    TailCall(FuncKey, Vec<Val>),
+    TailCall(FuncKey, Vec<TrackedVal>),
     /// Return.
-    Return(Vec<Val>),
+    Return(Vec<TrackedVal>),
 }
 
-impl From<Val> for Flow {
-    fn from(v: Val) -> Self {
+impl From<TrackedVal> for Flow {
+    fn from(v: TrackedVal) -> Self {
         Flow::Value(v)
     }
 }
 
-impl From<[Val; 2]> for Flow {
-    fn from(vals: [Val; 2]) -> Self {
+impl From<[TrackedVal; 2]> for Flow {
+    fn from(vals: [TrackedVal; 2]) -> Self {
         Flow::Values(vals.into())
     }
 }
@@ -63,11 +63,11 @@ pub(super) struct Stepped {
 }
 
 /// One activation of a function.
-struct Frame<'p> {
+struct CallFrame<'p> {
     func: FuncKey,
     body: &'p ir::Function,
     /// Value of each `ir::Value`, by index; values that are not yet defined are zero.
-    values: Vec<Val>,
+    values: Vec<TrackedVal>,
     /// How much fuel was left when each was defined; nothing where nothing is tracked.
     defined: Vec<u64>,
     /// The next instruction; while a call is under way, the call.
@@ -116,13 +116,13 @@ pub struct Machine<'p, D: Domain> {
     pub externs: Externs,
     limits: Limits,
     fuel: u64,
-    frames: Vec<Frame<'p>>,
+    frames: Vec<CallFrame<'p>>,
     /// Arguments on their way into block parameters; empty between jumps, kept for its storage.
-    block_args: Vec<Val>,
+    block_args: Vec<TrackedVal>,
     /// Where mixed bytes were made. The map is the inverse, to give each instruction one id.
-    origins: PrimaryMap<OriginId, Site>,
-    origin_ids: HashMap<Site, OriginId>,
-    pub(super) pinned_reg: Val,
+    origins: PrimaryMap<OriginId, InstSite>,
+    origin_ids: HashMap<InstSite, OriginId>,
+    pub(super) pinned_reg: TrackedVal,
     /// Sizes of blocks that the program has allocated, by address, because `realloc` must know how
     /// much to keep.
     pub(super) allocations: HashMap<usize, usize>,
@@ -134,7 +134,7 @@ pub struct Machine<'p, D: Domain> {
     pub(super) sums: HashMap<NodeId, f64>,
     /// Whether the sign of a NaN became that of another number.
     pub nan_sign: bool,
-    site: Site,
+    site: InstSite,
 }
 
 impl<'p, D: Domain> Machine<'p, D> {
@@ -152,13 +152,13 @@ impl<'p, D: Domain> Machine<'p, D> {
             block_args: Vec::new(),
             origins: PrimaryMap::new(),
             origin_ids: HashMap::new(),
-            pinned_reg: Val::default(),
+            pinned_reg: TrackedVal::default(),
             allocations: HashMap::new(),
             stepped: HashMap::new(),
             uppers: HashMap::new(),
             sums: HashMap::new(),
             nan_sign: false,
-            site: Site { func: FuncKey::from_u32(0), inst: ir::Inst::from_u32(0) },
+            site: InstSite { func: FuncKey::from_u32(0), inst: ir::Inst::from_u32(0) },
         }
     }
 
@@ -173,7 +173,7 @@ impl<'p, D: Domain> Machine<'p, D> {
     ///
     /// Whatever memory the program reads or writes with these arguments must be there for it to
     /// read or write.
-    pub unsafe fn call(&mut self, func: FuncKey, args: Vec<Val>) -> Result<Vec<Val>, OracleError> {
+    pub unsafe fn call(&mut self, func: FuncKey, args: Vec<TrackedVal>) -> Result<Vec<TrackedVal>, OracleError> {
         let f = &self.program.funcs[func];
         if f.signature.params.len() != args.len() {
             return Err(OracleError::BadCall(format!(
@@ -196,11 +196,11 @@ impl<'p, D: Domain> Machine<'p, D> {
     }
 
     /// The loop over instructions.
-    unsafe fn run(&mut self) -> Result<Vec<Val>, OracleError> {
+    unsafe fn run(&mut self) -> Result<Vec<TrackedVal>, OracleError> {
         loop {
             let frame = self.frames.last().expect("a function is running");
             let (body, inst) = (frame.body, frame.inst);
-            self.site = Site { func: frame.func, inst };
+            self.site = InstSite { func: frame.func, inst };
             self.fuel = self.fuel.checked_sub(1).ok_or_else(|| OracleError::Fuel { at: self.place() })?;
             if self.domain.n_nodes() > self.limits.nodes {
                 return Err(OracleError::Nodes { limit: self.limits.nodes });
@@ -257,14 +257,14 @@ impl<'p, D: Domain> Machine<'p, D> {
     }
 
     /// Push a frame for a defined function.
-    fn enter(&mut self, func: FuncKey, args: Vec<Val>) -> Result<(), OracleError> {
+    fn enter(&mut self, func: FuncKey, args: Vec<TrackedVal>) -> Result<(), OracleError> {
         if self.frames.len() >= self.limits.depth {
             return Err(OracleError::Depth { at: self.place() });
         }
         let program = self.program;
         let body = program.funcs[func].body.as_ref().expect("only defined functions are entered");
         let entry = body.layout.entry_block().expect("a verified function has an entry block");
-        let mut values = vec![Val::default(); body.dfg.num_values()];
+        let mut values = vec![TrackedVal::default(); body.dfg.num_values()];
         for (&p, a) in body.dfg.block_params(entry).iter().zip(args) {
             values[p.as_u32() as usize] = a;
         }
@@ -273,7 +273,7 @@ impl<'p, D: Domain> Machine<'p, D> {
         // The memory may have been something else before.
         self.marks.clear(slots.storage.as_ptr() as usize, slots.storage.len());
         let inst = body.layout.first_inst(entry).expect("a verified block has a terminator");
-        self.frames.push(Frame { func, body, values, defined, inst, slots });
+        self.frames.push(CallFrame { func, body, values, defined, inst, slots });
         if D::OBSERVES {
             self.domain.observe(Event::Entered(func, entry));
         }
@@ -287,14 +287,14 @@ impl<'p, D: Domain> Machine<'p, D> {
     }
 
     /// Define the results of `inst` and go on after it.
-    fn finish(&mut self, inst: ir::Inst, results: impl IntoIterator<Item = Val>) {
+    fn finish(&mut self, inst: ir::Inst, results: impl IntoIterator<Item = TrackedVal>) {
         let frame = self.frames.last_mut().expect("a function is running");
         let body = frame.body;
         if let InstructionData::TryCall { exception, .. } | InstructionData::TryCallIndirect { exception, .. } =
             body.dfg.insts[inst]
         {
             let normal = *body.dfg.exception_tables[exception].normal_return();
-            return self.jump(normal, &results.into_iter().collect::<Vec<Val>>());
+            return self.jump(normal, &results.into_iter().collect::<Vec<TrackedVal>>());
         }
         for (&v, r) in body.dfg.inst_results(inst).iter().zip(results) {
             frame.values[v.as_u32() as usize] = r;
@@ -306,7 +306,7 @@ impl<'p, D: Domain> Machine<'p, D> {
     }
 
     /// Go to a block. All arguments are read before any parameter is written.
-    fn jump(&mut self, to: ir::BlockCall, returned: &[Val]) {
+    fn jump(&mut self, to: ir::BlockCall, returned: &[TrackedVal]) {
         let frame = self.frames.last_mut().expect("a function is running");
         let dfg = &frame.body.dfg;
         let block = to.block(&dfg.value_lists);
@@ -314,7 +314,7 @@ impl<'p, D: Domain> Machine<'p, D> {
             BlockArg::Value(v) => frame.values[dfg.resolve_aliases(v).as_u32() as usize].clone(),
             BlockArg::TryCallRet(i) => returned[i as usize].clone(),
             // No exception is ever thrown, so no handler is entered.
-            BlockArg::TryCallExn(_) => Val::default(),
+            BlockArg::TryCallExn(_) => TrackedVal::default(),
         }));
         for (&p, a) in dfg.block_params(block).iter().zip(self.block_args.drain(..)) {
             frame.values[p.as_u32() as usize] = a;
@@ -340,7 +340,7 @@ impl<'p, D: Domain> Machine<'p, D> {
     }
 
     /// The value `v` of the running frame.
-    pub(super) fn get(&self, v: ir::Value) -> &Val {
+    pub(super) fn get(&self, v: ir::Value) -> &TrackedVal {
         let frame = self.frames.last().expect("a function is running");
         &frame.values[frame.body.dfg.resolve_aliases(v).as_u32() as usize]
     }
@@ -374,7 +374,7 @@ impl<'p, D: Domain> Machine<'p, D> {
     }
 
     /// The running instruction.
-    pub(super) fn site(&self) -> Site {
+    pub(super) fn site(&self) -> InstSite {
         self.site
     }
 
@@ -400,7 +400,7 @@ impl<'p, D: Domain> Machine<'p, D> {
     }
 
     /// `n` bytes that were computed from `operands` in a way that is not followed.
-    pub(super) fn mix<'v>(&mut self, n: usize, operands: impl IntoIterator<Item = &'v Val>) -> Prov {
+    pub(super) fn mix<'v>(&mut self, n: usize, operands: impl IntoIterator<Item = &'v TrackedVal>) -> Prov {
         if !D::TRACKS || operands.into_iter().all(|v| v.prov.is_clean()) {
             return Prov::Clean;
         }
@@ -409,11 +409,11 @@ impl<'p, D: Domain> Machine<'p, D> {
     }
 
     /// The node of a float that is used as one: none for a constant.
-    pub fn node_of(&mut self, origin: Origin, value: f64) -> Option<NodeId> {
+    pub fn node_of(&mut self, origin: FloatOrigin, value: f64) -> Option<NodeId> {
         match origin {
-            Origin::Clean => None,
-            Origin::Node(n) => Some(n),
-            Origin::Untracked(o) => {
+            FloatOrigin::Clean => None,
+            FloatOrigin::Node(n) => Some(n),
+            FloatOrigin::Untracked(o) => {
                 let site = o.map_or(self.site, |o| self.origins[o]);
                 Some(self.domain.untracked(value, site))
             }

@@ -12,7 +12,7 @@ use super::int;
 use super::machine::{Flow, Machine};
 use super::moves::Mask;
 use super::provenance::{Bit, Prov};
-use super::value::{Val, collect, lane, ones, sext};
+use super::value::{TrackedVal, collect, lane, ones, sext};
 use crate::error::OracleError;
 
 /// Addresses below are no memory.
@@ -61,12 +61,12 @@ impl<D: Domain> Machine<'_, D> {
     /// # Safety
     ///
     /// They must be readable.
-    pub(super) unsafe fn read(&self, addr: usize, n: usize) -> Val {
+    pub(super) unsafe fn read(&self, addr: usize, n: usize) -> TrackedVal {
         let mut bytes = [0u8; 16];
         // SAFETY: promised by the caller; `n` is at most 16.
         unsafe { std::ptr::copy_nonoverlapping(addr as *const u8, bytes.as_mut_ptr(), n) };
         let prov = if D::TRACKS { self.marks.load(addr, n) } else { Prov::Clean };
-        Val { bits: u128::from_le_bytes(bytes), prov }
+        TrackedVal { bits: u128::from_le_bytes(bytes), prov }
     }
 
     /// Write `n` bytes.
@@ -74,7 +74,7 @@ impl<D: Domain> Machine<'_, D> {
     /// # Safety
     ///
     /// They must be writable.
-    pub(super) unsafe fn write(&mut self, addr: usize, n: usize, v: &Val) {
+    pub(super) unsafe fn write(&mut self, addr: usize, n: usize, v: &TrackedVal) {
         // SAFETY: promised by the caller; `n` is at most 16.
         unsafe { std::ptr::copy_nonoverlapping(v.bits.to_le_bytes().as_ptr(), addr as *mut u8, n) };
         if D::OBSERVES {
@@ -156,12 +156,12 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// Extend elements of `width` bytes to the lanes of `ty`.
-    fn extend_lanes(&mut self, raw: &Val, width: u32, ty: Type, signed: bool) -> Val {
+    fn extend_lanes(&mut self, raw: &TrackedVal, width: u32, ty: Type, signed: bool) -> TrackedVal {
         let (n, m) = (8 * width, ty.lane_bits());
         let elements = (0..ty.lane_count()).map(|i| lane(raw.bits, n, i));
         let bits = collect(m, elements.map(|x| if signed { sext(x, n) as u128 } else { x }));
         if raw.prov.is_clean() {
-            return Val::clean(bits);
+            return TrackedVal::clean(bits);
         }
         let from = |bit: u32| match (bit / m, bit % m) {
             (i, b) if b < n => Bit::Of(i * n + b),
@@ -169,17 +169,23 @@ impl<D: Domain> Machine<'_, D> {
             _ => Bit::Clean,
         };
         let origin = self.origin();
-        Val { bits, prov: raw.prov.from_bits(ty.bytes() as usize, from, origin) }
+        TrackedVal { bits, prov: raw.prov.from_bits(ty.bytes() as usize, from, origin) }
     }
 
     /// What `atomic_rmw` stores.
-    fn rmw(&mut self, op: ir::AtomicRmwOp, ty: Type, old: &Val, x: Val) -> Result<Val, OracleError> {
+    fn rmw(
+        &mut self,
+        op: ir::AtomicRmwOp,
+        ty: Type,
+        old: &TrackedVal,
+        x: TrackedVal,
+    ) -> Result<TrackedVal, OracleError> {
         let n = ty.bytes() as usize;
         let Some(opcode) = rmw_opcode(op) else {
             return Ok(if op == ir::AtomicRmwOp::Xchg {
                 x
             } else {
-                Val { bits: !(old.bits & x.bits) & ones(ty.bits()), prov: self.mix(n, [old, &x]) }
+                TrackedVal { bits: !(old.bits & x.bits) & ones(ty.bits()), prov: self.mix(n, [old, &x]) }
             });
         };
         let bits = int::binary(opcode, ty.bits(), old.bits, x.bits).map_err(|f| self.int_fault(f))?;
@@ -189,6 +195,6 @@ impl<D: Domain> Machine<'_, D> {
             Opcode::Bxor => self.mask(Mask::Xor, n, old, &x),
             _ => self.int_binary_prov(opcode, ty, old, &x),
         };
-        Ok(Val { bits, prov })
+        Ok(TrackedVal { bits, prov })
     }
 }

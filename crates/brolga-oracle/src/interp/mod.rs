@@ -49,7 +49,7 @@ pub use custom::{Custom, Externs};
 pub use domain::{Domain, Event, NodeId, Plain};
 pub use linkage::Linkage;
 pub use machine::Machine;
-pub use provenance::{Byte, Marks, Origin, OriginId, Prov};
-pub use value::{Val, float_of, from_bits, lane, lanes, to_bits};
+pub use provenance::{Byte, FloatOrigin, Marks, OriginId, Prov};
+pub use value::{TrackedVal, float_of, from_bits, lane, lanes, to_bits};
 
 pub(crate) use provenance::write_float;

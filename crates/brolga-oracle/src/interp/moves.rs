@@ -23,8 +23,8 @@ use super::domain::{Domain, NodeId};
 use super::float::sign;
 use super::int;
 use super::machine::{Machine, Stepped};
-use super::provenance::{Bit, Byte, Origin, OriginId, Prov, mantissa, whole_float, write_float};
-use super::value::{Val, collect, float_of, lane, lanes, ones, sext};
+use super::provenance::{Bit, Byte, FloatOrigin, OriginId, Prov, mantissa, whole_float, write_float};
+use super::value::{TrackedVal, collect, float_of, lane, lanes, ones, sext};
 use crate::error::OracleError;
 use crate::real::Real;
 
@@ -116,7 +116,7 @@ fn mask_byte(mask: Mask, (x, vx): (Byte, u8), (y, vy): (Byte, u8), origin: Origi
 
 impl<D: Domain> Machine<'_, D> {
     /// Provenance of a bitwise operation on `n` bytes.
-    pub(super) fn mask(&mut self, mask: Mask, n: usize, x: &Val, y: &Val) -> Prov {
+    pub(super) fn mask(&mut self, mask: Mask, n: usize, x: &TrackedVal, y: &TrackedVal) -> Prov {
         if x.prov.is_clean() && y.prov.is_clean() {
             return Prov::Clean;
         }
@@ -174,15 +174,15 @@ impl<D: Domain> Machine<'_, D> {
             Masked::NegAbs => (-x.abs(), sign(x).map(|s| -s)),
             Masked::Neg => (-x, Some(-1.0)),
         };
-        self.record(y, &[(Origin::Node(node), x)], |_| [slope.map(D::Num::constant), None, None])
+        self.record(y, &[(FloatOrigin::Node(node), x)], |_| [slope.map(D::Num::constant), None, None])
     }
 
     /// `band`, `bor`, `bxor`, `bnot`, `bitselect`.
-    pub(super) fn bitwise(&mut self, op: Opcode, ty: Type, args: &[Value]) -> Result<Val, OracleError> {
+    pub(super) fn bitwise(&mut self, op: Opcode, ty: Type, args: &[Value]) -> Result<TrackedVal, OracleError> {
         let n = ty.bytes() as usize;
         let x = self.get(args[0]).clone();
-        let all = Val::clean(ones(ty.bits()));
-        let apply = |m: &mut Self, mask: Mask, x: &Val, y: &Val| Val {
+        let all = TrackedVal::clean(ones(ty.bits()));
+        let apply = |m: &mut Self, mask: Mask, x: &TrackedVal, y: &TrackedVal| TrackedVal {
             bits: mask.of(x.bits, y.bits),
             prov: m.mask(mask, n, x, y),
         };
@@ -206,7 +206,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// Shifts and rotations. All lanes are shifted by the same scalar.
-    pub(super) fn shift(&mut self, op: Opcode, ty: Type, x: Value, amount: Value) -> Result<Val, OracleError> {
+    pub(super) fn shift(&mut self, op: Opcode, ty: Type, x: Value, amount: Value) -> Result<TrackedVal, OracleError> {
         let (x, amount) = (self.get(x).clone(), self.get(amount).clone());
         let n = ty.lane_bits();
         let out: Result<SmallVec<[u128; 16]>, _> =
@@ -214,7 +214,7 @@ impl<D: Domain> Machine<'_, D> {
         let bits = collect(n, out.map_err(|f| self.int_fault(f))?);
         let bytes = ty.bytes() as usize;
         if x.prov.is_clean() || !amount.prov.is_clean() {
-            return Ok(Val { bits, prov: self.mix(bytes, [&x, &amount]) });
+            return Ok(TrackedVal { bits, prov: self.mix(bytes, [&x, &amount]) });
         }
         let s = (amount.bits % u128::from(n)) as u32;
         if matches!(op, Opcode::Ushr | Opcode::Sshr)
@@ -223,7 +223,7 @@ impl<D: Domain> Machine<'_, D> {
             && let Some(prov) =
                 self.divided(bytes, &x, 1 << s, bits).or_else(|| self.upper_divided(bytes, &x, 1 << s, bits))
         {
-            return Ok(Val { bits, prov });
+            return Ok(TrackedVal { bits, prov });
         }
         let from = |bit: u32| {
             let (base, b) = (bit / n * n, bit % n);
@@ -237,35 +237,35 @@ impl<D: Domain> Machine<'_, D> {
             }
         };
         let origin = self.origin();
-        Ok(Val { bits, prov: x.prov.from_bits(bytes, from, origin) })
+        Ok(TrackedVal { bits, prov: x.prov.from_bits(bytes, from, origin) })
     }
 
     /// `bitrev` and `bswap`.
-    pub(super) fn reverse(&mut self, op: Opcode, ty: Type, x: Value) -> Result<Val, OracleError> {
+    pub(super) fn reverse(&mut self, op: Opcode, ty: Type, x: Value) -> Result<TrackedVal, OracleError> {
         let x = self.get(x).clone();
         let n = ty.bits();
         let bits = int::unary(op, n, x.bits).map_err(|f| self.int_fault(f))?;
         let bytes = ty.bytes() as usize;
         let prov =
             if op == Opcode::Bswap { x.prov.gather(bytes, |b| Some(bytes - 1 - b)) } else { self.mix(bytes, [&x]) };
-        Ok(Val { bits, prov })
+        Ok(TrackedVal { bits, prov })
     }
 
     /// `uextend`, `sextend`, `ireduce`.
-    pub(super) fn resize_int(&mut self, op: Opcode, from: Type, to: Type, x: Value) -> Val {
+    pub(super) fn resize_int(&mut self, op: Opcode, from: Type, to: Type, x: Value) -> TrackedVal {
         let x = self.get(x).clone();
         let (n, m) = (from.bits(), to.bits());
         match op {
             Opcode::Sextend => {
                 let bits = sext(x.bits, n) as u128 & ones(m);
                 if x.prov.is_clean() {
-                    return Val::clean(bits);
+                    return TrackedVal::clean(bits);
                 }
                 let origin = self.origin();
                 let prov = x.prov.from_bits((m / 8) as usize, |b| Bit::Of(b.min(n - 1)), origin);
-                Val { bits, prov }
+                TrackedVal { bits, prov }
             }
-            _ => Val {
+            _ => TrackedVal {
                 bits: x.bits & ones(m),
                 prov: x.prov.gather((m / 8) as usize, |b| (b < (n / 8) as usize).then_some(b)),
             },
@@ -273,11 +273,11 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// `isplit`: low and high half of each lane.
-    pub(super) fn split(&mut self, from: Type, x: Value) -> [Val; 2] {
+    pub(super) fn split(&mut self, from: Type, x: Value) -> [TrackedVal; 2] {
         let x = self.get(x).clone();
         let n = from.lane_bits();
         let (h, hb, wb) = (n / 2, (n / 16) as usize, (n / 8) as usize);
-        let half = |high: bool| Val {
+        let half = |high: bool| TrackedVal {
             bits: collect(h, lanes(from, x.bits).map(|l| if high { l >> h } else { l })),
             prov: x.prov.gather(from.bytes() as usize / 2, |b| Some(b / hb * wb + b % hb + if high { hb } else { 0 })),
         };
@@ -285,12 +285,12 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// `iconcat`: the inverse of `isplit`.
-    pub(super) fn concat(&mut self, from: Type, lo: Value, hi: Value) -> Val {
+    pub(super) fn concat(&mut self, from: Type, lo: Value, hi: Value) -> TrackedVal {
         let (lo, hi) = (self.get(lo).clone(), self.get(hi).clone());
         let n = from.lane_bits();
         let w = (n / 8) as usize;
         let words = lanes(from, lo.bits).zip(lanes(from, hi.bits)).map(|(l, h)| l | (h << n));
-        Val {
+        TrackedVal {
             bits: collect(2 * n, words),
             prov: lo.prov.gather2(&hi.prov, 2 * from.bytes() as usize, |b| {
                 let (word, rest) = (b / (2 * w), b % (2 * w));
@@ -300,33 +300,33 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// `splat` and `scalar_to_vector`.
-    pub(super) fn splat(&mut self, op: Opcode, ty: Type, x: Value) -> Val {
+    pub(super) fn splat(&mut self, op: Opcode, ty: Type, x: Value) -> TrackedVal {
         if op == Opcode::ScalarToVector {
             return self.get(x).clone();
         }
         let x = self.get(x);
         let w = ty.lane_bits() as usize / 8;
-        Val {
+        TrackedVal {
             bits: collect(ty.lane_bits(), (0..ty.lane_count()).map(|_| x.bits)),
             prov: x.prov.gather(ty.bytes() as usize, |b| Some(b % w)),
         }
     }
 
     /// `insertlane` and `extractlane`.
-    pub(super) fn lane_access(&mut self, data: &InstructionData, ty: Type) -> Val {
+    pub(super) fn lane_access(&mut self, data: &InstructionData, ty: Type) -> TrackedVal {
         let n = ty.lane_bits();
         let w = (n / 8) as usize;
         match *data {
             InstructionData::BinaryImm8 { arg, imm, .. } => {
                 let x = self.get(arg);
                 let first = imm as usize * w;
-                Val { bits: lane(x.bits, n, imm.into()), prov: x.prov.gather(w, |b| Some(first + b)) }
+                TrackedVal { bits: lane(x.bits, n, imm.into()), prov: x.prov.gather(w, |b| Some(first + b)) }
             }
             InstructionData::TernaryImm8 { args, imm, .. } => {
                 let (x, y) = (self.get(args[0]), self.get(args[1]));
                 let at = n * u32::from(imm);
                 let first = imm as usize * w;
-                Val {
+                TrackedVal {
                     bits: x.bits & !(ones(n) << at) | (y.bits << at),
                     prov: x.prov.gather2(&y.prov, ty.bytes() as usize, |b| {
                         Some(if (first..first + w).contains(&b) { 16 + b - first } else { b })
@@ -338,8 +338,8 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// `shuffle`, `swizzle`, `x86_pshufb`: each byte of the result is one of the operands' or zero.
-    pub(super) fn permute(&mut self, dfg: &ir::DataFlowGraph, data: &InstructionData) -> Val {
-        let (x, y, index): (Val, Val, [Option<usize>; 16]) = match *data {
+    pub(super) fn permute(&mut self, dfg: &ir::DataFlowGraph, data: &InstructionData) -> TrackedVal {
+        let (x, y, index): (TrackedVal, TrackedVal, [Option<usize>; 16]) = match *data {
             InstructionData::Shuffle { args, imm, .. } => {
                 let imm = dfg.immediates[imm].as_slice();
                 let index = std::array::from_fn(|i| Some(usize::from(imm[i])));
@@ -354,22 +354,22 @@ impl<D: Domain> Machine<'_, D> {
                 });
                 if !s.prov.is_clean() {
                     let prov = self.mix(16, [&x, &s]);
-                    return Val { bits: permute_bytes(x.bits, 0, &index), prov };
+                    return TrackedVal { bits: permute_bytes(x.bits, 0, &index), prov };
                 }
-                (x, Val::default(), index)
+                (x, TrackedVal::default(), index)
             }
             _ => unreachable!("format of a permutation"),
         };
-        Val { bits: permute_bytes(x.bits, y.bits, &index), prov: x.prov.gather2(&y.prov, 16, |b| index[b]) }
+        TrackedVal { bits: permute_bytes(x.bits, y.bits, &index), prov: x.prov.gather2(&y.prov, 16, |b| index[b]) }
     }
 
     /// `blendv`: the top bit of each lane of the first operand chooses.
-    pub(super) fn blend(&mut self, ty: Type, args: &[Value]) -> Val {
+    pub(super) fn blend(&mut self, ty: Type, args: &[Value]) -> TrackedVal {
         let (c, x, y) = (self.bits(args[0]), self.get(args[1]), self.get(args[2]));
         let n = ty.lane_bits();
         let w = (n / 8) as usize;
         let first = |i: u32| lane(c, n, i) >> (n - 1) == 1;
-        Val {
+        TrackedVal {
             bits: collect(n, (0..ty.lane_count()).map(|i| lane(if first(i) { x.bits } else { y.bits }, n, i))),
             prov: x
                 .prov

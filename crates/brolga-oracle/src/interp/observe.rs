@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use super::domain::{Domain, Event, NodeId};
 use super::machine::{Flow, Machine};
 use super::provenance::{Byte, Prov};
-use super::value::Val;
-use crate::error::Site;
+use super::value::TrackedVal;
+use crate::error::InstSite;
 
 /// Few instructions have more floats than a vector has lanes.
 type Nodes = SmallVec<[NodeId; 8]>;
@@ -41,7 +41,7 @@ impl<D: Domain> Machine<'_, D> {
     pub(super) fn observe_flow(&mut self, body: &ir::Function, inst: ir::Inst, flow: &Flow, first_new: usize) {
         let (mut operands, mut results) = (Nodes::new(), Nodes::new());
         let dfg = &body.dfg;
-        let results_of = |vals: &[Val], out: &mut Nodes| vals.iter().for_each(|v| nodes_of(&v.prov, out));
+        let results_of = |vals: &[TrackedVal], out: &mut Nodes| vals.iter().for_each(|v| nodes_of(&v.prov, out));
         match flow {
             Flow::Next => {}
             Flow::Value(v) => nodes_of(&v.prov, &mut results),
@@ -89,7 +89,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     fn observe_change(&mut self, before: &[NodeId], after: &[NodeId]) {
-        let site: Site = self.site();
+        let site: InstSite = self.site();
         for &n in before.iter().filter(|n| !after.contains(n)) {
             self.domain.observe(Event::Overwritten(n, site));
         }

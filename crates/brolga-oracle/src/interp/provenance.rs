@@ -30,7 +30,8 @@
 //!
 //! # Invariants
 //!
-//! - `Prov` describes the 16 bytes of a [`super::value::Val`]; bytes beyond its type are clean.
+//! - `Prov` describes the 16 bytes of a [`super::value::TrackedVal`]; bytes beyond its type are
+//!   clean.
 //! - `Clean` as a whole is always spelled [`Prov::Clean`], and a lone float at byte 0 always
 //!   [`Prov::Float`], so that the common cases take no allocation and equality means equality.
 
@@ -91,7 +92,7 @@ pub enum Prov {
 
 /// What a float made of some bytes is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum FloatOrigin {
     /// A constant.
     Clean,
     /// A node of the graph.
@@ -143,10 +144,10 @@ impl Prov {
     }
 
     /// The float of `width` bytes at byte `at`.
-    pub fn float(&self, at: usize, width: u8) -> Origin {
+    pub fn float(&self, at: usize, width: u8) -> FloatOrigin {
         match self {
-            Prov::Clean => Origin::Clean,
-            Prov::Float { node, width: w } if at == 0 && *w == width => Origin::Node(*node),
+            Prov::Clean => FloatOrigin::Clean,
+            Prov::Float { node, width: w } if at == 0 && *w == width => FloatOrigin::Node(*node),
             _ => float_at(&self.bytes()[at..at + width as usize], width),
         }
     }
@@ -225,21 +226,21 @@ pub fn write_float(bytes: &mut [Byte], at: usize, node: NodeId, width: u8) {
 pub fn whole_float(bytes: &[Byte], at: usize) -> Option<(NodeId, u8)> {
     let Byte::Part { node, index: 0, width } = bytes[at] else { return None };
     let field = bytes.get(at..at + width as usize)?;
-    (float_at(field, width) == Origin::Node(node)).then_some((node, width))
+    (float_at(field, width) == FloatOrigin::Node(node)).then_some((node, width))
 }
 
 /// What a float made of exactly these bytes is.
-pub fn float_at(field: &[Byte], width: u8) -> Origin {
+pub fn float_at(field: &[Byte], width: u8) -> FloatOrigin {
     if field.iter().all(|b| *b == Byte::Clean) {
-        return Origin::Clean;
+        return FloatOrigin::Clean;
     }
     if let Byte::Part { node, index: 0, width: w } = field[0]
         && w == width
         && field.iter().enumerate().all(|(i, b)| *b == Byte::Part { node, index: i as u8, width })
     {
-        return Origin::Node(node);
+        return FloatOrigin::Node(node);
     }
-    Origin::Untracked(field.iter().find_map(|b| match b {
+    FloatOrigin::Untracked(field.iter().find_map(|b| match b {
         Byte::Mixed(o) => Some(*o),
         _ => None,
     }))

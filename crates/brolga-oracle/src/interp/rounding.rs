@@ -11,8 +11,8 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value, types};
 
 use super::domain::{Domain, NodeId};
 use super::machine::{Flow, Machine};
-use super::provenance::{Byte, Origin, Prov};
-use super::value::{Val, float_of};
+use super::provenance::{Byte, FloatOrigin, Prov};
+use super::value::{TrackedVal, float_of};
 use crate::error::OracleError;
 
 /// Whether a constant is so large that a sum with it has no digits behind the point, or few, and
@@ -96,7 +96,7 @@ impl<D: Domain> Machine<'_, D> {
         op: Opcode,
         ty: Type,
         args: &[Value],
-    ) -> Result<Val, OracleError> {
+    ) -> Result<TrackedVal, OracleError> {
         let mut sum = self.float_op(op, ty, args)?;
         let constant = [1, 0].into_iter().find_map(|k| Some((k, literal(dfg, args[k])?)));
         let Some((k, constant)) = constant.filter(|_| !sum.prov.is_clean()) else { return Ok(sum) };
@@ -110,12 +110,12 @@ impl<D: Domain> Machine<'_, D> {
         let mut bytes = sum.prov.bytes();
         for at in (0..ty.bytes() as usize).step_by(width.into()) {
             let before = match of.float(at, width) {
-                Origin::Node(n) => self.sums.get(&n).copied(),
+                FloatOrigin::Node(n) => self.sums.get(&n).copied(),
                 _ => None,
             };
             if before == Some(if turned { constant } else { -added }) {
                 bytes[at..at + usize::from(width)].fill(Byte::Clean);
-            } else if let (Origin::Node(n), false) = (sum.prov.float(at, width), turned) {
+            } else if let (FloatOrigin::Node(n), false) = (sum.prov.float(at, width), turned) {
                 self.sums.insert(n, added);
             }
         }

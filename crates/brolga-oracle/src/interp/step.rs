@@ -9,7 +9,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, types};
 use super::domain::Domain;
 use super::int;
 use super::machine::{Flow, Machine};
-use super::value::Val;
+use super::value::TrackedVal;
 use crate::error::OracleError;
 
 impl<D: Domain> Machine<'_, D> {
@@ -62,27 +62,27 @@ impl<D: Domain> Machine<'_, D> {
             FuncAddr => {
                 let InstructionData::FuncAddr { func_ref, .. } = *data else { unreachable!("format of func_addr") };
                 let func = self.callee(body, func_ref)?;
-                Val::clean(self.linkage.function(func).into()).into()
+                TrackedVal::clean(self.linkage.function(func).into()).into()
             }
             SymbolValue | TlsValue => {
                 let InstructionData::UnaryGlobalValue { global_value, .. } = *data else {
                     unreachable!("format of symbol_value")
                 };
-                Val::clean(self.symbol(body, global_value)?.into()).into()
+                TrackedVal::clean(self.symbol(body, global_value)?.into()).into()
             }
             StackAddr => {
                 let InstructionData::StackAddr { stack_slot, offset, .. } = *data else {
                     unreachable!("format of stack_addr")
                 };
                 let a = self.slot_address(stack_slot) as u64;
-                Val::clean(a.wrapping_add(i64::from(i32::from(offset)) as u64).into()).into()
+                TrackedVal::clean(a.wrapping_add(i64::from(i32::from(offset)) as u64).into()).into()
             }
             GetPinnedReg => self.pinned_reg.clone().into(),
             SetPinnedReg => {
                 self.pinned_reg = self.get(args[0]).clone();
                 Flow::Next
             }
-            GetFramePointer | GetStackPointer => Val::clean(self.frame_address() as u128).into(),
+            GetFramePointer | GetStackPointer => TrackedVal::clean(self.frame_address() as u128).into(),
             DynamicStackAddr | ExtractVector => return Err(self.unsupported("dynamic vectors")),
             GetReturnAddress | GetExceptionHandlerAddress | StackSwitch => {
                 return Err(self.unsupported(data.opcode().to_string()));
@@ -91,19 +91,19 @@ impl<D: Domain> Machine<'_, D> {
             // Constants.
             Iconst => {
                 let InstructionData::UnaryImm { imm, .. } = *data else { unreachable!("format of iconst") };
-                Val::clean(i128::from(imm.bits()) as u128 & super::value::ones(ty.bits())).into()
+                TrackedVal::clean(i128::from(imm.bits()) as u128 & super::value::ones(ty.bits())).into()
             }
             F16const => {
                 let InstructionData::UnaryIeee16 { imm, .. } = *data else { unreachable!("format of f16const") };
-                Val::clean(imm.bits().into()).into()
+                TrackedVal::clean(imm.bits().into()).into()
             }
             F32const => {
                 let InstructionData::UnaryIeee32 { imm, .. } = *data else { unreachable!("format of f32const") };
-                Val::clean(imm.bits().into()).into()
+                TrackedVal::clean(imm.bits().into()).into()
             }
             F64const => {
                 let InstructionData::UnaryIeee64 { imm, .. } = *data else { unreachable!("format of f64const") };
-                Val::clean(imm.bits().into()).into()
+                TrackedVal::clean(imm.bits().into()).into()
             }
             F128const | Vconst => {
                 let InstructionData::UnaryConst { constant_handle, .. } = *data else {
@@ -112,7 +112,7 @@ impl<D: Domain> Machine<'_, D> {
                 let mut bytes = [0; 16];
                 let c = dfg.constants.get(constant_handle).as_slice();
                 bytes[..c.len()].copy_from_slice(c);
-                Val::clean(u128::from_le_bytes(bytes)).into()
+                TrackedVal::clean(u128::from_le_bytes(bytes)).into()
             }
 
             // Memory. SAFETY: promised by the caller of `Machine::call`.
@@ -143,7 +143,7 @@ impl<D: Domain> Machine<'_, D> {
             UaddOverflow | SaddOverflow | UsubOverflow | SsubOverflow | UmulOverflow | SmulOverflow
             | SaddOverflowCin | UaddOverflowCin | SsubOverflowBin | UsubOverflowBin => {
                 let (sum, overflow) = self.overflowing(data.opcode(), ty, args)?;
-                [sum, Val::clean(overflow.into())].into()
+                [sum, TrackedVal::clean(overflow.into())].into()
             }
             UaddOverflowTrap => {
                 let InstructionData::IntAddTrap { code, .. } = *data else {
@@ -157,7 +157,7 @@ impl<D: Domain> Machine<'_, D> {
             }
             Snarrow | Unarrow | Uunarrow | SwidenLow | SwidenHigh | UwidenLow | UwidenHigh | IaddPairwise
             | X86Pmaddubsw => self.reshape_lanes(data.opcode(), arg_ty, ty, args)?.into(),
-            Bmask => Val::clean(if self.bits(args[0]) == 0 { 0 } else { super::value::ones(ty.bits()) }).into(),
+            Bmask => TrackedVal::clean(if self.bits(args[0]) == 0 { 0 } else { super::value::ones(ty.bits()) }).into(),
             VanyTrue | VallTrue | VhighBits => self.lane_summary(data.opcode(), arg_ty, args[0]).into(),
 
             // Bits that move.
@@ -193,7 +193,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// The values of `vs`.
-    fn all(&self, vs: &[ir::Value]) -> Vec<Val> {
+    fn all(&self, vs: &[ir::Value]) -> Vec<TrackedVal> {
         vs.iter().map(|&v| self.get(v).clone()).collect()
     }
 
@@ -213,7 +213,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// A call of the kind that `opcode` says.
-    fn transfer(&self, opcode: Opcode, func: FuncKey, args: Vec<Val>) -> Flow {
+    fn transfer(&self, opcode: Opcode, func: FuncKey, args: Vec<TrackedVal>) -> Flow {
         match opcode {
             Opcode::ReturnCall | Opcode::ReturnCallIndirect => Flow::TailCall(func, args),
             _ => Flow::Call(func, args),

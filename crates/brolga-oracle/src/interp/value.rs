@@ -11,17 +11,17 @@ use super::provenance::Prov;
 
 /// A value of the interpreted program: its bits, and for each byte what is known of its origin.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Val {
+pub struct TrackedVal {
     /// The bits, zero above the width of the type.
     pub bits: u128,
     /// Where the bytes come from.
     pub prov: Prov,
 }
 
-impl Val {
+impl TrackedVal {
     /// Bits that no float went into.
     pub fn clean(bits: u128) -> Self {
-        Val { bits, prov: Prov::Clean }
+        TrackedVal { bits, prov: Prov::Clean }
     }
 }
 

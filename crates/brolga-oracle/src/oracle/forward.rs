@@ -17,7 +17,7 @@ use cranelift_codegen::data_value::DataValue;
 use super::inputs::{Inputs, Leaf, data_values, final_node, float_lanes, float_width, lane_nodes};
 use super::subject::{Activity, Oracle, OracleArg};
 use crate::dual::Forward;
-use crate::error::{OracleError, Place, Site};
+use crate::error::{InstSite, OracleError, Place};
 use crate::interp::{NodeId, to_bits};
 
 /// The direction of a forward run, for one argument or buffer.
@@ -111,7 +111,7 @@ impl Dot {
 }
 
 /// A forward run before its tangents are sorted by result and buffer.
-struct Run {
+struct TangentRun {
     inputs: Inputs,
     values: Vec<DataValue>,
     results: Vec<Option<Vec<f64>>>,
@@ -213,7 +213,12 @@ impl Oracle<'_> {
         Ok(all)
     }
 
-    unsafe fn forward(&self, func: FuncKey, args: &[OracleArg], tangents: &[Tangent]) -> Result<Run, OracleError> {
+    unsafe fn forward(
+        &self,
+        func: FuncKey,
+        args: &[OracleArg],
+        tangents: &[Tangent],
+    ) -> Result<TangentRun, OracleError> {
         let mut m = self.machine(Forward::default());
         let mut leaf = |d: &mut Forward, x: f64, leaf: Leaf| d.leaf(x, Tangent::of(tangents, &leaf));
         // SAFETY: promised by the caller.
@@ -231,7 +236,7 @@ impl Oracle<'_> {
                 continue;
             }
             let nodes = lane_nodes(&mut m, v, ty);
-            let lanes: Result<Vec<f64>, Site> = nodes.into_iter().map(|n| tangent(&m.domain, n)).collect();
+            let lanes: Result<Vec<f64>, InstSite> = nodes.into_iter().map(|n| tangent(&m.domain, n)).collect();
             results.push(Some(lanes.map_err(|s| OracleError::Untracked { at: Place::new(self.program, s) })?));
         }
         let mut cells = Vec::new();
@@ -240,6 +245,6 @@ impl Oracle<'_> {
             let n = unsafe { final_node(&mut m, c) };
             cells.push(tangent(&m.domain, n).unwrap_or(f64::NAN));
         }
-        Ok(Run { inputs, values: data_values(&vals, &types), results, cells })
+        Ok(TangentRun { inputs, values: data_values(&vals, &types), results, cells })
     }
 }

@@ -9,10 +9,12 @@ use cranelift_codegen::ir::Type;
 
 use super::subject::{Activity, Elem, Oracle, OracleArg};
 use crate::error::OracleError;
-use crate::interp::{Byte, Domain, Machine, NodeId, Prov, Val, float_of, from_bits, lanes, to_bits, write_float};
+use crate::interp::{
+    Byte, Domain, Machine, NodeId, Prov, TrackedVal, float_of, from_bits, lanes, to_bits, write_float,
+};
 
 /// An element of a buffer, as an input. Elements are known by address, see the header.
-pub(super) struct Cell {
+pub(super) struct InputCell {
     pub addr: usize,
     pub width: u8,
     pub leaf: NodeId,
@@ -21,12 +23,12 @@ pub(super) struct Cell {
 
 /// The inputs of a run.
 pub(super) struct Inputs {
-    pub args: Vec<Val>,
+    pub args: Vec<TrackedVal>,
     /// For each active argument the node of each lane.
     pub lanes: Vec<Option<Vec<NodeId>>>,
     /// For each buffer (those of arguments, then extra ones) the cell of each element.
     pub buffers: Vec<Option<Vec<usize>>>,
-    pub cells: Vec<Cell>,
+    pub cells: Vec<InputCell>,
 }
 
 /// Which input a leaf is.
@@ -54,7 +56,7 @@ impl<'p> Oracle<'p> {
                 return Err(OracleError::BadCall(format!("argument {i} has type {ty}, not {given}")));
             }
             if arg.activity != Activity::Active {
-                inputs.args.push(Val::clean(bits));
+                inputs.args.push(TrackedVal::clean(bits));
                 inputs.lanes.push(None);
                 continue;
             }
@@ -68,7 +70,7 @@ impl<'p> Oracle<'p> {
                 write_float(&mut bytes, k * width as usize, n, width);
                 nodes.push(n);
             }
-            inputs.args.push(Val { bits, prov: Prov::new(bytes) });
+            inputs.args.push(TrackedVal { bits, prov: Prov::new(bytes) });
             inputs.lanes.push(Some(nodes));
         }
         // Map from address to the cell there, because an element may be named by several buffers.
@@ -108,7 +110,7 @@ impl<'p> Oracle<'p> {
                 m.marks.store(addr, width as usize, &Prov::Float { node, width });
                 known.insert(addr, inputs.cells.len());
                 cells.push(inputs.cells.len());
-                inputs.cells.push(Cell { addr, width, leaf: node, shadow: shadow.map_or(0.0, |s| s[i]) });
+                inputs.cells.push(InputCell { addr, width, leaf: node, shadow: shadow.map_or(0.0, |s| s[i]) });
             }
             inputs.buffers.push(Some(cells));
         }
@@ -136,19 +138,19 @@ pub(super) fn from_lanes(lanes: &[f64], ty: Type) -> DataValue {
     from_bits(bits, ty)
 }
 
-pub(super) fn data_values(vals: &[Val], types: &[Type]) -> Vec<DataValue> {
+pub(super) fn data_values(vals: &[TrackedVal], types: &[Type]) -> Vec<DataValue> {
     vals.iter().zip(types).map(|(v, &ty)| from_bits(v.bits, ty)).collect()
 }
 
 /// The node of each lane of a result of float type.
-pub(super) fn lane_nodes<D: Domain>(m: &mut Machine<'_, D>, v: &Val, ty: Type) -> Vec<Option<NodeId>> {
+pub(super) fn lane_nodes<D: Domain>(m: &mut Machine<'_, D>, v: &TrackedVal, ty: Type) -> Vec<Option<NodeId>> {
     let Some(width) = float_width(ty) else { return Vec::new() };
     let nodes = float_lanes(v.bits, ty).enumerate();
     nodes.map(|(i, x)| m.node_of(v.prov.float(i * width as usize, width), x)).collect()
 }
 
 /// The node of the final contents of a cell.
-pub(super) unsafe fn final_node<D: Domain>(m: &mut Machine<'_, D>, c: &Cell) -> Option<NodeId> {
+pub(super) unsafe fn final_node<D: Domain>(m: &mut Machine<'_, D>, c: &InputCell) -> Option<NodeId> {
     // SAFETY: promised by the caller.
     let x = float_of(unsafe { read_bits(c.addr, c.width) }, c.width);
     let origin = m.marks.load(c.addr, c.width as usize).float(0, c.width);

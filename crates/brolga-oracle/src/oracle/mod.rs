@@ -33,7 +33,7 @@ use cranelift_entity::SecondaryMap;
 
 use crate::Limits;
 use crate::error::{OracleError, Place};
-use crate::interp::{Domain, NodeId, Plain, Val, to_bits};
+use crate::interp::{Domain, NodeId, Plain, TrackedVal, to_bits};
 use crate::real::{Dual, Real};
 use crate::tape::Tape;
 
@@ -132,7 +132,7 @@ impl<'p> Oracle<'p> {
     /// The program must be safe to run with these arguments: whatever it accesses must be there.
     pub unsafe fn run(&self, func: FuncKey, args: &[DataValue]) -> Result<Vec<DataValue>, OracleError> {
         self.param_types(func, args.len())?;
-        let args = args.iter().map(|a| Val::clean(to_bits(a))).collect();
+        let args = args.iter().map(|a| TrackedVal::clean(to_bits(a))).collect();
         // SAFETY: promised by the caller.
         let results = unsafe { self.machine(Plain).call(func, args)? };
         Ok(data_values(&results, &self.return_types(func)))

@@ -6,7 +6,7 @@ use brolga_ir::FuncKey;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_entity::{EntityRef, SecondaryMap};
 
-use super::inputs::{Cell, Leaf, final_node, float_lanes, lane_nodes};
+use super::inputs::{InputCell, Leaf, final_node, float_lanes, lane_nodes};
 use super::subject::{Oracle, OracleArg};
 use crate::error::{OracleError, Place};
 use crate::interp::{NodeId, to_bits};
@@ -55,7 +55,7 @@ impl<'p> Oracle<'p> {
                 roots.extend(lanes.filter_map(|(k, (n, s))| Some((Port::Result(i, k), n?, s))));
             }
         }
-        let cells: HashMap<NodeId, &Cell> = inputs.cells.iter().map(|c| (c.leaf, c)).collect();
+        let cells: HashMap<NodeId, &InputCell> = inputs.cells.iter().map(|c| (c.leaf, c)).collect();
         for (port, n) in &leaves {
             if let Some(c) = cells.get(n) {
                 // SAFETY: the caller says that buffers are readable.

@@ -19,7 +19,7 @@ use cranelift_entity::EntitySet;
 
 use crate::assemble::combined::combine;
 use crate::assemble::forward::{Forward, Lifted, forward};
-use crate::assemble::pullback::{Pullback, PullbackParts, Pullbacks, either, pullback};
+use crate::assemble::pullback::{PullbackGraph, PullbackParts, Pullbacks, either, pullback};
 use crate::assemble::tangent::{Tangent, tangent};
 use crate::batch::{self, Shapes};
 use crate::dce::{KnownPrimal, prune};
@@ -38,7 +38,7 @@ use crate::verified;
 /// The graphs that a variant becomes.
 pub(crate) enum Graphs {
     /// Forward pass and pullback; and of a batch of pullbacks, the shapes of its cotangents.
-    Pair { forward: Forward, pullback: Pullback, ct: Option<Shapes> },
+    Pair { forward: Forward, pullback: PullbackGraph, ct: Option<Shapes> },
     /// Both in one, or values with tangents.
     One(OneGraph),
 }
@@ -182,7 +182,7 @@ impl<'s, 'f> Assembly<'s, 'f> {
 
     /// A forward pass for several derivatives, and a pullback of as many seeds; and the shapes of
     /// its cotangents.
-    fn widen(&mut self, forward: &mut Forward, pullback: &mut Pullback) -> Result<Shapes, Diagnostics> {
+    fn widen(&mut self, forward: &mut Forward, pullback: &mut PullbackGraph) -> Result<Shapes, Diagnostics> {
         let Self { facts, plan, ids, .. } = self;
         let narrow = (forward.graph.signature.params.len(), forward.graph.signature.returns.len());
         forward.graph = batch::widen(forward.graph.clone(), facts, narrow, ids)?.0;

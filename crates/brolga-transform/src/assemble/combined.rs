@@ -22,7 +22,7 @@ use brolga_ir::inst::{AdInst, AdOp, Callee, Defs, Tape, Val};
 use cranelift_codegen::ir::{AbiParam, Signature, types};
 
 use crate::assemble::forward::Forward;
-use crate::assemble::pullback::{Pullback, Pullbacks};
+use crate::assemble::pullback::{PullbackGraph, Pullbacks};
 use crate::facts::Facts;
 use crate::plan::table::Plan;
 
@@ -56,7 +56,7 @@ pub fn combine(
         for op in keeps.chain([AdOp::NextIteration]).collect::<Vec<_>>() {
             block.insts.insert(ids.inst(), AdInst { defs: Defs::default(), op, at: block.term_at });
         }
-        let to = |half: &Pullback| Target { block: half.reverse_of[&b], args: vec![] };
+        let to = |half: &PullbackGraph| Target { block: half.reverse_of[&b], args: vec![] };
         block.term = match &free {
             None => Term::Jump(to(&guarded)),
             Some(free) => {
@@ -73,14 +73,14 @@ pub fn combine(
     };
     let mut rare = free.is_some();
     let begins = guarded.reverse_of[turned];
-    for Pullback { graph: mut half, .. } in [Some(guarded), free].into_iter().flatten() {
+    for PullbackGraph { graph: mut half, .. } in [Some(guarded), free].into_iter().flatten() {
         leave(facts, plan, &mut half, ids);
         if std::mem::take(&mut rare) {
             half.make_cold();
         }
         append(&mut combined, half);
     }
-    if let Some(Pullback { graph: mut half, .. }) = clearing {
+    if let Some(PullbackGraph { graph: mut half, .. }) = clearing {
         let exit = exit(&mut half);
         exit.insts = Fragment::default();
         exit.term = Term::Jump(Target { block: begins, args: vec![] });

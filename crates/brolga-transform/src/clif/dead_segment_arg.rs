@@ -9,7 +9,7 @@
 //! with it but pass it on as such, or passes it on to one that asks. All others lose the parameter,
 //! and their calls the argument.
 //!
-//! **Invariant.** What is asked for itself keeps its parameters: who calls it knows them from the
+//! **Invariant.** What is asked for itself keeps its parameters: its callers know them from the
 //! request. So does what is called through a pointer, which forward mode does.
 
 use brolga_analysis::{ParamMode, Variant};

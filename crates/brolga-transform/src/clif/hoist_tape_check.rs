@@ -71,7 +71,7 @@ use brolga_clif::vectorise::preheader::Front;
 
 /// What became of a loop that records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Looked {
+pub struct CheckedLoop {
     /// The loop's header.
     pub header: ir::Block,
     /// Bytes of an iteration, if it asks once; or why it does not.
@@ -100,7 +100,7 @@ pub fn told(outcome: &Result<i64, &'static str>) -> String {
 
 /// Let loops of a function ask once whether there is room for what they record; `worth` says that
 /// those with few iterations go on as they do, `fenced` that none has to ask.
-pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
+pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<CheckedLoop> {
     if !func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| is_check(func, i))) {
         return Vec::new();
     }
@@ -117,7 +117,7 @@ pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
             continue;
         }
         if within.contains(l.blocks[0]) {
-            looked.push(Looked { header: l.blocks[0], outcome: Err(FENCED) });
+            looked.push(CheckedLoop { header: l.blocks[0], outcome: Err(FENCED) });
             continue;
         }
         let outcome = match Records::read(func, &l, &checks) {
@@ -134,7 +134,7 @@ pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
             Err(_) if fenced => Err(FENCED),
             Err(why) => Err(why),
         };
-        looked.push(Looked { header: l.blocks[0], outcome });
+        looked.push(CheckedLoop { header: l.blocks[0], outcome });
     }
     looked
 }

@@ -252,7 +252,7 @@ fn store_at_once(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
     // From one place to two shadows it is as far as to the primals.
     let apart = |a, b| cx.places.apart(&cx.place(a), &cx.place(b));
     let short_indices = cx.places.program.short_indices;
-    for looked in slp(func, slp::How { shadows: &shadows, apart: &apart, short_indices }) {
+    for looked in slp(func, slp::SlpInput { shadows: &shadows, apart: &apart, short_indices }) {
         let text = |whose| (whose == Whose::Reverse).then(|| slp::told(looked.stores));
         cx.remark(Pass::Slp, looked.header, text);
     }

@@ -495,7 +495,7 @@ fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Chosen) -> Value {
 fn only_for(func: &ir::Function, chain: &Chain) -> SmallVec<[ir::Inst; 16]> {
     let mut moving: SmallVec<[ir::Inst; 16]> = chain.insts.clone();
     let results: SmallVec<[Value; 16]> = moving.iter().flat_map(|&i| func.dfg.inst_results(i)).copied().collect();
-    // Who asks for them. The jump of the other way hands everything on but the cotangent.
+    // What reads them. The jump of the other way hands everything on but the cotangent.
     let mut users: SmallVec<[(Value, ir::Inst); 32]> = SmallVec::new();
     for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
         let asked = func.dfg.inst_values(inst).filter(|v| results.contains(v));

@@ -100,7 +100,7 @@ fn searched(graph: &CfgBlocks, known: KnownPrimal<'_>) -> Option<Vec<Vec<bool>>>
 /// When an item runs: what cannot run after another is not later than it.
 type Moment = (u32, u32);
 
-/// Who writes each cell, and when.
+/// What writes each cell, and when.
 #[derive(Default)]
 struct Writers {
     /// The list of each cotangent and of each other cell: one more than its number.
@@ -151,7 +151,7 @@ impl Live {
             (number, true) => (number as u32, if reads { u32::MAX } else { 0 }),
         };
         let mut with: HashMap<ItemId, SmallVec<[ItemId; 2]>> = HashMap::default();
-        // The cells that are read, and for each item the end of its own: who is asked later need
+        // The cells that are read, and for each item the end of its own: what is asked later need
         // not be looked at again.
         let (mut reads, mut ends) = (Vec::with_capacity(all), Vec::with_capacity(all));
         for (b, block) in blocks() {

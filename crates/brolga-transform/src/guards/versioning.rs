@@ -169,7 +169,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
             saved += chains.iterations(*b) * 4.0 * stmt.roots.products.len() as f64;
         }
     }
-    // Who is called many times leaves the flag and looks it up as often.
+    // A function that is called many times leaves the flag and looks it up as often.
     let flag = if facts.mode == Mode::Split { ASKED_LATER } else { ASKED };
     let calls = if chains.recursive { ITERATIONS } else { 1.0 };
     let spent: f64 = chosen.keys().map(cost).sum::<f64>() + calls * flag;

@@ -1,5 +1,13 @@
-//! To-be-recorded analysis: the planner, which works off the names that the reverse half needs. See
-//! [`super`] for what it decides.
+//! To-be-recorded analysis: the planner, which works off the names that the reverse half needs.
+//!
+//! [`super`] says what is decided, [`super::ways`] in which order. Here is the state of the
+//! decision: what each block needs, what is recorded so far, and slots. Blocks are looked at until
+//! none needs anything more; a need may open others, as what a recomputation reads is needed too.
+//!
+//! **Cost.** A block is planned again only if its needs have grown.
+//!
+//! **Source.** Hascoët, Naumann and Pascual, *"To be recorded" analysis in reverse-mode automatic
+//! differentiation* (2005).
 
 use std::cell::RefCell;
 use std::cmp::Reverse;

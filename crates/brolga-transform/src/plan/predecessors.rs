@@ -1,4 +1,23 @@
-//! Reverse control flow: how the pullback finds the predecessor of each block. See [`super`].
+//! Reverse control flow: how the pullback finds the predecessor of each block.
+//!
+//! **Question.** A block with several predecessors was entered from one of them, and its reverse
+//! goes back there. Which was it?
+//!
+//! **Answer.** The first of these that there is:
+//! 1. *One predecessor*: that one.
+//! 2. *The induction variable*: a header was entered from outside if the variable has its first
+//!    value, else from the latch.
+//! 3. *The condition* of the branch that the predecessors lie behind, or the index of its table, if
+//!    the reverse has that without a record.
+//! 4. *A number* that each predecessor leaves: in a frame slot if the block runs at most once, else
+//!    as the last bytes of its record. That is the block stack of Mooncake.
+//!
+//! ```text
+//! block1(i):   brif i != n, block2, block3      reverse of block1:
+//! block2:      i' = i + 1; jump block1(i')          brif i == 0, rev block0, rev block2
+//! ```
+//!
+//! **Invariant.** What a decision reads is needed in the reverse block from then on.
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::HashMap;

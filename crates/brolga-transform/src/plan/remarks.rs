@@ -15,7 +15,7 @@ use crate::plan::offers::{Obstacle, obstacle};
 use crate::plan::table::{Last, Plan, PredSource, Source, Supply, Way};
 use crate::translate::stmt::AdStmts;
 
-/// Who reads a name in a reverse block.
+/// What reads a name in a reverse block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// The reverse of an instruction.
@@ -30,7 +30,7 @@ pub enum Reader {
     Rerun(ir::Block),
 }
 
-/// Who reads `v` in the reverse of `b`.
+/// What reads `v` in the reverse of `b`.
 pub fn readers(facts: &Facts<'_>, stmts: &AdStmts, plan: &Plan, b: ir::Block, v: Val) -> Vec<Reader> {
     let func = facts.func();
     let reverses = func.layout.block_insts(b).filter(|i| stmts.get(i).is_some_and(|stmt| stmt.comms().contains(&v)));

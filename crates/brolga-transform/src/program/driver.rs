@@ -106,15 +106,15 @@ fn run(
     let mut manner = manner;
     loop {
         manner = match derive_all(asked, manner, depth, &mut observer)? {
-            Run::Ends(found) => return Ok(found.map(|d| *d)),
-            Run::Needs(Need::Demands) => Manner { pieces: true, demanded: true, ..manner },
-            Run::Needs(Need::UnalignedDoubles) => Manner { unaligned: true, ..manner },
+            RunEnd::Ends(found) => return Ok(found.map(|d| *d)),
+            RunEnd::Needs(Need::Demands) => Manner { pieces: true, demanded: true, ..manner },
+            RunEnd::Needs(Need::UnalignedDoubles) => Manner { unaligned: true, ..manner },
         };
     }
 }
 
 /// How a run of the driver ends.
-enum Run {
+enum RunEnd {
     /// With a derivation, if one was asked for.
     Ends(Option<Box<Derivation>>),
     /// All have to start again, and know of something.
@@ -126,7 +126,7 @@ fn derive_all(
     manner: Manner<'_>,
     depth: Depth,
     observer: &mut Observer<'_>,
-) -> Result<Run, Diagnostics> {
+) -> Result<RunEnd, Diagnostics> {
     let Primals { mut program, keys, normalised, problems } = primals(asked, manner.inlining);
     program.unaligned_doubles |= manner.unaligned;
     if !normalised.contains_key(&asked.request.func) {
@@ -137,20 +137,20 @@ fn derive_all(
     let asked = Asked { program: &program, ..asked };
     let mut driver = Driver::new(asked, manner, &normalised, &summaries, problems);
     if let Err(need) = driver.work_off(depth, observer) {
-        return Ok(Run::Needs(need));
+        return Ok(RunEnd::Needs(need));
     }
     if depth == Depth::Examine {
-        return driver.problems.or_ok(Run::Ends(None));
+        return driver.problems.or_ok(RunEnd::Ends(None));
     }
     driver.derive_again()?;
     let found = driver.finish()?;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    let Found { combined, pairs, joint, captures, overwrites, names, pieces, guessed, spare } = found;
+    let Finished { combined, pairs, joint, captures, overwrites, names, pieces, guessed, spare } = found;
     let demanded = manner.demanded;
     let whole = combined.iter().chain(&joint).map(|w| &w.func);
     let derived = whole.chain(pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
     let primals = with_called_by_rules(&program, keys, derived, &names);
-    Ok(Run::Ends(Some(Box::new(Derivation {
+    Ok(RunEnd::Ends(Some(Box::new(Derivation {
         program,
         combined,
         pairs,
@@ -226,7 +226,7 @@ struct Driver<'a> {
     /// Variants of the worklist that have been taken from it.
     taken: usize,
     problems: Diagnostics,
-    found: Found,
+    found: Finished,
     /// Functions whose address is taken.
     addressed: Vec<FuncKey>,
     /// What was derived before a function was seen to move floats in pieces.
@@ -240,7 +240,7 @@ struct Driver<'a> {
 }
 
 /// What a derivation is made of.
-struct Found {
+struct Finished {
     combined: Option<DerivedCombined>,
     pairs: Vec<DerivedPair>,
     joint: Vec<DerivedCombined>,
@@ -284,7 +284,7 @@ impl<'a> Driver<'a> {
             work: Worklist::new(program, summaries),
             taken: 0,
             problems,
-            found: Found { combined, pairs, joint, captures, overwrites, names, pieces, guessed, spare },
+            found: Finished { combined, pairs, joint, captures, overwrites, names, pieces, guessed, spare },
             addressed: addressed(program, normalised),
             early: Vec::new(),
             served: None,
@@ -461,7 +461,7 @@ impl<'a> Driver<'a> {
     }
 
     /// What joins the functions: a root that is served, segments without a use, tail recursion.
-    fn finish(mut self) -> Result<Found, Diagnostics> {
+    fn finish(mut self) -> Result<Finished, Diagnostics> {
         self.problems.or_ok(())?;
         template::check(self.asked.program, &self.templates, &self.stored)?;
         let found = &mut self.found;

@@ -20,7 +20,7 @@
 //! its frame on the tape, where a function of both halves has it on the stack; the tape gets so
 //! much more room ([`on_tape`]), so that the cap is met where it would be met otherwise. After the
 //! root nothing records, so the tape's top stays where the forward pass has left it: that much was
-//! recorded. What else the root has asked for is forgotten: who serves it asks for what that needs.
+//! recorded. What else the root has asked for is forgotten: its server asks for what it needs.
 //!
 //! **Where.** With little effort. With all, a root of its own may be faster, as where most of the
 //! work is done before it calls itself.
@@ -38,7 +38,7 @@ use crate::derived::{DerivedCombined, DerivedPair, Symbols};
 use crate::facts::Facts;
 use crate::program::variants::{VariantForm, Worklist};
 
-/// Who serves a root.
+/// The variant that serves a root.
 pub(crate) struct Served {
     /// The variant, and how it is derived.
     pub by: (Variant, VariantForm),
@@ -52,7 +52,7 @@ pub(crate) fn on_tape(pair: &DerivedPair) -> usize {
     if pair.frame == 0 { 0 } else { pair.frame as usize + 8 + 16 }
 }
 
-/// Who serves the root that these are the facts of, among those that are asked for so far.
+/// The variant that serves the root of these facts, among those that are asked for so far.
 pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, options: &Options) -> Option<Served> {
     let wanted = facts.mode.is_joint() && options.effort == Effort::Quick && options.runs(Pass::ForwardRoot);
     // What only a root's own function does.
@@ -60,7 +60,8 @@ pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, opt
     if !wanted || own || options.memory == MemoryMode::Restore {
         return None;
     }
-    // Promises of the caller's are of no use to others. Who knows them may record less in loops.
+    // Promises of the caller's are of no use to others. A root with some may record less in
+    // loops.
     let straight = facts.loops.loops.is_empty();
     let promised = !root.promises.is_empty();
     let may = |kind: VariantForm| match kind {

@@ -1,8 +1,8 @@
 //! Codegen units: which functions of a derivation are compiled, and as what.
 //!
 //! **Problem.** The root's functions are compiled with the [door](crate::clif::entry_thunk) that
-//! Rust calls them through, unless others call them, too. Who verifies a derivation, who compiles
-//! it and who lists its machine code must mean the same functions.
+//! Rust calls them through, unless others call them, too. What verifies a derivation, what
+//! compiles it and what lists its machine code must mean the same functions.
 //!
 //! **Answer.** One list of them, in the order of compilation. What is asked for comes first, and
 //! gets its door when it is taken to be compiled.
@@ -17,7 +17,7 @@ use crate::derived::{Derivation, DerivedPair};
 
 /// A function that is compiled.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct CodegenUnit {
     /// How it is called: `SYMBOL`, and `SYMBOL.entry` with a door.
     pub symbol: String,
     /// What it is.
@@ -46,7 +46,7 @@ pub enum PartRole {
 
 impl Derivation {
     /// What is compiled.
-    pub fn parts(&self) -> Vec<Part> {
+    pub fn parts(&self) -> Vec<CodegenUnit> {
         // Without a combined function the first pair is the root's. The combined function has no
         // other caller.
         let pair = self.combined.is_none() && self.pairs.first().is_some_and(|p| !self.is_called(p));
@@ -57,7 +57,7 @@ impl Derivation {
                 PartRole::Joint(_) => false,
             };
             let symbol = if door { format!("{symbol}.entry") } else { symbol.to_owned() };
-            Part { symbol, role, door, twice, owner }
+            CodegenUnit { symbol, role, door, twice, owner }
         };
         let mut parts = Vec::with_capacity(1 + self.joint.len() + 2 * self.pairs.len());
         parts.extend(self.combined.iter().map(|w| part(&w.symbol, PartRole::Root, w.twice, w.variant.func)));
@@ -86,7 +86,7 @@ impl Derivation {
     }
 
     /// The function that is compiled for a part, without its door.
-    pub fn func(&self, part: &Part) -> &ir::Function {
+    pub fn func(&self, part: &CodegenUnit) -> &ir::Function {
         match part.role {
             PartRole::Root => &self.combined.as_ref().expect("it is a part").func,
             PartRole::Joint(i) => &self.joint[i].func,
@@ -101,7 +101,7 @@ impl Derivation {
     /// # Errors
     /// What the verifier says of a function that does not fit its signature. It is a bug of ours if
     /// it says anything.
-    pub fn take(&mut self, part: &Part, isa: &dyn TargetIsa) -> Result<ir::Function, Diagnostics> {
+    pub fn take(&mut self, part: &CodegenUnit, isa: &dyn TargetIsa) -> Result<ir::Function, Diagnostics> {
         let place = match part.role {
             PartRole::Root => &mut self.combined.as_mut().expect("it is a part").func,
             PartRole::Joint(i) => &mut self.joint[i].func,

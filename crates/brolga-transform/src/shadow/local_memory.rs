@@ -41,7 +41,7 @@ use cranelift_entity::EntitySet;
 use crate::facts::Facts;
 use crate::primal::scev::{Affine, Atom, Sum};
 use crate::shadow::contract_array::summed;
-use crate::shadow::overwrites::{Access, Does, Event, Overwrites};
+use crate::shadow::overwrites::{Does, Event, Overwrites, ShadowAccess};
 use crate::shadow::strides::{disjoint, nest, stride};
 use brolga_ir::Pass;
 
@@ -149,7 +149,7 @@ fn event(facts: &Facts<'_>, piece: Piece, bases: &mut Bases, inst: ir::Inst, doe
     let offset = brolga_analysis::query::access_offset(func, inst);
     let ty = func.dfg.value_type(if store { args[0] } else { func.dfg.first_result(inst) });
     let first = base.constant.wrapping_add(i64::from(offset));
-    let access = Access { inst, block, at: base.at.clone(), first, bytes: i64::from(ty.bytes()) };
+    let access = ShadowAccess { inst, block, at: base.at.clone(), first, bytes: i64::from(ty.bytes()) };
     let moves = base.stride.is_some_and(|s| disjoint(&[&access], s).is_some());
     Some(Event { does, access, moves })
 }

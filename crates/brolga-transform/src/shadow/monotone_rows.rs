@@ -37,7 +37,7 @@ use crate::facts::Facts;
 use crate::plan::table::Plan;
 use crate::primal::induction::{exit_test, induction};
 use crate::primal::scev::{Affine, Atom};
-use crate::shadow::overwrites::{Access, Order, Rows};
+use crate::shadow::overwrites::{Order, Rows, ShadowAccess};
 use crate::shadow::strides::{LONG_STEP, MOST_ITERATIONS, SHORT_STEP, each_iteration, is_fixed};
 use crate::translate::stmt::{AdStmt, AdStmts, RootGuards};
 
@@ -47,7 +47,7 @@ impl Order {
     pub(crate) fn of_rows(
         facts: &Facts<'_>,
         affine: Affine<'_>,
-        live: &[&Access],
+        live: &[&ShadowAccess],
         nest: &[LoopId],
     ) -> Option<(Order, i64)> {
         let &[outer, inner] = nest else { return None };

@@ -39,7 +39,7 @@ impl Overwrites {
 }
 
 /// An access and its place.
-pub(crate) struct Access {
+pub(crate) struct ShadowAccess {
     pub inst: ir::Inst,
     pub block: ir::Block,
     /// Address without its constant.
@@ -111,7 +111,7 @@ pub(crate) enum Does {
 /// An access and its place; of that, the start of the piece is left out.
 pub(crate) struct Event {
     pub does: Does,
-    pub access: Access,
+    pub access: ShadowAccess,
     /// It is in other places each time that it runs.
     pub(super) moves: bool,
 }

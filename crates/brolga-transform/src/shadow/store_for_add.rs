@@ -36,7 +36,7 @@ use cranelift_entity::EntitySet;
 use crate::facts::Facts;
 use crate::primal::scev::{Affine, Atom};
 use crate::shadow::local_memory::local_memory;
-use crate::shadow::overwrites::{Access, Order, Overwrites, Rows};
+use crate::shadow::overwrites::{Order, Overwrites, Rows, ShadowAccess};
 use crate::shadow::strides::{around, disjoint, each_iteration, stride};
 use brolga_ir::Pass;
 
@@ -76,17 +76,17 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
         return None;
     }
     let affine = Affine { func, loops: facts.loops };
-    let reads: Vec<Access> = loads
+    let reads: Vec<ShadowAccess> = loads
         .iter()
         .map(|&inst| {
             let addr = func.dfg.inst_args(inst)[0];
             let (at, c) = affine.sum(addr, &nest).split_constant();
             let off = i64::from(brolga_analysis::query::access_offset(func, inst));
             let bytes = i64::from(func.dfg.value_type(func.dfg.first_result(inst)).bytes());
-            Access { inst, block: block(inst), at, first: c.wrapping_add(off), bytes }
+            ShadowAccess { inst, block: block(inst), at, first: c.wrapping_add(off), bytes }
         })
         .collect();
-    let live: Vec<&Access> = reads.iter().filter(|r| active(r.inst)).collect();
+    let live: Vec<&ShadowAccess> = reads.iter().filter(|r| active(r.inst)).collect();
     let one_nest = live.iter().all(|r| around(facts.loops, r.block) == nest && r.at == live[0].at);
     // Blocks on other cycles run who knows how often; an address that two pointers lead to belongs
     // to neither.

@@ -9,7 +9,7 @@ use brolga_analysis::memory::alias::Origin;
 
 use crate::facts::Facts;
 use crate::primal::scev::{Affine, Atom, Sum};
-use crate::shadow::overwrites::Access;
+use crate::shadow::overwrites::ShadowAccess;
 
 /// The loops around a block, outermost first.
 pub(crate) fn around(loops: &Loops, b: ir::Block) -> SmallVec<[LoopId; 4]> {
@@ -27,7 +27,7 @@ pub(crate) fn around(loops: &Loops, b: ir::Block) -> SmallVec<[LoopId; 4]> {
 /// iteration; `i64::MAX` outside of loops. `None` if two iterations may read the same place.
 pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: &[LoopId]) -> Option<i64> {
     let Some(&innermost) = nest.last() else { return Some(i64::MAX) };
-    // Who moves: each loop by itself, or several of them together.
+    // What moves the address: each loop by itself, or several of them together.
     let mut movers: Vec<(Atom, usize)> = Vec::new();
     for a in at.atoms() {
         if let Atom::Walk(l, outer) = a {
@@ -127,7 +127,7 @@ pub(crate) fn is_fixed(affine: &Affine<'_>, s: &Sum, l: LoopId) -> bool {
 
 /// Which of these reads in one iteration store, if no two of them overlap but those of the same
 /// place in one block; and whether they leave no gap.
-pub(crate) fn disjoint(live: &[&Access], stride: i64) -> Option<(Vec<ir::Inst>, bool)> {
+pub(crate) fn disjoint(live: &[&ShadowAccess], stride: i64) -> Option<(Vec<ir::Inst>, bool)> {
     let looped = stride != i64::MAX;
     if live.iter().any(|r| r.first.unsigned_abs() >= FAR) {
         return None;

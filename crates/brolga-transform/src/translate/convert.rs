@@ -1,10 +1,24 @@
 //! Conversions between the forms of one cotangent: a number, a vector, a ticket, a demand.
+//!
+//! **Problem.** What is a float on one side of a move is bytes on the other: a double that is
+//! stored whole and loaded as two words has a number for a cotangent here and tickets there.
+//!
+//! **Answer.** One place that has the forms of both sides and writes down what makes one of the
+//! other: a `bitcast` where the bits are the same, a call of the run time where a ticket is made or
+//! resolved. Both directions of differentiation use it ([`Converts`]).
+//!
+//! | from, to | number | vector | ticket |
+//! |---|---|---|---|
+//! | number | `bitcast` | `scalar_to_vector` | `brolga_bytes_of_…` |
+//! | vector | `extractlane` | `bitcast` | a ticket of each word, joined |
+//! | ticket | `brolga_double_of_bytes`, `brolga_singles_of_bytes` | each word, inserted | |
 
 use brolga_ir::inst::{AdOp, Arith, Callee, Shape, Tape, Val};
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, Type, types};
 
-/// Who can write down what makes a ticket of a number, and a number of a ticket.
+/// A fragment under construction, to which is added what makes a ticket of a number, and a number
+/// of a ticket.
 pub trait Converts {
     /// A call of the run time that is given the segment, and behind that the arguments.
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val;

@@ -27,7 +27,7 @@ pub enum Bounds {
 
 /// What a program is translated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Mode {
+pub struct CodeOptions {
     /// How memory is kept in bounds.
     pub bounds: Bounds,
     /// Whether loops and functions use up fuel.
@@ -99,7 +99,7 @@ pub(crate) fn dispatcher_signature(env: &Env<'_, '_>, ty: &FuncType) -> Signatur
 pub(crate) struct Env<'e, 'a> {
     pub info: &'e Info<'a>,
     pub layout: &'e Layout,
-    pub mode: Mode,
+    pub mode: CodeOptions,
     pub config: TargetFrontendConfig,
     pub program: Program,
     /// Symbol of each function of the index space.

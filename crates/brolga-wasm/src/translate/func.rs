@@ -22,7 +22,7 @@ use crate::error::{Error, trap};
 pub(crate) struct Context(pub FunctionBuilderContext);
 
 /// A structured block that is open.
-struct Frame {
+struct ControlFrame {
     /// Where a branch to it goes.
     target: Block,
     /// What follows its `end`.
@@ -56,7 +56,7 @@ pub(crate) struct Fx<'f, 'x, 'e, 'a> {
     pub stack: Vec<Value>,
     /// Offset of the current operator.
     pub offset: u64,
-    frames: Vec<Frame>,
+    frames: Vec<ControlFrame>,
     locals: Vec<Variable>,
     reachable: bool,
     callees: HashMap<String, ir::FuncRef>,
@@ -168,7 +168,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
         for t in &results {
             self.b.append_block_param(end, *t);
         }
-        self.frames.push(Frame {
+        self.frames.push(ControlFrame {
             target: end,
             end,
             params: Vec::new(),
@@ -275,7 +275,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
     fn open(&mut self, target: Block, end: Block, types: (Vec<Type>, Vec<Type>), kind: FrameKind) {
         let (params, results) = types;
         let height = self.stack.len() - params.len();
-        self.frames.push(Frame { target, end, params, results, height, kind, reached: false });
+        self.frames.push(ControlFrame { target, end, params, results, height, kind, reached: false });
     }
 
     /// What a branch to the frame at `depth` passes, still on the stack.
@@ -303,7 +303,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
             Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => {
                 let b = self.frames[0].end;
                 let height = self.stack.len();
-                self.frames.push(Frame {
+                self.frames.push(ControlFrame {
                     target: b,
                     end: b,
                     params: vec![],

@@ -38,9 +38,9 @@ use crate::around;
 use crate::error::{Error, trap};
 use crate::imports::Provider;
 use crate::layout::Layout;
-use crate::parse::{ConstOp, Elem, Func, Info};
+use crate::parse::{ConstOp, ElemSegment, Func, Info};
 use crate::provided::Provided;
-use env::{Env, Mode};
+use env::{CodeOptions, Env};
 
 /// A translated module.
 pub struct Translated {
@@ -53,7 +53,12 @@ pub struct Translated {
 }
 
 /// Translate all functions of a module.
-pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode: Mode) -> Result<Translated, Error> {
+pub fn translate(
+    info: &Info<'_>,
+    layout: &Layout,
+    provider: &Provider<'_>,
+    mode: CodeOptions,
+) -> Result<Translated, Error> {
     let provided = provider.resolve(info)?;
     let tail = info.funcs.iter().filter_map(|f| f.body.as_ref()).any(func::has_tail_calls);
     let isa = crate::host_isa()?;
@@ -128,7 +133,7 @@ fn data_objects(env: &mut Env<'_, '_>) -> Result<(), Error> {
 /// Number the functions that have references, except those that only code refers to.
 fn reference_numbers(env: &mut Env<'_, '_>) {
     let info = env.info;
-    let items = info.elems.iter().flat_map(|e: &Elem| &e.items);
+    let items = info.elems.iter().flat_map(|e: &ElemSegment| &e.items);
     let all = items.chain(info.globals.iter().filter_map(|g| g.init.as_ref()));
     for c in all.chain(info.tables.iter().filter_map(|t| t.init.as_ref())) {
         for op in &c.0 {

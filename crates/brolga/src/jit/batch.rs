@@ -39,36 +39,36 @@ pub(crate) fn wake(threads: usize) {
     if threads != 1
         && let Some(helpers) = HELPERS.as_ref()
     {
-        // Who has done nothing looks around for a while before it sleeps again.
+        // A helper without a task looks around for a while before it sleeps again.
         helpers.spawn(|| {});
     }
 }
 
 /// What a task gave, or how it panicked.
-type Outcome<R> = Result<R, Box<dyn Any + Send>>;
+type TaskResult<R> = Result<R, Box<dyn Any + Send>>;
 
 struct Batch<R> {
     task: Box<dyn Fn(usize) -> R + Send + Sync>,
-    state: Mutex<State<R>>,
+    state: Mutex<BatchState<R>>,
     /// A helper is done.
     done: Condvar,
 }
 
-struct State<R> {
+struct BatchState<R> {
     /// Tasks that have not been taken: from the first to before the second.
     left: (usize, usize),
     /// Helpers that work on one.
     working: usize,
-    outcomes: Vec<Option<Outcome<R>>>,
+    outcomes: Vec<Option<TaskResult<R>>>,
 }
 
 impl<R> Batch<R> {
-    fn state(&self) -> std::sync::MutexGuard<'_, State<R>> {
+    fn state(&self) -> std::sync::MutexGuard<'_, BatchState<R>> {
         // Nothing panics while it is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, i: usize) -> Outcome<R> {
+    fn run(&self, i: usize) -> TaskResult<R> {
         crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(|| (self.task)(i))))
     }
 
@@ -113,7 +113,7 @@ pub(crate) fn run<R: Send + 'static>(
     let helpers = if most > 1 { HELPERS.as_ref() } else { None };
     let Some(helpers) = helpers else { return (0..tasks).map(task).collect() };
     let outcomes = (0..tasks).map(|_| None).collect();
-    let state = Mutex::new(State { left: (0, tasks), working: 0, outcomes });
+    let state = Mutex::new(BatchState { left: (0, tasks), working: 0, outcomes });
     let batch = Arc::new(Batch { task: Box::new(task), state, done: Condvar::new() });
     for _ in 1..most.min(1 + helpers.current_num_threads()) {
         let batch = Arc::clone(&batch);
@@ -123,7 +123,7 @@ pub(crate) fn run<R: Send + 'static>(
         let outcome = batch.run(i);
         batch.state().outcomes[i] = Some(outcome);
     }
-    let working = |s: &mut State<R>| s.working > 0;
+    let working = |s: &mut BatchState<R>| s.working > 0;
     let mut state = batch.done.wait_while(batch.state(), working).unwrap_or_else(PoisonError::into_inner);
     let outcomes = std::mem::take(&mut state.outcomes);
     drop(state);

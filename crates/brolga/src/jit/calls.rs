@@ -7,8 +7,8 @@ use brolga_runtime::pieces::Stuck;
 use cranelift_codegen::data_value::DataValue;
 
 use super::arg::Arg;
-use super::cells::{Cell, check_args, enter, fits, read, with_cells, write};
-use super::declared::{self, Places};
+use super::cells::{AbiCell, check_args, enter, fits, read, with_cells, write};
+use super::declared::{self, ShadowPlaces};
 use super::rule::{Derived, DerivedRule};
 use super::runs::{Pullback, Run};
 use super::traps::{Phase, explained};
@@ -16,14 +16,19 @@ use crate::{Error, Trap};
 
 impl DerivedRule {
     /// Call an entry point; everything is passed and returned in cells.
-    pub(super) unsafe fn enter(&self, phase: Phase, entry: usize, cells: &mut [Cell]) -> Result<(), Error> {
+    pub(super) unsafe fn enter(&self, phase: Phase, entry: usize, cells: &mut [AbiCell]) -> Result<(), Error> {
         // SAFETY: our contract.
         unsafe { enter(self.0.code(), &self.0.program, phase, entry, cells) }
     }
 
     /// Whether every cotangent that moved in pieces has been put together again. Only here it is
     /// known that none is still to come.
-    pub(super) fn all_arrived(&self, tape: Option<&mut Lease>, places: &Places, before: &[u8]) -> Result<(), Error> {
+    pub(super) fn all_arrived(
+        &self,
+        tape: Option<&mut Lease>,
+        places: &ShadowPlaces,
+        before: &[u8],
+    ) -> Result<(), Error> {
         let (at, holds) = (|window| places.at(window as u64), |byte| places.has_float(byte as u64));
         let ended = tape.map_or(Ok(()), |tape| tape.end_pullback(&at, &holds));
         let message = match ended {
@@ -119,8 +124,8 @@ impl DerivedRule {
     }
 
     /// What the caller has said of floats in memory, if a pullback is going to ask.
-    pub(super) fn places(&self, args: &[Arg]) -> Places {
-        let known = if self.0.pieces { Places::of(args, &self.0.request.args) } else { Places::default() };
+    pub(super) fn places(&self, args: &[Arg]) -> ShadowPlaces {
+        let known = if self.0.pieces { ShadowPlaces::of(args, &self.0.request.args) } else { ShadowPlaces::default() };
         known.beside(args, self.0.guessed)
     }
 
@@ -136,7 +141,7 @@ impl DerivedRule {
     }
 
     /// Write arguments, deltas and the tape to the first cells.
-    pub(super) fn fill(&self, cells: &mut [Cell], args: &[Arg], tape: Option<&mut Lease>) -> Result<(), Error> {
+    pub(super) fn fill(&self, cells: &mut [AbiCell], args: &[Arg], tape: Option<&mut Lease>) -> Result<(), Error> {
         for (c, a) in cells.iter_mut().zip(args) {
             write(c, &a.value);
         }
@@ -199,7 +204,7 @@ impl DerivedRule {
     }
 
     /// Cotangents by argument, from cells that hold those of active arguments one after the other.
-    pub(super) fn cotangents(&self, cells: &[Cell], out: &mut Vec<Option<DataValue>>) {
+    pub(super) fn cotangents(&self, cells: &[AbiCell], out: &mut Vec<Option<DataValue>>) {
         let inner = &*self.0;
         let n = inner.request.args.len();
         out.clear();

@@ -13,28 +13,28 @@ use crate::Error;
 /// An argument or result in memory: large enough for any CLIF value, aligned for vectors.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
-pub(super) struct Cell(pub(super) [u8; 16]);
+pub(super) struct AbiCell(pub(super) [u8; 16]);
 
 thread_local! {
     /// Cells of finished calls, so that a call in the steady state allocates nothing.
-    static CELLS: RefCell<Vec<Vec<Cell>>> = const { RefCell::new(Vec::new()) };
+    static CELLS: RefCell<Vec<Vec<AbiCell>>> = const { RefCell::new(Vec::new()) };
 }
 
-pub(super) fn with_cells<R>(n: usize, f: impl FnOnce(&mut [Cell]) -> R) -> R {
+pub(super) fn with_cells<R>(n: usize, f: impl FnOnce(&mut [AbiCell]) -> R) -> R {
     let mut cells = CELLS.with(|c| c.borrow_mut().pop()).unwrap_or_default();
     cells.clear();
-    cells.resize(n, Cell([0; 16]));
+    cells.resize(n, AbiCell([0; 16]));
     let r = f(&mut cells);
     CELLS.with(|c| c.borrow_mut().push(cells));
     r
 }
 
-pub(super) fn write(cell: &mut Cell, v: &DataValue) {
+pub(super) fn write(cell: &mut AbiCell, v: &DataValue) {
     let n = v.ty().bytes() as usize;
     v.write_to_slice_ne(&mut cell.0[..n]);
 }
 
-pub(super) fn read(cell: &Cell, ty: Type) -> DataValue {
+pub(super) fn read(cell: &AbiCell, ty: Type) -> DataValue {
     DataValue::read_from_slice_ne(&cell.0[..ty.bytes() as usize], ty)
 }
 
@@ -69,7 +69,7 @@ pub(super) unsafe fn enter(
     program: &Program,
     phase: Phase,
     entry: usize,
-    cells: &mut [Cell],
+    cells: &mut [AbiCell],
 ) -> Result<(), Error> {
     // SAFETY: an entry point takes a pointer to as many cells as it has arguments or results; the
     // caller vouches for the pointers in them. Ranges hold generated code only.

@@ -22,7 +22,7 @@ use brolga_ir::{Diagnostic, Diagnostics, Effort, FuncKey, Options, Program};
 use brolga_rules::OF_C;
 use brolga_transform::Derivation;
 use brolga_transform::clif::entry_thunk::entry_signature;
-use brolga_transform::program::units::{Part, PartRole};
+use brolga_transform::program::units::{CodegenUnit, PartRole};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -39,7 +39,7 @@ use crate::Error;
 
 /// What one symbol of generated code stands for.
 #[derive(Clone, Copy)]
-enum Target {
+enum CompileTarget {
     Func(FuncId),
     Data(DataId),
 }
@@ -82,7 +82,7 @@ struct Linked {
     module: JITModule,
     /// How its functions are compiled, as a rule.
     isa: OwnedTargetIsa,
-    targets: HashMap<String, Target>,
+    targets: HashMap<String, CompileTarget>,
     /// What has an address.
     functions: HashMap<FuncId, CompiledFunction>,
     /// Most threads that compile ([`Options::threads`]).
@@ -171,7 +171,7 @@ impl<'p> Builder<'p> {
                 .declare_data(&name, Linkage::Local, d.writable, false)
                 .map_err(|e| internal("data", &e))?;
             this.linked.module.define_data(id, &desc).map_err(|e| internal("data", &e))?;
-            this.linked.targets.insert(d.symbol.clone(), Target::Data(id));
+            this.linked.targets.insert(d.symbol.clone(), CompileTarget::Data(id));
         }
         Ok(this)
     }
@@ -183,11 +183,11 @@ impl<'p> Builder<'p> {
             .module
             .declare_function(&format!("{}.{symbol}", self.name), Linkage::Local, sig)
             .map_err(|e| internal("declare", &e))?;
-        self.linked.targets.insert(symbol.to_owned(), Target::Func(id));
+        self.linked.targets.insert(symbol.to_owned(), CompileTarget::Func(id));
         Ok(())
     }
 
-    fn target(&mut self, symbol: &str, sig: Option<&ir::Signature>) -> Result<Target, Error> {
+    fn target(&mut self, symbol: &str, sig: Option<&ir::Signature>) -> Result<CompileTarget, Error> {
         if let Some(&t) = self.linked.targets.get(symbol) {
             return Ok(t);
         }
@@ -205,8 +205,8 @@ impl<'p> Builder<'p> {
         }
         let id =
             self.linked.module.declare_function(symbol, Linkage::Import, sig).map_err(|e| internal("import", &e))?;
-        self.linked.targets.insert(symbol.to_owned(), Target::Func(id));
-        Ok(Target::Func(id))
+        self.linked.targets.insert(symbol.to_owned(), CompileTarget::Func(id));
+        Ok(CompileTarget::Func(id))
     }
 
     /// A function whose external names are symbols (in the spelling of `names`, if there is one),
@@ -218,7 +218,7 @@ impl<'p> Builder<'p> {
         names: Option<&Names>,
         owner: FuncKey,
     ) -> Result<&mut Unit, Error> {
-        let Target::Func(id) = self.linked.targets[symbol] else { unreachable!("declared as a function") };
+        let CompileTarget::Func(id) = self.linked.targets[symbol] else { unreachable!("declared as a function") };
         one_call_of_two(&mut func, self.program);
         let links = self.links(symbol, &func, names)?;
         let (symbol, func, isa) = (symbol.to_owned(), Arc::new(func), Some(self.linked.isa.clone()));
@@ -238,8 +238,8 @@ impl<'p> Builder<'p> {
             }
             let name = spelled(symbol_of(func, &e.name));
             let id = match self.target(&name, Some(&func.dfg.signatures[e.signature]))? {
-                Target::Func(id) => id,
-                Target::Data(_) => {
+                CompileTarget::Func(id) => id,
+                CompileTarget::Data(_) => {
                     let d = Diagnostic::new("AD0153", format!("%{name} is called, but it is a data object"));
                     return Err(Diagnostics::from(d.in_func(symbol)).into());
                 }
@@ -250,8 +250,8 @@ impl<'p> Builder<'p> {
             let ir::GlobalValueData::Symbol { name, .. } = &func.global_values[gv] else { continue };
             let s = spelled(symbol_of(func, name));
             let (namespace, index) = match self.target(&s, None)? {
-                Target::Func(id) => (0, id.as_u32()),
-                Target::Data(id) => (1, id.as_u32()),
+                CompileTarget::Func(id) => (0, id.as_u32()),
+                CompileTarget::Data(id) => (1, id.as_u32()),
             };
             links.symbols.push((gv, UserExternalName { namespace, index }));
         }
@@ -313,8 +313,8 @@ impl<'p> Builder<'p> {
         let mut addresses = HashMap::default();
         for (symbol, t) in targets.iter() {
             let address = match *t {
-                Target::Data(id) => Some(module.get_finalized_data(id).0 as usize),
-                Target::Func(id) => {
+                CompileTarget::Data(id) => Some(module.get_finalized_data(id).0 as usize),
+                CompileTarget::Func(id) => {
                     functions.get(&id).map(|f| f.start).or_else(|| runtime_symbol(symbol).map(|p| p as usize))
                 }
             };
@@ -535,7 +535,7 @@ pub(crate) fn add_second(
 
 /// What is compiled of a derivation, which has no more use for it.
 struct Taken {
-    parts: Vec<(Part, ir::Function)>,
+    parts: Vec<(CodegenUnit, ir::Function)>,
     /// Functions of the program that they call as they are.
     called: Vec<FuncKey>,
 }

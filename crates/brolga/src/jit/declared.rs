@@ -91,7 +91,7 @@ pub(crate) fn register(args: &[Arg], specs: &[ArgSpec], segment: &mut Segment) {
 
 /// Where the shadows of floats lie that the caller knows of.
 #[derive(Default)]
-pub(crate) struct Places {
+pub(crate) struct ShadowPlaces {
     /// For each argument with a shadow of which the caller has said where floats are, the address
     /// of the shadow.
     known: SmallVec<[(u64, Arc<[Floats]>); 8]>,
@@ -105,7 +105,7 @@ pub(crate) struct Places {
     others: Vec<(u64, usize)>,
 }
 
-impl Places {
+impl ShadowPlaces {
     /// What was said with some arguments.
     pub(crate) fn of(args: &[Arg], specs: &[ArgSpec]) -> Self {
         let shadowed = || args.iter().enumerate().filter(|a| a.1.shadow != 0);
@@ -229,11 +229,11 @@ mod tests {
 
     #[test]
     fn floats_are_known_as_far_as_they_reach() {
-        use super::{Arg, Floats, Places, There};
+        use super::{Arg, Floats, ShadowPlaces, There};
         let floats = |offset, len, size| Floats { offset, len, size };
         let arg = Arg::duplicated(0x1000, 0x5000)
             .with_floats([floats(16, 24, 8), floats(64, 12, 4), floats(88, 20, 0)].into());
-        let places = Places::of(&[arg.clone(), Arg { shadow: 0, ..arg }], &[]);
+        let places = ShadowPlaces::of(&[arg.clone(), Arg { shadow: 0, ..arg }], &[]);
         let found: Vec<There> = (0..14).map(|k| places.at(0x5000 + 8 * k)).collect();
         // The caller has said of all that has a shadow where floats are.
         let (no, double, single) = (There::Nothing, There::Floats(8), There::Floats(4));
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(found, wanted);
         assert_eq!([0x5014, 0x1010].map(|at| places.at(at)), [no, no]);
         let said = Arg::duplicated(0x1000, 0x5000).with_floats([floats(16, 24, 8)].into());
-        let places = Places::of(&[said, Arg::duplicated(0x2000, 0x6000)], &[]);
+        let places = ShadowPlaces::of(&[said, Arg::duplicated(0x2000, 0x6000)], &[]);
         assert_eq!([0x5010, 0x5028, 0x6000].map(|at| places.at(at)), [double, There::Unknown, There::Unknown]);
     }
 }

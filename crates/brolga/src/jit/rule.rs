@@ -305,8 +305,8 @@ impl DerivedRule {
         }
     }
 
-    /// The primal, which is compiled when it is asked for: who wants gradients only should not wait
-    /// for it.
+    /// The primal, which is compiled when it is asked for: a caller of gradients only should not
+    /// wait for it.
     pub(super) fn compiled_primal(&self) -> Result<&(Added, usize), Error> {
         let inner = &*self.0;
         // It is made once, so that it is made to be fast, whatever is derived.

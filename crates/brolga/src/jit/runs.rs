@@ -9,7 +9,7 @@ use brolga_runtime::{InverseStats, Lease, LoopStats};
 use cranelift_codegen::data_value::DataValue;
 
 use super::cells::{with_cells, write};
-use super::declared::Places;
+use super::declared::ShadowPlaces;
 use super::rule::{Derived, DerivedRule};
 use super::traps::{Phase, explained};
 use crate::Error;
@@ -96,7 +96,7 @@ pub struct Pullback {
     pub(super) tape: Lease,
     /// It has been called before, so that shadows of data objects hold what that call left there.
     pub(super) called: bool,
-    pub(super) places: Places,
+    pub(super) places: ShadowPlaces,
 }
 
 impl Pullback {

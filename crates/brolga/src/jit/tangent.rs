@@ -7,8 +7,8 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{AbiParam, Type, types};
 
 use super::arg::Arg;
-use super::cells::{Cell, fits, read, with_cells};
-use super::declared::Places;
+use super::cells::{AbiCell, fits, read, with_cells};
+use super::declared::ShadowPlaces;
 use super::rule::{Derived, DerivedRule};
 use super::runs::Run;
 use super::traps::Phase;
@@ -114,7 +114,7 @@ impl DerivedRule {
     /// Write the derivatives of these parameters or results: of number `i` in set `k`.
     pub(super) fn write_wide<'v>(
         &self,
-        cells: &mut [Cell],
+        cells: &mut [AbiCell],
         of: &[usize],
         all: &[AbiParam],
         given: impl Fn(usize, usize) -> Option<&'v DataValue>,
@@ -134,7 +134,7 @@ impl DerivedRule {
     /// Read them.
     pub(super) fn read_wide(
         &self,
-        cells: &[Cell],
+        cells: &[AbiCell],
         of: &[usize],
         all: &[AbiParam],
         mut put: impl FnMut(usize, usize, DataValue),
@@ -148,7 +148,7 @@ impl DerivedRule {
     }
 
     /// What floats the caller knows to be at eight bytes of shadow.
-    fn floats_at(&self, args: &[Arg], places: &Places, window: u64) -> There {
+    fn floats_at(&self, args: &[Arg], places: &ShadowPlaces, window: u64) -> There {
         let within = |a: &Arg| a.shadow != 0 && a.len.is_some_and(|n| window.wrapping_sub(a.shadow) < n);
         let declared = self.0.request.args.iter().zip(args).filter(|(_, a)| within(a)).find_map(|(spec, _)| spec.elem);
         match declared {
@@ -204,12 +204,12 @@ fn lane(k: usize, width: usize, ty: Type) -> (usize, usize) {
     if k < full * n { (k / n, k % n * ty.bytes() as usize) } else { (full + k - full * n, 0) }
 }
 
-fn write_lane(cells: &mut [Cell], k: usize, width: usize, v: &DataValue, ty: Type) {
+fn write_lane(cells: &mut [AbiCell], k: usize, width: usize, v: &DataValue, ty: Type) {
     let (cell, at) = lane(k, width, ty);
     v.write_to_slice_ne(&mut cells[cell].0[at..at + ty.bytes() as usize]);
 }
 
-fn read_lane(cells: &[Cell], k: usize, width: usize, ty: Type) -> DataValue {
+fn read_lane(cells: &[AbiCell], k: usize, width: usize, ty: Type) -> DataValue {
     let (cell, at) = lane(k, width, ty);
     DataValue::read_from_slice_ne(&cells[cell].0[at..at + ty.bytes() as usize], ty)
 }

@@ -161,7 +161,7 @@ impl Comments<'_, '_> {
         self.s.facts.cfg.preds[b].iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
-    /// Who keeps a frame slot, if it is another block.
+    /// The block that keeps a frame slot, if it is another one.
     fn keeper(&self, slot: FrameSlot, reader: ir::Block) -> String {
         let keeps = |b: ir::Block| self.s.plan.blocks[b].keeps.iter().any(|k| k.0 == slot);
         let keeper = self.s.facts.cfg.blocks.iter().copied().find(|&b| keeps(b));

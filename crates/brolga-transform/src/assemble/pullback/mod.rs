@@ -35,7 +35,7 @@ use crate::val_map::ByName;
 use builder::{Builder, Converter, Holds, RerunBlocks, Waiting, to};
 
 /// The pullback graph with the names of its parameters.
-pub struct Pullback {
+pub struct PullbackGraph {
     /// The graph.
     pub graph: CfgBlocks,
     /// The segment.
@@ -47,13 +47,13 @@ pub struct Pullback {
 /// The pullbacks of one plan.
 pub struct Pullbacks {
     /// The one that is right for all runs.
-    pub guarded: Pullback,
+    pub guarded: PullbackGraph,
     /// One without guards, for runs in which all that is watched is as it should be
     /// ([`crate::guards::versioning`]).
-    pub free: Option<Pullback>,
+    pub free: Option<PullbackGraph>,
     /// What comes before the first where there is a choice: it clears what that is going to add to
     /// ([`crate::shadow::monotone_rows`]).
-    pub clearing: Option<Pullback>,
+    pub clearing: Option<PullbackGraph>,
 }
 
 mod builder;
@@ -78,7 +78,7 @@ pub struct PullbackParts<'a, 'f> {
 }
 
 /// Assemble a pullback.
-pub fn pullback(parts: &PullbackParts<'_, '_>, stmts: Given<'_>, ids: &mut Ids) -> Pullback {
+pub fn pullback(parts: &PullbackParts<'_, '_>, stmts: Given<'_>, ids: &mut Ids) -> PullbackGraph {
     let &PullbackParts { facts, live, plan, aux, seeds, seg, symbol } = parts;
     let entry = ids.block();
     // Reverse order, so that the text reads in the order in which the pullback runs.
@@ -107,13 +107,13 @@ pub fn pullback(parts: &PullbackParts<'_, '_>, stmts: Given<'_>, ids: &mut Ids) 
     b.exit_block();
     let signature = facts.variant.pullback_signature(&facts.func().signature);
     let graph = CfgBlocks { symbol: symbol.to_owned(), signature, blocks: b.blocks };
-    Pullback { graph, seg, reverse_of: b.reverse_of }
+    PullbackGraph { graph, seg, reverse_of: b.reverse_of }
 }
 
 /// One pullback of two with the same parameters: the first if the flag that the forward pass has
 /// left is set.
-pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids) -> Pullback {
-    let Pullback { graph: mut whole, seg, reverse_of } = guarded;
+pub fn either(guarded: PullbackGraph, free: PullbackGraph, flag: FrameSlot, ids: &mut Ids) -> PullbackGraph {
+    let PullbackGraph { graph: mut whole, seg, reverse_of } = guarded;
     let (old, new) = (whole.entry(), ids.block());
     let mut others = free.graph.blocks;
     let free_entry = *others.keys().next().expect("a graph has an entry");
@@ -132,7 +132,7 @@ pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids)
     blocks.extend(std::mem::take(&mut whole.blocks));
     blocks.extend(others);
     whole.blocks = blocks;
-    Pullback { graph: whole, seg, reverse_of }
+    PullbackGraph { graph: whole, seg, reverse_of }
 }
 
 impl Builder<'_, '_> {

@@ -1,4 +1,20 @@
 //! Formula rows: each operand's cotangent is the result's times a partial derivative.
+//!
+//! **Question.** A row of `brolga-rules` has a formula for each partial. Which instructions does it
+//! become?
+//!
+//! **Answer.** A partial is a number of factors and a divisor, each an expression over operands and
+//! results. Each node of an expression becomes one instruction of the reverse fragment, but for
+//! calls that the primal has made already (`Pass::ShareCalls`); what the primal has is a name, and
+//! how the reverse half gets it is the plan's to say. A product by a factor that may not be finite,
+//! and a quotient, gets a guard (*strong zero*).
+//!
+//! ```text
+//! z = fmul x, y      x̄ += z̄ · y, ȳ += z̄ · x      each guarded, but by a constant that is finite
+//! z = sqrt x         x̄ += z̄ / |z + z|             guarded: z may be zero
+//! ```
+//!
+//! Forward mode walks the same formulas with the tangent of an operand in place of the cotangent.
 
 use std::cmp::Ordering;
 
@@ -234,7 +250,7 @@ impl Walker<'_> {
         v
     }
 
-    /// What the primal has from the same function of the same operands: who rotates asks for a sine
+    /// What the primal has from the same function of the same operands: a rotation asks for a sine
     /// and a cosine, and each of them is in the derivative of the other. It must be there whenever
     /// the statement has run, so its block comes before the statement's on all ways, or is the
     /// same. No operand can be another one by then: whatever defines it lies before both.

@@ -362,7 +362,7 @@ fn blocks_that_are_filled() {
     assert!(!in_memory("v12", "store v8, v11"), "another load of the variable");
     assert!(!in_memory("v12", "store v8, v21"), "what was stored in it");
     assert!(in_memory("v13", "store v8, v11"), "another variable");
-    // Who releases may do with the block what he likes.
+    // A function that releases a block may do anything with it.
     assert!(releases(&GIVES_BACK.replace("store v2, v4", "v9 = iconst.i64 0\n store v9, v4")));
 }
 

@@ -186,7 +186,7 @@ fn who_calls_himself_is_derived_once() {
     // The seed of the root is not known to be one; that of its calls is not, either.
     let d = derived(WHOLE, &quick(Mode::Gradient));
     assert!(is_served(&d) && d.pairs.is_empty() && d.joint.len() == 1 && d.spare == 0);
-    // Who is asked for the value is served by one who knows it.
+    // A root that is asked for its value is served by a variant that has it.
     let valued = derived(WHOLE, &quick(Mode::Combined));
     assert!(is_served(&valued) && valued.pairs.len() == 1 && valued.joint.is_empty());
     // Nothing asks for a segment, so none is handed on.
@@ -206,7 +206,7 @@ fn what_only_the_root_would_ask_for_is_not_derived() {
     assert!(served.iter().all(|v| alone.contains(v)) && served.len() < alone.len(), "{served:?}, {alone:?}");
 }
 
-/// Who knows what the caller promises may record less in loops.
+/// A root that knows what the caller promises may record less in loops.
 #[test]
 fn promises_are_for_the_root_alone() {
     let loops = WHOLE.replace(
@@ -226,7 +226,7 @@ fn promises_are_for_the_root_alone() {
     }
 }
 
-/// Who is called with a buffer of doubles where the root has one of singles moves cotangents
+/// A callee that gets a buffer of doubles where the root has one of singles moves cotangents
 /// otherwise.
 #[test]
 fn who_serves_knows_what_memory_holds() {
@@ -258,11 +258,11 @@ fn who_serves_knows_what_memory_holds() {
     assert_eq!((served, dx, dy), run([Elem::F32, Elem::F64], false));
     let single = |v: u64, k: u32| f32::from_bits((v >> (32 * k)) as u32);
     assert_eq!([single(dx[0], 0), single(dx[0], 1)], [1.75, 6.0]);
-    // Who is called with what the root has serves it.
+    // A callee that gets what the root has serves it.
     assert!(run([Elem::F32; 2], true).0 && !served);
 }
 
-/// Who looks at what is derived sees what runs.
+/// An observer sees what runs.
 #[test]
 fn who_looks_is_shown_who_serves() {
     let program = program(PAIR);

@@ -3,7 +3,7 @@
 //! well.
 
 use brolga_clif::licm_gvn::hoist;
-use brolga_clif::shape::Shape;
+use brolga_clif::shape::FlowInfo;
 use brolga_testing::{function, jit};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir;
@@ -29,7 +29,7 @@ fn check(body: &str, expected: &[&str]) {
     let before = function(&text);
     let isa = jit::host_isa();
     let mut after = before.clone();
-    hoist(&mut after, Shape::of(&before), false, &*isa);
+    hoist(&mut after, FlowInfo::of(&before), false, &*isa);
     cranelift_codegen::verify_function(&after, &*isa).unwrap_or_else(|e| panic!("{e}\n{after}"));
     let blocks = after.layout.blocks().map(|b| {
         let ops = after.layout.block_insts(b).map(|i| after.dfg.insts[i].opcode());

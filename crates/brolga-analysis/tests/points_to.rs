@@ -3,8 +3,8 @@
 
 use brolga_analysis::calls::deferred_free;
 use brolga_analysis::memory::clobber::{ClobberInput, reloadable};
-use brolga_analysis::memory::mod_ref::Part;
-use brolga_analysis::memory::points_to::{Flow, allocator_of};
+use brolga_analysis::memory::mod_ref::Region;
+use brolga_analysis::memory::points_to::{PointerFlow, allocator_of};
 use brolga_analysis::memory::reload_after_undo::Rewind;
 use brolga_analysis::{Blocks, Cfg, Summaries};
 use brolga_ir::{Allocator, Program};
@@ -388,13 +388,13 @@ fn for_callers() {
         let flow = |name: &str| summaries.flows()[&program.func(name).unwrap()];
         let effect = |name: &str| summaries.effects()[&program.func(name).unwrap()].writes();
         // It keeps the float, whatever that may be.
-        assert_eq!(flow("fill"), Flow { keeps: 1 << 2, ..Flow::default() });
-        assert!(matches!(effect("fill"), [Part { through: Some(0), span: Some((0, _)), within: 0b10 }]));
+        assert_eq!(flow("fill"), PointerFlow { keeps: 1 << 2, ..PointerFlow::default() });
+        assert!(matches!(effect("fill"), [Region { through: Some(0), span: Some((0, _)), within: 0b10 }]));
         assert_eq!(flow("keep").keeps & (1 << 1), 1 << 1);
         // It returns a float that it is given.
-        assert_eq!(flow("f"), Flow { made: 1 << 3, based: 1 << 3, ..Flow::default() });
+        assert_eq!(flow("f"), PointerFlow { made: 1 << 3, based: 1 << 3, ..PointerFlow::default() });
         // What it allocates is its own; in front of memory something may change.
-        assert!(matches!(effect("scratch"), [Part { through: Some(0), span: Some((_, 0)), .. }]));
+        assert!(matches!(effect("scratch"), [Region { through: Some(0), span: Some((_, 0)), .. }]));
     });
 }
 

@@ -2,7 +2,7 @@
 
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::memory::clobber::reloadable;
-use brolga_analysis::memory::mod_ref::Span;
+use brolga_analysis::memory::mod_ref::ByteRange;
 use brolga_analysis::{Blocks, Cfg, Summaries};
 use brolga_testing::program;
 use cranelift_codegen::ir::{Function, Inst, InstructionData};
@@ -166,7 +166,7 @@ fn effects_of_callees() {
             return }";
     let program = program(text);
     let summaries = Summaries::compute(&program, &bodies(&program));
-    let of = |name: &str| -> Vec<(Option<usize>, Span)> {
+    let of = |name: &str| -> Vec<(Option<usize>, ByteRange)> {
         let effect = &summaries.effects()[&program.func(name).unwrap()];
         effect.writes().iter().map(|p| (p.through, p.span)).collect()
     };
@@ -215,7 +215,7 @@ fn effects_of_many_parts() {
     let found = writes(8);
     assert!(found.len() <= 8);
     for (param, span) in (0..8).flat_map(apart) {
-        let has = |p: &Span| p.unwrap().0 <= span.unwrap().0 && span.unwrap().1 <= p.unwrap().1;
+        let has = |p: &ByteRange| p.unwrap().0 <= span.unwrap().0 && span.unwrap().1 <= p.unwrap().1;
         assert!(found.iter().any(|p| p.0 == param && has(&p.1)), "{param:?}, {span:?}");
     }
     assert_eq!(writes(9), [(None, None)]);

@@ -1,4 +1,4 @@
-//! Rows of which a run is asked whether they lie one behind another (`ascending.rs` of the
+//! Rows of which a run is asked whether they lie one behind another (`monotone_rows.rs` of the
 //! transform): random loops over random rows, with many ways of going wrong.
 //!
 //! The shadow that is declared fresh (and filled with NaN where the rule says that it overwrites

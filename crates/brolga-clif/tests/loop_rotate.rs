@@ -2,7 +2,7 @@
 //! interpreter before and after. Every derivative in `ir-tests` goes through the pass as well.
 
 use brolga_clif::loop_rotate::rotate;
-use brolga_clif::shape::Shape;
+use brolga_clif::shape::FlowInfo;
 use brolga_testing::{function, jit};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir;
@@ -40,7 +40,7 @@ fn check(body: &str, expected: (usize, usize)) {
     let before = function(&text);
     let isa = jit::host_isa();
     let mut after = before.clone();
-    let turned = rotate(&mut after, &Shape::of(&before));
+    let turned = rotate(&mut after, &FlowInfo::of(&before));
     cranelift_codegen::verify_function(&after, &*isa).unwrap_or_else(|e| panic!("{e}\n{after}"));
     assert_eq!(ends(&after), expected, "{after}");
     assert_eq!(turned, ends(&before) != expected, "{after}");
