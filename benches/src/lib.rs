@@ -31,6 +31,7 @@ pub mod data;
 pub mod disasm;
 pub mod entry;
 pub mod latency;
+pub mod loops;
 pub mod measure;
 pub mod native;
 pub mod page;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::calls::CallRow;
 use crate::costs::Measured;
 use crate::latency::Latency;
+use crate::loops::LoopRow;
 use crate::measure::MeasuredRow;
 use crate::passes::{Part, Worth};
 use crate::peers::Peers;
@@ -122,6 +123,28 @@ pub fn tangents(rows: &[TangentRow]) -> String {
     }
     table.column_iter_mut().skip(1).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
     table.trim_fmt()
+}
+
+/// A table of time loops: what a step takes, of the gradient of a short plain loop and of the time
+/// loop within its budget; `/ plain` is their ratio. `again` counts the steps that run without a
+/// tape, in both halves, a step of the loop.
+pub fn loops(rows: &[LoopRow]) -> String {
+    let cells = |r: &LoopRow| {
+        [
+            r.name.to_owned(),
+            r.steps.to_string(),
+            bytes(r.budget as f64),
+            time(r.primal_ns),
+            time(r.plain_ns),
+            time(r.loop_ns),
+            format!("{:.2}x", r.loop_ns / r.plain_ns),
+            format!("{:.3}", r.stats.forward as f64 / f64::from(r.steps)),
+            r.stats.max_slots.to_string(),
+            bytes(r.stats.max_bytes as f64),
+        ]
+    };
+    let header = ["loop", "steps", "budget", "primal", "plain", "a step", "/ plain", "again", "states", "most bytes"];
+    of_numbers(header, rows.iter().map(cells))
 }
 
 /// A table of Hessian-vector products: `/ gradient` is what value, gradient and one product take,

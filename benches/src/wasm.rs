@@ -145,7 +145,7 @@ impl WasmProblem {
 }
 
 /// `n` numbers between two, the same in every run.
-fn noise(seed: u32, n: usize, low: f64, high: f64) -> Vec<f64> {
+pub(crate) fn noise(seed: u32, n: usize, low: f64, high: f64) -> Vec<f64> {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

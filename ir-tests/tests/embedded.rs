@@ -25,15 +25,15 @@ use cranelift_jit::JITModule;
 use cranelift_module::{DataDescription, FuncId, Linkage, Module};
 
 #[derive(Default)]
-struct Tally {
-    compared: usize,
+pub struct Tally {
+    pub compared: usize,
     /// Calls of each kind of workspace.
-    rooms: BTreeMap<&'static str, usize>,
-    refused: BTreeMap<String, usize>,
+    pub rooms: BTreeMap<&'static str, usize>,
+    pub refused: BTreeMap<String, usize>,
     /// The primal is not compiled with default flags.
     unsupported: usize,
     full: usize,
-    wrong: Vec<String>,
+    pub wrong: Vec<String>,
 }
 
 const MODES: [Mode; 3] = [Mode::Combined, Mode::Split, Mode::Tangent];
@@ -94,6 +94,19 @@ fn random_programs() {
     tally.wrong.iter().for_each(|w| println!("  WRONG: {w}"));
     assert!(tally.wrong.is_empty(), "{} are wrong", tally.wrong.len());
     assert!(tally.compared > 10);
+}
+
+/// Judge gradients, and forward passes with pullbacks, of a program.
+pub fn judge_text(tally: &mut Tally, seed: u64, text: String) {
+    let file = File::parse("random.clif", text.clone()).unwrap_or_else(|e| panic!("{e}:\n{text}"));
+    for d in &file.directives {
+        let Directive::Grad(line) = d else { continue };
+        let call = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses);
+        let call = call.unwrap_or_else(|e| panic!("{e}:\n{text}"));
+        for mode in [Mode::Combined, Mode::Split] {
+            judge(tally, &file, &call, &format!("seed {seed}, {mode:?}: {}", line.text), mode);
+        }
+    }
 }
 
 /// What comes out of a run.
@@ -259,6 +272,14 @@ impl Caller<'_> {
     }
 }
 
+extern "C" fn with_value(_: f64, v: f64) -> f64 {
+    v
+}
+
+extern "C" fn with_valuef(_: f32, v: f32) -> f32 {
+    v
+}
+
 /// The same by functions of a module. `None` if a run does not fit into so many bytes.
 fn embedded(
     tally: &mut Tally,
@@ -268,8 +289,11 @@ fn embedded(
     direction: &[f64],
     room: usize,
 ) -> Result<Option<Found>, AdError> {
-    let jit = JITModule::new(brolga_testing::jit::host());
-    let mut module = AdModule::new(jit);
+    let mut builder = brolga_testing::jit::host();
+    // The functions themselves call these; their derivatives have bodies of them.
+    builder.symbol("brolga_with_value", with_value as *const u8);
+    builder.symbol("brolga_with_valuef", with_valuef as *const u8);
+    let mut module = AdModule::new(JITModule::new(builder));
     // Cranelift panics on some functions with these flags.
     let loaded = quiet::catch(|| load(&mut module, &file.program, call.func));
     let Some(Ok(loaded)) = loaded else {

@@ -5,6 +5,7 @@ mod ascending;
 mod compositions;
 mod drivers;
 mod embedded;
+mod embedded_pieces;
 mod embedded_twice;
 mod fresh;
 mod harness;

@@ -109,6 +109,7 @@ bare="-nostdlib -Wl,--no-entry"
     c nbody nbody $bare
     # Without optimisation steps that run again leave other things in their frames.
     optimised swings swings $bare -Wl,--allow-undefined -I"$here/../../crates/brolga-wasm/include"
+    optimised simulations simulations $bare -Wl,--allow-undefined -I"$here/../../crates/brolga-wasm/include"
     c heat heat $heap
     c machine machine $libc
     c quadrature quadrature $bare

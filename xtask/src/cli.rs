@@ -140,6 +140,10 @@ pub struct BenchArgs {
     /// Hessians of the embedding of a graph in two to ten dimensions.
     #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write", "tangents"])]
     pub second: bool,
+    /// Measure time loops instead: a step of a long simulation within a budget of bytes beside a
+    /// step of a short one that is derived as a loop. The longest takes minutes.
+    #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write", "tangents", "second"])]
+    pub loops: bool,
     /// Print machine code instead, with the number of instructions in each block: primal,
     /// derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]

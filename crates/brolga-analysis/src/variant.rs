@@ -15,8 +15,9 @@
 //!                                                          -> (r…, δ of each Ptr result…, ṙ of each Active or Bits result…)
 //! ```
 
+use brolga_ir::driver::Driver;
 use brolga_ir::inst::Shape;
-use brolga_ir::{ArgActivity, FuncKey, Promises, Request, ResultActivity};
+use brolga_ir::{ArgActivity, FuncKey, Options, Program, Promises, Request, ResultActivity};
 use cranelift_codegen::ir::{AbiParam, Signature, types};
 use cranelift_codegen::isa::CallConv;
 
@@ -130,6 +131,37 @@ impl Variant {
     /// The variant that a call asks for.
     pub fn of_call(func: FuncKey, params: Vec<ParamMode>, results: Vec<ResultMode>) -> Self {
         Self { func, params, results, promises: vec![], preserved: Preserved::NOTHING }
+    }
+
+    /// Whether nothing is passed but addresses and numbers, and maybe floats. Of words that may be
+    /// fragments of floats (an address that has lain in memory) a template checks that no cotangent
+    /// arrives.
+    fn passes_words(&self, floats: bool) -> bool {
+        let word = |p: &ParamMode| match p {
+            ParamMode::Active => floats,
+            ParamMode::Bits { shape, .. } => matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. }),
+            _ => true,
+        };
+        self.params.iter().all(word) && self.results.iter().all(|r| *r == ResultMode::None)
+    }
+
+    /// Whether states are kept for it, for a function with a state ([`brolga_ir::driver`]).
+    pub fn keeps_states(&self, options: &Options) -> bool {
+        options.keeps_states() && self.passes_words(false)
+    }
+
+    /// Whether its pullback undoes a call, and so is told again what the call was given.
+    pub fn is_undone(&self, program: &Program, options: &Options) -> bool {
+        let driver = &program.funcs[self.func].driver;
+        matches!(driver, Some(Driver::Inverse(_))) && options.keeps_states() && self.passes_words(true)
+    }
+
+    /// Signature of a pullback that undoes a call: behind the segment, what the forward pass takes.
+    pub fn undo_signature(&self, primal: &Signature) -> Signature {
+        let mut s = self.pullback_signature(primal);
+        let given = self.forward_signature(primal).params;
+        s.params.extend_from_slice(&given[..given.len() - 1]);
+        s
     }
 
     /// The variant under which a function is reached through a pointer: everything that its

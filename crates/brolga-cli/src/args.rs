@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brolga::{InverseCheck, StateLength};
 use brolga_driver::wasm::{Allocators, Imports, ModuleOptions};
 use clap::{Args, ValueEnum, ValueHint};
 
@@ -20,6 +21,52 @@ pub struct FileArg {
     /// `name: inactive`, or `name: tangent function(x, dx)`. They count before bodies of functions.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub rules: Option<PathBuf>,
+    /// A function of a CLIF file whose calls another one undoes, so that they record nothing, and
+    /// what both change: F=G,0:24 where parameter 0 points at 24 bytes, F=G,0:v1 where parameter 1
+    /// says at how many; several behind commas. May be repeated.
+    #[arg(long = "inverse", value_name = "F=G,N:BYTES", value_parser = inverse)]
+    pub inverses: Vec<Inverse>,
+}
+
+/// A function that another one undoes, and the state.
+#[derive(Clone, Debug)]
+pub struct Inverse {
+    /// The function.
+    pub function: String,
+    /// What undoes it.
+    pub inverse: String,
+    /// Parameters that point at what both change, and its length.
+    pub state: Vec<(usize, StateLength)>,
+}
+
+fn inverse(text: &str) -> Result<Inverse, String> {
+    let usage = || "write f=f_inverse,0:24: parameter 0 points at a state of 24 bytes".to_owned();
+    let (names, state) = text.split_once(',').ok_or_else(usage)?;
+    let (function, inverse) = names.split_once('=').ok_or_else(usage)?;
+    let part = |text: &str| {
+        let (param, length) = text.split_once(':').ok_or_else(usage)?;
+        let number = |text: &str| text.trim().parse().map_err(|_| usage());
+        let length = match length.trim().strip_prefix('v') {
+            Some(param) => StateLength::Param(number(param)?),
+            None => StateLength::Bytes(bytes(length.trim())?.try_into().map_err(|_| usage())?),
+        };
+        Ok((number(param)?, length))
+    };
+    let name = |text: &str| text.trim().trim_start_matches('%').to_owned();
+    let state = state.split(',').map(part).collect::<Result<_, String>>()?;
+    Ok(Inverse { function: name(function), inverse: name(inverse), state })
+}
+
+fn inverse_check(text: &str) -> Result<InverseCheck, String> {
+    match text {
+        "off" => Ok(InverseCheck::Off),
+        "bits" => Ok(InverseCheck::Bits),
+        "record" => Ok(InverseCheck::Record),
+        _ => match text.parse::<f64>() {
+            Ok(x) if x >= 0.0 && x.is_finite() => Ok(InverseCheck::Within(x.into())),
+            _ => Err("write off, bits, record, or how far floats may be from each other, such as 1e-9".to_owned()),
+        },
+    }
 }
 
 /// How a module is read.
@@ -128,6 +175,11 @@ pub struct CallOptions {
     /// 1000000, 64KiB, 16MiB, 1GiB. The default is 64MiB.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory_budget: Option<usize>,
+    /// What is checked of functions that undo others: nothing (off), that all bits are as they were
+    /// (bits, the default), or that floats are within a tolerance, such as 1e-9; with record, what
+    /// they do not give back is recorded.
+    #[arg(long, value_name = "off|bits|record|TOLERANCE", value_parser = inverse_check)]
+    pub inverse_check: Option<InverseCheck>,
     /// Check at run time: bounds and overlaps of shadows, lost shadows, the order of the tape.
     #[arg(long)]
     pub debug: bool,

@@ -1,11 +1,11 @@
 //! Jobs: the calls of a command line, or those that a file lists, read and bound to the file.
 
-use brolga::{Effort, Inline, Mode, Options, Untracked};
+use brolga::{Effort, Inline, InverseCheck, Mode, Options, Untracked};
 use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, run};
 
-use crate::args::{self, CallOptions, FileArg};
+use crate::args::{self, CallOptions, FileArg, Inverse};
 use crate::failure::Failure;
 use crate::rules::Rules;
 
@@ -29,6 +29,8 @@ pub struct Job<'a> {
     pub untracked: Untracked,
     /// Most bytes that a time loop takes.
     pub memory_budget: usize,
+    /// What is checked of functions that undo others.
+    pub inverse_check: InverseCheck,
     /// The directive that it comes from.
     pub line: Option<&'a GradLine>,
 }
@@ -44,7 +46,12 @@ pub fn read(input: &FileArg, calls: &[String]) -> Result<File, Failure> {
 /// Read a file for these functions, and its rules. With `imports`, functions that it does not
 /// define may have adjoints: another program links them.
 pub fn read_for(input: &FileArg, funcs: &[String], imports: bool) -> Result<File, Failure> {
-    let mut file = File::read_for(&input.file, &input.module.options(), funcs)?;
+    let undo = input.inverses.iter().map(|i| i.inverse.clone()).filter(|_| !funcs.is_empty());
+    let wanted: Vec<String> = funcs.iter().cloned().chain(undo).collect();
+    let mut file = File::read_for(&input.file, &input.module.options(), &wanted)?;
+    for Inverse { function, inverse, state } in &input.inverses {
+        file.program.set_inverse(function, inverse, state)?;
+    }
     if let Some(path) = &input.rules {
         let at = |line: usize, message: String| Failure::Usage(format!("{}:{line}: {message}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|e| Failure::Usage(format!("{}: {e}", path.display())))?;
@@ -66,9 +73,9 @@ pub fn outcome_of(rules: &Rules<'_>, job: &Job<'_>) -> Result<Outcome, Failure> 
 impl Job<'_> {
     /// How it is derived.
     pub fn options(&self) -> Options {
-        let Job { mode, inline, effort, untracked, debug, memory_budget, .. } = *self;
+        let Job { mode, inline, effort, untracked, debug, memory_budget, inverse_check, .. } = *self;
         let memory = self.call.memory;
-        Options { mode, inline, effort, untracked, debug, memory, memory_budget, ..Options::default() }
+        Options { mode, inline, effort, untracked, debug, memory, memory_budget, inverse_check, ..Options::default() }
     }
 
     /// How to speak of it in an error.
@@ -86,6 +93,7 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
     let (debug, mode, inline) = (options.debug, options.mode.into(), options.inline.into());
     let (effort, untracked) = (options.effort.into(), untracked(file, options.untracked));
     let memory_budget = options.memory_budget.unwrap_or(Options::default().memory_budget);
+    let inverse_check = options.inverse_check.unwrap_or_default();
     for call in &options.calls {
         let text = with_flags(call, options);
         let (parsed, clauses) = call_with_clauses(&text)?;
@@ -100,6 +108,7 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
             effort,
             untracked,
             memory_budget,
+            inverse_check,
             line: None,
         });
     }
@@ -127,6 +136,7 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
                 effort,
                 untracked,
                 memory_budget,
+                inverse_check,
                 line: Some(line),
             });
         }

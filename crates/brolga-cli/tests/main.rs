@@ -3,5 +3,6 @@
 mod cli;
 mod docs;
 mod installed;
+mod inverses;
 mod objects;
 mod statuses;

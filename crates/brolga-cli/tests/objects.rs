@@ -440,6 +440,30 @@ fn blocks_of_a_record_are_released() {
     }
 }
 
+/// A float whose halves are stored as integers, and read as a float by C.
+#[test]
+fn floats_in_halves() {
+    let folder = Folder::new("halves");
+    folder.write(
+        "f.clif",
+        "function %halves(f64, i64) system_v {\nblock0(v0: f64, v1: i64):\n    v2 = fmul v0, v0\n    \
+         v3 = bitcast.i64 v2\n    v4 = ireduce.i32 v3\n    v5 = iconst.i64 32\n    v6 = ushr v3, v5\n    \
+         v7 = ireduce.i32 v6\n    store v4, v1\n    store v7, v1+4\n    return\n}\n",
+    );
+    folder.compile("f.clif", &["-f", "halves", "-o", "grad.o", "--header", "grad.h"]).expect(0);
+    folder.write(
+        "main.c",
+        "#include <stdio.h>\n#include \"grad.h\"\n\nint main(void) {\n    static char space[4096];\n    \
+         double out = 0, seed, sum = 0;\n    struct halves_gradient_results r;\n    \
+         for (int i = 1; i < 3; i++) {\n        seed = i;\n        \
+         halves_gradient(1.5, &out, &seed, space, sizeof space, &r);\n        sum += r.cotangent0;\n    }\n    \
+         printf(\"%g %g %g %d\\n\", out, sum, seed, (int)r.status);\n}\n",
+    );
+    if folder.build("cc", &["-Wall", "-Werror", "main.c", "grad.o", "-lm", "-o", "main"]) {
+        close(&numbers(&folder.run("main")), &[2.25, 9.0, 0.0, 0.0]);
+    }
+}
+
 #[test]
 fn what_is_refused() {
     let folder = Folder::new("refused");
@@ -453,7 +477,7 @@ fn what_is_refused() {
         run.expect(status).says(says);
         assert!(!folder.0.join("never.o").exists());
     };
-    wrong(&["-f", "pieces", "--mode", "split"], 1, "AD0174");
+    wrong(&["-f", "pieces", "--mode", "forward"], 1, "AD0174");
     wrong(&["-f", "nothing"], 2, "not defined");
     wrong(&["-f", "g"], 2, "two things");
     wrong(&["-f", "f", "-f", "f"], 2, "two things");

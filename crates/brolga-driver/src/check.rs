@@ -15,7 +15,7 @@
 pub mod forward;
 pub mod second;
 
-use brolga::{DerivedRule, Error, LoopStats, Program};
+use brolga::{DerivedRule, Error, InverseStats, LoopStats, Program};
 use brolga_oracle::fd::{self, Verdict, Why};
 use brolga_oracle::{Oracle, OracleError, Tangent};
 
@@ -294,6 +294,7 @@ fn on_tape(program: &Program, call: &Invocation) -> Result<OnTape, OracleError> 
         gradient: entries(lists),
         tape_bytes: r.tape_bytes,
         loops: LoopStats::default(),
+        inverses: InverseStats::default(),
     };
     let rounding = Outcome { gradient: entries(r.rounding), ..outcome.clone() };
     Ok(OnTape { outcome, rounding, noise: r.noise })

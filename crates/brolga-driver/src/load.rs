@@ -36,6 +36,7 @@ use std::path::Path;
 
 use brolga::{DataObject, Diagnostic, Diagnostics, FuncKey, Options, Program};
 use brolga_ir::diag::cut;
+use brolga_ir::intrinsics::is_intrinsic;
 use brolga_ir::program::{functions_used, symbol_of, symbol_of_func, symbols_used};
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::entities::AnyEntity;
@@ -451,7 +452,7 @@ fn check_references(units: &[Unit], directives: &[Directive], problems: &mut Dia
         for fref in functions_used(&unit.func).iter() {
             let ext = &unit.func.dfg.ext_funcs[fref];
             let symbol = symbol_of(&unit.func, &ext.name);
-            if ext.signature.is_reserved_value() || data.contains_key(symbol.as_str()) {
+            if ext.signature.is_reserved_value() || data.contains_key(symbol.as_str()) || is_intrinsic(&symbol) {
                 continue;
             }
             let sig = &unit.func.dfg.signatures[ext.signature];

@@ -13,7 +13,7 @@
 //! strings of digits, and 128-bit floats that are no doubles are strings as CLIF writes them
 //! (`"0x1.8p3"`).
 
-use brolga::{Diagnostic, Diagnostics, Error, LoopStats, Trap};
+use brolga::{Diagnostic, Diagnostics, Error, InverseStats, LoopStats, Trap};
 use cranelift_codegen::ir::immediates::Ieee128;
 use serde_json::{Value, json};
 
@@ -72,6 +72,17 @@ pub fn json(call: &Invocation, outcome: &Outcome) -> Value {
     });
     if let (Some(fields), true) = (all.as_object_mut(), outcome.loops != LoopStats::default()) {
         fields.insert("loops".to_owned(), loops_json(&outcome.loops));
+    }
+    if let (Some(fields), true) = (all.as_object_mut(), outcome.inverses != InverseStats::default()) {
+        let InverseStats { calls, undone, recorded, chains, max_bytes } = outcome.inverses;
+        let found = json!({
+            "calls": calls,
+            "undone": undone,
+            "recorded": recorded,
+            "chains": chains,
+            "max_bytes": max_bytes,
+        });
+        fields.insert("inverses".to_owned(), found);
     }
     all
 }
@@ -217,6 +228,11 @@ pub fn text(written: &str, call: &Invocation, outcome: &Outcome) -> String {
             "  {:<12} {stores} states kept, {restores} put back; {max_slots} and {max_bytes} bytes at most\n",
             ""
         );
+    }
+    if outcome.inverses != InverseStats::default() {
+        let InverseStats { calls, undone, recorded, chains, max_bytes } = outcome.inverses;
+        out += &format!("  {:<12} {calls} calls, {undone} undone, {recorded} words recorded\n", "inverses");
+        out += &format!("  {:<12} {chains} states kept; {max_bytes} bytes at most\n", "");
     }
     out
 }

@@ -15,7 +15,7 @@
 
 use std::time::{Duration, Instant};
 
-use brolga::{DerivedRule, Error, Mode, Options, Program, Request};
+use brolga::{DerivedRule, Error, LoopStats, Mode, Options, Program, Request};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::immediates::Ieee16;
@@ -53,6 +53,7 @@ pub struct Repeated<'a> {
     results: Vec<DataValue>,
     cotangents: Vec<Option<DataValue>>,
     tape_bytes: usize,
+    loops: LoopStats,
     /// What it takes to look at the clock twice.
     clock: Duration,
     /// Whether the last call has left buffers, and tangents, as they were.
@@ -71,6 +72,7 @@ impl<'a> Repeated<'a> {
         let direction = Direction::along(call, &inputs, &vec![1.0; inputs.len()]);
         let clock = (0..100).map(|_| Instant::now().elapsed()).min().unwrap_or_default();
         let (results, cotangents, tape_bytes) = (Vec::new(), Vec::new(), 0);
+        let loops = LoopStats::default();
         let mut memory = Memory::new(call)?;
         let (values, args) = (memory.values(), memory.arguments());
         let tangents = direction.put(call, &mut memory);
@@ -86,6 +88,7 @@ impl<'a> Repeated<'a> {
             results,
             cotangents,
             tape_bytes,
+            loops,
             clock,
             keeps,
             renews_shadows,
@@ -135,7 +138,7 @@ impl<'a> Repeated<'a> {
                 }
                 let (args, seeds) = (&self.args, &self.call.seeds);
                 let run = unsafe { self.rule.gradient(args, seeds, &mut self.results, &mut self.cotangents) }?;
-                self.tape_bytes = run.tape_bytes();
+                (self.tape_bytes, self.loops) = (run.tape_bytes(), run.loop_stats());
                 Ok(())
             }
             Timed::Tangent => {
@@ -192,6 +195,11 @@ impl<'a> Repeated<'a> {
     /// Bytes that the last gradient recorded.
     pub fn tape_bytes(&self) -> usize {
         self.tape_bytes
+    }
+
+    /// What the time loops of the last gradient have done.
+    pub fn loops(&self) -> LoopStats {
+        self.loops
     }
 
     /// What the last call returned.

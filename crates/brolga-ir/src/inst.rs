@@ -204,8 +204,9 @@ pub enum Arith {
     UshrBy(u8),
     /// The same value under another name.
     Copy,
-    /// The smaller or larger of two integers, as this opcode of Cranelift says.
-    MinMax(ir::Opcode),
+    /// An operation on integers that has no derivative, as this opcode of Cranelift says: the
+    /// smaller of two, a rotation, bits in another order.
+    Int(ir::Opcode),
     /// Call of a C math function; the symbol is chosen by type.
     Math(Box<&'static str>),
     /// Convert a cotangent to the bits of another type of the same width ([`Shape::F32Pair`]
@@ -285,11 +286,13 @@ pub enum Check {
     ConstAlias = 248,
     /// A time loop cannot be reversed; the run time knows why.
     TimeLoop = 249,
+    /// What undoes a call does not lead back; the run time knows how.
+    InversePair = 250,
 }
 
 impl Check {
     /// All checks.
-    pub const ALL: [Check; 10] = [
+    pub const ALL: [Check; 11] = [
         Check::TapeFull,
         Check::UnknownCallee,
         Check::UntrackedBits,
@@ -300,6 +303,7 @@ impl Check {
         Check::TapeCorrupt,
         Check::ConstAlias,
         Check::TimeLoop,
+        Check::InversePair,
     ];
 
     /// Name, as reported.
@@ -315,6 +319,7 @@ impl Check {
             Check::TapeCorrupt => "tape_corrupt",
             Check::ConstAlias => "const_alias",
             Check::TimeLoop => "time_loop",
+            Check::InversePair => "inverse_pair",
         }
     }
 
@@ -346,6 +351,9 @@ impl Check {
             Check::TimeLoop => {
                 "a time loop cannot be reversed: its number of steps, its states or the memory budget do not fit, or its \
                  steps give another state when they run again"
+            }
+            Check::InversePair => {
+                "the inverse of a call does not give back the state before the call, or that state does not fit"
             }
         }
     }

@@ -175,6 +175,38 @@ impl TapeKind {
     }
 }
 
+/// What is checked of a function that undoes another one ([`crate::inverse_pair`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum InverseCheck {
+    /// Nothing: it is taken on trust.
+    Off,
+    /// Floats of the state may differ from those before the call, by so much: absolutely, and of
+    /// those above one relatively. Other words may not.
+    Within(Tolerance),
+    /// The state has to be the one before the call, bit by bit.
+    #[default]
+    Bits,
+    /// The same, and what the inverse does not give back is recorded and put there: words of eight
+    /// bytes. So sums of floats are undone where that is exact, and recorded where it is not.
+    Record,
+}
+
+/// How far floats may be from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tolerance(u64);
+
+impl From<f64> for Tolerance {
+    fn from(x: f64) -> Self {
+        Self(x.to_bits())
+    }
+}
+
+impl From<Tolerance> for f64 {
+    fn from(x: Tolerance) -> Self {
+        f64::from_bits(x.0)
+    }
+}
+
 /// How many derivatives one run can compute.
 pub const WIDTHS: std::ops::RangeInclusive<u32> = 1..=64;
 
@@ -212,6 +244,8 @@ pub struct Options {
     /// Most bytes that a time loop ([`crate::time_loop`]) takes for states, and for what the steps
     /// between them record, while it is reversed. What one step records is taken in any case.
     pub memory_budget: usize,
+    /// What is checked of functions that undo others.
+    pub inverse_check: InverseCheck,
     /// Verify each derived graph after each stage that makes or changes it ([`crate::verify`]),
     /// and derived CLIF after each pass, so that an internal error names the stage. Debug builds do
     /// so unless told otherwise. Every emitted function is verified in any case.
@@ -242,6 +276,7 @@ impl Default for Options {
             untracked: Untracked::Refuse,
             tape_limit: 8 << 30,
             memory_budget: 64 << 20,
+            inverse_check: InverseCheck::default(),
             verify_stages: cfg!(debug_assertions),
             debug: false,
             threads: 0,
@@ -290,6 +325,12 @@ impl Options {
         let left_out = Pass::LASTING.and([Pass::ForwardRoot, Pass::HoistTapeChecks].into());
         let disabled = self.disabled.and(left_out);
         Self { disabled, effort: Effort::Quick, memory: MemoryMode::Leave, debug: false, ..self }
+    }
+
+    /// Whether a pair can keep states of memory in the run time, to go back to them: there is one,
+    /// one derivative at a time, and nothing is undone.
+    pub fn keeps_states(&self) -> bool {
+        !self.tape.is_standalone() && self.width == 1 && self.memory == MemoryMode::Leave
     }
 
     /// Whether a pass is part of the pipeline.

@@ -20,8 +20,8 @@ use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap};
 
 use crate::copies::Copies;
 use crate::driver::Driver;
-use crate::time_loop::LoopFuncs;
-use crate::{DataKey, FuncKey, source_name, time_loop};
+use crate::driver_call::MadeFunc;
+use crate::{DataKey, FuncKey, intrinsics, source_name};
 
 pub use crate::symbols::{libcall_symbol, symbol_in, symbol_of};
 
@@ -288,7 +288,7 @@ impl Program {
     }
 
     /// Define a function under `symbol` and declare everything it calls. What it declares and does
-    /// not call is left out. Calls of loops of steps ([`crate::time_loop`]) become calls of
+    /// not call is left out. Calls that stand for drivers ([`crate::intrinsics`]) become calls of
     /// functions that are defined for them.
     ///
     /// Returns the key, or the symbol back if it is defined already or its signature differs from
@@ -310,7 +310,7 @@ impl Program {
             return Err(symbol.to_owned());
         }
         f.signature = body.signature.clone();
-        let loops: Vec<_> = time_loop::find(&body).into_iter().map(|l| time_loop::replace(&mut body, l)).collect();
+        let made = intrinsics::replace(&mut body);
         let f = self.func_mut(key);
         let insts: Vec<ir::Inst> = body.layout.blocks().flat_map(|b| body.layout.block_insts(b)).collect();
         f.srclocs.resize(body.dfg.num_insts());
@@ -344,16 +344,16 @@ impl Program {
                 self.declare(&s, &sig);
             }
         }
-        loops.into_iter().try_for_each(|functions| self.define_loop(functions))?;
+        made.into_iter().try_for_each(|(symbol, functions)| self.define_made(&symbol, functions))?;
         Ok(key)
     }
 
-    /// Define the functions of a loop of steps, unless another call has.
-    fn define_loop(&mut self, functions: LoopFuncs) -> Result<(), String> {
-        if self.func(&functions.symbol).is_some_and(|k| self.funcs[k].body.is_some()) {
+    /// Define the functions that a call becomes a call of, unless another call has.
+    fn define_made(&mut self, symbol: &str, functions: Vec<MadeFunc>) -> Result<(), String> {
+        if self.func(symbol).is_some_and(|k| self.funcs[k].body.is_some()) {
             return Ok(());
         }
-        for (symbol, body, driver) in functions.bodies() {
+        for (symbol, body, driver) in functions {
             let key = self.define(&symbol, body, |_| 0)?;
             self.func_mut(key).driver = driver;
         }

@@ -335,9 +335,13 @@ impl<M: Module> AdModule<M> {
     pub fn define(&mut self, embedded: &Embedded, names: &[&str], linkage: Linkage) -> Result<Vec<FuncId>, AdError> {
         let ids = link::define(&mut self.inner, &self.recorded, &mut self.shared, embedded, (names, linkage))?;
         let of = link::own(&self.inner, &embedded.program.funcs[embedded.func].symbol);
+        let data = self.recorded.activities().clone();
+        let shadowed = embedded.shadows.iter().map(|s| &embedded.program.data[s.0].symbol);
+        let shadowed: Vec<DataId> = shadowed.filter_map(|s| link::data(&self.inner, s)).collect();
         for (id, signature) in ids.iter().zip(&embedded.signatures) {
-            let (spec, signature) = (embedded.spec.clone(), signature.clone());
-            self.recorded.derivative(*id, ModuleDerivative { of, spec, signature, room: embedded.room });
+            let (spec, signature, room) = (embedded.spec.clone(), signature.clone(), embedded.room);
+            let (data, shadowed) = (data.clone(), shadowed.clone());
+            self.recorded.derivative(*id, ModuleDerivative { of, spec, signature, room, data, shadowed });
         }
         if let [forward, pullback, release] = ids[..] {
             self.releases.extend([(forward, release), (pullback, release)]);

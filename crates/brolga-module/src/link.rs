@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::program::{functions_used, symbol_of, symbols_used};
-use brolga_rules::OF_C;
+use brolga_rules::{OF_C, math_rule};
 use brolga_transform::embed::{Embedded, EmbeddedFunction};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, ExternalName, InstBuilder, TrapCode, UserExternalName, UserFuncName};
@@ -119,6 +119,15 @@ pub(crate) fn own<M: Module>(module: &M, symbol: &str) -> Option<FuncId> {
     // Functions without a name have one that says their number.
     let number = u32::from_str_radix(symbol.strip_prefix(".Lfn")?, 16).ok()?;
     Some(FuncId::from_u32(number))
+}
+
+/// The same of data.
+pub(crate) fn data<M: Module>(module: &M, symbol: &str) -> Option<DataId> {
+    if let Some(FuncOrDataId::Data(id)) = module.get_name(symbol) {
+        return Some(id);
+    }
+    let number = u32::from_str_radix(symbol.strip_prefix(".Ldata")?, 16).ok()?;
+    Some(DataId::from_u32(number))
 }
 
 struct Links<'a, M> {
@@ -268,12 +277,30 @@ impl<M: Module> Links<'_, M> {
         Ok(())
     }
 
+    /// Whether a derivative that calls a name means C's function: one that the program, as far as
+    /// it is derived, neither defines nor calls.
+    fn is_of_c(&self, name: &str) -> bool {
+        let funcs = &self.embedded.program.funcs;
+        let is_called = |body: &ir::Function| {
+            functions_used(body).iter().any(|r| symbol_of(body, &body.dfg.ext_funcs[r].name) == name)
+        };
+        let bodies = || funcs.values().filter_map(|f| Some((f.symbol.as_str(), f.body.as_ref()?)));
+        math_rule(name).is_some() && !bodies().any(|(symbol, body)| symbol == name || is_called(body))
+    }
+
     /// The function of the module that is called by a name, if it has one.
     fn of_module(&self, symbol: &str, signature: &ir::Signature) -> Result<Option<FuncId>, AdError> {
         let of_c = symbol.strip_prefix(OF_C);
         let name = of_c.unwrap_or(symbol);
-        let Some(id) = self.own(name) else { return Ok(None) };
-        if of_c.is_some() && self.recorded.is_defined(id) {
+        let Some(id) = self.own(name) else {
+            return match self.module.get_name(name) {
+                Some(FuncOrDataId::Data(_)) => Err(AdError::usage(format!(
+                    "the derivative calls C's %{name}, and the module has data of that name: rename it"
+                ))),
+                _ => Ok(None),
+            };
+        };
+        if (of_c.is_some() || self.is_of_c(name)) && self.recorded.is_defined(id) {
             return Err(AdError::usage(format!(
                 "the derivative calls C's %{name}, and the module defines a function of that name: rename it"
             )));
@@ -320,11 +347,7 @@ impl<M: Module> Links<'_, M> {
     }
 
     fn data(&self, symbol: &str) -> Result<DataId, AdError> {
-        if let Some(FuncOrDataId::Data(id)) = self.module.get_name(symbol) {
-            return Ok(id);
-        }
-        let number = symbol.strip_prefix(".Ldata").and_then(|n| u32::from_str_radix(n, 16).ok());
-        number.map(DataId::from_u32).ok_or_else(|| AdError::usage(format!("%{symbol} is no data of this module")))
+        data(&*self.module, symbol).ok_or_else(|| AdError::usage(format!("%{symbol} is no data of this module")))
     }
 
     fn compile(&mut self, id: FuncId, func: ir::Function, shared: &mut Shared, share: bool) -> Result<(), AdError> {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use brolga_ir::program::{functions_used, symbol_of, symbols_used};
 use brolga_ir::spec::{Derivative, Spec};
-use brolga_ir::{DataObject, FuncKey, Options, Program};
+use brolga_ir::{DataKey, DataObject, FuncKey, Options, Program};
 use brolga_rules::UserRule;
 use brolga_transform::embed::{DerivedSignature, EmbeddedDerivative, Room, define_again};
 use brolga_transform::primal::slots::promote_slots;
@@ -36,6 +36,20 @@ pub(crate) struct ModuleDerivative {
     pub spec: Spec,
     pub signature: DerivedSignature,
     pub room: Room,
+    /// What the module knew of its data then.
+    pub data: BTreeMap<DataId, DataActivity>,
+    /// Data that it uses the shadows of.
+    pub shadowed: Vec<DataId>,
+}
+
+impl ModuleDerivative {
+    /// Data that it uses, and their shadows.
+    fn shadows(&self) -> impl Iterator<Item = (DataId, DataId)> + '_ {
+        self.shadowed.iter().filter_map(|&id| match self.data.get(&id) {
+            Some(DataActivity::Shadow(shadow)) => Some((id, *shadow)),
+            _ => None,
+        })
+    }
 }
 
 type Lines = Box<dyn Fn(ir::SourceLoc) -> u32 + Send + Sync>;
@@ -92,6 +106,10 @@ impl Recorded {
         self.bodies.contains_key(&id) || self.bytes.contains(&id) || self.derivatives.contains_key(&id)
     }
 
+    pub(crate) fn activities(&self) -> &BTreeMap<DataId, DataActivity> {
+        &self.activities
+    }
+
     pub(crate) fn activity_of(&self, id: DataId) -> Option<DataActivity> {
         self.activities.get(&id).copied()
     }
@@ -117,6 +135,8 @@ impl Recorded {
                 && !self.rules.contains_key(&name(id))
             {
                 derivatives.push((id, of, derived));
+                self.own_shadows(id, derived, declared)?;
+                derived.shadows().try_for_each(|(_, shadow)| self.define_data(&mut program, shadow, declared))?;
                 work.extend(Some(of).filter(|f| seen.insert(*f)));
                 continue;
             }
@@ -185,12 +205,58 @@ impl Recorded {
                 continue;
             }
             let func = program.func(&name(of)).expect("it is in the program");
-            let of = EmbeddedDerivative { symbol: &symbol, func, spec: &derived.spec, signature: &derived.signature };
+            let data = |id: DataId| declared.get_data_decl(id).linkage_name(id).into_owned();
+            let shadows: Vec<_> = derived.shadows().map(|(of, shadow)| (data(of), data(shadow))).collect();
+            let (spec, signature) = (&derived.spec, &derived.signature);
+            let of = EmbeddedDerivative { symbol: &symbol, func, spec, signature, shadows: &shadows };
+            // Data takes part as it did when the derivative was asked for.
+            let now = self.let_take_part(&mut program, &derived.data, declared);
             let in_workspace;
             (program, in_workspace) = define_again(&program, of, options, isa)?;
+            now.into_iter().for_each(|(key, writable)| program.data[key].writable = writable);
             recording.extend(Some(id).filter(|_| in_workspace));
         }
         Ok((program, recording))
+    }
+
+    /// Refuse a derivative whose shadows of data would be shadows once more, of what is derived
+    /// now.
+    fn own_shadows(&self, id: FuncId, of: &ModuleDerivative, declared: &ModuleDeclarations) -> Result<(), AdError> {
+        let name = |id: DataId| declared.get_data_decl(id).linkage_name(id).into_owned();
+        for (object, shadow) in of.shadows() {
+            let taken = self.activities.iter().find(|a| *a.1 == DataActivity::Shadow(shadow));
+            if let Some((&other, _)) = taken {
+                return Err(AdError::usage(format!(
+                    "%{shadow} is the shadow of %{object} in %{derivative}, and cannot be that of %{other} in a \
+                     derivative of it: say with `set_data` which data is the shadow of %{other} now, and which that \
+                     of %{shadow}",
+                    shadow = name(shadow),
+                    object = name(object),
+                    derivative = declared.get_function_decl(id).linkage_name(id),
+                    other = name(other),
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Let data take part as activities say: what has a shadow is writable, what is constant is
+    /// not. What was so before is returned.
+    fn let_take_part(
+        &self,
+        program: &mut Program,
+        activities: &BTreeMap<DataId, DataActivity>,
+        declared: &ModuleDeclarations,
+    ) -> Vec<(DataKey, bool)> {
+        let mut before = Vec::new();
+        for (&id, activity) in activities {
+            let decl = declared.get_data_decl(id);
+            if let Some(key) = program.data_object(&decl.linkage_name(id)) {
+                let writable = matches!(activity, DataActivity::Shadow(_));
+                before.push((key, std::mem::replace(&mut program.data[key].writable, writable)));
+            }
+        }
+        before
     }
 
     fn no_body(&self, id: FuncId, declared: &ModuleDeclarations) -> AdError {

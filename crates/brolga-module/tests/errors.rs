@@ -145,8 +145,8 @@ fn what_needs_the_run_time() {
         store v6, v1+4
         return
     }";
-    let spec = Spec::gradient([Active, Duplicated]);
-    refused(&mut Fixture::new(text, "f"), "f", &spec, &["AD0174", "in pieces", "%f", "DerivedRule"]);
+    let spec = Spec::tangent([Dual, Dual]);
+    refused(&mut Fixture::new(text, "f"), "f", &spec, &["AD0174", "in pieces", "%f", "forward mode"]);
 }
 
 #[test]
@@ -172,4 +172,30 @@ fn errors_name_lines_and_imports_are_listed() {
     assert!(told(&m).contains("line 17"), "{}", told(&m));
     let imports = m.derive(g, &spec).expect("it is derived").imports();
     assert_eq!(imports.into_iter().collect::<Vec<_>>(), ["cos", "sin"]);
+}
+
+/// A derivative that needs C's cosine, in a module that has something else of its name.
+#[test]
+fn names_of_c_that_are_taken() {
+    for by_data in [false, true] {
+        let mut m = crate::programs::jit();
+        let sig = crate::programs::f64s(&m, 1, 1);
+        let sine = m.declare_function("sin", Linkage::Import, &sig).unwrap();
+        let f = crate::programs::define(&mut m, Some("f"), sig.clone(), |m, b, p| {
+            let sine = m.declare_func_in_func(sine, b.func);
+            let call = b.ins().call(sine, &[p[0]]);
+            let r = b.inst_results(call)[0];
+            b.ins().return_(&[r]);
+        });
+        if by_data {
+            m.declare_data("cos", Linkage::Local, false, false).unwrap();
+        } else {
+            crate::programs::define(&mut m, Some("cos"), sig, |_, b, p| {
+                b.ins().return_(&[p[0]]);
+            });
+        }
+        let what = if by_data { "has data" } else { "defines a function" };
+        says(m.derivative(f, &Spec::gradient([Active])), &format!("C's %cos, and the module {what} of that name"));
+        assert!(m.get_name("f__gradient").is_none(), "nothing is declared");
+    }
 }

@@ -76,10 +76,77 @@ block0(v0: i64):
     return v2
 }";
 
+/// A float of the lower half of one number and the upper half of another: no cotangent is its sum.
+const TORN: &str = "function %f(i64) -> f64 {
+    ss0 = explicit_slot 8
+block0(v0: i64):
+    v1 = stack_addr.i64 ss0
+    v2 = load.i32 v0
+    v3 = load.i32 v0+12
+    store v2, v1
+    store v3, v1+4
+    v4 = load.f64 v1
+    v5 = fmul v4, v4
+    return v5
+}";
+
+/// x² of a double that is copied byte by byte, as a gradient and as a pair, and once more with
+/// another seed; memory for the records, and too little of it.
 #[test]
-fn what_needs_the_run_time() {
-    refused(PIECES, &Spec::gradient([Duplicated]), &["AD0174", "pieces", "load and store floats as floats"]);
-    refused(PIECES, &Spec::tangent([Dual]), &["AD0174", "pieces"]);
+fn floats_that_move_in_pieces() {
+    let text = PIECES.replace("return v11", "v12 = load.f64 v0\n    v13 = fmul v11, v12\n    return v13");
+    let mut m = Fixture::new(&text, "f");
+    let gradient = m.derivative("f", &Spec::gradient([Duplicated]));
+    let (forward, pullback) = m.pair("f", &Spec::pair([Duplicated]));
+    assert_eq!([gradient, forward].map(|id| m.module.room(id)), [Some(Room::Unknown); 2]);
+    m.finish();
+    let x = -1.7;
+    for bytes in [100, 300, 500, 4096] {
+        let (mut at, mut shadow, mut space) = ([x], [0.25], vec![0xaa_u8; bytes]);
+        let mut call = |id: FuncId, seed: f64| {
+            let found = m.call(id, |role| match role {
+                ParamRole::Primal(0) => address(&mut at),
+                ParamRole::Shadow(0) => address(&mut shadow),
+                ParamRole::Workspace => address(&mut space),
+                ParamRole::WorkspaceBytes => DataValue::I64(bytes as i64),
+                _ => double(seed),
+            });
+            let status = number(&found, ResultRole::Status).expect("it has a workspace");
+            assert_eq!(status == 0.0, bytes == 4096, "{bytes} bytes");
+            (number(&found, ResultRole::Value(0)), shadow[0])
+        };
+        let (value, _) = call(gradient, 1.0);
+        if bytes < 4096 {
+            assert!(value.is_some_and(f64::is_nan), "{value:?}");
+            continue;
+        }
+        near(value.expect("a value"), x * x);
+        near(call(gradient, 2.0).1, 0.25 + 3.0 * 2.0 * x);
+        assert_eq!(call(forward, 0.0).0, value);
+        near(call(pullback, 0.5).1, 0.25 + 3.5 * 2.0 * x);
+        near(call(pullback, -0.5).1, 0.25 + 3.0 * 2.0 * x);
+    }
+    refused(PIECES, &Spec::tangent([Dual]), &["AD0174", "pieces", "forward mode", "ask for a gradient"]);
+}
+
+/// What cannot be put together ends the run: it is never a wrong number.
+#[test]
+fn pieces_of_two_floats() {
+    let status = in_child(module_path!(), "pieces_of_two_floats", || {
+        let mut m = Fixture::new(TORN, "f");
+        let id = m.derivative("f", &Spec::gradient([Duplicated]));
+        m.finish();
+        let (mut x, mut shadow, mut space) = ([1.5, 2.5], [0.0; 2], vec![0_u8; 4096]);
+        m.call(id, |role| match role {
+            ParamRole::Primal(0) => address(&mut x),
+            ParamRole::Shadow(0) => address(&mut shadow),
+            ParamRole::Workspace => address(&mut space),
+            ParamRole::WorkspaceBytes => DataValue::I64(4096),
+            _ => double(1.0),
+        });
+        std::process::exit(0);
+    });
+    assert!(status.is_some_and(|s| s.code().is_none()), "{status:?}");
 }
 
 #[test]
@@ -376,29 +443,163 @@ fn functions_given_as_machine_code_and_halves_of_pairs() {
     m.derivative(inactive, &Spec::gradient([Active])).unwrap();
 }
 
-#[test]
-fn derivatives_of_derivatives_that_are_refused() {
-    // x ↦ x², by way of a global.
-    let mut m = jit();
-    let cell = m.declare_data("cell", Linkage::Local, true, false).unwrap();
-    let shadow = m.declare_data("cell_shadow", Linkage::Local, true, false).unwrap();
-    let mut zeros = DataDescription::new();
-    zeros.define_zeroinit(8);
-    m.define_data(cell, &zeros).unwrap();
-    m.define_data(shadow, &zeros).unwrap();
-    m.set_data(cell, DataActivity::Shadow(shadow));
-    let sig = f64s(&m, 1, 1);
-    let f = define(&mut m, Some("f"), sig, |m, b, p| {
+/// f(x) = c·x, where a cell is x² by then and c is what it held before.
+fn with_a_cell(m: &mut AdModule<JITModule>, cell: DataId) -> FuncId {
+    let sig = f64s(m, 1, 1);
+    define(m, Some("f"), sig, |m, b, p| {
         let data = m.declare_data_in_func(cell, b.func);
         let at = b.ins().symbol_value(types::I64, data);
-        b.ins().store(MemFlagsData::new(), p[0], at, 0);
-        let x = b.ins().load(types::F64, MemFlagsData::new(), at, 0);
+        let before = b.ins().load(types::F64, MemFlagsData::new(), at, 8);
+        let square = b.ins().fmul(p[0], p[0]);
+        b.ins().store(MemFlagsData::new(), square, at, 8);
+        let x = b.ins().load(types::F64, MemFlagsData::new(), at, 8);
         let r = b.ins().fmul(x, p[0]);
+        let r = b.ins().fmul(r, before);
         b.ins().return_(&[r]);
+    })
+}
+
+/// A module's data, to write and to read.
+fn contents(m: &mut AdModule<JITModule>, data: DataId) -> &mut [f64] {
+    let (at, _) = m.get_finalized_data(data);
+    // SAFETY: two numbers of the module's, which nothing else uses.
+    unsafe { std::slice::from_raw_parts_mut(at as *mut f64, 2) }
+}
+
+/// f(x, c) = c·x³, where c is in a cell that holds x² afterwards: second derivatives in all modes.
+/// At the second order the cell has another shadow, and the first shadow has one.
+#[test]
+fn second_derivatives_by_way_of_data() {
+    for (first_is_reverse, second_is_reverse) in [(true, false), (true, true), (false, true), (false, false)] {
+        let mut m = jit();
+        let [cell, first, second, of_first] =
+            ["cell", "first", "second", "of_first"].map(|name| numbers(&mut m, name, true));
+        m.set_data(cell, DataActivity::Shadow(first));
+        let f = with_a_cell(&mut m, cell);
+        let spec = match first_is_reverse {
+            true => Spec::gradient([Active]).results([ReturnActivity::ActiveOnly]),
+            false => Spec::tangent([Dual]).results([ReturnActivity::DualOnly]),
+        };
+        let g = m.derivative(f, &spec).unwrap();
+        // (x, seed) -> x̄, or (x, ẋ) -> ḟ
+        let spec = match second_is_reverse {
+            true => Spec::gradient([Active, Active]).results([ReturnActivity::ActiveOnly]),
+            false => Spec::tangent([Dual, Dual]).results([ReturnActivity::DualOnly]),
+        };
+        let found = told(m.derivative(g, &spec));
+        assert!(found.contains("%first is the shadow of %cell") && found.contains("set_data"), "{found}");
+        m.set_data(cell, DataActivity::Shadow(second));
+        let found = told(m.derivative(g, &spec));
+        assert!(found.contains("%first is writable data: say with `set_data`"), "{found}");
+        m.set_data(first, DataActivity::Shadow(of_first));
+        let h = m.derivative(g, &spec).unwrap();
+        let door = entry(&mut *m, h).unwrap();
+        m.finalize_definitions().unwrap();
+        let (x, c, s) = (1.5, 0.7, 2.0);
+        // Of the first derivative with respect to x, and to c.
+        let d = [3.0 * x * x * c, x * x * x];
+        let dd = [[6.0 * x * c, 3.0 * x * x], [3.0 * x * x, 0.0]];
+        for _ in 0..2 {
+            contents(&mut m, cell)[1] = c;
+            // What the second derivative has to say of the cell before, and where.
+            if first_is_reverse {
+                // x̄ = s·f_x + w·2x and c̄ = s·f_c, where w is the seed of the cell.
+                let w = 0.4;
+                contents(&mut m, first)[1] = w;
+                if second_is_reverse {
+                    // Seeds: a of x̄, b of c̄, which is the first shadow afterwards.
+                    let (a, b) = (0.3, -0.6);
+                    contents(&mut m, second)[1] = 0.9;
+                    contents(&mut m, of_first)[1] = b;
+                    let r = run(&m, door, &[x, s, a]);
+                    // The cell afterwards is x², with the seed 0.9.
+                    near(r[0], s * (a * dd[0][0] + b * dd[0][1]) + 2.0 * w * a + 0.9 * 2.0 * x);
+                    near(r[1], a * d[0] + b * d[1]);
+                    near(contents(&mut m, second)[1], s * (a * dd[0][1]));
+                    near(contents(&mut m, of_first)[1], 2.0 * x * a);
+                } else {
+                    // Along ẋ, ċ, ṡ and ẇ.
+                    let (dx, dc, ds, dw) = (0.3, -0.6, 0.2, 1.1);
+                    contents(&mut m, second)[1] = dc;
+                    contents(&mut m, of_first)[1] = dw;
+                    let r = run(&m, door, &[x, dx, s, ds]);
+                    near(r[0], s * (dd[0][0] * dx + dd[0][1] * dc) + ds * d[0] + 2.0 * (w * dx + dw * x));
+                    near(contents(&mut m, second)[1], 2.0 * x * dx);
+                    near(contents(&mut m, of_first)[1], s * dd[1][0] * dx + ds * d[1]);
+                }
+                near(contents(&mut m, first)[1], s * d[1]);
+            } else {
+                // ḟ = f_x ẋ + f_c ċ, and the cell's tangent is 2xẋ afterwards.
+                let (dx, dc) = (0.3, -0.6);
+                contents(&mut m, first)[1] = dc;
+                if second_is_reverse {
+                    contents(&mut m, second)[1] = 0.9;
+                    contents(&mut m, of_first)[1] = 0.4;
+                    let r = run(&m, door, &[x, dx, s]);
+                    near(r[0], s * (dd[0][0] * dx + dd[0][1] * dc) + 0.9 * 2.0 * x + 0.4 * 2.0 * dx);
+                    near(r[1], s * d[0] + 0.4 * 2.0 * x);
+                    near(contents(&mut m, second)[1], s * dd[0][1] * dx);
+                    near(contents(&mut m, of_first)[1], s * d[1]);
+                } else {
+                    let (ex, ec, edx, edc) = (0.8, 0.5, -0.2, 0.1);
+                    contents(&mut m, second)[1] = ec;
+                    contents(&mut m, of_first)[1] = edc;
+                    let r = run(&m, door, &[x, ex, dx, edx]);
+                    let of_first_order = d[0] * edx + d[1] * edc;
+                    near(r[0], of_first_order + dx * (dd[0][0] * ex + dd[0][1] * ec) + dc * dd[1][0] * ex);
+                    near(contents(&mut m, second)[1], 2.0 * x * ex);
+                    near(contents(&mut m, of_first)[1], 2.0 * (ex * dx + x * edx));
+                }
+                near(contents(&mut m, first)[1], 2.0 * x * dx);
+            }
+        }
+    }
+}
+
+fn near(is: f64, want: f64) {
+    assert!((is - want).abs() < 1e-12 * want.abs().max(1.0), "{is}, not {want}");
+}
+
+/// Constant data may be written to: what was read before is not read again.
+#[test]
+fn constant_data_that_is_written() {
+    let mut m = jit();
+    let count = numbers(&mut m, "count", true);
+    m.set_data(count, DataActivity::Const);
+    let sig = f64s(&m, 1, 1);
+    // f(x) = count·sin(x·count), count = count + 1 in between and afterwards.
+    let f = define(&mut m, Some("f"), sig, |m, b, p| {
+        let data = m.declare_data_in_func(count, b.func);
+        let at = b.ins().symbol_value(types::I64, data);
+        let one = b.ins().f64const(1.0);
+        let before = b.ins().load(types::F64, MemFlagsData::new(), at, 8);
+        let x = b.ins().fmul(p[0], before);
+        let next = b.ins().fadd(before, one);
+        b.ins().store(MemFlagsData::new(), next, at, 8);
+        let now = b.ins().load(types::F64, MemFlagsData::new(), at, 8);
+        let y = b.ins().fmul(x, x);
+        let y = b.ins().fmul(y, now);
+        let zero = b.ins().f64const(0.0);
+        b.ins().store(MemFlagsData::new(), zero, at, 8);
+        b.ins().return_(&[y]);
     });
-    let g = m.derivative(f, &Spec::gradient([Active]).results([ReturnActivity::ActiveOnly])).unwrap();
-    let found = told(m.derivative(g, &Spec::tangent([Dual, Dual])));
-    assert!(found.contains("AD0174") && found.contains("%cell") && found.contains("by a pointer"), "{found}");
+    let gradient = m.derivative(f, &Spec::gradient([Active]).results([ReturnActivity::ActiveOnly])).unwrap();
+    let (forward, pullback) = m.pair(f, &Spec::pair([Active])).unwrap();
+    let tangent = m.derivative(f, &Spec::tangent([Dual]).results([ReturnActivity::DualOnly])).unwrap();
+    let doors = [gradient, forward, pullback, tangent].map(|id| entry(&mut *m, id).unwrap());
+    m.finalize_definitions().unwrap();
+    let x = 1.5;
+    // count is 5 before: 6·(5x)²
+    let want = 2.0 * 6.0 * 25.0 * x;
+    contents(&mut m, count)[1] = 5.0;
+    near(run(&m, doors[0], &[x, 1.0])[0], want);
+    contents(&mut m, count)[1] = 5.0;
+    near(run(&m, doors[3], &[x, 1.0])[0], want);
+    contents(&mut m, count)[1] = 5.0;
+    let mut space = vec![0_u64; 256];
+    let space = f64::from_bits(space.as_mut_ptr() as u64);
+    run(&m, doors[1], &[x, space, f64::from_bits(2048)]);
+    near(run(&m, doors[2], &[1.0, space])[0], want);
 }
 
 #[test]

@@ -211,6 +211,69 @@ fn blocks_of_a_record() {
     assert!(fitted >= 5, "{fitted}");
 }
 
+/// Forward mode over the gradient, and the gradient of the tangent: blocks grow in both.
+#[test]
+fn a_block_that_grows_derived_twice() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut m = fixture(GROWN);
+    let gradient = m.derivative("f", &Spec::gradient([Duplicated, Const]).results([ReturnActivity::ActiveOnly]));
+    let roles = m.module.signature(gradient).expect("it is derived").params.clone();
+    use ParamRole::{Primal, Seed, Shadow, Workspace, WorkspaceBytes};
+    assert_eq!(roles, [Primal(0), Shadow(0), Primal(1), Seed(0), Workspace, WorkspaceBytes]);
+    let forward = m.derivative_of(gradient, &Spec::tangent([Dual, Dual, Const, Dual, Dual, Const]));
+    let tangent = m.derivative("f", &Spec::tangent([Dual, Const]).results([ReturnActivity::DualOnly]));
+    let reverse = m.derivative_of(tangent, &Spec::gradient([Duplicated, Duplicated, Const]));
+    m.finish();
+    for n in 1..6 {
+        let mut x = Memory::new(0).x;
+        let along = [0.3, -0.7, 0.2, 1.5, -0.4];
+        let near = |is: f64, want: f64, what: &str| assert!((is - want).abs() < 1e-12, "{what}: {is}, not {want}");
+        let (mut direction, mut shadow, mut of_shadow) = (along, [0.5; 5], [0.25; 5]);
+        let (mut space, mut space_shadow) = (vec![0xaa_u8; 1 << 14], vec![0_u8; 1 << 14]);
+        let found = m.call(forward, |role| match role {
+            Primal(0) => address(&mut x),
+            Shadow(0) => address(&mut direction),
+            Primal(1) => address(&mut shadow),
+            Shadow(1) => address(&mut of_shadow),
+            Primal(2) => DataValue::I64(n as i64),
+            // The seed and its tangent.
+            Primal(3) => double(2.0),
+            ParamRole::Tangent(3) => double(0.5),
+            Primal(4) => address(&mut space),
+            Shadow(4) => address(&mut space_shadow),
+            _ => DataValue::I64(1 << 14),
+        });
+        assert_eq!(number(&found, ResultRole::Value(0)), Some(0.0), "it fits");
+        for i in 0..5 {
+            let (slope, curvature) = (2.0 * x[i] + 3.0 * x[i] * x[i], 2.0 + 6.0 * x[i]);
+            let inside = if i < n { 1.0 } else { 0.0 };
+            near(shadow[i], 0.5 + inside * 2.0 * slope, "gradient");
+            near(of_shadow[i], 0.25 + inside * (2.0 * curvature * along[i] + 0.5 * slope), "product");
+        }
+        // The other way round: x with its cotangents, the direction with its own.
+        let (mut of_x, mut direction, mut of_direction) = ([0.5; 5], along, [0.25; 5]);
+        let mut own = vec![0xaa_u8; 1 << 15];
+        for times in [1.0, 2.0] {
+            m.call(reverse, |role| match role {
+                Primal(0) => address(&mut x),
+                Shadow(0) => address(&mut of_x),
+                Primal(1) => address(&mut direction),
+                Shadow(1) => address(&mut of_direction),
+                Primal(2) => DataValue::I64(n as i64),
+                Seed(_) => double(1.0),
+                Workspace => address(&mut own),
+                _ => DataValue::I64(1 << 15),
+            });
+            for i in 0..5 {
+                let (slope, curvature) = (2.0 * x[i] + 3.0 * x[i] * x[i], 2.0 + 6.0 * x[i]);
+                let inside = if i < n { times } else { 0.0 };
+                near(of_x[i], 0.5 + inside * curvature * along[i], "product, reverse over forward");
+                near(of_direction[i], 0.25 + inside * slope, "gradient, reverse over forward");
+            }
+        }
+    }
+}
+
 /// What is left in a shadow when its block is allocated is nothing to the next pullback.
 #[test]
 fn zeros_that_are_read() {

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `p = malloc(n)` | `p, d = brolga_malloc(seg, n)` | `brolga_malloc_rev(p + d)` |
 //! | `p = calloc(n, m)` | `p, d = brolga_calloc(seg, n, m)` | `brolga_malloc_rev(p + d)` |
-//! | `q = realloc(p, n)` | `q, e = brolga_realloc(seg, p, n, deferred)` | `brolga_realloc_rev(p + d, q + e)` |
+//! | `q = realloc(p, n)` | `q, e = brolga_realloc(seg, p, d, n, deferred)` | `brolga_realloc_rev(p + d, q + e)` |
 //! | `free(p)` | `brolga_free(seg, p, deferred)` | nothing |
 //!
 //! Reverse mode sees an allocation last: by then the cotangents in the shadow have been read by the
@@ -136,20 +136,27 @@ pub unsafe extern "C" fn brolga_free_both(seg: *mut Segment, p: *mut u8) {
 
 /// `realloc(p, n)`: always a new block, with a new shadow; contents of both are copied. The status
 /// is `UNKNOWN_BLOCK` if `p` was not allocated through this segment. `realloc(p, 0)` frees and
-/// returns null, as glibc's does.
+/// returns null, as glibc's does. The delta of `p` is for those who have no table of blocks.
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses; `p` is as C's `realloc` demands.
-pub unsafe extern "C" fn brolga_realloc(seg: *mut Segment, p: *mut u8, n: u64, deferred: u64) -> Pair {
+pub unsafe extern "C" fn brolga_realloc(seg: *mut Segment, p: *mut u8, delta: u64, n: u64, deferred: u64) -> Pair {
     // SAFETY: our contract.
-    unsafe { brolga_realloc_wide(seg, p, n, deferred, 1) }
+    unsafe { brolga_realloc_wide(seg, p, delta, n, deferred, 1) }
 }
 
 /// The same in a batch, as [`brolga_malloc_wide`].
 ///
 /// # Safety
 /// As for [`brolga_realloc`].
-pub unsafe extern "C" fn brolga_realloc_wide(seg: *mut Segment, p: *mut u8, n: u64, deferred: u64, width: u64) -> Pair {
+pub unsafe extern "C" fn brolga_realloc_wide(
+    seg: *mut Segment,
+    p: *mut u8,
+    _: u64,
+    n: u64,
+    deferred: u64,
+    width: u64,
+) -> Pair {
     let Some(old) = NonNull::new(p) else {
         // SAFETY: our contract.
         return unsafe { brolga_malloc_wide(seg, n, width) };
@@ -319,7 +326,7 @@ mod tests {
                 bytes(primal(old), 24).fill(3);
                 // As if the block held pointers: their shadows go along.
                 bytes(shadow(old), 24).fill(4);
-                let new = brolga_realloc(&mut *seg, primal(old), n, 1);
+                let new = brolga_realloc(&mut *seg, primal(old), old.delta, n, 1);
                 assert_ne!(old.pointer, new.pointer);
                 let kept = 24.min(n as usize);
                 assert!(bytes(primal(new), kept).iter().all(|&b| b == 3));
@@ -344,16 +351,19 @@ mod tests {
         let mut seg = segment();
         // SAFETY: see above.
         unsafe {
-            let first = brolga_realloc(&mut *seg, ptr::null_mut(), 8, 0);
+            let first = brolga_realloc(&mut *seg, ptr::null_mut(), 0, 8, 0);
             bytes(shadow(first), 8).fill(1);
             brolga_realloc_rev(ptr::null_mut(), shadow(first));
             assert_eq!(bytes(shadow(first), 8), [0; 8]);
-            assert_eq!(brolga_realloc(&mut *seg, primal(first), 0, 0), Pair::NULL);
+            assert_eq!(brolga_realloc(&mut *seg, primal(first), first.delta, 0, 0), Pair::NULL);
             brolga_realloc_rev(shadow(first), ptr::null_mut());
             // Freed above, so no longer ours.
-            assert_eq!(brolga_realloc(&mut *seg, primal(first), 16, 0), Pair::failed(status::UNKNOWN_BLOCK));
+            assert_eq!(
+                brolga_realloc(&mut *seg, primal(first), first.delta, 16, 0),
+                Pair::failed(status::UNKNOWN_BLOCK)
+            );
             let mut foreign = [0u8; 16];
-            let unknown = brolga_realloc(&mut *seg, foreign.as_mut_ptr(), 32, 0);
+            let unknown = brolga_realloc(&mut *seg, foreign.as_mut_ptr(), 0, 32, 0);
             assert_eq!((unknown.pointer, unknown.delta & 1), (0, 1));
         }
     }
@@ -369,7 +379,7 @@ mod tests {
             assert_eq!(brolga_malloc(&mut *seg, huge), Pair::NULL);
             assert_eq!(brolga_calloc(&mut *seg, huge, 2), Pair::NULL);
             let block = brolga_malloc(&mut *seg, 16);
-            assert_eq!(brolga_realloc(&mut *seg, primal(block), huge / 2, 0), Pair::NULL);
+            assert_eq!(brolga_realloc(&mut *seg, primal(block), block.delta, huge / 2, 0), Pair::NULL);
             bytes(primal(block), 16).fill(1);
             brolga_free(&mut *seg, primal(block), 0);
             brolga_malloc_rev(ptr::null_mut());

@@ -12,6 +12,8 @@
 //! | `captures` | which function is derived by which pair, shared by forward and pullback |
 //! | `blocks`, `heap` | shadows of heap blocks, and `malloc` and its family |
 //! | `loops`, `loop_calls` | states of time loops, and which steps run next; what generated code calls for that |
+//! | `inverses`, `inverse_calls` | states of calls that an inverse undoes; what generated code calls for that |
+//! | `state` | memory of the program that is kept, compared and put back |
 //! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
 //! | `pieces`, `piece_calls` | cotangents of fragments of floats, and what generated code calls for them |
 //! | `fragments`, `tangents` | which tangents of fragments are whole, in forward mode |
@@ -25,7 +27,7 @@
 //! - The shadow of an address is given as a *delta*: shadow address = primal address + delta, and
 //!   delta 0 means that there is no shadow.
 //! - A helper never unwinds and never allocates Rust memory on the path of a pullback, but for what
-//!   moves in pieces and for states of time loops. What can go wrong comes back as a status
+//!   moves in pieces and for states. What can go wrong comes back as a status
 //!   ([`status`]), on which generated code traps.
 //! - One segment belongs to one thread at a time. Everything shared between threads is immutable.
 
@@ -38,7 +40,10 @@ pub mod gamma;
 mod globals;
 pub mod guard;
 pub mod heap;
+pub mod inverse_calls;
+pub mod inverses;
 pub mod loop_calls;
+mod loop_tape;
 pub mod loops;
 pub mod mappings;
 pub mod math;
@@ -48,6 +53,7 @@ pub mod pieces;
 mod pool;
 pub mod segment;
 pub mod stack;
+mod state;
 pub mod status;
 pub mod steps;
 pub mod tangents;
@@ -60,9 +66,11 @@ pub use declared::Declared;
 pub use globals::{DataSpan, GlobalShadows};
 pub use guard::{Cause, CodeRanges, Entry, RawTrap, Signal, call_guarded};
 pub use heap::Pair;
+pub use inverses::{InverseFault, InverseStats};
 pub use loops::{LoopFault, LoopStats};
 pub use math::symbols;
 pub use pool::{Lease, Plan, Pool};
 pub use segment::{ReserveError, Segment};
 pub use stack::ample;
+pub use state::StateFault;
 pub use workspace::Workspace;

@@ -1,38 +1,31 @@
 //! What generated code calls for time loops: see [`crate::loops`].
 
 use crate::guard;
-use crate::loops::LoopRun;
+use crate::loops::{LoopFault, LoopRun};
 use crate::segment::Segment;
 
 /// What a helper was not able to do.
 const FAULT: u64 = 0;
-/// The tape has no room.
-const NO_ROOM: u64 = 1;
 /// [`brolga_loop_next`] has found a fault.
-const STOPS: u64 = 3;
+const STOPS: u64 = 4;
 
 guard::leaf! {
     /// A loop begins: `cells` are the limits of its steps, the budget, address and length of each
     /// part of the state, and what the pullback is to find again. `shape` is the number of cells,
-    /// that of parts from bit 16 on, and bit 32 if a step may end it. Returns the run, which the
-    /// tape holds; [`FAULT`], or [`NO_ROOM`].
+    /// that of parts from bit 16 on, and bit 32 if a step may end it. Returns the run, or
+    /// [`FAULT`].
     ///
     /// # Safety
     /// `seg` is a valid segment that no other thread uses, and there are as many cells.
     pub fn brolga_loop_begin(seg: *mut Segment, cells: *const u64, shape: u64; caller) -> u64 {
         // SAFETY: our contract.
         let (seg, given) = unsafe { (&mut *seg, std::slice::from_raw_parts(cells, (shape & 0xffff) as usize)) };
-        if (seg.limit as usize - seg.top as usize) < size_of::<u64>() {
-            return NO_ROOM;
-        }
         let known = (caller, seg.loops.a_step.get(&caller).copied());
         match LoopRun::new(given.into(), (shape >> 16 & 0xffff) as usize, shape >> 32 & 1 != 0, known) {
             Ok(mut run) => {
+                run.start = seg.top;
                 let at: *mut LoopRun = &mut *run;
                 seg.loops.runs.push(run);
-                // SAFETY: there is room above the top.
-                unsafe { seg.top.cast::<u64>().write_unaligned(at as u64) };
-                seg.top = seg.top.wrapping_add(size_of::<u64>());
                 at as u64
             }
             Err(fault) => {
@@ -45,15 +38,26 @@ guard::leaf! {
 
 guard::leaf! {
     /// The forward half has done the steps up to `at`: where the next ones end. That is `at` if the
-    /// loop is over, and less if there is a fault.
+    /// loop is over, whose run the tape holds then, and less if there is a fault.
     ///
     /// # Safety
     /// As for [`brolga_loop_begin`], of which `run` is a result; the states may be read, or the
     /// call is guarded.
     pub fn brolga_loop_forward(seg: *mut Segment, run: *mut LoopRun, at: i64; caller) -> i64 {
         // SAFETY: our contract.
-        let (seg, run) = unsafe { (&mut *seg, &mut *run) };
-        run.forward(at, caller).unwrap_or_else(|fault| {
+        let (seg, own) = unsafe { (&mut *seg, &mut *run) };
+        let on_tape = seg.limit as usize - seg.top as usize;
+        let mut next = own.forward(at, (seg.top, on_tape), caller);
+        if next == Ok(at) {
+            if on_tape < size_of::<u64>() {
+                next = Err(LoopFault::Tape);
+            } else {
+                // SAFETY: there is room above the top.
+                unsafe { seg.top.cast::<u64>().write_unaligned(run as u64) };
+                seg.top = seg.top.wrapping_add(size_of::<u64>());
+            }
+        }
+        next.unwrap_or_else(|fault| {
             seg.loops.fails(fault);
             i64::MIN
         })
@@ -64,7 +68,7 @@ guard::leaf! {
     /// The pullback begins: the run that the tape holds, or [`FAULT`].
     ///
     /// # Safety
-    /// As for [`brolga_loop_forward`]; the cursor is where [`brolga_loop_begin`] left the top.
+    /// As for [`brolga_loop_forward`]; the cursor is where that left the top in the end.
     pub fn brolga_loop_reverse(seg: *mut Segment, _a: u64, _b: u64; caller) -> u64 {
         // SAFETY: our contract.
         let seg = unsafe { &mut *seg };
@@ -87,7 +91,7 @@ guard::leaf! {
 
 guard::leaf! {
     /// What the pullback does next with the steps that the run says: 1 to run them, 2 to reverse
-    /// them, 0 if all is done, [`STOPS`] for a fault.
+    /// them, 3 to do so by what is recorded, 0 if all is done, [`STOPS`] for a fault.
     ///
     /// # Safety
     /// As for [`brolga_loop_forward`].
@@ -96,12 +100,17 @@ guard::leaf! {
         let (seg, run) = unsafe { (&mut *seg, &mut *run) };
         if let (Some(mark), Some(_)) = (run.mark, run.measured) {
             seg.loops.truncate(mark);
+            seg.inverses.leave();
         }
         let (top, mut peak) = (seg.top as usize, seg.peak as usize);
-        let next = run.next(top, &mut peak, caller);
-        (seg.peak, seg.cursor) = (seg.peak.with_addr(peak), run.cursor);
+        let mut cursor = run.cursor;
+        let next = run.next(top, (&mut peak, &mut cursor), caller);
+        (seg.peak, seg.cursor) = (seg.peak.with_addr(peak), cursor);
         if let (Some(a_step), Ok(0)) = (run.a_step, next) {
             seg.loops.a_step.insert(run.site, a_step);
+        }
+        if let Ok(2) = next {
+            seg.inverses.enter();
         }
         next.unwrap_or_else(|fault| {
             seg.loops.fails(fault);

@@ -11,8 +11,12 @@
 //!              at = from                                           loop  next(seg, run)
 //!              loop  to = forward(seg, run, at)                          0: return
 //!                    to = at: return                                     1: steps run.from..run.to
-//!                    steps at..to                                        2: gradient of run.from..run.to
+//!                    run.taped: forward pass of at..to                   2: gradient of run.from..run.to
+//!                    or else:   steps at..to                             3: pullback of run.from..run.to
 //! ```
+//!
+//! Steps that the forward pass records at once ([`crate::loop_tape`]) are the first ones. The
+//! schedule is that of the others.
 //!
 //! **Memory.** Slots are the run's own, up to the budget; what a block of steps records lies on the
 //! tape, and is measured, so that a block that is too long for what the slots leave is reversed in
@@ -26,14 +30,11 @@
 //! **Cost.** A copy of the state for each store and restore, a checksum for each block.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hasher};
 
 use brolga_schedules::{Action, Budget, LoopSize, Method, Reversal, Schedule, SlotId, Stats, StepId, choose};
 
-use crate::guard::attributed;
-
-/// Part of a state: an address, and bytes.
-type StateBytes = (*mut u8, usize);
+use crate::loop_tape::{LoopRoom, LoopTape, Stretch};
+use crate::state::{ProgramState, StateFault};
 
 /// What is wrong with a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,12 +42,9 @@ pub enum LoopFault {
     /// It ends before it begins.
     #[error("a time loop has {0} steps; pass the number of steps, zero or more")]
     Count(i64),
-    /// A length is negative, or a state has none.
-    #[error("a state of a time loop has {0} bytes; pass its length, one byte or more")]
-    Length(i64),
-    /// Two parts of the state have bytes in common.
-    #[error("two states of a time loop overlap; pass memory that holds both as one state")]
-    Overlap,
+    /// What it works on is no state.
+    #[error(transparent)]
+    State(#[from] StateFault),
     /// The initial state and the one behind the loop do not fit.
     #[error(
         "the memory budget of {budget} bytes is less than a time loop takes, which keeps two states of {state} bytes; \
@@ -58,9 +56,9 @@ pub enum LoopFault {
         /// Bytes of a state.
         state: u64,
     },
-    /// Memory for a slot is not there.
-    #[error("there is no memory for a state of {0} bytes; lower `memory_budget`")]
-    Memory(u64),
+    /// Nothing more can be recorded.
+    #[error("the tape has no room behind a time loop; raise its limit, or lower `memory_budget`")]
+    Tape,
     /// Steps that ran again have made another state.
     #[error(
         "the steps up to step {0} of a time loop have made another state when they ran again: a step reads or \
@@ -116,7 +114,7 @@ pub(crate) struct Loops {
 impl Loops {
     pub(crate) fn clear(&mut self) {
         if !self.runs.is_empty() || self.fault.is_some() || self.stats != LoopStats::default() {
-            *self = Self::default();
+            *self = Self { a_step: std::mem::take(&mut self.a_step), ..Self::default() };
         }
     }
 
@@ -161,15 +159,20 @@ pub struct LoopRun {
     cells: *const u64,
     /// Generated code says so when a step has ended the loop.
     ended: u64,
+    /// Not zero if the forward pass records the steps that are next.
+    taped: u64,
+    tape: LoopTape,
+    ends_early: bool,
     given: Box<[u64]>,
-    parts: Box<[StateBytes]>,
-    /// Bytes of a state.
-    bytes: usize,
+    state: ProgramState,
     budget: usize,
-    /// Number of the first step; schedules count from zero.
+    /// Number of the first step of the schedule, which counts from zero.
     base: i64,
-    /// The schedule of all steps, and of those of a block that is reversed in parts.
+    /// The schedule of all steps that are not on the tape, and of those of a block that is reversed
+    /// in parts.
     schedules: Vec<Nested>,
+    /// States that are kept.
+    live: usize,
     slots: Vec<Option<Box<[u8]>>>,
     spare: Vec<Box<[u8]>>,
     /// What was there when the pullback began.
@@ -186,7 +189,9 @@ pub struct LoopRun {
     pub(crate) site: usize,
     /// Where the tape ended when a block began, and the highest position before.
     pub(crate) measured: Option<(usize, usize)>,
-    /// Where the caller's pullback goes on to pop: what runs within a block moves the cursor.
+    /// Where the tape ended when the loop began: the caller's pullback goes on to pop there.
+    pub(crate) start: *mut u8,
+    /// Where it ends behind the loop: what runs within a block moves the cursor.
     pub(crate) cursor: *mut u8,
     /// How many loops there were when the pullback began.
     pub(crate) mark: Option<usize>,
@@ -217,6 +222,8 @@ pub mod offset {
     pub const CELLS: usize = offset_of!(LoopRun, cells);
     /// Not zero if a step has ended the loop.
     pub const ENDED: usize = offset_of!(LoopRun, ended);
+    /// Not zero if steps are recorded.
+    pub const TAPED: usize = offset_of!(LoopRun, taped);
 }
 
 /// Cells in front of what the forward pass was given: the limits of the steps and the budget. Two
@@ -249,38 +256,27 @@ impl LoopRun {
         (site, a_step): (usize, Option<usize>),
     ) -> Result<Box<Self>, LoopFault> {
         let [from, to, budget] = [0, 1, 2].map(|i| given[i] as i64);
-        let steps = to.checked_sub(from).filter(|&n| n >= 0).ok_or(LoopFault::Count(to.wrapping_sub(from)))?;
-        let mut parts = Vec::with_capacity(n_parts);
-        for pair in given[HEAD..HEAD + 2 * n_parts].chunks(2) {
-            let len = usize::try_from(pair[1] as i64).ok().filter(|&n| n > 0);
-            parts.push((pair[0] as *mut u8, len.ok_or(LoopFault::Length(pair[1] as i64))?));
-        }
-        let mut sorted = parts.clone();
-        sorted.sort_unstable();
-        if sorted.windows(2).any(|w| (w[0].0 as usize).saturating_add(w[0].1) > w[1].0 as usize) {
-            return Err(LoopFault::Overlap);
-        }
-        let bytes = parts.iter().fold(0, |sum: usize, p| sum.saturating_add(p.1));
+        to.checked_sub(from).filter(|&n| n >= 0).ok_or(LoopFault::Count(to.wrapping_sub(from)))?;
+        let state = ProgramState::new(&given[HEAD..HEAD + 2 * n_parts])?;
+        let bytes = state.bytes();
         let budget = budget as usize;
         if budget / 2 < bytes {
             return Err(LoopFault::Budget { budget: budget as u64, state: bytes as u64 });
         }
-        let known = (!ends_early).then_some(steps as u64);
-        let method = method(known, bytes, a_step, budget);
-        let schedule = Schedule::new(method, known, Reversal::Joint).expect("all parameters are above zero");
-        let schedules = vec![Nested { base: 0, schedule: schedule.reusable(), first_slot: 0 }];
-        let parts = parts.into_boxed_slice();
         Ok(Box::new(Self {
             from,
             to: from,
             cells: given.as_ptr(),
             ended: 0,
+            taped: 0,
+            tape: LoopTape::default(),
+            ends_early,
             given,
-            parts,
-            bytes,
+            state,
             budget,
             base: from,
-            schedules,
+            schedules: Vec::new(),
+            live: 0,
             slots: Vec::new(),
             spare: Vec::new(),
             found: None,
@@ -290,6 +286,7 @@ impl LoopRun {
             a_step,
             site,
             measured: None,
+            start: std::ptr::null_mut(),
             cursor: std::ptr::null_mut(),
             mark: None,
             reversed_once: false,
@@ -311,63 +308,18 @@ impl LoopRun {
         (self.given[1] as i64).wrapping_sub(self.base) as u64
     }
 
-    fn slot(&mut self) -> Result<Box<[u8]>, LoopFault> {
-        if let Some(spare) = self.spare.pop() {
-            return Ok(spare);
-        }
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(self.bytes).map_err(|_| LoopFault::Memory(self.bytes as u64))?;
-        bytes.resize(self.bytes, 0);
-        Ok(bytes.into_boxed_slice())
-    }
-
-    /// A copy of the working state.
-    fn copied(&mut self, caller: usize) -> Result<Box<[u8]>, LoopFault> {
-        // It is the run's while it is filled: a fault leaves this function at once.
-        let fresh = self.slot()?;
-        self.spare.push(fresh);
-        let into = self.spare.last_mut().expect("just pushed").as_mut_ptr();
-        let mut at = 0;
-        for &(p, len) in &self.parts {
-            // SAFETY: a slot has as many bytes as all parts, which the program says are its state.
-            attributed(caller, || unsafe { into.add(at).copy_from_nonoverlapping(p, len) });
-            at += len;
-        }
-        Ok(self.spare.pop().expect("just filled"))
-    }
-
-    /// Let the working state be what a slot holds.
-    fn put_back(&self, slot: &[u8], caller: usize) {
-        let mut at = 0;
-        for &(p, len) in &self.parts {
-            // SAFETY: as above.
-            attributed(caller, || unsafe { p.copy_from_nonoverlapping(slot.as_ptr().add(at), len) });
-            at += len;
-        }
-    }
-
-    /// A checksum of the working state, in which all NaNs are alike: which one an operation gives
-    /// depends on how it is compiled.
-    fn checksum(&self, caller: usize) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        for &(p, len) in &self.parts {
-            // SAFETY: the program says that its state is there.
-            attributed(caller, || unsafe { hash(&mut hasher, p, len) });
-        }
-        hasher.finish()
-    }
-
     fn note_bytes(&mut self, tape: usize) {
-        let live = self.slots.iter().flatten().count() + usize::from(self.found.is_some());
-        self.most = self.most.max((live * self.bytes + tape) as u64);
+        let live = self.live + usize::from(self.found.is_some());
+        self.most = self.most.max((live * self.state.bytes() + self.tape.bytes() + tape) as u64);
     }
 
     fn store(&mut self, index: usize, caller: usize) -> Result<(), LoopFault> {
-        let copy = self.copied(caller)?;
+        let copy = self.state.copied(&mut self.spare, caller)?;
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
         }
         self.slots[index] = Some(copy);
+        self.live += 1;
         self.note_bytes(0);
         Ok(())
     }
@@ -375,6 +327,7 @@ impl LoopRun {
     fn drop_slot(&mut self, index: usize) {
         if let Some(slot) = self.slots[index].take() {
             self.spare.push(slot);
+            self.live -= 1;
         }
     }
 
@@ -392,10 +345,33 @@ impl LoopRun {
         }
     }
 
-    /// Go through the forward half until steps are to run: where those end, or `at` at the end.
-    pub(crate) fn forward(&mut self, at: i64, caller: usize) -> Result<i64, LoopFault> {
-        let unknown = self.schedules[0].schedule.steps().is_none();
-        if self.ended != 0 || unknown && (at - self.base) as u64 == self.limit() {
+    /// Steps to `at` are done: where those end that are to run next, or `at` at the end. The tape
+    /// ends at `top`, and has so many bytes left.
+    pub(crate) fn forward(
+        &mut self,
+        at: i64,
+        (top, on_tape): (*mut u8, usize),
+        caller: usize,
+    ) -> Result<i64, LoopFault> {
+        if self.schedules.is_empty() {
+            self.end_of_stretch(at, top);
+            let limit = self.given[1] as i64;
+            let steps = limit.wrapping_sub(at) as u64;
+            if steps == 0 || self.ended != 0 {
+                return Ok(at);
+            }
+            let (LoopRun { ends_early, a_step, budget, .. }, state) = (&*self, self.state.bytes());
+            let (ends_early, a_step, budget) = (*ends_early, *a_step, *budget);
+            let wanted = self.tape.wants(&LoopRoom { steps, ends_early, a_step, state, budget, on_tape });
+            if wanted > 0 {
+                self.taped = 1;
+                self.tape.begin(top as usize);
+                (self.from, self.to) = (at, at + wanted as i64);
+                return Ok(self.to);
+            }
+            self.schedule(at, steps);
+        }
+        if self.ended != 0 || self.ends_early && (at - self.base) as u64 == self.limit() {
             self.ends(at);
         }
         while let Some((_, _, action)) = self.next_action() {
@@ -413,8 +389,27 @@ impl LoopRun {
             }
             self.stats.count(action, None);
         }
-        self.last = self.checksum(caller);
+        self.last = self.state.checksum(caller);
         Ok(at)
+    }
+
+    /// Steps up to `at` have been recorded, if some were to be.
+    fn end_of_stretch(&mut self, at: i64, top: *mut u8) {
+        let Some(a_step) = self.tape.end(self.from, at, top) else { return };
+        self.taped = 0;
+        self.a_step = self.a_step.max(Some(a_step));
+        self.stats.taped += (at - self.from) as u128;
+        self.note_bytes(0);
+    }
+
+    /// The steps from `at` on are not recorded.
+    fn schedule(&mut self, at: i64, steps: u64) {
+        (self.base, self.from, self.to) = (at, at, at);
+        self.budget = self.budget.saturating_sub(self.tape.bytes()).max(2 * self.state.bytes());
+        let known = (!self.ends_early).then_some(steps);
+        let method = method(known, self.state.bytes(), self.a_step, self.budget);
+        let schedule = Schedule::new(method, known, Reversal::Joint).expect("all parameters are above zero");
+        self.schedules.push(Nested { base: 0, schedule: schedule.reusable(), first_slot: 0 });
     }
 
     /// The loop ends before this step.
@@ -429,7 +424,11 @@ impl LoopRun {
     /// The pullback begins.
     pub(crate) fn reverse(&mut self, mark: usize, caller: usize) -> Result<(), LoopFault> {
         self.mark = Some(mark);
-        self.found = Some(self.copied(caller)?);
+        self.tape.reverse();
+        if self.schedules.is_empty() {
+            return Ok(());
+        }
+        self.found = Some(self.state.copied(&mut self.spare, caller)?);
         self.expected = self.last;
         if self.reversed_once {
             // Nothing but the initial state is there.
@@ -461,8 +460,14 @@ impl LoopRun {
         self.schedules[0].schedule = schedule;
     }
 
-    /// The next steps of the pullback: 1 if they only run, 2 if they are reversed, 0 at the end.
-    pub(crate) fn next(&mut self, top: usize, peak: &mut usize, caller: usize) -> Result<u64, LoopFault> {
+    /// The next steps of the pullback, and the place on the tape to go back from: 1 if they only
+    /// run, 2 if they are reversed, 3 if that is done by what is recorded of them, 0 at the end.
+    pub(crate) fn next(
+        &mut self,
+        top: usize,
+        (peak, cursor): (&mut usize, &mut *mut u8),
+        caller: usize,
+    ) -> Result<u64, LoopFault> {
         if let Some((base, before)) = self.measured.take() {
             let recorded = peak.saturating_sub(base);
             *peak = before.max(*peak);
@@ -473,7 +478,7 @@ impl LoopRun {
                 Action::Store { slot, .. } => self.store(first + number(slot), caller)?,
                 Action::Restore { slot, .. } => {
                     let kept = self.slots[first + number(slot)].as_ref().expect("it holds a state");
-                    self.put_back(kept, caller);
+                    self.state.put_back(kept, caller);
                 }
                 Action::Drop { slot } => self.drop_slot(first + number(slot)),
                 Action::Advance { from, to } => {
@@ -486,7 +491,7 @@ impl LoopRun {
                     if !self.goes_in_parts(from, to) {
                         self.stats.count(action, None);
                         self.hand_out(from, to);
-                        self.in_front = self.checksum(caller);
+                        self.in_front = self.state.checksum(caller);
                         self.measured = Some((top, *peak));
                         *peak = top;
                         return Ok(2);
@@ -497,10 +502,18 @@ impl LoopRun {
             }
             self.stats.count(action, None);
         }
-        if let Some(found) = &self.found {
-            self.put_back(found, caller);
+        if let Some(found) = self.found.take() {
+            self.state.put_back(&found, caller);
+            self.spare.push(found);
         }
-        (self.mark, self.found) = (None, None);
+        if let Some(Stretch { from, to, top }) = self.tape.back() {
+            (self.from, self.to) = (from, to);
+            self.stats.reversed += (to - from) as u128;
+            *cursor = top;
+            return Ok(3);
+        }
+        *cursor = self.start;
+        self.mark = None;
         self.spare.clear();
         Ok(0)
     }
@@ -514,7 +527,7 @@ impl LoopRun {
         let steps = (self.to - self.from).max(1) as usize;
         self.a_step = self.a_step.max(Some(recorded.div_ceil(steps)));
         self.note_bytes(recorded);
-        if self.checksum(caller) != self.expected {
+        if self.state.checksum(caller) != self.expected {
             return Err(LoopFault::Differs(self.to as u64));
         }
         self.expected = self.in_front;
@@ -523,8 +536,7 @@ impl LoopRun {
 
     /// Whether a block is too long for what the slots leave; then it gets a schedule of its own.
     fn goes_in_parts(&mut self, from: u64, to: u64) -> bool {
-        let live = self.slots.iter().flatten().count() + 1;
-        let left = self.budget.saturating_sub(live * self.bytes);
+        let left = self.budget.saturating_sub((self.live + 1) * self.state.bytes());
         let n = to - from;
         let fits = self.a_step.is_some_and(|a_step| n.saturating_mul(a_step as u64) <= left as u64);
         if fits || n == 1 {
@@ -535,7 +547,7 @@ impl LoopRun {
             None => Method::Revolve { block: n - 1, slots: 1 },
             // Half of what is left for states, half for what is recorded.
             Some(a_step) => {
-                let slots = (left / 2 / self.bytes).max(1) as u64;
+                let slots = (left / 2 / self.state.bytes()).max(1) as u64;
                 Method::Revolve { block: ((left / 2 / a_step.max(1)) as u64).clamp(1, n - 1), slots }
             }
         };
@@ -551,29 +563,4 @@ fn number(slot: SlotId) -> usize {
     match slot {
         SlotId::Memory(n) | SlotId::Disk(n) => n as usize,
     }
-}
-
-/// Put bytes into a checksum.
-///
-/// # Safety
-/// They may be read.
-unsafe fn hash(hasher: &mut DefaultHasher, p: *const u8, len: usize) {
-    let words = len / 8;
-    for at in 0..words {
-        // SAFETY: the word lies within the bytes.
-        hasher.write_u64(plain(unsafe { p.add(8 * at).cast::<u64>().read_unaligned() }));
-    }
-    let mut rest = [0; 8];
-    // SAFETY: what is left of the bytes is shorter than a word.
-    unsafe { rest.as_mut_ptr().copy_from_nonoverlapping(p.add(8 * words), len % 8) };
-    hasher.write_u64(plain(u64::from_le_bytes(rest)));
-}
-
-/// A word of a state, with one NaN for all, of either size.
-fn plain(word: u64) -> u64 {
-    let nan = |w: u32| if w & 0x7fff_ffff > 0x7f80_0000 { 0x7fc0_0000 } else { w };
-    if word & (u64::MAX >> 1) > 0x7ff0_0000_0000_0000 {
-        return 0x7ff8_0000_0000_0000;
-    }
-    u64::from(nan(word as u32)) | u64::from(nan((word >> 32) as u32)) << 32
 }

@@ -43,6 +43,7 @@ use crate::captures::{CaptureTable, Captures};
 use crate::declared::Declared;
 use crate::fragments::Fragments;
 use crate::globals::GlobalShadows;
+use crate::inverses::{InverseFault, InverseStats, Inverses};
 use crate::loops::{LoopFault, LoopStats, Loops};
 use crate::pieces::cut::tears;
 use crate::pieces::{HALF, Pieces, Stuck, There, WINDOW};
@@ -133,6 +134,8 @@ pub struct Segment {
     pub(crate) fragments: Fragments,
     /// Time loops of the run.
     pub(crate) loops: Loops,
+    /// Calls of the run that inverses undo.
+    pub(crate) inverses: Inverses,
     /// Pointer arguments of a debug run; empty otherwise. Keeps its storage from run to run.
     pub(crate) declared: Vec<Declared>,
     /// Keeps `globals` valid.
@@ -172,6 +175,7 @@ impl Segment {
             pieces: Pieces::default(),
             fragments: Fragments::default(),
             loops: Loops::default(),
+            inverses: Inverses::default(),
             declared: Vec::new(),
             global_shadows,
             capture_table: None,
@@ -206,6 +210,7 @@ impl Segment {
         let base = self.base();
         self.forget_pieces();
         self.loops.clear();
+        self.inverses.clear();
         let unused = self.top == base && self.cursor == base && self.peak == base && self.touched == 0;
         // What records nothing may be shorter than what follows here.
         if !(unused && self.blocks.is_empty() && self.declared.is_empty() && self.global_shadows.is_empty()) {
@@ -246,6 +251,7 @@ impl Segment {
     pub fn begin_pullback(&mut self) {
         self.cursor = self.top;
         self.loops.begin_pullback();
+        self.inverses.begin_pullback();
         self.forget_pieces();
     }
 
@@ -257,6 +263,16 @@ impl Segment {
     /// Why a time loop stopped the run.
     pub fn loop_fault(&self) -> Option<LoopFault> {
         self.loops.fault()
+    }
+
+    /// What calls that inverses undo have done since the segment was reset.
+    pub fn inverse_stats(&self) -> InverseStats {
+        self.inverses.stats()
+    }
+
+    /// Why such a call stopped the run.
+    pub fn inverse_fault(&self) -> Option<InverseFault> {
+        self.inverses.fault()
     }
 
     /// A run that ended in a trap may have left some.

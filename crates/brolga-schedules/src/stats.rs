@@ -1,7 +1,5 @@
 //! Counts of what has been done.
 
-use std::collections::BTreeSet;
-
 use crate::action::{Action, SlotId, StepId};
 
 /// Counts of a run, or of the actions of a schedule.
@@ -29,7 +27,8 @@ pub struct Stats {
     pub max_slots_taped: u64,
     /// Most bytes of states and of the tape at a time, as the run has told ([`Stats::note_bytes`]).
     pub max_bytes: u64,
-    live: BTreeSet<SlotId>,
+    /// States there are now, in memory and in files.
+    live: [u64; 2],
 }
 
 impl Stats {
@@ -52,16 +51,16 @@ impl Stats {
             Action::Store { slot, .. } => {
                 let is_file = matches!(slot, SlotId::Disk(_));
                 *(if is_file { &mut self.disk_writes } else { &mut self.stores }) += 1;
-                self.live.insert(slot);
-                self.max_slots = self.max_slots.max(self.in_memory());
-                self.max_files = self.max_files.max(self.live.len() as u64 - self.in_memory());
+                self.live[usize::from(is_file)] += 1;
+                self.max_slots = self.max_slots.max(self.live[0]);
+                self.max_files = self.max_files.max(self.live[1]);
             }
             Action::Restore { slot, .. } => {
                 let is_file = matches!(slot, SlotId::Disk(_));
                 *(if is_file { &mut self.disk_reads } else { &mut self.restores }) += 1;
             }
             Action::Drop { slot } => {
-                self.live.remove(&slot);
+                self.live[usize::from(matches!(slot, SlotId::Disk(_)))] -= 1;
             }
             Action::Turn => {}
         }
@@ -72,11 +71,7 @@ impl Stats {
         self.max_bytes = self.max_bytes.max(bytes);
     }
 
-    fn in_memory(&self) -> u64 {
-        self.live.range(..SlotId::Disk(0)).count() as u64
-    }
-
     fn note_tape(&mut self) {
-        self.max_slots_taped = self.max_slots_taped.max(self.in_memory());
+        self.max_slots_taped = self.max_slots_taped.max(self.live[0]);
     }
 }

@@ -1,7 +1,7 @@
 /* Brolga for C: loops whose gradient takes little memory (docs/LONG-LOOPS.md).
  *
  * Define BROLGA for a WebAssembly module that is going to be differentiated: then these functions are
- * imports, which Brolga knows. Without it they are loops as they are written here.
+ * imports, which Brolga knows. Without it they are loops and calls as they are written here.
  *
  * A step writes to the state, which has so many bytes, and to what it has allocated itself. What it
  * reads besides stays as it is until the gradient is there.
@@ -28,6 +28,10 @@ void brolga_time_loop(brolga_step step, void *state, int bytes, const void *para
 BROLGA_IMPORT("brolga_while_loop")
 int brolga_while_loop(brolga_step_while step, void *state, int bytes, const void *params, int n);
 
+/* step(state, params, i), where undo(state, params, i) takes the state back to what it was. */
+BROLGA_IMPORT("brolga_inverse_pair")
+void brolga_inverse_pair(brolga_step step, brolga_step undo, void *state, int bytes, const void *params, int i);
+
 #undef BROLGA_IMPORT
 
 #else
@@ -43,6 +47,12 @@ static inline int brolga_while_loop(brolga_step_while step, void *state, int byt
         if (!step(state, params, i)) return i + 1;
     }
     return n > 0 ? n : 0;
+}
+
+static inline void brolga_inverse_pair(brolga_step step, brolga_step undo, void *state, int bytes,
+                                       const void *params, int i) {
+    (void)undo, (void)bytes;
+    step(state, params, i);
 }
 
 #endif

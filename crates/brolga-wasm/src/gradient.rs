@@ -183,6 +183,11 @@ impl Pullback {
         self.inner.loop_stats()
     }
 
+    /// What calls have done so far that others undo (`docs/LONG-LOOPS.md`).
+    pub fn inverse_stats(&self) -> brolga::InverseStats {
+        self.inner.inverse_stats()
+    }
+
     /// Bytes that the forward run recorded.
     pub fn tape_bytes(&self) -> usize {
         self.inner.tape_bytes()

@@ -27,6 +27,8 @@ pub(crate) enum Provided {
     /// A loop of steps, which are called through the first table; with `true` they say when it
     /// ends.
     Loop(bool),
+    /// A call through the first table that another function of it undoes.
+    Inverse,
     /// Nothing: calling it is a trap.
     Missing,
     /// A function that is written around the module's own, which is called for the value.

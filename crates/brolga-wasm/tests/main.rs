@@ -10,6 +10,7 @@ mod demand;
 mod frames;
 mod gradients;
 mod imports;
+mod inverses;
 mod last_page;
 mod lives;
 mod loops;

@@ -15,13 +15,15 @@ mod quiet;
 pub mod second;
 pub mod stages;
 
+pub use brolga_ir::driver::StateLength;
 pub use brolga_ir::{
     Allocator, ArgActivity, ArgSpec, DataObject, Diagnostic, Diagnostics, Effort, Elem, FloatOrder, FuncKey, Inline,
-    Made, MemoryMode, Mode, Options, Pass, PassSet, Program, Promises, Request, ResultActivity, TapeKind, Untracked,
+    InverseCheck, Made, MemoryMode, Mode, Options, Pass, PassSet, Program, Promises, Request, ResultActivity, TapeKind,
+    Tolerance, Untracked,
 };
 pub use brolga_rules::{RuleError, TangentArg, UserRule, parse_rules};
 pub use brolga_runtime::guard::{handlers_are_in_place, install_handlers};
-pub use brolga_runtime::{LoopFault, LoopStats};
+pub use brolga_runtime::{InverseFault, InverseStats, LoopFault, LoopStats, StateFault};
 pub use brolga_transform::set_rules;
 pub use cache::Cache;
 pub use cranelift_codegen;

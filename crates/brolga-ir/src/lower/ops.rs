@@ -224,12 +224,13 @@ pub fn arith(cx: &mut LowerCx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &
             b.ins().ushr(a[0], k)
         }
         Arith::Copy => a[0],
-        Arith::MinMax(op) => match op {
-            ir::Opcode::Smin => b.ins().smin(a[0], a[1]),
-            ir::Opcode::Smax => b.ins().smax(a[0], a[1]),
-            ir::Opcode::Umin => b.ins().umin(a[0], a[1]),
-            _ => b.ins().umax(a[0], a[1]),
-        },
+        Arith::Int(op) => {
+            let (inst, dfg) = match a {
+                [x] => b.ins().Unary(*op, ty, *x),
+                _ => b.ins().Binary(*op, ty, a[0], a[1]),
+            };
+            dfg.first_result(inst)
+        }
         Arith::Uextend => b.ins().uextend(ty, a[0]),
         Arith::Ireduce => b.ins().ireduce(ty, a[0]),
         Arith::Math(symbol) => math(cx, b, symbol, a, ty),

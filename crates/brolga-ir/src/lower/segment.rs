@@ -33,6 +33,15 @@ pub const ZEROS: i32 = 128;
 pub const WIDE_SINK: i32 = 192;
 /// See [`WIDE_SINK`].
 pub const WIDE_ZEROS: i32 = 192 + 1024;
+/// In a workspace: nodes of records of fragments that are free, the first that was never used, and
+/// the end of them.
+pub const RECORDS_FREE: i32 = 200;
+/// See [`RECORDS_FREE`].
+pub const RECORDS: i32 = 208;
+/// See [`RECORDS_FREE`].
+pub const RECORDS_END: i32 = 216;
+/// In a workspace: whether fragments were to be a number, and were none.
+pub const RECORDS_LOST: i32 = 224;
 /// The channels of a typed tape: a top, a limit and a cursor each.
 pub const CHANNELS: i32 = 192;
 /// Added to a size of floats: the run time keeps account of parts of them.

@@ -4,7 +4,7 @@
 //! (`lower/ops.rs`), and is its result of the type that it says? **Answer.** One table, by
 //! operation. **Cost.** Constant per instruction.
 
-use cranelift_codegen::ir::{Type, types};
+use cranelift_codegen::ir::{Opcode, Type, types};
 
 use crate::inst::Arith;
 
@@ -67,8 +67,8 @@ fn operands(op: &Arith) -> Option<usize> {
         | Arith::Iadd
         | Arith::Isub
         | Arith::Imul
-        | Arith::MinMax(_)
         | Arith::Icmp(_) => 2,
+        Arith::Int(op) => op.constraints().num_fixed_value_arguments(),
         Arith::Bitselect | Arith::Select | Arith::SelectAll => 3,
         Arith::Math(_) => return None,
     })
@@ -124,7 +124,12 @@ pub fn fits(op: &Arith, args: &[KnownTypes], ty: Type) -> bool {
         }
         Arith::Splat | Arith::ScalarToVector => ty.is_vector() && all(&|a| a == ty.lane_type()),
         Arith::ShuffleBytes(_) => ty.bytes() == 16 && all(&|a| a.bytes() == 16),
-        Arith::Iadd | Arith::Isub | Arith::Imul | Arith::UshrBy(_) | Arith::MinMax(_) => same(is_int),
+        Arith::Iadd | Arith::Isub | Arith::Imul | Arith::UshrBy(_) => same(is_int),
+        // How far bits go is a number of any type.
+        Arith::Int(Opcode::Ishl | Opcode::Ushr | Opcode::Rotl | Opcode::Rotr) => {
+            all(&is_int) && !is_not(args[0], |a| a == ty)
+        }
+        Arith::Int(_) => same(is_int),
         Arith::Math(_) => is_float(ty) && !args.is_empty(),
         Arith::ToBits => all(&|a| a.bits() == ty.bits() || a == types::F32X4 && ty.bytes() == 8),
         Arith::FromBits(shape) => ty == shape.ty() && all(&|a| a.bytes() == shape.bytes()),

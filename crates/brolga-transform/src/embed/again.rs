@@ -47,13 +47,15 @@ pub struct EmbeddedDerivative<'a> {
     pub spec: &'a Spec,
     /// How it is called.
     pub signature: &'a DerivedSignature,
+    /// Writable data of the program that it uses, and the objects that are their shadows there.
+    pub shadows: &'a [(String, String)],
 }
 
 /// Put a derivative into a program, as a function that can be derived. Says whether it keeps its
 /// tape in the workspace that it is given.
 ///
 /// # Errors
-/// As [`embed`](super::embed()); AD0174 where writable data has a shadow.
+/// As [`embed`](super::embed()); AD0174 where writable data has a shadow that is not named.
 pub fn define(
     program: &Program,
     of: EmbeddedDerivative<'_>,
@@ -68,12 +70,12 @@ pub fn define(
     let options = Options { mode, strong_zero: spec.strong_zero, debug: false, ..options.clone() };
     let mut tape = TypedRoom::Stack([0; 4]);
     let settle = |pieces: &mut [_]| tape = room::settle_typed(pieces);
-    let found = nested::settled(&prepared.program, &request, &options, isa, settle);
+    let found = nested::settled(&prepared.program, &request, &options, isa, of.shadows, settle);
     let mut found = found.map_err(|d| prepared.problems(d))?;
     if let Some(shadow) = found.program.data.values().nth(program.data.len()) {
         let d = Diagnostic::new("AD0174", format!("a derivative of %{}, which is a derivative", of.symbol));
         let d = d.in_func(&primal.symbol).note(format!("it uses the shadow of writable data (%{})", shadow.symbol));
-        return Err(d.help("pass the data to the function by a pointer").into());
+        return Err(d.help("name its shadow (`set_data`), or pass the data by a pointer").into());
     }
     let (func, in_workspace) = Writer { of, found: &found, tape, isa }.function();
     found.program.define(of.symbol, func, |_| 0).map_err(|s| taken(&s))?;

@@ -9,6 +9,7 @@ use brolga_ir::lower::{is_half, shadow_of_data};
 use brolga_ir::program::symbol_of;
 use brolga_ir::spec::{Derivative, FloatCount, ParamActivity, ParamSpec, ReturnActivity, Spec};
 use brolga_ir::{DataKey, Diagnostic, Diagnostics, Elem, FuncKey, Program};
+use brolga_rules::OF_C;
 use cranelift_codegen::ir::{self, types};
 use cranelift_codegen::isa::TargetIsa;
 
@@ -111,8 +112,9 @@ pub(super) fn no_helpers(program: &Program, pieces: &[Piece]) -> Result<(), Diag
         for inst in p.func.layout.blocks().flat_map(|b| p.func.layout.block_insts(b)) {
             let ir::InstructionData::Call { func_ref, .. } = p.func.dfg.insts[inst] else { continue };
             let symbol = symbol_of(&p.func, &p.func.dfg.ext_funcs[func_ref].name);
-            if !symbol.starts_with("brolga_") || program.func(&symbol).is_some_and(|k| program.funcs[k].body.is_some())
-            {
+            let is_there = program.func(&symbol).is_some_and(|k| program.funcs[k].body.is_some())
+                || pieces.iter().any(|p| p.symbol == symbol);
+            if !symbol.starts_with("brolga_") || is_there {
                 continue;
             }
             let Some((what, help)) = reason(&symbol) else { continue };
@@ -136,17 +138,26 @@ fn helper(program: &Program, p: &Piece, inst: ir::Inst, (symbol, what, help): (&
     d.note(format!("the derivative calls the run time for it (%{symbol})")).help(help)
 }
 
-/// What a helper is for. `None` for the names of [`crate::standalone::indirect`].
+/// What a helper is for. `None` for the names of [`crate::standalone::indirect`], and for C's
+/// functions, which a module finds or refuses.
 fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
     Some(match symbol {
-        s if is_half(s) => return None,
+        s if is_half(s) || s.starts_with(OF_C) => return None,
         s if ["alloc", "free", "release"].iter().any(|part| s.contains(part)) => (
             "blocks of an allocator of the program's own are not supported",
             "allocate outside of the function and pass a shadow",
         ),
         "brolga_save_bytes" | "brolga_restore_bytes" => ("restoring memory is not supported", "use MemoryMode::Leave"),
+        s if s.contains("demand") => (
+            "floats whose bits are calculated from what may be those of others are not supported",
+            "use operations of floats, or `DerivedRule`",
+        ),
+        s if s.contains("tangent") => (
+            "floats that are moved in pieces are not supported in forward mode",
+            "load and store floats as floats, or ask for a gradient",
+        ),
         _ => (
-            "floats that are moved in pieces are not supported",
+            "floats that are moved in pieces are not supported on this target",
             "load and store floats as floats, or use `DerivedRule`",
         ),
     })

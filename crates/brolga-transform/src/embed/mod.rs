@@ -53,6 +53,7 @@ use crate::derived::Derivation;
 use crate::program::driver::Asked;
 use crate::program::inline_rollback::attempt;
 use crate::stand_in::none_is_derived;
+use crate::standalone::fragments;
 use crate::standalone::piece::Piece;
 use crate::standalone::prelude::{self, Helpers};
 use crate::standalone::{as_written, indirect};
@@ -164,6 +165,12 @@ fn embedded(
     let helpers = if spec.derivative == Derivative::Pair { Helpers::Pair } else { Helpers::Workspace };
     let mut pieces = pieces(&found, helpers, isa);
     with_made(&mut pieces, program, helpers, isa);
+    // In memory of modules floats lie anywhere.
+    let moves_pieces = !program.confined && fragments::put_in(&mut pieces, isa);
+    if moves_pieces && spec.derivative != Derivative::Tangent {
+        fragments::check_at_end(&mut pieces[n_roots - 1], isa);
+        fragments::put_in(&mut pieces, isa);
+    }
     checks::no_helpers(program, &pieces).map_err(|d| prepared.problems(d))?;
     let mut into = found.program.clone();
     let before = into.funcs.len();
@@ -175,14 +182,14 @@ fn embedded(
         }
     }
     let shadows = checks::shadows(&into, &pieces);
-    let room = room::settle(&mut pieces, n_roots, spec.derivative);
+    let room = room::settle(&mut pieces, n_roots, spec.derivative, moves_pieces);
     let is_pair = spec.derivative == Derivative::Pair;
     heap::free_at_end(&mut pieces, is_pair, isa);
     // With this flag Cranelift returns any number of results, of functions of the module, too.
     if !isa.flags().enable_multi_ret_implicit_sret() {
         returns::through_memory(&mut pieces, n_roots);
     }
-    let roots = root::Roots { spec, primal: &primal, variant: &variant, room, isa };
+    let roots = root::Roots { spec, primal: &primal, variant: &variant, room, moves_pieces, isa };
     let mut signatures = roots.make(&mut pieces[..n_roots]);
     if let Some(release) = heap::release(&pieces, isa).filter(|_| is_pair) {
         signatures.push(roots.release());

@@ -25,6 +25,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::standalone::fragments;
 use crate::standalone::piece::Piece;
 use brolga_analysis::query::constant_int;
 use brolga_ir::graph::{Edges, on_cycles};
@@ -68,9 +69,10 @@ impl Room {
 }
 
 /// Find out where the tape is, and let the functions ask for room as that demands. The first
-/// `n_roots` pieces are what was asked for.
-pub(super) fn settle(pieces: &mut [Piece], n_roots: usize, derivative: Derivative) -> Room {
-    let room = room(pieces, n_roots, derivative);
+/// `n_roots` pieces are what was asked for. Floats that move in pieces have records beside the
+/// tape, of which there may be any number.
+pub(super) fn settle(pieces: &mut [Piece], n_roots: usize, derivative: Derivative, moves_pieces: bool) -> Room {
+    let room = if moves_pieces { Room::Unknown } else { room(pieces, n_roots, derivative) };
     match room {
         Room::Unknown => return_where_full(pieces, Channel::Mixed),
         _ => pieces.iter_mut().for_each(forget_checks),
@@ -285,7 +287,8 @@ fn forget_checks(piece: &mut Piece) {
 /// accessed as what is in `channel`.
 fn return_where_full(pieces: &mut [Piece], channel: Channel) {
     let by_symbol = by_symbol(pieces);
-    let mut fail: BTreeSet<usize> = BTreeSet::new();
+    let helpers = pieces.iter().enumerate().filter(|p| fragments::is_helper(&p.1.symbol));
+    let mut fail: BTreeSet<usize> = helpers.map(|p| p.0).collect();
     loop {
         let before = fail.len();
         for (i, p) in pieces.iter().enumerate() {

@@ -16,6 +16,7 @@ use cranelift_codegen::isa::TargetIsa;
 
 use super::room::{self, Room};
 use super::signature::{DerivedSignature, Of, ParamRole, ResultRole};
+use crate::standalone::fragments;
 use crate::standalone::piece::{Piece, duplicated};
 
 /// What the roots of a derivation have in common.
@@ -24,6 +25,8 @@ pub(super) struct Roots<'a> {
     pub primal: &'a Signature,
     pub variant: &'a Variant,
     pub room: Room,
+    /// Floats move in pieces.
+    pub moves_pieces: bool,
     pub isa: &'a dyn TargetIsa,
 }
 
@@ -38,7 +41,7 @@ enum InnerParam {
 impl Roots<'_> {
     /// Give the roots their signatures.
     pub fn make(&self, roots: &mut [Piece]) -> Vec<DerivedSignature> {
-        let Self { spec, primal, variant, room, isa } = *self;
+        let Self { spec, primal, variant, room, isa, .. } = *self;
         let of = Of { spec, primal, variant, room, conv: isa.default_call_conv() };
         let primals = (0..primal.params.len()).map(|i| InnerParam::Role(ParamRole::Primal(i)));
         let deltas = duplicated(variant).map(InnerParam::Delta);
@@ -75,7 +78,7 @@ impl Roots<'_> {
 
     /// The signature of what frees the blocks of a pair's record.
     pub fn release(&self) -> DerivedSignature {
-        let Self { spec, primal, variant, room, isa } = *self;
+        let Self { spec, primal, variant, room, isa, .. } = *self;
         Of { spec, primal, variant, room, conv: isa.default_call_conv() }.release()
     }
 
@@ -160,13 +163,20 @@ impl Roots<'_> {
                     let recorded = cursor.ins().load(types::I64, flags, value, segment::RECORDED);
                     cursor.ins().store(flags, recorded, value, segment::CURSOR);
                     cursor.ins().store(flags, recorded, value, segment::TOP);
+                    if self.moves_pieces {
+                        fragments::begin(cursor, value);
+                    }
                 } else {
                     let bytes = param(ParamRole::WorkspaceBytes);
                     // Of memory that is too short for a header nothing is written.
                     let short = room::is_short(cursor, bytes, self.room);
                     leave_if(cursor, short, signature, params);
-                    let limit = cursor.ins().iadd(at, bytes);
+                    let end = cursor.ins().iadd(at, bytes);
+                    let limit = if self.moves_pieces { fragments::room(cursor, value, end) } else { end };
                     room::begin(cursor, value, limit);
+                    if self.moves_pieces {
+                        fragments::begin(cursor, value);
+                    }
                 }
             }
         }

@@ -34,11 +34,10 @@
 //!
 //! **Where.** In straight code, in loops, and in functions that call themselves, if at most a third
 //! as many instructions are spent as saved, and those that are left are a fifth of all, by a guess
-//! at how often loops turn. What is added up over the iterations of a loop is a chain. In a short
-//! loop that has no other, it is what an iteration waits for. If there is a loop around it, each
-//! run of the inner one has a sum of its own, and the processor goes on to the next run while it is
-//! still adding for the last: then an addition is an instruction again (`spmv` took 20.1 us with
-//! one chain and 18.2 with guards).
+//! at how often loops turn. What is added up over the iterations of a loop is a chain. If there
+//! is a loop around an innermost one that is not long, each run of the inner one has a sum of its
+//! own. It lives in a register, and the processor goes on to the next run while it is still adding
+//! for the last: then an addition is an instruction again.
 //!
 //! **Invariant.** Where it is taken, the pullback without guards gives the same numbers, apart from
 //! the signs of zeros.
@@ -75,9 +74,10 @@ const ASKED_LATER: f64 = 7.0;
 const PART: f64 = 0.2;
 /// How many instructions must be saved for each that is spent.
 const MARGIN: f64 = 3.0;
-/// Instructions of a loop up to which an addition is what an iteration waits for, if it has to wait
-/// for that of the iteration before.
+/// Instructions of an iteration without a block, up to which it does little else than pass it by.
 const SHORT: usize = 16;
+/// Instructions of an innermost loop up to which each run of it has a sum of its own.
+const SUMMED: usize = 64;
 /// Instructions of a block that take longer than to add to a number in memory.
 const LONG: usize = 40;
 /// Blocks that are looked at between one that runs and another that runs whenever it has.
@@ -115,7 +115,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     if facts.options.runs(Pass::CostModel) && facts.cfg.blocks.len() > most {
         return None;
     }
-    let short = short_loops(facts);
+    let summed = summed_loops(facts);
     let chains = Chains {
         facts,
         live,
@@ -193,7 +193,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     }
     let mut watching: AdStmts =
         stmts.values().map(|s| half(s, s.before.clone(), s.after.clone(), Fragment::default())).collect();
-    watch_all(facts, &mut watching, chosen, &short, ids);
+    watch_all(facts, &mut watching, chosen, &summed, ids);
     orders.into_iter().for_each(|o| monotone_rows::ask(facts, &mut watching, o, ids));
     let stores: IndexSet<ir::Inst> = rows.iter().flat_map(|r| r.loads.iter().copied()).collect();
     let clearing = rows.iter().any(|r| r.argument.is_some()).then(|| monotone_rows::clearing(rows, stmts, ids));
@@ -218,14 +218,14 @@ fn watch_all(
     facts: &Facts<'_>,
     watching: &mut AdStmts,
     chosen: IndexMap<WatchedNumber, ir::Inst>,
-    short: &EntitySet<LoopId>,
+    summed: &EntitySet<LoopId>,
     ids: &mut Ids,
 ) {
     let mut apart = IndexSet::default();
     for (place, asks) in chosen {
         let sum = match facts.loops.innermost[place.block] {
             _ if place.not_zero && is_least(facts, &place) => Sum::Least,
-            Some(l) if short.contains(l) && facts.loops.loops[l].parent.is_some() => {
+            Some(l) if summed.contains(l) && facts.loops.loops[l].parent.is_some() => {
                 apart.insert(l);
                 Sum::Loop(facts.loops.loops[l].header)
             }
@@ -390,20 +390,22 @@ struct Chains<'a, 'f> {
     order: SecondaryMap<ir::Block, usize>,
 }
 
-/// Loops in which an addition that waits for that of the iteration before is what an iteration
-/// waits for: short ones that carry no number already, which are through with an iteration sooner
-/// than the processor is with an addition.
-fn short_loops(facts: &Facts<'_>) -> EntitySet<LoopId> {
+/// Loops each run of which has a sum of its own: innermost ones that are not long and do not call.
+/// Their sum lives in a register. One for the whole function is spilled in a loop that needs its
+/// registers, and each of its additions then waits for a store of the iteration before.
+fn summed_loops(facts: &Facts<'_>) -> EntitySet<LoopId> {
     let (func, loops) = (facts.func(), facts.loops);
     let mut insts: SecondaryMap<LoopId, usize> = SecondaryMap::new();
     for &b in &facts.cfg.blocks {
         loops.around(b).for_each(|l| insts[l] += facts.cfg.insts(b).len());
     }
-    let carries =
-        |l: LoopId| func.dfg.block_params(loops.loops[l].header).iter().any(|&p| func.dfg.value_type(p).is_float());
-    let mut found = EntitySet::new();
-    found.extend(loops.loops.keys().filter(|&l| insts[l] <= SHORT && !carries(l)));
-    found
+    let mut outer = EntitySet::new();
+    outer.extend(loops.loops.values().filter_map(|l| l.parent));
+    let calls = facts.cfg.calls.iter().filter_map(|&i| func.layout.inst_block(i));
+    outer.extend(calls.flat_map(|b| loops.around(b)));
+    let mut summed = EntitySet::new();
+    summed.extend(loops.loops.keys().filter(|&l| insts[l] <= SUMMED && !outer.contains(l)));
+    summed
 }
 
 impl Chains<'_, '_> {

@@ -4,6 +4,8 @@
 //! **Answer.** In a program with a derivative the shadow is an object beside it, of the same size,
 //! which the derivative clears when it is called: it begins with no cotangent there, and no
 //! tangent, as a rule does.
+//! Where the embedder has named the shadows, they are objects of its module, which it clears
+//! ([`given`]).
 //! **Cost.** A `memset` for each writable object that the derivative reaches.
 
 use std::collections::BTreeSet;
@@ -38,6 +40,20 @@ pub(super) fn shadows<'a>(
         }
     }
     Ok(found)
+}
+
+/// Let a function name the shadows that the embedder has given: objects, and what theirs are.
+pub(super) fn given(func: &mut ir::Function, shadows: &[(String, String)], nested: u32) {
+    for gv in func.global_values.keys().collect::<Vec<_>>() {
+        let ir::GlobalValueData::Symbol { name, .. } = &func.global_values[gv] else { continue };
+        let symbol = symbol_of(func, name);
+        let found = shadows.iter().find(|(of, _)| shadow_of_data(of, nested) == symbol);
+        if let Some((_, shadow)) = found
+            && let ir::GlobalValueData::Symbol { name, .. } = &mut func.global_values[gv]
+        {
+            *name = ir::ExternalName::testcase(shadow.as_str());
+        }
+    }
 }
 
 /// Clear them where a function begins.

@@ -112,16 +112,18 @@ pub fn tangent(
 }
 
 fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn TargetIsa) -> Result<Nested, Diagnostics> {
-    settled(program, request, options, isa, |_| {})
+    settled(program, request, options, isa, &[], |_| {})
 }
 
 /// [`gradient`] or [`tangent`], as the options have the mode, whose functions `settle` changes
-/// before they are put into the program. The first is the root.
+/// before they are put into the program. The first is the root. Data that `given` names have these
+/// objects of the program as shadows, which are not cleared.
 pub(crate) fn settled(
     program: &Program,
     request: &Request,
     options: &Options,
     isa: &dyn TargetIsa,
+    given: &[(String, String)],
     settle: impl FnOnce(&mut [Piece]),
 ) -> Result<Nested, Diagnostics> {
     let mut request = request.clone();
@@ -134,6 +136,7 @@ pub(crate) fn settled(
     let primal = &program.funcs[request.func];
     let mut into = found.program.clone();
     let mut pieces = pieces(&found, whole, &primal.signature, isa);
+    pieces.iter_mut().for_each(|p| data::given(&mut p.func, given, into.nested));
     let shadows = data::shadows(&mut into, pieces.iter().map(|p| &p.func))?;
     data::clear(&mut pieces[0].func, &shadows, isa);
     settle(&mut pieces);

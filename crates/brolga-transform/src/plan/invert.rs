@@ -9,20 +9,27 @@
 //!
 //! 1. if `B` is behind the definition as well and is not its block: it is the same `p`;
 //! 2. if `B` has a carried parameter `q` whose argument on this edge is `p` itself, or was computed
-//!    from `p` by steps that can be undone (`p + 1`, `p - x`, `p ^ x`, …): `q`'s value is the
-//!    argument's, and undoing the steps gives `p`;
+//!    from `p` by steps that can be undone (`p + 1`, `p - x`, `p ^ (p << k)`, a rotation, …): `q`'s
+//!    value is the argument's, and undoing the steps gives `p`;
 //! 3. if the edge leaves the loop of `p`, or one around it: its last value is had at `B`, by
 //!    recording it if need be, once for the whole loop.
 //!
 //! These are conditions on all edges at once, so the sets of carried parameters are the greatest
 //! that satisfy them: assume all, take away what fails, until nothing does.
 //!
-//! **Invariant.** Undoing is exact: only wrapping integer operations that lose nothing are undone,
-//! and the other operand must be the same behind and before the edge (a constant, or defined
-//! outside of the loop).
+//! **Invariant.** Undoing is exact: only wrapping integer operations that lose nothing are undone.
+//! Their other operand must be the same behind and before the edge (a constant, or defined outside
+//! of the loop), or is what another carried parameter of `B` gets on it. Of an integer that is made
+//! narrower the low bits are enough where the steps before it need no others.
+//!
+//! `x ^ (x << k)` is `1 + Sᵏ`, as a polynomial in the shift by one, of numbers modulo two. Of it
+//! the power of `2ᵐ` is one as soon as `k 2ᵐ` bits are all that there are, so its inverse is
+//! `(1 + Sᵏ) (1 + S²ᵏ) (1 + S⁴ᵏ) …`: a few more of the like.
 //!
 //! Source: the exact inversion of integer updates in NiLang, and Tapenade's treatment of loop
 //! indices; the formulation as a dataflow over block parameters is ours.
+
+use std::cmp::Ordering;
 
 use brolga_ir::map::HashMap;
 
@@ -33,8 +40,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Type};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
-/// One step back: `x` becomes `op(x, other)`, or `op(other, x)` if swapped; without `other`, `op(k,
-/// x)` for a constant `k`.
+/// One step back: `x` becomes `op(x, other)`, or `op(other, x)` if swapped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Undo {
     /// What to do.
@@ -50,10 +56,14 @@ pub struct Undo {
 /// The operand of a step back that is not the value itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Other {
-    /// A value that is the same on both sides of the edge.
+    /// A value that the edge's target has; its low bits, if it is wider.
     Value(ir::Value),
     /// A constant.
     Const(i64),
+    /// What goes back itself, shifted by so many bits.
+    Shifted(Opcode, u8),
+    /// There is none.
+    Nothing,
 }
 
 /// How a carried parameter is had on an edge: from a parameter of the edge's target, step by step.
@@ -154,9 +164,10 @@ impl Carry {
             let mut leaves = || around.any(|l| cx.loops.contains(l, p) && !cx.loops.contains(l, b));
             let way = self.way(cx, r, p, b);
             let found = way.is_some();
-            if let Some(way) = way {
-                self.ways.insert((r, p, b), way);
-            }
+            match way {
+                Some(way) => self.ways.insert((r, p, b), way),
+                None => self.ways.remove(&(r, p, b)),
+            };
             found || cx.cfg.preds[b].len() == 1 && leaves()
         })
     }
@@ -164,12 +175,17 @@ impl Carry {
     /// A way to have `r` on the edge `p -> b`, from what is assumed now.
     fn way(&self, cx: &CarryInput<'_>, r: ir::Value, p: ir::Block, b: ir::Block) -> Option<WayBack> {
         let args = cx.cfg.args(p, b);
-        cx.func.dfg.block_params(b).iter().zip(args).find_map(|(&q, &a)| {
+        let params = cx.func.dfg.block_params(b);
+        params.iter().zip(args).find_map(|(&q, &a)| {
             if !self.known[b].contains(q) {
                 return None;
             }
-            let mut steps = Vec::new();
-            undo(cx, b, a, r, &mut steps, 0).then_some((q, steps))
+            let has = |y: ir::Value| {
+                let handed = params.iter().zip(args).find(|&(q, &a)| a == y && self.known[b].contains(*q));
+                if (cx.steady)(b, y) { Some(y) } else { handed.map(|x| *x.0) }
+            };
+            let mut path = Path { func: cx.func, has: &has, steps: Vec::new(), seen: 0 };
+            path.lead(a, r, None, 0).then_some((q, path.steps))
         })
     }
 
@@ -196,55 +212,188 @@ impl Carry {
     }
 }
 
-/// Steps that lead from `a` back to `r`.
-fn undo(cx: &CarryInput<'_>, b: ir::Block, a: ir::Value, r: ir::Value, steps: &mut Vec<Undo>, depth: u32) -> bool {
-    if a == r {
-        return true;
-    }
-    let dfg = &cx.func.dfg;
-    let Some(inst) = dfg.value_def(a).inst() else { return false };
-    let ty = dfg.value_type(a);
-    if depth > 6 || !ty.is_int() || ty.bits() > 64 {
-        return false;
-    }
-    let step = |x: ir::Value, op: Arith, other: Other, swapped: bool, steps: &mut Vec<Undo>| {
-        if let Other::Value(y) = other
-            && !(cx.steady)(b, y)
-        {
+/// Most operations that are looked at on the way back, and most of them one behind another.
+const MAX_SEEN: u32 = 64;
+const MAX_STEPS: u32 = 16;
+
+/// Steps that lead from a value back to another.
+struct Path<'a> {
+    func: &'a ir::Function,
+    /// By which name the edge's target has a value, if it does.
+    has: &'a dyn Fn(ir::Value) -> Option<ir::Value>,
+    steps: Vec<Undo>,
+    /// How many operations have been looked at.
+    seen: u32,
+}
+
+impl Path<'_> {
+    /// Go from `a` to `r`. With `low`, of `a` there are only the low bits, as many as that type
+    /// has.
+    fn lead(&mut self, a: ir::Value, r: ir::Value, low: Option<Type>, depth: u32) -> bool {
+        if a == r {
+            return low.is_none();
+        }
+        let dfg = &self.func.dfg;
+        let (Some(inst), ty) = (dfg.value_def(a).inst(), dfg.value_type(a)) else { return false };
+        self.seen += 1;
+        if depth > MAX_STEPS || self.seen > MAX_SEEN || !ty.is_int() || ty.bits() > 64 {
             return false;
         }
-        let n = steps.len();
-        steps.push(Undo { op, other, swapped, ty });
-        let found = undo(cx, b, x, r, steps, depth + 1);
+        let there = self.steps.len();
+        let depth = depth + 1;
+        let found = match dfg.insts[inst] {
+            InstructionData::Binary { opcode, args } => self.undo_binary(opcode, args, r, (ty, low), depth),
+            InstructionData::Unary { opcode, arg } => self.undo_unary(opcode, arg, r, (ty, low), depth),
+            _ => false,
+        };
         if !found {
-            steps.truncate(n);
+            self.steps.truncate(there);
         }
         found
-    };
-    match dfg.insts[inst] {
-        InstructionData::Binary { opcode, args: [x, y] } => match opcode {
+    }
+
+    /// Go on from `x`, after a step with another operand.
+    fn after(
+        &mut self,
+        x: ir::Value,
+        r: ir::Value,
+        (op, other, swapped): (Arith, Other, bool),
+        (ty, low): (Type, Option<Type>),
+        depth: u32,
+    ) -> bool {
+        let other = match other {
+            Other::Value(y) => match (self.has)(y) {
+                Some(y) => Other::Value(y),
+                None => return false,
+            },
+            other => other,
+        };
+        let there = self.steps.len();
+        self.steps.push(Undo { op, other, swapped, ty: low.unwrap_or(ty) });
+        let found = self.lead(x, r, low, depth);
+        if !found {
+            self.steps.truncate(there);
+        }
+        found
+    }
+
+    fn undo_unary(
+        &mut self,
+        opcode: Opcode,
+        x: ir::Value,
+        r: ir::Value,
+        (ty, low): (Type, Option<Type>),
+        depth: u32,
+    ) -> bool {
+        let types = (ty, low);
+        match opcode {
+            Opcode::Ineg => self.after(x, r, (Arith::Isub, Other::Const(0), true), types, depth),
+            Opcode::Bnot => self.after(x, r, (Arith::Bxor, Other::Const(-1), false), types, depth),
+            Opcode::Bswap | Opcode::Bitrev if low.is_none() => {
+                self.after(x, r, (Arith::Int(opcode), Other::Nothing, false), types, depth)
+            }
+            Opcode::Uextend | Opcode::Sextend => {
+                let (from, there) = (self.func.dfg.value_type(x), low.unwrap_or(ty));
+                match from.bits().cmp(&there.bits()) {
+                    Ordering::Greater => self.lead(x, r, low, depth),
+                    Ordering::Equal => self.lead(x, r, None, depth),
+                    Ordering::Less => self.after(x, r, (Arith::Ireduce, Other::Nothing, false), (from, None), depth),
+                }
+            }
+            Opcode::Ireduce => self.lead(x, r, Some(low.unwrap_or(ty)), depth),
+            _ => false,
+        }
+    }
+
+    fn undo_binary(
+        &mut self,
+        opcode: Opcode,
+        [x, y]: [ir::Value; 2],
+        r: ir::Value,
+        types: (Type, Option<Type>),
+        depth: u32,
+    ) -> bool {
+        if let Some(found) = self.undo_shifted(opcode, [x, y], r, types, depth) {
+            return found;
+        }
+        let with = |op: Arith, y: ir::Value, swapped: bool| (op, Other::Value(y), swapped);
+        match opcode {
             Opcode::Iadd => {
-                step(x, Arith::Isub, Other::Value(y), false, steps)
-                    || step(y, Arith::Isub, Other::Value(x), false, steps)
+                self.after(x, r, with(Arith::Isub, y, false), types, depth)
+                    || self.after(y, r, with(Arith::Isub, x, false), types, depth)
             }
             Opcode::Isub => {
-                step(x, Arith::Iadd, Other::Value(y), false, steps)
-                    || step(y, Arith::Isub, Other::Value(x), true, steps)
+                self.after(x, r, with(Arith::Iadd, y, false), types, depth)
+                    || self.after(y, r, with(Arith::Isub, x, true), types, depth)
             }
             Opcode::Bxor => {
-                step(x, Arith::Bxor, Other::Value(y), false, steps)
-                    || step(y, Arith::Bxor, Other::Value(x), false, steps)
+                self.after(x, r, with(Arith::Bxor, y, false), types, depth)
+                    || self.after(y, r, with(Arith::Bxor, x, false), types, depth)
             }
             Opcode::Imul => {
-                let odd = |v| constant_int(cx.func, v).filter(|k| k & 1 == 1).map(inverse_of_odd);
-                odd(y).is_some_and(|k| step(x, Arith::Imul, Other::Const(k), false, steps))
-                    || odd(x).is_some_and(|k| step(y, Arith::Imul, Other::Const(k), false, steps))
+                let odd = |v| constant_int(self.func, v).filter(|k| k & 1 == 1);
+                match (odd(y), odd(x)) {
+                    (Some(k), _) => self.undo_times(x, k, r, types, depth),
+                    (_, Some(k)) => self.undo_times(y, k, r, types, depth),
+                    _ => false,
+                }
+            }
+            Opcode::Rotl if types.1.is_none() => {
+                self.after(x, r, with(Arith::Int(Opcode::Rotr), y, false), types, depth)
+            }
+            Opcode::Rotr if types.1.is_none() => {
+                self.after(x, r, with(Arith::Int(Opcode::Rotl), y, false), types, depth)
             }
             _ => false,
-        },
-        InstructionData::Unary { opcode: Opcode::Ineg, arg } => step(arg, Arith::Isub, Other::Const(0), true, steps),
-        InstructionData::Unary { opcode: Opcode::Bnot, arg } => step(arg, Arith::Bxor, Other::Const(-1), false, steps),
-        _ => false,
+        }
+    }
+
+    fn undo_times(&mut self, x: ir::Value, k: i64, r: ir::Value, types: (Type, Option<Type>), depth: u32) -> bool {
+        self.after(x, r, (Arith::Imul, Other::Const(inverse_of_odd(k)), false), types, depth)
+    }
+
+    /// The same of a value and itself, shifted by a constant; `None` if it is no such operation.
+    fn undo_shifted(
+        &mut self,
+        opcode: Opcode,
+        args: [ir::Value; 2],
+        r: ir::Value,
+        (ty, low): (Type, Option<Type>),
+        depth: u32,
+    ) -> Option<bool> {
+        let shift = |x: ir::Value, y: ir::Value| {
+            let InstructionData::Binary { opcode, args } = self.func.dfg.insts[self.func.dfg.value_def(y).inst()?]
+            else {
+                return None;
+            };
+            let by = constant_int(self.func, args[1])? as u32 & (ty.bits() - 1);
+            let shifts = matches!(opcode, Opcode::Ishl | Opcode::Ushr);
+            (args[0] == x && shifts && by > 0).then_some((opcode, by))
+        };
+        let [x, y] = args;
+        let (x, (shift, by), first) = match (shift(x, y), shift(y, x)) {
+            (Some(s), _) => (x, s, true),
+            (_, Some(s)) => (y, s, false),
+            _ => return None,
+        };
+        let power = 1_i64 << by;
+        match (opcode, shift) {
+            (Opcode::Bxor, Opcode::Ishl | Opcode::Ushr) if shift == Opcode::Ishl || low.is_none() => {
+                let there = low.unwrap_or(ty);
+                let shifts = std::iter::successors(Some(by), |by| Some(2 * by)).take_while(|&by| by < there.bits());
+                let step =
+                    |by| Undo { op: Arith::Bxor, other: Other::Shifted(shift, by as u8), swapped: false, ty: there };
+                self.steps.extend(shifts.map(step));
+                Some(self.lead(x, r, low, depth))
+            }
+            // x + 2ᵏ x, x - 2ᵏ x, 2ᵏ x - x.
+            (Opcode::Iadd, Opcode::Ishl) => Some(self.undo_times(x, power.wrapping_add(1), r, (ty, low), depth)),
+            (Opcode::Isub, Opcode::Ishl) => {
+                let k = if first { 1_i64.wrapping_sub(power) } else { power.wrapping_sub(1) };
+                Some(self.undo_times(x, k, r, (ty, low), depth))
+            }
+            _ => None,
+        }
     }
 }
 

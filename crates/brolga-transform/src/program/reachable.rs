@@ -4,6 +4,7 @@
 //! calls it, a *thunk*; its address stands for it as before.
 
 use brolga_analysis::calls::summarise;
+use brolga_ir::driver::Driver;
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_ir::names::{Names, THUNK};
 use brolga_ir::program::{addresses, symbol_of};
@@ -39,16 +40,19 @@ pub(crate) fn reach(program: &mut Program, root: FuncKey) -> Vec<FuncKey> {
     reached
 }
 
-/// With functions of the program that derived functions call by a rule of the user's: no primal
-/// needs to.
+/// With functions of the program that derived functions call by a rule of the user's, or to undo a
+/// call: no primal needs to.
 pub(crate) fn with_called_by_rules<'a>(
     program: &Program,
     mut keys: Vec<FuncKey>,
     derived: impl Iterator<Item = &'a ir::Function>,
     names: &Names,
 ) -> Vec<FuncKey> {
-    let has_rule = |k: &FuncKey| program.funcs[*k].rule.is_some() || program.funcs[*k].adjoint.is_some();
-    if !keys.iter().any(has_rule) {
+    let calls_more = |k: &FuncKey| {
+        let f = &program.funcs[*k];
+        f.rule.is_some() || f.adjoint.is_some() || matches!(f.driver, Some(Driver::Inverse(_)))
+    };
+    if !keys.iter().any(calls_more) {
         return keys;
     }
     let mut known = EntitySet::new();

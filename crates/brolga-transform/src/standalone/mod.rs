@@ -1,10 +1,11 @@
 //! Standalone derivatives: what derived functions need that run without the run time.
 //!
-//! Helpers of the run time are bodies in CLIF there ([`prelude`]), and functions say of a function
-//! pointer what its forward pass and its pullback are ([`indirect`]). Derivatives that are derived
-//! again ([`crate::nested`]) and those that become part of another module
-//! ([`mod@crate::embed`]) are such functions.
+//! Helpers of the run time are bodies in CLIF there ([`prelude`]), or functions ([`fragments`]),
+//! and functions say of a function pointer what its forward pass and its pullback are
+//! ([`indirect`]). Derivatives that are derived again ([`crate::nested`]) and those that become
+//! part of another module ([`mod@crate::embed`]) are such functions.
 
+pub(crate) mod fragments;
 pub mod indirect;
 pub(crate) mod piece;
 pub mod prelude;

@@ -4,8 +4,7 @@
 //! no rule.
 //! **Answer.** Where a derivative is put into a program, the calls are replaced by bodies written
 //! in CLIF (`prelude.clif`), which call nothing but functions that have rules. Helpers that treat
-//! pieces of floats have none there, and neither has `realloc`, which looks for the old block in a
-//! list that only a workspace has: those calls stay, and the second derivation refuses them.
+//! pieces of floats have none there: those calls stay, and the second derivation refuses them.
 //! **Cost.** The instructions of a helper at each of its calls.
 
 use std::borrow::Cow;
@@ -36,7 +35,7 @@ static BODIES: BodiesOf = LazyLock::new(|| parsed(PRELUDE));
 static OF_WORKSPACE: BodiesOf = LazyLock::new(|| parsed(WORKSPACE));
 static OF_GAMMA: BodiesOf = LazyLock::new(with_singles);
 
-fn parsed(text: &str) -> HashMap<String, ir::Function> {
+pub(super) fn parsed(text: &str) -> HashMap<String, ir::Function> {
     let all = cranelift_reader::parse_functions(text).expect("the prelude is CLIF");
     let symbol = |f: &ir::Function| f.name.to_string().trim_start_matches('%').to_owned();
     all.into_iter().map(|f| (symbol(&f), f)).collect()
@@ -80,7 +79,7 @@ pub(crate) fn of_workspace(symbol: &str, isa: &dyn TargetIsa) -> ir::Function {
     with_convention(OF_WORKSPACE[symbol].clone(), isa.default_call_conv())
 }
 
-fn with_convention(mut body: ir::Function, conv: CallConv) -> ir::Function {
+pub(super) fn with_convention(mut body: ir::Function, conv: CallConv) -> ir::Function {
     body.signature.call_conv = conv;
     body.dfg.signatures.values_mut().for_each(|s| s.call_conv = conv);
     body

@@ -1,8 +1,13 @@
 //! What the functions of templates are built with: an entry block, and calls by symbol.
 
+use brolga_ir::driver::{StateLength, StatePart};
+use brolga_ir::inst::Check;
+use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::names::Names;
-use cranelift_codegen::ir::{self, InstBuilder, Signature, UserFuncName};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, TrapCode, UserFuncName, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+use crate::facts::Context;
 
 /// A function of a template, and its parameters.
 pub(super) fn begin<'b>(
@@ -37,4 +42,55 @@ pub(super) fn call_of(
     let callee = b.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
     let call = b.ins().call(callee, args);
     b.inst_results(call).to_vec()
+}
+
+/// A call of a helper, which returns one word.
+pub(super) fn helper(
+    cx: Context<'_>,
+    b: &mut FunctionBuilder<'_>,
+    names: &mut Names,
+    symbol: &str,
+    args: &[ir::Value; 3],
+) -> ir::Value {
+    let mut sig = Signature::new(cx.isa.default_call_conv());
+    sig.params.extend([types::I64; 3].map(AbiParam::new));
+    sig.returns.push(AbiParam::new(types::I64));
+    call_of(b, names, symbol, sig, args)[0]
+}
+
+/// The address of words that are put on the stack; shorter numbers have no sign.
+pub(super) fn cells_at(b: &mut FunctionBuilder<'_>, cells: &[ir::Value]) -> ir::Value {
+    let size = 8 * cells.len() as u32;
+    let slot = b.create_sized_stack_slot(ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, size, 3));
+    for (i, &v) in cells.iter().enumerate() {
+        let v = if b.func.dfg.value_type(v) == types::I64 { v } else { b.ins().uextend(types::I64, v) };
+        b.ins().stack_store(types::I64, v, slot, 8 * i as i32);
+    }
+    b.ins().stack_addr(types::I64, slot, 0)
+}
+
+/// Address and length of a part of the state.
+pub(super) fn bounds(b: &mut FunctionBuilder<'_>, part: &StatePart, given: &[ir::Value]) -> [ir::Value; 2] {
+    let mut address = b.ins().iconst(types::I64, part.offset);
+    for &p in &part.address {
+        let p = if b.func.dfg.value_type(given[p]) == types::I64 {
+            given[p]
+        } else {
+            b.ins().uextend(types::I64, given[p])
+        };
+        address = b.ins().iadd(address, p);
+    }
+    let length = match part.length {
+        StateLength::Bytes(n) => b.ins().iconst(types::I64, i64::from(n)),
+        StateLength::Param(p) if b.func.dfg.value_type(given[p]) == types::I64 => given[p],
+        StateLength::Param(p) => b.ins().sextend(types::I64, given[p]),
+    };
+    [address, length]
+}
+
+/// Trap with a check of ours, which is no instruction of the program's.
+pub(super) fn trap_if(b: &mut FunctionBuilder<'_>, fault: ir::Value, check: Check) {
+    b.set_srcloc(ir::SourceLoc::new(CHECK_SRCLOC));
+    b.ins().trapnz(fault, TrapCode::unwrap_user(check as u8));
+    b.set_srcloc(ir::SourceLoc::default());
 }

@@ -2,23 +2,24 @@
 //!
 //! **Question.** A driver has a body, and its pair is not made of it. Of what is it made?
 //! **Answer.** Of calls, written as CLIF: of the pair that a call drives ([`call`]), or of steps
-//! and their gradient, as the run time says ([`steps`]). The variant is that of the call, so
-//! callers see no difference. Analyses, forward mode, combined functions and derivatives that are
-//! derived again are those of the body.
+//! and their gradient, as the run time says ([`steps`]), or of a call, what undoes it, and its
+//! gradient ([`inverse`]). The variant is that of the call. Analyses, forward mode, combined
+//! functions and derivatives that are derived again are those of the body.
 //!
 //! **Invariant.** Where a template does not apply, the pair is made of the body, which gives the
 //! same cotangents.
 
 mod build;
 mod call;
+mod inverse;
 mod steps;
 
 use brolga_analysis::calls::summarise::reachable;
-use brolga_analysis::{ParamMode, ResultMode, RootKind, Variant};
+use brolga_analysis::{RootKind, Variant};
 use brolga_ir::driver::Driver;
-use brolga_ir::inst::{AdInst, AdOp, Callee, Shape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Callee, Val};
 use brolga_ir::names::Names;
-use brolga_ir::{Diagnostic, Diagnostics, FuncKey, MemoryMode, Options, Program};
+use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use cranelift_codegen::ir;
 
 use crate::derived::{DerivedPair, PairSymbols};
@@ -36,8 +37,11 @@ pub(crate) fn pair(
 ) -> Option<DerivedPair> {
     let (forward, pullback) = match cx.program.funcs[variant.func].driver.as_ref()? {
         Driver::Call(driven) => call::pair(cx, variant, *driven, symbols, work, names),
-        Driver::Steps(of) if applies(variant, cx.options) => steps::pair(cx, variant, of, symbols, work, names),
-        Driver::Steps(_) => return None,
+        Driver::Steps(of) if variant.keeps_states(cx.options) => steps::pair(cx, variant, of, symbols, work, names),
+        Driver::Inverse(of) if variant.is_undone(cx.program, cx.options) => {
+            inverse::pair(cx, variant, of, symbols, work, names)
+        }
+        Driver::Steps(_) | Driver::Inverse(_) => return None,
     };
     Some(DerivedPair {
         variant: variant.clone(),
@@ -47,22 +51,6 @@ pub(crate) fn pair(
         pullback,
         frame: 0,
     })
-}
-
-/// Whether states can be kept: nothing is passed but addresses and numbers, there is a run time,
-/// one derivative at a time, and nothing to undo. Of words that may be fragments of floats (an
-/// address that has lain in memory) the pullback checks that no cotangent arrives.
-fn applies(variant: &Variant, options: &Options) -> bool {
-    let word = |p: &ParamMode| match p {
-        ParamMode::Active => false,
-        ParamMode::Bits { shape, .. } => matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. }),
-        _ => true,
-    };
-    variant.params.iter().all(word)
-        && variant.results.iter().all(|r| *r == ResultMode::None)
-        && !options.tape.is_standalone()
-        && options.width == 1
-        && options.memory == MemoryMode::Leave
 }
 
 /// Where a function stores a pointer, or copies some, to memory that outlives it. The shadow is
@@ -86,16 +74,20 @@ pub(crate) fn stored_pointer(facts: &Facts<'_>, stmts: &AdStmts) -> Option<ir::I
     stmts.iter().filter_map(found).min()
 }
 
-/// Refuse steps that store pointers: functions that do, and where.
+/// Refuse functions with a state that store pointers: those that do, and where.
 pub(crate) fn check(program: &Program, drivers: &[FuncKey], stored: &[(FuncKey, ir::Inst)]) -> Result<(), Diagnostics> {
     let mut problems = Diagnostics::default();
-    let of_steps = |d: &&FuncKey| matches!(program.funcs[**d].driver, Some(Driver::Steps(_)));
-    for &driver in drivers.iter().filter(of_steps) {
+    for &driver in drivers {
+        let what = match program.funcs[driver].driver {
+            Some(Driver::Steps(_)) => "a step of a time loop stores a pointer",
+            Some(Driver::Inverse(_)) => "a function that is undone by an inverse stores a pointer",
+            _ => continue,
+        };
         let reached = reachable(program, driver);
         for &(func, inst) in stored.iter().filter(|s| reached.contains(&s.0)) {
-            let d = Diagnostic::new("AD0190", "a step of a time loop stores a pointer");
-            let d = d.note("states are put back when steps run again, and shadows of pointers are not");
-            let d = d.help("keep an index in place of the pointer, or write the loop as a loop");
+            let d = Diagnostic::new("AD0190", what);
+            let d = d.note("states are put back, and shadows of pointers are not");
+            let d = d.help("keep an index in place of the pointer, or call the function as any other");
             problems.push(d.at(program, func, inst));
         }
     }

@@ -13,9 +13,16 @@
 //!     run = loop_begin(seg, cells of p…, δ…)          run = loop_reverse(seg); p…, δ… = cells of run
 //!     at = from                                       loop: switch loop_next(seg, run)
 //!     while (to = loop_forward(seg, run, at)) != at     1: f(p… with the steps of run)
-//!         f(p… with steps at..to); at = to              2: f__gradient(p… with these, δ…, seg)
-//!     return                                            0: return
+//!         if run.taped                                  2: g__gradient(p… with these, δ…, seg)
+//!             g__forward(p… with at..to, δ…, seg)       3: g__pullback(seg)
+//!         else                                          0: return
+//!             f(p… with at..to)
+//!         at = to
+//!     return
 //! ```
+//!
+//! `g` is what the body of `f` calls: the steps as an ordinary loop. Of a loop that fits its budget
+//! the forward pass records all steps.
 //!
 //! **Invariants.** A step is not inlined into the combined function, so that what it adds to
 //! shadows does not depend on which steps are a block: all schedules give the same bits.
@@ -24,15 +31,14 @@
 //! Software 26 (2000).
 
 use brolga_analysis::{ParamMode, Preserved, Variant};
-use brolga_ir::driver::{StateLength, StatePart, StepsDriver, run};
+use brolga_ir::driver::{StepsDriver, run};
 use brolga_ir::inst::Check;
-use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::names::Names;
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, TrapCode, types};
-use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, types};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
 
-use super::build::{begin, call_of, empty};
+use super::build::{begin, bounds, call_of, cells_at, empty, helper, trap_if};
 use crate::assemble::combined::signature;
 use crate::derived::PairSymbols;
 use crate::facts::Context;
@@ -56,9 +62,11 @@ pub(super) fn pair(
     work: &mut Worklist<'_>,
     names: &mut Names,
 ) -> (ir::Function, ir::Function) {
-    let gradient = work.joint(Variant { preserved: Preserved::NOTHING, ..variant.clone() });
+    let func = cx.program.func(&of.steps).expect("the body calls it");
+    let some = Variant { func, preserved: Preserved::NOTHING, ..variant.clone() };
+    let (pair, gradient) = (work.exactly(some.clone()), work.joint(some));
     let mut this = Template { cx, of, variant, names };
-    (this.forward(&symbols.forward), this.pullback(&symbols.pullback, &gradient))
+    (this.forward(&symbols.forward, &pair.forward), this.pullback(&symbols.pullback, &pair.pullback, &gradient))
 }
 
 impl Template<'_, '_> {
@@ -72,24 +80,38 @@ impl Template<'_, '_> {
         (n, n + self.variant.params.iter().filter(|p| matches!(p, ParamMode::Dup { .. })).count())
     }
 
-    fn forward(&mut self, symbol: &str) -> ir::Function {
-        let mut func = empty(self.names, symbol, self.variant.forward_signature(self.primal()));
+    fn forward(&mut self, symbol: &str, of_steps: &str) -> ir::Function {
+        let sig = self.variant.forward_signature(self.primal());
+        let mut func = empty(self.names, symbol, sig.clone());
         let mut fcx = FunctionBuilderContext::new();
         let (mut b, given) = begin(&mut func, &mut fcx);
         let (seg, given) = given.split_last().expect("there is a segment");
         let run = self.begin_run(&mut b, *seg, given);
-        let [head, body, end] = [(); 3].map(|()| b.create_block());
+        let [head, body, taped, plain, behind, end] = [(); 6].map(|()| b.create_block());
         let at = b.append_block_param(head, types::I64);
+        let returns: Vec<ir::Type> = self.primal().returns.iter().map(|r| r.value_type).collect();
+        let next: Vec<ir::Value> = returns.iter().map(|&ty| b.append_block_param(behind, ty)).collect();
         b.ins().jump(head, &[given[self.of.from].into()]);
         b.switch_to_block(head);
-        let to = self.helper(&mut b, "brolga_loop_forward", &[*seg, run, at]);
+        let to = helper(self.cx, &mut b, self.names, "brolga_loop_forward", &[*seg, run, at]);
         let fault = b.ins().icmp(IntCC::SignedLessThan, to, at);
         trap_if(&mut b, fault, Check::TimeLoop);
         let done = b.ins().icmp(IntCC::Equal, to, at);
         b.ins().brif(done, end, &[], body, &[]);
         b.switch_to_block(body);
+        let recorded = b.ins().load(types::I64, MemFlagsData::trusted(), run, run::TAPED);
+        b.ins().brif(recorded, taped, &[], plain, &[]);
+        b.switch_to_block(taped);
+        let mut args = given.to_vec();
+        (args[self.of.from], args[self.of.to]) = (at, to);
+        args.push(*seg);
+        let results = call_of(&mut b, self.names, of_steps, sig, &args);
+        b.ins().jump(behind, &results.iter().map(|&v| v.into()).collect::<Vec<_>>());
+        b.switch_to_block(plain);
         let results = self.steps(&mut b, given, (at, to));
-        match results[..] {
+        b.ins().jump(behind, &results.iter().map(|&v| v.into()).collect::<Vec<_>>());
+        b.switch_to_block(behind);
+        match next[..] {
             [next, more] => {
                 let zero = b.ins().icmp_imm_s(IntCC::Equal, more, 0);
                 let ended = b.ins().uextend(types::I64, zero);
@@ -122,59 +144,51 @@ impl Template<'_, '_> {
             cells.extend(bounds(b, part, given));
         }
         cells.extend(given);
-        let size = 8 * cells.len() as u32;
-        let slot = b.create_sized_stack_slot(ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, size, 3));
-        for (i, &v) in cells.iter().enumerate() {
-            let v = if b.func.dfg.value_type(v) == types::I64 { v } else { b.ins().uextend(types::I64, v) };
-            b.ins().stack_store(types::I64, v, slot, 8 * i as i32);
-        }
         let ends = !self.primal().returns.is_empty();
         let shape = cells.len() | self.of.state.len() << 16 | usize::from(ends) << 32;
-        let (at, shape) = (b.ins().stack_addr(types::I64, slot, 0), b.ins().iconst(types::I64, shape as i64));
-        let run = self.helper(b, "brolga_loop_begin", &[seg, at, shape]);
-        let full = b.ins().icmp_imm_s(IntCC::Equal, run, 1);
-        trap_if(b, full, Check::TapeFull);
+        let (at, shape) = (cells_at(b, &cells), b.ins().iconst(types::I64, shape as i64));
+        let run = helper(self.cx, b, self.names, "brolga_loop_begin", &[seg, at, shape]);
         let fault = b.ins().icmp_imm_s(IntCC::Equal, run, 0);
         trap_if(b, fault, Check::TimeLoop);
         run
     }
 
-    fn pullback(&mut self, symbol: &str, gradient: &str) -> ir::Function {
+    fn pullback(&mut self, symbol: &str, of_steps: &str, gradient: &str) -> ir::Function {
         let mut func = empty(self.names, symbol, self.variant.pullback_signature(self.primal()));
         let mut fcx = FunctionBuilderContext::new();
         let (mut b, params) = begin(&mut func, &mut fcx);
         let seg = params[0];
         let zero = b.ins().iconst(types::I64, 0);
-        let run = self.helper(&mut b, "brolga_loop_reverse", &[seg, zero, zero]);
+        let run = helper(self.cx, &mut b, self.names, "brolga_loop_reverse", &[seg, zero, zero]);
         let fault = b.ins().icmp_imm_s(IntCC::Equal, run, 0);
         trap_if(&mut b, fault, Check::TimeLoop);
         let given = self.given(&mut b, run);
-        let [head, some, again, steps, end] = [(); 5].map(|()| b.create_block());
+        let [head, again, steps, recorded, end] = [(); 5].map(|()| b.create_block());
         b.ins().jump(head, &[]);
         b.switch_to_block(head);
-        let next = self.helper(&mut b, "brolga_loop_next", &[seg, run, zero]);
-        let fault = b.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, next, 2);
+        let next = helper(self.cx, &mut b, self.names, "brolga_loop_next", &[seg, run, zero]);
+        let fault = b.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, next, 3);
         trap_if(&mut b, fault, Check::TimeLoop);
-        b.ins().brif(next, some, &[], end, &[]);
-        b.switch_to_block(some);
         let flags = MemFlagsData::trusted();
         let limits = [run::FROM, run::TO].map(|at| b.ins().load(types::I64, flags, run, at));
-        let reversed = b.ins().icmp_imm_s(IntCC::Equal, next, 2);
-        b.ins().brif(reversed, steps, &[], again, &[]);
+        let mut switch = Switch::new();
+        [again, steps, recorded].into_iter().enumerate().for_each(|(i, to)| switch.set_entry(i as u128 + 1, to));
+        switch.emit(&mut b, next, end);
         b.switch_to_block(again);
         self.steps(&mut b, &given, limits.into());
         b.ins().jump(head, &[]);
         b.switch_to_block(steps);
+        let (forward, back) =
+            (self.variant.forward_signature(self.primal()), self.variant.pullback_signature(self.primal()));
         let mut args = given;
         [args[self.of.from], args[self.of.to]] = limits;
         args.push(seg);
-        let (forward, back) =
-            (self.variant.forward_signature(self.primal()), self.variant.pullback_signature(self.primal()));
         let cotangents = call_of(&mut b, self.names, gradient, signature(&forward, &back, 0), &args);
-        for ct in cotangents {
-            let arrives = b.ins().icmp_imm_s(IntCC::NotEqual, ct, 0);
-            trap_if(&mut b, arrives, Check::UntrackedBits);
-        }
+        none_arrives(&mut b, cotangents);
+        b.ins().jump(head, &[]);
+        b.switch_to_block(recorded);
+        let cotangents = call_of(&mut b, self.names, of_steps, back.clone(), &[seg]);
+        none_arrives(&mut b, cotangents);
         b.ins().jump(head, &[]);
         b.switch_to_block(end);
         let none: Vec<ir::Value> = back.returns.iter().map(|r| b.ins().iconst(r.value_type, 0)).collect();
@@ -211,38 +225,13 @@ impl Template<'_, '_> {
         (args[self.of.from], args[self.of.to]) = (from, to);
         call_of(b, self.names, &func.symbol, func.signature.clone(), &args)
     }
-
-    /// A call of a helper, which returns one word.
-    fn helper(&mut self, b: &mut FunctionBuilder<'_>, symbol: &str, args: &[ir::Value; 3]) -> ir::Value {
-        let mut sig = Signature::new(self.cx.isa.default_call_conv());
-        sig.params.extend([types::I64; 3].map(AbiParam::new));
-        sig.returns.push(AbiParam::new(types::I64));
-        call_of(b, self.names, symbol, sig, args)[0]
-    }
 }
 
-/// Address and length of a part of the state.
-fn bounds(b: &mut FunctionBuilder<'_>, part: &StatePart, given: &[ir::Value]) -> [ir::Value; 2] {
-    let mut address = b.ins().iconst(types::I64, part.offset);
-    for &p in &part.address {
-        let p = if b.func.dfg.value_type(given[p]) == types::I64 {
-            given[p]
-        } else {
-            b.ins().uextend(types::I64, given[p])
-        };
-        address = b.ins().iadd(address, p);
+/// Trap if words that may be bits of floats have cotangents: none of them is a float that steps
+/// are given.
+fn none_arrives(b: &mut FunctionBuilder<'_>, cotangents: Vec<ir::Value>) {
+    for ct in cotangents {
+        let arrives = b.ins().icmp_imm_s(IntCC::NotEqual, ct, 0);
+        trap_if(b, arrives, Check::UntrackedBits);
     }
-    let length = match part.length {
-        StateLength::Bytes(n) => b.ins().iconst(types::I64, i64::from(n)),
-        StateLength::Param(p) if b.func.dfg.value_type(given[p]) == types::I64 => given[p],
-        StateLength::Param(p) => b.ins().sextend(types::I64, given[p]),
-    };
-    [address, length]
-}
-
-/// Trap with a check of ours, which is no instruction of the program's.
-fn trap_if(b: &mut FunctionBuilder<'_>, fault: ir::Value, check: Check) {
-    b.set_srcloc(ir::SourceLoc::new(CHECK_SRCLOC));
-    b.ins().trapnz(fault, TrapCode::unwrap_user(check as u8));
-    b.set_srcloc(ir::SourceLoc::default());
 }

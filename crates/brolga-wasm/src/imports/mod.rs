@@ -8,6 +8,7 @@
 //! | `env.__divdc3`, `__divsc3` | a shim, see [`complex`] |
 //! | growth of memory, large copies, and calls out of which an exception would be caught, as Emscripten has them | a shim, see [`emscripten`] |
 //! | `brolga_time_loop`, `brolga_while_loop` (`include/brolga.h`), whatever the module is called | a loop of steps |
+//! | `brolga_inverse_pair`, the same | a call that another function undoes |
 //! | WASI preview 1 | a shim, see [`wasi`]: there are no files |
 //! | a global | the value that the embedder gives |
 //! | a memory or a table | one of the instance's own, of the size that is asked for: it is not shared |
@@ -109,8 +110,8 @@ impl Provider<'_> {
             let ty = &info.types[f.ty as usize];
             let found = if !info.tables.is_empty() && self.invokes(import, ty) {
                 Some(Provided::Invoke)
-            } else if let Some(ends_early) = self.loops(import, ty).filter(|_| !info.tables.is_empty()) {
-                Some(Provided::Loop(ends_early))
+            } else if let Some(found) = self.driver(import, ty).filter(|_| !info.tables.is_empty()) {
+                Some(found)
             } else {
                 self.function(import, ty, !info.memories.is_empty())
             };
@@ -157,15 +158,15 @@ impl Provider<'_> {
         C_MODULES.contains(&module) && emscripten::invokes(name, ty)
     }
 
-    /// Whether an import is a loop of steps, and then whether these say when it ends.
-    fn loops(&self, import: &ImportName, ty: &FuncType) -> Option<bool> {
-        let (_, name) = self.meant(import);
-        let found = match name {
-            "brolga_time_loop" => (false, ty.results().is_empty()),
-            "brolga_while_loop" => (true, ty.results() == [ValType::I32]),
-            _ => return None,
-        };
-        (found.1 && ty.params() == [ValType::I32; 5]).then_some(found.0)
+    /// A loop of steps, or a call that is undone, if an import is one.
+    fn driver(&self, import: &ImportName, ty: &FuncType) -> Option<Provided> {
+        let words = |n: usize| ty.params() == vec![ValType::I32; n];
+        match (self.meant(import).1, ty.results()) {
+            ("brolga_time_loop", []) if words(5) => Some(Provided::Loop(false)),
+            ("brolga_while_loop", [ValType::I32]) if words(5) => Some(Provided::Loop(true)),
+            ("brolga_inverse_pair", []) if words(6) => Some(Provided::Inverse),
+            _ => None,
+        }
     }
 
     /// Whether a function that the module imports makes its memory grow.

@@ -12,8 +12,8 @@ use wasmparser::FuncType;
 
 use super::env::{Env, Helper, dispatcher_signature};
 use super::func::{Context, Fx, build, call_host};
-use super::loops;
 use super::memory::{entry_of, header};
+use super::{inverses, loops};
 use crate::error::{Error, trap};
 use crate::imports;
 use crate::layout::PAGE;
@@ -168,10 +168,13 @@ pub(super) fn import_shim(
     };
     let ty = env.info.type_of(index).clone();
     let (symbol, signature) = (env.symbols[index as usize].clone(), env.signature(&ty));
-    if let Provided::Loop(ends_early) = provided {
-        loops::define_steps(env, context, *ends_early)?;
+    let mut driver = None;
+    match provided {
+        Provided::Loop(ends_early) => loops::define_steps(env, context, *ends_early)?,
+        Provided::Inverse => driver = Some(inverses::driver(env, context, &ty)?),
+        _ => {}
     }
-    build(env, context, &symbol, signature, |fx| {
+    let key = build(env, context, &symbol, signature, |fx| {
         match provided {
             Provided::Shim(shim) => shim(fx),
             Provided::Invoke => {
@@ -183,6 +186,7 @@ pub(super) fn import_shim(
                 fx.b.ins().return_(&results);
             }
             Provided::Loop(ends_early) => loops::whole(fx, *ends_early),
+            Provided::Inverse => inverses::calls(fx, false),
             Provided::Missing => {
                 fx.b.ins().trap(trap::MISSING_IMPORT);
             }
@@ -191,6 +195,7 @@ pub(super) fn import_shim(
             Provided::Math(_) => unreachable!("called by name"),
         }
         Ok(())
-    })
-    .map(Some)
+    })?;
+    env.program.func_mut(key).driver = driver;
+    Ok(Some(key))
 }

@@ -19,8 +19,9 @@ use super::env::Env;
 use super::func::{Context, Fx, build};
 use crate::error::Error;
 
-fn symbol(ends_early: bool) -> &'static str {
-    if ends_early { "loop.while" } else { "loop.time" }
+/// The driver, and what it calls.
+fn symbols(ends_early: bool) -> [&'static str; 2] {
+    if ends_early { ["loop.while", "loop.while.steps"] } else { ["loop.time", "loop.time.steps"] }
 }
 
 /// Instance, step, state, bytes, what all steps read, first step, and the one behind the last.
@@ -31,22 +32,37 @@ fn signature(env: &Env<'_, '_>, ends_early: bool) -> Signature {
 
 /// Define the driver.
 pub(super) fn define_steps(env: &mut Env<'_, '_>, context: &mut Context, ends_early: bool) -> Result<(), Error> {
-    if env.program.func(symbol(ends_early)).is_some_and(|k| env.program.funcs[k].body.is_some()) {
+    let [driver, of] = symbols(ends_early);
+    if env.program.func(driver).is_some_and(|k| env.program.funcs[k].body.is_some()) {
         return Ok(());
     }
     let sig = signature(env, ends_early);
-    let key = build(env, context, symbol(ends_early), sig, |fx| {
+    build(env, context, of, sig.clone(), |fx| {
         steps(fx, ends_early);
         Ok(())
     })?;
+    let key = build(env, context, driver, sig, |fx| {
+        let callee = fx.callee(of, |fx| signature(fx.env, ends_early));
+        let args = [&[fx.vmctx], &fx.stack[..]].concat();
+        let call = fx.b.ins().call(callee, &args);
+        let results = fx.b.inst_results(call).to_vec();
+        fx.b.ins().return_(&results);
+        Ok(())
+    })?;
+    let state = state(env, 2);
+    env.program.func_mut(key).driver = Some(Driver::Steps(StepsDriver { state, from: 5, to: 6, steps: of.into() }));
+    Ok(())
+}
+
+/// The state whose address is in this parameter, and its length in the next one.
+pub(super) fn state(env: &Env<'_, '_>, param: usize) -> Vec<StatePart> {
     // Parameter 0 is the instance, in front of which its globals lie, the last one first.
-    let mut state = vec![StatePart { address: vec![0, 2], offset: 0, length: StateLength::Param(3) }];
+    let mut state = vec![StatePart { address: vec![0, param], offset: 0, length: StateLength::Param(param + 1) }];
     if let Some(&last) = env.layout.globals.last() {
         let length = StateLength::Bytes(16 * env.layout.globals.len() as u32);
         state.push(StatePart { address: vec![0], offset: last.into(), length });
     }
-    env.program.func_mut(key).driver = Some(Driver::Steps(StepsDriver { state, from: 5, to: 6 }));
-    Ok(())
+    state
 }
 
 /// Steps from one number to another.
@@ -84,7 +100,7 @@ fn steps(fx: &mut Fx<'_, '_, '_, '_>, ends_early: bool) {
 /// The import: all steps from zero on.
 pub(super) fn whole(fx: &mut Fx<'_, '_, '_, '_>, ends_early: bool) {
     let &[step, state, bytes, params, n] = &fx.stack[..] else { unreachable!("the import has this type") };
-    let callee = fx.callee(symbol(ends_early), |fx| signature(fx.env, ends_early));
+    let callee = fx.callee(symbols(ends_early)[0], |fx| signature(fx.env, ends_early));
     let zero = fx.b.ins().iconst(types::I64, 0);
     let n = fx.b.ins().sextend(types::I64, n);
     let call = fx.b.ins().call(callee, &[fx.vmctx, step, state, bytes, params, zero, n]);

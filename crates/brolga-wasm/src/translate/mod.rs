@@ -16,10 +16,12 @@
 //! | linear memory, globals, tables | `memory` |
 //! | dispatchers, `memory.grow`, table loops | `helpers` |
 //! | time loops | `loops` |
+//! | calls that are undone | `inverses` |
 
 pub(crate) mod env;
 pub(crate) mod func;
 mod helpers;
+mod inverses;
 mod loops;
 mod memory;
 pub(crate) mod ops;

@@ -38,6 +38,42 @@ pub fn taylor_options(options: &Options, order: usize) -> Result<Options, Error>
 pub type RowProducts<'r, E> = dyn FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E> + 'r;
 
 /// A function at a point, with flat inputs and outputs.
+///
+/// ```
+/// use brolga::drivers::sparse::{Entries, Pattern};
+/// use brolga::drivers::{Argument, Derivatives, MOST_ORDER, Point, Products, RowProducts};
+/// use brolga::{Options, Program};
+/// // void f(double *x) { double a = x[0]; x[0] = a * a * a; x[1] = a * x[1]; }
+/// let text = "function %f(i64) {
+///     block0(v0: i64):
+///         v1 = load.f64 v0
+///         v2 = load.f64 v0+8
+///         v3 = fmul v1, v1
+///         v4 = fmul v3, v1
+///         store v4, v0
+///         v5 = fmul v1, v2
+///         store v5, v0+8
+///         return
+/// }";
+/// let mut program = Program::new();
+/// let f = program.define("f", cranelift_reader::parse_functions(text)?.remove(0), |_| 0).unwrap();
+/// let x = Argument::Floats(vec![2.0, 3.0]);
+/// // SAFETY: the function reads and writes two numbers.
+/// let mut at = unsafe { Point::new(&program, f, vec![x], &Options::default()) }?.with_outputs(&[0])?;
+///
+/// // The Jacobian by rows, dense and in a pattern.
+/// let rows = |row: &mut RowProducts<'_, brolga::Error>| row(&[vec![1.0, 0.0], vec![0.0, 1.0]]);
+/// assert_eq!(at.pulled(rows)?, [[12.0, 0.0], [3.0, 2.0]]);
+/// let entries: Entries = at.sparse_jacobian(&Pattern::new(2, [vec![0], vec![0, 1]])?)?;
+/// assert_eq!(entries, [vec![12.0], vec![3.0, 2.0]]);
+/// // Of x₀³ + 10 x₀ x₁: the gradient, and the Hessian's first column.
+/// let found: Products = at.hvp(&[1.0, 10.0], &[1.0, 0.0])?;
+/// assert_eq!((found.value, found.gradient, found.product), (vec![8.0, 6.0], vec![42.0, 20.0], vec![12.0, 10.0]));
+/// // (2 + t)³ and 3 (2 + t), by powers of t.
+/// assert_eq!(at.taylor(&[1.0, 0.0], 3)?, [[8.0, 6.0], [12.0, 3.0], [6.0, 0.0], [1.0, 0.0]]);
+/// assert!(at.taylor(&[1.0, 0.0], MOST_ORDER + 1).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Derivatives {
     /// What can go wrong.
     type Error: From<Error>;

@@ -5,6 +5,36 @@ use std::sync::Arc;
 use cranelift_codegen::data_value::DataValue;
 
 /// One argument of a call.
+///
+/// ```
+/// use brolga::cranelift_codegen::data_value::DataValue;
+/// use brolga::{Arg, ArgSpec, DerivedRule, Elem, Floats, Options, Program, Request};
+/// // The square of a double, which is copied in two words.
+/// let text = "function %f(i64) -> f64 {
+///     ss0 = explicit_slot 8
+///     block0(v0: i64):
+///         v1 = stack_addr.i64 ss0
+///         v2 = load.i32 v0
+///         v3 = load.i32 v0+4
+///         store v2, v1
+///         store v3, v1+4
+///         v4 = load.f64 v1
+///         v5 = fmul v4, v4
+///         return v5
+/// }";
+/// let mut program = Program::new();
+/// let f = program.define("f", cranelift_reader::parse_functions(text)?.remove(0), |_| 0).unwrap();
+/// let rule = DerivedRule::new(&program, &Request::new(f, [ArgSpec::duplicated(Elem::F64)]), &Options::default())?;
+/// let (x, mut shadow) = ([3.0_f64], [0.5_f64]);
+/// let one_double = Floats { offset: 0, len: 8, size: 8 };
+/// let at = Arg::duplicated(x.as_ptr() as u64, shadow.as_mut_ptr() as u64);
+/// let at = at.with_len(8).with_floats([one_double].into());
+/// let (mut values, mut cotangents) = (Vec::new(), Vec::new());
+/// // SAFETY: the function reads one number, and the shadow is as long.
+/// unsafe { rule.gradient(&[at], &[DataValue::F64(1.0.into())], &mut values, &mut cotangents) }?;
+/// assert_eq!((values, shadow), (vec![DataValue::F64(9.0.into())], [6.5]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Arg {
     /// The primal value; a pointer is an `I64` address.

@@ -217,6 +217,17 @@ mod tests {
     }
 
     #[test]
+    fn run_time_and_generated_code_agree_on_inverses() {
+        use brolga_ir::driver::inverse;
+        use brolga_runtime::inverse_calls::code;
+        let generated = [inverse::BEGIN, inverse::END, inverse::COMPARE, inverse::UNDO, inverse::REDO, inverse::DONE];
+        assert_eq!(generated, [code::BEGIN, code::END, code::COMPARE, code::UNDO, code::REDO, code::DONE]);
+        let generated =
+            [inverse::PARTS, inverse::CHECK, inverse::BITS, inverse::RECORD, inverse::WITHIN[0], inverse::WITHIN[1]];
+        assert_eq!(generated, [code::PARTS, code::CHECK, code::BITS, code::RECORD, code::WITHIN[0], code::WITHIN[1]]);
+    }
+
+    #[test]
     fn floats_are_known_as_far_as_they_reach() {
         use super::{Arg, Floats, ShadowPlaces, There};
         let floats = |offset, len, size| Floats { offset, len, size };

@@ -69,6 +69,30 @@ pub(super) enum Derived {
 
 /// A compiled derivative. Cheap to clone; clones share code and captures, which are immutable, so
 /// threads may share one.
+///
+/// ```
+/// use brolga::cranelift_codegen::data_value::DataValue;
+/// use brolga::{Arg, ArgSpec, DerivedRule, Options, Program, Request};
+/// let text = "function %square(f64) -> f64 {
+///     block0(v0: f64):
+///         v1 = fmul v0, v0
+///         return v1
+/// }";
+/// let mut program = Program::new();
+/// let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0).unwrap();
+/// let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+/// // Before many calls: do not wait until they have paid for it.
+/// rule.settle();
+/// assert!(rule.is_settled());
+/// let double = |x: f64| DataValue::F64(x.into());
+/// let (mut values, mut cotangents) = (Vec::new(), Vec::new());
+/// // SAFETY: the function accesses no memory.
+/// unsafe { rule.gradient(&[Arg::new(double(3.0))], &[double(1.0)], &mut values, &mut cotangents) }?;
+/// assert_eq!((values, cotangents), (vec![double(9.0)], vec![Some(double(6.0))]));
+/// // What a pointer to a function would hold.
+/// assert!(rule.address_of("square").is_some() && rule.address_of("cube").is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct DerivedRule(pub(super) Arc<Inner>);
 

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use brolga_runtime::{Lease, LoopStats};
+use brolga_runtime::{InverseStats, Lease, LoopStats};
 use cranelift_codegen::data_value::DataValue;
 
 use super::cells::{with_cells, write};
@@ -31,6 +31,11 @@ impl Run {
     /// What the run's time loops have done, all together.
     pub fn loop_stats(&self) -> LoopStats {
         self.tape.as_ref().map_or_else(LoopStats::default, |t| t.loop_stats())
+    }
+
+    /// What calls that inverses undo have done, all together.
+    pub fn inverse_stats(&self) -> InverseStats {
+        self.tape.as_ref().map_or_else(InverseStats::default, |t| t.inverse_stats())
     }
 
     /// The shadow of a writable data object: what the run has added to it.
@@ -177,6 +182,11 @@ impl Pullback {
     /// What time loops have done so far, all together: the forward run's, and all calls of this.
     pub fn loop_stats(&self) -> LoopStats {
         self.tape.loop_stats()
+    }
+
+    /// What calls that inverses undo have done so far, all together.
+    pub fn inverse_stats(&self) -> InverseStats {
+        self.tape.inverse_stats()
     }
 
     /// Bytes that the forward run recorded.

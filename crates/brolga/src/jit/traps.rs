@@ -147,13 +147,17 @@ fn describe(program: &Program, code: Option<TrapCode>, loc: u32, raw: &RawTrap) 
     (code.map_or_else(|| "unknown".to_owned(), |c| c.to_string()), message)
 }
 
-/// A time loop that has stopped a run says why.
+/// What has stopped a run says why: a time loop, or a call that was to be undone.
 pub(super) fn explained(error: Error, tape: Option<&Lease>) -> Error {
-    match (error, tape.and_then(|t| t.loop_fault())) {
-        (Error::Trap(mut trap), Some(fault)) if trap.code == Check::TimeLoop.name() => {
-            trap.message = fault.to_string();
-            Error::Trap(trap)
-        }
-        (error, _) => error,
-    }
+    let (mut trap, tape) = match (error, tape) {
+        (Error::Trap(trap), Some(tape)) => (trap, tape),
+        (error, _) => return error,
+    };
+    let said = match &trap.code[..] {
+        code if code == Check::TimeLoop.name() => tape.loop_fault().map(|f| f.to_string()),
+        code if code == Check::InversePair.name() => tape.inverse_fault().map(|f| f.to_string()),
+        _ => None,
+    };
+    trap.message = said.unwrap_or(trap.message);
+    Error::Trap(trap)
 }

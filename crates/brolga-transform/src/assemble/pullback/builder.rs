@@ -6,9 +6,11 @@ use brolga_ir::block::{CfgBlock, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Defs, Val};
 use brolga_ir::lift::BlockMap;
 use brolga_ir::map::{IndexMap, Table};
-use cranelift_codegen::ir::{self, Type};
+use cranelift_codegen::ir::{self, Type, types};
+use smallvec::SmallVec;
 
 use crate::facts::Facts;
+use crate::plan::invert::{Other, Undo};
 use crate::plan::liveness::Liveness;
 use crate::plan::table::{Last, Plan, Rerun, Source, Supply, type_of};
 use crate::translate::convert::{Converts, asking, fitted, told};
@@ -150,6 +152,35 @@ impl Builder<'_, '_> {
         self.plan.rerun(b).is_none_or(|a| a.by_iteration && b != a.header)
     }
 
+    /// A value after a step back.
+    pub(super) fn undone(
+        &mut self,
+        f: &mut Fragment,
+        v: Val,
+        undo: &Undo,
+        waiting: &mut Waiting<'_>,
+        at: Option<ir::Inst>,
+    ) -> Val {
+        let other = match undo.other {
+            Other::Nothing => None,
+            Other::Const(k) => Some(self.arith(f, Arith::Iconst(k), &[], undo.ty, at)),
+            Other::Shifted(op, bits) => {
+                let bits = self.arith(f, Arith::Iconst(bits.into()), &[], types::I32, at);
+                Some(self.arith(f, Arith::Int(op), &[v, bits], undo.ty, at))
+            }
+            Other::Value(y) => {
+                self.have(f, Val::Primal(y), waiting, at);
+                let wide = self.facts.func().dfg.value_type(y).bits() > undo.ty.bits();
+                let narrows = wide && !matches!(undo.op, Arith::Int(_));
+                let y = Val::Primal(y);
+                Some(if narrows { self.arith(f, Arith::Ireduce, &[y], undo.ty, at) } else { y })
+            }
+        };
+        let args = if undo.swapped { [other, Some(v)] } else { [Some(v), other] };
+        let args: SmallVec<[Val; 2]> = args.into_iter().flatten().collect();
+        self.arith(f, undo.op.clone(), &args, undo.ty, at)
+    }
+
     pub(super) fn arith(&mut self, f: &mut Fragment, op: Arith, args: &[Val], ty: Type, at: Option<ir::Inst>) -> Val {
         let d = Val::D(self.ids.dv());
         self.add(f, [(d, ty)].into(), AdOp::Arith(op, args.into(), ty), at);
@@ -194,7 +225,7 @@ impl Builder<'_, '_> {
                 let k = step(self, f);
                 first = self.arith(f, Arith::Iadd, &[first, k], ty, at);
             }
-            end = self.arith(f, Arith::MinMax(op), &[first, end], ty, at);
+            end = self.arith(f, Arith::Int(op), &[first, end], ty, at);
             if last.iv.step.abs() > 1 {
                 // Whole steps from the first value, the last of which reaches the bound or goes
                 // beyond it.

@@ -25,7 +25,6 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 
 use crate::facts::Facts;
-use crate::plan::invert::Other;
 use crate::plan::liveness::{Liveness, active_args, unfollowed};
 use crate::plan::predecessors::ways;
 use crate::plan::table::{Hold, Plan, PredSource, type_of};
@@ -344,15 +343,7 @@ impl Builder<'_, '_> {
             self.have(f, hold.base, waiting, at);
             let mut v = hold.base;
             for undo in &hold.undo {
-                let other = match undo.other {
-                    Other::Value(y) => {
-                        self.have(f, Val::Primal(y), waiting, at);
-                        Val::Primal(y)
-                    }
-                    Other::Const(k) => self.arith(f, Arith::Iconst(k), &[], undo.ty, at),
-                };
-                let args = if undo.swapped { [other, v] } else { [v, other] };
-                v = self.arith(f, undo.op.clone(), &args, undo.ty, at);
+                v = self.undone(f, v, undo, waiting, at);
             }
             if !matches!(v, Val::D(_)) {
                 // Names are local to a block; derived values are not.

@@ -10,7 +10,7 @@ use brolga_analysis::memory::mod_ref::Effect;
 use brolga_analysis::query::signature_id;
 use brolga_analysis::{Delta, ParamMode, ResultMode, Variant};
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
-use brolga_ir::{Diagnostic, FuncKey, MemoryMode, time_loop};
+use brolga_ir::{Diagnostic, FuncKey, MemoryMode, intrinsics};
 use cranelift_codegen::ir::{self, Signature, types};
 
 use super::fragments::hand_over;
@@ -44,7 +44,9 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
         joint(cx, &variant, sig);
         return;
     }
-    variant.preserved = facts.preserved.get(&cx.inst()).copied().unwrap_or_default();
+    if !variant.is_undone(facts.program, facts.options) {
+        variant.preserved = facts.preserved.get(&cx.inst()).copied().unwrap_or_default();
+    }
     let (variant, PairSymbols { forward, pullback }) = cx.t.callees.derive(variant);
     let args = cx.args().to_vec();
     both_halves(cx, &variant, sig, &args, Callee::Symbol(forward.into()), Callee::Symbol(pullback.into()));
@@ -151,7 +153,7 @@ pub(crate) fn lost_through_pointer(cx: Cx<'_, '_, '_, '_>, args: &[ir::Value], s
 /// A call of an imported function without a rule: harmless if nothing active goes in, otherwise an
 /// error.
 pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
-    if let Some((message, help)) = not_a_loop(cx) {
+    if let Some((message, help)) = not_a_driver(cx) {
         return cx.problem(Diagnostic::new("AD0191", message).help(help));
     }
     let active = cx.args().iter().any(|&a| cx.facts().activity.state[a] != State::No || cx.facts().delta(a).is_some());
@@ -173,11 +175,11 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
     cx.problem(d);
 }
 
-/// Why a call of a loop of steps is no loop, and what to do.
-fn not_a_loop(cx: Cx<'_, '_, '_, '_>) -> Option<(String, &'static str)> {
+/// Why a call does not stand for a driver, though its name says so, and what to do.
+fn not_a_driver(cx: Cx<'_, '_, '_, '_>) -> Option<(String, &'static str)> {
     let facts = cx.facts();
     let at = facts.program.origin(facts.variant.func, facts.original(cx.inst()));
-    time_loop::why_not(facts.program.funcs[at.func].body.as_ref()?, at.inst)
+    intrinsics::why_not(facts.program.funcs[at.func].body.as_ref()?, at.inst)
 }
 
 /// A callee that dereferences what its caller cannot follow would find no shadow.
@@ -265,8 +267,14 @@ fn both_halves(
     );
 
     let mut operands: Vec<Option<Val>> = vec![None];
-    seeds(cx, variant, sig, &mut operands);
-    let signature = variant.pullback_signature(sig);
+    let signature = if variant.is_undone(cx.facts().program, cx.facts().options) {
+        operands.extend(args.iter().map(|&a| Some(Val::Primal(a))));
+        deltas(cx, Where::Rvs, variant, args, &mut operands);
+        variant.undo_signature(sig)
+    } else {
+        seeds(cx, variant, sig, &mut operands);
+        variant.pullback_signature(sig)
+    };
     let op = AdOp::Call { callee: pullback, args: operands.into(), sig: Box::new(signature), tape: Tape::Moves };
     give_back(cx, variant, sig, args, op);
 }

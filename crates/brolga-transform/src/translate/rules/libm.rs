@@ -128,7 +128,9 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             cx.replace_primal();
             let n = wide(cx, Where::Before, args[1]);
             let deferred = cx.iconst(Where::Before, i64::from(restore));
-            allocate(cx, "brolga_realloc", &[None, Some(Val::Primal(args[0])), Some(n), Some(deferred)], z);
+            let delta = Some(cx.delta_or_zero(Where::Before, args[0]));
+            let operands = [None, Some(Val::Primal(args[0])), delta, Some(n), Some(deferred)];
+            allocate(cx, "brolga_realloc", &operands, z);
             let (old, new) = (shadow_address(cx, args[0]), shadow_address(cx, z));
             cx.helper(Where::Rvs, "brolga_realloc_rev", &[Some(old), Some(new)], &[I64; 2], Defs::default(), false);
         }

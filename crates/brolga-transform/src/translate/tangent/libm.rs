@@ -102,8 +102,8 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             cx.replace_primal();
             let n = wide(cx, Where::Before, args[1]);
             let now = cx.iconst(Where::Before, 0);
-            let old = Some(Val::Primal(args[0]));
-            allocate(cx, "brolga_realloc", &[None, old, Some(n), Some(now)], z);
+            let old = [Val::Primal(args[0]), cx.delta_or_zero(Where::Before, args[0])].map(Some);
+            allocate(cx, "brolga_realloc", &[None, old[0], old[1], Some(n), Some(now)], z);
         }
         MemFn::Free => {
             cx.replace_primal();

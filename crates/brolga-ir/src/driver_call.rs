@@ -1,0 +1,102 @@
+//! Calls that become calls of functions that are made for them: what [`crate::intrinsics`] share.
+
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
+
+use crate::driver::Driver;
+use crate::symbols::symbol_of;
+
+/// Why a call does not stand for a driver: a sentence, and what to do.
+pub type Misuse = (String, &'static str);
+
+/// A call that becomes one of a function that is made for it.
+pub(crate) struct DriverCall {
+    /// The call.
+    pub call: ir::Inst,
+    /// Name of what it calls instead, with these arguments.
+    pub symbol: String,
+    pub signature: Signature,
+    pub args: Vec<ir::Value>,
+    /// All functions that are made.
+    pub funcs: Vec<MadeFunc>,
+}
+
+/// A function that is made: its name, its body, and whether it is a driver.
+pub(crate) type MadeFunc = (String, ir::Function, Option<Driver>);
+
+/// Let the call be one of that; what is to be defined.
+pub(crate) fn redirect(body: &mut ir::Function, found: DriverCall) -> (String, Vec<MadeFunc>) {
+    let DriverCall { call, symbol, signature, args, funcs } = found;
+    let before: Vec<ir::Value> = body.dfg.inst_args(call).iter().map(|&v| body.dfg.resolve_aliases(v)).collect();
+    let func_ref = import(body, &symbol, signature);
+    let args = ir::ValueList::from_slice(&args, &mut body.dfg.value_lists);
+    let opcode = body.dfg.insts[call].opcode();
+    body.dfg.insts[call] = ir::InstructionData::Call { opcode, args, func_ref };
+    // Addresses that are taken for nothing else.
+    let insts: Vec<ir::Inst> = body.layout.blocks().flat_map(|b| body.layout.block_insts(b)).collect();
+    for address in before {
+        let used = insts.iter().any(|&i| body.dfg.inst_values(i).any(|v| body.dfg.resolve_aliases(v) == address));
+        let taken = body.dfg.value_def(address).inst();
+        let taken = taken.filter(|&i| body.dfg.insts[i].opcode() == ir::Opcode::FuncAddr);
+        if let (false, Some(inst)) = (used, taken.filter(|&i| body.layout.inst_block(i).is_some())) {
+            body.layout.remove_inst(inst);
+        }
+    }
+    (symbol, funcs)
+}
+
+/// The function whose address a value is, and how it is declared.
+pub(crate) fn addressed(body: &ir::Function, v: ir::Value) -> Option<(String, Signature)> {
+    let inst = body.dfg.value_def(body.dfg.resolve_aliases(v)).inst()?;
+    let ir::InstructionData::FuncAddr { func_ref, .. } = body.dfg.insts[inst] else { return None };
+    let ext = &body.dfg.ext_funcs[func_ref];
+    Some((symbol_of(body, &ext.name), body.dfg.signatures[ext.signature].clone()))
+}
+
+/// Whether all that is passed are words, and these are the results.
+pub(crate) fn passes_words(sig: &Signature, returns: &[ir::Type]) -> bool {
+    sig.params.iter().all(|p| p.value_type == types::I64)
+        && sig.returns.iter().map(|r| r.value_type).eq(returns.iter().copied())
+}
+
+/// A signature of so many words and these results.
+pub(crate) fn words(like: &Signature, n: usize, returns: &[ir::Type]) -> Signature {
+    let mut sig = Signature::new(like.call_conv);
+    sig.params.extend(vec![AbiParam::new(types::I64); n]);
+    sig.returns.extend(returns.iter().map(|&ty| AbiParam::new(ty)));
+    sig
+}
+
+/// A function with its first block.
+pub(crate) fn begin(symbol: &str, sig: Signature) -> (ir::Function, ir::Block, Vec<ir::Value>) {
+    let mut func = ir::Function::with_name_signature(ir::UserFuncName::testcase(symbol), sig);
+    let block = func.dfg.make_block();
+    func.layout.append_block(block);
+    let types: Vec<ir::Type> = func.signature.params.iter().map(|p| p.value_type).collect();
+    let params = types.into_iter().map(|ty| func.dfg.append_block_param(block, ty)).collect();
+    (func, block, params)
+}
+
+pub(crate) fn import(func: &mut ir::Function, symbol: &str, sig: Signature) -> ir::FuncRef {
+    let signature = func.import_signature(sig);
+    let name = ir::ExternalName::testcase(symbol);
+    func.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false })
+}
+
+/// A function that calls another one, hands on some of its parameters, and returns what that
+/// returns.
+pub(crate) fn calls(
+    symbol: &str,
+    own: &Signature,
+    (callee, sig): &(String, Signature),
+    handed: &[usize],
+) -> ir::Function {
+    let (mut func, block, params) = begin(symbol, own.clone());
+    let callee = import(&mut func, callee, sig.clone());
+    let args: Vec<ir::Value> = handed.iter().map(|&i| params[i]).collect();
+    let mut pos = FuncCursor::new(&mut func).at_bottom(block);
+    let call = pos.ins().call(callee, &args);
+    let results = pos.func.dfg.inst_results(call).to_vec();
+    pos.ins().return_(&results);
+    func
+}

@@ -1,0 +1,126 @@
+//! Fragments: helpers that move cotangents in pieces, as functions of an embedded derivative.
+//!
+//! **Problem.** Where a program moves a float byte by byte, or in halves, its derivative asks the
+//! run time to put cotangents together. An embedder's module has no run time, and the account that
+//! is kept of pieces is too long to be put in at each call.
+//! **Answer.** The helpers are functions in CLIF (`fragments.clif`, `records.clif`), which are
+//! added to those of the derivative where something calls them. Their records are in the last
+//! quarter of the workspace ([`room`]); a run for which that is too short does not fit. Where the
+//! reverse half ends, [`check_at_end`] asks whether all has come together.
+//!
+//! **Invariants.** Those of `brolga_runtime::pieces`: a number is added as a whole, or the run
+//! traps. The first byte of a window of eight is the lowest: no big-endian target has these.
+//!
+//! **Cost.** Calls only where something is under way; a list of records that are open is searched.
+//! **Errs** on the side of a trap.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use brolga_analysis::query::returns;
+use brolga_ir::inst::Check;
+use brolga_ir::lower::segment;
+use brolga_ir::map::HashMap;
+use brolga_ir::program::symbol_of;
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, TrapCode, types};
+use cranelift_codegen::isa::TargetIsa;
+
+use super::piece::Piece;
+use super::prelude::{parsed, with_convention};
+
+static BODIES: LazyLock<HashMap<String, ir::Function>> = LazyLock::new(|| {
+    let both = [include_str!("fragments.clif"), include_str!("records.clif")];
+    both.into_iter().flat_map(parsed).collect()
+});
+
+const END: &str = "brolga_fragments_end";
+
+/// Whether a function is one of the helpers. Each may find that a run does not fit.
+pub(crate) fn is_helper(symbol: &str) -> bool {
+    symbol.starts_with("brolga_") && BODIES.contains_key(symbol)
+}
+
+/// Add the helpers that functions call, and say whether there are any.
+pub(crate) fn put_in(pieces: &mut Vec<Piece>, isa: &dyn TargetIsa) -> bool {
+    if isa.endianness() == ir::Endianness::Big {
+        return false;
+    }
+    let before = pieces.len();
+    let mut seen: BTreeSet<String> = pieces.iter().map(|p| p.symbol.clone()).collect();
+    let mut at = 0;
+    while at < pieces.len() {
+        let (func, of) = (&pieces[at].func, pieces[at].of);
+        let called = func.dfg.ext_funcs.values().map(|f| symbol_of(func, &f.name));
+        let new: Vec<String> = called.filter(|s| is_helper(s) && seen.insert(s.clone())).collect();
+        pieces.extend(new.into_iter().map(|symbol| {
+            let func = with_convention(BODIES[&symbol].clone(), isa.default_call_conv());
+            Piece { symbol, func, of, segment: None }
+        }));
+        at += 1;
+    }
+    pieces.len() > before
+}
+
+/// Trap where a reverse half ends and cotangents have not come together.
+pub(crate) fn check_at_end(root: &mut Piece, isa: &dyn TargetIsa) {
+    let Some(segment) = root.segment else { return };
+    let func = &mut root.func;
+    let entry = func.layout.entry_block().expect("it has a body");
+    let workspace = func.dfg.block_params(entry)[segment];
+    let mut sig = Signature::new(isa.default_call_conv());
+    sig.params.push(AbiParam::new(types::I64));
+    sig.returns.push(AbiParam::new(types::I64));
+    let signature = func.import_signature(sig);
+    let name = ir::ExternalName::testcase(END);
+    let end = func.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
+    for inst in returns(func).collect::<Vec<_>>() {
+        let mut cursor = FuncCursor::new(func).at_inst(inst);
+        let call = cursor.ins().call(end, &[workspace]);
+        let lost = cursor.func.dfg.first_result(call);
+        cursor.ins().trapnz(lost, TrapCode::unwrap_user(Check::UntrackedBits as u8));
+    }
+}
+
+/// The part of a workspace that records have: the tape ends where they begin.
+pub(crate) fn room(cursor: &mut FuncCursor<'_>, workspace: ir::Value, end: ir::Value) -> ir::Value {
+    let flags = MemFlagsData::new().with_notrap();
+    cursor.ins().store(flags, end, workspace, segment::RECORDS_END);
+    let bytes = cursor.ins().isub(end, workspace);
+    let quarter = cursor.ins().ushr_imm_u(bytes, 2);
+    let aligned = cursor.ins().band_imm_s(quarter, -16);
+    cursor.ins().isub(end, aligned)
+}
+
+/// No records are there, where a run begins.
+pub(crate) fn begin(cursor: &mut FuncCursor<'_>, workspace: ir::Value) {
+    let flags = MemFlagsData::new().with_notrap();
+    let zero = cursor.ins().iconst(types::I64, 0);
+    for at in [segment::WAITING, segment::RECORDS_FREE, segment::RECORDS_LOST] {
+        cursor.ins().store(flags, zero, workspace, at);
+    }
+    let first = cursor.ins().load(types::I64, flags, workspace, segment::LIMIT);
+    cursor.ins().store(flags, first, workspace, segment::RECORDS);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_is_as_the_text_has_it() {
+        let text = concat!(include_str!("fragments.clif"), include_str!("records.clif"));
+        let fields = [
+            segment::WAITING,
+            segment::RECORDS_FREE,
+            segment::RECORDS,
+            segment::RECORDS_END,
+            segment::RECORDS_LOST,
+            segment::STATUS,
+            segment::RECORDED,
+        ];
+        for at in fields {
+            assert!(text.contains(&format!("v0+{at}\n")), "{at}");
+        }
+    }
+}
