@@ -17,7 +17,7 @@ use crate::wasm::{WasmArg, WasmProblem, noise};
 use crate::{Failure, How};
 
 /// A loop of some length, within some budget.
-struct Case {
+struct LoopCase {
     name: &'static str,
     export: &'static str,
     /// The same steps as a plain loop.
@@ -48,14 +48,14 @@ pub struct LoopRow {
 }
 
 /// Lengths and budgets; those of the short loops fit their budgets.
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<LoopCase> {
     let bodies = || {
         let at = (0..10).map(f64::from).flat_map(|i| [3.0 * i, (3.0 * i).sin(), 0.1 * i]).collect();
         vec![WasmArg::Floats(at), WasmArg::Floats(noise(1, 10, 0.5, 1.5))]
     };
     let plate = || vec![WasmArg::Floats(noise(2, 4096, -1.0, 1.0)), WasmArg::Floats(noise(3, 4096, 0.05, 0.2))];
     let mebi = |n: usize| n << 20;
-    let nbody = |long, budget| Case {
+    let nbody = |long, budget| LoopCase {
         name: "nbody",
         export: "bodies",
         plain: "bodies_plain",
@@ -63,7 +63,7 @@ fn cases() -> Vec<Case> {
         steps: [200, long],
         budget: mebi(budget),
     };
-    let heat = |long, budget| Case {
+    let heat = |long, budget| LoopCase {
         name: "heat",
         export: "plate",
         plain: "plate_plain",
@@ -89,7 +89,7 @@ pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<Vec<LoopRow
     cases().iter().filter(|c| filter.is_none_or(|f| c.name.contains(f))).map(|c| c.measure(how, effort)).collect()
 }
 
-impl Case {
+impl LoopCase {
     fn measure(&self, how: How, effort: Effort) -> Result<LoopRow, Failure> {
         let failed = |message: String| Failure::Call { name: self.name.to_owned(), message };
         let [short, long] = self.steps;
