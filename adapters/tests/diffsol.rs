@@ -237,3 +237,41 @@ fn errors_are_kept() {
     assert!(none.err().unwrap().to_string().contains("there is no function %f"));
     assert!(other.err().unwrap().to_string().contains("4 parameters are given, 3 are wanted"));
 }
+
+/// A mass matrix that is not its transpose: (x + 2 y, 3 y).
+#[test]
+fn a_mass_matrix_that_is_transposed() {
+    let functions = "
+        function %rhs(f64, i64, i64, i64) {
+        block0(v0: f64, v1: i64, v2: i64, v3: i64):
+            return
+        }
+        function %init(f64, i64, i64) {
+        block0(v0: f64, v1: i64, v2: i64):
+            return
+        }
+        function %mass(f64, i64, i64, i64) {
+        block0(v0: f64, v1: i64, v2: i64, v3: i64):
+            v4 = load.f64 v1
+            v5 = load.f64 v1+8
+            v6 = fadd v5, v5
+            v7 = fadd v4, v6
+            store v7, v3
+            v8 = fadd v6, v5
+            store v8, v3+8
+            return
+        }";
+    let program = program(functions).unwrap();
+    // SAFETY: there are two states and a parameter.
+    let ode = unsafe { Ode::<M>::new(&program, 2, 1, "rhs", "init").unwrap().with_mass("mass").unwrap() };
+    let mass = ode.mass().unwrap();
+    let v = vector(&[5.0, 7.0]);
+    for _ in 0..2 {
+        let mut y = vector(&[1.0, 2.0]);
+        mass.gemv_inplace(&v, 0.0, 0.5, &mut y);
+        assert_eq!(y.clone_as_vec(), [19.5, 22.0]);
+        let mut y = vector(&[1.0, 2.0]);
+        mass.gemv_transpose_inplace(&v, 0.0, 0.5, &mut y);
+        assert_eq!(y.clone_as_vec(), [5.5, 32.0]);
+    }
+}

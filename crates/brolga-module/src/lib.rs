@@ -122,7 +122,7 @@ impl<M: Module> AdModule<M> {
 
     /// The same, with options of derivation. Effort, inlining, the order of floats, whether memory
     /// is restored, and operations on bits that are not tracked count; what a [`Spec`] says is
-    /// taken from there, and there are no debug runs.
+    /// taken from there, and debug runs are refused (AD0174).
     ///
     /// ```
     /// # use brolga_module::{AdModule, MemoryMode, Options};

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use brolga_ir::lower::{is_half, shadow_of_data};
 use brolga_ir::program::symbol_of;
 use brolga_ir::spec::{Derivative, FloatCount, ParamActivity, ParamSpec, ReturnActivity, Spec};
-use brolga_ir::{DataKey, Diagnostic, Diagnostics, Elem, FuncKey, Program};
+use brolga_ir::{DataKey, Diagnostic, Diagnostics, Elem, FuncKey, Options, Program};
 use brolga_rules::OF_C;
 use cranelift_codegen::ir::{self, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -24,6 +24,16 @@ pub(super) fn target(program: &Program, func: FuncKey, isa: &dyn TargetIsa) -> R
     }
     let d = Diagnostic::new("AD0160", "derivatives use vectors, which this machine does not have");
     Err(d.in_func(&program.funcs[func].symbol).help("set `has_v` for riscv64").into())
+}
+
+/// Refuse a debug run: the run time keeps its account of shadows and of the tape.
+pub(super) fn no_debug_run(program: &Program, func: FuncKey, options: &Options) -> Result<(), Diagnostics> {
+    if !options.debug {
+        return Ok(());
+    }
+    let d = Diagnostic::new("AD0174", "a debug run in a derivative that becomes part of another module");
+    let d = d.in_func(&program.funcs[func].symbol).note("the run time keeps account of shadows and of the tape");
+    Err(d.help("leave out `Options::debug`, or use `DerivedRule`").into())
 }
 
 /// The spec with an output for each result.

@@ -113,13 +113,13 @@ impl Embedded {
     }
 }
 
-/// Derive what a spec asks for, for the target `isa`. Of the options, those of debug runs and of
-/// the tape do not count, nor those that the spec has. Imports that are named like derivatives of
-/// the program's functions are these ([`mod@crate::called`]).
+/// Derive what a spec asks for, for the target `isa`. Of the options, those of the tape do not
+/// count, nor those that the spec has. Imports that are named like derivatives of the program's
+/// functions are these ([`mod@crate::called`]).
 ///
 /// # Errors
-/// AD0010 where the spec does not fit the function, AD0174 where a helper of the run time has no
-/// body in CLIF, and as [`derive`](crate::derive::derive()).
+/// AD0010 where the spec does not fit the function, AD0174 for a debug run and where a helper of
+/// the run time has no body in CLIF, and as [`derive`](crate::derive::derive()).
 pub fn embed(
     program: &Program,
     func: FuncKey,
@@ -153,6 +153,7 @@ fn embedded(
     options: &Options,
     isa: &dyn TargetIsa,
 ) -> Result<Embedded, Diagnostics> {
+    checks::no_debug_run(&program, func, options)?;
     let spec = &checks::settled(&program, func, spec)?;
     let prepared = consumed::prepared(program, func, spec, isa)?;
     let found = derived(&prepared, spec, options, isa).map_err(|d| prepared.problems(d))?;
