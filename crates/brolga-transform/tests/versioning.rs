@@ -97,7 +97,7 @@ impl Form {
 }
 
 #[test]
-fn runs_of_a_short_loop_do_not_wait_for_each_other() {
+fn each_run_of_an_innermost_loop_has_a_sum_of_its_own() {
     let apart = (true, "from block2, in block2, join block2".to_owned());
     assert_eq!(PLAIN.derived(), apart);
     // Some runs have no iteration.
@@ -107,15 +107,15 @@ fn runs_of_a_short_loop_do_not_wait_for_each_other() {
     let more = "v62 = icmp eq v27, v31\n brif v62, block1(v42), block6\n block6:".into();
     let two_ends = Form { more, ..PLAIN };
     assert_eq!(two_ends.derived(), (true, apart.1.clone() + ", join block2"));
-    // One that adds up waits for an addition anyway.
+    // Also of one that adds up numbers itself.
     let chain = Form { carried: [", v60: f64", ", v7", ", v61"], more: "v61 = fadd v60, v37".into(), ..PLAIN };
-    assert_eq!(chain.derived(), (true, String::new()));
-    // A long one is done with an iteration later than with an addition.
+    assert_eq!(chain.derived(), apart);
+    // A long one has time for the sum of the function.
     let iteration = |n: u32| {
         let (x, z, at) = (70 + 2 * n, 71 + 2 * n, 8 * n + 8);
         format!("v{x} = load.f64 v36+{at}\n v{z} = fmul v{x}, v20\n store v{z}, v32+{at}\n")
     };
-    let long = Form { more: (0..5).map(iteration).collect(), ..PLAIN };
+    let long = Form { more: (0..20).map(iteration).collect(), ..PLAIN };
     assert_eq!(long.derived(), (true, String::new()));
 }
 
