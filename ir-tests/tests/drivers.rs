@@ -37,6 +37,8 @@ fn with_drivers(program: &Program) -> (Program, usize) {
 fn driver(out: &mut Program, program: &Program, callee: FuncKey) -> Option<String> {
     let f = &program.funcs[callee];
     let plain = f.computes.is_none() && f.rule.is_none() && f.adjoint.is_none() && f.allocator.is_none();
+    // A pullback that undoes a call has parameters of its own.
+    let plain = plain && !matches!(f.driver, Some(Driver::Inverse(_)));
     f.body.as_ref().filter(|_| plain && !f.untracked)?;
     let symbol = format!("{}__driven", f.symbol);
     if out.func(&symbol).is_none() {
