@@ -13,7 +13,9 @@ fn with_drivers(program: &Program) -> (Program, usize) {
     let mut out = program.clone();
     let mut calls = 0;
     for key in program.funcs.keys() {
-        let Some(mut body) = program.funcs[key].body.clone() else { continue };
+        let f = &program.funcs[key];
+        // What is undone records its own call only, which would be two.
+        let Some(mut body) = f.body.clone().filter(|_| !matches!(f.driver, Some(Driver::Inverse(_)))) else { continue };
         let insts: Vec<ir::Inst> = body.layout.blocks().flat_map(|b| body.layout.block_insts(b)).collect();
         for inst in insts {
             let InstructionData::Call { opcode: ir::Opcode::Call, args, func_ref } = body.dfg.insts[inst] else {
@@ -37,6 +39,8 @@ fn with_drivers(program: &Program) -> (Program, usize) {
 fn driver(out: &mut Program, program: &Program, callee: FuncKey) -> Option<String> {
     let f = &program.funcs[callee];
     let plain = f.computes.is_none() && f.rule.is_none() && f.adjoint.is_none() && f.allocator.is_none();
+    // A pullback that undoes a call has parameters of its own.
+    let plain = plain && !matches!(f.driver, Some(Driver::Inverse(_)));
     f.body.as_ref().filter(|_| plain && !f.untracked)?;
     let symbol = format!("{}__driven", f.symbol);
     if out.func(&symbol).is_none() {

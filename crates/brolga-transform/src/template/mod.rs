@@ -35,13 +35,15 @@ pub(crate) fn pair(
     work: &mut Worklist<'_>,
     names: &mut Names,
 ) -> Option<DerivedPair> {
+    // The pullback of what is undone is given more than a pullback is.
+    let undone = |func| Variant { func, ..variant.clone() }.is_undone(cx.program, cx.options);
     let (forward, pullback) = match cx.program.funcs[variant.func].driver.as_ref()? {
-        Driver::Call(driven) => call::pair(cx, variant, *driven, symbols, work, names),
+        Driver::Call(driven) if !undone(*driven) => call::pair(cx, variant, *driven, symbols, work, names),
         Driver::Steps(of) if variant.keeps_states(cx.options) => steps::pair(cx, variant, of, symbols, work, names),
         Driver::Inverse(of) if variant.is_undone(cx.program, cx.options) => {
             inverse::pair(cx, variant, of, symbols, work, names)
         }
-        Driver::Steps(_) | Driver::Inverse(_) => return None,
+        Driver::Call(_) | Driver::Steps(_) | Driver::Inverse(_) => return None,
     };
     Some(DerivedPair {
         variant: variant.clone(),
