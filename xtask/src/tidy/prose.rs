@@ -165,7 +165,8 @@ mod tests {
             assert_eq!(comments(&format!("let x = 1; // What {word} reads.")).len(), 1);
             assert_eq!(clif(&format!("; What {word} reads.\nfunction %{word}\n")).len(), 1);
         }
-        assert_eq!(comments("// Who reads it has it.\n// It runs. Who calls it waits.\n").len(), 2);
+        let who = "Who";
+        assert_eq!(comments(&format!("// {who} reads it has it.\n// It runs. {who} calls it waits.\n")).len(), 2);
         assert!(comments("// A caller who reads it.\n// Who reads it?\n").is_empty());
     }
 
