@@ -92,7 +92,7 @@ fn told(num: Num) -> String {
     }
 }
 
-/// [`gradient`], its addresses unmoored.
+/// [`crate::run::gradient`], its addresses unmoored.
 pub(super) fn run_anywhere(rule: &DerivedRule, call: &Invocation) -> Result<Outcome, Error> {
     let mut memory = Memory::new(call)?;
     let outcome = gradient_in(rule, call, &mut memory)?;

@@ -15,7 +15,7 @@
 //!   written there before it, in the order in which blocks run ([`Control::order`]);
 //! - if it allocates private memory, what gives that back;
 //! - if it reads memory that the function has made for itself and that does not escape
-//!   ([`Private`]), whatever is written there before, anywhere in it. Stores to arrays that only
+//!   ([`brolga_analysis::Private`]), whatever is written there before, anywhere in it. Stores to arrays that only
 //!   the primal's value needed go, and with them what computes what they store.
 //!
 //! What is not needed goes: instructions, parameters with their arguments, then blocks that nothing
@@ -37,7 +37,7 @@
 //! blocks of a pullback they are local and may be defined again, so a use means the definition
 //! before it in its block; only if there is none, the one of the forward part. A loop that the
 //! pullback runs again is between the two: its names are seen by all of its blocks, and by no
-//! others. Names of derived values ([`Val::D`]) are unique wherever they are.
+//! others. Names of derived values ([`brolga_ir::inst::Val::D`]) are unique wherever they are.
 //!
 //! **Invariants.** Blocks and instructions keep their order and their ids. The parameters of the
 //! entry block are the signature, and stay. What is recorded on the tape stays as it is, whole: a
