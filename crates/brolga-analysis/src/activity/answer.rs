@@ -81,7 +81,7 @@ pub struct Activity {
     /// Integers without an active value in them, as far as this function knows, that may be a
     /// float's bits, or computed from some.
     pub possible: EntitySet<ir::Value>,
-    /// Operations on bits whose results must not get a cotangent ([`Untracked::Trap`]).
+    /// Operations on bits whose results must not get a cotangent ([`brolga_ir::Untracked::Trap`]).
     pub astray: EntitySet<ir::Inst>,
 }
 

@@ -4,7 +4,7 @@
 //! uextend(v3 + 8·v4 + 16) + 24`. Two that have the same values differ by constants. Sums are those
 //! of the machine, modulo 2^64 and modulo 2^32, so what follows from them holds whatever overflows;
 //! but that two widened sums which differ by eight are eight apart does not, if the second has come
-//! round to zero ([`SlpInput::short_indices`](super::How::short_indices)).
+//! round to zero ([`SlpInput::short_indices`](super::SlpInput::short_indices)).
 
 use cranelift_codegen::ir::{self, Opcode, Value, types};
 

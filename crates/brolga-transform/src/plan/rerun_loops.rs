@@ -25,10 +25,10 @@
 //! **Block by block, or iteration by iteration.** If all other cotangents stay in one block, the
 //! reverses of its statements stand behind them. Otherwise an iteration is run as a whole, from the
 //! header to the latch, and then reversed, as a function of both halves is: its blocks run once
-//! each, so what they make is kept in variables ([`Plan::runs_once`]). That is done if the loop is left
-//! by its header, if loops inside of it record nothing, and if much would be recorded otherwise: an
-//! iteration of many values in variables is no faster than a few bytes on the tape, and saves
-//! nothing but those.
+//! each, so what they make is kept in variables ([`Plan::runs_once`]). That is done if the loop is
+//! left by its header, if loops inside of it record nothing, and if much would be recorded
+//! otherwise: an iteration of many values in variables is no faster than a few bytes on the tape,
+//! and saves nothing but those.
 //!
 //! **When not.** An iteration does what the primal does and then the reverse of that, and waits for
 //! the one before it begins with the other. If it is so long that no next iteration begins
