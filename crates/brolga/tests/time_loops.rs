@@ -497,6 +497,67 @@ fn a_loop_that_fits_runs_each_step_once() {
     }
 }
 
+/// `1.5 kⁿ`, whose state lies in a slot; `%caller` has returned from it when it is reversed.
+const ON_THE_STACK: &str = "function %shrink(i64, i64, i64) {
+    block0(v0: i64, v1: i64, v2: i64):
+        v3 = load.f64 v0
+        v4 = load.f64 v1
+        v5 = fmul v3, v4
+        store v5, v0
+        return
+    }
+    function %kept(i64, i64) -> f64 {
+        ss0 = explicit_slot 8
+        fn0 = %shrink(i64, i64, i64)
+        fn1 = %brolga_time_loop(i64, i64, i64, i64, i64)
+    block0(v0: i64, v1: i64):
+        v2 = f64const 0x1.8p0
+        v3 = stack_addr.i64 ss0
+        store v2, v3
+        v4 = func_addr.i64 fn0
+        v5 = iconst.i64 8
+        call fn1(v4, v3, v5, v0, v1)
+        v6 = load.f64 v3
+        return v6
+    }
+    function %caller(i64, i64) -> f64 {
+        fn0 = %kept(i64, i64) -> f64
+    block0(v0: i64, v1: i64):
+        v2 = call fn0(v0, v1)
+        v3 = load.f64 v0
+        v4 = fmul v2, v3
+        return v4
+    }";
+
+#[test]
+fn states_on_a_stack_that_is_gone() {
+    let p = program(ON_THE_STACK);
+    let n = 30;
+    for (func, power) in [("kept", n), ("caller", n + 1)] {
+        for (mode, keeps) in [(Mode::Combined, func == "kept"), (Mode::Split, false)] {
+            let request = Request::new(p.func(func).unwrap(), [ArgActivity::Duplicated, ArgActivity::Const]);
+            let rule = DerivedRule::new(&p, &request, &options(mode, 48)).unwrap();
+            let (mut k, mut dk) = (0.75, 0.5);
+            let k_at = Arg::duplicated(&raw mut k as u64, &raw mut dk as u64);
+            let (args, seeds) = ([k_at, Arg::new(DataValue::I64(n))], [DataValue::F64(2.0.into())]);
+            let (mut results, mut cotangents) = (vec![], vec![]);
+            let stats = if mode == Mode::Split {
+                // SAFETY: the arguments are as the functions want them.
+                let (_, mut pullback) = unsafe { rule.forward(&args) }.unwrap();
+                // SAFETY: as above.
+                unsafe { pullback.call(&seeds) }.unwrap();
+                pullback.loop_stats()
+            } else {
+                // SAFETY: as above.
+                unsafe { rule.gradient(&args, &seeds, &mut results, &mut cotangents) }.unwrap().loop_stats()
+            };
+            let slope = 1.5 * power as f64 * 0.75_f64.powi(power as i32 - 1);
+            assert!((dk - 0.5 - 2.0 * slope).abs() < 1e-12, "{func}, {mode:?}: {dk}");
+            assert_eq!(stats.stores > 0, keeps, "{func}, {mode:?}: {stats:?}");
+        }
+    }
+}
+
 #[test]
 fn what_is_no_loop_of_steps_is_refused() {
     let refused = |text: &str, func: &str| {

@@ -42,6 +42,7 @@ use crate::program::check_request;
 use crate::program::forward_root::{self, Served, on_tape};
 use crate::program::inline::{Inlining, inlined};
 use crate::program::reachable::{addressed, calls_indirectly, primal_symbol, reach, with_called_by_rules, with_chain};
+use crate::program::stack_states;
 use crate::program::variants::{VariantForm, Worklist};
 use crate::template;
 
@@ -186,6 +187,7 @@ fn primals(asked: Asked<'_>, inlining: &Inlining) -> Primals {
     let mut problems = Diagnostics::default();
     let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
     let mut keys = reach(&mut program, request.func);
+    stack_states::derive_from_bodies(&mut program, &keys, request.func, options.mode);
     // Where memory is restored, allocators are derived, since all that they write is undone.
     if options.runs(Pass::OpaqueAllocator) && options.memory == MemoryMode::Leave {
         program.plain = opaque_allocator::functions(&program, &keys, request.func);

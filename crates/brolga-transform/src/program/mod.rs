@@ -10,5 +10,6 @@ pub(crate) mod forward_root;
 pub mod inline;
 pub mod inline_rollback;
 pub(crate) mod reachable;
+mod stack_states;
 pub mod units;
 pub(crate) mod variants;
