@@ -106,6 +106,8 @@ pub mod run {
     pub const ENDED: i32 = 24;
     /// Not zero if the steps that are next are recorded.
     pub const TAPED: i32 = 32;
+    /// What `brolga_loop_forward` returns where the tape has no room for the run.
+    pub const NO_ROOM: i64 = i64::MIN + 1;
     /// Cells in front of those of the state: the limits of the steps and the budget.
     pub const HEAD: usize = 3;
 }

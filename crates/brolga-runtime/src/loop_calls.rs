@@ -1,11 +1,13 @@
 //! What generated code calls for time loops: see [`crate::loops`].
 
 use crate::guard;
-use crate::loops::{LoopFault, LoopRun};
+use crate::loops::{LoopRun, NO_ROOM};
 use crate::segment::Segment;
 
 /// What a helper was not able to do.
 const FAULT: u64 = 0;
+/// [`brolga_loop_forward`] has found a fault. No step has this number.
+const STEP_OF_FAULT: i64 = i64::MIN;
 /// [`brolga_loop_next`] has found a fault.
 const STOPS: u64 = 4;
 
@@ -38,7 +40,7 @@ guard::leaf! {
 
 guard::leaf! {
     /// The forward half has done the steps up to `at`: where the next ones end. That is `at` if the
-    /// loop is over, whose run the tape holds then, and less if there is a fault.
+    /// loop is over, whose run the tape holds then, [`NO_ROOM`], or less if there is a fault.
     ///
     /// # Safety
     /// As for [`brolga_loop_begin`], of which `run` is a result; the states may be read, or the
@@ -47,20 +49,20 @@ guard::leaf! {
         // SAFETY: our contract.
         let (seg, own) = unsafe { (&mut *seg, &mut *run) };
         let on_tape = seg.limit as usize - seg.top as usize;
-        let mut next = own.forward(at, (seg.top, on_tape), caller);
-        if next == Ok(at) {
-            if on_tape < size_of::<u64>() {
-                next = Err(LoopFault::Tape);
-            } else {
+        match own.forward(at, (seg.top, on_tape), caller) {
+            Ok(to) if to != at => to,
+            Ok(_) if on_tape < size_of::<u64>() => NO_ROOM,
+            Ok(to) => {
                 // SAFETY: there is room above the top.
                 unsafe { seg.top.cast::<u64>().write_unaligned(run as u64) };
                 seg.top = seg.top.wrapping_add(size_of::<u64>());
+                to
+            }
+            Err(fault) => {
+                seg.loops.fails(fault);
+                STEP_OF_FAULT
             }
         }
-        next.unwrap_or_else(|fault| {
-            seg.loops.fails(fault);
-            i64::MIN
-        })
     }
 }
 
@@ -116,5 +118,36 @@ guard::leaf! {
             seg.loops.fails(fault);
             STOPS
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tape_holds_a_run_or_has_no_room() {
+        let mut seg = Segment::new(4096).unwrap();
+        let (limit, base) = (seg.limit, seg.top);
+        let mut state = [1_u64];
+        let cells = [0, 3, 16, state.as_mut_ptr() as u64, 8];
+        for room in [0, 7, 8] {
+            seg.top = limit.wrapping_sub(room);
+            // SAFETY: the segment is valid, there are five cells, and the state is there.
+            let found = unsafe {
+                let seg: *mut Segment = &mut *seg;
+                let run = brolga_loop_begin(seg, cells.as_ptr(), 5 | 1 << 16) as *mut LoopRun;
+                let mut at = 0;
+                loop {
+                    let to = brolga_loop_forward(seg, run, at);
+                    if to <= at {
+                        break to;
+                    }
+                    at = to;
+                }
+            };
+            assert_eq!((found, seg.top), if room < 8 { (NO_ROOM, limit.wrapping_sub(room)) } else { (3, limit) });
+        }
+        seg.top = base;
     }
 }

@@ -56,9 +56,6 @@ pub enum LoopFault {
         /// Bytes of a state.
         state: u64,
     },
-    /// Nothing more can be recorded.
-    #[error("the tape has no room behind a time loop; raise its limit, or lower `memory_budget`")]
-    Tape,
     /// Steps that ran again have made another state.
     #[error(
         "the steps up to step {0} of a time loop have made another state when they ran again: a step reads or \
@@ -229,6 +226,9 @@ pub mod offset {
 /// Cells in front of what the forward pass was given: the limits of the steps and the budget. Two
 /// for each part of the state follow.
 pub const HEAD: usize = 3;
+
+/// Where the tape has no room for the run, in place of a step: none has this number.
+pub const NO_ROOM: i64 = i64::MIN + 1;
 
 /// What a step is taken to record, in states, until one has been seen.
 const GUESS: u64 = 16;

@@ -455,6 +455,24 @@ fn what_does_not_fit_is_an_error() {
 }
 
 #[test]
+fn a_tape_that_is_full_ends_the_run() {
+    let p = pendulum();
+    let mut codes = Vec::new();
+    for budget in [64, 1 << 20] {
+        let whole = run(&rule(&p, "f", &options(Mode::Split, budget)), 40, [0.9, -0.3], 1).unwrap().0;
+        for tape_limit in (0..256).step_by(4).chain((256..4096).step_by(56)) {
+            let rule = rule(&p, "f", &Options { tape_limit, ..options(Mode::Split, budget) });
+            match run(&rule, 40, [0.9, -0.3], 1) {
+                Ok((found, _)) => assert_eq!(found, whole, "{budget}, {tape_limit}"),
+                Err(Error::Trap(trap)) => codes.push(trap.code),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(codes.len() > 10 && codes.iter().all(|c| c == "tape_full"), "{codes:?}");
+}
+
+#[test]
 fn a_trap_in_a_step_is_that_of_the_step() {
     let p = pendulum();
     for budget in BUDGETS {

@@ -94,6 +94,8 @@ impl Template<'_, '_> {
         b.ins().jump(head, &[given[self.of.from].into()]);
         b.switch_to_block(head);
         let to = helper(self.cx, &mut b, self.names, "brolga_loop_forward", &[*seg, run, at]);
+        let full = b.ins().icmp_imm_s(IntCC::Equal, to, run::NO_ROOM);
+        trap_if(&mut b, full, Check::TapeFull);
         let fault = b.ins().icmp(IntCC::SignedLessThan, to, at);
         trap_if(&mut b, fault, Check::TimeLoop);
         let done = b.ins().icmp(IntCC::Equal, to, at);

@@ -210,10 +210,10 @@ mod tests {
     #[test]
     fn run_time_and_generated_code_agree_on_loops() {
         use brolga_ir::driver::run;
-        use brolga_runtime::loops::{HEAD, offset};
-        let of_generated = [run::FROM, run::TO, run::CELLS, run::ENDED].map(|at| at as usize);
-        assert_eq!(of_generated, [offset::FROM, offset::TO, offset::CELLS, offset::ENDED]);
-        assert_eq!(run::HEAD, HEAD);
+        use brolga_runtime::loops::{HEAD, NO_ROOM, offset};
+        let of_generated = [run::FROM, run::TO, run::CELLS, run::ENDED, run::TAPED].map(|at| at as usize);
+        assert_eq!(of_generated, [offset::FROM, offset::TO, offset::CELLS, offset::ENDED, offset::TAPED]);
+        assert_eq!((run::HEAD, run::NO_ROOM), (HEAD, NO_ROOM));
     }
 
     #[test]
