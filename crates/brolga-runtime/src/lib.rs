@@ -43,6 +43,7 @@ pub mod heap;
 pub mod inverse_calls;
 pub mod inverses;
 pub mod loop_calls;
+mod loop_state;
 mod loop_tape;
 pub mod loops;
 pub mod mappings;

@@ -54,6 +54,7 @@ mod tape;
 mod typed;
 mod watch;
 
+pub use ops::zero;
 pub use env::{CHECK_SRCLOC, Fence, LowerEnv, Lowered, Shadows, tape_flags};
 pub use frame::{FrameHome, FrameLayout, SlotPlace};
 pub use renumber::{is_numbered, renumber};
