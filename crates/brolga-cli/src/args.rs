@@ -175,6 +175,13 @@ pub struct CallOptions {
     /// 1000000, 64KiB, 16MiB, 1GiB. The default is 64MiB.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory_budget: Option<usize>,
+    /// A folder in which a time loop that does not fit its budget may keep states in a file. The
+    /// file is gone when the run is over, however it ends.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub checkpoint_dir: Option<PathBuf>,
+    /// Most bytes of that file: 10GiB.
+    #[arg(long, value_name = "BYTES", requires = "checkpoint_dir", value_parser = bytes)]
+    pub checkpoint_limit: Option<usize>,
     /// What is checked of functions that undo others: nothing (off), that all bits are as they were
     /// (bits, the default), or that floats are within a tolerance, such as 1e-9; with record, what
     /// they do not give back is recorded.

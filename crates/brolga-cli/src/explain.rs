@@ -54,7 +54,7 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
         {
             return Err(Failure::Usage(format!("`--wrt {arg}`: {} has {} arguments", job.name(), job.call.args.len())));
         }
-        let Job { mode, inline, effort, untracked, .. } = *job;
+        let Options { mode, inline, effort, untracked, .. } = job.options;
         let wanted = Wanted { wrt, top: args.top, mode, inline, effort, untracked };
         let found = explain(&file.program, &job.call, wanted).map_err(|e| not_run(&job.name(), &file.program, e))?;
         if wrt.is_some() && found.entries.is_empty() {

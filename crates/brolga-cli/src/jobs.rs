@@ -1,6 +1,6 @@
 //! Jobs: the calls of a command line, or those that a file lists, read and bound to the file.
 
-use brolga::{Effort, Inline, InverseCheck, Mode, Options, Untracked};
+use brolga::{Options, Untracked};
 use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, run};
@@ -17,20 +17,8 @@ pub struct Job<'a> {
     pub call: Invocation,
     /// Its clauses.
     pub clauses: Clauses,
-    /// Whether derived code checks itself.
-    pub debug: bool,
-    /// Whether it is one function or two.
-    pub mode: Mode,
-    /// Which calls are replaced.
-    pub inline: Inline,
-    /// Whether the derivative is to be fast, or to be there soon.
-    pub effort: Effort,
-    /// Whether problems with bits of floats are left to the run.
-    pub untracked: Untracked,
-    /// Most bytes that a time loop takes.
-    pub memory_budget: usize,
-    /// What is checked of functions that undo others.
-    pub inverse_check: InverseCheck,
+    /// How it is derived, but for what the call says itself.
+    pub options: Options,
     /// The directive that it comes from.
     pub line: Option<&'a GradLine>,
 }
@@ -73,9 +61,7 @@ pub fn outcome_of(rules: &Rules<'_>, job: &Job<'_>) -> Result<Outcome, Failure> 
 impl Job<'_> {
     /// How it is derived.
     pub fn options(&self) -> Options {
-        let Job { mode, inline, effort, untracked, debug, memory_budget, inverse_check, .. } = *self;
-        let memory = self.call.memory;
-        Options { mode, inline, effort, untracked, debug, memory, memory_budget, inverse_check, ..Options::default() }
+        Options { memory: self.call.memory, ..self.options.clone() }
     }
 
     /// How to speak of it in an error.
@@ -90,27 +76,12 @@ impl Job<'_> {
 /// The calls of the command line, or else those of the file.
 pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, Failure> {
     let mut jobs = Vec::new();
-    let (debug, mode, inline) = (options.debug, options.mode.into(), options.inline.into());
-    let (effort, untracked) = (options.effort.into(), untracked(file, options.untracked));
-    let memory_budget = options.memory_budget.unwrap_or(Options::default().memory_budget);
-    let inverse_check = options.inverse_check.unwrap_or_default();
+    let derived = derived(file, options);
     for call in &options.calls {
         let text = with_flags(call, options);
         let (parsed, clauses) = call_with_clauses(&text)?;
         let bound = file.bind(&text, &parsed, &clauses)?;
-        jobs.push(Job {
-            text,
-            call: bound,
-            clauses,
-            debug,
-            mode,
-            inline,
-            effort,
-            untracked,
-            memory_budget,
-            inverse_check,
-            line: None,
-        });
+        jobs.push(Job { text, call: bound, clauses, options: derived.clone(), line: None });
     }
     if options.calls.is_empty() {
         if !file.malformed.is_empty() {
@@ -126,19 +97,7 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
             }
             let text = line.text.split("==").next().unwrap_or(&line.text).trim().to_owned();
             let clauses = line.clauses.clone();
-            jobs.push(Job {
-                text,
-                call,
-                clauses,
-                debug,
-                mode,
-                inline,
-                effort,
-                untracked,
-                memory_budget,
-                inverse_check,
-                line: Some(line),
-            });
+            jobs.push(Job { text, call, clauses, options: derived.clone(), line: Some(line) });
         }
     }
     if jobs.is_empty() {
@@ -148,6 +107,23 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
         )));
     }
     Ok(jobs)
+}
+
+/// How the calls of a command line are derived.
+fn derived(file: &File, options: &CallOptions) -> Options {
+    let usual = Options::default();
+    Options {
+        mode: options.mode.into(),
+        inline: options.inline.into(),
+        effort: options.effort.into(),
+        untracked: untracked(file, options.untracked),
+        debug: options.debug,
+        memory_budget: options.memory_budget.unwrap_or(usual.memory_budget),
+        checkpoint_dir: options.checkpoint_dir.clone(),
+        checkpoint_limit: options.checkpoint_limit.map_or(usual.checkpoint_limit, |n| n as u64),
+        inverse_check: options.inverse_check.unwrap_or_default(),
+        ..usual
+    }
 }
 
 /// A call with the clauses that the flags stand for, so that one parser reads both.

@@ -90,7 +90,8 @@ pub fn json(call: &Invocation, outcome: &Outcome) -> Value {
 /// What time loops have done: steps without a record, with one, and reversed; states that were kept
 /// and put back; most states and bytes at a time.
 fn loops_json(loops: &LoopStats) -> Value {
-    let LoopStats { forward, taped, reversed, stores, restores, max_slots, max_bytes } = *loops;
+    let LoopStats { forward, taped, reversed, stores, restores, max_slots, max_bytes, .. } = *loops;
+    let LoopStats { disk_writes, disk_reads, disk_bytes, .. } = *loops;
     let steps = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
     json!({
         "forward": steps(forward),
@@ -98,6 +99,9 @@ fn loops_json(loops: &LoopStats) -> Value {
         "reversed": steps(reversed),
         "stores": stores,
         "restores": restores,
+        "disk_writes": disk_writes,
+        "disk_reads": disk_reads,
+        "disk_bytes": disk_bytes,
         "max_slots": max_slots,
         "max_bytes": max_bytes,
     })
@@ -223,11 +227,16 @@ pub fn text(written: &str, call: &Invocation, outcome: &Outcome) -> String {
     out += &format!("  {:<12} {} bytes\n", "recorded", outcome.tape_bytes);
     if outcome.loops != LoopStats::default() {
         let LoopStats { forward, taped, stores, restores, max_slots, max_bytes, .. } = outcome.loops;
+        let LoopStats { disk_writes, disk_reads, disk_bytes, .. } = outcome.loops;
         out += &format!("  {:<12} {forward} steps run, {taped} recorded and reversed\n", "time loops");
         out += &format!(
             "  {:<12} {stores} states kept, {restores} put back; {max_slots} and {max_bytes} bytes at most\n",
             ""
         );
+        if disk_writes > 0 {
+            let more = format!("{disk_writes} states written to a file, {disk_reads} read; {disk_bytes} bytes at most");
+            out += &format!("  {:<12} {more}\n", "");
+        }
     }
     if outcome.inverses != InverseStats::default() {
         let InverseStats { calls, undone, recorded, chains, max_bytes } = outcome.inverses;

@@ -1,5 +1,7 @@
 //! Options of a derivation: modes, effort, inlining, and what is left to the caller's judgement.
 
+use std::path::PathBuf;
+
 use crate::passes::{Pass, PassSet};
 
 /// Which functions a derivative is made of.
@@ -244,6 +246,11 @@ pub struct Options {
     /// Most bytes that a time loop ([`crate::time_loop`]) takes for states, and for what the steps
     /// between them record, while it is reversed. What one step records is taken in any case.
     pub memory_budget: usize,
+    /// Where a time loop that does not fit its budget may keep states in a file, if it may: a
+    /// folder. The file is gone when the run is over, however it ends.
+    pub checkpoint_dir: Option<PathBuf>,
+    /// Most bytes of that file.
+    pub checkpoint_limit: u64,
     /// What is checked of functions that undo others.
     pub inverse_check: InverseCheck,
     /// Verify each derived graph after each stage that makes or changes it ([`crate::verify`]),
@@ -276,6 +283,8 @@ impl Default for Options {
             untracked: Untracked::Refuse,
             tape_limit: 8 << 30,
             memory_budget: 64 << 20,
+            checkpoint_dir: None,
+            checkpoint_limit: u64::MAX,
             inverse_check: InverseCheck::default(),
             verify_stages: cfg!(debug_assertions),
             debug: false,

@@ -47,12 +47,13 @@ guard::leaf! {
         // SAFETY: our contract.
         let (seg, own) = unsafe { (&mut *seg, &mut *run) };
         let on_tape = seg.limit as usize - seg.top as usize;
-        let next = match own.forward(at, (seg.top, on_tape), caller) {
+        let next = match own.forward(at, (seg.top, on_tape), &mut seg.loops.files, caller) {
             Ok(Forward::Over) if on_tape < size_of::<u64>() => Forward::NoRoom,
             Ok(Forward::Over) => {
                 // SAFETY: there is room above the top.
                 unsafe { seg.top.cast::<u64>().write_unaligned(run as u64) };
                 seg.top = seg.top.wrapping_add(size_of::<u64>());
+                seg.loops.note_plan(own.plan());
                 Forward::Over
             }
             Ok(next) => next,
@@ -80,7 +81,7 @@ guard::leaf! {
         // SAFETY: it is in the list.
         let run = unsafe { &mut *at };
         run.cursor = seg.cursor;
-        match run.reverse(mark, caller) {
+        match run.reverse(mark, &mut seg.loops.files, caller) {
             Ok(()) => at as u64,
             Err(fault) => {
                 seg.loops.fails(fault);
@@ -105,9 +106,9 @@ guard::leaf! {
         }
         let (top, mut peak) = (seg.top as usize, seg.peak as usize);
         let mut cursor = run.cursor;
-        let next = run.next(top, (&mut peak, &mut cursor), caller);
+        let next = run.next(top, (&mut peak, &mut cursor), &mut seg.loops.files, caller);
         (seg.peak, seg.cursor) = (seg.peak.with_addr(peak), cursor);
-        if let (Some(a_step), Ok(0)) = (run.a_step, next) {
+        if let (Some(a_step), Ok(0)) = (run.a_step, &next) {
             seg.loops.a_step.insert(run.site, a_step);
         }
         if let Ok(2) = next {

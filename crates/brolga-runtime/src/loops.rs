@@ -31,9 +31,11 @@
 //! **Cost.** A copy of the state for each store and restore, a checksum for each block.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use brolga_schedules::{Action, Budget, LoopSize, Method, Reversal, Schedule, SlotId, Stats, StepId, choose};
+use brolga_schedules::{Action, LoopSize, Method, Reversal, Schedule, Selection, SlotError, SlotId, Stats, StepId};
 
+use crate::loop_files::{LoopFiles, StateFolder, select};
 use crate::loop_tape::{LoopRoom, LoopTape, Stretch};
 use crate::loop_state::LoopState;
 use crate::state::StateFault;
@@ -41,7 +43,7 @@ use crate::state::StateFault;
 pub use crate::loop_state::part;
 
 /// What is wrong with a loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoopFault {
     /// It ends before it begins.
     #[error("a time loop has {0} steps; pass the number of steps, zero or more")]
@@ -74,6 +76,15 @@ pub enum LoopFault {
          writes memory outside of the state that has changed since; make that memory part of the state"
     )]
     Differs(u64),
+    /// A file for states has failed.
+    #[error("a time loop keeps states in a file (`checkpoint_dir`): {0}")]
+    Files(Box<str>),
+}
+
+impl From<SlotError> for LoopFault {
+    fn from(error: SlotError) -> Self {
+        Self::Files(error.to_string().into())
+    }
 }
 
 /// What the time loops of a run have done, all together.
@@ -89,7 +100,13 @@ pub struct LoopStats {
     pub stores: u64,
     /// States that were put back.
     pub restores: u64,
-    /// Most states of one loop at a time.
+    /// States that were written to the file of the run. They are not among those that were kept.
+    pub disk_writes: u64,
+    /// States that were read from there.
+    pub disk_reads: u64,
+    /// Most bytes of the file.
+    pub disk_bytes: u64,
+    /// Most states of one loop in memory at a time.
     pub max_slots: u64,
     /// Most bytes of one loop at a time: states, and what its steps have recorded.
     pub max_bytes: u64,
@@ -102,9 +119,24 @@ impl LoopStats {
         self.reversed += own.reversed;
         self.stores += own.stores;
         self.restores += own.restores;
+        self.disk_writes += own.disk_writes;
+        self.disk_reads += own.disk_reads;
         self.max_slots = self.max_slots.max(own.max_slots);
         self.max_bytes = self.max_bytes.max(bytes);
     }
+}
+
+/// How time loops that began in one place were reversed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopPlan {
+    /// An address in generated code: where they began.
+    pub site: usize,
+    /// How many runs of a loop there were.
+    pub runs: u64,
+    /// Steps of the last one that its forward pass recorded.
+    pub recorded: u64,
+    /// How its other steps were reversed, if there were any.
+    pub selection: Option<Selection>,
 }
 
 /// The loops of a segment's run.
@@ -117,13 +149,17 @@ pub(crate) struct Loops {
     stats: LoopStats,
     /// What a step of a loop records, by where the loop begins.
     pub(crate) a_step: HashMap<usize, usize>,
+    /// States in a file.
+    pub(crate) files: LoopFiles,
+    plans: Vec<LoopPlan>,
     fault: Option<LoopFault>,
 }
 
 impl Loops {
     pub(crate) fn clear(&mut self) {
         if !self.runs.is_empty() || self.fault.is_some() || self.stats != LoopStats::default() {
-            *self = Self { a_step: std::mem::take(&mut self.a_step), ..Self::default() };
+            let (a_step, files) = (std::mem::take(&mut self.a_step), self.files.renewed());
+            *self = Self { a_step, files, ..Self::default() };
         }
     }
 
@@ -138,7 +174,8 @@ impl Loops {
 
     /// Forget runs that began later.
     pub(crate) fn truncate(&mut self, len: usize) {
-        for run in self.runs.drain(len..) {
+        for mut run in self.runs.drain(len..) {
+            run.leave_files(&mut self.files);
             self.stats.add(&run.stats, run.most);
         }
     }
@@ -148,12 +185,30 @@ impl Loops {
     }
 
     pub(crate) fn fault(&self) -> Option<LoopFault> {
-        self.fault
+        self.fault.clone()
+    }
+
+    /// States may be kept in this folder.
+    pub(crate) fn keep_in(&mut self, folder: Option<Arc<StateFolder>>) {
+        self.files = LoopFiles::new(folder);
+    }
+
+    /// The forward pass of a run is over.
+    pub(crate) fn note_plan(&mut self, plan: LoopPlan) {
+        match self.plans.iter_mut().find(|p| p.site == plan.site) {
+            Some(known) => *known = LoopPlan { runs: known.runs + 1, ..plan },
+            None => self.plans.push(plan),
+        }
+    }
+
+    pub(crate) fn plans(&self) -> &[LoopPlan] {
+        &self.plans
     }
 
     pub(crate) fn stats(&self) -> LoopStats {
         let mut all = self.stats;
         self.runs.iter().for_each(|r| all.add(&r.stats, r.most));
+        all.disk_bytes = self.files.most_bytes();
         all
     }
 }
@@ -191,6 +246,9 @@ pub struct LoopRun {
     /// Bytes of them.
     held: usize,
     slots: Vec<Option<Box<[u8]>>>,
+    /// Where in the file others are.
+    on_disk: Vec<Option<u32>>,
+    selection: Option<Selection>,
     spare: Vec<Box<[u8]>>,
     /// What was there when the pullback began.
     found: Option<Box<[u8]>>,
@@ -274,20 +332,6 @@ pub enum Forward {
 /// What a step is taken to record, in states, until one has been seen.
 const GUESS: u64 = 16;
 
-/// How states are placed, of a loop of so many steps, or of a number that turns out.
-fn method(steps: Option<u64>, state: usize, a_step: Option<usize>, budget: usize) -> Method {
-    // One state is what the pullback finds.
-    let (state, memory) = (state as u64, (budget - state) as u64);
-    let size = LoopSize { steps, state, tape: a_step.map_or(GUESS * state, |t| t as u64) };
-    // What a step records may be more than there is room for.
-    let least = || match steps {
-        None => Method::Online { block: 1, slots: memory / state },
-        Some(_) => Method::Revolve { block: 1, slots: memory / state },
-    };
-    let found = choose(size, Budget { memory, files: None }, Reversal::Joint);
-    found.map_or_else(|_| least(), |selection| selection.method)
-}
-
 impl LoopRun {
     /// A run of what generated code has put into cells.
     pub(crate) fn new(
@@ -324,6 +368,8 @@ impl LoopRun {
             schedules: Vec::new(),
             live: 0,
             slots: Vec::new(),
+            on_disk: Vec::new(),
+            selection: None,
             spare: Vec::new(),
             found: None,
             expected: 0,
@@ -361,7 +407,9 @@ impl LoopRun {
     }
 
     fn note_bytes(&mut self, tape: usize) {
-        self.most = self.most.max((self.bytes_held() + self.tape.bytes() + tape) as u64);
+        // A state on its way to the file, or from there, is in memory.
+        let on_its_way = if self.on_disk.is_empty() { 0 } else { self.state.bytes() };
+        self.most = self.most.max((self.bytes_held() + on_its_way + self.tape.bytes() + tape) as u64);
     }
 
     /// Bytes of states.
@@ -369,15 +417,46 @@ impl LoopRun {
         self.held + self.found.as_ref().map_or(0, |f| f.len()) + self.state.image_bytes()
     }
 
-    fn store(&mut self, index: usize, caller: usize) -> Result<(), LoopFault> {
-        let copy = self.state.copied(&mut self.spare, caller)?;
-        if self.slots.len() <= index {
-            self.slots.resize_with(index + 1, || None);
+    /// Do what an action of a schedule, whose slots in memory begin at `first`, says of states.
+    fn act(&mut self, (base, first): (u64, usize), action: Action, files: &mut LoopFiles, caller: usize) -> Done {
+        let number = |slot: SlotId| match slot {
+            SlotId::Memory(n) => first + n as usize,
+            SlotId::Disk(n) => n as usize,
+        };
+        let step = |step: StepId| self.base.wrapping_add_unsigned(base + step.0) as u64;
+        match action {
+            Action::Store { slot: slot @ SlotId::Disk(_), step: at } => {
+                let copy = self.state.copied(&mut self.spare, caller)?;
+                let place = files.store(step(at), &copy);
+                self.spare.push(copy);
+                put(&mut self.on_disk, number(slot), place?);
+            }
+            Action::Store { slot, .. } => {
+                let copy = self.state.copied(&mut self.spare, caller)?;
+                self.held += copy.len();
+                put(&mut self.slots, number(slot), copy);
+                self.live += 1;
+            }
+            Action::Restore { slot: slot @ SlotId::Disk(_), step: at } => {
+                let place = self.on_disk[number(slot)].expect("it holds a state");
+                let mut copy = self.state.copied(&mut self.spare, caller)?;
+                let read = files.restore(place, step(at), &mut copy);
+                if read.is_ok() {
+                    self.state.put_back(&copy, caller);
+                }
+                self.spare.push(copy);
+                read?;
+            }
+            Action::Restore { slot, .. } => {
+                let kept = self.slots[number(slot)].as_ref().expect("it holds a state");
+                self.state.put_back(kept, caller);
+            }
+            Action::Drop { slot: slot @ SlotId::Disk(_) } => self.drop_file(number(slot), files),
+            Action::Drop { slot } => self.drop_slot(number(slot)),
+            _ => {}
         }
-        self.held += copy.len();
-        self.slots[index] = Some(copy);
-        self.live += 1;
         self.note_bytes(0);
+        self.stats.count(action, None);
         Ok(())
     }
 
@@ -387,6 +466,23 @@ impl LoopRun {
             self.spare.push(slot);
             self.live -= 1;
         }
+    }
+
+    fn drop_file(&mut self, index: usize, files: &mut LoopFiles) {
+        if let Some(place) = self.on_disk[index].take() {
+            files.drop_slot(place);
+        }
+    }
+
+    /// The run is gone.
+    fn leave_files(&mut self, files: &mut LoopFiles) {
+        (0..self.on_disk.len()).for_each(|i| self.drop_file(i, files));
+    }
+
+    /// How it is reversed, when its forward pass is over.
+    pub(crate) fn plan(&self) -> LoopPlan {
+        let recorded = u64::try_from(self.stats.taped).unwrap_or(u64::MAX);
+        LoopPlan { site: self.site, runs: 1, recorded, selection: self.selection }
     }
 
     /// What the innermost schedule has next; that of a block that is over goes.
@@ -409,6 +505,7 @@ impl LoopRun {
         &mut self,
         at: i64,
         (top, on_tape): (*mut u8, usize),
+        files: &mut LoopFiles,
         caller: usize,
     ) -> Result<Forward, LoopFault> {
         let limit = self.given[1] as i64;
@@ -432,21 +529,13 @@ impl LoopRun {
             }
             self.base = at;
             self.state.begin();
-            self.schedule(steps)?;
+            self.schedule(steps, files)?;
         }
         if self.ends_early && (self.ended != 0 || (at - self.base) as u64 == self.limit()) {
             self.ends(at);
         }
-        while let Some((_, _, action)) = self.next_action() {
+        while let Some((base, first, action)) = self.next_action() {
             match action {
-                Action::Store { slot, .. } => {
-                    self.store(number(slot), caller)?;
-                    if self.exceeds() {
-                        self.start_forward_again(caller)?;
-                        continue;
-                    }
-                }
-                Action::Drop { slot } => self.drop_slot(number(slot)),
                 Action::Advance { from, to } => {
                     let to = StepId(to.0.min(self.limit()));
                     self.hand_out(from.0, to.0);
@@ -454,9 +543,13 @@ impl LoopRun {
                     return Ok(Forward::Steps);
                 }
                 Action::Turn => break,
-                _ => {}
+                action => {
+                    self.act((base, first), action, files, caller)?;
+                    if matches!(action, Action::Store { .. }) && self.exceeds() {
+                        self.start_forward_again(files, caller)?;
+                    }
+                }
             }
-            self.stats.count(action, None);
         }
         self.last = self.state.checksum(caller);
         Ok(Forward::Over)
@@ -468,13 +561,13 @@ impl LoopRun {
     }
 
     /// Go back to the first state that was kept, with a schedule for states as long as they are.
-    fn start_forward_again(&mut self, caller: usize) -> Result<(), LoopFault> {
+    fn start_forward_again(&mut self, files: &LoopFiles, caller: usize) -> Result<(), LoopFault> {
         let first = self.slots[0].take().expect("it is kept from the beginning");
         self.state.put_back(&first, caller);
         self.ended = 0;
         (self.slots, self.spare, self.live, self.held) = (Vec::new(), Vec::new(), 0, 0);
         self.schedules.clear();
-        self.schedule(self.limit())
+        self.schedule(self.limit(), files)
     }
 
     /// Steps up to `at` have been recorded, if some were to be.
@@ -487,18 +580,22 @@ impl LoopRun {
     }
 
     /// Steps from the base on, so many at most, are not recorded.
-    fn schedule(&mut self, steps: u64) -> Result<(), LoopFault> {
+    fn schedule(&mut self, steps: u64, files: &LoopFiles) -> Result<(), LoopFault> {
         (self.from, self.to) = (self.base, self.base);
-        let state = self.state.bytes();
-        let left = self.budget.saturating_sub(self.tape.bytes() + self.state.image_bytes());
-        let budget = if self.state.is_paged() { left } else { left.max(2 * state) };
-        if budget / 2 < state || self.budget / 2 < state {
-            let state = (state + self.state.image_bytes() / 2) as u64;
-            return Err(LoopFault::Budget { budget: self.budget as u64, state });
+        let (state, image, is_paged) = (self.state.bytes(), self.state.image_bytes(), self.state.is_paged());
+        let left = self.budget.saturating_sub(self.tape.bytes() + image);
+        let budget = if is_paged { left } else { left.max(2 * state) };
+        if budget / 2 < state {
+            return Err(LoopFault::Budget { budget: self.budget as u64, state: (state + image / 2) as u64 });
         }
         let known = (!self.ends_early).then_some(steps);
-        let method = method(known, state, self.a_step, budget);
-        let schedule = Schedule::new(method, known, Reversal::Joint).expect("all parameters are above zero");
+        let tape = self.a_step.map_or(GUESS * state as u64, |t| t as u64);
+        let size = LoopSize { steps: known, state: state as u64, tape };
+        // States of pages differ in length.
+        let of_files = if is_paged { None } else { files.budget(size.state, tape) };
+        let selection = select(size, budget as u64, of_files);
+        let schedule = selection.schedule().expect("all parameters are above zero");
+        self.selection = Some(selection);
         self.schedules.push(Nested { base: 0, schedule: schedule.reusable(), first_slot: 0 });
         Ok(())
     }
@@ -513,7 +610,7 @@ impl LoopRun {
     }
 
     /// The pullback begins.
-    pub(crate) fn reverse(&mut self, mark: usize, caller: usize) -> Result<(), LoopFault> {
+    pub(crate) fn reverse(&mut self, mark: usize, files: &mut LoopFiles, caller: usize) -> Result<(), LoopFault> {
         self.mark = Some(mark);
         self.tape.reverse();
         if self.schedules.is_empty() {
@@ -526,7 +623,7 @@ impl LoopRun {
             let n = self.schedules[0].schedule.steps();
             let again = self.schedules[0].schedule.again();
             if again.is_err() {
-                self.start_over(n);
+                self.start_over(n, files);
             }
         }
         self.reversed_once = true;
@@ -535,15 +632,15 @@ impl LoopRun {
 
     /// A pullback that ended in a trap has left its schedule on the way: a new one has the initial
     /// state only.
-    fn start_over(&mut self, steps: Option<u64>) {
+    fn start_over(&mut self, steps: Option<u64>, files: &mut LoopFiles) {
         let method = match self.schedules[0].schedule.method() {
             Method::Online { block, slots } => Method::Revolve { block, slots },
             other => other,
         };
         let mut schedule = Schedule::new(method, steps, Reversal::Joint).expect("as before").reusable();
-        for slot in 1..self.slots.len() {
-            self.drop_slot(slot);
-        }
+        // The initial one is the first in the file, or in memory if there is none.
+        (usize::from(self.on_disk.is_empty())..self.slots.len()).for_each(|slot| self.drop_slot(slot));
+        (1..self.on_disk.len()).for_each(|slot| self.drop_file(slot, files));
         // It is told what is there: a run of it that does nothing comes to its end.
         while schedule.next().is_some() {}
         let again = schedule.again();
@@ -557,6 +654,21 @@ impl LoopRun {
         &mut self,
         top: usize,
         (peak, cursor): (&mut usize, &mut *mut u8),
+        files: &mut LoopFiles,
+        caller: usize,
+    ) -> Result<u64, LoopFault> {
+        let next = self.next_or_fault(top, (peak, cursor), files, caller);
+        if next.is_err() {
+            self.put_found_back(caller);
+        }
+        next
+    }
+
+    fn next_or_fault(
+        &mut self,
+        top: usize,
+        (peak, cursor): (&mut usize, &mut *mut u8),
+        files: &mut LoopFiles,
         caller: usize,
     ) -> Result<u64, LoopFault> {
         if let Some((base, before)) = self.measured.take() {
@@ -566,12 +678,6 @@ impl LoopRun {
         }
         while let Some((base, first, action)) = self.next_action() {
             match action {
-                Action::Store { slot, .. } => self.store(first + number(slot), caller)?,
-                Action::Restore { slot, .. } => {
-                    let kept = self.slots[first + number(slot)].as_ref().expect("it holds a state");
-                    self.state.put_back(kept, caller);
-                }
-                Action::Drop { slot } => self.drop_slot(first + number(slot)),
                 Action::Advance { from, to } => {
                     self.stats.count(action, None);
                     self.hand_out(base + from.0, base + to.0);
@@ -587,16 +693,11 @@ impl LoopRun {
                         *peak = top;
                         return Ok(2);
                     }
-                    continue;
                 }
-                Action::Tape { .. } | Action::Reverse { .. } | Action::Turn => {}
+                action => self.act((base, first), action, files, caller)?,
             }
-            self.stats.count(action, None);
         }
-        if let Some(found) = self.found.take() {
-            self.state.put_back(&found, caller);
-            self.spare.push(found);
-        }
+        self.put_found_back(caller);
         if let Some(Stretch { from, to, top }) = self.tape.back() {
             (self.from, self.to) = (from, to);
             self.stats.reversed += (to - from) as u128;
@@ -607,6 +708,14 @@ impl LoopRun {
         self.mark = None;
         self.spare.clear();
         Ok(0)
+    }
+
+    /// Leave the state as the pullback has found it.
+    fn put_found_back(&mut self, caller: usize) {
+        if let Some(found) = self.found.take() {
+            self.state.put_back(&found, caller);
+            self.spare.push(found);
+        }
     }
 
     fn hand_out(&mut self, from: u64, to: u64) {
@@ -627,7 +736,7 @@ impl LoopRun {
 
     /// Whether a block is too long for what the slots leave; then it gets a schedule of its own.
     fn goes_in_parts(&mut self, from: u64, to: u64) -> bool {
-        let left = self.budget.saturating_sub(self.bytes_held() + self.state.bytes());
+        let left = self.budget.saturating_sub(self.tape.bytes() + self.bytes_held() + self.state.bytes());
         let n = to - from;
         let fits = self.a_step.is_some_and(|a_step| n.saturating_mul(a_step as u64) <= left as u64);
         if fits || n == 1 {
@@ -650,8 +759,12 @@ impl LoopRun {
     }
 }
 
-fn number(slot: SlotId) -> usize {
-    match slot {
-        SlotId::Memory(n) | SlotId::Disk(n) => n as usize,
+type Done = Result<(), LoopFault>;
+
+/// Put something into a slot.
+fn put<T>(slots: &mut Vec<Option<T>>, index: usize, what: T) {
+    if slots.len() <= index {
+        slots.resize_with(index + 1, || None);
     }
+    slots[index] = Some(what);
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::captures::CaptureTable;
 use crate::globals::{DataSpan, GlobalShadows};
+use crate::loop_files::StateFolder;
 use crate::segment::{ReserveError, Segment};
 
 /// What every segment of a rule is made with.
@@ -26,11 +27,13 @@ pub struct Plan {
     pub globals: Vec<DataSpan>,
     /// How many derivatives a run computes.
     pub width: usize,
+    /// Where time loops may keep states that do not fit into memory.
+    pub states: Option<Arc<StateFolder>>,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { capacity: 8 << 30, captures: None, globals: Vec::new(), width: 1 }
+        Self { capacity: 8 << 30, captures: None, globals: Vec::new(), width: 1, states: None }
     }
 }
 
@@ -81,12 +84,13 @@ impl Pool {
     }
 
     fn make(&self) -> Result<Box<Segment>, ReserveError> {
-        let Plan { capacity, captures, globals, width } = &self.plan;
+        let Plan { capacity, captures, globals, width, states } = &self.plan;
         let mut segment = Segment::new(*capacity)?;
         if let Some(captures) = captures {
             segment.attach_captures(Arc::clone(captures));
         }
         segment.attach_globals(GlobalShadows::new(globals, *width));
+        segment.keep_states_in(states.clone());
         Ok(segment)
     }
 

@@ -44,7 +44,8 @@ use crate::declared::Declared;
 use crate::fragments::Fragments;
 use crate::globals::GlobalShadows;
 use crate::inverses::{InverseFault, InverseStats, Inverses};
-use crate::loops::{LoopFault, LoopStats, Loops};
+use crate::loop_files::StateFolder;
+use crate::loops::{LoopFault, LoopPlan, LoopStats, Loops};
 use crate::pieces::cut::tears;
 use crate::pieces::{HALF, Pieces, Stuck, There, WINDOW};
 
@@ -258,6 +259,16 @@ impl Segment {
     /// What time loops have done since the segment was reset.
     pub fn loop_stats(&self) -> LoopStats {
         self.loops.stats()
+    }
+
+    /// How its time loops were reversed, by where they began.
+    pub fn loop_plans(&self) -> &[LoopPlan] {
+        self.loops.plans()
+    }
+
+    /// Time loops of all runs may keep states in a file in this folder.
+    pub fn keep_states_in(&mut self, folder: Option<Arc<StateFolder>>) {
+        self.loops.keep_in(folder);
     }
 
     /// Why a time loop stopped the run.

@@ -25,7 +25,10 @@ pub enum SlotError {
         source: io::Error,
     },
     /// The files would take more than they may.
-    #[error("the state before step {step} would make the file {needed} bytes long, and {most} are allowed")]
+    #[error(
+        "the state before step {step} would make the file {needed} bytes long, and {most} are allowed; \
+         allow more, or more memory"
+    )]
     Full {
         /// Which state.
         step: StepId,
@@ -35,7 +38,7 @@ pub enum SlotError {
         most: u64,
     },
     /// The file does not give a state back.
-    #[error("the state before step {step} cannot be read: {source}")]
+    #[error("the state before step {step} cannot be read: {source}; run again, perhaps with another folder")]
     Read {
         /// Which state.
         step: StepId,
@@ -43,7 +46,10 @@ pub enum SlotError {
         source: io::Error,
     },
     /// What the file gives back is not what was written.
-    #[error("the file does not hold the state before step {step} any more: {what}")]
+    #[error(
+        "the file does not hold the state before step {step} any more: {what}; run again, with a folder in which nothing \
+         else writes to the files of a run"
+    )]
     Corrupt {
         /// Which state.
         step: StepId,

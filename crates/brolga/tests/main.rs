@@ -3,6 +3,7 @@
 
 mod batches;
 mod cache;
+mod checkpoint_files;
 mod debug;
 mod docs;
 mod drivers;

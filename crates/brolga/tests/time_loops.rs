@@ -250,7 +250,7 @@ block0(v0: i64, v1: i64, v2: i64):
 ";
 
 /// All functions.
-fn pendulum() -> Program {
+pub(crate) fn pendulum() -> Program {
     let mut text = PENDULUM.to_owned();
     for (name, step) in [("f", "step"), ("nested", "inner"), ("breaks", "broken"), ("counts", "counting")] {
         text += &LOOP.replace("%NAME", &format!("%{name}")).replace("%STEP", &format!("%{step}"));
@@ -263,11 +263,11 @@ fn pendulum() -> Program {
 
 /// What a gradient gives.
 #[derive(Clone, Debug, PartialEq)]
-struct Outcome {
-    results: Vec<DataValue>,
-    state: Vec<u64>,
-    state_shadow: Vec<u64>,
-    params_shadow: Vec<u64>,
+pub(crate) struct Outcome {
+    pub(crate) results: Vec<DataValue>,
+    pub(crate) state: Vec<u64>,
+    pub(crate) state_shadow: Vec<u64>,
+    pub(crate) params_shadow: Vec<u64>,
 }
 
 impl Outcome {
@@ -287,17 +287,17 @@ fn bits(x: &[f64]) -> Vec<u64> {
     x.iter().map(|x| x.to_bits()).collect()
 }
 
-fn options(mode: Mode, budget: usize) -> Options {
+pub(crate) fn options(mode: Mode, budget: usize) -> Options {
     Options { mode, memory_budget: budget, ..Options::as_calls() }
 }
 
-fn rule(program: &Program, func: &str, options: &Options) -> DerivedRule {
+pub(crate) fn rule(program: &Program, func: &str, options: &Options) -> DerivedRule {
     let args = [ArgActivity::Duplicated, ArgActivity::Duplicated, ArgActivity::Const];
     DerivedRule::new(program, &Request::new(program.func(func).unwrap(), args), options).unwrap()
 }
 
 /// The gradient of a call with shadows that are not zero, `times` times; the last one.
-fn run(rule: &DerivedRule, n: i64, start: [f64; 2], times: usize) -> Result<(Outcome, LoopStats), Error> {
+pub(crate) fn run(rule: &DerivedRule, n: i64, start: [f64; 2], times: usize) -> Result<(Outcome, LoopStats), Error> {
     let (mut state, mut params) = (start, PARAMS);
     let (mut ds, mut dp) = ([0.25, -0.5], [0.125, 2.0]);
     let arg = |p: &mut [f64; 2], d: &mut [f64; 2]| Arg::duplicated(p.as_mut_ptr() as u64, d.as_mut_ptr() as u64);

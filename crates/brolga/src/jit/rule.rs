@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use brolga_ir::{Effort, Mode, Options, Program, Request, ResultActivity, TapeKind};
-use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Plan, Pool};
+use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Plan, Pool, StateFolder};
 use brolga_transform::{Abi, Derivation};
 use cranelift_codegen::ir::{Signature, Type};
 
@@ -245,6 +245,10 @@ impl DerivedRule {
             captures: Some(Arc::new(captures)),
             globals,
             width: options.width as usize,
+            states: options
+                .checkpoint_dir
+                .as_ref()
+                .map(|folder| Arc::new(StateFolder { folder: folder.clone(), most: options.checkpoint_limit })),
         });
         Ok(Self(Arc::new(Inner {
             primal: OnceLock::new(),

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use brolga_runtime::{InverseStats, Lease, LoopStats};
+use brolga_runtime::{InverseStats, Lease, LoopPlan, LoopStats};
 use cranelift_codegen::data_value::DataValue;
 
 use super::cells::{with_cells, write};
@@ -33,6 +33,11 @@ impl Run {
         self.tape.as_ref().map_or_else(LoopStats::default, |t| t.loop_stats())
     }
 
+    /// How its time loops were reversed: by the functions that do their steps.
+    pub fn loop_plans(&self) -> Vec<(String, LoopPlan)> {
+        self.tape.as_ref().map_or_else(Vec::new, |t| loop_plans(&self.rule, t))
+    }
+
     /// What calls that inverses undo have done, all together.
     pub fn inverse_stats(&self) -> InverseStats {
         self.tape.as_ref().map_or_else(InverseStats::default, |t| t.inverse_stats())
@@ -42,6 +47,12 @@ impl Run {
     pub fn data_shadow(&self, symbol: &str) -> Option<&[u8]> {
         data_shadow(&self.rule, self.tape.as_ref()?, symbol)
     }
+}
+
+fn loop_plans(rule: &DerivedRule, tape: &Lease) -> Vec<(String, LoopPlan)> {
+    let (code, program) = (rule.0.code(), &rule.0.program);
+    let named = |plan: &LoopPlan| (program.funcs[code.owner(plan.site)].symbol.clone(), *plan);
+    tape.loop_plans().iter().map(named).collect()
 }
 
 fn data_shadow<'a>(rule: &DerivedRule, tape: &'a Lease, symbol: &str) -> Option<&'a [u8]> {
@@ -182,6 +193,11 @@ impl Pullback {
     /// What time loops have done so far, all together: the forward run's, and all calls of this.
     pub fn loop_stats(&self) -> LoopStats {
         self.tape.loop_stats()
+    }
+
+    /// How the time loops of the forward run are reversed: by the functions that do their steps.
+    pub fn loop_plans(&self) -> Vec<(String, LoopPlan)> {
+        loop_plans(&self.rule, &self.tape)
     }
 
     /// What calls that inverses undo have done so far, all together.

@@ -75,6 +75,12 @@ impl CodeMap {
         self.functions.iter().map(|f| f.size as usize).sum()
     }
 
+    /// The function that code at this address is of, or derives from.
+    pub(crate) fn owner(&self, pc: usize) -> FuncKey {
+        let at = self.functions.partition_point(|f| f.start <= pc);
+        self.functions[at.saturating_sub(1)].owner
+    }
+
     /// Explain a trap of a call of `entered`. Both passes run functions of the primal as they are
     /// where nothing is active.
     pub(crate) fn explain(&self, program: &Program, raw: &RawTrap, entered: Phase) -> Trap {
