@@ -78,7 +78,7 @@ pub enum StateLength {
     /// of the loop.
     Pages(u32),
     /// The same, and how many it are is stored so many bytes behind the first one, and may grow.
-    PagesUpTo(i32),
+    PagesUpTo(i64),
 }
 
 impl StateLength {

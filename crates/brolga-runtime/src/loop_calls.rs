@@ -145,7 +145,8 @@ mod tests {
                     }
                 }
             };
-            let (next, top) = if room < 8 { (Forward::NoRoom, limit.wrapping_sub(room)) } else { (Forward::Over, limit) };
+            let (next, top) =
+                if room < 8 { (Forward::NoRoom, limit.wrapping_sub(room)) } else { (Forward::Over, limit) };
             assert_eq!((found, seg.top), ((next as u64, 3), top));
         }
         seg.top = base;

@@ -36,8 +36,8 @@ use std::sync::Arc;
 use brolga_schedules::{Action, LoopSize, Method, Reversal, Schedule, Selection, SlotError, SlotId, Stats, StepId};
 
 use crate::loop_files::{LoopFiles, StateFolder, select};
-use crate::loop_tape::{LoopRoom, LoopTape, Stretch};
 use crate::loop_state::LoopState;
+use crate::loop_tape::{LoopRoom, LoopTape, Stretch};
 use crate::state::StateFault;
 
 pub use crate::loop_state::part;

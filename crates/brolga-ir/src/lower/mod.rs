@@ -54,9 +54,9 @@ mod tape;
 mod typed;
 mod watch;
 
-pub use ops::zero;
 pub use env::{CHECK_SRCLOC, Fence, LowerEnv, Lowered, Shadows, tape_flags};
 pub use frame::{FrameHome, FrameLayout, SlotPlace};
+pub use ops::zero;
 pub use renumber::{is_numbered, renumber};
 pub use typed::{Channel, Position, Standalone, TAPE_REGION, Typed, half_of, is_half, shadow_of_data};
 

@@ -1,0 +1,210 @@
+//! Which loops are outlined.
+//!
+//! **Question.** A user asks for outermost loops, or for those around a call of a function. Which
+//! are these, and can their steps run again?
+//!
+//! **Answer.** Outermost are loops of functions that run once: of the one that is derived, and of
+//! what it calls outside of loops, unless that calls itself. A loop around a call is the innermost
+//! one. Of two loops of which one is in the other, the one that was named is outlined.
+//!
+//! A loop stays as it is if it has several entries, if what it does is seen when it runs again
+//! ([`super::repeatable`]), if it has more exits than a code has numbers, or if it writes memory of
+//! which is not known how far it reaches.
+
+use brolga_analysis::calls::summarise::reachable;
+use brolga_analysis::{CalleeKind, LoopId};
+use brolga_ir::driver::{Driver, StatePart};
+use brolga_ir::map::{HashMap, IndexMap, IndexSet};
+use brolga_ir::{Checkpoints, Diagnostic, Diagnostics, FuncKey, Program};
+use cranelift_codegen::ir::{self, ArgumentPurpose, Opcode};
+use cranelift_entity::EntitySet;
+
+use super::{instance_parts, repeatable};
+use crate::primal::normalise::Normalised;
+use crate::program::reachable::addressed;
+
+/// A loop that is outlined.
+pub(super) struct Site {
+    pub id: LoopId,
+    /// Most bytes that it takes, if the user says so.
+    pub budget: Option<u64>,
+    /// The memory that it changes.
+    pub memory: Vec<StatePart>,
+}
+
+/// A loop that stays as it is.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptLoop {
+    pub func: FuncKey,
+    /// The end of its header, as the user wrote it.
+    pub inst: ir::Inst,
+    /// Why: what it does.
+    pub why: String,
+}
+
+/// Loops to outline, by function, and those that stay.
+pub(super) type Sites = (IndexMap<FuncKey, Vec<Site>>, Vec<KeptLoop>);
+
+/// The loops that are asked for.
+pub(super) fn sites(
+    program: &Program,
+    normalised: &IndexMap<FuncKey, Normalised>,
+    root: FuncKey,
+    asked: &Checkpoints,
+) -> Result<Sites, Diagnostics> {
+    let (mut found, mut kept, mut problems) = (IndexMap::default(), Vec::new(), Diagnostics::default());
+    let addressed = addressed(program, normalised);
+    let mut named: IndexMap<FuncKey, Vec<(LoopId, u64)>> = IndexMap::default();
+    for (name, bytes) in &asked.around {
+        let loops = around(program, normalised, name);
+        if loops.is_empty() {
+            problems.push(not_called_in_a_loop(program, root, name));
+        }
+        for (k, l) in loops {
+            named.entry(k).or_default().push((l, *bytes as u64));
+        }
+    }
+    let once = if asked.outermost { run_once(program, normalised, root) } else { IndexSet::default() };
+    let all: IndexSet<FuncKey> = named.keys().copied().chain(once.iter().copied()).collect();
+    for k in all {
+        let n = &normalised[&k];
+        let own = named.get(&k).map_or(&[][..], |v| v);
+        let mut sites: Vec<Site> = Vec::new();
+        for l in n.loops.loops.keys() {
+            let budget = own.iter().find(|(id, _)| *id == l).map(|(_, bytes)| *bytes);
+            let outermost = once.contains(&k) && n.loops.loops[l].parent.is_none();
+            let has_named = own.iter().any(|(id, _)| n.loops.contains(l, n.loops.loops[*id].header));
+            if budget.is_none() && (!outermost || has_named) {
+                continue;
+            }
+            match memory_of(program, n, l, &addressed) {
+                Ok(memory) => sites.push(Site { id: l, budget, memory }),
+                Err(why) => {
+                    let header = n.func.layout.last_inst(n.loops.loops[l].header).expect("a block ends");
+                    let inst = brolga_analysis::query::original(&n.func, header);
+                    if budget.is_some() {
+                        let d = Diagnostic::new("AD0193", format!("the loop that is to be reversed in parts {why}"))
+                            .note("its steps run again from states that were kept")
+                            .help("name a function that is called in another loop, or mark the loop in the program");
+                        problems.push(d.at(program, k, inst));
+                    }
+                    kept.push(KeptLoop { func: k, inst, why });
+                }
+            }
+        }
+        if !sites.is_empty() {
+            found.insert(k, sites);
+        }
+    }
+    problems.or_ok((found, kept))
+}
+
+/// Functions of a name: a symbol, with or without `%`, or what the source calls them.
+pub(crate) fn functions_named(program: &Program, name: &str) -> impl Iterator<Item = FuncKey> {
+    let symbol = name.trim_start_matches('%');
+    let is_it = move |k: &FuncKey| {
+        let f = &program.funcs[*k];
+        f.symbol == symbol || f.called.as_deref() == Some(name)
+    };
+    program.funcs.keys().filter(is_it)
+}
+
+fn not_called_in_a_loop(program: &Program, root: FuncKey, name: &str) -> Diagnostic {
+    let why = if functions_named(program, name).next().is_some() {
+        format!("no loop calls `{name}`")
+    } else {
+        format!("there is no function `{name}`")
+    };
+    Diagnostic::new("AD0193", why)
+        .note("a compiler may have put its body in place of the calls")
+        .help("name a function that is called in a loop, and let the compiler not inline it (`noinline`)")
+        .in_func(&program.funcs[root].symbol)
+}
+
+/// The innermost loops around calls of a function.
+fn around(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, name: &str) -> Vec<(FuncKey, LoopId)> {
+    let mut found = Vec::new();
+    let functions: Vec<FuncKey> = functions_named(program, name).collect();
+    for (&k, n) in normalised {
+        for &i in &n.cfg.calls {
+            let callee = CalleeKind::of(program, &n.func, i);
+            let is_it = matches!(callee, Some(CalleeKind::Derived(c) | CalleeKind::Plain(c)) if functions.contains(&c));
+            let l = n.func.layout.inst_block(i).and_then(|b| n.loops.innermost[b]);
+            if let (true, Some(l)) = (is_it, l)
+                && !found.contains(&(k, l))
+            {
+                found.push((k, l));
+            }
+        }
+    }
+    found
+}
+
+/// Functions that a run calls once: the root, and what is called outside of loops.
+fn run_once(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, root: FuncKey) -> IndexSet<FuncKey> {
+    let of_steps: Vec<&str> = program
+        .funcs
+        .values()
+        .filter_map(|f| match &f.driver {
+            Some(Driver::Steps(of)) => Some(&*of.steps),
+            _ => None,
+        })
+        .collect();
+    let mut found = IndexSet::default();
+    let mut work = vec![root];
+    let mut calls: HashMap<FuncKey, EntitySet<FuncKey>> = HashMap::default();
+    let mut calls_itself = |k: FuncKey| {
+        let own = calls.entry(k).or_insert_with(|| {
+            let n = &normalised[&k];
+            let callees = n.cfg.calls.iter().filter_map(|&i| match CalleeKind::of(program, &n.func, i) {
+                Some(CalleeKind::Derived(c)) => Some(c),
+                _ => None,
+            });
+            let mut reached = EntitySet::new();
+            callees.for_each(|c| reached.extend(reachable(program, c)));
+            reached
+        });
+        own.contains(k)
+    };
+    while let Some(k) = work.pop() {
+        let f = &program.funcs[k];
+        let Some(n) = normalised.get(&k).filter(|_| f.driver.is_none() && !of_steps.contains(&&*f.symbol)) else {
+            continue;
+        };
+        if calls_itself(k) || !found.insert(k) {
+            continue;
+        }
+        for &i in &n.cfg.calls {
+            let in_a_loop = n.func.layout.inst_block(i).is_none_or(|b| n.cfg.cyclic.contains(b));
+            if let (false, Some(CalleeKind::Derived(c))) = (in_a_loop, CalleeKind::of(program, &n.func, i)) {
+                work.push(c);
+            }
+        }
+    }
+    found
+}
+
+/// The memory that a loop changes, or why its steps cannot run again.
+fn memory_of(program: &Program, n: &Normalised, l: LoopId, addressed: &[FuncKey]) -> Result<Vec<StatePart>, String> {
+    let lp = &n.loops.loops[l];
+    let blocks = || n.func.layout.blocks().filter(|b| lp.blocks.contains(*b));
+    if blocks().any(|b| n.loops.irreducible.contains(b)) {
+        return Err("has another cycle in it that is no loop".into());
+    }
+    if lp.exits.len() > 200 {
+        return Err("is left in more than 200 places".into());
+    }
+    let insts = || blocks().flat_map(|b| n.cfg.insts(b).iter().copied());
+    if insts().any(|i| matches!(n.func.dfg.insts[i].opcode(), Opcode::TryCall | Opcode::TryCallIndirect)) {
+        return Err("has a call that may throw".into());
+    }
+    if let Some(why) = repeatable::why_not(program, n, insts(), addressed) {
+        return Err(why);
+    }
+    if let Some(parts) = instance_parts(program, 0)
+        && n.func.special_param(ArgumentPurpose::VMContext).is_some()
+    {
+        return Ok(parts);
+    }
+    super::footprint::of(program, n, l)
+}
