@@ -40,7 +40,7 @@ use brolga_ir::driver::{StepsDriver, run};
 use brolga_ir::inst::{Check, Shape};
 use brolga_ir::lower::zero;
 use brolga_ir::names::Names;
-use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
 
@@ -61,7 +61,7 @@ struct Template<'t, 'n> {
     names: &'n mut Names,
 }
 
-/// Forward pass and pullback.
+/// Forward pass and pullback, if states can be kept.
 pub(super) fn pair(
     cx: Context<'_>,
     variant: &Variant,
@@ -69,57 +69,64 @@ pub(super) fn pair(
     symbols: &PairSymbols,
     work: &mut Worklist<'_>,
     names: &mut Names,
-) -> (ir::Function, ir::Function) {
-    let some = of_steps(cx, variant, of);
+) -> Option<(ir::Function, ir::Function)> {
+    let some = of_steps(cx, variant, of)?;
     let (pair, gradient) = (work.exactly(some.clone()), work.joint(some.clone()));
     let mut this = Template { cx, of, variant, some, names };
-    (this.forward(&symbols.forward, &pair.forward), this.pullback(&symbols.pullback, &pair.pullback, &gradient))
+    Some((this.forward(&symbols.forward, &pair.forward), this.pullback(&symbols.pullback, &pair.pullback, &gradient)))
 }
 
-/// Whether the pair keeps states: no cotangent of an integer is asked for, and each pointer that is
-/// handed on is computed from the one that a step is given, so that their shadows are as far away.
-pub(super) fn applies(cx: Context<'_>, variant: &Variant, of: &StepsDriver) -> bool {
-    let sig = &cx.program.funcs[variant.func].signature;
+/// The variant of steps that run together; none if states cannot be kept for them. What a step
+/// hands on to the next is active if it is a float, whatever the first step is given. A pointer is
+/// computed from the one that the step is given, so that its shadow is as far away. An integer may
+/// be the bits of a float, if that is one for all steps.
+fn of_steps(cx: Context<'_>, variant: &Variant, of: &StepsDriver) -> Option<Variant> {
     let func = cx.program.func(&of.steps).expect("the body calls it");
+    let sig = &cx.program.funcs[variant.func].signature;
     let is_pointer = |p: usize| matches!(variant.params[p], ParamMode::Dup { .. });
-    let handed_on = |(i, &p): (usize, &usize)| match cx.summaries.sources(func, i) {
-        Sources::Params(from) => {
-            let only_of_it = from.contains(&p) && from.iter().all(|&q| q == p || !is_pointer(q));
-            only_of_it || !is_pointer(p) && !from.iter().any(|&q| is_pointer(q))
+    let mut some = Variant { func, preserved: Preserved::NOTHING, ..variant.clone() };
+    for (i, &p) in of.carried.iter().enumerate() {
+        let ty = sig.params[p].value_type;
+        if Shape::of_float(ty).is_some() {
+            (some.params[p], some.results[i]) = (ParamMode::Active, ResultMode::Active);
+            continue;
         }
-        // Where any word of memory may be a pointer.
-        Sources::Anything => cx.program.vmctx_pointers_only || sig.params[p].value_type != types::I64,
-    };
+        some.results[i] = ResultMode::None;
+        let from = cx.summaries.sources(func, i);
+        match from {
+            Sources::Params(from) if is_pointer(p) => {
+                let of_it_alone = from.contains(&p) && from.iter().all(|&q| q == p || !is_pointer(q));
+                of_it_alone.then_some(())?;
+                continue;
+            }
+            Sources::Params(from) if from.iter().any(|&q| is_pointer(q)) && !cx.program.vmctx_pointers_only => {
+                return None;
+            }
+            Sources::Params(from) if from.iter().all(|&q| variant.params[q] == ParamMode::Const || is_pointer(q)) => {
+                continue;
+            }
+            // Where any word of memory may be a pointer.
+            Sources::Anything if !cx.program.vmctx_pointers_only && ty == types::I64 => return None,
+            _ => {}
+        }
+        let handed_on = cx.summaries.hands_on(func, p) || cx.summaries.demands(func, p).is_some();
+        some.params[p] = match (ty, cx.summaries.param_lane(func, p)) {
+            (types::I64, 8) => ParamMode::Bits { shape: Shape::F64, definite: false },
+            (types::I32, 4) => ParamMode::Bits { shape: Shape::F32, definite: false },
+            (_, 0) if !handed_on => ParamMode::Opaque { definite: false },
+            _ => return None,
+        };
+        if let ParamMode::Bits { shape, .. } = some.params[p] {
+            some.results[i] = ResultMode::Bits(shape);
+        }
+    }
     let result = |(i, r): (usize, &ResultMode)| match r {
         ResultMode::Active | ResultMode::None => true,
         ResultMode::Ptr => of.carried.get(i).is_some_and(|&p| is_pointer(p)),
         ResultMode::Unit | ResultMode::Bits(_) => false,
     };
-    cx.options.keeps_states()
-        && variant.takes_words()
-        && of.carried.iter().enumerate().all(handed_on)
-        && variant.results.iter().enumerate().all(result)
-}
-
-/// The variant of steps: what one hands on to the next is active if it is a float, whatever the
-/// first one is given. Of integers that are made of memory no cotangent may arrive.
-fn of_steps(cx: Context<'_>, variant: &Variant, of: &StepsDriver) -> Variant {
-    let func = cx.program.func(&of.steps).expect("the body calls it");
-    let sig = &cx.program.funcs[variant.func].signature;
-    let mut some = Variant { func, preserved: Preserved::NOTHING, ..variant.clone() };
-    for (i, &p) in of.carried.iter().enumerate() {
-        if Shape::of_float(sig.params[p].value_type).is_some() {
-            (some.params[p], some.results[i]) = (ParamMode::Active, ResultMode::Active);
-            continue;
-        }
-        some.results[i] = ResultMode::None;
-        let constant = |p: &usize| matches!(variant.params[*p], ParamMode::Const | ParamMode::Dup { .. });
-        let is_number = matches!(cx.summaries.sources(func, i), Sources::Params(from) if from.iter().all(constant));
-        if variant.params[p] == ParamMode::Const && !is_number {
-            some.params[p] = ParamMode::Opaque { definite: false };
-        }
-    }
-    some
+    let given = cx.options.keeps_states() && variant.takes_words();
+    (given && variant.results.iter().enumerate().all(result)).then_some(some)
 }
 
 impl Template<'_, '_> {
@@ -333,6 +340,15 @@ impl Template<'_, '_> {
     /// The cotangents of parameters.
     fn of_params(&self, b: &mut FunctionBuilder<'_>, run: ir::Value) -> Vec<ir::Value> {
         let cells = field(b, run, run::COTANGENTS);
+        // What may be computed from a float's bits has no cotangent to take.
+        for (p, shape) in self.some.param_shapes(self.primal()) {
+            let i = self.of.carried.iter().position(|&q| q == p);
+            if let (Some(i), ParamMode::Opaque { .. }) = (i, self.variant.params[p]) {
+                let (ct, none) = (take(b, cells, i, shape.ty()), zero(b, shape.ty()));
+                let arrives = b.ins().fcmp(FloatCC::NotEqual, ct, none);
+                trap_if(b, arrives, Check::UntrackedBits);
+            }
+        }
         let all = self.variant.param_shapes(self.primal());
         all.map(|(p, shape)| match self.of.carried.iter().position(|&q| q == p) {
             Some(i) if self.variant.params[p] == ParamMode::Active => take(b, cells, i, shape.ty()),

@@ -7,9 +7,11 @@
 //! what it calls outside of loops, unless that calls itself. A loop around a call is the innermost
 //! one. Of two loops of which one is in the other, the one that was named is outlined.
 //!
-//! A loop stays as it is if it has several entries, if what it does is seen when it runs again
-//! ([`super::repeatable`]), if it has more exits than a code has numbers, or if it writes memory of
-//! which is not known how far it reaches.
+//! A loop stays as it is if it has another cycle in it that is no loop, if what it does is seen
+//! when it runs again ([`super::repeatable`]), if it has more exits than a code has numbers, or if
+//! it writes memory of which is not known how far it reaches ([`super::footprint`]). So does one
+//! that computes the bits of a float from integers that are handed to it ([`makes_floats`]): where
+//! those come from says which bits are whose.
 
 use brolga_analysis::calls::summarise::reachable;
 use brolga_analysis::{CalleeKind, LoopId};
@@ -198,6 +200,9 @@ fn memory_of(program: &Program, n: &Normalised, l: LoopId, addressed: &[FuncKey]
     if insts().any(|i| matches!(n.func.dfg.insts[i].opcode(), Opcode::TryCall | Opcode::TryCallIndirect)) {
         return Err("has a call that may throw".into());
     }
+    if makes_floats(n, l) {
+        return Err("makes floats of the bits of integers that come from outside or from an iteration before".into());
+    }
     if let Some(why) = repeatable::why_not(program, n, insts(), addressed) {
         return Err(why);
     }
@@ -207,4 +212,42 @@ fn memory_of(program: &Program, n: &Normalised, l: LoopId, addressed: &[FuncKey]
         return Ok(parts);
     }
     super::footprint::of(program, n, l)
+}
+
+/// Whether arithmetic on integers of the header, or from in front of the loop, ends in the bits of
+/// a float.
+fn makes_floats(n: &Normalised, l: LoopId) -> bool {
+    let (lp, dfg) = (&n.loops.loops[l], &n.func.dfg);
+    let is_int = |v: ir::Value| dfg.value_type(v).lane_type().is_int();
+    let blocks = || n.func.layout.blocks().filter(|b| lp.blocks.contains(*b));
+    let outside = |v: ir::Value| n.cfg.def_block[v].is_none_or(|b| !lp.blocks.contains(b));
+    let constant = |v: ir::Value| dfg.value_def(v).inst().is_some_and(|i| super::is_constant(&n.func, i));
+    let mut given: EntitySet<ir::Value> = EntitySet::new();
+    given.extend(dfg.block_params(lp.header).iter().copied().filter(|&v| is_int(v)));
+    loop {
+        let mut grows = false;
+        for b in blocks() {
+            for &i in n.cfg.insts(b) {
+                let op = dfg.insts[i].opcode();
+                let from = |&v: &ir::Value| given.contains(v) || is_int(v) && outside(v) && !constant(v);
+                if op.can_load() || op.is_call() || op.is_terminator() || !dfg.inst_args(i).iter().any(from) {
+                    continue;
+                }
+                for &r in dfg.inst_results(i) {
+                    if op == Opcode::Bitcast && dfg.value_type(r).lane_type().is_float() {
+                        return true;
+                    }
+                    grows |= is_int(r) && given.insert(r);
+                }
+            }
+            for &to in n.cfg.succs[b].iter().filter(|to| lp.blocks.contains(**to)) {
+                for (&p, &v) in dfg.block_params(to).iter().zip(n.cfg.args(b, to)) {
+                    grows |= is_int(p) && given.contains(v) && given.insert(p);
+                }
+            }
+        }
+        if !grows {
+            return false;
+        }
+    }
 }
