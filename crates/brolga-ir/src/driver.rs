@@ -21,6 +21,16 @@ pub enum Driver {
     Inverse(InverseDriver),
 }
 
+impl Driver {
+    /// Whether a part of its state is an object of which the run time has to be told.
+    pub fn keeps_objects(&self) -> bool {
+        match self {
+            Self::Steps(of) => of.state.iter().any(|part| part.length == StateLength::Object),
+            Self::Call(_) | Self::Inverse(_) => false,
+        }
+    }
+}
+
 /// What the parameters of a function mean whose body calls what changes a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InverseDriver {
@@ -79,6 +89,9 @@ pub enum StateLength {
     Pages(u32),
     /// The same, and how many it are is stored so many bytes behind the first one, and may grow.
     PagesUpTo(i64),
+    /// The object that the address lies in: memory of an argument, whose length the caller of a run
+    /// declares. Without that, all steps are recorded.
+    Object,
 }
 
 impl StateLength {
@@ -88,6 +101,7 @@ impl StateLength {
             Self::Param(_) | Self::Bytes(_) => part::BYTES,
             Self::Pages(_) => part::PAGES,
             Self::PagesUpTo(_) => part::PAGES_UP_TO,
+            Self::Object => part::OBJECT,
         }
     }
 }
@@ -100,6 +114,8 @@ pub mod part {
     pub const PAGES: u64 = 1;
     /// Pages, and in place of a length the address where it is stored.
     pub const PAGES_UP_TO: u64 = 2;
+    /// The object around an address.
+    pub const OBJECT: u64 = 3;
 }
 
 /// What generated code tells the run time of a call that is undone

@@ -21,7 +21,8 @@ guard::leaf! {
         // SAFETY: our contract.
         let (seg, given) = unsafe { (&mut *seg, std::slice::from_raw_parts(cells, (shape & 0xffff) as usize)) };
         let known = (caller, seg.loops.a_step.get(&caller).copied());
-        match LoopRun::new(given.into(), (shape >> 16 & 0xffff) as usize, shape >> 32 & 1 != 0, known) {
+        let objects = seg.declared.iter().filter_map(|d| Some((d.primal, d.len?)));
+        match LoopRun::new(given.into(), (shape >> 16 & 0xffff) as usize, shape >> 32 & 1 != 0, known, objects) {
             Ok(mut run) => {
                 run.start = seg.top;
                 let at: *mut LoopRun = &mut *run;

@@ -40,10 +40,13 @@ pub mod part {
     pub const PAGES: u64 = 1;
     /// Pages, and in place of a length the address where it is stored.
     pub const PAGES_UP_TO: u64 = 2;
+    /// The object around an address.
+    pub const OBJECT: u64 = 3;
 }
 
 /// What the steps of a loop change.
 pub(crate) struct LoopState {
+    is_known: bool,
     bytes: ProgramState,
     memory: Vec<PagedMemory>,
     /// What the next step is given, and what there is behind the loop; the first ones are kept.
@@ -122,9 +125,14 @@ impl PagedMemory {
 
 impl LoopState {
     /// Of cells: address, length and kind of each part by turns. Of all values the first ones are
-    /// kept.
-    pub(crate) fn new(cells: &[u64], kept: usize, values: usize) -> Result<Self, StateFault> {
-        let (mut bytes, mut memory) = (Vec::new(), Vec::new());
+    /// kept. `objects` are those that are known: address and length.
+    pub(crate) fn new(
+        cells: &[u64],
+        (kept, values): (usize, usize),
+        objects: impl Iterator<Item = (u64, u64)> + Clone,
+    ) -> Result<Self, StateFault> {
+        let (mut bytes, mut memory, mut found) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_known = true;
         for part in cells.chunks(3) {
             let length = match part[2] {
                 part::BYTES => {
@@ -132,13 +140,32 @@ impl LoopState {
                     continue;
                 }
                 part::PAGES => MemoryLength::Bytes(part[1] as usize),
-                _ => MemoryLength::StoredAt(part[1] as *const u64),
+                part::PAGES_UP_TO => MemoryLength::StoredAt(part[1] as *const u64),
+                _ => {
+                    let around = objects.clone().find(|&(at, n)| part[0].wrapping_sub(at) < n);
+                    is_known &= around.is_some();
+                    found.extend(around);
+                    continue;
+                }
             };
             memory.push(PagedMemory { base: part[0] as *mut u8, length, most: 0, image: Vec::new() });
         }
+        for (at, n) in merged(found) {
+            if n <= PAGE as u64 {
+                bytes.extend([at, n]);
+            } else {
+                let length = MemoryLength::Bytes(n as usize);
+                memory.push(PagedMemory { base: at as *mut u8, length, most: 0, image: Vec::new() });
+            }
+        }
         let values = vec![0; values].into_boxed_slice();
         let pages = if memory.is_empty() { 0 } else { GUESS };
-        Ok(Self { bytes: ProgramState::new(&bytes)?, memory, values, kept, pages, changed: Vec::new() })
+        Ok(Self { is_known, bytes: ProgramState::new(&bytes)?, memory, values, kept, pages, changed: Vec::new() })
+    }
+
+    /// Whether it is known how far it reaches; if not, no state can be kept.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
     }
 
     /// Whether there is memory of which pages are kept, so that states may differ in length.
@@ -232,4 +259,17 @@ impl LoopState {
         }
         hasher.finish()
     }
+}
+
+/// Objects that overlap as one.
+fn merged(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    all.sort_unstable();
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    for (at, n) in all {
+        match found.last_mut() {
+            Some(last) if at < last.0 + last.1 => last.1 = last.1.max(at + n - last.0),
+            _ => found.push((at, n)),
+        }
+    }
+    found
 }

@@ -339,12 +339,15 @@ impl LoopRun {
         n_parts: usize,
         ends_early: bool,
         (site, a_step): (usize, Option<usize>),
+        objects: impl Iterator<Item = (u64, u64)> + Clone,
     ) -> Result<Box<Self>, LoopFault> {
         let [from, to, budget, kept, values] = [0, 1, 2, 3, 4].map(|i| given[i] as i64);
         to.checked_sub(from).filter(|&n| n >= 0).ok_or(LoopFault::Count(to.wrapping_sub(from)))?;
-        let mut state = LoopState::new(&given[HEAD..HEAD + PART * n_parts], kept as usize, values as usize)?;
+        let mut state = LoopState::new(&given[HEAD..HEAD + PART * n_parts], (kept as usize, values as usize), objects)?;
         let mut cotangent_cells = vec![0; values as usize].into_boxed_slice();
-        let (budget, bytes) = (budget as usize, state.bytes());
+        // What is not known is recorded.
+        let budget = if state.is_known() { budget as usize } else { usize::MAX / 2 };
+        let bytes = state.bytes();
         if !state.is_paged() && budget / 2 < bytes {
             return Err(LoopFault::Budget { budget: budget as u64, state: bytes as u64 });
         }

@@ -82,7 +82,8 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Tell a debug run of its arguments.
+/// Tell a run of its arguments: one that checks accesses of shadows, or that keeps states of loops
+/// which are in memory of its arguments.
 pub(crate) fn register(args: &[Arg], specs: &[ArgSpec], segment: &mut Segment) {
     for (_, declared) in pointers(args, specs) {
         segment.declare(declared);
@@ -218,8 +219,8 @@ mod tests {
         assert_eq!((run::HEAD, run::PART, run::CELL as usize), (HEAD, PART, CELL));
         let told = [Forward::Over, Forward::Steps, Forward::NoRoom].map(|told| told as i64);
         assert_eq!([run::OVER, run::STEPS, run::NO_ROOM], told);
-        let kinds = [loops::part::BYTES, loops::part::PAGES, loops::part::PAGES_UP_TO];
-        assert_eq!([part::BYTES, part::PAGES, part::PAGES_UP_TO], kinds);
+        let kinds = [loops::part::BYTES, loops::part::PAGES, loops::part::PAGES_UP_TO, loops::part::OBJECT];
+        assert_eq!([part::BYTES, part::PAGES, part::PAGES_UP_TO, part::OBJECT], kinds);
     }
 
     #[test]

@@ -38,17 +38,24 @@ mod select;
 mod step;
 mod trip_count;
 
-use brolga_analysis::Loop;
+use brolga_analysis::memory::alias::Origin;
+use brolga_analysis::{Loop, Summaries};
 use brolga_ir::driver::{Driver, StateLength, StatePart, StepsDriver};
-use brolga_ir::map::IndexMap;
-use brolga_ir::{Diagnostics, FuncKey, Options, Program};
-use cranelift_codegen::ir::{self, AbiParam, ArgumentPurpose, Signature, types};
+use brolga_ir::map::{IndexMap, IndexSet};
+use brolga_ir::{Diagnostics, FuncKey, Mode, Options, Program};
+use cranelift_codegen::ir::{self, AbiParam, ArgumentPurpose, InstBuilder, Signature, types};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 
+use crate::primal::edit::before;
 use crate::primal::mem2reg::Callees;
 use crate::primal::normalise::{Normalised, normalise};
 
 pub(crate) use select::{KeptLoop, functions_named};
+
+use select::{Memory, Site};
+
+/// Objects that are no longer are kept as they are, and of others pages.
+const PAGE: u32 = 4096;
 
 /// Outline the loops that are asked for. Functions that are made are among those that are derived.
 /// Returns loops that stay, and why.
@@ -62,13 +69,17 @@ pub(crate) fn outline(
     if !asked.outermost && asked.around.is_empty() || !options.keeps_states() {
         return Ok(Vec::new());
     }
-    let (sites, kept) = select::sites(program, normalised, root, asked)?;
+    let bodies = normalised.iter().map(|(k, n)| (*k, n.body())).collect();
+    let summaries = Summaries::of_bodies(program, &bodies, false);
+    let one_function = matches!(options.mode, Mode::Gradient | Mode::Combined);
+    let (sites, kept) = select::sites(program, normalised, (root, one_function), asked, summaries.effects())?;
     for (key, wanted) in sites {
-        let was = normalised[&key].clone();
+        let mut was = normalised[&key].clone();
+        let objects = take_addresses(program, &mut was, &wanted);
         let mut func = was.func.clone();
         let mut made = Vec::new();
         for (n, site) in wanted.iter().enumerate() {
-            let found = Outlined::of(program, &was, &was.loops.loops[site.id], site.memory.clone());
+            let found = Outlined::of(program, &was, &was.loops.loops[site.id], &site.memory, &objects);
             let symbols = LoopSymbols::fresh(program, &program.funcs[key].symbol, n + 1);
             made.extend(define(program, &was, &found, &symbols, site.budget));
             let count = trip_count::of(&was, site.id);
@@ -110,7 +121,13 @@ pub(crate) struct Outlined<'a> {
 }
 
 impl<'a> Outlined<'a> {
-    fn of(program: &Program, n: &'a Normalised, of: &'a Loop, memory: Vec<StatePart>) -> Self {
+    fn of(
+        program: &Program,
+        n: &'a Normalised,
+        of: &'a Loop,
+        memory: &Memory,
+        objects: &IndexMap<Origin, (ir::Value, StateLength)>,
+    ) -> Self {
         let func = &n.func;
         let blocks: Vec<ir::Block> = func.layout.blocks().filter(|&b| of.blocks.contains(b)).collect();
         let inside = |v: ir::Value| n.cfg.def_block[v].is_some_and(|b| of.blocks.contains(b));
@@ -121,6 +138,18 @@ impl<'a> Outlined<'a> {
         let addresses: Vec<ir::Inst> =
             insts().filter(|&i| func.dfg.insts[i].opcode() == ir::Opcode::StackAddr).collect();
         invariants.extend(addresses.iter().map(|&i| func.dfg.first_result(i)));
+        let memory = match memory {
+            Memory::Instance => instance_parts(program),
+            Memory::Objects(origins) => {
+                let part = |origin: &Origin| {
+                    let (v, length) = objects[origin];
+                    push_new(&mut invariants, v);
+                    let at = invariants.iter().position(|&w| w == v).expect("it is there");
+                    StatePart { address: vec![at], offset: 0, length }
+                };
+                origins.iter().map(part).collect()
+            }
+        };
         for v in insts().flat_map(|i| func.dfg.inst_values(i)).filter(|&v| !inside(v)) {
             let constant = func.dfg.value_def(v).inst().filter(|&i| is_constant(func, i));
             match constant {
@@ -269,11 +298,46 @@ fn is_constant(func: &ir::Function, inst: ir::Inst) -> bool {
 }
 
 /// The memory of an instance: all that steps of a confined program can change.
-pub(crate) fn instance_parts(program: &Program, instance: usize) -> Option<Vec<StatePart>> {
-    let layout = program.instance.as_ref()?;
-    let part = |offset, length| StatePart { address: vec![instance], offset, length };
+fn instance_parts(program: &Program) -> Vec<StatePart> {
+    let layout = program.instance.as_ref().expect("the loop is one of an instance");
+    // The instance is the first parameter.
+    let part = |offset, length| StatePart { address: vec![0], offset, length };
     let header = part(-i64::from(layout.header), StateLength::Pages(layout.header));
     let memories =
         layout.memories.iter().map(|m| part(m.offset, StateLength::PagesUpTo(i64::from(m.size_at) - m.offset)));
-    Some(std::iter::once(header).chain(memories).collect())
+    std::iter::once(header).chain(memories).collect()
+}
+
+/// Where objects lie that are a state, and how long they are. Addresses that are not there are
+/// taken at the start of the function.
+fn take_addresses(program: &Program, n: &mut Normalised, sites: &[Site]) -> IndexMap<Origin, (ir::Value, StateLength)> {
+    let of_sites = sites.iter().filter_map(|s| match &s.memory {
+        Memory::Objects(origins) => Some(origins),
+        Memory::Instance => None,
+    });
+    let origins: IndexSet<Origin> = of_sites.flatten().copied().collect();
+    let length = |bytes: usize| {
+        let bytes = u32::try_from(bytes).expect("objects of a program are below 4 GiB");
+        if bytes <= PAGE { StateLength::Bytes(bytes) } else { StateLength::Pages(bytes) }
+    };
+    let entry = n.func.layout.entry_block().expect("there is a body");
+    let first = n.func.layout.first_inst(entry).expect("a block ends");
+    let mut found = IndexMap::default();
+    for origin in origins {
+        let mut pos = before(&mut n.func, first);
+        let at = match origin {
+            Origin::Param(i) => (pos.func.dfg.block_params(entry)[i], StateLength::Object),
+            Origin::Slot(s) => {
+                let bytes = pos.func.sized_stack_slots[s].size as usize;
+                (pos.ins().stack_addr(types::I64, s, 0), length(bytes))
+            }
+            Origin::Data(gv) => {
+                let object = program.data_of(pos.func, gv).map_or(0, |d| program.data[d].bytes.len());
+                (pos.ins().symbol_value(types::I64, gv), length(object))
+            }
+            Origin::Alloc(_) | Origin::Unknown => unreachable!("no state is there"),
+        };
+        found.insert(origin, at);
+    }
+    found
 }

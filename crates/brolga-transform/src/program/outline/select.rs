@@ -14,14 +14,17 @@
 //! those come from says which bits are whose.
 
 use brolga_analysis::calls::summarise::reachable;
+use brolga_analysis::memory::alias::Origin;
+use brolga_analysis::memory::mod_ref::Effect;
 use brolga_analysis::{CalleeKind, LoopId};
-use brolga_ir::driver::{Driver, StatePart};
+use brolga_ir::driver::Driver;
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_ir::{Checkpoints, Diagnostic, Diagnostics, FuncKey, Program};
 use cranelift_codegen::ir::{self, ArgumentPurpose, Opcode};
 use cranelift_entity::EntitySet;
 
-use super::{instance_parts, repeatable};
+use super::footprint::{self, FootprintInput};
+use super::repeatable;
 use crate::primal::normalise::Normalised;
 use crate::program::reachable::addressed;
 
@@ -31,7 +34,15 @@ pub(super) struct Site {
     /// Most bytes that it takes, if the user says so.
     pub budget: Option<u64>,
     /// The memory that it changes.
-    pub memory: Vec<StatePart>,
+    pub memory: Memory,
+}
+
+/// The memory that a loop changes.
+pub(super) enum Memory {
+    /// All that an instance has.
+    Instance,
+    /// Some objects.
+    Objects(IndexSet<Origin>),
 }
 
 /// A loop that stays as it is.
@@ -47,12 +58,13 @@ pub(crate) struct KeptLoop {
 /// Loops to outline, by function, and those that stay.
 pub(super) type Sites = (IndexMap<FuncKey, Vec<Site>>, Vec<KeptLoop>);
 
-/// The loops that are asked for.
+/// The loops that are asked for. The root is one function with its pullback, or not.
 pub(super) fn sites(
     program: &Program,
     normalised: &IndexMap<FuncKey, Normalised>,
-    root: FuncKey,
+    (root, one_function): (FuncKey, bool),
     asked: &Checkpoints,
+    effects: &HashMap<FuncKey, Effect>,
 ) -> Result<Sites, Diagnostics> {
     let (mut found, mut kept, mut problems) = (IndexMap::default(), Vec::new(), Diagnostics::default());
     let addressed = addressed(program, normalised);
@@ -70,6 +82,9 @@ pub(super) fn sites(
     let all: IndexSet<FuncKey> = named.keys().copied().chain(once.iter().copied()).collect();
     for k in all {
         let n = &normalised[&k];
+        let is_called = k != root || calls_itself(program, normalised, root);
+        let returns_first = is_called || !one_function;
+        let cx = FootprintInput { program, effects, returns_first, is_called };
         let own = named.get(&k).map_or(&[][..], |v| v);
         let mut sites: Vec<Site> = Vec::new();
         for l in n.loops.loops.keys() {
@@ -79,7 +94,7 @@ pub(super) fn sites(
             if budget.is_none() && (!outermost || has_named) {
                 continue;
             }
-            match memory_of(program, n, l, &addressed) {
+            match memory_of(&cx, n, l, &addressed) {
                 Ok(memory) => sites.push(Site { id: l, budget, memory }),
                 Err(why) => {
                     let header = n.func.layout.last_inst(n.loops.loops[l].header).expect("a block ends");
@@ -142,6 +157,15 @@ fn around(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, name: &
     found
 }
 
+/// Whether a call of a function may lead to another one.
+fn calls_itself(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, k: FuncKey) -> bool {
+    let n = &normalised[&k];
+    n.cfg.calls.iter().any(|&i| match CalleeKind::of(program, &n.func, i) {
+        Some(CalleeKind::Derived(c)) => reachable(program, c).contains(&k),
+        _ => false,
+    })
+}
+
 /// Functions that a run calls once: the root, and what is called outside of loops.
 fn run_once(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, root: FuncKey) -> IndexSet<FuncKey> {
     let of_steps: Vec<&str> = program
@@ -154,26 +178,12 @@ fn run_once(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, root:
         .collect();
     let mut found = IndexSet::default();
     let mut work = vec![root];
-    let mut calls: HashMap<FuncKey, EntitySet<FuncKey>> = HashMap::default();
-    let mut calls_itself = |k: FuncKey| {
-        let own = calls.entry(k).or_insert_with(|| {
-            let n = &normalised[&k];
-            let callees = n.cfg.calls.iter().filter_map(|&i| match CalleeKind::of(program, &n.func, i) {
-                Some(CalleeKind::Derived(c)) => Some(c),
-                _ => None,
-            });
-            let mut reached = EntitySet::new();
-            callees.for_each(|c| reached.extend(reachable(program, c)));
-            reached
-        });
-        own.contains(k)
-    };
     while let Some(k) = work.pop() {
         let f = &program.funcs[k];
         let Some(n) = normalised.get(&k).filter(|_| f.driver.is_none() && !of_steps.contains(&&*f.symbol)) else {
             continue;
         };
-        if calls_itself(k) || !found.insert(k) {
+        if calls_itself(program, normalised, k) || !found.insert(k) {
             continue;
         }
         for &i in &n.cfg.calls {
@@ -187,7 +197,8 @@ fn run_once(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, root:
 }
 
 /// The memory that a loop changes, or why its steps cannot run again.
-fn memory_of(program: &Program, n: &Normalised, l: LoopId, addressed: &[FuncKey]) -> Result<Vec<StatePart>, String> {
+fn memory_of(cx: &FootprintInput<'_>, n: &Normalised, l: LoopId, addressed: &[FuncKey]) -> Result<Memory, String> {
+    let program = cx.program;
     let lp = &n.loops.loops[l];
     let blocks = || n.func.layout.blocks().filter(|b| lp.blocks.contains(*b));
     if blocks().any(|b| n.loops.irreducible.contains(b)) {
@@ -206,12 +217,10 @@ fn memory_of(program: &Program, n: &Normalised, l: LoopId, addressed: &[FuncKey]
     if let Some(why) = repeatable::why_not(program, n, insts(), addressed) {
         return Err(why);
     }
-    if let Some(parts) = instance_parts(program, 0)
-        && n.func.special_param(ArgumentPurpose::VMContext).is_some()
-    {
-        return Ok(parts);
+    if program.instance.is_some() && n.func.special_param(ArgumentPurpose::VMContext).is_some() {
+        return Ok(Memory::Instance);
     }
-    super::footprint::of(program, n, l)
+    footprint::of(cx, n, l).map(Memory::Objects)
 }
 
 /// Whether arithmetic on integers of the header, or from in front of the loop, ends in the bits of
