@@ -282,6 +282,21 @@ fn time_loops_within_a_budget() {
     let text = file.run("grad", &call).expect(0).stdout;
     assert!(text.contains("time loops") && text.contains("20 recorded and reversed"), "{text}");
     run("15").expect(1).says("the memory budget of 15 bytes is less than");
+    let folder = std::env::temp_dir();
+    let within = |folder: &str| {
+        let options = ["--memory-budget", "16", "--checkpoint-dir", folder, "--checkpoint-limit", "1MiB", "--json"];
+        file.run("grad", &[&call[..], &options].concat())
+    };
+    let found = within(folder.to_str().unwrap()).expect(0).json();
+    let loops = &found[0]["loops"];
+    let counts = ["forward", "taped", "reversed", "stores", "restores", "disk_writes", "disk_reads"];
+    let counts = counts.map(|name| loops[name].as_u64().unwrap());
+    assert!(counts[0] > 20 && counts[1..3] == [20, 20] && counts[5] > 0 && counts[6] >= counts[5], "{loops}");
+    let most = ["max_slots", "max_bytes", "disk_bytes"].map(|name| loops[name].as_u64().unwrap());
+    assert!(most[1] > 0 && most[2] > 0, "{loops}");
+    let plan = &found[0]["loops"]["plans"][0];
+    assert_eq!((&plan["step"], &plan["method"]), (&"%step".into(), &"two levels".into()), "{loops}");
+    within("/dev/null").expect(1).says("name a folder that can be written");
     run("much").expect(2).says("--memory-budget");
 }
 

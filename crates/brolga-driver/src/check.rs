@@ -294,6 +294,7 @@ fn on_tape(program: &Program, call: &Invocation) -> Result<OnTape, OracleError> 
         gradient: entries(lists),
         tape_bytes: r.tape_bytes,
         loops: LoopStats::default(),
+        plans: Vec::new(),
         inverses: InverseStats::default(),
     };
     let rounding = Outcome { gradient: entries(r.rounding), ..outcome.clone() };
