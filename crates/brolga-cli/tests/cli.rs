@@ -300,6 +300,44 @@ fn time_loops_within_a_budget() {
     run("much").expect(2).says("--memory-budget");
 }
 
+/// A step that multiplies by a number outside of the state, which it changes.
+const COUNTING: &str = "\
+function %step(i64, i64, i64) {
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = load.f64 v0
+    v4 = load.f64 v1
+    v5 = fmul v3, v4
+    store v5, v0
+    v6 = fadd v4, v4
+    store v6, v1
+    return
+}
+function %counts(i64, i64, i64) {
+    fn0 = %step(i64, i64, i64)
+    fn1 = %brolga_time_loop(i64, i64, i64, i64, i64)
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = func_addr.i64 fn0
+    v4 = iconst.i64 8
+    call fn1(v3, v0, v4, v1, v2)
+    return
+}";
+
+#[test]
+fn steps_that_write_outside_of_their_states() {
+    let file = temporary("counting.clif", COUNTING);
+    let call = ["--call", "%counts([8.0], [0.5], 3)", "--shadow", "0=[1.0]"];
+    file.run("grad", &call).expect(0);
+    let debug = [&call[..], &["--debug"]].concat();
+    file.run("grad", &debug)
+        .expect(1)
+        .says("time_loop")
+        .says("%step, block0, inst4, line 8")
+        .says("read by %step, inst1");
+    file.run("check", &call).expect(1).says("writes outside of the loop's states").says("line 8: store");
+    // One step reads nothing that it has not written.
+    file.run("grad", &["--call", "%counts([8.0], [0.5], 1)", "--shadow", "0=[1.0]", "--debug"]).expect(0);
+}
+
 /// A slope by a forward difference, cubed: its second derivatives have lost eight digits.
 const SLOPE: &str = "\
 function %slope(f64, f64) -> f64 {
