@@ -331,7 +331,8 @@ fn steps_that_write_outside_of_their_states() {
     file.run("grad", &debug)
         .expect(1)
         .says("time_loop")
-        .says("%step, block0, inst4, line 8")
+        .says(":8:5")
+        .says("%step, block0, inst5")
         .says("read by %step, inst1");
     file.run("check", &call).expect(1).says("writes outside of the loop's states").says("line 8: store");
     // One step reads nothing that it has not written.
