@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, Error, LoopStats, Mode, Options};
 
-use crate::time_loops::{Outcome, options, pendulum, rule, run};
+use crate::time_loops::{Outcome, options, pendulum, planned, rule, run};
 
 /// A folder of the test's, which is removed when the test is over.
 struct Folder(PathBuf);
@@ -72,6 +72,54 @@ fn any_budget_gives_the_same_bits() {
             }
         }
         assert!(written > 100, "%{func}: {written} states went to a file");
+    }
+}
+
+/// Each method that a run may choose, for loops that are fixed, that end by themselves, and whose
+/// steps have loops: the bits are those of what is recorded at once.
+#[test]
+fn each_method_gives_the_bits_of_what_is_recorded() {
+    let (p, folder) = (pendulum(), Folder::new("methods"));
+    let known = &["recorded", "store all", "blocked", "revolve", "two levels"][..];
+    let nested = &["recorded", "store all", "revolve", "two levels"][..];
+    let unknown = &["recorded", "online", "two levels"][..];
+    for (func, step, expected) in [("f", "step", known), ("nested", "inner", nested), ("fall", "goes_on", unknown)] {
+        let mut methods = Vec::new();
+        for n in [0, 1, 137] {
+            let same = in_memory(func, n);
+            for budget in [1 << 20, 4096, 2000, 1000, 200, 64] {
+                for (mode, times) in [(Mode::Combined, 0), (Mode::Split, 1), (Mode::Split, 2)] {
+                    for dir in [None, Some(folder.0.clone())] {
+                        let what = format!("%{func}, {n} steps, {budget} bytes, {times} pullbacks");
+                        let options = Options { checkpoint_dir: dir, ..options(mode, budget) };
+                        let (found, stats, plans) = planned(&rule(&p, func, &options), n, START, times).unwrap();
+                        assert_eq!(found, same, "{what}: {plans:?}");
+                        let plan = plans.iter().find(|p| p.step == step).expect("there is a loop");
+                        let forecast = plan.selection.and_then(|s| s.forecast);
+                        assert!(forecast.is_none_or(|f| stats.forward >= f.forward), "{what}: {stats:?} {plan:?}");
+                        methods.push(plan.selection.map_or("recorded", |s| s.method.name()));
+                    }
+                }
+            }
+        }
+        let missing: Vec<_> = expected.iter().filter(|name| !methods.contains(name)).collect();
+        let more: Vec<_> = methods.iter().filter(|name| !expected.contains(name)).collect();
+        assert!(missing.is_empty() && more.is_empty(), "%{func}: {missing:?} are not chosen, and {more:?} are");
+    }
+}
+
+#[test]
+fn a_trap_in_a_step_leaves_the_rule_as_it_was() {
+    let (p, folder) = (pendulum(), Folder::new("trap"));
+    for mode in [Mode::Combined, Mode::Split] {
+        let rule = rule(&p, "breaks", &with_files(mode, 64, &folder.0));
+        let times = usize::from(mode == Mode::Split);
+        match run(&rule, 40, START, times) {
+            Err(Error::Trap(trap)) => assert_eq!((&trap.code[..], &trap.function[..]), ("user7", "broken")),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(run(&rule, 20, START, times).unwrap().0, in_memory("f", 20));
+        assert!(folder.is_empty());
     }
 }
 
