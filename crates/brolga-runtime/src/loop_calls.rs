@@ -49,7 +49,9 @@ guard::leaf! {
         // SAFETY: our contract.
         let (seg, own) = unsafe { (&mut *seg, &mut *run) };
         let on_tape = seg.limit as usize - seg.top as usize;
-        match own.forward(at, (seg.top, on_tape), &mut seg.loops.files, caller) {
+        let next = own.forward(at, (seg.top, on_tape), &mut seg.loops.files, caller);
+        seg.loops.steps_of(run, own.records_steps() && next.as_ref().is_ok_and(|&to| to != at));
+        match next {
             Ok(to) if to != at => to,
             Ok(_) if on_tape < size_of::<u64>() => NO_ROOM,
             Ok(to) => {
@@ -112,6 +114,7 @@ guard::leaf! {
         if let (Some(a_step), Ok(0)) = (run.a_step, &next) {
             seg.loops.a_step.insert(run.site, a_step);
         }
+        seg.loops.steps_of(run, matches!(next, Ok(2)));
         if let Ok(2) = next {
             seg.inverses.enter();
         }

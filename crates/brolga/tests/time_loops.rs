@@ -310,7 +310,8 @@ pub(crate) fn planned(
 ) -> Result<(Outcome, LoopStats, Vec<LoopReport>), Error> {
     let (mut state, mut params) = (start, PARAMS);
     let (mut ds, mut dp) = ([0.25, -0.5], [0.125, 2.0]);
-    let arg = |p: &mut [f64; 2], d: &mut [f64; 2]| Arg::duplicated(p.as_mut_ptr() as u64, d.as_mut_ptr() as u64);
+    let arg =
+        |p: &mut [f64; 2], d: &mut [f64; 2]| Arg::duplicated_len(p.as_mut_ptr() as u64, d.as_mut_ptr() as u64, 16);
     let args = [arg(&mut state, &mut ds), arg(&mut params, &mut dp), Arg::new(DataValue::I64(n))];
     let seeds = [DataValue::F64(1.5.into()), DataValue::I64(0)];
     let seeds = &seeds[..rule_returns(rule)];
@@ -466,6 +467,30 @@ fn what_does_not_fit_is_an_error() {
         let (code, message) = stopped(&p, func, n, budget);
         assert_eq!(code, "time_loop", "{message}");
         assert!(message.contains(says), "{message}");
+    }
+}
+
+#[test]
+fn debug_runs_name_stores_outside_of_states() {
+    let p = pendulum();
+    for (mode, times) in [(Mode::Combined, 0), (Mode::Split, 1)] {
+        for budget in [1 << 20, 1000, 200, 32] {
+            let options = options(mode, budget);
+            let debug = Options { debug: true, ..options.clone() };
+            for func in ["f", "nested", "two", "around", "fall"] {
+                let found = run(&rule(&p, func, &debug), 40, [0.9, -0.3], times).unwrap().0;
+                let same = run(&rule(&p, func, &options), 40, [0.9, -0.3], times).unwrap().0;
+                assert_eq!(found, same, "{func}, {budget} bytes");
+            }
+            match run(&rule(&p, "counts", &debug), 40, [0.9, -0.3], times) {
+                Err(Error::Trap(trap)) => {
+                    assert_eq!((&trap.code[..], &trap.function[..]), ("time_loop", "counting"), "{trap}");
+                    assert!(trap.message.contains("writes to byte 0 of a buffer"), "{trap}");
+                    assert_eq!(trap.inst_text.as_deref(), Some("store.f64 v5, v1"), "{trap}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
     }
 }
 
