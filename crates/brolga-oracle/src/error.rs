@@ -46,8 +46,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// A store of a step of a time loop outside of the loop's states that is read when the step is over,
-/// so that steps which run again would find something else.
+/// A store of a step of a time loop, outside of the loop's states, that is read when the step is
+/// over: steps which run again would find something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stray {
     /// The store.

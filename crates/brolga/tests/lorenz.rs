@@ -168,7 +168,7 @@ fn gradients_are_those_of_another_program() {
             let (results, mut pullback) = unsafe { rule.forward(&args) }.unwrap();
             assert!((f64_of(&results[0]) - x).abs() <= 1e-12 * x.abs(), "x after {n} steps: {results:?}, {x}");
             for call in 0..2 {
-                // What is there at first is kept of parameters; what the state has belongs to its end.
+                // Of parameters the shadow is added to; that of the state belongs to its end.
                 (ds, dp) = ([0.0; 3], [0.5; 3]);
                 // SAFETY: as above.
                 unsafe { pullback.call(&[DataValue::F64(1.0.into())]) }.unwrap();

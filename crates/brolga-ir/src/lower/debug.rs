@@ -17,8 +17,8 @@
 //! it is. The seals of a frame and of a link are combined with the address beside them, since a
 //! wrong address would lead anywhere. A seal is checked before what it covers is used.
 //!
-//! **Steps.** Before each store of the primal the run time is asked (`brolga_debug_store`) whether a
-//! step of a time loop is running, and writes to a buffer of the caller's outside of its states.
+//! **Steps.** Before each store of the primal the run time is asked (`brolga_debug_store`) whether
+//! a step of a time loop is running, and writes to a buffer of the caller's outside of its states.
 //!
 //! **Invariants.** Without `debug` nothing here emits an instruction, and seals take no space.
 //! Seals depend on names only, so that they are the same in both halves and in every derivation.

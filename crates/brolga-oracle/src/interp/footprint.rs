@@ -18,8 +18,6 @@ use std::ops::Range;
 use brolga_ir::Func;
 use brolga_ir::driver::{Driver, StateLength, StatePart};
 
-use super::domain::Domain;
-use super::machine::Machine;
 use super::value::TrackedVal;
 use crate::error::InstSite;
 
@@ -152,12 +150,4 @@ fn range(part: &StatePart, func: &Func, args: &[TrackedVal]) -> Range<usize> {
         StateLength::Param(i) => word(i) as i64,
     };
     at..at.saturating_add(usize::try_from(length).unwrap_or(0))
-}
-
-impl<D: Domain> Machine<'_, D> {
-    /// The first store of a step of a time loop, outside of the loop's states, that a later step or
-    /// the code behind the loop has read, and the load that did.
-    pub fn stray(&self) -> Option<(InstSite, InstSite)> {
-        self.footprints.found()
-    }
 }
