@@ -133,27 +133,20 @@ impl Variant {
         Self { func, params, results, promises: vec![], preserved: Preserved::NOTHING }
     }
 
-    /// Whether nothing is passed but addresses and numbers, and maybe floats. Of words that may be
-    /// fragments of floats (an address that has lain in memory) a template checks that no cotangent
-    /// arrives.
-    fn passes_words(&self, floats: bool) -> bool {
-        let word = |p: &ParamMode| match p {
-            ParamMode::Active => floats,
+    /// Whether nothing is passed but addresses, numbers and floats. Of words that may be fragments
+    /// of floats (an address that has lain in memory) a template checks that no cotangent arrives.
+    pub fn takes_words(&self) -> bool {
+        self.params.iter().all(|p| match p {
             ParamMode::Bits { shape, .. } => matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. }),
             _ => true,
-        };
-        self.params.iter().all(word) && self.results.iter().all(|r| *r == ResultMode::None)
-    }
-
-    /// Whether states are kept for it, for a function with a state ([`brolga_ir::driver`]).
-    pub fn keeps_states(&self, options: &Options) -> bool {
-        options.keeps_states() && self.passes_words(false)
+        })
     }
 
     /// Whether its pullback undoes a call, and so is told again what the call was given.
     pub fn is_undone(&self, program: &Program, options: &Options) -> bool {
         let driver = &program.funcs[self.func].driver;
-        matches!(driver, Some(Driver::Inverse(_))) && options.keeps_states() && self.passes_words(true)
+        let of_words = self.takes_words() && self.results.iter().all(|r| *r == ResultMode::None);
+        matches!(driver, Some(Driver::Inverse(_))) && options.keeps_states() && of_words
     }
 
     /// Signature of a pullback that undoes a call: behind the segment, what the forward pass takes.

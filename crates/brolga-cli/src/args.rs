@@ -171,10 +171,15 @@ pub struct CallOptions {
     /// noalias, too, and for stores that cannot fault.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub no_need: Option<String>,
-    /// Most bytes that a time loop takes for states, and for what the steps between them record:
-    /// 1000000, 64KiB, 16MiB, 1GiB. The default is 64MiB.
+    /// Most bytes that a loop takes for states, and for what the steps between them record:
+    /// 1000000, 64KiB, 16MiB, 1GiB. Outermost loops keep to it, and loops that are marked as time
+    /// loops. Without it, these alone do, to 64MiB.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory_budget: Option<usize>,
+    /// A loop that keeps to so many bytes: the one that calls this function, as in advance=16MiB. The
+    /// name is a symbol, or that of the source. May be repeated.
+    #[arg(long, value_name = "NAME=BYTES", value_parser = checkpoint)]
+    pub checkpoint: Vec<(String, usize)>,
     /// A folder in which a time loop that does not fit its budget may keep states in a file. The
     /// file is gone when the run is over, however it ends.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -221,6 +226,11 @@ fn bytes(text: &str) -> Result<usize, String> {
     };
     let count: usize = text[..digits].parse().map_err(|_| "write a number of bytes, such as 16MiB".to_owned())?;
     count.checked_mul(1 << shift).ok_or_else(|| "that is more than there can be".to_owned())
+}
+
+fn checkpoint(text: &str) -> Result<(String, usize), String> {
+    let (name, budget) = text.rsplit_once('=').ok_or("write the function and its bytes, such as advance=16MiB")?;
+    Ok((name.to_owned(), bytes(budget)?))
 }
 
 /// How to differentiate a call in forward mode.

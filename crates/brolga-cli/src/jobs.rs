@@ -1,6 +1,6 @@
 //! Jobs: the calls of a command line, or those that a file lists, read and bound to the file.
 
-use brolga::{Error, Options, Program, Trap, Untracked};
+use brolga::{Checkpoints, Error, Options, Program, Trap, Untracked};
 use brolga_driver::check::stray;
 use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
@@ -143,6 +143,7 @@ fn derived(file: &File, options: &CallOptions) -> Options {
         untracked: untracked(file, options.untracked),
         debug: options.debug,
         memory_budget: options.memory_budget.unwrap_or(usual.memory_budget),
+        checkpoints: Checkpoints { outermost: options.memory_budget.is_some(), around: options.checkpoint.clone() },
         checkpoint_dir: options.checkpoint_dir.clone(),
         checkpoint_limit: options.checkpoint_limit.map_or(usual.checkpoint_limit, |n| n as u64),
         inverse_check: options.inverse_check.unwrap_or_default(),

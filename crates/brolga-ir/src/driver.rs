@@ -21,6 +21,16 @@ pub enum Driver {
     Inverse(InverseDriver),
 }
 
+impl Driver {
+    /// Whether a part of its state is an object of which the run time has to be told.
+    pub fn keeps_objects(&self) -> bool {
+        match self {
+            Self::Steps(of) => of.state.iter().any(|part| part.length == StateLength::Object),
+            Self::Call(_) | Self::Inverse(_) => false,
+        }
+    }
+}
+
 /// What the parameters of a function mean whose body calls what changes a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InverseDriver {
@@ -31,11 +41,22 @@ pub struct InverseDriver {
 }
 
 /// What the parameters of a function mean that does the steps of a loop from one to another. It
-/// returns nothing, or the step that comes next and whether there is one.
+/// returns what the step that comes next is given ([`carried`](Self::carried)), whatever else is
+/// asked for behind the loop, and at last two numbers: that of the next step, and whether the loop
+/// has ended before it (not zero). Where steps carry nothing, and none of them ends the loop, it
+/// may return nothing at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepsDriver {
-    /// The state, which steps change.
+    /// The memory that steps change.
     pub state: Vec<StatePart>,
+    /// What is handed on from step to step: of each of the first results, the parameter by which
+    /// the next step is given it.
+    pub carried: Vec<usize>,
+    /// Whether the limits say how many steps there are. If not, a step may end the loop before.
+    pub counted: bool,
+    /// Most bytes that the loop takes, if not those of
+    /// [`Options::memory_budget`](crate::Options::memory_budget).
+    pub budget: Option<u64>,
     /// The parameter that is the number of the first step, of 64 bits.
     pub from: usize,
     /// The parameter that is the number of the step behind the last one, of 64 bits.
@@ -63,6 +84,38 @@ pub enum StateLength {
     Param(usize),
     /// This many.
     Bytes(u32),
+    /// This many, of which steps change few: a state has the pages that differ from those in front
+    /// of the loop.
+    Pages(u32),
+    /// The same, and how many it are is stored so many bytes behind the first one, and may grow.
+    PagesUpTo(i64),
+    /// The object that the address lies in: memory of an argument, whose length the caller of a run
+    /// declares. Without that, all steps are recorded.
+    Object,
+}
+
+impl StateLength {
+    /// How the run time is told what the length stands for (`brolga_runtime::loops::part`).
+    pub fn kind(self) -> u64 {
+        match self {
+            Self::Param(_) | Self::Bytes(_) => part::BYTES,
+            Self::Pages(_) => part::PAGES,
+            Self::PagesUpTo(_) => part::PAGES_UP_TO,
+            Self::Object => part::OBJECT,
+        }
+    }
+}
+
+/// What a part of a state is to the run time; a test compares the two.
+pub mod part {
+    /// Bytes, all of which are kept.
+    pub const BYTES: u64 = 0;
+    /// Pages.
+    pub const PAGES: u64 = 1;
+    /// Pages, and in place of a length the address where it is stored.
+    pub const PAGES_UP_TO: u64 = 2;
+    /// The object around an address.
+    pub const OBJECT: u64 = 3;
 }
 
 /// What generated code tells the run time of a call that is undone
@@ -106,8 +159,22 @@ pub mod run {
     pub const ENDED: i32 = 24;
     /// Not zero if the steps that are next are recorded.
     pub const TAPED: i32 = 32;
-    /// What `brolga_loop_forward` returns where the tape has no room for the run.
-    pub const NO_ROOM: i64 = i64::MIN + 1;
-    /// Cells in front of those of the state: the limits of the steps and the budget.
-    pub const HEAD: usize = 3;
+    /// What the next step is given, and what else there is behind the loop.
+    pub const VALUES: i32 = 40;
+    /// Cotangents of the same.
+    pub const COTANGENTS: i32 = 48;
+    /// Bytes from one of those to the next.
+    pub const CELL: i32 = 16;
+    /// What `brolga_loop_forward` returns: the loop is over; steps are to be done; the tape has no
+    /// room for the run. Anything else is a fault.
+    pub const OVER: i64 = 0;
+    /// See [`OVER`].
+    pub const STEPS: i64 = 1;
+    /// See [`OVER`].
+    pub const NO_ROOM: i64 = 2;
+    /// Cells in front of those of the state: the limits of the steps, the budget, how many values
+    /// the next step is given, and how many there are in all.
+    pub const HEAD: usize = 5;
+    /// Cells of each part of a state: address, length, and what it is ([`super::part`]).
+    pub const PART: usize = 3;
 }

@@ -68,7 +68,7 @@ pub(crate) fn words(like: &Signature, n: usize, returns: &[ir::Type]) -> Signatu
 }
 
 /// A function with its first block.
-pub(crate) fn begin(symbol: &str, sig: Signature) -> (ir::Function, ir::Block, Vec<ir::Value>) {
+pub fn begin(symbol: &str, sig: Signature) -> (ir::Function, ir::Block, Vec<ir::Value>) {
     let mut func = ir::Function::with_name_signature(ir::UserFuncName::testcase(symbol), sig);
     let block = func.dfg.make_block();
     func.layout.append_block(block);
@@ -77,7 +77,8 @@ pub(crate) fn begin(symbol: &str, sig: Signature) -> (ir::Function, ir::Block, V
     (func, block, params)
 }
 
-pub(crate) fn import(func: &mut ir::Function, symbol: &str, sig: Signature) -> ir::FuncRef {
+/// Declare a function that another one calls.
+pub fn import(func: &mut ir::Function, symbol: &str, sig: Signature) -> ir::FuncRef {
     let signature = func.import_signature(sig);
     let name = ir::ExternalName::testcase(symbol);
     func.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false })
@@ -85,12 +86,7 @@ pub(crate) fn import(func: &mut ir::Function, symbol: &str, sig: Signature) -> i
 
 /// A function that calls another one, hands on some of its parameters, and returns what that
 /// returns.
-pub(crate) fn calls(
-    symbol: &str,
-    own: &Signature,
-    (callee, sig): &(String, Signature),
-    handed: &[usize],
-) -> ir::Function {
+pub fn calls(symbol: &str, own: &Signature, (callee, sig): &(String, Signature), handed: &[usize]) -> ir::Function {
     let (mut func, block, params) = begin(symbol, own.clone());
     let callee = import(&mut func, callee, sig.clone());
     let args: Vec<ir::Value> = handed.iter().map(|&i| params[i]).collect();

@@ -13,7 +13,7 @@ mod copies;
 pub mod diag;
 pub mod dot;
 pub mod driver;
-mod driver_call;
+pub mod driver_call;
 pub mod entities;
 pub mod graph;
 pub mod inst;
@@ -42,7 +42,8 @@ pub use copies::{Copies, Origin};
 pub use diag::{Diagnostic, Diagnostics};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
 pub use options::{
-    Effort, FloatOrder, Inline, InverseCheck, Made, MemoryMode, Mode, Options, TapeKind, Tolerance, Untracked,
+    Checkpoints, Effort, FloatOrder, Inline, InverseCheck, Made, MemoryMode, Mode, Options, TapeKind, Tolerance,
+    Untracked,
 };
 pub use passes::{Pass, PassSet};
 pub use position::{OFFSET, position};

@@ -212,6 +212,17 @@ impl From<Tolerance> for f64 {
 /// How many derivatives one run can compute.
 pub const WIDTHS: std::ops::RangeInclusive<u32> = 1..=64;
 
+/// Loops that are reversed as time loops are ([`crate::time_loop`]), though the program does not
+/// mark them: states in front of some of their steps are kept, and steps run again from there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Checkpoints {
+    /// All outermost loops, of the function that is derived and of those that it calls once.
+    pub outermost: bool,
+    /// Loops around calls of these functions, by symbol or the name in the source, with most bytes
+    /// for each.
+    pub around: Vec<(String, usize)>,
+}
+
 /// Options of a derivation. The defaults are right for most callers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
@@ -251,6 +262,8 @@ pub struct Options {
     pub checkpoint_dir: Option<PathBuf>,
     /// Most bytes of that file.
     pub checkpoint_limit: u64,
+    /// Which loops take no more than that, besides those that the program marks.
+    pub checkpoints: Checkpoints,
     /// What is checked of functions that undo others.
     pub inverse_check: InverseCheck,
     /// Verify each derived graph after each stage that makes or changes it ([`crate::verify`]),
@@ -285,6 +298,7 @@ impl Default for Options {
             memory_budget: 64 << 20,
             checkpoint_dir: None,
             checkpoint_limit: u64::MAX,
+            checkpoints: Checkpoints::default(),
             inverse_check: InverseCheck::default(),
             verify_stages: cfg!(debug_assertions),
             debug: false,
@@ -299,6 +313,14 @@ impl Options {
     #[must_use]
     pub fn as_calls() -> Self {
         Self { inline: Inline::Never, ..Self::full() }
+    }
+
+    /// The defaults, with a gradient that takes no more memory than so many bytes, as far as its
+    /// outermost loops can be reversed in parts.
+    #[must_use]
+    pub fn within_memory(bytes: usize) -> Self {
+        let checkpoints = Checkpoints { outermost: true, around: Vec::new() };
+        Self { memory_budget: bytes, checkpoints, ..Self::default() }
     }
 
     /// The defaults, with all effort at once: to look at code, or for a derivative that is called

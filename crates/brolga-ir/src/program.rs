@@ -57,6 +57,9 @@ pub struct Func {
     /// The user's adjoint for it, by which calls are differentiated: the number of a rule that
     /// `brolga_rules::adjoint` keeps. Analyses see the body.
     pub adjoint: Option<u32>,
+    /// Whether a function of the embedder's may be called once more with the memory that it found:
+    /// it does the same, and nothing that is seen outside of it.
+    pub repeatable: bool,
     /// The body only says what the function may do, and is not the function's: it is neither
     /// derived nor compiled.
     pub stand_in: bool,
@@ -125,6 +128,24 @@ pub struct DataObject {
     pub functions: Vec<String>,
 }
 
+/// Where the memory of an instance lies, as seen from the instance pointer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceMemory {
+    /// Bytes in front of the pointer: globals, tables, sizes.
+    pub header: u32,
+    /// Memories.
+    pub memories: Vec<MemoryPlace>,
+}
+
+/// Where a memory lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPlace {
+    /// Its first byte.
+    pub offset: i64,
+    /// Its size in bytes, a word of the header. Bytes behind it are zero.
+    pub size_at: i32,
+}
+
 /// A closed set of functions and data objects.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
@@ -152,6 +173,8 @@ pub struct Program {
     /// within memory: each access is within, or traps. So are those to shadows. Frontends of
     /// languages set this whose memory is bounded (WebAssembly).
     pub confined: bool,
+    /// The memory of an instance, in a program that is confined to one.
+    pub instance: Option<InstanceMemory>,
     /// What the program's own trap codes mean: a name and a sentence for each, by which errors call
     /// them.
     pub traps: BTreeMap<u8, (&'static str, &'static str)>,
@@ -275,6 +298,7 @@ impl Program {
             stems: SecondaryMap::new(),
             lines: SecondaryMap::new(),
             host: None,
+            repeatable: false,
             computes: None,
             rule: None,
             adjoint: None,

@@ -107,7 +107,15 @@ impl LoopFuncs {
         let part = |i| StatePart { address: vec![2 * i], offset: 0, length: StateLength::Param(2 * i + 1) };
         let state = (0..parts).map(part).collect();
         let (from, to) = (2 * parts + 1, 2 * parts + 2);
-        let driver = Driver::Steps(StepsDriver { state, from, to, steps: steps.as_str().into() });
+        let driver = Driver::Steps(StepsDriver {
+            state,
+            carried: Vec::new(),
+            counted: !self.ends_early,
+            budget: None,
+            from,
+            to,
+            steps: steps.as_str().into(),
+        });
         let (whole, body) = (self.whole(&driven), self.steps(&steps));
         let sig = self.signature_of_steps();
         let all: Vec<usize> = (0..sig.params.len()).collect();
@@ -147,8 +155,8 @@ impl LoopFuncs {
         pos.ins().jump(head, &[(*from).into()]);
         pos.insert_block(head);
         let more = pos.ins().icmp(IntCC::SignedLessThan, i, *to);
-        let yes = pos.ins().iconst(types::I8, 1);
-        let out: Vec<ir::BlockArg> = if self.ends_early { vec![i.into(), yes.into()] } else { vec![] };
+        let no = pos.ins().iconst(types::I8, 0);
+        let out: Vec<ir::BlockArg> = if self.ends_early { vec![i.into(), no.into()] } else { vec![] };
         pos.ins().brif(more, body, &[], end, &out);
         pos.insert_block(body);
         let mut args: Vec<ir::Value> = given.iter().copied().step_by(2).collect();
@@ -157,8 +165,8 @@ impl LoopFuncs {
         let next = pos.ins().iadd_imm_s(i, 1);
         if self.ends_early {
             let goes_on = pos.func.dfg.inst_results(call)[0];
-            let no = pos.ins().iconst(types::I8, 0);
-            pos.ins().brif(goes_on, head, &[next.into()], end, &[next.into(), no.into()]);
+            let yes = pos.ins().iconst(types::I8, 1);
+            pos.ins().brif(goes_on, head, &[next.into()], end, &[next.into(), yes.into()]);
         } else {
             pos.ins().jump(head, &[next.into()]);
         }

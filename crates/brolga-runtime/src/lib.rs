@@ -44,6 +44,7 @@ pub mod inverse_calls;
 pub mod inverses;
 pub mod loop_calls;
 mod loop_files;
+mod loop_state;
 mod loop_tape;
 pub mod loops;
 pub mod mappings;

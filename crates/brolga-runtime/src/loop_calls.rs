@@ -1,21 +1,19 @@
 //! What generated code calls for time loops: see [`crate::loops`].
 
 use crate::guard;
-use crate::loops::{LoopRun, NO_ROOM};
+use crate::loops::{Forward, LoopRun};
 use crate::segment::Segment;
 
 /// What a helper was not able to do.
 const FAULT: u64 = 0;
-/// [`brolga_loop_forward`] has found a fault. No step has this number.
-const STEP_OF_FAULT: i64 = i64::MIN;
 /// [`brolga_loop_next`] has found a fault.
 const STOPS: u64 = 4;
 
 guard::leaf! {
-    /// A loop begins: `cells` are the limits of its steps, the budget, address and length of each
-    /// part of the state, and what the pullback is to find again. `shape` is the number of cells,
-    /// that of parts from bit 16 on, and bit 32 if a step may end it. Returns the run, or
-    /// [`FAULT`].
+    /// A loop begins: `cells` are the limits of its steps, the budget, how many values are kept and
+    /// how many there are, address, length and kind of each part of the state, and what the
+    /// pullback is to find again. `shape` is the number of cells, that of parts from bit 16 on, and
+    /// bit 32 if a step may end it. Returns the run, or [`FAULT`].
     ///
     /// # Safety
     /// `seg` is a valid segment that no other thread uses, and there are as many cells.
@@ -23,7 +21,8 @@ guard::leaf! {
         // SAFETY: our contract.
         let (seg, given) = unsafe { (&mut *seg, std::slice::from_raw_parts(cells, (shape & 0xffff) as usize)) };
         let known = (caller, seg.loops.a_step.get(&caller).copied());
-        match LoopRun::new(given.into(), (shape >> 16 & 0xffff) as usize, shape >> 32 & 1 != 0, known) {
+        let objects = seg.declared.iter().filter_map(|d| Some((d.primal, d.len?)));
+        match LoopRun::new(given.into(), (shape >> 16 & 0xffff) as usize, shape >> 32 & 1 != 0, known, objects) {
             Ok(mut run) => {
                 run.start = seg.top;
                 let at: *mut LoopRun = &mut *run;
@@ -39,33 +38,34 @@ guard::leaf! {
 }
 
 guard::leaf! {
-    /// The forward half has done the steps up to `at`: where the next ones end. That is `at` if the
-    /// loop is over, whose run the tape holds then, [`NO_ROOM`], or less if there is a fault.
+    /// The forward half has done the steps up to `at`: what there is to do next ([`Forward`]), with
+    /// the steps that the run says.
     ///
     /// # Safety
     /// As for [`brolga_loop_begin`], of which `run` is a result; the states may be read, or the
     /// call is guarded.
-    pub fn brolga_loop_forward(seg: *mut Segment, run: *mut LoopRun, at: i64; caller) -> i64 {
+    pub fn brolga_loop_forward(seg: *mut Segment, run: *mut LoopRun, at: i64; caller) -> u64 {
         // SAFETY: our contract.
         let (seg, own) = unsafe { (&mut *seg, &mut *run) };
         let on_tape = seg.limit as usize - seg.top as usize;
         let next = own.forward(at, (seg.top, on_tape), &mut seg.loops.files, caller);
-        seg.loops.steps_of(run, own.records_steps() && next.as_ref().is_ok_and(|&to| to != at));
-        match next {
-            Ok(to) if to != at => to,
-            Ok(_) if on_tape < size_of::<u64>() => NO_ROOM,
-            Ok(to) => {
+        seg.loops.steps_of(run, own.records_steps() && next == Ok(Forward::Steps));
+        let next = match next {
+            Ok(Forward::Over) if on_tape < size_of::<u64>() => Forward::NoRoom,
+            Ok(Forward::Over) => {
                 // SAFETY: there is room above the top.
                 unsafe { seg.top.cast::<u64>().write_unaligned(run as u64) };
                 seg.top = seg.top.wrapping_add(size_of::<u64>());
                 seg.loops.note_plan(own.plan());
-                to
+                Forward::Over
             }
+            Ok(next) => next,
             Err(fault) => {
                 seg.loops.fails(fault);
-                STEP_OF_FAULT
+                Forward::Fault
             }
-        }
+        };
+        next as u64
     }
 }
 
@@ -134,23 +134,24 @@ mod tests {
         let mut seg = Segment::new(4096).unwrap();
         let (limit, base) = (seg.limit, seg.top);
         let mut state = [1_u64];
-        let cells = [0, 3, 16, state.as_mut_ptr() as u64, 8];
+        let cells = [0, 3, 16, 0, 0, state.as_mut_ptr() as u64, 8, 0];
         for room in [0, 7, 8] {
             seg.top = limit.wrapping_sub(room);
-            // SAFETY: the segment is valid, there are five cells, and the state is there.
+            // SAFETY: the segment is valid, there are as many cells, and the state is there.
             let found = unsafe {
                 let seg: *mut Segment = &mut *seg;
-                let run = brolga_loop_begin(seg, cells.as_ptr(), 5 | 1 << 16) as *mut LoopRun;
+                let run = brolga_loop_begin(seg, cells.as_ptr(), cells.len() as u64 | 1 << 16) as *mut LoopRun;
                 let mut at = 0;
                 loop {
-                    let to = brolga_loop_forward(seg, run, at);
-                    if to <= at {
-                        break to;
+                    match brolga_loop_forward(seg, run, at) {
+                        next if next == Forward::Steps as u64 => at = (*run).to(),
+                        next => break (next, at),
                     }
-                    at = to;
                 }
             };
-            assert_eq!((found, seg.top), if room < 8 { (NO_ROOM, limit.wrapping_sub(room)) } else { (3, limit) });
+            let (next, top) =
+                if room < 8 { (Forward::NoRoom, limit.wrapping_sub(room)) } else { (Forward::Over, limit) };
+            assert_eq!((found, seg.top), ((next as u64, 3), top));
         }
         seg.top = base;
     }

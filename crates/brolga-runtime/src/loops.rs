@@ -7,12 +7,13 @@
 //! which go through a [`Schedule`] and copy states on the way:
 //!
 //! ```text
-//!   forward:   run = begin(seg, cells, shape)           pullback:  run = reverse(seg)
-//!              at = from                                           loop  next(seg, run)
-//!              loop  to = forward(seg, run, at)                          0: return
-//!                    to = at: return                                     1: steps run.from..run.to
-//!                    run.taped: forward pass of at..to                   2: gradient of run.from..run.to
-//!                    or else:   steps at..to                             3: pullback of run.from..run.to
+//!   forward:   run = begin(seg, cells, shape)             pullback:  run = reverse(seg)
+//!              at = from                                             loop  next(seg, run)
+//!              loop  forward(seg, run, at)                                 0: return
+//!                    0: return                                             1: steps run.from..run.to
+//!                    1, run.taped: forward pass of run.from..run.to        2: gradient of run.from..run.to
+//!                       or else:   steps run.from..run.to                  3: pullback of run.from..run.to
+//!                    at = run.to
 //! ```
 //!
 //! Steps that the forward pass records at once ([`crate::loop_tape`]) are the first ones. The
@@ -35,8 +36,11 @@ use std::sync::Arc;
 use brolga_schedules::{Action, LoopSize, Method, Reversal, Schedule, Selection, SlotError, SlotId, Stats, StepId};
 
 use crate::loop_files::{LoopFiles, StateFolder, select};
+use crate::loop_state::LoopState;
 use crate::loop_tape::{LoopRoom, LoopTape, Stretch};
-use crate::state::{ProgramState, StateFault};
+use crate::state::StateFault;
+
+pub use crate::loop_state::part;
 
 /// What is wrong with a loop.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +61,14 @@ pub enum LoopFault {
         budget: u64,
         /// Bytes of a state.
         state: u64,
+    },
+    /// A loop has not ended when it should.
+    #[error("internal: a loop of {expected} steps has ended before step {found}")]
+    Miscounted {
+        /// How many steps it has.
+        expected: i64,
+        /// Before which step it ended, or went on.
+        found: i64,
     },
     /// Steps that ran again have made another state.
     #[error(
@@ -238,10 +250,16 @@ pub struct LoopRun {
     ended: u64,
     /// Not zero if the forward pass records the steps that are next.
     taped: u64,
+    /// What the next step is given, and what there is behind the loop.
+    values: *mut u128,
+    /// Cotangents of the same.
+    cotangents: *mut u128,
     tape: LoopTape,
     ends_early: bool,
     given: Box<[u64]>,
-    state: ProgramState,
+    state: LoopState,
+    /// What `cotangents` points at.
+    cotangent_cells: Box<[u128]>,
     budget: usize,
     /// Number of the first step of the schedule, which counts from zero.
     base: i64,
@@ -250,6 +268,8 @@ pub struct LoopRun {
     schedules: Vec<Nested>,
     /// States that are kept.
     live: usize,
+    /// Bytes of them.
+    held: usize,
     slots: Vec<Option<Box<[u8]>>>,
     /// Where in the file others are.
     on_disk: Vec<Option<u32>>,
@@ -304,14 +324,35 @@ pub mod offset {
     pub const ENDED: usize = offset_of!(LoopRun, ended);
     /// Not zero if steps are recorded.
     pub const TAPED: usize = offset_of!(LoopRun, taped);
+    /// What steps hand on.
+    pub const VALUES: usize = offset_of!(LoopRun, values);
+    /// Cotangents of that.
+    pub const COTANGENTS: usize = offset_of!(LoopRun, cotangents);
 }
 
-/// Cells in front of what the forward pass was given: the limits of the steps and the budget. Two
-/// for each part of the state follow.
-pub const HEAD: usize = 3;
+/// Cells in front of what the forward pass was given: the limits of the steps, the budget, how many
+/// values are kept with a state, and how many there are. Those of the state's parts follow.
+pub const HEAD: usize = 5;
 
-/// Where the tape has no room for the run, in place of a step: none has this number.
-pub const NO_ROOM: i64 = i64::MIN + 1;
+/// Cells of a part of the state: address, length, and what it is ([`part`]).
+pub const PART: usize = 3;
+
+/// Bytes of a value.
+pub const CELL: usize = size_of::<u128>();
+
+/// What the forward pass is told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i64)]
+pub enum Forward {
+    /// The loop is over, and the tape holds the run.
+    Over,
+    /// Steps are to be done.
+    Steps,
+    /// The tape has no room for the run.
+    NoRoom,
+    /// There is a fault.
+    Fault,
+}
 
 /// What a step is taken to record, in states, until one has been seen.
 const GUESS: u64 = 16;
@@ -323,25 +364,33 @@ impl LoopRun {
         n_parts: usize,
         ends_early: bool,
         (site, a_step): (usize, Option<usize>),
+        objects: impl Iterator<Item = (u64, u64)> + Clone,
     ) -> Result<Box<Self>, LoopFault> {
-        let [from, to, budget] = [0, 1, 2].map(|i| given[i] as i64);
+        let [from, to, budget, kept, values] = [0, 1, 2, 3, 4].map(|i| given[i] as i64);
         to.checked_sub(from).filter(|&n| n >= 0).ok_or(LoopFault::Count(to.wrapping_sub(from)))?;
-        let state = ProgramState::new(&given[HEAD..HEAD + 2 * n_parts])?;
+        let mut state = LoopState::new(&given[HEAD..HEAD + PART * n_parts], (kept as usize, values as usize), objects)?;
+        let mut cotangent_cells = vec![0; values as usize].into_boxed_slice();
+        // What is not known is recorded.
+        let budget = if state.is_known() { budget as usize } else { usize::MAX / 2 };
         let bytes = state.bytes();
-        let budget = budget as usize;
-        if budget / 2 < bytes {
+        if !state.is_paged() && budget / 2 < bytes {
             return Err(LoopFault::Budget { budget: budget as u64, state: bytes as u64 });
         }
+        let (values, cotangents) = (state.values.as_mut_ptr(), cotangent_cells.as_mut_ptr());
         Ok(Box::new(Self {
             from,
             to: from,
             cells: given.as_ptr(),
             ended: 0,
             taped: 0,
+            values,
+            cotangents,
             tape: LoopTape::default(),
             ends_early,
             given,
             state,
+            cotangent_cells,
+            held: 0,
             budget,
             base: from,
             schedules: Vec::new(),
@@ -366,6 +415,12 @@ impl LoopRun {
         }))
     }
 
+    /// The step behind those that are to be done next.
+    #[cfg(test)]
+    pub(crate) fn to(&self) -> i64 {
+        self.to
+    }
+
     /// The pullback did not come to its end.
     fn abandon(&mut self) {
         self.mark = None;
@@ -381,8 +436,13 @@ impl LoopRun {
 
     fn note_bytes(&mut self, tape: usize) {
         // A state on its way to the file, or from there, is in memory.
-        let live = self.live + usize::from(self.found.is_some()) + usize::from(!self.on_disk.is_empty());
-        self.most = self.most.max((live * self.state.bytes() + self.tape.bytes() + tape) as u64);
+        let on_its_way = if self.on_disk.is_empty() { 0 } else { self.state.bytes() };
+        self.most = self.most.max((self.bytes_held() + on_its_way + self.tape.bytes() + tape) as u64);
+    }
+
+    /// Bytes of states.
+    fn bytes_held(&self) -> usize {
+        self.held + self.found.as_ref().map_or(0, |f| f.len()) + self.state.image_bytes()
     }
 
     /// Do what an action of a schedule, whose slots in memory begin at `first`, says of states.
@@ -401,6 +461,7 @@ impl LoopRun {
             }
             Action::Store { slot, .. } => {
                 let copy = self.state.copied(&mut self.spare, caller)?;
+                self.held += copy.len();
                 put(&mut self.slots, number(slot), copy);
                 self.live += 1;
             }
@@ -429,6 +490,7 @@ impl LoopRun {
 
     fn drop_slot(&mut self, index: usize) {
         if let Some(slot) = self.slots[index].take() {
+            self.held -= slot.len();
             self.spare.push(slot);
             self.live -= 1;
         }
@@ -470,21 +532,24 @@ impl LoopRun {
         }
     }
 
-    /// Steps to `at` are done: where those end that are to run next, or `at` at the end. The tape
-    /// ends at `top`, and has so many bytes left.
+    /// Steps to `at` are done: what there is to do next. The tape ends at `top`, and has so many
+    /// bytes left.
     pub(crate) fn forward(
         &mut self,
         at: i64,
         (top, on_tape): (*mut u8, usize),
         files: &mut LoopFiles,
         caller: usize,
-    ) -> Result<i64, LoopFault> {
+    ) -> Result<Forward, LoopFault> {
+        let limit = self.given[1] as i64;
+        if !self.ends_early && self.ended != 0 && at != limit {
+            return Err(LoopFault::Miscounted { expected: limit, found: at });
+        }
         if self.schedules.is_empty() {
             self.end_of_stretch(at, top);
-            let limit = self.given[1] as i64;
             let steps = limit.wrapping_sub(at) as u64;
             if steps == 0 || self.ended != 0 {
-                return Ok(at);
+                return Ok(Forward::Over);
             }
             let (LoopRun { ends_early, a_step, budget, .. }, state) = (&*self, self.state.bytes());
             let (ends_early, a_step, budget) = (*ends_early, *a_step, *budget);
@@ -493,11 +558,13 @@ impl LoopRun {
                 self.taped = 1;
                 self.tape.begin(top as usize);
                 (self.from, self.to) = (at, at + wanted as i64);
-                return Ok(self.to);
+                return Ok(Forward::Steps);
             }
-            self.schedule(at, steps, files);
+            self.base = at;
+            self.state.begin();
+            self.schedule(steps, files)?;
         }
-        if self.ended != 0 || self.ends_early && (at - self.base) as u64 == self.limit() {
+        if self.ends_early && (self.ended != 0 || (at - self.base) as u64 == self.limit()) {
             self.ends(at);
         }
         while let Some((base, first, action)) = self.next_action() {
@@ -506,14 +573,34 @@ impl LoopRun {
                     let to = StepId(to.0.min(self.limit()));
                     self.hand_out(from.0, to.0);
                     self.stats.count(Action::Advance { from, to }, None);
-                    return Ok(self.to);
+                    return Ok(Forward::Steps);
                 }
                 Action::Turn => break,
-                action => self.act((base, first), action, files, caller)?,
+                action => {
+                    self.act((base, first), action, files, caller)?;
+                    if matches!(action, Action::Store { .. }) && self.exceeds() {
+                        self.start_forward_again(files, caller)?;
+                    }
+                }
             }
         }
         self.last = self.state.checksum(caller);
-        Ok(at)
+        Ok(Forward::Over)
+    }
+
+    /// Whether states have turned out to be longer than was thought, so that they do not fit.
+    fn exceeds(&self) -> bool {
+        self.state.is_paged() && self.live > 1 && self.bytes_held() + self.state.bytes() > self.budget
+    }
+
+    /// Go back to the first state that was kept, with a schedule for states as long as they are.
+    fn start_forward_again(&mut self, files: &LoopFiles, caller: usize) -> Result<(), LoopFault> {
+        let first = self.slots[0].take().expect("it is kept from the beginning");
+        self.state.put_back(&first, caller);
+        self.ended = 0;
+        (self.slots, self.spare, self.live, self.held) = (Vec::new(), Vec::new(), 0, 0);
+        self.schedules.clear();
+        self.schedule(self.limit(), files)
     }
 
     /// Steps up to `at` have been recorded, if some were to be.
@@ -525,18 +612,25 @@ impl LoopRun {
         self.note_bytes(0);
     }
 
-    /// The steps from `at` on are not recorded.
-    fn schedule(&mut self, at: i64, steps: u64, files: &LoopFiles) {
-        (self.base, self.from, self.to) = (at, at, at);
-        self.budget = self.budget.saturating_sub(self.tape.bytes()).max(2 * self.state.bytes());
+    /// Steps from the base on, so many at most, are not recorded.
+    fn schedule(&mut self, steps: u64, files: &LoopFiles) -> Result<(), LoopFault> {
+        (self.from, self.to) = (self.base, self.base);
+        let (state, image, is_paged) = (self.state.bytes(), self.state.image_bytes(), self.state.is_paged());
+        let left = self.budget.saturating_sub(self.tape.bytes() + image);
+        let budget = if is_paged { left } else { left.max(2 * state) };
+        if budget / 2 < state {
+            return Err(LoopFault::Budget { budget: self.budget as u64, state: (state + image / 2) as u64 });
+        }
         let known = (!self.ends_early).then_some(steps);
-        let state = self.state.bytes() as u64;
-        let tape = self.a_step.map_or(GUESS * state, |t| t as u64);
-        let size = LoopSize { steps: known, state, tape };
-        let selection = select(size, self.budget as u64, files.budget(state, tape));
+        let tape = self.a_step.map_or(GUESS * state as u64, |t| t as u64);
+        let size = LoopSize { steps: known, state: state as u64, tape };
+        // States of pages differ in length.
+        let of_files = if is_paged { None } else { files.budget(size.state, tape) };
+        let selection = select(size, budget as u64, of_files);
         let schedule = selection.schedule().expect("all parameters are above zero");
         self.selection = Some(selection);
         self.schedules.push(Nested { base: 0, schedule: schedule.reusable(), first_slot: 0 });
+        Ok(())
     }
 
     /// The loop ends before this step.
@@ -675,7 +769,7 @@ impl LoopRun {
 
     /// Whether a block is too long for what the slots leave; then it gets a schedule of its own.
     fn goes_in_parts(&mut self, from: u64, to: u64) -> bool {
-        let left = self.budget.saturating_sub((self.live + 1) * self.state.bytes());
+        let left = self.budget.saturating_sub(self.tape.bytes() + self.bytes_held() + self.state.bytes());
         let n = to - from;
         let fits = self.a_step.is_some_and(|a_step| n.saturating_mul(a_step as u64) <= left as u64);
         if fits || n == 1 {

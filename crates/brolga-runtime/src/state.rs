@@ -92,13 +92,7 @@ impl ProgramState {
     /// Copy it; a copy that is not needed any more may lend its memory. A fault leaves this
     /// function at once, so what is lent stays where it is until it is full.
     pub(crate) fn copied(&self, spare: &mut Vec<Box<[u8]>>, caller: usize) -> Result<Box<[u8]>, StateFault> {
-        if spare.last().is_none_or(|s| s.len() != self.bytes) {
-            let mut fresh = Vec::new();
-            fresh.try_reserve_exact(self.bytes).map_err(|_| StateFault::Memory(self.bytes as u64))?;
-            fresh.resize(self.bytes, 0);
-            spare.push(fresh.into_boxed_slice());
-        }
-        self.copy_to(spare.last_mut().expect("just pushed"), caller);
+        self.copy_to(lend(spare, self.bytes)?, caller);
         Ok(spare.pop().expect("just filled"))
     }
 
@@ -156,11 +150,22 @@ impl ProgramState {
     }
 }
 
+/// The last of the spare copies, of this length.
+pub(crate) fn lend(spare: &mut Vec<Box<[u8]>>, len: usize) -> Result<&mut [u8], StateFault> {
+    if spare.last().is_none_or(|s| s.len() != len) {
+        let mut fresh = Vec::new();
+        fresh.try_reserve_exact(len).map_err(|_| StateFault::Memory(len as u64))?;
+        fresh.resize(len, 0);
+        spare.push(fresh.into_boxed_slice());
+    }
+    Ok(spare.last_mut().expect("just pushed"))
+}
+
 /// Put bytes into a checksum.
 ///
 /// # Safety
 /// They may be read.
-unsafe fn hash(hasher: &mut DefaultHasher, p: *const u8, len: usize) {
+pub(crate) unsafe fn hash(hasher: &mut DefaultHasher, p: *const u8, len: usize) {
     let words = len / 8;
     for at in 0..words {
         // SAFETY: the word lies within the bytes.

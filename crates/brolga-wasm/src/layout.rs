@@ -20,6 +20,8 @@
 //! access of memory 0 hits accessible pages or the guard, and no comparison is needed. Memory whose
 //! pages may not be accessed costs no memory.
 
+use brolga_ir::program::{InstanceMemory, MemoryPlace};
+
 use crate::parse::Info;
 use wasmparser::ValType;
 
@@ -112,6 +114,13 @@ impl Layout {
     /// Whether no memory ever has its last page.
     pub fn has_room(&self) -> bool {
         self.memory_max.iter().all(|&most| most < MAX_PAGES * PAGE)
+    }
+
+    /// All that code of an instance can change.
+    pub fn instance(&self) -> InstanceMemory {
+        let place = |(m, &size_at): (u32, &i32)| MemoryPlace { offset: self.memory(m) as i64, size_at };
+        let memories = (0..).zip(&self.memory_size).map(place).collect();
+        InstanceMemory { header: u32::try_from(self.header).expect("a few hundred MiB"), memories }
     }
 
     /// From `vmctx` to a memory.

@@ -127,6 +127,7 @@ static TO_DOUBLE: HostFunc = HostFunc {
     symbol: "host.double_of_quad",
     params: &[types::I64, types::I64],
     result: Some(types::I64),
+    repeatable: true,
     address: || host::double_of_quad as *const () as usize,
 };
 

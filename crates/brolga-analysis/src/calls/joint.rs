@@ -84,7 +84,8 @@ pub fn delays(
 ) -> HashMap<FuncKey, Delay> {
     let mut all: HashMap<FuncKey, Delay> = HashMap::default();
     for &k in funcs.keys() {
-        if effects.get(&k).is_some_and(Effect::is_nothing) {
+        // A driver's combined function would be that of its body.
+        if program.funcs[k].driver.is_none() && effects.get(&k).is_some_and(Effect::is_nothing) {
             all.insert(k, Delay::default());
         }
     }

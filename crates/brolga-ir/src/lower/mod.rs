@@ -56,6 +56,7 @@ mod watch;
 
 pub use env::{CHECK_SRCLOC, Fence, LowerEnv, Lowered, Shadows, tape_flags};
 pub use frame::{FrameHome, FrameLayout, SlotPlace};
+pub use ops::zero;
 pub use renumber::{is_numbered, renumber};
 pub use typed::{Channel, Position, Standalone, TAPE_REGION, Typed, half_of, is_half, shadow_of_data};
 

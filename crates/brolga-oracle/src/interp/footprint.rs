@@ -145,7 +145,9 @@ fn range(part: &StatePart, func: &Func, args: &[TrackedVal]) -> Range<usize> {
     let word = |i: usize| args[i].bits as u64;
     let at = part.address.iter().fold(part.offset as u64, |sum, &i| sum.wrapping_add(word(i))) as usize;
     let length = match part.length {
-        StateLength::Bytes(n) => i64::from(n),
+        StateLength::Bytes(n) | StateLength::Pages(n) => i64::from(n),
+        // As much as there is.
+        StateLength::PagesUpTo(_) | StateLength::Object => i64::MAX,
         StateLength::Param(i) if func.signature.params[i].value_type.bits() == 32 => i64::from(word(i) as i32),
         StateLength::Param(i) => word(i) as i64,
     };

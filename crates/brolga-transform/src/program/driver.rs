@@ -41,6 +41,7 @@ use crate::primal::normalise::{Normalised, normalise};
 use crate::program::check_request;
 use crate::program::forward_root::{self, Served, on_tape};
 use crate::program::inline::{Inlining, inlined};
+use crate::program::outline::{functions_named, outline};
 use crate::program::reachable::{addressed, calls_indirectly, primal_symbol, reach, with_called_by_rules, with_chain};
 use crate::program::stack_states;
 use crate::program::variants::{VariantForm, Worklist};
@@ -195,7 +196,11 @@ fn primals(asked: Asked<'_>, inlining: &Inlining) -> Primals {
     // What a user's rule is for is called as it is.
     let ruled = keys.iter().filter(|&&k| k != request.func && program.funcs[k].rule.is_some());
     program.plain.extend(ruled.copied().collect::<Vec<_>>());
-    let mut bodies = inlined(&mut program, &keys, inlining, isa);
+    // Calls by whose name a loop is known stay.
+    let mut inlining = inlining.clone();
+    let named = options.checkpoints.around.iter().flat_map(|(name, _)| functions_named(&program, name));
+    inlining.not.extend(named.collect::<Vec<_>>());
+    let mut bodies = inlined(&mut program, &keys, &inlining, isa);
     keys.retain(|&k| program.funcs[k].body.is_some());
     // Functions all of whose calls were replaced need no derivative, nor do those that are called
     // as they are, with what they alone call.
@@ -214,6 +219,10 @@ fn primals(asked: Asked<'_>, inlining: &Inlining) -> Primals {
             }
             Err(e) => problems.extend(e.0),
         }
+    }
+    if problems.is_empty() {
+        let at = (request.func, options, isa);
+        problems.extend(outline(&mut program, &mut keys, &mut normalised, at).err().into_iter().flat_map(|e| e.0));
     }
     Primals { program, keys, normalised, problems }
 }

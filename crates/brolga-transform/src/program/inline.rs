@@ -13,7 +13,8 @@
 //!   whose rule is known ([`brolga_ir::Func::computes`]), nor a part of an allocator
 //!   ([`brolga_ir::Func::allocator`]: what it returns would no longer be known to be apart), nor
 //!   one that is called as it is ([`Program::plain`]), nor a driver ([`brolga_ir::driver`]), whose
-//!   own calls stay, too;
+//!   own calls stay, too, as do those of steps that it runs (what a step adds to a cotangent must
+//!   not depend on which steps run together);
 //! - it has at most [`Inline::Small::callee`] instructions, and its caller has not grown by
 //!   [`Inline::Small::growth`] and its own length; nor all callers together by more than [`SPARE`]
 //!   and the length of all ([`Budget`]). If it is called in one place only, the program does not
@@ -54,6 +55,7 @@ use std::borrow::Cow;
 
 use brolga_analysis::query::original;
 use brolga_ir::Copies;
+use brolga_ir::driver::Driver;
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::{FuncKey, Inline, Program};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
@@ -109,11 +111,13 @@ pub fn inlined(
     let order = bottom_up(program, funcs);
     let single = called_once(program, funcs);
     let mut known = InlineCosts::default();
+    let of_steps: HashSet<&str> = funcs.iter().filter_map(|&k| steps_of(program, k)).collect();
     let mut left = SPARE + order.iter().filter_map(|o| Some(length(body(program, o.0)?))).sum::<usize>();
     for (key, recursive) in order {
         let Some(own) = body(program, key) else { continue };
         let mut depth = 0;
-        if program.funcs[key].computes.is_none() && program.funcs[key].driver.is_none() {
+        let f = &program.funcs[key];
+        if f.computes.is_none() && f.driver.is_none() && !of_steps.contains(&*f.symbol) {
             let insts = (length(own) + growth as usize).min(left);
             let budget = Budget {
                 insts,
@@ -138,6 +142,14 @@ pub fn inlined(
     }
     program.copies = copies;
     known.bodies
+}
+
+/// The function that a driver of steps calls, which calls each step.
+fn steps_of(program: &Program, key: FuncKey) -> Option<&str> {
+    match &program.funcs[key].driver {
+        Some(Driver::Steps(of)) => Some(&of.steps),
+        _ => None,
+    }
 }
 
 /// Functions that have been visited.

@@ -9,6 +9,7 @@ pub(crate) mod driver;
 pub(crate) mod forward_root;
 pub mod inline;
 pub mod inline_rollback;
+pub(crate) mod outline;
 pub(crate) mod reachable;
 mod stack_states;
 pub mod units;

@@ -81,7 +81,9 @@ pub(super) fn bounds(b: &mut FunctionBuilder<'_>, part: &StatePart, given: &[ir:
         address = b.ins().iadd(address, p);
     }
     let length = match part.length {
-        StateLength::Bytes(n) => b.ins().iconst(types::I64, i64::from(n)),
+        StateLength::Bytes(n) | StateLength::Pages(n) => b.ins().iconst(types::I64, i64::from(n)),
+        StateLength::Object => b.ins().iconst(types::I64, 0),
+        StateLength::PagesUpTo(at) => b.ins().iadd_imm_s(address, at),
         StateLength::Param(p) if b.func.dfg.value_type(given[p]) == types::I64 => given[p],
         StateLength::Param(p) => b.ins().sextend(types::I64, given[p]),
     };

@@ -39,11 +39,11 @@ pub(crate) fn pair(
     let undone = |func| Variant { func, ..variant.clone() }.is_undone(cx.program, cx.options);
     let (forward, pullback) = match cx.program.funcs[variant.func].driver.as_ref()? {
         Driver::Call(driven) if !undone(*driven) => call::pair(cx, variant, *driven, symbols, work, names),
-        Driver::Steps(of) if variant.keeps_states(cx.options) => steps::pair(cx, variant, of, symbols, work, names),
+        Driver::Steps(of) => steps::pair(cx, variant, of, symbols, work, names)?,
         Driver::Inverse(of) if variant.is_undone(cx.program, cx.options) => {
             inverse::pair(cx, variant, of, symbols, work, names)
         }
-        Driver::Call(_) | Driver::Steps(_) | Driver::Inverse(_) => return None,
+        Driver::Call(_) | Driver::Inverse(_) => return None,
     };
     Some(DerivedPair {
         variant: variant.clone(),

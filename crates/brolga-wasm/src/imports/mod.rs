@@ -42,6 +42,7 @@ pub(crate) static GROW: HostFunc = HostFunc {
     symbol: "host.grow",
     params: &[types::I32, types::I64],
     result: Some(types::I32),
+    repeatable: true,
     address: || crate::host::grow as *const () as usize,
 };
 

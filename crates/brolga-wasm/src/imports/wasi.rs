@@ -30,24 +30,28 @@ static WRITE: HostFunc = HostFunc {
     symbol: "host.fd_write",
     params: &[types::I32, types::I32, types::I32],
     result: Some(types::I64),
+    repeatable: false,
     address: || host::fd_write as *const () as usize,
 };
 static EXIT: HostFunc = HostFunc {
     symbol: "host.proc_exit",
     params: &[types::I32],
     result: None,
+    repeatable: false,
     address: || host::proc_exit as *const () as usize,
 };
 pub(super) static CLOCK: HostFunc = HostFunc {
     symbol: "host.clock_time_get",
     params: &[types::I32],
     result: Some(types::I64),
+    repeatable: false,
     address: || host::clock as *const () as usize,
 };
 static RANDOM: HostFunc = HostFunc {
     symbol: "host.random_get",
     params: &[types::I64, types::I64],
     result: None,
+    repeatable: false,
     address: || host::random as *const () as usize,
 };
 

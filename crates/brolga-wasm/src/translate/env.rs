@@ -43,6 +43,8 @@ pub(crate) struct HostFunc {
     pub params: &'static [Type],
     /// Its result.
     pub result: Option<Type>,
+    /// Whether it may be called again ([`brolga_ir::Func::repeatable`]).
+    pub repeatable: bool,
     /// Gives its address.
     pub address: fn() -> usize,
 }

@@ -137,7 +137,8 @@ pub(crate) fn call_host(fx: &mut Fx<'_, '_, '_, '_>, host: &HostFunc, args: &[Va
         // SAFETY: `HostFunc` promises a C function of this signature, which lives as long as the
         // process.
         let defined = unsafe { fx.env.program.define_host(host.symbol, &signature, host.address()) };
-        defined.expect("symbols of host functions are ours alone");
+        let key = defined.expect("symbols of host functions are ours alone");
+        fx.env.program.func_mut(key).repeatable = host.repeatable;
     }
     let callee = fx.callee(host.symbol, |_| signature);
     let all = [&[fx.vmctx], args].concat();

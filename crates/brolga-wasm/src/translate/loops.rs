@@ -50,7 +50,9 @@ pub(super) fn define_steps(env: &mut Env<'_, '_>, context: &mut Context, ends_ea
         Ok(())
     })?;
     let state = state(env, 2);
-    env.program.func_mut(key).driver = Some(Driver::Steps(StepsDriver { state, from: 5, to: 6, steps: of.into() }));
+    let (carried, counted, budget) = (Vec::new(), !ends_early, None);
+    let driver = StepsDriver { state, carried, counted, budget, from: 5, to: 6, steps: of.into() };
+    env.program.func_mut(key).driver = Some(Driver::Steps(driver));
     Ok(())
 }
 
@@ -75,8 +77,8 @@ fn steps(fx: &mut Fx<'_, '_, '_, '_>, ends_early: bool) {
     fx.b.ins().jump(head, &[from.into()]);
     fx.b.switch_to_block(head);
     let more = fx.b.ins().icmp(IntCC::SignedLessThan, i, to);
-    let yes = fx.b.ins().iconst(types::I8, 1);
-    let out = if ends_early { vec![i.into(), yes.into()] } else { vec![] };
+    let no = fx.b.ins().iconst(types::I8, 0);
+    let out = if ends_early { vec![i.into(), no.into()] } else { vec![] };
     fx.b.ins().brif(more, body, &[], end, &out);
     fx.b.switch_to_block(body);
     let number = fx.b.ins().ireduce(types::I32, i);
@@ -88,8 +90,8 @@ fn steps(fx: &mut Fx<'_, '_, '_, '_>, ends_early: bool) {
     let next = fx.b.ins().iadd_imm_s(i, 1);
     if ends_early {
         let goes_on = fx.b.inst_results(call)[0];
-        let no = fx.b.ins().iconst(types::I8, 0);
-        fx.b.ins().brif(goes_on, head, &[next.into()], end, &[next.into(), no.into()]);
+        let yes = fx.b.ins().iconst(types::I8, 1);
+        fx.b.ins().brif(goes_on, head, &[next.into()], end, &[next.into(), yes.into()]);
     } else {
         fx.b.ins().jump(head, &[next.into()]);
     }

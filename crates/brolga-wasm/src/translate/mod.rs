@@ -79,6 +79,7 @@ pub fn translate(
     env.program.vmctx_pointers_only = true;
     env.program.short_indices = env.layout.has_room();
     env.program.confined = true;
+    env.program.instance = Some(env.layout.instance());
     env.program.traps = trap::names();
     data_objects(&mut env)?;
     reference_numbers(&mut env);

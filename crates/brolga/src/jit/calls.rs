@@ -114,7 +114,7 @@ impl DerivedRule {
     pub(super) fn begin(&self, args: &[Arg]) -> Result<Lease, Error> {
         let inner = &*self.0;
         let mut tape = inner.pool.lease().map_err(|e| Error::Usage(e.to_string()))?;
-        if inner.debug {
+        if inner.debug || inner.keeps_objects {
             declared::register(args, &inner.request.args, &mut tape);
         }
         if inner.program.unaligned_doubles {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use brolga_ir::driver::Driver;
 use brolga_ir::{Effort, Mode, Options, Program, Request, ResultActivity, TapeKind};
 use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Plan, Pool, StateFolder};
 use brolga_transform::{Abi, Derivation};
@@ -37,6 +38,8 @@ pub(super) struct Inner {
     /// How many derivatives a run computes.
     pub(super) width: usize,
     pub(super) debug: bool,
+    /// States of loops lie in memory of arguments, whose lengths the run time has to know.
+    pub(super) keeps_objects: bool,
     /// Whether a function moves floats in pieces.
     pub(super) pieces: bool,
     /// Of which sizes floats are that are moved as integers which may be none.
@@ -265,6 +268,7 @@ impl DerivedRule {
             spare: d.spare,
             width: options.width as usize,
             debug: options.debug,
+            keeps_objects: d.program.funcs.values().any(|f| f.driver.as_ref().is_some_and(Driver::keeps_objects)),
             pool: Arc::new(pool),
             program: d.program,
             compiled,
