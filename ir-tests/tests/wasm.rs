@@ -367,6 +367,7 @@ impl<'a> Subject<'a> {
             buffers: indices.map(|i| buffer(i, instance.memory())).collect(),
             tape_bytes: 0,
             loops: brolga::LoopStats::default(),
+            plans: Vec::new(),
             inverses: brolga::InverseStats::default(),
         }
     }

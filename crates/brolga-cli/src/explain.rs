@@ -3,16 +3,18 @@
 use brolga::{Error, Options, Program, Trap};
 use brolga_driver::File;
 use brolga_driver::explain::{Wanted, explain, json, text};
-use brolga_driver::output::error_json;
+use brolga_driver::output::{error_json, plan_json, plan_text};
 use brolga_driver::protocol::derive;
+use brolga_ir::driver::Driver;
 use brolga_oracle::OracleError;
 use clap::Args;
 use serde_json::Value;
 
 use crate::args::{CallOptions, FileArg, Limit};
 use crate::failure::Failure;
-use crate::jobs::{Job, jobs, read};
+use crate::jobs::{Job, jobs, outcome_of, read};
 use crate::report::{show, told};
+use crate::rules::Rules;
 
 /// `explain`.
 #[derive(Args)]
@@ -48,6 +50,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
 fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
     let wrt = args.wrt.as_deref().map(parse).transpose()?;
     let file = read(&args.input, &args.call.calls)?;
+    let rules = Rules::new(&file);
     for (i, job) in jobs(&file, &args.call)?.iter().enumerate() {
         if let Some((arg, _)) = wrt
             && arg >= job.call.args.len()
@@ -62,8 +65,12 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             return Err(Failure::Usage(format!("`--wrt {given}`: {} has no such float", job.name())));
         }
         let modes = if args.modes { modes(&file, job) } else { Vec::new() };
+        let loops = if runs_loops(&file.program) { outcome_of(&rules, job)?.plans } else { Vec::new() };
         if args.json {
             let mut all = json::json(&job.call, &found);
+            if !loops.is_empty() {
+                all["loops"] = loops.iter().map(plan_json).collect();
+            }
             if args.modes {
                 let entry =
                     |(_, key, error): &Possible| ((*key).to_owned(), error.as_ref().map_or(Value::Null, error_json));
@@ -72,10 +79,19 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             show(&format!("{all}\n"));
         } else {
             show(&format!("{}{}", if i > 0 { "\n" } else { "" }, text::text(&job.text, &found)));
+            if !loops.is_empty() {
+                show("\nTime loops:\n");
+                loops.iter().for_each(|plan| show(&plan_text(plan)));
+            }
             modes.iter().for_each(|mode| show(&mode_text(mode)));
         }
     }
     Ok(())
+}
+
+/// Whether a program has time loops, which run time decides about.
+fn runs_loops(program: &Program) -> bool {
+    program.funcs.values().any(|f| matches!(f.driver, Some(Driver::Steps(_))))
 }
 
 /// A mode in words and as a key, and why it cannot be had.

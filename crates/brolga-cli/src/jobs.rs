@@ -1,9 +1,11 @@
 //! Jobs: the calls of a command line, or those that a file lists, read and bound to the file.
 
-use brolga::{Checkpoints, Options, Untracked};
+use brolga::{Checkpoints, Error, Options, Program, Trap, Untracked};
+use brolga_driver::check::stray;
 use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, run};
+use brolga_oracle::Stray;
 
 use crate::args::{self, CallOptions, FileArg, Inverse};
 use crate::failure::Failure;
@@ -54,8 +56,30 @@ pub fn read_for(input: &FileArg, funcs: &[String], imports: bool) -> Result<File
 
 /// Differentiate the function of a call and run it.
 pub fn outcome_of(rules: &Rules<'_>, job: &Job<'_>) -> Result<Outcome, Failure> {
+    if let Some(found) = job.options.debug.then(|| stray(rules.program(), &job.call)).flatten() {
+        return Err(Failure::Run(job.name(), strays(rules.program(), found)));
+    }
     let rule = rules.get(&job.call.request(), &job.options());
     rule.and_then(|rule| run::gradient(&rule, &job.call)).map_err(|e| Failure::Run(job.name(), e))
+}
+
+/// A step of a time loop does not keep to the loop's states.
+fn strays(program: &Program, found: Stray) -> Error {
+    let message = found.to_string();
+    let at = *found.store;
+    let func = program.func(&at.function).map(|k| &program.funcs[k]);
+    Error::Trap(Box::new(Trap {
+        code: "time_loop".to_owned(),
+        block: func.and_then(|f| f.body.as_ref()?.layout.inst_block(at.inst)),
+        inst: Some(at.inst),
+        inst_text: Some(at.text),
+        line: (at.line != 0).then_some(at.line),
+        inlined: Vec::new(),
+        phase: "primal",
+        message,
+        source_name: func.and_then(|f| f.source_name()),
+        function: at.function,
+    }))
 }
 
 impl Job<'_> {

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use brolga::{DerivedRule, Error, Options, Request};
+use brolga::{DerivedRule, Error, Options, Program, Request};
 use brolga_driver::File;
 use brolga_driver::protocol::derive;
 
@@ -20,6 +20,11 @@ impl<'a> Rules<'a> {
     /// Of a file, none yet.
     pub fn new(file: &'a File) -> Self {
         Self { file, last: RefCell::new(None) }
+    }
+
+    /// What the file defines.
+    pub fn program(&self) -> &'a Program {
+        &self.file.program
     }
 
     /// The rule that is asked for, as good as new.

@@ -248,43 +248,6 @@ fn checks_of_order_2() {
     file.run("check", &["--call", "%root(0.0) nofd", "--order", "2"]).expect(0);
 }
 
-/// A value that is halved in each step.
-const HALVED: &str = "\
-function %step(i64, i64, i64) {
-block0(v0: i64, v1: i64, v2: i64):
-    v3 = load.f64 v0
-    v4 = f64const 0x1.0p-1
-    v5 = fmul v3, v4
-    store v5, v0
-    return
-}
-function %halved(i64, i64) {
-    fn0 = %step(i64, i64, i64)
-    fn1 = %brolga_time_loop(i64, i64, i64, i64, i64)
-block0(v0: i64, v1: i64):
-    v2 = func_addr.i64 fn0
-    v3 = iconst.i64 8
-    call fn1(v2, v0, v3, v0, v1)
-    return
-}";
-
-#[test]
-fn time_loops_within_a_budget() {
-    let file = temporary("halved.clif", HALVED);
-    let call = ["--call", "%halved([8.0], 20)", "--shadow", "0=[1048576.0]"];
-    let run = |budget: &str| file.run("grad", &[&call[..], &["--memory-budget", budget, "--json"]].concat());
-    for budget in ["1KiB", "64", "16"] {
-        let found = run(budget).expect(0).json();
-        assert_eq!(found[0]["gradient"][0][0], 1.0, "{budget}: {found:?}");
-        let loops = &found[0]["loops"];
-        assert_eq!((&loops["taped"], &loops["reversed"]), (&20.into(), &20.into()), "{budget}: {loops}");
-    }
-    let text = file.run("grad", &call).expect(0).stdout;
-    assert!(text.contains("time loops") && text.contains("20 recorded and reversed"), "{text}");
-    run("15").expect(1).says("the memory budget of 15 bytes is less than");
-    run("much").expect(2).says("--memory-budget");
-}
-
 /// A slope by a forward difference, cubed: its second derivatives have lost eight digits.
 const SLOPE: &str = "\
 function %slope(f64, f64) -> f64 {

@@ -4,5 +4,6 @@ mod cli;
 mod docs;
 mod installed;
 mod inverses;
+mod loops;
 mod objects;
 mod statuses;

@@ -106,6 +106,7 @@ pub fn gradients(rule: &DerivedRule, calls: &[Invocation]) -> Result<Vec<Outcome
         gradient: gradient_of(call, &memory, &found[k * n..][..n], (k, width)),
         tape_bytes: run.tape_bytes(),
         loops: run.loop_stats(),
+        plans: run.loop_plans(),
         inverses: run.inverse_stats(),
     };
     Ok((0..calls.len()).map(one).collect())

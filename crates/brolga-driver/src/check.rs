@@ -16,8 +16,9 @@ pub mod forward;
 pub mod second;
 
 use brolga::{DerivedRule, Error, InverseStats, LoopStats, Program};
+use brolga_ir::driver::Driver;
 use brolga_oracle::fd::{self, Verdict, Why};
-use brolga_oracle::{Oracle, OracleError, Tangent};
+use brolga_oracle::{Oracle, OracleError, Stray, Tangent};
 
 use crate::bind::Invocation;
 use crate::compare::{close, uses_f32};
@@ -109,6 +110,8 @@ pub struct Check {
     pub rows: Vec<Row>,
     /// Why the tape could not run.
     pub tape_error: Option<OracleError>,
+    /// A store of a step of a time loop that is read when the step is over, outside of the states.
+    pub stray: Option<Stray>,
     /// The dot-product identity, or why it could not be evaluated.
     pub dot: Result<DotProduct, String>,
 }
@@ -135,6 +138,7 @@ impl Check {
             };
             out.push(format!("input {}: gradient {:?}, but {other}", row.input.name(), row.gradient));
         }
+        out.extend(self.stray.as_ref().map(Stray::to_string));
         if let Ok(DotProduct { forward, reverse, holds: false }) = self.dot {
             out.push(format!("dot product: dual numbers give {forward:?}, the gradient {reverse:?}"));
         }
@@ -183,7 +187,8 @@ pub fn check(
     }
     let slack = rounding.as_deref();
     let dot = dot_product(program, call, &inputs, &gradient, slack, tolerances);
-    Ok(Check { rows, tape_error: tape.err(), dot })
+    let stray = known.and_then(|t| t.stray.clone());
+    Ok(Check { rows, stray, tape_error: tape.err(), dot })
 }
 
 /// What the tape may be off by, in terms of what changed terms change in its sums.
@@ -267,6 +272,7 @@ struct OnTape {
     rounding: Outcome,
     /// The noise of the objective, in terms of the precision of the arithmetic.
     noise: f64,
+    stray: Option<Stray>,
 }
 
 impl OnTape {
@@ -275,6 +281,19 @@ impl OnTape {
     fn noise_at(&self, tolerances: Tolerances) -> f64 {
         (self.noise * tolerances.precision).max(f64::MIN_POSITIVE)
     }
+}
+
+/// What steps of time loops write, as far as the interpreter gets: a store outside of the states
+/// that is read when its step is over.
+pub fn stray(program: &Program, call: &Invocation) -> Option<Stray> {
+    let program = call.interpreted(program);
+    if !program.funcs.values().any(|f| matches!(f.driver, Some(Driver::Steps(_)))) {
+        return None;
+    }
+    let memory = Memory::new(call).ok()?;
+    let args: Vec<_> = oracle_args(call, &memory).into_iter().map(|a| a.value).collect();
+    // SAFETY: as in `on_tape`.
+    unsafe { Oracle::new(program).footprint(call.func, &args) }.ok()?
 }
 
 fn on_tape(program: &Program, call: &Invocation) -> Result<OnTape, OracleError> {
@@ -294,10 +313,11 @@ fn on_tape(program: &Program, call: &Invocation) -> Result<OnTape, OracleError> 
         gradient: entries(lists),
         tape_bytes: r.tape_bytes,
         loops: LoopStats::default(),
+        plans: Vec::new(),
         inverses: InverseStats::default(),
     };
     let rounding = Outcome { gradient: entries(r.rounding), ..outcome.clone() };
-    Ok(OnTape { outcome, rounding, noise: r.noise })
+    Ok(OnTape { outcome, rounding, noise: r.noise, stray: r.stray })
 }
 
 /// ⟨ȳ, Jẋ⟩ against ⟨Jᵀȳ, ẋ⟩ for a random direction.

@@ -13,7 +13,7 @@
 //! strings of digits, and 128-bit floats that are no doubles are strings as CLIF writes them
 //! (`"0x1.8p3"`).
 
-use brolga::{Diagnostic, Diagnostics, Error, InverseStats, LoopStats, Trap};
+use brolga::{Diagnostic, Diagnostics, Error, InverseStats, LoopReport, LoopStats, Trap};
 use cranelift_codegen::ir::immediates::Ieee128;
 use serde_json::{Value, json};
 
@@ -71,7 +71,9 @@ pub fn json(call: &Invocation, outcome: &Outcome) -> Value {
         "gradient": outcome.gradient.iter().map(|g| g.as_ref().map(item_json)).collect::<Vec<_>>(),
     });
     if let (Some(fields), true) = (all.as_object_mut(), outcome.loops != LoopStats::default()) {
-        fields.insert("loops".to_owned(), loops_json(&outcome.loops));
+        let mut loops = loops_json(&outcome.loops);
+        loops["plans"] = outcome.plans.iter().map(plan_json).collect();
+        fields.insert("loops".to_owned(), loops);
     }
     if let (Some(fields), true) = (all.as_object_mut(), outcome.inverses != InverseStats::default()) {
         let InverseStats { calls, undone, recorded, chains, max_bytes } = outcome.inverses;
@@ -105,6 +107,42 @@ fn loops_json(loops: &LoopStats) -> Value {
         "max_slots": max_slots,
         "max_bytes": max_bytes,
     })
+}
+
+/// How loops of a step were reversed: how many there were, what the forward pass of the last one
+/// recorded, and what was to be done with its other steps.
+pub fn plan_json(plan: &LoopReport) -> Value {
+    let LoopReport { step, runs, recorded, selection } = plan;
+    let mut all = json!({ "step": format!("%{step}"), "runs": runs, "recorded": recorded });
+    if let Some(chosen) = selection {
+        let number = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
+        all["method"] = json!(chosen.method.name());
+        all["parameters"] = json!(chosen.method.to_string());
+        all["steps"] = json!(chosen.size.steps);
+        all["forward"] = json!(chosen.forecast.map(|f| number(f.forward)));
+        all["state"] = json!(chosen.size.state);
+        all["bytes"] = json!(number(chosen.bytes()));
+        all["disk_bytes"] = json!(number(chosen.file_bytes()));
+    }
+    all
+}
+
+/// How loops of a step were reversed, for people.
+pub fn plan_text(plan: &LoopReport) -> String {
+    let LoopReport { step, runs, recorded, selection } = plan;
+    let times = if *runs == 1 { String::new() } else { format!(", the last of {runs}") };
+    let mut out = format!("  loop of %{step}{times}: ");
+    match selection {
+        None => out += &format!("all {recorded} steps recorded as they run\n"),
+        Some(chosen) => {
+            if *recorded > 0 {
+                out += &format!("{recorded} steps recorded as they run, then ");
+            }
+            out += &chosen.to_string().replace('\n', "\n    ");
+            out.push('\n');
+        }
+    }
+    out
 }
 
 /// The JSON of a call without derivatives: as [`json()`], without `gradient`.
@@ -237,6 +275,7 @@ pub fn text(written: &str, call: &Invocation, outcome: &Outcome) -> String {
             let more = format!("{disk_writes} states written to a file, {disk_reads} read; {disk_bytes} bytes at most");
             out += &format!("  {:<12} {more}\n", "");
         }
+        out.extend(outcome.plans.iter().map(plan_text));
     }
     if outcome.inverses != InverseStats::default() {
         let InverseStats { calls, undone, recorded, chains, max_bytes } = outcome.inverses;

@@ -1,6 +1,6 @@
 //! One call through primal, forward pass and pullback, and what came out.
 
-use brolga::{ArgActivity, DerivedRule, Error, InverseStats, LoopStats, Options, Primal, Program};
+use brolga::{ArgActivity, DerivedRule, Error, InverseStats, LoopReport, LoopStats, Options, Primal, Program};
 use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::Invocation;
@@ -21,6 +21,8 @@ pub struct Outcome {
     pub tape_bytes: usize,
     /// What time loops have done.
     pub loops: LoopStats,
+    /// How they were reversed.
+    pub plans: Vec<LoopReport>,
     /// What calls have done that others undo.
     pub inverses: InverseStats,
 }
@@ -89,7 +91,7 @@ pub fn gradient_in(rule: &DerivedRule, call: &Invocation, memory: &mut Memory) -
     let run = unsafe { rule.gradient(&memory.arguments(), &call.seeds, &mut value, &mut cotangents) }?;
     let outcome = collect(call, memory, &value, &cotangents, run.tape_bytes());
     undamaged(memory)?;
-    Ok(Outcome { loops: run.loop_stats(), inverses: run.inverse_stats(), ..outcome })
+    Ok(Outcome { loops: run.loop_stats(), plans: run.loop_plans(), inverses: run.inverse_stats(), ..outcome })
 }
 
 /// Run a call without differentiating anything, in fresh memory.
@@ -101,8 +103,8 @@ pub fn primal(program: &Program, call: &Invocation) -> Result<Outcome, Error> {
     undamaged(&memory)?;
     let gradient = vec![None; call.args.len()];
     let (value, buffers) = (items(call, &value), contents(call, &memory));
-    let (loops, inverses) = Default::default();
-    Ok(Outcome { value, buffers, gradient, tape_bytes: 0, loops, inverses })
+    let (loops, plans, inverses) = Default::default();
+    Ok(Outcome { value, buffers, gradient, tape_bytes: 0, loops, plans, inverses })
 }
 
 /// Run the primal alone, in `memory`.
@@ -132,8 +134,8 @@ pub fn collect(
         ArgActivity::Duplicated => memory.shadow(i).map(|b| Item::Many(decode_all(b.elem, b.shadow.bytes()))),
     });
     let (value, buffers, gradient) = (items(call, value), contents(call, memory), gradient.collect());
-    let (loops, inverses) = Default::default();
-    Outcome { value, buffers, gradient, tape_bytes, loops, inverses }
+    let (loops, plans, inverses) = Default::default();
+    Outcome { value, buffers, gradient, tape_bytes, loops, plans, inverses }
 }
 
 /// Contents of the buffers, by argument.

@@ -29,11 +29,20 @@ use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
 use crate::driver::{Driver, StateLength, StatePart, StepsDriver};
 use crate::driver_call::{DriverCall, MadeFunc, Misuse, addressed, begin, calls, import, passes_words, words};
 
+/// How the name of a driver ends.
+const FROM: &str = "__from";
+
 /// Names that are called, and whether the step says when the loop ends.
 const NAMES: [(&str, bool); 2] = [("brolga_time_loop", false), ("brolga_while_loop", true)];
 
 pub(crate) fn is_name(symbol: &str) -> bool {
     NAMES.iter().any(|n| n.0 == symbol)
+}
+
+/// The step of a loop, of the name of a function that is made for it; another name, as it is.
+pub fn step_of(symbol: &str) -> &str {
+    let of = |name: &str| symbol.strip_prefix(name)?.strip_prefix("__")?.strip_suffix(FROM);
+    NAMES.iter().find_map(|n| of(n.0)).unwrap_or(symbol)
 }
 
 /// What a call of a loop of steps becomes.
@@ -93,7 +102,7 @@ impl LoopFuncs {
 
     /// The functions by their symbols: all steps, the driver, and what that calls.
     fn bodies(self) -> [MadeFunc; 3] {
-        let (driven, steps) = (format!("{}__from", self.symbol), format!("{}__steps", self.symbol));
+        let (driven, steps) = (format!("{}{FROM}", self.symbol), format!("{}__steps", self.symbol));
         let parts = self.parts();
         let part = |i| StatePart { address: vec![2 * i], offset: 0, length: StateLength::Param(2 * i + 1) };
         let state = (0..parts).map(part).collect();

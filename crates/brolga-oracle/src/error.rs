@@ -46,6 +46,27 @@ impl fmt::Display for Place {
     }
 }
 
+/// A store of a step of a time loop, outside of the loop's states, that is read when the step is
+/// over: steps which run again would find something else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    /// The store.
+    pub store: Box<Place>,
+    /// What has read it, in a later step or behind the loop.
+    pub load: Box<Place>,
+}
+
+impl fmt::Display for Stray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { store, load } = self;
+        write!(
+            f,
+            "a step of a time loop writes outside of the loop's states, and that is read when the step is over; make \
+             it part of a state: written by {store}; read by {load}"
+        )
+    }
+}
+
 /// Why an oracle gives no answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum OracleError {

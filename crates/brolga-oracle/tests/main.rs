@@ -4,6 +4,7 @@ mod common;
 mod cranelift_interpreter;
 mod dependence;
 mod fd;
+mod footprint;
 mod identity;
 mod kinks;
 mod memory;

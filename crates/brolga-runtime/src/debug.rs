@@ -20,11 +20,16 @@
 //! declared delta by chance. A buffer without a declared length takes its delta out of the first
 //! line: what cannot be judged is not reported.
 //!
+//! *Steps.* What steps of a time loop write has to be in its states, or go with the run that wrote
+//! it. So each store of a step asks [`brolga_debug_store`], which knows the loops that are running.
+//! It looks at buffers that the caller has declared: a step's own slots and blocks are none.
+//!
 //! *Limits.* Buffers that a caller carves out of two arenas with one distance between them share a
 //! delta. If a callee is given a pointer to one that was not declared, its accesses look like ones
 //! that are out of bounds.
 
 use crate::declared::Declared;
+use crate::loops::LoopFault;
 use crate::segment::Segment;
 
 /// The access lies outside of the shadows that it may belong to.
@@ -75,6 +80,23 @@ pub unsafe extern "C" fn brolga_debug_shadow(
     // SAFETY: our contract.
     let declared = unsafe { &(*seg).declared };
     judge(declared, address.wrapping_add(offset as u64), delta, n)
+}
+
+/// Whether a store of `n` bytes at `address + offset` is one of a step of a time loop into a buffer
+/// that the caller has declared, outside of the states of a loop that is running: 1, and the reason
+/// is kept, or 0.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses.
+pub unsafe extern "C" fn brolga_debug_store(seg: *mut Segment, address: u64, offset: i64, n: u64) -> u64 {
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    let at = address.wrapping_add(offset as u64);
+    let hit = |d: &&Declared| d.len.is_some_and(|len| overlap(at, n, d.primal, len));
+    let declared = seg.declared.iter().find(hit).filter(|_| !seg.loops.may_write(at, n));
+    let Some(buffer) = declared else { return 0 };
+    seg.loops.fails(LoopFault::Footprint { offset: at.wrapping_sub(buffer.primal) as i64 });
+    1
 }
 
 #[cfg(test)]

@@ -63,6 +63,7 @@ pub mod tangents;
 mod through;
 pub mod workspace;
 
+pub use brolga_schedules::Selection;
 pub use captures::{CaptureError, CaptureTable, Captures, DerivedPair};
 pub use declared::Declared;
 pub use globals::{DataSpan, GlobalShadows};

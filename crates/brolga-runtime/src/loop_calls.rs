@@ -48,7 +48,9 @@ guard::leaf! {
         // SAFETY: our contract.
         let (seg, own) = unsafe { (&mut *seg, &mut *run) };
         let on_tape = seg.limit as usize - seg.top as usize;
-        let next = match own.forward(at, (seg.top, on_tape), &mut seg.loops.files, caller) {
+        let next = own.forward(at, (seg.top, on_tape), &mut seg.loops.files, caller);
+        seg.loops.steps_of(run, own.records_steps() && next == Ok(Forward::Steps));
+        let next = match next {
             Ok(Forward::Over) if on_tape < size_of::<u64>() => Forward::NoRoom,
             Ok(Forward::Over) => {
                 // SAFETY: there is room above the top.
@@ -112,6 +114,7 @@ guard::leaf! {
         if let (Some(a_step), Ok(0)) = (run.a_step, &next) {
             seg.loops.a_step.insert(run.site, a_step);
         }
+        seg.loops.steps_of(run, matches!(next, Ok(2)));
         if let Ok(2) = next {
             seg.inverses.enter();
         }
@@ -151,5 +154,30 @@ mod tests {
             assert_eq!((found, seg.top), ((next as u64, 3), top));
         }
         seg.top = base;
+    }
+
+    /// `/dev/full` takes nothing.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk() {
+        let mut seg = Segment::new(4096).unwrap();
+        let mut state = [1_u64];
+        let cells = [0, 100, 16, state.as_mut_ptr() as u64, 8];
+        let begun = |seg: &mut Segment| {
+            // SAFETY: as above.
+            unsafe {
+                let run = brolga_loop_begin(seg, cells.as_ptr(), 5 | 1 << 16) as *mut LoopRun;
+                brolga_loop_forward(seg, run, 0)
+            }
+        };
+        let full = std::fs::OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
+        seg.loops.files.use_file(full);
+        assert_eq!(begun(&mut seg), STEP_OF_FAULT);
+        let message = seg.loop_fault().unwrap().to_string();
+        assert!(message.contains("cannot be written") && message.contains("name another folder"), "{message}");
+        // The next run has nothing to do with it.
+        seg.reset();
+        seg.keep_states_in(None);
+        assert!(begun(&mut seg) > 0 && seg.loop_fault().is_none());
     }
 }

@@ -168,6 +168,15 @@ impl LoopState {
         self.is_known
     }
 
+    /// Whether these bytes are among its own, as far as it is known.
+    pub(crate) fn holds(&self, at: usize, n: usize) -> bool {
+        let in_pages = |m: &PagedMemory| {
+            let length = if let MemoryLength::Bytes(length) = m.length { length } else { usize::MAX };
+            at.checked_sub(m.base as usize).and_then(|from| from.checked_add(n)).is_some_and(|end| end <= length)
+        };
+        !self.is_known || self.bytes.holds(at, n) || self.memory.iter().any(in_pages)
+    }
+
     /// Whether there is memory of which pages are kept, so that states may differ in length.
     pub(crate) fn is_paged(&self) -> bool {
         !self.memory.is_empty()

@@ -76,6 +76,15 @@ pub enum LoopFault {
          writes memory outside of the state that has changed since; make that memory part of the state"
     )]
     Differs(u64),
+    /// A step has written outside of its states: a check of a debug run.
+    #[error(
+        "a step of a time loop writes to byte {offset} of a buffer of the caller's, which is outside of the loop's \
+         states; make it part of a state, or let the step have memory of its own"
+    )]
+    Footprint {
+        /// Where in the buffer.
+        offset: i64,
+    },
     /// A file for states has failed.
     #[error("a time loop keeps states in a file (`checkpoint_dir`): {0}")]
     Files(Box<str>),
@@ -151,6 +160,8 @@ pub(crate) struct Loops {
     pub(crate) a_step: HashMap<usize, usize>,
     /// States in a file.
     pub(crate) files: LoopFiles,
+    /// Runs whose steps are being recorded, the outermost first.
+    stepping: Vec<*const LoopRun>,
     plans: Vec<LoopPlan>,
     fault: Option<LoopFault>,
 }
@@ -166,6 +177,7 @@ impl Loops {
     /// A pullback begins; one that ended in a trap may have left loops that were on their way.
     pub(crate) fn begin_pullback(&mut self) {
         self.fault = None;
+        self.stepping.clear();
         if let Some(mark) = self.runs.iter().find_map(|r| r.mark) {
             self.truncate(mark);
         }
@@ -186,6 +198,19 @@ impl Loops {
 
     pub(crate) fn fault(&self) -> Option<LoopFault> {
         self.fault.clone()
+    }
+
+    /// What is recorded next are steps of this run, or of those around it.
+    pub(crate) fn steps_of(&mut self, run: *const LoopRun, are_recorded: bool) {
+        let around = self.stepping.iter().position(|r| *r == run).unwrap_or(self.stepping.len());
+        self.stepping.truncate(around);
+        self.stepping.extend(are_recorded.then_some(run));
+    }
+
+    /// Whether bytes are in the states of all runs whose steps are being recorded.
+    pub(crate) fn may_write(&self, at: u64, n: u64) -> bool {
+        // SAFETY: a run whose steps are being recorded is in the list.
+        self.stepping.iter().all(|run| unsafe { &**run }.state.holds(at as usize, n as usize))
     }
 
     /// States may be kept in this folder.
@@ -480,6 +505,11 @@ impl LoopRun {
     /// The run is gone.
     fn leave_files(&mut self, files: &mut LoopFiles) {
         (0..self.on_disk.len()).for_each(|i| self.drop_file(i, files));
+    }
+
+    /// Whether the steps that are next are recorded, by the forward pass.
+    pub(crate) fn records_steps(&self) -> bool {
+        self.taped != 0
     }
 
     /// How it is reversed, when its forward pass is over.

@@ -173,6 +173,7 @@ fn helpers() -> Table {
         ("brolga_with_value", brolga_with_value as *const u8),
         ("brolga_with_valuef", brolga_with_valuef as *const u8),
         ("brolga_debug_shadow", debug::brolga_debug_shadow as *const u8),
+        ("brolga_debug_store", debug::brolga_debug_store as *const u8),
         ("brolga_loop_begin", loop_calls::brolga_loop_begin as *const u8),
         ("brolga_loop_forward", loop_calls::brolga_loop_forward as *const u8),
         ("brolga_loop_reverse", loop_calls::brolga_loop_reverse as *const u8),

@@ -58,6 +58,17 @@ impl ProgramState {
         self.bytes
     }
 
+    /// Whether these bytes are among its own.
+    pub(crate) fn holds(&self, at: usize, n: usize) -> bool {
+        let of = |byte: usize| self.parts.iter().find(|p| (p.0 as usize..p.0 as usize + p.1).contains(&byte));
+        let mut next = at;
+        while next < at.saturating_add(n) {
+            let Some(part) = of(next) else { return false };
+            next = part.0 as usize + part.1;
+        }
+        true
+    }
+
     /// Where its parts lie in a copy.
     pub(crate) fn spans(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.parts.iter().scan(0, |at, part| {

@@ -290,6 +290,10 @@ impl fmt::Display for Selection {
             let (slots, block) = (states(self.method.slots()), self.method.block());
             writeln!(f, "memory: {slots} of {state} bytes, a tape of {block} steps of {tape} bytes")?;
         }
-        write!(f, "at most {} of {}", ByteCount(self.bytes()), ByteCount(u128::from(self.budget.memory)))
+        let (most, budget) = (ByteCount(self.bytes()), ByteCount(u128::from(self.budget.memory)));
+        if most.0 > budget.0 {
+            return write!(f, "at most {most}: what one step leaves on the tape does not fit {budget}");
+        }
+        write!(f, "at most {most} of {budget}")
     }
 }

@@ -60,11 +60,12 @@ const TEXT: &str = r#"(module
 const X: [f64; 3] = [0.9, 0.3, 0.05];
 
 /// The value, the gradient on shadows that are not zero, and what is where the state was.
-fn found(module: &Module, name: &str, n: i32, mode: Mode, budget: usize) -> (f64, Vec<f64>, Vec<u8>) {
+fn found(module: &Module, name: &str, n: i32, mode: Mode, budget: usize, files: bool) -> (f64, Vec<f64>, Vec<u8>) {
     let probe = Gradient::split(module, name).unwrap();
     let activity: Vec<_> = probe.ty().params().iter().map(|t| default_activity(*t)).collect();
     let options = Options { mode, memory_budget: budget, ..Options::as_calls() };
-    let options = Options { untracked: brolga_wasm::options().untracked, ..options };
+    let checkpoint_dir = files.then(std::env::temp_dir);
+    let options = Options { checkpoint_dir, untracked: brolga_wasm::options().untracked, ..options };
     let gradient = Gradient::with_options(module, name, &activity, &options).unwrap();
     let mut instance = Instance::new(module).unwrap();
     let at = instance.alloc_f64(&X).unwrap();
@@ -76,8 +77,9 @@ fn found(module: &Module, name: &str, n: i32, mode: Mode, budget: usize) -> (f64
             instance.clear_shadow();
             instance.set_shadow_f64(at, &[0.5, 1.5, 2.5]).unwrap();
             instance.pullback(&mut pullback, &[Val::F64(1.0)]).unwrap();
-            let steps = pullback.loop_stats().reversed;
-            assert!(name.starts_with("plain") || n == 0 || steps > 0, "{name} is a time loop");
+            let stats = pullback.loop_stats();
+            assert!(name.starts_with("plain") || n == 0 || stats.reversed > 0, "{name} is a time loop");
+            assert!(!files || n < 60 || budget > 400 || stats.disk_writes > 0, "{name}, {budget} bytes: {stats:?}");
         }
         value[0]
     } else {
@@ -93,12 +95,13 @@ fn loops_of_modules_have_the_gradient_of_loops() {
     let module = Module::with_options(TEXT, &ModuleOptions::default()).unwrap();
     for (name, plain) in [("run", "plain_run"), ("falls", "plain_falls")] {
         for n in [0, 1, 5, 60] {
-            let (value, as_written, _) = found(&module, plain, n, Mode::Combined, 0);
+            let (value, as_written, _) = found(&module, plain, n, Mode::Combined, 0, false);
             let mut first = None;
-            for budget in [1 << 20, 2000, 400, 64] {
+            let budgets = [(1 << 20, false), (2000, false), (400, false), (64, false), (400, true), (64, true)];
+            for (budget, files) in budgets {
                 for mode in [Mode::Combined, Mode::Split] {
                     let what = format!("{name} {n} {budget} {mode:?}");
-                    let (v, gradient, memory) = found(&module, name, n, mode, budget);
+                    let (v, gradient, memory) = found(&module, name, n, mode, budget, files);
                     assert_eq!(v, value, "{what}");
                     let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-13 * b.abs().max(1.0);
                     assert!(gradient.iter().zip(&as_written).all(near), "{what}: {gradient:?} {as_written:?}");

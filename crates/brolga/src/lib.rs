@@ -23,12 +23,12 @@ pub use brolga_ir::{
 };
 pub use brolga_rules::{RuleError, TangentArg, UserRule, parse_rules};
 pub use brolga_runtime::guard::{handlers_are_in_place, install_handlers};
-pub use brolga_runtime::{InverseFault, InverseStats, LoopFault, LoopPlan, LoopStats, StateFault};
+pub use brolga_runtime::{InverseFault, InverseStats, LoopFault, LoopStats, Selection, StateFault};
 pub use brolga_transform::set_rules;
 pub use cache::Cache;
 pub use cranelift_codegen;
 pub use error::{Error, Trap};
-pub use jit::{Arg, DerivedRule, Floats, Primal, Pullback, Run};
+pub use jit::{Arg, DerivedRule, Floats, LoopReport, Primal, Pullback, Run};
 pub use second::HessianRule;
 pub use stages::{Stage, dot, dump};
 

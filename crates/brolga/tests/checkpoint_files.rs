@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, Error, LoopStats, Mode, Options};
 
-use crate::time_loops::{Outcome, options, pendulum, rule, run};
+use crate::time_loops::{Outcome, options, pendulum, planned, rule, run};
 
 /// A folder of the test's, which is removed when the test is over.
 struct Folder(PathBuf);
@@ -49,29 +49,74 @@ fn in_memory(func: &str, n: i64) -> Outcome {
 fn any_budget_gives_the_same_bits() {
     let (p, folder) = (pendulum(), Folder::new("bits"));
     for func in ["f", "nested", "two", "around", "fall"] {
+        let lengths = [137, 40, 2, 1, 0].map(|n| (n, in_memory(func, n)));
         let mut written = 0;
-        for n in [0, 1, 2, 40, 137] {
-            let same = in_memory(func, n);
-            for budget in [1 << 20, 4096, 1000, 200, 64, 33, 32] {
-                let what = format!("%{func}, {n} steps, {budget} bytes");
-                let combined = rule(&p, func, &with_files(Mode::Combined, budget, &folder.0));
-                let split = rule(&p, func, &with_files(Mode::Split, budget, &folder.0));
-                // A later run knows what a step takes.
-                for _ in 0..2 {
-                    let (found, stats) = run(&combined, n, START, 0).unwrap();
-                    assert_eq!(found, same, "{what}");
-                    assert!(stats.disk_writes <= stats.disk_reads || n < 2, "{what}: {stats:?}");
-                    assert_eq!(stats.disk_writes > 0, stats.disk_bytes > 0, "{what}: {stats:?}");
-                    assert!(budget < 1 << 20 || stats.disk_writes == 0, "{what}: {stats:?}");
-                    written += stats.disk_writes;
-                }
+        for budget in [1 << 20, 4096, 1000, 200, 64, 33, 32] {
+            let combined = rule(&p, func, &with_files(Mode::Combined, budget, &folder.0));
+            let split = rule(&p, func, &with_files(Mode::Split, budget, &folder.0));
+            // Later runs know what a step takes.
+            for (n, same) in lengths.iter().chain(&lengths) {
+                let (n, what) = (*n, format!("%{func}, {n} steps, {budget} bytes"));
+                let (found, stats) = run(&combined, n, START, 0).unwrap();
+                assert_eq!(&found, same, "{what}");
+                assert!(stats.disk_writes <= stats.disk_reads || n < 2, "{what}: {stats:?}");
+                assert_eq!(stats.disk_writes > 0, stats.disk_bytes > 0, "{what}: {stats:?}");
+                assert!(budget < 1 << 20 || stats.disk_writes == 0, "{what}: {stats:?}");
+                written += stats.disk_writes;
                 for times in 1..=3 {
-                    assert_eq!(run(&split, n, START, times).unwrap().0, same, "{what}, pullback {times}");
+                    assert_eq!(&run(&split, n, START, times).unwrap().0, same, "{what}, pullback {times}");
                 }
                 assert!(folder.is_empty(), "{what}: a file has a name");
             }
         }
         assert!(written > 100, "%{func}: {written} states went to a file");
+    }
+}
+
+/// Each method that a run may choose, for loops that are fixed, that end by themselves, and whose
+/// steps have loops: the bits are those of what is recorded at once.
+#[test]
+fn each_method_gives_the_bits_of_what_is_recorded() {
+    let (p, folder) = (pendulum(), Folder::new("methods"));
+    let known = &["recorded", "store all", "blocked", "revolve", "two levels"][..];
+    let unknown = &["recorded", "online", "two levels"][..];
+    for (func, step, expected) in [("f", "step", known), ("nested", "inner", known), ("fall", "goes_on", unknown)] {
+        let mut methods = Vec::new();
+        let lengths = [1, 137, 0].map(|n| (n, in_memory(func, n)));
+        for budget in [1 << 20, 4096, 2000, 1000, 200, 64] {
+            for (mode, dir) in [Mode::Combined, Mode::Split].into_iter().flat_map(|m| [(m, false), (m, true)]) {
+                let checkpoint_dir = dir.then(|| folder.0.clone());
+                let rule = rule(&p, func, &Options { checkpoint_dir, ..options(mode, budget) });
+                for (n, same) in &lengths {
+                    let times = if mode == Mode::Split { 2 } else { 0 };
+                    let what = format!("%{func}, {n} steps, {budget} bytes, {times} pullbacks");
+                    let (found, stats, plans) = planned(&rule, *n, START, times).unwrap();
+                    assert_eq!(&found, same, "{what}: {plans:?}");
+                    let plan = plans.iter().find(|p| p.step == step).expect("there is a loop");
+                    let forecast = plan.selection.and_then(|s| s.forecast);
+                    assert!(forecast.is_none_or(|f| stats.forward >= f.forward), "{what}: {stats:?} {plan:?}");
+                    methods.push(plan.selection.map_or("recorded", |s| s.method.name()));
+                }
+            }
+        }
+        let missing: Vec<_> = expected.iter().filter(|name| !methods.contains(name)).collect();
+        let more: Vec<_> = methods.iter().filter(|name| !expected.contains(name)).collect();
+        assert!(missing.is_empty() && more.is_empty(), "%{func}: {missing:?} are not chosen, and {more:?} are");
+    }
+}
+
+#[test]
+fn a_trap_in_a_step_leaves_the_rule_as_it_was() {
+    let (p, folder) = (pendulum(), Folder::new("trap"));
+    for mode in [Mode::Combined, Mode::Split] {
+        let rule = rule(&p, "breaks", &with_files(mode, 64, &folder.0));
+        let times = usize::from(mode == Mode::Split);
+        match run(&rule, 40, START, times) {
+            Err(Error::Trap(trap)) => assert_eq!((&trap.code[..], &trap.function[..]), ("user7", "broken")),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(run(&rule, 20, START, times).unwrap().0, in_memory("f", 20));
+        assert!(folder.is_empty());
     }
 }
 
@@ -214,7 +259,7 @@ fn a_killed_process_leaves_nothing_that_a_run_trusts() {
     assert!(lines.any(|line| line == "kept"));
     child.kill().unwrap();
     child.wait().unwrap();
-    // A file has a name until that is removed. Files with the names of ours, as they may stay where a file that is open keeps its name.
+    // Files with the names of ours, as they may stay where a file that is open keeps its name.
     let names: Vec<PathBuf> =
         (0..4096).map(|i| folder.0.join(format!("brolga-states-{}-{i}", std::process::id()))).collect();
     names.iter().for_each(|name| fs::write(name, "of another run").unwrap());

@@ -7,7 +7,7 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 
-use brolga::{Arg, ArgActivity, DerivedRule, InverseCheck, InverseStats, Mode, Options, Program, Request};
+use brolga::{Arg, ArgActivity, DerivedRule, InverseCheck, InverseStats, Mode, Options, Primal, Program, Request};
 use brolga_testing::program;
 
 const STEP: &str = "
@@ -292,4 +292,62 @@ fn what_is_exact_is_undone_and_the_rest_recorded() {
     // A tape by hand has thirty places for each step.
     let by_hand = 240 * n as u64;
     assert!(6 * bytes <= by_hand && 6 * bytes <= taped as u64, "{bytes} bytes, {taped} taped, {stats:?}");
+}
+
+/// n steps, and back.
+const RETURN: &str = "
+function %there_and_back(i64, i64, i64) {
+    fn0 = %leap(i64, i64, i64)
+    fn1 = %leap_back(i64, i64, i64)
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = iconst.i64 0
+    v4 = iconst.i64 1
+    jump block1(v3)
+block1(v5: i64):
+    call fn0(v0, v1, v5)
+    v6 = iadd v5, v4
+    v7 = icmp slt v6, v2
+    brif v7, block1(v6), block2(v3)
+block2(v8: i64):
+    call fn1(v0, v1, v8)
+    v9 = iadd v8, v4
+    v10 = icmp slt v9, v2
+    brif v10, block2(v9), block3
+block3:
+    return
+}
+";
+
+/// How far numbers are from others, in proportion to these: in the Euclidean norm.
+fn apart(found: &[f64], from: &[f64]) -> f64 {
+    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+    norm(&mut found.iter().zip(from).map(|(a, b)| a - b)) / norm(&mut from.iter().copied())
+}
+
+/// What an implementation by hand drifts by: positions after n steps and back, and gradients with
+/// respect to the initial positions.
+#[test]
+fn what_is_undone_without_a_check_drifts_as_it_does_by_hand() {
+    let p = orbits();
+    let back = program(&(STEP.to_owned() + RETURN));
+    let func = back.func("there_and_back").unwrap();
+    let primal = Primal::new(&back, &[func], &Options::default()).unwrap();
+    let by_hand = [
+        (1 << 4, 1.1e-17, 1.4e-15),
+        (1 << 10, 1.0e-14, 3.2e-13),
+        (1 << 12, 1.3e-13, 9.3e-12),
+        (1 << 16, 1.1e-11, 4.5e-10),
+    ];
+    for (n, drift, of_gradient) in by_hand {
+        let (mut found, mut params) = (state(), params());
+        let at = [found.as_mut_ptr(), params.as_mut_ptr()].map(|p| DataValue::I64(p as i64));
+        // SAFETY: the arguments are as the function wants them.
+        unsafe { primal.call(func, &[at[0].clone(), at[1].clone(), DataValue::I64(n)]) }.unwrap();
+        let found = apart(&found[..30], &state()[..30]);
+        assert!(found <= 2.0 * drift && 2.0 * found >= drift, "{n} steps and back: {found:e}, by hand {drift:e}");
+        let exact = run(&p, "timed", n, InverseCheck::Off).0;
+        let undone = run(&p, "orbit", n, InverseCheck::Off).0;
+        let found = apart(&undone.gradient.0[..30], &exact.gradient.0[..30]);
+        assert!(found <= 2.0 * of_gradient, "gradient of {n} steps: {found:e}, by hand {of_gradient:e}");
+    }
 }

@@ -19,6 +19,7 @@ mod jets;
 mod known_names;
 mod leapfrog;
 mod long;
+mod lorenz;
 mod monotone_rows;
 mod named;
 mod predecessors;

@@ -2,7 +2,7 @@
 //! loop written as a loop; what cannot be reversed is refused.
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, DerivedRule, Error, LoopStats, Mode, Options, Program, Request};
+use brolga::{Arg, ArgActivity, DerivedRule, Error, LoopReport, LoopStats, Mode, Options, Program, Request};
 use brolga_testing::program;
 
 /// A pendulum in a field that depends on time: position and velocity, and params dt and k.
@@ -298,16 +298,28 @@ pub(crate) fn rule(program: &Program, func: &str, options: &Options) -> DerivedR
 
 /// The gradient of a call with shadows that are not zero, `times` times; the last one.
 pub(crate) fn run(rule: &DerivedRule, n: i64, start: [f64; 2], times: usize) -> Result<(Outcome, LoopStats), Error> {
+    planned(rule, n, start, times).map(|(outcome, stats, _)| (outcome, stats))
+}
+
+/// The same, and how its loops were reversed.
+pub(crate) fn planned(
+    rule: &DerivedRule,
+    n: i64,
+    start: [f64; 2],
+    times: usize,
+) -> Result<(Outcome, LoopStats, Vec<LoopReport>), Error> {
     let (mut state, mut params) = (start, PARAMS);
     let (mut ds, mut dp) = ([0.25, -0.5], [0.125, 2.0]);
-    let arg = |p: &mut [f64; 2], d: &mut [f64; 2]| Arg::duplicated(p.as_mut_ptr() as u64, d.as_mut_ptr() as u64);
+    let arg =
+        |p: &mut [f64; 2], d: &mut [f64; 2]| Arg::duplicated_len(p.as_mut_ptr() as u64, d.as_mut_ptr() as u64, 16);
     let args = [arg(&mut state, &mut ds), arg(&mut params, &mut dp), Arg::new(DataValue::I64(n))];
     let seeds = [DataValue::F64(1.5.into()), DataValue::I64(0)];
     let seeds = &seeds[..rule_returns(rule)];
     let (mut results, mut cotangents) = (vec![], vec![]);
-    let stats = if times == 0 {
+    let (stats, plans) = if times == 0 {
         // SAFETY: the arguments are as the functions want them.
-        unsafe { rule.gradient(&args, seeds, &mut results, &mut cotangents) }?.loop_stats()
+        let run = unsafe { rule.gradient(&args, seeds, &mut results, &mut cotangents) }?;
+        (run.loop_stats(), run.loop_plans())
     } else {
         // SAFETY: as above.
         let (found, mut pullback) = unsafe { rule.forward(&args) }?;
@@ -319,11 +331,11 @@ pub(crate) fn run(rule: &DerivedRule, n: i64, start: [f64; 2], times: usize) -> 
             unsafe { pullback.call(seeds) }?;
             assert_eq!(bits(&state), bits(&after), "a pullback leaves the state as it finds it");
         }
-        pullback.loop_stats()
+        (pullback.loop_stats(), pullback.loop_plans())
     };
     assert_eq!(params, PARAMS);
     let (state, state_shadow, params_shadow) = (bits(&state), bits(&ds), bits(&dp));
-    Ok((Outcome { results, state, state_shadow, params_shadow }, stats))
+    Ok((Outcome { results, state, state_shadow, params_shadow }, stats, plans))
 }
 
 fn rule_returns(rule: &DerivedRule) -> usize {
@@ -432,7 +444,11 @@ fn differences_say_the_same() {
 fn stopped(program: &Program, func: &str, n: i64, budget: usize) -> (String, String) {
     let rule = rule(program, func, &options(Mode::Combined, budget));
     match run(&rule, n, [0.9, -0.3], 0) {
-        Err(Error::Trap(trap)) => (trap.code, trap.message),
+        Err(Error::Trap(trap)) => {
+            let step = if trap.code == "time_loop" { &["step", "counting", "halves"][..] } else { &["broken"] };
+            assert!(step.contains(&&trap.function[..]), "{trap:?}");
+            (trap.code, trap.message)
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -451,6 +467,30 @@ fn what_does_not_fit_is_an_error() {
         let (code, message) = stopped(&p, func, n, budget);
         assert_eq!(code, "time_loop", "{message}");
         assert!(message.contains(says), "{message}");
+    }
+}
+
+#[test]
+fn debug_runs_name_stores_outside_of_states() {
+    let p = pendulum();
+    for (mode, times) in [(Mode::Combined, 0), (Mode::Split, 1)] {
+        for budget in [1 << 20, 1000, 200, 32] {
+            let options = options(mode, budget);
+            let debug = Options { debug: true, ..options.clone() };
+            for func in ["f", "nested", "two", "around", "fall"] {
+                let found = run(&rule(&p, func, &debug), 40, [0.9, -0.3], times).unwrap().0;
+                let same = run(&rule(&p, func, &options), 40, [0.9, -0.3], times).unwrap().0;
+                assert_eq!(found, same, "{func}, {budget} bytes");
+            }
+            match run(&rule(&p, "counts", &debug), 40, [0.9, -0.3], times) {
+                Err(Error::Trap(trap)) => {
+                    assert_eq!((&trap.code[..], &trap.function[..]), ("time_loop", "counting"), "{trap}");
+                    assert!(trap.message.contains("writes to byte 0 of a buffer"), "{trap}");
+                    assert_eq!(trap.inst_text.as_deref(), Some("store.f64 v5, v1"), "{trap}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
     }
 }
 

@@ -75,6 +75,7 @@ impl<'a> Unmoored<'a> {
             gradient: o.gradient.iter().map(|g| g.as_ref().map(|g| self.item(g))).collect(),
             tape_bytes: o.tape_bytes,
             loops: o.loops,
+            plans: o.plans.clone(),
             inverses: o.inverses,
         }
     }

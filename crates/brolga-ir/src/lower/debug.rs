@@ -17,16 +17,20 @@
 //! it is. The seals of a frame and of a link are combined with the address beside them, since a
 //! wrong address would lead anywhere. A seal is checked before what it covers is used.
 //!
+//! **Steps.** Before each store of the primal the run time is asked (`brolga_debug_store`) whether
+//! a step of a time loop is running, and writes to a buffer of the caller's outside of its states.
+//!
 //! **Invariants.** Without `debug` nothing here emits an instruction, and seals take no space.
 //! Seals depend on names only, so that they are the same in both halves and in every derivation.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Opcode, types};
 use cranelift_frontend::FunctionBuilder;
 
 use super::context::LowerCx;
 use super::typed::Channel;
 use crate::inst::{Check, Val};
+use crate::program::symbol_of;
 
 /// Bytes of a seal.
 const SEAL: u32 = 8;
@@ -56,6 +60,44 @@ struct Asked {
     /// The pointer comes from a parameter, so it must stay in the buffer that was declared for it.
     ours: bool,
     missing: Missing,
+}
+
+/// How many bytes are written.
+#[derive(Clone, Copy)]
+enum Length {
+    Bytes(u32),
+    Value(ir::Value),
+}
+
+/// What an instruction writes to memory: address, offset and length.
+fn written(func: &ir::Function, inst: ir::Inst) -> Option<(ir::Value, i32, Length)> {
+    let dfg = &func.dfg;
+    let bytes = |v: ir::Value| Length::Bytes(dfg.value_type(v).bytes());
+    let (addr, off, length) = match dfg.insts[inst] {
+        InstructionData::Store { opcode, args, offset, .. } => {
+            let length = match opcode {
+                Opcode::Istore8 => Length::Bytes(1),
+                Opcode::Istore16 => Length::Bytes(2),
+                Opcode::Istore32 => Length::Bytes(4),
+                _ => bytes(args[0]),
+            };
+            (args[1], offset.into(), length)
+        }
+        InstructionData::StoreNoOffset { args, .. } => (args[1], 0, bytes(args[0])),
+        InstructionData::AtomicCas { args, .. } => (args[0], 0, bytes(args[2])),
+        InstructionData::AtomicRmw { args, .. } => (args[0], 0, bytes(args[1])),
+        InstructionData::Call { func_ref, .. } => {
+            let symbol = symbol_of(func, &dfg.ext_funcs[func_ref].name);
+            match (symbol.as_str(), dfg.inst_args(inst)) {
+                ("memcpy" | "memmove" | "memset", &[to, _, n]) if dfg.value_type(n) == types::I64 => {
+                    (to, 0, Length::Value(n))
+                }
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    (dfg.value_type(addr) == types::I64).then_some((addr, off, length))
 }
 
 impl LowerCx<'_> {
@@ -162,6 +204,24 @@ impl LowerCx<'_> {
             let ours = self.is_of_parameter(delta);
             self.ask(b, (a, d, off), n, Asked { ours, missing }, at);
         }
+    }
+
+    /// Check a store of the primal, or a copy to memory.
+    pub(super) fn check_store(&mut self, b: &mut FunctionBuilder<'_>, inst: ir::Inst) {
+        let Some((addr, off, length)) = written(self.env.primal, inst).filter(|_| self.env.debug) else { return };
+        let off = b.ins().iconst(types::I64, i64::from(off));
+        let n = match length {
+            Length::Bytes(n) => b.ins().iconst(types::I64, i64::from(n)),
+            Length::Value(v) => self.get(Val::Primal(v)),
+        };
+        let mut sig = ir::Signature::new(self.env.target.default_call_conv);
+        sig.params.extend([types::I64; 4].map(AbiParam::new));
+        sig.returns.push(AbiParam::new(types::I64));
+        let f = self.symbol(b, "brolga_debug_store", &sig);
+        let (seg, addr) = (self.seg(), self.get(Val::Primal(addr)));
+        let call = b.ins().call(f, &[seg, addr, off, n]);
+        let found = b.inst_results(call)[0];
+        self.trap_if(b, found, Check::TimeLoop, Some(inst));
     }
 
     fn ask(

@@ -290,6 +290,7 @@ impl LowerCx<'_> {
                 if data.opcode().is_call() {
                     self.join_aside(b);
                 }
+                self.check_store(b, *i);
                 if let Some(bits) = bits_of(&data).filter(|_| self.env.short) {
                     let (name, ty) = inst.defs[0];
                     let r = self.constant_once(b, data, ty, bits);

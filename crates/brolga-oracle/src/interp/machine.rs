@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::custom::Externs;
 use super::domain::{Domain, Event, NodeId};
+use super::footprint::Footprints;
 use super::linkage::Linkage;
 use super::provenance::{FloatOrigin, Marks, OriginId, Prov};
 use super::value::TrackedVal;
@@ -132,6 +133,8 @@ pub struct Machine<'p, D: Domain> {
     pub(super) uppers: HashMap<NodeId, u128>,
     /// Sums with a large constant, and the constant.
     pub(super) sums: HashMap<NodeId, f64>,
+    /// What steps of time loops write.
+    pub(super) footprints: Footprints,
     /// Whether the sign of a NaN became that of another number.
     pub nan_sign: bool,
     site: InstSite,
@@ -157,9 +160,16 @@ impl<'p, D: Domain> Machine<'p, D> {
             stepped: HashMap::new(),
             uppers: HashMap::new(),
             sums: HashMap::new(),
+            footprints: Footprints::default(),
             nan_sign: false,
             site: InstSite { func: FuncKey::from_u32(0), inst: ir::Inst::from_u32(0) },
         }
+    }
+
+    /// The first store of a step of a time loop, outside of the loop's states, that a later step or
+    /// the code behind the loop has read, and the load that did.
+    pub fn stray(&self) -> Option<(InstSite, InstSite)> {
+        self.footprints.found()
     }
 
     /// How many instructions have been executed.
@@ -184,6 +194,7 @@ impl<'p, D: Domain> Machine<'p, D> {
             )));
         }
         self.frames.clear();
+        self.footprints = Footprints::default();
         self.fuel = self.limits.fuel;
         match &f.body {
             None => Err(OracleError::BadCall(format!("%{} has no body", f.symbol))),
@@ -264,6 +275,7 @@ impl<'p, D: Domain> Machine<'p, D> {
         let program = self.program;
         let body = program.funcs[func].body.as_ref().expect("only defined functions are entered");
         let entry = body.layout.entry_block().expect("a verified function has an entry block");
+        self.footprints.enter(&program.funcs[func], self.frames.len(), &args);
         let mut values = vec![TrackedVal::default(); body.dfg.num_values()];
         for (&p, a) in body.dfg.block_params(entry).iter().zip(args) {
             values[p.as_u32() as usize] = a;
@@ -271,7 +283,7 @@ impl<'p, D: Domain> Machine<'p, D> {
         let defined = if D::TRACKS { vec![self.fuel; values.len()] } else { Vec::new() };
         let slots = Slots::new(body);
         // The memory may have been something else before.
-        self.marks.clear(slots.storage.as_ptr() as usize, slots.storage.len());
+        self.forget(slots.storage.as_ptr() as usize, slots.storage.len());
         let inst = body.layout.first_inst(entry).expect("a verified block has a terminator");
         self.frames.push(CallFrame { func, body, values, defined, inst, slots });
         if D::OBSERVES {
@@ -283,7 +295,14 @@ impl<'p, D: Domain> Machine<'p, D> {
     /// Pop the running frame.
     fn leave(&mut self) {
         let frame = self.frames.pop().expect("a function is running");
-        self.marks.clear(frame.slots.storage.as_ptr() as usize, frame.slots.storage.len());
+        self.forget(frame.slots.storage.as_ptr() as usize, frame.slots.storage.len());
+        self.footprints.leave(self.frames.len());
+    }
+
+    /// Memory is new, or gone.
+    pub(super) fn forget(&mut self, at: usize, n: usize) {
+        self.marks.clear(at, n);
+        self.footprints.forget(at, n);
     }
 
     /// Define the results of `inst` and go on after it.

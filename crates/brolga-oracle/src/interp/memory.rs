@@ -61,7 +61,9 @@ impl<D: Domain> Machine<'_, D> {
     /// # Safety
     ///
     /// They must be readable.
-    pub(super) unsafe fn read(&self, addr: usize, n: usize) -> TrackedVal {
+    pub(super) unsafe fn read(&mut self, addr: usize, n: usize) -> TrackedVal {
+        let site = self.site();
+        self.footprints.read(addr, n, site);
         let mut bytes = [0u8; 16];
         // SAFETY: promised by the caller; `n` is at most 16.
         unsafe { std::ptr::copy_nonoverlapping(addr as *const u8, bytes.as_mut_ptr(), n) };
@@ -77,6 +79,8 @@ impl<D: Domain> Machine<'_, D> {
     pub(super) unsafe fn write(&mut self, addr: usize, n: usize, v: &TrackedVal) {
         // SAFETY: promised by the caller; `n` is at most 16.
         unsafe { std::ptr::copy_nonoverlapping(v.bits.to_le_bytes().as_ptr(), addr as *mut u8, n) };
+        let site = self.site();
+        self.footprints.write(addr, n, site);
         if D::OBSERVES {
             self.observe_write(addr, n, &v.prov);
         }
@@ -113,7 +117,8 @@ impl<D: Domain> Machine<'_, D> {
                     }
                 }
                 InstructionData::LoadNoOffset { arg, flags, .. } => {
-                    self.read(self.address(dfg, flags, arg, 0)?, ty.bytes() as usize).into()
+                    let addr = self.address(dfg, flags, arg, 0)?;
+                    self.read(addr, ty.bytes() as usize).into()
                 }
                 InstructionData::Store { opcode, args, flags, offset } => {
                     let n = match opcode {

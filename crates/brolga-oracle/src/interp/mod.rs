@@ -16,6 +16,7 @@
 //! arith.rs        operations by lanes      moves.rs                  operations that move or mask bits
 //! memory.rs       loads, stores, atomics   externs.rs linkage.rs     C functions; addresses
 //! rounding.rs     sums that round
+//! footprint.rs    what steps of time loops write outside of their states
 //! observe.rs      what happens to floats that no float operation takes
 //! ```
 //!
@@ -31,6 +32,7 @@ mod custom;
 mod domain;
 mod externs;
 mod float;
+mod footprint;
 mod guarded;
 mod halves;
 mod int;

@@ -32,8 +32,8 @@ use cranelift_codegen::ir::Type;
 use cranelift_entity::SecondaryMap;
 
 use crate::Limits;
-use crate::error::{OracleError, Place};
-use crate::interp::{Domain, NodeId, Plain, TrackedVal, to_bits};
+use crate::error::{OracleError, Place, Stray};
+use crate::interp::{Domain, Machine, NodeId, Plain, TrackedVal, to_bits};
 use crate::real::{Dual, Real};
 use crate::tape::Tape;
 
@@ -70,6 +70,8 @@ pub struct Reverse<T> {
     /// Whether the sign of a NaN became that of another number. The sign of a NaN is not specified,
     /// so the program may as well return something else.
     pub nan_sign: bool,
+    /// A store that keeps a time loop from being reversed by running steps again.
+    pub stray: Option<Stray>,
 }
 
 /// What [`gradient`] gives.
@@ -100,6 +102,8 @@ pub struct OracleOutcome {
     /// Whether the sign of a NaN became that of another number. The sign of a NaN is not specified,
     /// so the program may as well return something else.
     pub nan_sign: bool,
+    /// A store that keeps a time loop from being reversed by running steps again.
+    pub stray: Option<Stray>,
 }
 
 /// A second-order run: the gradient, and its derivative along the direction.
@@ -138,6 +142,27 @@ impl<'p> Oracle<'p> {
         Ok(data_values(&results, &self.return_types(func)))
     }
 
+    /// Run the program, and look at what steps of time loops write: the first store outside of a
+    /// loop's states that is read when the step is over.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Oracle::run`].
+    pub unsafe fn footprint(&self, func: FuncKey, args: &[DataValue]) -> Result<Option<Stray>, OracleError> {
+        self.param_types(func, args.len())?;
+        let args = args.iter().map(|a| TrackedVal::clean(to_bits(a))).collect();
+        let mut machine = self.machine(Plain);
+        // SAFETY: promised by the caller.
+        unsafe { machine.call(func, args) }?;
+        Ok(self.stray(&machine))
+    }
+
+    fn stray<D: Domain>(&self, machine: &Machine<'p, D>) -> Option<Stray> {
+        let (store, load) = machine.stray()?;
+        let [store, load] = [store, load].map(|site| Place::new(self.program, site));
+        Some(Stray { store, load })
+    }
+
     /// Reverse mode: cotangents of the arguments and shadows, for one seed per result (of the
     /// result's type; those of integers count nothing).
     ///
@@ -168,6 +193,7 @@ impl<'p> Oracle<'p> {
             noise: r.noise,
             steps: r.steps,
             nan_sign: r.nan_sign,
+            stray: r.stray,
         })
     }
 
@@ -202,6 +228,7 @@ impl<'p> Oracle<'p> {
                 noise: r.noise,
                 steps: r.steps,
                 nan_sign: r.nan_sign,
+                stray: r.stray.clone(),
             }
         };
         Ok(HessianOutcome { gradient: part(|d| d.re), along: part(|d| d.eps) })
@@ -270,6 +297,7 @@ impl<'p> Oracle<'p> {
             noise: m.domain.noise(&grad),
             steps: m.n_steps(),
             nan_sign: m.nan_sign,
+            stray: self.stray(&m),
         })
     }
 }

@@ -34,4 +34,4 @@ pub use compile::{is_better_plain, one_call_of_two};
 pub use isa::plain_isa;
 pub use primal::Primal;
 pub use rule::DerivedRule;
-pub use runs::{Pullback, Run};
+pub use runs::{LoopReport, Pullback, Run};

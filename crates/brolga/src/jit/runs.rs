@@ -5,7 +5,8 @@
 
 use std::time::Instant;
 
-use brolga_runtime::{InverseStats, Lease, LoopPlan, LoopStats};
+use brolga_ir::time_loop::step_of;
+use brolga_runtime::{InverseStats, Lease, LoopStats, Selection};
 use cranelift_codegen::data_value::DataValue;
 
 use super::cells::{with_cells, write};
@@ -33,8 +34,8 @@ impl Run {
         self.tape.as_ref().map_or_else(LoopStats::default, |t| t.loop_stats())
     }
 
-    /// How its time loops were reversed: by the functions that do their steps.
-    pub fn loop_plans(&self) -> Vec<(String, LoopPlan)> {
+    /// How its time loops were reversed, by steps.
+    pub fn loop_plans(&self) -> Vec<LoopReport> {
         self.tape.as_ref().map_or_else(Vec::new, |t| loop_plans(&self.rule, t))
     }
 
@@ -49,10 +50,28 @@ impl Run {
     }
 }
 
-fn loop_plans(rule: &DerivedRule, tape: &Lease) -> Vec<(String, LoopPlan)> {
+/// How the time loops of a step were reversed, as far as its forward pass has decided that.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoopReport {
+    /// The step's name; of a module, that of the loop.
+    pub step: String,
+    /// How many loops there were.
+    pub runs: u64,
+    /// Steps of the last one that the forward pass recorded.
+    pub recorded: u64,
+    /// How its other steps were reversed, if there were any, and what that was to cost.
+    pub selection: Option<Selection>,
+}
+
+fn loop_plans(rule: &DerivedRule, tape: &Lease) -> Vec<LoopReport> {
     let (code, program) = (rule.0.code(), &rule.0.program);
-    let named = |plan: &LoopPlan| (program.funcs[code.owner(plan.site)].symbol.clone(), *plan);
-    tape.loop_plans().iter().map(named).collect()
+    let report = |plan: &brolga_runtime::LoopPlan| LoopReport {
+        step: step_of(&program.funcs[code.owner(plan.site)].symbol).to_owned(),
+        runs: plan.runs,
+        recorded: plan.recorded,
+        selection: plan.selection,
+    };
+    tape.loop_plans().iter().map(report).collect()
 }
 
 fn data_shadow<'a>(rule: &DerivedRule, tape: &'a Lease, symbol: &str) -> Option<&'a [u8]> {
@@ -195,8 +214,8 @@ impl Pullback {
         self.tape.loop_stats()
     }
 
-    /// How the time loops of the forward run are reversed: by the functions that do their steps.
-    pub fn loop_plans(&self) -> Vec<(String, LoopPlan)> {
+    /// How the time loops of the forward run are reversed, by steps.
+    pub fn loop_plans(&self) -> Vec<LoopReport> {
         loop_plans(&self.rule, &self.tape)
     }
 

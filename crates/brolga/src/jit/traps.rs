@@ -6,6 +6,7 @@
 
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;
+use brolga_ir::time_loop::step_of;
 use brolga_ir::{FuncKey, Program};
 use brolga_runtime::{Cause, CodeRanges, Lease, RawTrap, Signal};
 use cranelift_codegen::ir::{self, TrapCode};
@@ -160,7 +161,10 @@ pub(super) fn explained(error: Error, tape: Option<&Lease>) -> Error {
         (error, _) => return error,
     };
     let said = match &trap.code[..] {
-        code if code == Check::TimeLoop.name() => tape.loop_fault().map(|f| f.to_string()),
+        code if code == Check::TimeLoop.name() => {
+            trap.function = step_of(&trap.function).to_owned();
+            tape.loop_fault().map(|f| f.to_string())
+        }
         code if code == Check::InversePair.name() => tape.inverse_fault().map(|f| f.to_string()),
         _ => None,
     };

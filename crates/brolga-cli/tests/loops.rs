@@ -1,0 +1,100 @@
+//! Time loops on the command line: budgets, files, what is said of both, and what steps write.
+
+use brolga_testing::command::TempFile;
+
+/// A value that is halved in each step.
+const HALVED: &str = "\
+function %step(i64, i64, i64) {
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = load.f64 v0
+    v4 = f64const 0x1.0p-1
+    v5 = fmul v3, v4
+    store v5, v0
+    return
+}
+function %halved(i64, i64) {
+    fn0 = %step(i64, i64, i64)
+    fn1 = %brolga_time_loop(i64, i64, i64, i64, i64)
+block0(v0: i64, v1: i64):
+    v2 = func_addr.i64 fn0
+    v3 = iconst.i64 8
+    call fn1(v2, v0, v3, v0, v1)
+    return
+}";
+
+#[test]
+fn time_loops_within_a_budget() {
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "halved.clif", HALVED);
+    let call = ["--call", "%halved([8.0], 20)", "--shadow", "0=[1048576.0]"];
+    let run = |budget: &str| file.run("grad", &[&call[..], &["--memory-budget", budget, "--json"]].concat());
+    for budget in ["1KiB", "64", "16"] {
+        let found = run(budget).expect(0).json();
+        assert_eq!(found[0]["gradient"][0][0], 1.0, "{budget}: {found:?}");
+        let loops = &found[0]["loops"];
+        assert_eq!((&loops["taped"], &loops["reversed"]), (&20.into(), &20.into()), "{budget}: {loops}");
+    }
+    let text = file.run("explain", &[&call[..], &["--memory-budget", "32"]].concat()).expect(0).stdout;
+    let shown = "loop of %step: revolve, blocks of 1, 3 slots\n    steps: 20 taped, ";
+    assert!(text.contains(shown) && text.contains("more without a tape"), "{text}");
+    let text = file.run("grad", &call).expect(0).stdout;
+    assert!(text.contains("loop of %step: all 20 steps recorded as they run"), "{text}");
+    assert!(text.contains("time loops") && text.contains("20 recorded and reversed"), "{text}");
+    run("15").expect(1).says("the memory budget of 15 bytes is less than");
+    let folder = std::env::temp_dir();
+    let within = |folder: &str| {
+        let options = ["--memory-budget", "16", "--checkpoint-dir", folder, "--checkpoint-limit", "1MiB", "--json"];
+        file.run("grad", &[&call[..], &options].concat())
+    };
+    let found = within(folder.to_str().unwrap()).expect(0).json();
+    let loops = &found[0]["loops"];
+    let counts = ["forward", "taped", "reversed", "stores", "restores", "disk_writes", "disk_reads"];
+    let counts = counts.map(|name| loops[name].as_u64().unwrap());
+    assert!(counts[0] > 20 && counts[1..3] == [20, 20] && counts[5] > 0 && counts[6] >= counts[5], "{loops}");
+    let most = ["max_slots", "max_bytes", "disk_bytes"].map(|name| loops[name].as_u64().unwrap());
+    assert!(most[1] > 0 && most[2] > 0, "{loops}");
+    let plan = &found[0]["loops"]["plans"][0];
+    assert_eq!((&plan["step"], &plan["method"]), (&"%step".into(), &"two levels".into()), "{loops}");
+    within("/dev/null").expect(1).says("name a folder that can be written");
+    run("much").expect(2).says("--memory-budget");
+}
+
+/// A step that multiplies by a number outside of the state, which it changes.
+const COUNTING: &str = "\
+function %step(i64, i64, i64) {
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = load.f64 v0
+    v4 = load.f64 v1
+    v5 = fmul v3, v4
+    store v5, v0
+    v6 = fadd v4, v4
+    store v6, v1
+    return
+}
+function %counts(i64, i64, i64) {
+    fn0 = %step(i64, i64, i64)
+    fn1 = %brolga_time_loop(i64, i64, i64, i64, i64)
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = func_addr.i64 fn0
+    v4 = iconst.i64 8
+    call fn1(v3, v0, v4, v1, v2)
+    return
+}";
+
+#[test]
+fn steps_that_write_outside_of_their_states() {
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "counting.clif", COUNTING);
+    let call = ["--call", "%counts([8.0], [0.5], 3)", "--shadow", "0=[1.0]"];
+    file.run("grad", &call).expect(0);
+    let debug = [&call[..], &["--debug"]].concat();
+    file.run("grad", &debug)
+        .expect(1)
+        .says("time_loop")
+        .says(":8:5")
+        .says("%step, block0, inst5")
+        .says("read by %step, inst1");
+    file.run("check", &call).expect(1).says("writes outside of the loop's states").says("line 8: store");
+    // One step reads nothing that it has not written; that it writes is all that derived code sees.
+    let once = ["--call", "%counts([8.0], [0.5], 1)", "--shadow", "0=[1.0]"];
+    file.run("check", &once).expect(0);
+    file.run("grad", &[&once[..], &["--debug"]].concat()).expect(1).says("writes to byte 0 of a buffer").says("inst5");
+}
