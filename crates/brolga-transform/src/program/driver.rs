@@ -162,7 +162,9 @@ fn derive_all(
     let whole = combined.iter().chain(&joint).map(|w| &w.func);
     let derived = whole.chain(pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
     let primals = with_called_by_rules(&program, keys, derived, &names);
+    let loops = loops.outcomes();
     Ok(RunEnd::Ends(Some(Box::new(Derivation {
+        loops,
         program,
         combined,
         pairs,

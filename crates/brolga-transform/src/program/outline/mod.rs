@@ -46,6 +46,7 @@ use brolga_ir::{Diagnostics, FuncKey, Mode, Options, Program};
 use cranelift_codegen::ir::{self, AbiParam, ArgumentPurpose, InstBuilder, Signature, types};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 
+use crate::derived::LoopOutcome;
 use crate::primal::edit::before;
 use crate::primal::mem2reg::Callees;
 use crate::primal::normalise::{Normalised, normalise};
@@ -62,7 +63,7 @@ const PAGE: u32 = 4096;
 pub(crate) struct OutlinedLoops {
     made: Vec<MadeLoop>,
     /// Those that stay.
-    pub staying: Vec<StayingLoop>,
+    staying: Vec<StayingLoop>,
 }
 
 /// A loop that has become functions.
@@ -74,6 +75,14 @@ struct MadeLoop {
 }
 
 impl OutlinedLoops {
+    /// What has become of each.
+    pub fn outcomes(self) -> Vec<LoopOutcome> {
+        let made = self.made.into_iter().map(|m| (m.of, Some(m.funcs[0])));
+        let all = made.chain(self.staying.into_iter().map(|s| (s, None)));
+        all.map(|(StayingLoop { func, inst, why }, driver)| LoopOutcome { func, inst, driver: driver.ok_or(why) })
+            .collect()
+    }
+
     /// The loops that have to stay, where some functions are refused, and the steps of some drivers
     /// store pointers. Those that the user has named are refused with them.
     pub fn refused(&self, refused: &[FuncKey], storing: &[FuncKey]) -> Option<Vec<StayingLoop>> {
