@@ -31,6 +31,11 @@ fn numbers(found: &Outcome) -> Vec<f64> {
     found.gradient.iter().flatten().flat_map(Item::nums).filter_map(float).collect()
 }
 
+/// Results and memory, in which NaNs are alike.
+fn told(found: &Outcome) -> String {
+    format!("{:?} {:?}", found.value, found.buffers)
+}
+
 /// Whether two gradients differ by roundings only.
 fn near(a: &Outcome, b: &Outcome, single: bool) -> bool {
     let (a, b) = (numbers(a), numbers(b));
@@ -42,9 +47,59 @@ fn near(a: &Outcome, b: &Outcome, single: bool) -> bool {
     a.len() == b.len() && a.iter().zip(&b).all(same)
 }
 
+/// What was compared, and what differed.
+#[derive(Default)]
+struct Found {
+    loops: usize,
+    compared: usize,
+    kept: usize,
+    wrong: Vec<String>,
+}
+
+impl Found {
+    /// One call: as written, with all steps recorded, and in each budget.
+    fn compare(&mut self, file: &File, call: &Invocation, mode: Mode, budgets: &[usize]) {
+        let name = |what: &str| format!("{} {} {mode:?}, {what}", file.name, call.symbol);
+        let plain = outcome(&file.program, call, &Options { mode, ..Options::default() });
+        let (plain, all) = match (plain, outcome(&file.program, call, &within(mode, 1 << 30))) {
+            (Ok(plain), Ok(all)) => (plain, all),
+            (Err(a), Err(b)) if a == b => return,
+            (a, b) => return self.wrong.push(format!("{}\n  {a:?}\n  {b:?}", name("as written or not"))),
+        };
+        if all.loops == Default::default() {
+            return;
+        }
+        self.loops += 1;
+        if !near(&plain, &all, file.text.contains("f32")) {
+            self.wrong.push(format!("{}:\n  {plain:?}\n  {all:?}", name("as written")));
+        }
+        for bytes in budgets {
+            match outcome(&file.program, call, &within(mode, *bytes)) {
+                Ok(found) => {
+                    self.compared += 1;
+                    self.kept += usize::from(found.loops.stores > 0);
+                    if !found.same_gradient(&all) || told(&found) != told(&all) {
+                        self.wrong.push(format!("{}:\n  {all:?}\n  {found:?}", name(&bytes.to_string())));
+                    }
+                }
+                // Two states do not fit.
+                Err(e) if e == "time_loop" => {}
+                Err(e) => self.wrong.push(format!("{}: {e}", name(&bytes.to_string()))),
+            }
+        }
+    }
+
+    fn check(self, loops: usize, kept: usize) {
+        let Self { wrong, compared, .. } = &self;
+        println!("{} runs with loops, {compared} of them in budgets, {} with states", self.loops, self.kept);
+        assert!(wrong.is_empty(), "{} of {compared}: {}", wrong.len(), wrong[..wrong.len().min(6)].join("\n"));
+        assert!(self.loops > loops && self.kept > kept, "{} {}", self.loops, self.kept);
+    }
+}
+
 #[test]
 fn budgets_change_no_bit() {
-    let (mut compared, mut loops, mut kept, mut wrong) = (0, 0, 0, Vec::new());
+    let mut all = Found::default();
     for path in ir_tests::cases::files(std::path::Path::new(env!("CARGO_MANIFEST_DIR"))) {
         if path.components().any(|c| matches!(c.as_os_str().to_str(), Some("errors" | "real" | "nested"))) {
             continue;
@@ -54,43 +109,26 @@ fn budgets_change_no_bit() {
             let Directive::Grad(line) = d else { continue };
             let Ok(call) = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses) else { continue };
             for mode in [Mode::Split, Mode::Combined] {
-                let plain = outcome(&file.program, &call, &Options { mode, ..Options::default() });
-                let all = outcome(&file.program, &call, &within(mode, 1 << 30));
-                let name = || format!("{} {} {mode:?}", path.display(), line.text);
-                let (plain, all) = match (plain, all) {
-                    (Ok(plain), Ok(all)) => (plain, all),
-                    (Err(a), Err(b)) if a == b => continue,
-                    (a, b) => {
-                        wrong.push(format!("{}:\n  {a:?}\n  {b:?}", name()));
-                        continue;
-                    }
-                };
-                if all.loops == Default::default() {
-                    continue;
-                }
-                loops += 1;
-                let single = file.text.contains("f32");
-                if !near(&plain, &all, single) {
-                    wrong.push(format!("{}, as written:\n  {plain:?}\n  {all:?}", name()));
-                }
-                for bytes in [1 << 7, 1 << 10, 1 << 13] {
-                    match outcome(&file.program, &call, &within(mode, bytes)) {
-                        Ok(found) => {
-                            compared += 1;
-                            kept += usize::from(found.loops.stores > 0);
-                            if !found.same_gradient(&all) || found.value != all.value {
-                                wrong.push(format!("{}, {bytes} bytes:\n  {all:?}\n  {found:?}", name()));
-                            }
-                        }
-                        // Two states do not fit.
-                        Err(e) if e == "time_loop" => {}
-                        Err(e) => wrong.push(format!("{}, {bytes} bytes: {e}", name())),
-                    }
-                }
+                all.compare(&file, &call, mode, &[1 << 7, 1 << 10, 1 << 13]);
             }
         }
     }
-    println!("{loops} runs with loops, {compared} of them in budgets, {kept} with states");
-    assert!(wrong.is_empty(), "{} of {compared}: {}", wrong.len(), wrong.join("\n"));
-    assert!(loops > 300 && kept > 300, "{loops} {kept}");
+    all.check(300, 300);
+}
+
+#[test]
+fn budgets_change_no_bit_of_modules() {
+    let mut all = Found::default();
+    let modules = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm/O2");
+    let mut paths: Vec<_> = std::fs::read_dir(modules).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    for path in paths.iter().filter(|p| p.extension().is_some_and(|e| e == "wasm")) {
+        let file = File::read(path).expect("it is read");
+        for d in &file.directives {
+            let Directive::Grad(line) = d else { continue };
+            let call = file.bind(&line.text, &line.call, &line.clauses).expect("it is a call of the file");
+            all.compare(&file, &call, Mode::Combined, &[1 << 16]);
+        }
+    }
+    all.check(90, 60);
 }

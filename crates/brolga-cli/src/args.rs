@@ -176,8 +176,8 @@ pub struct CallOptions {
     /// loops. Without it, these alone do, to 64MiB.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory_budget: Option<usize>,
-    /// A loop that keeps to so many bytes: the one that calls this function, as in advance=16MiB. The
-    /// name is a symbol, or that of the source. May be repeated.
+    /// A loop that keeps to so many bytes: the one that calls this function, as in advance=16MiB.
+    /// The name is a symbol, or that of the source. May be repeated.
     #[arg(long, value_name = "NAME=BYTES", value_parser = checkpoint)]
     pub checkpoint: Vec<(String, usize)>,
     /// A folder in which a time loop that does not fit its budget may keep states in a file. The

@@ -1,7 +1,7 @@
 //! What generated code calls for time loops: see [`crate::loops`].
 
 use crate::guard;
-use crate::loops::{Forward, LoopRun};
+use crate::loops::{LoopForward, LoopRun};
 use crate::segment::Segment;
 
 /// What a helper was not able to do.
@@ -38,7 +38,7 @@ guard::leaf! {
 }
 
 guard::leaf! {
-    /// The forward half has done the steps up to `at`: what there is to do next ([`Forward`]), with
+    /// The forward half has done the steps up to `at`: what there is to do next ([`LoopForward`]), with
     /// the steps that the run says.
     ///
     /// # Safety
@@ -49,20 +49,20 @@ guard::leaf! {
         let (seg, own) = unsafe { (&mut *seg, &mut *run) };
         let on_tape = seg.limit as usize - seg.top as usize;
         let next = own.forward(at, (seg.top, on_tape), &mut seg.loops.files, caller);
-        seg.loops.steps_of(run, own.records_steps() && next == Ok(Forward::Steps));
+        seg.loops.steps_of(run, own.records_steps() && next == Ok(LoopForward::Steps));
         let next = match next {
-            Ok(Forward::Over) if on_tape < size_of::<u64>() => Forward::NoRoom,
-            Ok(Forward::Over) => {
+            Ok(LoopForward::Over) if on_tape < size_of::<u64>() => LoopForward::NoRoom,
+            Ok(LoopForward::Over) => {
                 // SAFETY: there is room above the top.
                 unsafe { seg.top.cast::<u64>().write_unaligned(run as u64) };
                 seg.top = seg.top.wrapping_add(size_of::<u64>());
                 seg.loops.note_plan(own.plan());
-                Forward::Over
+                LoopForward::Over
             }
             Ok(next) => next,
             Err(fault) => {
                 seg.loops.fails(fault);
-                Forward::Fault
+                LoopForward::Fault
             }
         };
         next as u64
@@ -144,13 +144,13 @@ mod tests {
                 let mut at = 0;
                 loop {
                     match brolga_loop_forward(seg, run, at) {
-                        next if next == Forward::Steps as u64 => at = (*run).to(),
+                        next if next == LoopForward::Steps as u64 => at = (*run).to(),
                         next => break (next, at),
                     }
                 }
             };
             let (next, top) =
-                if room < 8 { (Forward::NoRoom, limit.wrapping_sub(room)) } else { (Forward::Over, limit) };
+                if room < 8 { (LoopForward::NoRoom, limit.wrapping_sub(room)) } else { (LoopForward::Over, limit) };
             assert_eq!((found, seg.top), ((next as u64, 3), top));
         }
         seg.top = base;

@@ -343,7 +343,7 @@ pub const CELL: usize = size_of::<u128>();
 /// What the forward pass is told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i64)]
-pub enum Forward {
+pub enum LoopForward {
     /// The loop is over, and the tape holds the run.
     Over,
     /// Steps are to be done.
@@ -540,7 +540,7 @@ impl LoopRun {
         (top, on_tape): (*mut u8, usize),
         files: &mut LoopFiles,
         caller: usize,
-    ) -> Result<Forward, LoopFault> {
+    ) -> Result<LoopForward, LoopFault> {
         let limit = self.given[1] as i64;
         if !self.ends_early && self.ended != 0 && at != limit {
             return Err(LoopFault::Miscounted { expected: limit, found: at });
@@ -549,7 +549,7 @@ impl LoopRun {
             self.end_of_stretch(at, top);
             let steps = limit.wrapping_sub(at) as u64;
             if steps == 0 || self.ended != 0 {
-                return Ok(Forward::Over);
+                return Ok(LoopForward::Over);
             }
             let (LoopRun { ends_early, a_step, budget, .. }, state) = (&*self, self.state.least_bytes());
             let (ends_early, a_step, budget) = (*ends_early, *a_step, *budget);
@@ -558,7 +558,7 @@ impl LoopRun {
                 self.taped = 1;
                 self.tape.begin(top as usize);
                 (self.from, self.to) = (at, at + wanted as i64);
-                return Ok(Forward::Steps);
+                return Ok(LoopForward::Steps);
             }
             self.base = at;
             self.state.begin();
@@ -573,7 +573,7 @@ impl LoopRun {
                     let to = StepId(to.0.min(self.limit()));
                     self.hand_out(from.0, to.0);
                     self.stats.count(Action::Advance { from, to }, None);
-                    return Ok(Forward::Steps);
+                    return Ok(LoopForward::Steps);
                 }
                 Action::Turn => break,
                 action => {
@@ -585,7 +585,7 @@ impl LoopRun {
             }
         }
         self.last = self.state.checksum(caller);
-        Ok(Forward::Over)
+        Ok(LoopForward::Over)
     }
 
     /// Whether states have turned out to be longer than was thought, so that they do not fit.

@@ -7,8 +7,9 @@
 //! **Answer.** Those that a call reaches which is passed an address made from a slot's, and if such
 //! an address is stored, all that the function reaches. A root that is one function with its
 //! pullback does not return between the two, so its slots do not count, unless it is called, too.
-//! But the shadow of a pointer in a slot is gone when its second half begins, so drivers whose steps
-//! load pointers do count. Such drivers are ordinary functions: their pair is made of their body.
+//! But the shadow of a pointer in a slot is gone when its second half begins, so drivers whose
+//! steps load pointers do count. Such drivers are ordinary functions: their pair is made of their
+//! body.
 //!
 //! **Before and after.** `%f` keeps a pendulum in a slot, and runs a time loop on it. Its gradient
 //! in one function has a template of the loop. Its forward pass and pullback, or those of a

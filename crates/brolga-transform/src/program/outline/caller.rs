@@ -16,9 +16,9 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 
+use super::parts::{LoopSymbols, Outlined};
 use super::step::{location, redirect, remove, rename, zero};
 use super::trip_count::{Count, steps_of};
-use super::{LoopSymbols, Outlined};
 
 /// Steps from one number to another, as an ordinary loop.
 pub(super) fn steps(of: &Outlined<'_>, symbols: &LoopSymbols) -> ir::Function {

@@ -6,8 +6,8 @@
 //! **Answer.** Each object that may have changed in between: those that the loop writes, and those
 //! that its function writes behind it and the loop may read. An object is what a parameter points
 //! into, a stack slot, or a data object; an address stays in the object that it is computed from
-//! (C's rule). How long a parameter's object is, the run time is told by whoever calls: an argument
-//! declares its length. What a function reads that is called, its caller may write, so that is kept
+//! (C's rule). How long a parameter's object is, the run time is told: an argument declares its
+//! length. What a function reads that is called, its caller may write, so that is kept
 //! as well.
 //!
 //! **Where it is not known.** An access through a pointer that was loaded, or to a block that the
@@ -26,6 +26,14 @@ use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;
 
 use crate::primal::normalise::Normalised;
+
+/// The memory that a loop changes.
+pub(super) enum Memory {
+    /// All that an instance has.
+    Instance,
+    /// Some objects.
+    Objects(IndexSet<Origin>),
+}
 
 /// What is to be known of a function whose loops are looked at.
 pub(super) struct FootprintInput<'a> {

@@ -14,7 +14,6 @@
 //! those come from says which bits are whose.
 
 use brolga_analysis::calls::summarise::reachable;
-use brolga_analysis::memory::alias::Origin;
 use brolga_analysis::memory::mod_ref::Effect;
 use brolga_analysis::{CalleeKind, LoopId};
 use brolga_ir::driver::Driver;
@@ -23,26 +22,19 @@ use brolga_ir::{Checkpoints, Diagnostic, Diagnostics, FuncKey, Program};
 use cranelift_codegen::ir::{self, ArgumentPurpose, Opcode};
 use cranelift_entity::EntitySet;
 
-use super::footprint::{self, FootprintInput};
+use super::footprint::{self, FootprintInput, Memory};
+use super::parts::is_constant;
 use super::repeatable;
 use crate::primal::normalise::Normalised;
 use crate::program::reachable::addressed;
 
 /// A loop that is outlined.
-pub(super) struct Site {
+pub(super) struct LoopSite {
     pub id: LoopId,
     /// Most bytes that it takes, if the user says so.
     pub budget: Option<u64>,
     /// The memory that it changes.
     pub memory: Memory,
-}
-
-/// The memory that a loop changes.
-pub(super) enum Memory {
-    /// All that an instance has.
-    Instance,
-    /// Some objects.
-    Objects(IndexSet<Origin>),
 }
 
 /// A loop that stays as it is.
@@ -76,7 +68,7 @@ pub(super) struct Question<'a> {
 }
 
 /// Loops to outline, by function, and those that stay.
-pub(super) type Sites = (IndexMap<FuncKey, Vec<Site>>, Vec<StayingLoop>);
+pub(super) type Sites = (IndexMap<FuncKey, Vec<LoopSite>>, Vec<StayingLoop>);
 
 /// The loops that are asked for.
 pub(super) fn sites(ask: &Question<'_>, asked: &Checkpoints) -> Result<Sites, Diagnostics> {
@@ -101,7 +93,7 @@ pub(super) fn sites(ask: &Question<'_>, asked: &Checkpoints) -> Result<Sites, Di
         let returns_first = is_called || !one_function;
         let cx = FootprintInput { program, effects, returns_first, is_called };
         let own = named.get(&k).map_or(&[][..], |v| v);
-        let mut sites: Vec<Site> = Vec::new();
+        let mut sites: Vec<LoopSite> = Vec::new();
         for l in n.loops.loops.keys() {
             let budget = own.iter().find(|(id, _)| *id == l).map(|(_, bytes)| *bytes);
             let outermost = once.contains(&k) && n.loops.loops[l].parent.is_none();
@@ -115,7 +107,7 @@ pub(super) fn sites(ask: &Question<'_>, asked: &Checkpoints) -> Result<Sites, Di
                 continue;
             }
             match memory_of(&cx, n, l, &addressed) {
-                Ok(memory) => sites.push(Site { id: l, budget, memory }),
+                Ok(memory) => sites.push(LoopSite { id: l, budget, memory }),
                 Err(why) => {
                     let stays = StayingLoop::of(n, l, why);
                     if budget.is_some() {
@@ -253,7 +245,7 @@ fn makes_floats(n: &Normalised, l: LoopId) -> bool {
     let is_int = |v: ir::Value| dfg.value_type(v).lane_type().is_int();
     let blocks = || n.func.layout.blocks().filter(|b| lp.blocks.contains(*b));
     let outside = |v: ir::Value| n.cfg.def_block[v].is_none_or(|b| !lp.blocks.contains(b));
-    let constant = |v: ir::Value| dfg.value_def(v).inst().is_some_and(|i| super::is_constant(&n.func, i));
+    let constant = |v: ir::Value| dfg.value_def(v).inst().is_some_and(|i| is_constant(&n.func, i));
     let mut given: EntitySet<ir::Value> = EntitySet::new();
     given.extend(dfg.block_params(lp.header).iter().copied().filter(|&v| is_int(v)));
     loop {
