@@ -65,7 +65,7 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             return Err(Failure::Usage(format!("`--wrt {given}`: {} has no such float", job.name())));
         }
         let modes = if args.modes { modes(&file, job) } else { Vec::new() };
-        let loops = if runs_loops(&file.program) { outcome_of(&rules, job)?.plans } else { Vec::new() };
+        let loops = if runs_loops(&file.program, &job.options) { outcome_of(&rules, job)?.plans } else { Vec::new() };
         if args.json {
             let mut all = json::json(&job.call, &found);
             if !loops.is_empty() {
@@ -89,9 +89,10 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a program has time loops, which run time decides about.
-fn runs_loops(program: &Program) -> bool {
-    program.funcs.values().any(|f| matches!(f.driver, Some(Driver::Steps(_))))
+/// Whether there may be time loops, which run time decides about.
+fn runs_loops(program: &Program, options: &Options) -> bool {
+    options.checkpoints != Options::default().checkpoints
+        || program.funcs.values().any(|f| matches!(f.driver, Some(Driver::Steps(_))))
 }
 
 /// A mode in words and as a key, and why it cannot be had.
