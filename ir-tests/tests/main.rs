@@ -2,6 +2,7 @@
 
 mod again;
 mod ascending;
+mod budgets;
 mod compositions;
 mod drivers;
 mod embedded;

@@ -1,6 +1,6 @@
 //! `brolga explain`: why the gradient of a call is what it is.
 
-use brolga::{Error, Options, Program, Trap};
+use brolga::{Checkpoints, Error, Options, Program, Trap};
 use brolga_driver::File;
 use brolga_driver::explain::{Wanted, explain, json, text};
 use brolga_driver::output::{error_json, plan_json, plan_text};
@@ -65,11 +65,16 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             return Err(Failure::Usage(format!("`--wrt {given}`: {} has no such float", job.name())));
         }
         let modes = if args.modes { modes(&file, job) } else { Vec::new() };
-        let loops = if runs_loops(&file.program, &job.options) { outcome_of(&rules, job)?.plans } else { Vec::new() };
+        let asked = job.options.checkpoints != Checkpoints::default();
+        let loops = if asked || runs_loops(&file.program) { outcome_of(&rules, job)?.plans } else { Vec::new() };
+        let staying = if asked { staying(&rules, job)? } else { Vec::new() };
         if args.json {
             let mut all = json::json(&job.call, &found);
             if !loops.is_empty() {
                 all["loops"] = loops.iter().map(plan_json).collect();
+            }
+            if asked {
+                all["loops_that_stay"] = staying.into();
             }
             if args.modes {
                 let entry =
@@ -83,16 +88,25 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
                 show("\nTime loops:\n");
                 loops.iter().for_each(|plan| show(&plan_text(plan)));
             }
+            if !staying.is_empty() {
+                show("\nLoops that record all iterations:\n");
+                staying.iter().for_each(|why| show(&format!("  {why}\n")));
+            }
             modes.iter().for_each(|mode| show(&mode_text(mode)));
         }
     }
     Ok(())
 }
 
-/// Whether there may be time loops, which run time decides about.
-fn runs_loops(program: &Program, options: &Options) -> bool {
-    options.checkpoints != Options::default().checkpoints
-        || program.funcs.values().any(|f| matches!(f.driver, Some(Driver::Steps(_))))
+/// Loops of a call that cannot be reversed from states, and why.
+fn staying(rules: &Rules<'_>, job: &Job<'_>) -> Result<Vec<String>, Failure> {
+    let rule = rules.get(&job.call.request(), &job.options()).map_err(|e| Failure::Run(job.name(), e))?;
+    Ok(rule.loops_that_stay())
+}
+
+/// Whether a program has time loops, which run time decides about.
+fn runs_loops(program: &Program) -> bool {
+    program.funcs.values().any(|f| matches!(f.driver, Some(Driver::Steps(_))))
 }
 
 /// A mode in words and as a key, and why it cannot be had.

@@ -119,8 +119,8 @@ fn loops_json(loops: &LoopStats) -> Value {
 /// How loops of a step were reversed: how many there were, what the forward pass of the last one
 /// recorded, and what was to be done with its other steps.
 pub fn plan_json(plan: &LoopReport) -> Value {
-    let LoopReport { step, runs, recorded, selection } = plan;
-    let mut all = json!({ "step": format!("%{step}"), "runs": runs, "recorded": recorded });
+    let LoopReport { name, runs, recorded, selection } = plan;
+    let mut all = json!({ "loop": name, "runs": runs, "recorded": recorded });
     if let Some(chosen) = selection {
         let number = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
         all["method"] = json!(chosen.method.name());
@@ -136,9 +136,9 @@ pub fn plan_json(plan: &LoopReport) -> Value {
 
 /// How loops of a step were reversed, for people.
 pub fn plan_text(plan: &LoopReport) -> String {
-    let LoopReport { step, runs, recorded, selection } = plan;
+    let LoopReport { name, runs, recorded, selection } = plan;
     let times = if *runs == 1 { String::new() } else { format!(", the last of {runs}") };
-    let mut out = format!("  loop of %{step}{times}: ");
+    let mut out = format!("  {name}{times}: ");
     match selection {
         None => out += &format!("all {recorded} steps recorded as they run\n"),
         Some(chosen) => {

@@ -187,6 +187,12 @@ impl LoopState {
         (self.flat() + self.pages * (PAGE_HEAD + PAGE)).max(1)
     }
 
+    /// Bytes of a copy, at least.
+    pub(crate) fn least_bytes(&self) -> usize {
+        let page = if self.is_paged() { PAGE_HEAD + PAGE } else { 0 };
+        (self.flat() + page).max(1)
+    }
+
     /// Bytes of a copy without pages.
     fn flat(&self) -> usize {
         self.bytes.bytes() + self.kept * VALUE

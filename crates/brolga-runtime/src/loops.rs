@@ -551,7 +551,7 @@ impl LoopRun {
             if steps == 0 || self.ended != 0 {
                 return Ok(Forward::Over);
             }
-            let (LoopRun { ends_early, a_step, budget, .. }, state) = (&*self, self.state.bytes());
+            let (LoopRun { ends_early, a_step, budget, .. }, state) = (&*self, self.state.least_bytes());
             let (ends_early, a_step, budget) = (*ends_early, *a_step, *budget);
             let wanted = self.tape.wants(&LoopRoom { steps, ends_early, a_step, state, budget, on_tape });
             if wanted > 0 {

@@ -130,6 +130,8 @@ pub struct Derivation {
     pub primals: Vec<FuncKey>,
     /// Normalised primals of all functions that were derived, with what was put into them.
     pub normalised: IndexMap<FuncKey, ir::Function>,
+    /// Loops that were to be reversed from states.
+    pub loops: Vec<LoopOutcome>,
     /// Whether a function moves floats in pieces.
     pub pieces: bool,
     /// Whether a function computes a float's bits from integers in memory.
@@ -140,4 +142,16 @@ pub struct Derivation {
     /// Bytes that the tape is to have room for beyond its limit: for a frame that would not be
     /// there if the root had a function of its own.
     pub spare: usize,
+}
+
+/// What has become of a loop that was to be reversed from states
+/// ([`Options::checkpoints`](brolga_ir::Options::checkpoints)).
+#[derive(Clone, Debug)]
+pub struct LoopOutcome {
+    /// The function that has the loop.
+    pub func: FuncKey,
+    /// The end of its header, as the user wrote it.
+    pub inst: ir::Inst,
+    /// The function that runs its steps, or why it stays as it is: what it does.
+    pub driver: Result<FuncKey, String>,
 }

@@ -52,7 +52,7 @@ mod val_map;
 pub(crate) mod verified;
 
 pub use derive::{derive, derive_unverified, derive_with};
-pub use derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted};
+pub use derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted, LoopOutcome};
 pub use embed::{Embedded, embed};
 pub use nested::Nested;
 pub use pipeline::Stages;

@@ -41,7 +41,7 @@ use crate::primal::normalise::{Normalised, normalise};
 use crate::program::check_request;
 use crate::program::forward_root::{self, Served, on_tape};
 use crate::program::inline::{Inlining, inlined};
-use crate::program::outline::{functions_named, outline};
+use crate::program::outline::{OutlinedLoops, StayingLoop, functions_named, outline};
 use crate::program::reachable::{addressed, calls_indirectly, primal_symbol, reach, with_called_by_rules, with_chain};
 use crate::program::stack_states;
 use crate::program::variants::{VariantForm, Worklist};
@@ -106,9 +106,14 @@ fn run(
     let options = &asked.options.settled();
     let asked = Asked { options, ..asked };
     let mut manner = manner;
+    let mut staying = Vec::new();
     loop {
-        manner = match derive_all(asked, manner, depth, &mut observer)? {
+        manner = match derive_all(asked, manner, &staying, (depth, &mut observer))? {
             RunEnd::Ends(found) => return Ok(found.map(|d| *d)),
+            RunEnd::Stay(loops) => {
+                staying.extend(loops);
+                manner
+            }
             RunEnd::Needs(Need::Demands) => Manner { pieces: true, demanded: true, ..manner },
             RunEnd::Needs(Need::UnalignedDoubles) => Manner { unaligned: true, ..manner },
         };
@@ -121,15 +126,17 @@ enum RunEnd {
     Ends(Option<Box<Derivation>>),
     /// All have to start again, and know of something.
     Needs(Need),
+    /// All have to start again, and these loops are not outlined.
+    Stay(Vec<StayingLoop>),
 }
 
 fn derive_all(
     asked: Asked<'_>,
     manner: Manner<'_>,
-    depth: Depth,
-    observer: &mut Observer<'_>,
+    staying: &[StayingLoop],
+    (depth, observer): (Depth, &mut Observer<'_>),
 ) -> Result<RunEnd, Diagnostics> {
-    let Primals { mut program, keys, normalised, problems } = primals(asked, manner.inlining);
+    let Primals { mut program, keys, normalised, problems, loops } = primals(asked, manner.inlining, staying);
     program.unaligned_doubles |= manner.unaligned;
     if !normalised.contains_key(&asked.request.func) {
         return Err(problems);
@@ -140,6 +147,9 @@ fn derive_all(
     let mut driver = Driver::new(asked, manner, &normalised, &summaries, problems);
     if let Err(need) = driver.work_off(depth, observer) {
         return Ok(RunEnd::Needs(need));
+    }
+    if let Some(loops) = loops.refused(&driver.refused, &driver.storing()) {
+        return Ok(RunEnd::Stay(loops));
     }
     if depth == Depth::Examine {
         return driver.problems.or_ok(RunEnd::Ends(None));
@@ -152,7 +162,9 @@ fn derive_all(
     let whole = combined.iter().chain(&joint).map(|w| &w.func);
     let derived = whole.chain(pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
     let primals = with_called_by_rules(&program, keys, derived, &names);
+    let loops = loops.outcomes();
     Ok(RunEnd::Ends(Some(Box::new(Derivation {
+        loops,
         program,
         combined,
         pairs,
@@ -179,10 +191,12 @@ struct Primals {
     normalised: IndexMap<FuncKey, Normalised>,
     /// Why others cannot be.
     problems: Diagnostics,
+    /// Loops that have been made functions.
+    loops: OutlinedLoops,
 }
 
-/// Reachable functions, inlined and normalised.
-fn primals(asked: Asked<'_>, inlining: &Inlining) -> Primals {
+/// Reachable functions, inlined and normalised, with loops outlined but for some.
+fn primals(asked: Asked<'_>, inlining: &Inlining, staying: &[StayingLoop]) -> Primals {
     let Asked { request, options, isa, .. } = asked;
     let mut program = asked.program.clone();
     let mut problems = Diagnostics::default();
@@ -220,11 +234,15 @@ fn primals(asked: Asked<'_>, inlining: &Inlining) -> Primals {
             Err(e) => problems.extend(e.0),
         }
     }
+    let mut loops = OutlinedLoops::default();
     if problems.is_empty() {
         let at = (request.func, options, isa);
-        problems.extend(outline(&mut program, &mut keys, &mut normalised, at).err().into_iter().flat_map(|e| e.0));
+        match outline(&mut program, &mut keys, &mut normalised, staying, at) {
+            Ok(found) => loops = found,
+            Err(e) => problems.extend(e.0),
+        }
     }
-    Primals { program, keys, normalised, problems }
+    Primals { program, keys, normalised, problems, loops }
 }
 
 /// The worklist, and what has come of it so far.
@@ -248,6 +266,8 @@ struct Driver<'a> {
     templates: Vec<FuncKey>,
     /// Functions that store pointers, and where.
     stored: Vec<(FuncKey, ir::Inst)>,
+    /// Functions that are refused.
+    refused: Vec<FuncKey>,
 }
 
 /// What a derivation is made of.
@@ -301,6 +321,7 @@ impl<'a> Driver<'a> {
             served: None,
             templates: Vec::new(),
             stored: Vec::new(),
+            refused: Vec::new(),
         }
     }
 
@@ -372,10 +393,21 @@ impl<'a> Driver<'a> {
             }
             Err(e) => {
                 let root = self.asked.request.func;
+                self.refused.push(variant.func);
                 self.problems.extend(with_chain(e, self.asked.program, root, variant.func).0);
             }
         }
         Ok(())
+    }
+
+    /// Drivers with a state whose steps store pointers.
+    fn storing(&self) -> Vec<FuncKey> {
+        let program = self.asked.program;
+        let stores = |d: &&FuncKey| {
+            let reached = summarise::reachable(program, **d);
+            self.stored.iter().any(|s| reached.contains(&s.0))
+        };
+        self.templates.iter().filter(stores).copied().collect()
     }
 
     /// Functions whose address is taken are derived as indirect calls ask for them.

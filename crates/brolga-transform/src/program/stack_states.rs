@@ -7,7 +7,8 @@
 //! **Answer.** Those that a call reaches which is passed an address made from a slot's, and if such
 //! an address is stored, all that the function reaches. A root that is one function with its
 //! pullback does not return between the two, so its slots do not count, unless it is called, too.
-//! Such drivers are ordinary functions: their pair is made of their body.
+//! But the shadow of a pointer in a slot is gone when its second half begins, so drivers whose steps
+//! load pointers do count. Such drivers are ordinary functions: their pair is made of their body.
 //!
 //! **Before and after.** `%f` keeps a pendulum in a slot, and runs a time loop on it. Its gradient
 //! in one function has a template of the loop. Its forward pass and pullback, or those of a
@@ -16,9 +17,10 @@
 //! **Cost.** A pass over the functions that have slots and reach a driver.
 
 use brolga_analysis::calls::summarise::reachable;
+use brolga_analysis::query::access_address;
 use brolga_ir::driver::Driver;
 use brolga_ir::{FuncKey, Mode, Program};
-use cranelift_codegen::ir::{self, Opcode};
+use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::EntitySet;
 
 /// Let drivers be ordinary functions whose state may lie on a stack that is gone.
@@ -30,9 +32,11 @@ pub(crate) fn derive_from_bodies(program: &mut Program, keys: &[FuncKey], root: 
     let is_called = keys.iter().any(|&k| program.funcs[k].body.is_some() && calls(program, k).any(|c| c == root));
     let stays = matches!(mode, Mode::Gradient | Mode::Combined) && !is_called;
     let mut gone: Vec<FuncKey> = Vec::new();
-    for &k in keys.iter().filter(|&&k| k != root || !stays) {
+    for &k in keys {
+        let only_if_pointers = k == root && stays;
         for from in given_slots(program, k) {
-            gone.extend(reachable(program, from).into_iter().filter(keeps_state));
+            let drivers = reachable(program, from).into_iter().filter(keeps_state);
+            gone.extend(drivers.filter(|&d| !only_if_pointers || loads_pointers(program, d)));
         }
     }
     for k in gone {
@@ -83,20 +87,41 @@ fn given_slots(program: &Program, k: FuncKey) -> Vec<FuncKey> {
     found
 }
 
-/// Values that may be addresses in slots.
+/// Whether a function, or one that it reaches, may use what it loads as an address.
+fn loads_pointers(program: &Program, k: FuncKey) -> bool {
+    !program.vmctx_pointers_only
+        && reachable(program, k).into_iter().filter_map(|k| program.funcs[k].body.as_ref()).any(|body| {
+            let words = |&v: &ir::Value| body.dfg.value_type(v) == types::I64;
+            let loads =
+                |i: ir::Inst| body.dfg.insts[i].opcode().can_load() && body.dfg.inst_results(i).iter().any(words);
+            let loaded = made_from(body, loads);
+            insts(body).any(|i| {
+                let args = body.dfg.inst_args(i).iter().copied().filter(|_| body.dfg.insts[i].opcode().is_call());
+                let mut used = access_address(body, i).into_iter().chain(args);
+                used.any(|v| loaded.contains(body.dfg.resolve_aliases(v)))
+            })
+        })
+}
+
+/// Values that may be addresses in slots. What a call returns, or a load finds, has been passed or
+/// stored: that counts already.
 fn made_from_slots(body: &ir::Function) -> EntitySet<ir::Value> {
-    let mut of_slots = EntitySet::new();
+    made_from(body, |i| body.dfg.insts[i].opcode() == Opcode::StackAddr)
+}
+
+/// Values that are made from what some instructions give, other than by calls and loads.
+fn made_from(body: &ir::Function, gives: impl Fn(ir::Inst) -> bool) -> EntitySet<ir::Value> {
+    let mut made_from = EntitySet::new();
     let holds = |set: &EntitySet<ir::Value>, v: ir::Value| set.contains(body.dfg.resolve_aliases(v));
     loop {
         let mut grows = false;
         for i in insts(body) {
             let op = body.dfg.insts[i].opcode();
-            // What a call returns, or a load finds, has been passed or stored: that counts already.
-            let made = op == Opcode::StackAddr
-                || !op.is_call() && !op.can_load() && body.dfg.inst_args(i).iter().any(|&v| holds(&of_slots, v));
+            let made = gives(i)
+                || !op.is_call() && !op.can_load() && body.dfg.inst_args(i).iter().any(|&v| holds(&made_from, v));
             if made {
                 for &v in body.dfg.inst_results(i) {
-                    grows |= of_slots.insert(v);
+                    grows |= made_from.insert(v);
                 }
             }
         }
@@ -106,14 +131,14 @@ fn made_from_slots(body: &ir::Function) -> EntitySet<ir::Value> {
                 let to = call.block(&body.dfg.value_lists);
                 let params = body.dfg.block_params(to);
                 for (&p, arg) in params.iter().zip(call.args(&body.dfg.value_lists)) {
-                    if arg.as_value().is_some_and(|v| holds(&of_slots, v)) {
-                        grows |= of_slots.insert(p);
+                    if arg.as_value().is_some_and(|v| holds(&made_from, v)) {
+                        grows |= made_from.insert(p);
                     }
                 }
             }
         }
         if !grows {
-            return of_slots;
+            return made_from;
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use brolga_ir::driver::Driver;
 use brolga_ir::{Effort, Mode, Options, Program, Request, ResultActivity, TapeKind};
 use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Plan, Pool, StateFolder};
-use brolga_transform::{Abi, Derivation};
+use brolga_transform::{Abi, Derivation, LoopOutcome};
 use cranelift_codegen::ir::{Signature, Type};
 
 use super::compile::{self, Added, Compiled};
@@ -28,6 +28,8 @@ pub(super) struct Inner {
     pub(super) clif: OnceLock<(String, String)>,
     /// One per argument: its shadow is overwritten.
     pub(super) overwrites: Vec<bool>,
+    /// Loops that were to be reversed from states.
+    pub(super) loops: Vec<LoopOutcome>,
     pub(super) signature: Signature,
     pub(super) abi: Abi,
     pub(super) pool: Arc<Pool>,
@@ -51,6 +53,12 @@ pub(super) struct Inner {
 }
 
 impl Inner {
+    /// Where a loop is, in words.
+    pub(super) fn place(&self, l: &LoopOutcome) -> String {
+        let origin = self.program.origin(l.func, l.inst);
+        format!("loop at {}", self.program.place(origin.func, origin.inst))
+    }
+
     /// Where all lies that the derivative may run.
     pub(super) fn code(&self) -> &CodeMap {
         self.added.as_ref().map_or(&self.compiled.code, |added| &added.code)
@@ -263,6 +271,7 @@ impl DerivedRule {
             signature: f.signature.clone(),
             request: request.clone(),
             overwrites: d.overwrites,
+            loops: d.loops,
             pieces: d.pieces,
             guessed: d.guessed,
             spare: d.spare,
@@ -322,6 +331,13 @@ impl DerivedRule {
         let add = || compile::add_primal(&inner.compiled, &inner.program, inner.request.func, options);
         let made = || crate::quiet::caught("compile", &inner.program, add);
         inner.primal.get_or_init(made).as_ref().map_err(Clone::clone)
+    }
+
+    /// Loops that were to be reversed from states ([`Options::checkpoints`]) and stay as they are:
+    /// where each is, and why. They record all iterations.
+    pub fn loops_that_stay(&self) -> Vec<String> {
+        let loops = self.0.loops.iter();
+        loops.filter_map(|l| Some(format!("{} {}", self.0.place(l), l.driver.as_ref().err()?))).collect()
     }
 
     /// Whether the shadow of an argument that was declared [`fresh`](crate::Promises::fresh) is

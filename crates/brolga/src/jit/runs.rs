@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use brolga_ir::FuncKey;
 use brolga_ir::time_loop::step_of;
 use brolga_runtime::{InverseStats, Lease, LoopStats, Selection};
 use cranelift_codegen::data_value::DataValue;
@@ -53,8 +54,8 @@ impl Run {
 /// How the time loops of a step were reversed, as far as its forward pass has decided that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopReport {
-    /// The step's name; of a module, that of the loop.
-    pub step: String,
+    /// What it is called: `loop of %step`, or the place of a loop that is not marked.
+    pub name: String,
     /// How many loops there were.
     pub runs: u64,
     /// Steps of the last one that the forward pass recorded.
@@ -65,8 +66,12 @@ pub struct LoopReport {
 
 fn loop_plans(rule: &DerivedRule, tape: &Lease) -> Vec<LoopReport> {
     let (code, program) = (rule.0.code(), &rule.0.program);
+    let name = |owner: FuncKey| match rule.0.loops.iter().find(|l| l.driver == Ok(owner)) {
+        Some(outlined) => rule.0.place(outlined),
+        None => format!("loop of %{}", step_of(&program.funcs[owner].symbol)),
+    };
     let report = |plan: &brolga_runtime::LoopPlan| LoopReport {
-        step: step_of(&program.funcs[code.owner(plan.site)].symbol).to_owned(),
+        name: name(code.owner(plan.site)),
         runs: plan.runs,
         recorded: plan.recorded,
         selection: plan.selection,

@@ -11,8 +11,9 @@
 //! as well.
 //!
 //! **Where it is not known.** An access through a pointer that was loaded, or to a block that the
-//! program has allocated, is to no object that is known. A stack slot is there for a pullback only
-//! in a function that is one with its pullback.
+//! program has allocated, is to no object that is known; nor is it known whether the shadow of such
+//! a pointer is still what it was. A stack slot is there for a pullback only in a function that is
+//! one with its pullback.
 //!
 //! **Cost.** A pass over the loop, and one over its function.
 
@@ -51,8 +52,10 @@ pub(super) fn of(cx: &FootprintInput<'_>, n: &Normalised, l: LoopId) -> Result<I
     }
     for &i in of_loop() {
         mod_ref::written(places, i, cx.effects).iter().try_for_each(|place| object(cx, place, true, &mut found))?;
+        let mut read = IndexSet::default();
+        mod_ref::loaded(places, i, cx.effects).iter().try_for_each(|place| object(cx, place, true, &mut read))?;
         if cx.is_called {
-            mod_ref::loaded(places, i, cx.effects).iter().try_for_each(|place| object(cx, place, true, &mut found))?;
+            found.extend(read);
         }
     }
     for b in behind(n, l).iter() {
@@ -81,7 +84,7 @@ fn object(cx: &FootprintInput<'_>, place: &Place, inside: bool, found: &mut Inde
     let does = if inside { "accesses" } else { "is beside code that writes" };
     match place.origin {
         Origin::Slot(_) if cx.returns_first => {
-            return Err("has a state in a stack slot that is gone when its pullback runs".into());
+            return Err(format!("{does} a stack slot, which is gone when the pullback runs"));
         }
         Origin::Slot(_) | Origin::Param(_) | Origin::Data(_) => {
             found.insert(place.origin);

@@ -46,33 +46,74 @@ use brolga_ir::{Diagnostics, FuncKey, Mode, Options, Program};
 use cranelift_codegen::ir::{self, AbiParam, ArgumentPurpose, InstBuilder, Signature, types};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 
+use crate::derived::LoopOutcome;
 use crate::primal::edit::before;
 use crate::primal::mem2reg::Callees;
 use crate::primal::normalise::{Normalised, normalise};
 
-pub(crate) use select::{KeptLoop, functions_named};
+pub(crate) use select::{StayingLoop, functions_named};
 
 use select::{Memory, Site};
 
 /// Objects that are no longer are kept as they are, and of others pages.
 const PAGE: u32 = 4096;
 
-/// Outline the loops that are asked for. Functions that are made are among those that are derived.
-/// Returns loops that stay, and why.
+/// The loops of a program that have become functions, and those that have not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OutlinedLoops {
+    made: Vec<MadeLoop>,
+    /// Those that stay.
+    staying: Vec<StayingLoop>,
+}
+
+/// A loop that has become functions.
+#[derive(Clone, Debug)]
+struct MadeLoop {
+    of: StayingLoop,
+    funcs: [FuncKey; 3],
+    named: bool,
+}
+
+impl OutlinedLoops {
+    /// What has become of each.
+    pub fn outcomes(self) -> Vec<LoopOutcome> {
+        let made = self.made.into_iter().map(|m| (m.of, Some(m.funcs[0])));
+        let all = made.chain(self.staying.into_iter().map(|s| (s, None)));
+        all.map(|(StayingLoop { func, inst, why }, driver)| LoopOutcome { func, inst, driver: driver.ok_or(why) })
+            .collect()
+    }
+
+    /// The loops that have to stay, where some functions are refused, and the steps of some drivers
+    /// store pointers. Those that the user has named are refused with them.
+    pub fn refused(&self, refused: &[FuncKey], storing: &[FuncKey]) -> Option<Vec<StayingLoop>> {
+        let is_refused = |made: &&MadeLoop| {
+            let one = |k: &FuncKey| made.funcs.contains(k) || made.of.func == *k;
+            !made.named && (refused.iter().any(one) || storing.contains(&made.funcs[0]))
+        };
+        let found: Vec<StayingLoop> = self.made.iter().filter(is_refused).map(|made| made.of.clone()).collect();
+        (!found.is_empty()).then_some(found)
+    }
+}
+
+/// Outline the loops that are asked for, but for some. Functions that are made are among those that
+/// are derived.
 pub(crate) fn outline(
     program: &mut Program,
     keys: &mut Vec<FuncKey>,
     normalised: &mut IndexMap<FuncKey, Normalised>,
+    staying: &[StayingLoop],
     (root, options, isa): (FuncKey, &Options, &dyn TargetIsa),
-) -> Result<Vec<KeptLoop>, Diagnostics> {
+) -> Result<OutlinedLoops, Diagnostics> {
     let asked = &options.checkpoints;
     if !asked.outermost && asked.around.is_empty() || !options.keeps_states() {
-        return Ok(Vec::new());
+        return Ok(OutlinedLoops::default());
     }
     let bodies = normalised.iter().map(|(k, n)| (*k, n.body())).collect();
     let summaries = Summaries::of_bodies(program, &bodies, false);
     let one_function = matches!(options.mode, Mode::Gradient | Mode::Combined);
-    let (sites, kept) = select::sites(program, normalised, (root, one_function), asked, summaries.effects())?;
+    let ask = select::Question { program, normalised, root, one_function, staying, effects: summaries.effects() };
+    let (sites, staying) = select::sites(&ask, asked)?;
+    let mut found_loops = OutlinedLoops { made: Vec::new(), staying };
     for (key, wanted) in sites {
         let mut was = normalised[&key].clone();
         let objects = take_addresses(program, &mut was, &wanted);
@@ -81,7 +122,11 @@ pub(crate) fn outline(
         for (n, site) in wanted.iter().enumerate() {
             let found = Outlined::of(program, &was, &was.loops.loops[site.id], &site.memory, &objects);
             let symbols = LoopSymbols::fresh(program, &program.funcs[key].symbol, n + 1);
-            made.extend(define(program, &was, &found, &symbols, site.budget));
+            let funcs = define(program, &was, &found, &symbols, site.budget);
+            made.extend(funcs);
+            let of =
+                StayingLoop::of(&was, site.id, "is refused, or has steps that store pointers, if they are functions");
+            found_loops.made.push(MadeLoop { of, funcs, named: site.budget.is_some() });
             let count = trip_count::of(&was, site.id);
             caller::replace(&mut func, &found, &symbols.driver, count);
         }
@@ -94,7 +139,7 @@ pub(crate) fn outline(
         }
         keys.extend(made);
     }
-    Ok(kept)
+    Ok(found_loops)
 }
 
 /// A loop, and what its functions pass and return.
@@ -167,8 +212,7 @@ impl<'a> Outlined<'a> {
             let args = n.cfg.args(from, to);
             args.iter().filter(|&&v| inside(v)).for_each(|&v| push_new(&mut outs, v));
         }
-        let weight: u32 = insts().map(|i| step::weight(program, func, i)).sum();
-        let iterations = (step::ENOUGH / weight.max(1)).clamp(1, step::MOST_ITERATIONS).next_power_of_two();
+        let iterations = step::iterations(program, n, &blocks);
         Self { at: n, func, of, blocks, invariants, floats, constants, addresses, outs, iterations, memory }
     }
 

@@ -47,7 +47,7 @@ pub(super) enum Memory {
 
 /// A loop that stays as it is.
 #[derive(Clone, Debug)]
-pub(crate) struct KeptLoop {
+pub(crate) struct StayingLoop {
     pub func: FuncKey,
     /// The end of its header, as the user wrote it.
     pub inst: ir::Inst,
@@ -55,17 +55,32 @@ pub(crate) struct KeptLoop {
     pub why: String,
 }
 
-/// Loops to outline, by function, and those that stay.
-pub(super) type Sites = (IndexMap<FuncKey, Vec<Site>>, Vec<KeptLoop>);
+impl StayingLoop {
+    /// A loop of a function.
+    pub fn of(n: &Normalised, l: LoopId, why: impl Into<String>) -> Self {
+        let header = n.func.layout.last_inst(n.loops.loops[l].header).expect("a block ends");
+        Self { func: n.key, inst: brolga_analysis::query::original(&n.func, header), why: why.into() }
+    }
+}
 
-/// The loops that are asked for. The root is one function with its pullback, or not.
-pub(super) fn sites(
-    program: &Program,
-    normalised: &IndexMap<FuncKey, Normalised>,
-    (root, one_function): (FuncKey, bool),
-    asked: &Checkpoints,
-    effects: &HashMap<FuncKey, Effect>,
-) -> Result<Sites, Diagnostics> {
+/// What is asked about a program.
+pub(super) struct Question<'a> {
+    pub program: &'a Program,
+    pub normalised: &'a IndexMap<FuncKey, Normalised>,
+    pub root: FuncKey,
+    /// The root is one function with its pullback.
+    pub one_function: bool,
+    /// Loops that stay.
+    pub staying: &'a [StayingLoop],
+    pub effects: &'a HashMap<FuncKey, Effect>,
+}
+
+/// Loops to outline, by function, and those that stay.
+pub(super) type Sites = (IndexMap<FuncKey, Vec<Site>>, Vec<StayingLoop>);
+
+/// The loops that are asked for.
+pub(super) fn sites(ask: &Question<'_>, asked: &Checkpoints) -> Result<Sites, Diagnostics> {
+    let Question { program, normalised, root, one_function, effects, .. } = *ask;
     let (mut found, mut kept, mut problems) = (IndexMap::default(), Vec::new(), Diagnostics::default());
     let addressed = addressed(program, normalised);
     let mut named: IndexMap<FuncKey, Vec<(LoopId, u64)>> = IndexMap::default();
@@ -94,18 +109,23 @@ pub(super) fn sites(
             if budget.is_none() && (!outermost || has_named) {
                 continue;
             }
+            let here = StayingLoop::of(n, l, "");
+            if let Some(known) = ask.staying.iter().find(|s| (s.func, s.inst) == (here.func, here.inst)) {
+                kept.push(known.clone());
+                continue;
+            }
             match memory_of(&cx, n, l, &addressed) {
                 Ok(memory) => sites.push(Site { id: l, budget, memory }),
                 Err(why) => {
-                    let header = n.func.layout.last_inst(n.loops.loops[l].header).expect("a block ends");
-                    let inst = brolga_analysis::query::original(&n.func, header);
+                    let stays = StayingLoop::of(n, l, why);
                     if budget.is_some() {
-                        let d = Diagnostic::new("AD0193", format!("the loop that is to be reversed in parts {why}"))
+                        let what = format!("the loop that is to be reversed in parts {}", stays.why);
+                        let d = Diagnostic::new("AD0193", what)
                             .note("its steps run again from states that were kept")
                             .help("name a function that is called in another loop, or mark the loop in the program");
-                        problems.push(d.at(program, k, inst));
+                        problems.push(d.at(program, k, stays.inst));
                     }
-                    kept.push(KeptLoop { func: k, inst, why });
+                    kept.push(stays);
                 }
             }
         }
@@ -203,6 +223,9 @@ fn memory_of(cx: &FootprintInput<'_>, n: &Normalised, l: LoopId, addressed: &[Fu
     let blocks = || n.func.layout.blocks().filter(|b| lp.blocks.contains(*b));
     if blocks().any(|b| n.loops.irreducible.contains(b)) {
         return Err("has another cycle in it that is no loop".into());
+    }
+    if lp.exits.is_empty() {
+        return Err("is never left".into());
     }
     if lp.exits.len() > 200 {
         return Err("is left in more than 200 places".into());

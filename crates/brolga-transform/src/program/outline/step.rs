@@ -25,18 +25,31 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, UserFuncName, types};
 
 use super::Outlined;
+use crate::primal::normalise::Normalised;
 
-/// What a step weighs at least, if it is not a single iteration: a call is little beside it.
-pub(super) const ENOUGH: u32 = 2000;
+/// What a step weighs, if it is not a single iteration: a call is little beside it.
+const ENOUGH: u64 = 1000;
 /// Most iterations of a step.
-pub(super) const MOST_ITERATIONS: u32 = 256;
+const MOST_ITERATIONS: u64 = 64;
+/// Iterations that a loop within the step is taken to have.
+const OF_INNER: u64 = 16;
 
-/// What an instruction of a loop weighs.
-pub(super) fn weight(program: &Program, func: &ir::Function, inst: ir::Inst) -> u32 {
-    match func.dfg.insts[inst] {
-        ir::InstructionData::Call { func_ref, .. } if program.callee(func, func_ref).is_some() => ENOUGH,
-        ref data => cost(data.opcode()),
-    }
+/// How many iterations are a step: a power of two. It does not depend on the budget, since sums in
+/// a step are added to what the steps behind it have made.
+pub(super) fn iterations(program: &Program, n: &Normalised, blocks: &[ir::Block]) -> u32 {
+    let inst = |i: ir::Inst| match n.func.dfg.insts[i] {
+        ir::InstructionData::Call { func_ref, .. } if program.callee(&n.func, func_ref).is_some() => ENOUGH,
+        ref data => u64::from(cost(data.opcode())),
+    };
+    let depth = |b: ir::Block| n.loops.innermost[b].map_or(1, |l| n.loops.loops[l].depth);
+    let outer = blocks.iter().map(|&b| depth(b)).min().unwrap_or(1);
+    let in_block = |&b: &ir::Block| {
+        let iterations = OF_INNER.saturating_pow((depth(b) - outer).min(4));
+        iterations * n.cfg.insts(b).iter().map(|&i| inst(i)).sum::<u64>()
+    };
+    let weight = blocks.iter().map(in_block).sum::<u64>().max(1);
+    let most = (ENOUGH / weight).clamp(1, MOST_ITERATIONS);
+    1 << most.ilog2()
 }
 
 /// The function.
