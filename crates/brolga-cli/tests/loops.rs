@@ -53,7 +53,7 @@ fn time_loops_within_a_budget() {
     let most = ["max_slots", "max_bytes", "disk_bytes"].map(|name| loops[name].as_u64().unwrap());
     assert!(most[1] > 0 && most[2] > 0, "{loops}");
     let plan = &found[0]["loops"]["plans"][0];
-    assert_eq!((&plan["step"], &plan["method"]), (&"%step".into(), &"two levels".into()), "{loops}");
+    assert_eq!((&plan["loop"], &plan["method"]), (&"loop of %step".into(), &"two levels".into()), "{loops}");
     within("/dev/null").expect(1).says("name a folder that can be written");
     run("much").expect(2).says("--memory-budget");
 }

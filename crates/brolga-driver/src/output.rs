@@ -15,8 +15,8 @@
 //!
 //! Where time loops have run, `loops` counts steps (`forward` without a record, `taped`,
 //! `reversed`), states in memory (`stores`, `restores`, `max_slots`) and in the file
-//! (`disk_writes`, `disk_reads`, `disk_bytes`), and `max_bytes`. Its `plans` say of each `step` how
-//! many loops there were (`runs`), how many steps of the last one its forward pass `recorded`, and
+//! (`disk_writes`, `disk_reads`, `disk_bytes`), and `max_bytes`. Its `plans` say of each `loop` how
+//! many there were (`runs`), how many steps of the last one its forward pass `recorded`, and
 //! by which `method`, with which `parameters` and forecast, the others were reversed. Where calls
 //! have run that others undo, `inverses` counts them.
 
