@@ -123,7 +123,8 @@ fn steps_of_modules_have_a_stack() {
         let call = ["--call", "run([8.0], [0.5], 3)", "--shadow", "0=[1.0]"];
         let [check, debug] = [file.run("check", &call), file.run("grad", &[&call[..], &["--debug"]].concat())];
         if fits {
-            (check.expect(0), debug.expect(0));
+            check.expect(0);
+            debug.expect(0);
         } else {
             check.expect(1).says("writes outside of the loop's states").says("read by %step");
             debug.expect(1).says("time_loop").says("written by %step");
