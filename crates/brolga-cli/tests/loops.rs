@@ -53,7 +53,7 @@ fn time_loops_within_a_budget() {
     let most = ["max_slots", "max_bytes", "disk_bytes"].map(|name| loops[name].as_u64().unwrap());
     assert!(most[1] > 0 && most[2] > 0, "{loops}");
     let plan = &found[0]["loops"]["plans"][0];
-    assert_eq!((&plan["step"], &plan["method"]), (&"%step".into(), &"two levels".into()), "{loops}");
+    assert_eq!((&plan["loop"], &plan["method"]), (&"loop of %step".into(), &"two levels".into()), "{loops}");
     within("/dev/null").expect(1).says("name a folder that can be written");
     run("much").expect(2).says("--memory-budget");
 }
@@ -97,4 +97,37 @@ fn steps_that_write_outside_of_their_states() {
     let once = ["--call", "%counts([8.0], [0.5], 1)", "--shadow", "0=[1.0]"];
     file.run("check", &once).expect(0);
     file.run("grad", &[&once[..], &["--debug"]].concat()).expect(1).says("writes to byte 0 of a buffer").says("inst5");
+}
+
+/// Steps have a frame on the module's stack; in place of COUNT they may count in memory.
+const MODULE: &str = r#"(module
+  (import "env" "brolga_time_loop" (func $time_loop (param i32 i32 i32 i32 i32)))
+  (memory (export "memory") 2)
+  (global $sp (mut i32) (i32.const 65536))
+  (table 2 funcref)
+  (elem (i32.const 1) $step)
+  (func $step (param $s i32) (param $p i32) (param $i i32) (local $f i32)
+    (global.set $sp (local.tee $f (i32.sub (global.get $sp) (i32.const 16))))
+    (f64.store (local.get $f) (f64.mul (f64.load (local.get $s)) (f64.load (local.get $p))))
+    COUNT
+    (f64.store (local.get $s) (f64.load (local.get $f)))
+    (global.set $sp (i32.add (local.get $f) (i32.const 16))))
+  (func (export "run") (param $s i32) (param $p i32) (param $n i32)
+    (call $time_loop (i32.const 1) (local.get $s) (i32.const 8) (local.get $p) (local.get $n))))"#;
+
+#[test]
+fn steps_of_modules_have_a_stack() {
+    let count = "(i32.store (i32.const 64) (i32.add (i32.load (i32.const 64)) (i32.const 1)))";
+    for (what, fits) in [("", true), (count, false)] {
+        let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "steps.wat", MODULE.replace("COUNT", what));
+        let call = ["--call", "run([8.0], [0.5], 3)", "--shadow", "0=[1.0]"];
+        let [check, debug] = [file.run("check", &call), file.run("grad", &[&call[..], &["--debug"]].concat())];
+        if fits {
+            check.expect(0);
+            debug.expect(0);
+        } else {
+            check.expect(1).says("writes outside of the loop's states").says("read by %step");
+            debug.expect(1).says("time_loop").says("written by %step");
+        }
+    }
 }

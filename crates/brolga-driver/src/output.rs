@@ -12,6 +12,13 @@
 //! exactly); the others are the strings `"nan"`, `"inf"` and `"-inf"`. Integers beyond 64 bits are
 //! strings of digits, and 128-bit floats that are no doubles are strings as CLIF writes them
 //! (`"0x1.8p3"`).
+//!
+//! Where time loops have run, `loops` counts steps (`forward` without a record, `taped`,
+//! `reversed`), states in memory (`stores`, `restores`, `max_slots`) and in the file
+//! (`disk_writes`, `disk_reads`, `disk_bytes`), and `max_bytes`. Its `plans` say of each `loop` how
+//! many there were (`runs`), how many steps of the last one its forward pass `recorded`, and
+//! by which `method`, with which `parameters` and forecast, the others were reversed. Where calls
+//! have run that others undo, `inverses` counts them.
 
 use brolga::{Diagnostic, Diagnostics, Error, InverseStats, LoopReport, LoopStats, Trap};
 use cranelift_codegen::ir::immediates::Ieee128;

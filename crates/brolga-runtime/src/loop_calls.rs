@@ -162,22 +162,22 @@ mod tests {
     fn a_full_disk() {
         let mut seg = Segment::new(4096).unwrap();
         let mut state = [1_u64];
-        let cells = [0, 100, 16, state.as_mut_ptr() as u64, 8];
+        let cells = [0, 100, 16, 0, 0, state.as_mut_ptr() as u64, 8, 0];
         let begun = |seg: &mut Segment| {
             // SAFETY: as above.
             unsafe {
-                let run = brolga_loop_begin(seg, cells.as_ptr(), 5 | 1 << 16) as *mut LoopRun;
+                let run = brolga_loop_begin(seg, cells.as_ptr(), cells.len() as u64 | 1 << 16) as *mut LoopRun;
                 brolga_loop_forward(seg, run, 0)
             }
         };
         let full = std::fs::OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
         seg.loops.files.use_file(full);
-        assert_eq!(begun(&mut seg), STEP_OF_FAULT);
+        assert_eq!(begun(&mut seg), Forward::Fault as u64);
         let message = seg.loop_fault().unwrap().to_string();
         assert!(message.contains("cannot be written") && message.contains("name another folder"), "{message}");
         // The next run has nothing to do with it.
         seg.reset();
         seg.keep_states_in(None);
-        assert!(begun(&mut seg) > 0 && seg.loop_fault().is_none());
+        assert!(begun(&mut seg) == Forward::Steps as u64 && seg.loop_fault().is_none());
     }
 }

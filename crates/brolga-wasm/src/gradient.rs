@@ -183,6 +183,11 @@ impl Pullback {
         self.inner.loop_stats()
     }
 
+    /// How the time loops of the run are reversed.
+    pub fn loop_plans(&self) -> Vec<brolga::LoopReport> {
+        self.inner.loop_plans()
+    }
+
     /// What calls have done so far that others undo (`docs/LONG-LOOPS.md`).
     pub fn inverse_stats(&self) -> brolga::InverseStats {
         self.inner.inverse_stats()

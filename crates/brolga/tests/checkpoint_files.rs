@@ -92,7 +92,7 @@ fn each_method_gives_the_bits_of_what_is_recorded() {
                     let what = format!("%{func}, {n} steps, {budget} bytes, {times} pullbacks");
                     let (found, stats, plans) = planned(&rule, *n, START, times).unwrap();
                     assert_eq!(&found, same, "{what}: {plans:?}");
-                    let plan = plans.iter().find(|p| p.step == step).expect("there is a loop");
+                    let plan = plans.iter().find(|p| p.name == format!("loop of %{step}")).expect("there is a loop");
                     let forecast = plan.selection.and_then(|s| s.forecast);
                     assert!(forecast.is_none_or(|f| stats.forward >= f.forward), "{what}: {stats:?} {plan:?}");
                     methods.push(plan.selection.map_or("recorded", |s| s.method.name()));
