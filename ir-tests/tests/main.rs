@@ -3,6 +3,7 @@
 mod again;
 mod ascending;
 mod budgets;
+mod checkpoints;
 mod compositions;
 mod drivers;
 mod embedded;

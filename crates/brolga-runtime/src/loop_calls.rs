@@ -38,8 +38,8 @@ guard::leaf! {
 }
 
 guard::leaf! {
-    /// The forward half has done the steps up to `at`: what there is to do next ([`LoopForward`]), with
-    /// the steps that the run says.
+    /// The forward half has done the steps up to `at`: what there is to do next ([`LoopForward`]),
+    /// with the steps that the run says.
     ///
     /// # Safety
     /// As for [`brolga_loop_begin`], of which `run` is a result; the states may be read, or the

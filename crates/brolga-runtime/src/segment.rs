@@ -45,7 +45,8 @@ use crate::fragments::Fragments;
 use crate::globals::GlobalShadows;
 use crate::inverses::{InverseFault, InverseStats, Inverses};
 use crate::loop_files::StateFolder;
-use crate::loops::{LoopFault, LoopPlan, LoopStats, Loops};
+use crate::loop_stats::{LoopPlan, LoopStats};
+use crate::loops::{LoopFault, Loops};
 use crate::pieces::cut::tears;
 use crate::pieces::{HALF, Pieces, Stuck, There, WINDOW};
 

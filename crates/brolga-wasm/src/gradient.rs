@@ -188,7 +188,7 @@ impl Pullback {
         self.inner.loop_plans()
     }
 
-    /// What calls have done so far that others undo (`docs/LONG-LOOPS.md`).
+    /// What calls have done so far that others undo (`docs/BACKWARDS.md`).
     pub fn inverse_stats(&self) -> brolga::InverseStats {
         self.inner.inverse_stats()
     }

@@ -1,7 +1,7 @@
 //! How many iterations of a loop are a step.
 //!
-//! **Question.** A call takes as long as some dozen instructions. How many iterations are enough for
-//! a call to be little beside them?
+//! **Question.** A call takes as long as some dozen instructions. How many iterations are enough
+//! for a call to be little beside them?
 //!
 //! **Answer.** As many as weigh [`ENOUGH`], by the cost model, where a loop within is taken to have
 //! [`OF_INNER`] iterations, and a call of a function of the program is enough.

@@ -40,8 +40,8 @@ mod select;
 mod step;
 mod trip_count;
 
-use brolga_analysis::memory::alias::Origin;
 use brolga_analysis::Summaries;
+use brolga_analysis::memory::alias::Origin;
 use brolga_ir::driver::{Driver, StateLength, StepsDriver};
 use brolga_ir::map::{IndexMap, IndexSet};
 use brolga_ir::{Diagnostics, FuncKey, Mode, Options, Program};

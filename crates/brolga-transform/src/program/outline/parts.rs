@@ -3,9 +3,9 @@
 //! **Question.** Which values does a step of a loop need from outside, which does it hand on to the
 //! next one, and which are asked for behind the loop?
 //!
-//! **Answer.** From outside come values of blocks in front of the loop, but constants, which are put
-//! into the step. Handed on are the parameters of the loop's header, and floats from outside: so
-//! their cotangents are. Asked for are values of the loop that other blocks use.
+//! **Answer.** From outside come values of blocks in front of the loop, but constants, which are
+//! put into the step. Handed on are the parameters of the loop's header, and floats from outside:
+//! so are their cotangents. Asked for are values of the loop that other blocks use.
 //!
 //! **Cost.** A pass over the function for each loop.
 

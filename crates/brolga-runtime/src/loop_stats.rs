@@ -1,0 +1,56 @@
+//! What loops of a run have done, in numbers.
+
+use brolga_schedules::{Selection, Stats};
+
+/// What the time loops of a run have done, all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoopStats {
+    /// Steps that ran without being recorded, in both halves.
+    pub forward: u128,
+    /// Steps that were recorded.
+    pub taped: u128,
+    /// Steps that were reversed.
+    pub reversed: u128,
+    /// States that were kept.
+    pub stores: u64,
+    /// States that were put back.
+    pub restores: u64,
+    /// States that were written to the file of the run. They are not among those that were kept.
+    pub disk_writes: u64,
+    /// States that were read from there.
+    pub disk_reads: u64,
+    /// Most bytes of the file.
+    pub disk_bytes: u64,
+    /// Most states of one loop in memory at a time.
+    pub max_slots: u64,
+    /// Most bytes of one loop at a time: states, and what its steps have recorded.
+    pub max_bytes: u64,
+}
+
+impl LoopStats {
+    /// Add those of one loop, which took so many bytes.
+    pub(crate) fn add(&mut self, own: &Stats, bytes: u64) {
+        self.forward += own.forward;
+        self.taped += own.taped;
+        self.reversed += own.reversed;
+        self.stores += own.stores;
+        self.restores += own.restores;
+        self.disk_writes += own.disk_writes;
+        self.disk_reads += own.disk_reads;
+        self.max_slots = self.max_slots.max(own.max_slots);
+        self.max_bytes = self.max_bytes.max(bytes);
+    }
+}
+
+/// How time loops that began in one place were reversed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopPlan {
+    /// An address in generated code: where they began.
+    pub site: usize,
+    /// How many runs of a loop there were.
+    pub runs: u64,
+    /// Steps of the last one that its forward pass recorded.
+    pub recorded: u64,
+    /// How its other steps were reversed, if there were any.
+    pub selection: Option<Selection>,
+}
