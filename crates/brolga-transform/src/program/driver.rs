@@ -148,7 +148,7 @@ fn derive_all(
     if let Err(need) = driver.work_off(depth, observer) {
         return Ok(RunEnd::Needs(need));
     }
-    if let Some(loops) = loops.refused(&driver.refused, &driver.storing()) {
+    if let Some(loops) = loops.refused(&driver.refused, &driver.storing(), &driver.as_bodies) {
         return Ok(RunEnd::Stay(loops));
     }
     if depth == Depth::Examine {
@@ -268,6 +268,8 @@ struct Driver<'a> {
     stored: Vec<(FuncKey, ir::Inst)>,
     /// Functions that are refused.
     refused: Vec<FuncKey>,
+    /// Drivers whose pairs are made of their bodies.
+    as_bodies: Vec<FuncKey>,
 }
 
 /// What a derivation is made of.
@@ -322,6 +324,7 @@ impl<'a> Driver<'a> {
             templates: Vec::new(),
             stored: Vec::new(),
             refused: Vec::new(),
+            as_bodies: Vec::new(),
         }
     }
 
@@ -380,6 +383,9 @@ impl<'a> Driver<'a> {
             self.templates.push(variant.func);
             self.found.pairs.push(pair);
             return Ok(());
+        }
+        if cx.program.funcs[variant.func].driver.is_some() {
+            self.as_bodies.push(variant.func);
         }
         let shared = Shared { work: &mut self.work, names: &mut self.found.names, observer };
         match derive_variant(cx, task, shared) {

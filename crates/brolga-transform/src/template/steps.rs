@@ -113,7 +113,8 @@ fn of_steps(cx: Context<'_>, variant: &Variant, of: &StepsDriver) -> Option<Vari
         some.params[p] = match (ty, cx.summaries.param_lane(func, p)) {
             (types::I64, 8) => ParamMode::Bits { shape: Shape::F64, definite: false },
             (types::I32, 4) => ParamMode::Bits { shape: Shape::F32, definite: false },
-            (_, 0) if !handed_on => ParamMode::Opaque { definite: false },
+            // An address in memory that is one piece is no float, wherever it goes.
+            (_, 0) if !handed_on || cx.summaries.is_offset(func, p) => ParamMode::Opaque { definite: false },
             _ => return None,
         };
         if let ParamMode::Bits { shape, .. } = some.params[p] {

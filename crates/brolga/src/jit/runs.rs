@@ -201,7 +201,8 @@ impl Pullback {
                 .write_wide(&mut cells[1..], &inner.abi.seeds, returns, |k, i| Some(&seeds[k * returns.len() + i]));
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs
             // to this pullback.
-            unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }.map_err(|e| explained(e, Some(&self.tape)))?;
+            unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }
+                .map_err(|e| explained(&self.rule.0, e, Some(&self.tape)))?;
             self.rule.all_arrived(Some(&mut self.tape), &self.places, &before)?;
             self.rule.cotangents(cells, out);
             let left = self.tape.bytes_left();

@@ -6,11 +6,11 @@
 
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;
-use brolga_ir::time_loop::step_of;
 use brolga_ir::{FuncKey, Program};
 use brolga_runtime::{Cause, CodeRanges, Lease, RawTrap, Signal};
 use cranelift_codegen::ir::{self, TrapCode};
 
+use super::rule::Inner;
 use crate::{Error, Trap};
 
 /// What is being run.
@@ -155,14 +155,14 @@ fn describe(program: &Program, code: Option<TrapCode>, loc: u32, raw: &RawTrap) 
 }
 
 /// What has stopped a run says why: a time loop, or a call that was to be undone.
-pub(super) fn explained(error: Error, tape: Option<&Lease>) -> Error {
+pub(super) fn explained(rule: &Inner, error: Error, tape: Option<&Lease>) -> Error {
     let (mut trap, tape) = match (error, tape) {
         (Error::Trap(trap), Some(tape)) => (trap, tape),
         (error, _) => return error,
     };
     let said = match &trap.code[..] {
         code if code == Check::TimeLoop.name() => {
-            trap.function = step_of(&trap.function).to_owned();
+            rule.name_loop(&mut trap);
             tape.loop_fault().map(|f| f.to_string())
         }
         code if code == Check::InversePair.name() => tape.inverse_fault().map(|f| f.to_string()),

@@ -87,14 +87,24 @@ impl OutlinedLoops {
             .collect()
     }
 
-    /// The loops that have to stay, where some functions are refused, and the steps of some drivers
-    /// store pointers. Those that the user has named are refused with them.
-    pub fn refused(&self, refused: &[FuncKey], storing: &[FuncKey]) -> Option<Vec<StayingLoop>> {
-        let is_refused = |made: &&MadeLoop| {
-            let one = |k: &FuncKey| made.funcs.contains(k) || made.of.func == *k;
-            !made.named && (refused.iter().any(one) || storing.contains(&made.funcs[0]))
+    /// The loops that have to stay, where some functions are refused, the steps of some drivers
+    /// store pointers, and the pairs of others are made of their bodies. Those that the user has
+    /// named stay only in the last case.
+    pub fn refused(&self, refused: &[FuncKey], storing: &[FuncKey], as_bodies: &[FuncKey]) -> Option<Vec<StayingLoop>> {
+        let stays = |made: &MadeLoop| {
+            let is_refused = |k: &FuncKey| made.funcs.contains(k) || made.of.func == *k;
+            let why = if as_bodies.contains(&made.funcs[0]) {
+                "hands on integers that may be bits of floats, or pointers that were loaded"
+            } else if !made.named && refused.iter().any(is_refused) {
+                "is refused if its steps are functions"
+            } else if !made.named && storing.contains(&made.funcs[0]) {
+                "stores pointers"
+            } else {
+                return None;
+            };
+            Some(StayingLoop { why: why.to_owned(), ..made.of.clone() })
         };
-        let found: Vec<StayingLoop> = self.made.iter().filter(is_refused).map(|made| made.of.clone()).collect();
+        let found: Vec<StayingLoop> = self.made.iter().filter_map(stays).collect();
         (!found.is_empty()).then_some(found)
     }
 }
@@ -128,8 +138,7 @@ pub(crate) fn outline(
             let symbols = LoopSymbols::fresh(program, &program.funcs[key].symbol, n + 1);
             let funcs = define(program, &was, &found, &symbols, site.budget);
             made.extend(funcs);
-            let of =
-                StayingLoop::of(&was, site.id, "is refused, or has steps that store pointers, if they are functions");
+            let of = StayingLoop::of(&was, site.id, "");
             found_loops.made.push(MadeLoop { of, funcs, named: site.budget.is_some() });
             let count = trip_count::of(&was, site.id);
             caller::replace(&mut func, &found, &symbols.driver, count);

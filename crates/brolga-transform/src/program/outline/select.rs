@@ -102,14 +102,12 @@ pub(super) fn sites(ask: &Question<'_>, asked: &Checkpoints) -> Result<Sites, Di
                 continue;
             }
             let here = StayingLoop::of(n, l, "");
-            if let Some(known) = ask.staying.iter().find(|s| (s.func, s.inst) == (here.func, here.inst)) {
-                kept.push(known.clone());
-                continue;
-            }
-            match memory_of(&cx, n, l, &addressed) {
+            let known = ask.staying.iter().find(|s| (s.func, s.inst) == (here.func, here.inst));
+            let memory = known.map_or_else(|| memory_of(&cx, n, l, &addressed), |s| Err(s.why.clone()));
+            match memory {
                 Ok(memory) => sites.push(LoopSite { id: l, budget, memory }),
                 Err(why) => {
-                    let stays = StayingLoop::of(n, l, why);
+                    let stays = StayingLoop { why, ..here };
                     if budget.is_some() {
                         let what = format!("the loop that is to be reversed in parts {}", stays.why);
                         let d = Diagnostic::new("AD0193", what)
