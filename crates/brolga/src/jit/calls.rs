@@ -276,7 +276,8 @@ impl DerivedRule {
                 write(c, &seeds[i]);
             }
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(Phase::Combined, entry, cells) }.map_err(|e| explained(&self.0, e, tape.as_ref()))?;
+            unsafe { self.enter(Phase::Combined, entry, cells) }
+                .map_err(|e| explained(self.0.of_loops(), e, tape.as_ref()))?;
             self.all_arrived(tape.as_mut(), &places, &before)?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
@@ -313,7 +314,8 @@ impl DerivedRule {
         with_cells(n, |cells| {
             self.fill(cells, args, Some(&mut tape))?;
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(Phase::Forward, forward, cells) }.map_err(|e| explained(&self.0, e, Some(&tape)))?;
+            unsafe { self.enter(Phase::Forward, forward, cells) }
+                .map_err(|e| explained(self.0.of_loops(), e, Some(&tape)))?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             Ok(Pullback { rule: self.clone(), tape, called: false, places: self.places(args) })

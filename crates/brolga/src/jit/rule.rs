@@ -4,7 +4,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use brolga_ir::driver::Driver;
-use brolga_ir::time_loop::step_of;
 use brolga_ir::{Effort, Mode, Options, Program, Request, ResultActivity, TapeKind};
 use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Plan, Pool, StateFolder};
 use brolga_transform::{Abi, Derivation, LoopOutcome};
@@ -14,7 +13,7 @@ use super::compile::{self, Added, Compiled};
 use super::isa::host_isa;
 use super::tiers::{Beside, Tier, Tiers, tiered};
 use super::traps::CodeMap;
-use crate::{Error, Trap};
+use crate::Error;
 
 /// What clones of a rule share.
 pub(super) struct Inner {
@@ -54,22 +53,9 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// Let a trap of a loop be one of its step's function, or of the loop that is not marked.
-    pub(super) fn name_loop(&self, trap: &mut Trap) {
-        let of_loop =
-            |l: &&LoopOutcome| l.driver.as_ref().is_ok_and(|&d| self.program.funcs[d].symbol == trap.function);
-        let Some(outlined) = self.loops.iter().find(of_loop) else {
-            trap.function = step_of(&trap.function).to_owned();
-            return;
-        };
-        let origin = self.program.origin(outlined.func, outlined.inst);
-        let f = &self.program.funcs[origin.func];
-        trap.function.clone_from(&f.symbol);
-        trap.source_name = f.source_name();
-        trap.inst = Some(origin.inst);
-        trap.block = f.body.as_ref().and_then(|b| b.layout.inst_block(origin.inst));
-        trap.inst_text = self.program.text(origin.func, origin.inst);
-        trap.line = Some(f.lines[origin.inst]).filter(|&line| line != 0);
+    /// What names a loop that has stopped.
+    pub(super) fn of_loops(&self) -> (&Program, &[LoopOutcome]) {
+        (&self.program, &self.loops)
     }
 
     /// Where a loop is, in words.

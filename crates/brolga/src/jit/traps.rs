@@ -6,11 +6,12 @@
 
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;
+use brolga_ir::time_loop::step_of;
 use brolga_ir::{FuncKey, Program};
 use brolga_runtime::{Cause, CodeRanges, Lease, RawTrap, Signal};
+use brolga_transform::LoopOutcome;
 use cranelift_codegen::ir::{self, TrapCode};
 
-use super::rule::Inner;
 use crate::{Error, Trap};
 
 /// What is being run.
@@ -155,14 +156,14 @@ fn describe(program: &Program, code: Option<TrapCode>, loc: u32, raw: &RawTrap) 
 }
 
 /// What has stopped a run says why: a time loop, or a call that was to be undone.
-pub(super) fn explained(rule: &Inner, error: Error, tape: Option<&Lease>) -> Error {
+pub(super) fn explained((program, loops): (&Program, &[LoopOutcome]), error: Error, tape: Option<&Lease>) -> Error {
     let (mut trap, tape) = match (error, tape) {
         (Error::Trap(trap), Some(tape)) => (trap, tape),
         (error, _) => return error,
     };
     let said = match &trap.code[..] {
         code if code == Check::TimeLoop.name() => {
-            rule.name_loop(&mut trap);
+            name_loop(program, loops, &mut trap);
             tape.loop_fault().map(|f| f.to_string())
         }
         code if code == Check::InversePair.name() => tape.inverse_fault().map(|f| f.to_string()),
@@ -170,4 +171,21 @@ pub(super) fn explained(rule: &Inner, error: Error, tape: Option<&Lease>) -> Err
     };
     trap.message = said.unwrap_or(trap.message);
     Error::Trap(trap)
+}
+
+/// Let a trap of a loop be one of its step's function, or of the loop that is not marked.
+fn name_loop(program: &Program, loops: &[LoopOutcome], trap: &mut Trap) {
+    let of_loop = |l: &&LoopOutcome| l.driver.as_ref().is_ok_and(|&d| program.funcs[d].symbol == trap.function);
+    let Some(outlined) = loops.iter().find(of_loop) else {
+        trap.function = step_of(&trap.function).to_owned();
+        return;
+    };
+    let origin = program.origin(outlined.func, outlined.inst);
+    let f = &program.funcs[origin.func];
+    trap.function.clone_from(&f.symbol);
+    trap.source_name = f.source_name();
+    trap.inst = Some(origin.inst);
+    trap.block = f.body.as_ref().and_then(|b| b.layout.inst_block(origin.inst));
+    trap.inst_text = program.text(origin.func, origin.inst);
+    trap.line = Some(f.lines[origin.inst]).filter(|&line| line != 0);
 }

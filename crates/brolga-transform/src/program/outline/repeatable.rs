@@ -25,11 +25,15 @@ pub(super) fn why_not(
     insts: impl Iterator<Item = ir::Inst>,
     addressed: &[FuncKey],
 ) -> Option<String> {
-    insts.filter_map(|i| CalleeKind::of(program, &n.func, i)).find_map(|callee| match callee {
+    let called = |i: ir::Inst| match n.func.dfg.insts[i] {
+        ir::InstructionData::Call { func_ref, .. } => program.callee(&n.func, func_ref),
+        _ => None,
+    };
+    insts.filter_map(|i| Some((i, CalleeKind::of(program, &n.func, i)?))).find_map(|(i, callee)| match callee {
         CalleeKind::Derived(k) | CalleeKind::Plain(k) => of_function(program, k),
         CalleeKind::Computes(_) => None,
         CalleeKind::Known(rule) => of_rule(rule),
-        CalleeKind::Host => Some("calls a function of the embedder's, which may do something that is seen".into()),
+        CalleeKind::Host => called(i).and_then(|k| of_function(program, k)),
         CalleeKind::Missing(symbol) => Some(format!("calls %{symbol}, of which nothing is known")),
         CalleeKind::Indirect(_) => addressed.iter().find_map(|&k| of_function(program, k)),
     })
