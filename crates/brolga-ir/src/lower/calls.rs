@@ -10,6 +10,16 @@ use super::segment;
 use super::typed::{Position, half_of};
 use crate::inst::{AdInst, Callee, Check, Tape, Val};
 
+/// Helpers that are given the segment and a ticket, and whose result is zero if the ticket is: as it
+/// is for what is no float, so that nothing is called.
+const OF_TICKETS: [&str; 5] = [
+    "brolga_any_bytes",
+    "brolga_part_of_bytes",
+    "brolga_double_of_bytes",
+    "brolga_single_of_bytes",
+    "brolga_singles_of_bytes",
+];
+
 impl LowerCx<'_> {
     /// A call; `None` among the arguments stands for the segment.
     pub(super) fn call(
@@ -30,6 +40,17 @@ impl LowerCx<'_> {
         if sig.call_conv != CallConv::Fast {
             // A helper of the run time: a C function of the host.
             sig.call_conv = self.env.target.default_call_conv;
+        }
+        if let (Callee::Symbol(s), [(name, ty)]) = (callee, &inst.defs[..])
+            && OF_TICKETS.contains(&&**s)
+        {
+            let none = self.zero(b, *ty);
+            let found = self.rarely(b, args[1], Some(none), |cx, b| {
+                let f = cx.symbol(b, s, &sig);
+                let call = b.ins().call(f, &args);
+                b.inst_results(call)[0]
+            });
+            return self.name(*name, found.expect("there is one"));
         }
         let call = match callee {
             Callee::Symbol(s) => {

@@ -2,12 +2,13 @@
 //!
 //! Most of what moves in pieces is no float, or has no cotangent. So a place is only taken by a
 //! call if there is something in the words of the shadow in which it lies, or something waits
-//! anywhere; a ticket is only added by a call if it is one. In programs that move pieces, and in no
-//! other, every float's shadow is settled before it is read or cleared: also by a call, if
-//! something waits.
+//! anywhere; a ticket is only added, joined or read by a call if it is one. In programs that move
+//! pieces, and in no other, every float's shadow is settled before it is read or cleared: also by a
+//! call, if something waits.
 
 use std::collections::HashSet;
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::FunctionBuilder;
 use smallvec::SmallVec;
@@ -72,8 +73,13 @@ impl LowerCx<'_> {
             types::I8 => return b.ins().bor(x, y),
             _ => return ops::add(b, x, y),
         }
-        let seg = self.seg();
-        self.bytes_helper(b, "brolga_join_bytes", &[seg, x, y])
+        let [some, more] = [x, y].map(|v| b.ins().icmp_imm_s(IntCC::NotEqual, v, 0));
+        let (both, either) = (b.ins().band(some, more), b.ins().bor(x, y));
+        let joined = self.rarely(b, both, Some(either), |cx, b| {
+            let seg = cx.seg();
+            cx.bytes_helper(b, "brolga_join_bytes", &[seg, x, y])
+        });
+        joined.expect("there is one")
     }
 
     fn tell(&mut self, b: &mut FunctionBuilder<'_>, symbol: &str, args: &[ir::Value]) {
@@ -126,7 +132,7 @@ impl LowerCx<'_> {
 
     /// What is computed if a number is not zero, or else something that is there. The rare way is
     /// laid out as cold.
-    fn rarely(
+    pub(super) fn rarely(
         &mut self,
         b: &mut FunctionBuilder<'_>,
         number: ir::Value,
