@@ -26,7 +26,7 @@ use cranelift_frontend::FunctionBuilder;
 
 use super::context::LowerCx;
 use super::typed::Channel;
-use crate::inst::{Check, Val};
+use crate::inst::{Check, ShadowPlace, Val};
 
 /// Bytes of a seal.
 const SEAL: u32 = 8;
@@ -147,20 +147,20 @@ impl LowerCx<'_> {
         self.seal("link")
     }
 
-    /// Check an access of `bytes` bytes to the shadow of `addr + off`.
+    /// Check an access of `bytes` bytes to a shadow.
     pub(super) fn check_access(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        (addr, delta, off): (Val, Val, i32),
+        place: ShadowPlace,
         bytes: u32,
         missing: Missing,
         at: Option<ir::Inst>,
     ) {
         if self.env.debug {
             let n = b.ins().iconst(types::I64, i64::from(bytes));
-            let (a, d) = (self.get(addr), self.get(delta));
-            let ours = self.is_of_parameter(delta);
-            self.ask(b, (a, d, off), n, Asked { ours, missing }, at);
+            let (a, d) = (self.get(place.addr), self.get(place.delta));
+            let ours = self.is_of_parameter(place.delta);
+            self.ask(b, (a, d, place.off), n, Asked { ours, missing }, at);
         }
     }
 
