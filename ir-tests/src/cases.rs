@@ -6,10 +6,7 @@ use std::sync::Arc;
 use brolga::Diagnostics;
 use brolga_driver::{Directive, File};
 
-use crate::{blessed, checks};
-
-/// Why a test failed; empty lists do not occur.
-pub type Complaints = Vec<String>;
+use crate::{Complaints, blessed, checks};
 
 /// A test: its name, and what to run.
 pub struct Case {
