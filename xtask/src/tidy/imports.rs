@@ -4,8 +4,9 @@
 //! crates of Cranelift that its `[dependencies]` may name. What is missing from a row is what the
 //! crate must not know: `brolga-runtime` names no crate of Cranelift, and `brolga-oracle` no crate
 //! of the pass. [`FOLDERS`] does the same for modules at the top of a crate: which others their
-//! files may import. A file at the top counts as a folder of its own; where no file has a row, rows of
-//! folders are enough. A row lists no more than there is. Dependencies of tests are not looked at.
+//! files may import. A file at the top counts as a folder of its own; where no file has a row, rows
+//! of folders are enough. A row lists no more than there is. Dependencies of tests are not looked
+//! at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
