@@ -8,7 +8,7 @@
 //! **What it saves.** An instruction for each lane but one. A leaf costs one for each lane; if all
 //! lanes are one value, one, or nothing if that was there before (in a loop it is put into all
 //! lanes once). A scalar of a lane that others read costs one to take out, but from the first lane.
-//! Loads that lie the wrong way round are turned by one. An operation whose operands cost more than
+//! Loads in the opposite order cost one shuffle. An operation whose operands cost more than
 //! it saves is a leaf itself.
 
 use std::collections::{BTreeMap, VecDeque};
