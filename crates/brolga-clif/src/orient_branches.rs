@@ -9,9 +9,9 @@
 //! their end are not concerned, nor are short functions, which do without the mid-end:
 //! [`crate::licm_gvn`].)
 //!
-//! **Answer.** A branch of which only the first target is in the innermost loop is reversed: targets
-//! swapped, condition complemented. Nothing else changes; values, blocks and their
-//! order stay.
+//! **Answer.** A branch of which only the first target is in the innermost loop is reversed:
+//! targets swapped, condition complemented. Nothing else changes; values, blocks and their order
+//! stay.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};

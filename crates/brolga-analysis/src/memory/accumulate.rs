@@ -10,8 +10,8 @@
 //! store y, a           t̄ += ȳ,  shadow[a] += ȳ      t̄ += ȳ
 //! ```
 //!
-//! **Answer.** The store's reverse takes what is in the shadow and clears it, the load's adds the same number
-//! again. If nothing else uses `x` and `y`, and nothing in between writes to that
+//! **Answer.** The store's reverse takes what is in the shadow and clears it, the load's adds the
+//! same number again. If nothing else uses `x` and `y`, and nothing in between writes to that
 //! [place](crate::memory::alias), neither has to be done: what other reverse fragments add to the
 //! same place in between is added all the same. The sum has the same operands, so its bits are the
 //! same.

@@ -2,10 +2,10 @@
 //!
 //! **Question.** What computes the primal, and leaves what the pullback needs?
 //!
-//! **Answer.** The lifted primal is copied block by block. Its instructions are neither renumbered nor
-//! reordered; a derived call stands in place of the call it replaces. What is new: an entry that
-//! begins the activation, deltas as further block parameters, records at the ends of blocks, and
-//! the end of the activation before each return.
+//! **Answer.** The lifted primal is copied block by block. Its instructions are neither renumbered
+//! nor reordered; a derived call stands in place of the call it replaces. What is new: an entry
+//! that begins the activation, deltas as further block parameters, records at the ends of blocks,
+//! and the end of the activation before each return.
 //!
 //! **Invariant.** The forward pass computes the primal's results bit for bit.
 

@@ -15,8 +15,8 @@
 //!
 //! **Beside it.** Sums of values without products are those of derived CLIF, which vectorisation
 //! and SLP share (`brolga_clif::vectorise::affine_loop`): their terms are what is known where one
-//! loop is entered. Alias analysis (`brolga_analysis::memory::alias`) follows one scaled value and a
-//! span, before loops are known. One kind of sum for all would carry products, spans and 32-bit
+//! loop is entered. Alias analysis (`brolga_analysis::memory::alias`) follows one scaled value and
+//! a span, before loops are known. One kind of sum for all would carry products, spans and 32-bit
 //! terms where they cannot occur.
 
 use brolga_analysis::cfg::edge_args;
