@@ -22,16 +22,16 @@
 //! **Cost.** That of a derivation; each step walks the functions once.
 //! **Source.** Signatures and activities are Enzyme's and those of rustc's `std::autodiff`.
 
-mod again;
 mod checks;
 mod consumed;
 mod heap;
+mod nesting;
 mod returns;
 mod room;
 mod root;
 mod signature;
 
-pub use again::{EmbeddedDerivative, define as define_again};
+pub use nesting::{EmbeddedDerivative, define as define_nested};
 pub use room::{HEADER, LACKING, Room};
 pub use signature::{DerivedSignature, ParamRole, ResultRole, StructLayout, c_type};
 
