@@ -582,9 +582,9 @@ pub enum AdOp {
 
     /// A call.
     Call {
-        /// Who.
+        /// What is called.
         callee: Callee,
-        /// With what. `None` stands for the segment.
+        /// Its arguments. `None` stands for the segment.
         args: Box<[Option<Val>]>,
         /// Signature.
         sig: Box<ir::Signature>,
