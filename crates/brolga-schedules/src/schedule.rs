@@ -97,7 +97,7 @@ impl Schedule {
         })
     }
 
-    /// Keep the initial state, so that all may be reversed once more ([`Schedule::again`]).
+    /// Keep the initial state, so that all may be reversed once more ([`Schedule::restart`]).
     pub fn reusable(mut self) -> Self {
         self.keeps_initial = true;
         self
