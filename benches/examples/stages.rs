@@ -7,7 +7,7 @@
 //! same work each time. Instead of a part, `size` says how many instructions are derived.
 use std::time::{Duration, Instant};
 
-use benches::prepared::{derive, options, requests};
+use benches::prepared::{derive, requests};
 use benches::problems::SERIES;
 use benches::{How, Problem, Size};
 use brolga::cranelift_codegen::Context;
@@ -80,7 +80,7 @@ fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
             Box::new(|| {
                 let derivation = derive(problem, &program, wanted, how).expect("it can be derived");
                 let mut rule = None;
-                let took = clock(|| rule = Some(DerivedRule::from_derivation(derivation, wanted, &options(how))));
+                let took = clock(|| rule = Some(DerivedRule::from_derivation(derivation, wanted, &how.options())));
                 drop(rule);
                 took
             }),

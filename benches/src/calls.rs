@@ -20,7 +20,6 @@ use brolga_driver::{Invocation, Item};
 
 use crate::by_hand::ByHand;
 use crate::measure::Effort;
-use crate::prepared::options;
 use crate::{Failure, How};
 
 /// What one call costs.
@@ -49,7 +48,7 @@ pub struct CallRow {
 /// # Errors
 /// What the program or the host refuses.
 pub fn repeated<'a>(program: &Program, call: &'a Invocation, how: How) -> Result<(Repeated<'a>, [Duration; 2]), Error> {
-    let (request, options) = (call.request(), brolga::Options { memory: call.memory, ..options(how) });
+    let (request, options) = (call.request(), brolga::Options { memory: call.memory, ..how.options() });
     let isa = brolga::jit::host_isa(&options)?;
     let start = Instant::now();
     let derivation = brolga_transform::derive(program, &request, &options, &*isa)?;

@@ -19,7 +19,6 @@ use brolga::cranelift_codegen::ir::Opcode;
 use brolga_driver::File;
 use brolga_rules::cost;
 
-use crate::prepared::options;
 use crate::{Failure, How, Mode};
 
 /// A constant: its name, what the model says, and what is measured.
@@ -122,7 +121,7 @@ fn time(text: &str, n: i64) -> Result<f64, Failure> {
     let failed = |message: String| Failure::Call { name: "costs".to_owned(), message };
     let file = File::parse("costs", text).map_err(|e| failed(e.to_string()))?;
     let func = file.program.funcs.keys().next().ok_or_else(|| failed("there is no function".to_owned()))?;
-    let primal = Primal::new(&file.program, &[func], &options(How::from(Mode::Gradient)));
+    let primal = Primal::new(&file.program, &[func], &How::from(Mode::Gradient).options());
     let primal = primal.map_err(|e| failed(e.to_string()))?;
     let mut memory = vec![0_u64; RECORD as usize + 2];
     let at = memory.as_mut_ptr();

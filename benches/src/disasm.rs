@@ -16,7 +16,7 @@ use brolga_transform::Derivation;
 use brolga_transform::program::units::PartRole;
 
 use crate::How;
-use crate::prepared::{Failure, derive, options, requests};
+use crate::prepared::{Failure, derive, requests};
 use crate::problem::{Problem, Size};
 use crate::selection;
 
@@ -52,7 +52,7 @@ fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
 /// # Errors
 /// What cannot be derived or compiled.
 pub fn of_call(program: &Program, call: &Invocation, how: How) -> Result<String, Error> {
-    let (request, options) = (call.request(), Options { memory: call.memory, ..options(how) });
+    let (request, options) = (call.request(), Options { memory: call.memory, ..how.options() });
     let derivation = brolga_transform::derive(program, &request, &options, &*jit::host_isa(&options)?)?;
     listings(program, reached(program, "primal", call.func).chain(derived(derivation, how)?), how)
 }
@@ -89,7 +89,7 @@ fn reached<'p>(program: &'p Program, what: &'static str, root: FuncKey) -> impl 
 }
 
 fn derived(mut derivation: Derivation, how: How) -> Result<Vec<WantedFunc>, Error> {
-    let isa = jit::host_isa(&options(how))?;
+    let isa = jit::host_isa(&how.options())?;
     let parts = derivation.parts().into_iter();
     let taken = parts.map(|part| {
         let what = match part.role {
@@ -118,7 +118,7 @@ fn listings(program: &Program, functions: impl IntoIterator<Item = WantedFunc>, 
 fn listing(function: Function, derived: Option<bool>, how: How) -> Result<String, Error> {
     let plain = derived.is_some_and(|twice| jit::is_better_plain(&function, twice));
     let how = if derived.is_some() { how } else { How::default() };
-    let isa = if plain { jit::plain_isa() } else { jit::host_isa(&options(how)) }?;
+    let isa = if plain { jit::plain_isa() } else { jit::host_isa(&how.options()) }?;
     let mut context = Context::for_function(function);
     context.set_disasm(true);
     let code = context

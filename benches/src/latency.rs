@@ -22,7 +22,7 @@ use brolga::{DerivedRule, Options};
 use crate::How;
 use crate::measure::Effort;
 use crate::plain::Plain;
-use crate::prepared::{Failure, Prepared, derive, options, requests};
+use crate::prepared::{Failure, Prepared, derive, requests};
 use crate::problem::{Problem, Size};
 use crate::problems::SERIES;
 
@@ -67,7 +67,7 @@ pub fn measure(problem: &Problem, asked: How, effort: Effort) -> Result<Latency,
     let failed = |error| Failure::Run { name: problem.name, error };
     let (program, all) = requests(problem)?;
     let wanted = &all[0];
-    let isa = brolga::jit::host_isa(&options(How::default())).map_err(failed)?;
+    let isa = brolga::jit::host_isa(&How::default().options()).map_err(failed)?;
     let body = program.funcs[wanted.func].body.as_ref().ok_or_else(|| {
         failed(brolga::Error::Usage(format!("%{} has no body, so there is nothing to differentiate", problem.func)))
     })?;
@@ -88,12 +88,12 @@ pub fn measure(problem: &Problem, asked: How, effort: Effort) -> Result<Latency,
         let derivation = derive(problem, &program, wanted, how)?;
         best[1] = best[1].min(t.elapsed());
         let t = Instant::now();
-        let rule = DerivedRule::from_derivation(derivation, wanted, &options(how)).map_err(failed)?;
+        let rule = DerivedRule::from_derivation(derivation, wanted, &how.options()).map_err(failed)?;
         best[2] = best[2].min(t.elapsed());
         drop(rule);
         let t = Instant::now();
         let (program, all) = requests(&alone)?;
-        let rule = DerivedRule::new(&program, &all[0], &options(asked)).map_err(failed)?;
+        let rule = DerivedRule::new(&program, &all[0], &asked.options()).map_err(failed)?;
         prepared.first(&rule)?;
         best[3] = best[3].min(t.elapsed());
         let t = Instant::now();
@@ -110,7 +110,7 @@ pub fn measure(problem: &Problem, asked: How, effort: Effort) -> Result<Latency,
 
 /// What is made first.
 fn first_tier(how: How) -> How {
-    match options(how).tiers() {
+    match how.options().tiers() {
         Some((Options { disabled, effort, inline, .. }, _)) => How { disabled, effort, inline, ..how },
         None => how,
     }

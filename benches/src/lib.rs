@@ -47,7 +47,9 @@ pub mod scaling;
 pub mod second;
 pub mod tangents;
 pub mod wasm;
+mod wasm_arg;
 
+use brolga::Options;
 pub use brolga::{Inline, Mode, Pass, PassSet};
 pub use calls::CallRow;
 pub use measure::{Effort, MeasuredRow};
@@ -68,6 +70,14 @@ pub struct How {
     pub inline: Inline,
     /// Most threads that compile; zero stands for as many as there are processors.
     pub threads: usize,
+}
+
+impl How {
+    /// The options that all problems are derived with.
+    pub fn options(self) -> Options {
+        let Self { mode, disabled, effort, inline, threads } = self;
+        Options { mode, disabled, effort, inline, threads, verify_stages: false, ..Options::default() }
+    }
 }
 
 impl From<Mode> for How {

@@ -12,7 +12,6 @@ use brolga_driver::timing::{Repeated, Timed};
 
 use crate::calls::elements;
 use crate::measure::Effort;
-use crate::prepared::options;
 use crate::wasm::{WasmArg, WasmProblem, noise};
 use crate::{Failure, How};
 
@@ -101,7 +100,7 @@ impl LoopCase {
         for call in calls {
             files.push(call?);
         }
-        let options = Options { memory_budget: self.budget, ..options(how) };
+        let options = Options { memory_budget: self.budget, ..how.options() };
         let mut runs = Vec::new();
         for (file, call) in &files {
             let rule = DerivedRule::new(&file.program, &call.request(), &options);

@@ -7,7 +7,7 @@ use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
 
 use crate::How;
-use crate::prepared::{Failure, Prepared, derive, options, requests};
+use crate::prepared::{Failure, Prepared, derive, requests};
 use crate::problem::Problem;
 
 /// What one problem costs.
@@ -119,7 +119,7 @@ fn compile_times(problem: &Problem, how: How, effort: Effort) -> Result<[f64; 3]
     let (program, requests) = requests(problem)?;
     // All results alike.
     let request = &requests[0];
-    let isa = brolga::jit::host_isa(&options(how)).map_err(failed)?;
+    let isa = brolga::jit::host_isa(&how.options()).map_err(failed)?;
     let mut best = [Duration::MAX; 3];
     let start = Instant::now();
     let mut round = 0;
@@ -128,7 +128,7 @@ fn compile_times(problem: &Problem, how: How, effort: Effort) -> Result<[f64; 3]
         let derivation = derive(problem, &program, request, how)?;
         best[0] = best[0].min(t.elapsed());
         let t = Instant::now();
-        let rule = DerivedRule::from_derivation(derivation, request, &options(how)).map_err(failed)?;
+        let rule = DerivedRule::from_derivation(derivation, request, &how.options()).map_err(failed)?;
         best[1] = best[1].min(t.elapsed());
         drop(rule);
         if let Some(body) = &program.funcs[request.func].body {

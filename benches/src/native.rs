@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::calls::Beside;
-use crate::wasm::{WasmArg, WasmProblem};
+use crate::wasm_arg::WasmArg;
 
 /// The same function in native code.
 pub struct Native {
@@ -19,12 +19,12 @@ pub struct Native {
 
 impl Native {
     /// Compile it; `None` without a C compiler.
-    pub fn new(source: &Path, problem: &WasmProblem) -> Option<Self> {
-        let library = std::env::temp_dir().join(format!("brolga-{}-{}.so", problem.export, std::process::id()));
+    pub fn new(source: &Path, export: &str, args: &[WasmArg]) -> Option<Self> {
+        let library = std::env::temp_dir().join(format!("brolga-{}-{}.so", export, std::process::id()));
         let flags = ["-O2", "-fno-math-errno", "-ffp-contract=off", "-shared", "-fPIC", "-w", "-o"];
         let done = Command::new("cc").args(flags).arg(&library).arg(source).arg("-lm").status().ok()?;
         let path = CString::new(library.to_string_lossy().into_owned()).ok()?;
-        let name = CString::new(problem.export).ok()?;
+        let name = CString::new(export).ok()?;
         // SAFETY: both are strings; the library has no code that runs when it is loaded, and is
         // never closed.
         let function = unsafe {
@@ -37,7 +37,7 @@ impl Native {
         }
         let mut this = Self { function, ints: [0; 9], floats: [0.0; 5], memory: Vec::new() };
         let (mut ints, mut floats) = (this.ints.iter_mut(), this.floats.iter_mut());
-        for arg in &problem.args {
+        for arg in args {
             let bytes: Vec<u8> = match arg {
                 WasmArg::Int(n) => {
                     *ints.next()? = i64::from(*n);

@@ -16,7 +16,7 @@ use brolga_transform::Derivation;
 
 use crate::calls::repeated;
 use crate::measure::Effort;
-use crate::prepared::{Failure, Prepared, derive, options, requests};
+use crate::prepared::{Failure, Prepared, derive, requests};
 use crate::problem::{Problem, Size};
 use crate::wasm::WasmProblem;
 use crate::{How, selection};
@@ -127,9 +127,9 @@ fn of_problem(problem: &Problem, how: How, effort: Effort, all: &mut [Worth]) ->
 fn of_program(program: &WasmProblem, how: How, effort: Effort, all: &mut [Worth]) -> Result<(), Failure> {
     let (file, call) = program.call("O2")?;
     let failed = |e: brolga::Error| Failure::Call { name: program.name(), message: e.to_string() };
-    let isa = brolga::jit::host_isa(&options(how)).map_err(failed)?;
+    let isa = brolga::jit::host_isa(&how.options()).map_err(failed)?;
     let parted = parted(how, |how| {
-        let options = Options { memory: call.memory, ..options(how) };
+        let options = Options { memory: call.memory, ..how.options() };
         brolga_transform::derive(&file.program, &call.request(), &options, &*isa).map_err(|d| failed(d.into()))
     })?;
     let hows = std::iter::once(how).chain(parted.iter().map(|p| p.1));

@@ -22,7 +22,6 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
 use crate::How;
-use crate::prepared::options;
 
 /// Functions of a program, compiled.
 pub struct Plain {
@@ -51,7 +50,7 @@ impl Plain {
     /// # Errors
     /// What Cranelift refuses.
     pub fn new(program: &Program) -> Result<Self, Error> {
-        let isa = brolga::jit::host_isa(&options(How::default()))?;
+        let isa = brolga::jit::host_isa(&How::default().options())?;
         let (mut module, names) = declared(program, isa)?;
         let mut entries = HashMap::new();
         for f in program.funcs.values() {

@@ -94,12 +94,6 @@ pub struct Prepared<'a> {
     cotangents: Vec<Option<DataValue>>,
 }
 
-/// The options that all problems are derived with.
-pub fn options(how: How) -> Options {
-    let How { mode, disabled, effort, inline, threads } = how;
-    Options { mode, disabled, effort, inline, threads, verify_stages: false, ..Options::default() }
-}
-
 /// The program of a problem, and what to differentiate: each result by itself, with a seed of one.
 /// By hand, too, nothing is multiplied by such a seed.
 ///
@@ -132,7 +126,7 @@ pub fn requests(problem: &Problem) -> Result<(Program, Vec<Request>), Failure> {
 /// [`Failure::Run`].
 pub fn derive(problem: &Problem, program: &Program, request: &Request, how: How) -> Result<Derivation, Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
-    let options = options(how);
+    let options = how.options();
     let isa = brolga::jit::host_isa(&options).map_err(failed)?;
     brolga_transform::derive_unverified(program, request, &options, &*isa).map_err(|d| failed(d.into()))
 }
@@ -156,7 +150,7 @@ impl<'a> Prepared<'a> {
         for request in &requests {
             let derivation = derive(problem, &program, request, how)?;
             derived.push(DerivedEntry::of(&derivation, &program.funcs[request.func].signature));
-            rules.push(DerivedRule::from_derivation(derivation, request, &options(how)).map_err(failed)?);
+            rules.push(DerivedRule::from_derivation(derivation, request, &how.options()).map_err(failed)?);
         }
         let (mut blocks, mut shadows, mut args) = (Vec::new(), Vec::new(), Vec::new());
         for input in &problem.args {

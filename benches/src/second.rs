@@ -16,7 +16,7 @@ use brolga_driver::memory::Block;
 use crate::How;
 use crate::data::random;
 use crate::measure::{Effort, in_turns, measure as first_order};
-use crate::prepared::{Failure, argument, options, requests};
+use crate::prepared::{Failure, argument, requests};
 use crate::problem::{Input, Problem, Size};
 use crate::problems::irregular::embed;
 
@@ -71,8 +71,8 @@ impl ProductCall {
         let returns = &program.funcs[all[0].func].signature.returns;
         let request = Request { results: vec![ResultActivity::Active; returns.len()], ..all[0].clone() };
         let mode = if how.mode == Mode::Split { Mode::Combined } else { how.mode };
-        let gradient = DerivedRule::new(&program, &request, &options(How { mode, ..how })).map_err(failed)?;
-        let product = HessianRule::new(&program, &request, &options(how)).map_err(failed)?;
+        let gradient = DerivedRule::new(&program, &request, &How { mode, ..how }.options()).map_err(failed)?;
+        let product = HessianRule::new(&program, &request, &how.options()).map_err(failed)?;
         let (mut blocks, mut shadows) = (Vec::new(), Vec::new());
         let args: Vec<Arg> = problem.args.iter().map(|i| argument(i, 1, &mut blocks, &mut shadows)).collect();
         let alike = |_| shadows.iter().map(|s| Block::new(&vec![0; s.size() as usize])).collect::<Vec<_>>();
@@ -263,7 +263,7 @@ fn point(problem: &Problem, how: How) -> Result<Point, Failure> {
         Input::Int32(n) => Argument::Const(DataValue::I32(*n)),
     });
     // SAFETY: buffers are as large as the problem says.
-    let made = unsafe { Point::new(&program, all[0].func, inputs.collect(), &options(how)) };
+    let made = unsafe { Point::new(&program, all[0].func, inputs.collect(), &how.options()) };
     made.map_err(|error| Failure::Run { name: problem.name, error })
 }
 

@@ -15,7 +15,7 @@ use brolga_driver::memory::Block;
 use crate::How;
 use crate::measure::{Effort, in_turns};
 use crate::plain::Plain;
-use crate::prepared::{Failure, argument, options, requests};
+use crate::prepared::{Failure, argument, requests};
 use crate::problem::{Input, Problem};
 
 /// What the tangent of one problem costs.
@@ -49,8 +49,8 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<TangentRow
     let (program, all) = requests(problem)?;
     let results = vec![ResultActivity::Active; program.funcs[all[0].func].signature.returns.len()];
     let request = Request { results, ..all[0].clone() };
-    let rule = DerivedRule::new(&program, &request, &options(how)).map_err(failed)?;
-    let wide = Options { width: EIGHT as u32, ..options(how) };
+    let rule = DerivedRule::new(&program, &request, &how.options()).map_err(failed)?;
+    let wide = Options { width: EIGHT as u32, ..how.options() };
     let wide = DerivedRule::new(&program, &request, &wide).map_err(failed)?;
     let (mut blocks, mut shadows) = (Vec::new(), Vec::new());
     let mut calls = [(&rule, 1), (&wide, EIGHT)].map(|(rule, width)| {
@@ -118,7 +118,7 @@ fn back(
 ) -> Result<[f64; 2], Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
     let of = |width: usize| {
-        let options = Options { mode: Mode::Split, width: width as u32, ..options(how) };
+        let options = Options { mode: Mode::Split, width: width as u32, ..how.options() };
         DerivedRule::new(program, request, &options).map_err(failed)
     };
     let rules = [of(1)?, of(EIGHT)?];
@@ -208,8 +208,8 @@ fn until_ready(
     effort: Effort,
 ) -> Result<[f64; 2], Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
-    let quick = Options { effort: brolga::Effort::Quick, ..options(how) };
-    let isa = brolga::jit::host_isa(&options(How::default())).map_err(failed)?;
+    let quick = Options { effort: brolga::Effort::Quick, ..how.options() };
+    let isa = brolga::jit::host_isa(&How::default().options()).map_err(failed)?;
     let mut best = [Duration::MAX; 2];
     let (start, mut round) = (Instant::now(), 0);
     while round == 0 || (round < effort.rounds && start.elapsed() < effort.budget) {

@@ -21,23 +21,7 @@ use crate::measure::Effort;
 use crate::native::Native;
 use crate::{Failure, How};
 
-/// An argument of an export.
-#[derive(Clone, Debug)]
-pub enum WasmArg {
-    /// A number.
-    Int(i32),
-    /// A float.
-    Float(f64),
-    /// The address of floats.
-    Floats(Vec<f64>),
-    /// The address of floats that are written, given the cotangents of what is written.
-    Written(Vec<f64>),
-    /// The address of numbers.
-    Ints(Vec<i32>),
-    /// The address of bytes.
-    Bytes(Vec<u8>),
-}
-
+pub use crate::wasm_arg::WasmArg;
 use WasmArg::{Bytes, Float, Floats, Int, Ints, Written};
 
 /// A program and a call of it.
@@ -124,7 +108,7 @@ impl WasmProblem {
     pub fn measure(&self, how: How, effort: Effort) -> Result<CallRow, Failure> {
         let (file, call) = self.call("O2")?;
         let source: &Path = &root().join(format!("src/{}.c", self.program));
-        let mut native = Native::new(source, self);
+        let mut native = Native::new(source, self.export, &self.args);
         let beside = native.as_mut().map(|n| n as &mut dyn Beside);
         let mut hand = ByHand::of(&root(), self.program, &call)?;
         calls::measure(&self.name(), &file.program, &call, beside, hand.as_mut(), how, effort)

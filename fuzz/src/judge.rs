@@ -6,8 +6,6 @@
 //! hold. Of a program with the line [`SECOND`] second derivatives are asked for instead of those
 //! promises.
 
-use std::fmt;
-
 use brolga::{DerivedRule, Effort, Error, MemoryMode, Mode, Options, Untracked};
 use brolga_driver::inputs::oracle_args;
 use brolga_driver::protocol::{derive, dump_violations, violations};
@@ -16,62 +14,16 @@ use brolga_driver::{Directive, File, Invocation, Memory, Outcome, compare, quiet
 use brolga_oracle::{Limits, Oracle, OracleError, OracleOutcome};
 
 mod second;
+mod verdict;
+
+pub use verdict::{Verdict, Wrong};
+use verdict::{checked, failure, is_trivial, refusal, template, wrong};
 
 /// A line that asks for second derivatives.
 pub const SECOND: &str = "; order 2";
 
 /// Instructions after which a program is not worth waiting for.
 const FUEL: u64 = 300_000;
-
-/// What was found out about a program.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    /// All is well, and there is a derivative.
-    Useful,
-    /// All is well, and the gradient is what it would be without the program.
-    Trivial,
-    /// The engine says that it cannot, with these codes.
-    Refused(Vec<&'static str>),
-    /// The program traps, and so do primal and forward pass.
-    Traps,
-    /// The program runs too long.
-    TooLong,
-    /// The oracle does not follow the program, so nothing was compared.
-    Unjudged(String),
-    /// Something is wrong.
-    Wrong(Wrong),
-}
-
-/// Something that is wrong.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Wrong {
-    /// What kind of mistake: stays the same while a program is made smaller.
-    pub class: String,
-    /// What was expected and found.
-    pub detail: String,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Useful => write!(f, "useful"),
-            Self::Trivial => write!(f, "trivial"),
-            Self::Refused(codes) => write!(f, "refused {}", codes.join(" ")),
-            Self::Traps => write!(f, "traps"),
-            Self::TooLong => write!(f, "too long"),
-            Self::Unjudged(why) => write!(f, "unjudged {}", one_line(why)),
-            Self::Wrong(w) => write!(f, "wrong {}\t{}", w.class, one_line(&w.detail)),
-        }
-    }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn wrong(class: impl Into<String>, detail: impl Into<String>) -> Verdict {
-    Verdict::Wrong(Wrong { class: class.into(), detail: detail.into() })
-}
 
 /// How much to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,18 +150,6 @@ fn left_to_the_run(file: &File, call: &Invocation, tape: &OracleOutcome, tol: f6
     }
 }
 
-fn refusal(error: Error) -> Verdict {
-    match error {
-        Error::Diagnostics(ds) if ds.0.iter().all(|d| is_users(d.code)) => {
-            let mut codes: Vec<_> = ds.0.iter().map(|d| d.code).collect();
-            codes.sort_unstable();
-            codes.dedup();
-            Verdict::Refused(codes)
-        }
-        other => failure(other),
-    }
-}
-
 /// What can be derived where callees are part of their callers may be refused where they are not:
 /// less is known of it. The protocol asks for both.
 fn as_calls(error: Error) -> Verdict {
@@ -217,40 +157,6 @@ fn as_calls(error: Error) -> Verdict {
         Error::Diagnostics(_) => refusal(error),
         _ => checked(error),
     }
-}
-
-/// A run that ends because what it does cannot be followed, as users are told, is refused too.
-fn checked(error: Error) -> Verdict {
-    const QUESTIONS_FOR_THE_RUN: [&str; 2] = ["untracked_bits", "const_store"];
-    match &error {
-        Error::Trap(t) => match QUESTIONS_FOR_THE_RUN.iter().find(|c| **c == t.code) {
-            Some(check) => Verdict::Refused(vec![check]),
-            None => failure(error),
-        },
-        _ => failure(error),
-    }
-}
-
-/// Whether a code speaks of the program, not of a mistake of ours.
-fn is_users(code: &str) -> bool {
-    code.starts_with("AD01")
-}
-
-fn failure(error: Error) -> Verdict {
-    let class = match &error {
-        Error::Diagnostics(ds) => format!("diagnostic {}", ds.0.first().map_or("", |d| d.code)),
-        Error::Trap(t) => format!("trap {} in {}", t.code, t.phase),
-        Error::Usage(m) => format!("usage {}", template(m)),
-        Error::Internal { stage, message } => format!("internal {stage} {}", template(message)),
-    };
-    wrong(class, error.to_string())
-}
-
-/// The letters of a message: numbers and names of values differ from program to program.
-fn template(message: &str) -> String {
-    let words =
-        message.split_whitespace().filter(|w| w.chars().all(|c| c.is_ascii_alphabetic() || c == ':' || c == ','));
-    words.take(12).collect::<Vec<_>>().join(" ")
 }
 
 fn compare_primals(
@@ -376,15 +282,4 @@ fn agree(a: &Outcome, b: &Outcome, tol: f64) -> bool {
     let (a, b) = (numbers(a), numbers(b));
     let scale = b.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
     a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| compare::close(a / scale, b / scale, tol))
-}
-
-/// Whether no argument by value has a cotangent and every shadow is as it was.
-fn is_trivial(call: &Invocation, outcome: &Outcome) -> bool {
-    outcome.gradient.iter().enumerate().all(|(i, g)| match (g, call.buffer(i)) {
-        (None, _) => true,
-        (Some(g), Some((_, elem, _, shadow))) => {
-            g.same_bits(&Item::Many(brolga_driver::value::decode_all(elem, shadow)))
-        }
-        (Some(g), None) => g.nums().iter().all(|n| n.as_f64() == 0.0),
-    })
 }

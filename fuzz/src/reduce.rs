@@ -18,59 +18,31 @@
 //! undone.
 
 mod edit;
+mod program;
 mod root;
 
 use anyhow::Result;
-use cranelift_codegen::ir::Function;
 
-use crate::judge::SECOND;
+use self::program::Reducible;
 use crate::outside::{Outside, Report};
 
-/// A program in pieces.
-#[derive(Clone)]
-pub struct Reducible {
-    /// Comments that mean something to the judge: data objects and the like.
-    pub header: String,
-    /// The call of the first function, as it stands after `; grad:`.
-    pub call: String,
-    /// The functions; the first is the one that is called.
-    pub functions: Vec<Function>,
-}
+/// The `n`th edit of a kind, if there are so many.
+type Pass = fn(&Reducible, usize) -> Option<Reducible>;
 
-impl Reducible {
-    fn parse(text: &str) -> Result<Self> {
-        let line = text.lines().find_map(|l| l.strip_prefix("; grad:")).unwrap_or_default();
-        let header = text
-            .lines()
-            .filter(|l| l.starts_with("; data:") || [&"; wild", &SECOND].contains(&l))
-            .map(|l| format!("{l}\n"));
-        let functions = cranelift_reader::parse_functions(text)?;
-        Ok(Self { header: header.collect(), call: line.trim().to_owned(), functions })
-    }
-
-    fn text(&self) -> String {
-        let mut out = format!("{}; grad: {}\n", self.header, self.call);
-        for f in &self.functions {
-            out += &format!("\n{}\n", without_comments(&f.display().to_string()));
-        }
-        out
-    }
-
-    /// A number that edits make smaller.
-    fn size(&self) -> usize {
-        let insts = |f: &Function| f.layout.blocks().map(|b| 2 + f.layout.block_insts(b).count()).sum::<usize>();
-        let params = |f: &Function| {
-            f.layout.blocks().map(|b| f.dfg.block_params(b).len()).sum::<usize>() + f.signature.returns.len()
-        };
-        self.functions.iter().map(|f| 10 + insts(f) + params(f)).sum()
-    }
-}
-
-/// The printer repeats constants behind every instruction that uses one.
-fn without_comments(text: &str) -> String {
-    let lines = text.trim_end().lines().map(|l| l.split("  ; v").next().unwrap_or(l).trim_end());
-    lines.collect::<Vec<_>>().join("\n")
-}
+/// From coarse to fine.
+const PASSES: &[Pass] = &[
+    edit::drop_function,
+    edit::simplify_terminator,
+    |p, n| edit::remove_run(p, n, 16),
+    |p, n| edit::remove_run(p, n, 4),
+    |p, n| edit::remove_run(p, n, 1),
+    edit::forward_operand,
+    edit::drop_block_param,
+    edit::drop_function_param,
+    root::drop_result,
+    root::drop_param,
+    edit::append_block,
+];
 
 /// Make `text` smaller while its verdict stays `key` (see [`Report::key`]).
 pub fn reduce(outside: &Outside, text: &str, key: &str) -> Result<String> {
@@ -83,7 +55,7 @@ pub fn reduce(outside: &Outside, text: &str, key: &str) -> Result<String> {
     }
     loop {
         let before = best.size();
-        for pass in edit::PASSES {
+        for pass in PASSES {
             let mut at = 0;
             // Every pass enumerates its edits by number; an edit that is kept shifts the others, so
             // the number stays.

@@ -11,7 +11,7 @@ use brolga::{Options, Stage};
 use brolga_driver::{Directive, File, quiet};
 use similar::TextDiff;
 
-use crate::cases::Complaints;
+use crate::Complaints;
 use crate::checks::requests;
 
 /// Whether the file has dumps to compare.

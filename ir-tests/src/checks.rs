@@ -6,7 +6,7 @@ use brolga_driver::protocol::{derive, disagreement_with_tape, dump_violations, s
 use brolga_driver::text::{ErrorLine, GradLine, TrapLine};
 use brolga_driver::{Directive, File, Invocation, Memory, compare, guess, quiet, run};
 
-use crate::cases::Complaints;
+use crate::Complaints;
 
 /// A request with a name: `%f(active, const)`.
 #[derive(Clone, Debug)]

@@ -15,6 +15,9 @@ pub mod inputs;
 pub mod mutants;
 pub mod requests;
 
+/// Why a test failed; empty lists do not occur.
+pub type Complaints = Vec<String>;
+
 /// Modules, under `wasm`, whose calls are derived twice: curves, cameras, bodies, recursion,
 /// matrices, Eigen without and with vectors. (Those that move floats in pieces are refused.)
 pub const MODULES_TWICE: [&str; 7] = [

@@ -18,6 +18,6 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let cases = ir_tests::cases::collect(root, is_quick()).into_iter();
     let cases = cases.map(|case| Trial::test(case.name, || (case.run)().map_err(|why| Failed::from(why.join("\n")))));
-    let trials = cases.chain(wasm::trials(&root.join("wasm")).into_iter().step_by(budget(1, 5))).collect();
+    let trials = cases.chain(wasm::trials(&root.join("wasm")).into_iter().step_by(budget(1, 10))).collect();
     run(&args, trials).exit_code()
 }

@@ -1,6 +1,5 @@
 //! The harness, its oracles and properties of all cases. Cases themselves are tests of `files.rs`.
 
-mod again;
 mod ascending;
 mod budgets;
 mod checkpoints;
@@ -17,6 +16,7 @@ mod inputs;
 mod looked;
 mod prune;
 mod random;
+mod rerun_loops;
 mod second;
 mod steady;
 mod whole;

@@ -22,7 +22,7 @@ use brolga_driver::{Directive, File, Invocation, Memory};
 use brolga_ir::block::{CfgBlocks, Fragment, Ids, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Shape, Val};
 use brolga_ir::lift::lift;
-use brolga_ir::lower::lower;
+use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::names::Names;
 use brolga_oracle::generate::{Feature, Size, Source, program};
 use brolga_oracle::interp::to_bits;
@@ -30,7 +30,7 @@ use brolga_oracle::{Limits, Oracle, OracleError};
 use brolga_testing::{asked, budget, is_quick};
 use brolga_transform::dce::{KnownPrimal, prune};
 use brolga_transform::primal::mem2reg::Callees;
-use brolga_transform::primal::normalise::{normalise, plain_env};
+use brolga_transform::primal::normalise::normalise;
 
 /// What to cut out of a program, in per cent.
 #[derive(Clone, Copy)]
@@ -138,7 +138,7 @@ fn cut_and_pruned(
                 };
                 prune(&mut graph, KnownPrimal { primal: &func, pure: &pure, private: &private });
             }
-            let lowered = lower(&graph, plain_env(&func, &mut Names::verbatim(), isa.frontend_config()));
+            let lowered = lower(&graph, LowerEnv::of_primal(&func, &mut Names::verbatim(), isa.frontend_config()));
             if let Err(e) = brolga::cranelift_codegen::verify_function(&lowered, &*isa) {
                 panic!("{}, {}, pruned: {is_pruned}: {e}\n{lowered}", file.name, f.symbol);
             }

@@ -33,7 +33,7 @@ fn with_gradient(program: &Program, request: &Request, effort: Effort) -> Result
 
 /// A request for the derivative of that function: what is active or duplicated is so again, and
 /// seeds are active.
-fn again(request: &Request, nested: &Nested) -> Request {
+fn forward_request(request: &Request, nested: &Nested) -> Request {
     let args = nested.params.iter().map(|role| match *role {
         NestedParam::Primal(i) | NestedParam::Shadow(i) => ArgSpec { promises: Promises::default(), ..request.args[i] },
         NestedParam::Seed(_) | NestedParam::Direction(_) => ArgSpec::ACTIVE,
@@ -283,7 +283,8 @@ fn count(tally: &mut Tally, file: &File, key: FuncKey, name: &str, effort: Effor
         return;
     }
     tally.derived += 1;
-    let twice = first.and_then(|nested| with_gradient(&nested.program, &again(&request, &nested), effort).map(drop));
+    let twice =
+        first.and_then(|nested| with_gradient(&nested.program, &forward_request(&request, &nested), effort).map(drop));
     if let Err(error) = &twice {
         let Error::Diagnostics(all) = error else { panic!("{name}: {error}") };
         let codes: BTreeSet<&str> = all.0.iter().map(|d| d.code).collect();

@@ -1,18 +1,12 @@
 //! The chores of the project: tests, blessing, and what must hold before a merge.
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use brolga_cli::cli::finish;
 use brolga_cli::failure::Failure;
 
-use crate::tidy;
-
-/// The workspace's root.
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
-}
+use crate::{root, tidy};
 
 /// All tests, or the file tests whose name contains `filter`; of what takes long a part, if that is
 /// enough.

@@ -5,7 +5,14 @@
 //! runs the package `benches` through cargo. So do all commands that need more than the driver:
 //! tests, benchmarks, mutants and searches are packages that are compiled when they are asked for.
 
+use std::path::{Path, PathBuf};
+
 pub mod chores;
 pub mod cli;
 pub mod tidy;
 pub mod trust;
+
+/// The workspace's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+}

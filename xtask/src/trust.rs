@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::chores::{command, root, run};
+use crate::chores::{command, run};
+use crate::root;
 use crate::tidy::walk;
 use brolga_cli::failure::Failure;
 use brolga_cli::report::show;

@@ -3,6 +3,10 @@
 //! Each analysis is a file with a pure function from a normalised function (and what is known about
 //! its callees and arguments) to a table. None of them emits an instruction.
 //!
+//! Fixed points share no solver. Most are two lines, a worklist and what follows from what is taken
+//! from it; what is queued (values, blocks, edges, pairs) and what a step adds would both be
+//! parameters of a solver, and nothing else is left.
+//!
 //! - [`mod@cfg`]: predecessors, successors, which blocks run at most once per call; [`cfg::loops`]:
 //!   dominators and natural loops.
 //! - [`kinds`]: what an integer or a place in memory is: a number, a pointer, the bits of a float.

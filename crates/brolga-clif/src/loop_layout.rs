@@ -1,9 +1,9 @@
 //! Loop layout: emitted loops in the shape that Cranelift makes most of.
 //!
-//! Loops are turned to ask at their end ([`rotate`]). Out of those of short functions goes what
-//! they do not change ([`hoist`]); in longer ones Cranelift does that, and where a loop could not
-//! be turned, its branches are, so that it can ([`orient`]). Control flow is computed again only if
-//! something has changed.
+//! **Answer.** Loops are rotated to test at their end ([`rotate`]). In short functions their
+//! invariants are hoisted ([`hoist`]); in longer ones Cranelift does that, and where a loop could
+//! not be rotated, its branches are oriented so that it can ([`orient`]). Control flow is computed
+//! again only if something has changed.
 
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
@@ -27,16 +27,16 @@ pub fn shape(func: &mut ir::Function, isa: &dyn TargetIsa, verified: &mut Passes
         return;
     }
     let mut shape = FlowInfo::of(func);
-    let turned = rotate(func, &shape);
+    let rotated = rotate(func, &shape);
     if !verified.behind("loop_rotate", func) {
         return;
     }
     if is_short(func) {
-        hoist(func, shape, turned, isa);
+        hoist(func, shape, rotated, isa);
         verified.behind("licm_gvn", func);
         return;
     }
-    if turned {
+    if rotated {
         shape.compute(func);
     }
     orient(func, &shape.loops);

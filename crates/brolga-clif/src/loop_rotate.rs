@@ -6,10 +6,10 @@
 //! reverse of such a loop has the same shape, `header: brif at the first iteration, behind, body`.
 //! An adjoint by hand asks at the end; in a loop of eight instructions that is a tenth of the time.
 //!
-//! **Algorithm.** The header is copied to where the body jumps back to it; what is left of it is
+//! **Answer.** The header is copied to where the body jumps back to it; what is left of it is
 //! asked once, on the way in. Its values are defined in several places then, so those that others
 //! use become parameters of the body, and of the block behind the loop; what is computed for others
-//! only is computed there. Loops are turned in any order: users of a header's values are known by
+//! only is computed there. Loops are rotated in any order: users of a header's values are known by
 //! instruction, and copies are noted as they are made.
 //!
 //! **Where.** Headers of a few pure instructions, with one way into the body and one out, for which
@@ -36,7 +36,7 @@ const MOST: usize = 8;
 /// Most jumps back to one header.
 const MOST_LATCHES: usize = 2;
 
-/// A loop that can be turned.
+/// A loop that can be rotated.
 struct Candidate {
     header: ir::Block,
     /// The header's branch, and which of its targets is the body.
@@ -45,7 +45,7 @@ struct Candidate {
     latches: SmallVec<[ir::Block; 1]>,
 }
 
-/// Turn the loops of a function; says whether there was one.
+/// Rotate the loops of a function; says whether there was one.
 pub fn rotate(func: &mut ir::Function, shape: &FlowInfo) -> bool {
     let candidates: Vec<Candidate> = shape.loops.loops().filter_map(|l| candidate(func, shape, l)).collect();
     if candidates.is_empty() {

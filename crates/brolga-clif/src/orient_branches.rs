@@ -1,4 +1,4 @@
-//! Branch canonicalisation: branches at the edge of loops are turned so that Cranelift can hoist.
+//! Branch canonicalisation: branches at the edge of loops are swapped so that Cranelift can hoist.
 //!
 //! **Problem.** Cranelift's mid-end places pure instructions as it walks the dominator tree, and
 //! moves what a loop does not change out of it. It keeps a stack of the loops that it is in.
@@ -9,16 +9,16 @@
 //! their end are not concerned, nor are short functions, which do without the mid-end:
 //! [`crate::licm_gvn`].)
 //!
-//! **Algorithm.** A branch of which only the first target is in the innermost loop is turned
-//! around: targets swapped, condition complemented. Nothing else changes; values, blocks and their
-//! order stay.
+//! **Answer.** A branch of which only the first target is in the innermost loop is reversed:
+//! targets swapped, condition complemented. Nothing else changes; values, blocks and their order
+//! stay.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData};
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
-/// Turn the branches of a function with these loops.
+/// Reverse the branches of a function with these loops.
 pub fn orient(func: &mut ir::Function, loops: &LoopAnalysis) {
     let mut wrong = Vec::new();
     for b in func.layout.blocks() {

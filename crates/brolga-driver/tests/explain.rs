@@ -648,3 +648,21 @@ fn names_are_those_of_the_file() {
         assert!(!recorded.contains("parameter 1 of block9") || recorded.contains("v40, parameter 1 of block9"));
     }
 }
+
+/// Of a sine that is multiplied the cosine is computed beside it, which the file does not have.
+#[test]
+fn a_call_that_was_put_in_is_told_from_that_of_the_file() {
+    let source = "function %f(f64, f64) -> f64 system_v {
+    fn3 = %sin(f64) -> f64 system_v
+block0(v10: f64, v20: f64):
+    v30 = call fn3(v10)
+    v40 = fmul v30, v20
+    return v40
+}";
+    let (found, _) = explained_in(Mode::Split, source, "%f(0.5, 2.0)", None);
+    let found = text::text("", &found);
+    for kept in ["keeps `v30 = call fn3(v10)` (line 4)", "keeps `call %cos(v10)` beside `v30 = call fn3(v10)` (line 4)"]
+    {
+        assert_eq!(found.matches(kept).count(), 1, "{kept}\n{found}");
+    }
+}

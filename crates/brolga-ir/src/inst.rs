@@ -393,6 +393,33 @@ pub enum Sum {
     Least,
 }
 
+/// A place in shadow memory: the shadow of `addr + off`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ShadowPlace {
+    /// Primal address.
+    pub addr: Val,
+    /// Its delta.
+    pub delta: Val,
+    /// Offset of the access.
+    pub off: i32,
+    /// In a batch: bytes from the first of the derivatives that lie there.
+    pub part: u32,
+    /// The delta is known not to be zero.
+    pub sure: bool,
+}
+
+impl ShadowPlace {
+    /// The shadow of `addr + off`, if there is one.
+    pub fn new(addr: Val, delta: Val, off: i32) -> Self {
+        Self { addr, delta, off, part: 0, sure: false }
+    }
+
+    /// The names that it is made of.
+    pub fn names(&self) -> [Val; 2] {
+        [self.addr, self.delta]
+    }
+}
+
 /// What a derived instruction does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AdOp {
@@ -419,22 +446,14 @@ pub enum AdOp {
     /// The delta of a pointer that was loaded: the shadow memory holds its shadow, or 0.
     LoadDelta {
         /// Where the pointer was loaded from.
-        addr: Val,
-        /// That place's delta.
-        delta: Val,
-        /// Offset of the access.
-        off: i32,
+        place: ShadowPlace,
         /// The loaded pointer.
         loaded: Val,
     },
     /// Store a pointer's shadow beside the pointer.
     StoreDelta {
         /// Where the pointer is stored.
-        addr: Val,
-        /// That place's delta.
-        delta: Val,
-        /// Offset of the access.
-        off: i32,
+        place: ShadowPlace,
         /// The pointer.
         value: Val,
         /// Its delta; `None` if it has no shadow.
@@ -498,18 +517,10 @@ pub enum AdOp {
     /// The cotangent of a primal value becomes zero: it is not live into the block that comes next.
     ZeroCt(ir::Value),
 
-    /// `shadow[addr + off] += by`, or `=`.
+    /// `shadow[place] += by`, or `=`.
     AddMem {
-        /// Primal address.
-        addr: Val,
-        /// Its delta.
-        delta: Val,
-        /// The delta is known not to be zero.
-        sure: bool,
-        /// Offset of the access.
-        off: i32,
-        /// In a batch: bytes from the first of the cotangents that lie there.
-        part: u32,
+        /// Where.
+        place: ShadowPlace,
         /// The cotangent.
         by: Val,
         /// Its shape.
@@ -517,63 +528,31 @@ pub enum AdOp {
         /// Nothing has been added there before: the cotangent is stored.
         fresh: bool,
     },
-    /// Read `shadow[addr + off]` and set it to zero.
+    /// Read `shadow[place]` and set it to zero.
     TakeMem {
-        /// Primal address.
-        addr: Val,
-        /// Its delta.
-        delta: Val,
-        /// The delta is known not to be zero.
-        sure: bool,
-        /// Offset of the access.
-        off: i32,
-        /// In a batch: bytes from the first of the cotangents that lie there.
-        part: u32,
+        /// Where.
+        place: ShadowPlace,
         /// Shape of the cotangent.
         shape: Shape,
     },
-    /// Read `shadow[addr + off]`; it stays.
+    /// Read `shadow[place]`; it stays.
     PeekMem {
-        /// Primal address.
-        addr: Val,
-        /// Its delta.
-        delta: Val,
-        /// The delta is known not to be zero.
-        sure: bool,
-        /// Offset of the access.
-        off: i32,
-        /// In a batch: bytes from the first of the cotangents that lie there.
-        part: u32,
+        /// Where.
+        place: ShadowPlace,
         /// Shape of the cotangent.
         shape: Shape,
     },
-    /// Read the tangent of what lies at `addr + off`, in forward mode: zero without a shadow.
+    /// Read the tangent of what lies at a place, in forward mode: zero without a shadow.
     LoadTangent {
-        /// Primal address.
-        addr: Val,
-        /// Its delta.
-        delta: Val,
-        /// The delta is known not to be zero.
-        sure: bool,
-        /// Offset of the access.
-        off: i32,
-        /// In a batch: bytes from the first of the tangents that lie there.
-        part: u32,
+        /// Where.
+        place: ShadowPlace,
         /// Type of the tangent.
         ty: Type,
     },
-    /// Store the tangent of what is stored at `addr + off`, in forward mode.
+    /// Store the tangent of what is stored at a place, in forward mode.
     StoreTangent {
-        /// Primal address.
-        addr: Val,
-        /// Its delta.
-        delta: Val,
-        /// The delta is known not to be zero.
-        sure: bool,
-        /// Offset of the access.
-        off: i32,
-        /// In a batch: bytes from the first of the tangents that lie there.
-        part: u32,
+        /// Where.
+        place: ShadowPlace,
         /// The tangent.
         value: Val,
     },
@@ -581,25 +560,15 @@ pub enum AdOp {
     Fragment {
         /// What.
         what: FragmentOp,
-        /// Primal address.
-        addr: Val,
-        /// Its delta.
-        delta: Val,
-        /// Offset of the access.
-        off: i32,
+        /// Where.
+        place: ShadowPlace,
         /// How many bytes.
         n: u32,
     },
-    /// Set `bytes` bytes of `shadow[addr + off]` to zero.
+    /// Set `bytes` bytes of `shadow[place]` to zero.
     ZeroMem {
-        /// Primal address.
-        addr: Val,
-        /// Its delta.
-        delta: Val,
-        /// The delta is known not to be zero.
-        sure: bool,
-        /// Offset of the access.
-        off: i32,
+        /// Where.
+        place: ShadowPlace,
         /// How many.
         bytes: u32,
         /// Trap with [`Check::UntrackedBits`] if they were not zero; or, of less than four bytes,
@@ -613,9 +582,9 @@ pub enum AdOp {
 
     /// A call.
     Call {
-        /// Who.
+        /// What is called.
         callee: Callee,
-        /// With what. `None` stands for the segment.
+        /// Its arguments. `None` stands for the segment.
         args: Box<[Option<Val>]>,
         /// Signature.
         sig: Box<ir::Signature>,
@@ -674,8 +643,10 @@ macro_rules! each_read {
         match $op {
             AdOp::Series(_, _, args) => args.into_iter().for_each(put),
             AdOp::Arith(_, args, _) | AdOp::Moved(_, args) => args.into_iter().for_each(put),
-            AdOp::LoadDelta { addr, delta, loaded, .. } => [addr, delta, loaded].into_iter().for_each(put),
-            AdOp::StoreDelta { addr, delta, value, vdelta, .. } => {
+            AdOp::LoadDelta { place: ShadowPlace { addr, delta, .. }, loaded } => {
+                [addr, delta, loaded].into_iter().for_each(put);
+            }
+            AdOp::StoreDelta { place: ShadowPlace { addr, delta, .. }, value, vdelta } => {
                 [addr, delta, value].into_iter().chain(vdelta).for_each(put);
             }
             AdOp::LoadOld { addr, .. } | AdOp::Lookup { addr, .. } => put(addr),
@@ -688,13 +659,17 @@ macro_rules! each_read {
             | AdOp::WatchFlag(v)
             | AdOp::Watch { value: v, .. } => put(v),
             AdOp::Push(vs, _) => vs.into_iter().for_each(put),
-            AdOp::AddMem { addr, delta, by, .. } => [addr, delta, by].into_iter().for_each(put),
-            AdOp::StoreTangent { addr, delta, value, .. } => [addr, delta, value].into_iter().for_each(put),
-            AdOp::LoadTangent { addr, delta, .. }
-            | AdOp::Fragment { addr, delta, .. }
-            | AdOp::TakeMem { addr, delta, .. }
-            | AdOp::PeekMem { addr, delta, .. }
-            | AdOp::ZeroMem { addr, delta, .. } => [addr, delta].into_iter().for_each(put),
+            AdOp::AddMem { place: ShadowPlace { addr, delta, .. }, by: value, .. }
+            | AdOp::StoreTangent { place: ShadowPlace { addr, delta, .. }, value } => {
+                [addr, delta, value].into_iter().for_each(put);
+            }
+            AdOp::LoadTangent { place: ShadowPlace { addr, delta, .. }, .. }
+            | AdOp::Fragment { place: ShadowPlace { addr, delta, .. }, .. }
+            | AdOp::TakeMem { place: ShadowPlace { addr, delta, .. }, .. }
+            | AdOp::PeekMem { place: ShadowPlace { addr, delta, .. }, .. }
+            | AdOp::ZeroMem { place: ShadowPlace { addr, delta, .. }, .. } => {
+                [addr, delta].into_iter().for_each(put);
+            }
             AdOp::Call { callee, args, .. } => {
                 if let Callee::Pointer(p) = callee {
                     put(p);

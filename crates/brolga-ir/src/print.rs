@@ -31,7 +31,9 @@ use crate::map::IndexMap;
 use cranelift_codegen::ir::{self, InstructionData, Type, ValueDef, types};
 
 use crate::block::{CfgBlock, CfgBlocks, Fragment, Role, Target, Term};
-use crate::inst::{AdInst, AdOp, Arith, Callee, DOUBLES_ANYWHERE, FragmentOp, FrameSlot, Shape, Sum, Tape, Val};
+use crate::inst::{
+    AdInst, AdOp, Arith, Callee, DOUBLES_ANYWHERE, FragmentOp, FrameSlot, ShadowPlace, Shape, Sum, Tape, Val,
+};
 use crate::program::symbol_of;
 use crate::{BlockId, InstId};
 
@@ -130,25 +132,17 @@ impl Display for Offset {
     }
 }
 
-/// A place in shadow memory.
-struct ShadowPlace<'a> {
-    addr: &'a Val,
-    delta: &'a Val,
-    off: i32,
-    sure: bool,
-    part: u32,
-    shape: Option<Shape>,
+impl Display for ShadowPlace {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write_place(f, self, "")
+    }
 }
 
-impl Display for ShadowPlace<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "shadow{}", if self.sure { "" } else { "?" })?;
-        if let Some(shape) = self.shape {
-            write!(f, ".{shape}")?;
-        }
-        write!(f, "[{}{}; {}]", self.addr, Offset(self.off), self.delta)?;
-        if self.part == 0 { Ok(()) } else { write!(f, " from {}", self.part) }
-    }
+/// A place in shadow memory, and what is read or written there: nothing, or `.f64`.
+fn write_place(f: &mut Formatter<'_>, place: &ShadowPlace, what: &str) -> fmt::Result {
+    let ShadowPlace { addr, delta, off, part, sure } = place;
+    write!(f, "shadow{}{what}[{addr}{}; {delta}]", if *sure { "" } else { "?" }, Offset(*off))?;
+    if *part == 0 { Ok(()) } else { write!(f, " from {part}") }
 }
 
 /// A primal instruction as Cranelift prints it; what it refers to by number is spelled out behind
@@ -285,8 +279,7 @@ impl AdInst {
 impl DisplayInst<'_> {
     /// A shadow is cleared.
     fn zero(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let AdOp::ZeroMem { addr, delta, sure, off, bytes, checked, cuts } = &self.inst.op else { return Ok(()) };
-        let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: 0, shape: None };
+        let AdOp::ZeroMem { place, bytes, checked, cuts } = &self.inst.op else { return Ok(()) };
         write!(f, "{place} = 0, {bytes} bytes")?;
         if *checked {
             write!(f, ", trap untracked_bits if it was not 0")?;
@@ -301,10 +294,7 @@ impl DisplayInst<'_> {
     /// An operation that only forward mode has.
     fn forward_mode(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.inst.op {
-            AdOp::LoadTangent { addr, delta, sure, off, part, ty } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: *part, shape: None };
-                write!(f, "load.{ty} {place}")
-            }
+            AdOp::LoadTangent { place, ty } => write!(f, "load.{ty} {place}"),
             AdOp::Series(i, result, args) => {
                 let args: Vec<String> = args.iter().map(Val::to_string).collect();
                 write!(f, "series of {i}:{result} ({})", args.join(", "))
@@ -313,19 +303,13 @@ impl DisplayInst<'_> {
                 let args: Vec<String> = args.iter().map(Val::to_string).collect();
                 write!(f, "{} of {}", self.primal.dfg.insts[*i].opcode(), args.join(", "))
             }
-            AdOp::Fragment { what, addr, delta, off, n } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: false, part: 0, shape: None };
-                match what {
-                    FragmentOp::Note => write!(f, "note {place}, {n} bytes"),
-                    FragmentOp::Mark => write!(f, "mark {place}, {n} bytes"),
-                    FragmentOp::Settle(size) => write!(f, "settle f{} in {place}, {n} bytes", 8 * u32::from(*size)),
-                    FragmentOp::Clean => write!(f, "clean {place}, {n} bytes"),
-                }
-            }
-            AdOp::StoreTangent { addr, delta, sure, off, part, value } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: *part, shape: None };
-                write!(f, "{place} = {value}")
-            }
+            AdOp::Fragment { what, place, n } => match what {
+                FragmentOp::Note => write!(f, "note {place}, {n} bytes"),
+                FragmentOp::Mark => write!(f, "mark {place}, {n} bytes"),
+                FragmentOp::Settle(size) => write!(f, "settle f{} in {place}, {n} bytes", 8 * u32::from(*size)),
+                FragmentOp::Clean => write!(f, "clean {place}, {n} bytes"),
+            },
+            AdOp::StoreTangent { place, value } => write!(f, "{place} = {value}"),
             _ => Ok(()),
         }
     }
@@ -351,17 +335,9 @@ impl Display for DisplayInst<'_> {
             AdOp::SlotDelta(slot) => write!(f, "delta of {slot}"),
             AdOp::SlotAddr(slot, off) => write!(f, "address of {slot}{} in frame", Offset(*off)),
             AdOp::DataDelta(key) => write!(f, "delta of {key}"),
-            AdOp::LoadDelta { addr, delta, off, loaded } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: false, part: 0, shape: None };
-                write!(f, "delta of {loaded} by {place}")
-            }
-            AdOp::StoreDelta { addr, delta, off, value, vdelta } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: false, part: 0, shape: None };
-                match vdelta {
-                    Some(d) => write!(f, "{place} = {value} + {d}"),
-                    None => write!(f, "{place} = {value}, no shadow"),
-                }
-            }
+            AdOp::LoadDelta { place, loaded } => write!(f, "delta of {loaded} by {place}"),
+            AdOp::StoreDelta { place, value, vdelta: Some(d) } => write!(f, "{place} = {value} + {d}"),
+            AdOp::StoreDelta { place, value, vdelta: None } => write!(f, "{place} = {value}, no shadow"),
             AdOp::LoadOld { addr, off, ty } => write!(f, "mem.{ty}[{addr}{}]", Offset(*off)),
             AdOp::StoreOld { addr, off, value } => write!(f, "mem[{addr}{}] = {value}", Offset(*off)),
             AdOp::EnterFrame => write!(f, "enter frame"),
@@ -381,18 +357,15 @@ impl Display for DisplayInst<'_> {
             AdOp::TakeCt(v) => write!(f, "take ct({v})"),
             AdOp::AddCt(v, by) => write!(f, "ct({v}) += {by}"),
             AdOp::ZeroCt(v) => write!(f, "ct({v}) = 0"),
-            AdOp::AddMem { addr, delta, sure, off, part, by, shape, fresh } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: *part, shape: Some(*shape) };
-                write!(f, "{place} {} {by}", if *fresh { "=" } else { "+=" })
+            AdOp::AddMem { place, by, shape, fresh } => {
+                write_place(f, place, &format!(".{shape}"))?;
+                write!(f, " {} {by}", if *fresh { "=" } else { "+=" })
             }
-            AdOp::TakeMem { addr, delta, sure, off, part, shape } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: *part, shape: Some(*shape) };
-                write!(f, "take {place}")
+            AdOp::TakeMem { place, shape } => {
+                f.write_str("take ")?;
+                write_place(f, place, &format!(".{shape}"))
             }
-            AdOp::PeekMem { addr, delta, sure, off, part, shape } => {
-                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, part: *part, shape: Some(*shape) };
-                write!(f, "{place}")
-            }
+            AdOp::PeekMem { place, shape } => write_place(f, place, &format!(".{shape}")),
             AdOp::LoadTangent { .. }
             | AdOp::StoreTangent { .. }
             | AdOp::Moved(..)

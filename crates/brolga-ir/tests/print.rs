@@ -2,7 +2,7 @@
 //! function as a graph.
 
 use brolga_ir::block::{Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, FrameSlot, Shape, Sum, Tape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, FrameSlot, ShadowPlace, Shape, Sum, Tape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::{BlockId, DataKey, Dv};
 use cranelift_codegen::entity::EntityRef;
@@ -188,14 +188,15 @@ fn arithmetic() {
 fn deltas_and_memory() {
     let slot = ir::StackSlot::from_u32(0);
     let (addr, by) = (v(0), d(7));
+    let place = |off, sure| ShadowPlace { sure, ..ShadowPlace::new(addr, delta(0), off) };
     let ops = [
         AdOp::Primal(ir::Inst::from_u32(0)),
         AdOp::SlotDelta(slot),
         AdOp::SlotAddr(slot, 4),
         AdOp::DataDelta(DataKey::new(1)),
-        AdOp::LoadDelta { addr, delta: delta(0), off: -8, loaded: v(2) },
+        AdOp::LoadDelta { place: place(-8, false), loaded: v(2) },
         AdOp::LoadOld { addr, off: 8, ty: types::I32 },
-        AdOp::TakeMem { addr, delta: delta(0), sure: false, off: 0, part: 0, shape: Shape::F64X2 },
+        AdOp::TakeMem { place: place(0, false), shape: Shape::F64X2 },
         AdOp::Lookup { addr: v(4), signature: 0xabc },
     ];
     check(
@@ -213,12 +214,12 @@ fn deltas_and_memory() {
         "#]],
     );
     let ops = [
-        AdOp::StoreDelta { addr, delta: delta(0), off: 8, value: v(2), vdelta: Some(delta(2)) },
-        AdOp::StoreDelta { addr, delta: delta(0), off: 8, value: v(2), vdelta: None },
+        AdOp::StoreDelta { place: place(8, false), value: v(2), vdelta: Some(delta(2)) },
+        AdOp::StoreDelta { place: place(8, false), value: v(2), vdelta: None },
         AdOp::StoreOld { addr, off: 8, value: aux(4, 0) },
-        AdOp::AddMem { addr, delta: delta(0), sure: true, off: 8, part: 0, by, shape: Shape::F64, fresh: false },
-        AdOp::ZeroMem { addr, delta: delta(0), sure: true, off: 0, bytes: 4, checked: false, cuts: None },
-        AdOp::ZeroMem { addr, delta: delta(0), sure: true, off: 0, bytes: 4, checked: true, cuts: None },
+        AdOp::AddMem { place: place(8, true), by, shape: Shape::F64, fresh: false },
+        AdOp::ZeroMem { place: place(0, true), bytes: 4, checked: false, cuts: None },
+        AdOp::ZeroMem { place: place(0, true), bytes: 4, checked: true, cuts: None },
         AdOp::TrapIf(by, Check::ConstStore),
         AdOp::Watch { value: v(2), not_zero: false, sum: Sum::OfFunction },
         AdOp::Watch { value: v(2), not_zero: true, sum: Sum::Aside },

@@ -10,7 +10,7 @@ use brolga_ir::program::{functions_used, symbol_of, symbols_used};
 use brolga_ir::spec::{Derivative, Spec};
 use brolga_ir::{DataKey, DataObject, FuncKey, Options, Program};
 use brolga_rules::UserRule;
-use brolga_transform::embed::{DerivedSignature, EmbeddedDerivative, Room, define_again};
+use brolga_transform::embed::{DerivedSignature, EmbeddedDerivative, Room, define_nested};
 use brolga_transform::primal::slots::promote_slots;
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{self, ExternalName};
@@ -212,7 +212,7 @@ impl Recorded {
             // Data takes part as it did when the derivative was asked for.
             let now = self.let_take_part(&mut program, &derived.data, declared);
             let in_workspace;
-            (program, in_workspace) = define_again(&program, of, options, isa)?;
+            (program, in_workspace) = define_nested(&program, of, options, isa)?;
             now.into_iter().for_each(|(key, writable)| program.data[key].writable = writable);
             recording.extend(Some(id).filter(|_| in_workspace));
         }

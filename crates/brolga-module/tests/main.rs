@@ -4,7 +4,6 @@
 
 mod activities;
 mod adjoints;
-mod again;
 mod bare;
 mod common;
 mod consumed;
@@ -15,6 +14,7 @@ mod features;
 mod formula;
 mod heap;
 mod names;
+mod nesting;
 mod objects;
 mod orders;
 mod programs;

@@ -60,13 +60,13 @@
 //! - *Exceptions, stack switching, dynamic vectors, arithmetic on f16 and f128.* These give
 //!   [`OracleError::Unsupported`].
 
-pub mod dual;
-pub mod error;
+mod dual;
+mod error;
 pub mod fd;
 pub mod generate;
 pub mod interp;
 mod oracle;
-pub mod real;
+mod real;
 mod special;
 pub mod tape;
 pub mod trace;

@@ -124,16 +124,6 @@ impl Reads {
         bits(self.results)
     }
 
-    /// Whether operand `i` is read.
-    pub fn reads_operand(self, i: usize) -> bool {
-        self.operands >> i & 1 != 0
-    }
-
-    /// Whether result `i` is read.
-    pub fn reads_result(self, i: usize) -> bool {
-        self.results >> i & 1 != 0
-    }
-
     /// Whether nothing is read.
     pub fn is_empty(self) -> bool {
         self == Self::default()

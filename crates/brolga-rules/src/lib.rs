@@ -21,11 +21,11 @@ pub mod check;
 pub mod cost;
 pub mod expr;
 pub mod gamma;
-pub mod libm;
-pub mod math_fn;
-pub mod row;
-pub mod sig;
-pub mod table;
+mod libm;
+mod math_fn;
+mod row;
+mod sig;
+mod table;
 pub mod user;
 
 pub use adjoint::{AdjointArg, AdjointCall, AdjointId, AdjointRule, adjoint_rule};

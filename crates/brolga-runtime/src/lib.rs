@@ -32,32 +32,32 @@
 //! - One segment belongs to one thread at a time. Everything shared between threads is immutable.
 
 mod blocks;
-pub mod captures;
+mod captures;
 pub mod debug;
 mod declared;
 mod fragments;
 pub mod gamma;
 mod globals;
 pub mod guard;
-pub mod heap;
+mod heap;
 pub mod inverse_calls;
 pub mod inverses;
-pub mod loop_calls;
+mod loop_calls;
 mod loop_files;
 mod loop_state;
 mod loop_stats;
 mod loop_tape;
 pub mod loops;
 pub mod mappings;
-pub mod math;
+mod math;
 pub mod memory;
-pub mod piece_calls;
+mod piece_calls;
 pub mod pieces;
 mod pool;
-pub mod segment;
-pub mod stack;
+mod segment;
+mod stack;
 mod state;
-pub mod status;
+mod status;
 pub mod steps;
 pub mod tangents;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

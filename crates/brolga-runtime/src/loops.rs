@@ -603,7 +603,7 @@ impl LoopRun {
         if self.reversed_once {
             // Nothing but the initial state is there.
             let n = self.schedules[0].schedule.steps();
-            let again = self.schedules[0].schedule.again();
+            let again = self.schedules[0].schedule.restart();
             if again.is_err() {
                 self.start_over(n, files);
             }
@@ -625,7 +625,7 @@ impl LoopRun {
         (1..self.on_disk.len()).for_each(|slot| self.drop_file(slot, files));
         // It is told what is there: a run of it that does nothing comes to its end.
         while schedule.next().is_some() {}
-        let again = schedule.again();
+        let again = schedule.restart();
         debug_assert!(again.is_ok(), "{again:?}");
         self.schedules[0].schedule = schedule;
     }

@@ -1,8 +1,9 @@
 //! What generated code calls to move cotangents in pieces: see [`crate::pieces`].
 
 use crate::pieces::across::ANYWHERE;
-use crate::pieces::cut::{ACCOUNT, STRICT, tears, whole_floats};
-use crate::pieces::demand::{DEMAND, settled_as};
+use crate::pieces::cut::{tears, whole_floats};
+use crate::pieces::demand::settled_as;
+use crate::pieces::{ACCOUNT, DEMAND, STRICT};
 use crate::pieces::{Part, WINDOW};
 use crate::segment::Segment;
 use crate::status;

@@ -41,8 +41,6 @@ mod odd;
 #[cfg(test)]
 mod tests;
 
-pub use cut::{ACCOUNT, STRICT};
-
 /// Bytes of a window.
 pub(crate) const WINDOW: usize = 8;
 
@@ -51,6 +49,15 @@ const PAGE: usize = 4096;
 
 /// Bytes of half a window: a single may be there.
 pub(crate) const HALF: usize = 4;
+
+/// A ticket that stands for a demand of all bytes of a piece.
+pub(crate) const DEMAND: u64 = u64::MAX;
+
+/// Added to a size of floats: the account is kept, because floats' stores look there.
+pub const ACCOUNT: u64 = 0x100;
+
+/// Added to a size of floats: no digits stay where they are.
+pub const STRICT: u64 = 0x200;
 
 /// Each bit of a mask is a byte of a window, the lowest bit the first byte.
 type Mask = u8;
@@ -100,6 +107,18 @@ pub(crate) struct Part {
     pub(crate) at: isize,
 }
 
+/// A double of which a part has been stored over.
+struct Covered {
+    /// What it was.
+    was: [u8; WINDOW],
+    /// The bytes that something was stored over.
+    mask: Mask,
+    /// Some of them were given up that are not zero.
+    lost: bool,
+    /// It was read while a part was missing.
+    torn: bool,
+}
+
 /// What the caller of a run knows of eight bytes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum There {
@@ -145,7 +164,7 @@ pub(crate) struct Pieces {
     /// By window: bytes at which a demand waits ([`demand`]).
     demanded: HashMap<usize, Mask>,
     /// By address: doubles in two windows that have been stored over in part ([`covered`]).
-    covered: HashMap<usize, covered::Covered>,
+    covered: HashMap<usize, Covered>,
     /// By address that is no multiple of four: words that were added there as doubles, and whether
     /// there was something else ([`odd`]).
     odd: BTreeMap<usize, bool>,
@@ -359,7 +378,7 @@ impl Pieces {
         }
         if demanded {
             parts.iter().for_each(|part| self.done(part.record, part.bytes));
-            return demand::DEMAND;
+            return DEMAND;
         }
         self.ticket(parts)
     }
@@ -371,7 +390,7 @@ impl Pieces {
     /// # Safety
     /// They and the windows that they lie in are valid.
     pub(crate) unsafe fn add(&mut self, p: usize, n: usize, of: usize, ticket: u64) -> bool {
-        if ticket == demand::DEMAND {
+        if ticket == DEMAND {
             self.demand(p, n);
             return true;
         }

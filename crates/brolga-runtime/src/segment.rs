@@ -16,7 +16,7 @@
 //! faults, and the fault is reported as the check would be.
 //!
 //! *Layout.* The first 2240 bytes are read and written by generated code at the offsets in
-//! [`offset`]; the rest is private.
+//! `brolga_ir::lower::segment`; the rest is private.
 //!
 //! ```text
 //!   0  top        forward: next free byte         64  sink    cotangents sent to inactive memory land here
@@ -49,32 +49,6 @@ use crate::loop_stats::{LoopPlan, LoopStats};
 use crate::loops::{LoopFault, Loops};
 use crate::pieces::cut::tears;
 use crate::pieces::{HALF, Pieces, Stuck, There, WINDOW};
-
-/// Offsets of the fields that generated code uses, in bytes.
-pub mod offset {
-    /// Next free byte of the tape.
-    pub const TOP: i32 = 0;
-    /// First byte beyond the tape.
-    pub const LIMIT: i32 = 8;
-    /// Where the pullback pops from.
-    pub const CURSOR: i32 = 16;
-    /// Table of deltas, one `i64` per writable data object.
-    pub const GLOBALS: i32 = 24;
-    /// The [`Captures`](crate::Captures) of the rule.
-    pub const CAPTURES: i32 = 32;
-    /// Highest position of what has been recorded and given back.
-    pub const PEAK: i32 = 40;
-    /// At how many places cotangents wait that have come in pieces.
-    pub const WAITING: i32 = 48;
-    /// 64 bytes that may be written and are never read.
-    pub const SINK: i32 = 64;
-    /// 64 bytes of zeros that are never written.
-    pub const ZEROS: i32 = 128;
-    /// As [`SINK`], for batches of derivatives.
-    pub const WIDE_SINK: i32 = 192;
-    /// As [`ZEROS`], for batches of derivatives.
-    pub const WIDE_ZEROS: i32 = WIDE_SINK + super::WIDE as i32;
-}
 
 /// The smallest reservation that [`Segment::new`] falls back to on its own.
 pub const MIN_CAPACITY: usize = 1 << 20;
@@ -471,24 +445,26 @@ impl Segment {
 mod tests {
     use std::mem::{align_of, offset_of};
 
+    use brolga_ir::lower::segment as offset;
+
     use super::*;
 
     #[test]
     fn layout_is_what_generated_code_expects() {
-        assert_eq!(offset_of!(Segment, top), offset::TOP as usize);
-        assert_eq!(offset_of!(Segment, limit), offset::LIMIT as usize);
-        assert_eq!(offset_of!(Segment, cursor), offset::CURSOR as usize);
-        assert_eq!(offset_of!(Segment, globals), offset::GLOBALS as usize);
-        assert_eq!(offset_of!(Segment, captures), offset::CAPTURES as usize);
-        assert_eq!(offset_of!(Segment, peak), offset::PEAK as usize);
-        assert_eq!(offset_of!(Segment, sink), offset::SINK as usize);
-        assert_eq!(offset_of!(Segment, zeros), offset::ZEROS as usize);
-        assert_eq!(offset_of!(Segment, wide_sink), offset::WIDE_SINK as usize);
-        assert_eq!(offset_of!(Segment, wide_zeros), offset::WIDE_ZEROS as usize);
-        assert_eq!((offset::TOP, offset::LIMIT, offset::CURSOR), (0, 8, 16));
-        assert_eq!(offset_of!(Segment, waiting), offset::WAITING as usize);
-        assert_eq!((offset::GLOBALS, offset::CAPTURES, offset::PEAK, offset::WAITING), (24, 32, 40, 48));
-        assert_eq!((offset::SINK, offset::ZEROS), (64, 128));
+        let fields = [
+            (offset_of!(Segment, top), offset::TOP),
+            (offset_of!(Segment, limit), offset::LIMIT),
+            (offset_of!(Segment, cursor), offset::CURSOR),
+            (offset_of!(Segment, globals), offset::GLOBALS),
+            (offset_of!(Segment, captures), offset::CAPTURES),
+            (offset_of!(Segment, peak), offset::PEAK),
+            (offset_of!(Segment, waiting), offset::WAITING),
+            (offset_of!(Segment, sink), offset::SINK),
+            (offset_of!(Segment, zeros), offset::ZEROS),
+            (offset_of!(Segment, wide_sink), offset::WIDE_SINK),
+            (offset_of!(Segment, wide_zeros), offset::WIDE_ZEROS),
+        ];
+        assert_eq!(fields.map(|f| f.0 as i32), fields.map(|f| f.1));
         assert_eq!(align_of::<Segment>(), 64);
     }
 

@@ -76,7 +76,7 @@ impl Tasks {
     }
 
     /// Reverse all units again, with nothing but the initial state. Whether there are any.
-    pub(crate) fn again(&mut self) -> bool {
+    pub(crate) fn restart(&mut self) -> bool {
         let units = self.units.count();
         self.stack.extend((units > 0).then_some(Stretch::Reverse(0, units)));
         units > 0

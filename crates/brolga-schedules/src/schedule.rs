@@ -97,7 +97,7 @@ impl Schedule {
         })
     }
 
-    /// Keep the initial state, so that all may be reversed once more ([`Schedule::again`]).
+    /// Keep the initial state, so that all may be reversed once more ([`Schedule::restart`]).
     pub fn reusable(mut self) -> Self {
         self.keeps_initial = true;
         self
@@ -147,9 +147,9 @@ impl Schedule {
 
     /// Reverse all steps once more, after the iterator has ended. Nothing but the initial state is
     /// kept from the time before, and the tape where all steps were taped at once.
-    pub fn again(&mut self) -> Result<(), Misuse> {
+    pub fn restart(&mut self) -> Result<(), Misuse> {
         if self.phase != Phase::Done || !self.queue.is_empty() || !self.keeps_initial {
-            return Err(Misuse::Again);
+            return Err(Misuse::Restart);
         }
         self.is_first = false;
         let units = self.units.count();
@@ -157,7 +157,7 @@ impl Schedule {
             return Ok(());
         }
         if let Some(tasks) = &mut self.tasks {
-            tasks.again();
+            tasks.restart();
             self.phase = Phase::Reverse;
             return Ok(());
         }
@@ -428,5 +428,5 @@ pub enum Misuse {
     TooEarly(StepId),
     /// The reverse half is not over, or the initial state was not kept.
     #[error("only a reusable schedule that has come to its end can reverse the loop again")]
-    Again,
+    Restart,
 }

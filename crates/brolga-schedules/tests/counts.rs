@@ -241,13 +241,13 @@ fn reversed_again() {
                 let told = (!matches!(method, Method::Online { .. })).then_some(steps);
                 let mut schedule = Schedule::new(method, told, reversal).unwrap().reusable();
                 let mut machine = Machine::new(steps);
-                assert!(schedule.again().is_err());
+                assert!(schedule.restart().is_err());
                 drive(&mut schedule, &mut machine);
                 let kept = usize::from(steps > 0 && !(method == Method::StoreAll && reversal == Reversal::Split));
                 machine.finished(kept);
                 for _ in 0..2 {
-                    machine.again();
-                    schedule.again().unwrap();
+                    machine.restart();
+                    schedule.restart().unwrap();
                     drive(&mut schedule, &mut machine);
                     if kept == 0 {
                         continue;

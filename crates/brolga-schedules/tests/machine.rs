@@ -151,7 +151,7 @@ impl Machine {
     }
 
     /// Reverse all again.
-    pub fn again(&mut self) {
+    pub fn restart(&mut self) {
         assert_eq!(self.end, 0);
         self.end = self.steps();
         self.runs.fill(0);

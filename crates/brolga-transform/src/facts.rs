@@ -23,7 +23,7 @@ use brolga_analysis::uses::Uses;
 use brolga_analysis::{
     Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Preserved, Private, RootKind, Summaries, Variant,
 };
-use brolga_ir::inst::Val;
+use brolga_ir::inst::{ShadowPlace, Val};
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Pass, Program, Promises, Untracked};
 use brolga_rules::{MathKind, MemFn};
@@ -428,6 +428,12 @@ impl<'a> Facts<'a> {
     /// Whether a value's delta is never zero.
     pub fn sure(&self, v: ir::Value) -> bool {
         self.pointers.root(v).is_some_and(|r| self.pointers.sure.contains(r))
+    }
+
+    /// The shadow of what lies so far behind an address; `None` if there is none.
+    pub fn place(&self, addr: ir::Value, off: i32) -> Option<ShadowPlace> {
+        let place = ShadowPlace::new(Val::Primal(addr), self.delta(addr)?, off);
+        Some(ShadowPlace { sure: self.sure(addr), ..place })
     }
 
     /// Whether an address is one of memory that this call made.

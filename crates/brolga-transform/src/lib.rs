@@ -26,7 +26,7 @@
 //! Derived CLIF is written by `brolga_ir::lower`, but for templates; this crate makes the graphs
 //! that it lowers, and `clif` changes what was lowered.
 
-pub mod assemble;
+mod assemble;
 mod batch;
 pub mod called;
 pub mod clif;
@@ -36,18 +36,18 @@ pub mod derived;
 pub mod embed;
 mod emit;
 pub mod facts;
-pub mod guards;
+mod guards;
 pub mod nested;
-pub mod pipeline;
+mod pipeline;
 pub mod plan;
 pub mod primal;
 pub mod program;
-pub mod shadow;
+mod shadow;
 pub(crate) mod stand_in;
 pub mod standalone;
 mod template;
-pub mod translate;
-pub mod user_rules;
+mod translate;
+mod user_rules;
 mod val_map;
 pub(crate) mod verified;
 

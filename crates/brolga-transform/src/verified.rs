@@ -3,9 +3,8 @@
 //!
 //! **Question.** Which stage broke a graph? Without an answer the fault is seen where the graph is
 //! lowered, or in a gradient. **Answer.** Behind each stage, if `Options::verify_stages` says so,
-//! the
-//! verifier looks at the graph, and at both halves together where both are there. What it finds is
-//! an internal error (AD0902) that names the stage, the function, the block and the instruction.
+//! the verifier looks at the graph, and at both halves together where both are there. What it finds
+//! is an internal error (AD0902) that names the stage, the function, the block and the instruction.
 //! **Cost.** Near linear in the size of the graph; nothing without the option.
 
 use brolga_clif::verified::{Broken, Passes};

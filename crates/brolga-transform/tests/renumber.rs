@@ -3,10 +3,9 @@
 
 use brolga_ir::block::Ids;
 use brolga_ir::lift::lift;
-use brolga_ir::lower::{is_numbered, lower, renumber};
+use brolga_ir::lower::{LowerEnv, is_numbered, lower, renumber};
 use brolga_ir::names::Names;
 use brolga_testing::function;
-use brolga_transform::primal::normalise::plain_env;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::settings::{self, Flags};
 use cranelift_codegen::{isa, verify_function};
@@ -52,7 +51,7 @@ fn the_same_as_lifting_and_lowering() {
     let isa = target.unwrap().finish(Flags::new(settings::builder())).unwrap();
     verify_function(&func, &*isa).unwrap();
     let (graph, _) = lift(&func, "f", &mut Ids::default());
-    let want = lower(&graph, plain_env(&func, &mut Names::verbatim(), isa.frontend_config()));
+    let want = lower(&graph, LowerEnv::of_primal(&func, &mut Names::verbatim(), isa.frontend_config()));
     let order: Vec<_> = func.layout.blocks().collect();
     let found = renumber(&func, &order);
     verify_function(&found, &*isa).unwrap();
@@ -73,11 +72,11 @@ fn the_same_as_lifting_and_lowering() {
     let other = function(other);
     let small = |names: &mut Names| {
         let (graph, _) = lift(&other, "g", &mut Ids::default());
-        lower(&graph, plain_env(&other, names, isa.frontend_config()))
+        lower(&graph, LowerEnv::of_primal(&other, names, isa.frontend_config()))
     };
     let alone = std::thread::scope(|s| s.spawn(|| small(&mut Names::verbatim())).join().unwrap());
     assert!(small(&mut Names::verbatim()) == alone, "{alone}");
-    let rerun = lower(&graph, plain_env(&func, &mut Names::verbatim(), isa.frontend_config()));
+    let rerun = lower(&graph, LowerEnv::of_primal(&func, &mut Names::verbatim(), isa.frontend_config()));
     assert!(rerun == want, "{rerun}");
 }
 

@@ -196,6 +196,9 @@ fn copies_where_memory_holds_singles_and_doubles() {
             let single = |at: usize| f32::from_le_bytes(shadow[at..at + 4].try_into().unwrap());
             assert_eq!(shadow[..8], 6.0f64.to_le_bytes());
             assert_eq!((single(8), single(12)), (1.5, 0.5));
+            let mut instance = Instance::new(&module).unwrap();
+            instance.write_f32(72, &[0.5, 1.5]).unwrap();
+            assert_eq!(instance.read_f32(72, 2).unwrap(), [0.5, 1.5]);
         }
     }
     // The source is used as well, so two cotangents meet, and only the host can know what they are.
@@ -248,6 +251,7 @@ fn scratch_memory_is_restored() {
 fn globals_keep_cotangents() {
     for module in modules(
         r#"(module (memory 1) (global $acc (export "acc") (mut f64) (f64.const 2))
+            (global (export "c") i32 (i32.const 5))
             (func (export "f") (param $x i32) (param $n i32) (result f64)
                 (loop $next
                     (global.set $acc (f64.mul (global.get $acc) (f64.load (local.get $x))))
@@ -264,6 +268,11 @@ fn globals_keep_cotangents() {
         assert_eq!(instance.shadow_f64(x, 3).unwrap(), [70.0, 42.0, 30.0]);
         assert_eq!(instance.global_shadow("acc").unwrap(), Val::F64(105.0));
         assert_eq!(instance.global("acc").unwrap(), Val::F64(210.0));
+        instance.set_global("acc", Val::F64(-1.0)).unwrap();
+        assert_eq!(instance.call("f", &[Val::I32(x as i32), Val::I32(2)]).unwrap(), [Val::F64(-15.0)]);
+        for (name, value) in [("acc", Val::F32(1.0)), ("other", Val::F64(1.0)), ("c", Val::I32(1))] {
+            assert!(instance.set_global(name, value).is_err(), "{name}");
+        }
     }
 }
 

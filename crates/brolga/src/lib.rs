@@ -1,9 +1,11 @@
-//! Brolga: reverse-mode automatic differentiation for Cranelift IR.
+//! Brolga: automatic differentiation for Cranelift IR.
 //!
 //! The crate takes functions in CLIF and produces their derivatives as CLIF, compiled with
 //! `cranelift-jit`: a forward pass, which computes the primal results and records, and a pullback,
 //! which maps cotangents of the results to cotangents of the arguments; or, in [`Mode::Combined`],
-//! one function that does both.
+//! one function that does both. In [`Mode::Tangent`] one function computes values and tangents.
+//! [`drivers`] makes gradients, Jacobians and Hessians at points of these, and [`second`]
+//! Hessian-vector products.
 
 #![warn(unreachable_pub)]
 

@@ -115,7 +115,7 @@ impl HessianRule {
         let nested = crate::quiet::caught("derive", program, || Ok(gradient(program, request, &inner, &*isa)?))?;
         let rule = DerivedRule::new(
             &nested.program,
-            &again(request, &nested),
+            &forward_request(request, &nested),
             &Options { mode: Mode::Tangent, ..options.clone() },
         )?;
         let Nested { params, results, .. } = nested;
@@ -242,7 +242,7 @@ impl HessianRule {
 
 /// The request of forward mode: what is active or duplicated is so again, shadows are duplicated,
 /// seeds constant, and of the results the cotangents have tangents.
-fn again(request: &Request, nested: &Nested) -> Request {
+fn forward_request(request: &Request, nested: &Nested) -> Request {
     // What is apart from all other memory has a shadow that is.
     let apart = |i: usize| Promises { noalias: request.args[i].promises.noalias, ..Promises::default() };
     let spec = |i: usize| ArgSpec { promises: apart(i), ..request.args[i] };

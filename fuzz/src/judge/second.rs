@@ -8,7 +8,7 @@ use brolga_driver::protocol::derive;
 use brolga_driver::{File, Invocation, Outcome};
 use brolga_oracle::fd::Verdict as Difference;
 
-use super::{Verdict, checked, is_trivial, refusal, wrong};
+use super::verdict::{Verdict, checked, is_trivial, refusal, wrong};
 
 /// Judge a program whose gradient is right.
 pub(super) fn judge(file: &File, call: &Invocation, outcome: &Outcome, wild: bool) -> Result<Verdict, Verdict> {

@@ -8,25 +8,7 @@ use cranelift_codegen::ir::{
     UserFuncName, Value, ValueList, types,
 };
 
-use super::{Reducible, root};
-
-/// The `n`th edit of a kind, if there are so many.
-pub type Pass = fn(&Reducible, usize) -> Option<Reducible>;
-
-/// From coarse to fine.
-pub const PASSES: &[Pass] = &[
-    drop_function,
-    simplify_terminator,
-    |p, n| remove_run(p, n, 16),
-    |p, n| remove_run(p, n, 4),
-    |p, n| remove_run(p, n, 1),
-    forward_operand,
-    drop_block_param,
-    drop_function_param,
-    root::drop_result,
-    root::drop_param,
-    append_block,
-];
+use super::program::Reducible;
 
 /// The `n`th of all items, counted through the functions.
 fn nth<T>(program: &Reducible, n: usize, items: impl Fn(&Function) -> Vec<T>) -> Option<(usize, T)> {
@@ -38,14 +20,14 @@ fn insts(f: &Function) -> Vec<Inst> {
     f.layout.blocks().flat_map(|b| f.layout.block_insts(b)).collect()
 }
 
-fn drop_function(p: &Reducible, n: usize) -> Option<Reducible> {
+pub fn drop_function(p: &Reducible, n: usize) -> Option<Reducible> {
     let mut p = p.clone();
     (n + 1 < p.functions.len()).then(|| p.functions.remove(n + 1))?;
     Some(p)
 }
 
 /// A terminator with several ways becomes one with fewer.
-fn simplify_terminator(p: &Reducible, n: usize) -> Option<Reducible> {
+pub fn simplify_terminator(p: &Reducible, n: usize) -> Option<Reducible> {
     let ways = |f: &Function| -> Vec<(Inst, Option<usize>)> {
         let last = f.layout.blocks().filter_map(|b| f.layout.last_inst(b));
         let ways = last.flat_map(|i| {
@@ -75,7 +57,7 @@ fn simplify_terminator(p: &Reducible, n: usize) -> Option<Reducible> {
 }
 
 /// Remove `length` instructions in a row.
-fn remove_run(p: &Reducible, n: usize, length: usize) -> Option<Reducible> {
+pub fn remove_run(p: &Reducible, n: usize, length: usize) -> Option<Reducible> {
     let body = |f: &Function| -> Vec<Vec<Inst>> {
         let removable: Vec<Inst> = insts(f).into_iter().filter(|&i| !f.dfg.insts[i].opcode().is_terminator()).collect();
         removable.chunks(length).map(<[Inst]>::to_vec).collect()
@@ -138,7 +120,7 @@ pub fn substitute(f: &mut Function, old: Value, new: Value) {
 }
 
 /// An operand instead of the result.
-fn forward_operand(p: &Reducible, n: usize) -> Option<Reducible> {
+pub fn forward_operand(p: &Reducible, n: usize) -> Option<Reducible> {
     let pairs = |f: &Function| -> Vec<(Inst, Value)> {
         let mut out = Vec::new();
         for inst in insts(f) {
@@ -163,7 +145,7 @@ fn forward_operand(p: &Reducible, n: usize) -> Option<Reducible> {
 
 /// A parameter of a block becomes zero, or what is passed from the only place that does not pass it
 /// on.
-fn drop_block_param(p: &Reducible, n: usize) -> Option<Reducible> {
+pub fn drop_block_param(p: &Reducible, n: usize) -> Option<Reducible> {
     let params = |f: &Function| -> Vec<(Block, usize)> {
         let inner = f.layout.blocks().skip(1);
         inner.flat_map(|b| (0..f.dfg.block_params(b).len()).map(move |i| (b, i))).collect()
@@ -207,7 +189,7 @@ fn for_each_branch(f: &mut Function, inst: Inst, edit: impl Fn(BlockCall, &mut F
 }
 
 /// A parameter of a helper that is called directly becomes zero.
-fn drop_function_param(p: &Reducible, n: usize) -> Option<Reducible> {
+pub fn drop_function_param(p: &Reducible, n: usize) -> Option<Reducible> {
     let mut all =
         p.functions.iter().enumerate().skip(1).flat_map(|(k, f)| (0..f.signature.params.len()).map(move |i| (k, i)));
     let (index, i) = all.nth(n)?;
@@ -267,7 +249,7 @@ fn reference(f: &Function, name: &UserFuncName) -> Option<FuncRef> {
 }
 
 /// A block that has one predecessor, which goes nowhere else, becomes the end of it.
-fn append_block(p: &Reducible, n: usize) -> Option<Reducible> {
+pub fn append_block(p: &Reducible, n: usize) -> Option<Reducible> {
     let jumps = |f: &Function| -> Vec<(Inst, BlockCall)> {
         let last = f.layout.blocks().filter_map(|b| f.layout.last_inst(b));
         let jumps = last.filter_map(|i| match f.dfg.insts[i] {

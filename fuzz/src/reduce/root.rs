@@ -2,8 +2,8 @@
 
 use cranelift_codegen::ir::{Function, Opcode, ValueList};
 
-use super::Reducible;
 use super::edit::drop_entry_param;
+use super::program::Reducible;
 
 /// A call in the form that generated programs and reduced ones have.
 struct RootCall {

@@ -52,8 +52,18 @@ fn read(folder: &Path, path: &str, out: &mut Modules) {
 
 /// A file without its comments, and without the tests at its end.
 fn code(text: &str) -> String {
-    let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
-    text[..end].lines().map(|l| l.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
+    let mut kept = String::new();
+    for (i, part) in text.split("#[cfg(test)]\n").enumerate() {
+        let first = part.lines().next().unwrap_or("");
+        let is_module = i > 0 && (first.starts_with("mod ") || first.starts_with("pub") && first.contains(" mod "));
+        match is_module {
+            true if first.ends_with('{') => break,
+            // In a file of its own.
+            true => kept.push_str(&part[first.len()..]),
+            false => kept.push_str(part),
+        }
+    }
+    kept.lines().map(|l| l.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
 }
 
 /// Groups of modules that import each other, the root left out.
@@ -153,6 +163,9 @@ fn path<'t>(text: &'t str, prefix: &str, out: &mut Vec<String>) -> &'t str {
     }
     let name: &str = &text[..text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len())];
     if name.is_empty() {
+        if text.starts_with('*') && !prefix.is_empty() {
+            out.push(format!("{prefix}::*"));
+        }
         return text.get(1..).unwrap_or("");
     }
     let whole = match (prefix, name) {
@@ -199,7 +212,13 @@ mod tests {
         assert_eq!(circles(&modules(&[child[0], child[1], up])), [["m", "m::n", "m::n::o"]]);
         let beside = [("m", "mod n; mod arch; fn f() { n::g() }"), ("m::n", "use super::arch;")];
         assert!(circles(&modules(&beside)).is_empty());
-        let in_tests = modules(&[("a", "use crate::b::f;"), ("b", "#[cfg(test)]\nmod tests { use crate::a::g; }")]);
-        assert!(circles(&in_tests).is_empty());
+        let all_of_it = modules(&[("a", "use crate::b::*;"), ("b", "fn f() { super::a::g() }")]);
+        assert_eq!(circles(&all_of_it), [["a", "b"]]);
+        for head in ["mod tests", "pub(in crate::b) mod tests"] {
+            let tests = format!("#[cfg(test)]\n{head} {{\n    use crate::a::g;\n}}");
+            assert!(circles(&modules(&[("a", "use crate::b::f;"), ("b", &tests)])).is_empty());
+        }
+        let before_code = "#[cfg(test)]\nmod tests;\nuse crate::a::g;";
+        assert_eq!(circles(&modules(&[("a", "use crate::b::f;"), ("b", before_code)])), [["a", "b"]]);
     }
 }

@@ -51,6 +51,9 @@ fn lengths(text: &str) -> Vec<(&str, usize)> {
 /// The name of the function that begins on a line.
 fn name(line: &str) -> Option<&str> {
     let mut rest = line.trim_start();
+    if rest.starts_with("pub(in ") {
+        rest = rest.split_once(") ")?.1;
+    }
     while let Some((word, behind)) = rest.split_once(' ') {
         let visible = word.starts_with("pub") || ["const", "unsafe", "async", "extern", "\"C\""].contains(&word);
         match word {
@@ -68,8 +71,8 @@ mod tests {
 
     #[test]
     fn lines_are_counted() {
-        let text = "fn a() {}\nimpl X {\n    pub(super) fn b<T>(\n        x: T,\n    ) -> T {\n        x\n    }\n    fn c();\n}\n";
-        assert_eq!(lengths(text), [("a", 1), ("b", 5), ("c", 1)]);
+        let text = "fn a() {}\nimpl X {\n    pub(super) fn b<T>(\n        x: T,\n    ) -> T {\n        x\n    }\n    fn c();\n    pub(in a::b) fn d() {}\n}\n";
+        assert_eq!(lengths(text), [("a", 1), ("b", 5), ("c", 1), ("d", 1)]);
         let long = format!("fn long() {{\n{}}}\n", "    f();\n".repeat(99));
         assert_eq!(check("x.rs", &long), ["`long` has 101 lines; 100 are allowed"]);
         assert!(check("crates/brolga-rules/src/table.rs", &long.replace("long", "opcode_rule")).is_empty());

@@ -26,7 +26,7 @@ mod types;
 
 use std::path::{Path, PathBuf};
 
-use crate::chores::root;
+use crate::root;
 use brolga_cli::failure::Failure;
 
 /// Most lines of a file.
@@ -55,6 +55,7 @@ pub fn run() -> Result<(), Failure> {
         violations.extend(found.into_iter().map(|v| format!("{name}: {v}")));
     }
     violations.extend(circles::check(&root.join("crates")));
+    violations.extend(circles::check(&root));
     violations.extend(binaries::check(&root));
     violations.extend(imports::check(&root));
     violations.extend(types::check(&root, &files));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const MOST: usize = 2;
 
 /// Names that have more, and how many.
-const KNOWN: &[(&str, usize)] = &[("Asked", 3), ("Cli", 4)];
+const KNOWN: &[(&str, usize)] = &[("Cli", 4)];
 
 /// Names that are defined too often, and entries of [`KNOWN`] that are not true.
 pub fn check(root: &Path, files: &[PathBuf]) -> Vec<String> {

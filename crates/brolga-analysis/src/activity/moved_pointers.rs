@@ -1,5 +1,9 @@
 //! Moved pointers: pointers that are moved as something else, so that their shadows would stay
-//! behind: refused (AD0141, AD0143).
+//! behind.
+//!
+//! **Question.** Which loads move a pointer as a float, a float as a pointer, or two pointers at
+//! once? **Answer.** Those whose reaching store stores the other, and loads of 16 bytes of memory
+//! that holds pointers. They are refused (AD0141, AD0143).
 
 use brolga_ir::Diagnostic;
 use cranelift_codegen::ir;

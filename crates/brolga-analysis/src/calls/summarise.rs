@@ -1,9 +1,9 @@
 //! Summaries bottom-up: what a callee's parameters are, for its callers, addresses or numbers, and
 //! what they point at.
 //!
-//! One bottom-up fixpoint over the functions of a program that a root reaches. Facts only grow, so
-//! recursion converges; a function without a body contributes nothing (known C functions are asked
-//! about directly).
+//! **Answer.** One bottom-up fixpoint over the functions of a program that a root reaches. Facts
+//! only grow, so recursion converges; a function without a body contributes nothing (known C
+//! functions are asked about directly).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Which functions take a root, by themselves or by what they call.
+//! Takers of roots: which functions take a root, by themselves or by what they call.
 
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::{FuncKey, Program};

@@ -1,13 +1,17 @@
 //! Accumulation in place: `a[i] += t`, which leaves the cotangent of `a[i]` where it is.
 //!
+//! **Question.** Which loads and stores are an addition to what is there?
+//!
+//! **Before, after.**
+//!
 //! ```text
 //! x  = load a          reverse, by the rules        reverse, in place
 //! y  = fadd x, t       ȳ = take shadow[a]           ȳ = shadow[a]
 //! store y, a           t̄ += ȳ,  shadow[a] += ȳ      t̄ += ȳ
 //! ```
 //!
-//! The store's reverse takes what is in the shadow and clears it, the load's adds the same number
-//! again. If nothing else uses `x` and `y`, and nothing in between writes to that
+//! **Answer.** The store's reverse takes what is in the shadow and clears it, the load's adds the
+//! same number again. If nothing else uses `x` and `y`, and nothing in between writes to that
 //! [place](crate::memory::alias), neither has to be done: what other reverse fragments add to the
 //! same place in between is added all the same. The sum has the same operands, so its bits are the
 //! same.

@@ -1,5 +1,7 @@
 //! Mod/ref analysis: what memory a function may write to, and what it reads, for its callers.
 //!
+//! **Question.** Which bytes does a call change that its caller can see?
+//!
 //! **Lattice.** An effect is a short list of [`Region`]s, none of which lies within another: bytes
 //! at some distance from where a parameter points, or anywhere, and in which
 //! [blocks](crate::memory::points_to) of the program's allocator that may be. A function's effect

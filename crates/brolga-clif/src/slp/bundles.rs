@@ -2,13 +2,13 @@
 //!
 //! A bundle is a vector's worth of scalars, lane by lane. The first of a tree are stores to
 //! neighbours; what they store is a bundle again, and so are its operands, if all lanes are
-//! computed alike in the segment, by instructions that belong to no other bundle. Where they are
+//! computed alike in the region, by instructions that belong to no other bundle. Where they are
 //! not the tree ends, and its scalars are put into lanes (a *leaf*).
 //!
 //! **What it saves.** An instruction for each lane but one. A leaf costs one for each lane; if all
 //! lanes are one value, one, or nothing if that was there before (in a loop it is put into all
 //! lanes once). A scalar of a lane that others read costs one to take out, but from the first lane.
-//! Loads that lie the wrong way round are turned by one. An operation whose operands cost more than
+//! Loads in the opposite order cost one shuffle. An operation whose operands cost more than
 //! it saves is a leaf itself.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use super::address::Address;
 use super::order::Order;
-use crate::slp::segment::{Segment, SlpAccess, lanes_of};
+use crate::slp::region::{SlpAccess, SlpRegion, lanes_of};
 
 /// As little as this is not worth it.
 const LEAST: i32 = 1;
@@ -71,9 +71,9 @@ impl Bundle {
     }
 }
 
-/// What has been found in a segment.
+/// What has been found in a region.
 pub struct Bundles<'s, 'a> {
-    segment: &'s Segment<'a>,
+    region: &'s SlpRegion<'a>,
     /// All bundles; those that are read come first.
     pub all: Vec<Bundle>,
     /// By their lanes.
@@ -105,12 +105,12 @@ impl Chosen {
 }
 
 impl<'s, 'a> Bundles<'s, 'a> {
-    /// All that pays in a segment.
-    pub fn of(segment: &'s Segment<'a>, uses: &'s mut SecondaryMap<Value, u32>) -> Self {
-        let group = (0..segment.insts.len() as u32).collect();
-        let (all, known, taken) = (Vec::new(), HashMap::default(), vec![false; segment.insts.len()]);
+    /// All that pays in a region.
+    pub fn of(region: &'s SlpRegion<'a>, uses: &'s mut SecondaryMap<Value, u32>) -> Self {
+        let group = (0..region.insts.len() as u32).collect();
+        let (all, known, taken) = (Vec::new(), HashMap::default(), vec![false; region.insts.len()]);
         let vectors = HashMap::default();
-        let mut this = Self { segment, all, known, group, vectors, taken, order: None, uses };
+        let mut this = Self { region, all, known, group, vectors, taken, order: None, uses };
         let neighbours = this.neighbours();
         for stores in &neighbours {
             this.vectors.extend(stores.iter().map(|&i| (i, stores[0])));
@@ -129,11 +129,11 @@ impl<'s, 'a> Bundles<'s, 'a> {
 
     /// Stores to shadows of neighbours, as many as a vector has lanes, from the lowest address on.
     fn neighbours(&self) -> Vec<Lanes<u32>> {
-        let (segment, func) = (self.segment, self.segment.func);
+        let (region, func) = (self.region, self.region.func);
         // Stores of one type whose distances are known, by how far they are from the first of them.
         let mut together: Vec<(u32, BTreeMap<i64, VecDeque<u32>>)> = Vec::new();
         for (i, _) in
-            (0..).zip(&segment.insts).filter(|(_, inst)| crate::slp::segment::is_seed(func, &segment.how, **inst))
+            (0..).zip(&region.insts).filter(|(_, inst)| crate::slp::region::is_seed(func, &region.how, **inst))
         {
             let near = |first: u32| self.address(first).to(self.address(i)).filter(|_| self.ty(first) == self.ty(i));
             let found = together.iter_mut().find_map(|(first, all)| near(*first).map(|d| (d.bytes(), all)));
@@ -165,18 +165,18 @@ impl<'s, 'a> Bundles<'s, 'a> {
     }
 
     fn ty(&self, i: u32) -> Type {
-        crate::vectorise::body::accessed(self.segment.func, self.segment.insts[i as usize])
+        crate::vectorise::body::accessed(self.region.func, self.region.insts[i as usize])
     }
 
     fn address(&self, i: u32) -> &Address {
-        &self.segment.accesses[&i].address
+        &self.region.accesses[&i].address
     }
 
     /// Whether an access is just behind another one, to as many bytes.
     fn is_next(&self, i: u32, j: u32) -> bool {
         let ty = self.ty(i);
         let behind = || {
-            self.address(i).to(self.address(j)).is_some_and(|d| d.is(ty.bytes().into(), self.segment.how.short_indices))
+            self.address(i).to(self.address(j)).is_some_and(|d| d.is(ty.bytes().into(), self.region.how.short_indices))
         };
         ty == self.ty(j) && behind()
     }
@@ -184,15 +184,15 @@ impl<'s, 'a> Bundles<'s, 'a> {
     /// Terms of sums that can be computed in lanes, as many as there are lanes, to be taken out and
     /// added up.
     fn sums(&self) -> Vec<Lanes<Value>> {
-        let (segment, func) = (self.segment, self.segment.func);
+        let (region, func) = (self.region, self.region.func);
         let adds = |v: Value| {
-            let inst = segment.insts[*segment.defined.get(&v)? as usize];
+            let inst = region.insts[*region.defined.get(&v)? as usize];
             (func.dfg.insts[inst].opcode() == Opcode::Fadd).then(|| [0, 1].map(|k| func.dfg.inst_args(inst)[k]))
         };
         let mut inner: HashSet<Value> = HashSet::default();
         let mut found = Vec::new();
         // Those that add up others come behind them.
-        for &inst in segment.insts.iter().rev() {
+        for &inst in region.insts.iter().rev() {
             let Some(&sum) = func.dfg.inst_results(inst).first() else { continue };
             let Some(vector) = lanes_of(func.dfg.value_type(sum)) else { continue };
             if adds(sum).is_none() || inner.contains(&sum) {
@@ -208,7 +208,7 @@ impl<'s, 'a> Bundles<'s, 'a> {
                     None => terms.push(v),
                 }
             }
-            terms.retain(|v| segment.defined.contains_key(v));
+            terms.retain(|v| region.defined.contains_key(v));
             found.extend(terms.chunks_exact(vector.lane_count() as usize).map(|c| c.iter().copied().collect()));
         }
         found
@@ -218,8 +218,8 @@ impl<'s, 'a> Bundles<'s, 'a> {
     fn keep(&mut self, make: impl FnOnce(&mut Self) -> bool) -> bool {
         let (from, before) = (self.all.len(), self.saves());
         let made = make(self) && self.saves() - before >= LEAST;
-        let segment = self.segment;
-        let kept = made && self.order.get_or_insert_with(|| segment.order()).of_groups(&self.group).is_some();
+        let region = self.region;
+        let kept = made && self.order.get_or_insert_with(|| region.order()).of_groups(&self.group).is_some();
         if !kept {
             self.give_up(from);
         }
@@ -228,10 +228,10 @@ impl<'s, 'a> Bundles<'s, 'a> {
 
     /// Stores at once, and what they store.
     fn store(&mut self, stores: Lanes<u32>) -> bool {
-        let func = self.segment.func;
-        let stored = stores.iter().map(|&i| func.dfg.inst_args(self.segment.insts[i as usize])[0]).collect();
+        let func = self.region.func;
+        let stored = stores.iter().map(|&i| func.dfg.inst_args(self.region.insts[i as usize])[0]).collect();
         let ty = lanes_of(self.ty(stores[0])).expect("it is a lane");
-        let flags = |&i: &u32| func.dfg.insts[self.segment.insts[i as usize]].memflags();
+        let flags = |&i: &u32| func.dfg.insts[self.region.insts[i as usize]].memflags();
         if stores.iter().any(|i| flags(i) != flags(&stores[0])) {
             return false;
         }
@@ -244,7 +244,7 @@ impl<'s, 'a> Bundles<'s, 'a> {
 
     /// Terms of a sum.
     fn terms(&mut self, terms: Lanes<Value>) -> bool {
-        let ty = lanes_of(self.segment.func.dfg.value_type(terms[0])).expect("it is a lane");
+        let ty = lanes_of(self.region.func.dfg.value_type(terms[0])).expect("it is a lane");
         let (from, at) = (self.all.len(), self.bundle(terms, ty, DEPTH));
         at >= from && !self.all[at].is_leaf()
     }
@@ -272,7 +272,7 @@ impl<'s, 'a> Bundles<'s, 'a> {
 
     /// Scalars that are put into lanes.
     fn leaf(&self, lanes: &Lanes<Value>, ty: Type) -> Bundle {
-        let bits = |v: Value| match self.segment.func.dfg.insts[self.segment.func.dfg.value_def(v).inst()?] {
+        let bits = |v: Value| match self.region.func.dfg.insts[self.region.func.dfg.value_def(v).inst()?] {
             InstructionData::UnaryIeee64 { imm, .. } => Some(imm.bits()),
             InstructionData::UnaryIeee32 { imm, .. } => Some(imm.bits().into()),
             _ => None,
@@ -283,15 +283,15 @@ impl<'s, 'a> Bundles<'s, 'a> {
         Bundle { kind, ty, lanes: lanes.clone(), insts: Lanes::new(), args: SmallVec::new() }
     }
 
-    /// Scalars that are computed alike, in the segment, and for nothing else so far.
+    /// Scalars that are computed alike, in the region, and for nothing else so far.
     fn alike(&mut self, lanes: &Lanes<Value>, ty: Type, depth: u32) -> Option<Bundle> {
-        let (segment, func) = (self.segment, self.segment.func);
-        let insts: Lanes<u32> = lanes.iter().map(|v| segment.defined.get(v).copied()).collect::<Option<_>>()?;
+        let (region, func) = (self.region, self.region.func);
+        let insts: Lanes<u32> = lanes.iter().map(|v| region.defined.get(v).copied()).collect::<Option<_>>()?;
         let apart = (0..insts.len()).all(|k| !insts[..k].contains(&insts[k]));
         if depth == 0 || !apart || self.is_taken(&insts) {
             return None;
         }
-        let data = |k: usize| &func.dfg.insts[segment.insts[insts[k] as usize]];
+        let data = |k: usize| &func.dfg.insts[region.insts[insts[k] as usize]];
         let op = data(0).opcode();
         if (1..insts.len()).any(|k| data(k).opcode() != op) {
             return None;
@@ -311,7 +311,7 @@ impl<'s, 'a> Bundles<'s, 'a> {
             return Some(Bundle { kind, ty, lanes: lanes.clone(), insts, args: SmallVec::new() });
         }
         let mut operands: Vec<SmallVec<[Value; 3]>> =
-            insts.iter().map(|&i| func.dfg.inst_args(segment.insts[i as usize]).iter().copied().collect()).collect();
+            insts.iter().map(|&i| func.dfg.inst_args(region.insts[i as usize]).iter().copied().collect()).collect();
         let kind = match op {
             Opcode::Fadd | Opcode::Fmul => {
                 for k in 1..operands.len() {
@@ -326,7 +326,7 @@ impl<'s, 'a> Bundles<'s, 'a> {
                 for o in &mut operands {
                     o.remove(0);
                 }
-                BundleKind::Select(func.dfg.inst_args(segment.insts[insts[0] as usize])[0])
+                BundleKind::Select(func.dfg.inst_args(region.insts[insts[0] as usize])[0])
             }
             _ => return None,
         };
@@ -345,10 +345,10 @@ impl<'s, 'a> Bundles<'s, 'a> {
     /// Whether no iteration loads as a vector what one before it has stored in part: if it is a
     /// shadow's, iterations have to go on by vectors, and nothing may be stored beside them.
     fn waits_for_nothing(&self, first: u32, ty: Type) -> bool {
-        if !self.segment.accesses[&first].shadow {
+        if !self.region.accesses[&first].shadow {
             return true;
         }
-        let Some(&step) = self.segment.steps.get(&first) else { return false };
+        let Some(&step) = self.region.steps.get(&first) else { return false };
         let (whole, part) = (i64::from(ty.bytes()), i64::from(ty.lane_type().bytes()));
         let in_part = |(&j, access): (&u32, &SlpAccess)| {
             if !access.stores || !access.shadow {
@@ -359,18 +359,18 @@ impl<'s, 'a> Bundles<'s, 'a> {
             let at = d.bytes().rem_euclid(step.saturating_abs());
             if vector.is_some() { at % whole != 0 } else { at < whole || at > step.saturating_abs() - part }
         };
-        step != 0 && step % whole == 0 && !self.segment.accesses.iter().any(in_part)
+        step != 0 && step % whole == 0 && !self.region.accesses.iter().any(in_part)
     }
 
     /// How well operands go together.
     fn likeness(&self, a: &[Value], b: &[Value]) -> u32 {
-        let (segment, func) = (self.segment, self.segment.func);
+        let (region, func) = (self.region, self.region.func);
         let like = |(&x, &y): (&Value, &Value)| {
             if x == y {
                 return 3;
             }
-            let (Some(&i), Some(&j)) = (segment.defined.get(&x), segment.defined.get(&y)) else { return 0 };
-            let op = |i: u32| func.dfg.insts[segment.insts[i as usize]].opcode();
+            let (Some(&i), Some(&j)) = (region.defined.get(&x), region.defined.get(&y)) else { return 0 };
+            let op = |i: u32| func.dfg.insts[region.insts[i as usize]].opcode();
             match (op(i), op(j)) {
                 (Opcode::Load, Opcode::Load) if self.is_next(i, j) || self.is_next(j, i) => 4,
                 (x, y) if x == y && x != Opcode::Load => 2,
@@ -423,7 +423,7 @@ impl<'s, 'a> Bundles<'s, 'a> {
             let lanes = b.ty.lane_count() as i32;
             match b.kind {
                 BundleKind::Leaf => lanes,
-                BundleKind::Splat(v) => i32::from(self.segment.defined.contains_key(&v) && !self.is_constant(v)),
+                BundleKind::Splat(v) => i32::from(self.region.defined.contains_key(&v) && !self.is_constant(v)),
                 BundleKind::Swapped => 2 - lanes,
                 _ => 1 - lanes,
             }
@@ -432,8 +432,8 @@ impl<'s, 'a> Bundles<'s, 'a> {
     }
 
     fn is_constant(&self, v: Value) -> bool {
-        let def = self.segment.func.dfg.value_def(v).inst();
-        def.is_some_and(|i| matches!(self.segment.func.dfg.insts[i].opcode(), Opcode::F64const | Opcode::F32const))
+        let def = self.region.func.dfg.value_def(v).inst();
+        def.is_some_and(|i| matches!(self.region.func.dfg.insts[i].opcode(), Opcode::F64const | Opcode::F32const))
     }
 
     /// What all bundles save, with lanes that others read.

@@ -1,4 +1,4 @@
-//! SLP code generation: a segment is written anew, with vectors in the place of bundles.
+//! SLP code generation: a region is written anew, with vectors in the place of bundles.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, Value, types};

@@ -41,8 +41,8 @@ use cranelift_entity::SecondaryMap;
 
 use crate::marks::is_tape;
 use crate::simplify_cfg::resolve_aliases;
-pub use crate::slp::segment::SlpInput;
-use crate::slp::segment::{Segment, SlpAccess, is_seed};
+pub use crate::slp::region::SlpInput;
+use crate::slp::region::{SlpAccess, SlpRegion, is_seed};
 use crate::vectorise::affine_loop::{self, Loop, Steps};
 use crate::vectorise::body::accessed;
 
@@ -50,7 +50,7 @@ mod address;
 mod bundles;
 mod emit;
 mod order;
-mod segment;
+mod region;
 
 use address::Address;
 use bundles::Bundles;
@@ -113,26 +113,26 @@ fn in_block(
     block: ir::Block,
     uses: &mut SecondaryMap<Value, u32>,
 ) -> usize {
-    let mut segments: Vec<Vec<ir::Inst>> = vec![Vec::new()];
+    let mut regions: Vec<Vec<ir::Inst>> = vec![Vec::new()];
     for inst in func.layout.block_insts(block) {
         match is_movable(func, inst) {
-            true => segments.last_mut().expect("there is one").push(inst),
-            false => segments.push(Vec::new()),
+            true => regions.last_mut().expect("there is one").push(inst),
+            false => regions.push(Vec::new()),
         }
     }
     let mut saved = 0;
-    for insts in segments {
+    for insts in regions {
         let seeds = insts.iter().filter(|&&i| is_seed(func, &how, i)).count();
         if !(2..=MOST_ACCESSES).contains(&seeds) || insts.len() > MOST {
             continue;
         }
-        let segment = Segment::new(func, how, l, insts);
-        if segment.accesses.len() > MOST_ACCESSES {
+        let region = SlpRegion::new(func, how, l, insts);
+        if region.accesses.len() > MOST_ACCESSES {
             continue;
         }
-        if let Some((chosen, order)) = Bundles::of(&segment, uses).chosen() {
+        if let Some((chosen, order)) = Bundles::of(&region, uses).chosen() {
             saved += chosen.stores();
-            let Segment { insts, .. } = segment;
+            let SlpRegion { insts, .. } = region;
             emit::emit(func, block, &insts, &chosen, &order);
         }
     }
@@ -148,7 +148,7 @@ fn is_movable(func: &ir::Function, inst: ir::Inst) -> bool {
     }
 }
 
-impl<'a> Segment<'a> {
+impl<'a> SlpRegion<'a> {
     fn new(func: &'a ir::Function, how: SlpInput<'a>, l: &Loop, insts: Vec<ir::Inst>) -> Self {
         let mut defined = HashMap::default();
         let (mut accesses, mut found) = (HashMap::default(), HashMap::default());

@@ -9,6 +9,7 @@
 
 use brolga::FuncKey;
 use brolga_ir::map::HashMap;
+use brolga_ir::program::symbol_of;
 use brolga_transform::Stages;
 use brolga_transform::facts::Facts;
 use cranelift_codegen::ir::{self, ValueDef};
@@ -85,11 +86,16 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Whether normalisation has put an instruction in front of a terminator, of which it has the
-    /// position.
-    fn is_put_in(&self, inst: ir::Inst) -> bool {
-        let ends = |f: &ir::Function, i| f.dfg.insts[i].opcode().is_terminator();
-        self.original(inst).is_some_and(|(_, f, there)| ends(f, there)) && !ends(self.facts.func(), inst)
+    /// Where normalisation has put an instruction, of whose neighbour it has the position: in front
+    /// of a terminator, or beside a call (a cosine beside a sine).
+    fn is_put_in(&self, inst: ir::Inst) -> Option<&'static str> {
+        let (func, original) = (self.facts.func(), self.original(inst)?);
+        let opcode = |f: &ir::Function, i| f.dfg.insts[i].opcode();
+        if opcode(original.1, original.2).is_terminator() {
+            return (!opcode(func, inst).is_terminator()).then_some("in front of");
+        }
+        let before = func.layout.prev_inst(inst).filter(|&b| self.facts.original(b) == self.facts.original(inst))?;
+        [before, inst].iter().all(|&i| opcode(func, i).is_call()).then_some("beside")
     }
 
     /// An instruction that the file does not have: without the name of its result, and with those
@@ -101,6 +107,9 @@ impl<'a> Names<'a> {
         let text = text.split_once(" = ").map_or(text, |t| t.1);
         let named = |word: &str| -> Option<String> {
             let number = |prefix| word.strip_prefix(prefix).and_then(|n: &str| n.parse::<u32>().ok());
+            if let Some(f) = number("fn").map(ir::FuncRef::from_u32) {
+                return Some(format!("%{}", symbol_of(func, &func.dfg.ext_funcs[f].name)));
+            }
             if let Some(b) = number("block") {
                 return Some(self.block(ir::Block::from_u32(b)));
             }
@@ -122,7 +131,7 @@ impl<'a> Names<'a> {
     /// The name that a value has in the file.
     fn short(&self, v: ir::Value) -> Option<ir::Value> {
         match self.facts.func().dfg.value_def(v) {
-            ValueDef::Result(inst, k) if !self.is_put_in(inst) => {
+            ValueDef::Result(inst, k) if self.is_put_in(inst).is_none() => {
                 let (_, body, there) = self.original(inst)?;
                 body.dfg.inst_results(there).get(k).copied()
             }
@@ -138,10 +147,10 @@ impl<'a> Names<'a> {
     /// What a value is.
     pub fn value(&self, v: ir::Value) -> String {
         match self.facts.func().dfg.value_def(v) {
-            ValueDef::Result(inst, _) if self.is_put_in(inst) => {
-                format!("`{}` in front of {}", self.made(inst), self.inst(inst))
-            }
-            ValueDef::Result(inst, _) => self.inst(inst),
+            ValueDef::Result(inst, _) => match self.is_put_in(inst) {
+                Some(place) => format!("`{}` {place} {}", self.made(inst), self.inst(inst)),
+                None => self.inst(inst),
+            },
             ValueDef::Param(block, i) if block == self.facts.cfg.blocks[0] => format!("parameter {i} of the function"),
             ValueDef::Param(block, _) => match (self.params.get(&v), self.written(block)) {
                 (Some(name), Some(w)) => {

@@ -22,8 +22,7 @@ use cranelift_frontend::FunctionBuilder;
 
 use super::context::{LowerCx, Repeated};
 use super::segment;
-use super::typed::Channel;
-use crate::inst::Val;
+use crate::inst::ShadowPlace;
 
 /// Room for the parts of an access behind its offset.
 const LAST_PART: i64 = 1024;
@@ -51,28 +50,28 @@ impl LowerCx<'_> {
     pub(super) fn wide_shadow(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        (addr, delta, off): (Val, Val, i32),
-        sure: bool,
-        (field, _): (i32, Channel),
+        place: ShadowPlace,
+        field: i32,
     ) -> (ir::Value, i32) {
-        let (s, d) = self.shadow_of(b, addr, delta);
-        let behind = i64::from(off) * i64::from(self.env.width);
+        let (s, d) = self.shadow_of(b, place);
+        let behind = i64::from(place.off) * i64::from(self.env.width);
         let (s, behind) = match i32::try_from(behind + LAST_PART) {
             Ok(_) if behind >= i32::MIN.into() => (s, behind),
             _ => (b.ins().iadd_imm_s(s, behind), 0),
         };
-        if sure {
-            return (s, behind as i32);
+        let off = behind as i32 + place.part as i32;
+        if place.sure {
+            return (s, off);
         }
         let field = if field == segment::SINK { segment::WIDE_SINK } else { segment::WIDE_ZEROS };
         let key = (Repeated::ShadowOr(field, behind), s, Some(d));
         if let Some(&at) = self.known.get(&key) {
-            return (at, behind as i32);
+            return (at, off);
         }
         let f = b.ins().iconst(types::I64, i64::from(field) - behind);
         let instead = b.ins().iadd(self.seg(), f);
         let at = b.ins().select(d, s, instead);
         self.known.insert(key, at);
-        (at, behind as i32)
+        (at, off)
     }
 }

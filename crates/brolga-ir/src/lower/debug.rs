@@ -29,7 +29,7 @@ use cranelift_frontend::FunctionBuilder;
 
 use super::context::LowerCx;
 use super::typed::Channel;
-use crate::inst::{Check, Val};
+use crate::inst::{Check, ShadowPlace, Val};
 use crate::program::symbol_of;
 
 /// Bytes of a seal.
@@ -56,7 +56,7 @@ pub(super) enum Missing {
 
 /// What is asked of an access.
 #[derive(Clone, Copy)]
-struct Asked {
+struct AccessChecks {
     /// The pointer comes from a parameter, so it must stay in the buffer that was declared for it.
     ours: bool,
     missing: Missing,
@@ -189,20 +189,20 @@ impl LowerCx<'_> {
         self.seal("link")
     }
 
-    /// Check an access of `bytes` bytes to the shadow of `addr + off`.
+    /// Check an access of `bytes` bytes to a shadow.
     pub(super) fn check_access(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        (addr, delta, off): (Val, Val, i32),
+        place: ShadowPlace,
         bytes: u32,
         missing: Missing,
         at: Option<ir::Inst>,
     ) {
         if self.env.debug {
             let n = b.ins().iconst(types::I64, i64::from(bytes));
-            let (a, d) = (self.get(addr), self.get(delta));
-            let ours = self.is_of_parameter(delta);
-            self.ask(b, (a, d, off), n, Asked { ours, missing }, at);
+            let (a, d) = (self.get(place.addr), self.get(place.delta));
+            let ours = self.is_of_parameter(place.delta);
+            self.ask(b, (a, d, place.off), n, AccessChecks { ours, missing }, at);
         }
     }
 
@@ -229,7 +229,7 @@ impl LowerCx<'_> {
         b: &mut FunctionBuilder<'_>,
         (addr, delta, off): (ir::Value, ir::Value, i32),
         n: ir::Value,
-        asked: Asked,
+        asked: AccessChecks,
         at: Option<ir::Inst>,
     ) {
         let mut sig = ir::Signature::new(self.env.target.default_call_conv);
@@ -272,14 +272,14 @@ impl LowerCx<'_> {
         let ours = &ours[first..];
         match (symbol, &args[first..]) {
             ("brolga_zero", &[p, delta, n]) | ("brolga_clear", &[p, delta, n, _]) => {
-                self.ask(b, (p, delta, 0), n, Asked { ours: ours[1], missing }, at)
+                self.ask(b, (p, delta, 0), n, AccessChecks { ours: ours[1], missing }, at)
             }
             (
                 "brolga_copy_shadow" | "brolga_memmove_rev" | "brolga_move_rev",
                 &[to, to_delta, from, from_delta, n, ..],
             ) => {
-                self.ask(b, (to, to_delta, 0), n, Asked { ours: ours[1], missing }, at);
-                self.ask(b, (from, from_delta, 0), n, Asked { ours: ours[3], missing }, at);
+                self.ask(b, (to, to_delta, 0), n, AccessChecks { ours: ours[1], missing }, at);
+                self.ask(b, (from, from_delta, 0), n, AccessChecks { ours: ours[3], missing }, at);
                 if symbol != "brolga_copy_shadow" {
                     // What a store of the same floats would be refused for.
                     let lost = b.ins().icmp_imm_s(IntCC::Equal, to_delta, 0);

@@ -1,5 +1,7 @@
 //! What lowering needs besides a graph, and what it makes of one.
 
+use std::sync::OnceLock;
+
 use cranelift_codegen::ir::{self, MemFlagsData};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -100,6 +102,33 @@ pub struct LowerEnv<'a> {
     pub target: TargetFrontendConfig,
     /// Receives the sums of what is watched, which are only asked whether they are finite.
     pub watched: Option<&'a mut EntitySet<ir::Value>>,
+}
+
+/// No cotangents.
+static NO_CT: OnceLock<SecondaryMap<ir::Value, Option<Shape>>> = OnceLock::new();
+
+impl<'a> LowerEnv<'a> {
+    /// What lowering a lifted primal needs.
+    pub fn of_primal(primal: &'a ir::Function, names: &'a mut Names, target: TargetFrontendConfig) -> Self {
+        Self {
+            primal,
+            names,
+            seg: None,
+            frame: None,
+            id_bytes: 4,
+            ct: NO_CT.get_or_init(SecondaryMap::new),
+            width: 1,
+            debug: false,
+            pieces: false,
+            short: false,
+            watched: None,
+            typed: None,
+            standalone: None,
+            fence: Fence::No,
+            alone: false,
+            target,
+        }
+    }
 }
 
 /// Flags of accesses to the tape: nothing else aliases it.

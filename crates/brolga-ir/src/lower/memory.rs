@@ -15,24 +15,10 @@ use super::debug::Missing;
 use super::typed::{Channel, shadow_of_data};
 use super::{ops, segment};
 use crate::DataKey;
-use crate::inst::{AdInst, AdOp, Check, Shape, Val};
+use crate::inst::{AdInst, AdOp, Check, ShadowPlace, Shape, Val};
 
 /// Bytes of a field of the segment that stands for a shadow.
 const FIELD: i32 = 64;
-
-/// An access of a cotangent in shadow memory.
-#[derive(Clone, Copy)]
-struct ShadowAccess {
-    /// Primal address, its delta, and how far behind it.
-    of: (Val, Val, i32),
-    /// The delta is known not to be zero.
-    sure: bool,
-    /// In a batch: bytes from the first of its cotangents.
-    part: u32,
-    shape: Shape,
-    /// The primal instruction.
-    at: Option<ir::Inst>,
-}
 
 impl LowerCx<'_> {
     pub(super) fn seg(&self) -> ir::Value {
@@ -47,8 +33,8 @@ impl LowerCx<'_> {
     }
 
     /// The address of a shadow, without the offset of the access.
-    pub(super) fn shadow_of(&mut self, b: &mut FunctionBuilder<'_>, addr: Val, delta: Val) -> (ir::Value, ir::Value) {
-        let (a, d) = (self.get(addr), self.get(delta));
+    pub(super) fn shadow_of(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace) -> (ir::Value, ir::Value) {
+        let (a, d) = (self.get(place.addr), self.get(place.delta));
         let scaled = self.scaled(b, a);
         let s = *self.known.entry((Repeated::Shadow, a, Some(d))).or_insert_with(|| {
             let s = b.ins().iadd(scaled, d);
@@ -64,15 +50,14 @@ impl LowerCx<'_> {
     pub(super) fn shadow_or(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        (addr, delta, off): (Val, Val, i32),
-        sure: bool,
+        place: ShadowPlace,
         (field, kind): (i32, Channel),
     ) -> (ir::Value, i32) {
         if self.env.width != 1 {
-            return self.wide_shadow(b, (addr, delta, off), sure, (field, kind));
+            return self.wide_shadow(b, place, field);
         }
-        let (s, d) = self.shadow_of(b, addr, delta);
-        if sure {
+        let ((s, d), off) = (self.shadow_of(b, place), place.off);
+        if place.sure {
             return (s, off);
         }
         let instead = if self.env.typed.is_some() {
@@ -113,11 +98,10 @@ impl LowerCx<'_> {
     pub(super) fn shadow_at(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        of: (Val, Val, i32),
-        sure: bool,
+        place: ShadowPlace,
         field: (i32, Channel),
     ) -> ir::Value {
-        let (at, off) = self.shadow_or(b, of, sure, field);
+        let (at, off) = self.shadow_or(b, place, field);
         if off == 0 {
             return at;
         }
@@ -156,10 +140,8 @@ impl LowerCx<'_> {
             AdOp::SlotDelta(slot) => self.slot_delta(b, *slot, inst),
             AdOp::SlotAddr(slot, off) => self.slot_addr(b, *slot, *off, inst),
             AdOp::DataDelta(key) => self.data_delta(b, *key, inst),
-            &AdOp::LoadDelta { addr, delta, off, loaded } => self.load_delta(b, (addr, delta, off), loaded, inst),
-            &AdOp::StoreDelta { addr, delta, off, value, vdelta } => {
-                self.store_delta(b, (addr, delta, off), value, vdelta, inst.at);
-            }
+            &AdOp::LoadDelta { place, loaded } => self.load_delta(b, place, loaded, inst),
+            &AdOp::StoreDelta { place, value, vdelta } => self.store_delta(b, place, (value, vdelta), inst.at),
             AdOp::LoadOld { addr, off, ty } => {
                 let r = b.ins().load(*ty, MemFlagsData::new(), self.get(*addr), *off);
                 self.name(inst.defs[0].0, r);
@@ -169,39 +151,22 @@ impl LowerCx<'_> {
             }
             AdOp::AddMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. }
             | AdOp::TakeMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. } => self.bytes_op(b, inst),
-            &AdOp::AddMem { addr, delta, sure, off, part, by, shape, fresh } => {
-                self.add_mem(b, ShadowAccess { of: (addr, delta, off), sure, part, shape, at: inst.at }, by, fresh);
-            }
-            &AdOp::TakeMem { addr, delta, sure, off, part, shape } => {
-                let access = ShadowAccess { of: (addr, delta, off), sure, part, shape, at: inst.at };
-                let r = self.read_mem(b, access, true);
-                self.name(inst.defs[0].0, r);
-            }
-            &AdOp::PeekMem { addr, delta, sure, off, part, shape } => {
-                let access = ShadowAccess { of: (addr, delta, off), sure, part, shape, at: inst.at };
-                let r = self.read_mem(b, access, false);
-                self.name(inst.defs[0].0, r);
-            }
-            &AdOp::LoadTangent { addr, delta, sure, off, part, ty } => {
-                let r = self.load_tangent(b, ((addr, delta, off), sure, part), ty, inst.at);
-                self.name(inst.defs[0].0, r);
-            }
-            &AdOp::Fragment { what, addr, delta, off, n } => self.fragment(b, what, (addr, delta, off), n),
-            &AdOp::StoreTangent { addr, delta, sure, off, part, value } => {
-                self.store_tangent(b, ((addr, delta, off), sure, part), value, inst.at);
-            }
-            &AdOp::ZeroMem { addr, delta, sure, off, bytes, cuts: Some(of), .. } if bytes >= 8 => {
+            &AdOp::AddMem { place, by, shape, fresh } => self.add_mem(b, place, (by, shape, fresh), inst.at),
+            &AdOp::TakeMem { place, shape } => self.read_mem(b, place, shape, true, inst),
+            &AdOp::PeekMem { place, shape } => self.read_mem(b, place, shape, false, inst),
+            &AdOp::LoadTangent { place, ty } => self.load_tangent(b, place, ty, inst),
+            &AdOp::StoreTangent { place, value } => self.store_tangent(b, place, value, inst.at),
+            &AdOp::Fragment { what, place, n } => self.fragment(b, what, place, n),
+            &AdOp::ZeroMem { place, bytes, cuts: Some(of), .. } if bytes >= 8 => {
                 if of != 0 || self.env.pieces {
-                    self.cut_across(b, ((addr, delta, off), sure), (bytes, of), inst.at);
+                    self.cut_across(b, place, (bytes, of), inst.at);
                 }
-                self.zero_mem(b, ((addr, delta, off), sure), bytes, false, inst.at);
+                self.zero_mem(b, place, bytes, false, inst.at);
             }
-            &AdOp::ZeroMem { addr, delta, sure, off, bytes, cuts: Some(of), .. } if self.env.pieces => {
-                self.cut(b, ((addr, delta, off), sure), (bytes, of), inst.at);
+            &AdOp::ZeroMem { place, bytes, cuts: Some(of), .. } if self.env.pieces => {
+                self.cut(b, place, (bytes, of), inst.at);
             }
-            &AdOp::ZeroMem { addr, delta, sure, off, bytes, checked, .. } => {
-                self.zero_mem(b, ((addr, delta, off), sure), bytes, checked, inst.at);
-            }
+            &AdOp::ZeroMem { place, bytes, checked, .. } => self.zero_mem(b, place, bytes, checked, inst.at),
             AdOp::Call { callee, args, sig, tape } => self.call(b, (callee, args, sig, *tape), inst),
             AdOp::Lookup { addr, signature } => self.lookup(b, *addr, *signature, inst),
             AdOp::TrapIf(v, check) => {
@@ -267,9 +232,9 @@ impl LowerCx<'_> {
     }
 
     /// The delta of a pointer that was loaded, from the shadow of where it lay.
-    fn load_delta(&mut self, b: &mut FunctionBuilder<'_>, of: (Val, Val, i32), loaded: Val, inst: &AdInst) {
-        self.check_access(b, of, 8, Missing::Nothing, inst.at);
-        let at = self.shadow_or(b, of, false, (segment::ZEROS, Channel::Addresses));
+    fn load_delta(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, loaded: Val, inst: &AdInst) {
+        self.check_access(b, place, 8, Missing::Nothing, inst.at);
+        let at = self.shadow_or(b, place, (segment::ZEROS, Channel::Addresses));
         let s = b.ins().load(types::I64, MemFlagsData::new(), at.0, at.1);
         self.in_shadows.all.extend(b.func.dfg.value_def(s).inst());
         let p = self.get(loaded);
@@ -284,13 +249,12 @@ impl LowerCx<'_> {
     fn store_delta(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        of: (Val, Val, i32),
-        value: Val,
-        vdelta: Option<Val>,
+        place: ShadowPlace,
+        (value, vdelta): (Val, Option<Val>),
         inst: Option<ir::Inst>,
     ) {
-        self.check_access(b, of, 8, Missing::Nothing, inst);
-        let at = self.shadow_or(b, of, false, (segment::SINK, Channel::Addresses));
+        self.check_access(b, place, 8, Missing::Nothing, inst);
+        let at = self.shadow_or(b, place, (segment::SINK, Channel::Addresses));
         let mut s = self.get(value);
         s = self.scaled(b, s);
         if let Some(d) = vdelta {
@@ -302,65 +266,55 @@ impl LowerCx<'_> {
     }
 
     /// Add a cotangent to a shadow, or store it there if the shadow is `fresh`.
-    fn add_mem(&mut self, b: &mut FunctionBuilder<'_>, access: ShadowAccess, by: Val, fresh: bool) {
-        let ShadowAccess { of, sure, part, shape, at } = access;
-        self.check_access(b, of, shape.bytes(), Missing::Loses, at);
-        let at = self.shadow_or(b, of, sure, (segment::SINK, Channel::of(shape.ty(), false)));
-        let at = (at.0, at.1 + part as i32);
+    fn add_mem(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        place: ShadowPlace,
+        (by, shape, fresh): (Val, Shape, bool),
+        inst: Option<ir::Inst>,
+    ) {
+        self.check_access(b, place, shape.bytes(), Missing::Loses, inst);
+        let at = self.shadow_or(b, place, (segment::SINK, Channel::of(shape.ty(), false)));
         let mut sum = self.get(by);
         if !fresh {
-            let old = self.load_ct(b, at, of.0, shape);
+            let old = self.load_ct(b, at, place.addr, shape);
             sum = ops::add(b, old, sum);
         }
-        self.store_ct(b, at, of.0, sum, shape);
+        self.store_ct(b, at, place.addr, sum, shape);
     }
 
     /// Read a cotangent from a shadow, which is zero from then on if it `takes`.
-    fn read_mem(&mut self, b: &mut FunctionBuilder<'_>, access: ShadowAccess, takes: bool) -> ir::Value {
-        let ShadowAccess { of, sure, part, shape, at } = access;
-        self.check_access(b, of, shape.bytes(), Missing::Loses, at);
-        self.settle(b, of, (shape.bytes(), shape.lane_bytes() as i32), at);
-        let at = self.shadow_or(b, of, sure, (segment::ZEROS, Channel::of(shape.ty(), false)));
-        let at = (at.0, at.1 + part as i32);
-        let r = self.load_ct(b, at, of.0, shape);
+    fn read_mem(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, shape: Shape, takes: bool, inst: &AdInst) {
+        self.check_access(b, place, shape.bytes(), Missing::Loses, inst.at);
+        self.settle(b, place, (shape.bytes(), shape.lane_bytes() as i32), inst.at);
+        let at = self.shadow_or(b, place, (segment::ZEROS, Channel::of(shape.ty(), false)));
+        let r = self.load_ct(b, at, place.addr, shape);
         if takes {
             let zero = self.zero(b, shape.ty());
-            self.store_ct(b, at, of.0, zero, shape);
+            self.store_ct(b, at, place.addr, zero, shape);
         }
-        r
+        self.name(inst.defs[0].0, r);
     }
 
     /// Read a tangent.
-    fn load_tangent(
-        &mut self,
-        b: &mut FunctionBuilder<'_>,
-        (of, sure, part): ((Val, Val, i32), bool, u32),
-        ty: Type,
-        inst: Option<ir::Inst>,
-    ) -> ir::Value {
-        self.check_access(b, of, ty.bytes(), Missing::Loses, inst);
-        let at = self.shadow_or(b, of, sure, (segment::ZEROS, Channel::of(ty, false)));
-        let x = b.ins().load(ty, MemFlagsData::new(), at.0, at.1 + part as i32);
+    fn load_tangent(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, ty: Type, inst: &AdInst) {
+        self.check_access(b, place, ty.bytes(), Missing::Loses, inst.at);
+        let at = self.shadow_or(b, place, (segment::ZEROS, Channel::of(ty, false)));
+        let x = b.ins().load(ty, MemFlagsData::new(), at.0, at.1);
         let load = b.func.dfg.value_def(x).inst().expect("it is loaded");
-        self.accessed(load, of.0, at.1, ty.bytes());
-        x
+        self.accessed(load, place.addr, at.1, ty.bytes());
+        self.name(inst.defs[0].0, x);
     }
 
     /// Store a tangent.
-    fn store_tangent(
-        &mut self,
-        b: &mut FunctionBuilder<'_>,
-        (of, sure, part): ((Val, Val, i32), bool, u32),
-        value: Val,
-        inst: Option<ir::Inst>,
-    ) {
+    fn store_tangent(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, value: Val, inst: Option<ir::Inst>) {
         let value = self.get(value);
         let bytes = b.func.dfg.value_type(value).bytes();
-        self.check_access(b, of, bytes, Missing::Loses, inst);
+        self.check_access(b, place, bytes, Missing::Loses, inst);
         let kind = Channel::of(b.func.dfg.value_type(value), false);
-        let at = self.shadow_or(b, of, sure, (segment::SINK, kind));
-        let store = b.ins().store(MemFlagsData::new(), value, at.0, at.1 + part as i32);
-        self.accessed(store, of.0, at.1, bytes);
+        let at = self.shadow_or(b, place, (segment::SINK, kind));
+        let store = b.ins().store(MemFlagsData::new(), value, at.0, at.1);
+        self.accessed(store, place.addr, at.1, bytes);
     }
 
     /// An access of the shadow of these bytes. Those of a batch are not where the primal's bytes
@@ -377,17 +331,17 @@ impl LowerCx<'_> {
     fn zero_mem(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        (of, sure): ((Val, Val, i32), bool),
+        place: ShadowPlace,
         bytes: u32,
         checked: bool,
         inst: Option<ir::Inst>,
     ) {
-        self.check_access(b, of, bytes, Missing::Loses, inst);
-        self.settle(b, of, (bytes, -i32::from(checked)), inst);
+        self.check_access(b, place, bytes, Missing::Loses, inst);
+        self.settle(b, place, (bytes, -i32::from(checked)), inst);
         let bytes = self.widened(bytes);
-        let (at, from) = match i32::try_from(bytes).ok().and_then(|n| of.2.checked_add(n)) {
-            Some(_) => self.shadow_or(b, of, sure, ZEROED),
-            None => (self.shadow_at(b, of, sure, ZEROED), 0),
+        let (at, from) = match i32::try_from(bytes).ok().and_then(|n| place.off.checked_add(n)) {
+            Some(_) => self.shadow_or(b, place, ZEROED),
+            None => (self.shadow_at(b, place, ZEROED), 0),
         };
         let part = checked && bytes < 4 * self.env.width;
         if part {

@@ -16,27 +16,22 @@ use smallvec::SmallVec;
 use super::context::LowerCx;
 use super::typed::Channel;
 use super::{ops, segment};
-use crate::inst::{AdInst, AdOp, Check, FragmentOp, Shape, Val};
+use crate::inst::{AdInst, AdOp, Check, FragmentOp, ShadowPlace, Shape, Val};
 use crate::lower::debug::Missing;
 
 /// Most places that are settled at once: their addresses are all there by then.
 const MOST_SETTLED: usize = 64;
 
-/// A place that is settled: an address, its delta and an offset.
-type Settled = (Val, Val, i32);
-
 /// The place that an instruction reads or clears and has settled before, and how ([`settle`]).
 ///
 /// [`settle`]: LowerCx::settle
-fn settles(op: &AdOp) -> Option<(Settled, (u32, i32))> {
+fn settles(op: &AdOp) -> Option<(ShadowPlace, (u32, i32))> {
     match *op {
         AdOp::TakeMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. } => None,
-        AdOp::TakeMem { addr, delta, off, shape, .. } | AdOp::PeekMem { addr, delta, off, shape, .. } => {
-            Some(((addr, delta, off), (shape.bytes(), shape.lane_bytes() as i32)))
+        AdOp::TakeMem { place, shape } | AdOp::PeekMem { place, shape } => {
+            Some((place, (shape.bytes(), shape.lane_bytes() as i32)))
         }
-        AdOp::ZeroMem { addr, delta, off, bytes, checked, cuts: None, .. } => {
-            Some(((addr, delta, off), (bytes, -i32::from(checked))))
-        }
+        AdOp::ZeroMem { place, bytes, checked, cuts: None } => Some((place, (bytes, -i32::from(checked)))),
         _ => None,
     }
 }
@@ -99,10 +94,10 @@ impl LowerCx<'_> {
     }
 
     /// The segment, the primal address and its delta, and how many bytes.
-    fn place(&mut self, b: &mut FunctionBuilder<'_>, (addr, delta, off): (Val, Val, i32), n: u32) -> [ir::Value; 4] {
-        let (mut p, d) = (self.get(addr), self.get(delta));
-        if off != 0 {
-            let off = b.ins().iconst(types::I64, i64::from(off));
+    fn place(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, n: u32) -> [ir::Value; 4] {
+        let (mut p, d) = (self.get(place.addr), self.get(place.delta));
+        if place.off != 0 {
+            let off = b.ins().iconst(types::I64, i64::from(place.off));
             p = b.ins().iadd(p, off);
         }
         [self.seg(), p, d, b.ins().iconst(types::I64, i64::from(n))]
@@ -159,37 +154,37 @@ impl LowerCx<'_> {
     /// Take or add a ticket.
     pub(super) fn bytes_op(&mut self, b: &mut FunctionBuilder<'_>, inst: &AdInst) {
         match inst.op {
-            AdOp::TakeMem { addr, delta, sure, off, shape, .. } => {
+            AdOp::TakeMem { place, shape } => {
                 let n = shape.bytes();
-                self.check_access(b, (addr, delta, off), n, Missing::Loses, inst.at);
-                let at = self.shadow_at(b, (addr, delta, off), sure, (segment::ZEROS, Channel::Integers));
+                self.check_access(b, place, n, Missing::Loses, inst.at);
+                let at = self.shadow_at(b, place, (segment::ZEROS, Channel::Integers));
                 let any = self.anything(b, at, n);
                 let none = self.zero(b, shape.ty());
                 let taken = self.rarely(b, any, Some(none), |cx, b| {
-                    let place @ [seg, p, d, n] = cx.place(b, (addr, delta, off), n);
+                    let args @ [seg, p, d, n] = cx.place(b, place, n);
                     if let Shape::Bytes { of, .. } = shape {
                         let of = b.ins().iconst(types::I64, i64::from(of));
                         cx.bytes_helper(b, "brolga_take_bytes", &[seg, p, d, n, of])
                     } else {
-                        let demand = cx.bytes_helper(b, "brolga_take_demand", &place);
+                        let demand = cx.bytes_helper(b, "brolga_take_demand", &args);
                         b.ins().ireduce(types::I8, demand)
                     }
                 });
                 self.name(inst.defs[0].0, taken.expect("there is one"));
             }
-            AdOp::AddMem { addr, delta, off, by, shape: Shape::Demand { n }, .. } => {
-                self.check_access(b, (addr, delta, off), n.into(), Missing::Loses, inst.at);
+            AdOp::AddMem { place, by, shape: Shape::Demand { n }, .. } => {
+                self.check_access(b, place, n.into(), Missing::Loses, inst.at);
                 let demand = self.get(by);
                 self.rarely(b, demand, None, |cx, b| {
-                    let place = cx.place(b, (addr, delta, off), n.into());
-                    cx.bytes_helper(b, "brolga_add_demand", &place)
+                    let args = cx.place(b, place, n.into());
+                    cx.bytes_helper(b, "brolga_add_demand", &args)
                 });
             }
-            AdOp::AddMem { addr, delta, off, by, shape: Shape::Bytes { n, of }, .. } => {
-                self.check_access(b, (addr, delta, off), n.into(), Missing::Loses, inst.at);
+            AdOp::AddMem { place, by, shape: Shape::Bytes { n, of }, .. } => {
+                self.check_access(b, place, n.into(), Missing::Loses, inst.at);
                 let ticket = self.get(by);
                 self.rarely(b, ticket, None, |cx, b| {
-                    let [seg, p, d, n] = cx.place(b, (addr, delta, off), n.into());
+                    let [seg, p, d, n] = cx.place(b, place, n.into());
                     let of = b.ins().iconst(types::I64, i64::from(of));
                     let status = cx.bytes_helper(b, "brolga_add_bytes", &[seg, p, d, n, of, ticket]);
                     cx.trap_if(b, status, Check::UntrackedBits, inst.at);
@@ -217,13 +212,13 @@ impl LowerCx<'_> {
     pub(super) fn settle(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        (addr, delta, off): (Val, Val, i32),
+        place: ShadowPlace,
         (n, of): (u32, i32),
         at: Option<ir::Inst>,
     ) {
         if self.env.pieces && !self.settled.this {
             self.settle_if_any(b, at, |cx, b| {
-                let [seg, p, d, n] = cx.place(b, (addr, delta, off), n);
+                let [seg, p, d, n] = cx.place(b, place, n);
                 [seg, p, d, n, b.ins().iconst(types::I64, i64::from(of))]
             });
         }
@@ -238,7 +233,7 @@ impl LowerCx<'_> {
         for (i, inst) in insts.iter().enumerate().skip(from) {
             let is_there = |v: &Val| !later.contains(v);
             match settles(&inst.op) {
-                Some((of, _)) if [of.0, of.1].iter().all(is_there) && all.len() < MOST_SETTLED => all.push(i),
+                Some((place, _)) if place.names().iter().all(is_there) && all.len() < MOST_SETTLED => all.push(i),
                 None if self.is_address(inst) && self.operands(inst).iter().all(is_there) => {
                     addresses.push(i);
                     continue;
@@ -262,9 +257,9 @@ impl LowerCx<'_> {
         self.rarely(b, any, None, |cx, b| {
             let mut last = None;
             for &i in &all {
-                let Some(((addr, delta, off), (n, of))) = settles(&insts[i].op) else { continue };
+                let Some((place, (n, of))) = settles(&insts[i].op) else { continue };
                 cx.locate(b, insts[i].at, false);
-                let [seg, p, d, n] = cx.place(b, (addr, delta, off), n);
+                let [seg, p, d, n] = cx.place(b, place, n);
                 let of = b.ins().iconst(types::I64, i64::from(of));
                 let status = cx.bytes_helper(b, "brolga_settle_bytes", &[seg, p, d, n, of]);
                 cx.trap_if(b, status, Check::UntrackedBits, insts[i].at);
@@ -305,15 +300,15 @@ impl LowerCx<'_> {
     pub(super) fn cut(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        (of, sure): ((Val, Val, i32), bool),
+        place: ShadowPlace,
         (n, elem): (u32, u8),
         inst: Option<ir::Inst>,
     ) {
-        self.check_access(b, of, n, Missing::Loses, inst);
-        let at = self.shadow_at(b, of, sure, (segment::ZEROS, Channel::Integers));
+        self.check_access(b, place, n, Missing::Loses, inst);
+        let at = self.shadow_at(b, place, (segment::ZEROS, Channel::Integers));
         let any = self.anything(b, at, n);
         self.rarely(b, any, None, |cx, b| {
-            let [seg, p, d, n] = cx.place(b, of, n);
+            let [seg, p, d, n] = cx.place(b, place, n);
             let elem = b.ins().iconst(types::I64, i64::from(elem));
             cx.tell(b, "brolga_cut_bytes", &[seg, p, d, n, elem]);
             seg
@@ -330,11 +325,11 @@ impl LowerCx<'_> {
     pub(super) fn cut_across(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        (of, sure): ((Val, Val, i32), bool),
+        place: ShadowPlace,
         (n, elem): (u32, u8),
         inst: Option<ir::Inst>,
     ) {
-        let at = self.shadow_at(b, of, sure, (segment::ZEROS, Channel::Integers));
+        let at = self.shadow_at(b, place, (segment::ZEROS, Channel::Integers));
         let any = self.anything(b, at, n);
         // Of unknown floats some may be doubles that are no whole words.
         let torn = if elem == 0 {
@@ -344,7 +339,7 @@ impl LowerCx<'_> {
             b.ins().select(odd, any, odd)
         };
         self.rarely(b, torn, None, |cx, b| {
-            let [seg, p, d, n] = cx.place(b, of, n);
+            let [seg, p, d, n] = cx.place(b, place, n);
             let elem = b.ins().iconst(types::I64, i64::from(elem) + segment::STRICT);
             let elem = cx.with_account(b, elem);
             let status = cx.bytes_helper(b, "brolga_clear", &[seg, p, d, n, elem]);
@@ -394,22 +389,22 @@ impl LowerCx<'_> {
 
     /// Tell the run time of tangents in fragments. In programs that have none nothing is told; in
     /// others a call is made where there is a tangent, or where memory is dirty.
-    pub(super) fn fragment(&mut self, b: &mut FunctionBuilder<'_>, what: FragmentOp, of: (Val, Val, i32), n: u32) {
+    pub(super) fn fragment(&mut self, b: &mut FunctionBuilder<'_>, what: FragmentOp, place: ShadowPlace, n: u32) {
         if !self.env.pieces {
             return;
         }
         let some = match what {
             FragmentOp::Note | FragmentOp::Mark => {
-                let at = self.shadow_at(b, of, false, (segment::ZEROS, Channel::Integers));
+                let at = self.shadow_at(b, place, (segment::ZEROS, Channel::Integers));
                 self.anything(b, at, n)
             }
             FragmentOp::Settle(_) | FragmentOp::Clean => self.waiting(b),
         };
         self.rarely(b, some, None, |cx, b| {
-            let place @ [seg, p, d, n] = cx.place(b, of, n);
+            let args @ [seg, p, d, n] = cx.place(b, place, n);
             match what {
-                FragmentOp::Note => cx.tell(b, "brolga_tangent_note", &place),
-                FragmentOp::Mark => cx.tell(b, "brolga_tangent_mark", &place),
+                FragmentOp::Note => cx.tell(b, "brolga_tangent_note", &args),
+                FragmentOp::Mark => cx.tell(b, "brolga_tangent_mark", &args),
                 FragmentOp::Settle(_) | FragmentOp::Clean => {
                     let size = if let FragmentOp::Settle(size) = what { size } else { 0 };
                     let size = b.ins().iconst(types::I64, i64::from(size));

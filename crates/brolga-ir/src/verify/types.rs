@@ -11,7 +11,7 @@ use cranelift_entity::EntityRef;
 use super::arith::fits;
 use super::fault::{Faults, Rule};
 use super::view::{Known, View};
-use crate::inst::{AdInst, AdOp, Callee, Val};
+use crate::inst::{AdInst, AdOp, Callee, ShadowPlace, Val};
 use crate::map::HashMap;
 
 /// What is found wrong, in a sentence.
@@ -73,10 +73,10 @@ impl Types<'_, '_> {
                 defines(&[*ty]).or_else(|| (!fits(op, &given, *ty)).then(wrong))
             }
             AdOp::SlotDelta(_) | AdOp::SlotAddr(..) | AdOp::DataDelta(_) => defines(&[ptr]),
-            AdOp::LoadDelta { addr, delta, loaded, .. } => {
+            AdOp::LoadDelta { place: ShadowPlace { addr, delta, .. }, loaded } => {
                 defines(&[ptr]).or_else(|| self.all_are(&[*addr, *delta, *loaded], ptr))
             }
-            AdOp::StoreDelta { addr, delta, value, vdelta, .. } => {
+            AdOp::StoreDelta { place: ShadowPlace { addr, delta, .. }, value, vdelta } => {
                 let all = [Some(*addr), Some(*delta), Some(*value), *vdelta];
                 defines(&[]).or_else(|| all.into_iter().flatten().find_map(|v| self.is(v, ptr)))
             }
@@ -91,20 +91,18 @@ impl Types<'_, '_> {
                 wrong => wrong.err(),
             },
             AdOp::ZeroCt(v) => defines(&[]).or_else(|| self.cotangent(*v).err()),
-            AdOp::AddMem { addr, delta, by, shape, .. } => {
-                defines(&[]).or_else(|| self.all_are(&[*addr, *delta], ptr)).or_else(|| self.is(*by, shape.ty()))
+            AdOp::AddMem { place, by, shape, .. } => {
+                defines(&[]).or_else(|| self.all_are(&place.names(), ptr)).or_else(|| self.is(*by, shape.ty()))
             }
-            AdOp::TakeMem { addr, delta, shape, .. } | AdOp::PeekMem { addr, delta, shape, .. } => {
-                defines(&[shape.ty()]).or_else(|| self.all_are(&[*addr, *delta], ptr))
+            AdOp::TakeMem { place, shape } | AdOp::PeekMem { place, shape } => {
+                defines(&[shape.ty()]).or_else(|| self.all_are(&place.names(), ptr))
             }
-            AdOp::LoadTangent { addr, delta, ty, .. } => {
-                defines(&[*ty]).or_else(|| self.all_are(&[*addr, *delta], ptr))
-            }
+            AdOp::LoadTangent { place, ty } => defines(&[*ty]).or_else(|| self.all_are(&place.names(), ptr)),
             AdOp::Series(..) => (defs.len() != 1).then(|| "coefficients are one name".to_owned()),
             AdOp::Moved(i, args) => self.moved(*i, args, &defs),
-            AdOp::Fragment { addr, delta, .. } => defines(&[]).or_else(|| self.all_are(&[*addr, *delta], ptr)),
-            AdOp::StoreTangent { addr, delta, .. } => defines(&[]).or_else(|| self.all_are(&[*addr, *delta], ptr)),
-            AdOp::ZeroMem { addr, delta, .. } => defines(&[]).or_else(|| self.all_are(&[*addr, *delta], ptr)),
+            AdOp::Fragment { place, .. } | AdOp::StoreTangent { place, .. } | AdOp::ZeroMem { place, .. } => {
+                defines(&[]).or_else(|| self.all_are(&place.names(), ptr))
+            }
             AdOp::Call { callee, args, sig, .. } => self.call(callee, args, sig).or_else(|| {
                 let returns: Vec<Type> = sig.returns.iter().map(|r| r.value_type).collect();
                 defines(&returns)

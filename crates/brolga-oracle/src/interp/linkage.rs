@@ -38,7 +38,9 @@ impl Linkage {
             _objects: Vec::new(),
         };
         for f in program.funcs.keys() {
-            linkage.set_function(f, base + 16 * f.index() as u64);
+            let address = base + 16 * f.index() as u64;
+            linkage.funcs.insert(f, address);
+            linkage.by_address.insert(address, f);
         }
         for (key, object) in program.data.iter() {
             let align = object.align.max(16) as usize;
@@ -54,16 +56,6 @@ impl Linkage {
             linkage._objects.push(storage);
         }
         linkage
-    }
-
-    /// Say that `func` has this address.
-    pub fn set_function(&mut self, func: FuncKey, address: u64) {
-        if let Some(old) = self.funcs.insert(func, address)
-            && self.by_address.get(&old) == Some(&func)
-        {
-            self.by_address.remove(&old);
-        }
-        self.by_address.insert(address, func);
     }
 
     /// Say that `data` has this address. Accesses are no longer to a copy of the object.

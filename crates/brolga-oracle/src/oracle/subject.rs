@@ -1,6 +1,6 @@
 //! An oracle and what it is asked about: a program, its addresses, and arguments.
 
-use brolga_ir::{DataKey, FuncKey, Program};
+use brolga_ir::{DataKey, Program};
 use cranelift_codegen::data_value::DataValue;
 
 use crate::Limits;
@@ -92,12 +92,12 @@ impl OracleArg {
     }
 }
 
-/// An oracle for one program: limits, addresses, functions and buffers that are not arguments.
+/// An oracle for one program: limits, addresses of data, imported functions, and buffers that are
+/// not arguments.
 #[derive(Clone, Debug)]
 pub struct Oracle<'p> {
     pub(super) program: &'p Program,
     pub(super) limits: Limits,
-    pub(super) functions: Vec<(FuncKey, u64)>,
     pub(super) data: Vec<(DataKey, usize)>,
     pub(super) externs: Vec<(String, Custom)>,
     pub(super) extra: Vec<(BufferRef, Option<Vec<f64>>)>,
@@ -106,26 +106,12 @@ pub struct Oracle<'p> {
 impl<'p> Oracle<'p> {
     /// An oracle with default limits and nothing but the program.
     pub fn new(program: &'p Program) -> Self {
-        Oracle {
-            program,
-            limits: Limits::default(),
-            functions: Vec::new(),
-            data: Vec::new(),
-            externs: Vec::new(),
-            extra: Vec::new(),
-        }
+        Oracle { program, limits: Limits::default(), data: Vec::new(), externs: Vec::new(), extra: Vec::new() }
     }
 
     /// Set the limits.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
-        self
-    }
-
-    /// Say which address `func_addr` of a function gives, so that function pointers in memory mean
-    /// what they mean to compiled code.
-    pub fn function_address(mut self, func: FuncKey, address: u64) -> Self {
-        self.functions.push((func, address));
         self
     }
 
@@ -149,7 +135,6 @@ impl<'p> Oracle<'p> {
 
     pub(super) fn machine<D: Domain>(&self, domain: D) -> Machine<'p, D> {
         let mut m = Machine::new(self.program, domain, &self.limits);
-        self.functions.iter().for_each(|&(f, a)| m.linkage.set_function(f, a));
         self.data.iter().for_each(|&(d, a)| m.linkage.set_data(d, a));
         self.externs.iter().for_each(|(s, f)| m.externs.define(s, *f));
         m

@@ -18,19 +18,7 @@
 //! half, in the reverse, that is not seen.
 
 use super::across::read;
-use super::{Mask, PAGE, Pieces, There, WINDOW, nonzero, within};
-
-/// A double of which a part has been stored over.
-pub(crate) struct Covered {
-    /// What it was.
-    was: [u8; WINDOW],
-    /// The bytes that something was stored over.
-    mask: Mask,
-    /// Some of them were given up that are not zero.
-    lost: bool,
-    /// It was read while a part was missing.
-    torn: bool,
-}
+use super::{Covered, PAGE, Pieces, There, WINDOW, nonzero, within};
 
 impl Covered {
     /// What is left.

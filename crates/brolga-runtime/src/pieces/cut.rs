@@ -118,12 +118,6 @@ impl Pieces {
     }
 }
 
-/// Added to a size of floats: the account is kept, because floats' stores look there.
-pub const ACCOUNT: u64 = 0x100;
-
-/// Added to a size of floats: no digits stay where they are.
-pub const STRICT: u64 = 0x200;
-
 /// The floats of `size` bytes that lie in some bytes, from the first of them to behind the last.
 pub(crate) fn whole_floats(at: usize, end: usize, size: usize) -> (usize, usize) {
     let first = at.next_multiple_of(size).min(end);

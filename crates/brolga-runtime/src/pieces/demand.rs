@@ -23,9 +23,6 @@
 
 use super::{HALF, Mask, Pieces, WINDOW, window_at, within};
 
-/// A ticket that stands for a demand of all bytes of a piece.
-pub(crate) const DEMAND: u64 = u64::MAX;
-
 /// In place of the size of a float: an integer of which it is not known that it is a constant.
 const CHECKED: u64 = u64::MAX;
 

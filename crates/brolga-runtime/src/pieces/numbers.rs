@@ -4,7 +4,7 @@
 //! floats of which it has all bytes, at their places; a part of a float is no number, and the run
 //! is lost. Where doubles may lie across two windows, [`super::across`] takes its parts first.
 
-use super::{HALF, Part, Pieces, WINDOW, demand, low, within, without_signs_of_zero};
+use super::{DEMAND, HALF, Part, Pieces, WINDOW, low, within, without_signs_of_zero};
 
 impl Pieces {
     /// A ticket for `n` bytes, which are a number of `of` bytes, if that is known.
@@ -58,7 +58,7 @@ impl Pieces {
 
     /// The number of `n` bytes that a ticket stands for.
     pub(crate) fn number(&mut self, ticket: u64, n: usize) -> f64 {
-        self.lost |= ticket == demand::DEMAND;
+        self.lost |= ticket == DEMAND;
         let parts = self.redeem(ticket);
         let (across, left) = if n == WINDOW { self.sum_across(&parts) } else { (0.0, parts.clone()) };
         let sum = across + self.sum(&left, n);
@@ -68,7 +68,7 @@ impl Pieces {
 
     /// The two numbers of four bytes each that a ticket stands for.
     pub(crate) fn numbers(&mut self, ticket: u64) -> [f64; 2] {
-        self.lost |= ticket == demand::DEMAND;
+        self.lost |= ticket == DEMAND;
         let parts = self.redeem(ticket);
         let half = |k: isize| {
             let within = |part: &Part| Part {

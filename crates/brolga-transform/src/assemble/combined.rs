@@ -6,15 +6,15 @@
 //!     -> (r…, δ of each Ptr result…, p̄ of each Active parameter…)
 //! ```
 //!
-//! Where the forward pass would return, the combined function keeps the results and goes on with
-//! the reverse of the block that it is in. There is no link to a frame and no number of the block
-//! that returned: the frame is in variables or in a stack slot, and control flow itself knows. In
-//! [`Mode::Gradient`](brolga_ir::Mode::Gradient) the results are left out, and [`crate::dce`]
-//! removes what only they needed. Calls inside such a function may be of this kind as well
-//! (`brolga_analysis::calls::joint`). At its very end it releases the blocks whose release has
-//! waited.
+//! **Answer.** Where the forward pass would return, the combined function keeps the results and
+//! goes on with the reverse of the block that it is in. There is no link to a frame and no number
+//! of the block that returned: the frame is in variables or in a stack slot, and control flow
+//! itself knows. In [`Mode::Gradient`](brolga_ir::Mode::Gradient) the results are left out, and
+//! [`crate::dce`] removes what only they needed. Calls inside such a function may be of this kind
+//! as well (`brolga_analysis::calls::joint`). At its very end it releases the blocks whose release
+//! has waited.
 //!
-//! Source: Enzyme's combined mode (`ReverseModeCombined`).
+//! **Source.** Enzyme's combined mode (`ReverseModeCombined`).
 
 use brolga_ir::FuncKey;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};

@@ -1,10 +1,13 @@
 //! The augmented forward pass: the primal, forward fragments, and records.
 //!
-//! The lifted primal is copied block by block. Its instructions are neither renumbered nor
-//! reordered; a derived call stands in place of the call it replaces. What is new: an entry that
-//! begins the activation, deltas as further block parameters, records at the ends of blocks, and
-//! the end of the activation before each return. So the forward pass computes the primal's results
-//! bit for bit.
+//! **Question.** What computes the primal, and leaves what the pullback needs?
+//!
+//! **Answer.** The lifted primal is copied block by block. Its instructions are neither renumbered
+//! nor reordered; a derived call stands in place of the call it replaces. What is new: an entry
+//! that begins the activation, deltas as further block parameters, records at the ends of blocks,
+//! and the end of the activation before each return.
+//!
+//! **Invariant.** The forward pass computes the primal's results bit for bit.
 
 use brolga_analysis::{ParamMode, ResultMode, RootKind};
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};

@@ -1,6 +1,6 @@
 //! The graph of forward mode: the primal, with its tangents beside it.
 //!
-//! The lifted primal is copied block by block, as in the augmented forward pass
+//! **Answer.** The lifted primal is copied block by block, as in the augmented forward pass
 //! ([`crate::assemble::forward`]). Behind each statement are the statements of its tangents; a
 //! block has one more parameter for each of its parameters that has a tangent, and an edge one more
 //! argument. Nothing is recorded. Shadows of stack slots lie in a stack slot of the function.

@@ -5,7 +5,7 @@
 //! shadow memory cotangents are where tangents would be ([`super::memory`]). What the reverse half
 //! pops, restores and computes again of the primal is there once.
 
-use brolga_ir::inst::{AdInst, AdOp, Defs, Shape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Defs, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::{self, Type};
 use cranelift_entity::EntityRef;
 
@@ -81,36 +81,31 @@ impl Widener<'_, '_> {
 
     /// Cotangents are added to a shadow.
     pub(super) fn add(&mut self, inst: &AdInst) {
-        let AdOp::AddMem { addr, delta, sure, off, by, shape, fresh, .. } = inst.op else { unreachable!("a sum") };
+        let AdOp::AddMem { place, by, shape, fresh } = inst.op else { unreachable!("a sum") };
         let Some((n, float)) = floats(shape) else { return self.unfit("a part of a float") };
         let of = self.floats_of(by, shape.ty(), n);
-        for (place, parts) in places(n, float, self.width).into_iter().zip(of) {
-            for ((part, ty), by) in place.into_iter().zip(parts) {
-                let shape = shape_of(ty);
-                self.put(Defs::default(), AdOp::AddMem { addr, delta, sure, off, part, by, shape, fresh });
+        for (wide, parts) in places(n, float, self.width).into_iter().zip(of) {
+            for ((part, ty), by) in wide.into_iter().zip(parts) {
+                let (place, shape) = (ShadowPlace { part, ..place }, shape_of(ty));
+                self.put(Defs::default(), AdOp::AddMem { place, by, shape, fresh });
             }
         }
     }
 
     /// Cotangents are read from a shadow, and stay there or not.
     pub(super) fn read(&mut self, inst: &AdInst) {
-        let (takes, (addr, delta, sure, off, shape)) = match inst.op {
-            AdOp::TakeMem { addr, delta, sure, off, shape, .. } => (true, (addr, delta, sure, off, shape)),
-            AdOp::PeekMem { addr, delta, sure, off, shape, .. } => (false, (addr, delta, sure, off, shape)),
-            _ => unreachable!("it reads a shadow"),
+        let (AdOp::TakeMem { place, shape } | AdOp::PeekMem { place, shape }) = inst.op else {
+            unreachable!("it reads a shadow")
         };
+        let takes = matches!(inst.op, AdOp::TakeMem { .. });
         let Some((n, float)) = floats(shape) else { return self.unfit("a part of a float") };
         let mut all: Vec<Vec<Val>> = Vec::with_capacity(n);
-        for place in places(n, float, self.width) {
+        for wide in places(n, float, self.width) {
             let one = |(part, ty): (u32, Type)| {
-                let shape = shape_of(ty);
-                let op = match takes {
-                    true => AdOp::TakeMem { addr, delta, sure, off, part, shape },
-                    false => AdOp::PeekMem { addr, delta, sure, off, part, shape },
-                };
-                self.emit(op, ty)
+                let (place, shape) = (ShadowPlace { part, ..place }, shape_of(ty));
+                self.emit(if takes { AdOp::TakeMem { place, shape } } else { AdOp::PeekMem { place, shape } }, ty)
             };
-            all.push(place.into_iter().map(one).collect());
+            all.push(wide.into_iter().map(one).collect());
         }
         let parts = self.of_floats(all, shape.ty());
         self.define(inst.defs[0].0, shape.ty(), parts);

@@ -4,7 +4,7 @@
 //! Those of a scalar are loaded and stored as the vectors that hold them. Those of a vector of
 //! floats are several floats' derivatives: they are taken apart and put together.
 
-use brolga_ir::inst::{AdInst, AdOp, Arith, Defs, Shape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Arith, Defs, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::{Type, types};
 
 use super::Widener;
@@ -35,13 +35,14 @@ pub(super) fn places(n: usize, float: Type, width: usize) -> Vec<Vec<(u32, Type)
 impl Widener<'_, '_> {
     /// Tangents are loaded.
     pub(super) fn load(&mut self, inst: &AdInst) {
-        let AdOp::LoadTangent { addr, delta, sure, off, ty, .. } = inst.op else { unreachable!("a load") };
+        let AdOp::LoadTangent { place, ty } = inst.op else { unreachable!("a load") };
         let Some((n, float)) = floats(ty) else { return self.unfit("a part of a float") };
         let mut all = Vec::with_capacity(n);
-        for place in places(n, float, self.width) {
-            let load =
-                |&(part, ty): &(u32, Type)| self.emit(AdOp::LoadTangent { addr, delta, sure, off, part, ty }, ty);
-            all.push(place.iter().map(load).collect());
+        for wide in places(n, float, self.width) {
+            let load = |&(part, ty): &(u32, Type)| {
+                self.emit(AdOp::LoadTangent { place: ShadowPlace { part, ..place }, ty }, ty)
+            };
+            all.push(wide.iter().map(load).collect());
         }
         let parts = self.of_floats(all, ty);
         self.define(inst.defs[0].0, ty, parts);
@@ -80,10 +81,10 @@ impl Widener<'_, '_> {
 
     /// Tangents are stored; or, in place of those of any number of bytes, one that is not known.
     pub(super) fn store(&mut self, inst: &AdInst) {
-        let AdOp::StoreTangent { addr, delta, sure, off, value, .. } = inst.op else { unreachable!("a store") };
+        let AdOp::StoreTangent { place, value } = inst.op else { unreachable!("a store") };
         let ty = self.type_of(value);
         let put = |cx: &mut Self, part: u32, value: Val| {
-            cx.put(Defs::default(), AdOp::StoreTangent { addr, delta, sure, off, part, value });
+            cx.put(Defs::default(), AdOp::StoreTangent { place: ShadowPlace { part, ..place }, value });
         };
         if self.poison.contains(&value) {
             for k in 0..self.width as u32 {
@@ -93,8 +94,8 @@ impl Widener<'_, '_> {
         }
         let Some((n, float)) = floats(ty) else { return self.unfit("a part of a float") };
         let floats = self.floats_of(value, ty, n);
-        for (place, parts) in places(n, float, self.width).into_iter().zip(floats) {
-            for ((part, _), value) in place.into_iter().zip(parts) {
+        for (wide, parts) in places(n, float, self.width).into_iter().zip(floats) {
+            for ((part, _), value) in wide.into_iter().zip(parts) {
                 put(self, part, value);
             }
         }

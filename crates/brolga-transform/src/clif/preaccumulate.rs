@@ -8,7 +8,7 @@
 //! which does not depend on `x̄` and is there long before it. (*Preaccumulation*: Griewank and
 //! Walther, Evaluating Derivatives, chapter 10.)
 //!
-//! **Algorithm.** In a cycle of blocks
+//! **Answer.** In a cycle of blocks
 //! ([`iteration::loops`](brolga_clif::vectorise::affine_loop::loops)), what an iteration hands on
 //! is written as `c·x̄ + b` by going through sums, differences, products and quotients that `x̄`
 //! goes into once, with `c` and `b` computed without `x̄` ([`ChainLine`]). Where the chain gets

@@ -4,7 +4,7 @@
 //! before. To number all items, to list who reads whom and to ask on which branches a block depends
 //! takes a seventh of deriving a long block, and is of no use there.
 //!
-//! **Algorithm.** One walk from the end to the front. An instruction is needed if it has an effect,
+//! **Answer.** One walk from the end to the front. An instruction is needed if it has an effect,
 //! if a name that it defines is read behind it by one that is needed, or if it writes a cell that
 //! is; then what it reads is needed. The definition in front of a use is the one that it means, so
 //! in a block of the pullback part, where names may be defined again, a name that has found its

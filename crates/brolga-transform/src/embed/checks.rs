@@ -14,7 +14,7 @@ use cranelift_codegen::ir::{self, types};
 use cranelift_codegen::isa::TargetIsa;
 
 use crate::clif::entry_thunk::verify;
-use crate::standalone::piece::Piece;
+use crate::standalone::derived_func::DerivedFunc;
 
 /// Refuse a target for which Cranelift cannot compile guards of products: operations on vectors.
 pub(super) fn target(program: &Program, func: FuncKey, isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
@@ -115,15 +115,15 @@ fn is_differentiable(ty: ir::Type) -> bool {
 }
 
 /// Refuse what needs a helper of the run time that has no body in CLIF.
-pub(super) fn no_helpers(program: &Program, pieces: &[Piece]) -> Result<(), Diagnostics> {
+pub(super) fn no_helpers(program: &Program, derived: &[DerivedFunc]) -> Result<(), Diagnostics> {
     let mut found = Diagnostics::default();
     let mut told = BTreeSet::new();
-    for p in pieces {
+    for p in derived {
         for inst in p.func.layout.blocks().flat_map(|b| p.func.layout.block_insts(b)) {
             let ir::InstructionData::Call { func_ref, .. } = p.func.dfg.insts[inst] else { continue };
             let symbol = symbol_of(&p.func, &p.func.dfg.ext_funcs[func_ref].name);
             let is_there = program.func(&symbol).is_some_and(|k| program.funcs[k].body.is_some())
-                || pieces.iter().any(|p| p.symbol == symbol);
+                || derived.iter().any(|p| p.symbol == symbol);
             if !symbol.starts_with("brolga_") || is_there {
                 continue;
             }
@@ -136,7 +136,7 @@ pub(super) fn no_helpers(program: &Program, pieces: &[Piece]) -> Result<(), Diag
     found.or_ok(())
 }
 
-fn helper(program: &Program, p: &Piece, inst: ir::Inst, (symbol, what, help): (&str, &str, &str)) -> Diagnostic {
+fn helper(program: &Program, p: &DerivedFunc, inst: ir::Inst, (symbol, what, help): (&str, &str, &str)) -> Diagnostic {
     let d = Diagnostic::new("AD0174", format!("{what} in a derivative that becomes part of another module"));
     let number = p.func.srcloc(inst).bits() & !brolga_ir::lower::CHECK_SRCLOC;
     let is_known = number != 0 && number != !brolga_ir::lower::CHECK_SRCLOC;
@@ -174,9 +174,9 @@ fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
 }
 
 /// Data objects whose shadows the functions name.
-pub(super) fn shadows(program: &Program, pieces: &[Piece]) -> Vec<(DataKey, String)> {
+pub(super) fn shadows(program: &Program, derived: &[DerivedFunc]) -> Vec<(DataKey, String)> {
     let mut named: BTreeSet<String> = BTreeSet::new();
-    for p in pieces {
+    for p in derived {
         named.extend(p.func.global_values.values().filter_map(|data| match data {
             ir::GlobalValueData::Symbol { name, .. } => Some(symbol_of(&p.func, name)),
             _ => None,
@@ -187,9 +187,9 @@ pub(super) fn shadows(program: &Program, pieces: &[Piece]) -> Vec<(DataKey, Stri
 }
 
 /// Ask Cranelift's verifier about all functions.
-pub(super) fn verified(program: &Program, pieces: &[Piece], isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
+pub(super) fn verified(program: &Program, derived: &[DerivedFunc], isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
     let mut problems = Diagnostics::default();
-    for p in pieces {
+    for p in derived {
         let wrong = verify(&p.func, isa, &program.funcs[p.of].symbol).err();
         problems.extend(wrong.into_iter().flat_map(|e| e.0));
     }

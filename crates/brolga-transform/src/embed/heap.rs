@@ -17,21 +17,21 @@ use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
 
 use super::room;
-use crate::standalone::piece::Piece;
+use crate::standalone::derived_func::DerivedFunc;
 use crate::standalone::prelude::of_workspace;
 
 const FREE_ALL: &str = "brolga_free_all";
 const RELEASE: &str = "brolga_release_record";
 
-/// Let the root, which is the first piece, free what its run has kept, if any function keeps
+/// Let the root, which is the first function, free what its run has kept, if any function keeps
 /// blocks: in a pair, where it has not fitted.
-pub(super) fn free_at_end(pieces: &mut Vec<Piece>, is_pair: bool, isa: &dyn TargetIsa) {
-    let allocates = |p: &Piece| {
+pub(super) fn free_at_end(derived: &mut Vec<DerivedFunc>, is_pair: bool, isa: &dyn TargetIsa) {
+    let allocates = |p: &DerivedFunc| {
         let callees = p.func.dfg.ext_funcs.values().map(|f| symbol_of(&p.func, &f.name));
         callees.into_iter().any(|s| matches!(&s[..], "malloc" | "calloc"))
     };
-    let Some(segment) = pieces[0].segment.filter(|_| pieces.iter().any(allocates)) else { return };
-    let (of, func) = (pieces[0].of, &mut pieces[0].func);
+    let Some(segment) = derived[0].segment.filter(|_| derived.iter().any(allocates)) else { return };
+    let (of, func) = (derived[0].of, &mut derived[0].func);
     let entry = func.layout.entry_block().expect("it has a body");
     let workspace = func.dfg.block_params(entry)[segment];
     let mut sig = Signature::new(isa.default_call_conv());
@@ -51,11 +51,11 @@ pub(super) fn free_at_end(pieces: &mut Vec<Piece>, is_pair: bool, isa: &dyn Targ
         cursor.ins().call(free_all, &[which]);
     }
     let func = of_workspace(FREE_ALL, isa);
-    pieces.push(Piece { symbol: FREE_ALL.to_owned(), func, of, segment: None });
+    derived.push(DerivedFunc { symbol: FREE_ALL.to_owned(), func, of, segment: None });
 }
 
 /// What frees the blocks of a pair's record, if there are any.
-pub(super) fn release(pieces: &[Piece], isa: &dyn TargetIsa) -> Option<Piece> {
-    let of = pieces.iter().find(|p| p.symbol == FREE_ALL)?.of;
-    Some(Piece { symbol: RELEASE.to_owned(), func: of_workspace(RELEASE, isa), of, segment: None })
+pub(super) fn release(derived: &[DerivedFunc], isa: &dyn TargetIsa) -> Option<DerivedFunc> {
+    let of = derived.iter().find(|p| p.symbol == FREE_ALL)?.of;
+    Some(DerivedFunc { symbol: RELEASE.to_owned(), func: of_workspace(RELEASE, isa), of, segment: None })
 }

@@ -22,16 +22,16 @@
 //! **Cost.** That of a derivation; each step walks the functions once.
 //! **Source.** Signatures and activities are Enzyme's and those of rustc's `std::autodiff`.
 
-mod again;
 mod checks;
 mod consumed;
 mod heap;
+mod nesting;
 mod returns;
 mod room;
 mod root;
 mod signature;
 
-pub use again::{EmbeddedDerivative, define as define_again};
+pub use nesting::{EmbeddedDerivative, define as define_nested};
 pub use room::{HEADER, LACKING, Room};
 pub use signature::{DerivedSignature, ParamRole, ResultRole, StructLayout, c_type};
 
@@ -53,8 +53,8 @@ use crate::derived::Derivation;
 use crate::program::driver::Asked;
 use crate::program::inline_rollback::attempt;
 use crate::stand_in::none_is_derived;
+use crate::standalone::derived_func::DerivedFunc;
 use crate::standalone::fragments;
-use crate::standalone::piece::Piece;
 use crate::standalone::prelude::{self, Helpers};
 use crate::standalone::{as_written, indirect};
 
@@ -164,40 +164,40 @@ fn embedded(
         None => (found.pairs[0].variant.clone(), 2),
     };
     let helpers = if spec.derivative == Derivative::Pair { Helpers::Pair } else { Helpers::Workspace };
-    let mut pieces = pieces(&found, helpers, isa);
-    with_made(&mut pieces, program, helpers, isa);
+    let mut derived = derived_funcs(&found, helpers, isa);
+    with_made(&mut derived, program, helpers, isa);
     // In memory of modules floats lie anywhere.
-    let moves_pieces = !program.confined && fragments::put_in(&mut pieces, isa);
+    let moves_pieces = !program.confined && fragments::put_in(&mut derived, isa);
     if moves_pieces && spec.derivative != Derivative::Tangent {
-        fragments::check_at_end(&mut pieces[n_roots - 1], isa);
-        fragments::put_in(&mut pieces, isa);
+        fragments::check_at_end(&mut derived[n_roots - 1], isa);
+        fragments::put_in(&mut derived, isa);
     }
-    checks::no_helpers(program, &pieces).map_err(|d| prepared.problems(d))?;
+    checks::no_helpers(program, &derived).map_err(|d| prepared.problems(d))?;
     let mut into = found.program.clone();
     let before = into.funcs.len();
-    indirect::tables(&mut into, &found.captures, pieces.iter().map(|p| &p.func), isa)?;
+    indirect::tables(&mut into, &found.captures, derived.iter().map(|p| &p.func), isa)?;
     for k in into.funcs.keys().skip(before) {
         if let Some(body) = &into.funcs[k].body {
             let symbol = into.funcs[k].symbol.clone();
-            pieces.push(Piece { symbol, func: body.clone(), of, segment: None });
+            derived.push(DerivedFunc { symbol, func: body.clone(), of, segment: None });
         }
     }
-    let shadows = checks::shadows(&into, &pieces);
-    let room = room::settle(&mut pieces, n_roots, spec.derivative, moves_pieces);
+    let shadows = checks::shadows(&into, &derived);
+    let room = room::settle(&mut derived, n_roots, spec.derivative, moves_pieces);
     let is_pair = spec.derivative == Derivative::Pair;
-    heap::free_at_end(&mut pieces, is_pair, isa);
+    heap::free_at_end(&mut derived, is_pair, isa);
     // With this flag Cranelift returns any number of results, of functions of the module, too.
     if !isa.flags().enable_multi_ret_implicit_sret() {
-        returns::through_memory(&mut pieces, n_roots);
+        returns::through_memory(&mut derived, n_roots);
     }
     let roots = root::Roots { spec, primal: &primal, variant: &variant, room, moves_pieces, isa };
-    let mut signatures = roots.make(&mut pieces[..n_roots]);
-    if let Some(release) = heap::release(&pieces, isa).filter(|_| is_pair) {
+    let mut signatures = roots.make(&mut derived[..n_roots]);
+    if let Some(release) = heap::release(&derived, isa).filter(|_| is_pair) {
         signatures.push(roots.release());
-        pieces.insert(n_roots, release);
+        derived.insert(n_roots, release);
     }
-    checks::verified(&into, &pieces, isa)?;
-    let functions = pieces.into_iter().map(|Piece { symbol, mut func, of, .. }| {
+    checks::verified(&into, &derived, isa)?;
+    let functions = derived.into_iter().map(|DerivedFunc { symbol, mut func, of, .. }| {
         func.name = ir::UserFuncName::testcase(symbol.as_str());
         EmbeddedFunction { symbol, func, of: if of == prepared.func { prepared.of } else { of } }
     });
@@ -231,18 +231,18 @@ fn derived(
 
 /// With functions that an earlier derivation has made and these call as they are, by their
 /// addresses, too.
-fn with_made(pieces: &mut Vec<Piece>, program: &Program, helpers: Helpers, isa: &dyn TargetIsa) {
+fn with_made(derived: &mut Vec<DerivedFunc>, program: &Program, helpers: Helpers, isa: &dyn TargetIsa) {
     let mut seen = BTreeSet::new();
     let mut at = 0;
-    while at < pieces.len() {
-        let func = &pieces[at].func;
+    while at < derived.len() {
+        let func = &derived[at].func;
         let used = functions_used(func);
         let keys = used.iter().filter_map(|r| program.func(&symbol_of(func, &func.dfg.ext_funcs[r].name)));
         let keys: Vec<FuncKey> = keys.filter(|&k| is_made(program, k) && seen.insert(k)).collect();
         for of in keys {
             let f = &program.funcs[of];
             let func = prelude::expanded(f.body.clone().expect("it was made"), helpers, isa);
-            pieces.push(Piece { symbol: f.symbol.clone(), func, of, segment: None });
+            derived.push(DerivedFunc { symbol: f.symbol.clone(), func, of, segment: None });
         }
         at += 1;
     }
@@ -257,11 +257,11 @@ fn is_made(program: &Program, func: FuncKey) -> bool {
 
 /// The derived functions with bodies of helpers in them: what was asked for comes first. Where
 /// others call that as well, they call a copy.
-fn pieces(found: &Derivation, helpers: Helpers, isa: &dyn TargetIsa) -> Vec<Piece> {
+fn derived_funcs(found: &Derivation, helpers: Helpers, isa: &dyn TargetIsa) -> Vec<DerivedFunc> {
     let mut out = Vec::new();
     let mut put = |symbol: &str, func: &ir::Function, variant: &Variant, segment: Option<usize>| {
         let func = prelude::expanded(as_written(func.clone(), &found.names), helpers, isa);
-        out.push(Piece { symbol: symbol.to_owned(), func, of: variant.func, segment });
+        out.push(DerivedFunc { symbol: symbol.to_owned(), func, of: variant.func, segment });
     };
     let behind = |variant: &Variant| Some(dead_segment_arg::position(variant));
     if let Some(w) = &found.combined {

@@ -23,17 +23,17 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, MemFlagsData, Signature, Type, types};
 
 use super::signature::{StructLayout, fits_registers};
-use crate::standalone::piece::Piece;
+use crate::standalone::derived_func::DerivedFunc;
 
 /// Let the functions behind the first `n_roots` return through memory where they have to, and all
 /// calls of them.
-pub(super) fn through_memory(pieces: &mut [Piece], n_roots: usize) {
+pub(super) fn through_memory(derived: &mut [DerivedFunc], n_roots: usize) {
     let symbols: BTreeSet<String> =
-        pieces[n_roots..].iter().filter(|p| !fits(&p.func.signature)).map(|p| p.symbol.clone()).collect();
-    for p in pieces.iter_mut() {
+        derived[n_roots..].iter().filter(|p| !fits(&p.func.signature)).map(|p| p.symbol.clone()).collect();
+    for p in derived.iter_mut() {
         calls(&mut p.func, &symbols);
     }
-    for p in &mut pieces[n_roots..] {
+    for p in &mut derived[n_roots..] {
         if symbols.contains(&p.symbol) {
             results(&mut p.func);
         }

@@ -25,8 +25,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::standalone::derived_func::DerivedFunc;
 use crate::standalone::fragments;
-use crate::standalone::piece::Piece;
 use brolga_analysis::query::constant_int;
 use brolga_ir::graph::{Edges, on_cycles};
 use brolga_ir::inst::Check;
@@ -69,13 +69,13 @@ impl Room {
 }
 
 /// Find out where the tape is, and let the functions ask for room as that demands. The first
-/// `n_roots` pieces are what was asked for. Floats that move in pieces have records beside the
+/// `n_roots` functions are what was asked for. Floats that move in pieces have records beside the
 /// tape, of which there may be any number.
-pub(super) fn settle(pieces: &mut [Piece], n_roots: usize, derivative: Derivative, moves_pieces: bool) -> Room {
-    let room = if moves_pieces { Room::Unknown } else { room(pieces, n_roots, derivative) };
+pub(super) fn settle(derived: &mut [DerivedFunc], n_roots: usize, derivative: Derivative, moves_pieces: bool) -> Room {
+    let room = if moves_pieces { Room::Unknown } else { room(derived, n_roots, derivative) };
     match room {
-        Room::Unknown => return_where_full(pieces, Channel::Mixed),
-        _ => pieces.iter_mut().for_each(forget_checks),
+        Room::Unknown => return_where_full(derived, Channel::Mixed),
+        _ => derived.iter_mut().for_each(forget_checks),
     }
     room
 }
@@ -91,27 +91,27 @@ pub(super) enum TypedRoom {
 }
 
 /// The same for functions that record on a typed tape. The first is what was asked for.
-pub(super) fn settle_typed(pieces: &mut [Piece]) -> TypedRoom {
-    let mut bounds = Bounds { pieces, by_symbol: by_symbol(pieces), known: BTreeMap::new() };
+pub(super) fn settle_typed(derived: &mut [DerivedFunc]) -> TypedRoom {
+    let mut bounds = Bounds { derived, by_symbol: by_symbol(derived), known: BTreeMap::new() };
     let most = |bytes: &Bytes| bytes.iter().sum::<u64>() <= ON_STACK;
     let bound = bounds.of(0).filter(most);
-    let used = Channel::TYPED.map(|c| pieces.iter().any(|p| uses_channel(p, c)));
+    let used = Channel::TYPED.map(|c| derived.iter().any(|p| uses_channel(p, c)));
     match bound {
         Some(bytes) => {
-            pieces.iter_mut().for_each(forget_checks);
+            derived.iter_mut().for_each(forget_checks);
             TypedRoom::Stack(Channel::TYPED.map(|c| bytes[c.index()]))
         }
         None => {
-            return_where_full(pieces, Channel::Integers);
+            return_where_full(derived, Channel::Integers);
             TypedRoom::Given(used)
         }
     }
 }
 
 /// Whether a function asks where a channel of a typed tape ends.
-fn uses_channel(piece: &Piece, channel: Channel) -> bool {
-    let Some(at) = piece.segment else { return false };
-    let func = &piece.func;
+fn uses_channel(one: &DerivedFunc, channel: Channel) -> bool {
+    let Some(at) = one.segment else { return false };
+    let func = &one.func;
     let entry = func.layout.entry_block().expect("it has a body");
     let own = func.dfg.block_params(entry)[at];
     let limit = segment::field(channel, Position::Limit);
@@ -121,15 +121,15 @@ fn uses_channel(piece: &Piece, channel: Channel) -> bool {
     })
 }
 
-fn room(pieces: &[Piece], n_roots: usize, derivative: Derivative) -> Room {
-    if !pieces[..n_roots].iter().any(uses_segment) {
+fn room(derived: &[DerivedFunc], n_roots: usize, derivative: Derivative) -> Room {
+    if !derived[..n_roots].iter().any(uses_segment) {
         return Room::Nothing;
     }
-    if !pieces.iter().any(|p| insts(&p.func).any(|i| asks_for(p, i).is_some())) {
+    if !derived.iter().any(|p| insts(&p.func).any(|i| asks_for(p, i).is_some())) {
         // They use the header alone.
         return if derivative == Derivative::Pair { Room::Bytes(u64::from(HEADER) + 16) } else { Room::Stack(HEADER) };
     }
-    let mut bounds = Bounds { pieces, by_symbol: by_symbol(pieces), known: BTreeMap::new() };
+    let mut bounds = Bounds { derived, by_symbol: by_symbol(derived), known: BTreeMap::new() };
     // A pullback records behind what the forward pass has recorded.
     let own = Channel::Mixed.index();
     let bound = (0..n_roots).try_fold(u64::from(HEADER), |sum, i| sum.checked_add(bounds.of(i)?[own]));
@@ -141,9 +141,9 @@ fn room(pieces: &[Piece], n_roots: usize, derivative: Derivative) -> Room {
     }
 }
 
-fn uses_segment(piece: &Piece) -> bool {
-    let Some(at) = piece.segment else { return false };
-    let func = &piece.func;
+fn uses_segment(one: &DerivedFunc) -> bool {
+    let Some(at) = one.segment else { return false };
+    let func = &one.func;
     let entry = func.layout.entry_block().expect("it has a body");
     let segment = func.dfg.block_params(entry)[at];
     insts(func).any(|i| func.dfg.inst_values(i).any(|v| func.dfg.resolve_aliases(v) == segment))
@@ -153,13 +153,13 @@ fn insts(func: &ir::Function) -> impl Iterator<Item = ir::Inst> + '_ {
     func.layout.blocks().flat_map(|b| func.layout.block_insts(b))
 }
 
-fn by_symbol(pieces: &[Piece]) -> BTreeMap<String, usize> {
-    pieces.iter().enumerate().map(|(i, p)| (p.symbol.clone(), i)).collect()
+fn by_symbol(derived: &[DerivedFunc]) -> BTreeMap<String, usize> {
+    derived.iter().enumerate().map(|(i, p)| (p.symbol.clone(), i)).collect()
 }
 
 /// What an instruction calls.
 enum Called {
-    Piece(usize),
+    DerivedFunc(usize),
     /// A function by its address: of those whose address is taken, any.
     Unknown,
 }
@@ -168,7 +168,7 @@ fn called(func: &ir::Function, inst: ir::Inst, by_symbol: &BTreeMap<String, usiz
     match func.dfg.insts[inst] {
         InstructionData::Call { func_ref, .. } => {
             let symbol = symbol_of(func, &func.dfg.ext_funcs[func_ref].name);
-            by_symbol.get(&symbol).map(|&i| Called::Piece(i))
+            by_symbol.get(&symbol).map(|&i| Called::DerivedFunc(i))
         }
         InstructionData::CallIndirect { .. } => Some(Called::Unknown),
         _ => None,
@@ -185,14 +185,14 @@ enum Asks {
 
 /// Whether an instruction asks for room on the tape of its function. A program whose functions are
 /// derivatives themselves may ask for room on a tape of its own; that is the program's affair.
-fn asks_for(piece: &Piece, inst: ir::Inst) -> Option<Asks> {
-    let func = &piece.func;
+fn asks_for(one: &DerivedFunc, inst: ir::Inst) -> Option<Asks> {
+    let func = &one.func;
     let InstructionData::CondTrap { opcode: Opcode::Trapnz, code, arg } = func.dfg.insts[inst] else { return None };
     if code != TrapCode::unwrap_user(Check::TapeFull as u8) {
         return None;
     }
     let entry = func.layout.entry_block().expect("it has a body");
-    let own = piece.segment.map(|at| func.dfg.block_params(entry)[at]);
+    let own = one.segment.map(|at| func.dfg.block_params(entry)[at]);
     let def = |v: ir::Value| Some(func.dfg.insts[func.dfg.value_def(func.dfg.resolve_aliases(v)).inst()?]);
     let found = || {
         let Some(InstructionData::IntCompare { args: [top, limit], .. }) = def(arg) else { return None };
@@ -224,7 +224,7 @@ fn asks_for(piece: &Piece, inst: ir::Inst) -> Option<Asks> {
 type Bytes = [u64; Channel::COUNT];
 
 struct Bounds<'a> {
-    pieces: &'a [Piece],
+    derived: &'a [DerivedFunc],
     by_symbol: BTreeMap<String, usize>,
     /// None while it is asked for, and if there is no bound.
     known: BTreeMap<usize, Option<Bytes>>,
@@ -237,8 +237,8 @@ impl Bounds<'_> {
             return known;
         }
         self.known.insert(i, None);
-        let piece = &self.pieces[i];
-        let func = &piece.func;
+        let one = &self.derived[i];
+        let func = &one.func;
         let blocks: Vec<ir::Block> = func.layout.blocks().collect();
         let number: BTreeMap<ir::Block, usize> = blocks.iter().enumerate().map(|(k, &b)| (b, k)).collect();
         let mut edges = Edges::with_capacity(blocks.len(), 2 * blocks.len());
@@ -247,14 +247,14 @@ impl Bounds<'_> {
         let mut sum = Some(Bytes::default());
         for (&block, cyclic) in blocks.iter().zip(cyclic) {
             for inst in func.layout.block_insts(block) {
-                let n = match (asks_for(piece, inst), called(func, inst, &self.by_symbol)) {
+                let n = match (asks_for(one, inst), called(func, inst, &self.by_symbol)) {
                     (Some(Asks::Bytes(channel, size)), _) => {
                         let mut n = Bytes::default();
                         n[channel.index()] = size;
                         Some(n)
                     }
                     (Some(Asks::Unknown), _) => None,
-                    (None, Some(Called::Piece(callee))) => self.of(callee),
+                    (None, Some(Called::DerivedFunc(callee))) => self.of(callee),
                     // What is called by address gets a workspace like anything else.
                     (None, Some(Called::Unknown)) => None,
                     (None, None) => continue,
@@ -275,27 +275,27 @@ fn added(mut a: Bytes, b: Bytes) -> Option<Bytes> {
     Some(a)
 }
 
-fn forget_checks(piece: &mut Piece) {
-    for inst in insts(&piece.func).collect::<Vec<_>>() {
-        if asks_for(piece, inst).is_some() {
-            piece.func.layout.remove_inst(inst);
+fn forget_checks(one: &mut DerivedFunc) {
+    for inst in insts(&one.func).collect::<Vec<_>>() {
+        if asks_for(one, inst).is_some() {
+            one.func.layout.remove_inst(inst);
         }
     }
 }
 
 /// Let records for which there is no room return, and callers with them. The status of the run is
 /// accessed as what is in `channel`.
-fn return_where_full(pieces: &mut [Piece], channel: Channel) {
-    let by_symbol = by_symbol(pieces);
-    let helpers = pieces.iter().enumerate().filter(|p| fragments::is_helper(&p.1.symbol));
+fn return_where_full(derived: &mut [DerivedFunc], channel: Channel) {
+    let by_symbol = by_symbol(derived);
+    let helpers = derived.iter().enumerate().filter(|p| fragments::is_helper(&p.1.symbol));
     let mut fail: BTreeSet<usize> = helpers.map(|p| p.0).collect();
     loop {
         let before = fail.len();
-        for (i, p) in pieces.iter().enumerate() {
+        for (i, p) in derived.iter().enumerate() {
             let fails = |inst| {
                 asks_for(p, inst).is_some()
                     || match called(&p.func, inst, &by_symbol) {
-                        Some(Called::Piece(callee)) => fail.contains(&callee),
+                        Some(Called::DerivedFunc(callee)) => fail.contains(&callee),
                         Some(Called::Unknown) => p.segment.is_some(),
                         None => false,
                     }
@@ -310,12 +310,12 @@ fn return_where_full(pieces: &mut [Piece], channel: Channel) {
     }
     for &i in &fail {
         let fails = |called: Called| match called {
-            Called::Piece(callee) => fail.contains(&callee),
+            Called::DerivedFunc(callee) => fail.contains(&callee),
             Called::Unknown => true,
         };
-        let Some(segment) = pieces[i].segment else { continue };
-        let own = insts(&pieces[i].func).filter(|&inst| asks_for(&pieces[i], inst).is_some()).collect();
-        let func = &mut pieces[i].func;
+        let Some(segment) = derived[i].segment else { continue };
+        let own = insts(&derived[i].func).filter(|&inst| asks_for(&derived[i], inst).is_some()).collect();
+        let func = &mut derived[i].func;
         let entry = func.layout.entry_block().expect("it has a body");
         let workspace = func.dfg.block_params(entry)[segment];
         Returning { func, workspace, channel, own, full: None, left: None }.all(&by_symbol, fails);

@@ -16,8 +16,8 @@ use cranelift_codegen::isa::TargetIsa;
 
 use super::room::{self, Room};
 use super::signature::{DerivedSignature, Of, ParamRole, ResultRole};
+use crate::standalone::derived_func::{DerivedFunc, duplicated};
 use crate::standalone::fragments;
-use crate::standalone::piece::{Piece, duplicated};
 
 /// What the roots of a derivation have in common.
 pub(super) struct Roots<'a> {
@@ -40,7 +40,7 @@ enum InnerParam {
 
 impl Roots<'_> {
     /// Give the roots their signatures.
-    pub fn make(&self, roots: &mut [Piece]) -> Vec<DerivedSignature> {
+    pub fn make(&self, roots: &mut [DerivedFunc]) -> Vec<DerivedSignature> {
         let Self { spec, primal, variant, room, isa, .. } = *self;
         let of = Of { spec, primal, variant, room, conv: isa.default_call_conv() };
         let primals = (0..primal.params.len()).map(|i| InnerParam::Role(ParamRole::Primal(i)));
@@ -84,13 +84,13 @@ impl Roots<'_> {
 
     fn root(
         &self,
-        piece: &mut Piece,
+        one: &mut DerivedFunc,
         half: RootHalf,
         inner: Vec<InnerParam>,
         given: Vec<ResultRole>,
         signature: DerivedSignature,
     ) -> DerivedSignature {
-        let func = &mut piece.func;
+        let func = &mut one.func;
         func.signature = signature.clif.clone();
         let entry = func.layout.entry_block().expect("it has a body");
         let old = func.dfg.detach_block_params(entry).as_slice(&func.dfg.value_lists).to_vec();

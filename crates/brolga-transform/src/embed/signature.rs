@@ -16,7 +16,7 @@ use cranelift_codegen::ir::{AbiParam, Signature, Type, types};
 use cranelift_codegen::isa::CallConv;
 
 use super::room::Room;
-use crate::standalone::piece::duplicated;
+use crate::standalone::derived_func::duplicated;
 
 /// What a parameter is. Numbers count the parameters and results of the primal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

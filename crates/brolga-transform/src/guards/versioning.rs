@@ -34,7 +34,7 @@
 //!
 //! **Where.** In straight code, in loops, and in functions that call themselves, if at most a third
 //! as many instructions are spent as saved, and those that are left are a fifth of all, by a guess
-//! at how often loops turn. What is added up over the iterations of a loop is a chain. If there
+//! at trip counts. What is added up over the iterations of a loop is a chain. If there
 //! is a loop around an innermost one that is not long, each run of the inner one has a sum of its
 //! own. It lives in a register, and the processor goes on to the next run while it is still adding
 //! for the last: then an addition is an instruction again.

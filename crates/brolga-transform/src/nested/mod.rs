@@ -38,7 +38,7 @@ use crate::derived::{Derivation, DerivedCombined};
 use crate::program::driver::Asked;
 use crate::program::inline_rollback::attempt;
 use crate::stand_in::none_is_derived;
-use crate::standalone::piece::Piece;
+use crate::standalone::derived_func::DerivedFunc;
 use crate::standalone::{as_written, indirect, prelude, taken};
 
 /// What a parameter of a nested function is; numbers count parameters and results of the primal.
@@ -124,7 +124,7 @@ pub(crate) fn settled(
     options: &Options,
     isa: &dyn TargetIsa,
     given: &[(String, String)],
-    settle: impl FnOnce(&mut [Piece]),
+    settle: impl FnOnce(&mut [DerivedFunc]),
 ) -> Result<Nested, Diagnostics> {
     let mut request = request.clone();
     request.args.iter_mut().for_each(|a| a.promises.fresh = false);
@@ -135,14 +135,14 @@ pub(crate) fn settled(
     let whole = found.combined.as_ref().expect("both modes have one function");
     let primal = &program.funcs[request.func];
     let mut into = found.program.clone();
-    let mut pieces = pieces(&found, whole, &primal.signature, isa);
-    pieces.iter_mut().for_each(|p| data::given(&mut p.func, given, into.nested));
-    let shadows = data::shadows(&mut into, pieces.iter().map(|p| &p.func))?;
-    data::clear(&mut pieces[0].func, &shadows, isa);
-    settle(&mut pieces);
-    let funcs: Vec<ir::Function> = pieces.iter().map(|p| p.func.clone()).collect();
+    let mut derived = derived(&found, whole, &primal.signature, isa);
+    derived.iter_mut().for_each(|p| data::given(&mut p.func, given, into.nested));
+    let shadows = data::shadows(&mut into, derived.iter().map(|p| &p.func))?;
+    data::clear(&mut derived[0].func, &shadows, isa);
+    settle(&mut derived);
+    let funcs: Vec<ir::Function> = derived.iter().map(|p| p.func.clone()).collect();
     let mut root = None;
-    for Piece { symbol, func, of, .. } in pieces {
+    for DerivedFunc { symbol, func, of, .. } in derived {
         let key = define(&mut into, &symbol, func, of)?;
         root.get_or_insert(key);
     }
@@ -153,11 +153,16 @@ pub(crate) fn settled(
 }
 
 /// The derived functions, the root first, with bodies of helpers in them.
-fn pieces(found: &Derivation, whole: &DerivedCombined, primal: &ir::Signature, isa: &dyn TargetIsa) -> Vec<Piece> {
+fn derived(
+    found: &Derivation,
+    whole: &DerivedCombined,
+    primal: &ir::Signature,
+    isa: &dyn TargetIsa,
+) -> Vec<DerivedFunc> {
     let mut out = Vec::new();
     let mut put = |symbol: String, func: &ir::Function, variant: &Variant, segment: Option<usize>| {
         let func = prelude::expanded(as_written(func.clone(), &found.names), prelude::Helpers::Nested, isa);
-        out.push(Piece { symbol, func, of: variant.func, segment });
+        out.push(DerivedFunc { symbol, func, of: variant.func, segment });
     };
     let behind = |variant: &Variant| Some(dead_segment_arg::position(variant));
     let names = (1..).map(|n| match n {

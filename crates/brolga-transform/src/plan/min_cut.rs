@@ -1,13 +1,13 @@
 //! Minimum vertex cut: the fewest bytes of values from which everything that is needed can be
 //! recomputed.
 //!
-//! Nodes are values; an edge goes from an operand to what is computed from it. *Leaves* cannot be
-//! computed, *sinks* are what a reverse block reads. Every way from a leaf to a sink must pass a
-//! value that is recorded, and the cheapest such set is a minimum cut (Dinic's algorithm on the
-//! graph with every node split in two). Of all minimum cuts the one next to the sinks is taken: it
-//! leaves the least to be computed.
+//! **Answer.** Nodes are values; an edge goes from an operand to what is computed from it. *Leaves*
+//! cannot be computed, *sinks* are what a reverse block reads. Every way from a leaf to a sink must
+//! pass a value that is recorded, and the cheapest such set is a minimum cut (Dinic's algorithm on
+//! the graph with every node split in two). Of all minimum cuts the one next to the sinks is taken:
+//! it leaves the least to be computed.
 //!
-//! Source: the cache rule of Enzyme (Moses and Churavy, 2020) and the min-cut partitioning of
+//! **Source.** The cache rule of Enzyme (Moses and Churavy, 2020) and the min-cut partitioning of
 //! AOTAutograd, for the idea.
 
 /// Flow that is never the bottleneck.

@@ -1,5 +1,10 @@
 //! Induction variables: integers that change by a constant each iteration, and the test that a loop
 //! ends by.
+//!
+//! **Question.** Which header parameters go in steps, and which comparison decides that a loop
+//! ends? **Answer.** A parameter whose argument on the latch is itself plus a constant, if it does
+//! not come back to its first value; and the comparison of such a parameter, before or after its
+//! step, with a value from outside of the loop, in a block that leaves it.
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;

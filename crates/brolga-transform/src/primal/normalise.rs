@@ -38,13 +38,12 @@ use brolga_analysis::query::constant_int;
 use brolga_analysis::query::original;
 use brolga_analysis::uses::Uses;
 use brolga_analysis::{Cfg, Loops};
-use brolga_ir::lower::{Fence, LowerEnv, is_numbered, renumber};
+use brolga_ir::lower::{is_numbered, renumber};
 use brolga_ir::map::one_each;
-use brolga_ir::names::Names;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::{OpcodeRule, opcode_rule};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, Type, types};
-use cranelift_codegen::isa::{CallConv, TargetFrontendConfig, TargetIsa};
+use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::packed_option::PackedOption;
 use cranelift_codegen::{
     Context, cursor::Cursor, cursor::FuncCursor, dominator_tree::DominatorTree, flowgraph::ControlFlowGraph,
@@ -484,35 +483,6 @@ fn split_parallel_edges(func: &mut ir::Function) {
             dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables)[k] = empty;
         }
     }
-}
-
-/// What lowering a lifted primal needs.
-pub fn plain_env<'a>(func: &'a ir::Function, names: &'a mut Names, target: TargetFrontendConfig) -> LowerEnv<'a> {
-    LowerEnv {
-        primal: func,
-        names,
-        seg: None,
-        frame: None,
-        id_bytes: 4,
-        ct: NO_CT.get_or_init(SecondaryMap::new),
-        width: 1,
-        debug: false,
-        pieces: false,
-        short: false,
-        watched: None,
-        typed: None,
-        standalone: None,
-        fence: Fence::No,
-        alone: false,
-        target,
-    }
-}
-
-static NO_CT: std::sync::OnceLock<SecondaryMap<ir::Value, Option<brolga_ir::inst::Shape>>> = std::sync::OnceLock::new();
-
-/// The calling convention of the host's C functions.
-pub fn host_conv(isa: &dyn TargetIsa) -> CallConv {
-    isa.default_call_conv()
 }
 
 #[cfg(test)]

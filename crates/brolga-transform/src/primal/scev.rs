@@ -12,6 +12,12 @@
 //! entered.
 //!
 //! Two sums that are written alike are equal. The reverse does not hold, and no pass relies on it.
+//!
+//! **Beside it.** Sums of values without products are those of derived CLIF, which vectorisation
+//! and SLP share (`brolga_clif::vectorise::affine_loop`): their terms are what is known where one
+//! loop is entered. Alias analysis (`brolga_analysis::memory::alias`) follows one scaled value and
+//! a span, before loops are known. One kind of sum for all would carry products, spans and 32-bit
+//! terms where they cannot occur.
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
@@ -254,14 +260,14 @@ impl Affine<'_> {
         (b == lp.header && v.contains(&edge_args(self.func, *latch, b)[i])).then(|| edge_args(self.func, *entry, b)[i])
     }
 
-    /// How often a loop turns, if it can only end by its test: a sum that is the number of
+    /// The trip count of a loop that can only end by its test: a sum that is the number of
     /// iterations if that is positive, and is not positive (or wrong by a multiple of 2⁶⁴ that no
     /// run reaches) if there are none.
     pub fn trips(&self, l: LoopId, around: &[LoopId]) -> Option<Sum> {
         self.iterations(l, around).map(|t| t.0)
     }
 
-    /// The same, and whether its header runs once more than it turns, to ask.
+    /// The same, and whether its header runs once more than its body, to ask.
     pub fn iterations(&self, l: LoopId, around: &[LoopId]) -> Option<(Sum, bool)> {
         let lp = &self.loops.loops[l];
         let [(from, to)] = lp.exits[..] else { return None };

@@ -6,7 +6,7 @@
 //! and then read needs neither: the shadow is not read after the store's reverse, and what the
 //! first of the loads in reverse adds to is the zero that the shadow began with.
 //!
-//! **Algorithm.** For each [private](brolga_analysis::memory::escape) piece of memory that holds no
+//! **Answer.** For each [private](brolga_analysis::memory::escape) piece of memory that holds no
 //! pointers, all accesses are known. In terms of the primal, where the reverse runs the other way:
 //! - a store need not *clear* if none of the accesses that read the shadow of its place (loads that
 //!   add, stores that take) can come before it: neither another one, nor itself in an earlier

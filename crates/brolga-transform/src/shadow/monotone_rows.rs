@@ -152,8 +152,8 @@ pub fn clearing(rows: &[Rows], stmts: &AdStmts, ids: &mut Ids) -> AdStmts {
         let mut rvs = Fragment::default();
         if rows.iter().any(|r| r.argument.is_some() && r.loads.contains(&stmt.primal)) {
             for inst in stmt.rvs.values() {
-                let AdOp::AddMem { addr, delta, sure, off, shape, .. } = inst.op else { continue };
-                let op = AdOp::ZeroMem { addr, delta, sure, off, bytes: shape.bytes(), checked: false, cuts: None };
+                let AdOp::AddMem { place, shape, .. } = inst.op else { continue };
+                let op = AdOp::ZeroMem { place, bytes: shape.bytes(), checked: false, cuts: None };
                 rvs.insert(ids.inst(), AdInst { defs: Defs::default(), op, at: inst.at });
             }
         }

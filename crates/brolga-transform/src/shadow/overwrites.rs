@@ -71,7 +71,8 @@ pub struct Order {
     pub cc: IntCC,
     /// Rows may be passed by, so no `high` may be so large that addresses come round.
     pub near: bool,
-    /// Where both are there; it runs in each turn of the outer loop, and is in no loop further in.
+    /// Where both are there; it runs in each iteration of the outer loop, and is in no loop further
+    /// in.
     pub block: ir::Block,
 }
 

@@ -6,7 +6,7 @@
 //! before the call (`Promises::fresh`), and nothing else is ever added to that place, a store is
 //! enough, and the zeros are, too, for nothing. That is what an adjoint written by hand does.
 //!
-//! **Algorithm.** For each argument whose memory the function only reads and that no other pointer
+//! **Answer.** For each argument whose memory the function only reads and that no other pointer
 //! reaches (`noalias`): find all loads of it by following its uses. If the pointer goes anywhere
 //! else (into a call, into memory), nothing is known. All active loads must be in one nest of
 //! loops, at addresses that differ by constants ([`crate::primal::scev`]), and that are never the

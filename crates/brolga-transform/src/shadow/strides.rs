@@ -1,5 +1,9 @@
 //! Strides: how far an address moves from iteration to iteration, and whether accesses of different
 //! iterations are apart.
+//!
+//! **Question.** May two iterations of a nest of loops access the same byte? **Answer.** By the sum
+//! of an address ([`crate::primal::scev`]): each loop moves it by a multiple of a number, and where
+//! that is more than the loops further in cover together, they do not. **Errs** on the side of yes.
 
 use brolga_analysis::{LoopId, Loops};
 use cranelift_codegen::ir;

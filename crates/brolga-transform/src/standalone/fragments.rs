@@ -26,7 +26,7 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, TrapCode, types};
 use cranelift_codegen::isa::TargetIsa;
 
-use super::piece::Piece;
+use super::derived_func::DerivedFunc;
 use super::prelude::{parsed, with_convention};
 
 static BODIES: LazyLock<HashMap<String, ir::Function>> = LazyLock::new(|| {
@@ -42,28 +42,28 @@ pub(crate) fn is_helper(symbol: &str) -> bool {
 }
 
 /// Add the helpers that functions call, and say whether there are any.
-pub(crate) fn put_in(pieces: &mut Vec<Piece>, isa: &dyn TargetIsa) -> bool {
+pub(crate) fn put_in(derived: &mut Vec<DerivedFunc>, isa: &dyn TargetIsa) -> bool {
     if isa.endianness() == ir::Endianness::Big {
         return false;
     }
-    let before = pieces.len();
-    let mut seen: BTreeSet<String> = pieces.iter().map(|p| p.symbol.clone()).collect();
+    let before = derived.len();
+    let mut seen: BTreeSet<String> = derived.iter().map(|p| p.symbol.clone()).collect();
     let mut at = 0;
-    while at < pieces.len() {
-        let (func, of) = (&pieces[at].func, pieces[at].of);
+    while at < derived.len() {
+        let (func, of) = (&derived[at].func, derived[at].of);
         let called = func.dfg.ext_funcs.values().map(|f| symbol_of(func, &f.name));
         let new: Vec<String> = called.filter(|s| is_helper(s) && seen.insert(s.clone())).collect();
-        pieces.extend(new.into_iter().map(|symbol| {
+        derived.extend(new.into_iter().map(|symbol| {
             let func = with_convention(BODIES[&symbol].clone(), isa.default_call_conv());
-            Piece { symbol, func, of, segment: None }
+            DerivedFunc { symbol, func, of, segment: None }
         }));
         at += 1;
     }
-    pieces.len() > before
+    derived.len() > before
 }
 
 /// Trap where a reverse half ends and cotangents have not come together.
-pub(crate) fn check_at_end(root: &mut Piece, isa: &dyn TargetIsa) {
+pub(crate) fn check_at_end(root: &mut DerivedFunc, isa: &dyn TargetIsa) {
     let Some(segment) = root.segment else { return };
     let func = &mut root.func;
     let entry = func.layout.entry_block().expect("it has a body");

@@ -5,9 +5,9 @@
 //! ([`indirect`]). Derivatives that are derived again ([`crate::nested`]) and those that become
 //! part of another module ([`mod@crate::embed`]) are such functions.
 
+pub(crate) mod derived_func;
 pub(crate) mod fragments;
 pub mod indirect;
-pub(crate) mod piece;
 pub mod prelude;
 pub(crate) mod typed_tape;
 

@@ -63,7 +63,7 @@ pub(crate) fn stored_pointer(facts: &Facts<'_>, stmts: &AdStmts) -> Option<ir::I
         _ => true,
     };
     let stores = |i: &AdInst| match &i.op {
-        AdOp::StoreDelta { delta, .. } => outlives(delta),
+        AdOp::StoreDelta { place, .. } => outlives(&place.delta),
         AdOp::Call { callee: Callee::Symbol(s), args, .. } if &**s == "brolga_copy_shadow" => {
             args[1].as_ref().is_none_or(outlives)
         }

@@ -317,29 +317,23 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
 
     /// `shadow[addr + off] += by`; `=` if nothing is there yet.
     pub fn add_mem(&mut self, addr: ir::Value, off: i32, by: Val, shape: Shape, fresh: bool) {
-        if let Some(delta) = self.facts().delta(addr) {
-            let sure = self.facts().sure(addr);
-            let addr = Val::Primal(addr);
-            self.push(Where::Rvs, Defs::default(), AdOp::AddMem { addr, delta, sure, off, part: 0, by, shape, fresh });
+        if let Some(place) = self.facts().place(addr, off) {
+            self.push(Where::Rvs, Defs::default(), AdOp::AddMem { place, by, shape, fresh });
         }
     }
 
     /// Read `shadow[addr + off]` and clear it: the reverse of an instruction that writes floats
     /// there.
     pub fn take_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
-        let delta = self.facts().delta(addr)?;
-        let sure = self.facts().sure(addr);
+        let place = self.facts().place(addr, off)?;
         self.forget_pointer(addr, off, shape.bytes());
-        let addr = Val::Primal(addr);
-        Some(self.emit(Where::Rvs, AdOp::TakeMem { addr, delta, sure, off, part: 0, shape }, shape.ty()))
+        Some(self.emit(Where::Rvs, AdOp::TakeMem { place, shape }, shape.ty()))
     }
 
     /// Read `shadow[addr + off]`.
     pub fn peek_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
-        let delta = self.facts().delta(addr)?;
-        let sure = self.facts().sure(addr);
-        let addr = Val::Primal(addr);
-        Some(self.emit(Where::Rvs, AdOp::PeekMem { addr, delta, sure, off, part: 0, shape }, shape.ty()))
+        let place = self.facts().place(addr, off)?;
+        Some(self.emit(Where::Rvs, AdOp::PeekMem { place, shape }, shape.ty()))
     }
 
     /// Clear `bytes` bytes of `shadow[addr + off]`.
@@ -352,10 +346,8 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
 
     /// The same of what may be a part of a float (see [`AdOp::ZeroMem`]).
     pub fn cut_mem(&mut self, addr: ir::Value, off: i32, bytes: u32, of: u8) {
-        if let Some(delta) = self.facts().delta(addr) {
-            let (addr, sure) = (Val::Primal(addr), self.facts().sure(addr));
-            let op = AdOp::ZeroMem { addr, delta, sure, off, bytes, checked: false, cuts: Some(of) };
-            self.push(Where::Rvs, Defs::default(), op);
+        if let Some(place) = self.facts().place(addr, off) {
+            self.push(Where::Rvs, Defs::default(), AdOp::ZeroMem { place, bytes, checked: false, cuts: Some(of) });
         }
     }
 
@@ -370,10 +362,8 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     fn zero_mem_in(&mut self, w: Where, addr: ir::Value, off: i32, bytes: u32, checked: bool) {
-        if let Some(delta) = self.facts().delta(addr) {
-            let sure = self.facts().sure(addr);
-            let addr = Val::Primal(addr);
-            self.push(w, Defs::default(), AdOp::ZeroMem { addr, delta, sure, off, bytes, checked, cuts: None });
+        if let Some(place) = self.facts().place(addr, off) {
+            self.push(w, Defs::default(), AdOp::ZeroMem { place, bytes, checked, cuts: None });
         }
     }
 

@@ -7,12 +7,11 @@ use brolga_analysis::{Blocks, Cfg, Private};
 use brolga_ir::block::{CfgBlocks, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Val};
 use brolga_ir::lift::lift;
-use brolga_ir::lower::lower;
+use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::names::Names;
 use brolga_ir::{Dv, InstId, Program};
 use brolga_testing::function;
 use brolga_transform::dce::{KnownPrimal, prune};
-use brolga_transform::primal::normalise::plain_env;
 use cranelift_codegen::entity::EntityRef;
 use cranelift_codegen::ir;
 use cranelift_codegen::settings::{self, Flags};
@@ -84,7 +83,7 @@ impl Case {
             cranelift_codegen::isa::lookup_by_name("x86_64").or(cranelift_codegen::isa::lookup_by_name("aarch64"));
         let isa = target.unwrap().finish(Flags::new(settings::builder())).unwrap();
         let mut names = Names::verbatim();
-        let func = lower(&self.graph, plain_env(&self.primal, &mut names, isa.frontend_config()));
+        let func = lower(&self.graph, LowerEnv::of_primal(&self.primal, &mut names, isa.frontend_config()));
         cranelift_codegen::verify_function(&func, &*isa).unwrap_or_else(|e| panic!("{e}\n{func}"));
         self
     }

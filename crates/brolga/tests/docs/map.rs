@@ -2,7 +2,7 @@
 //! workspace.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{files, root};
 
@@ -31,10 +31,30 @@ fn imports_go_downwards_in_the_code_map() {
     assert_eq!(order.len(), seen.len(), "the code map has {order:?}, the workspace {seen:?}");
 }
 
+/// The pages of `docs`, and those that lie beside it.
+fn documents() -> Vec<PathBuf> {
+    let beside = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root().join(name));
+    files(&root().join("docs"), "md").into_iter().chain(beside).collect()
+}
+
+/// A page that the README does not link to is found in the list of design pages.
+#[test]
+fn pages_are_found() {
+    let text = |name: &str| std::fs::read_to_string(root().join(name)).unwrap();
+    let (readme, architecture) = (text("README.md"), text("docs/ARCHITECTURE.md"));
+    for page in files(&root().join("docs"), "md") {
+        let name = page.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
+        let design = name.strip_prefix("docs/").filter(|n| n.starts_with("design/"));
+        let found =
+            design.map_or(readme.contains(&format!("]({name})")), |n| architecture.contains(&format!("]({n})")));
+        assert!(found, "no link to {name}");
+    }
+}
+
 #[test]
 fn links_lead_somewhere() {
     let mut broken = Vec::new();
-    for path in files(&root().join("docs"), "md") {
+    for path in documents() {
         let text = std::fs::read_to_string(&path).unwrap();
         for target in text.split("](").skip(1).filter_map(|t| t.split(')').next()) {
             if target.starts_with("http") {
@@ -63,7 +83,7 @@ fn anchors(path: &Path) -> BTreeSet<String> {
 #[test]
 fn files_that_documents_name_exist() {
     let mut missing = Vec::new();
-    for path in files(&root().join("docs"), "md") {
+    for path in documents() {
         let text = std::fs::read_to_string(&path).unwrap();
         // Odd pieces between backticks are code.
         for name in
@@ -98,7 +118,7 @@ fn short_names_of_files_exist() {
         sources.iter().any(|s| s.ends_with(&file) || s.contains(&folder))
     };
     let mut missing = Vec::new();
-    for path in files(&root().join("docs"), "md") {
+    for path in documents() {
         let text = std::fs::read_to_string(&path).unwrap();
         let is_glossary = path.ends_with("GLOSSARY.md");
         let prose: String = text.split("```").step_by(2).collect();

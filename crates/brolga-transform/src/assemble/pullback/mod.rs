@@ -1,5 +1,7 @@
 //! The pullback graph: the reverse of each block, in the reverse of the order in which they ran.
 //!
+//! **Answer.** A block for the reverse of each block, and one for the reverse of each edge:
+//!
 //! ```text
 //! entry        find the frame; go to the reverse of the block that returned
 //! reverse of B pop B's record, restore what is read, reverse fragments last statement first,

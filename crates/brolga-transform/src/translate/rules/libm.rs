@@ -1,7 +1,7 @@
 //! Known C functions: calls of mathematical functions and of memory functions, which have rules.
 
 use brolga_analysis::{CopyRole, MemRole};
-use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
+use brolga_ir::inst::{AdOp, Arith, Check, Defs, ShadowPlace, Shape, Val};
 use brolga_ir::{Diagnostic, MemoryMode, Mode};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
 use cranelift_codegen::ir::{self, types};
@@ -278,12 +278,12 @@ fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &
     for &(off, role) in fields {
         if role == MemRole::Pointer {
             let p = cx.emit(Where::Before, AdOp::LoadOld { addr: pf, off, ty: I64 }, I64);
-            let d = cx.emit(Where::Before, AdOp::LoadDelta { addr: pf, delta: df, off, loaded: p }, I64);
+            let d = cx.emit(Where::Before, AdOp::LoadDelta { place: ShadowPlace::new(pf, df, off), loaded: p }, I64);
             pointers.push((off, p, d));
         }
     }
     for (off, value, d) in pointers {
-        let op = AdOp::StoreDelta { addr: pt, delta: dt, off, value, vdelta: Some(d) };
+        let op = AdOp::StoreDelta { place: ShadowPlace::new(pt, dt, off), value, vdelta: Some(d) };
         cx.push(Where::Before, Defs::default(), op);
     }
     let mut taken = Vec::new();

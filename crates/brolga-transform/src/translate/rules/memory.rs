@@ -9,7 +9,7 @@
 use brolga_analysis::query::is_taped_integer;
 use brolga_analysis::{Delta, MemRole, RootKind};
 use brolga_ir::MemoryMode;
-use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
+use brolga_ir::inst::{AdOp, Arith, Check, Defs, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
 
 use crate::translate::stmt::{StmtCx, Where};
@@ -28,7 +28,8 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
         }
         MemRole::Pointer => {
             let delta = cx.facts().delta(addr).expect("a pointer with a role comes from memory with a shadow");
-            let op = AdOp::LoadDelta { addr: Val::Primal(addr), delta, off, loaded: Val::Primal(z) };
+            let place = ShadowPlace::new(Val::Primal(addr), delta, off);
+            let op = AdOp::LoadDelta { place, loaded: Val::Primal(z) };
             cx.push(Where::After, [(Val::Delta(z), types::I64)].into(), op);
         }
         MemRole::Float(_) | MemRole::None | MemRole::Kill { .. } => {}
@@ -69,7 +70,8 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
         MemRole::Pointer => {
             let delta = cx.facts().delta(addr).expect("a pointer with a role goes to memory with a shadow");
             let vdelta = cx.facts().delta(x);
-            let op = AdOp::StoreDelta { addr: Val::Primal(addr), delta, off, value: Val::Primal(x), vdelta };
+            let place = ShadowPlace::new(Val::Primal(addr), delta, off);
+            let op = AdOp::StoreDelta { place, value: Val::Primal(x), vdelta };
             let restore = cx.facts().options.memory == MemoryMode::Restore;
             if restore {
                 shadow_pointer_memory(cx, addr, off);

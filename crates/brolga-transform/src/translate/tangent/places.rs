@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use brolga_analysis::MemRole;
 use brolga_analysis::query::access_offset;
 use brolga_analysis::query::{access_address, is_taped_integer};
-use brolga_ir::inst::{AdOp, Args, Arith, Defs, FragmentOp, Shape, Val};
+use brolga_ir::inst::{AdOp, Args, Arith, Defs, FragmentOp, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::{self, Type, types};
 
 use super::fit::fit;
@@ -57,7 +57,8 @@ pub fn store(cx: Cx<'_, '_, '_, '_>) {
         MemRole::Pointer => {
             let delta = cx.facts().delta(addr).expect("a pointer with a role goes to memory with a shadow");
             let vdelta = cx.facts().delta(x);
-            let op = AdOp::StoreDelta { addr: Val::Primal(addr), delta, off, value: Val::Primal(x), vdelta };
+            let place = ShadowPlace::new(Val::Primal(addr), delta, off);
+            let op = AdOp::StoreDelta { place, value: Val::Primal(x), vdelta };
             cx.push(Where::After, Defs::default(), op);
         }
         // In its channel of a typed tape there are no floats.
@@ -73,8 +74,7 @@ pub fn store(cx: Cx<'_, '_, '_, '_>) {
 
 /// The tangent of what lies at a place; none without a shadow.
 pub fn read(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
-    let delta = cx.facts().delta(addr)?;
-    let sure = cx.facts().sure(addr);
+    let place = cx.facts().place(addr, off)?;
     let n = shape.bytes();
     let what = match shape {
         Shape::Bytes { .. } | Shape::Demand { .. } => FragmentOp::Note,
@@ -82,7 +82,7 @@ pub fn read(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, shape: Shape) -> 
     };
     tell(cx, what, addr, off, n);
     let ty = in_memory(shape);
-    let x = cx.emit(Where::After, AdOp::LoadTangent { addr: Val::Primal(addr), delta, sure, off, part: 0, ty }, ty);
+    let x = cx.emit(Where::After, AdOp::LoadTangent { place, ty }, ty);
     Some(match shape {
         Shape::F32Pair => cx.arith(Arith::FromBits(shape), &[x], shape.ty()),
         Shape::Demand { .. } => {
@@ -95,8 +95,7 @@ pub fn read(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, shape: Shape) -> 
 
 /// A tangent goes to the shadow of a place.
 pub fn write(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, tangent: Val, shape: Shape) {
-    let Some(delta) = cx.facts().delta(addr) else { return };
-    let sure = cx.facts().sure(addr);
+    let Some(place) = cx.facts().place(addr, off) else { return };
     let (ty, n) = (in_memory(shape), shape.bytes());
     let value = match shape {
         Shape::F32Pair => cx.arith(Arith::ToBits, &[tangent], ty),
@@ -106,8 +105,7 @@ pub fn write(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, tangent: Val, sh
         }
         _ => tangent,
     };
-    let op = AdOp::StoreTangent { addr: Val::Primal(addr), delta, sure, off, part: 0, value };
-    cx.push(Where::After, Defs::default(), op);
+    cx.push(Where::After, Defs::default(), AdOp::StoreTangent { place, value });
     let fragment = matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. });
     tell(cx, if fragment { FragmentOp::Mark } else { FragmentOp::Clean }, addr, off, n);
 }
@@ -133,7 +131,7 @@ fn narrowed(cx: Cx<'_, '_, '_, '_>, t: Val, from: Type, to: Type) -> Val {
 /// Tell the run time of fragments at a place.
 fn tell(cx: Cx<'_, '_, '_, '_>, what: FragmentOp, addr: ir::Value, off: i32, n: u32) {
     if let Some(delta) = cx.facts().delta(addr) {
-        let op = AdOp::Fragment { what, addr: Val::Primal(addr), delta, off, n };
+        let op = AdOp::Fragment { what, place: ShadowPlace::new(Val::Primal(addr), delta, off), n };
         cx.push(Where::After, Defs::default(), op);
     }
 }
@@ -141,10 +139,9 @@ fn tell(cx: Cx<'_, '_, '_, '_>, what: FragmentOp, addr: ir::Value, off: i32, n: 
 /// Bytes of a shadow are overwritten with something that has no tangent; `poisoned` if it has one
 /// that is not known.
 pub fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32, poisoned: bool) {
-    let Some(delta) = cx.facts().delta(addr) else { return };
-    let (sure, p) = (cx.facts().sure(addr), Val::Primal(addr));
+    let Some(place) = cx.facts().place(addr, off) else { return };
     if !poisoned {
-        let op = AdOp::ZeroMem { addr: p, delta, sure, off, bytes, checked: false, cuts: None };
+        let op = AdOp::ZeroMem { place, bytes, checked: false, cuts: None };
         cx.push(Where::After, Defs::default(), op);
         let part = bytes < 8 && cx.facts().may_hold_floats(addr);
         return tell(cx, if part { FragmentOp::Mark } else { FragmentOp::Clean }, addr, off, bytes);
@@ -158,8 +155,8 @@ pub fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32, poiso
             _ => types::I8,
         };
         let value = cx.emit(Where::After, AdOp::Arith(Arith::Iconst(-1), Args::default(), ty), ty);
-        let op = AdOp::StoreTangent { addr: p, delta, sure, off: off + at as i32, part: 0, value };
-        cx.push(Where::After, Defs::default(), op);
+        let place = ShadowPlace { off: off + at as i32, ..place };
+        cx.push(Where::After, Defs::default(), AdOp::StoreTangent { place, value });
         at += ty.bytes();
     }
 }

@@ -5,7 +5,7 @@ use brolga_ir::FuncKey;
 use cranelift_codegen::ir;
 
 /// A derived function on its way.
-pub(crate) struct Piece {
+pub(crate) struct DerivedFunc {
     pub symbol: String,
     pub func: ir::Function,
     pub of: FuncKey,

@@ -1,4 +1,4 @@
-//! Segments: what stands in a block between two effects, the unit that bundles are made of.
+//! Regions: what stands in a block between two effects, the unit that bundles are made of.
 
 use crate::map::HashMap;
 use cranelift_codegen::ir::{self, Opcode, Type, Value, types};
@@ -34,7 +34,7 @@ pub(super) struct SlpAccess {
 }
 
 /// What stands in a block between two effects.
-pub(super) struct Segment<'a> {
+pub(super) struct SlpRegion<'a> {
     pub(super) func: &'a ir::Function,
     pub(super) how: SlpInput<'a>,
     /// The instructions, in order.

@@ -69,7 +69,7 @@ pub fn define(
     let mode = if spec.derivative == Derivative::Tangent { Mode::Tangent } else { Mode::Combined };
     let options = Options { mode, strong_zero: spec.strong_zero, debug: false, ..options.clone() };
     let mut tape = TypedRoom::Stack([0; 4]);
-    let settle = |pieces: &mut [_]| tape = room::settle_typed(pieces);
+    let settle = |derived: &mut [_]| tape = room::settle_typed(derived);
     let found = nested::settled(&prepared.program, &request, &options, isa, of.shadows, settle);
     let mut found = found.map_err(|d| prepared.problems(d))?;
     if let Some(shadow) = found.program.data.values().nth(program.data.len()) {
