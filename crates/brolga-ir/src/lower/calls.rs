@@ -10,8 +10,8 @@ use super::segment;
 use super::typed::{Position, half_of};
 use crate::inst::{AdInst, Callee, Check, Tape, Val};
 
-/// Helpers that are given the segment and a ticket, and whose result is zero if the ticket is: as it
-/// is for what is no float, so that nothing is called.
+/// Helpers that are given the segment and a ticket, and whose result is zero if the ticket is: as
+/// it is for what is no float, so that nothing is called.
 const OF_TICKETS: [&str; 5] = [
     "brolga_any_bytes",
     "brolga_part_of_bytes",
