@@ -211,6 +211,12 @@ impl LoopState {
         }
     }
 
+    /// See how many pages differ now.
+    pub(crate) fn count_pages(&mut self) {
+        self.memory.iter_mut().for_each(PagedMemory::measure);
+        self.pages = self.pages.max(self.memory.iter().map(|m| m.changed().count()).sum());
+    }
+
     fn values_as_bytes(&mut self) -> &mut [u8] {
         // SAFETY: numbers of 16 bytes are as many bytes.
         unsafe { std::slice::from_raw_parts_mut(self.values.as_mut_ptr().cast::<u8>(), self.kept * VALUE) }
