@@ -199,15 +199,20 @@ fn a_trap_is_that_of_the_loop_as_written() {
 fn states_that_grow_fit_the_budget() {
     let module = concat!(env!("CARGO_MANIFEST_DIR"), "/wasm/text/pages.wat");
     let file = File::read(std::path::Path::new(module)).expect("it is a module");
-    let call = call(&file, "%pages([1.5], 60)");
-    let all =
-        run::gradient(&derived(&file, &call, &options(Mode::Combined, 1 << 30, true, &[])).unwrap(), &call).unwrap();
-    for bytes in [900 << 10, 550 << 10] {
-        for mode in [Mode::Combined, Mode::Split] {
-            let found =
-                run::gradient(&derived(&file, &call, &options(mode, bytes, true, &[])).unwrap(), &call).unwrap();
-            assert!(found.same_gradient(&all) && found.value == all.value, "{mode:?} {bytes}");
-            assert!(found.loops.stores > 0 && found.loops.max_bytes <= bytes as u64, "{:?}", found.loops);
+    for (text, budgets) in
+        [("%pages([1.5], 60)", [900 << 10, 550 << 10]), ("%until([1.5], 14800.0)", [320 << 10, 280 << 10])]
+    {
+        let call = call(&file, text);
+        let found = |mode, bytes| {
+            run::gradient(&derived(&file, &call, &options(mode, bytes, true, &[])).unwrap(), &call).unwrap()
+        };
+        let all = found(Mode::Combined, 1 << 30);
+        for bytes in budgets {
+            for mode in [Mode::Combined, Mode::Split] {
+                let found = found(mode, bytes);
+                assert!(found.same_gradient(&all) && found.value == all.value, "{text} {mode:?} {bytes}");
+                assert!(found.loops.stores > 0 && found.loops.max_bytes <= bytes as u64, "{:?}", found.loops);
+            }
         }
     }
 }

@@ -540,7 +540,9 @@ impl LoopRun {
 
     /// Whether states have turned out to be longer than was thought, so that they do not fit.
     fn exceeds(&self) -> bool {
-        self.state.is_paged() && self.live > 1 && self.bytes_held() + self.state.bytes() > self.budget
+        self.state.is_paged()
+            && self.live > 1
+            && self.bytes_held() + self.state.bytes() + self.tape.bytes() > self.budget
     }
 
     /// Whether states at the end of the loop, as the pullback is going to keep them, are longer than
