@@ -1,12 +1,12 @@
-//! Loops without a mark, kind by kind: what is run again, what stays as it is and why, and what of a
-//! budget is kept.
+//! Loops without a mark, kind by kind: what is run again, what stays as it is and why, and what of
+//! a budget is kept.
 
 use brolga::{Checkpoints, DerivedRule, Effort, Error, LoopStats, Mode, Options};
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{File, Invocation, run};
 
-/// Loops of several kinds: one calls `%advance` in each iteration, for 8 outer ones; one ends when a
-/// sum is large; one allocates; one reads a table behind a pointer; one traps.
+/// Loops of several kinds: one calls `%advance` in each iteration, for 8 outer ones; one ends when
+/// a sum is large; one allocates; one reads a table behind a pointer; one traps.
 const LOOPS: &str = "
 function %advance(i64, f64) {
 block0(v0: i64, v1: f64):

@@ -172,12 +172,12 @@ mod tests {
         };
         let full = std::fs::OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
         seg.loops.files.use_file(full);
-        assert_eq!(begun(&mut seg), Forward::Fault as u64);
+        assert_eq!(begun(&mut seg), LoopForward::Fault as u64);
         let message = seg.loop_fault().unwrap().to_string();
         assert!(message.contains("cannot be written") && message.contains("name another folder"), "{message}");
         // The next run has nothing to do with it.
         seg.reset();
         seg.keep_states_in(None);
-        assert!(begun(&mut seg) == Forward::Steps as u64 && seg.loop_fault().is_none());
+        assert!(begun(&mut seg) == LoopForward::Steps as u64 && seg.loop_fault().is_none());
     }
 }

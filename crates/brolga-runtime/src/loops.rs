@@ -545,8 +545,8 @@ impl LoopRun {
             && self.bytes_held() + self.state.bytes() + self.tape.bytes() > self.budget
     }
 
-    /// Whether states at the end of the loop, as the pullback is going to keep them, are longer than
-    /// was thought, so that they would not fit.
+    /// Whether states are so much longer at the end of the loop than was thought that those which
+    /// the pullback keeps would not fit.
     fn has_grown(&mut self) -> bool {
         if !self.state.is_paged() {
             return false;

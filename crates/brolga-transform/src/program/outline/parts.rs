@@ -4,8 +4,9 @@
 //! next one, and which are asked for behind the loop?
 //!
 //! **Answer.** From outside come values of blocks in front of the loop, but constants, which are
-//! put into the step. Handed on are the parameters of the loop's header, and floats from outside, so
-//! that their cotangents are, too, and what is longer than a word, which is all that a run keeps else. Asked for are values of the loop that other blocks use.
+//! put into the step. Handed on are the parameters of the loop's header and, from outside, floats
+//! (so are their cotangents) and what is longer than a word. Asked for are values of the loop that
+//! other blocks use.
 //!
 //! **Cost.** A pass over the function for each loop.
 
