@@ -194,3 +194,25 @@ fn a_trap_is_that_of_the_loop_as_written() {
     assert_eq!(as_written, trap(&options(Mode::Combined, 1 << 10, true, &[])));
     assert_eq!((as_written.0.as_str(), as_written.1.as_str()), ("user7", "traps"));
 }
+
+#[test]
+fn states_that_grow_fit_the_budget() {
+    let module = concat!(env!("CARGO_MANIFEST_DIR"), "/wasm/text/pages.wat");
+    let file = File::read(std::path::Path::new(module)).expect("it is a module");
+    for (text, budgets) in
+        [("%pages([1.5], 60)", [900 << 10, 550 << 10]), ("%until([1.5], 14800.0)", [320 << 10, 280 << 10])]
+    {
+        let call = call(&file, text);
+        let found = |mode, bytes| {
+            run::gradient(&derived(&file, &call, &options(mode, bytes, true, &[])).unwrap(), &call).unwrap()
+        };
+        let all = found(Mode::Combined, 1 << 30);
+        for bytes in budgets {
+            for mode in [Mode::Combined, Mode::Split] {
+                let found = found(mode, bytes);
+                assert!(found.same_gradient(&all) && found.value == all.value, "{text} {mode:?} {bytes}");
+                assert!(found.loops.stores > 0 && found.loops.max_bytes <= bytes as u64, "{:?}", found.loops);
+            }
+        }
+    }
+}

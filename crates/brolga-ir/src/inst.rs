@@ -327,7 +327,8 @@ impl Check {
     pub fn message(self) -> &'static str {
         match self {
             Check::TapeFull => {
-                "the run recorded more than the tape limit allows; raise `tape_limit` or shorten the run"
+                "the run recorded more than the tape limit allows; let its loops keep to a budget (`within_memory`), raise `tape_limit`, or \
+                 shorten the run"
             }
             Check::UnknownCallee => "an indirect call went to an address that is no function of this program",
             Check::UntrackedBits => {

@@ -29,6 +29,9 @@ const PAGE_HEAD: usize = 8;
 pub(crate) const VALUE: usize = 16;
 /// Pages that a state is taken to have until one has been seen.
 const GUESS: usize = 4;
+/// Bytes that a state with pages has at least, where the question is whether a step is recorded on
+/// trial.
+const FEW: usize = 512;
 
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
@@ -187,10 +190,10 @@ impl LoopState {
         (self.flat() + self.pages * (PAGE_HEAD + PAGE)).max(1)
     }
 
-    /// Bytes of a copy, at least.
+    /// Bytes of a copy, at least; few, even where pages are kept.
     pub(crate) fn least_bytes(&self) -> usize {
-        let page = if self.is_paged() { PAGE_HEAD + PAGE } else { 0 };
-        (self.flat() + page).max(1)
+        let few = if self.is_paged() { FEW } else { 1 };
+        self.flat().max(few)
     }
 
     /// Bytes of a copy without pages.
@@ -209,6 +212,12 @@ impl LoopState {
             m.measure();
             m.take_image();
         }
+    }
+
+    /// See how many pages differ now.
+    pub(crate) fn count_pages(&mut self) {
+        self.memory.iter_mut().for_each(PagedMemory::measure);
+        self.pages = self.pages.max(self.memory.iter().map(|m| m.changed().count()).sum());
     }
 
     fn values_as_bytes(&mut self) -> &mut [u8] {

@@ -55,7 +55,7 @@ pub enum LoopFault {
     /// The initial state and the one behind the loop do not fit.
     #[error(
         "the memory budget of {budget} bytes is less than a time loop takes, which keeps two states of {state} bytes; \
-         raise `memory_budget`"
+         raise `memory_budget` (`--memory-budget`)"
     )]
     Budget {
         /// The budget.
@@ -524,6 +524,7 @@ impl LoopRun {
                     self.stats.count(Action::Advance { from, to }, None);
                     return Ok(LoopForward::Steps);
                 }
+                Action::Turn if self.has_grown() => self.start_forward_again(files, caller)?,
                 Action::Turn => break,
                 action => {
                     self.act((base, first), action, files, caller)?;
@@ -539,7 +540,24 @@ impl LoopRun {
 
     /// Whether states have turned out to be longer than was thought, so that they do not fit.
     fn exceeds(&self) -> bool {
-        self.state.is_paged() && self.live > 1 && self.bytes_held() + self.state.bytes() > self.budget
+        self.state.is_paged()
+            && self.live > 1
+            && self.bytes_held() + self.state.bytes() + self.tape.bytes() > self.budget
+    }
+
+    /// Whether states are so much longer at the end of the loop than was thought that those which
+    /// the pullback keeps would not fit.
+    fn has_grown(&mut self) -> bool {
+        if !self.state.is_paged() {
+            return false;
+        }
+        self.state.count_pages();
+        let (state, image) = (self.state.bytes() as u64, self.state.image_bytes());
+        self.selection.is_some_and(|s| {
+            let as_they_are = Selection { size: LoopSize { state, ..s.size }, ..s };
+            let beside = (self.tape.bytes() + image) as u64 + state;
+            state > s.size.state && as_they_are.bytes() + u128::from(beside) > self.budget as u128
+        })
     }
 
     /// Go back to the first state that was kept, with a schedule for states as long as they are.

@@ -292,7 +292,7 @@ impl fmt::Display for Selection {
         }
         let (most, budget) = (ByteCount(self.bytes()), ByteCount(u128::from(self.budget.memory)));
         if most.0 > budget.0 {
-            return write!(f, "at most {most}: what one step leaves on the tape does not fit {budget}");
+            return write!(f, "at most {most}: what a step is taken to leave on the tape does not fit {budget}");
         }
         write!(f, "at most {most} of {budget}")
     }

@@ -84,9 +84,9 @@ pub(super) fn replace(func: &mut ir::Function, of: &Outlined<'_>, driver: &str, 
         Some(count) => steps_of(&mut pos, &count, of.iterations),
         None => pos.ins().iconst(types::I64, i64::MAX),
     };
-    let call = pos.ins().call(callee, &[&of.invariants[..], &first, &of.floats, &[zero, n]].concat());
+    let call = pos.ins().call(callee, &[&of.invariants[..], &first, &of.handed_on, &[zero, n]].concat());
     let results = pos.func.dfg.inst_results(call).to_vec();
-    let (&code, outs) = results[first.len() + of.floats.len()..].split_last().expect("the code");
+    let (&code, outs) = results[first.len() + of.handed_on.len()..].split_last().expect("the code");
     leave(&mut pos, of, code);
     for &b in &of.blocks {
         remove(func, b);

@@ -44,7 +44,7 @@ use brolga_analysis::Summaries;
 use brolga_analysis::memory::alias::Origin;
 use brolga_ir::driver::{Driver, StateLength, StepsDriver};
 use brolga_ir::map::{IndexMap, IndexSet};
-use brolga_ir::{Diagnostics, FuncKey, Mode, Options, Program};
+use brolga_ir::{Diagnostic, Diagnostics, FuncKey, MemoryMode, Mode, Options, Program};
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use cranelift_codegen::isa::TargetIsa;
 
@@ -119,6 +119,12 @@ pub(crate) fn outline(
     (root, options, isa): (FuncKey, &Options, &dyn TargetIsa),
 ) -> Result<OutlinedLoops, Diagnostics> {
     let asked = &options.checkpoints;
+    if options.memory == MemoryMode::Restore && !asked.around.is_empty() {
+        let d = Diagnostic::new("AD0193", "a loop is to be reversed in parts, and all of memory to be restored")
+            .note("where memory is restored, each write of the primal is recorded")
+            .help("leave out one of both: `--checkpoint`, or `--memory restore`");
+        return Err(d.in_func(&program.funcs[root].symbol).into());
+    }
     if !asked.outermost && asked.around.is_empty() || !options.keeps_states() {
         return Ok(OutlinedLoops::default());
     }

@@ -4,8 +4,9 @@
 //! next one, and which are asked for behind the loop?
 //!
 //! **Answer.** From outside come values of blocks in front of the loop, but constants, which are
-//! put into the step. Handed on are the parameters of the loop's header, and floats from outside:
-//! so are their cotangents. Asked for are values of the loop that other blocks use.
+//! put into the step. Handed on are the parameters of the loop's header and, from outside, floats
+//! (so are their cotangents) and what is longer than a word. Asked for are values of the loop that
+//! other blocks use.
 //!
 //! **Cost.** A pass over the function for each loop.
 
@@ -28,10 +29,10 @@ pub(crate) struct Outlined<'a> {
     pub of: &'a Loop,
     /// Its blocks, in the order of the layout.
     pub blocks: Vec<ir::Block>,
-    /// Values from in front of the loop that no iteration changes, but floats.
+    /// Values from in front of the loop that no iteration changes, but those that are handed on.
     pub invariants: Vec<ir::Value>,
-    /// Floats of this kind.
-    pub floats: Vec<ir::Value>,
+    /// Values of this kind that are handed on: floats, and what is longer than a word.
+    pub handed_on: Vec<ir::Value>,
     /// Instructions in front of the loop that are put into the step: constants.
     pub constants: Vec<ir::Inst>,
     /// Addresses of stack slots in the loop, which are taken in front of it.
@@ -55,7 +56,7 @@ impl<'a> Outlined<'a> {
         let func = &n.func;
         let blocks: Vec<ir::Block> = func.layout.blocks().filter(|&b| of.blocks.contains(b)).collect();
         let inside = |v: ir::Value| n.cfg.def_block[v].is_some_and(|b| of.blocks.contains(b));
-        let (mut invariants, mut floats, mut constants) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut invariants, mut handed_on, mut constants) = (Vec::new(), Vec::new(), Vec::new());
         // The instance comes first, whether it is asked for or not.
         invariants.extend(func.special_param(ArgumentPurpose::VMContext));
         let insts = || blocks.iter().flat_map(|&b| func.layout.block_insts(b));
@@ -79,8 +80,11 @@ impl<'a> Outlined<'a> {
             match constant {
                 Some(i) if !constants.contains(&i) => constants.push(i),
                 Some(_) => {}
-                None if func.dfg.value_type(v).lane_type().is_float() => push_new(&mut floats, v),
-                None => push_new(&mut invariants, v),
+                None => {
+                    let ty = func.dfg.value_type(v);
+                    let is_handed_on = ty.lane_type().is_float() || ty.bits() > 64;
+                    push_new(if is_handed_on { &mut handed_on } else { &mut invariants }, v);
+                }
             }
         }
         let outside = func.layout.blocks().filter(|b| !of.blocks.contains(*b));
@@ -92,7 +96,7 @@ impl<'a> Outlined<'a> {
             args.iter().filter(|&&v| inside(v)).for_each(|&v| push_new(&mut outs, v));
         }
         let iterations = iterations(program, n, &blocks);
-        Self { at: n, func, of, blocks, invariants, floats, constants, addresses, outs, iterations, memory }
+        Self { at: n, func, of, blocks, invariants, handed_on, constants, addresses, outs, iterations, memory }
     }
 
     /// Whether a value of the loop is defined on all ways to the end of a block.
@@ -107,7 +111,7 @@ impl<'a> Outlined<'a> {
     /// Types of what is handed on.
     pub fn carried(&self) -> Vec<ir::Type> {
         let params = self.func.dfg.block_params(self.of.header);
-        self.types_of(params).chain(self.types_of(&self.floats)).collect()
+        self.types_of(params).chain(self.types_of(&self.handed_on)).collect()
     }
 
     /// Types of what is asked for behind the loop.

@@ -95,7 +95,7 @@ pub(super) fn sites(ask: &Question<'_>, asked: &Checkpoints) -> Result<Sites, Di
         let own = named.get(&k).map_or(&[][..], |v| v);
         let mut sites: Vec<LoopSite> = Vec::new();
         for l in n.loops.loops.keys() {
-            let budget = own.iter().find(|(id, _)| *id == l).map(|(_, bytes)| *bytes);
+            let budget = own.iter().rev().find(|(id, _)| *id == l).map(|(_, bytes)| *bytes);
             let outermost = once.contains(&k) && n.loops.loops[l].parent.is_none();
             let has_named = own.iter().any(|(id, _)| n.loops.contains(l, n.loops.loops[*id].header));
             if budget.is_none() && (!outermost || has_named) {

@@ -32,7 +32,7 @@ pub(super) fn function(of: &Outlined<'_>, symbol: &str) -> ir::Function {
     let at = location(of);
     let entry = enter(&mut func, of, at);
     let carried: Vec<ir::Value> = func.dfg.block_params(entry)[of.invariants.len()..].to_vec();
-    let floats = carried[carried.len() - of.floats.len()..].to_vec();
+    let floats = carried[carried.len() - of.handed_on.len()..].to_vec();
     latch(&mut func, of, &floats, at);
     leave(&mut func, of, at);
     for b in func.layout.blocks().collect::<Vec<_>>() {
@@ -86,7 +86,7 @@ fn enter(func: &mut ir::Function, of: &Outlined<'_>, at: ir::SourceLoc) -> ir::B
         func.layout.remove_inst(i);
     }
     let from_outside = of.invariants.iter().zip(&given);
-    let floats = of.floats.iter().zip(&given[given.len() - of.floats.len()..]);
+    let floats = of.handed_on.iter().zip(&given[given.len() - of.handed_on.len()..]);
     for (&v, &p) in from_outside.chain(floats) {
         rename(func, v, p);
     }
