@@ -156,7 +156,7 @@ fn times_of_calls() {
     let file = TempFile::new(PROGRAM, "sum.clif", SUM);
     let list = vec!["1.5"; 2000].join(", ");
     let calls = [format!("%sum([{list}], 2000)"), format!("%scale([{list}], 2000, 2.0)")];
-    let args = ["--call", &calls[0], "--call", &calls[1], "--budget", "0.05"];
+    let args = ["--call", &calls[0], "--call", &calls[1], "--budget", "0.2"];
     let found = file.run("bench", &[&args[..], &["--json"]].concat()).expect(0).json();
     assert_eq!(found.len(), 2);
     for (found, name) in found.iter().zip(["%sum", "%scale"]) {
@@ -191,7 +191,7 @@ fn what_is_too_short_is_not_compared() {
         "short.clif",
         "; nothing\nfunction %f(f64) -> f64 {\nblock0(v0: f64):\n    return v0\n}\n",
     );
-    let args = ["--call", "%f(1.0)", "--budget", "0.05"];
+    let args = ["--call", "%f(1.0)", "--budget", "0.2"];
     assert!(file.run("bench", &args).expect(0).stdout.contains("too short to be compared"));
     let found = file.run("bench", &[&args[..], &["--json"]].concat()).expect(0).json();
     assert!(found[0]["gradient"]["ratio"].is_null() && found[0]["gradient"]["ns"].is_number(), "{}", found[0]);
