@@ -5,6 +5,7 @@
 use brolga::{Checkpoints, DerivedRule, Error, Mode, Options, Program};
 use brolga_driver::run::Outcome;
 use brolga_driver::{Directive, File, Invocation, Item, Num, run};
+use brolga_testing::is_quick;
 
 /// What a run gives, or why it gives nothing.
 fn outcome(program: &Program, call: &Invocation, options: &Options) -> Result<Outcome, String> {
@@ -47,9 +48,13 @@ fn near(a: &Outcome, b: &Outcome, single: bool) -> bool {
     a.len() == b.len() && a.iter().zip(&b).all(same)
 }
 
+/// How many calls there are for one that a quick run compares.
+const ONE_IN: usize = 10;
+
 /// What was compared, and what differed.
 #[derive(Default)]
 struct Found {
+    seen: usize,
     loops: usize,
     compared: usize,
     kept: usize,
@@ -59,6 +64,10 @@ struct Found {
 impl Found {
     /// One call: as written, with all steps recorded, and in each budget.
     fn compare(&mut self, file: &File, call: &Invocation, mode: Mode, budgets: &[usize]) {
+        self.seen += 1;
+        if is_quick() && !self.seen.is_multiple_of(ONE_IN) {
+            return;
+        }
         let name = |what: &str| format!("{} {} {mode:?}, {what}", file.name, call.symbol);
         let plain = outcome(&file.program, call, &Options { mode, ..Options::default() });
         let (plain, all) = match (plain, outcome(&file.program, call, &within(mode, 1 << 30))) {
@@ -93,7 +102,8 @@ impl Found {
         let Self { wrong, compared, .. } = &self;
         println!("{} runs with loops, {compared} of them in budgets, {} with states", self.loops, self.kept);
         assert!(wrong.is_empty(), "{} of {compared}: {}", wrong.len(), wrong[..wrong.len().min(6)].join("\n"));
-        assert!(self.loops > loops && self.kept > kept, "{} {}", self.loops, self.kept);
+        let one_in = if is_quick() { 2 * ONE_IN } else { 1 };
+        assert!(self.loops > loops / one_in && self.kept > kept / one_in, "{} {}", self.loops, self.kept);
     }
 }
 
@@ -127,7 +137,7 @@ fn budgets_change_no_bit_of_modules() {
         for d in &file.directives {
             let Directive::Grad(line) = d else { continue };
             let call = file.bind(&line.text, &line.call, &line.clauses).expect("it is a call of the file");
-            all.compare(&file, &call, Mode::Combined, &[1 << 16]);
+            all.compare(&file, &call, Mode::Combined, &[65_000]);
         }
     }
     all.check(90, 60);

@@ -31,7 +31,7 @@ pub(crate) const VALUE: usize = 16;
 const GUESS: usize = 4;
 /// Bytes that a state with pages has at least, where the question is whether a step is recorded on
 /// trial.
-const FEW: usize = 512;
+const FEW: usize = 1024;
 
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
