@@ -5,8 +5,8 @@ use brolga::{Checkpoints, DerivedRule, Effort, Error, LoopStats, Mode, Options};
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{File, Invocation, run};
 
-/// Loops of several kinds: one calls `%advance` in each iteration, for 8 outer ones; one ends when
-/// a sum is large; one allocates; one traps.
+/// Loops of several kinds: one calls `%advance` in each iteration, for 8 outer ones, or in the outer
+/// ones, too; one ends when a sum is large; one allocates; one traps.
 const LOOPS: &str = "
 function %advance(i64, f64) {
 block0(v0: i64, v1: f64):
@@ -46,6 +46,28 @@ block4:
 block5:
     v14 = load.f64 v0
     return v14
+}
+function %both(i64, i64, f64) -> f64 {
+    fn0 = %advance(i64, f64)
+block0(v0: i64, v1: i64, v2: f64):
+    v3 = iconst.i64 0
+    v4 = iconst.i64 1
+    jump block1(v3)
+block1(v5: i64):
+    v6 = icmp slt v5, v1
+    brif v6, block2(v3), block4
+block2(v7: i64):
+    call fn0(v0, v2)
+    v8 = iadd v7, v4
+    v9 = icmp slt v8, v5
+    brif v9, block2(v8), block3
+block3:
+    call fn0(v0, v2)
+    v10 = iadd v5, v4
+    jump block1(v10)
+block4:
+    v11 = load.f64 v0
+    return v11
 }
 function %until(f64, f64) -> f64, i64 {
 block0(v0: f64, v1: f64):
@@ -152,6 +174,20 @@ fn what_the_program_does_not_have_is_refused() {
             derived(&file, &call, &options(Mode::Combined, 0, false, &[(name, 1 << 20)])).err().expect("refused");
         assert!(found.to_string().starts_with(&format!("error[AD0193]: {why}")), "{found}");
     }
+}
+
+#[test]
+fn a_loop_in_one_that_is_named_is_refused() {
+    let file = file();
+    let call = call(&file, "%both([0.5, 0.25], 5, 0.01)");
+    let found =
+        derived(&file, &call, &options(Mode::Combined, 0, false, &[("advance", 1 << 20)])).err().expect("refused");
+    assert!(found.to_string().starts_with("error[AD0193]: of two loops"), "{found}");
+    // What is outermost keeps to the budget.
+    let plain = run::gradient(&derived(&file, &call, &options(Mode::Combined, 0, false, &[])).unwrap(), &call).unwrap();
+    let rule = derived(&file, &call, &options(Mode::Combined, 1 << 10, true, &[])).unwrap();
+    let found = run::gradient(&rule, &call).unwrap();
+    assert!(found.loops.reversed > 0 && format!("{:.10?}", found.gradient) == format!("{:.10?}", plain.gradient));
 }
 
 #[test]

@@ -77,6 +77,10 @@ enum MemoryLength {
 }
 
 impl PagedMemory {
+    fn new(at: u64, length: MemoryLength) -> Self {
+        Self { base: at as *mut u8, length, most: 0, image: Vec::new() }
+    }
+
     /// See how far it reaches now.
     fn measure(&mut self) {
         let now = match self.length {
@@ -136,29 +140,28 @@ impl LoopState {
     ) -> Result<Self, StateFault> {
         let (mut bytes, mut memory, mut found) = (Vec::new(), Vec::new(), Vec::new());
         let mut is_known = true;
+        // An argument may lie in what the program has said itself.
+        let has_objects = cells.chunks(3).any(|part| part[2] == part::OBJECT);
         for part in cells.chunks(3) {
-            let length = match part[2] {
-                part::BYTES => {
-                    bytes.extend_from_slice(&part[..2]);
-                    continue;
+            match part[2] {
+                part::BYTES | part::PAGES if has_objects => found.push((part[0], part[1])),
+                part::BYTES => bytes.extend_from_slice(&part[..2]),
+                part::PAGES => memory.push(PagedMemory::new(part[0], MemoryLength::Bytes(part[1] as usize))),
+                part::PAGES_UP_TO => {
+                    memory.push(PagedMemory::new(part[0], MemoryLength::StoredAt(part[1] as *const u64)));
                 }
-                part::PAGES => MemoryLength::Bytes(part[1] as usize),
-                part::PAGES_UP_TO => MemoryLength::StoredAt(part[1] as *const u64),
                 _ => {
                     let around = objects.clone().find(|&(at, n)| part[0].wrapping_sub(at) < n);
                     is_known &= around.is_some();
                     found.extend(around);
-                    continue;
                 }
-            };
-            memory.push(PagedMemory { base: part[0] as *mut u8, length, most: 0, image: Vec::new() });
+            }
         }
         for (at, n) in merged(found) {
             if n <= PAGE as u64 {
                 bytes.extend([at, n]);
             } else {
-                let length = MemoryLength::Bytes(n as usize);
-                memory.push(PagedMemory { base: at as *mut u8, length, most: 0, image: Vec::new() });
+                memory.push(PagedMemory::new(at, MemoryLength::Bytes(n as usize)));
             }
         }
         let values = vec![0; values].into_boxed_slice();
@@ -296,4 +299,57 @@ fn merged(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two arguments and a data object, parts of which are the same memory.
+    #[test]
+    fn what_overlaps_is_one_part() {
+        let mut memory = vec![0_u64; 2000];
+        let at = memory.as_mut_ptr() as u64;
+        let cells = [at + 8, 0, part::OBJECT, at, 16, part::BYTES, at + 8000, 0, part::OBJECT];
+        let objects = [(at, 64), (at + 7000, 9000)];
+        let mut state = LoopState::new(&cells, (0, 0), objects.into_iter()).unwrap();
+        assert!(state.is_known() && state.is_paged());
+        assert_eq!(state.flat(), 64);
+        state.begin();
+        let first = state.copied(&mut Vec::new(), 0).unwrap();
+        // Of the words one is in both, one in pages only.
+        (memory[1], memory[1500]) = (5, 6);
+        let changed = state.copied(&mut Vec::new(), 0).unwrap();
+        assert_eq!((first.len(), changed.len()), (64, 64 + PAGE_HEAD + PAGE));
+        let (before, after) = (state.checksum(0), [memory[1], memory[1500]]);
+        state.put_back(&first, 0);
+        assert_eq!((memory[1], memory[1500]), (0, 0));
+        state.put_back(&changed, 0);
+        assert_eq!(([memory[1], memory[1500]], state.checksum(0)), (after, before));
+    }
+
+    #[test]
+    fn an_object_that_is_not_declared_is_not_known() {
+        let cells = [0x1000, 0, part::OBJECT];
+        assert!(!LoopState::new(&cells, (0, 0), [(0x2000, 64)].into_iter()).unwrap().is_known());
+    }
+
+    #[test]
+    fn pages_behind_the_end_are_zeros_again() {
+        let mut memory = vec![1_u64; 1024];
+        let mut size = PAGE as u64;
+        let cells = [memory.as_mut_ptr() as u64, &raw mut size as u64, part::PAGES_UP_TO];
+        memory[512..].fill(0);
+        let mut state = LoopState::new(&cells, (0, 0), std::iter::empty()).unwrap();
+        state.begin();
+        let first = state.copied(&mut Vec::new(), 0).unwrap();
+        size *= 2;
+        memory[600] = 7;
+        let grown = state.copied(&mut Vec::new(), 0).unwrap();
+        size /= 2;
+        state.put_back(&first, 0);
+        assert!(memory[512..].iter().all(|&w| w == 0));
+        state.put_back(&grown, 0);
+        assert_eq!(memory[600], 7);
+    }
 }

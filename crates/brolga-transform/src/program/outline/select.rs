@@ -102,6 +102,14 @@ pub(super) fn sites(ask: &Question<'_>, asked: &Checkpoints) -> Result<Sites, Di
                 continue;
             }
             let here = StayingLoop::of(n, l, "");
+            if budget.is_some() && own.iter().any(|(id, _)| *id != l && n.loops.contains(l, n.loops.loops[*id].header))
+            {
+                let d = Diagnostic::new("AD0193", "of two loops that are to be reversed in parts one is in the other")
+                    .note("a step of the outer one would be reversed in parts, too")
+                    .help("name a function of one of both");
+                problems.push(d.at(program, k, here.inst));
+                continue;
+            }
             let known = ask.staying.iter().find(|s| (s.func, s.inst) == (here.func, here.inst));
             let memory = known.map_or_else(|| memory_of(&cx, n, l, &addressed), |s| Err(s.why.clone()));
             match memory {
