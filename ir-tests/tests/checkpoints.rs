@@ -5,8 +5,8 @@ use brolga::{Checkpoints, DerivedRule, Effort, Error, LoopStats, Mode, Options};
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{File, Invocation, run};
 
-/// Loops of several kinds: one calls `%advance` in each iteration, for 8 outer ones, or in the outer
-/// ones, too; one ends when a sum is large; one allocates; one traps.
+/// Loops of several kinds: one calls `%advance` in each iteration, for 8 outer ones; one also in
+/// the outer ones; one ends when a sum is large; one allocates; one traps.
 const LOOPS: &str = "
 function %advance(i64, f64) {
 block0(v0: i64, v1: f64):
