@@ -337,16 +337,16 @@ mod tests {
     #[test]
     fn pages_behind_the_end_are_zeros_again() {
         let mut memory = vec![1_u64; 1024];
-        let mut size = PAGE as u64;
-        let cells = [memory.as_mut_ptr() as u64, &raw mut size as u64, part::PAGES_UP_TO];
+        let size = std::cell::Cell::new(PAGE as u64);
+        let cells = [memory.as_mut_ptr() as u64, size.as_ptr() as u64, part::PAGES_UP_TO];
         memory[512..].fill(0);
         let mut state = LoopState::new(&cells, (0, 0), std::iter::empty()).unwrap();
         state.begin();
         let first = state.copied(&mut Vec::new(), 0).unwrap();
-        size *= 2;
+        size.set(2 * PAGE as u64);
         memory[600] = 7;
         let grown = state.copied(&mut Vec::new(), 0).unwrap();
-        size /= 2;
+        size.set(PAGE as u64);
         state.put_back(&first, 0);
         assert!(memory[512..].iter().all(|&w| w == 0));
         state.put_back(&grown, 0);
