@@ -50,8 +50,9 @@ pub(crate) struct LoopRoom {
     pub a_step: Option<usize>,
     /// Bytes of a state.
     pub state: usize,
-    /// Bytes that there may be, for states and what is recorded.
-    pub budget: usize,
+    /// Bytes that there may be, for states and what is recorded; none where no state can be kept,
+    /// so that all steps are recorded.
+    pub budget: Option<usize>,
     /// Bytes that are left on the tape.
     pub on_tape: usize,
 }
@@ -64,14 +65,19 @@ impl LoopTape {
 
     /// How many steps are recorded next: none if the others get a schedule.
     pub(crate) fn wants(&self, room: &LoopRoom) -> u64 {
-        let Some(a_step) = room.a_step else { return u64::from(room.budget / MANY >= room.state) };
-        let share = if room.ends_early { room.budget / 4 } else { room.budget - 2 * room.state };
+        let trial = room.budget.is_none_or(|budget| budget / MANY >= room.state);
+        let Some(a_step) = room.a_step else { return u64::from(trial) };
+        let share = match room.budget {
+            None => usize::MAX,
+            Some(budget) if room.ends_early => budget / 4,
+            Some(budget) => budget - 2 * room.state,
+        };
         let left = share.saturating_sub(self.bytes).min(room.on_tape / 2) as u64;
         let a_step = a_step.max(1) as u64;
         let half = left / 2 / a_step;
         let fits = room.steps.saturating_mul(a_step) <= left;
-        let some = if room.ends_early { half } else { half.max(1) };
-        if fits || room.ends_early { some.min(room.steps) } else { 0 }
+        let some = if room.ends_early && room.budget.is_some() { half } else { half.max(1) };
+        if fits || room.ends_early || room.budget.is_none() { some.min(room.steps) } else { 0 }
     }
 
     /// Steps are going to be recorded.

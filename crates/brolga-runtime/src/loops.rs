@@ -319,10 +319,8 @@ impl LoopRun {
         to.checked_sub(from).filter(|&n| n >= 0).ok_or(LoopFault::Count(to.wrapping_sub(from)))?;
         let mut state = LoopState::new(&given[HEAD..HEAD + PART * n_parts], (kept as usize, values as usize), objects)?;
         let mut cotangent_cells = vec![0; values as usize].into_boxed_slice();
-        // What is not known is recorded.
-        let budget = if state.is_known() { budget as usize } else { usize::MAX / 2 };
-        let bytes = state.bytes();
-        if !state.is_paged() && budget / 2 < bytes {
+        let (budget, bytes) = (budget as usize, state.bytes());
+        if state.is_known() && !state.is_paged() && budget / 2 < bytes {
             return Err(LoopFault::Budget { budget: budget as u64, state: bytes as u64 });
         }
         let (values, cotangents) = (state.values.as_mut_ptr(), cotangent_cells.as_mut_ptr());
@@ -501,7 +499,8 @@ impl LoopRun {
                 return Ok(LoopForward::Over);
             }
             let (LoopRun { ends_early, a_step, budget, .. }, state) = (&*self, self.state.least_bytes());
-            let (ends_early, a_step, budget) = (*ends_early, *a_step, *budget);
+            let (ends_early, a_step) = (*ends_early, *a_step);
+            let budget = self.state.is_known().then_some(*budget);
             let wanted = self.tape.wants(&LoopRoom { steps, ends_early, a_step, state, budget, on_tape });
             if wanted > 0 {
                 self.taped = 1;

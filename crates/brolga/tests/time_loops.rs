@@ -2,7 +2,7 @@
 //! loop written as a loop; what cannot be reversed is refused.
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, DerivedRule, Error, LoopReport, LoopStats, Mode, Options, Program, Request};
+use brolga::{Arg, ArgActivity, DerivedRule, Error, Inline, LoopReport, LoopStats, Mode, Options, Program, Request};
 use brolga_testing::program;
 
 /// A pendulum in a field that depends on time: position and velocity, and params dt and k.
@@ -507,6 +507,35 @@ fn a_tape_that_is_full_ends_the_run() {
                 Err(Error::Trap(trap)) => codes.push(trap.code),
                 other => panic!("{other:?}"),
             }
+        }
+    }
+    assert!(codes.len() > 10 && codes.iter().all(|c| c == "tape_full"), "{codes:?}");
+}
+
+/// Of memory whose length no argument declares no state can be kept: all steps of a loop without a
+/// mark are recorded, or the tape is full.
+#[test]
+fn memory_of_unknown_length_is_recorded() {
+    let p = pendulum();
+    let gradient = |options: &Options, n: i64| -> Result<(Vec<u64>, LoopStats), Error> {
+        let (mut state, mut params, mut ds, mut dp) = ([0.9, -0.3], PARAMS, [0.25, -0.5], [0.125, 2.0]);
+        let arg = |p: &mut [f64; 2], d: &mut [f64; 2]| Arg::duplicated(p.as_mut_ptr() as u64, d.as_mut_ptr() as u64);
+        let args = [arg(&mut state, &mut ds), arg(&mut params, &mut dp), Arg::new(DataValue::I64(n))];
+        let seeds = [DataValue::F64(1.5.into())];
+        // SAFETY: the arguments are as the function wants them.
+        let run = unsafe { rule(&p, "plain", options).gradient(&args, &seeds, &mut vec![], &mut vec![]) }?;
+        Ok(([bits(&ds), bits(&dp)].concat(), run.loop_stats()))
+    };
+    let within = |tape_limit| Options { tape_limit, inline: Inline::Never, ..Options::within_memory(1 << 10) };
+    let combined = |options| Options { mode: Mode::Combined, ..options };
+    let (whole, stats) = gradient(&combined(within(1 << 20)), 400).unwrap();
+    assert!(stats.taped >= 400 && stats.stores == 0, "{stats:?}");
+    let mut codes = Vec::new();
+    for tape_limit in (0..40_000).step_by(613) {
+        match gradient(&combined(within(tape_limit)), 400) {
+            Ok((found, stats)) => assert_eq!((found, stats.stores), (whole.clone(), 0), "{tape_limit}"),
+            Err(Error::Trap(trap)) => codes.push(trap.code),
+            other => panic!("{other:?}"),
         }
     }
     assert!(codes.len() > 10 && codes.iter().all(|c| c == "tape_full"), "{codes:?}");
