@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brolga::{InverseCheck, StateLength};
+use brolga::{Checkpoints, InverseCheck, Options, StateLength};
 use brolga_driver::wasm::{Allocators, Imports, ModuleOptions};
 use clap::{Args, ValueEnum, ValueHint};
 
@@ -171,15 +171,9 @@ pub struct CallOptions {
     /// noalias, too, and for stores that cannot fault.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub no_need: Option<String>,
-    /// Most bytes that a loop takes for states, and for what the steps between them record:
-    /// 1000000, 64KiB, 16MiB, 1GiB. Outermost loops keep to it, and loops that are marked as time
-    /// loops. Without it, these alone do, to 64MiB.
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub memory_budget: Option<usize>,
-    /// A loop that keeps to so many bytes: the one that calls this function, as in advance=16MiB.
-    /// The name is a symbol, or that of the source. May be repeated.
-    #[arg(long, value_name = "NAME=BYTES", value_parser = checkpoint)]
-    pub checkpoint: Vec<(String, usize)>,
+    /// Loops within a budget of memory.
+    #[command(flatten)]
+    pub budget: BudgetOptions,
     /// A folder in which a time loop that does not fit its budget may keep states in a file. The
     /// file is gone when the run is over, however it ends.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -231,6 +225,28 @@ fn bytes(text: &str) -> Result<usize, String> {
 fn checkpoint(text: &str) -> Result<(String, usize), String> {
     let (name, budget) = text.rsplit_once('=').ok_or("write the function and its bytes, such as advance=16MiB")?;
     Ok((name.to_owned(), bytes(budget)?))
+}
+
+/// Which loops keep to how much memory.
+#[derive(Args, Clone, Default)]
+pub struct BudgetOptions {
+    /// Most bytes that a loop takes for states, and for what the steps between them record:
+    /// 1000000, 64KiB, 16MiB, 1GiB. Outermost loops keep to it, and loops that are marked as time
+    /// loops. Without it, these alone do, to 64MiB.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memory_budget: Option<usize>,
+    /// A loop that keeps to so many bytes: the one that calls this function, as in advance=16MiB.
+    /// The name is a symbol, or that of the source. May be repeated.
+    #[arg(long, value_name = "NAME=BYTES", value_parser = checkpoint)]
+    pub checkpoint: Vec<(String, usize)>,
+}
+
+impl BudgetOptions {
+    /// The same as options of a derivation.
+    pub fn put(&self, options: Options) -> Options {
+        let checkpoints = Checkpoints { outermost: self.memory_budget.is_some(), around: self.checkpoint.clone() };
+        Options { memory_budget: self.memory_budget.unwrap_or(options.memory_budget), checkpoints, ..options }
+    }
 }
 
 /// How to differentiate a call in forward mode.

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command};
 use similar::TextDiff;
 
-use crate::args::{EffortArg, FileArg, Inline, MemoryArg, Untracked};
+use crate::args::{BudgetOptions, EffortArg, FileArg, Inline, MemoryArg, Untracked};
 use crate::choice;
 use crate::failure::Failure;
 use crate::jobs::{read_for, untracked};
@@ -51,6 +51,9 @@ pub struct DumpArgs {
     /// `refuse` for CLIF, and `trap` for modules.
     #[arg(long, value_enum)]
     pub untracked: Option<Untracked>,
+    /// Loops within a budget of memory.
+    #[command(flatten)]
+    pub budget: BudgetOptions,
 }
 
 /// What help and completions know of stages. A name that is none is left to [`stage`].
@@ -79,7 +82,7 @@ pub fn run(args: &DumpArgs) -> Result<(), Failure> {
     let memory = args.memory.map(Into::into).unwrap_or_default();
     let (inline, effort) = (args.inline.into(), args.effort.into());
     let untracked = untracked(&file, args.untracked);
-    let options = Options { memory, inline, effort, untracked, ..Options::default() };
+    let options = args.budget.put(Options { memory, inline, effort, untracked, ..Options::default() });
     let failed = |e| Failure::Run(format!("%{}", file.program.funcs[func].symbol), e);
     let dump = |stage| caught("dump", || brolga::dump(&file.program, &request, &options, stage)).map_err(failed);
     match wanted {

@@ -1,6 +1,6 @@
 //! Jobs: the calls of a command line, or those that a file lists, read and bound to the file.
 
-use brolga::{Checkpoints, Error, Options, Program, Trap, Untracked};
+use brolga::{Error, Options, Program, Trap, Untracked};
 use brolga_driver::check::stray;
 use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
@@ -136,19 +136,17 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
 /// How the calls of a command line are derived.
 fn derived(file: &File, options: &CallOptions) -> Options {
     let usual = Options::default();
-    Options {
+    options.budget.put(Options {
         mode: options.mode.into(),
         inline: options.inline.into(),
         effort: options.effort.into(),
         untracked: untracked(file, options.untracked),
         debug: options.debug,
-        memory_budget: options.memory_budget.unwrap_or(usual.memory_budget),
-        checkpoints: Checkpoints { outermost: options.memory_budget.is_some(), around: options.checkpoint.clone() },
         checkpoint_dir: options.checkpoint_dir.clone(),
         checkpoint_limit: options.checkpoint_limit.map_or(usual.checkpoint_limit, |n| n as u64),
         inverse_check: options.inverse_check.unwrap_or_default(),
         ..usual
-    }
+    })
 }
 
 /// A call with the clauses that the flags stand for, so that one parser reads both.

@@ -131,3 +131,73 @@ fn steps_of_modules_have_a_stack() {
         }
     }
 }
+
+/// Powers of a number, summed up; and a sum of what is read through a pointer in memory.
+const SUMMED: &str = "\
+function %add(f64, f64) -> f64 {
+block0(v0: f64, v1: f64):
+    v2 = fmul v0, v1
+    v3 = f64const 0x1.0p0
+    v4 = fadd v2, v3
+    return v4
+}
+function %sum(f64, i64) -> f64 {
+    fn0 = %add(f64, f64) -> f64
+block0(v0: f64, v1: i64):
+    v2 = iconst.i64 0
+    v3 = f64const 0.0
+    v4 = iconst.i64 1
+    jump block1(v2, v3)
+block1(v5: i64, v6: f64):
+    v7 = icmp slt v5, v1
+    brif v7, block2, block3
+block2:
+    v8 = call fn0(v6, v0)
+    v9 = iadd v5, v4
+    jump block1(v9, v8)
+block3:
+    return v6
+}
+function %through(i64, i64) -> f64 {
+block0(v0: i64, v1: i64):
+    v2 = iconst.i64 0
+    v3 = f64const 0.0
+    v4 = iconst.i64 1
+    jump block1(v2, v3)
+block1(v5: i64, v6: f64):
+    v7 = load.i64 v0
+    v8 = load.f64 v7
+    v9 = fadd v6, v8
+    v10 = iadd v5, v4
+    v11 = icmp slt v10, v1
+    brif v11, block1(v10, v9), block2
+block2:
+    return v9
+}";
+
+#[test]
+fn loops_without_a_mark_within_a_budget() {
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "summed.clif", SUMMED);
+    let call = ["--call", "%sum(0.5, 2000)"];
+    let run = |command: &str, options: &[&str]| file.run(command, &[&call[..], options].concat());
+    let plain = run("grad", &["--json"]).expect(0).json();
+    assert!(plain[0].get("loops").is_none(), "{plain:?}");
+    for options in [["--memory-budget", "2KiB", "--json"], ["--checkpoint", "add=1KiB", "--json"]] {
+        let found = run("grad", &options).expect(0).json();
+        assert_eq!((&found[0]["value"], &found[0]["gradient"]), (&plain[0]["value"], &plain[0]["gradient"]));
+        let loops = &found[0]["loops"];
+        assert!(loops["stores"].as_u64() > Some(0) && loops["max_bytes"].as_u64() <= Some(2048), "{loops}");
+    }
+    let text = run("explain", &["--memory-budget", "2KiB"]).expect(0).stdout;
+    assert!(text.contains("loop at %sum, block1, inst5, line 17: "), "{text}");
+    run("grad", &["--checkpoint", "add"]).expect(2).says("such as advance=16MiB");
+    run("grad", &["--checkpoint", "sum=1KiB"]).expect(1).says("error[AD0193]: no loop calls `sum`");
+    run("grad", &["--checkpoint", "add=1KiB", "--memory", "restore"]).expect(1).says("all of memory to be restored");
+    let stage =
+        |options: &[&str]| file.run("dump", &[&["-f", "sum", "-s", "forward"], options].concat()).expect(0).stdout;
+    assert!(stage(&["--memory-budget", "2KiB"]).contains("%sum__loop1"));
+    assert!(!stage(&[]).contains("%sum__loop1"));
+    let through = ["-f", "through", "-s", "forward", "--memory-budget", "2KiB"];
+    let shown = file.run("dump", &through).expect(0).stdout;
+    assert_eq!((shown.matches("%through__forward").count(), shown.contains("loop1")), (1, false), "{shown}");
+}

@@ -16,10 +16,10 @@
 use std::time::{Duration, Instant};
 
 use brolga::{DerivedRule, Error, LoopStats, Mode, Options, Program, Request};
+use brolga_ir::driver_call::zero;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::data_value::DataValue;
-use cranelift_codegen::ir::immediates::Ieee16;
-use cranelift_codegen::ir::{self, ConstantData, InstBuilder, Type, types};
+use cranelift_codegen::ir::{self, InstBuilder, Type};
 
 use crate::bind::{BoundArg, Invocation};
 use crate::inputs::inputs;
@@ -360,27 +360,6 @@ fn idle(program: &Program, call: &Invocation) -> Result<(Program, brolga::FuncKe
     let message = |symbol| Error::Internal { stage: "timing", message: format!("{symbol} is defined twice") };
     let key = nothing.define(&call.symbol, func, |_| 0).map_err(message)?;
     Ok((nothing, key))
-}
-
-fn zero(cursor: &mut FuncCursor<'_>, ty: Type) -> ir::Value {
-    match ty {
-        types::F16 => cursor.ins().f16const(Ieee16::with_bits(0)),
-        types::F32 => cursor.ins().f32const(0.0),
-        types::F64 => cursor.ins().f64const(0.0),
-        types::I128 => {
-            let half = cursor.ins().iconst(types::I64, 0);
-            cursor.ins().iconcat(half, half)
-        }
-        ty if ty.is_int() => cursor.ins().iconst(ty, 0),
-        ty => {
-            let bytes = ConstantData::from(vec![0; ty.bytes() as usize]);
-            let constant = cursor.func.dfg.constants.insert(bytes);
-            match ty {
-                types::F128 => cursor.ins().f128const(constant),
-                ty => cursor.ins().vconst(ty, constant),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Calls that become calls of functions that are made for them: what [`crate::intrinsics`] share.
+//! Calls that become calls of functions that are made for them: what [`crate::intrinsics`] share,
+//! and loops that are made functions.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
@@ -95,4 +96,27 @@ pub fn calls(symbol: &str, own: &Signature, (callee, sig): &(String, Signature),
     let results = pos.func.dfg.inst_results(call).to_vec();
     pos.ins().return_(&results);
     func
+}
+
+/// All bits zero, in any type.
+pub fn zero(pos: &mut FuncCursor<'_>, ty: ir::Type) -> ir::Value {
+    let bits = |pos: &mut FuncCursor<'_>| pos.func.dfg.constants.insert(vec![0; ty.bytes() as usize].into());
+    match ty {
+        types::F16 => pos.ins().f16const(ir::immediates::Ieee16::with_bits(0)),
+        types::F32 => pos.ins().f32const(0.0),
+        types::F64 => pos.ins().f64const(0.0),
+        types::F128 => {
+            let bits = bits(pos);
+            pos.ins().f128const(bits)
+        }
+        types::I128 => {
+            let half = pos.ins().iconst(types::I64, 0);
+            pos.ins().iconcat(half, half)
+        }
+        ty if ty.is_vector() => {
+            let bits = bits(pos);
+            pos.ins().vconst(ty, bits)
+        }
+        ty => pos.ins().iconst(ty, 0),
+    }
 }

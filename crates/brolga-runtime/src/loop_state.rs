@@ -151,9 +151,10 @@ impl LoopState {
                     memory.push(PagedMemory::new(part[0], MemoryLength::StoredAt(part[1] as *const u64)));
                 }
                 _ => {
-                    let around = objects.clone().find(|&(at, n)| part[0].wrapping_sub(at) < n);
-                    is_known &= around.is_some();
-                    found.extend(around);
+                    // An address behind the last byte may be that of the object, or of the next.
+                    let around = || objects.clone().filter(|&(at, n)| part[0].wrapping_sub(at) <= n);
+                    is_known &= around().next().is_some();
+                    found.extend(around());
                 }
             }
         }
@@ -290,6 +291,7 @@ impl LoopState {
 
 /// Objects that overlap as one.
 fn merged(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    all.retain(|&(_, n)| n > 0);
     all.sort_unstable();
     let mut found: Vec<(u64, u64)> = Vec::new();
     for (at, n) in all {
@@ -326,6 +328,13 @@ mod tests {
         assert_eq!((memory[1], memory[1500]), (0, 0));
         state.put_back(&changed, 0);
         assert_eq!(([memory[1], memory[1500]], state.checksum(0)), (after, before));
+    }
+
+    #[test]
+    fn an_address_behind_an_object_may_be_of_two() {
+        let cells = [0x1040, 0, part::OBJECT];
+        let state = LoopState::new(&cells, (0, 0), [(0x1000, 64), (0x1040, 32), (0x2000, 8)].into_iter()).unwrap();
+        assert_eq!((state.is_known(), state.flat()), (true, 96));
     }
 
     #[test]

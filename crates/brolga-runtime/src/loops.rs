@@ -580,6 +580,7 @@ impl LoopRun {
 
     /// Steps from the base on, so many at most, are not recorded.
     fn schedule(&mut self, steps: u64, files: &LoopFiles) -> Result<(), LoopFault> {
+        debug_assert!(self.state.is_known(), "steps that are not recorded run again from states");
         (self.from, self.to) = (self.base, self.base);
         let (state, image, is_paged) = (self.state.bytes(), self.state.image_bytes(), self.state.is_paged());
         let left = self.budget.saturating_sub(self.tape.bytes() + image);

@@ -8,6 +8,7 @@ use crate::derived::Derivation;
 use crate::pipeline::{Observer, Stages};
 use crate::program::driver::{Asked, Manner, derive_once};
 use crate::program::inline_rollback::attempt;
+use crate::program::outline::staying;
 
 /// Run the pipeline for a request; `look` sees every stage of every variant.
 ///
@@ -24,7 +25,9 @@ pub fn derive_with(
     // An observer is shown nothing of attempts that fail.
     let asked = Asked { program, request, options, isa };
     let (inlining, found) = attempt(asked)?;
+    let staying = staying(&found.loops);
     let manner = Manner {
+        staying: &staying,
         inlining: &inlining,
         pieces: found.pieces,
         demanded: found.demanded,

@@ -61,12 +61,14 @@ pub(crate) struct Manner<'a> {
     /// Whether it is known that a function moves words as if doubles need not lie at multiples of
     /// eight ([`Program::unaligned_doubles`]).
     pub unaligned: bool,
+    /// Loops that are known to stay ([`outline`]).
+    pub staying: &'a [StayingLoop],
 }
 
 impl<'a> Manner<'a> {
     /// With these calls replaced.
     pub fn with(inlining: &'a Inlining) -> Self {
-        Self { inlining, pieces: false, demanded: false, unaligned: false }
+        Self { inlining, pieces: false, demanded: false, unaligned: false, staying: &[] }
     }
 }
 
@@ -106,7 +108,7 @@ fn run(
     let options = &asked.options.settled();
     let asked = Asked { options, ..asked };
     let mut manner = manner;
-    let mut staying = Vec::new();
+    let mut staying = manner.staying.to_vec();
     loop {
         manner = match derive_all(asked, manner, &staying, (depth, &mut observer))? {
             RunEnd::Ends(found) => return Ok(found.map(|d| *d)),

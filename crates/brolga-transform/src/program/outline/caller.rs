@@ -11,13 +11,13 @@
 //!
 //! **Invariant.** Values of the loop that are used behind it are results of the call.
 
-use brolga_ir::driver_call::{begin, calls, import};
+use brolga_ir::driver_call::{begin, calls, import, zero};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 
 use super::parts::{LoopSymbols, Outlined};
-use super::step::{location, redirect, remove, rename, zero};
+use super::step::{location, redirect, remove, rename};
 use super::trip_count::{Count, steps_of};
 
 /// Steps from one number to another, as an ordinary loop.

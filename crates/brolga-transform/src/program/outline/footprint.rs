@@ -7,8 +7,7 @@
 //! that its function writes behind it and the loop may read. An object is what a parameter points
 //! into, a stack slot, or a data object; an address stays in the object that it is computed from
 //! (C's rule). How long a parameter's object is, the run time is told: an argument declares its
-//! length. What a function reads that is called, its caller may write, so that is kept
-//! as well.
+//! length. What a function reads that is called, its caller may write, so that is kept as well.
 //!
 //! **Where it is not known.** An access through a pointer that was loaded, or to a block that the
 //! program has allocated, is to no object that is known; nor is it known whether the shadow of such

@@ -109,6 +109,12 @@ impl OutlinedLoops {
     }
 }
 
+/// The loops that have turned out to stay.
+pub(crate) fn staying(outcomes: &[LoopOutcome]) -> Vec<StayingLoop> {
+    let stays = |l: &LoopOutcome| Some(StayingLoop { func: l.func, inst: l.inst, why: l.driver.clone().err()? });
+    outcomes.iter().filter_map(stays).collect()
+}
+
 /// Outline the loops that are asked for, but for some. Functions that are made are among those that
 /// are derived.
 pub(crate) fn outline(

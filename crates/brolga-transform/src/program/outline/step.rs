@@ -18,6 +18,7 @@
 //!
 //! **Cost.** A copy of the function for each loop.
 
+use brolga_ir::driver_call::zero;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, UserFuncName, types};
@@ -158,27 +159,5 @@ pub(super) fn redirect(func: &mut ir::Function, from: ir::Block, to: ir::Block, 
                 *call = ir::BlockCall::new(instead, [], &mut dfg.value_lists);
             }
         }
-    }
-}
-
-/// All bits zero, in any type.
-pub(super) fn zero(pos: &mut FuncCursor<'_>, ty: ir::Type) -> ir::Value {
-    match ty {
-        types::I128 => {
-            let half = pos.ins().iconst(types::I64, 0);
-            pos.ins().iconcat(half, half)
-        }
-        types::F16 => pos.ins().f16const(ir::immediates::Ieee16::with_bits(0)),
-        types::F32 => pos.ins().f32const(0.0),
-        types::F64 => pos.ins().f64const(0.0),
-        types::F128 => {
-            let bits = pos.func.dfg.constants.insert(vec![0; 16].into());
-            pos.ins().f128const(bits)
-        }
-        ty if ty.is_vector() => {
-            let bits = pos.func.dfg.constants.insert(vec![0; ty.bytes() as usize].into());
-            pos.ins().vconst(ty, bits)
-        }
-        ty => pos.ins().iconst(ty, 0),
     }
 }
