@@ -5,9 +5,9 @@
 //! **Answer.** Evidence about a cell (see [`crate::kinds::contents`]) says what it holds at one
 //! time or another. Where a load follows a store to the same bytes in its own block, or in blocks
 //! that lead to it and nowhere else, we know which of its lives it is in: the answer is the store,
-//! and it is final. Stores through other base values may alias, but what they write is of the type
-//! that the load expects, or the program would be reading it as something else by accident; they
-//! are passed over. Calls that receive an address end the search.
+//! and it is final. Stores through other base values may alias, and are passed over: a store to the
+//! bytes that the load reads writes a value of the load's type. Calls that receive an address end
+//! the search.
 
 use cranelift_codegen::ir::{self};
 
