@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use brolga::Diagnostics;
 use brolga_driver::{Directive, File};
+use brolga_testing::budget;
 
 use crate::{Complaints, blessed, checks};
 
@@ -45,6 +46,22 @@ pub fn files(root: &Path) -> Vec<PathBuf> {
     }
     out.sort();
     out
+}
+
+/// The files of this package but those in folders of these names; in a quick run one in [`SOME`].
+/// How much a test wants to see of them, it says by [`at_least`].
+pub fn some_files(but: &[&str]) -> Vec<PathBuf> {
+    let mut all = files(Path::new(env!("CARGO_MANIFEST_DIR")));
+    all.retain(|path| !path.components().any(|c| c.as_os_str().to_str().is_some_and(|c| but.contains(&c))));
+    all.into_iter().step_by(budget(1, SOME)).collect()
+}
+
+/// Of so many files a quick run looks at one ([`some_files`]).
+const SOME: usize = 6;
+
+/// How many of so many things a run finds at least in [`some_files`], whose sizes differ.
+pub fn at_least(n: usize) -> usize {
+    n / budget(1, 3 * SOME)
 }
 
 fn clif_files(folder: &Path, out: &mut Vec<PathBuf>) {

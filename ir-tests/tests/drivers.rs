@@ -7,6 +7,7 @@ use brolga::cranelift_codegen::ir::{self, ExternalName, InstBuilder, Instruction
 use brolga::{DerivedRule, Error, FuncKey, Mode, Options, Program};
 use brolga_driver::{Directive, File, Invocation, run};
 use brolga_ir::driver::Driver;
+use ir_tests::cases::at_least;
 
 /// The program with a driver in each direct call, and how many there are.
 fn with_drivers(program: &Program) -> (Program, usize) {
@@ -76,10 +77,7 @@ fn outcome(program: &Program, call: &Invocation, mode: Mode) -> String {
 #[test]
 fn a_driver_that_calls_is_the_call() {
     let (mut compared, mut drivers, mut wrong) = (0, 0, Vec::new());
-    for path in ir_tests::cases::files(std::path::Path::new(env!("CARGO_MANIFEST_DIR"))) {
-        if path.components().any(|c| matches!(c.as_os_str().to_str(), Some("errors" | "real" | "nested"))) {
-            continue;
-        }
+    for path in ir_tests::cases::some_files(&["errors", "real", "nested"]) {
         let file = File::read(&path).expect("it is read");
         let (driven, calls) = with_drivers(&file.program);
         if calls == 0 {
@@ -100,5 +98,5 @@ fn a_driver_that_calls_is_the_call() {
     }
     println!("{drivers} calls, {compared} runs compared");
     assert!(wrong.is_empty(), "{} of {compared} differ: {}", wrong.len(), wrong[..wrong.len().min(5)].join("\n"));
-    assert!(drivers > 100 && compared > 500, "{drivers} {compared}");
+    assert!(drivers > at_least(100) && compared > at_least(500), "{drivers} {compared}");
 }
