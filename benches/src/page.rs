@@ -388,7 +388,7 @@ mod tests {
         let mut all = json!({});
         let part = |problem: &str, time, tape| Part { problem: problem.to_owned(), time, tape };
         let parts = vec![part("ba", 1.284, [100, 100]), part("nn", 0.9, [8, 16])];
-        passes(&mut all, &[(Pass::MinCut, parts), (Pass::Slp, vec![])]);
+        passes(&mut all, &[(Pass::MinCut, parts), (Pass::SlpDivisions, vec![])]);
         let row = &all["passes"]["rows"][0];
         assert_eq!(row["concerns"], json!(2));
         assert_eq!((&row["most"], &row["least"]), (&json!([["ba", 1.28]]), &json!([["nn", 0.9]])));

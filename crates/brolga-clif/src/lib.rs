@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! vectorise        several iterations of a loop at a time, in the lanes of vectors
-//! slp              stores to neighbours at once, with what is stored (superword-level parallelism)
 //! slp_divisions    two divisions by one number as one
 //! loop_rotate      loops test at their ends
 //! licm_gvn         loop-invariant code motion and value numbering, in short functions
@@ -18,8 +17,7 @@
 //!
 //! A pass knows nothing of derivatives. What the CLIF of a function does not tell, the caller says:
 //! which loops may add up in another order, which accesses touch memory that no other access
-//! touches ([`vectorise::How`], [`slp::SlpInput`]), and by two marks in the function what is a log
-//! ([`marks`]).
+//! touches ([`vectorise::How`]), and by two marks in the function what is a log ([`marks`]).
 //!
 //! **Invariant.** Results and memory stay, bit for bit, but for what a caller allows; so does
 //! whether a function traps.
@@ -33,7 +31,6 @@ pub mod orient_branches;
 pub mod pure;
 pub mod shape;
 pub mod simplify_cfg;
-pub mod slp;
 pub mod slp_divisions;
 pub mod vectorise;
 pub mod verified;

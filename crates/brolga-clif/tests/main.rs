@@ -3,5 +3,4 @@
 mod licm_gvn;
 mod loop_rotate;
 mod plain;
-mod slp;
 mod vectorise;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use brolga_clif::shape::FlowInfo;
 use brolga_clif::verified::Passes;
-use brolga_clif::{licm_gvn, loop_layout, loop_rotate, orient_branches, simplify_cfg, slp, slp_divisions, vectorise};
+use brolga_clif::{licm_gvn, loop_layout, loop_rotate, orient_branches, simplify_cfg, slp_divisions, vectorise};
 use brolga_testing::{function, jit};
 use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;
@@ -16,7 +16,7 @@ use cranelift_entity::EntitySet;
 type Compiled = extern "C" fn(*mut f64, i64, f64) -> f64;
 
 /// A name, and the body of `%f(i64, i64, f64) -> f64`.
-const FUNCTIONS: [(&str, &str); 6] = [
+const FUNCTIONS: [(&str, &str); 5] = [
     // Each element of the first half is added to its neighbour 32 further on.
     (
         "axpy",
@@ -40,33 +40,6 @@ const FUNCTIONS: [(&str, &str); 6] = [
             v12 = iadd v4, v11
             jump block1(v12)
         block3:
-            return v2",
-    ),
-    // Two neighbours in each iteration.
-    (
-        "pairs",
-        "
-        block0(v0: i64, v1: i64, v2: f64):
-            v3 = iconst.i64 0
-            jump block1(v0, v3)
-        block1(v4: i64, v5: i64):
-            v6 = load.f64 notrap aligned v4
-            v7 = load.f64 notrap aligned v4+8
-            v8 = fmul v6, v2
-            v9 = fmul v7, v2
-            v10 = load.f64 notrap aligned v4+128
-            v11 = load.f64 notrap aligned v4+136
-            v12 = fadd v10, v8
-            v13 = fadd v11, v9
-            store notrap aligned v12, v4+128
-            store notrap aligned v13, v4+136
-            v14 = iconst.i64 16
-            v15 = iadd v4, v14
-            v16 = iconst.i64 2
-            v17 = iadd v5, v16
-            v18 = icmp slt v17, v1
-            brif v18, block1(v15, v17), block2
-        block2:
             return v2",
     ),
     // Two numbers over the same one, and one of them once more.
@@ -153,7 +126,7 @@ const FUNCTIONS: [(&str, &str); 6] = [
 /// A pass, by its name.
 type Pass = (&'static str, fn(&mut ir::Function));
 
-const PASSES: [Pass; 8] = [
+const PASSES: [Pass; 7] = [
     ("vectorise", |f| {
         let none = EntitySet::new();
         let (shadows, watched) = (EntitySet::new(), &none);
@@ -167,13 +140,6 @@ const PASSES: [Pass; 8] = [
             stay: &|_| false,
         };
         drop(vectorise::lanes(f, how));
-    }),
-    ("slp", |f| {
-        // All that is stored is in memory that is accessed by nothing else but what is seen.
-        let mut shadows = EntitySet::new();
-        let insts = f.layout.blocks().flat_map(|b| f.layout.block_insts(b));
-        shadows.extend(insts.filter(|&i| matches!(f.dfg.insts[i].opcode(), ir::Opcode::Load | ir::Opcode::Store)));
-        drop(slp::slp(f, slp::SlpInput { shadows: &shadows, apart: &|_, _| false, short_indices: false }));
     }),
     ("slp_divisions", |f| assert!(slp_divisions::quotients(f) < 10)),
     ("loop_rotate", |f| {

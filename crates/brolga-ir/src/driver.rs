@@ -19,6 +19,10 @@ pub enum Driver {
     /// A call that an inverse undoes ([`crate::inverse_pair`]): the pair calls the function and
     /// records nothing, and the pullback undoes the call and runs it again.
     Inverse(InverseDriver),
+    /// Tasks that may run at the same time ([`crate::fork`]): the body calls the function of this
+    /// symbol with its own parameters, but for the last one, which is how many tasks there are, and
+    /// for the function the number of the task.
+    Tasks(Box<str>),
 }
 
 impl Driver {
@@ -26,7 +30,7 @@ impl Driver {
     pub fn keeps_objects(&self) -> bool {
         match self {
             Self::Steps(of) => of.state.iter().any(|part| part.length == StateLength::Object),
-            Self::Call(_) | Self::Inverse(_) => false,
+            Self::Call(_) | Self::Inverse(_) | Self::Tasks(_) => false,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! and loops that are made functions.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
 
 use crate::driver::Driver;
@@ -20,14 +21,40 @@ pub(crate) struct DriverCall {
     pub args: Vec<ir::Value>,
     /// All functions that are made.
     pub funcs: Vec<MadeFunc>,
+    /// What is checked in front of it.
+    pub check: Option<RangeCheck>,
 }
+
+/// A range that must not end before it begins: a call with another one traps.
+pub(crate) struct RangeCheck {
+    /// Where it begins; without that, at zero.
+    pub from: Option<ir::Value>,
+    pub to: ir::Value,
+    /// The trap.
+    pub code: u8,
+}
+
+/// Instructions that stand for others: each with the one whose location it has.
+pub(crate) type StandIns = Vec<(ir::Inst, ir::Inst)>;
 
 /// A function that is made: its name, its body, and whether it is a driver.
 pub(crate) type MadeFunc = (String, ir::Function, Option<Driver>);
 
 /// Let the call be one of that; what is to be defined.
-pub(crate) fn redirect(body: &mut ir::Function, found: DriverCall) -> (String, Vec<MadeFunc>) {
-    let DriverCall { call, symbol, signature, args, funcs } = found;
+pub(crate) fn redirect(
+    body: &mut ir::Function,
+    found: DriverCall,
+    stand_ins: &mut StandIns,
+) -> (String, Vec<MadeFunc>) {
+    let DriverCall { call, symbol, signature, args, funcs, check } = found;
+    if let Some(RangeCheck { from, to, code }) = check {
+        let before = body.dfg.num_insts();
+        let mut pos = FuncCursor::new(body).at_inst(call);
+        let from = from.unwrap_or_else(|| pos.ins().iconst(types::I64, 0));
+        let negative = pos.ins().icmp(IntCC::SignedLessThan, to, from);
+        pos.ins().trapnz(negative, ir::TrapCode::unwrap_user(code));
+        stand_ins.extend((before..body.dfg.num_insts()).map(|i| (ir::Inst::from_u32(i as u32), call)));
+    }
     let before: Vec<ir::Value> = body.dfg.inst_args(call).iter().map(|&v| body.dfg.resolve_aliases(v)).collect();
     let func_ref = import(body, &symbol, signature);
     let args = ir::ValueList::from_slice(&args, &mut body.dfg.value_lists);
@@ -52,6 +79,13 @@ pub(crate) fn addressed(body: &ir::Function, v: ir::Value) -> Option<(String, Si
     let ir::InstructionData::FuncAddr { func_ref, .. } = body.dfg.insts[inst] else { return None };
     let ext = &body.dfg.ext_funcs[func_ref];
     Some((symbol_of(body, &ext.name), body.dfg.signatures[ext.signature].clone()))
+}
+
+/// A name for two functions. What is made for two others has another one.
+pub(crate) fn joined(f: &str, g: &str) -> String {
+    let both = format!("{f}__{g}");
+    let is_clear = both.as_bytes().windows(2).filter(|w| w == b"__").count() == 1;
+    if is_clear { both } else { format!("{}_{both}", f.len()) }
 }
 
 /// Whether all that is passed are words, and these are the results.

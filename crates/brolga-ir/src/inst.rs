@@ -288,11 +288,13 @@ pub enum Check {
     TimeLoop = 249,
     /// What undoes a call does not lead back; the run time knows how.
     InversePair = 250,
+    /// A task of a fork has trapped; the run time knows how.
+    Task = 238,
 }
 
 impl Check {
     /// All checks.
-    pub const ALL: [Check; 11] = [
+    pub const ALL: [Check; 12] = [
         Check::TapeFull,
         Check::UnknownCallee,
         Check::UntrackedBits,
@@ -304,6 +306,7 @@ impl Check {
         Check::ConstAlias,
         Check::TimeLoop,
         Check::InversePair,
+        Check::Task,
     ];
 
     /// Name, as reported.
@@ -320,6 +323,7 @@ impl Check {
             Check::ConstAlias => "const_alias",
             Check::TimeLoop => "time_loop",
             Check::InversePair => "inverse_pair",
+            Check::Task => "task",
         }
     }
 
@@ -356,6 +360,7 @@ impl Check {
             Check::InversePair => {
                 "the inverse of a call does not give back the state before the call, or that state does not fit"
             }
+            Check::Task => "a task of a fork trapped",
         }
     }
 

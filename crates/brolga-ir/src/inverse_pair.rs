@@ -24,7 +24,7 @@
 use cranelift_codegen::ir::{self, Signature};
 
 use crate::driver::{Driver, InverseDriver, StateLength, StatePart};
-use crate::driver_call::{DriverCall, MadeFunc, Misuse, addressed, calls, passes_words, words};
+use crate::driver_call::{DriverCall, MadeFunc, Misuse, addressed, calls, joined, passes_words, words};
 
 /// The name that is called.
 const NAME: &str = "brolga_inverse_pair";
@@ -63,11 +63,11 @@ fn checked(body: &ir::Function, call: ir::Inst) -> Result<DriverCall, Misuse> {
             help,
         ));
     };
-    let symbol = format!("{NAME}__{}__{}", f.0, inverse.0);
+    let symbol = format!("{NAME}__{}", joined(&f.0, &inverse.0));
     let signature = words(&f.1, args.len() - 2, &[]);
     let funcs = PairFuncs { symbol, signature, parts, f, inverse };
     let (symbol, signature) = (funcs.symbol.clone(), funcs.signature.clone());
-    Ok(DriverCall { call, symbol, signature, args: args[2..].to_vec(), funcs: funcs.bodies().into() })
+    Ok(DriverCall { call, symbol, signature, args: args[2..].to_vec(), funcs: funcs.bodies().into(), check: None })
 }
 
 /// The functions that a call becomes a call of.

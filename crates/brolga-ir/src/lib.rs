@@ -15,6 +15,7 @@ pub mod dot;
 pub mod driver;
 pub mod driver_call;
 mod entities;
+pub mod fork;
 pub mod graph;
 pub mod inst;
 pub mod intrinsics;

@@ -278,6 +278,10 @@ pub struct Options {
     /// that sleep when there is nothing to do. Zero stands for as many as there are processors, up
     /// to eight; with one, nothing runs outside of the calling thread. What comes out is the same.
     pub threads: usize,
+    /// On how many threads tasks of a program that forks run ([`crate::fork`]), not zero; with one,
+    /// on the calling thread. `None` stands for the pool of rayon's that the calling thread belongs
+    /// to, or else for as many as there are processors. What comes out is the same, bit for bit.
+    pub task_threads: Option<usize>,
 }
 
 impl Default for Options {
@@ -303,6 +307,7 @@ impl Default for Options {
             verify_stages: cfg!(debug_assertions),
             debug: false,
             threads: 0,
+            task_threads: None,
         }
     }
 }

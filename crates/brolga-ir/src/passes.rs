@@ -103,9 +103,6 @@ passes! {
     /// Whether the rows of a matrix lie one behind another is asked at run time, so that the shadow
     /// of what is read once can be stored (inspector and executor).
     MonotoneRows "monotone-rows" "spmv",
-    /// What is stored to neighbours in shadow memory is computed in vector registers
-    /// (superword-level parallelism).
-    Slp "slp" "wasm/gmm",
     /// With little effort, a function that calls itself for the derivative that is asked of it is
     /// derived once.
     ForwardRoot "forward-root" "first gradient of a recursion",
@@ -118,8 +115,7 @@ impl Pass {
     /// Those that little effort leaves out: they make code longer to make it faster. What is
     /// recorded and which loops run again does not depend on them. ([`Pass::HoistTapeChecks`] is
     /// not among them, since a loop without end fills memory.)
-    pub const LASTING: PassSet =
-        PassSet::of(&[Self::VersionGuards, Self::Vectorise, Self::PartialSums, Self::Promote, Self::Slp]);
+    pub const LASTING: PassSet = PassSet::of(&[Self::VersionGuards, Self::Vectorise, Self::PartialSums, Self::Promote]);
 
     /// Those of [`Pass::REORDERING`] that little effort leaves out, so that a derivation of two
     /// tiers does without: what is left gives the same bits with little effort and with all.
@@ -246,7 +242,7 @@ mod tests {
             assert!(!p.about().is_empty() && !p.worth().is_empty(), "{p}");
         }
         assert_eq!(PassSet::of_bits(u32::MAX), PassSet::ALL);
-        assert_eq!("slp, vectorise".parse(), Ok(PassSet::of(&[Pass::Vectorise, Pass::Slp])));
-        assert_eq!("slp,gvn".parse::<PassSet>().unwrap_err().0, "gvn");
+        assert_eq!("promote, vectorise".parse(), Ok(PassSet::of(&[Pass::Vectorise, Pass::Promote])));
+        assert_eq!("promote,gvn".parse::<PassSet>().unwrap_err().0, "gvn");
     }
 }

@@ -21,7 +21,7 @@ use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap};
 use crate::copies::Copies;
 use crate::driver::Driver;
 use crate::driver_call::MadeFunc;
-use crate::{DataKey, FuncKey, intrinsics, source_name};
+use crate::{DataKey, FuncKey, fork, intrinsics, source_name};
 
 pub use crate::symbols::{libcall_symbol, symbol_in, symbol_of};
 
@@ -334,14 +334,16 @@ impl Program {
             return Err(symbol.to_owned());
         }
         f.signature = body.signature.clone();
-        let made = intrinsics::replace(&mut body);
+        let mut stand_ins = Vec::new();
+        let made = intrinsics::replace(&mut body, &mut stand_ins);
+        let written = |inst| stand_ins.iter().find(|s| s.0 == inst).map_or(inst, |s| s.1);
         let f = self.func_mut(key);
         let insts: Vec<ir::Inst> = body.layout.blocks().flat_map(|b| body.layout.block_insts(b)).collect();
         f.srclocs.resize(body.dfg.num_insts());
         f.lines.resize(body.dfg.num_insts());
         for &inst in &insts {
-            f.srclocs[inst] = body.srcloc(inst);
-            f.lines[inst] = lines(inst);
+            f.srclocs[inst] = body.srcloc(written(inst));
+            f.lines[inst] = lines(written(inst));
         }
         forget_unused(&mut body);
         body.srclocs.clear();
@@ -354,7 +356,7 @@ impl Program {
         }
         body.params.ensure_base_srcloc(ir::SourceLoc::new(0));
         for &inst in &insts {
-            body.set_srcloc(inst, ir::SourceLoc::new(inst.as_u32() + 1));
+            body.set_srcloc(inst, ir::SourceLoc::new(written(inst).as_u32() + 1));
         }
         let refs: Vec<(String, ir::Signature)> = body
             .dfg
@@ -378,6 +380,10 @@ impl Program {
             return Ok(());
         }
         for (symbol, body, driver) in functions {
+            if let Some(Driver::Tasks(_)) = driver {
+                let (code, name, message) = fork::NEGATIVE_RANGE;
+                self.traps.insert(code, (name, message));
+            }
             let key = self.define(&symbol, body, |_| 0)?;
             self.func_mut(key).driver = driver;
         }

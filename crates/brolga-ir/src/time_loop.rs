@@ -79,7 +79,7 @@ fn checked(body: &ir::Function, call: ir::Inst, name: &str, ends_early: bool) ->
     }
     let funcs = LoopFuncs { symbol: format!("{name}__{step}"), step: (step, own), ends_early };
     let (symbol, signature, args) = (funcs.symbol.clone(), funcs.signature(), args[1..].to_vec());
-    Ok(DriverCall { call, symbol, signature, args, funcs: funcs.bodies().into() })
+    Ok(DriverCall { call, symbol, signature, args, funcs: funcs.bodies().into(), check: None })
 }
 
 /// The functions that a call becomes a call of.

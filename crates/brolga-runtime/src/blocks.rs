@@ -103,7 +103,9 @@ impl Shadow {
 pub(crate) struct Blocks {
     newest: Option<NonNull<Header>>,
     /// Map from the address of a block that the primal owns to its shadow.
-    live: HashMap<usize, Shadow>,
+    pub(crate) live: HashMap<usize, Shadow>,
+    /// Blocks that a task has freed and not allocated, if this is one.
+    pub(crate) freed_elsewhere: Vec<usize>,
     /// Where large shadows are.
     mapped: Vec<MmapMut>,
     /// Shadows whose blocks are gone and which nothing reads any more, by size.
@@ -113,6 +115,8 @@ pub(crate) struct Blocks {
     /// Blocks of the program's own allocator that wait to be released, each with its instance, and
     /// how many have been.
     waiting: (Vec<(u64, u32)>, usize),
+    /// Whether these are of a task of a fork, whose parent has blocks of its own.
+    pub(crate) of_task: bool,
 }
 
 impl Blocks {
@@ -158,7 +162,9 @@ impl Blocks {
     /// # Safety
     /// As for C's `free`.
     pub(crate) unsafe fn free(&mut self, primal: NonNull<u8>, deferred: bool) {
-        self.live.remove(&(primal.as_ptr() as usize));
+        if self.live.remove(&(primal.as_ptr() as usize)).is_none() && self.of_task {
+            self.freed_elsewhere.push(primal.as_ptr() as usize);
+        }
         if deferred {
             self.deferred.push(primal.cast());
         } else {
@@ -199,8 +205,9 @@ impl Blocks {
 
     /// Free every shadow and every deferred block.
     pub(crate) fn release(&mut self) {
-        let Self { newest, live, mapped, spare, deferred, waiting } = self;
+        let Self { newest, live, mapped, spare, deferred, waiting, freed_elsewhere, .. } = self;
         live.clear();
+        freed_elsewhere.clear();
         spare.clear();
         waiting.0.clear();
         waiting.1 = 0;

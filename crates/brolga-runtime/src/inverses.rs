@@ -258,6 +258,11 @@ impl Inverses {
         }
     }
 
+    /// A call of a task has failed.
+    pub(crate) fn fails_as(&mut self, of_task: &Self) {
+        self.fault = of_task.fault.or_else(|| self.fault.take());
+    }
+
     pub(crate) fn fault(&self) -> Option<InverseFault> {
         self.fault
     }

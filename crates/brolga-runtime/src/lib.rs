@@ -12,6 +12,7 @@
 //! | `captures` | which function is derived by which pair, shared by forward and pullback |
 //! | `blocks`, `heap` | shadows of heap blocks, and `malloc` and its family |
 //! | `loops`, `loop_calls` | states of time loops, and which steps run next; what generated code calls for that |
+//! | `forks`, `fork_calls` | tapes of tasks that may run at the same time; what generated code calls for that |
 //! | `inverses`, `inverse_calls` | states of calls that an inverse undoes; what generated code calls for that |
 //! | `state` | memory of the program that is kept, compared and put back |
 //! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
@@ -35,6 +36,8 @@ mod blocks;
 mod captures;
 pub mod debug;
 mod declared;
+pub mod fork_calls;
+pub mod forks;
 mod fragments;
 pub mod gamma;
 mod globals;

@@ -145,6 +145,11 @@ impl Loops {
         self.fault = Some(fault);
     }
 
+    /// A loop of a task has.
+    pub(crate) fn fails_as(&mut self, of_task: &Self) {
+        self.fault = of_task.fault.clone().or_else(|| self.fault.take());
+    }
+
     pub(crate) fn fault(&self) -> Option<LoopFault> {
         self.fault.clone()
     }

@@ -6,7 +6,9 @@
 //! routines `memcpy` and its family, which are C's behind a stub that makes bad addresses traps
 //! (see `memory`).
 
-use crate::{captures, debug, gamma, heap, inverse_calls, loop_calls, memory, piece_calls, steps, tangents};
+use crate::{
+    captures, debug, fork_calls, gamma, heap, inverse_calls, loop_calls, memory, piece_calls, steps, tangents,
+};
 
 /// Addresses by name.
 type Table = Vec<(&'static str, *const u8)>;
@@ -179,6 +181,8 @@ fn helpers() -> Table {
         ("brolga_loop_reverse", loop_calls::brolga_loop_reverse as *const u8),
         ("brolga_loop_next", loop_calls::brolga_loop_next as *const u8),
         ("brolga_inverse", inverse_calls::brolga_inverse as *const u8),
+        ("brolga_fork", fork_calls::brolga_fork as *const u8),
+        ("brolga_join", fork_calls::brolga_join as *const u8),
         ("brolga_lookup", captures::brolga_lookup as *const u8),
         ("brolga_malloc", heap::brolga_malloc as *const u8),
         ("brolga_malloc_wide", heap::brolga_malloc_wide as *const u8),

@@ -12,6 +12,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::captures::CaptureTable;
+use crate::forks::Executor;
 use crate::globals::{DataSpan, GlobalShadows};
 use crate::loop_files::StateFolder;
 use crate::segment::{ReserveError, Segment};
@@ -29,11 +30,16 @@ pub struct Plan {
     pub width: usize,
     /// Where time loops may keep states that do not fit into memory.
     pub states: Option<Arc<StateFolder>>,
+    /// What runs tasks of forks, if not the calling thread.
+    pub executor: Option<Arc<dyn Executor>>,
+    /// Whether these run one after the other, on the tape of the run.
+    pub inline_tasks: bool,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { capacity: 8 << 30, captures: None, globals: Vec::new(), width: 1, states: None }
+        let (captures, globals, states, executor) = Default::default();
+        Self { capacity: 8 << 30, captures, globals, width: 1, states, executor, inline_tasks: false }
     }
 }
 
@@ -84,13 +90,15 @@ impl Pool {
     }
 
     fn make(&self) -> Result<Box<Segment>, ReserveError> {
-        let Plan { capacity, captures, globals, width, states } = &self.plan;
+        let Plan { capacity, captures, globals, width, states, executor, inline_tasks } = &self.plan;
         let mut segment = Segment::new(*capacity)?;
         if let Some(captures) = captures {
             segment.attach_captures(Arc::clone(captures));
         }
         segment.attach_globals(GlobalShadows::new(globals, *width));
         segment.keep_states_in(states.clone());
+        segment.run_tasks_on(executor.clone());
+        segment.run_tasks_inline(*inline_tasks);
         Ok(segment)
     }
 

@@ -41,8 +41,10 @@ use memmap2::{MmapMut, MmapOptions};
 use crate::blocks::Blocks;
 use crate::captures::{CaptureTable, Captures};
 use crate::declared::Declared;
+use crate::forks::{Executor, Forks};
 use crate::fragments::Fragments;
 use crate::globals::GlobalShadows;
+use crate::guard::RawTrap;
 use crate::inverses::{InverseFault, InverseStats, Inverses};
 use crate::loop_files::StateFolder;
 use crate::loop_stats::{LoopPlan, LoopStats};
@@ -112,6 +114,8 @@ pub struct Segment {
     pub(crate) loops: Loops,
     /// Calls of the run that inverses undo.
     pub(crate) inverses: Inverses,
+    /// Forks of the run, and whose strand this is.
+    pub(crate) forks: Forks,
     /// Pointer arguments of a debug run; empty otherwise. Keeps its storage from run to run.
     pub(crate) declared: Vec<Declared>,
     /// Keeps `globals` valid.
@@ -152,6 +156,7 @@ impl Segment {
             fragments: Fragments::default(),
             loops: Loops::default(),
             inverses: Inverses::default(),
+            forks: Forks::default(),
             declared: Vec::new(),
             global_shadows,
             capture_table: None,
@@ -187,6 +192,7 @@ impl Segment {
         self.forget_pieces();
         self.loops.clear();
         self.inverses.clear();
+        self.forks.clear();
         let unused = self.top == base && self.cursor == base && self.peak == base && self.touched == 0;
         // What records nothing may be shorter than what follows here.
         if !(unused && self.blocks.is_empty() && self.declared.is_empty() && self.global_shadows.is_empty()) {
@@ -200,7 +206,7 @@ impl Segment {
     }
 
     fn empty(&mut self) {
-        let used = self.bytes_used();
+        let used = self.own_bytes();
         let base = self.base();
         (self.top, self.cursor, self.peak) = (base, base, base);
         self.blocks.release();
@@ -213,9 +219,40 @@ impl Segment {
         self.touched = used.max(self.touched.min(kept));
     }
 
-    /// Bytes that the run has recorded, at most at a time.
+    /// Bytes that the run has recorded, at most at a time: in all of its tasks.
     pub fn bytes_used(&self) -> usize {
+        self.own_bytes() + self.forks.bytes_used()
+    }
+
+    /// The same, on this tape.
+    fn own_bytes(&self) -> usize {
         self.top.max(self.peak) as usize - self.base() as usize
+    }
+
+    /// This is going to be a strand of another, of the same rule.
+    pub(crate) fn follows(&mut self, parent: &Segment) {
+        self.globals = parent.globals;
+        if self.captures != parent.captures {
+            self.captures = parent.captures;
+            self.capture_table.clone_from(&parent.capture_table);
+        }
+        self.declared.clone_from(&parent.declared);
+        self.blocks.of_task = true;
+    }
+
+    /// Tasks of forks run on threads of this; without one, on the calling thread.
+    pub fn run_tasks_on(&mut self, executor: Option<Arc<dyn Executor>>) {
+        self.forks.executor = executor;
+    }
+
+    /// Tasks of forks run one after the other, on this tape.
+    pub fn run_tasks_inline(&mut self, inline: bool) {
+        self.forks.inline = inline;
+    }
+
+    /// What has stopped a task of a fork.
+    pub fn task_trap(&self) -> Option<&RawTrap> {
+        self.forks.trap()
     }
 
     /// Bytes that can be recorded in all.
@@ -277,13 +314,13 @@ impl Segment {
     pub fn tape(&self) -> &[u8] {
         // SAFETY: all below `limit` can be read and written, and `bytes_used` ends there at most;
         // nothing writes meanwhile, since we are borrowed.
-        unsafe { std::slice::from_raw_parts(self.base(), self.bytes_used()) }
+        unsafe { std::slice::from_raw_parts(self.base(), self.own_bytes()) }
     }
 
     /// The recorded bytes, to be changed: tests of the checks of a debug run do.
     pub fn tape_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `tape`.
-        unsafe { std::slice::from_raw_parts_mut(self.base(), self.bytes_used()) }
+        unsafe { std::slice::from_raw_parts_mut(self.base(), self.own_bytes()) }
     }
 
     /// Tell the checks of a debug run of a pointer argument.

@@ -21,6 +21,17 @@ pub struct DerivedPair {
     pub pullback: ir::Function,
     /// Bytes of the frame that they have on the tape.
     pub frame: u32,
+    /// Functions that the run time calls, which call other derivatives: those of a fork's tasks.
+    pub entries: Vec<TaskEntry>,
+}
+
+/// A function of C's calling convention, of a pointer to words.
+#[derive(Clone, Debug)]
+pub struct TaskEntry {
+    /// Its symbol.
+    pub symbol: String,
+    /// The function.
+    pub func: ir::Function,
 }
 
 /// Forward pass and pullback as one function.

@@ -9,7 +9,6 @@ use brolga_analysis::memory::alias::Places;
 use brolga_ir::block::CfgBlocks;
 use brolga_ir::inst::Val;
 use brolga_ir::lower::{Fence, LowerEnv, Lowered, Shadows, Standalone, Typed, lower_with_checks};
-use brolga_ir::map::HashMap;
 use brolga_ir::names::Names;
 use brolga_ir::{Diagnostics, Effort, Mode, Pass, PassSet, TapeKind};
 use cranelift_codegen::ir;
@@ -83,7 +82,8 @@ impl<'s, 'f> Emitter<'s, 'f> {
                 let forward = self.function(&forward.graph, plan, forward.seg, None).0;
                 let pullback = self.function(&pullback.graph, plan, pullback.seg, ct.as_ref()).0;
                 let frame = plan.frame.as_ref().map_or(0, |f| f.size);
-                let pair = DerivedPair { variant, forward_symbol, pullback_symbol, forward, pullback, frame };
+                let entries = Vec::new();
+                let pair = DerivedPair { variant, forward_symbol, pullback_symbol, forward, pullback, frame, entries };
                 Emitted::Pair(Box::new(pair))
             }
             Graphs::One(OneGraph { graph, seg, .. }) => {
@@ -162,7 +162,6 @@ impl<'s, 'f> Emitter<'s, 'f> {
             shadows,
             checks,
             places: Places { program, func: facts.func(), cfg, blocks },
-            copies: HashMap::default(),
             found: RefCell::default(),
             remarks: &mut self.remarks,
             verified: &mut self.verified,

@@ -17,7 +17,6 @@ const TABLES: &[(&str, &str)] = &[
     ("crates/brolga-wasm/src/translate/simd.rs", "vector_numbers"),
     ("crates/brolga/tests/monotone_rows.rs", "program"),
     ("crates/brolga-clif/tests/vectorise.rs", "program"),
-    ("crates/brolga-clif/tests/slp.rs", "program"),
     ("crates/brolga/tests/stages.rs", "load_and_store"),
     ("crates/brolga/tests/stages.rs", "loop_of_two_values"),
 ];

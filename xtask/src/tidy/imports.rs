@@ -214,7 +214,6 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
             ("verified", &["map"]),
             ("simplify_cfg", &["map", "pure"]),
             ("vectorise", &["map", "marks", "simplify_cfg"]),
-            ("slp", &["map", "marks", "pure", "simplify_cfg", "vectorise"]),
             ("slp_divisions", &["map", "pure"]),
             ("loop_rotate", &["map", "shape", "simplify_cfg"]),
             ("licm_gvn", &["map", "pure", "shape", "simplify_cfg"]),

@@ -21,9 +21,8 @@ const MOST_ONE_BY_ONE: i64 = 1 << 40;
 /// The same if 32-bit integers are widened.
 const MOST_WIDENED: i64 = 1 << 28;
 
-/// Put the blocks in front of a loop; fewer iterations than `least` are left to it. Beside how it
-/// is run: instructions that are copies, each with that which it is a copy of.
-pub fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> (Taken, Vec<(ir::Inst, ir::Inst)>) {
+/// Put the blocks in front of a loop; fewer iterations than `least` are left to it.
+pub fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> Taken {
     let header = l.blocks[0];
     let [g, c, p, v, x] = [(); 5].map(|()| {
         let b = func.dfg.make_block();
@@ -49,9 +48,8 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> (
     };
     let trip_count = e.enough(&entered, header, least);
     e.compare(trip_count, &entered, header);
-    let mut copies = Vec::new();
     if body.one {
-        e.one_by_one(trip_count, x, &mut copies);
+        e.one_by_one(trip_count, x);
     } else {
         e.vectors(trip_count, x, header);
     }
@@ -59,7 +57,7 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> (
     let sums = body.params.iter().filter(is_split).count();
     let split = body.cells.iter().filter(|c| c.split).count();
     let (at_a_time, cells) = (body.at_a_time() as u32, body.cells.len());
-    (Taken { at_a_time, tests: body.tests.len(), sums: sums + split, cells }, copies)
+    Taken { at_a_time, tests: body.tests.len(), sums: sums + split, cells }
 }
 
 struct Emit<'a> {
@@ -306,7 +304,7 @@ impl Emit<'_> {
 
     /// The loop as it is, with its cells in registers: iterations until none is left, then the
     /// cells go back to memory.
-    fn one_by_one(&mut self, trip_count: Value, x: ir::Block, copies: &mut Vec<(ir::Inst, ir::Inst)>) {
+    fn one_by_one(&mut self, trip_count: Value, x: ir::Block) {
         let (p, v, body, header) = (self.p, self.v, self.body, self.l.blocks[0]);
         let left = self.front.func.dfg.append_block_param(v, types::I64);
         let mut firsts: Vec<BlockArg> = vec![trip_count.into()];
@@ -350,7 +348,6 @@ impl Emit<'_> {
                 continue;
             }
             let new = self.front.copy(inst, v, args);
-            copies.push((new, inst));
             let (old, new) = (self.front.func.dfg.inst_results(inst), self.front.func.dfg.inst_results(new));
             now.extend(old.iter().copied().zip(new.iter().copied()));
         }

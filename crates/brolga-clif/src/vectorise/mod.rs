@@ -154,9 +154,7 @@ pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
                 _ => Err(why),
             },
         };
-        let (outcome, copies) =
-            outcome.map_or_else(|why| (Err(why), Vec::new()), |(taken, copies)| (Ok(taken), copies));
-        looked.push(Looked { header, outcome, copies });
+        looked.push(Looked { header, outcome });
     }
     looked
 }

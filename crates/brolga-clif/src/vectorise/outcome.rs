@@ -40,9 +40,6 @@ pub struct Looked {
     pub header: ir::Block,
     /// How many iterations are run at a time and under which conditions, or why only one is.
     pub outcome: Result<Taken, &'static str>,
-    /// Instructions of iterations that are run one by one in front of it, each with the one that it
-    /// is a copy of.
-    pub copies: Vec<(ir::Inst, ir::Inst)>,
 }
 
 /// How a loop is run.

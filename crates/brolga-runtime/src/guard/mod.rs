@@ -60,6 +60,8 @@ pub use trap::{Cause, Entry, RawTrap, Signal};
 
 pub(crate) use leaf::{attributed, leaf};
 
+use std::sync::LazyLock;
+
 use platform::imp;
 
 /// Call `entry(arg)`. If a trap stops it, say which; everything that the code has written until
@@ -74,6 +76,17 @@ use platform::imp;
 pub unsafe fn call_guarded(entry: Entry, arg: *mut u8, code: &CodeRanges) -> Result<(), RawTrap> {
     // SAFETY: our contract.
     unsafe { imp::call(entry, arg, code) }
+}
+
+/// Where the code lies that the innermost guarded call of this thread has entered; nowhere, if
+/// there is none.
+///
+/// # Safety
+/// That call does not end while the ranges are used.
+pub(crate) unsafe fn innermost<'c>() -> &'c CodeRanges {
+    static NOWHERE: LazyLock<CodeRanges> = LazyLock::new(CodeRanges::default);
+    // SAFETY: our contract.
+    unsafe { imp::innermost() }.unwrap_or(&NOWHERE)
 }
 
 /// Install the signal handlers, in front of those that have been installed since they were. (The

@@ -19,7 +19,6 @@ use cranelift_entity::EntitySet;
 use crate::clif::hoist_tape_check::{self, room};
 use crate::clif::preaccumulate::{self, Choice, preaccumulate};
 use brolga_clif::loop_layout::shape;
-use brolga_clif::slp::{self, slp};
 use brolga_clif::slp_divisions::quotients;
 use brolga_clif::vectorise::{self, How, has_lanes, lanes};
 use brolga_clif::verified::Passes;
@@ -39,7 +38,6 @@ const PASSES: &[ClifPass] = &[
     ClifPass { name: "hoist_tape_check", switches: &[], run: hoist_tape_checks },
     ClifPass { name: "preaccumulate", switches: &[Pass::Preaccumulate], run: multiply_out },
     ClifPass { name: "vectorise", switches: &[Pass::Vectorise, Pass::Promote], run: vectorise_loops },
-    ClifPass { name: "slp", switches: &[Pass::Slp], run: store_at_once },
     ClifPass { name: "slp_divisions", switches: &[Pass::SlpDivisions], run: divide_at_once },
     ClifPass { name: "loop_layout", switches: &[], run: lay_out_loops },
 ];
@@ -77,8 +75,6 @@ pub(crate) struct ClifCx<'a> {
     pub checks: Option<&'a [ir::Inst]>,
     /// Where the primal accesses memory.
     pub places: Places<'a>,
-    /// Accesses that a pass has copied: the copy, and the access.
-    pub copies: HashMap<ir::Inst, ir::Inst>,
     /// Places of accesses that have been asked for.
     pub found: RefCell<HashMap<ir::Inst, Place>>,
     /// What became of loops.
@@ -107,7 +103,6 @@ impl ClifCx<'_> {
     /// The place of the primal whose shadow is accessed.
     fn place(&self, access: ir::Inst) -> Place {
         let of = |(p, off, bytes)| self.places.of_bytes(p, off, bytes);
-        let access = self.copies.get(&access).copied().unwrap_or(access);
         *self.found.borrow_mut().entry(access).or_insert_with(|| self.shadows.of(access).map_or(Place::ANYWHERE, of))
     }
 
@@ -156,7 +151,7 @@ impl Remarks {
 
     /// How the loop with this header is run, and its reverse, in sentences.
     pub fn of_loop(&self, header: ir::Block) -> Vec<&str> {
-        let all = [Pass::Vectorise, Pass::Preaccumulate, Pass::Slp];
+        let all = [Pass::Vectorise, Pass::Preaccumulate];
         let mut found: Vec<&str> = Vec::new();
         for text in all.into_iter().flat_map(|p| self.of(header, move |q| p == q)) {
             if !found.contains(&text) {
@@ -227,7 +222,6 @@ fn vectorise_loops(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
         stay: &stay,
     };
     for looked in lanes(func, how) {
-        cx.copies.extend(looked.copies.into_iter().filter(|c| cx.shadows.all.contains(c.1)));
         let text = |whose| {
             let whose = match whose {
                 Whose::Forward => "its loop",
@@ -237,24 +231,6 @@ fn vectorise_loops(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
             Some(vectorise::told(whose, &looked.outcome))
         };
         cx.remark(Pass::Vectorise, looked.header, text);
-    }
-}
-
-/// Stores to neighbours are one.
-fn store_at_once(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
-    if !has_lanes(cx.isa) {
-        return;
-    }
-    let mut shadows = std::borrow::Cow::Borrowed(&cx.shadows.all);
-    if !cx.copies.is_empty() {
-        shadows.to_mut().extend(cx.copies.keys().copied());
-    }
-    // From one place to two shadows it is as far as to the primals.
-    let apart = |a, b| cx.places.apart(&cx.place(a), &cx.place(b));
-    let short_indices = cx.places.program.short_indices;
-    for looked in slp(func, slp::SlpInput { shadows: &shadows, apart: &apart, short_indices }) {
-        let text = |whose| (whose == Whose::Reverse).then(|| slp::told(looked.stores));
-        cx.remark(Pass::Slp, looked.header, text);
     }
 }
 

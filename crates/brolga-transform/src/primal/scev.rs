@@ -13,9 +13,9 @@
 //!
 //! Two sums that are written alike are equal. The reverse does not hold, and no pass relies on it.
 //!
-//! **Beside it.** Sums of values without products are those of derived CLIF, which vectorisation
-//! and SLP share (`brolga_clif::vectorise::affine_loop`): their terms are what is known where one
-//! loop is entered. Alias analysis (`brolga_analysis::memory::alias`) follows one scaled value and
+//! **Beside it.** Sums of values without products are those of derived CLIF, in vectorisation
+//! (`brolga_clif::vectorise::affine_loop`): their terms are what is known where one loop is
+//! entered. Alias analysis (`brolga_analysis::memory::alias`) follows one scaled value and
 //! a span, before loops are known. One kind of sum for all would carry products, spans and 32-bit
 //! terms where they cannot occur.
 

@@ -3,7 +3,7 @@
 //! **Question.** A driver has a body, and its pair is not made of it. Of what is it made?
 //! **Answer.** Of calls, written as CLIF: of the pair that a call drives ([`call`]), or of steps
 //! and their gradient, as the run time says ([`steps`]), or of a call, what undoes it, and its
-//! gradient ([`inverse`]). The variant is that of the call. Analyses, forward mode, combined
+//! gradient ([`inverse`]), or of tasks that the run time enters ([`tasks`]). The variant is that of the call. Analyses, forward mode, combined
 //! functions and derivatives that are derived again are those of the body.
 //!
 //! **Invariant.** Where a template does not apply, the pair is made of the body, which gives the
@@ -13,6 +13,7 @@ mod build;
 mod call;
 mod inverse;
 mod steps;
+pub mod tasks;
 
 use brolga_analysis::calls::summarise::reachable;
 use brolga_analysis::{RootKind, Variant};
@@ -37,11 +38,17 @@ pub(crate) fn pair(
 ) -> Option<DerivedPair> {
     // The pullback of what is undone is given more than a pullback is.
     let undone = |func| Variant { func, ..variant.clone() }.is_undone(cx.program, cx.options);
+    let mut entries = Vec::new();
     let (forward, pullback) = match cx.program.funcs[variant.func].driver.as_ref()? {
         Driver::Call(driven) if !undone(*driven) => call::pair(cx, variant, *driven, symbols, work, names),
         Driver::Steps(of) => steps::pair(cx, variant, of, symbols, work, names)?,
         Driver::Inverse(of) if variant.is_undone(cx.program, cx.options) => {
             inverse::pair(cx, variant, of, symbols, work, names)
+        }
+        Driver::Tasks(task) => {
+            let (forward, pullback, entered) = tasks::pair(cx, variant, task, symbols, work, names)?;
+            entries = entered;
+            (forward, pullback)
         }
         Driver::Call(_) | Driver::Inverse(_) => return None,
     };
@@ -52,6 +59,7 @@ pub(crate) fn pair(
         forward,
         pullback,
         frame: 0,
+        entries,
     })
 }
 

@@ -277,7 +277,7 @@ impl DerivedRule {
             }
             // SAFETY: our contract; the segment is ours alone.
             unsafe { self.enter(Phase::Combined, entry, cells) }
-                .map_err(|e| explained(self.0.of_loops(), e, tape.as_ref()))?;
+                .map_err(|e| explained(self.0.of_runs(), Phase::Combined, e, tape.as_ref()))?;
             self.all_arrived(tape.as_mut(), &places, &before)?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
@@ -315,7 +315,7 @@ impl DerivedRule {
             self.fill(cells, args, Some(&mut tape))?;
             // SAFETY: our contract; the segment is ours alone.
             unsafe { self.enter(Phase::Forward, forward, cells) }
-                .map_err(|e| explained(self.0.of_loops(), e, Some(&tape)))?;
+                .map_err(|e| explained(self.0.of_runs(), Phase::Forward, e, Some(&tape)))?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             Ok(Pullback { rule: self.clone(), tape, called: false, places: self.places(args) })

@@ -598,7 +598,7 @@ fn is_root(role: PartRole, d: &Derivation) -> bool {
     match role {
         PartRole::Root => true,
         PartRole::Forward(i) | PartRole::Pullback(i) => i == 0 && d.combined.is_none(),
-        PartRole::Joint(_) => false,
+        PartRole::Joint(_) | PartRole::Entry(..) => false,
     }
 }
 

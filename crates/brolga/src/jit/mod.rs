@@ -21,6 +21,7 @@ mod rule;
 mod runs;
 mod sincos;
 mod tangent;
+mod tasks;
 mod tiers;
 mod traps;
 mod units;

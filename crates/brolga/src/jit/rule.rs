@@ -11,8 +11,9 @@ use cranelift_codegen::ir::{Signature, Type};
 
 use super::compile::{self, Added, Compiled};
 use super::isa::host_isa;
+use super::tasks;
 use super::tiers::{Beside, Tier, Tiers, tiered};
-use super::traps::CodeMap;
+use super::traps::{CodeMap, RunOf};
 use crate::Error;
 
 /// What clones of a rule share.
@@ -53,9 +54,9 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// What names a loop that has stopped.
-    pub(super) fn of_loops(&self) -> (&Program, &[LoopOutcome]) {
-        (&self.program, &self.loops)
+    /// What names that which has stopped a run.
+    pub(super) fn of_runs(&self) -> RunOf<'_> {
+        RunOf { code: self.code(), program: &self.program, loops: &self.loops }
     }
 
     /// Where a loop is, in words.
@@ -265,6 +266,9 @@ impl DerivedRule {
                 .checkpoint_dir
                 .as_ref()
                 .map(|folder| Arc::new(StateFolder { folder: folder.clone(), most: options.checkpoint_limit })),
+            executor: tasks::executor(&d.program, options)?,
+            // Cotangents that come in fragments are known to one segment.
+            inline_tasks: d.pieces,
         });
         Ok(Self(Arc::new(Inner {
             primal: OnceLock::new(),

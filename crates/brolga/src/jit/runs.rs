@@ -202,7 +202,7 @@ impl Pullback {
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs
             // to this pullback.
             unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }
-                .map_err(|e| explained(self.rule.0.of_loops(), e, Some(&self.tape)))?;
+                .map_err(|e| explained(self.rule.0.of_runs(), Phase::Pullback, e, Some(&self.tape)))?;
             self.rule.all_arrived(Some(&mut self.tape), &self.places, &before)?;
             self.rule.cotangents(cells, out);
             let left = self.tape.bytes_left();

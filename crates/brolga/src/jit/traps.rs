@@ -155,15 +155,26 @@ fn describe(program: &Program, code: Option<TrapCode>, loc: u32, raw: &RawTrap) 
     (code.map_or_else(|| "unknown".to_owned(), |c| c.to_string()), message)
 }
 
-/// What has stopped a run says why: a time loop, or a call that was to be undone.
-pub(super) fn explained((program, loops): (&Program, &[LoopOutcome]), error: Error, tape: Option<&Lease>) -> Error {
+/// What a run is of: its code, the program, and loops that were to be reversed from states.
+#[derive(Clone, Copy)]
+pub(super) struct RunOf<'r> {
+    pub code: &'r CodeMap,
+    pub program: &'r Program,
+    pub loops: &'r [LoopOutcome],
+}
+
+/// What has stopped a run says why: a task, a time loop, or a call that was to be undone.
+pub(super) fn explained(of: RunOf<'_>, phase: Phase, error: Error, tape: Option<&Lease>) -> Error {
     let (mut trap, tape) = match (error, tape) {
         (Error::Trap(trap), Some(tape)) => (trap, tape),
         (error, _) => return error,
     };
+    if let (true, Some(raw)) = (trap.code == Check::Task.name(), tape.task_trap()) {
+        *trap = of.code.explain(of.program, raw, phase);
+    }
     let said = match &trap.code[..] {
         code if code == Check::TimeLoop.name() => {
-            name_loop(program, loops, &mut trap);
+            name_loop(of.program, of.loops, &mut trap);
             tape.loop_fault().map(|f| f.to_string())
         }
         code if code == Check::InversePair.name() => tape.inverse_fault().map(|f| f.to_string()),

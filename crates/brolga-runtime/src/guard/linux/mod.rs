@@ -37,6 +37,15 @@ pub(super) unsafe fn call(entry: Entry, arg: *mut u8, code: &CodeRanges) -> Resu
     }
 }
 
+/// See [`innermost`](super::innermost).
+///
+/// # Safety
+/// As there.
+pub(super) unsafe fn innermost<'c>() -> Option<&'c CodeRanges> {
+    // SAFETY: the frame is null or alive, and so are its ranges as long as the call that it is of.
+    unsafe { CURRENT.get().as_ref().map(|frame| &*frame.code) }
+}
+
 /// See [`install_handlers`](super::install_handlers).
 pub(super) fn install_again() {
     signals::install_again();
