@@ -37,8 +37,16 @@ pub fn ample<R: Send>(insts: usize, work: impl FnOnce() -> R + Send) -> R {
 }
 
 /// Bytes of stack below this call, if that is known.
-#[cfg(target_os = "linux")]
 fn left() -> Option<usize> {
+    let stack = around_here()?;
+    let here = std::ptr::from_ref(&stack) as usize;
+    // A fiber runs on a stack that the thread knows nothing of.
+    stack.contains(&here).then(|| here - stack.start)
+}
+
+/// The stack of this thread, if that is known.
+#[cfg(target_os = "linux")]
+pub(crate) fn around_here() -> Option<std::ops::Range<usize>> {
     use std::cell::Cell;
     use std::mem::MaybeUninit;
     use std::ptr;
@@ -64,14 +72,12 @@ fn left() -> Option<usize> {
     };
     let (low, size) = STACK.get().or_else(ask)?;
     STACK.set(Some((low, size)));
-    let here = ptr::from_ref(&size) as usize;
-    // A fiber runs on a stack that the thread knows nothing of.
-    here.checked_sub(low).filter(|&left| left <= size)
+    Some(low..low + size)
 }
 
 /// Nothing tells here.
 #[cfg(not(target_os = "linux"))]
-fn left() -> Option<usize> {
+pub(crate) fn around_here() -> Option<std::ops::Range<usize>> {
     None
 }
 
