@@ -176,7 +176,10 @@ impl Segment {
         let code = unsafe { guard::innermost() };
         // SAFETY: our contract.
         let pass = |seg: &mut Self, t: usize| unsafe { seg.pass(head.forward, words, Some(t), code) };
-        let done = if inline { self.one_by_one(0..n, pass) } else { fork.run(self, false, pass) };
+        let run = |seg: &mut Self, fork: &mut Fork| {
+            if inline { seg.one_by_one(0..n, pass) } else { fork.run(seg, false, pass) }
+        };
+        let done = stack::with_margin(|| run(self, &mut fork));
         for strand in &mut fork.strands {
             self.blocks.adopt(&mut strand.blocks);
             self.forks.lacking |= std::mem::take(&mut strand.forks.lacking);
@@ -211,16 +214,18 @@ impl Segment {
         let code = unsafe { guard::innermost() };
         // SAFETY: our contract.
         let pass = |seg: &mut Self, _: usize| unsafe { seg.pass(pullback, &[], None, code) };
-        let done = if fork.strands.is_empty() {
-            self.one_by_one((0..n).rev(), pass)
-        } else {
+        let run = |seg: &mut Self, fork: &mut Fork| {
+            if fork.strands.is_empty() {
+                return seg.one_by_one((0..n).rev(), pass);
+            }
             fork.strands.iter_mut().for_each(|strand| strand.forks.pending.begin());
-            let done = fork.run(self, true, |strand, t| {
+            let done = fork.run(seg, true, |strand, t| {
                 strand.begin_pullback();
                 pass(strand, t);
             });
-            if done == ForkEnd::Done { self.add_up(&mut fork.strands) } else { done }
+            if done == ForkEnd::Done { seg.add_up(&mut fork.strands) } else { done }
         };
+        let done = stack::with_margin(|| run(self, &mut fork));
         if let Some(f) = self.forks.forks.get_mut(i) {
             f.strands = fork.strands;
         }

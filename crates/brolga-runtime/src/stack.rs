@@ -23,13 +23,27 @@ const OWN: usize = 8 << 20;
 /// Run `work`, about so many instructions, with a stack that is large enough for it.
 pub fn ample<R: Send>(insts: usize, work: impl FnOnce() -> R + Send) -> R {
     let need = insts.saturating_mul(EACH).saturating_add(LEAST).min(MOST);
-    if left().is_some_and(|left| left >= need) {
-        return work();
-    }
+    if left().is_some_and(|left| left >= need) { work() } else { elsewhere(need.max(OWN), work) }
+}
+
+/// Bytes of stack that are left where generated code is entered from a routine that it has called.
+const MARGIN: usize = 256 << 10;
+
+/// A thread that goes on with a recursion.
+const MORE: usize = 64 << 20;
+
+/// Run `work`, which may enter generated code that comes back here: on another thread, if little of
+/// the stack is left. An overflow in generated code is a trap, but one in a routine of ours is not.
+pub(crate) fn with_margin<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    if left().is_none_or(|left| left >= MARGIN) { work() } else { elsewhere(MORE, work) }
+}
+
+/// Run `work` on a thread with so much stack, while the caller waits.
+fn elsewhere<R: Send>(bytes: usize, work: impl FnOnce() -> R + Send) -> R {
     let mut work = Some(work);
     let mut run = || work.take().map(|work| work());
     let done = scope(|s| {
-        let thread = Builder::new().name("brolga".to_owned()).stack_size(need.max(OWN)).spawn_scoped(s, &mut run);
+        let thread = Builder::new().name("brolga".to_owned()).stack_size(bytes).spawn_scoped(s, &mut run);
         thread.ok().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     // Where no thread can be made, what there is has to do.
