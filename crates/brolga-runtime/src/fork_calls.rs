@@ -34,6 +34,17 @@ pub unsafe extern "C" fn brolga_pending(seg: *mut Segment, p: u64, delta: u64) -
     unsafe { (*seg).pending_or_note(p as usize, delta as usize) as u64 }
 }
 
+/// The same for the data object of a number.
+///
+/// # Safety
+/// As for [`brolga_pending`].
+pub unsafe extern "C" fn brolga_pending_data(seg: *mut Segment, object: u64, delta: u64) -> u64 {
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    let at = seg.data_shadow(object as usize).map_or(0, |shadow| shadow.start.wrapping_sub(delta as usize));
+    seg.pending_or_note(at, delta as usize) as u64
+}
+
 /// What others have added for the `n` bytes of shadow at `p + delta` comes there, before they are
 /// read or cleared.
 ///

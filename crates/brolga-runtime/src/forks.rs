@@ -85,6 +85,8 @@ pub(crate) struct Forks {
     pub(crate) pending: Pending,
     /// Bytes of the floats that pullbacks of tasks add up.
     pub(crate) float_size: u8,
+    /// Deltas of data objects while a pullback runs.
+    pub(crate) data: Vec<i64>,
     /// The stack of the thread that has forked.
     stack: Range<usize>,
     /// There was no memory for pending sums.
@@ -221,6 +223,7 @@ impl Segment {
             fork.strands.iter_mut().for_each(|strand| strand.forks.pending.begin());
             let done = fork.run(seg, true, |strand, t| {
                 strand.begin_pullback();
+                strand.data_is_pending();
                 pass(strand, t);
             });
             if done == ForkEnd::Done { seg.add_up(&mut fork.strands) } else { done }
@@ -255,6 +258,34 @@ impl Segment {
         let found = self.pending(p, delta);
         self.forks.lacking |= found.is_none();
         found.unwrap_or(delta)
+    }
+
+    /// The segment of the run, which has the shadows of data objects.
+    fn root(&self) -> &Self {
+        let mut strand = self;
+        while let Some(parent) = strand.forks.parent {
+            // SAFETY: a strand that waits for others is there, and does not change.
+            strand = unsafe { &*parent };
+        }
+        strand
+    }
+
+    /// The shadow of a data object.
+    pub(crate) fn data_shadow(&self, object: usize) -> Option<Range<usize>> {
+        self.root().global_shadows().ranges().nth(object)
+    }
+
+    /// The table of data objects' deltas leads to pending sums from here on.
+    fn data_is_pending(&mut self) {
+        let mut table = std::mem::take(&mut self.forks.data);
+        table.clear();
+        table.extend(self.root().global_shadows().deltas());
+        for (object, delta) in table.iter_mut().enumerate() {
+            let shadow = self.data_shadow(object).map_or(0, |shadow| shadow.start);
+            *delta = self.pending_or_note(shadow.wrapping_sub(*delta as usize), *delta as usize) as i64;
+        }
+        self.forks.data = table;
+        self.lead_data_by_strand();
     }
 
     /// What is known of a shadow's surroundings beside tapes and heap blocks.

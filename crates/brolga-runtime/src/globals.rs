@@ -72,7 +72,7 @@ impl GlobalShadows {
     }
 
     /// Where the shadows are.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+    pub(crate) fn ranges(&self) -> impl ExactSizeIterator<Item = std::ops::Range<usize>> + '_ {
         let base = self.lines.as_ptr() as usize;
         self.places.iter().map(move |&(first, size)| {
             let from = base + first * size_of::<Line>();

@@ -251,6 +251,11 @@ impl Segment {
         self.blocks.note_ranges();
     }
 
+    /// Data objects have the deltas of the strand's pending sums.
+    pub(crate) fn lead_data_by_strand(&mut self) {
+        self.globals = self.forks.data.as_ptr();
+    }
+
     /// Tasks of forks run on threads of this; without one, on the calling thread.
     pub fn run_tasks_on(&mut self, executor: Option<Arc<dyn Executor>>) {
         self.forks.executor = executor;

@@ -494,3 +494,45 @@ fn tasks_have_heap_blocks() {
         assert!((shadow(1) - (0.5 + 2.0 * times * slope)).abs() < 1e-12);
     }
 }
+
+/// Pending sums are added up float by float.
+#[test]
+fn a_float_that_lies_across_is_refused() {
+    let text = "
+    function %lies_across(i64) {
+    block0(v0: i64):
+        v1 = load.i64 v0
+        v2 = load.f64 v1+4
+        v3 = fmul v2, v2
+        store v3, v0+8
+        return
+    }
+    function %across(i64) -> f64 {
+        ss0 = explicit_slot 16, align = 8
+        ss1 = explicit_slot 16, align = 8
+        fn0 = %lies_across(i64)
+        fn1 = %brolga_par_join(i64, i64, i64, i64)
+    block0(v0: i64):
+        v1 = stack_addr.i64 ss0
+        v2 = stack_addr.i64 ss1
+        store v0, v1
+        store v0, v2
+        v3 = func_addr.i64 fn0
+        call fn1(v3, v1, v3, v2)
+        v4 = load.f64 v1+8
+        v5 = load.f64 v2+8
+        v6 = fadd v4, v5
+        return v6
+    }
+    ";
+    let program = program(text);
+    for threads in [1, 2] {
+        match outcome(&rule(&program, "across", &options(Mode::Split, threads)), &[1.0, 2.0], &[], Mode::Split, true) {
+            Err(Error::Trap(trap)) => {
+                let said = (&*trap.code, &*trap.function, trap.inst_text.as_deref());
+                assert_eq!(said, ("task_alignment", "lies_across", Some("v2 = load.f64 v1+4")), "{trap}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

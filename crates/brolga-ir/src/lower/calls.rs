@@ -73,7 +73,7 @@ impl LowerCx<'_> {
             self.name(name, r);
         }
         if let (Callee::Symbol(s), [_, _, Some(delta)], [pending]) = (callee, names, &results[..])
-            && &**s == "brolga_pending"
+            && s.starts_with("brolga_pending")
         {
             self.pending.insert(*delta, *pending);
         }

@@ -26,14 +26,15 @@
 
 use brolga_analysis::RootKind;
 use brolga_ir::block::{CfgBlocks, Ids};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Tape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Callee, Tape, Val};
 use cranelift_codegen::ir::{self, types::I64};
 
 use crate::facts::Facts;
 use crate::translate::convert::helper_call;
 
-/// The helper that tells how far pending sums are.
-const PENDING: &str = "brolga_pending";
+/// The helpers that tell how far pending sums are: of what lies at an address, and of a data
+/// object, whose address may not be known yet where its delta is.
+const PENDING: [&str; 2] = ["brolga_pending", "brolga_pending_data"];
 
 /// Deltas that an instruction records, but those of the function's own stack slots, which no other
 /// strand adds to.
@@ -57,8 +58,17 @@ pub(super) fn ask(graph: &mut CfgBlocks, facts: &Facts<'_>, ids: &mut Ids) {
         }
         for (id, inst) in std::mem::take(&mut block.insts) {
             for (root, delta) in recorded(facts, &inst) {
-                let args = [None, Some(Val::Primal(root)), Some(delta)];
-                let op = helper_call(PENDING, &args, &[I64; 3], [I64].into_iter(), Tape::Aside);
+                let (helper, whose) = match facts.pointers.roots.get(&root) {
+                    Some(RootKind::Data(key)) => {
+                        let (number, op) = (Val::D(ids.dv()), Arith::Iconst(key.as_u32().into()));
+                        let op = AdOp::Arith(op, Args::default(), I64);
+                        block.insts.insert(ids.inst(), AdInst { defs: [(number, I64)].into(), op, at: inst.at });
+                        (PENDING[1], number)
+                    }
+                    _ => (PENDING[0], Val::Primal(root)),
+                };
+                let op =
+                    helper_call(helper, &[None, Some(whose), Some(delta)], &[I64; 3], [I64].into_iter(), Tape::Aside);
                 block.insts.insert(ids.inst(), AdInst { defs: [(Val::D(ids.dv()), I64)].into(), op, at: inst.at });
             }
             block.insts.insert(id, inst);
@@ -71,7 +81,7 @@ pub(super) fn forget_unused(graph: &mut CfgBlocks, facts: &Facts<'_>) {
     for block in graph.blocks.values_mut() {
         let kept: Vec<Val> = block.insts.values().flat_map(|i| recorded(facts, i)).map(|(_, delta)| delta).collect();
         block.insts.retain(|_, inst| match &inst.op {
-            AdOp::Call { callee: Callee::Symbol(s), args, .. } if &**s == PENDING => {
+            AdOp::Call { callee: Callee::Symbol(s), args, .. } if PENDING.contains(&&**s) => {
                 args[2].is_some_and(|delta| kept.contains(&delta))
             }
             _ => true,
