@@ -93,6 +93,7 @@ fn derived(mut derivation: Derivation, how: How) -> Result<Vec<WantedFunc>, Erro
     let parts = derivation.parts().into_iter();
     let taken = parts.map(|part| {
         let what = match part.role {
+            PartRole::Entry(..) => "entry of a task",
             PartRole::Root => "derivative",
             PartRole::Joint(_) => "of a call",
             PartRole::Forward(_) => "forward pass",

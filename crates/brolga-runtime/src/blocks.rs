@@ -116,7 +116,7 @@ pub(crate) struct Blocks {
     /// Blocks of the program's own allocator that wait to be released, each with its instance, and
     /// how many have been.
     waiting: (Vec<(u64, u32)>, usize),
-    /// Where shadows are, if somebody may ask: from the first byte on, so many.
+    /// Where shadows are, if that may be asked for: from the first byte on, so many.
     ranges: Option<BTreeMap<usize, usize>>,
     /// Whether these are of a task of a fork, whose parent has blocks of its own.
     pub(crate) of_task: bool,

@@ -35,10 +35,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::guard::{self, CodeRanges, Entry, RawTrap};
+use crate::guard::{Entry, RawTrap};
 use crate::pending::Pending;
-use crate::segment::Segment;
-use crate::stack;
 
 /// Most strands of a run at a time, but for those of forks that are over.
 pub const MOST_STRANDS: usize = 256;
@@ -53,34 +51,41 @@ pub trait Executor: std::fmt::Debug + Send + Sync {
 #[repr(C)]
 pub struct ForkCall {
     /// Takes the address of what a task is given, its number and its segment.
-    forward: Entry,
+    pub(crate) forward: Entry,
     /// Takes the address of a segment's address.
-    pullback: Entry,
+    pub(crate) pullback: Entry,
     /// How many words follow, which each task is given.
-    words: u64,
+    pub(crate) words: u64,
 }
 
-/// What a segment knows of its forks.
-#[derive(Default)]
-pub(crate) struct Forks {
+/// A segment, as far as forks are concerned.
+pub(crate) trait Strand {
+    /// Forget the run.
+    fn forget(&mut self);
+    /// Bytes that it has recorded, with those of its own strands.
+    fn recorded(&self) -> usize;
+}
+
+/// What a segment knows of its forks, whose strands are segments.
+pub(crate) struct Forks<S> {
     /// In the order of their records.
-    forks: Vec<Fork>,
+    pub(crate) forks: Vec<Fork<S>>,
     /// Strands that wait for a fork, and lists for them.
-    spare: (Strands, Vec<Strands>),
+    pub(crate) spare: (Strands<S>, Vec<Strands<S>>),
     /// Runs tasks; without one, the calling thread does.
     pub(crate) executor: Option<Arc<dyn Executor>>,
     /// All tasks run on the segment of the run.
     pub(crate) inline: bool,
     /// Strands beside which this one may run, with itself; zero stands for one.
-    width: usize,
+    pub(crate) width: usize,
     /// The strand that has forked, while it waits.
-    pub(crate) parent: Option<*const Segment>,
+    pub(crate) parent: Option<*const S>,
     /// What a task is given.
-    args: Vec<u64>,
+    pub(crate) args: Vec<u64>,
     /// What has stopped a task.
-    trap: Option<RawTrap>,
+    pub(crate) trap: Option<RawTrap>,
     /// What has stopped this strand's task.
-    failed: Option<RawTrap>,
+    pub(crate) failed: Option<RawTrap>,
     /// Sums that pullbacks add to, of this strand.
     pub(crate) pending: Pending,
     /// Bytes of the floats that pullbacks of tasks add up.
@@ -88,26 +93,47 @@ pub(crate) struct Forks {
     /// Deltas of data objects while a pullback runs.
     pub(crate) data: Vec<i64>,
     /// The stack of the thread that has forked.
-    stack: Range<usize>,
+    pub(crate) stack: Range<usize>,
     /// There was no memory for pending sums.
-    lacking: bool,
+    pub(crate) lacking: bool,
 }
 
 /// Boxed because generated code holds the addresses of segments.
-type Strands = Vec<Box<Segment>>;
+pub(crate) type Strands<S> = Vec<Box<S>>;
 
 /// One fork of a run.
-struct Fork {
-    pullback: Entry,
+pub(crate) struct Fork<S> {
+    pub(crate) pullback: Entry,
     /// Where its record is.
-    at: usize,
+    pub(crate) at: usize,
     /// How many tasks it has.
-    tasks: usize,
+    pub(crate) tasks: usize,
     /// Their segments, unless they have run on that of the fork.
-    strands: Strands,
+    pub(crate) strands: Strands<S>,
 }
 
-impl Forks {
+impl<S> Default for Forks<S> {
+    fn default() -> Self {
+        Self {
+            forks: Vec::new(),
+            spare: Default::default(),
+            executor: None,
+            inline: false,
+            width: 0,
+            parent: None,
+            args: Vec::new(),
+            trap: None,
+            failed: None,
+            pending: Pending::default(),
+            float_size: 8,
+            data: Vec::new(),
+            stack: 0..0,
+            lacking: false,
+        }
+    }
+}
+
+impl<S: Strand> Forks<S> {
     /// The run is over.
     pub(crate) fn clear(&mut self) {
         self.forget_from(0);
@@ -117,10 +143,10 @@ impl Forks {
     }
 
     /// Forget forks whose records are not below this place.
-    fn forget_from(&mut self, at: usize) {
+    pub(crate) fn forget_from(&mut self, at: usize) {
         while self.forks.last().is_some_and(|f| f.at >= at) {
             let mut strands = self.forks.pop().expect("there is one").strands;
-            strands.iter_mut().for_each(|strand| strand.reset());
+            strands.iter_mut().for_each(|strand| strand.forget());
             self.spare.0.append(&mut strands);
             self.spare.1.push(strands);
         }
@@ -128,7 +154,7 @@ impl Forks {
 
     /// Bytes that strands have recorded.
     pub(crate) fn bytes_used(&self) -> usize {
-        self.forks.iter().flat_map(|f| &f.strands).map(|s| s.bytes_used()).sum()
+        self.forks.iter().flat_map(|f| &f.strands).map(|s| s.recorded()).sum()
     }
 
     /// What has stopped a task, of which the run has been stopped.
@@ -149,239 +175,4 @@ pub enum ForkEnd {
     Full = 2,
     /// There is no memory for pending sums.
     Lacking = 3,
-}
-
-/// Bytes of a record: which fork it is.
-const RECORD: usize = 8;
-
-impl Segment {
-    /// Run the forward passes of a fork's tasks.
-    ///
-    /// # Safety
-    /// `call` and the words behind it are valid, its functions are such, and this is called by
-    /// generated code that has been entered by a guarded call.
-    pub(crate) unsafe fn fork(&mut self, call: *const ForkCall, n: usize) -> ForkEnd {
-        // SAFETY: our contract.
-        let (head, words) = unsafe {
-            let head = &*call;
-            (head, std::slice::from_raw_parts(call.add(1).cast::<u64>(), head.words as usize))
-        };
-        // What runs on this segment records below the fork's own record.
-        let width = self.forks.width.max(1).saturating_mul(n);
-        let inline = self.forks.inline || width > MOST_STRANDS;
-        self.forks.forget_from(self.top as usize);
-        let strands = if inline { Some(Vec::new()) } else { self.strands(n, width) };
-        let Some(strands) = strands else { return ForkEnd::Full };
-        let mut fork = Fork { pullback: head.pullback, at: 0, tasks: n, strands };
-        self.note_stack();
-        // SAFETY: our contract.
-        let code = unsafe { guard::innermost() };
-        // SAFETY: our contract.
-        let pass = |seg: &mut Self, t: usize| unsafe { seg.pass(head.forward, words, Some(t), code) };
-        let run = |seg: &mut Self, fork: &mut Fork| {
-            if inline { seg.one_by_one(0..n, pass) } else { fork.run(seg, false, pass) }
-        };
-        let done = stack::with_margin(|| run(self, &mut fork));
-        for strand in &mut fork.strands {
-            self.blocks.adopt(&mut strand.blocks);
-            self.forks.lacking |= std::mem::take(&mut strand.forks.lacking);
-        }
-        let done = if done == ForkEnd::Done && self.forks.lacking { ForkEnd::Lacking } else { done };
-        let room = (self.limit as usize).saturating_sub(self.top as usize) >= RECORD;
-        fork.at = self.top as usize;
-        if done == ForkEnd::Done && room {
-            // SAFETY: there is room.
-            unsafe { self.top.cast::<u64>().write_unaligned(self.forks.forks.len() as u64) };
-            self.top = self.top.wrapping_add(RECORD);
-        }
-        self.forks.forks.push(fork);
-        if done == ForkEnd::Done && !room { ForkEnd::Full } else { done }
-    }
-
-    /// Run the pullbacks of the tasks of the fork whose record the cursor is behind.
-    ///
-    /// # Safety
-    /// As for [`Self::fork`], which has left the record.
-    pub(crate) unsafe fn join(&mut self) -> ForkEnd {
-        self.cursor = self.cursor.wrapping_sub(RECORD);
-        // SAFETY: our contract.
-        let i = unsafe { self.cursor.cast::<u64>().read_unaligned() } as usize;
-        debug_assert_eq!(self.forks.forks.get(i).map(|f| f.at), Some(self.cursor as usize));
-        let (pullback, n, strands) = match self.forks.forks.get_mut(i) {
-            Some(f) => (f.pullback, f.tasks, std::mem::take(&mut f.strands)),
-            None => return ForkEnd::Trapped,
-        };
-        let mut fork = Fork { pullback, at: self.cursor as usize, tasks: n, strands };
-        // SAFETY: our contract.
-        let code = unsafe { guard::innermost() };
-        // SAFETY: our contract.
-        let pass = |seg: &mut Self, _: usize| unsafe { seg.pass(pullback, &[], None, code) };
-        let run = |seg: &mut Self, fork: &mut Fork| {
-            if fork.strands.is_empty() {
-                return seg.one_by_one((0..n).rev(), pass);
-            }
-            fork.strands.iter_mut().for_each(|strand| strand.forks.pending.begin());
-            let done = fork.run(seg, true, |strand, t| {
-                strand.begin_pullback();
-                strand.data_is_pending();
-                pass(strand, t);
-            });
-            if done == ForkEnd::Done { seg.add_up(&mut fork.strands) } else { done }
-        };
-        let done = stack::with_margin(|| run(self, &mut fork));
-        if let Some(f) = self.forks.forks.get_mut(i) {
-            f.strands = fork.strands;
-        }
-        done
-    }
-
-    /// The strands' pending sums are this segment's, the last one's first.
-    fn add_up(&mut self, strands: &mut [Box<Self>]) -> ForkEnd {
-        for strand in strands.iter_mut().rev() {
-            if self.add_pending(strand).is_none() {
-                return ForkEnd::Lacking;
-            }
-            strand.forks.pending.broken = false;
-        }
-        ForkEnd::Done
-    }
-
-    /// Stack slots of what has forked may be shadows that tasks share.
-    fn note_stack(&mut self) {
-        let here = std::ptr::from_ref(&self) as usize;
-        let stack = stack::around_here().filter(|stack| stack.contains(&here));
-        self.forks.stack = stack.map_or(0..0, |stack| here..stack.end);
-    }
-
-    /// The delta of pending sums, for a record. Without memory for them, the fork fails.
-    pub(crate) fn pending_or_note(&mut self, p: usize, delta: usize) -> usize {
-        let found = self.pending(p, delta);
-        self.forks.lacking |= found.is_none();
-        found.unwrap_or(delta)
-    }
-
-    /// The segment of the run, which has the shadows of data objects.
-    fn root(&self) -> &Self {
-        let mut strand = self;
-        while let Some(parent) = strand.forks.parent {
-            // SAFETY: a strand that waits for others is there, and does not change.
-            strand = unsafe { &*parent };
-        }
-        strand
-    }
-
-    /// The shadow of a data object.
-    pub(crate) fn data_shadow(&self, object: usize) -> Option<Range<usize>> {
-        self.root().global_shadows().ranges().nth(object)
-    }
-
-    /// The table of data objects' deltas leads to pending sums from here on.
-    fn data_is_pending(&mut self) {
-        let mut table = std::mem::take(&mut self.forks.data);
-        table.clear();
-        table.extend(self.root().global_shadows().deltas());
-        for (object, delta) in table.iter_mut().enumerate() {
-            let shadow = self.data_shadow(object).map_or(0, |shadow| shadow.start);
-            *delta = self.pending_or_note(shadow.wrapping_sub(*delta as usize), *delta as usize) as i64;
-        }
-        self.forks.data = table;
-        self.lead_data_by_strand();
-    }
-
-    /// What is known of a shadow's surroundings beside tapes and heap blocks.
-    pub(crate) fn known_shadow(&self, shadow: usize) -> Option<Range<usize>> {
-        let declared = self.declared.iter().filter(|d| d.shadow != 0).filter_map(|d| {
-            let from = d.shadow as usize;
-            Some(from..from.checked_add(usize::try_from(d.len?).ok()?)?)
-        });
-        let stack = self.forks.stack.clone();
-        declared.chain([stack]).chain(self.global_shadows().ranges()).find(|r| r.contains(&shadow))
-    }
-
-    /// Tasks one after the other, on this segment. All run, also behind one that traps.
-    fn one_by_one(&mut self, tasks: impl Iterator<Item = usize>, each: impl Fn(&mut Self, usize)) -> ForkEnd {
-        let mut first: Option<(usize, RawTrap)> = None;
-        for t in tasks {
-            each(self, t);
-            let trap = self.forks.failed.take();
-            if let Some(trap) = trap.filter(|_| first.as_ref().is_none_or(|f| t < f.0)) {
-                first = Some((t, trap));
-            }
-        }
-        let Some((_, trap)) = first else { return ForkEnd::Done };
-        self.forks.trap = Some(trap);
-        ForkEnd::Trapped
-    }
-
-    /// Segments for the tasks of a fork.
-    fn strands(&mut self, n: usize, width: usize) -> Option<Strands> {
-        let mut all = self.forks.spare.1.pop().unwrap_or_default();
-        while all.len() < n {
-            let spare = self.forks.spare.0.pop();
-            all.push(spare.or_else(|| Segment::new(self.capacity()).ok())?);
-        }
-        let parent: *const Segment = self;
-        for strand in &mut all {
-            strand.follows(self);
-            strand.forks.executor.clone_from(&self.forks.executor);
-            (strand.forks.width, strand.forks.parent) = (width, Some(parent));
-            (strand.forks.inline, strand.forks.float_size) = (false, self.forks.float_size);
-        }
-        Some(all)
-    }
-
-    /// Enter generated code with words, the number of the task if there is one, and this segment.
-    ///
-    /// # Safety
-    /// As for [`Self::fork`].
-    unsafe fn pass(&mut self, entry: Entry, words: &[u64], task: Option<usize>, code: &CodeRanges) {
-        let seg: *mut Segment = self;
-        let mut args = std::mem::take(&mut self.forks.args);
-        args.clear();
-        args.extend_from_slice(words);
-        args.extend(task.map(|t| t as u64));
-        args.push(seg as u64);
-        // SAFETY: our contract; the code is that of the run, of which all frames may be abandoned.
-        let done = unsafe { guard::call_guarded(entry, args.as_mut_ptr().cast(), code) };
-        self.forks.args = args;
-        // A fork within has noted what has stopped its task.
-        self.forks.failed = done.err().map(|own| self.forks.trap.take().unwrap_or(own));
-    }
-}
-
-/// Segments of which each thread uses those whose tasks it runs.
-#[derive(Clone, Copy)]
-struct Shared(*mut Box<Segment>);
-
-// SAFETY: each is used by the thread that runs its task.
-unsafe impl Sync for Shared {}
-
-impl Shared {
-    /// That of a task.
-    ///
-    /// # Safety
-    /// There is one, and it is not used elsewhere.
-    unsafe fn of<'s>(self, t: usize) -> &'s mut Segment {
-        // SAFETY: our contract.
-        unsafe { &mut *self.0.add(t) }
-    }
-}
-
-impl Fork {
-    /// Run each task on its strand; in reverse, the last one first.
-    fn run(&mut self, parent: &mut Segment, reverse: bool, each: impl Fn(&mut Segment, usize) + Sync) -> ForkEnd {
-        let (n, strands) = (self.tasks, Shared(self.strands.as_mut_ptr()));
-        // SAFETY: there is one for each task, and no two tasks have one number.
-        let task = |t: usize| each(unsafe { strands.of(t) }, t);
-        match &parent.forks.executor {
-            Some(executor) if n > 1 => executor.each(n, &|i| task(if reverse { n - 1 - i } else { i })),
-            _ if reverse => (0..n).rev().for_each(task),
-            _ => (0..n).for_each(task),
-        }
-        let Some(failed) = self.strands.iter_mut().find(|s| s.forks.failed.is_some()) else { return ForkEnd::Done };
-        parent.forks.trap = failed.forks.failed.take();
-        parent.loops.fails_as(&failed.loops);
-        parent.inverses.fails_as(&failed.inverses);
-        ForkEnd::Trapped
-    }
 }

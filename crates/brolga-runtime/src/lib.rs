@@ -12,7 +12,7 @@
 //! | `captures` | which function is derived by which pair, shared by forward and pullback |
 //! | `blocks`, `heap` | shadows of heap blocks, and `malloc` and its family |
 //! | `loops`, `loop_calls` | states of time loops, and which steps run next; what generated code calls for that |
-//! | `forks`, `pending`, `fork_calls` | tapes of tasks that may run at the same time, and sums that they add to; what generated code calls for that |
+//! | `forks`, `pending`, `strands`, `fork_calls` | tapes of tasks that may run at the same time, and sums that they add to; what generated code calls for that |
 //! | `inverses`, `inverse_calls` | states of calls that an inverse undoes; what generated code calls for that |
 //! | `state` | memory of the program that is kept, compared and put back |
 //! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
@@ -63,6 +63,7 @@ mod stack;
 mod state;
 mod status;
 pub mod steps;
+mod strands;
 pub mod tangents;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod through;

@@ -21,8 +21,8 @@
 //! blocks of its own.
 //!
 //! **Reading.** The reverse of a store takes what all have added: the strand itself, those that
-//! wait for it, and the shadow ([`Segment::gather`]). Of concurrent tasks only one stores to a
-//! place, and no other touches it, so its strand may take that without a lock.
+//! wait for it, and the shadow (`gather` of [`crate::strands`]). Of concurrent tasks only one
+//! stores to a place, and no other touches it, so its strand may take that without a lock.
 //!
 //! **Invariants.** Pending sums are zero but while pullbacks of a fork run. They lie at multiples
 //! of pages from what they are pending for. A strand may have two objects that overlap; what is
@@ -39,16 +39,15 @@ use std::ops::Range;
 use memmap2::{MmapMut, MmapOptions};
 
 use crate::mappings;
-use crate::segment::Segment;
 
 /// Bytes beyond both ends of an object that belong to it: of addresses that lead into it, some
 /// begin a little before.
-const SLACK: usize = 1 << 16;
+pub(crate) const SLACK: usize = 1 << 16;
 
 /// Pending sums of one object.
-struct PendingObject {
+pub(crate) struct PendingObject {
     /// Where in the shadow: whole pages.
-    shadow: Range<usize>,
+    pub(crate) shadow: Range<usize>,
     /// As many bytes, between two that cannot be accessed.
     memory: MmapMut,
 }
@@ -64,13 +63,13 @@ impl PendingObject {
     }
 
     /// Where the sums are.
-    fn place(&self) -> Range<usize> {
+    pub(crate) fn place(&self) -> Range<usize> {
         let from = self.memory.as_ptr() as usize + mappings::page();
         from..from + self.shadow.len()
     }
 
     /// How far they are from the shadow.
-    fn distance(&self) -> usize {
+    pub(crate) fn distance(&self) -> usize {
         self.place().start.wrapping_sub(self.shadow.start)
     }
 }
@@ -78,11 +77,11 @@ impl PendingObject {
 /// Pending sums of a strand.
 #[derive(Default)]
 pub(crate) struct Pending {
-    objects: Vec<PendingObject>,
+    pub(crate) objects: Vec<PendingObject>,
     /// Of earlier runs: full of zeros.
     spare: Vec<PendingObject>,
     /// Which pages of an object are touched.
-    touched: Vec<u8>,
+    pub(crate) touched: Vec<u8>,
     /// A pullback has not come to its end.
     pub(crate) broken: bool,
 }
@@ -113,17 +112,17 @@ impl Pending {
     }
 
     /// That which a shadow lies in.
-    fn of_shadow(&self, at: usize) -> Option<&PendingObject> {
+    pub(crate) fn of_shadow(&self, at: usize) -> Option<&PendingObject> {
         self.objects.iter().find(|o| o.shadow.contains(&at))
     }
 
     /// That in whose sums an address lies.
-    fn of_sum(&self, at: usize) -> Option<&PendingObject> {
+    pub(crate) fn of_sum(&self, at: usize) -> Option<&PendingObject> {
         self.objects.iter().find(|o| o.place().contains(&at))
     }
 
     /// Add sums for an object.
-    fn make(&mut self, shadow: Range<usize>) -> std::io::Result<&PendingObject> {
+    pub(crate) fn make(&mut self, shadow: Range<usize>) -> std::io::Result<&PendingObject> {
         let known = self.spare.iter().position(|o| o.shadow == shadow);
         let object = known.map_or_else(|| PendingObject::new(shadow), |i| Ok(self.spare.swap_remove(i)))?;
         self.objects.push(object);
@@ -131,19 +130,19 @@ impl Pending {
     }
 }
 
-/// Floats of one size.
+/// Floats of one size, in memory.
 #[derive(Clone, Copy)]
-enum Floats {
+pub(crate) enum Cells {
     Singles,
     Doubles,
 }
 
-impl Floats {
-    fn of(size: u8) -> Self {
+impl Cells {
+    pub(crate) fn of(size: u8) -> Self {
         if size == 4 { Self::Singles } else { Self::Doubles }
     }
 
-    fn size(self) -> usize {
+    pub(crate) fn size(self) -> usize {
         match self {
             Self::Singles => 4,
             Self::Doubles => 8,
@@ -154,7 +153,7 @@ impl Floats {
     ///
     /// # Safety
     /// Both can be read and written, and nothing else does.
-    unsafe fn hand_over(self, from: usize, to: usize) {
+    pub(crate) unsafe fn hand_over(self, from: usize, to: usize) {
         // SAFETY: our contract.
         unsafe {
             match self {
@@ -177,130 +176,12 @@ impl Floats {
     }
 }
 
-impl Segment {
-    /// Whether pullbacks of this segment's code run beside others.
-    fn is_strand(&self) -> bool {
-        self.forks.parent.is_some() && !self.forks.inline
-    }
-
-    /// Whether nothing but this strand adds to a shadow.
-    fn owns(&self, shadow: usize) -> bool {
-        self.whole_tape().contains(&shadow) || self.blocks.around(shadow).is_some()
-    }
-
-    /// The delta of pending sums for the shadow of what lies at `p`; none if there is no memory for
-    /// them.
-    pub(crate) fn pending(&mut self, p: usize, delta: usize) -> Option<usize> {
-        if delta == 0 || !self.is_strand() {
-            return Some(delta);
-        }
-        self.pending_place(p.wrapping_add(delta)).map(|at| at.wrapping_sub(p))
-    }
-
-    /// Where the pending sum for a place in a shadow is: there, if the strand owns it.
-    fn pending_place(&mut self, shadow: usize) -> Option<usize> {
-        if !self.is_strand() {
-            return Some(shadow);
-        }
-        if let Some(object) = self.forks.pending.of_shadow(shadow) {
-            return Some(shadow.wrapping_add(object.distance()));
-        }
-        if self.owns(shadow) {
-            return Some(shadow);
-        }
-        let extent = self.object_around(shadow)?;
-        let object = self.forks.pending.make(extent).ok()?;
-        Some(shadow.wrapping_add(object.distance()))
-    }
-
-    /// The object that a shadow lies in, of one of the strands that wait for this one, or of the
-    /// caller of the run, in whole pages.
-    fn object_around(&self, shadow: usize) -> Option<Range<usize>> {
-        let page = mappings::page();
-        let mut found = None;
-        let mut strand = self.forks.parent;
-        while let (Some(at), None) = (strand, &found) {
-            // SAFETY: a strand that waits is there, and does not change.
-            let waiting = unsafe { &*at };
-            let tape = waiting.used_tape();
-            found = if tape.contains(&shadow) { Some(tape) } else { waiting.blocks.around(shadow) };
-            found = found.or_else(|| waiting.known_shadow(shadow));
-            strand = waiting.forks.parent;
-        }
-        let object = found.or_else(|| mappings::around(shadow))?;
-        let from = object.start.saturating_sub(SLACK) & !(page - 1);
-        let to = object.end.checked_add(SLACK)?.checked_next_multiple_of(page)?;
-        Some(from..to)
-    }
-
-    /// A shadow is going to be read at some bytes, by the only strand that stores to them: what has
-    /// been added for them elsewhere comes to where it reads.
-    ///
-    /// # Safety
-    /// The bytes are those of a shadow, or of its pending sums for this strand.
-    pub(crate) unsafe fn gather(&mut self, at: usize, n: usize) {
-        let Some(own) = self.forks.pending.of_sum(at).filter(|_| n > 0) else { return };
-        let (floats, shadow) = (Floats::of(self.forks.float_size), at.wrapping_sub(own.distance()));
-        let first = own.place().start;
-        let cells = || (0..n.div_ceil(floats.size())).map(|k| k * floats.size());
-        let mut strand: *const Segment = self;
-        loop {
-            // SAFETY: a strand that waits is there, and does not change.
-            let seg = unsafe { &*strand };
-            for object in seg.forks.pending.objects.iter().filter(|o| o.place().start != first) {
-                for off in cells().filter(|off| object.shadow.contains(&(shadow + off))) {
-                    // SAFETY: our contract; no other strand adds there.
-                    unsafe { floats.hand_over(shadow.wrapping_add(off).wrapping_add(object.distance()), at + off) };
-                }
-            }
-            match seg.forks.parent {
-                Some(parent) => strand = parent,
-                None => break,
-            }
-        }
-        for off in cells() {
-            // SAFETY: our contract; no other strand adds there.
-            unsafe { floats.hand_over(shadow + off, at + off) };
-        }
-    }
-
-    /// The fork of a strand is over: its pending sums are this segment's.
-    pub(crate) fn add_pending(&mut self, strand: &mut Segment) -> Option<()> {
-        let floats = Floats::of(self.forks.float_size);
-        let page = mappings::page();
-        let mut touched = std::mem::take(&mut self.forks.pending.touched);
-        for object in &strand.forks.pending.objects {
-            let place = object.place();
-            mappings::touched(place.clone(), &mut touched);
-            for i in (0..touched.len()).filter(|&i| touched[i] != 0) {
-                // SAFETY: a page of the strand's own memory, whose task is over.
-                let words = unsafe { std::slice::from_raw_parts((place.start + i * page) as *const u64, page / 8) };
-                if words.iter().all(|&w| w == 0) {
-                    continue;
-                }
-                for off in (0..page).step_by(floats.size()) {
-                    let (from, shadow) = (place.start + i * page + off, object.shadow.start + i * page + off);
-                    // SAFETY: as before.
-                    if unsafe { floats.is_zero(from) } {
-                        continue;
-                    }
-                    let to = self.pending_place(shadow);
-                    // SAFETY: the program has added to this place, so there is a shadow.
-                    unsafe { floats.hand_over(from, to?) };
-                }
-            }
-        }
-        self.forks.pending.touched = touched;
-        Some(())
-    }
-}
-
-impl Floats {
+impl Cells {
     /// Whether all bits at a place are zero.
     ///
     /// # Safety
     /// It can be read.
-    unsafe fn is_zero(self, at: usize) -> bool {
+    pub(crate) unsafe fn is_zero(self, at: usize) -> bool {
         // SAFETY: our contract.
         unsafe {
             match self {

@@ -41,7 +41,7 @@ use memmap2::{MmapMut, MmapOptions};
 use crate::blocks::Blocks;
 use crate::captures::{CaptureTable, Captures};
 use crate::declared::Declared;
-use crate::forks::{Executor, Forks};
+use crate::forks::{Executor, Forks, Strand};
 use crate::fragments::Fragments;
 use crate::globals::GlobalShadows;
 use crate::guard::RawTrap;
@@ -115,7 +115,7 @@ pub struct Segment {
     /// Calls of the run that inverses undo.
     pub(crate) inverses: Inverses,
     /// Forks of the run, and whose strand this is.
-    pub(crate) forks: Forks,
+    pub(crate) forks: Forks<Segment>,
     /// Pointer arguments of a debug run; empty otherwise. Keeps its storage from run to run.
     pub(crate) declared: Vec<Declared>,
     /// Keeps `globals` valid.
@@ -261,8 +261,8 @@ impl Segment {
         self.forks.executor = executor;
     }
 
-    /// Pullbacks of tasks add up floats of so many bytes. Without that, tasks of forks run one after
-    /// the other, on this tape.
+    /// Pullbacks of tasks add up floats of so many bytes. Without that, tasks of forks run one
+    /// after the other, on this tape.
     pub fn run_tasks_of(&mut self, float_size: Option<u8>) {
         self.forks.inline = float_size.is_none();
         self.forks.float_size = float_size.unwrap_or(8);
@@ -447,6 +447,16 @@ fn give_pages_back(mapping: &MmapMut, from: usize, to: usize) {
 
 #[cfg(not(unix))]
 fn give_pages_back(_mapping: &MmapMut, _from: usize, _to: usize) {}
+
+impl Strand for Segment {
+    fn forget(&mut self) {
+        self.reset();
+    }
+
+    fn recorded(&self) -> usize {
+        self.bytes_used()
+    }
+}
 
 /// What it knows of floats in pieces.
 impl Segment {

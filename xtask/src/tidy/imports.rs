@@ -256,7 +256,7 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
                     "translate",
                 ],
             ),
-            ("template", &["assemble", "derived", "facts", "program", "translate"]),
+            ("template", &["assemble", "clif", "derived", "facts", "program", "translate"]),
             (
                 "pipeline",
                 &[

@@ -161,7 +161,8 @@ fn derive_all(
     let found = driver.finish()?;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
     let Finished { combined, pairs, joint, captures, overwrites, names, pieces, task_floats, guessed, spare } = found;
-    let task_floats = task_floats.only();
+    // Cotangents that come in fragments are known to one segment.
+    let task_floats = task_floats.only().filter(|_| !pieces);
     let demanded = manner.demanded;
     let whole = combined.iter().chain(&joint).map(|w| &w.func);
     let derived = whole.chain(pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));

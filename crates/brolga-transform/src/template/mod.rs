@@ -3,8 +3,9 @@
 //! **Question.** A driver has a body, and its pair is not made of it. Of what is it made?
 //! **Answer.** Of calls, written as CLIF: of the pair that a call drives ([`call`]), or of steps
 //! and their gradient, as the run time says ([`steps`]), or of a call, what undoes it, and its
-//! gradient ([`inverse`]), or of tasks that the run time enters ([`tasks`]). The variant is that of the call. Analyses, forward mode, combined
-//! functions and derivatives that are derived again are those of the body.
+//! gradient ([`inverse`]), or of tasks that the run time enters ([`tasks`]). The variant is that of
+//! the call. Analyses, forward mode, combined functions and derivatives that are derived again are
+//! those of the body.
 //!
 //! **Invariant.** Where a template does not apply, the pair is made of the body, which gives the
 //! same cotangents.

@@ -48,7 +48,7 @@ pub mod end {
 }
 
 /// A template under construction.
-struct Template<'t, 'n> {
+struct TasksTemplate<'t, 'n> {
     cx: Context<'t>,
     variant: &'t Variant,
     /// That of a task: the same, with the number of a task in place of how many there are.
@@ -74,14 +74,14 @@ pub(super) fn pair(
     let func = cx.program.func(task).expect("the body calls it");
     let of_task = Variant { func, preserved: Preserved::NOTHING, strand: !cx.options.debug, ..variant.clone() };
     let pair = work.exactly(of_task.clone());
-    let mut this = Template { cx, variant, task: of_task, names };
+    let mut this = TasksTemplate { cx, variant, task: of_task, names };
     let [enter, leave] = [&symbols.forward, &symbols.pullback].map(|s| format!("{s}__task"));
     let entries = vec![this.enter_forward(enter, &pair.forward), this.enter_pullback(leave, &pair.pullback)];
     let forward = this.forward(&symbols.forward, &entries);
     Some((forward, this.pullback(&symbols.pullback), entries))
 }
 
-impl Template<'_, '_> {
+impl TasksTemplate<'_, '_> {
     fn primal(&self) -> &Signature {
         &self.cx.program.funcs[self.variant.func].signature
     }

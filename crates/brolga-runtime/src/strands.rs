@@ -1,0 +1,369 @@
+//! Strands: segments that run tasks of forks, and what they do with their shadows.
+//!
+//! **Question.** Generated code forks, joins, records a delta, or reads a cotangent. What do
+//! segments do then? **Answer.** [`Segment::fork`] and [`Segment::join`] run tasks on segments of
+//! their own, as [`crate::forks`] says; [`Segment::pending`] and [`Segment::gather`] are of
+//! [`crate::pending`].
+
+use std::ops::Range;
+
+use crate::forks::{Fork, ForkCall, ForkEnd, MOST_STRANDS, Strands};
+use crate::guard::{self, CodeRanges, Entry, RawTrap};
+use crate::mappings;
+use crate::pending::{Cells, SLACK};
+use crate::segment::Segment;
+use crate::stack;
+
+/// Bytes of a record: which fork it is.
+const RECORD: usize = 8;
+
+impl Segment {
+    /// Run the forward passes of a fork's tasks.
+    ///
+    /// # Safety
+    /// `call` and the words behind it are valid, its functions are such, and this is called by
+    /// generated code that has been entered by a guarded call.
+    pub(crate) unsafe fn fork(&mut self, call: *const ForkCall, n: usize) -> ForkEnd {
+        // SAFETY: our contract.
+        let (head, words) = unsafe {
+            let head = &*call;
+            (head, std::slice::from_raw_parts(call.add(1).cast::<u64>(), head.words as usize))
+        };
+        // What runs on this segment records below the fork's own record.
+        let width = self.forks.width.max(1).saturating_mul(n);
+        let inline = self.forks.inline || width > MOST_STRANDS;
+        self.forks.forget_from(self.top as usize);
+        let strands = if inline { Some(Vec::new()) } else { self.strands(n, width) };
+        let Some(strands) = strands else { return ForkEnd::Full };
+        let mut fork = Fork { pullback: head.pullback, at: 0, tasks: n, strands };
+        self.note_stack();
+        // SAFETY: our contract.
+        let code = unsafe { guard::innermost() };
+        // SAFETY: our contract.
+        let pass = |seg: &mut Self, t: usize| unsafe { seg.pass(head.forward, words, Some(t), code) };
+        let run = |seg: &mut Self, fork: &mut Fork<Self>| {
+            if inline { seg.one_by_one(0..n, pass) } else { fork.run(seg, false, pass) }
+        };
+        let done = stack::with_margin(|| run(self, &mut fork));
+        for strand in &mut fork.strands {
+            self.blocks.adopt(&mut strand.blocks);
+            self.forks.lacking |= std::mem::take(&mut strand.forks.lacking);
+        }
+        let done = if done == ForkEnd::Done && self.forks.lacking { ForkEnd::Lacking } else { done };
+        let room = (self.limit as usize).saturating_sub(self.top as usize) >= RECORD;
+        fork.at = self.top as usize;
+        if done == ForkEnd::Done && room {
+            // SAFETY: there is room.
+            unsafe { self.top.cast::<u64>().write_unaligned(self.forks.forks.len() as u64) };
+            self.top = self.top.wrapping_add(RECORD);
+        }
+        self.forks.forks.push(fork);
+        if done == ForkEnd::Done && !room { ForkEnd::Full } else { done }
+    }
+
+    /// Run the pullbacks of the tasks of the fork whose record the cursor is behind.
+    ///
+    /// # Safety
+    /// As for [`Self::fork`], which has left the record.
+    pub(crate) unsafe fn join(&mut self) -> ForkEnd {
+        self.cursor = self.cursor.wrapping_sub(RECORD);
+        // SAFETY: our contract.
+        let i = unsafe { self.cursor.cast::<u64>().read_unaligned() } as usize;
+        debug_assert_eq!(self.forks.forks.get(i).map(|f| f.at), Some(self.cursor as usize));
+        let (pullback, n, strands) = match self.forks.forks.get_mut(i) {
+            Some(f) => (f.pullback, f.tasks, std::mem::take(&mut f.strands)),
+            None => return ForkEnd::Trapped,
+        };
+        let mut fork = Fork { pullback, at: self.cursor as usize, tasks: n, strands };
+        // SAFETY: our contract.
+        let code = unsafe { guard::innermost() };
+        // SAFETY: our contract.
+        let pass = |seg: &mut Self, _: usize| unsafe { seg.pass(pullback, &[], None, code) };
+        let run = |seg: &mut Self, fork: &mut Fork<Self>| {
+            if fork.strands.is_empty() {
+                return seg.one_by_one((0..n).rev(), pass);
+            }
+            fork.strands.iter_mut().for_each(|strand| strand.forks.pending.begin());
+            let done = fork.run(seg, true, |strand, t| {
+                strand.begin_pullback();
+                strand.data_is_pending();
+                pass(strand, t);
+            });
+            if done == ForkEnd::Done { seg.add_up(&mut fork.strands) } else { done }
+        };
+        let done = stack::with_margin(|| run(self, &mut fork));
+        if let Some(f) = self.forks.forks.get_mut(i) {
+            f.strands = fork.strands;
+        }
+        done
+    }
+
+    /// The strands' pending sums are this segment's, the last one's first.
+    fn add_up(&mut self, strands: &mut [Box<Self>]) -> ForkEnd {
+        for strand in strands.iter_mut().rev() {
+            if self.add_pending(strand).is_none() {
+                return ForkEnd::Lacking;
+            }
+            strand.forks.pending.broken = false;
+        }
+        ForkEnd::Done
+    }
+
+    /// Stack slots of what has forked may be shadows that tasks share.
+    fn note_stack(&mut self) {
+        let here = std::ptr::from_ref(&self) as usize;
+        let stack = stack::around_here().filter(|stack| stack.contains(&here));
+        self.forks.stack = stack.map_or(0..0, |stack| here..stack.end);
+    }
+
+    /// The delta of pending sums, for a record. Without memory for them, the fork fails.
+    pub(crate) fn pending_or_note(&mut self, p: usize, delta: usize) -> usize {
+        let found = self.pending(p, delta);
+        self.forks.lacking |= found.is_none();
+        found.unwrap_or(delta)
+    }
+
+    /// The segment of the run, which has the shadows of data objects.
+    fn root(&self) -> &Self {
+        let mut strand = self;
+        while let Some(parent) = strand.forks.parent {
+            // SAFETY: a strand that waits for others is there, and does not change.
+            strand = unsafe { &*parent };
+        }
+        strand
+    }
+
+    /// The shadow of a data object.
+    pub(crate) fn data_shadow(&self, object: usize) -> Option<Range<usize>> {
+        self.root().global_shadows().ranges().nth(object)
+    }
+
+    /// The table of data objects' deltas leads to pending sums from here on.
+    fn data_is_pending(&mut self) {
+        let mut table = std::mem::take(&mut self.forks.data);
+        table.clear();
+        table.extend(self.root().global_shadows().deltas());
+        for (object, delta) in table.iter_mut().enumerate() {
+            let shadow = self.data_shadow(object).map_or(0, |shadow| shadow.start);
+            *delta = self.pending_or_note(shadow.wrapping_sub(*delta as usize), *delta as usize) as i64;
+        }
+        self.forks.data = table;
+        self.lead_data_by_strand();
+    }
+
+    /// What is known of a shadow's surroundings beside tapes and heap blocks.
+    pub(crate) fn known_shadow(&self, shadow: usize) -> Option<Range<usize>> {
+        let declared = self.declared.iter().filter(|d| d.shadow != 0).filter_map(|d| {
+            let from = d.shadow as usize;
+            Some(from..from.checked_add(usize::try_from(d.len?).ok()?)?)
+        });
+        let stack = self.forks.stack.clone();
+        declared.chain([stack]).chain(self.global_shadows().ranges()).find(|r| r.contains(&shadow))
+    }
+
+    /// Tasks one after the other, on this segment. All run, also behind one that traps.
+    fn one_by_one(&mut self, tasks: impl Iterator<Item = usize>, each: impl Fn(&mut Self, usize)) -> ForkEnd {
+        let mut first: Option<(usize, RawTrap)> = None;
+        for t in tasks {
+            each(self, t);
+            let trap = self.forks.failed.take();
+            if let Some(trap) = trap.filter(|_| first.as_ref().is_none_or(|f| t < f.0)) {
+                first = Some((t, trap));
+            }
+        }
+        let Some((_, trap)) = first else { return ForkEnd::Done };
+        self.forks.trap = Some(trap);
+        ForkEnd::Trapped
+    }
+
+    /// Segments for the tasks of a fork.
+    fn strands(&mut self, n: usize, width: usize) -> Option<Strands<Self>> {
+        let mut all = self.forks.spare.1.pop().unwrap_or_default();
+        while all.len() < n {
+            let spare = self.forks.spare.0.pop();
+            all.push(spare.or_else(|| Segment::new(self.capacity()).ok())?);
+        }
+        let parent: *const Segment = self;
+        for strand in &mut all {
+            strand.follows(self);
+            strand.forks.executor.clone_from(&self.forks.executor);
+            (strand.forks.width, strand.forks.parent) = (width, Some(parent));
+            (strand.forks.inline, strand.forks.float_size) = (false, self.forks.float_size);
+        }
+        Some(all)
+    }
+
+    /// Enter generated code with words, the number of the task if there is one, and this segment.
+    ///
+    /// # Safety
+    /// As for [`Self::fork`].
+    unsafe fn pass(&mut self, entry: Entry, words: &[u64], task: Option<usize>, code: &CodeRanges) {
+        let seg: *mut Segment = self;
+        let mut args = std::mem::take(&mut self.forks.args);
+        args.clear();
+        args.extend_from_slice(words);
+        args.extend(task.map(|t| t as u64));
+        args.push(seg as u64);
+        // SAFETY: our contract; the code is that of the run, of which all frames may be abandoned.
+        let done = unsafe { guard::call_guarded(entry, args.as_mut_ptr().cast(), code) };
+        self.forks.args = args;
+        // A fork within has noted what has stopped its task.
+        self.forks.failed = done.err().map(|own| self.forks.trap.take().unwrap_or(own));
+    }
+}
+
+/// Segments of which each thread uses those whose tasks it runs.
+#[derive(Clone, Copy)]
+struct OfTasks(*mut Box<Segment>);
+
+// SAFETY: each is used by the thread that runs its task.
+unsafe impl Sync for OfTasks {}
+
+impl OfTasks {
+    /// That of a task.
+    ///
+    /// # Safety
+    /// There is one, and it is not used elsewhere.
+    unsafe fn of<'s>(self, t: usize) -> &'s mut Segment {
+        // SAFETY: our contract.
+        unsafe { &mut *self.0.add(t) }
+    }
+}
+
+impl Fork<Segment> {
+    /// Run each task on its strand; in reverse, the last one first.
+    fn run(&mut self, parent: &mut Segment, reverse: bool, each: impl Fn(&mut Segment, usize) + Sync) -> ForkEnd {
+        let (n, strands) = (self.tasks, OfTasks(self.strands.as_mut_ptr()));
+        // SAFETY: there is one for each task, and no two tasks have one number.
+        let task = |t: usize| each(unsafe { strands.of(t) }, t);
+        match &parent.forks.executor {
+            Some(executor) if n > 1 => executor.each(n, &|i| task(if reverse { n - 1 - i } else { i })),
+            _ if reverse => (0..n).rev().for_each(task),
+            _ => (0..n).for_each(task),
+        }
+        let Some(failed) = self.strands.iter_mut().find(|s| s.forks.failed.is_some()) else { return ForkEnd::Done };
+        parent.forks.trap = failed.forks.failed.take();
+        parent.loops.fails_as(&failed.loops);
+        parent.inverses.fails_as(&failed.inverses);
+        ForkEnd::Trapped
+    }
+}
+
+/// Pending sums.
+impl Segment {
+    /// Whether pullbacks of this segment's code run beside others.
+    fn is_strand(&self) -> bool {
+        self.forks.parent.is_some() && !self.forks.inline
+    }
+
+    /// Whether nothing but this strand adds to a shadow.
+    fn owns(&self, shadow: usize) -> bool {
+        self.whole_tape().contains(&shadow) || self.blocks.around(shadow).is_some()
+    }
+
+    /// The delta of pending sums for the shadow of what lies at `p`; none if there is no memory for
+    /// them.
+    pub(crate) fn pending(&mut self, p: usize, delta: usize) -> Option<usize> {
+        if delta == 0 || !self.is_strand() {
+            return Some(delta);
+        }
+        self.pending_place(p.wrapping_add(delta)).map(|at| at.wrapping_sub(p))
+    }
+
+    /// Where the pending sum for a place in a shadow is: there, if the strand owns it.
+    fn pending_place(&mut self, shadow: usize) -> Option<usize> {
+        if !self.is_strand() {
+            return Some(shadow);
+        }
+        if let Some(object) = self.forks.pending.of_shadow(shadow) {
+            return Some(shadow.wrapping_add(object.distance()));
+        }
+        if self.owns(shadow) {
+            return Some(shadow);
+        }
+        let extent = self.object_around(shadow)?;
+        let object = self.forks.pending.make(extent).ok()?;
+        Some(shadow.wrapping_add(object.distance()))
+    }
+
+    /// The object that a shadow lies in, of one of the strands that wait for this one, or of the
+    /// caller of the run, in whole pages.
+    fn object_around(&self, shadow: usize) -> Option<Range<usize>> {
+        let page = mappings::page();
+        let mut found = None;
+        let mut strand = self.forks.parent;
+        while let (Some(at), None) = (strand, &found) {
+            // SAFETY: a strand that waits is there, and does not change.
+            let waiting = unsafe { &*at };
+            let tape = waiting.used_tape();
+            found = if tape.contains(&shadow) { Some(tape) } else { waiting.blocks.around(shadow) };
+            found = found.or_else(|| waiting.known_shadow(shadow));
+            strand = waiting.forks.parent;
+        }
+        let object = found.or_else(|| mappings::around(shadow))?;
+        let from = object.start.saturating_sub(SLACK) & !(page - 1);
+        let to = object.end.checked_add(SLACK)?.checked_next_multiple_of(page)?;
+        Some(from..to)
+    }
+
+    /// A shadow is going to be read at some bytes, by the only strand that stores to them: what has
+    /// been added for them elsewhere comes to where it reads.
+    ///
+    /// # Safety
+    /// The bytes are those of a shadow, or of its pending sums for this strand.
+    pub(crate) unsafe fn gather(&mut self, at: usize, n: usize) {
+        let Some(own) = self.forks.pending.of_sum(at).filter(|_| n > 0) else { return };
+        let (floats, shadow) = (Cells::of(self.forks.float_size), at.wrapping_sub(own.distance()));
+        let first = own.place().start;
+        let cells = || (0..n.div_ceil(floats.size())).map(|k| k * floats.size());
+        let mut strand: *const Segment = self;
+        loop {
+            // SAFETY: a strand that waits is there, and does not change.
+            let seg = unsafe { &*strand };
+            for object in seg.forks.pending.objects.iter().filter(|o| o.place().start != first) {
+                for off in cells().filter(|off| object.shadow.contains(&(shadow + off))) {
+                    // SAFETY: our contract; no other strand adds there.
+                    unsafe { floats.hand_over(shadow.wrapping_add(off).wrapping_add(object.distance()), at + off) };
+                }
+            }
+            match seg.forks.parent {
+                Some(parent) => strand = parent,
+                None => break,
+            }
+        }
+        for off in cells() {
+            // SAFETY: our contract; no other strand adds there.
+            unsafe { floats.hand_over(shadow + off, at + off) };
+        }
+    }
+
+    /// The fork of a strand is over: its pending sums are this segment's.
+    pub(crate) fn add_pending(&mut self, strand: &mut Segment) -> Option<()> {
+        let floats = Cells::of(self.forks.float_size);
+        let page = mappings::page();
+        let mut touched = std::mem::take(&mut self.forks.pending.touched);
+        for object in &strand.forks.pending.objects {
+            let place = object.place();
+            mappings::touched(place.clone(), &mut touched);
+            for i in (0..touched.len()).filter(|&i| touched[i] != 0) {
+                // SAFETY: a page of the strand's own memory, whose task is over.
+                let words = unsafe { std::slice::from_raw_parts((place.start + i * page) as *const u64, page / 8) };
+                if words.iter().all(|&w| w == 0) {
+                    continue;
+                }
+                for off in (0..page).step_by(floats.size()) {
+                    let (from, shadow) = (place.start + i * page + off, object.shadow.start + i * page + off);
+                    // SAFETY: as before.
+                    if unsafe { floats.is_zero(from) } {
+                        continue;
+                    }
+                    let to = self.pending_place(shadow);
+                    // SAFETY: the program has added to this place, so there is a shadow.
+                    unsafe { floats.hand_over(from, to?) };
+                }
+            }
+        }
+        self.forks.pending.touched = touched;
+        Some(())
+    }
+}
