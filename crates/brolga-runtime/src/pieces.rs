@@ -71,8 +71,11 @@ struct Record {
     left: Mask,
     /// Bytes that have been taken, and are zeros where they were because of that.
     away: Mask,
-    /// Bytes that have been given up, because a number was stored over them.
+    /// Bytes that have been given up, because a number was stored over them, or stands there in what
+    /// the others have become.
     cut: Mask,
+    /// Bytes of which some of the last bits have been given up.
+    rough: Mask,
     /// Some bytes, all of them zeros, have ended in a double.
     ended: bool,
     /// Bytes that have been taken and not been added, or given up.
@@ -227,7 +230,7 @@ impl Pieces {
             (before, after) = unsafe { (self.beside(home, home - WINDOW), self.beside(home, home + WINDOW)) };
         }
         let record =
-            Record { bytes, home, left: 0xff, away: 0, cut: 0, ended: false, under_way: 0, of: 0, before, after };
+            Record { bytes, home, left: 0xff, away: 0, cut: 0, rough: 0, ended: false, under_way: 0, of: 0, before, after };
         match self.free.pop() {
             Some(i) => {
                 self.records[i as usize] = record;
@@ -533,7 +536,7 @@ impl Pieces {
             let mut added = 0;
             match of {
                 4 | 8 if known != 0 && known != of => {}
-                8 if w.shift == 0 && w.have == 0xff && double => {
+                8 if w.shift == 0 && self.records[w.record as usize].is_whole(w.have, 0xff) && double => {
                     // SAFETY: our contract.
                     unsafe { add_number(base as *mut f64, f64::from_le_bytes(bytes), |x, y| x + y) };
                     added = w.have;
@@ -541,13 +544,14 @@ impl Pieces {
                 4 => {
                     for half in 0..2 {
                         let (mask, at) = (0xf << (4 * half), w.shift + 4 * half as isize);
-                        if (at == 0 || at == HALF as isize) && w.have & mask == mask && singles[at as usize / HALF] {
+                        let here = at == 0 || at == HALF as isize;
+                        if here && self.records[w.record as usize].is_whole(w.have, mask) && singles[at as usize / HALF] {
                             let x: [u8; 4] = std::array::from_fn(|i| bytes[4 * half + i]);
                             // SAFETY: half of the window.
                             let there = unsafe { (base as *mut u8).offset(at) }.cast();
                             // SAFETY: the same.
                             unsafe { add_number(there, f32::from_le_bytes(x), |x, y| x + y) };
-                            added |= mask;
+                            added |= mask & w.have;
                         }
                     }
                 }
@@ -557,6 +561,7 @@ impl Pieces {
                     && as_it_is
                     && w.shift == 0
                     && w.have == 0xff
+                    && self.records[w.record as usize].rough == 0
                     && double
                     && unsafe { window_at(base) } == [0; WINDOW] =>
                 {

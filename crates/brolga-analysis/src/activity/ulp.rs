@@ -40,7 +40,9 @@ use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::calls::callee::CalleeKind;
-use crate::kinds::bit_arith::{BitKind, beside_number, candidate, close_backwards, is_word, kind, moved_from};
+use crate::kinds::bit_arith::{
+    BitKind, beside_number, candidate, close_backwards, is_word, kind, moved_from, own_digits, rounds_up,
+};
 use crate::kinds::bit_idioms::signed;
 use crate::kinds::bytes::bytes_of;
 use crate::kinds::contents::Contents;
@@ -58,12 +60,20 @@ pub struct Steps {
     operand: SecondaryMap<ir::Inst, Option<u8>>,
     /// Integers that become floats, by moves and at least one step.
     to: EntitySet<ir::Value>,
+    /// Steps that add last digits of the float itself, or take them off.
+    digits: EntitySet<ir::Inst>,
 }
 
 impl Steps {
     /// Which operand of an instruction is a float's bits, if it is a step.
     pub fn of(&self, inst: ir::Inst) -> Option<usize> {
         self.operand[inst].map(usize::from)
+    }
+
+    /// Whether what a step adds, or takes off, is some last digits of the same float's bits: that
+    /// rounds, and those have no slope of their own.
+    pub fn adds_digits(&self, inst: ir::Inst) -> bool {
+        self.digits.contains(inst)
     }
 
     /// Whether an integer becomes a float by steps.
@@ -101,6 +111,7 @@ impl Steps {
             let operand = match args.map(|v| from.contains(v)) {
                 _ if !sum && !from.contains(func.dfg.first_result(inst)) => None,
                 _ if !sum => beside_number(func, args),
+                _ if let Some(digits) = own_digits(func, inst) => Some(1 - digits),
                 [true, false] => Some(0),
                 [false, true] => Some(1),
                 [true, true] => None,
@@ -109,6 +120,9 @@ impl Steps {
             };
             if operand.is_some() && (bytes_of(func, inst).is_none() || is_cut_float(func, (uses, &steps.to), inst)) {
                 steps.operand[inst] = operand;
+                if own_digits(func, inst).map(|k| 1 - k) == operand {
+                    steps.digits.insert(inst);
+                }
                 found.push(inst);
             }
         }
@@ -196,6 +210,9 @@ fn ends(cx: &PointerInput<'_>, c: &Contents) -> (Vec<ir::Value>, Vec<ir::Value>)
                     if op == Opcode::Load { from.push(v) } else { to.push(v) }
                 }
             }
+            // What is rounded as a float's bits are is taken for those.
+            Opcode::Iadd | Opcode::Isub => from.extend(own_digits(func, inst).map(|k| args[1 - usize::from(k)])),
+            Opcode::Band => from.extend(rounds_up(func, inst)),
             _ => {}
         }
     }

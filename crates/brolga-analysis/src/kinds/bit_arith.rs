@@ -100,11 +100,83 @@ pub(crate) fn close_backwards(
 /// Which operand of a candidate is a float's bits if its result becomes a float: the one beside a
 /// number.
 pub(crate) fn beside_number(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Option<u8> {
-    match [a, b].map(|v| is_number(func, v, 4)) {
+    let number = |v, beside| is_number(func, v, 4) || is_digits_of(func, v, beside);
+    match [number(a, b), number(b, a)] {
         [false, true] => Some(0),
         [true, false] => Some(1),
         _ => None,
     }
+}
+
+/// Of a sum or difference, the operand that is some last digits of the other one, by a mask: that
+/// rounds. The uppermost digit of the mantissa is none of them. For what the mask leaves has no
+/// slope on the whole, whether it was shifted down before or not.
+pub(crate) fn own_digits(func: &ir::Function, inst: ir::Inst) -> Option<u8> {
+    let args = candidate(func, inst).filter(|_| kind(func, inst) == Some(BitKind::Sum))?;
+    let taken = |k: usize| is_digits_of(func, args[k], args[1 - k]);
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Iadd if taken(0) => Some(0),
+        _ if taken(1) => Some(1),
+        _ => None,
+    }
+}
+
+fn is_digits_of(func: &ir::Function, v: ir::Value, of: ir::Value) -> bool {
+    let Some((x, mask)) = masked(func, v) else { return false };
+    let shift = func.dfg.value_def(x).inst().filter(|&i| {
+        matches!(func.dfg.insts[i].opcode(), Opcode::Ushr | Opcode::Sshr)
+    });
+    let (x, by) = match shift.map(|i| func.dfg.inst_args(i)) {
+        Some(&[y, by]) => match constant_int(func, by) {
+            Some(by) => (y, by),
+            None => return false,
+        },
+        _ => (x, 0),
+    };
+    let bits = mantissa_bits(func.dfg.value_type(x)).filter(|_| is_word(func, x));
+    let top = 63 - i64::from(mask.leading_zeros()) + by;
+    bits.is_some_and(|bits| mask != 0 && by >= 0 && top < bits - 1) && origin(func, x) == origin(func, of)
+}
+
+/// The operand of a mask that is a constant, and that.
+fn masked(func: &ir::Function, v: ir::Value) -> Option<(ir::Value, u64)> {
+    let inst = func.dfg.value_def(v).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Band)?;
+    let &[a, b] = func.dfg.inst_args(inst) else { return None };
+    let unused = 64 - func.dfg.value_type(v).bits();
+    let all = |mask: i64| mask as u64 & u64::MAX >> unused;
+    constant_int(func, b).map(|m| (a, all(m))).or_else(|| constant_int(func, a).map(|m| (b, all(m))))
+}
+
+/// What constants have been added to.
+fn origin(func: &ir::Function, v: ir::Value) -> ir::Value {
+    let mut v = func.dfg.resolve_aliases(v);
+    for _ in 0..4 {
+        let Some(inst) = func.dfg.value_def(v).inst() else { break };
+        let args = func.dfg.inst_args(inst);
+        match func.dfg.insts[inst].opcode() {
+            Opcode::Iadd if constant_int(func, args[1]).is_some() => v = func.dfg.resolve_aliases(args[0]),
+            Opcode::Iadd if constant_int(func, args[0]).is_some() => v = func.dfg.resolve_aliases(args[1]),
+            _ => break,
+        }
+    }
+    v
+}
+
+/// Whether a mask cuts off as many digits as a constant rounds that was added before: half of the
+/// last one that stays.
+pub(crate) fn rounds_up(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> {
+    let v = func.dfg.inst_results(inst).first().copied().filter(|&v| is_word(func, v))?;
+    let (x, mask) = masked(func, v)?;
+    let unused = 64 - func.dfg.value_type(v).bits();
+    let last = mask.trailing_zeros();
+    let sum = func.dfg.value_def(x).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Iadd)?;
+    let &[a, b] = func.dfg.inst_args(sum) else { return None };
+    let half = |c: ir::Value| last > 8 && constant_int(func, c) == Some(1 << (last - 1));
+    let cuts = mask == u64::MAX >> unused >> last << last;
+    if !cuts {
+        return None;
+    }
+    if half(b) { Some(a) } else { half(a).then_some(b) }
 }
 
 /// Whether a value is plainly a number: a constant, or calculated in a way that leaves no float's
