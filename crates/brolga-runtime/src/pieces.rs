@@ -168,6 +168,9 @@ pub(crate) struct Pieces {
     demanded: HashMap<usize, Mask>,
     /// By address: doubles in two windows that have been stored over in part ([`covered`]).
     covered: HashMap<usize, Covered>,
+    /// By address: upper halves of windows that have been given up, as last digits of doubles in two
+    /// windows, and what they were ([`across`]).
+    dropped: HashMap<usize, [u8; HALF]>,
     /// By address that is no multiple of four: words that were added there as doubles, and whether
     /// there was something else ([`odd`]).
     odd: BTreeMap<usize, bool>,
@@ -207,7 +210,7 @@ fn without_signs_of_zero(bytes: [u8; WINDOW]) -> [u8; WINDOW] {
 impl Pieces {
     /// Forget everything: another run begins.
     pub(crate) fn clear(&mut self) {
-        let noted = self.demanded.len() + self.covered.len() + self.odd.len();
+        let noted = self.demanded.len() + self.covered.len() + self.odd.len() + self.dropped.len();
         if !self.records.is_empty() || self.lost || noted != 0 {
             *self = Self { across: self.across, ..Self::default() };
         }
@@ -229,8 +232,19 @@ impl Pieces {
             // SAFETY: windows are noted that are valid.
             (before, after) = unsafe { (self.beside(home, home - WINDOW), self.beside(home, home + WINDOW)) };
         }
-        let record =
-            Record { bytes, home, left: 0xff, away: 0, cut: 0, rough: 0, ended: false, under_way: 0, of: 0, before, after };
+        let record = Record {
+            bytes,
+            home,
+            left: 0xff,
+            away: 0,
+            cut: 0,
+            rough: 0,
+            ended: false,
+            under_way: 0,
+            of: 0,
+            before,
+            after,
+        };
         match self.free.pop() {
             Some(i) => {
                 self.records[i as usize] = record;
@@ -449,9 +463,12 @@ impl Pieces {
         // SAFETY: our contract.
         let there = unsafe { window_at(base) };
         let ours = |i: &usize| bytes & 1 << i != 0;
-        if r.left & bytes != 0 || !(0..WINDOW).filter(ours).all(|i| there[i] == 0) {
+        let free = r.left & bytes == 0 && (0..WINDOW).filter(ours).all(|i| there[i] == 0);
+        // SAFETY: our contract.
+        if !free || !unsafe { self.takes_digits_home(base, record, bytes) } {
             return false;
         }
+        let r = &self.records[record as usize];
         for i in (0..WINDOW).filter(ours) {
             // SAFETY: the byte lies in the window.
             unsafe { (base as *mut u8).add(i).write(r.bytes[i]) };
@@ -545,7 +562,8 @@ impl Pieces {
                     for half in 0..2 {
                         let (mask, at) = (0xf << (4 * half), w.shift + 4 * half as isize);
                         let here = at == 0 || at == HALF as isize;
-                        if here && self.records[w.record as usize].is_whole(w.have, mask) && singles[at as usize / HALF] {
+                        if here && self.records[w.record as usize].is_whole(w.have, mask) && singles[at as usize / HALF]
+                        {
                             let x: [u8; 4] = std::array::from_fn(|i| bytes[4 * half + i]);
                             // SAFETY: half of the window.
                             let there = unsafe { (base as *mut u8).offset(at) }.cast();
@@ -675,6 +693,13 @@ impl Pieces {
         nonzero(&r.bytes) & (float | if r.ended { r.cut } else { 0 }) == 0
     }
 
+    /// Whether all that waits at a window waits for floats.
+    fn waits_among(&self, base: usize, holds_floats: &dyn Fn(usize) -> bool) -> bool {
+        let at = |w: &Waiting, i: usize| (base as isize + w.shift + i as isize) as usize;
+        let all = |w: &Waiting| (0..WINDOW).all(|i| w.have & 1 << i == 0 || holds_floats(at(w, i)));
+        self.waiting.get(&base).is_none_or(|found| found.iter().all(all))
+    }
+
     /// Whether something that is not zero waits.
     fn is_stuck(&self, all: &[Waiting]) -> bool {
         all.iter().any(|w| self.any(w.record, w.have))
@@ -707,7 +732,12 @@ impl Pieces {
                 unsafe { self.doubles_at(at, true) };
             }
             let there = known(base);
-            let of = if let (0, There::Floats(of)) = (of, there) { of } else { of };
+            let of = match (of, there) {
+                // A single may have half of a window for itself.
+                (0, There::Floats(HALF)) if !self.waits_among(base, holds_floats) => 0,
+                (0, There::Floats(of)) => of,
+                _ => of,
+            };
             // SAFETY: what waits there came by an access of these bytes; a window is never on two
             // pages.
             unsafe { self.put_together(base, of, true) };

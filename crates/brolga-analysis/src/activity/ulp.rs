@@ -41,7 +41,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::calls::callee::CalleeKind;
 use crate::kinds::bit_arith::{
-    BitKind, beside_number, candidate, close_backwards, is_word, kind, moved_from, own_digits, rounds_up,
+    BitKind, beside_number, candidate, close_backwards, is_word, kind, moved_from, origin, own_digits, rounded,
 };
 use crate::kinds::bit_idioms::signed;
 use crate::kinds::bytes::bytes_of;
@@ -62,12 +62,19 @@ pub struct Steps {
     to: EntitySet<ir::Value>,
     /// Steps that add last digits of the float itself, or take them off.
     digits: EntitySet<ir::Inst>,
+    /// Integers that are rounded as the bits of floats are.
+    rounded: EntitySet<ir::Value>,
 }
 
 impl Steps {
     /// Which operand of an instruction is a float's bits, if it is a step.
     pub fn of(&self, inst: ir::Inst) -> Option<usize> {
         self.operand[inst].map(usize::from)
+    }
+
+    /// Whether an integer is rounded as the bits of floats are.
+    pub fn is_rounded(&self, v: ir::Value) -> bool {
+        self.rounded.contains(v)
     }
 
     /// Whether what a step adds, or takes off, is some last digits of the same float's bits: that
@@ -98,6 +105,8 @@ impl Steps {
         if from.is_empty() && to.is_empty() {
             return steps;
         }
+        let rounded = candidates.iter().filter_map(|&inst| rounded(func, inst));
+        steps.rounded.extend(rounded.map(|x| origin(func, x)));
         let mut leads = EntitySet::new();
         close_backwards(func, |b, i| cfg.incoming(b, i).collect(), to.clone(), &mut leads);
         let from = closed_forwards(func, uses, from, &leads);
@@ -211,8 +220,12 @@ fn ends(cx: &PointerInput<'_>, c: &Contents) -> (Vec<ir::Value>, Vec<ir::Value>)
                 }
             }
             // What is rounded as a float's bits are is taken for those.
-            Opcode::Iadd | Opcode::Isub => from.extend(own_digits(func, inst).map(|k| args[1 - usize::from(k)])),
-            Opcode::Band => from.extend(rounds_up(func, inst)),
+            Opcode::Iadd | Opcode::Isub | Opcode::Band => {
+                if let Some(x) = rounded(func, inst) {
+                    from.push(origin(func, x));
+                    to.push(func.dfg.first_result(inst));
+                }
+            }
             _ => {}
         }
     }

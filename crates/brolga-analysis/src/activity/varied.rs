@@ -514,7 +514,8 @@ impl Cx<'_> {
         if moved && bytes == 8 && k.has(Kinds::POINTER) && k.has_float() && is_handed_on(func, self.i.uses, v) {
             self.either(inst);
         }
-        let maybe = moved && (could_be_float || !number) || self.holds(cell, bytes) || self.demand[v].is_some();
+        let becomes = moved && (could_be_float || !number) || self.i.steps.is_rounded(v) || self.demand[v].is_some();
+        let maybe = becomes || self.holds(cell, bytes);
         if maybe { State::Taint { definite: false } } else { State::No }
     }
 

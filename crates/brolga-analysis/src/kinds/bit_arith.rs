@@ -100,7 +100,7 @@ pub(crate) fn close_backwards(
 /// Which operand of a candidate is a float's bits if its result becomes a float: the one beside a
 /// number.
 pub(crate) fn beside_number(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Option<u8> {
-    let number = |v, beside| is_number(func, v, 4) || is_digits_of(func, v, beside);
+    let number = |v, beside| is_number(func, v, 4) || digits_of(func, v, beside).is_some();
     match [number(a, b), number(b, a)] {
         [false, true] => Some(0),
         [true, false] => Some(1),
@@ -112,35 +112,57 @@ pub(crate) fn beside_number(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Opti
 /// rounds. The uppermost digit of the mantissa is none of them. For what the mask leaves has no
 /// slope on the whole, whether it was shifted down before or not.
 pub(crate) fn own_digits(func: &ir::Function, inst: ir::Inst) -> Option<u8> {
-    let args = candidate(func, inst).filter(|_| kind(func, inst) == Some(BitKind::Sum))?;
-    let taken = |k: usize| is_digits_of(func, args[k], args[1 - k]);
-    match func.dfg.insts[inst].opcode() {
-        Opcode::Iadd if taken(0) => Some(0),
-        _ if taken(1) => Some(1),
-        _ => None,
-    }
+    digits_taken(func, inst).map(|(k, _)| k)
 }
 
-fn is_digits_of(func: &ir::Function, v: ir::Value, of: ir::Value) -> bool {
-    let Some((x, mask)) = masked(func, v) else { return false };
-    let shift = func.dfg.value_def(x).inst().filter(|&i| {
-        matches!(func.dfg.insts[i].opcode(), Opcode::Ushr | Opcode::Sshr)
-    });
+/// The same, with how many digits of the mantissa are below the uppermost of them.
+fn digits_taken(func: &ir::Function, inst: ir::Inst) -> Option<(u8, i64)> {
+    let args = candidate(func, inst).filter(|_| kind(func, inst) == Some(BitKind::Sum))?;
+    let first = if func.dfg.insts[inst].opcode() == Opcode::Iadd { 0 } else { 1 };
+    (first..2).find_map(|k: u8| {
+        let k = usize::from(k);
+        Some((k as u8, digits_of(func, args[k], args[1 - k])?))
+    })
+}
+
+/// The integer that an instruction rounds as the bits of floats are rounded: by more of its own
+/// last digits than are counted with, or by half of the last that a mask leaves.
+pub(crate) fn rounded(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> {
+    const FEW: i64 = 8;
+    let &[a, b] = func.dfg.inst_args(inst) else { return None };
+    if func.dfg.insts[inst].opcode() != Opcode::Band {
+        let (k, below) = digits_taken(func, inst)?;
+        return (below >= FEW).then_some([b, a][usize::from(k)]);
+    }
+    let v = func.dfg.first_result(inst);
+    let (x, mask) = masked(func, v)?;
+    let last = mask.trailing_zeros();
+    let cuts = mask == u64::MAX >> (64 - func.dfg.value_type(v).bits()) >> last << last && i64::from(last) > FEW;
+    let sum = func.dfg.value_def(x).inst().filter(|&i| cuts && func.dfg.insts[i].opcode() == Opcode::Iadd)?;
+    let args = func.dfg.inst_args(sum);
+    let half = |k: usize| constant_int(func, args[k]) == Some(1 << (last - 1));
+    [1, 0].into_iter().find(|&k| half(k)).map(|k| args[1 - k])
+}
+
+/// How many digits of the mantissa are below the uppermost of those that an integer has of another
+/// one, if it has some last digits.
+fn digits_of(func: &ir::Function, v: ir::Value, of: ir::Value) -> Option<i64> {
+    let (x, mask) = masked(func, v).filter(|m| m.1 != 0)?;
+    let shift =
+        func.dfg.value_def(x).inst().filter(|&i| matches!(func.dfg.insts[i].opcode(), Opcode::Ushr | Opcode::Sshr));
     let (x, by) = match shift.map(|i| func.dfg.inst_args(i)) {
-        Some(&[y, by]) => match constant_int(func, by) {
-            Some(by) => (y, by),
-            None => return false,
-        },
+        Some(&[y, by]) => (y, constant_int(func, by).filter(|by| *by >= 0)?),
         _ => (x, 0),
     };
-    let bits = mantissa_bits(func.dfg.value_type(x)).filter(|_| is_word(func, x));
+    let bits = mantissa_bits(func.dfg.value_type(x)).filter(|_| is_word(func, x))?;
     let top = 63 - i64::from(mask.leading_zeros()) + by;
-    bits.is_some_and(|bits| mask != 0 && by >= 0 && top < bits - 1) && origin(func, x) == origin(func, of)
+    (top < bits - 1 && origin(func, x) == origin(func, of)).then_some(top)
 }
 
 /// The operand of a mask that is a constant, and that.
 fn masked(func: &ir::Function, v: ir::Value) -> Option<(ir::Value, u64)> {
-    let inst = func.dfg.value_def(v).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Band)?;
+    let band = |&i: &ir::Inst| is_word(func, v) && func.dfg.insts[i].opcode() == Opcode::Band;
+    let inst = func.dfg.value_def(v).inst().filter(band)?;
     let &[a, b] = func.dfg.inst_args(inst) else { return None };
     let unused = 64 - func.dfg.value_type(v).bits();
     let all = |mask: i64| mask as u64 & u64::MAX >> unused;
@@ -148,7 +170,7 @@ fn masked(func: &ir::Function, v: ir::Value) -> Option<(ir::Value, u64)> {
 }
 
 /// What constants have been added to.
-fn origin(func: &ir::Function, v: ir::Value) -> ir::Value {
+pub(crate) fn origin(func: &ir::Function, v: ir::Value) -> ir::Value {
     let mut v = func.dfg.resolve_aliases(v);
     for _ in 0..4 {
         let Some(inst) = func.dfg.value_def(v).inst() else { break };
@@ -160,23 +182,6 @@ fn origin(func: &ir::Function, v: ir::Value) -> ir::Value {
         }
     }
     v
-}
-
-/// Whether a mask cuts off as many digits as a constant rounds that was added before: half of the
-/// last one that stays.
-pub(crate) fn rounds_up(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> {
-    let v = func.dfg.inst_results(inst).first().copied().filter(|&v| is_word(func, v))?;
-    let (x, mask) = masked(func, v)?;
-    let unused = 64 - func.dfg.value_type(v).bits();
-    let last = mask.trailing_zeros();
-    let sum = func.dfg.value_def(x).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Iadd)?;
-    let &[a, b] = func.dfg.inst_args(sum) else { return None };
-    let half = |c: ir::Value| last > 8 && constant_int(func, c) == Some(1 << (last - 1));
-    let cuts = mask == u64::MAX >> unused >> last << last;
-    if !cuts {
-        return None;
-    }
-    if half(b) { Some(a) } else { half(a).then_some(b) }
 }
 
 /// Whether a value is plainly a number: a constant, or calculated in a way that leaves no float's

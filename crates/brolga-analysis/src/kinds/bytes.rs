@@ -68,7 +68,7 @@ pub fn constant_in(func: &ir::Function, inst: ir::Inst, from: &[BytesOf]) -> u16
     let n = func.dfg.value_type(func.dfg.first_result(inst)).bytes();
     let all = (0xffff_u32 >> 16_u32.saturating_sub(n)) as u16;
     match func.dfg.insts[inst].opcode() {
-        Opcode::Sextend | Opcode::Sshr => 0,
+        Opcode::Sextend | Opcode::Sshr if has_sign(func, func.dfg.inst_args(inst)[0], &mut { MOST_LOOKED_AT }) => 0,
         _ => from.iter().fold(all, |m, b| m & !b.mask),
     }
 }
@@ -106,7 +106,8 @@ fn bytes_of_lanes(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[Bytes
         }
         _ => match data.opcode() {
             Opcode::Ushr | Opcode::Sshr | Opcode::Ishl => {
-                let by = constant_int(func, args[1]).map(|k| k & i64::from(8 * n - 1)).filter(|k| k % 8 == 0)? as u32 / 8;
+                let by =
+                    constant_int(func, args[1]).map(|k| k & i64::from(8 * n - 1)).filter(|k| k % 8 == 0)? as u32 / 8;
                 let up = data.opcode() != Opcode::Ishl;
                 let within = if up { low(n) >> by } else { low(n) & low(n) << by };
                 let mask = (0..16 / n).fold(0, |m, l| m | u16::from(within) << (l * n));
@@ -190,6 +191,11 @@ fn nonzero(bytes: &[u8]) -> u8 {
     bytes.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i)
 }
 
+/// Whether the uppermost byte of an integer may be other than zero.
+fn has_sign(func: &ir::Function, v: ir::Value, left: &mut u32) -> bool {
+    occupied(func, v, left) >> (func.dfg.value_type(v).bytes().min(8) - 1) & 1 != 0
+}
+
 /// Bytes of an integer that may be other than zero.
 pub(crate) fn occupied(func: &ir::Function, v: ir::Value, left: &mut u32) -> u8 {
     let n = func.dfg.value_type(v).bytes();
@@ -202,8 +208,8 @@ pub(crate) fn occupied(func: &ir::Function, v: ir::Value, left: &mut u32) -> u8 
         Opcode::Uload8 => 1,
         Opcode::Uload16 => 3,
         Opcode::Uload32 => 0xf,
-        // The copies of the sign are anything.
-        Opcode::Sextend | Opcode::Sshr => low(n),
+        // The copies of the sign are anything, unless there is none.
+        Opcode::Sextend | Opcode::Sshr if has_sign(func, func.dfg.inst_args(inst)[0], left) => low(n),
         op => match bytes_within(func, inst, left) {
             // Each has been asked already.
             Some(from) if matches!(op, Opcode::Bor | Opcode::Bxor | Opcode::Iadd) => {

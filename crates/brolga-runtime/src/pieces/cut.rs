@@ -46,15 +46,21 @@ impl Pieces {
         }
         let mut left = Vec::new();
         for part in self.redeem(ticket) {
-            let among = |mask: u64| (0..WINDOW).filter(|&i| {
-                let place = i as isize + part.at;
-                place >= 0 && mask >> place.min(63) & 1 != 0
-            }).fold(0, |m: Mask, i| m | 1 << i) & part.bytes;
+            let among = |mask: u64| {
+                (0..WINDOW)
+                    .filter(|&i| {
+                        let place = i as isize + part.at;
+                        place >= 0 && mask >> place.min(63) & 1 != 0
+                    })
+                    .fold(0, |m: Mask, i| m | 1 << i)
+                    & part.bytes
+            };
             let (cut, rough) = (among(numbers), among(rough));
             let r = &mut self.records[part.record as usize];
             r.cut |= cut;
             r.rough |= rough;
             left.extend((part.bytes != cut).then_some(Part { bytes: part.bytes & !cut, ..part }));
+            self.drop_across(part.record);
             self.done(part.record, cut);
         }
         self.ticket(left)
@@ -100,7 +106,7 @@ impl Pieces {
         for first in (0..WINDOW).step_by(of) {
             let Some(&record) = self.open.get(&(base + first)) else { continue };
             let float: Mask = if of == WINDOW { 0xff } else { 0xf << first };
-                        let r = &self.records[record as usize];
+            let r = &self.records[record as usize];
             let missing = float & !r.left;
             let only_digits = missing & !digits(float) == 0 && missing & !r.cut == 0 && ours & float == float;
             if missing == 0 || !only_digits || of == WINDOW && self.open.get(&(base + HALF)) != Some(&record) {

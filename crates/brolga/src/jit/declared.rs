@@ -165,15 +165,24 @@ impl ShadowPlaces {
             || self.known.iter().any(|(base, all)| all.iter().any(|f| holds(*base, f)))
     }
 
-    /// What is there whose shadow is the eight bytes at this address?
+    /// What is there whose shadow is the eight bytes at this address? A single may have half of
+    /// them for itself.
     pub(crate) fn at(&self, address: u64) -> There {
-        let holds = |base: u64, f: &Floats| {
-            let at = address.wrapping_sub(base.wrapping_add(f.offset));
+        let holds = |at: u64, len: u64, base: u64, f: &Floats| {
+            let at = at.wrapping_sub(base.wrapping_add(f.offset));
             let whole = f.size == 0 || at.is_multiple_of(f.size.into());
-            at.checked_add(8).is_some_and(|end| end <= f.len) && whole
+            at.checked_add(len).is_some_and(|end| end <= f.len) && whole
         };
-        let mut found = self.known.iter().flat_map(|(base, all)| all.iter().filter(move |f| holds(*base, f)));
-        match found.next().map(|f| f.size) {
+        let size = |at: u64, len: u64| {
+            let mut all = self.known.iter().flat_map(|(base, all)| all.iter().map(move |f| (*base, f)));
+            all.find(|(base, f)| holds(at, len, *base, f)).map(|f| f.1.size)
+        };
+        let single = || {
+            let halves = [address, address.wrapping_add(4)].map(|at| size(at, 4));
+            let other = (0..8).any(|i| self.has_float(address.wrapping_add(i)) && halves[i as usize / 4].is_none());
+            halves.iter().flatten().next().filter(|size| **size == 4 && !other).copied()
+        };
+        match size(address, 8).or_else(single) {
             None if self.all_said => There::Nothing,
             None => There::Unknown,
             Some(0) => There::Constants,
