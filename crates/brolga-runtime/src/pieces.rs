@@ -100,6 +100,17 @@ struct Waiting {
     of: usize,
 }
 
+/// When what waits at a window is put together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// Something has come there, or has been taken from there.
+    Arrives,
+    /// A float is stored there, in the primal.
+    Settles,
+    /// The run ends.
+    Ends,
+}
+
 /// Some bytes of a record, as a part of a piece.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
@@ -388,7 +399,7 @@ impl Pieces {
                 }
                 if let Some(of) = of.filter(|_| closed) {
                     // SAFETY: our contract.
-                    unsafe { self.put_together(base, of, !self.across) };
+                    unsafe { self.put_together(base, of, Moment::Arrives) };
                 }
             }
             base += WINDOW;
@@ -445,7 +456,7 @@ impl Pieces {
             }
         }
         // SAFETY: our contract: bytes wait in them.
-        places.into_iter().for_each(|base| unsafe { self.put_together(base, of, !self.across) });
+        places.into_iter().for_each(|base| unsafe { self.put_together(base, of, Moment::Arrives) });
         true
     }
 
@@ -539,21 +550,26 @@ impl Pieces {
     }
 
     /// Add what waits at a window and is complete. If nothing is there, and it may be put there as
-    /// it is, its size does not matter.
+    /// it is, its size does not matter. If last digits have been given up, what is there says
+    /// whether the others are a float: that is known when one is stored there, or at the end.
     ///
     /// # Safety
     /// The window is valid.
-    unsafe fn put_together(&mut self, base: usize, of: usize, as_it_is: bool) {
+    unsafe fn put_together(&mut self, base: usize, of: usize, moment: Moment) {
         let Some(mut all) = self.waiting.remove(&base) else { return };
+        let as_it_is = moment == Moment::Ends || !self.across;
         let alone = all.len() == 1;
         let whole = |mask: Mask| !self.in_part(base, mask);
         let (double, singles) = (whole(0xff), [whole(0xf), whole(0xf0)]);
         for w in &mut all {
             let Record { bytes, of: known, .. } = self.records[w.record as usize];
+            let is_whole = |r: &Record, mask: Mask| {
+                (moment != Moment::Arrives || w.have & mask == mask) && r.is_whole(w.have, mask)
+            };
             let mut added = 0;
             match of {
                 4 | 8 if known != 0 && known != of => {}
-                8 if w.shift == 0 && self.records[w.record as usize].is_whole(w.have, 0xff) && double => {
+                8 if w.shift == 0 && is_whole(&self.records[w.record as usize], 0xff) && double => {
                     // SAFETY: our contract.
                     unsafe { add_number(base as *mut f64, f64::from_le_bytes(bytes), |x, y| x + y) };
                     added = w.have;
@@ -562,8 +578,7 @@ impl Pieces {
                     for half in 0..2 {
                         let (mask, at) = (0xf << (4 * half), w.shift + 4 * half as isize);
                         let here = at == 0 || at == HALF as isize;
-                        if here && self.records[w.record as usize].is_whole(w.have, mask) && singles[at as usize / HALF]
-                        {
+                        if here && is_whole(&self.records[w.record as usize], mask) && singles[at as usize / HALF] {
                             let x: [u8; 4] = std::array::from_fn(|i| bytes[4 * half + i]);
                             // SAFETY: half of the window.
                             let there = unsafe { (base as *mut u8).offset(at) }.cast();
@@ -655,7 +670,7 @@ impl Pieces {
             }
             if of != 0 && p.is_multiple_of(of) {
                 // SAFETY: our contract.
-                unsafe { self.put_together(base, of, !self.across) };
+                unsafe { self.put_together(base, of, Moment::Settles) };
                 if self.across && of == WINDOW && !self.in_part(base, 0xff) {
                     // SAFETY: the same.
                     unsafe { self.doubles_at(base, true) };
@@ -740,7 +755,7 @@ impl Pieces {
             };
             // SAFETY: what waits there came by an access of these bytes; a window is never on two
             // pages.
-            unsafe { self.put_together(base, of, true) };
+            unsafe { self.put_together(base, of, Moment::Ends) };
             if there == There::Constants && self.waiting.get(&base).is_some_and(|all| self.is_stuck(all)) {
                 self.waiting.remove(&base);
                 // SAFETY: the same.

@@ -108,8 +108,8 @@ pub(crate) fn beside_number(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Opti
     }
 }
 
-/// Of a sum or difference, the operand that is some last digits of the other one, by a mask: that
-/// rounds. The uppermost digit of the mantissa is none of them. For what the mask leaves has no
+/// Of a sum or difference, the operand that is some last digits of the other one, by a mask, and maybe
+/// a number: that rounds. The uppermost digit of the mantissa is none of them. For what the mask leaves has no
 /// slope on the whole, whether it was shifted down before or not.
 pub(crate) fn own_digits(func: &ir::Function, inst: ir::Inst) -> Option<u8> {
     digits_taken(func, inst).map(|(k, _)| k)
@@ -147,7 +147,7 @@ pub(crate) fn rounded(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> 
 /// How many digits of the mantissa are below the uppermost of those that an integer has of another
 /// one, if it has some last digits.
 fn digits_of(func: &ir::Function, v: ir::Value, of: ir::Value) -> Option<i64> {
-    let (x, mask) = masked(func, v).filter(|m| m.1 != 0)?;
+    let (x, mask) = masked(func, origin(func, v)).filter(|m| m.1 != 0)?;
     let shift =
         func.dfg.value_def(x).inst().filter(|&i| matches!(func.dfg.insts[i].opcode(), Opcode::Ushr | Opcode::Sshr));
     let (x, by) = match shift.map(|i| func.dfg.inst_args(i)) {

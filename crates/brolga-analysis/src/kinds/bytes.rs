@@ -46,7 +46,13 @@ pub fn pieces_of(func: &ir::Function, inst: ir::Inst) -> Option<(SmallVec<[Bytes
         return Some((from, 0));
     }
     let &[a, b] = func.dfg.inst_args(inst) else { return None };
-    if func.dfg.insts[inst].opcode() != Opcode::Band || !matches!(func.dfg.value_type(a), types::I32 | types::I64) {
+    if func.dfg.insts[inst].opcode() != Opcode::Band {
+        return None;
+    }
+    if func.dfg.value_type(a).is_vector() {
+        return masked_lanes(func, [a, b]);
+    }
+    if !matches!(func.dfg.value_type(a), types::I32 | types::I64) {
         return None;
     }
     let (of, mask) = match (constant_int(func, a), constant_int(func, b)) {
@@ -61,6 +67,25 @@ pub fn pieces_of(func: &ir::Function, inst: ir::Inst) -> Option<(SmallVec<[Bytes
         let kept = u16::from(low(n)) >> (gone / 8) << (gone / 8);
         (SmallVec::from_slice(&[BytesOf { of, mask: kept, up: 0 }]), 1 << (gone / 8))
     })
+}
+
+/// The same of vectors.
+fn masked_lanes(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Option<(SmallVec<[BytesOf; 2]>, u16)> {
+    let (of, mask) = vector_mask(func, [a, b])?;
+    let bytes = |is: &dyn Fn(u8) -> bool| mask.iter().enumerate().filter(|b| is(*b.1)).fold(0, |m, (i, _)| m | 1 << i);
+    let (kept, rough) = (bytes(&|b| b != 0), bytes(&|b| !matches!(b, 0 | 0xff)));
+    let cut_at_the_end = mask.iter().all(|&b| b == 0 || b.leading_ones() + b.trailing_zeros() == 8);
+    cut_at_the_end.then(|| (SmallVec::from_slice(&[BytesOf { of, mask: kept, up: 0 }]), rough))
+}
+
+/// The operand that is masked by a constant, of a vector of 128 bits, and that.
+fn vector_mask(func: &ir::Function, args: [ir::Value; 2]) -> Option<(ir::Value, Vec<u8>)> {
+    match args.map(|v| constant_bytes(func, v)) {
+        [None, Some(mask)] => Some((args[0], mask)),
+        [Some(mask), None] => Some((args[1], mask)),
+        _ => None,
+    }
+    .filter(|m| m.1.len() == 16)
 }
 
 /// Bytes of the result that are none of an operand's, and no copies of a sign: zeros, or constants.
@@ -114,11 +139,7 @@ fn bytes_of_lanes(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[Bytes
                 Some(SmallVec::from_slice(&[part(args[0], mask, if up { by as i8 } else { -(by as i8) })]))
             }
             Opcode::Band => {
-                let (of, mask) = match [1, 0].map(|k| constant_bytes(func, args[k])) {
-                    [Some(mask), None] => (args[0], mask),
-                    [None, Some(mask)] => (args[1], mask),
-                    _ => return None,
-                };
+                let (of, mask) = vector_mask(func, [args[0], args[1]])?;
                 let whole = mask.iter().all(|b| matches!(b, 0 | 0xff));
                 let kept = mask.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i);
                 whole.then(|| SmallVec::from_slice(&[part(of, kept, 0)]))

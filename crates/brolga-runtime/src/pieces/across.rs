@@ -151,13 +151,15 @@ impl Pieces {
             }
         }
         let r = &mut self.records[record as usize];
+        r.under_way -= back.count_ones();
+        // Last digits that have been given up.
+        let alone = back == 0xf0 && r.cut & 0xf == 0xf && there[..HALF] == [0; HALF];
+        let back = if alone { 0xff } else { back };
         for i in (0..WINDOW).filter(|i| back & 1 << i != 0) {
             // SAFETY: the byte lies in the window.
             unsafe { (base as *mut u8).add(i).write(r.bytes[i]) };
         }
-        r.left |= back;
-        r.away &= !back;
-        r.under_way -= back.count_ones();
+        (r.left, r.away, r.cut) = (r.left | back, r.away & !back, r.cut & !back);
         for half in [0, HALF].into_iter().filter(|half| back & 0xf << half != 0) {
             self.open.insert(base + half, record);
         }
