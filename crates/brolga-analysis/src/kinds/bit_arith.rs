@@ -169,17 +169,30 @@ fn masked(func: &ir::Function, v: ir::Value) -> Option<(ir::Value, u64)> {
     constant_int(func, b).map(|m| (a, all(m))).or_else(|| constant_int(func, a).map(|m| (b, all(m))))
 }
 
-/// What constants have been added to.
+/// What constants have been added to, or got another sign, or lost last digits.
 pub(crate) fn origin(func: &ir::Function, v: ir::Value) -> ir::Value {
+    const MOST: usize = 8;
     let mut v = func.dfg.resolve_aliases(v);
-    for _ in 0..4 {
-        let Some(inst) = func.dfg.value_def(v).inst() else { break };
-        let args = func.dfg.inst_args(inst);
-        match func.dfg.insts[inst].opcode() {
-            Opcode::Iadd if constant_int(func, args[1]).is_some() => v = func.dfg.resolve_aliases(args[0]),
-            Opcode::Iadd if constant_int(func, args[0]).is_some() => v = func.dfg.resolve_aliases(args[1]),
-            _ => break,
+    for _ in 0..MOST {
+        let Some(inst) = func.dfg.value_def(v).inst().filter(|_| is_word(func, v)) else { break };
+        let &[a, b] = func.dfg.inst_args(inst) else { break };
+        let Some((x, c)) = constant_int(func, b).map(|c| (a, c)).or_else(|| constant_int(func, a).map(|c| (b, c)))
+        else {
+            break;
+        };
+        let unused = 64 - func.dfg.value_type(v).bits();
+        let (c, sign) = (c as u64 & u64::MAX >> unused, 1 << (63 - unused));
+        let same = match func.dfg.insts[inst].opcode() {
+            Opcode::Iadd => true,
+            Opcode::Isub => x == a,
+            Opcode::Bor | Opcode::Bxor => c == sign,
+            Opcode::Band => c | sign == u64::MAX >> unused || kind(func, inst) == Some(BitKind::Rough(1.0)),
+            _ => false,
+        };
+        if !same {
+            break;
         }
+        v = func.dfg.resolve_aliases(x);
     }
     v
 }
