@@ -243,9 +243,15 @@ impl<D: Domain> Machine<'_, D> {
     /// the operand moves by its.
     fn shifted(&mut self, op: Opcode, n: usize, x: &TrackedVal, y: &TrackedVal) -> Option<Prov> {
         let width = u8::try_from(n).ok().filter(|w| matches!(w, 4 | 8))?;
-        let (float, other) = if y.prov.is_clean() { (x, y) } else { (y, x) };
+        let is_float = |v: &TrackedVal| matches!(v.prov, Prov::Float { .. });
+        let (float, other) = if is_float(x) { (x, y) } else { (y, x) };
         let FloatOrigin::Node(node) = float.prov.float(0, width) else { return None };
-        if !other.prov.is_clean() || float.prov != (Prov::Float { node, width }) {
+        let last = |b: &Byte| match *b {
+            Byte::Clean => true,
+            Byte::Digits(of) => (op == Opcode::Iadd || is_float(x)) && self.digits_of(of) == self.digits_of(node),
+            _ => false,
+        };
+        if !other.prov.bytes().iter().all(last) || float.prov != (Prov::Float { node, width }) {
             return None;
         }
         let sum = int::binary(op, n as u32 * 8, x.bits, y.bits).ok()?;
@@ -288,7 +294,18 @@ impl<D: Domain> Machine<'_, D> {
         let half = self.record(float_of(before, width) * first, &[(FloatOrigin::Node(node), 0.0)], |_| slope(first))?;
         let node = self.record(float_of(after, width), &[(FloatOrigin::Node(half), 0.0)], |_| slope(second))?;
         self.stepped.insert(node, from);
+        self.same_digits(node, from.node);
         Some(node)
+    }
+
+    /// The last digits of a float are those of another, or were.
+    pub(super) fn same_digits(&mut self, node: NodeId, of: NodeId) {
+        self.same_digits.insert(node, self.digits_of(of));
+    }
+
+    /// The first float with the last digits of this one.
+    fn digits_of(&self, node: NodeId) -> NodeId {
+        self.same_digits.get(&node).copied().unwrap_or(node)
     }
 
     /// Arithmetic with overflow; the third operand, if any, is the carry.
