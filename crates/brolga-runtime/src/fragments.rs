@@ -5,11 +5,11 @@
 //! of them are of one tangent: a half may have been replaced by a number.
 //!
 //! **Answer.** A float that is taken apart is noted, with its tangent. Where bytes become a float,
-//! they are one if the float and its tangent have been noted together, or if the tangent is zero, or
-//! if no more than last digits of both have become a number's;
-//! otherwise the tangent is not known, and becomes [`POISON`]. Memory that fragments, or numbers in
-//! place of a part of a float, have been stored to is *dirty*, by four bytes: what is loaded there
-//! as a float is asked in the same way. A float that is stored cleans it.
+//! they are one if the float and its tangent have been noted together, or if the tangent is zero,
+//! or if no more than last digits of both have become a number's; otherwise the tangent is not
+//! known, and becomes [`POISON`]. Memory that fragments, or numbers in place of a part of a float,
+//! have been stored to is *dirty*, by four bytes: what is loaded there as a float is asked in the
+//! same way. A float that is stored cleans it.
 //!
 //! ```text
 //! v1 = load.i32 v0        note    (f64 at v0, its tangent)

@@ -110,8 +110,8 @@ pub unsafe extern "C" fn brolga_part_of_bytes(seg: *mut Segment, ticket: u64, ma
 }
 
 /// What is left of a ticket where numbers stand in place of some of its bytes, the first in the
-/// lowest bit of `numbers`, and in place of some bits of those in `rough`: the float that the others
-/// are of is whole if these are its last digits.
+/// lowest bit of `numbers`, and in place of some bits of those in `rough`: the float that the
+/// others are of is whole if these are its last digits.
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].

@@ -71,8 +71,8 @@ struct Record {
     left: Mask,
     /// Bytes that have been taken, and are zeros where they were because of that.
     away: Mask,
-    /// Bytes that have been given up, because a number was stored over them, or stands there in what
-    /// the others have become.
+    /// Bytes that have been given up, because a number was stored over them, or stands there in
+    /// what the others have become.
     cut: Mask,
     /// Bytes of which some of the last bits have been given up.
     rough: Mask,
@@ -179,8 +179,8 @@ pub(crate) struct Pieces {
     demanded: HashMap<usize, Mask>,
     /// By address: doubles in two windows that have been stored over in part ([`covered`]).
     covered: HashMap<usize, Covered>,
-    /// By address: upper halves of windows that have been given up, as last digits of doubles in two
-    /// windows, and what they were ([`across`]).
+    /// By address: upper halves of windows that have been given up, as last digits of doubles in
+    /// two windows, and what they were ([`across`]).
     dropped: HashMap<usize, [u8; HALF]>,
     /// By address that is no multiple of four: words that were added there as doubles, and whether
     /// there was something else ([`odd`]).

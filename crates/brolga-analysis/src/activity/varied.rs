@@ -576,7 +576,7 @@ impl Cx<'_> {
         };
         let whole_word = found.offset % i64::from(lane) == 0 && found.bytes.is_multiple_of(lane);
         let inactive_word = !self.is_float(x) && self.a.state[x] == State::No && whole_word;
-        // In a module the run keeps an account of numbers over parts of floats: last digits are none.
+        // In a module the run keeps an account of numbers over parts of floats, and decides.
         let counted = self.i.program.vmctx_pointers_only && self.i.untracked == Untracked::Trap;
         let number = counted && !self.is_float(x) && self.a.state[x] == State::No;
         if !same && !inactive_word && !number && !self.overwritten(inst, v) {

@@ -70,8 +70,9 @@ pub enum Byte {
         /// Which of its bytes, 4 to 7.
         index: u8,
     },
-    /// Digits of the mantissa of a float, but not the uppermost, and constant bits beside them. They
-    /// round what they are added to, if that is the same float; elsewhere they are not followed.
+    /// Digits of the mantissa of a float, but not the uppermost, and constant bits beside them.
+    /// They round what they are added to, if that is the same float; elsewhere they are not
+    /// followed.
     Digits(NodeId),
     /// Computed from active bits in a way that is not followed.
     Mixed(OriginId),

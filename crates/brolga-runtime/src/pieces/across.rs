@@ -7,8 +7,8 @@
 //! **Answer.** A record also has what stood in the windows before and behind its own when it was
 //! noted, with what had been taken from there before. The upper half of a window and the lower half
 //! of the next are one double's if each had the other beside it. A lower half of zeros need not
-//! come: it may have no record, and a number without its last digits is that number. So may one that
-//! a number has replaced in what the double has become: it is noted by its address.
+//! come: it may have no record, and a number without its last digits is that number. So may one
+//! that a number has replaced in what the double has become: it is noted by its address.
 //!
 //! Nothing is put into the shadow before it is settled what lies there, by a store of a double or
 //! at the end of the run: eight bytes at a multiple of eight may be halves of two. (At an address
@@ -314,8 +314,8 @@ impl Pieces {
         (sum, parts.iter().filter(|part| !used.contains(&(part.record, part.at))).copied().collect())
     }
 
-    /// Whether the upper half of a double had a window of zeros before it, or last digits that have
-    /// been given up. (What is zero may be the lower half of another one.)
+    /// Whether the upper half of a double had a window of zeros before it, or last digits that
+    /// have been given up. (What is zero may be the lower half of another one.)
     fn is_alone(&self, (record, first): Half) -> bool {
         let r = &self.records[record as usize];
         first == 0

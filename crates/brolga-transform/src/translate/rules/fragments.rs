@@ -26,9 +26,9 @@ impl Converts for StmtCx<'_, '_, '_> {
     }
 }
 
-/// An instruction whose result has bytes of its operands: each gets its part of the ticket. Those in
-/// whose place there is a number are no digits of what becomes of the others; nothing else may be
-/// left.
+/// An instruction whose result has bytes of its operands: each gets its part of the ticket. Those
+/// in whose place there is a number are no digits of what becomes of the others; nothing else may
+/// be left.
 pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
     let &[z] = cx.results() else { return false };
     let activity = &cx.facts().activity;
