@@ -135,7 +135,7 @@ pub(crate) fn rounded(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> 
         return (below >= FEW).then_some([b, a][usize::from(k)]);
     }
     let v = func.dfg.first_result(inst);
-    let (x, mask) = masked(func, v)?;
+    let (x, mask) = masked(func, v).filter(|m| m.1 != 0)?;
     let last = mask.trailing_zeros();
     let cuts = mask == u64::MAX >> (64 - func.dfg.value_type(v).bits()) >> last << last && i64::from(last) > FEW;
     let sum = func.dfg.value_def(x).inst().filter(|&i| cuts && func.dfg.insts[i].opcode() == Opcode::Iadd)?;

@@ -22,6 +22,17 @@ use crate::real::Real;
 /// The slopes of up to three operands.
 pub(super) type Slopes<N> = [Option<N>; 3];
 
+/// Digits of one float and a constant, as digits of it.
+fn digits_and_number(n: usize, x: &TrackedVal, y: &TrackedVal) -> Option<Prov> {
+    let digits = if y.prov.is_clean() { x } else { y };
+    let bytes = digits.prov.bytes();
+    let first = bytes.iter().find(|b| **b != Byte::Clean)?;
+    let all = matches!(first, Byte::Digits(_)) && bytes.iter().all(|b| b == first || *b == Byte::Clean);
+    let mut out = [Byte::Clean; 16];
+    out[..n].fill(*first);
+    (all && (x.prov.is_clean() || y.prov.is_clean())).then(|| Prov::new(out))
+}
+
 impl<D: Domain> Machine<'_, D> {
     /// The width in bytes of the float lanes of `ty`, if arithmetic is supported there.
     pub(super) fn float_width(&self, ty: Type) -> Result<u8, OracleError> {
@@ -228,6 +239,7 @@ impl<D: Domain> Machine<'_, D> {
                 let prov = quotient.and_then(|q| self.divided(n, x, by, q).or_else(|| self.upper_divided(n, x, by, q)));
                 prov.unwrap_or_else(|| self.mix(n, [x, y]))
             }
+            Opcode::Iadd if let Some(digits) = digits_and_number(n, x, y) => digits,
             Opcode::Iadd | Opcode::Isub if !ty.is_vector() => {
                 match self.shifted(op, n, x, y).or_else(|| self.upper_plus(op, n, x, y)) {
                     Some(prov) => prov,
