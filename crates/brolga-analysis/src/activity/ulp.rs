@@ -124,7 +124,9 @@ impl Steps {
                 [true, false] => Some(0),
                 [false, true] => Some(1),
                 [true, true] => None,
-                _ if steps.to.contains(func.dfg.first_result(inst)) => beside_number(func, args),
+                _ if steps.to.contains(func.dfg.first_result(inst)) => {
+                    beside_number(func, args).or_else(|| rounded_at_random(func, uses, inst))
+                }
                 _ => None,
             };
             if operand.is_some() && (bytes_of(func, inst).is_none() || is_cut_float(func, (uses, &steps.to), inst)) {
@@ -160,6 +162,23 @@ fn is_cut_float(func: &ir::Function, (uses, to): (&Uses, &EntitySet<ir::Value>),
     };
     let masked = func.dfg.insts[inst].opcode() == Opcode::Band && is_word(func, v);
     masked && !uses.of(v).is_empty() && uses.of(v).iter().all(is_float)
+}
+
+/// The operand of a sum that is loaded, where the other one is not and last digits are cut off
+/// afterwards: a number is added that a generator has drawn, wherever that comes from.
+fn rounded_at_random(func: &ir::Function, uses: &Uses, sum: ir::Inst) -> Option<u8> {
+    let is_cut = |u: &Use| matches!(*u, Use::Inst(i, _) if kind(func, i) == Some(BitKind::Rough(1.0)));
+    let v = func.dfg.first_result(sum);
+    if func.dfg.insts[sum].opcode() != Opcode::Iadd || uses.of(v).is_empty() || !uses.of(v).iter().all(is_cut) {
+        return None;
+    }
+    let loaded =
+        |v: &ir::Value| func.dfg.value_def(*v).inst().is_some_and(|i| func.dfg.insts[i].opcode() == Opcode::Load);
+    match func.dfg.inst_args(sum) {
+        [a, b] if loaded(a) && !loaded(b) => Some(0),
+        [a, b] if loaded(b) && !loaded(a) => Some(1),
+        _ => None,
+    }
 }
 
 /// The integers of which one is chosen, where control flow meets or by a `select`.

@@ -147,7 +147,8 @@ pub(crate) fn rounded(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> 
 /// How many digits of the mantissa are below the uppermost of those that an integer has of another
 /// one, if it has some last digits.
 fn digits_of(func: &ir::Function, v: ir::Value, of: ir::Value) -> Option<i64> {
-    let (x, mask) = masked(func, origin(func, v)).filter(|m| m.1 != 0)?;
+    let v = origin(func, v);
+    let (x, mask) = masked(func, v).filter(|m| m.1 != 0).unwrap_or((v, u64::MAX));
     let shift =
         func.dfg.value_def(x).inst().filter(|&i| matches!(func.dfg.insts[i].opcode(), Opcode::Ushr | Opcode::Sshr));
     let (x, by) = match shift.map(|i| func.dfg.inst_args(i)) {
@@ -156,6 +157,8 @@ fn digits_of(func: &ir::Function, v: ir::Value, of: ir::Value) -> Option<i64> {
     };
     let bits = mantissa_bits(func.dfg.value_type(x)).filter(|_| is_word(func, x))?;
     let top = 63 - i64::from(mask.leading_zeros()) + by;
+    // Or sign and exponent, which are none.
+    let top = if by >= bits { 0 } else { top };
     (top < bits - 1 && origin(func, x) == origin(func, of)).then_some(top)
 }
 
@@ -209,6 +212,12 @@ pub(crate) fn is_number(func: &ir::Function, v: ir::Value, depth: u32) -> bool {
         Opcode::Ishl | Opcode::Imul | Opcode::Ineg | Opcode::Uextend | Opcode::Sextend => true,
         Opcode::FcvtToSint | Opcode::FcvtToUint | Opcode::FcvtToSintSat | Opcode::FcvtToUintSat => true,
         Opcode::Select => args[1..].iter().all(|&x| is_number(func, x, depth - 1)),
+        // Some last digits, of whatever.
+        Opcode::Band
+            if let (Some((_, mask)), Some(bits)) = (masked(func, v), mantissa_bits(func.dfg.value_type(v))) =>
+        {
+            mask >> (bits - 1) == 0 || has_no_mantissa(func, v)
+        }
         _ => has_no_mantissa(func, v),
     }
 }
