@@ -102,7 +102,21 @@ EXPORT(short_singles) float short_singles(float *y, const float *x, int n) {
     return singles(y, n);
 }
 
-/* The same, kept as halves: `bfloat16`. */
+/* Half of the bits, up or down at random. */
+EXPORT(drawn) float drawn(const float *x, int n) {
+    uint32_t r = 12345;
+    float sum = 0;
+    for (int i = 0; i < n; i++) {
+        r = r * 1664525u + 1013904223u;
+        uint32_t b = (word(&x[i]) + (r & 0xffff)) & 0xffff0000u;
+        float y;
+        copy((uint32_t *)&y, &b);
+        sum += y * y;
+    }
+    return sum;
+}
+
+/* To the nearest, kept as halves: `bfloat16`. */
 EXPORT(halves) float halves(uint16_t *h, const float *x, int n) {
     float sum = 0;
     for (int i = 0; i < n; i++) h[i] = (uint16_t)(halved(word(&x[i])) >> 16);

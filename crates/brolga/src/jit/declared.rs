@@ -180,7 +180,8 @@ impl ShadowPlaces {
         let single = || {
             let halves = [address, address.wrapping_add(4)].map(|at| size(at, 4));
             let other = (0..8).any(|i| self.has_float(address.wrapping_add(i)) && halves[i as usize / 4].is_none());
-            halves.iter().flatten().next().filter(|size| **size == 4 && !other).copied()
+            let singles = halves.iter().flatten().all(|&size| size == 4) && !other;
+            halves.iter().flatten().next().filter(|_| singles).copied()
         };
         match size(address, 8).or_else(single) {
             None if self.all_said => There::Nothing,
@@ -253,11 +254,15 @@ mod tests {
         let found: Vec<There> = (0..14).map(|k| places.at(0x5000 + 8 * k)).collect();
         // The caller has said of all that has a shadow where floats are.
         let (no, double, single) = (There::Nothing, There::Floats(8), There::Floats(4));
-        // Of the last four bytes of the singles, and of the constants, nothing says what is beside
-        // them.
+        // The last single has half of the bytes for itself; of the last constants nothing says what
+        // is beside them.
         let constants = There::Constants;
-        let wanted = [no, no, double, double, double, no, no, no, single, no, no, constants, constants, no];
+        let wanted = [no, no, double, double, double, no, no, no, single, single, no, constants, constants, no];
         assert_eq!(found, wanted);
+        // A single beside half of a double.
+        let beside = Arg::duplicated(0x1000, 0x5000).with_floats([floats(0, 4, 4), floats(4, 16, 8)].into());
+        let places = ShadowPlaces::of(&[beside], &[]);
+        assert_eq!([0x5000, 0x5004, 0x5010].map(|at| places.at(at)), [no, double, no]);
         assert_eq!([0x5014, 0x1010].map(|at| places.at(at)), [no, no]);
         let said = Arg::duplicated(0x1000, 0x5000).with_floats([floats(16, 24, 8)].into());
         let places = ShadowPlaces::of(&[said, Arg::duplicated(0x2000, 0x6000)], &[]);
