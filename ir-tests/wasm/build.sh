@@ -130,6 +130,7 @@ bare="-nostdlib -Wl,--no-entry"
     c precise precise $heap
     c bits bits $bare
     c rounded rounded $bare
+    c digits digits $bare
     optimised rounding rounding $bare
     optimised rounding32 rounding $bare -DSINGLE
     c remainders remainders $bare -Wl,--allow-undefined

@@ -5,10 +5,11 @@
 //! of them are of one tangent: a half may have been replaced by a number.
 //!
 //! **Answer.** A float that is taken apart is noted, with its tangent. Where bytes become a float,
-//! they are one if the float and its tangent have been noted together, or if the tangent is zero;
-//! otherwise the tangent is not known, and becomes [`POISON`]. Memory that fragments, or numbers in
-//! place of a part of a float, have been stored to is *dirty*, by four bytes: what is loaded there
-//! as a float is asked in the same way. A float that is stored cleans it.
+//! they are one if the float and its tangent have been noted together, or if the tangent is zero,
+//! or if no more than last digits of both have become a number's; otherwise the tangent is not
+//! known, and becomes [`POISON`]. Memory that fragments, or numbers in place of a part of a float,
+//! have been stored to is *dirty*, by four bytes: what is loaded there as a float is asked in the
+//! same way. A float that is stored cleans it.
 //!
 //! ```text
 //! v1 = load.i32 v0        note    (f64 at v0, its tangent)
@@ -47,6 +48,9 @@ type Noted = (u8, u64, u64);
 pub(crate) struct Fragments {
     /// What has been noted lately, and before that.
     noted: [HashSet<Noted>; 2],
+    /// The same without the lower half of the float and of its tangent, which may be last digits
+    /// that a number replaces: the tangent, unless there are several.
+    upper: [HashMap<Noted, Option<u64>>; 2],
     /// Dirty halves of windows: their shadow addresses, each with the delta.
     pub(crate) dirty: HashMap<usize, usize>,
 }
@@ -55,6 +59,7 @@ impl Fragments {
     /// Forget everything: another run begins.
     pub(crate) fn clear(&mut self) {
         self.noted.iter_mut().for_each(HashSet::clear);
+        self.upper.iter_mut().for_each(HashMap::clear);
         self.dirty.clear();
     }
 
@@ -63,11 +68,15 @@ impl Fragments {
             return;
         }
         if self.noted[0].len() >= MOST / 2 {
-            let [lately, before] = &mut self.noted;
-            std::mem::swap(lately, before);
-            lately.clear();
+            self.noted.swap(0, 1);
+            self.noted[0].clear();
+            self.upper.swap(0, 1);
+            self.upper[0].clear();
         }
-        self.noted[0].insert((size, primal, tangent));
+        if self.noted[0].insert((size, primal, tangent)) {
+            let found = self.upper[0].entry(upper((size, primal, tangent))).or_insert(Some(tangent));
+            *found = found.filter(|t| *t == tangent);
+        }
     }
 
     /// Note a word: it may be a double, or two singles.
@@ -84,6 +93,8 @@ impl Fragments {
         let zero = if size == 8 { tangent << 1 == 0 } else { (tangent as u32) << 1 == 0 };
         if zero || self.noted.iter().any(|n| n.contains(&(size, primal, tangent))) {
             tangent
+        } else if let Some(whole) = self.without_digits((size, primal, tangent)) {
+            whole
         } else if size == 8 {
             POISON.0
         } else {
@@ -92,7 +103,24 @@ impl Fragments {
     }
 }
 
+/// A float and its tangent without their lower halves.
+fn upper((size, primal, tangent): Noted) -> Noted {
+    let digits = 4 * u32::from(size);
+    (size, primal >> digits, tangent >> digits)
+}
+
 impl Fragments {
+    /// The tangent of a float whose last digits are a number's: what is left of the tangent has
+    /// zeros in their place.
+    fn without_digits(&self, noted: Noted) -> Option<u64> {
+        let (size, _, tangent) = noted;
+        let mut found = self.upper.iter().filter_map(|n| n.get(&upper(noted)).copied());
+        let whole = found.next()??;
+        let gone = u64::BITS - (whole ^ tangent).leading_zeros();
+        let digits = gone <= 4 * u32::from(size) && tangent == whole >> gone << gone;
+        (digits && found.all(|other| other == Some(whole))).then_some(whole)
+    }
+
     /// Poison the tangent of a float of `size` bytes unless it is whole.
     ///
     /// # Safety

@@ -109,6 +109,17 @@ pub unsafe extern "C" fn brolga_part_of_bytes(seg: *mut Segment, ticket: u64, ma
     pieces.ticket(taken)
 }
 
+/// What is left of a ticket where numbers stand in place of some of its bytes, the first in the
+/// lowest bit of `numbers`, and in place of some bits of those in `rough`: the float that the
+/// others are of is whole if these are its last digits.
+///
+/// # Safety
+/// As for [`brolga_join_bytes`].
+pub unsafe extern "C" fn brolga_drop_digits(seg: *mut Segment, ticket: u64, numbers: u64, rough: u64) -> u64 {
+    // SAFETY: our contract.
+    unsafe { &mut (*seg).pieces }.drop_digits(ticket, numbers, rough)
+}
+
 /// Whether a ticket stands for anything but zeros, or for a demand: [`status::UNTRACKED`] if so. It
 /// is used up.
 ///

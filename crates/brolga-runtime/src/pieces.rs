@@ -71,8 +71,11 @@ struct Record {
     left: Mask,
     /// Bytes that have been taken, and are zeros where they were because of that.
     away: Mask,
-    /// Bytes that have been given up, because a number was stored over them.
+    /// Bytes that have been given up, because a number was stored over them, or stands there in
+    /// what the others have become.
     cut: Mask,
+    /// Bytes of which some of the last bits have been given up.
+    rough: Mask,
     /// Some bytes, all of them zeros, have ended in a double.
     ended: bool,
     /// Bytes that have been taken and not been added, or given up.
@@ -95,6 +98,17 @@ struct Waiting {
     have: Mask,
     /// Bytes of a float there, or 0 if that is not known.
     of: usize,
+}
+
+/// When what waits at a window is put together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// Something has come there, or has been taken from there.
+    Arrives,
+    /// A float is stored there, in the primal.
+    Settles,
+    /// The run ends.
+    Ends,
 }
 
 /// Some bytes of a record, as a part of a piece.
@@ -165,6 +179,9 @@ pub(crate) struct Pieces {
     demanded: HashMap<usize, Mask>,
     /// By address: doubles in two windows that have been stored over in part ([`covered`]).
     covered: HashMap<usize, Covered>,
+    /// By address: upper halves of windows that have been given up, as last digits of doubles in
+    /// two windows, and what they were ([`across`]).
+    dropped: HashMap<usize, [u8; HALF]>,
     /// By address that is no multiple of four: words that were added there as doubles, and whether
     /// there was something else ([`odd`]).
     odd: BTreeMap<usize, bool>,
@@ -204,7 +221,7 @@ fn without_signs_of_zero(bytes: [u8; WINDOW]) -> [u8; WINDOW] {
 impl Pieces {
     /// Forget everything: another run begins.
     pub(crate) fn clear(&mut self) {
-        let noted = self.demanded.len() + self.covered.len() + self.odd.len();
+        let noted = self.demanded.len() + self.covered.len() + self.odd.len() + self.dropped.len();
         if !self.records.is_empty() || self.lost || noted != 0 {
             *self = Self { across: self.across, ..Self::default() };
         }
@@ -226,8 +243,19 @@ impl Pieces {
             // SAFETY: windows are noted that are valid.
             (before, after) = unsafe { (self.beside(home, home - WINDOW), self.beside(home, home + WINDOW)) };
         }
-        let record =
-            Record { bytes, home, left: 0xff, away: 0, cut: 0, ended: false, under_way: 0, of: 0, before, after };
+        let record = Record {
+            bytes,
+            home,
+            left: 0xff,
+            away: 0,
+            cut: 0,
+            rough: 0,
+            ended: false,
+            under_way: 0,
+            of: 0,
+            before,
+            after,
+        };
         match self.free.pop() {
             Some(i) => {
                 self.records[i as usize] = record;
@@ -371,7 +399,7 @@ impl Pieces {
                 }
                 if let Some(of) = of.filter(|_| closed) {
                     // SAFETY: our contract.
-                    unsafe { self.put_together(base, of, !self.across) };
+                    unsafe { self.put_together(base, of, Moment::Arrives) };
                 }
             }
             base += WINDOW;
@@ -428,7 +456,7 @@ impl Pieces {
             }
         }
         // SAFETY: our contract: bytes wait in them.
-        places.into_iter().for_each(|base| unsafe { self.put_together(base, of, !self.across) });
+        places.into_iter().for_each(|base| unsafe { self.put_together(base, of, Moment::Arrives) });
         true
     }
 
@@ -446,9 +474,12 @@ impl Pieces {
         // SAFETY: our contract.
         let there = unsafe { window_at(base) };
         let ours = |i: &usize| bytes & 1 << i != 0;
-        if r.left & bytes != 0 || !(0..WINDOW).filter(ours).all(|i| there[i] == 0) {
+        let free = r.left & bytes == 0 && (0..WINDOW).filter(ours).all(|i| there[i] == 0);
+        // SAFETY: our contract.
+        if !free || !unsafe { self.takes_digits_home(base, record, bytes) } {
             return false;
         }
+        let r = &self.records[record as usize];
         for i in (0..WINDOW).filter(ours) {
             // SAFETY: the byte lies in the window.
             unsafe { (base as *mut u8).add(i).write(r.bytes[i]) };
@@ -519,21 +550,26 @@ impl Pieces {
     }
 
     /// Add what waits at a window and is complete. If nothing is there, and it may be put there as
-    /// it is, its size does not matter.
+    /// it is, its size does not matter. If last digits have been given up, what is there says
+    /// whether the others are a float: that is known when one is stored there, or at the end.
     ///
     /// # Safety
     /// The window is valid.
-    unsafe fn put_together(&mut self, base: usize, of: usize, as_it_is: bool) {
+    unsafe fn put_together(&mut self, base: usize, of: usize, moment: Moment) {
         let Some(mut all) = self.waiting.remove(&base) else { return };
+        let as_it_is = moment == Moment::Ends || !self.across;
         let alone = all.len() == 1;
         let whole = |mask: Mask| !self.in_part(base, mask);
         let (double, singles) = (whole(0xff), [whole(0xf), whole(0xf0)]);
         for w in &mut all {
             let Record { bytes, of: known, .. } = self.records[w.record as usize];
+            let is_whole = |r: &Record, mask: Mask| {
+                (moment != Moment::Arrives || w.have & mask == mask) && r.is_whole(w.have, mask)
+            };
             let mut added = 0;
             match of {
                 4 | 8 if known != 0 && known != of => {}
-                8 if w.shift == 0 && w.have == 0xff && double => {
+                8 if w.shift == 0 && is_whole(&self.records[w.record as usize], 0xff) && double => {
                     // SAFETY: our contract.
                     unsafe { add_number(base as *mut f64, f64::from_le_bytes(bytes), |x, y| x + y) };
                     added = w.have;
@@ -541,13 +577,14 @@ impl Pieces {
                 4 => {
                     for half in 0..2 {
                         let (mask, at) = (0xf << (4 * half), w.shift + 4 * half as isize);
-                        if (at == 0 || at == HALF as isize) && w.have & mask == mask && singles[at as usize / HALF] {
+                        let here = at == 0 || at == HALF as isize;
+                        if here && is_whole(&self.records[w.record as usize], mask) && singles[at as usize / HALF] {
                             let x: [u8; 4] = std::array::from_fn(|i| bytes[4 * half + i]);
                             // SAFETY: half of the window.
                             let there = unsafe { (base as *mut u8).offset(at) }.cast();
                             // SAFETY: the same.
                             unsafe { add_number(there, f32::from_le_bytes(x), |x, y| x + y) };
-                            added |= mask;
+                            added |= mask & w.have;
                         }
                     }
                 }
@@ -557,6 +594,7 @@ impl Pieces {
                     && as_it_is
                     && w.shift == 0
                     && w.have == 0xff
+                    && self.records[w.record as usize].rough == 0
                     && double
                     && unsafe { window_at(base) } == [0; WINDOW] =>
                 {
@@ -632,7 +670,7 @@ impl Pieces {
             }
             if of != 0 && p.is_multiple_of(of) {
                 // SAFETY: our contract.
-                unsafe { self.put_together(base, of, !self.across) };
+                unsafe { self.put_together(base, of, Moment::Settles) };
                 if self.across && of == WINDOW && !self.in_part(base, 0xff) {
                     // SAFETY: the same.
                     unsafe { self.doubles_at(base, true) };
@@ -670,6 +708,13 @@ impl Pieces {
         nonzero(&r.bytes) & (float | if r.ended { r.cut } else { 0 }) == 0
     }
 
+    /// Whether all that waits at a window waits for floats.
+    fn waits_among(&self, base: usize, holds_floats: &dyn Fn(usize) -> bool) -> bool {
+        let at = |w: &Waiting, i: usize| (base as isize + w.shift + i as isize) as usize;
+        let all = |w: &Waiting| (0..WINDOW).all(|i| w.have & 1 << i == 0 || holds_floats(at(w, i)));
+        self.waiting.get(&base).is_none_or(|found| found.iter().all(all))
+    }
+
     /// Whether something that is not zero waits.
     fn is_stuck(&self, all: &[Waiting]) -> bool {
         all.iter().any(|w| self.any(w.record, w.have))
@@ -702,10 +747,15 @@ impl Pieces {
                 unsafe { self.doubles_at(at, true) };
             }
             let there = known(base);
-            let of = if let (0, There::Floats(of)) = (of, there) { of } else { of };
+            let of = match (of, there) {
+                // A single may have half of a window for itself.
+                (0, There::Floats(HALF)) if !self.waits_among(base, holds_floats) => 0,
+                (0, There::Floats(of)) => of,
+                _ => of,
+            };
             // SAFETY: what waits there came by an access of these bytes; a window is never on two
             // pages.
-            unsafe { self.put_together(base, of, true) };
+            unsafe { self.put_together(base, of, Moment::Ends) };
             if there == There::Constants && self.waiting.get(&base).is_some_and(|all| self.is_stuck(all)) {
                 self.waiting.remove(&base);
                 // SAFETY: the same.

@@ -239,8 +239,21 @@ mod tests {
     }
 
     #[test]
-    fn a_half_is_none() {
+    fn a_lower_half_is_none_and_an_upper_half_is_a_float_without_its_last_digits() {
+        let found = run(|m, seg, delta| half(m, seg, delta, 0));
+        assert_eq!(found.to_bits(), POISON.0);
         let found = run(|m, seg, delta| half(m, seg, delta, 1));
+        assert_eq!(found.to_bits(), 0.7_f64.to_bits());
+    }
+
+    #[test]
+    fn an_upper_half_of_two_floats_is_none() {
+        let found = run(|m, seg, delta| {
+            half(m, seg, delta, 1);
+            // Another float of the same upper half and another tangent.
+            m.shadow[0] = f64::from_bits(m.shadow[0].to_bits() ^ 1);
+            half(m, seg, delta, 1);
+        });
         assert_eq!(found.to_bits(), POISON.0);
     }
 

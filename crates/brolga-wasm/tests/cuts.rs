@@ -15,6 +15,7 @@
 //! (`pieces/odd.rs`) and the alignment of words (`Facts::moves_unaligned_words`)
 //! `words_at_odd_addresses` gives sums of halves, and without the latter so does
 //! `words_of_a_copy_that_is_no_multiple_of_eight`.
+//! Without `brolga_drop_digits` `what_is_left_out_of_what_the_host_has_written` traps.
 
 use brolga_wasm::brolga::{Diagnostics, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};
@@ -602,5 +603,42 @@ fn over_what_the_host_has_written() {
                 assert!((g - wanted).abs() < 1e-12, "{g}, not {wanted}\n{text}");
             }
         }
+    }
+}
+
+/// What a float of the host's becomes without some of its bytes.
+#[test]
+fn what_is_left_out_of_what_the_host_has_written() {
+    let of = |float: &str, bits: &str| {
+        format!(
+            r#"(module (memory 1)
+                (func (export "f") (param $p i32) (result f64) (local $x f64)
+                    (local.set $x {float})
+                    (f64.mul (local.get $x) (local.get $x)))
+                (func $bits (param $p i32) (result i64) {bits}))"#
+        )
+    };
+    let double = "(f64.reinterpret_i64 (call $bits (local.get $p)))";
+    let right = |text: &str, wanted: f64| {
+        for found in [false, true].into_iter().flat_map(|declared| by_the_host(text, declared)) {
+            let g = found.unwrap_or_else(|e| panic!("{e}\n{text}"));
+            assert_eq!(g, wanted, "{text}");
+        }
+    };
+    let x = 0.3_f64.to_bits();
+    let upper = "(i64.and (i64.load (local.get $p)) (i64.const 0xffffffff00000000))";
+    right(&of(double, upper), 2.0 * f64::from_bits(x >> 32 << 32));
+    let word = "(i64.shl (i64.load32_u (i32.add (local.get $p) (i32.const 4))) (i64.const 32))";
+    right(&of(double, word), 2.0 * f64::from_bits(x >> 32 << 32));
+    // Three bytes and some bits, which are digits, and the same of what are none.
+    let digits = "(i64.and (i64.load (local.get $p)) (i64.const 0xfffffffff0000000))";
+    right(&of(double, digits), 2.0 * f64::from_bits(x >> 28 << 28));
+    for bits in [
+        "(i64.or (i64.const 0xf000000000000) (i64.and (i64.load (local.get $p)) (i64.const 0xfff00000ffffffff)))",
+        "(i64.or (i64.const 0x3ff0000000000000) (i64.and (i64.load (local.get $p)) (i64.const 0xffffffff)))",
+        "(i64.or (i64.and (i64.load (local.get $p)) (i64.const 0xffffffff00000000)) (i64.load32_u (i32.add (local.get $p) (i32.const 8))))",
+    ] {
+        let text = of(double, bits);
+        by_the_host(&text, false).into_iter().for_each(|found| is_said(found, &text));
     }
 }

@@ -16,6 +16,7 @@ typedef unsigned long long u64;
 typedef int i32;
 typedef long long i64;
 typedef u32 lanes __attribute__((vector_size(16), aligned(1)));
+typedef u8 bytes __attribute__((vector_size(16), aligned(1)));
 #define NOINLINE __attribute__((noinline))
 #define EXPORT(name) __attribute__((export_name(#name)))
 static union { u8 c[8]; u16 q[4]; u32 h[2]; u64 wide; u32 narrow; double d; float s; } scratch;
@@ -188,6 +189,19 @@ fn op(float: Float, op: BitOp) -> String {
         BitOp::Rotate(k) => {
             let back = bits - k;
             format!("b = b << {k} | b >> {back}; scratch.h[0] = 0; b = b >> {k} | b << {back};")
+        }
+        BitOp::Sent => {
+            let member = if float == Float::Double { "wide" } else { "narrow" };
+            let swap = format!("__builtin_bswap{bits}");
+            format!("{{ volatile {u} *sent = &scratch.{member}; *sent = {swap}(b); b = {swap}(*sent); }}")
+        }
+        BitOp::Short(even) => {
+            let (half, h, member) = (bits / 2, half(float), if float == Float::Double { "h" } else { "q" });
+            let below = constant(float, (1 << (half - 1)) - 1);
+            let first = if even { format!("b += {below} + (b >> {half} & 1); ") } else { String::new() };
+            format!(
+                "{{ {first}volatile {h} *kept = scratch.{member}; *kept = b >> {half}; b = ({u})*kept << {half}; }}"
+            )
         }
         BitOp::Swap => {
             let swap = format!("__builtin_bswap{bits}(b)");
@@ -704,6 +718,13 @@ fn lanes(op: BitOp) -> String {
         BitOp::Cut(m) => format!("b &= ~{:#x}u;", (1_u32 << m) - 1),
         BitOp::RoundUp(m) => format!("b = (b + {:#x}u) & ~{:#x}u;", 1_u32 << (m - 1), (1_u32 << m) - 1),
         BitOp::Add(n) => format!("b += {n}u;"),
+        BitOp::RoundEven(m) => {
+            format!("b += {:#x}u + (b >> {m} & 1u); b &= ~{:#x}u;", (1_u32 << (m - 1)) - 1, (1_u32 << m) - 1)
+        }
+        BitOp::Swap => {
+            let shuffle = "b = (lanes)__builtin_shufflevector((bytes)b, (bytes)b, 3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12);";
+            format!("{shuffle} {shuffle}")
+        }
         _ => String::new(),
     }
 }

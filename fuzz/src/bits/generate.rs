@@ -145,6 +145,9 @@ impl Maker {
                     BitOp::Abs,
                     BitOp::Scale(1),
                     BitOp::Cut(9),
+                    BitOp::Cut(16),
+                    BitOp::RoundEven(16),
+                    BitOp::Swap,
                     BitOp::RoundUp(13),
                     BitOp::Add(777),
                 ]);
@@ -166,7 +169,7 @@ impl Maker {
         let half = float.bits() / 2;
         let cut = self.s.weighted(&[(3, low), (if half < float.mantissa() - 5 { 2 } else { 0 }, half), (1, 13)]);
         let bit = self.s.below(32) as u32;
-        match self.s.below(19) {
+        match self.s.below(22) {
             0 => BitOp::Negate,
             1 => BitOp::Abs,
             2 => BitOp::Below,
@@ -185,6 +188,8 @@ impl Maker {
             15 => BitOp::InverseRoot,
             16 => BitOp::Key(self.s.chance(50)),
             17 => BitOp::ShiftOut(cut, self.s.chance(50)),
+            18 => BitOp::Sent,
+            19 | 20 => BitOp::Short(self.s.chance(50)),
             _ if self.s.chance(50) => BitOp::Rotate(self.s.between(1, float.bits() as usize - 1) as u32),
             _ => BitOp::Swap,
         }

@@ -242,6 +242,11 @@ pub enum BitOp {
     Rotate(u32),
     /// Bytes in the other order, and back.
     Swap,
+    /// The same, in memory in between.
+    Sent,
+    /// The upper half lies in memory by itself, and then stands above zeros; rounded to nearest,
+    /// ties to even, if so said.
+    Short(bool),
 }
 
 /// Something done to a part of a float in memory.

@@ -38,7 +38,7 @@ use crate::calls::callee::CalleeKind;
 use crate::calls::result_sources::Sources;
 use crate::calls::summary::{Demand, End, Summaries};
 use crate::cfg::Cfg;
-use crate::kinds::bytes::bytes_of;
+use crate::kinds::bytes::pieces_of;
 use crate::kinds::contents::Contents;
 use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::Pointers;
@@ -161,9 +161,11 @@ impl DemandCx<'_, '_> {
             Structural::Select => args[1..].iter().for_each(|&a| self.reach(a, how)),
             _ if let Some(n) = self.i.steps.of(inst) => {
                 self.reach(args[n], how);
-                self.reach(args[1 - n], Demand::Computed);
+                if !self.i.steps.adds_digits(inst) {
+                    self.reach(args[1 - n], Demand::Computed);
+                }
             }
-            _ if let Some(from) = bytes_of(func, inst) => from.iter().for_each(|b| self.reach(b.of, how)),
+            _ if let Some((from, _)) = pieces_of(func, inst) => from.iter().for_each(|b| self.reach(b.of, how)),
             _ if leaves_exponent(func, cfg, inst) => {}
             Structural::Bitcast
             | Structural::Splat

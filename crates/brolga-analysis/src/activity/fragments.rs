@@ -22,7 +22,7 @@ use super::answer::State;
 use super::context::Cx;
 use crate::calls::callee::CalleeKind;
 use crate::kinds::bit_idioms::sign_of_piece;
-use crate::kinds::bytes::{MOST_LOOKED_AT, bytes_of, low, occupied};
+use crate::kinds::bytes::{MOST_LOOKED_AT, bytes_of, low, occupied, pieces_of};
 use crate::kinds::kind::Kinds;
 use crate::query::access_bytes;
 use crate::uses::Use;
@@ -38,8 +38,8 @@ enum Because {
     Nothing,
 }
 
-/// Whether an integer that becomes a float is none for certain: bytes are missing, or it has some
-/// of a float of another size.
+/// Whether an integer that becomes a float is none for certain: bytes are missing which are not its
+/// last digits, or it has some of a float of another size.
 pub(super) fn is_torn(func: &ir::Function, v: ir::Value) -> bool {
     let n = func.dfg.value_type(v).bytes();
     if n > 8 {
@@ -60,7 +60,7 @@ pub(super) fn is_torn(func: &ir::Function, v: ir::Value) -> bool {
             None => {}
         }
     }
-    occupied(func, v, &mut { MOST_LOOKED_AT }) != low(n)
+    occupied(func, v, &mut { MOST_LOOKED_AT }) | low(n / 2) != low(n)
 }
 
 impl Cx<'_> {
@@ -111,7 +111,7 @@ impl Cx<'_> {
         let func = self.i.func;
         let arithmetic = |v: ir::Value| {
             let inst = func.dfg.value_def(v).inst();
-            inst.is_some_and(|i| self.i.steps.of(i).is_none() && bytes_of(func, i).is_none() && self.is_arithmetic(i))
+            inst.is_some_and(|i| self.i.steps.of(i).is_none() && pieces_of(func, i).is_none() && self.is_arithmetic(i))
         };
         let mut found: EntitySet<ir::Value> = EntitySet::new();
         found.extend(made_of.iter().map(|m| m.0).filter(|&v| self.a.pieces.contains(v) && arithmetic(v)));
@@ -120,7 +120,7 @@ impl Cx<'_> {
         }
         let moved = |v: ir::Value| {
             let inst = func.dfg.value_def(v).inst();
-            self.a.pieces.contains(v) && inst.is_some_and(|i| bytes_of(func, i).is_some())
+            self.a.pieces.contains(v) && inst.is_some_and(|i| pieces_of(func, i).is_some())
         };
         let mut changed = true;
         while std::mem::take(&mut changed) {
@@ -204,7 +204,8 @@ impl Cx<'_> {
     /// other.
     fn is_cut(&self, v: ir::Value) -> bool {
         let func = self.i.func;
-        if !self.a.is_varied(v) || self.is_float(v) || self.ty(v).bytes() > 8 {
+        let fits = self.ty(v).bytes() <= 8 || self.ty(v).is_vector() && self.ty(v).bits() == 128;
+        if !self.a.is_varied(v) || self.is_float(v) || !fits {
             return false;
         }
         let tainted = |i: ir::Inst| {
@@ -214,7 +215,7 @@ impl Cx<'_> {
         let cuts = |u: &Use| match *u {
             Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
                 Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 => n == 0,
-                _ => tainted(i) && (bytes_of(func, i).is_some() || self.is_arithmetic(i) && self.is_possible(v)),
+                _ => tainted(i) && (pieces_of(func, i).is_some() || self.is_arithmetic(i) && self.is_possible(v)),
             },
             Use::Edge(..) => false,
         };
@@ -260,6 +261,7 @@ impl Cx<'_> {
         let args = func.dfg.inst_args(inst);
         if let Some(n) = self.i.steps.of(inst) {
             return match self.a.state[args[1 - n]] {
+                _ if self.i.steps.adds_digits(inst) => Because::Of(vec![args[n]]),
                 State::No => Because::Of(vec![args[n]]),
                 State::Taint { definite: false } => Because::Of(args.to_vec()),
                 _ => Because::Nothing,
@@ -272,7 +274,7 @@ impl Cx<'_> {
         let OpcodeRule::Structural(s) = opcode_rule(func.dfg.insts[inst].opcode()) else { return computed() };
         match s {
             Structural::Load | Structural::AtomicLoad | Structural::IntLoad => Because::Itself,
-            _ if let Some(from) = bytes_of(func, inst) => Because::Of(from.iter().map(|b| b.of).collect()),
+            _ if let Some((from, _)) = pieces_of(func, inst) => Because::Of(from.iter().map(|b| b.of).collect()),
             Structural::Select => Because::Of(args[1..].to_vec()),
             Structural::Band | Structural::Bor | Structural::Bxor => {
                 let op = sign_of_piece(func, inst, |x| self.a.state[x] != State::No);

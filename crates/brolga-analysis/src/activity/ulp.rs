@@ -40,7 +40,9 @@ use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::calls::callee::CalleeKind;
-use crate::kinds::bit_arith::{BitKind, beside_number, candidate, close_backwards, is_word, kind, moved_from};
+use crate::kinds::bit_arith::{
+    BitKind, beside_number, candidate, close_backwards, is_word, kind, moved_from, origin, own_digits, rounded,
+};
 use crate::kinds::bit_idioms::signed;
 use crate::kinds::bytes::bytes_of;
 use crate::kinds::contents::Contents;
@@ -58,12 +60,27 @@ pub struct Steps {
     operand: SecondaryMap<ir::Inst, Option<u8>>,
     /// Integers that become floats, by moves and at least one step.
     to: EntitySet<ir::Value>,
+    /// Steps that add last digits of the float itself, or take them off.
+    digits: EntitySet<ir::Inst>,
+    /// Integers that are rounded as the bits of floats are.
+    rounded: EntitySet<ir::Value>,
 }
 
 impl Steps {
     /// Which operand of an instruction is a float's bits, if it is a step.
     pub fn of(&self, inst: ir::Inst) -> Option<usize> {
         self.operand[inst].map(usize::from)
+    }
+
+    /// Whether an integer is rounded as the bits of floats are.
+    pub fn is_rounded(&self, v: ir::Value) -> bool {
+        self.rounded.contains(v)
+    }
+
+    /// Whether what a step adds, or takes off, is some last digits of the same float's bits: that
+    /// rounds, and those have no slope of their own.
+    pub fn adds_digits(&self, inst: ir::Inst) -> bool {
+        self.digits.contains(inst)
     }
 
     /// Whether an integer becomes a float by steps.
@@ -88,6 +105,8 @@ impl Steps {
         if from.is_empty() && to.is_empty() {
             return steps;
         }
+        let rounded = candidates.iter().filter_map(|&inst| rounded(func, inst));
+        steps.rounded.extend(rounded.map(|x| origin(func, x)));
         let mut leads = EntitySet::new();
         close_backwards(func, |b, i| cfg.incoming(b, i).collect(), to.clone(), &mut leads);
         let from = closed_forwards(func, uses, from, &leads);
@@ -101,14 +120,20 @@ impl Steps {
             let operand = match args.map(|v| from.contains(v)) {
                 _ if !sum && !from.contains(func.dfg.first_result(inst)) => None,
                 _ if !sum => beside_number(func, args),
+                _ if let Some(digits) = own_digits(func, inst) => Some(1 - digits),
                 [true, false] => Some(0),
                 [false, true] => Some(1),
                 [true, true] => None,
-                _ if steps.to.contains(func.dfg.first_result(inst)) => beside_number(func, args),
+                _ if steps.to.contains(func.dfg.first_result(inst)) => {
+                    beside_number(func, args).or_else(|| rounded_at_random(func, uses, inst))
+                }
                 _ => None,
             };
             if operand.is_some() && (bytes_of(func, inst).is_none() || is_cut_float(func, (uses, &steps.to), inst)) {
                 steps.operand[inst] = operand;
+                if own_digits(func, inst).map(|k| 1 - k) == operand {
+                    steps.digits.insert(inst);
+                }
                 found.push(inst);
             }
         }
@@ -137,6 +162,23 @@ fn is_cut_float(func: &ir::Function, (uses, to): (&Uses, &EntitySet<ir::Value>),
     };
     let masked = func.dfg.insts[inst].opcode() == Opcode::Band && is_word(func, v);
     masked && !uses.of(v).is_empty() && uses.of(v).iter().all(is_float)
+}
+
+/// The operand of a sum that is loaded, where the other one is not and last digits are cut off
+/// afterwards: a number is added that a generator has drawn, wherever that comes from.
+fn rounded_at_random(func: &ir::Function, uses: &Uses, sum: ir::Inst) -> Option<u8> {
+    let is_cut = |u: &Use| matches!(*u, Use::Inst(i, _) if kind(func, i) == Some(BitKind::Rough(1.0)));
+    let v = func.dfg.first_result(sum);
+    if func.dfg.insts[sum].opcode() != Opcode::Iadd || uses.of(v).is_empty() || !uses.of(v).iter().all(is_cut) {
+        return None;
+    }
+    let loaded =
+        |v: &ir::Value| func.dfg.value_def(*v).inst().is_some_and(|i| func.dfg.insts[i].opcode() == Opcode::Load);
+    match func.dfg.inst_args(sum) {
+        [a, b] if loaded(a) && !loaded(b) => Some(0),
+        [a, b] if loaded(b) && !loaded(a) => Some(1),
+        _ => None,
+    }
 }
 
 /// The integers of which one is chosen, where control flow meets or by a `select`.
@@ -194,6 +236,13 @@ fn ends(cx: &PointerInput<'_>, c: &Contents) -> (Vec<ir::Value>, Vec<ir::Value>)
                 if is_word(func, v) && c.float_overlaps(cell_of(func, addr, access_offset(func, inst)), bytes) == whole
                 {
                     if op == Opcode::Load { from.push(v) } else { to.push(v) }
+                }
+            }
+            // What is rounded as a float's bits are is taken for those.
+            Opcode::Iadd | Opcode::Isub | Opcode::Band => {
+                if let Some(x) = rounded(func, inst) {
+                    from.push(origin(func, x));
+                    to.push(func.dfg.first_result(inst));
                 }
             }
             _ => {}

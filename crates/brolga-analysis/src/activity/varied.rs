@@ -282,7 +282,8 @@ impl Cx<'_> {
         let op = func.dfg.insts[inst].opcode();
         let varied = State::Varied { definite: true };
         if let Some(n) = self.i.steps.of(inst) {
-            return self.step(v, args[n], args[1 - n]);
+            let number = if self.i.steps.adds_digits(inst) { State::No } else { self.a.state[args[1 - n]] };
+            return self.step(v, args[n], (args[1 - n], number));
         }
         match opcode_rule(op) {
             OpcodeRule::Expr(row) => {
@@ -404,10 +405,10 @@ impl Cx<'_> {
     }
 
     /// The sum of what may be a float's bits, and something else.
-    fn step(&self, v: ir::Value, bits: ir::Value, number: ir::Value) -> State {
+    fn step(&self, v: ir::Value, bits: ir::Value, (number, state): (ir::Value, State)) -> State {
         let whole = |x: ir::Value| self.a.lane[x] == self.ty(x).bytes();
         // What is demanded of a number that is added does not concern what it is added to.
-        let apart = matches!(self.a.state[number], State::No | State::Taint { definite: false });
+        let apart = matches!(state, State::No | State::Taint { definite: false });
         match self.a.state[bits] {
             State::No => self.tainted(&[number]),
             s if !apart => s.max(self.tainted(&[bits, number])),
@@ -513,7 +514,8 @@ impl Cx<'_> {
         if moved && bytes == 8 && k.has(Kinds::POINTER) && k.has_float() && is_handed_on(func, self.i.uses, v) {
             self.either(inst);
         }
-        let maybe = moved && (could_be_float || !number) || self.holds(cell, bytes) || self.demand[v].is_some();
+        let becomes = moved && (could_be_float || !number) || self.i.steps.is_rounded(v) || self.demand[v].is_some();
+        let maybe = becomes || self.holds(cell, bytes);
         if maybe { State::Taint { definite: false } } else { State::No }
     }
 
@@ -574,7 +576,10 @@ impl Cx<'_> {
         };
         let whole_word = found.offset % i64::from(lane) == 0 && found.bytes.is_multiple_of(lane);
         let inactive_word = !self.is_float(x) && self.a.state[x] == State::No && whole_word;
-        if !same && !inactive_word && !self.overwritten(inst, v) {
+        // In a module the run keeps an account of numbers over parts of floats, and decides.
+        let counted = self.i.program.vmctx_pointers_only && self.i.untracked == Untracked::Trap;
+        let number = counted && !self.is_float(x) && self.a.state[x] == State::No;
+        if !same && !inactive_word && !number && !self.overwritten(inst, v) {
             let d = Diagnostic::new("AD0114", "a float is read where part of it was overwritten by something else")
                 .note(format!("the last store there is `{}`", self.written(found.store)))
                 .note("its bits are a mixture of two values, and no derivative describes that")

@@ -16,9 +16,10 @@
 //! **Cost.** Whether the operands of an or have no bit in common is asked of what made them, of
 //! [`MOST_LOOKED_AT`] values at most.
 
-use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
 use smallvec::SmallVec;
 
+use crate::kinds::bit_idioms::constant_bytes;
 use crate::query::constant_int;
 
 /// Bytes of an operand that an instruction puts into its result.
@@ -36,6 +37,65 @@ pub struct BytesOf {
 /// puts bytes where others were; the rest are zeros, or copies of a sign.
 pub fn bytes_of(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[BytesOf; 2]>> {
     bytes_of_lanes(func, inst).or_else(|| bytes_within(func, inst, &mut { MOST_LOOKED_AT }))
+}
+
+/// The same, where last bits of bytes may be masked off, too; and of which bytes of the result that
+/// is so.
+pub fn pieces_of(func: &ir::Function, inst: ir::Inst) -> Option<(SmallVec<[BytesOf; 2]>, u16)> {
+    if let Some(from) = bytes_of(func, inst) {
+        return Some((from, 0));
+    }
+    let &[a, b] = func.dfg.inst_args(inst) else { return None };
+    if func.dfg.insts[inst].opcode() != Opcode::Band {
+        return None;
+    }
+    if func.dfg.value_type(a).is_vector() {
+        return masked_lanes(func, [a, b]);
+    }
+    if !matches!(func.dfg.value_type(a), types::I32 | types::I64) {
+        return None;
+    }
+    let (of, mask) = match (constant_int(func, a), constant_int(func, b)) {
+        (None, Some(mask)) => (a, mask),
+        (Some(mask), None) => (b, mask),
+        _ => return None,
+    };
+    let (n, bits) = (func.dfg.value_type(a).bytes(), func.dfg.value_type(a).bits());
+    let (mask, all) = (mask as u64 & u64::MAX >> (64 - bits), u64::MAX >> (64 - bits));
+    let gone = mask.trailing_zeros();
+    (mask != 0 && mask == all >> gone << gone).then(|| {
+        let kept = u16::from(low(n)) >> (gone / 8) << (gone / 8);
+        (SmallVec::from_slice(&[BytesOf { of, mask: kept, up: 0 }]), 1 << (gone / 8))
+    })
+}
+
+/// The same of vectors.
+fn masked_lanes(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Option<(SmallVec<[BytesOf; 2]>, u16)> {
+    let (of, mask) = vector_mask(func, [a, b])?;
+    let bytes = |is: &dyn Fn(u8) -> bool| mask.iter().enumerate().filter(|b| is(*b.1)).fold(0, |m, (i, _)| m | 1 << i);
+    let (kept, rough) = (bytes(&|b| b != 0), bytes(&|b| !matches!(b, 0 | 0xff)));
+    let cut_at_the_end = mask.iter().all(|&b| b == 0 || b.leading_ones() + b.trailing_zeros() == 8);
+    cut_at_the_end.then(|| (SmallVec::from_slice(&[BytesOf { of, mask: kept, up: 0 }]), rough))
+}
+
+/// The operand that is masked by a constant, of a vector of 128 bits, and that.
+fn vector_mask(func: &ir::Function, args: [ir::Value; 2]) -> Option<(ir::Value, Vec<u8>)> {
+    match args.map(|v| constant_bytes(func, v)) {
+        [None, Some(mask)] => Some((args[0], mask)),
+        [Some(mask), None] => Some((args[1], mask)),
+        _ => None,
+    }
+    .filter(|m| m.1.len() == 16)
+}
+
+/// Bytes of the result that are none of an operand's, and no copies of a sign: zeros, or constants.
+pub fn constant_in(func: &ir::Function, inst: ir::Inst, from: &[BytesOf]) -> u16 {
+    let n = func.dfg.value_type(func.dfg.first_result(inst)).bytes();
+    let all = (0xffff_u32 >> 16_u32.saturating_sub(n)) as u16;
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Sextend | Opcode::Sshr if has_sign(func, func.dfg.inst_args(inst)[0], &mut { MOST_LOOKED_AT }) => 0,
+        _ => from.iter().fold(all, |m, b| m & !b.mask),
+    }
 }
 
 /// The same for what takes lanes out of vectors and puts them into others.
@@ -70,6 +130,20 @@ fn bytes_of_lanes(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[Bytes
             Some(found)
         }
         _ => match data.opcode() {
+            Opcode::Ushr | Opcode::Sshr | Opcode::Ishl => {
+                let by =
+                    constant_int(func, args[1]).map(|k| k & i64::from(8 * n - 1)).filter(|k| k % 8 == 0)? as u32 / 8;
+                let up = data.opcode() != Opcode::Ishl;
+                let within = if up { low(n) >> by } else { low(n) & low(n) << by };
+                let mask = (0..16 / n).fold(0, |m, l| m | u16::from(within) << (l * n));
+                Some(SmallVec::from_slice(&[part(args[0], mask, if up { by as i8 } else { -(by as i8) })]))
+            }
+            Opcode::Band => {
+                let (of, mask) = vector_mask(func, [args[0], args[1]])?;
+                let whole = mask.iter().all(|b| matches!(b, 0 | 0xff));
+                let kept = mask.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i);
+                whole.then(|| SmallVec::from_slice(&[part(of, kept, 0)]))
+            }
             Opcode::Splat => Some((0..(16 / n) as u8).map(|l| part(args[0], lane(l), -first(l))).collect()),
             Opcode::ScalarToVector => Some(SmallVec::from_slice(&[part(args[0], lane(0), 0)])),
             _ => None,
@@ -138,6 +212,11 @@ fn nonzero(bytes: &[u8]) -> u8 {
     bytes.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i)
 }
 
+/// Whether the uppermost byte of an integer may be other than zero.
+fn has_sign(func: &ir::Function, v: ir::Value, left: &mut u32) -> bool {
+    occupied(func, v, left) >> (func.dfg.value_type(v).bytes().min(8) - 1) & 1 != 0
+}
+
 /// Bytes of an integer that may be other than zero.
 pub(crate) fn occupied(func: &ir::Function, v: ir::Value, left: &mut u32) -> u8 {
     let n = func.dfg.value_type(v).bytes();
@@ -150,8 +229,8 @@ pub(crate) fn occupied(func: &ir::Function, v: ir::Value, left: &mut u32) -> u8 
         Opcode::Uload8 => 1,
         Opcode::Uload16 => 3,
         Opcode::Uload32 => 0xf,
-        // The copies of the sign are anything.
-        Opcode::Sextend | Opcode::Sshr => low(n),
+        // The copies of the sign are anything, unless there is none.
+        Opcode::Sextend | Opcode::Sshr if has_sign(func, func.dfg.inst_args(inst)[0], left) => low(n),
         op => match bytes_within(func, inst, left) {
             // Each has been asked already.
             Some(from) if matches!(op, Opcode::Bor | Opcode::Bxor | Opcode::Iadd) => {

@@ -12,8 +12,9 @@ use crate::inst::{AdInst, Callee, Check, Tape, Val};
 
 /// Helpers that are given the segment and a ticket, and whose result is zero if the ticket is: as
 /// it is for what is no float, so that nothing is called.
-const OF_TICKETS: [&str; 5] = [
+const OF_TICKETS: [&str; 6] = [
     "brolga_any_bytes",
+    "brolga_drop_digits",
     "brolga_part_of_bytes",
     "brolga_double_of_bytes",
     "brolga_single_of_bytes",

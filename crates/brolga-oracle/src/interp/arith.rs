@@ -22,6 +22,17 @@ use crate::real::Real;
 /// The slopes of up to three operands.
 pub(super) type Slopes<N> = [Option<N>; 3];
 
+/// Digits of one float and a constant, as digits of it.
+fn digits_and_number(n: usize, x: &TrackedVal, y: &TrackedVal) -> Option<Prov> {
+    let digits = if y.prov.is_clean() { x } else { y };
+    let bytes = digits.prov.bytes();
+    let first = bytes.iter().find(|b| **b != Byte::Clean)?;
+    let all = matches!(first, Byte::Digits(_)) && bytes.iter().all(|b| b == first || *b == Byte::Clean);
+    let mut out = [Byte::Clean; 16];
+    out[..n].fill(*first);
+    (all && (x.prov.is_clean() || y.prov.is_clean())).then(|| Prov::new(out))
+}
+
 impl<D: Domain> Machine<'_, D> {
     /// The width in bytes of the float lanes of `ty`, if arithmetic is supported there.
     pub(super) fn float_width(&self, ty: Type) -> Result<u8, OracleError> {
@@ -228,6 +239,7 @@ impl<D: Domain> Machine<'_, D> {
                 let prov = quotient.and_then(|q| self.divided(n, x, by, q).or_else(|| self.upper_divided(n, x, by, q)));
                 prov.unwrap_or_else(|| self.mix(n, [x, y]))
             }
+            Opcode::Iadd if let Some(digits) = digits_and_number(n, x, y) => digits,
             Opcode::Iadd | Opcode::Isub if !ty.is_vector() => {
                 match self.shifted(op, n, x, y).or_else(|| self.upper_plus(op, n, x, y)) {
                     Some(prov) => prov,
@@ -243,9 +255,15 @@ impl<D: Domain> Machine<'_, D> {
     /// the operand moves by its.
     fn shifted(&mut self, op: Opcode, n: usize, x: &TrackedVal, y: &TrackedVal) -> Option<Prov> {
         let width = u8::try_from(n).ok().filter(|w| matches!(w, 4 | 8))?;
-        let (float, other) = if y.prov.is_clean() { (x, y) } else { (y, x) };
+        let is_float = |v: &TrackedVal| matches!(v.prov, Prov::Float { .. });
+        let (float, other) = if is_float(x) { (x, y) } else { (y, x) };
         let FloatOrigin::Node(node) = float.prov.float(0, width) else { return None };
-        if !other.prov.is_clean() || float.prov != (Prov::Float { node, width }) {
+        let last = |b: &Byte| match *b {
+            Byte::Clean => true,
+            Byte::Digits(of) => (op == Opcode::Iadd || is_float(x)) && self.digits_of(of) == self.digits_of(node),
+            _ => false,
+        };
+        if !other.prov.bytes().iter().all(last) || float.prov != (Prov::Float { node, width }) {
             return None;
         }
         let sum = int::binary(op, n as u32 * 8, x.bits, y.bits).ok()?;
@@ -288,7 +306,18 @@ impl<D: Domain> Machine<'_, D> {
         let half = self.record(float_of(before, width) * first, &[(FloatOrigin::Node(node), 0.0)], |_| slope(first))?;
         let node = self.record(float_of(after, width), &[(FloatOrigin::Node(half), 0.0)], |_| slope(second))?;
         self.stepped.insert(node, from);
+        self.same_digits(node, from.node);
         Some(node)
+    }
+
+    /// The last digits of a float are those of another, or were.
+    pub(super) fn same_digits(&mut self, node: NodeId, of: NodeId) {
+        self.same_digits.insert(node, self.digits_of(of));
+    }
+
+    /// The first float with the last digits of this one.
+    fn digits_of(&self, node: NodeId) -> NodeId {
+        self.same_digits.get(&node).copied().unwrap_or(node)
     }
 
     /// Arithmetic with overflow; the third operand, if any, is the carry.

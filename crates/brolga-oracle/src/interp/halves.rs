@@ -7,8 +7,8 @@
 //! of the first plus a number.
 //!
 //! The halves may be put side by side in a register or in memory: then they are a double where one
-//! is read. If the last digits of what is read are zeros and the others those of one float, in
-//! order, that is the float without its last digits.
+//! is read. If the last digits of what is read are zeros, or those of the lower half constants, and
+//! the others those of one float, in order, that is the float without its last digits.
 
 use cranelift_codegen::ir::{Opcode, Type, types};
 
@@ -116,7 +116,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// A value that is used as a float of this type from here on.
-    pub(super) fn used_as(&mut self, v: TrackedVal, ty: Type) -> TrackedVal {
+    pub(crate) fn used_as(&mut self, v: TrackedVal, ty: Type) -> TrackedVal {
         let Prov::Bytes(bytes) = &v.prov else { return v };
         if !matches!(ty, types::F32 | types::F64) {
             return v;
@@ -133,7 +133,8 @@ impl<D: Domain> Machine<'_, D> {
         {
             write_float(&mut out, 0, node, 8);
         }
-        let zeros = (0..width).take_while(|&i| out[i] == Byte::Clean && v.bits.to_le_bytes()[i] == 0).count();
+        let gone = |i: &usize| out[*i] == Byte::Clean && (*i < width / 2 || v.bits.to_le_bytes()[*i] == 0);
+        let zeros = (0..width).take_while(gone).count();
         let last = out.get(width - 1).copied();
         if let Some(Byte::Part { node, width: w, .. }) = last.filter(|_| zeros > 0)
             && usize::from(w) == width
@@ -151,6 +152,7 @@ impl<D: Domain> Machine<'_, D> {
         let cut = self.record(float_of(bits, width), &[(FloatOrigin::Node(node), 0.0)], |_| slope)?;
         let gone = bits.trailing_zeros().clamp(8 * bytes as u32, 8 * bytes as u32 + 8);
         self.domain.steps(cut, f64::from(gone).exp2());
+        self.same_digits(cut, node);
         Some(cut)
     }
 

@@ -129,6 +129,8 @@ pub struct Machine<'p, D: Domain> {
     pub(super) allocations: HashMap<usize, usize>,
     /// Floats whose bits are those of another, plus a number.
     pub(super) stepped: HashMap<NodeId, Stepped>,
+    /// Floats that have the last digits of another, but for what was added to them.
+    pub(super) same_digits: HashMap<NodeId, NodeId>,
     /// The upper halves of doubles that have become something else.
     pub(super) uppers: HashMap<NodeId, u128>,
     /// Sums with a large constant, and the constant.
@@ -158,6 +160,7 @@ impl<'p, D: Domain> Machine<'p, D> {
             pinned_reg: TrackedVal::default(),
             allocations: HashMap::new(),
             stepped: HashMap::new(),
+            same_digits: HashMap::new(),
             uppers: HashMap::new(),
             sums: HashMap::new(),
             footprints: Footprints::default(),

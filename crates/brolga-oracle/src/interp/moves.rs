@@ -23,7 +23,7 @@ use super::domain::{Domain, NodeId};
 use super::float::sign;
 use super::int;
 use super::machine::{Machine, Stepped};
-use super::provenance::{Bit, Byte, FloatOrigin, OriginId, Prov, mantissa, whole_float, write_float};
+use super::provenance::{Bit, Byte, FloatOrigin, OriginId, Prov, digits, mantissa, whole_float, write_float};
 use super::value::{TrackedVal, collect, float_of, lane, lanes, ones, sext};
 use crate::error::OracleError;
 use crate::real::Real;
@@ -100,6 +100,7 @@ fn mask_byte(mask: Mask, (x, vx): (Byte, u8), (y, vy): (Byte, u8), origin: Origi
                 Mask::Or | Mask::Xor if m == 0 => b,
                 Mask::Or if !m & mantissa(b) == 0 => Byte::Clean,
                 _ if mantissa(b) == 0 => Byte::Clean,
+                Mask::And => digits([(b, m)].into_iter()).unwrap_or(Byte::Mixed(origin)),
                 _ => Byte::Mixed(origin),
             }
         }
@@ -174,7 +175,9 @@ impl<D: Domain> Machine<'_, D> {
             Masked::NegAbs => (-x.abs(), sign(x).map(|s| -s)),
             Masked::Neg => (-x, Some(-1.0)),
         };
-        self.record(y, &[(FloatOrigin::Node(node), x)], |_| [slope.map(D::Num::constant), None, None])
+        let signed = self.record(y, &[(FloatOrigin::Node(node), x)], |_| [slope.map(D::Num::constant), None, None])?;
+        self.same_digits(signed, node);
+        Some(signed)
     }
 
     /// `band`, `bor`, `bxor`, `bnot`, `bitselect`.

@@ -14,6 +14,7 @@
 //! Clean                       no active float went into it (or only in a way that is locally constant)
 //! Part { node, index, width } byte `index` of the `width`-byte float that is node `node` of the graph
 //! Upper { node, index }       the same of an upper half to which something was done (`halves.rs`)
+//! Digits(node)                some digits of the mantissa of a float, not the uppermost, moved or masked
 //! Mixed(origin)               computed from active bits by an instruction that is not followed
 //! ```
 //!
@@ -69,6 +70,10 @@ pub enum Byte {
         /// Which of its bytes, 4 to 7.
         index: u8,
     },
+    /// Digits of the mantissa of a float, but not the uppermost, and constant bits beside them.
+    /// They round what they are added to, if that is the same float; elsewhere they are not
+    /// followed.
+    Digits(NodeId),
     /// Computed from active bits in a way that is not followed.
     Mixed(OriginId),
 }
@@ -201,7 +206,10 @@ impl Prov {
                 {
                     Byte::Clean
                 }
-                None => Byte::Mixed(origin),
+                None => {
+                    let bits = sources.iter().filter_map(|s| if let Bit::Of(s) = *s { Some(s) } else { None });
+                    digits(bits.map(|s| (old[s as usize / 8], 1 << (s % 8)))).unwrap_or(Byte::Mixed(origin))
+                }
             };
         }
         Prov::new(new)
@@ -246,6 +254,25 @@ pub fn float_at(field: &[Byte], width: u8) -> FloatOrigin {
     }))
 }
 
+/// What bits of some bytes are together, if they are digits of one float.
+pub fn digits(bits: impl Iterator<Item = (Byte, u8)>) -> Option<Byte> {
+    let mut of = None;
+    for (byte, bit) in bits {
+        let node = match byte {
+            _ if bit & mantissa(byte) == 0 => continue,
+            Byte::Part { index: 6, width: 8, .. } if bit & 0x08 != 0 => return None,
+            Byte::Part { index: 2, width: 4, .. } if bit & 0x40 != 0 => return None,
+            Byte::Part { node, .. } | Byte::Digits(node) => node,
+            _ => return None,
+        };
+        if of.is_some_and(|of| of != node) {
+            return None;
+        }
+        of = Some(node);
+    }
+    of.map(Byte::Digits)
+}
+
 /// The bits of a byte that are neither constant nor locally constant.
 pub fn mantissa(byte: Byte) -> u8 {
     match byte {
@@ -256,7 +283,7 @@ pub fn mantissa(byte: Byte) -> u8 {
         | Byte::Upper { index: 7, .. } => 0,
         Byte::Part { index: 6, width: 8, .. } | Byte::Upper { index: 6, .. } => 0x0f,
         Byte::Part { index: 2, width: 4, .. } => 0x7f,
-        Byte::Part { .. } | Byte::Upper { .. } | Byte::Mixed(_) => 0xff,
+        Byte::Part { .. } | Byte::Upper { .. } | Byte::Digits(_) | Byte::Mixed(_) => 0xff,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use brolga_ir::FuncKey;
 use cranelift_codegen::data_value::DataValue;
-use cranelift_codegen::ir::Type;
+use cranelift_codegen::ir::{Type, types};
 
 use super::subject::{Activity, Elem, Oracle, OracleArg};
 use crate::error::OracleError;
@@ -152,8 +152,11 @@ pub(super) fn lane_nodes<D: Domain>(m: &mut Machine<'_, D>, v: &TrackedVal, ty: 
 /// The node of the final contents of a cell.
 pub(super) unsafe fn final_node<D: Domain>(m: &mut Machine<'_, D>, c: &InputCell) -> Option<NodeId> {
     // SAFETY: promised by the caller.
-    let x = float_of(unsafe { read_bits(c.addr, c.width) }, c.width);
-    let origin = m.marks.load(c.addr, c.width as usize).float(0, c.width);
+    let bits = unsafe { read_bits(c.addr, c.width) };
+    let x = float_of(bits, c.width);
+    let there = TrackedVal { bits, prov: m.marks.load(c.addr, c.width as usize) };
+    let ty = if c.width == 4 { types::F32 } else { types::F64 };
+    let origin = m.used_as(there, ty).prov.float(0, c.width);
     m.node_of(origin, x)
 }
 

@@ -7,7 +7,8 @@
 //! **Answer.** A record also has what stood in the windows before and behind its own when it was
 //! noted, with what had been taken from there before. The upper half of a window and the lower half
 //! of the next are one double's if each had the other beside it. A lower half of zeros need not
-//! come: it may have no record, and a number without its last digits is that number.
+//! come: it may have no record, and a number without its last digits is that number. So may one
+//! that a number has replaced in what the double has become: it is noted by its address.
 //!
 //! Nothing is put into the shadow before it is settled what lies there, by a store of a double or
 //! at the end of the run: eight bytes at a multiple of eight may be halves of two. (At an address
@@ -137,7 +138,9 @@ impl Pieces {
             all & mask == mask && r.away & mask == mask && last && there[half..half + HALF] == [0; HALF]
         };
         let back = [0, HALF].into_iter().filter(|&half| is_back(half)).fold(0, |m, half| m | 0xf << half);
-        if r.home != base || bytes & !back != 0 {
+        let is_home = r.home == base && bytes & !back == 0;
+        // SAFETY: our contract.
+        if !is_home || !unsafe { self.takes_digits_home(base, record, back) } {
             return false;
         }
         if let Some(waiting) = self.waiting.get_mut(&base) {
@@ -148,13 +151,15 @@ impl Pieces {
             }
         }
         let r = &mut self.records[record as usize];
+        r.under_way -= back.count_ones();
+        // Last digits that have been given up.
+        let alone = back == 0xf0 && r.cut & 0xf == 0xf && there[..HALF] == [0; HALF];
+        let back = if alone { 0xff } else { back };
         for i in (0..WINDOW).filter(|i| back & 1 << i != 0) {
             // SAFETY: the byte lies in the window.
             unsafe { (base as *mut u8).add(i).write(r.bytes[i]) };
         }
-        r.left |= back;
-        r.away &= !back;
-        r.under_way -= back.count_ones();
+        (r.left, r.away, r.cut) = (r.left | back, r.away & !back, r.cut & !back);
         for half in [0, HALF].into_iter().filter(|half| back & 0xf << half != 0) {
             self.open.insert(base + half, record);
         }
@@ -163,6 +168,37 @@ impl Pieces {
             self.forget(record);
         }
         true
+    }
+
+    /// Of a double in two windows of which the upper half comes home, put the last digits back that
+    /// have been given up. False if something else is there.
+    ///
+    /// # Safety
+    /// The window is valid, and so is the one before it if something was taken there.
+    pub(crate) unsafe fn takes_digits_home(&mut self, base: usize, record: u32, bytes: Mask) -> bool {
+        let at = base.wrapping_sub(HALF);
+        let r = &self.records[record as usize];
+        let Some(&digits) = self.dropped.get(&at).filter(|_| bytes & 0xf == 0xf) else { return true };
+        if r.before.map(|w| last(&w)) != Some(digits) {
+            return true;
+        }
+        // SAFETY: our contract.
+        let there = unsafe { (at as *const [u8; HALF]).read() };
+        if there == [0; HALF] {
+            // SAFETY: the same.
+            unsafe { (at as *mut [u8; HALF]).write(digits) };
+            self.dropped.remove(&at);
+        }
+        there == [0; HALF]
+    }
+
+    /// Some bytes of a record have been given up, as last digits: so is what the upper half of a
+    /// window has of a double in two.
+    pub(crate) fn drop_across(&mut self, record: u32) {
+        let r = &self.records[record as usize];
+        if self.across && r.home != 0 && r.cut & 0xf0 == 0xf0 {
+            self.dropped.insert(r.home + HALF, last(&r.bytes));
+        }
     }
 
     /// Whether half of a window is zero because it has been taken, while the other half is as it
@@ -278,20 +314,23 @@ impl Pieces {
         (sum, parts.iter().filter(|part| !used.contains(&(part.record, part.at))).copied().collect())
     }
 
-    /// Whether the upper half of a double had a window of zeros before it. (What is zero may be the
-    /// lower half of another one.)
+    /// Whether the upper half of a double had a window of zeros before it, or last digits that
+    /// have been given up. (What is zero may be the lower half of another one.)
     fn is_alone(&self, (record, first): Half) -> bool {
         let r = &self.records[record as usize];
         first == 0
             && self.any(record, 0xf)
             && matches!(r.of, 0 | WINDOW)
-            && r.before.is_some_and(|w| last(&w) == [0; HALF])
+            && r.before
+                .map(|w| last(&w))
+                .is_some_and(|digits| digits == [0; HALF] || self.dropped.get(&(r.home - HALF)) == Some(&digits))
     }
 
-    /// The bytes of a double, of which the lower half may be zero.
+    /// The bytes of a double, whose lower half may be none of its own ([`Self::is_alone`]).
     fn joined(&self, first: Option<Half>, second: Half) -> [u8; WINDOW] {
         let half = |(record, at): Half| self.records[record as usize].half(at);
-        let (first, second) = (first.map_or([0; HALF], half), half(second));
+        let before = self.records[second.0 as usize].before.map_or([0; HALF], |w| last(&w));
+        let (first, second) = (first.map_or(before, half), half(second));
         std::array::from_fn(|i| if i < HALF { first[i] } else { second[i - HALF] })
     }
 }

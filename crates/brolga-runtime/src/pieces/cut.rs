@@ -16,9 +16,56 @@
 //!
 //! **Errs** on the side of a trap.
 
-use super::{HALF, Mask, Pieces, There, WINDOW, nonzero};
+use super::{DEMAND, HALF, Mask, Part, Pieces, Record, There, WINDOW, nonzero};
+
+/// The bytes of a float that are digits and nothing else: the lower half.
+fn digits(float: Mask) -> Mask {
+    match float {
+        0xff => 0x0f,
+        0xf0 => 0x30,
+        _ => float & 0x03,
+    }
+}
+
+impl Record {
+    /// Whether some bytes are a float, which has these, but for last digits that have been given
+    /// up.
+    pub(crate) fn is_whole(&self, have: Mask, float: Mask) -> bool {
+        let missing = float & !have;
+        missing & !self.cut == 0 && (missing | self.rough & float) & !digits(float) == 0
+    }
+}
 
 impl Pieces {
+    /// Of what a ticket stands for, these bytes have a number in their place in what the others
+    /// have become, and some of the bits of those do (of the bytes of a piece, the first in the
+    /// lowest bit). The others stay.
+    pub(crate) fn drop_digits(&mut self, ticket: u64, numbers: u64, rough: u64) -> u64 {
+        if ticket == DEMAND {
+            return DEMAND;
+        }
+        let mut left = Vec::new();
+        for part in self.redeem(ticket) {
+            let among = |mask: u64| {
+                (0..WINDOW)
+                    .filter(|&i| {
+                        let place = i as isize + part.at;
+                        place >= 0 && mask >> place.min(63) & 1 != 0
+                    })
+                    .fold(0, |m: Mask, i| m | 1 << i)
+                    & part.bytes
+            };
+            let (cut, rough) = (among(numbers), among(rough));
+            let r = &mut self.records[part.record as usize];
+            r.cut |= cut;
+            r.rough |= rough;
+            left.extend((part.bytes != cut).then_some(Part { bytes: part.bytes & !cut, ..part }));
+            self.drop_across(part.record);
+            self.done(part.record, cut);
+        }
+        self.ticket(left)
+    }
+
     /// Numbers have been stored over `n` bytes at `p`, which may be a part of a float of `of`
     /// bytes.
     ///
@@ -59,11 +106,10 @@ impl Pieces {
         for first in (0..WINDOW).step_by(of) {
             let Some(&record) = self.open.get(&(base + first)) else { continue };
             let float: Mask = if of == WINDOW { 0xff } else { 0xf << first };
-            let lower: Mask = if of == WINDOW { 0xf } else { 0x3 << first };
             let r = &self.records[record as usize];
             let missing = float & !r.left;
-            let digits = missing & !lower == 0 && missing & !r.cut == 0 && ours & float == float;
-            if missing == 0 || !digits || of == WINDOW && self.open.get(&(base + HALF)) != Some(&record) {
+            let only_digits = missing & !digits(float) == 0 && missing & !r.cut == 0 && ours & float == float;
+            if missing == 0 || !only_digits || of == WINDOW && self.open.get(&(base + HALF)) != Some(&record) {
                 continue;
             }
             // SAFETY: our contract.

@@ -221,6 +221,53 @@ fn numbers_are_tickets_and_tickets_numbers() {
     }
 }
 
+/// Last digits that a number replaces are none of the float's: the others are the whole.
+#[test]
+fn digits_that_are_given_up_are_not_missed() {
+    let mut seg = Segment::new(1 << 20).unwrap();
+    let seg: *mut Segment = &mut *seg;
+    // SAFETY: the segment lives.
+    unsafe {
+        let ends = |known: There| (*seg).end_pullback(&|_| known, &|_| true).is_ok();
+        for (x, numbers, rough, is_whole) in [
+            (0.1, 0xf_u64, 0_u64, true),
+            (0.1, 0x7, 0x8, true),
+            (0.1, 0, 0x1, true),
+            // Not in the lower half, or not the last.
+            (0.1, 0x1f, 0, false),
+            (0.1, 0xf0, 0, false),
+            (0.1, 0x7, 0x10, false),
+        ] {
+            let ticket = brolga_bytes_of_double(seg, x);
+            let ticket = brolga_drop_digits(seg, ticket, numbers, rough);
+            assert!(brolga_double_of_bytes(seg, ticket) == x || !is_whole);
+            assert_eq!(ends(There::Unknown), is_whole, "{x} {numbers:x} {rough:x}");
+        }
+        // The upper half of a single, and two singles of which one is a number.
+        let ticket = brolga_bytes_of_single(seg, 0.3);
+        let ticket = brolga_drop_digits(seg, ticket, 3, 0);
+        assert_eq!(brolga_single_of_bytes(seg, ticket), 0.3);
+        let pair = u64::from(2.5_f32.to_bits()) | u64::from(0.7_f32.to_bits()) << 32;
+        let ticket = brolga_bytes_of_word(seg, f64::from_bits(pair));
+        let ticket = brolga_drop_digits(seg, ticket, 0xf, 0);
+        assert_eq!(brolga_singles_of_bytes(seg, ticket), u64::from(0.7_f32.to_bits()) << 32);
+        assert!(ends(There::Unknown));
+        // Added where nothing says what is there they wait for who knows.
+        for (known, wanted) in
+            [(There::Unknown, None), (There::Floats(8), Some(pair)), (There::Floats(4), Some(pair >> 32 << 32))]
+        {
+            let mut place = [0_u64; 2];
+            let at = place.as_mut_ptr() as u64;
+            let ticket = brolga_bytes_of_word(seg, f64::from_bits(pair));
+            let ticket = brolga_drop_digits(seg, ticket, 0xf, 0);
+            assert_eq!(brolga_add_bytes(seg, at - 8, 8, 8, 0, ticket), status::OK);
+            assert_eq!(place, [0, 0]);
+            assert_eq!(ends(known), wanted.is_some());
+            assert_eq!(place[0], wanted.unwrap_or(0));
+        }
+    }
+}
+
 #[test]
 fn nothing_is_kept_longer_than_it_is_under_way() {
     let mut seg = Segment::new(1 << 20).unwrap();

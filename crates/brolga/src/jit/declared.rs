@@ -165,15 +165,25 @@ impl ShadowPlaces {
             || self.known.iter().any(|(base, all)| all.iter().any(|f| holds(*base, f)))
     }
 
-    /// What is there whose shadow is the eight bytes at this address?
+    /// What is there whose shadow is the eight bytes at this address? A single may have half of
+    /// them for itself.
     pub(crate) fn at(&self, address: u64) -> There {
-        let holds = |base: u64, f: &Floats| {
-            let at = address.wrapping_sub(base.wrapping_add(f.offset));
+        let holds = |at: u64, len: u64, base: u64, f: &Floats| {
+            let at = at.wrapping_sub(base.wrapping_add(f.offset));
             let whole = f.size == 0 || at.is_multiple_of(f.size.into());
-            at.checked_add(8).is_some_and(|end| end <= f.len) && whole
+            at.checked_add(len).is_some_and(|end| end <= f.len) && whole
         };
-        let mut found = self.known.iter().flat_map(|(base, all)| all.iter().filter(move |f| holds(*base, f)));
-        match found.next().map(|f| f.size) {
+        let size = |at: u64, len: u64| {
+            let mut all = self.known.iter().flat_map(|(base, all)| all.iter().map(move |f| (*base, f)));
+            all.find(|(base, f)| holds(at, len, *base, f)).map(|f| f.1.size)
+        };
+        let single = || {
+            let halves = [address, address.wrapping_add(4)].map(|at| size(at, 4));
+            let other = (0..8).any(|i| self.has_float(address.wrapping_add(i)) && halves[i as usize / 4].is_none());
+            let singles = halves.iter().flatten().all(|&size| size == 4) && !other;
+            halves.iter().flatten().next().filter(|_| singles).copied()
+        };
+        match size(address, 8).or_else(single) {
             None if self.all_said => There::Nothing,
             None => There::Unknown,
             Some(0) => There::Constants,
@@ -244,11 +254,15 @@ mod tests {
         let found: Vec<There> = (0..14).map(|k| places.at(0x5000 + 8 * k)).collect();
         // The caller has said of all that has a shadow where floats are.
         let (no, double, single) = (There::Nothing, There::Floats(8), There::Floats(4));
-        // Of the last four bytes of the singles, and of the constants, nothing says what is beside
-        // them.
+        // The last single has half of the bytes for itself; of the last constants nothing says what
+        // is beside them.
         let constants = There::Constants;
-        let wanted = [no, no, double, double, double, no, no, no, single, no, no, constants, constants, no];
+        let wanted = [no, no, double, double, double, no, no, no, single, single, no, constants, constants, no];
         assert_eq!(found, wanted);
+        // A single beside half of a double.
+        let beside = Arg::duplicated(0x1000, 0x5000).with_floats([floats(0, 4, 4), floats(4, 16, 8)].into());
+        let places = ShadowPlaces::of(&[beside], &[]);
+        assert_eq!([0x5000, 0x5004, 0x5010].map(|at| places.at(at)), [no, double, no]);
         assert_eq!([0x5014, 0x1010].map(|at| places.at(at)), [no, no]);
         let said = Arg::duplicated(0x1000, 0x5000).with_floats([floats(16, 24, 8)].into());
         let places = ShadowPlaces::of(&[said, Arg::duplicated(0x2000, 0x6000)], &[]);

@@ -2,7 +2,7 @@
 //! (`brolga_runtime::pieces`).
 
 use brolga_analysis::activity::State;
-use brolga_analysis::kinds::bytes::bytes_of;
+use brolga_analysis::kinds::bytes::{BytesOf, constant_in, pieces_of};
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
@@ -26,16 +26,24 @@ impl Converts for StmtCx<'_, '_, '_> {
     }
 }
 
-/// An instruction whose result has bytes of its operands: each gets its part of the ticket, and
-/// nothing may be left.
+/// An instruction whose result has bytes of its operands: each gets its part of the ticket. Those
+/// in whose place there is a number are no digits of what becomes of the others; nothing else may
+/// be left.
 pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
     let &[z] = cx.results() else { return false };
     let activity = &cx.facts().activity;
     if !matches!(activity.ct[z], Some(Shape::Bytes { .. })) || activity.is_varied(z) {
         return false;
     }
-    let Some(from) = bytes_of(cx.func(), cx.inst()) else { return false };
-    let ticket = cx.take_ct(z);
+    let Some((from, rough)) = pieces_of(cx.func(), cx.inst()) else { return false };
+    let mut ticket = cx.take_ct(z);
+    let state = |b: &&BytesOf| cx.facts().activity.state[b.of] != State::No;
+    let of_floats: Vec<BytesOf> = from.iter().filter(state).copied().collect();
+    let numbers = constant_in(cx.func(), cx.inst(), &of_floats);
+    if numbers | rough != 0 {
+        let masks = [numbers, rough].map(|mask| (cx.iconst(Where::Rvs, mask.into()), types::I64));
+        ticket = cx.ask("brolga_drop_digits", &[(ticket, types::I64), masks[0], masks[1]], types::I64);
+    }
     for b in from {
         if cx.facts().is_active(b.of) {
             let (mask, up) = (cx.iconst(Where::Rvs, b.mask.into()), cx.iconst(Where::Rvs, b.up.into()));

@@ -6,7 +6,7 @@
 
 use brolga_analysis::activity::State;
 use brolga_analysis::kinds::bit_idioms;
-use brolga_analysis::kinds::bytes::bytes_of;
+use brolga_analysis::kinds::bytes::pieces_of;
 use brolga_ir::inst::{AdOp, Arith, Shape, Val};
 use cranelift_codegen::ir::{Opcode, types};
 
@@ -24,7 +24,7 @@ pub fn moved(cx: Cx<'_, '_, '_, '_>) -> bool {
     if bit_idioms::sign_of_piece(func, inst, |v| activity.state[v] != State::No).is_some() {
         return false;
     }
-    let Some(from) = bytes_of(func, inst) else { return false };
+    let Some((from, _)) = pieces_of(func, inst) else { return false };
     let op = func.dfg.insts[inst].opcode();
     let operands: Vec<Val> = cx
         .args()

@@ -141,9 +141,13 @@ fn tell(cx: Cx<'_, '_, '_, '_>, what: FragmentOp, addr: ir::Value, off: i32, n: 
 pub fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32, poisoned: bool) {
     let Some(place) = cx.facts().place(addr, off) else { return };
     if !poisoned {
+        let part = bytes < 8 && cx.facts().may_hold_floats(addr);
+        if part {
+            // What is left may be a float without its last digits.
+            tell(cx, FragmentOp::Note, addr, off, bytes);
+        }
         let op = AdOp::ZeroMem { place, bytes, checked: false, cuts: None };
         cx.push(Where::After, Defs::default(), op);
-        let part = bytes < 8 && cx.facts().may_hold_floats(addr);
         return tell(cx, if part { FragmentOp::Mark } else { FragmentOp::Clean }, addr, off, bytes);
     }
     let mut at = 0;
