@@ -129,8 +129,12 @@ fn mode_text((name, _, error): &Possible) -> String {
 
 /// A program that traps does so in the interpreter as it does when it is compiled.
 fn not_run(name: &str, program: &Program, error: OracleError) -> Failure {
-    let OracleError::Trap { code, at } = error else {
-        return Failure::Oracle(format!("{name}: the tape cannot run: {error}"));
+    let (code, at) = match error {
+        OracleError::Trap { code, at } => (code, at),
+        OracleError::Race(race) => {
+            return Failure::Run(name.to_owned(), Error::Diagnostics(race.diagnostic.into()));
+        }
+        error => return Failure::Oracle(format!("{name}: the tape cannot run: {error}")),
     };
     let func = program.func(&at.function).map(|k| &program.funcs[k]);
     let body = func.and_then(|f| f.body.as_ref());

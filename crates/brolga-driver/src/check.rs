@@ -150,7 +150,7 @@ impl Check {
 pub type FreshRule<'a> = &'a dyn Fn() -> Result<DerivedRule, Error>;
 
 /// Check `outcome`, the gradient of `call`. Finite differences are left out if `differences` says
-/// so.
+/// so. A race of tasks is an error.
 pub fn check(
     program: &Program,
     call: &Invocation,
@@ -162,6 +162,9 @@ pub fn check(
     let inputs = inputs(call);
     let gradient = flatten(outcome, &inputs);
     let tape = on_tape(program, call);
+    if let Some(race) = tape.as_ref().err().and_then(OracleError::race) {
+        return Err(Error::Diagnostics(race.diagnostic.clone().into()));
+    }
     let known = tape.as_ref().ok();
     let noise = known.map_or(0.0, |t| t.noise_at(tolerances));
     let mut samples =
