@@ -5,6 +5,7 @@ use brolga_driver::File;
 use brolga_driver::explain::{Wanted, explain, json, text};
 use brolga_driver::output::{error_json, plan_json, plan_text};
 use brolga_driver::protocol::derive;
+use brolga_ir::FuncKey;
 use brolga_ir::driver::Driver;
 use brolga_oracle::OracleError;
 use clap::Args;
@@ -67,6 +68,7 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
         let modes = if args.modes { modes(&file, job) } else { Vec::new() };
         let asked = job.options.checkpoints != Checkpoints::default();
         let loops = if asked || runs_loops(&file.program) { outcome_of(&rules, job)?.plans } else { Vec::new() };
+        let forks = forks(&file.program, job.call.func);
         let staying = if asked { staying(&rules, job)? } else { Vec::new() };
         if args.json {
             let mut all = json::json(&job.call, &found);
@@ -75,6 +77,9 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             }
             if asked {
                 all["loops_that_stay"] = staying.into();
+            }
+            if !forks.is_empty() {
+                all["forks"] = forks.into();
             }
             if args.modes {
                 let entry =
@@ -92,6 +97,10 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
                 show("\nLoops that record all iterations:\n");
                 staying.iter().for_each(|why| show(&format!("  {why}\n")));
             }
+            if !forks.is_empty() {
+                show(&format!("\nForks, whose tasks run on threads ({} in all):\n", forks.len()));
+                forks.iter().for_each(|fork| show(&format!("  {fork}\n")));
+            }
             modes.iter().for_each(|mode| show(&mode_text(mode)));
         }
     }
@@ -107,6 +116,31 @@ fn staying(rules: &Rules<'_>, job: &Job<'_>) -> Result<Vec<String>, Failure> {
 /// Whether a program has time loops, which run time decides about.
 fn runs_loops(program: &Program) -> bool {
     program.funcs.values().any(|f| matches!(f.driver, Some(Driver::Steps(_))))
+}
+
+/// Calls that fork, in what a function may call: what each calls, and where.
+fn forks(program: &Program, root: FuncKey) -> Vec<String> {
+    let is_driver = |key: FuncKey| matches!(program.funcs[key].driver, Some(Driver::Tasks(_)));
+    let (mut seen, mut at) = (vec![root], 0);
+    let mut found = Vec::new();
+    while let Some(&func) = seen.get(at) {
+        at += 1;
+        let Some(body) = &program.funcs[func].body else { continue };
+        for inst in body.layout.blocks().flat_map(|b| body.layout.block_insts(b)) {
+            let callee = body.dfg.insts[inst].call_func_ref().and_then(|f| program.callee(body, f));
+            let forks = |callee: &FuncKey| program.func(&format!("{}__tasks", program.funcs[*callee].symbol)).is_some_and(is_driver);
+            if let Some(callee) = callee.filter(forks) {
+                let (name, of) = program.funcs[callee].symbol.split_once("__").unwrap_or((&program.funcs[callee].symbol, ""));
+                let of = if of.is_empty() { String::new() } else { format!(" of %{of}") };
+                found.push(format!("%{name}{of}, called at {}", program.place(func, inst)));
+            }
+        }
+        let named = body.dfg.ext_funcs.keys().filter_map(|f| program.callee(body, f));
+        let new: Vec<FuncKey> = named.filter(|f| !seen.contains(f)).collect();
+        seen.extend(new);
+        seen.dedup();
+    }
+    found
 }
 
 /// A mode in words and as a key, and why it cannot be had.

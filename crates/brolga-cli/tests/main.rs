@@ -3,6 +3,7 @@
 mod cli;
 mod docs;
 mod installed;
+mod forks;
 mod inverses;
 mod loops;
 mod objects;

@@ -20,7 +20,7 @@
 
 use std::collections::HashMap;
 
-use brolga_ir::{Diagnostic, FuncKey, Program};
+use brolga_ir::{Diagnostic, FuncKey, Origin, Program};
 use cranelift_codegen::ir::{self, BlockArg, Opcode};
 use smallvec::SmallVec;
 
@@ -156,7 +156,7 @@ impl Found {
         let of = if of.is_empty() { String::new() } else { format!(" (%{of})") };
         let verb = |kind: AccessKind| if kind.writes { "writes" } else { "reads" };
         let (verb, other) = (verb(after), verb(before));
-        let adds = name.starts_with("brolga_par_for") && [first, second].iter().any(|&site| adds_up(program, site));
+        let adds = name.starts_with("brolga_par_for") && [first, second].iter().all(|&site| adds_up(program, site));
         let what = if adds { "iterations of a parallel loop add into one place" } else { "two tasks race" };
         let diagnostic = Diagnostic::new("AD0194", format!("{what}: this one {verb} what another one {other}"))
             .at(program, second.func, second.inst)
@@ -173,12 +173,9 @@ impl Found {
 
 /// An instruction in words: function, block, instruction, line, text.
 fn place(program: &Program, site: InstSite) -> String {
-    let d = Diagnostic::new("AD0194", "").at(program, site.func, site.inst);
-    let block = d.block.map(|b| b.to_string());
-    let line = d.line.map(brolga_ir::position);
-    let parts = [Some(format!("%{}", d.function)), block, d.inst.map(|i| i.to_string()), line];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    format!("{}: {}", parts.join(", "), d.inst_text.unwrap_or_default())
+    let Origin { func, inst, .. } = program.origin(site.func, site.inst);
+    let text = program.funcs[func].body.as_ref().map(|b| b.dfg.display_inst(inst).to_string());
+    format!("{}: {}", program.place(func, inst), text.unwrap_or_default())
 }
 
 /// Whether an instruction stores a sum of what was at the same address, and of something else.
