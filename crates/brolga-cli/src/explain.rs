@@ -1,5 +1,6 @@
 //! `brolga explain`: why the gradient of a call is what it is.
 
+use brolga::cranelift_codegen::ir::InstructionData;
 use brolga::{Checkpoints, Error, Options, Program, Trap};
 use brolga_driver::File;
 use brolga_driver::explain::{Wanted, explain, json, text};
@@ -127,18 +128,19 @@ fn forks(program: &Program, root: FuncKey) -> Vec<String> {
         at += 1;
         let Some(body) = &program.funcs[func].body else { continue };
         for inst in body.layout.blocks().flat_map(|b| body.layout.block_insts(b)) {
-            let callee = body.dfg.insts[inst].call_func_ref().and_then(|f| program.callee(body, f));
-            let forks = |callee: &FuncKey| program.func(&format!("{}__tasks", program.funcs[*callee].symbol)).is_some_and(is_driver);
-            if let Some(callee) = callee.filter(forks) {
-                let (name, of) = program.funcs[callee].symbol.split_once("__").unwrap_or((&program.funcs[callee].symbol, ""));
-                let of = if of.is_empty() { String::new() } else { format!(" of %{of}") };
-                found.push(format!("%{name}{of}, called at {}", program.place(func, inst)));
+            let InstructionData::Call { func_ref, .. } = body.dfg.insts[inst] else { continue };
+            let Some(callee) = program.callee(body, func_ref) else { continue };
+            let symbol = &program.funcs[callee].symbol;
+            if program.func(&format!("{symbol}__tasks")).is_some_and(is_driver) {
+                let name = symbol.replacen("__", " of %", 1);
+                found.push(format!("%{name}, called at {}", program.place(func, inst)));
             }
         }
-        let named = body.dfg.ext_funcs.keys().filter_map(|f| program.callee(body, f));
-        let new: Vec<FuncKey> = named.filter(|f| !seen.contains(f)).collect();
-        seen.extend(new);
-        seen.dedup();
+        for named in body.dfg.ext_funcs.keys().filter_map(|f| program.callee(body, f)) {
+            if !seen.contains(&named) {
+                seen.push(named);
+            }
+        }
     }
     found
 }

@@ -80,7 +80,7 @@ fn forks_are_listed() {
     let call = ["--call", "%squares([1.0, 2.0], [0.0, 0.0], 2)", "--shadow", "1=[1.0, 1.0]"];
     let text = file.run("explain", &call).expect(0).stdout;
     let shown = "\nForks, whose tasks run on threads (1 in all):\n  %brolga_par_for of %square, called at %squares, block0, inst6, ";
-    assert!(text.contains(shown) && text.contains("line 36"), "{text}");
+    assert!(text.contains(shown) && text.contains("line 38"), "{text}");
     let found = file.run("explain", &[&call[..], &["--json"]].concat()).expect(0).json();
     assert_eq!(found[0]["forks"].as_array().map(Vec::len), Some(1), "{found:?}");
 }
@@ -93,9 +93,9 @@ fn races_are_named() {
         file.run(command, &call)
             .expect(1)
             .says("error[AD0194]: iterations of a parallel loop add into one place")
-            .says("%add, block0, inst5")
-            .says("the other one: %add, block0, inst7, ")
-            .says("line 25")
+            .says("%add, block0, inst6")
+            .says("the other one: %add, block0, inst8, ")
+            .says("line 24")
             .says("%brolga_par_reduce_f64");
     }
     // One task has nothing to race with.

@@ -2,8 +2,8 @@
 
 mod cli;
 mod docs;
-mod installed;
 mod forks;
+mod installed;
 mod inverses;
 mod loops;
 mod objects;

@@ -86,7 +86,8 @@ fn run(p: &brolga_ir::Program, args: &[DataValue]) -> Option<(String, [String; 2
             let text = |site: brolga_oracle::InstSite| {
                 let f = &p.funcs[site.func];
                 let text = f.body.as_ref().unwrap().dfg.display_inst(site.inst).to_string();
-                let plain = text.split(';').next().unwrap_or_default().trim_end().replace(".f64", "").replace(".i64", "");
+                let plain =
+                    text.split(';').next().unwrap_or_default().trim_end().replace(".f64", "").replace(".i64", "");
                 format!("%{}: {plain}", f.symbol)
             };
             Some((race.diagnostic.to_string(), [race.first, race.second].map(text)))
@@ -147,10 +148,7 @@ fn races_are_found() {
             ["v5 = atomic_rmw.i64 add v0, v3\n", "v5 = load.i64 v0\n", "", ""],
             ["%a: v5 = atomic_rmw add v0, v3", "%b: v5 = load v0"],
         ),
-        (
-            ["v5 = atomic_load.i64 v0\n", "store v3, v0\n", "", ""],
-            ["%a: v5 = atomic_load v0", "%b: store v3, v0"],
-        ),
+        (["v5 = atomic_load.i64 v0\n", "store v3, v0\n", "", ""], ["%a: v5 = atomic_load v0", "%b: store v3, v0"]),
     ];
     for (tasks, wanted) in cases {
         let found = two(tasks).unwrap_or_else(|| panic!("{tasks:?}: nothing is found"));
