@@ -4,6 +4,7 @@
 //! The programs are the "parallel random" test of T. Smeding, M. Vákár: Parallel dual-numbers
 //! reverse AD. Journal of Functional Programming (2025).
 
+use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Mode, Options};
 use brolga_driver::check::{Tolerances, check};
 use brolga_driver::protocol::derive;
@@ -11,7 +12,6 @@ use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{File, Invocation, run};
 use brolga_oracle::{Oracle, OracleError};
 use brolga_testing::program;
-use cranelift_codegen::data_value::DataValue;
 
 /// What a program does with a number s. Nodes have numbers.
 enum Node {
@@ -83,7 +83,7 @@ impl Node {
     /// Functions of a context {s, result, parameters}. Some nodes do more.
     fn write(&self, forks: bool, more: &dyn Fn(usize) -> String, out: &mut String) {
         let own = self.number();
-        *out += &match self {
+        let text = match self {
             Self::Source(_) => format!(
                 "function %g{own}(i64) {{
 block0(v0: i64):
@@ -176,6 +176,7 @@ block0(v0: i64):
                 )
             }
         };
+        *out += &text;
     }
 
     /// A program of parameters and s.
