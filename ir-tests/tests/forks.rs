@@ -224,7 +224,7 @@ fn bound(text: String, parameters: &[f64]) -> (File, Invocation) {
 #[test]
 fn random_programs_on_threads() {
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
-    for size in [3, 4, 5, 6, 9, 12] {
+    for size in [3, 4, 5, 6, 9, 12, 20, 30, 50] {
         let (root, _, parameters) = random(&mut numbers, size);
         let nothing = |_| String::new();
         let (file, call) = bound(root.program(true, &nothing), &parameters);
