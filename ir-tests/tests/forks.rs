@@ -19,7 +19,8 @@ enum Node {
     Source(usize),
     /// x r / log((x + r)² + 2), with the parameter x of this number and what the node gives for s.
     Extend(usize, Box<Node>),
-    /// With r of the first node: the second one of r + 2 beside the third one of r + 1, as y + 0.9 z.
+    /// y + x z, where r is what the first node gives, y what the second one gives for r + 2, and z
+    /// what the third one gives for r + 1.
     Split(usize, Box<[Node; 3]>),
 }
 
@@ -164,7 +165,7 @@ block0(v0: i64):
     {both}
     v11 = load.f64 v4+8
     v12 = load.f64 v5+8
-    v13 = f64const {}
+    v13 = load.f64 v2+{}
     v14 = fmul v13, v12
     v15 = fadd v11, v14
     store v15, v0+8
@@ -172,7 +173,7 @@ block0(v0: i64):
 }}
 ",
                     more(own),
-                    "0x1.ccccccccccccdp-1"
+                    8 * own
                 )
             }
         };

@@ -6,7 +6,7 @@ use cranelift_codegen::data_value::DataValue;
 
 use crate::common::func;
 
-/// `%f` forks `%a` and `%b`, which are given eight words; then `%a` forks as well, if it calls `fn2`.
+/// `%f` forks `%a` and `%b`, which are given eight words; `%a` forks as well, if it calls `fn2`.
 const TWO: &str = "
 function %a(i64) {
     ss0 = explicit_slot 16
@@ -299,7 +299,7 @@ fn a_span_is_that_of_the_longest_task() {
     assert_eq!(measured([more, "", "", ""]), (work + 3, span + 3));
     assert_eq!(measured(["", more, "", ""]), (work + 3, span + 1));
     assert_eq!(measured([more, more, "", ""]), (work + 6, span + 3));
-    // A fork in a task: its longest task and one, the call of the function around it, and what that does.
+    // A fork in a task: its longest task counts, and no other.
     let (nested, long) = measured([FORK, "", "", ""]);
     assert_eq!(measured([FORK, "", more, ""]), (nested + 3, long + 3));
     assert_eq!(measured([FORK, "", more, more]), (nested + 6, long + 3));

@@ -42,7 +42,7 @@ impl AccessKind {
 
 /// An access to some bytes of a word.
 #[derive(Clone, Copy, Debug)]
-struct Access {
+struct TaskAccess {
     /// A bit for each byte.
     bytes: u8,
     kind: AccessKind,
@@ -61,7 +61,7 @@ struct Found {
 #[derive(Debug, Default)]
 pub(super) struct Races {
     /// By eighth of an address.
-    words: HashMap<usize, SmallVec<[Access; 2]>>,
+    words: HashMap<usize, SmallVec<[TaskAccess; 2]>>,
     found: Option<Found>,
 }
 
@@ -77,7 +77,7 @@ impl Races {
             return;
         }
         let gone = |word: usize| bytes_of(word, at, n);
-        let drop_from = |word: usize, kept: &mut SmallVec<[Access; 2]>| {
+        let drop_from = |word: usize, kept: &mut SmallVec<[TaskAccess; 2]>| {
             kept.iter_mut().for_each(|a| a.bytes &= !gone(word));
             kept.retain(|a| a.bytes != 0);
             !kept.is_empty()
@@ -117,7 +117,7 @@ impl Races {
                 old.bytes != 0
             });
             if new != 0 {
-                kept.push(Access { bytes: new, kind, task, site });
+                kept.push(TaskAccess { bytes: new, kind, task, site });
             }
         }
     }

@@ -84,8 +84,8 @@ fn examples_provoke_their_codes() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Codes that reading a file, deriving as its `; error:` line says, or running its `; grad:` line in
-/// the tape oracle comes back with.
+/// Codes that reading a file comes back with, or deriving as its `; error:` line says, or running
+/// its `; grad:` line on the tape.
 fn provoke(source: &str) -> Vec<&'static str> {
     let file = match File::parse("example.clif", source) {
         Ok(file) => file,
