@@ -282,7 +282,8 @@ fn races_are_where_they_were_planted() {
                 assert!(wanted, "{}\n{text}", race.diagnostic);
                 let mut named = [race.first, race.second].map(|site| p.funcs[site.func].symbol.clone());
                 let mut both = [a, b].map(|n| format!("g{n}"));
-                (named.sort(), both.sort());
+                named.sort();
+                both.sort();
                 assert_eq!(named, both, "{text}");
             }
             Err(other) => panic!("{other}\n{text}"),
