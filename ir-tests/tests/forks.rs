@@ -9,7 +9,7 @@ use brolga::{Mode, Options};
 use brolga_driver::check::{Tolerances, check};
 use brolga_driver::protocol::derive;
 use brolga_driver::text::directive::call_with_clauses;
-use brolga_driver::{File, Invocation, run};
+use brolga_driver::{Directive, File, Invocation, run};
 use brolga_oracle::{Oracle, OracleError};
 use brolga_testing::program;
 
@@ -231,28 +231,57 @@ fn random_programs_on_threads() {
         let (file, call) = bound(root.program(true, &nothing), &parameters);
         let (elision, elided) = bound(root.program(false, &nothing), &parameters);
         for mode in [Mode::Combined, Mode::Split] {
+            let found = same_on_threads(&file, &call, mode);
             let options = |threads| Options { mode, task_threads: threads, ..Options::full() };
-            let mut all = Vec::new();
-            for threads in [1, 2, 3, 7] {
-                let rule = derive(&file.program, &call.request(), &options(Some(threads))).unwrap();
-                for _ in 0..2 {
-                    all.push(run::gradient(&rule, &call).unwrap());
-                }
-            }
-            let told = |o: &run::Outcome| format!("{:?} {:?} {:?}", o.value, o.buffers, o.gradient);
-            assert!(all.iter().all(|o| told(o) == told(&all[0])), "{size} {mode:?}:\n{}", file.text);
             let rule = derive(&elision.program, &elided.request(), &options(None)).unwrap();
             let serial = run::gradient(&rule, &elided).unwrap();
-            assert_eq!(format!("{:?}", serial.value), format!("{:?}", all[0].value), "{}", file.text);
-            assert_eq!(serial.apart(&all[0], 1e-12), None, "{size} {mode:?}:\n{}", file.text);
+            assert_eq!(format!("{:?}", serial.value), format!("{:?}", found.value), "{}", file.text);
+            assert_eq!(serial.apart(&found, 1e-12), None, "{size} {mode:?}:\n{}", file.text);
             if mode == Mode::Combined {
                 let again = || derive(&file.program, &call.request(), &options(Some(2)));
                 let tolerances = Tolerances::of(&file.program, &call, None);
-                let found = check(&file.program, &call, &all[0], &again, tolerances, true).unwrap();
-                assert_eq!((found.complaints(), found.tape_error), (Vec::new(), None), "{}", file.text);
+                let checked = check(&file.program, &call, &found, &again, tolerances, true).unwrap();
+                assert_eq!((checked.complaints(), checked.tape_error), (Vec::new(), None), "{}", file.text);
             }
         }
     }
+}
+
+/// What comes out of a call on any number of threads, in each of two runs.
+fn same_on_threads(file: &File, call: &Invocation, mode: Mode) -> run::Outcome {
+    let mut all = Vec::new();
+    for threads in [1, 2, 3, 7] {
+        let options = Options { mode, task_threads: Some(threads), ..Options::full() };
+        let rule = derive(&file.program, &call.request(), &options).unwrap();
+        for _ in 0..2 {
+            all.push(run::gradient(&rule, call).unwrap());
+        }
+    }
+    let told = |o: &run::Outcome| format!("{:?} {:?} {:?}", o.value, o.buffers, o.gradient);
+    let first = all.remove(0);
+    assert!(all.iter().all(|o| told(o) == told(&first)), "{} %{} {mode:?}:\n{}", file.name, call.symbol, file.text);
+    first
+}
+
+#[test]
+fn cases_on_threads() {
+    let mut calls = 0;
+    for name in ["forks", "dual_numbers"] {
+        let path = format!("{}/cases/programs/{name}.clif", env!("CARGO_MANIFEST_DIR"));
+        let file = File::read(path.as_ref()).unwrap_or_else(|e| panic!("{e}"));
+        for directive in &file.directives {
+            let Directive::Grad(line) = directive else { continue };
+            // The others fork nothing.
+            if name == "forks" || line.text.contains("%particles") {
+                let call = file.bind(&line.text, &line.call, &line.clauses).unwrap();
+                for mode in [Mode::Combined, Mode::Split] {
+                    same_on_threads(&file, &call, mode);
+                }
+                calls += 1;
+            }
+        }
+    }
+    assert!(calls > 15, "{calls}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use brolga::cranelift_codegen::ir::InstructionData;
 use brolga::{Checkpoints, Error, Options, Program, Trap};
 use brolga_driver::File;
+use brolga_driver::check::work_and_span;
 use brolga_driver::explain::{Wanted, explain, json, text};
 use brolga_driver::output::{error_json, plan_json, plan_text};
 use brolga_driver::protocol::derive;
@@ -70,6 +71,7 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
         let asked = job.options.checkpoints != Checkpoints::default();
         let loops = if asked || runs_loops(&file.program) { outcome_of(&rules, job)?.plans } else { Vec::new() };
         let forks = forks(&file.program, job.call.func);
+        let counts = if forks.is_empty() { None } else { work_and_span(&file.program, &job.call) };
         let staying = if asked { staying(&rules, job)? } else { Vec::new() };
         if args.json {
             let mut all = json::json(&job.call, &found);
@@ -81,6 +83,7 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             }
             if !forks.is_empty() {
                 all["forks"] = forks.into();
+                all["work_and_span"] = counts.map_or(Value::Null, |(work, span)| [work, span].into());
             }
             if args.modes {
                 let entry =
@@ -101,6 +104,9 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             if !forks.is_empty() {
                 show(&format!("\nForks, whose tasks run on threads ({} in all):\n", forks.len()));
                 forks.iter().for_each(|fork| show(&format!("  {fork}\n")));
+                if let Some((work, span)) = counts {
+                    show(&format!("  work: {work} instructions; span, on the longest way through forks: {span}\n"));
+                }
             }
             modes.iter().for_each(|mode| show(&mode_text(mode)));
         }

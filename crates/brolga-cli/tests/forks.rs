@@ -62,7 +62,7 @@ block0(v0: i64, v1: i64, v2: i64):
 
 #[test]
 fn threads_of_tasks() {
-    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "forks.clif", FORKS);
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "threads.clif", FORKS);
     let call = ["--call", "%squares([1.0, 2.0, 3.0], [0.0, 0.0, 0.0], 3)", "--shadow", "1=[1.0, 1.0, 1.0]"];
     for threads in ["1", "2", "7"] {
         let found = file.run("grad", &[&call[..], &["--task-threads", threads, "--json"]].concat()).expect(0).json();
@@ -76,18 +76,22 @@ fn threads_of_tasks() {
 
 #[test]
 fn forks_are_listed() {
-    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "forks.clif", FORKS);
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "listed.clif", FORKS);
     let call = ["--call", "%squares([1.0, 2.0], [0.0, 0.0], 2)", "--shadow", "1=[1.0, 1.0]"];
     let text = file.run("explain", &call).expect(0).stdout;
     let shown = "\nForks, whose tasks run on threads (1 in all):\n  %brolga_par_for of %square, called at %squares, block0, inst6, ";
     assert!(text.contains(shown) && text.contains("line 38"), "{text}");
+    assert!(text.contains("\n  work: ") && text.contains(" instructions; span, "), "{text}");
     let found = file.run("explain", &[&call[..], &["--json"]].concat()).expect(0).json();
     assert_eq!(found[0]["forks"].as_array().map(Vec::len), Some(1), "{found:?}");
+    // Two tasks do the same, and about half of it counts.
+    let [work, span] = [0, 1].map(|i| found[0]["work_and_span"][i].as_u64().unwrap());
+    assert!(span < work && 2 * span > work, "{found:?}");
 }
 
 #[test]
 fn races_are_named() {
-    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "forks.clif", FORKS);
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "racing.clif", FORKS);
     let call = ["--call", "%sum([1.0, 2.0], [0.0], 2)", "--shadow", "1=[1.0]"];
     for command in ["check", "explain"] {
         file.run(command, &call)
@@ -96,7 +100,8 @@ fn races_are_named() {
             .says("%add, block0, inst6")
             .says("the other one: %add, block0, inst8, ")
             .says("line 24")
-            .says("%brolga_par_reduce_f64");
+            .says("%brolga_par_reduce_f64")
+            .says("error: tasks of %sum race");
     }
     // One task has nothing to race with.
     file.run("check", &["--call", "%sum([1.0], [0.0], 1)", "--shadow", "1=[1.0]"]).expect(0);

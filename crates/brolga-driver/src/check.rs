@@ -299,6 +299,15 @@ pub fn stray(program: &Program, call: &Invocation) -> Option<Stray> {
     unsafe { Oracle::new(program).footprint(call.func, &args) }.ok()?
 }
 
+/// How many instructions a call executes, in all and on the longest way through its forks, if the
+/// interpreter gets to the end.
+pub fn work_and_span(program: &Program, call: &Invocation) -> Option<(u64, u64)> {
+    let memory = Memory::new(call).ok()?;
+    let args: Vec<_> = oracle_args(call, &memory).into_iter().map(|a| a.value).collect();
+    // SAFETY: as in `on_tape`.
+    unsafe { Oracle::new(call.interpreted(program)).work_and_span(call.func, &args) }.ok()
+}
+
 fn on_tape(program: &Program, call: &Invocation) -> Result<OnTape, OracleError> {
     let memory = Memory::new(call).map_err(|e| OracleError::NotBegun(e.to_string()))?;
     let args = oracle_args(call, &memory);
