@@ -9,6 +9,7 @@ use brolga_driver::output::{error_json, plan_json, plan_text};
 use brolga_driver::protocol::derive;
 use brolga_ir::FuncKey;
 use brolga_ir::driver::Driver;
+use brolga_ir::fork::described;
 use brolga_oracle::OracleError;
 use clap::Args;
 use serde_json::Value;
@@ -138,8 +139,7 @@ fn forks(program: &Program, root: FuncKey) -> Vec<String> {
             let Some(callee) = program.callee(body, func_ref) else { continue };
             let symbol = &program.funcs[callee].symbol;
             if program.func(&format!("{symbol}__tasks")).is_some_and(is_driver) {
-                let name = symbol.replacen("__", " of %", 1);
-                found.push(format!("%{name}, called at {}", program.place(func, inst)));
+                found.push(format!("{}, called at {}", described(program, symbol), program.place(func, inst)));
             }
         }
         for named in body.dfg.ext_funcs.keys().filter_map(|f| program.callee(body, f)) {

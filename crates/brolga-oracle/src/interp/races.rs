@@ -151,17 +151,14 @@ impl Found {
     fn race(self, program: &Program) -> Race {
         let [(first, before), (second, after)] = self.accesses;
         let driver = &program.funcs[self.fork].symbol;
-        let fork = driver.strip_suffix("__tasks").unwrap_or(driver);
-        let (name, of) = fork.split_once("__").unwrap_or((fork, ""));
-        let of = if of.is_empty() { String::new() } else { format!(" (%{of})") };
         let verb = |kind: AccessKind| if kind.writes { "writes" } else { "reads" };
         let (verb, other) = (verb(after), verb(before));
-        let adds = name.starts_with("brolga_par_for") && [first, second].iter().all(|&site| adds_up(program, site));
+        let adds = driver.starts_with("brolga_par_for") && [first, second].iter().all(|&site| adds_up(program, site));
         let what = if adds { "iterations of a parallel loop add into one place" } else { "two tasks race" };
         let diagnostic = Diagnostic::new("AD0194", format!("{what}: this one {verb} what another one {other}"))
             .at(program, second.func, second.inst)
             .note(format!("the other one: {}", place(program, first)))
-            .note(format!("the tasks are those of %{name}{of}"))
+            .note(format!("the tasks are those of {}", brolga_ir::fork::described(program, driver)))
             .help(if adds {
                 "return what an iteration adds, and let %brolga_par_reduce_f64 add it up"
             } else {
