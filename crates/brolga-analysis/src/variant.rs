@@ -88,6 +88,9 @@ pub struct Variant {
     pub promises: Vec<Promises>,
     /// Which memory is not written until its pullback has run.
     pub preserved: Preserved,
+    /// Its pullback may run beside others, as that of a fork's task: it adds to sums of its own
+    /// (`brolga_runtime::pending`).
+    pub strand: bool,
 }
 
 impl Variant {
@@ -119,7 +122,7 @@ impl Variant {
         // root's variant.
         let promised = request.args.iter().any(|a| a.promises != Promises::default());
         let promises = request.args.iter().filter(|_| promised).map(|a| a.promises).collect();
-        Self { func: request.func, params, results, promises, preserved: Preserved::NOTHING }
+        Self { func: request.func, params, results, promises, preserved: Preserved::NOTHING, strand: false }
     }
 
     /// Parameters that lead to memory which nothing else leads to, and of which the caller does not
@@ -130,7 +133,7 @@ impl Variant {
 
     /// The variant that a call asks for.
     pub fn of_call(func: FuncKey, params: Vec<ParamMode>, results: Vec<ResultMode>) -> Self {
-        Self { func, params, results, promises: vec![], preserved: Preserved::NOTHING }
+        Self { func, params, results, promises: vec![], preserved: Preserved::NOTHING, strand: false }
     }
 
     /// Whether nothing is passed but addresses, numbers and floats. Of words that may be fragments

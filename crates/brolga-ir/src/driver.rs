@@ -26,11 +26,13 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// Whether a part of its state is an object of which the run time has to be told.
+    /// Whether the run time has to be told of the caller's objects: of those that a state is, or
+    /// that tasks may share.
     pub fn keeps_objects(&self) -> bool {
         match self {
             Self::Steps(of) => of.state.iter().any(|part| part.length == StateLength::Object),
-            Self::Call(_) | Self::Inverse(_) | Self::Tasks(_) => false,
+            Self::Tasks(_) => true,
+            Self::Call(_) | Self::Inverse(_) => false,
         }
     }
 }

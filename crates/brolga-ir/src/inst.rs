@@ -290,11 +290,13 @@ pub enum Check {
     InversePair = 250,
     /// A task of a fork has trapped; the run time knows how.
     Task = 238,
+    /// A float that a task reads does not lie at a multiple of its size.
+    TaskAlignment = 237,
 }
 
 impl Check {
     /// All checks.
-    pub const ALL: [Check; 12] = [
+    pub const ALL: [Check; 13] = [
         Check::TapeFull,
         Check::UnknownCallee,
         Check::UntrackedBits,
@@ -307,6 +309,7 @@ impl Check {
         Check::TimeLoop,
         Check::InversePair,
         Check::Task,
+        Check::TaskAlignment,
     ];
 
     /// Name, as reported.
@@ -324,6 +327,7 @@ impl Check {
             Check::TimeLoop => "time_loop",
             Check::InversePair => "inverse_pair",
             Check::Task => "task",
+            Check::TaskAlignment => "task_alignment",
         }
     }
 
@@ -361,6 +365,10 @@ impl Check {
                 "the inverse of a call does not give back the state before the call, or that state does not fit"
             }
             Check::Task => "a task of a fork trapped",
+            Check::TaskAlignment => {
+                "a float that a task of a fork reads does not lie at a multiple of its size, as floats must whose \
+                 cotangents tasks add up; move it"
+            }
         }
     }
 

@@ -29,8 +29,9 @@
 //! `deferred` holds primal blocks that the primal has freed and only the pullback will use. A block
 //! that the primal never freed belongs to its caller, and is left alone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use memmap2::MmapMut;
@@ -103,9 +104,9 @@ impl Shadow {
 pub(crate) struct Blocks {
     newest: Option<NonNull<Header>>,
     /// Map from the address of a block that the primal owns to its shadow.
-    pub(crate) live: HashMap<usize, Shadow>,
+    live: HashMap<usize, Shadow>,
     /// Blocks that a task has freed and not allocated, if this is one.
-    pub(crate) freed_elsewhere: Vec<usize>,
+    freed_elsewhere: Vec<usize>,
     /// Where large shadows are.
     mapped: Vec<MmapMut>,
     /// Shadows whose blocks are gone and which nothing reads any more, by size.
@@ -115,6 +116,8 @@ pub(crate) struct Blocks {
     /// Blocks of the program's own allocator that wait to be released, each with its instance, and
     /// how many have been.
     waiting: (Vec<(u64, u32)>, usize),
+    /// Where shadows are, if somebody may ask: from the first byte on, so many.
+    ranges: Option<BTreeMap<usize, usize>>,
     /// Whether these are of a task of a fork, whose parent has blocks of its own.
     pub(crate) of_task: bool,
 }
@@ -128,6 +131,15 @@ impl Blocks {
     /// A zeroed shadow for the block of `size` bytes at `primal`; `None` if there is no memory for
     /// it.
     pub(crate) fn add(&mut self, primal: NonNull<u8>, size: usize) -> Option<Shadow> {
+        let made = self.make(primal, size)?;
+        if let Some(ranges) = &mut self.ranges {
+            ranges.insert(made.bytes().as_ptr() as usize, size);
+        }
+        Some(made)
+    }
+
+    /// The same, without noting where.
+    fn make(&mut self, primal: NonNull<u8>, size: usize) -> Option<Shadow> {
         if let Some(spare) = self.spare.get_mut(&size).and_then(Vec::pop) {
             spare.clear();
             self.live.insert(primal.as_ptr() as usize, spare);
@@ -150,6 +162,17 @@ impl Blocks {
         self.newest = Some(header);
         self.live.insert(primal.as_ptr() as usize, Shadow(header));
         Some(Shadow(header))
+    }
+
+    /// Note from now on where shadows are.
+    pub(crate) fn note_ranges(&mut self) {
+        self.ranges.get_or_insert_default();
+    }
+
+    /// The shadow that a byte lies in.
+    pub(crate) fn around(&self, at: usize) -> Option<Range<usize>> {
+        let (&from, &size) = self.ranges.as_ref()?.range(..=at).next_back()?;
+        (at - from < size.max(1)).then_some(from..from + size)
     }
 
     /// The shadow of a block that the primal owns.
@@ -205,9 +228,10 @@ impl Blocks {
 
     /// Free every shadow and every deferred block.
     pub(crate) fn release(&mut self) {
-        let Self { newest, live, mapped, spare, deferred, waiting, freed_elsewhere, .. } = self;
+        let Self { newest, live, mapped, spare, deferred, waiting, freed_elsewhere, ranges, .. } = self;
         live.clear();
         freed_elsewhere.clear();
+        ranges.iter_mut().for_each(BTreeMap::clear);
         spare.clear();
         waiting.0.clear();
         waiting.1 = 0;
@@ -227,6 +251,19 @@ impl Blocks {
         for block in deferred.drain(..) {
             // SAFETY: the primal asked for it, once, and we waited.
             unsafe { libc::free(block.as_ptr()) };
+        }
+    }
+
+    /// The blocks of a task whose fork is over are these, and those that it has freed are gone.
+    pub(crate) fn adopt(&mut self, of_task: &mut Blocks) {
+        for gone in of_task.freed_elsewhere.drain(..) {
+            if self.live.remove(&gone).is_none() && self.of_task {
+                self.freed_elsewhere.push(gone);
+            }
+        }
+        self.live.extend(of_task.live.drain());
+        if let (Some(ranges), Some(of_task)) = (&mut self.ranges, &mut of_task.ranges) {
+            ranges.append(of_task);
         }
     }
 

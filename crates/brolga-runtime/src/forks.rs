@@ -17,9 +17,8 @@
 //! other on the segment that it is given. So does a fork of a run whose floats move in pieces,
 //! which are known to one segment.
 //!
-//! The forward passes of tasks run on the threads of an [`Executor`]. Their pullbacks add to shadows
-//! that they share, and run one after the other, the last task first: what comes out is, bit for
-//! bit, what the tasks give one after the other.
+//! Tasks run on the threads of an [`Executor`], and so do their pullbacks, which add to sums of
+//! their own ([`crate::pending`]).
 //!
 //! **Traps.** A task that traps ends, and its siblings go on to their ends. The trap of the fork is
 //! that of its first task that trapped, whatever the order in which they ran.
@@ -33,11 +32,13 @@
 //! **Source.** T. Smeding, M. Vákár: Parallel dual-numbers reverse AD. Journal of Functional
 //! Programming (2025).
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::blocks::Blocks;
 use crate::guard::{self, CodeRanges, Entry, RawTrap};
+use crate::pending::Pending;
 use crate::segment::Segment;
+use crate::stack;
 
 /// Most strands of a run at a time, but for those of forks that are over.
 pub const MOST_STRANDS: usize = 256;
@@ -73,13 +74,21 @@ pub(crate) struct Forks {
     /// Strands beside which this one may run, with itself; zero stands for one.
     width: usize,
     /// The strand that has forked, while it waits.
-    parent: Option<*const Segment>,
+    pub(crate) parent: Option<*const Segment>,
     /// What a task is given.
     args: Vec<u64>,
     /// What has stopped a task.
     trap: Option<RawTrap>,
     /// What has stopped this strand's task.
     failed: Option<RawTrap>,
+    /// Sums that pullbacks add to, of this strand.
+    pub(crate) pending: Pending,
+    /// Bytes of the floats that pullbacks of tasks add up.
+    pub(crate) float_size: u8,
+    /// The stack of the thread that has forked.
+    stack: Range<usize>,
+    /// There was no memory for pending sums.
+    lacking: bool,
 }
 
 /// Boxed because generated code holds the addresses of segments.
@@ -97,15 +106,12 @@ struct Fork {
 }
 
 impl Forks {
-    /// Whether there is nothing to forget.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.forks.is_empty()
-    }
-
     /// The run is over.
     pub(crate) fn clear(&mut self) {
         self.forget_from(0);
         (self.trap, self.failed, self.parent) = (None, None, None);
+        self.lacking = false;
+        self.pending.clear();
     }
 
     /// Forget forks whose records are not below this place.
@@ -139,6 +145,8 @@ pub enum ForkEnd {
     Done = 1,
     /// The tape has no room for the record.
     Full = 2,
+    /// There is no memory for pending sums.
+    Lacking = 3,
 }
 
 /// Bytes of a record: which fork it is.
@@ -163,14 +171,20 @@ impl Segment {
         let strands = if inline { Some(Vec::new()) } else { self.strands(n, width) };
         let Some(strands) = strands else { return ForkEnd::Full };
         let mut fork = Fork { pullback: head.pullback, at: 0, tasks: n, strands };
+        self.note_stack();
         // SAFETY: our contract.
         let code = unsafe { guard::innermost() };
         // SAFETY: our contract.
         let pass = |seg: &mut Self, t: usize| unsafe { seg.pass(head.forward, words, Some(t), code) };
-        let done = if inline { self.one_by_one(0..n, pass) } else { fork.run(self, false, pass) };
+        let run = |seg: &mut Self, fork: &mut Fork| {
+            if inline { seg.one_by_one(0..n, pass) } else { fork.run(seg, false, pass) }
+        };
+        let done = stack::with_margin(|| run(self, &mut fork));
         for strand in &mut fork.strands {
             self.blocks.adopt(&mut strand.blocks);
+            self.forks.lacking |= std::mem::take(&mut strand.forks.lacking);
         }
+        let done = if done == ForkEnd::Done && self.forks.lacking { ForkEnd::Lacking } else { done };
         let room = (self.limit as usize).saturating_sub(self.top as usize) >= RECORD;
         fork.at = self.top as usize;
         if done == ForkEnd::Done && room {
@@ -200,18 +214,57 @@ impl Segment {
         let code = unsafe { guard::innermost() };
         // SAFETY: our contract.
         let pass = |seg: &mut Self, _: usize| unsafe { seg.pass(pullback, &[], None, code) };
-        let done = if fork.strands.is_empty() {
-            self.one_by_one((0..n).rev(), pass)
-        } else {
-            fork.run(self, true, |strand, t| {
+        let run = |seg: &mut Self, fork: &mut Fork| {
+            if fork.strands.is_empty() {
+                return seg.one_by_one((0..n).rev(), pass);
+            }
+            fork.strands.iter_mut().for_each(|strand| strand.forks.pending.begin());
+            let done = fork.run(seg, true, |strand, t| {
                 strand.begin_pullback();
                 pass(strand, t);
-            })
+            });
+            if done == ForkEnd::Done { seg.add_up(&mut fork.strands) } else { done }
         };
+        let done = stack::with_margin(|| run(self, &mut fork));
         if let Some(f) = self.forks.forks.get_mut(i) {
             f.strands = fork.strands;
         }
         done
+    }
+
+    /// The strands' pending sums are this segment's, the last one's first.
+    fn add_up(&mut self, strands: &mut [Box<Self>]) -> ForkEnd {
+        for strand in strands.iter_mut().rev() {
+            if self.add_pending(strand).is_none() {
+                return ForkEnd::Lacking;
+            }
+            strand.forks.pending.broken = false;
+        }
+        ForkEnd::Done
+    }
+
+    /// Stack slots of what has forked may be shadows that tasks share.
+    fn note_stack(&mut self) {
+        let here = std::ptr::from_ref(&self) as usize;
+        let stack = stack::around_here().filter(|stack| stack.contains(&here));
+        self.forks.stack = stack.map_or(0..0, |stack| here..stack.end);
+    }
+
+    /// The delta of pending sums, for a record. Without memory for them, the fork fails.
+    pub(crate) fn pending_or_note(&mut self, p: usize, delta: usize) -> usize {
+        let found = self.pending(p, delta);
+        self.forks.lacking |= found.is_none();
+        found.unwrap_or(delta)
+    }
+
+    /// What is known of a shadow's surroundings beside tapes and heap blocks.
+    pub(crate) fn known_shadow(&self, shadow: usize) -> Option<Range<usize>> {
+        let declared = self.declared.iter().filter(|d| d.shadow != 0).filter_map(|d| {
+            let from = d.shadow as usize;
+            Some(from..from.checked_add(usize::try_from(d.len?).ok()?)?)
+        });
+        let stack = self.forks.stack.clone();
+        declared.chain([stack]).chain(self.global_shadows().ranges()).find(|r| r.contains(&shadow))
     }
 
     /// Tasks one after the other, on this segment. All run, also behind one that traps.
@@ -241,6 +294,7 @@ impl Segment {
             strand.follows(self);
             strand.forks.executor.clone_from(&self.forks.executor);
             (strand.forks.width, strand.forks.parent) = (width, Some(parent));
+            (strand.forks.inline, strand.forks.float_size) = (false, self.forks.float_size);
         }
         Some(all)
     }
@@ -261,19 +315,6 @@ impl Segment {
         self.forks.args = args;
         // A fork within has noted what has stopped its task.
         self.forks.failed = done.err().map(|own| self.forks.trap.take().unwrap_or(own));
-    }
-
-    /// Where a block's shadow is that this strand, or one that waits for it, has allocated.
-    pub(crate) fn block(&self, primal: std::ptr::NonNull<u8>) -> Option<crate::blocks::Shadow> {
-        let mut strand: *const Segment = self;
-        loop {
-            // SAFETY: a strand that waits for another is there, and does not change.
-            let seg = unsafe { &*strand };
-            match (seg.blocks.get(primal), seg.forks.parent) {
-                (None, Some(parent)) => strand = parent,
-                (found, _) => return found,
-            }
-        }
     }
 }
 
@@ -296,13 +337,13 @@ impl Shared {
 }
 
 impl Fork {
-    /// Run each task on its strand; in reverse, the last one first, on the calling thread.
+    /// Run each task on its strand; in reverse, the last one first.
     fn run(&mut self, parent: &mut Segment, reverse: bool, each: impl Fn(&mut Segment, usize) + Sync) -> ForkEnd {
         let (n, strands) = (self.tasks, Shared(self.strands.as_mut_ptr()));
         // SAFETY: there is one for each task, and no two tasks have one number.
         let task = |t: usize| each(unsafe { strands.of(t) }, t);
         match &parent.forks.executor {
-            Some(executor) if n > 1 && !reverse => executor.each(n, &task),
+            Some(executor) if n > 1 => executor.each(n, &|i| task(if reverse { n - 1 - i } else { i })),
             _ if reverse => (0..n).rev().for_each(task),
             _ => (0..n).for_each(task),
         }
@@ -311,17 +352,5 @@ impl Fork {
         parent.loops.fails_as(&failed.loops);
         parent.inverses.fails_as(&failed.inverses);
         ForkEnd::Trapped
-    }
-}
-
-impl Blocks {
-    /// The blocks of a task whose fork is over are these, and those that it has freed are gone.
-    fn adopt(&mut self, of_task: &mut Blocks) {
-        for gone in of_task.freed_elsewhere.drain(..) {
-            if self.live.remove(&gone).is_none() && self.of_task {
-                self.freed_elsewhere.push(gone);
-            }
-        }
-        self.live.extend(of_task.live.drain());
     }
 }

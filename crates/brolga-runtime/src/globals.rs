@@ -71,6 +71,15 @@ impl GlobalShadows {
         Some(unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().add(first).cast(), size) })
     }
 
+    /// Where the shadows are.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+        let base = self.lines.as_ptr() as usize;
+        self.places.iter().map(move |&(first, size)| {
+            let from = base + first * size_of::<Line>();
+            from..from + size
+        })
+    }
+
     /// Whether there are no shadows.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()

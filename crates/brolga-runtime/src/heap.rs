@@ -163,7 +163,7 @@ pub unsafe extern "C" fn brolga_realloc_wide(
     };
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
-    let Some(old_shadow) = seg.block(old) else { return Pair::failed(status::UNKNOWN_BLOCK) };
+    let Some(old_shadow) = seg.blocks.get(old) else { return Pair::failed(status::UNKNOWN_BLOCK) };
     let mut result = Pair::NULL;
     if n != 0 {
         let Some(new) = blocks::allocate(n as usize) else { return Pair::NULL };

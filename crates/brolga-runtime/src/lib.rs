@@ -12,7 +12,7 @@
 //! | `captures` | which function is derived by which pair, shared by forward and pullback |
 //! | `blocks`, `heap` | shadows of heap blocks, and `malloc` and its family |
 //! | `loops`, `loop_calls` | states of time loops, and which steps run next; what generated code calls for that |
-//! | `forks`, `fork_calls` | tapes of tasks that may run at the same time; what generated code calls for that |
+//! | `forks`, `pending`, `fork_calls` | tapes of tasks that may run at the same time, and sums that they add to; what generated code calls for that |
 //! | `inverses`, `inverse_calls` | states of calls that an inverse undoes; what generated code calls for that |
 //! | `state` | memory of the program that is kept, compared and put back |
 //! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
@@ -54,6 +54,7 @@ pub mod loops;
 pub mod mappings;
 mod math;
 pub mod memory;
+mod pending;
 mod piece_calls;
 pub mod pieces;
 mod pool;

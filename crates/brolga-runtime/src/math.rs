@@ -183,6 +183,8 @@ fn helpers() -> Table {
         ("brolga_inverse", inverse_calls::brolga_inverse as *const u8),
         ("brolga_fork", fork_calls::brolga_fork as *const u8),
         ("brolga_join", fork_calls::brolga_join as *const u8),
+        ("brolga_pending", fork_calls::brolga_pending as *const u8),
+        ("brolga_gather", fork_calls::brolga_gather as *const u8),
         ("brolga_lookup", captures::brolga_lookup as *const u8),
         ("brolga_malloc", heap::brolga_malloc as *const u8),
         ("brolga_malloc_wide", heap::brolga_malloc_wide as *const u8),

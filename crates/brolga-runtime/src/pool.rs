@@ -32,14 +32,15 @@ pub struct Plan {
     pub states: Option<Arc<StateFolder>>,
     /// What runs tasks of forks, if not the calling thread.
     pub executor: Option<Arc<dyn Executor>>,
-    /// Whether these run one after the other, on the tape of the run.
-    pub inline_tasks: bool,
+    /// Bytes of the floats that pullbacks of these add up; if they are not of one size, tasks run
+    /// one after the other, on the tape of the run.
+    pub task_floats: Option<u8>,
 }
 
 impl Default for Plan {
     fn default() -> Self {
         let (captures, globals, states, executor) = Default::default();
-        Self { capacity: 8 << 30, captures, globals, width: 1, states, executor, inline_tasks: false }
+        Self { capacity: 8 << 30, captures, globals, width: 1, states, executor, task_floats: None }
     }
 }
 
@@ -90,7 +91,7 @@ impl Pool {
     }
 
     fn make(&self) -> Result<Box<Segment>, ReserveError> {
-        let Plan { capacity, captures, globals, width, states, executor, inline_tasks } = &self.plan;
+        let Plan { capacity, captures, globals, width, states, executor, task_floats } = &self.plan;
         let mut segment = Segment::new(*capacity)?;
         if let Some(captures) = captures {
             segment.attach_captures(Arc::clone(captures));
@@ -98,7 +99,7 @@ impl Pool {
         segment.attach_globals(GlobalShadows::new(globals, *width));
         segment.keep_states_in(states.clone());
         segment.run_tasks_on(executor.clone());
-        segment.run_tasks_inline(*inline_tasks);
+        segment.run_tasks_of(*task_floats);
         Ok(segment)
     }
 

@@ -229,6 +229,16 @@ impl Segment {
         self.top.max(self.peak) as usize - self.base() as usize
     }
 
+    /// Where the tape is, all of it, and as far as it is used.
+    pub(crate) fn whole_tape(&self) -> std::ops::Range<usize> {
+        self.base() as usize..self.limit as usize
+    }
+
+    /// See [`whole_tape`](Self::whole_tape).
+    pub(crate) fn used_tape(&self) -> std::ops::Range<usize> {
+        self.base() as usize..self.top.max(self.peak) as usize
+    }
+
     /// This is going to be a strand of another, of the same rule.
     pub(crate) fn follows(&mut self, parent: &Segment) {
         self.globals = parent.globals;
@@ -238,6 +248,7 @@ impl Segment {
         }
         self.declared.clone_from(&parent.declared);
         self.blocks.of_task = true;
+        self.blocks.note_ranges();
     }
 
     /// Tasks of forks run on threads of this; without one, on the calling thread.
@@ -245,9 +256,14 @@ impl Segment {
         self.forks.executor = executor;
     }
 
-    /// Tasks of forks run one after the other, on this tape.
-    pub fn run_tasks_inline(&mut self, inline: bool) {
-        self.forks.inline = inline;
+    /// Pullbacks of tasks add up floats of so many bytes. Without that, tasks of forks run one after
+    /// the other, on this tape.
+    pub fn run_tasks_of(&mut self, float_size: Option<u8>) {
+        self.forks.inline = float_size.is_none();
+        self.forks.float_size = float_size.unwrap_or(8);
+        if float_size.is_some() {
+            self.blocks.note_ranges();
+        }
     }
 
     /// What has stopped a task of a fork.

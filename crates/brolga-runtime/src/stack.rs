@@ -23,13 +23,27 @@ const OWN: usize = 8 << 20;
 /// Run `work`, about so many instructions, with a stack that is large enough for it.
 pub fn ample<R: Send>(insts: usize, work: impl FnOnce() -> R + Send) -> R {
     let need = insts.saturating_mul(EACH).saturating_add(LEAST).min(MOST);
-    if left().is_some_and(|left| left >= need) {
-        return work();
-    }
+    if left().is_some_and(|left| left >= need) { work() } else { elsewhere(need.max(OWN), work) }
+}
+
+/// Bytes of stack that are left where generated code is entered from a routine that it has called.
+const MARGIN: usize = 256 << 10;
+
+/// A thread that goes on with a recursion.
+const MORE: usize = 64 << 20;
+
+/// Run `work`, which may enter generated code that comes back here: on another thread, if little of
+/// the stack is left. An overflow in generated code is a trap, but one in a routine of ours is not.
+pub(crate) fn with_margin<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    if left().is_none_or(|left| left >= MARGIN) { work() } else { elsewhere(MORE, work) }
+}
+
+/// Run `work` on a thread with so much stack, while the caller waits.
+fn elsewhere<R: Send>(bytes: usize, work: impl FnOnce() -> R + Send) -> R {
     let mut work = Some(work);
     let mut run = || work.take().map(|work| work());
     let done = scope(|s| {
-        let thread = Builder::new().name("brolga".to_owned()).stack_size(need.max(OWN)).spawn_scoped(s, &mut run);
+        let thread = Builder::new().name("brolga".to_owned()).stack_size(bytes).spawn_scoped(s, &mut run);
         thread.ok().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     // Where no thread can be made, what there is has to do.
@@ -37,8 +51,16 @@ pub fn ample<R: Send>(insts: usize, work: impl FnOnce() -> R + Send) -> R {
 }
 
 /// Bytes of stack below this call, if that is known.
-#[cfg(target_os = "linux")]
 fn left() -> Option<usize> {
+    let stack = around_here()?;
+    let here = std::ptr::from_ref(&stack) as usize;
+    // A fiber runs on a stack that the thread knows nothing of.
+    stack.contains(&here).then(|| here - stack.start)
+}
+
+/// The stack of this thread, if that is known.
+#[cfg(target_os = "linux")]
+pub(crate) fn around_here() -> Option<std::ops::Range<usize>> {
     use std::cell::Cell;
     use std::mem::MaybeUninit;
     use std::ptr;
@@ -64,14 +86,12 @@ fn left() -> Option<usize> {
     };
     let (low, size) = STACK.get().or_else(ask)?;
     STACK.set(Some((low, size)));
-    let here = ptr::from_ref(&size) as usize;
-    // A fiber runs on a stack that the thread knows nothing of.
-    here.checked_sub(low).filter(|&left| left <= size)
+    Some(low..low + size)
 }
 
 /// Nothing tells here.
 #[cfg(not(target_os = "linux"))]
-fn left() -> Option<usize> {
+pub(crate) fn around_here() -> Option<std::ops::Range<usize>> {
     None
 }
 

@@ -117,6 +117,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
             width: facts.options.width,
             debug: facts.options.debug,
             pieces: self.fragments,
+            strand: facts.variant.strand,
             short: self.quick(),
             fence: self.fence(plan),
             typed: (tape == TapeKind::Typed).then_some(typed),

@@ -69,8 +69,13 @@ impl LowerCx<'_> {
             }
         };
         let results: Vec<_> = b.inst_results(call).to_vec();
-        for (&(name, _), r) in inst.defs.iter().zip(results) {
+        for (&(name, _), &r) in inst.defs.iter().zip(&results) {
             self.name(name, r);
+        }
+        if let (Callee::Symbol(s), [_, _, Some(delta)], [pending]) = (callee, names, &results[..])
+            && &**s == "brolga_pending"
+        {
+            self.pending.insert(*delta, *pending);
         }
         if tape == Tape::Moves && self.uses_tape {
             self.reload(b);

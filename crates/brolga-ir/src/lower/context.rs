@@ -115,6 +115,8 @@ pub(super) struct LowerCx<'a> {
     pub(super) shadows: Vec<ir::Value>,
     /// Loads and stores of cotangents there.
     pub(super) in_shadows: Shadows,
+    /// What is recorded in place of deltas, in this block: those of pending sums.
+    pub(super) pending: HashMap<Val, ir::Value>,
     /// What has been settled ahead.
     pub(super) settled: Settlements,
     /// Comparisons with the end of the tape on behalf of records.
@@ -164,6 +166,7 @@ impl<'a> LowerCx<'a> {
             cts: SecondaryMap::new(),
             sums: IndexMap::default(),
             known: HashMap::default(),
+            pending: HashMap::default(),
             constants: HashMap::default(),
             zero_vectors: SmallVec::new(),
             shadows: Vec::new(),

@@ -88,6 +88,8 @@ pub struct LowerEnv<'a> {
     /// Some function of the program moves floats in pieces, so that cotangents may wait in front of
     /// shadows.
     pub pieces: bool,
+    /// Pullbacks run beside others: what is read of shadows is gathered before.
+    pub strand: bool,
     /// Guard products by as few instructions as there are, and not by the fastest.
     pub short: bool,
     /// How it is seen that the tape is full.
@@ -120,6 +122,7 @@ impl<'a> LowerEnv<'a> {
             width: 1,
             debug: false,
             pieces: false,
+            strand: false,
             short: false,
             watched: None,
             typed: None,

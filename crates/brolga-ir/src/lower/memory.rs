@@ -275,12 +275,34 @@ impl LowerCx<'_> {
     ) {
         self.check_access(b, place, shape.bytes(), Missing::Loses, inst);
         let at = self.shadow_or(b, place, (segment::SINK, Channel::of(shape.ty(), false)));
+        if self.env.strand {
+            self.check_alignment(b, at, shape, inst);
+        }
         let mut sum = self.get(by);
         if !fresh {
             let old = self.load_ct(b, at, place.addr, shape);
             sum = ops::add(b, old, sum);
         }
         self.store_ct(b, at, place.addr, sum, shape);
+    }
+
+    /// Pending sums are added up float by float, at multiples of their size.
+    fn check_alignment(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        (at, off): (ir::Value, i32),
+        shape: Shape,
+        inst: Option<ir::Inst>,
+    ) {
+        let size = shape.lane_bytes() as i32;
+        let dfg = &self.env.primal.dfg;
+        let is_aligned = |i: ir::Inst| dfg.insts[i].memflags().is_some_and(|f| dfg.mem_flags[f].aligned());
+        if off % size == 0 && inst.is_some_and(is_aligned) {
+            return;
+        }
+        let place = if off % size == 0 { at } else { b.ins().iadd_imm_s(at, i64::from(off)) };
+        let across = b.ins().band_imm_s(place, i64::from(size - 1));
+        self.trap_if(b, across, Check::TaskAlignment, inst);
     }
 
     /// Read a cotangent from a shadow, which is zero from then on if it `takes`.

@@ -186,6 +186,7 @@ impl LowerCx<'_> {
         let clif = b.current_block().expect("it is the present one");
         self.forward = block.role.is_forward();
         self.known.clear();
+        self.pending.clear();
         self.known.reserve(block.insts.len() / 2);
         self.zero_vectors.clear();
         let rerun = block.role.rerun_header();

@@ -93,6 +93,11 @@ impl LowerCx<'_> {
         b.inst_results(call)[0]
     }
 
+    /// What other strands, which wait for this one, have added to a shadow comes to it.
+    fn gather(&mut self, b: &mut FunctionBuilder<'_>, seg: ir::Value, [p, delta, n]: [ir::Value; 3]) {
+        self.tell(b, "brolga_gather", &[seg, p, delta, n]);
+    }
+
     /// The segment, the primal address and its delta, and how many bytes.
     fn place(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, n: u32) -> [ir::Value; 4] {
         let (mut p, d) = (self.get(place.addr), self.get(place.delta));
@@ -216,6 +221,10 @@ impl LowerCx<'_> {
         (n, of): (u32, i32),
         at: Option<ir::Inst>,
     ) {
+        if self.env.strand {
+            let [seg, p, d, n] = self.place(b, place, n);
+            self.gather(b, seg, [p, d, n]);
+        }
         if self.env.pieces && !self.settled.this {
             self.settle_if_any(b, at, |cx, b| {
                 let [seg, p, d, n] = cx.place(b, place, n);
@@ -371,6 +380,17 @@ impl LowerCx<'_> {
         args: &[ir::Value],
         at: Option<ir::Inst>,
     ) {
+        if self.env.strand {
+            let first = usize::from(matches!(symbol, "brolga_move_rev" | "brolga_clear"));
+            let n = match symbol {
+                "brolga_memmove_rev" | "brolga_move_rev" => Some(args[first + 4]),
+                "brolga_zero" | "brolga_clear" => Some(args[first + 2]),
+                _ => None,
+            };
+            if let Some(n) = n {
+                self.gather(b, self.seg(), [args[first], args[first + 1], n]);
+            }
+        }
         let (n, of) = match symbol {
             "brolga_memmove_rev" => (args[4], Some(args[5])),
             "brolga_zero" => (args[2], None),

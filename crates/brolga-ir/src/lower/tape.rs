@@ -219,7 +219,7 @@ impl LowerCx<'_> {
 
     /// Keep a value in the frame.
     fn keep_in_frame(&mut self, b: &mut FunctionBuilder<'_>, slot: FrameSlot, v: Val) {
-        let value = self.get(v);
+        let value = self.recorded(v);
         let channel = self.channel(v, b.func.dfg.value_type(value));
         self.slot_channels.insert(slot, channel);
         let fp = self.frame_pointer(channel);
@@ -269,6 +269,11 @@ impl LowerCx<'_> {
         self.name(inst.defs[0].0, r);
     }
 
+    /// What is recorded of a name: of a delta, in a strand, that of its pending sums.
+    fn recorded(&mut self, name: Val) -> ir::Value {
+        self.pending.get(&name).copied().unwrap_or_else(|| self.get(name))
+    }
+
     /// Push a record: a part for each channel, in the order of the fields.
     fn push(&mut self, b: &mut FunctionBuilder<'_>, names: &[Val], id: Option<u32>, inst: Option<ir::Inst>) {
         let fields: SmallVec<[_; 8]> = names.iter().map(|&v| (v, b.func.dfg.value_type(self.get(v)))).collect();
@@ -288,7 +293,7 @@ impl LowerCx<'_> {
             let flags = self.record_flags(b, channel);
             self.locate(b, inst, !flags.notrap());
             for (k, o) in fields.into_iter().zip(offs) {
-                let v = self.get(names[k]);
+                let v = self.recorded(names[k]);
                 b.ins().store(flags, v, at, o as i32);
             }
             if let Some(id) = id {

@@ -20,6 +20,7 @@ use cranelift_entity::EntitySet;
 use crate::assemble::combined::combine;
 use crate::assemble::forward::{Forward, Lifted, forward};
 use crate::assemble::pullback::{PullbackGraph, PullbackParts, Pullbacks, either, pullback};
+use crate::assemble::strands;
 use crate::assemble::tangent::{Tangent, tangent};
 use crate::batch::{self, Shapes};
 use crate::dce::{KnownPrimal, prune};
@@ -165,6 +166,10 @@ impl<'s, 'f> Assembly<'s, 'f> {
 
     fn pair(&mut self) -> Result<Graphs, Diagnostics> {
         let (mut forward, pulls) = self.assemble()?;
+        let is_strand = self.facts.variant.strand;
+        if is_strand {
+            strands::ask(&mut forward.graph, self.facts, self.ids);
+        }
         let mut pullback = match (pulls.free, self.plan.flag) {
             (Some(free), Some(flag)) => {
                 let pullback = either(pulls.guarded, free, flag, self.ids);
@@ -175,6 +180,9 @@ impl<'s, 'f> Assembly<'s, 'f> {
         };
         self.prune(&mut forward.graph);
         self.prune(&mut pullback.graph);
+        if is_strand {
+            strands::forget_unused(&mut forward.graph, self.facts);
+        }
         verified::pair("dce", &forward.graph, &pullback.graph, self.facts, &self.plan)?;
         let ct = if self.facts.options.width == 1 { None } else { Some(self.widen(&mut forward, &mut pullback)?) };
         Ok(Graphs::Pair { forward, pullback, ct })

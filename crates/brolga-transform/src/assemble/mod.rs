@@ -4,4 +4,5 @@ pub(crate) mod assembly;
 pub mod combined;
 pub mod forward;
 pub mod pullback;
+pub(crate) mod strands;
 pub(crate) mod tangent;

@@ -31,6 +31,7 @@ use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
+use crate::assemble::strands::{FloatSizes, float_sizes};
 use crate::clif::dead_segment_arg;
 use crate::clif::tail_recursion::jump_back;
 use crate::derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted, PairSymbols, Symbols};
@@ -159,7 +160,8 @@ fn derive_all(
     driver.derive_again()?;
     let found = driver.finish()?;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    let Finished { combined, pairs, joint, captures, overwrites, names, pieces, guessed, spare } = found;
+    let Finished { combined, pairs, joint, captures, overwrites, names, pieces, task_floats, guessed, spare } = found;
+    let task_floats = task_floats.only();
     let demanded = manner.demanded;
     let whole = combined.iter().chain(&joint).map(|w| &w.func);
     let derived = whole.chain(pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
@@ -177,6 +179,7 @@ fn derive_all(
         primals,
         normalised,
         pieces,
+        task_floats,
         demanded,
         guessed,
         spare,
@@ -284,6 +287,8 @@ struct Finished {
     names: Names,
     /// A function moves floats in pieces, so that all have to settle what they read.
     pieces: bool,
+    /// What pullbacks of tasks add up.
+    task_floats: FloatSizes,
     guessed: u8,
     spare: usize,
 }
@@ -319,7 +324,18 @@ impl<'a> Driver<'a> {
             work: Worklist::new(program, summaries),
             taken: 0,
             problems,
-            found: Finished { combined, pairs, joint, captures, overwrites, names, pieces, guessed, spare },
+            found: Finished {
+                combined,
+                pairs,
+                joint,
+                captures,
+                overwrites,
+                names,
+                pieces,
+                task_floats: FloatSizes::default(),
+                guessed,
+                spare,
+            },
             addressed: addressed(program, normalised),
             early: Vec::new(),
             served: None,
@@ -421,10 +437,14 @@ impl<'a> Driver<'a> {
     /// Functions whose address is taken are derived as indirect calls ask for them.
     fn capture_all(&mut self) {
         let program = self.asked.program;
+        // A task may call them.
+        let forks = program.funcs.values().any(|f| matches!(f.driver, Some(brolga_ir::driver::Driver::Tasks(_))));
+        let forks = forks && self.asked.options.keeps_states() && !self.asked.options.debug;
         for &k in &self.addressed {
             let sig = &program.funcs[k].signature;
             let signature = signature_id(sig);
             let mut variant = Variant::canonical(k, sig);
+            variant.strand = forks;
             for (i, p) in variant.params.iter_mut().enumerate() {
                 if let ParamMode::Dup { holds, .. } = p {
                     *holds = self.summaries.indirect_contents(signature, i).told();
@@ -458,6 +478,9 @@ impl<'a> Driver<'a> {
         let (facts, found) = (&stages.facts, &mut self.found);
         found.pieces |= facts.needs_pieces();
         found.guessed |= facts.guessed();
+        if facts.variant.strand {
+            found.task_floats.join(float_sizes(&stages.pullback));
+        }
         let at = stages.stores_pointer.map(|i| (facts.variant.func, facts.original(i)));
         self.stored.extend(at);
         if goal.is_root {

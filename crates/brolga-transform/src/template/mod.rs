@@ -40,6 +40,8 @@ pub(crate) fn pair(
     let undone = |func| Variant { func, ..variant.clone() }.is_undone(cx.program, cx.options);
     let mut entries = Vec::new();
     let (forward, pullback) = match cx.program.funcs[variant.func].driver.as_ref()? {
+        // Others go back to states, or run both halves in one.
+        driver if variant.strand && !matches!(driver, Driver::Tasks(_)) => return None,
         Driver::Call(driven) if !undone(*driven) => call::pair(cx, variant, *driven, symbols, work, names),
         Driver::Steps(of) => steps::pair(cx, variant, of, symbols, work, names)?,
         Driver::Inverse(of) if variant.is_undone(cx.program, cx.options) => {

@@ -43,6 +43,8 @@ pub mod end {
     pub const TRAPPED: i64 = 0;
     /// The tape has no room for the fork's record.
     pub const FULL: i64 = 2;
+    /// There is no memory for pending sums.
+    pub const LACKING: i64 = 3;
 }
 
 /// A template under construction.
@@ -70,7 +72,7 @@ pub(super) fn pair(
         return None;
     }
     let func = cx.program.func(task).expect("the body calls it");
-    let of_task = Variant { func, preserved: Preserved::NOTHING, ..variant.clone() };
+    let of_task = Variant { func, preserved: Preserved::NOTHING, strand: !cx.options.debug, ..variant.clone() };
     let pair = work.exactly(of_task.clone());
     let mut this = Template { cx, variant, task: of_task, names };
     let [enter, leave] = [&symbols.forward, &symbols.pullback].map(|s| format!("{s}__task"));
@@ -104,8 +106,7 @@ impl Template<'_, '_> {
         let ended = helper(self.cx, &mut b, self.names, "brolga_fork", &[seg, call, n]);
         let full = b.ins().icmp_imm_s(IntCC::Equal, ended, end::FULL);
         trap_if(&mut b, full, Check::TapeFull);
-        let trapped = b.ins().icmp_imm_s(IntCC::Equal, ended, end::TRAPPED);
-        trap_if(&mut b, trapped, Check::Task);
+        has_ended(&mut b, ended);
         self.finish(b);
         func
     }
@@ -116,8 +117,7 @@ impl Template<'_, '_> {
         let (mut b, given) = begin(&mut func, &mut fcx);
         let zero = b.ins().iconst(types::I64, 0);
         let ended = helper(self.cx, &mut b, self.names, "brolga_join", &[given[0], zero, zero]);
-        let trapped = b.ins().icmp_imm_s(IntCC::Equal, ended, end::TRAPPED);
-        trap_if(&mut b, trapped, Check::Task);
+        has_ended(&mut b, ended);
         self.finish(b);
         func
     }
@@ -157,6 +157,14 @@ impl Template<'_, '_> {
         call_of(&mut b, self.names, task, sig, &[seg]);
         self.finish(b);
         TaskEntry { symbol, func }
+    }
+}
+
+/// Trap unless all tasks have run.
+fn has_ended(b: &mut FunctionBuilder<'_>, ended: ir::Value) {
+    for (end, check) in [(end::TRAPPED, Check::Task), (end::LACKING, Check::Helper)] {
+        let is_it = b.ins().icmp_imm_s(IntCC::Equal, ended, end);
+        trap_if(b, is_it, check);
     }
 }
 

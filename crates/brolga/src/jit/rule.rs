@@ -267,8 +267,9 @@ impl DerivedRule {
                 .as_ref()
                 .map(|folder| Arc::new(StateFolder { folder: folder.clone(), most: options.checkpoint_limit })),
             executor: tasks::executor(&d.program, options)?,
-            // Cotangents that come in fragments are known to one segment.
-            inline_tasks: d.pieces,
+            // Cotangents that come in fragments are known to one segment, and a debug run knows
+            // the shadows that it is told of.
+            task_floats: d.task_floats.filter(|_| !d.pieces && !options.debug),
         });
         Ok(Self(Arc::new(Inner {
             primal: OnceLock::new(),

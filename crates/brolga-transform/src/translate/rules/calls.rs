@@ -38,7 +38,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     if quiet && !shared {
         return;
     }
-    let mut variant = Variant::of_call(f, params, results);
+    let mut variant = Variant { strand: facts.variant.strand, ..Variant::of_call(f, params, results) };
     variant.promises = facts.constant_arguments(cx.args());
     if facts.joint.contains(cx.inst()) && by_value(&variant) {
         joint(cx, &variant, sig);

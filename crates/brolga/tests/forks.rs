@@ -1,0 +1,496 @@
+//! Forks: gradients are those of the serial program, with the same bits on any number of threads;
+//! what tasks share is added up; a task that traps is an error, the same on any number of threads.
+
+use std::fmt::Write as _;
+
+use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Program, Request};
+use brolga_testing::{asked, budget, program};
+
+/// Cells of memory that random programs work on.
+const CELLS: usize = 6;
+
+/// A generator of numbers: SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) % n as u64) as usize
+    }
+}
+
+/// A statement of a task that has a number.
+enum Statement {
+    /// It becomes so much of itself, and so much of a cell.
+    Load(usize, [i32; 2]),
+    Store(usize),
+    /// Tasks, by number, that run at the same time.
+    Fork(Vec<usize>),
+}
+
+/// A random program of nested forks without races: what a task writes, no concurrent one accesses.
+struct Tree {
+    tasks: Vec<Vec<Statement>>,
+}
+
+impl Tree {
+    fn new(seed: u64) -> Self {
+        let mut this = Self { tasks: Vec::new() };
+        let all: Vec<usize> = (0..CELLS).collect();
+        this.task(3, &all, &all, &mut Random(seed));
+        this
+    }
+
+    /// A task that may write to some cells and read others; its number.
+    fn task(&mut self, depth: usize, writes: &[usize], reads: &[usize], r: &mut Random) -> usize {
+        let me = self.tasks.len();
+        self.tasks.push(Vec::new());
+        for _ in 0..1 + r.below(6) {
+            let dice = r.below(20);
+            let statement = if depth > 0 && dice < 7 {
+                Statement::Fork(self.fork(depth - 1, writes, reads, r))
+            } else if dice < 14 && !reads.is_empty() {
+                let part = |r: &mut Random| r.below(7) as i32 - 3;
+                Statement::Load(reads[r.below(reads.len())], [part(r), part(r)])
+            } else if !writes.is_empty() {
+                Statement::Store(writes[r.below(writes.len())])
+            } else {
+                continue;
+            };
+            self.tasks[me].push(statement);
+        }
+        me
+    }
+
+    /// Each cell that may be written is one task's, or is read by all.
+    fn fork(&mut self, depth: usize, writes: &[usize], reads: &[usize], r: &mut Random) -> Vec<usize> {
+        let n = 2 + r.below(2);
+        let owner: Vec<usize> = (0..CELLS).map(|c| if writes.contains(&c) { r.below(n + 1) } else { n }).collect();
+        let mut tasks = Vec::new();
+        for k in 0..n {
+            let own: Vec<usize> = (0..CELLS).filter(|&c| owner[c] == k).collect();
+            let seen: Vec<usize> = reads.iter().copied().filter(|&c| owner[c] == k || owner[c] == n).collect();
+            tasks.push(self.task(depth, &own, &seen, r));
+        }
+        tasks
+    }
+
+    /// The program, with forks, or with calls in their place. Forks of two are joins, others go
+    /// through pointers.
+    fn text(&self, forks: bool) -> String {
+        let mut text = String::new();
+        for (t, statements) in self.tasks.iter().enumerate() {
+            let (name, result) = if t == 0 { ("root".to_owned(), " -> f64") } else { (format!("t{t}"), "") };
+            writeln!(text, "function %{name}(i64){result} {{\nss0 = explicit_slot 48, align = 8").unwrap();
+            let called = statements.iter().flat_map(|s| if let Statement::Fork(tasks) = s { &tasks[..] } else { &[] });
+            called.for_each(|c| writeln!(text, "fn{c} = %t{c}(i64)").unwrap());
+            writeln!(text, "fn900 = %brolga_par_join(i64, i64, i64, i64)\nfn901 = %brolga_par_n(i64, i64)").unwrap();
+            writeln!(text, "block0(v0: i64):\nv1 = f64const 0x1.8p-1\nv2 = stack_addr.i64 ss0").unwrap();
+            let (mut v, mut acc) = (3, 1);
+            for s in statements {
+                match s {
+                    Statement::Load(cell, [own, part]) => {
+                        let (a, b) = (f64::from(*own) * 0.25, f64::from(*part) * 0.5);
+                        let flag = if v % 2 == 0 { " notrap aligned" } else { "" };
+                        writeln!(text, "v{v} = load.f64{flag} v0+{}", 8 * cell).unwrap();
+                        writeln!(text, "v{} = f64const {}\nv{} = f64const {}", v + 1, hex(a), v + 2, hex(b)).unwrap();
+                        writeln!(text, "v{} = fmul v{acc}, v{}\nv{} = fmul v{v}, v{}", v + 3, v + 1, v + 4, v + 2)
+                            .unwrap();
+                        writeln!(text, "v{} = fmul v{}, v{v}\nv{} = fadd v{}, v{}", v + 5, v + 4, v + 6, v + 3, v + 5)
+                            .unwrap();
+                        (acc, v) = (v + 6, v + 7);
+                    }
+                    Statement::Store(cell) => writeln!(text, "store v{acc}, v0+{}", 8 * cell).unwrap(),
+                    Statement::Fork(tasks) if !forks => {
+                        tasks.iter().for_each(|t| writeln!(text, "call fn{t}(v0)").unwrap());
+                    }
+                    Statement::Fork(tasks) => {
+                        for (k, t) in tasks.iter().enumerate() {
+                            writeln!(text, "v{} = func_addr.i64 fn{t}", v + k).unwrap();
+                        }
+                        if let [_, _] = tasks[..] {
+                            writeln!(text, "call fn900(v{v}, v0, v{}, v0)", v + 1).unwrap();
+                        } else {
+                            for k in 0..tasks.len() {
+                                writeln!(text, "store v{}, v2+{}\nstore v0, v2+{}", v + k, 16 * k, 16 * k + 8).unwrap();
+                            }
+                            writeln!(text, "v{} = iconst.i64 {}", v + 9, tasks.len()).unwrap();
+                            writeln!(text, "call fn901(v2, v{})", v + 9).unwrap();
+                        }
+                        v += 10;
+                    }
+                }
+            }
+            writeln!(text, "return{}\n}}", if t == 0 { format!(" v{acc}") } else { String::new() }).unwrap();
+        }
+        text
+    }
+}
+
+/// A float as CLIF writes it.
+fn hex(x: f64) -> String {
+    if x == 0.0 {
+        return "0.0".to_owned();
+    }
+    let bits = x.to_bits();
+    let exponent = (bits >> 52 & 0x7ff) as i64 - 1023;
+    format!("{}0x1.{:013x}p{exponent}", if x < 0.0 { "-" } else { "" }, bits & (1 << 52) - 1)
+}
+
+fn rule(program: &Program, func: &str, options: &Options) -> DerivedRule {
+    let func = program.func(func).expect("it is there");
+    let args = program.funcs[func].signature.params.iter().enumerate();
+    let activities: Vec<ArgActivity> =
+        args.map(|(i, _)| if i == 0 { ArgActivity::Duplicated } else { ArgActivity::Const }).collect();
+    DerivedRule::new(program, &Request::new(func, activities), options).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn options(mode: Mode, threads: usize) -> Options {
+    Options { mode, task_threads: Some(threads), ..Options::full() }
+}
+
+/// Value, memory and shadows of two calls in a row, with shadows that are not zero at first.
+fn outcome(rule: &DerivedRule, cells: &[f64], more: &[i64], mode: Mode, declared: bool) -> Result<Vec<u64>, Error> {
+    let mut found = Vec::new();
+    let mut shadow: Vec<f64> = (0..cells.len()).map(|i| 0.5 - i as f64).collect();
+    let seeds = vec![DataValue::F64(1.5.into()); rule.signature().returns.len()];
+    for _ in 0..2 {
+        let mut memory = cells.to_vec();
+        let places = (memory.as_mut_ptr() as u64, shadow.as_mut_ptr() as u64);
+        let arg = Arg::duplicated(places.0, places.1);
+        let mut args = vec![if declared { arg.with_len(size_of_val(cells) as u64) } else { arg }];
+        args.extend(more.iter().map(|&n| Arg::new(DataValue::I64(n))));
+        let (mut results, mut cotangents) = (vec![], vec![]);
+        // SAFETY: buffers are as long as the program expects.
+        unsafe {
+            if mode == Mode::Split {
+                let mut pullback = rule.forward_into(&args, &mut results)?;
+                pullback.call(&seeds)?;
+                pullback.call(&seeds)?;
+            } else {
+                rule.gradient(&args, &seeds, &mut results, &mut cotangents)?;
+            }
+        }
+        found.extend(results.iter().map(|r| if let DataValue::F64(x) = r { x.as_f64() } else { panic!("a float") }));
+        found.extend(&memory);
+        found.extend(&shadow);
+    }
+    Ok(found.into_iter().map(f64::to_bits).collect())
+}
+
+fn near(a: &[u64], b: &[u64]) -> bool {
+    let near = |(&a, &b): (&u64, &u64)| {
+        let (a, b) = (f64::from_bits(a), f64::from_bits(b));
+        a.to_bits() == b.to_bits() || (a - b).abs() <= 1e-10 * a.abs().max(b.abs()).max(1.0)
+    };
+    a.len() == b.len() && a.iter().zip(b).all(near)
+}
+
+#[test]
+fn random_programs() {
+    let first = asked("BROLGA_FORKS_SEED").unwrap_or(1_u64);
+    let n = asked("BROLGA_FORKS_PROGRAMS").unwrap_or(budget(40, 8));
+    let (mut forks, mut shared) = (0, 0);
+    for seed in first..first + n {
+        let tree = Tree::new(seed);
+        // Of every second program all numbers are exact.
+        let step = if seed % 2 == 0 { 0.25 } else { 0.3 };
+        let cells: Vec<f64> = (0..CELLS).map(|i| 0.75 - step * i as f64).collect();
+        let (serial, parallel) = (program(&tree.text(false)), program(&tree.text(true)));
+        forks += usize::from(tree.tasks.len() > 1);
+        for mode in [Mode::Split, Mode::Gradient] {
+            let run = |p: &Program, threads| {
+                let rule = rule(p, "root", &options(mode, threads));
+                outcome(&rule, &cells, &[], mode, seed % 4 < 2).unwrap_or_else(|e| panic!("seed {seed}: {e}"))
+            };
+            let (wanted, one) = (run(&serial, 1), run(&parallel, 1));
+            assert!(near(&wanted, &one), "seed {seed}, {mode:?}:\n{}\n{wanted:x?}\n{one:x?}", tree.text(true));
+            shared += usize::from(wanted != one);
+            for threads in [2, 3, 7] {
+                assert_eq!(one, run(&parallel, threads), "seed {seed}, {mode:?}, {threads} threads");
+            }
+        }
+    }
+    println!("{forks} of {n} programs fork; sums of {shared} runs have other bits than the serial ones");
+    assert!(forks > n as usize / 2 && shared > 0);
+}
+
+/// Each task of a loop squares its cells; the one of cell k traps if `%limit` is below k. What is
+/// summed up is read by all tasks at the end of the cells.
+const LOOPS: &str = "
+function %square(i64, i64, i64) {
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = load.i64 v0
+    v4 = load.i64 v0+8
+    jump block1(v1)
+block1(v5: i64):
+    v6 = icmp slt v5, v2
+    brif v6, block2, block3
+block2:
+    v7 = icmp sgt v5, v4
+    trapnz v7, user7
+    v20 = iconst.i64 3
+    v8 = ishl v5, v20
+    v9 = iadd v3, v8
+    v10 = load.f64 aligned v9
+    v11 = load.f64 aligned v3+512
+    v12 = fmul v10, v10
+    v13 = fmul v12, v11
+    store aligned v13, v9
+    v21 = iconst.i64 1
+    v14 = iadd v5, v21
+    jump block1(v14)
+block3:
+    return
+}
+function %squares(i64, i64, i64) -> f64 {
+    ss0 = explicit_slot 16, align = 8
+    fn0 = %square(i64, i64, i64)
+    fn1 = %brolga_par_for(i64, i64, i64, i64, i64)
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = stack_addr.i64 ss0
+    store v0, v3
+    store v2, v3+8
+    v4 = func_addr.i64 fn0
+    v5 = iconst.i64 0
+    v6 = iconst.i64 1
+    call fn1(v4, v3, v5, v1, v6)
+    v7 = load.f64 v0
+    v8 = load.f64 v0+8
+    v9 = fmul v7, v8
+    return v9
+}
+function %deeper(i64) {
+    ss0 = explicit_slot 32, align = 8
+    fn0 = %deeper(i64)
+    fn1 = %nothing(i64)
+    fn2 = %brolga_par_join(i64, i64, i64, i64)
+block0(v0: i64):
+    v1 = load.i64 v0+8
+    brif v1, block1, block2
+block1:
+    v2 = stack_addr.i64 ss0
+    v3 = load.i64 v0
+    store v3, v2
+    v20 = iconst.i64 -1
+    v4 = iadd v1, v20
+    store v4, v2+8
+    v5 = func_addr.i64 fn0
+    v6 = func_addr.i64 fn1
+    call fn2(v5, v2, v6, v2)
+    return
+block2:
+    v7 = load.i64 v0
+    v8 = load.f64 v7
+    v9 = fmul v8, v8
+    store v9, v7+8
+    return
+}
+function %nothing(i64) {
+block0(v0: i64):
+    return
+}
+function %deep(i64, i64) -> f64 {
+    ss0 = explicit_slot 16, align = 8
+    fn0 = %deeper(i64)
+block0(v0: i64, v1: i64):
+    v2 = stack_addr.i64 ss0
+    store v0, v2
+    store v1, v2+8
+    call fn0(v2)
+    v3 = load.f64 v0+8
+    return v3
+}
+";
+
+/// All calls of a function, on so many threads.
+fn called(func: &str, cells: &[f64], more: &[i64], options: &Options) -> Result<Vec<u64>, Error> {
+    let program = program(LOOPS);
+    outcome(&rule(&program, func, options), cells, more, options.mode, true)
+}
+
+/// 64 cells, and what all tasks read.
+fn cells() -> Vec<f64> {
+    (0..=64).map(|i| 1.0 + 0.01 * f64::from(i)).collect()
+}
+
+#[test]
+fn tasks_share_what_they_read() {
+    let found = called("squares", &cells(), &[64, 100], &options(Mode::Split, 2)).unwrap();
+    let value = |i: usize| f64::from_bits(found[i]);
+    // x₀² x₁² s², and behind it the cells.
+    let (x, s) = (cells(), cells()[64]);
+    assert!((value(0) - (x[0] * x[0] * x[1] * x[1]) * s * s).abs() < 1e-12);
+    // The first call's pullback, twice: shadows that were 0.5 - i, and the seed 1.5.
+    let ct = |i: usize| 0.5 - i as f64 + if i < 2 { 1.5 * s * x[1 - i] * x[1 - i] } else { 0.0 };
+    let first: Vec<f64> = (0..64).map(|i| 2.0 * x[i] * s * ct(i)).collect();
+    let again = |i: usize| first[i] + if i < 2 { 1.5 * s * x[1 - i] * x[1 - i] } else { 0.0 };
+    let wanted: Vec<f64> = (0..64).map(|i| 2.0 * x[i] * s * again(i)).collect();
+    let sum: f64 = (0..64).map(|i| x[i] * x[i] * (ct(i) + again(i))).sum();
+    for i in 0..64 {
+        assert!((value(66 + i) - wanted[i]).abs() < 1e-9 * wanted[i].abs().max(1.0), "{i}");
+    }
+    assert!((value(130) - (0.5 - 64.0 + sum)).abs() < 1e-9 * sum.abs(), "{} {sum}", value(130));
+}
+
+#[test]
+fn repetitions_have_the_same_bits() {
+    let program = program(LOOPS);
+    for mode in [Mode::Split, Mode::Gradient] {
+        let rules: Vec<DerivedRule> = [1, 2, 3, 7].map(|n| rule(&program, "squares", &options(mode, n))).into();
+        let run = |rule| outcome(rule, &cells(), &[64, 100], mode, true).unwrap();
+        let wanted = run(&rules[0]);
+        for _ in 0..budget(100, 10) {
+            rules.iter().for_each(|rule| assert_eq!(run(rule), wanted));
+        }
+    }
+}
+
+#[test]
+fn the_first_task_that_traps_is_reported() {
+    for (mode, threads) in [(Mode::Split, 1), (Mode::Split, 2), (Mode::Gradient, 7)] {
+        let options = options(mode, threads);
+        match called("squares", &cells(), &[64, 40], &options) {
+            Err(Error::Trap(trap)) => {
+                let said = (&*trap.code, &*trap.function, trap.inst_text.as_deref());
+                assert_eq!(said, ("user7", "square", Some("trapnz.i8 v7, user7")), "{trap}");
+            }
+            other => panic!("{other:?}"),
+        }
+        // All tasks have run, but for those that trapped: nothing depends on which came first.
+        let rule = rule(&program(LOOPS), "squares", &options);
+        let (mut memory, mut shadow) = (cells(), vec![0.0; 65]);
+        let arg = Arg::duplicated(memory.as_mut_ptr() as u64, shadow.as_mut_ptr() as u64);
+        let args = [arg, Arg::new(DataValue::I64(64)), Arg::new(DataValue::I64(40))];
+        let (mut results, mut cotangents) = (vec![], vec![]);
+        let seeds = [DataValue::F64(1.0.into())];
+        // SAFETY: buffers are as long as the program expects.
+        let failed = unsafe {
+            if mode == Mode::Split {
+                rule.forward_into(&args, &mut results).err()
+            } else {
+                rule.gradient(&args, &seeds, &mut results, &mut cotangents).err()
+            }
+        };
+        assert!(failed.is_some());
+        let changed = (0..64).filter(|&i| memory[i] != cells()[i]).count();
+        assert_eq!(changed, 41);
+        // The rule is as good as before.
+        let after = outcome(&rule, &cells(), &[64, 100], mode, true).unwrap();
+        assert_eq!(after, called("squares", &cells(), &[64, 100], &options).unwrap());
+    }
+}
+
+#[test]
+fn a_tape_of_a_task_that_is_full_ends_the_run() {
+    for threads in [1, 3] {
+        // What all tasks record together is not too much.
+        let fits = Options { tape_limit: 400, ..options(Mode::Split, threads) };
+        called("squares", &cells(), &[64, 100], &fits).unwrap();
+        let full = Options { tape_limit: 16, ..fits };
+        match called("squares", &cells(), &[64, 100], &full) {
+            Err(Error::Trap(trap)) => assert_eq!(trap.code, "tape_full"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn forks_nest_as_deep_as_they_like() {
+    for threads in [1, 2] {
+        let found = called("deep", &[3.0, 0.0], &[10_000], &options(Mode::Split, threads)).unwrap();
+        assert_eq!(f64::from_bits(found[0]), 9.0);
+    }
+}
+
+#[test]
+fn rules_and_pools_do_not_mix() {
+    let program = program(LOOPS);
+    let wanted = called("squares", &cells(), &[64, 100], &options(Mode::Gradient, 1)).unwrap();
+    let of_pool = Options { task_threads: None, ..options(Mode::Gradient, 1) };
+    let rules = [rule(&program, "squares", &of_pool), rule(&program, "squares", &options(Mode::Gradient, 2))];
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+    std::thread::scope(|s| {
+        for k in 0..6 {
+            let (rule, wanted, pool) = (&rules[k % 2], &wanted, &pool);
+            s.spawn(move || {
+                for _ in 0..budget(20, 3) {
+                    let run = || outcome(rule, &cells(), &[64, 100], Mode::Gradient, k < 3).unwrap();
+                    assert_eq!(*wanted, if k % 3 == 0 { pool.install(run) } else { run() });
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_pool_without_threads_is_refused() {
+    let func = program(LOOPS);
+    let request =
+        Request::new(func.func("squares").unwrap(), [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Const]);
+    let error = DerivedRule::new(&func, &request, &options(Mode::Split, 0)).err().expect("no threads");
+    assert!(error.to_string().contains("a pool has at least one thread"), "{error}");
+}
+
+/// Memory that a task allocates, which its parent reads and frees; and what is refused.
+#[test]
+fn tasks_have_heap_blocks() {
+    let text = "
+    function %make(i64) {
+        fn0 = %malloc(i64) -> i64
+    block0(v0: i64):
+        v1 = iconst.i64 16
+        v2 = call fn0(v1)
+        v3 = load.i64 v0
+        v4 = load.f64 v3
+        v5 = fmul v4, v4
+        store v5, v2
+        v6 = fmul v5, v4
+        store v6, v2+8
+        store v2, v0+8
+        return
+    }
+    function %both(i64) -> f64 {
+        ss0 = explicit_slot 16, align = 8
+        ss1 = explicit_slot 16, align = 8
+        fn0 = %make(i64)
+        fn1 = %brolga_par_join(i64, i64, i64, i64)
+        fn2 = %free(i64)
+        fn3 = %realloc(i64, i64) -> i64
+    block0(v0: i64):
+        v1 = stack_addr.i64 ss0
+        v2 = stack_addr.i64 ss1
+        store v0, v1
+        store v0, v2
+        v3 = func_addr.i64 fn0
+        call fn1(v3, v1, v3, v2)
+        v4 = load.i64 v1+8
+        v5 = load.i64 v2+8
+        v20 = iconst.i64 64
+        v6 = call fn3(v4, v20)
+        v7 = load.f64 v6
+        v8 = load.f64 v5+8
+        v9 = fmul v7, v8
+        call fn2(v5)
+        call fn2(v6)
+        return v9
+    }";
+    let program = program(text);
+    for (mode, threads) in [(Mode::Split, 1), (Mode::Split, 3), (Mode::Gradient, 2)] {
+        let rule = rule(&program, "both", &options(mode, threads));
+        let found = outcome(&rule, &[1.25], &[], mode, false).unwrap();
+        // x⁵, with a shadow of 0.5 and a seed of 1.5, in pullbacks that are called twice.
+        let slope = 1.5 * 5.0 * 1.25_f64.powi(4);
+        let times = if mode == Mode::Split { 2.0 } else { 1.0 };
+        // A gradient alone has no value in front of memory and shadow.
+        let n = found.len() / 2;
+        let shadow = |call: usize| f64::from_bits(found[call * n + n - 1]);
+        assert!(n == 2 || f64::from_bits(found[0]) == 1.25_f64.powi(5));
+        assert!((shadow(0) - (0.5 + times * slope)).abs() < 1e-12, "{} {}", shadow(0), 0.5 + times * slope);
+        assert!((shadow(1) - (0.5 + 2.0 * times * slope)).abs() < 1e-12);
+    }
+}
