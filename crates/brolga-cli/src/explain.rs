@@ -139,7 +139,8 @@ fn forks(program: &Program, root: FuncKey) -> Vec<String> {
             let Some(callee) = program.callee(body, func_ref) else { continue };
             let symbol = &program.funcs[callee].symbol;
             if program.func(&format!("{symbol}__tasks")).is_some_and(is_driver) {
-                found.push(format!("{}, called at {}", described(program, symbol), program.place(func, inst)));
+                let fork = described(symbol, |f| program.func(f).is_some());
+                found.push(format!("{fork}, called at {}", program.place(func, inst)));
             }
         }
         for named in body.dfg.ext_funcs.keys().filter_map(|f| program.callee(body, f)) {

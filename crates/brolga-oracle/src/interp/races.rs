@@ -20,6 +20,7 @@
 
 use std::collections::HashMap;
 
+use brolga_ir::fork::described;
 use brolga_ir::{Diagnostic, FuncKey, Origin, Program};
 use cranelift_codegen::ir::{self, BlockArg, Opcode};
 use smallvec::SmallVec;
@@ -158,7 +159,7 @@ impl Found {
         let diagnostic = Diagnostic::new("AD0194", format!("{what}: this one {verb} what another one {other}"))
             .at(program, second.func, second.inst)
             .note(format!("the other one: {}", place(program, first)))
-            .note(format!("the tasks are those of {}", brolga_ir::fork::described(program, driver)))
+            .note(format!("the tasks are those of {}", described(driver, |f| program.func(f).is_some())))
             .help(if adds {
                 "return what an iteration adds, and let %brolga_par_reduce_f64 add it up"
             } else {
