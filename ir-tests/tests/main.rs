@@ -8,6 +8,7 @@ mod drivers;
 mod embedded;
 mod embedded_pieces;
 mod embedded_twice;
+mod forks;
 mod fresh;
 mod harness;
 mod hessians;

@@ -186,6 +186,10 @@ pub struct CallOptions {
     /// they do not give back is recorded.
     #[arg(long, value_name = "off|bits|record|TOLERANCE", value_parser = inverse_check)]
     pub inverse_check: Option<InverseCheck>,
+    /// Threads on which tasks of a program that forks run; with 1, on no other thread. The default
+    /// is as many as there are processors. The numbers are the same.
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub task_threads: Option<usize>,
     /// Check at run time: bounds and overlaps of shadows, lost shadows, the order of the tape.
     #[arg(long)]
     pub debug: bool,
@@ -206,6 +210,15 @@ pub struct CallOptions {
     /// of which a call takes few ways.
     #[arg(long, value_enum)]
     pub untracked: Option<Untracked>,
+}
+
+/// A number of threads.
+pub fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("tasks run on one thread at least: write 1, or leave it out".to_owned()),
+        Ok(n) => Ok(n),
+        Err(_) => Err("write a number of threads, such as 2".to_owned()),
+    }
 }
 
 /// A number of bytes.

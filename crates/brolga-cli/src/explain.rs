@@ -1,11 +1,15 @@
 //! `brolga explain`: why the gradient of a call is what it is.
 
+use brolga::cranelift_codegen::ir::InstructionData;
 use brolga::{Checkpoints, Error, Options, Program, Trap};
 use brolga_driver::File;
+use brolga_driver::check::work_and_span;
 use brolga_driver::explain::{Wanted, explain, json, text};
 use brolga_driver::output::{error_json, plan_json, plan_text};
 use brolga_driver::protocol::derive;
+use brolga_ir::FuncKey;
 use brolga_ir::driver::Driver;
+use brolga_ir::fork::described;
 use brolga_oracle::OracleError;
 use clap::Args;
 use serde_json::Value;
@@ -67,6 +71,8 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
         let modes = if args.modes { modes(&file, job) } else { Vec::new() };
         let asked = job.options.checkpoints != Checkpoints::default();
         let loops = if asked || runs_loops(&file.program) { outcome_of(&rules, job)?.plans } else { Vec::new() };
+        let forks = forks(&file.program, job.call.func);
+        let counts = if forks.is_empty() { None } else { work_and_span(&file.program, &job.call) };
         let staying = if asked { staying(&rules, job)? } else { Vec::new() };
         if args.json {
             let mut all = json::json(&job.call, &found);
@@ -75,6 +81,10 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             }
             if asked {
                 all["loops_that_stay"] = staying.into();
+            }
+            if !forks.is_empty() {
+                all["forks"] = forks.into();
+                all["work_and_span"] = counts.map_or(Value::Null, |(work, span)| [work, span].into());
             }
             if args.modes {
                 let entry =
@@ -92,6 +102,13 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
                 show("\nLoops that record all iterations:\n");
                 staying.iter().for_each(|why| show(&format!("  {why}\n")));
             }
+            if !forks.is_empty() {
+                show(&format!("\nForks, whose tasks run on threads ({} in all):\n", forks.len()));
+                forks.iter().for_each(|fork| show(&format!("  {fork}\n")));
+                if let Some((work, span)) = counts {
+                    show(&format!("  work: {work} instructions; span, on the longest way through forks: {span}\n"));
+                }
+            }
             modes.iter().for_each(|mode| show(&mode_text(mode)));
         }
     }
@@ -107,6 +124,32 @@ fn staying(rules: &Rules<'_>, job: &Job<'_>) -> Result<Vec<String>, Failure> {
 /// Whether a program has time loops, which run time decides about.
 fn runs_loops(program: &Program) -> bool {
     program.funcs.values().any(|f| matches!(f.driver, Some(Driver::Steps(_))))
+}
+
+/// Calls that fork, in what a function may call: what each calls, and where.
+fn forks(program: &Program, root: FuncKey) -> Vec<String> {
+    let is_driver = |key: FuncKey| matches!(program.funcs[key].driver, Some(Driver::Tasks(_)));
+    let (mut seen, mut at) = (vec![root], 0);
+    let mut found = Vec::new();
+    while let Some(&func) = seen.get(at) {
+        at += 1;
+        let Some(body) = &program.funcs[func].body else { continue };
+        for inst in body.layout.blocks().flat_map(|b| body.layout.block_insts(b)) {
+            let InstructionData::Call { func_ref, .. } = body.dfg.insts[inst] else { continue };
+            let Some(callee) = program.callee(body, func_ref) else { continue };
+            let symbol = &program.funcs[callee].symbol;
+            if program.func(&format!("{symbol}__tasks")).is_some_and(is_driver) {
+                let fork = described(symbol, |f| program.func(f).is_some());
+                found.push(format!("{fork}, called at {}", program.place(func, inst)));
+            }
+        }
+        for named in body.dfg.ext_funcs.keys().filter_map(|f| program.callee(body, f)) {
+            if !seen.contains(&named) {
+                seen.push(named);
+            }
+        }
+    }
+    found
 }
 
 /// A mode in words and as a key, and why it cannot be had.
@@ -129,8 +172,12 @@ fn mode_text((name, _, error): &Possible) -> String {
 
 /// A program that traps does so in the interpreter as it does when it is compiled.
 fn not_run(name: &str, program: &Program, error: OracleError) -> Failure {
-    let OracleError::Trap { code, at } = error else {
-        return Failure::Oracle(format!("{name}: the tape cannot run: {error}"));
+    let (code, at) = match error {
+        OracleError::Trap { code, at } => (code, at),
+        OracleError::Race(race) => {
+            return Failure::Run(name.to_owned(), Error::Diagnostics(race.diagnostic.into()));
+        }
+        error => return Failure::Oracle(format!("{name}: the tape cannot run: {error}")),
     };
     let func = program.func(&at.function).map(|k| &program.funcs[k]);
     let body = func.and_then(|f| f.body.as_ref());

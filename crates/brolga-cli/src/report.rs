@@ -24,7 +24,9 @@ pub fn print(failure: &Failure, file: Option<&Path>) {
         Failure::Usage(message) => format!("error: {message}\n\nFor more information, try '--help'."),
         Failure::Problems(problems) => diagnostics(problems, source.as_ref()),
         Failure::Run(what, Error::Diagnostics(problems)) => {
-            format!("{}\nerror: cannot differentiate {what}", diagnostics(problems, source.as_ref()))
+            let races = problems.0.iter().all(|d| d.code == "AD0194");
+            let all = if races { format!("tasks of {what} race") } else { format!("cannot differentiate {what}") };
+            format!("{}\nerror: {all}", diagnostics(problems, source.as_ref()))
         }
         Failure::Run(what, Error::Trap(t)) => format!("{}\nerror: {what} did not finish", trap(t, source.as_ref())),
         Failure::Run(what, error) => format!("error: {what}: {error}"),

@@ -2,6 +2,7 @@
 
 mod cli;
 mod docs;
+mod forks;
 mod installed;
 mod inverses;
 mod loops;

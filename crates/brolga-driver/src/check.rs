@@ -150,7 +150,7 @@ impl Check {
 pub type FreshRule<'a> = &'a dyn Fn() -> Result<DerivedRule, Error>;
 
 /// Check `outcome`, the gradient of `call`. Finite differences are left out if `differences` says
-/// so.
+/// so. A race of tasks is an error.
 pub fn check(
     program: &Program,
     call: &Invocation,
@@ -162,6 +162,9 @@ pub fn check(
     let inputs = inputs(call);
     let gradient = flatten(outcome, &inputs);
     let tape = on_tape(program, call);
+    if let Some(race) = tape.as_ref().err().and_then(OracleError::race) {
+        return Err(Error::Diagnostics(race.diagnostic.clone().into()));
+    }
     let known = tape.as_ref().ok();
     let noise = known.map_or(0.0, |t| t.noise_at(tolerances));
     let mut samples =
@@ -294,6 +297,15 @@ pub fn stray(program: &Program, call: &Invocation) -> Option<Stray> {
     let args: Vec<_> = oracle_args(call, &memory).into_iter().map(|a| a.value).collect();
     // SAFETY: as in `on_tape`.
     unsafe { Oracle::new(program).footprint(call.func, &args) }.ok()?
+}
+
+/// How many instructions a call executes, in all and on the longest way through its forks, if the
+/// interpreter gets to the end.
+pub fn work_and_span(program: &Program, call: &Invocation) -> Option<(u64, u64)> {
+    let memory = Memory::new(call).ok()?;
+    let args: Vec<_> = oracle_args(call, &memory).into_iter().map(|a| a.value).collect();
+    // SAFETY: as in `on_tape`.
+    unsafe { Oracle::new(call.interpreted(program)).work_and_span(call.func, &args) }.ok()
 }
 
 fn on_tape(program: &Program, call: &Invocation) -> Result<OnTape, OracleError> {

@@ -63,6 +63,21 @@ pub(crate) fn is_name(symbol: &str) -> bool {
     NAMES.iter().any(|n| n.0 == symbol)
 }
 
+/// A fork in words, by the symbol of what its call has become or of its driver: what was called, and
+/// what the tasks call if that is named. Two functions are told apart by which there are.
+pub fn described(symbol: &str, is_function: impl Fn(&str) -> bool) -> String {
+    let symbol = symbol.strip_suffix(TASKS).unwrap_or(symbol);
+    let kind = NAMES.iter().find_map(|n| Some((n.0, symbol.strip_prefix(n.0)?)));
+    let Some((name, of)) = kind else { return format!("%{symbol}") };
+    let Some(of) = of.strip_prefix("__") else { return format!("%{name}") };
+    let mut both = of.match_indices("__").map(|(i, _)| (&of[..i], &of[i + 2..]));
+    let is_there = |(f, g): &(&str, &str)| is_function(f) && is_function(g);
+    match both.find(is_there).filter(|_| name == NAMES[0].0) {
+        Some((f, g)) => format!("%{name} of %{f} and %{g}"),
+        None => format!("%{name} of %{of}"),
+    }
+}
+
 /// How a name goes on if tasks call functions through pointers.
 const INDIRECT: &str = "_indirect";
 

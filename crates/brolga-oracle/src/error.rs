@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use brolga_ir::{FuncKey, Program};
+use brolga_ir::{Diagnostic, FuncKey, Program};
 use cranelift_codegen::ir;
 
 /// An instruction of a program.
@@ -65,6 +65,18 @@ impl fmt::Display for Stray {
              it part of a state: written by {store}; read by {load}"
         )
     }
+}
+
+/// Two accesses of concurrent tasks to the same bytes, one of which writes: what comes out depends
+/// on which is first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Race {
+    /// The one that was first here.
+    pub first: InstSite,
+    /// The other one.
+    pub second: InstSite,
+    /// Both in words, and what to do: AD0194.
+    pub diagnostic: Diagnostic,
 }
 
 /// Why an oracle gives no answer.
@@ -130,10 +142,23 @@ pub enum OracleError {
         /// The instruction that made the bits.
         at: Box<Place>,
     },
+    /// Tasks that may run at the same time do not keep out of each other's way.
+    #[error("{}", .0.diagnostic)]
+    Race(Box<Race>),
     /// The call does not fit the function.
     #[error("bad call: {0}")]
     BadCall(String),
     /// What has to be done before the call failed.
     #[error("the call did not begin: {0}")]
     NotBegun(String),
+}
+
+impl OracleError {
+    /// The race, if it is one.
+    pub fn race(&self) -> Option<&Race> {
+        match self {
+            Self::Race(race) => Some(race),
+            _ => None,
+        }
+    }
 }

@@ -71,7 +71,7 @@ mod special;
 pub mod tape;
 pub mod trace;
 
-pub use error::{InstSite, OracleError, Place, Stray};
+pub use error::{InstSite, OracleError, Place, Race, Stray};
 pub use interp::Custom;
 pub use oracle::{
     Activity, BufferRef, Candidate, Dependence, Elem, HessianOutcome, Identity, MARKS, Oracle, OracleArg,

@@ -9,6 +9,7 @@ mod identity;
 mod kinks;
 mod memory;
 mod native;
+mod races;
 mod slopes;
 mod tape;
 mod trace;

@@ -253,7 +253,6 @@ impl<D: Domain> Machine<'_, D> {
     /// C's memory and integer functions. `None` if there is no such function.
     unsafe fn c_function(&mut self, symbol: &str, sig: &Signature, args: &[TrackedVal]) -> Option<TrackedVal> {
         let a: Vec<usize> = args.iter().map(|a| a.bits as usize).collect();
-        let site = self.site();
         let int_bits = |i: usize| sig.params[i].value_type.bits();
         // SAFETY: the program's own accesses, for which the caller vouches.
         let result = unsafe {
@@ -261,19 +260,19 @@ impl<D: Domain> Machine<'_, D> {
                 ("memcpy" | "memmove", &[dst, src, n]) => {
                     std::ptr::copy(src as *const u8, dst as *mut u8, n);
                     self.observe_overwrite(dst, n);
-                    self.footprints.copy(dst, src, n, site);
+                    self.copies(dst, src, n);
                     self.marks.copy(dst, src, n);
                     dst as u128
                 }
                 ("memset", &[dst, byte, n]) => {
                     std::ptr::write_bytes(dst as *mut u8, byte as u8, n);
                     self.observe_overwrite(dst, n);
-                    self.footprints.write(dst, n, site);
+                    self.writes(dst, n);
                     self.marks.clear(dst, n);
                     dst as u128
                 }
                 ("memcmp" | "bcmp", &[x, y, n]) => {
-                    [x, y].into_iter().for_each(|p| self.footprints.read(p, n, site));
+                    [x, y].into_iter().for_each(|p| self.reads(p, n));
                     let bytes = |p: usize| std::slice::from_raw_parts(p as *const u8, n);
                     let order = if n == 0 { std::cmp::Ordering::Equal } else { bytes(x).cmp(bytes(y)) };
                     order as i32 as u32 as u128
@@ -284,7 +283,7 @@ impl<D: Domain> Machine<'_, D> {
                     let old_n = self.allocations.remove(&old);
                     let known = old_n.or_else(|| usable_size(old)).unwrap_or(0);
                     let marks: Vec<Byte> = (0..known.min(n)).map(|i| self.marks.get(old + i)).collect();
-                    self.forget(old, known);
+                    self.gives_back(old, known);
                     let new = libc::realloc(old as *mut libc::c_void, n) as usize;
                     let result = self.allocated(new, n);
                     marks.into_iter().enumerate().for_each(|(i, b)| self.marks.set(new + i, b));
@@ -292,7 +291,7 @@ impl<D: Domain> Machine<'_, D> {
                 }
                 ("free", &[p]) => {
                     if let Some(n) = self.allocations.remove(&p) {
-                        self.forget(p, n);
+                        self.gives_back(p, n);
                     }
                     libc::free(p as *mut libc::c_void);
                     0

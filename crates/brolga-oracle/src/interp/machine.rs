@@ -16,6 +16,8 @@ use super::domain::{Domain, Event, NodeId};
 use super::footprint::Footprints;
 use super::linkage::Linkage;
 use super::provenance::{FloatOrigin, Marks, OriginId, Prov};
+use super::races::{AccessKind, Races, kind_at};
+use super::tasks::Tasks;
 use super::value::TrackedVal;
 use crate::Limits;
 use crate::error::{InstSite, OracleError, Place};
@@ -137,6 +139,9 @@ pub struct Machine<'p, D: Domain> {
     pub(super) sums: HashMap<NodeId, f64>,
     /// What steps of time loops write.
     pub(super) footprints: Footprints,
+    /// Tasks that run, and what they access.
+    tasks: Tasks,
+    races: Races,
     /// Whether the sign of a NaN became that of another number.
     pub nan_sign: bool,
     site: InstSite,
@@ -164,6 +169,8 @@ impl<'p, D: Domain> Machine<'p, D> {
             uppers: HashMap::new(),
             sums: HashMap::new(),
             footprints: Footprints::default(),
+            tasks: Tasks::default(),
+            races: Races::default(),
             nan_sign: false,
             site: InstSite { func: FuncKey::from_u32(0), inst: ir::Inst::from_u32(0) },
         }
@@ -178,6 +185,12 @@ impl<'p, D: Domain> Machine<'p, D> {
     /// How many instructions have been executed.
     pub fn n_steps(&self) -> u64 {
         self.limits.fuel - self.fuel
+    }
+
+    /// How many of them were on the longest way through forks: the time that the run takes with as
+    /// many threads as there are tasks. A fork counts what its longest task counts, and one.
+    pub fn span(&self) -> u64 {
+        self.tasks.span(self.n_steps())
     }
 
     /// Call `func` and run until it returns.
@@ -198,6 +211,7 @@ impl<'p, D: Domain> Machine<'p, D> {
         }
         self.frames.clear();
         self.footprints = Footprints::default();
+        (self.tasks, self.races) = (Tasks::default(), Races::default());
         self.fuel = self.limits.fuel;
         match &f.body {
             None => Err(OracleError::BadCall(format!("%{} has no body", f.symbol))),
@@ -215,6 +229,9 @@ impl<'p, D: Domain> Machine<'p, D> {
             let frame = self.frames.last().expect("a function is running");
             let (body, inst) = (frame.body, frame.inst);
             self.site = InstSite { func: frame.func, inst };
+            if let Some(race) = self.races.found(self.program) {
+                return Err(OracleError::Race(race));
+            }
             self.fuel = self.fuel.checked_sub(1).ok_or_else(|| OracleError::Fuel { at: self.place() })?;
             if self.domain.n_nodes() > self.limits.nodes {
                 return Err(OracleError::Nodes { limit: self.limits.nodes });
@@ -279,6 +296,7 @@ impl<'p, D: Domain> Machine<'p, D> {
         let body = program.funcs[func].body.as_ref().expect("only defined functions are entered");
         let entry = body.layout.entry_block().expect("a verified function has an entry block");
         self.footprints.enter(&program.funcs[func], self.frames.len(), &args);
+        self.tasks.enter(func, &program.funcs[func], self.frames.len(), self.limits.fuel - self.fuel);
         let mut values = vec![TrackedVal::default(); body.dfg.num_values()];
         for (&p, a) in body.dfg.block_params(entry).iter().zip(args) {
             values[p.as_u32() as usize] = a;
@@ -300,12 +318,48 @@ impl<'p, D: Domain> Machine<'p, D> {
         let frame = self.frames.pop().expect("a function is running");
         self.forget(frame.slots.storage.as_ptr() as usize, frame.slots.storage.len());
         self.footprints.leave(self.frames.len());
+        if self.tasks.leave(self.frames.len(), self.limits.fuel - self.fuel) {
+            self.races.clear();
+        }
     }
 
     /// Memory is new, or gone.
     pub(super) fn forget(&mut self, at: usize, n: usize) {
         self.marks.clear(at, n);
         self.footprints.forget(at, n);
+        self.races.forget(at, n);
+    }
+
+    /// Bytes are read.
+    pub(super) fn reads(&mut self, at: usize, n: usize) {
+        self.footprints.read(at, n, self.site);
+        self.accesses(at, n, false);
+    }
+
+    /// Bytes are written.
+    pub(super) fn writes(&mut self, at: usize, n: usize) {
+        self.footprints.write(at, n, self.site);
+        self.accesses(at, n, true);
+    }
+
+    /// Bytes are copied.
+    pub(super) fn copies(&mut self, to: usize, from: usize, n: usize) {
+        self.footprints.copy(to, from, n, self.site);
+        self.accesses(from, n, false);
+        self.accesses(to, n, true);
+    }
+
+    /// A block is given back, which no concurrent task may use.
+    pub(super) fn gives_back(&mut self, at: usize, n: usize) {
+        self.accesses(at, n, true);
+        self.forget(at, n);
+    }
+
+    fn accesses(&mut self, at: usize, n: usize, writes: bool) {
+        if self.tasks.is_active() {
+            let kind: AccessKind = kind_at(self.program, self.site, writes);
+            self.races.access(&mut self.tasks, at, n, kind, self.site);
+        }
     }
 
     /// Define the results of `inst` and go on after it.

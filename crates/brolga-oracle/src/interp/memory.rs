@@ -62,8 +62,7 @@ impl<D: Domain> Machine<'_, D> {
     ///
     /// They must be readable.
     pub(super) unsafe fn read(&mut self, addr: usize, n: usize) -> TrackedVal {
-        let site = self.site();
-        self.footprints.read(addr, n, site);
+        self.reads(addr, n);
         let mut bytes = [0u8; 16];
         // SAFETY: promised by the caller; `n` is at most 16.
         unsafe { std::ptr::copy_nonoverlapping(addr as *const u8, bytes.as_mut_ptr(), n) };
@@ -79,8 +78,7 @@ impl<D: Domain> Machine<'_, D> {
     pub(super) unsafe fn write(&mut self, addr: usize, n: usize, v: &TrackedVal) {
         // SAFETY: promised by the caller; `n` is at most 16.
         unsafe { std::ptr::copy_nonoverlapping(v.bits.to_le_bytes().as_ptr(), addr as *mut u8, n) };
-        let site = self.site();
-        self.footprints.write(addr, n, site);
+        self.writes(addr, n);
         if D::OBSERVES {
             self.observe_write(addr, n, &v.prov);
         }

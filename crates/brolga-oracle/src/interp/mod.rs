@@ -17,6 +17,7 @@
 //! memory.rs       loads, stores, atomics   externs.rs linkage.rs     C functions; addresses
 //! rounding.rs     sums that round
 //! footprint.rs    what steps of time loops write outside of their states
+//! tasks.rs        which tasks are concurrent; work and span   races.rs       what concurrent tasks access
 //! observe.rs      what happens to floats that no float operation takes
 //! ```
 //!
@@ -43,8 +44,10 @@ mod memory;
 mod moves;
 mod observe;
 mod provenance;
+mod races;
 mod rounding;
 mod step;
+mod tasks;
 mod value;
 
 pub use custom::{Custom, Externs};

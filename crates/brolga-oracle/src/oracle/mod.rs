@@ -65,8 +65,10 @@ pub struct Reverse<T> {
     pub rounding: Vec<Option<Vec<f64>>>,
     /// By how much rounding may change the objective, in terms of the precision of the arithmetic.
     pub noise: f64,
-    /// Instructions executed.
+    /// Instructions executed: the work.
     pub steps: u64,
+    /// Those on the longest way through forks ([`Machine::span`]).
+    pub span: u64,
     /// Whether the sign of a NaN became that of another number. The sign of a NaN is not specified,
     /// so the program may as well return something else.
     pub nan_sign: bool,
@@ -97,8 +99,10 @@ pub struct OracleOutcome {
     pub rounding: Vec<Option<Vec<f64>>>,
     /// By how much rounding may change the objective, in terms of the precision of the arithmetic.
     pub noise: f64,
-    /// Instructions executed.
+    /// Instructions executed: the work.
     pub steps: u64,
+    /// Those on the longest way through forks.
+    pub span: u64,
     /// Whether the sign of a NaN became that of another number. The sign of a NaN is not specified,
     /// so the program may as well return something else.
     pub nan_sign: bool,
@@ -140,6 +144,22 @@ impl<'p> Oracle<'p> {
         // SAFETY: promised by the caller.
         let results = unsafe { self.machine(Plain).call(func, args)? };
         Ok(data_values(&results, &self.return_types(func)))
+    }
+
+    /// Run the program, and count instructions: all of them, and those on the longest way through
+    /// forks. The latter says how long the run takes with as many threads as there are tasks: a
+    /// fork counts what its longest task counts, and one.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Oracle::run`].
+    pub unsafe fn work_and_span(&self, func: FuncKey, args: &[DataValue]) -> Result<(u64, u64), OracleError> {
+        self.param_types(func, args.len())?;
+        let args = args.iter().map(|a| TrackedVal::clean(to_bits(a))).collect();
+        let mut machine = self.machine(Plain);
+        // SAFETY: promised by the caller.
+        unsafe { machine.call(func, args) }?;
+        Ok((machine.n_steps(), machine.span()))
     }
 
     /// Run the program, and look at what steps of time loops write: the first store outside of a
@@ -192,6 +212,7 @@ impl<'p> Oracle<'p> {
             rounding: r.rounding,
             noise: r.noise,
             steps: r.steps,
+            span: r.span,
             nan_sign: r.nan_sign,
             stray: r.stray,
         })
@@ -227,6 +248,7 @@ impl<'p> Oracle<'p> {
                 rounding: r.rounding.clone(),
                 noise: r.noise,
                 steps: r.steps,
+                span: r.span,
                 nan_sign: r.nan_sign,
                 stray: r.stray.clone(),
             }
@@ -296,6 +318,7 @@ impl<'p> Oracle<'p> {
             rounding,
             noise: m.domain.noise(&grad),
             steps: m.n_steps(),
+            span: m.span(),
             nan_sign: m.nan_sign,
             stray: self.stray(&m),
         })

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use brolga::{Error, Options};
+use brolga_driver::check::tape_gradient;
 use brolga_driver::protocol::derive;
 use brolga_driver::{Directive, File, Invocation, guess};
 use brolga_ir::inst::Check;
@@ -83,7 +84,8 @@ fn examples_provoke_their_codes() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Codes that reading a file, or deriving as its `; error:` line says, comes back with.
+/// Codes that reading a file comes back with, or deriving as its `; error:` line says, or running
+/// its `; grad:` line on the tape.
 fn provoke(source: &str) -> Vec<&'static str> {
     let file = match File::parse("example.clif", source) {
         Ok(file) => file,
@@ -91,6 +93,10 @@ fn provoke(source: &str) -> Vec<&'static str> {
     };
     let mut codes: Vec<&'static str> = file.malformed.0.iter().map(|d| d.code).collect();
     for directive in &file.directives {
+        if let Directive::Grad(line) = directive {
+            let call = file.bind(&line.text, &line.call, &line.clauses).unwrap();
+            codes.extend(tape_gradient(&file.program, &call).err().and_then(|e| Some(e.race()?.diagnostic.code)));
+        }
         let Directive::Error(line) = directive else { continue };
         let request = match &line.call {
             Some(call) => Invocation::bind(&file.program, &line.text, call, &line.clauses).unwrap().request(),
