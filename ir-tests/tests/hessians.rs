@@ -81,6 +81,97 @@ fn products_of_modules() {
     assert!(tally.batched > 500 && tally.series > 15, "{} {}", tally.batched, tally.series);
 }
 
+/// Every call of every module: what is refused, by codes.
+#[test]
+#[ignore]
+fn census_of_modules() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm");
+    let only = std::env::var("ONLY").unwrap_or_default();
+    let mut all = (0, 0);
+    let mut causes = BTreeMap::<String, (usize, String)>::new();
+    for folder in ["O0", "O2", "O3-simd", "linked", "text"] {
+        let mut paths: Vec<_> = std::fs::read_dir(root.join(folder)).unwrap().flatten().map(|e| e.path()).collect();
+        paths.sort();
+        for path in paths.iter().filter(|p| p.extension().is_some_and(|e| e == "wasm" || e == "wat")) {
+            if !path.display().to_string().contains(&only) {
+                continue;
+            }
+            let Ok(file) = File::read(path) else { println!("{} is not read", path.display()); continue };
+            for d in &file.directives {
+                let Directive::Grad(line) = d else { continue };
+                let Ok(call) = file.bind(&line.text, &line.call, &line.clauses) else { continue };
+                let began = std::time::Instant::now();
+                all.0 += 1;
+                let name = format!("{folder}/{}/{}", path.file_stem().unwrap().display(), line.text);
+                let cause = match rule(&file.program, &call, &options(&file)) {
+                    Ok(rule) => {
+                        let inputs = inputs(&call);
+                        let mut noise = Noise::new(3);
+                        let direction: Vec<f64> = inputs.iter().map(|_| noise.unit()).collect();
+                        match products(&rule, &call, &Direction::along(&call, &inputs, &direction)) {
+                            Ok(found) => {
+                                let product = flat(&found.products, &inputs);
+                                match on_oracle(&file.program, &call, &inputs, &direction) {
+                                    Ok([_, want]) => {
+                                        let scale = want.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+                                        let off = product.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / scale;
+                                        if off <= 1e-9 { None } else { Some(format!("off by {off:e}, scale {scale:e} {:?} {:?}", &product[..product.len().min(4)], &want[..want.len().min(4)])) }
+                                    }
+                                    Err(e) => Some(format!("no oracle: {e}")),
+                                }
+                            }
+                            Err(e) => Some(format!("run: {e}")),
+                        }
+                    }
+                    Err(e) => { all.1 += 1; Some(format!("{} || {}", first_of(&e), reverse_over_forward(&file, &call))) }
+                };
+                println!("{}: {:.1?} {}", name.split('(').next().unwrap(), began.elapsed(), cause.as_deref().unwrap_or("ok"));
+                if let Some(cause) = cause {
+                    let short = cause.lines().next().unwrap_or_default().to_owned();
+                    causes.entry(short).or_insert_with(|| (0, name)).0 += 1;
+                }
+            }
+        }
+    }
+    println!("{all:?}");
+    for (codes, (n, first)) in &causes {
+        println!("  {n:4} {codes} ({first})");
+    }
+}
+
+fn first_of(e: &Error) -> String {
+    match e {
+        Error::Diagnostics(all) => {
+            let mut all: Vec<_> = all.0.iter().map(|d| format!("{} {}", d.code, d.message.replace("a derivative that calls %brolga_", "").replace(" is derived again", ""))).collect();
+            all.sort();
+            all.dedup();
+            all.join("; ")
+        }
+        e => e.to_string(),
+    }
+}
+
+fn reverse_over_forward(file: &File, call: &Invocation) -> String {
+    use brolga_transform::nested::{self, NestedParam};
+    let options = |mode| brolga::Options { mode, effort: brolga::Effort::Quick, ..file.options() }.settled();
+    let isa = brolga::jit::host_isa(&options(Mode::Tangent)).unwrap();
+    let request = call.request();
+    let nested = match nested::tangent(&file.program, &request, &options(Mode::Tangent), &*isa) {
+        Ok(n) => n,
+        Err(e) => return format!("inner {}", first_of(&Error::Diagnostics(e))),
+    };
+    let args = nested.params.iter().map(|role| match *role {
+        NestedParam::Primal(i) | NestedParam::Shadow(i) => brolga::ArgSpec { promises: brolga::Promises::default(), ..request.args[i] },
+        NestedParam::Seed(_) | NestedParam::Direction(_) => brolga::ArgSpec::CONST,
+        NestedParam::Workspace => brolga::ArgSpec::duplicated(brolga::Elem::Pointer),
+    });
+    let again = brolga::Request::new(nested.func, args);
+    match brolga::DerivedRule::new(&nested.program, &again, &options(Mode::Combined)) {
+        Ok(_) => "derived".into(),
+        Err(e) => first_of(&e),
+    }
+}
+
 fn calls_of(tally: &mut Tally, file: &File, path: &std::path::Path) {
     let name = path.file_stem().expect("a name").display().to_string();
     for d in &file.directives {

@@ -82,6 +82,15 @@ pub unsafe extern "C" fn brolga_tangent_whole(seg: *mut Segment, primal: u64, ta
     half(0) | half(32)
 }
 
+/// Whether the tangent of a word that becomes floats of `of` bytes is not whole.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses.
+pub unsafe extern "C" fn brolga_tangent_torn(seg: *mut Segment, primal: u64, tangent: u64, of: u64) -> u64 {
+    // SAFETY: our contract.
+    u64::from(unsafe { brolga_tangent_whole(seg, primal, tangent, of) } != tangent)
+}
+
 /// A fragment, or a number without a tangent, has been stored to `n` bytes at `p`.
 ///
 /// # Safety
@@ -152,8 +161,25 @@ pub unsafe extern "C" fn brolga_tangent_copy(
     n: u64,
 ) {
     // SAFETY: our contract.
-    unsafe { crate::memory::brolga_copy_shadow(dst, dst_delta, src, src_delta, n) };
-    // SAFETY: the same.
+    unsafe {
+        crate::memory::brolga_copy_shadow(dst, dst_delta, src, src_delta, n);
+        brolga_tangent_copied(seg, dst as u64, dst_delta, src as u64, src_delta, n);
+    }
+}
+
+/// A shadow has been copied: what was dirty in the one place is dirty in the other.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses.
+pub unsafe extern "C" fn brolga_tangent_copied(
+    seg: *mut Segment,
+    dst: u64,
+    dst_delta: u64,
+    src: u64,
+    src_delta: u64,
+    n: u64,
+) {
+    // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
     if seg.waiting == 0 || dst_delta == 0 || n == 0 {
         return;
@@ -183,12 +209,21 @@ pub unsafe extern "C" fn brolga_tangent_copy(
 /// As for [`brolga_zero`](crate::memory::brolga_zero) and [`brolga_tangent_note`].
 pub unsafe extern "C" fn brolga_tangent_zero(seg: *mut Segment, p: *mut u8, delta: u64, n: u64) {
     // SAFETY: our contract.
-    unsafe { crate::memory::brolga_zero(p, delta, n) };
+    unsafe {
+        crate::memory::brolga_zero(p, delta, n);
+        brolga_tangent_zeroed(seg, p as u64, delta, n);
+    }
+}
+
+/// A shadow has been cleared.
+///
+/// # Safety
+/// As for [`brolga_tangent_note`].
+pub unsafe extern "C" fn brolga_tangent_zeroed(seg: *mut Segment, at: u64, delta: u64, n: u64) {
     if delta == 0 || n == 0 {
         return;
     }
-    let (at, n) = (p as u64, n);
-    // SAFETY: the same. Both ends may be parts of floats.
+    // SAFETY: our contract. Both ends may be parts of floats.
     unsafe {
         brolga_tangent_settle(seg, at, delta, n, 0);
         brolga_tangent_mark(seg, at, delta, 1);

@@ -117,6 +117,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
             width: facts.options.width,
             debug: facts.options.debug,
             pieces: self.fragments,
+            waits: self.fragments && facts.mode != Mode::Tangent,
             short: self.quick(),
             fence: self.fence(plan),
             typed: (tape == TapeKind::Typed).then_some(typed),

@@ -161,7 +161,8 @@ fn derived(
 ) -> Vec<DerivedFunc> {
     let mut out = Vec::new();
     let mut put = |symbol: String, func: &ir::Function, variant: &Variant, segment: Option<usize>| {
-        let func = prelude::expanded(as_written(func.clone(), &found.names), prelude::Helpers::Nested, isa);
+        let helpers = prelude::Helpers::Nested { pieces: found.pieces };
+        let func = prelude::expanded(as_written(func.clone(), &found.names), helpers, isa);
         out.push(DerivedFunc { symbol, func, of: variant.func, segment });
     };
     let behind = |variant: &Variant| Some(dead_segment_arg::position(variant));

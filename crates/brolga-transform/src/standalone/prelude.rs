@@ -88,8 +88,8 @@ pub(super) fn with_convention(mut body: ir::Function, conv: CallConv) -> ir::Fun
 /// Whose helpers replace calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Helpers {
-    /// Those of a derivative that is derived again.
-    Nested,
+    /// Those of a derivative that is derived again, and whether it moves floats in pieces.
+    Nested { pieces: bool },
     /// Those of an embedded derivative in one function.
     Workspace,
     /// Those of a forward pass and a pullback that may run again.
@@ -157,13 +157,15 @@ impl Inline for Bodies {
                 Some(0) => "brolga_free_now",
                 _ => "brolga_free_later",
             },
+            "brolga_tangent_zero" if self.0 == (Helpers::Nested { pieces: true }) => "brolga_tangent_zero_marked",
+            "brolga_tangent_copy" if self.0 == (Helpers::Nested { pieces: true }) => "brolga_tangent_copy_marked",
             other => other,
         };
         let signature = &caller.dfg.signatures[declared.signature];
         let types = |s: &ir::Signature| -> Vec<_> { s.params.iter().chain(&s.returns).map(|p| p.value_type).collect() };
         let of_heap = OF_WORKSPACE.get(symbol);
         let body = match self.0 {
-            Helpers::Nested => BODIES.get(symbol),
+            Helpers::Nested { .. } => BODIES.get(symbol),
             // Nothing comes to a shadow after the reverse of its allocation.
             Helpers::Workspace if symbol == "brolga_malloc_rev" => BODIES.get(symbol),
             Helpers::Workspace | Helpers::Pair => {

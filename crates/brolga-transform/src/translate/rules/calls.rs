@@ -156,6 +156,9 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
     if let Some((message, help)) = not_a_driver(cx) {
         return cx.problem(Diagnostic::new("AD0191", message).help(help));
     }
+    if let Some(helper) = helper_of_account(symbol) {
+        return of_account(cx, helper);
+    }
     let active = cx.args().iter().any(|&a| cx.facts().activity.state[a] != State::No || cx.facts().delta(a).is_some());
     if !active {
         return;
@@ -173,6 +176,34 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
         .note(format!("it is called with active arguments; its signature is {sig}"))
         .help("define it in the program, give it a rule of your own, or mark its arguments const");
     cx.problem(d);
+}
+
+/// The helper of the run time for a call by which a derivative keeps account of its run
+/// (`standalone/prelude.clif`). It has no derivative.
+fn helper_of_account(symbol: &str) -> Option<&'static str> {
+    Some(match symbol.strip_prefix("brolga_account_")? {
+        "note" => "brolga_tangent_note",
+        "note_word" => "brolga_tangent_note_word",
+        "mark" => "brolga_tangent_mark",
+        "settle" => "brolga_tangent_settle",
+        "torn" => "brolga_tangent_torn",
+        "zeroed" => "brolga_tangent_zeroed",
+        "copied" => "brolga_tangent_copied",
+        "release" => "brolga_release",
+        "released" => "brolga_released",
+        _ => return None,
+    })
+}
+
+/// The account is that of the derivative's run: the call gets its segment.
+fn of_account(cx: Cx<'_, '_, '_, '_>, helper: &str) {
+    cx.replace_primal();
+    let args = cx.args().to_vec();
+    let operands: Vec<Option<Val>> =
+        std::iter::once(None).chain(args.iter().map(|&a| Some(Val::Primal(a)))).collect();
+    let arg_types: Vec<_> = std::iter::once(types::I64).chain(args.iter().map(|&a| cx.ty(a))).collect();
+    let defs: Defs = cx.results().iter().map(|&r| (Val::Primal(r), cx.ty(r))).collect();
+    cx.helper(Where::Before, helper, &operands, &arg_types, defs, false);
 }
 
 /// Why a call does not stand for a driver, though its name says so, and what to do.
