@@ -220,6 +220,8 @@ fn helpers() -> Table {
         ("brolga_tangent_whole", tangents::brolga_tangent_whole as *const u8),
         ("brolga_tangent_torn", tangents::brolga_tangent_torn as *const u8),
         ("brolga_tangent_mark", tangents::brolga_tangent_mark as *const u8),
+        ("brolga_tangent_clean", tangents::brolga_tangent_clean as *const u8),
+        ("brolga_tangent_unsettled", tangents::brolga_tangent_unsettled as *const u8),
         ("brolga_tangent_settle", tangents::brolga_tangent_settle as *const u8),
         ("brolga_tangent_copied", tangents::brolga_tangent_copied as *const u8),
         ("brolga_tangent_zeroed", tangents::brolga_tangent_zeroed as *const u8),

@@ -126,25 +126,49 @@ pub unsafe extern "C" fn brolga_tangent_settle(seg: *mut Segment, p: u64, delta:
     if delta == 0 {
         return;
     }
+    if of == 0 {
+        // SAFETY: our contract.
+        return unsafe { brolga_tangent_clean(seg, p, delta, n) };
+    }
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
-    let (at, n, delta) = (p.wrapping_add(delta) as usize, n as usize, delta as usize);
-    if of == 0 {
-        let inside = |half: &usize| *half >= at && *half + HALF <= at + n;
-        for half in halves(at, n).filter(inside) {
-            seg.fragments.dirty.remove(&half);
-        }
-        seg.note_waiting();
+    for float in seg.fragments.dirty_floats(p.wrapping_add(delta) as usize, n as usize, of as usize) {
+        // SAFETY: our contract.
+        unsafe { seg.fragments.settle(float, delta as usize, of as usize) };
+    }
+}
+
+/// Floats have been stored to `n` bytes at `p`.
+///
+/// # Safety
+/// As for [`brolga_tangent_note`].
+pub unsafe extern "C" fn brolga_tangent_clean(seg: *mut Segment, p: u64, delta: u64, n: u64) {
+    if delta == 0 {
         return;
     }
-    let size = of as usize;
-    for float in (at..at + n).step_by(size) {
-        if !halves(float, size).any(|half| seg.fragments.dirty.contains_key(&half)) {
-            continue;
-        }
-        // SAFETY: our contract.
-        unsafe { seg.fragments.settle(float, delta, size) };
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    let (at, n) = (p.wrapping_add(delta) as usize, n as usize);
+    let inside = |half: &usize| *half >= at && *half + HALF <= at + n;
+    for half in halves(at, n).filter(inside) {
+        seg.fragments.dirty.remove(&half);
     }
+    seg.note_waiting();
+}
+
+/// Whether the tangent of a float of `of` bytes among `n` bytes at `p` is not known.
+///
+/// # Safety
+/// As for [`brolga_tangent_note`].
+pub unsafe extern "C" fn brolga_tangent_unsettled(seg: *mut Segment, p: u64, delta: u64, n: u64, of: u64) -> u64 {
+    if delta == 0 {
+        return 0;
+    }
+    // SAFETY: our contract.
+    let known = &unsafe { &*seg }.fragments;
+    let mut floats = known.dirty_floats(p.wrapping_add(delta) as usize, n as usize, of as usize);
+    // SAFETY: our contract.
+    u64::from(floats.any(|float| unsafe { !known.is_whole(float, delta as usize, of as usize) }))
 }
 
 /// `memmove` of a shadow, with what is dirty in it.

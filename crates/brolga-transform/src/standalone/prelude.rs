@@ -157,6 +157,7 @@ impl Inline for Bodies {
                 Some(0) => "brolga_free_now",
                 _ => "brolga_free_later",
             },
+            "brolga_tangent_settle" if constant_int(caller, args[4]) == Some(0) => "brolga_tangent_clean",
             "brolga_tangent_zero" if self.0 == (Helpers::Nested { pieces: true }) => "brolga_tangent_zero_marked",
             "brolga_tangent_copy" if self.0 == (Helpers::Nested { pieces: true }) => "brolga_tangent_copy_marked",
             other => other,

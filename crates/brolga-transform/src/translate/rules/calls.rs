@@ -11,6 +11,7 @@ use brolga_analysis::query::signature_id;
 use brolga_analysis::{Delta, ParamMode, ResultMode, Variant};
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, intrinsics};
+use brolga_rules::helper_of_account;
 use cranelift_codegen::ir::{self, Signature, types};
 
 use super::fragments::hand_over;
@@ -156,9 +157,6 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
     if let Some((message, help)) = not_a_driver(cx) {
         return cx.problem(Diagnostic::new("AD0191", message).help(help));
     }
-    if let Some(helper) = helper_of_account(symbol) {
-        return of_account(cx, helper);
-    }
     let active = cx.args().iter().any(|&a| cx.facts().activity.state[a] != State::No || cx.facts().delta(a).is_some());
     if !active {
         return;
@@ -178,30 +176,14 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
     cx.problem(d);
 }
 
-/// The helper of the run time for a call by which a derivative keeps account of its run
-/// (`standalone/prelude.clif`). It has no derivative.
-fn helper_of_account(symbol: &str) -> Option<&'static str> {
-    Some(match symbol.strip_prefix("brolga_account_")? {
-        "note" => "brolga_tangent_note",
-        "note_word" => "brolga_tangent_note_word",
-        "mark" => "brolga_tangent_mark",
-        "settle" => "brolga_tangent_settle",
-        "torn" => "brolga_tangent_torn",
-        "zeroed" => "brolga_tangent_zeroed",
-        "copied" => "brolga_tangent_copied",
-        "release" => "brolga_release",
-        "released" => "brolga_released",
-        _ => return None,
-    })
-}
-
-/// The account is that of the derivative's run: the call gets its segment.
-fn of_account(cx: Cx<'_, '_, '_, '_>, helper: &str) {
+/// A call by which a derivative keeps account of its run gets the segment of this one. Any other
+/// call of an inactive function stays.
+pub(crate) fn inactive(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
+    let Some(helper) = helper_of_account(symbol) else { return };
     cx.replace_primal();
     let args = cx.args().to_vec();
-    let operands: Vec<Option<Val>> =
-        std::iter::once(None).chain(args.iter().map(|&a| Some(Val::Primal(a)))).collect();
-    let arg_types: Vec<_> = std::iter::once(types::I64).chain(args.iter().map(|&a| cx.ty(a))).collect();
+    let operands: Vec<Option<Val>> = [None].into_iter().chain(args.iter().map(|&a| Some(Val::Primal(a)))).collect();
+    let arg_types: Vec<_> = [types::I64].into_iter().chain(args.iter().map(|&a| cx.ty(a))).collect();
     let defs: Defs = cx.results().iter().map(|&r| (Val::Primal(r), cx.ty(r))).collect();
     cx.helper(Where::Before, helper, &operands, &arg_types, defs, false);
 }
