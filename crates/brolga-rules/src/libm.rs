@@ -131,8 +131,8 @@ struct Rules(BTreeMap<&'static str, MathRule>);
 impl Rules {
     fn add(&mut self, symbol: &'static str, params: &[Ty], rets: &[Ty], kind: MathKind) {
         // What these write is not memory of the program, or they do not come back.
-        let effects = matches!(symbol, "puts" | "putchar" | "rand" | "abort" | "exit")
-            || helper_of_account(symbol).is_some();
+        let effects =
+            matches!(symbol, "puts" | "putchar" | "rand" | "abort" | "exit") || helper_of_account(symbol).is_some();
         let rule = MathRule { symbol, params: params.to_vec(), rets: rets.to_vec(), kind, effects };
         let before = self.0.insert(symbol, rule);
         assert!(before.is_none(), "two rules for {symbol}");

@@ -21,7 +21,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use brolga_ir::{ArgActivity, ArgSpec, Diagnostic, Diagnostics, Elem, MemoryMode, Mode, Options, Program, Promises, Request, ResultActivity};
+use brolga_ir::{
+    ArgActivity, ArgSpec, Diagnostic, Diagnostics, Elem, MemoryMode, Mode, Options, Program, Promises, Request,
+    ResultActivity,
+};
 use brolga_runtime::Workspace;
 use brolga_transform::nested::{Nested, NestedParam, NestedResult, gradient, tangent};
 use cranelift_codegen::data_value::DataValue;
@@ -153,7 +156,16 @@ impl HessianRule {
         let Nested { params, results, .. } = nested;
         let primal = program.funcs[request.func].signature.clone();
         let (request, capacity) = (request.clone(), options.tape_limit);
-        Ok(Self { rule, reverse: inner == Mode::Tangent, params, results, primal, request, capacity, free: Arc::default() })
+        Ok(Self {
+            rule,
+            reverse: inner == Mode::Tangent,
+            params,
+            results,
+            primal,
+            request,
+            capacity,
+            free: Arc::default(),
+        })
     }
 
     /// The rule of the outer derivative behind it: in forward mode, or in reverse mode.
@@ -182,7 +194,8 @@ impl HessianRule {
     ) -> Result<Run, Error> {
         self.check(args, along, seeds)?;
         let mut tape = self.tape()?;
-        let given: Vec<Arg> = self.params.iter().map(|role| self.argument(*role, args, along, seeds, &mut tape)).collect();
+        let given: Vec<Arg> =
+            self.params.iter().map(|role| self.argument(*role, args, along, seeds, &mut tape)).collect();
         let (mut values, mut derivatives) = (std::mem::take(&mut out.values), Vec::new());
         let reverse = self.reverse;
         let run = if reverse {

@@ -291,9 +291,12 @@ pub struct Solved {
 pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> Solved {
     let (mut copies, mut bits) = (input.pointer_copy.clone(), input.bits.clone());
     let mut carried = contents::Carried::default();
+    // What has been taken for pointers because of what lies beside it stays one, so that this ends.
+    let mut beside: EntitySet<ir::Value> = EntitySet::new();
     loop {
         let p = pointers::compute(PointerInput { pointer_copy: copies.clone(), bits: bits.clone(), ..*input });
-        let (c, found) = contents::compute(input, &p, uses, &carried);
+        let (c, mut found) = contents::compute(input, &p, uses, &carried);
+        found.extend(beside.iter());
         if found != copies {
             copies = found;
             continue;
@@ -309,8 +312,8 @@ pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> S
         }
         // What lies beside pointers is a pointer only if nothing says that it is a float: that is
         // asked last.
-        let beside = contents::beside_pointers(input.func, &c);
-        if beside.into_iter().filter(|&v| copies.insert(v)).count() == 0 {
+        beside.extend(contents::beside_pointers(input.func, &c));
+        if beside.iter().filter(|&v| copies.insert(v)).count() == 0 {
             return Solved { pointers: p, contents: c, lanes, steps };
         }
     }
