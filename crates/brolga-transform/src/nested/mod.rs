@@ -27,7 +27,9 @@ mod data;
 
 use brolga_analysis::{ParamMode, ResultMode, Variant, query};
 use brolga_ir::lower::CHECK_SRCLOC;
+use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostics, FuncKey, Mode, Options, Program, Request, TapeKind};
+use brolga_rules::math_rule;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -112,8 +114,22 @@ pub fn tangent(
 }
 
 fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn TargetIsa) -> Result<Nested, Diagnostics> {
-    settled(program, request, options, isa, &[], |_| {})
+    settled(program, request, options, isa, &[], |derived| derived.iter_mut().for_each(|p| of_a_run(&mut p.func)))
 }
+
+/// What is left of helpers that have a segment has another name than those: where the derivative
+/// runs without being derived there is none, and nothing of that name is linked.
+fn of_a_run(func: &mut ir::Function) {
+    for callee in func.dfg.ext_funcs.keys().collect::<Vec<_>>() {
+        let symbol = symbol_of(func, &func.dfg.ext_funcs[callee].name);
+        if symbol.starts_with("brolga_") && math_rule(&symbol).is_none() && !symbol.ends_with(OF_A_RUN) {
+            func.dfg.ext_funcs[callee].name = ir::ExternalName::testcase(format!("{symbol}{OF_A_RUN}"));
+        }
+    }
+}
+
+/// How names of helpers end that need the segment of a run.
+pub(crate) const OF_A_RUN: &str = "_of_a_run";
 
 /// [`gradient`] or [`tangent`], as the options have the mode, whose functions `settle` changes
 /// before they are put into the program. The first is the root. Data that `given` names have these
