@@ -26,7 +26,7 @@
 mod data;
 
 use brolga_analysis::{ParamMode, ResultMode, Variant, query};
-use brolga_ir::lower::CHECK_SRCLOC;
+use brolga_ir::lower::{CHECK_SRCLOC, is_half};
 use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostics, FuncKey, Mode, Options, Program, Request, TapeKind};
 use brolga_rules::math_rule;
@@ -122,7 +122,8 @@ fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn Tar
 fn of_a_run(func: &mut ir::Function) {
     for callee in func.dfg.ext_funcs.keys().collect::<Vec<_>>() {
         let symbol = symbol_of(func, &func.dfg.ext_funcs[callee].name);
-        if symbol.starts_with("brolga_") && math_rule(&symbol).is_none() && !symbol.ends_with(OF_A_RUN) {
+        let is_helper = symbol.starts_with("brolga_") && !is_half(&symbol) && math_rule(&symbol).is_none();
+        if is_helper && !symbol.ends_with(OF_A_RUN) {
             func.dfg.ext_funcs[callee].name = ir::ExternalName::testcase(format!("{symbol}{OF_A_RUN}"));
         }
     }
