@@ -103,6 +103,8 @@ pub struct HessianRule {
     rule: DerivedRule,
     /// Whether it is in reverse mode, over a tangent.
     reverse: bool,
+    /// Whether it returns the primal's results.
+    values: bool,
     params: Vec<NestedParam>,
     results: Vec<NestedResult>,
     primal: Signature,
@@ -115,15 +117,18 @@ pub struct HessianRule {
 
 impl HessianRule {
     /// Derive twice, and compile: in forward mode over the gradient, or where that is refused in
-    /// reverse mode over the tangent. The options' mode and what they say of memory are not asked:
-    /// memory is left as the function leaves it. No argument's shadow is taken to be fresh. The
-    /// [width](Options::width) says along how many directions one call goes.
+    /// reverse mode over the tangent. With [`Mode::Gradient`] a
+    /// call returns no values, and does not compute what only they need; other modes, and what the
+    /// options say of memory, are not asked: memory is left as the function leaves it. No argument's
+    /// shadow is taken to be fresh. The [width](Options::width) says along how many directions one
+    /// call goes.
     ///
     /// # Errors
     /// [`Error::Diagnostics`] with every problem of the program as asked. Problems of the second
     /// derivation have the lines of the program, and name instructions of the gradient.
     pub fn new(program: &Program, request: &Request, options: &Options) -> Result<Self, Error> {
-        let first = match Self::nested(program, request, options, Mode::Combined) {
+        let reverse = if options.mode == Mode::Gradient { Mode::Gradient } else { Mode::Combined };
+        let first = match Self::nested(program, request, options, reverse) {
             Err(Error::Diagnostics(first)) => first,
             found => return found,
         };
@@ -151,6 +156,7 @@ impl HessianRule {
         };
         let of_inner = Options { mode: inner, width: 1, ..options.settled() };
         let nested = crate::quiet::caught("derive", program, || Ok(nest(program, request, &of_inner, &*isa)?))?;
+        let values = options.mode != Mode::Gradient;
         let options = Options { mode: outer, memory: MemoryMode::Leave, ..options.clone() };
         let rule = DerivedRule::new(&nested.program, &outer_request(request, &nested), &options)?;
         let Nested { params, results, .. } = nested;
@@ -158,6 +164,7 @@ impl HessianRule {
         let (request, capacity) = (request.clone(), options.tape_limit);
         Ok(Self {
             rule,
+            values,
             reverse: inner == Mode::Tangent,
             params,
             results,
@@ -231,7 +238,7 @@ impl HessianRule {
                 }
             }
         }
-        values.truncate(self.primal.returns.len());
+        values.truncate(if self.values { self.primal.returns.len() } else { 0 });
         out.values = values;
         Ok(run)
     }

@@ -84,7 +84,8 @@ pub struct Nested {
     pub results: Vec<NestedResult>,
 }
 
-/// Value and gradient of a request as a function `(p…, shadows…, workspace, seeds…) -> (r…, p̄…)`.
+/// Value and gradient of a request as a function `(p…, shadows…, workspace, seeds…) -> (r…, p̄…)`, or
+/// the gradient alone, `(p̄…)`, if the options' mode is [`Mode::Gradient`].
 /// Memory is left as the primal leaves it, whatever the options say, and no shadow is taken to be
 /// fresh.
 ///
@@ -96,7 +97,8 @@ pub fn gradient(
     options: &Options,
     isa: &dyn TargetIsa,
 ) -> Result<Nested, Diagnostics> {
-    nested(program, request, &Options { mode: Mode::Combined, ..options.clone() }, isa)
+    let mode = if options.mode == Mode::Gradient { Mode::Gradient } else { Mode::Combined };
+    nested(program, request, &Options { mode, ..options.clone() }, isa)
 }
 
 /// Value and tangent of a request as a function `(p…, shadows…, workspace, ṗ…) -> (r…, ṙ…)`, whose
@@ -234,7 +236,8 @@ fn signature(whole: &DerivedCombined, primal: &ir::Signature, mode: Mode) -> (Ve
     let mut roles: Vec<NestedParam> =
         (0..params.len()).map(NestedParam::Primal).chain(shadows).chain(workspace).collect();
     let returned = (0..results.len()).filter(|&i| results[i] == ResultMode::Ptr).map(NestedResult::Shadow);
-    let mut given: Vec<NestedResult> = (0..primal.returns.len()).map(NestedResult::Value).chain(returned).collect();
+    let values = if whole.results { primal.returns.len() } else { 0 };
+    let mut given: Vec<NestedResult> = (0..values).map(NestedResult::Value).chain(returned).collect();
     let of_params = whole.variant.param_shapes(primal).map(|p| p.0);
     let of_results = whole.variant.result_shapes(primal).map(|r| r.0);
     if mode == Mode::Tangent {
