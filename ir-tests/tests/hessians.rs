@@ -74,19 +74,16 @@ const REFUSED_IN_MODULES: usize = 8;
 /// The same as [`POLES`], of modules: roots at zero, without an optimiser.
 const POLES_IN_MODULES: usize = 12;
 
-/// Modules that take seconds to derive twice: of each function one product is compared, and no more.
-const LONG: [&str; 5] = ["eigen", "gp", "ode", "precise", "resampled"];
-
-/// The same of modules, whose buffers lie in the memory of an instance: every call of every module.
-/// In quick tests those of some.
+/// The same of modules, whose buffers lie in the memory of an instance: every call of some, and of
+/// each function of all others one product. In quick tests those of some.
 #[test]
 fn products_of_modules() {
     let mut tally = Tally::default();
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm");
     for path in ir_tests::modules(&root) {
-        if !is_quick() || ir_tests::MODULES_TWICE.iter().any(|name| path == root.join(name)) {
-            let is_long = LONG.iter().any(|stem| path.file_stem().is_some_and(|s| s == *stem));
-            calls_of(&mut tally, &File::read(&path).expect("it is read"), &path, is_long);
+        let whole = ir_tests::MODULES_TWICE.iter().any(|name| path == root.join(name));
+        if whole || !is_quick() {
+            calls_of(&mut tally, &File::read(&path).expect("it is read"), &path, !whole);
         }
     }
     tally.print();
@@ -112,7 +109,7 @@ fn products_of_a_library_that_allocates() {
     assert!(tally.calls == 3 && tally.compared > 30, "{} {}", tally.calls, tally.compared);
 }
 
-fn calls_of(tally: &mut Tally, file: &File, path: &std::path::Path, is_long: bool) {
+fn calls_of(tally: &mut Tally, file: &File, path: &std::path::Path, only_one: bool) {
     let stem = path.file_stem().expect("a name").display();
     let folder = path.parent().and_then(|p| p.file_name()).expect("a folder").display();
     let name = format!("{folder}/{stem}");
@@ -120,8 +117,8 @@ fn calls_of(tally: &mut Tally, file: &File, path: &std::path::Path, is_long: boo
     for d in &file.directives {
         let Directive::Grad(line) = d else { continue };
         let Ok(call) = file.bind(&line.text, &line.call, &line.clauses) else { continue };
-        if seen.insert(call.func) || !is_long {
-            judge(tally, file, &call, &format!("{name}/{}", line.text), is_long);
+        if seen.insert(call.func) || !only_one {
+            judge(tally, file, &call, &format!("{name}/{}", line.text), only_one);
         }
     }
 }
@@ -143,7 +140,7 @@ impl Tally {
     }
 }
 
-fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, is_long: bool) {
+fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, only_one: bool) {
     tally.calls += 1;
     let refused = |e: &Error| match e {
         Error::Diagnostics(all) => {
@@ -167,7 +164,7 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, is_long:
             return;
         }
     };
-    for other in [within_the_pattern, several_at_once].into_iter().filter(|_| !is_long) {
+    for other in [within_the_pattern, several_at_once].into_iter().filter(|_| !only_one) {
         match other(tally, file, call, &inputs, name) {
             Ok(()) => {}
             // Another direction may reach bits that are not followed.
@@ -180,7 +177,7 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, is_long:
     }
     let product = flat(&found.products, &inputs);
     let twice = product.iter().zip(&direction).map(|(p, v)| p * v).sum::<f64>();
-    if !is_long {
+    if !only_one {
         taylor(tally, file, call, (&inputs, &direction), twice, name);
     }
     let Ok(oracle) = on_oracle(&file.program, call, &inputs, &direction) else { return };

@@ -257,13 +257,23 @@ fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function 
     let entry = func.layout.entry_block().expect("it has a body");
     let n = primal.params.len();
     let dup: Vec<usize> = (0..n).filter(|&i| matches!(whole.variant.params[i], ParamMode::Dup { .. })).collect();
-    let first = func.layout.first_inst(entry).expect("a block has a terminator");
     for (k, &i) in dup.iter().enumerate() {
         let delta = func.dfg.block_params(entry)[n + k];
         let shadow = func.dfg.replace_block_param(delta, types::I64);
         let pointer = func.dfg.block_params(entry)[i];
-        let inside = FuncCursor::new(&mut func).at_inst(first).ins().isub(shadow, pointer);
+        let inside = FuncCursor::new(&mut func).at_first_insertion_point(entry).ins().isub(shadow, pointer);
         func.dfg.change_to_alias(delta, inside);
+        // The sum of both is the shadow itself, of which it is known that it has one.
+        for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect::<Vec<_>>() {
+            let ir::InstructionData::Binary { opcode: ir::Opcode::Iadd, args } = func.dfg.insts[inst] else { continue };
+            let [a, b] = args.map(|v| func.dfg.resolve_aliases(v));
+            if (a, b) == (pointer, inside) || (a, b) == (inside, pointer) {
+                let sum = func.dfg.first_result(inst);
+                func.layout.remove_inst(inst);
+                func.dfg.clear_results(inst);
+                func.dfg.change_to_alias(sum, shadow);
+            }
+        }
     }
     let returned: Vec<usize> =
         (0..primal.returns.len()).filter(|&i| whole.variant.results[i] == ResultMode::Ptr).collect();
@@ -283,7 +293,7 @@ fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function 
     let at = n + dup.len();
     let segment = func.dfg.block_params(entry)[at];
     func.dfg.remove_block_param(segment);
-    let nothing = FuncCursor::new(&mut func).at_inst(first).ins().iconst(types::I64, 0);
+    let nothing = FuncCursor::new(&mut func).at_first_insertion_point(entry).ins().iconst(types::I64, 0);
     func.dfg.change_to_alias(segment, nothing);
     func.signature.params.remove(at);
     func
