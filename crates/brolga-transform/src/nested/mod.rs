@@ -27,6 +27,7 @@ mod data;
 
 use brolga_analysis::{ParamMode, ResultMode, Variant, query};
 use brolga_ir::lower::{CHECK_SRCLOC, is_half};
+use brolga_ir::map::HashSet;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostics, FuncKey, Mode, Options, Program, Request, TapeKind};
 use brolga_rules::math_rule;
@@ -116,16 +117,20 @@ pub fn tangent(
 }
 
 fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn TargetIsa) -> Result<Nested, Diagnostics> {
-    settled(program, request, options, isa, &[], |derived| derived.iter_mut().for_each(|p| of_a_run(&mut p.func)))
+    settled(program, request, options, isa, &[], |derived| {
+        let defined: HashSet<String> = derived.iter().map(|p| p.symbol.clone()).collect();
+        let is_defined = |symbol: &str| defined.contains(symbol) || program.func(symbol).is_some();
+        derived.iter_mut().for_each(|p| of_a_run(&mut p.func, &is_defined));
+    })
 }
 
 /// What is left of helpers that have a segment has another name than those: where the derivative
 /// runs without being derived there is none, and nothing of that name is linked.
-fn of_a_run(func: &mut ir::Function) {
+fn of_a_run(func: &mut ir::Function, is_defined: &dyn Fn(&str) -> bool) {
     for callee in func.dfg.ext_funcs.keys().collect::<Vec<_>>() {
         let symbol = symbol_of(func, &func.dfg.ext_funcs[callee].name);
         let is_helper = symbol.starts_with("brolga_") && !is_half(&symbol) && math_rule(&symbol).is_none();
-        if is_helper && !symbol.ends_with(OF_A_RUN) {
+        if is_helper && !is_defined(&symbol) && !symbol.ends_with(OF_A_RUN) {
             func.dfg.ext_funcs[callee].name = ir::ExternalName::testcase(format!("{symbol}{OF_A_RUN}"));
         }
     }
