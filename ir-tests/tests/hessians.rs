@@ -96,8 +96,8 @@ fn products_of_modules() {
     assert!(tally.batched > 500 && tally.series > 15, "{} {}", tally.batched, tally.series);
 }
 
-/// A library that allocates as it computes: Eigen with matrices whose sizes it learns in the run, by
-/// a Cholesky factor, reflections, and LU.
+/// A library that allocates as it computes: Eigen with matrices whose sizes it learns in the run,
+/// by a Cholesky factor, reflections, and LU.
 #[test]
 fn products_of_a_library_that_allocates() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm/O2/eigen.wasm");

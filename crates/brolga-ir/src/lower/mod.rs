@@ -58,7 +58,7 @@ pub use env::{CHECK_SRCLOC, Fence, LowerEnv, Lowered, Shadows, tape_flags};
 pub use frame::{FrameHome, FrameLayout, SlotPlace};
 pub use ops::zero;
 pub use renumber::{is_numbered, renumber};
-pub use typed::{Channel, Position, Standalone, TAPE_REGION, Typed, half_of, is_half, shadow_of_data};
+pub use typed::{Channel, OF_A_RUN, Position, Standalone, TAPE_REGION, Typed, half_of, is_half, shadow_of_data};
 
 /// Make CLIF of a graph.
 pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {

@@ -26,7 +26,7 @@
 mod data;
 
 use brolga_analysis::{ParamMode, ResultMode, Variant, query};
-use brolga_ir::lower::{CHECK_SRCLOC, is_half};
+use brolga_ir::lower::{CHECK_SRCLOC, OF_A_RUN, is_half};
 use brolga_ir::map::HashSet;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostics, FuncKey, Mode, Options, Program, Request, TapeKind};
@@ -85,8 +85,8 @@ pub struct Nested {
     pub results: Vec<NestedResult>,
 }
 
-/// Value and gradient of a request as a function `(p…, shadows…, workspace, seeds…) -> (r…, p̄…)`, or
-/// the gradient alone, `(p̄…)`, if the options' mode is [`Mode::Gradient`].
+/// Value and gradient of a request as a function `(p…, shadows…, workspace, seeds…) -> (r…, p̄…)`,
+/// or the gradient alone, `(p̄…)`, if the options' mode is [`Mode::Gradient`].
 /// Memory is left as the primal leaves it, whatever the options say, and no shadow is taken to be
 /// fresh.
 ///
@@ -135,9 +135,6 @@ fn of_a_run(func: &mut ir::Function, is_defined: &dyn Fn(&str) -> bool) {
         }
     }
 }
-
-/// How names of helpers end that need the segment of a run.
-pub(crate) const OF_A_RUN: &str = "_of_a_run";
 
 /// [`gradient`] or [`tangent`], as the options have the mode, whose functions `settle` changes
 /// before they are put into the program. The first is the root. Data that `given` names have these

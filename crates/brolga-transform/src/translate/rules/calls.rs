@@ -165,7 +165,7 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
     let ir::InstructionData::Call { func_ref, .. } = func.dfg.insts[cx.inst()] else { unreachable!("a direct call") };
     let sig = &func.dfg.signatures[func.dfg.ext_funcs[func_ref].signature];
     if symbol.starts_with("brolga_") && cx.facts().program.nested > 0 {
-        let symbol = symbol.strip_suffix(crate::nested::OF_A_RUN).unwrap_or(symbol);
+        let symbol = symbol.strip_suffix(brolga_ir::lower::OF_A_RUN).unwrap_or(symbol);
         let d = Diagnostic::new("AD0150", format!("a derivative that calls %{symbol} is derived again"))
             .note("helpers that move floats in pieces, or move blocks of the heap, have no derivative")
             .help("move floats as floats of one size; allocate a new block where one is made longer");
