@@ -17,7 +17,7 @@ use brolga_driver::second::{flat, hessian, products, products_along, rule, rules
 use brolga_driver::sparsity;
 use brolga_driver::tangent::Direction;
 use brolga_driver::{Directive, File, Invocation, compare};
-use brolga_testing::budget::is_quick;
+use brolga_testing::budget::{asked, is_quick};
 
 /// So many calls may be refused; it only rises with new cases of floats in pieces.
 const REFUSED: usize = 33;
@@ -74,15 +74,20 @@ const REFUSED_IN_MODULES: usize = 8;
 /// The same as [`POLES`], of modules: roots at zero, without an optimiser.
 const POLES_IN_MODULES: usize = 12;
 
+/// Modules that take seconds to derive twice.
+const LONG: [&str; 5] = ["eigen", "gp", "ode", "precise", "resampled"];
+
 /// The same of modules, whose buffers lie in the memory of an instance: every call of some, and of
-/// each function of all others one product. In quick tests those of some.
+/// each function of those with an optimiser one product; `cargo xtask census` looks at all modules.
+/// In quick tests those of some.
 #[test]
 fn products_of_modules() {
     let mut tally = Tally::default();
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm");
     for path in ir_tests::modules(&root) {
         let whole = ir_tests::MODULES_TWICE.iter().any(|name| path == root.join(name));
-        if whole || !is_quick() {
+        let long = path.starts_with(root.join("O0")) || LONG.iter().any(|n| path.file_stem().is_some_and(|s| s == *n));
+        if whole || asked::<u8>("BROLGA_CENSUS").is_some() || !is_quick() && !long {
             calls_of(&mut tally, &File::read(&path).expect("it is read"), &path, !whole);
         }
     }
