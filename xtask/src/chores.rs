@@ -23,7 +23,8 @@ pub fn test(filter: Option<&str>, quick: bool) -> Result<(), Failure> {
     run(tests)
 }
 
-/// Derive every function of the cases, and of the modules, a second time: tables of what is refused.
+/// Derive every function of the cases, and of the modules, a second time: tables of what is
+/// refused.
 pub fn census() -> Result<(), Failure> {
     let of_tests = ["test", "--quiet", "--package", "ir-tests", "--test", "main", "--"];
     let mut census = command("cargo", &of_tests);

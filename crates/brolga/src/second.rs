@@ -117,10 +117,10 @@ pub struct HessianRule {
 
 impl HessianRule {
     /// Derive twice, and compile: in forward mode over the gradient, or where that is refused in
-    /// reverse mode over the tangent. With [`Mode::Gradient`] a call returns no values, and does not
-    /// compute what only they need; other modes, and what the options say of memory, are not asked:
-    /// memory is left as the function leaves it. No argument's shadow is taken to be fresh. The
-    /// [width](Options::width) says along how many directions one call goes.
+    /// reverse mode over the tangent. With [`Mode::Gradient`] a call returns no values, and does
+    /// not compute what only they need; other modes, and what the options say of memory, are not
+    /// asked: memory is left as the function leaves it. No argument's shadow is taken to be fresh.
+    /// The [width](Options::width) says along how many directions one call goes.
     ///
     /// # Errors
     /// [`Error::Diagnostics`] with every problem of the program as asked. Problems of the second
