@@ -68,7 +68,7 @@ fn products_are_those_of_the_primal() {
 }
 
 /// So many calls of modules may be refused, or trap where the gradient does not: roots whose first
-/// guess is computed from bits, without an optimiser.
+/// guess is computed from bits.
 const REFUSED_IN_MODULES: usize = 8;
 
 /// The same as [`POLES`], of modules: roots at zero, without an optimiser.
