@@ -15,11 +15,29 @@ pub mod inputs;
 pub mod mutants;
 pub mod requests;
 
+use std::path::{Path, PathBuf};
+
 /// Why a test failed; empty lists do not occur.
 pub type Complaints = Vec<String>;
 
-/// Modules, under `wasm`, whose calls are derived twice: curves, cameras, bodies, recursion,
-/// matrices, Eigen without and with vectors. (Those that move floats in pieces are refused.)
+/// Folders of modules under `wasm`.
+pub const FOLDERS: [&str; 5] = ["O0", "O2", "O3-simd", "linked", "text"];
+
+/// Every module under `wasm`, in order.
+pub fn modules(wasm: &Path) -> Vec<PathBuf> {
+    let of = |folder: &str| {
+        let entries = std::fs::read_dir(wasm.join(folder)).expect("the folder is there");
+        let is_module = |p: &PathBuf| p.extension().is_some_and(|e| e == "wasm" || e == "wat");
+        let mut paths: Vec<_> = entries.flatten().map(|e| e.path()).filter(is_module).collect();
+        paths.sort();
+        assert!(!paths.is_empty(), "{folder} has no modules");
+        paths
+    };
+    FOLDERS.into_iter().flat_map(of).collect()
+}
+
+/// Modules, under `wasm`, for each composition of modes: curves, cameras, bodies, recursion,
+/// matrices, Eigen without and with vectors.
 pub const MODULES_TWICE: [&str; 7] = [
     "O2/loss.wasm",
     "O2/ba.wasm",

@@ -12,7 +12,7 @@
 //! | reverse over forward | `u` | 0 → **`Hu`** | initial shadow | `Hu` |
 //! | forward over forward | `u` | `v` | 0, read with the initial shadow | **`v·Hu`** |
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::jit::host_isa;
@@ -34,9 +34,28 @@ const POLES: usize = 9;
 /// The same of the derivative of a tangent: where a root is zero, its slope is infinite.
 const POLES_OF_TANGENTS: usize = 33;
 
+/// What each composition is compared on, and the cases that have it. (Modules have tests of their
+/// own.)
+const KINDS: [(&str, &str); 12] = [
+    ("scalar", "scalar/"),
+    ("f32", ""),
+    ("vectors", "vector/"),
+    ("loop", "control/loops.clif"),
+    ("br_table", "control/br_table.clif"),
+    ("memory", "memory/"),
+    ("aliasing", "memory/aliases.clif"),
+    ("calls", "calls/direct.clif"),
+    ("recursion", "calls/recursive.clif"),
+    ("indirect", "calls/indirect.clif"),
+    ("libm", "scalar/libm_f64.clif"),
+    ("heap", "memory/heap.clif"),
+];
+
 #[derive(Default)]
 struct Tally {
     compared: usize,
+    /// By kind: how many results of what calls were compared.
+    kinds: BTreeMap<&'static str, usize>,
     refused: usize,
     trapped: BTreeSet<String>,
     wrong: Vec<String>,
@@ -49,7 +68,10 @@ fn all_calls(outer: Mode, inner: Mode) {
         calls_of(&mut tally, &path, (outer, inner));
     }
     tally.print((outer, inner));
-    let Tally { compared, trapped, wrong, poles, .. } = &tally;
+    let Tally { compared, kinds, trapped, wrong, poles, .. } = &tally;
+    for (kind, _) in KINDS {
+        assert!(kinds.get(kind).is_some_and(|n| *n > 1), "{kind} is not compared: {kinds:?}");
+    }
     assert!(wrong.is_empty(), "{} are wrong", wrong.len());
     let most = if inner == Mode::Tangent { POLES_OF_TANGENTS } else { POLES };
     assert!(poles.len() <= most, "{} at poles, not {most} at most", poles.len());
@@ -66,7 +88,7 @@ fn all_modules(outer: Mode, inner: Mode) {
         calls_of(&mut tally, &path, (outer, inner));
     }
     tally.print((outer, inner));
-    let Tally { compared, refused, trapped, wrong, poles } = &tally;
+    let Tally { compared, refused, trapped, wrong, poles, .. } = &tally;
     assert!(wrong.is_empty() && poles.is_empty() && trapped.is_empty());
     // Integrands by function pointer, without inlining.
     assert!(*refused <= 3, "{refused}");
@@ -76,17 +98,24 @@ fn all_modules(outer: Mode, inner: Mode) {
 fn calls_of(tally: &mut Tally, path: &std::path::Path, of: (Mode, Mode)) {
     let file = File::read(path).expect("it is read");
     let name = path.file_stem().expect("a name").display().to_string();
+    let place = path.display().to_string();
     for d in &file.directives {
         let Directive::Grad(line) = d else { continue };
         let Ok(call) = file.bind(&line.text, &line.call, &line.clauses) else { continue };
+        let before = tally.compared;
         judge(tally, &file, &call, &format!("{name}/{}", line.text), of);
+        for (kind, part) in KINDS {
+            let has = if kind == "f32" { compare::uses_f32(&file.program, call.func) } else { place.contains(part) };
+            *tally.kinds.entry(kind).or_default() += if has { tally.compared - before } else { 0 };
+        }
     }
 }
 
 impl Tally {
     fn print(&self, (outer, inner): (Mode, Mode)) {
-        let Tally { compared, refused, trapped, wrong, poles } = self;
+        let Tally { compared, kinds, refused, trapped, wrong, poles } = self;
         println!("{outer:?} over {inner:?}: {compared} compared, {refused} refused, {} trapped", trapped.len());
+        println!("  {kinds:?}");
         trapped.iter().for_each(|t| println!("  trap: {t}"));
         poles.iter().for_each(|p| println!("  at a pole: {p}"));
         wrong.iter().for_each(|p| println!("  WRONG: {p}"));

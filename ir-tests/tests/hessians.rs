@@ -5,7 +5,7 @@
 //! gradient gives a number, it is the oracle's; the value and the gradient are those of a rule of
 //! first order, bit for bit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brolga::{Error, Mode, Options};
 use brolga_driver::batch::batch;
@@ -17,10 +17,11 @@ use brolga_driver::second::{flat, hessian, products, products_along, rule, rules
 use brolga_driver::sparsity;
 use brolga_driver::tangent::Direction;
 use brolga_driver::{Directive, File, Invocation, compare};
+use brolga_testing::budget::{asked, is_quick};
 use ir_tests::cases::at_least;
 
 /// So many calls may be refused; it only rises with new cases of floats in pieces.
-const REFUSED: usize = 83;
+const REFUSED: usize = 33;
 
 /// So many products may be no numbers where the oracle has one: at kinks and poles of the first
 /// derivative, where there is none.
@@ -51,7 +52,7 @@ fn products_are_those_of_the_primal() {
     let mut tally = Tally::default();
     for path in ir_tests::cases::some_files(&["errors", "real"]) {
         let file = File::read(&path).expect("it is read");
-        calls_of(&mut tally, &file, &path);
+        calls_of(&mut tally, &file, &path, false);
     }
     tally.print();
     assert!(tally.wrong.is_empty(), "{} are wrong", tally.wrong.len());
@@ -64,27 +65,64 @@ fn products_are_those_of_the_primal() {
     assert!(tally.batched > at_least(1000) && tally.series > at_least(1000), "{} {}", tally.batched, tally.series);
 }
 
-/// The same of modules, whose buffers lie in the memory of an instance.
+/// So many calls of modules may be refused, or trap where the gradient does not: roots whose first
+/// guess is computed from bits.
+const REFUSED_IN_MODULES: usize = 8;
+
+/// The same as [`POLES`], of modules: roots at zero, without an optimiser.
+const POLES_IN_MODULES: usize = 12;
+
+/// Modules that take seconds to derive twice.
+const LONG: [&str; 5] = ["eigen", "gp", "ode", "precise", "resampled"];
+
+/// The same of modules, whose buffers lie in the memory of an instance: every call of some, and of
+/// each function of those with an optimiser one product; `cargo xtask census` looks at all modules.
+/// In quick tests those of some.
 #[test]
 fn products_of_modules() {
     let mut tally = Tally::default();
-    for name in ir_tests::MODULES_TWICE {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm").join(name);
-        calls_of(&mut tally, &File::read(&path).expect("it is read"), &path);
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm");
+    for path in ir_tests::modules(&root) {
+        let whole = ir_tests::MODULES_TWICE.iter().any(|name| path == root.join(name));
+        let long = path.starts_with(root.join("O0")) || LONG.iter().any(|n| path.file_stem().is_some_and(|s| s == *n));
+        if whole || asked::<u8>("BROLGA_CENSUS").is_some() || !is_quick() && !long {
+            calls_of(&mut tally, &File::read(&path).expect("it is read"), &path, !whole);
+        }
     }
     tally.print();
+    let refused: usize = tally.refused.values().map(|r| r.0).sum();
     assert!(tally.wrong.is_empty(), "{} are wrong", tally.wrong.len());
-    assert!(tally.poles.is_empty() && tally.poles_of_series.is_empty() && tally.refused.is_empty());
+    assert!(refused <= REFUSED_IN_MODULES && 20 * refused <= tally.calls, "{refused} refused of {}", tally.calls);
+    assert!(tally.poles.len() <= POLES_IN_MODULES, "{} at poles", tally.poles.len());
+    assert!(tally.poles_of_series.is_empty());
     assert!(tally.compared > 500 && tally.entries > 50, "{} {}", tally.compared, tally.entries);
     assert!(tally.batched > 500 && tally.series > 15, "{} {}", tally.batched, tally.series);
 }
 
-fn calls_of(tally: &mut Tally, file: &File, path: &std::path::Path) {
-    let name = path.file_stem().expect("a name").display().to_string();
+/// A library that allocates as it computes: Eigen with matrices whose sizes it learns in the run,
+/// by a Cholesky factor, reflections, and LU.
+#[test]
+fn products_of_a_library_that_allocates() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm/O2/eigen.wasm");
+    let file = File::read(&path).expect("it is read");
+    let mut tally = Tally::default();
+    calls_of(&mut tally, &file, &path, true);
+    tally.print();
+    assert!(tally.wrong.is_empty() && tally.poles.is_empty() && tally.refused.is_empty());
+    assert!(tally.calls == 3 && tally.compared > 30, "{} {}", tally.calls, tally.compared);
+}
+
+fn calls_of(tally: &mut Tally, file: &File, path: &std::path::Path, only_one: bool) {
+    let stem = path.file_stem().expect("a name").display();
+    let folder = path.parent().and_then(|p| p.file_name()).expect("a folder").display();
+    let name = format!("{folder}/{stem}");
+    let mut seen = BTreeSet::new();
     for d in &file.directives {
         let Directive::Grad(line) = d else { continue };
         let Ok(call) = file.bind(&line.text, &line.call, &line.clauses) else { continue };
-        judge(tally, file, &call, &format!("{name}/{}", line.text));
+        if seen.insert(call.func) || !only_one {
+            judge(tally, file, &call, &format!("{name}/{}", line.text), only_one);
+        }
     }
 }
 
@@ -105,7 +143,7 @@ impl Tally {
     }
 }
 
-fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str) {
+fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, only_one: bool) {
     tally.calls += 1;
     let refused = |e: &Error| match e {
         Error::Diagnostics(all) => {
@@ -129,14 +167,32 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str) {
             return;
         }
     };
-    within_the_pattern(tally, file, call, &inputs, name);
-    several_at_once(tally, file, call, &inputs, name);
+    for other in [within_the_pattern, several_at_once].into_iter().filter(|_| !only_one) {
+        match other(tally, file, call, &inputs, name) {
+            Ok(()) => {}
+            // Another direction may reach bits that are not followed.
+            Err(Error::Trap(t)) if t.code == "untracked_bits" && call.wasm.is_some() => {
+                let cause = format!("{} along another direction", t.code);
+                tally.refused.entry(cause).or_insert_with(|| (0, name.to_owned())).0 += 1;
+            }
+            Err(e) => panic!("{name}: it ran before: {e}"),
+        }
+    }
     let product = flat(&found.products, &inputs);
     let twice = product.iter().zip(&direction).map(|(p, v)| p * v).sum::<f64>();
-    taylor(tally, file, call, (&inputs, &direction), twice, name);
+    if !only_one {
+        taylor(tally, file, call, (&inputs, &direction), twice, name);
+    }
     let Ok(oracle) = on_oracle(&file.program, call, &inputs, &direction) else { return };
     let single = compare::uses_f32(&file.program, call.func);
-    let tol = if single { 1e-4 } else { 1e-9 };
+    // Long doubles are rounded, and some programs have differences of their own.
+    let tol = if single {
+        1e-4
+    } else if call.wasm.is_some() {
+        1e-7
+    } else {
+        1e-9
+    };
     let (gradient, product) = (flat(&found.first.gradient, &inputs), flat(&found.products, &inputs));
     for ((what, is), wanted) in [("gradient", gradient), ("product", product)].iter().zip(&oracle) {
         let scale = wanted.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
@@ -152,14 +208,20 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str) {
 }
 
 /// Products with several directions have the bits of single ones.
-fn several_at_once(tally: &mut Tally, file: &File, call: &Invocation, inputs: &[Input], name: &str) {
+fn several_at_once(
+    tally: &mut Tally,
+    file: &File,
+    call: &Invocation,
+    inputs: &[Input],
+    name: &str,
+) -> Result<(), Error> {
     let (options, mut noise) = (options(file), Noise::new(5));
     let rule = rules(&file.program, call, &options);
     let mut along = || Direction::along(call, inputs, &inputs.iter().map(|_| noise.unit()).collect::<Vec<_>>());
     let directions = [along(), Direction::zero(call), along()];
-    let found = products_along(&rule, call, &directions).expect("it ran before");
+    let found = products_along(&rule, call, &directions)?;
     for (k, (is, direction)) in found.iter().zip(&directions).enumerate() {
-        let want = products(&rule(1).expect("it was made before"), call, direction).expect("it ran before");
+        let want = products(&rule(1)?, call, direction)?;
         let same = |a: &f64, b: &f64| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
         let (is, want) = (flat(&is.products, inputs), flat(&want.products, inputs));
         tally.batched += is.len();
@@ -167,6 +229,7 @@ fn several_at_once(tally: &mut Tally, file: &File, call: &Invocation, inputs: &[
             tally.wrong.push(format!("{name}: product {k} of three at once is {is:?}, by itself {want:?}"));
         }
     }
+    Ok(())
 }
 
 /// The second Taylor coefficient of the seeded outputs along a direction is half of the second
@@ -214,14 +277,20 @@ fn taylor(
 }
 
 /// No entry of the Hessian lies outside of the pattern that bits of dependence give.
-fn within_the_pattern(tally: &mut Tally, file: &File, call: &Invocation, inputs: &[Input], name: &str) {
+fn within_the_pattern(
+    tally: &mut Tally,
+    file: &File,
+    call: &Invocation,
+    inputs: &[Input],
+    name: &str,
+) -> Result<(), Error> {
     if inputs.len() > 8 {
-        return;
+        return Ok(());
     }
-    let Ok(pattern) = sparsity::of_hessian(&file.program, call) else { return };
+    let Ok(pattern) = sparsity::of_hessian(&file.program, call) else { return Ok(()) };
     let options = options(file);
     let rule = rules(&file.program, call, &options);
-    let found = hessian(&rule, call, None, &mut |_, _| ()).expect("it ran before");
+    let found = hessian(&rule, call, None, &mut |_, _| ())?;
     // What rounding leaves is no entry.
     let least = 1e-12 * found.gradient.iter().filter(|x| x.is_finite()).fold(1.0, |m, x| f64::max(m, x.abs()));
     for (i, row) in found.entries.iter().enumerate() {
@@ -232,4 +301,5 @@ fn within_the_pattern(tally: &mut Tally, file: &File, call: &Invocation, inputs:
             }
         }
     }
+    Ok(())
 }

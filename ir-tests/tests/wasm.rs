@@ -28,8 +28,6 @@ use brolga_oracle::{BufferRef, Elem, Oracle, OracleArg, Tangent, fd};
 use brolga_wasm::{FuncType, Gradient, Instance, Module, Val, ValType};
 use libtest_mimic::{Failed, Trial};
 
-const FOLDERS: [&str; 5] = ["O0", "O2", "O3-simd", "linked", "text"];
-
 /// Largest difference to the tape and to expectations, relative and absolute; for finite
 /// differences beside their own error.
 #[derive(Clone, Copy)]
@@ -64,59 +62,49 @@ struct Loaded {
 /// A test for each line about each module.
 pub fn trials(root: &Path) -> Vec<Trial> {
     let mut all = Vec::new();
-    for folder in FOLDERS {
-        let entries = std::fs::read_dir(root.join(folder)).expect("the folder is there");
-        let mut paths: Vec<_> = entries
-            .flatten()
-            .map(|e| e.path())
-            .filter(|p| p.extension().is_some_and(|e| e == "wasm" || e == "wat"))
+    for path in ir_tests::modules(root) {
+        let folder = path.parent().and_then(|p| p.file_name()).expect("a folder").display().to_string();
+        let stem = path.file_stem().expect("a file has a name").to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(root.join(format!("{stem}.run"))).expect("every module has calls");
+        let loaded = Arc::new(OnceLock::new());
+        let directives = (1..).zip(text.lines()).map(|(n, l)| Directive::parse(l, n).expect("the line can be read"));
+        let calls: Vec<String> = directives
+            .filter_map(|d| match d {
+                Some(Directive::Grad(line)) => Some(line.text),
+                _ => None,
+            })
             .collect();
-        paths.sort();
-        assert!(!paths.is_empty(), "{folder} has no modules");
-        for path in paths {
-            let stem = path.file_stem().expect("a file has a name").to_string_lossy().into_owned();
-            let text = std::fs::read_to_string(root.join(format!("{stem}.run"))).expect("every module has calls");
-            let loaded = Arc::new(OnceLock::new());
-            let directives =
-                (1..).zip(text.lines()).map(|(n, l)| Directive::parse(l, n).expect("the line can be read"));
-            let calls: Vec<String> = directives
-                .filter_map(|d| match d {
-                    Some(Directive::Grad(line)) => Some(line.text),
-                    _ => None,
-                })
-                .collect();
-            let mut n = 0;
-            for (number, comment) in (1..).zip(text.lines()) {
-                let directive = Directive::parse(comment, number).expect("the line can be read");
-                let (what, text) = match &directive {
-                    Some(Directive::Grad(line)) => ("grad", &line.text),
-                    Some(Directive::Trap(line)) => ("trap", &line.text),
-                    _ => continue,
+        let mut n = 0;
+        for (number, comment) in (1..).zip(text.lines()) {
+            let directive = Directive::parse(comment, number).expect("the line can be read");
+            let (what, text) = match &directive {
+                Some(Directive::Grad(line)) => ("grad", &line.text),
+                Some(Directive::Trap(line)) => ("trap", &line.text),
+                _ => continue,
+            };
+            n += 1;
+            let short: String = text.chars().take(40).collect();
+            let name = format!("wasm/{folder}/{stem}.wasm:{number} {what} {short}");
+            let (path, loaded, calls) = (path.clone(), loaded.clone(), calls.clone());
+            all.push(Trial::test(name, move || {
+                let loaded: &Result<Loaded, String> = loaded.get_or_init(|| load(&path, calls));
+                let complaints = match loaded {
+                    Ok(loaded) => quiet::catch(|| match &directive {
+                        Some(Directive::Trap(line)) => check_trap(loaded, line),
+                        Some(Directive::Grad(line)) => check(loaded, line),
+                        _ => Ok(Vec::new()),
+                    })
+                    .unwrap_or_else(|panic| Err(format!("panic: {panic}"))),
+                    Err(message) => Err(message.clone()),
                 };
-                n += 1;
-                let short: String = text.chars().take(40).collect();
-                let name = format!("wasm/{folder}/{stem}.wasm:{number} {what} {short}");
-                let (path, loaded, calls) = (path.clone(), loaded.clone(), calls.clone());
-                all.push(Trial::test(name, move || {
-                    let loaded: &Result<Loaded, String> = loaded.get_or_init(|| load(&path, calls));
-                    let complaints = match loaded {
-                        Ok(loaded) => quiet::catch(|| match &directive {
-                            Some(Directive::Trap(line)) => check_trap(loaded, line),
-                            Some(Directive::Grad(line)) => check(loaded, line),
-                            _ => Ok(Vec::new()),
-                        })
-                        .unwrap_or_else(|panic| Err(format!("panic: {panic}"))),
-                        Err(message) => Err(message.clone()),
-                    };
-                    match complaints {
-                        Ok(complaints) if complaints.is_empty() => Ok(()),
-                        Ok(complaints) => Err(Failed::from(complaints.join("\n"))),
-                        Err(message) => Err(Failed::from(message)),
-                    }
-                }));
-            }
-            assert!(n > 0, "{stem}.run asks for nothing");
+                match complaints {
+                    Ok(complaints) if complaints.is_empty() => Ok(()),
+                    Ok(complaints) => Err(Failed::from(complaints.join("\n"))),
+                    Err(message) => Err(Failed::from(message)),
+                }
+            }));
         }
+        assert!(n > 0, "{stem}.run asks for nothing");
     }
     all
 }

@@ -23,11 +23,13 @@ pub fn test(filter: Option<&str>, quick: bool) -> Result<(), Failure> {
     run(tests)
 }
 
-/// Derive every function of the cases a second time: a table of what is refused.
+/// Derive every function of the cases, and of the modules, a second time: tables of what is
+/// refused.
 pub fn census() -> Result<(), Failure> {
     let of_tests = ["test", "--quiet", "--package", "ir-tests", "--test", "main", "--"];
     let mut census = command("cargo", &of_tests);
-    census.args(["--exact", "second::census", "--nocapture"]);
+    census.args(["--exact", "second::census", "hessians::products_of_modules", "--nocapture"]);
+    census.env("BROLGA_CENSUS", "1");
     run(census)
 }
 

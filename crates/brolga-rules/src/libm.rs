@@ -121,6 +121,7 @@ static RULES: LazyLock<BTreeMap<&'static str, MathRule>> = LazyLock::new(|| {
     through_pointers(&mut rules);
     memory(&mut rules);
     inactive(&mut rules);
+    accounts(&mut rules);
     rules.0
 });
 
@@ -130,7 +131,8 @@ struct Rules(BTreeMap<&'static str, MathRule>);
 impl Rules {
     fn add(&mut self, symbol: &'static str, params: &[Ty], rets: &[Ty], kind: MathKind) {
         // What these write is not memory of the program, or they do not come back.
-        let effects = matches!(symbol, "puts" | "putchar" | "rand" | "abort" | "exit");
+        let effects =
+            matches!(symbol, "puts" | "putchar" | "rand" | "abort" | "exit") || helper_of_account(symbol).is_some();
         let rule = MathRule { symbol, params: params.to_vec(), rets: rets.to_vec(), kind, effects };
         let before = self.0.insert(symbol, rule);
         assert!(before.is_none(), "two rules for {symbol}");
@@ -368,6 +370,40 @@ fn memory(m: &mut Rules) {
     m.add("realloc", &[Ptr, Size], &[Ptr], Memory(MemFn::Realloc));
     m.add("free", &[Ptr], &[], Memory(MemFn::Free));
     m.add("brolga_free_at_end", &[Ptr], &[], Memory(MemFn::FreeAtEnd));
+}
+
+/// The helper of the run time for a call by which a derivative that is derived again keeps account
+/// of fragments of floats, or of blocks to be released: the account is that of the run in which it
+/// takes part, so the helper has the segment as its first argument.
+pub fn helper_of_account(symbol: &str) -> Option<&'static str> {
+    Some(match symbol.strip_prefix("brolga_account_")? {
+        "note" => "brolga_tangent_note",
+        "note_word" => "brolga_tangent_note_word",
+        "mark" => "brolga_tangent_mark",
+        "clean" => "brolga_tangent_clean",
+        "unsettled" => "brolga_tangent_unsettled",
+        "torn" => "brolga_tangent_torn",
+        "zeroed" => "brolga_tangent_zeroed",
+        "copied" => "brolga_tangent_copied",
+        "release" => "brolga_release",
+        "released" => "brolga_released",
+        _ => return None,
+    })
+}
+
+fn accounts(m: &mut Rules) {
+    use MathKind::Inactive;
+    use Ty::{I32, I64};
+    m.add("brolga_account_note", &[I64; 3], &[], Inactive);
+    m.add("brolga_account_note_word", &[I64; 2], &[], Inactive);
+    m.add("brolga_account_mark", &[I64; 3], &[], Inactive);
+    m.add("brolga_account_clean", &[I64; 3], &[], Inactive);
+    m.add("brolga_account_unsettled", &[I64; 4], &[I64], Inactive);
+    m.add("brolga_account_torn", &[I64; 3], &[I64], Inactive);
+    m.add("brolga_account_zeroed", &[I64; 3], &[], Inactive);
+    m.add("brolga_account_copied", &[I64; 5], &[], Inactive);
+    m.add("brolga_account_release", &[I64, I32], &[], Inactive);
+    m.add("brolga_account_released", &[], &[I64, I32], Inactive);
 }
 
 fn inactive(m: &mut Rules) {

@@ -121,6 +121,12 @@ impl Fragments {
         (digits && found.all(|other| other == Some(whole))).then_some(whole)
     }
 
+    /// Shadow addresses of those floats of `size` bytes, in `n` bytes of shadow, that lie in dirty
+    /// memory.
+    pub(crate) fn dirty_floats(&self, at: usize, n: usize, size: usize) -> impl Iterator<Item = usize> + use<'_> {
+        (at..at + n).step_by(size).filter(move |&f| halves(f, size).any(|half| self.dirty.contains_key(&half)))
+    }
+
     /// Poison the tangent of a float of `size` bytes unless it is whole.
     ///
     /// # Safety
@@ -128,15 +134,33 @@ impl Fragments {
     pub(crate) unsafe fn settle(&self, float: usize, delta: usize, size: usize) {
         // SAFETY: our contract.
         unsafe {
+            let tangent = self.settled(float, delta, size).1;
             if size == WINDOW {
-                let tangent = self.whole(8, word(float.wrapping_sub(delta)), word(float));
                 (float as *mut u64).write_unaligned(tangent);
             } else {
-                let bits = |at: usize| u64::from((at as *const u32).read_unaligned());
-                let tangent = self.whole(4, bits(float.wrapping_sub(delta)), bits(float));
                 (float as *mut u32).write_unaligned(tangent as u32);
             }
         }
+    }
+
+    /// Whether it is whole.
+    ///
+    /// # Safety
+    /// As for [`Self::settle`].
+    pub(crate) unsafe fn is_whole(&self, float: usize, delta: usize, size: usize) -> bool {
+        // SAFETY: our contract.
+        let (is, known) = unsafe { self.settled(float, delta, size) };
+        is == known
+    }
+
+    /// The bits of its tangent, and as far as they are known.
+    unsafe fn settled(&self, float: usize, delta: usize, size: usize) -> (u64, u64) {
+        // SAFETY: the caller's contract.
+        let bits = |at: usize| unsafe {
+            if size == WINDOW { word(at) } else { u64::from((at as *const u32).read_unaligned()) }
+        };
+        let (primal, tangent) = (bits(float.wrapping_sub(delta)), bits(float));
+        (tangent, self.whole(size as u8, primal, tangent))
     }
 }
 

@@ -42,10 +42,12 @@ use crate::mappings;
 
 /// Bytes beyond both ends of an object that belong to it: of addresses that lead into it, some
 /// begin a little before.
-pub(crate) const SLACK: usize = 1 << 16;
+const SLACK: usize = 1 << 16;
 
 /// Pending sums of one object.
 pub(crate) struct PendingObject {
+    /// Where the object's shadow is.
+    object: Range<usize>,
     /// Where in the shadow: whole pages.
     pub(crate) shadow: Range<usize>,
     /// As many bytes, between two that cannot be accessed.
@@ -53,13 +55,14 @@ pub(crate) struct PendingObject {
 }
 
 impl PendingObject {
-    fn new(shadow: Range<usize>) -> std::io::Result<Self> {
+    /// Sums for an object and what is around it.
+    fn new(object: Range<usize>, shadow: Range<usize>) -> std::io::Result<Self> {
         let page = mappings::page();
         let memory = MmapOptions::new().len(shadow.len() + 2 * page).no_reserve_swap().map_anon()?;
         for at in [0, memory.len() - page] {
             mappings::forbid(&memory, at..at + page)?;
         }
-        Ok(Self { shadow, memory })
+        Ok(Self { object, shadow, memory })
     }
 
     /// Where the sums are.
@@ -111,7 +114,13 @@ impl Pending {
         self.spare.append(&mut self.objects);
     }
 
-    /// That which a shadow lies in.
+    /// That of the object that a shadow is of. What lies close to an object may be of another one,
+    /// which goes on.
+    pub(crate) fn of_object(&self, shadow: usize) -> Option<&PendingObject> {
+        self.objects.iter().find(|o| o.object.contains(&shadow))
+    }
+
+    /// That which a place in a shadow lies in.
     pub(crate) fn of_shadow(&self, at: usize) -> Option<&PendingObject> {
         self.objects.iter().find(|o| o.shadow.contains(&at))
     }
@@ -122,10 +131,14 @@ impl Pending {
     }
 
     /// Add sums for an object.
-    pub(crate) fn make(&mut self, shadow: Range<usize>) -> std::io::Result<&PendingObject> {
-        let known = self.spare.iter().position(|o| o.shadow == shadow);
-        let object = known.map_or_else(|| PendingObject::new(shadow), |i| Ok(self.spare.swap_remove(i)))?;
-        self.objects.push(object);
+    pub(crate) fn make(&mut self, object: Range<usize>) -> std::io::Result<&PendingObject> {
+        let page = mappings::page();
+        let from = object.start.saturating_sub(SLACK) & !(page - 1);
+        let to = object.end.saturating_add(SLACK) & !(page - 1);
+        let known = self.spare.iter().position(|o| o.shadow == (from..to));
+        let mut found = known.map_or_else(|| PendingObject::new(0..0, from..to), |i| Ok(self.spare.swap_remove(i)))?;
+        found.object = object;
+        self.objects.push(found);
         Ok(self.objects.last().expect("just pushed"))
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::forks::{Fork, ForkCall, ForkEnd, MOST_STRANDS, Strands};
 use crate::guard::{self, CodeRanges, Entry, RawTrap};
 use crate::mappings;
-use crate::pending::{Cells, SLACK};
+use crate::pending::Cells;
 use crate::segment::Segment;
 use crate::stack;
 
@@ -270,12 +270,12 @@ impl Segment {
         self.pending_place(p.wrapping_add(delta)).map(|at| at.wrapping_sub(p))
     }
 
-    /// Where the pending sum for a place in a shadow is: there, if the strand owns it.
+    /// Where the pending sum for an object's shadow is: there, if the strand owns it.
     fn pending_place(&mut self, shadow: usize) -> Option<usize> {
         if !self.is_strand() {
             return Some(shadow);
         }
-        if let Some(object) = self.forks.pending.of_shadow(shadow) {
+        if let Some(object) = self.forks.pending.of_object(shadow) {
             return Some(shadow.wrapping_add(object.distance()));
         }
         if self.owns(shadow) {
@@ -287,9 +287,8 @@ impl Segment {
     }
 
     /// The object that a shadow lies in, of one of the strands that wait for this one, or of the
-    /// caller of the run, in whole pages.
+    /// caller of the run.
     fn object_around(&self, shadow: usize) -> Option<Range<usize>> {
-        let page = mappings::page();
         let mut found = None;
         let mut strand = self.forks.parent;
         while let (Some(at), None) = (strand, &found) {
@@ -300,10 +299,7 @@ impl Segment {
             found = found.or_else(|| waiting.known_shadow(shadow));
             strand = waiting.forks.parent;
         }
-        let object = found.or_else(|| mappings::around(shadow))?;
-        let from = object.start.saturating_sub(SLACK) & !(page - 1);
-        let to = object.end.checked_add(SLACK)?.checked_next_multiple_of(page)?;
-        Some(from..to)
+        found.or_else(|| mappings::around(shadow))
     }
 
     /// A shadow is going to be read at some bytes, by the only strand that stores to them: what has
@@ -357,7 +353,8 @@ impl Segment {
                     if unsafe { floats.is_zero(from) } {
                         continue;
                     }
-                    let to = self.pending_place(shadow);
+                    let near = self.forks.pending.of_shadow(shadow).map(|o| shadow.wrapping_add(o.distance()));
+                    let to = near.filter(|_| self.is_strand()).or_else(|| self.pending_place(shadow));
                     // SAFETY: the program has added to this place, so there is a shadow.
                     unsafe { floats.hand_over(from, to?) };
                 }

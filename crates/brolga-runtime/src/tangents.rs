@@ -82,6 +82,15 @@ pub unsafe extern "C" fn brolga_tangent_whole(seg: *mut Segment, primal: u64, ta
     half(0) | half(32)
 }
 
+/// Whether the tangent of a word that becomes floats of `of` bytes is not whole.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses.
+pub unsafe extern "C" fn brolga_tangent_torn(seg: *mut Segment, primal: u64, tangent: u64, of: u64) -> u64 {
+    // SAFETY: our contract.
+    u64::from(unsafe { brolga_tangent_whole(seg, primal, tangent, of) } != tangent)
+}
+
 /// A fragment, or a number without a tangent, has been stored to `n` bytes at `p`.
 ///
 /// # Safety
@@ -117,25 +126,49 @@ pub unsafe extern "C" fn brolga_tangent_settle(seg: *mut Segment, p: u64, delta:
     if delta == 0 {
         return;
     }
+    if of == 0 {
+        // SAFETY: our contract.
+        return unsafe { brolga_tangent_clean(seg, p, delta, n) };
+    }
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
-    let (at, n, delta) = (p.wrapping_add(delta) as usize, n as usize, delta as usize);
-    if of == 0 {
-        let inside = |half: &usize| *half >= at && *half + HALF <= at + n;
-        for half in halves(at, n).filter(inside) {
-            seg.fragments.dirty.remove(&half);
-        }
-        seg.note_waiting();
+    for float in seg.fragments.dirty_floats(p.wrapping_add(delta) as usize, n as usize, of as usize) {
+        // SAFETY: our contract.
+        unsafe { seg.fragments.settle(float, delta as usize, of as usize) };
+    }
+}
+
+/// Floats have been stored to `n` bytes at `p`.
+///
+/// # Safety
+/// As for [`brolga_tangent_note`].
+pub unsafe extern "C" fn brolga_tangent_clean(seg: *mut Segment, p: u64, delta: u64, n: u64) {
+    if delta == 0 {
         return;
     }
-    let size = of as usize;
-    for float in (at..at + n).step_by(size) {
-        if !halves(float, size).any(|half| seg.fragments.dirty.contains_key(&half)) {
-            continue;
-        }
-        // SAFETY: our contract.
-        unsafe { seg.fragments.settle(float, delta, size) };
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    let (at, n) = (p.wrapping_add(delta) as usize, n as usize);
+    let inside = |half: &usize| *half >= at && *half + HALF <= at + n;
+    for half in halves(at, n).filter(inside) {
+        seg.fragments.dirty.remove(&half);
     }
+    seg.note_waiting();
+}
+
+/// Whether the tangent of a float of `of` bytes among `n` bytes at `p` is not known.
+///
+/// # Safety
+/// As for [`brolga_tangent_note`].
+pub unsafe extern "C" fn brolga_tangent_unsettled(seg: *mut Segment, p: u64, delta: u64, n: u64, of: u64) -> u64 {
+    if delta == 0 {
+        return 0;
+    }
+    // SAFETY: our contract.
+    let known = &unsafe { &*seg }.fragments;
+    let mut floats = known.dirty_floats(p.wrapping_add(delta) as usize, n as usize, of as usize);
+    // SAFETY: our contract.
+    u64::from(floats.any(|float| unsafe { !known.is_whole(float, delta as usize, of as usize) }))
 }
 
 /// `memmove` of a shadow, with what is dirty in it.
@@ -152,8 +185,25 @@ pub unsafe extern "C" fn brolga_tangent_copy(
     n: u64,
 ) {
     // SAFETY: our contract.
-    unsafe { crate::memory::brolga_copy_shadow(dst, dst_delta, src, src_delta, n) };
-    // SAFETY: the same.
+    unsafe {
+        crate::memory::brolga_copy_shadow(dst, dst_delta, src, src_delta, n);
+        brolga_tangent_copied(seg, dst as u64, dst_delta, src as u64, src_delta, n);
+    }
+}
+
+/// A shadow has been copied: what was dirty in the one place is dirty in the other.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses.
+pub unsafe extern "C" fn brolga_tangent_copied(
+    seg: *mut Segment,
+    dst: u64,
+    dst_delta: u64,
+    src: u64,
+    src_delta: u64,
+    n: u64,
+) {
+    // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
     if seg.waiting == 0 || dst_delta == 0 || n == 0 {
         return;
@@ -183,12 +233,21 @@ pub unsafe extern "C" fn brolga_tangent_copy(
 /// As for [`brolga_zero`](crate::memory::brolga_zero) and [`brolga_tangent_note`].
 pub unsafe extern "C" fn brolga_tangent_zero(seg: *mut Segment, p: *mut u8, delta: u64, n: u64) {
     // SAFETY: our contract.
-    unsafe { crate::memory::brolga_zero(p, delta, n) };
+    unsafe {
+        crate::memory::brolga_zero(p, delta, n);
+        brolga_tangent_zeroed(seg, p as u64, delta, n);
+    }
+}
+
+/// A shadow has been cleared.
+///
+/// # Safety
+/// As for [`brolga_tangent_note`].
+pub unsafe extern "C" fn brolga_tangent_zeroed(seg: *mut Segment, at: u64, delta: u64, n: u64) {
     if delta == 0 || n == 0 {
         return;
     }
-    let (at, n) = (p as u64, n);
-    // SAFETY: the same. Both ends may be parts of floats.
+    // SAFETY: our contract. Both ends may be parts of floats.
     unsafe {
         brolga_tangent_settle(seg, at, delta, n, 0);
         brolga_tangent_mark(seg, at, delta, 1);

@@ -118,6 +118,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
             debug: facts.options.debug,
             pieces: self.fragments,
             strand: facts.variant.strand,
+            waits: self.fragments && facts.mode != Mode::Tangent,
             short: self.quick(),
             fence: self.fence(plan),
             typed: (tape == TapeKind::Typed).then_some(typed),

@@ -5,7 +5,7 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::second::{Along, HessianRule, Second};
-use brolga::{ArgSpec, Options};
+use brolga::{ArgSpec, Mode, Options};
 use wasmparser::FuncType;
 
 use crate::error::Error;
@@ -59,7 +59,9 @@ impl Hessian {
         options: &Options,
     ) -> Result<Self, Error> {
         let (_, ty) = module.function(name)?;
-        let rule = HessianRule::new(module.program(), &module.request(name, args)?, options)?;
+        // With the function's results.
+        let options = Options { mode: Mode::Combined, ..options.clone() };
+        let rule = HessianRule::new(module.program(), &module.request(name, args)?, &options)?;
         Ok(Self { module: module.clone(), rule, ty: ty.clone() })
     }
 

@@ -1,10 +1,17 @@
-//! Second derivatives: Hessian-vector products, by forward mode over the gradient.
+//! Second derivatives: Hessian-vector products, by forward mode over the gradient, or by reverse
+//! mode over the tangent.
 //!
 //! A [`HessianRule`] derives the gradient of a request as a function
 //! ([`brolga_transform::nested`]), and that function in forward mode. One call gives the value, the
 //! gradient, and the derivative of the gradient along one direction of the inputs: the product of
 //! the Hessian of `Σ seed · result + Σ shadow · final contents` with it. It costs about as much as
 //! two gradients, whatever the number of inputs.
+//!
+//! A gradient that puts cotangents together from pieces cannot be derived again. A tangent can: its
+//! pieces move as those of the primal do, and it is the outer derivative that puts cotangents
+//! together. So where the gradient is refused, the rule is the gradient of the tangent. By the
+//! inputs that is the product, and by the direction it is the gradient. Its record is that of value
+//! and tangent, and there is one direction in each call.
 //!
 //! Memory takes part four times: as it is, its direction, its shadow (where the gradient is added,
 //! as ever), and the tangent of the shadow (where the product is added).
@@ -14,11 +21,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use brolga_ir::{ArgActivity, ArgSpec, Elem, Mode, Options, Program, Promises, Request, ResultActivity};
+use brolga_ir::{
+    ArgActivity, ArgSpec, Diagnostic, Diagnostics, Elem, MemoryMode, Mode, Options, Program, Promises, Request,
+    ResultActivity,
+};
 use brolga_runtime::Workspace;
-use brolga_transform::nested::{Nested, NestedParam, NestedResult, gradient};
+use brolga_transform::nested::{Nested, NestedParam, NestedResult, gradient, tangent};
 use cranelift_codegen::data_value::DataValue;
-use cranelift_codegen::ir::Signature;
+use cranelift_codegen::ir::{Signature, Type, types};
 
 use crate::jit::host_isa;
 use crate::{Arg, DerivedRule, Error, Run};
@@ -91,6 +101,10 @@ pub struct Second {
 #[derive(Clone)]
 pub struct HessianRule {
     rule: DerivedRule,
+    /// Whether it is in reverse mode, over a tangent.
+    reverse: bool,
+    /// Whether it returns the primal's results.
+    values: bool,
     params: Vec<NestedParam>,
     results: Vec<NestedResult>,
     primal: Signature,
@@ -102,29 +116,65 @@ pub struct HessianRule {
 }
 
 impl HessianRule {
-    /// Derive twice, and compile. The options' mode and what they say of memory are not asked:
-    /// memory is left as the function leaves it. No argument's shadow is taken to be fresh. The
-    /// [width](Options::width) says along how many directions one call goes.
+    /// Derive twice, and compile: in forward mode over the gradient, or where that is refused in
+    /// reverse mode over the tangent. With [`Mode::Gradient`] a call returns no values, and does
+    /// not compute what only they need; other modes, and what the options say of memory, are not
+    /// asked: memory is left as the function leaves it. No argument's shadow is taken to be fresh.
+    /// The [width](Options::width) says along how many directions one call goes.
     ///
     /// # Errors
     /// [`Error::Diagnostics`] with every problem of the program as asked. Problems of the second
     /// derivation have the lines of the program, and name instructions of the gradient.
     pub fn new(program: &Program, request: &Request, options: &Options) -> Result<Self, Error> {
+        let reverse = if options.mode == Mode::Gradient { Mode::Gradient } else { Mode::Combined };
+        let first = match Self::nested(program, request, options, reverse) {
+            Err(Error::Diagnostics(first)) => first,
+            found => return found,
+        };
+        if first.0.iter().any(|d| d.code == "AD0180") {
+            return Err(Error::Diagnostics(first));
+        }
+        if options.width > 1 {
+            let d = Diagnostic::new("AD0180", "a second derivative in reverse mode has no batch of directions")
+                .note(format!("in forward mode over the gradient it is refused: {}", first.0[0].message))
+                .help("ask for one direction at a time (a width of 1), as drivers do");
+            return Err(Error::Diagnostics(Diagnostics::from(d)));
+        }
+        Self::nested(program, request, options, Mode::Tangent).map_err(|e| match e {
+            Error::Diagnostics(_) => Error::Diagnostics(first),
+            e => e,
+        })
+    }
+
+    /// The other mode over this one.
+    fn nested(program: &Program, request: &Request, options: &Options, inner: Mode) -> Result<Self, Error> {
         let isa = host_isa(options)?;
-        let inner = Options { mode: Mode::Combined, width: 1, ..options.settled() };
-        let nested = crate::quiet::caught("derive", program, || Ok(gradient(program, request, &inner, &*isa)?))?;
-        let rule = DerivedRule::new(
-            &nested.program,
-            &forward_request(request, &nested),
-            &Options { mode: Mode::Tangent, ..options.clone() },
-        )?;
+        let (nest, outer): (fn(_, _, &_, _) -> _, _) = match inner {
+            Mode::Tangent => (tangent, Mode::Combined),
+            _ => (gradient, Mode::Tangent),
+        };
+        let of_inner = Options { mode: inner, width: 1, ..options.settled() };
+        let nested = crate::quiet::caught("derive", program, || Ok(nest(program, request, &of_inner, &*isa)?))?;
+        let values = options.mode != Mode::Gradient;
+        let options = Options { mode: outer, memory: MemoryMode::Leave, ..options.clone() };
+        let rule = DerivedRule::new(&nested.program, &outer_request(request, &nested), &options)?;
         let Nested { params, results, .. } = nested;
         let primal = program.funcs[request.func].signature.clone();
         let (request, capacity) = (request.clone(), options.tape_limit);
-        Ok(Self { rule, params, results, primal, request, capacity, free: Arc::default() })
+        Ok(Self {
+            rule,
+            values,
+            reverse: inner == Mode::Tangent,
+            params,
+            results,
+            primal,
+            request,
+            capacity,
+            free: Arc::default(),
+        })
     }
 
-    /// The rule of forward mode behind it.
+    /// The rule of the outer derivative behind it: in forward mode, or in reverse mode.
     pub fn rule(&self) -> &DerivedRule {
         &self.rule
     }
@@ -150,51 +200,105 @@ impl HessianRule {
     ) -> Result<Run, Error> {
         self.check(args, along, seeds)?;
         let mut tape = self.tape()?;
-        let mut given = Vec::with_capacity(self.params.len());
-        let (n, width) = (args.len(), self.rule.width());
-        let mut directions = vec![None; self.params.len() * width];
-        for (at, role) in self.params.iter().enumerate() {
-            given.push(match *role {
-                NestedParam::Primal(i) => {
-                    for (k, along) in along.iter().skip(i).step_by(n).enumerate() {
-                        if let Along::Value(v) = along {
-                            directions[k * self.params.len() + at] = Some(v.clone());
-                        }
-                    }
-                    let shadow = if let Along::Memory { tangent, .. } = along[i] { tangent } else { 0 };
-                    Arg { shadow, ..args[i].clone() }
-                }
-                NestedParam::Shadow(i) => {
-                    let Along::Memory { product, .. } = along[i] else { unreachable!("checked before") };
-                    Arg { value: DataValue::I64(args[i].shadow as i64), shadow: product, ..args[i].clone() }
-                }
-                NestedParam::Seed(k) => Arg::new(seeds[k].clone()),
-                NestedParam::Direction(_) => unreachable!("a gradient has seeds"),
-                NestedParam::Workspace => {
-                    let tape = tape.as_mut().expect("there is one if it is a parameter");
-                    Arg::duplicated(tape.address(0), tape.address(1))
-                }
-            });
-        }
-        let (mut values, mut tangents) = (std::mem::take(&mut out.values), Vec::new());
-        // SAFETY: our contract; the tape is ours until it is given back.
-        let run = unsafe { self.rule.tangent(&given, &directions, &mut values, &mut tangents) };
+        let given: Vec<Arg> =
+            self.params.iter().map(|role| self.argument(*role, args, along, seeds, &mut tape)).collect();
+        let (mut values, mut derivatives) = (std::mem::take(&mut out.values), Vec::new());
+        let reverse = self.reverse;
+        let run = if reverse {
+            let seeds = self.seeds(seeds);
+            // SAFETY: our contract; the tape is ours until it is given back.
+            unsafe { self.rule.gradient(&given, &seeds, &mut values, &mut derivatives) }
+        } else {
+            let directions = self.directions(args.len(), along);
+            // SAFETY: the same.
+            unsafe { self.rule.tangent(&given, &directions, &mut values, &mut derivatives) }
+        };
         self.free.lock().unwrap_or_else(PoisonError::into_inner).extend(tape);
         let run = run?;
+        let (n, width) = (args.len(), self.rule.width());
         out.cotangents.clear();
         out.cotangents.resize(n, None);
         out.products.clear();
         out.products.resize(n * width, None);
-        for (r, (given, value)) in self.results.iter().zip(&values).enumerate() {
-            let NestedResult::Cotangent(i) = *given else { continue };
-            out.cotangents[i] = Some(value.clone());
-            for k in 0..width {
-                out.products[k * n + i] = tangents[k * self.results.len() + r].take();
+        if reverse {
+            for (role, derivative) in self.params.iter().zip(derivatives) {
+                match *role {
+                    NestedParam::Primal(i) => out.products[i] = derivative,
+                    NestedParam::Direction(i) => out.cotangents[i] = derivative,
+                    _ => {}
+                }
+            }
+        } else {
+            for (r, (given, value)) in self.results.iter().zip(&values).enumerate() {
+                let NestedResult::Cotangent(i) = *given else { continue };
+                out.cotangents[i] = Some(value.clone());
+                for k in 0..width {
+                    out.products[k * n + i] = derivatives[k * self.results.len() + r].take();
+                }
             }
         }
-        values.truncate(self.primal.returns.len());
+        values.truncate(if self.values { self.primal.returns.len() } else { 0 });
         out.values = values;
         Ok(run)
+    }
+
+    /// An argument of the outer derivative, with its shadow.
+    fn argument(
+        &self,
+        role: NestedParam,
+        args: &[Arg],
+        along: &[Along],
+        seeds: &[DataValue],
+        tape: &mut Option<Workspace>,
+    ) -> Arg {
+        let memory = |i: usize| match along[i] {
+            Along::Memory { tangent, product } => Some((tangent, product)),
+            _ => None,
+        };
+        let reverse = self.reverse;
+        match role {
+            NestedParam::Primal(i) => {
+                let shadow = memory(i).map_or(0, |(tangent, product)| if reverse { product } else { tangent });
+                Arg { shadow, ..args[i].clone() }
+            }
+            NestedParam::Shadow(i) => {
+                let (tangent, product) = memory(i).expect("checked before");
+                let gradient = args[i].shadow;
+                let (value, shadow) = if reverse { (tangent, gradient) } else { (gradient, product) };
+                Arg { value: DataValue::I64(value as i64), shadow, ..args[i].clone() }
+            }
+            NestedParam::Seed(k) => Arg::new(seeds[k].clone()),
+            NestedParam::Direction(i) => Arg::new(match &along[i] {
+                Along::Value(v) => v.clone(),
+                _ => zero(self.primal.params[i].value_type),
+            }),
+            NestedParam::Workspace => {
+                let tape = tape.as_mut().expect("there is one if it is a parameter");
+                Arg::duplicated(tape.address(0), tape.address(1))
+            }
+        }
+    }
+
+    /// Tangents of floats by value, for each direction and parameter of the gradient.
+    fn directions(&self, n: usize, along: &[Along]) -> Vec<Option<DataValue>> {
+        let one = |k: usize, role: &NestedParam| match *role {
+            NestedParam::Primal(i) => match &along[k * n + i] {
+                Along::Value(v) => Some(v.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        (0..self.rule.width()).flat_map(|k| self.params.iter().map(move |role| one(k, role))).collect()
+    }
+
+    /// Seeds of tangents: those of the results. Values have none.
+    fn seeds(&self, of: &[DataValue]) -> Vec<DataValue> {
+        let one = |r: &NestedResult| match *r {
+            NestedResult::Tangent(k) => of[k].clone(),
+            NestedResult::Value(k) => zero(self.primal.returns[k].value_type),
+            NestedResult::Shadow(_) | NestedResult::Cotangent(_) => zero(types::I64),
+        };
+        self.results.iter().map(one).collect()
     }
 
     /// An empty tape, if the gradient has one.
@@ -240,15 +344,16 @@ impl HessianRule {
     }
 }
 
-/// The request of forward mode: what is active or duplicated is so again, shadows are duplicated,
-/// seeds constant, and of the results the cotangents have tangents.
-fn forward_request(request: &Request, nested: &Nested) -> Request {
+/// The request of the outer derivative: what is active or duplicated is so again, shadows are
+/// duplicated, seeds constant and directions active, and of the results the cotangents and the
+/// tangents have derivatives.
+fn outer_request(request: &Request, nested: &Nested) -> Request {
     // What is apart from all other memory has a shadow that is.
     let apart = |i: usize| Promises { noalias: request.args[i].promises.noalias, ..Promises::default() };
     let spec = |i: usize| ArgSpec { promises: apart(i), ..request.args[i] };
     let args = nested.params.iter().map(|role| match *role {
-        NestedParam::Primal(i) | NestedParam::Shadow(i) => spec(i),
-        NestedParam::Seed(_) | NestedParam::Direction(_) => ArgSpec::CONST,
+        NestedParam::Primal(i) | NestedParam::Shadow(i) | NestedParam::Direction(i) => spec(i),
+        NestedParam::Seed(_) => ArgSpec::CONST,
         NestedParam::Workspace => ArgSpec::duplicated(Elem::Pointer),
     });
     let results = nested.results.iter().map(|r| match r {
@@ -256,4 +361,8 @@ fn forward_request(request: &Request, nested: &Nested) -> Request {
         NestedResult::Cotangent(_) | NestedResult::Tangent(_) => ResultActivity::Active,
     });
     Request { results: results.collect(), ..Request::new(nested.func, args) }
+}
+
+fn zero(ty: Type) -> DataValue {
+    DataValue::read_from_slice_ne(&[0; 16][..ty.bytes() as usize], ty)
 }

@@ -138,7 +138,7 @@ fn hex(x: f64) -> String {
     }
     let bits = x.to_bits();
     let exponent = (bits >> 52 & 0x7ff) as i64 - 1023;
-    format!("{}0x1.{:013x}p{exponent}", if x < 0.0 { "-" } else { "" }, bits & (1 << 52) - 1)
+    format!("{}0x1.{:013x}p{exponent}", if x < 0.0 { "-" } else { "" }, bits & ((1 << 52) - 1))
 }
 
 fn rule(program: &Program, func: &str, options: &Options) -> DerivedRule {
@@ -331,8 +331,8 @@ fn tasks_share_what_they_read() {
     let again = |i: usize| first[i] + if i < 2 { 1.5 * s * x[1 - i] * x[1 - i] } else { 0.0 };
     let wanted: Vec<f64> = (0..64).map(|i| 2.0 * x[i] * s * again(i)).collect();
     let sum: f64 = (0..64).map(|i| x[i] * x[i] * (ct(i) + again(i))).sum();
-    for i in 0..64 {
-        assert!((value(66 + i) - wanted[i]).abs() < 1e-9 * wanted[i].abs().max(1.0), "{i}");
+    for (i, wanted) in wanted.into_iter().enumerate() {
+        assert!((value(66 + i) - wanted).abs() < 1e-9 * wanted.abs().max(1.0), "{i}");
     }
     assert!((value(130) - (0.5 - 64.0 + sum)).abs() < 1e-9 * sum.abs(), "{} {sum}", value(130));
 }
@@ -534,5 +534,69 @@ fn a_float_that_lies_across_is_refused() {
             }
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// Shadows of two arrays lie side by side, the second one longer than what is kept around the first.
+#[test]
+fn objects_may_lie_side_by_side() {
+    const N: usize = 20_000;
+    let text = "
+    function %scale(i64, i64, i64) {
+    block0(v0: i64, v1: i64, v2: i64):
+        v3 = load.i64 v0
+        v4 = load.i64 v0+8
+        v5 = load.f64 v3
+        v20 = iconst.i64 3
+        v21 = iconst.i64 1
+        jump block1(v1)
+    block1(v6: i64):
+        v7 = icmp slt v6, v2
+        brif v7, block2, block3
+    block2:
+        v8 = ishl v6, v20
+        v9 = iadd v4, v8
+        v10 = load.f64 notrap aligned v9
+        v11 = fmul v10, v5
+        store notrap aligned v11, v9
+        v12 = iadd v6, v21
+        jump block1(v12)
+    block3:
+        return
+    }
+    function %scaled(i64, i64, i64) {
+        ss0 = explicit_slot 16, align = 8
+        fn0 = %scale(i64, i64, i64)
+        fn1 = %brolga_par_for(i64, i64, i64, i64, i64)
+    block0(v0: i64, v1: i64, v2: i64):
+        v3 = stack_addr.i64 ss0
+        store v0, v3
+        store v1, v3+8
+        v4 = func_addr.i64 fn0
+        v5 = iconst.i64 0
+        v6 = iconst.i64 64
+        call fn1(v4, v3, v5, v2, v6)
+        return
+    }";
+    let program = program(text);
+    let dup = ArgActivity::Duplicated;
+    let request = Request::new(program.func("scaled").unwrap(), [dup, dup, ArgActivity::Const]);
+    for (declared, threads) in [(true, 1), (true, 2), (false, 1), (false, 3)] {
+        let rule = DerivedRule::new(&program, &request, &options(Mode::Gradient, threads)).unwrap();
+        let mut memory: Vec<f64> = (0..=N).map(|i| 1.0 + i as f64).collect();
+        let mut shadow = vec![1.0; N + 1];
+        let arg = |memory: &mut [f64], shadow: &mut [f64]| {
+            let len = size_of_val(memory) as u64;
+            let arg = Arg::duplicated(memory.as_mut_ptr() as u64, shadow.as_mut_ptr() as u64);
+            if declared { arg.with_len(len) } else { arg }
+        };
+        let (first, rest) = memory.split_at_mut(1);
+        let (first_shadow, rest_shadow) = shadow.split_at_mut(1);
+        let args = [arg(first, first_shadow), arg(rest, rest_shadow), Arg::new(DataValue::I64(N as i64))];
+        // SAFETY: buffers are as long as the program expects.
+        unsafe { rule.gradient(&args, &[], &mut vec![], &mut vec![]) }.unwrap();
+        // ȳ s, where s is 1, and Σ y ȳ.
+        assert!(shadow[1..].iter().all(|&ct| ct == 1.0));
+        assert_eq!(shadow[0], 1.0 + (2..N + 2).map(|i| i as f64).sum::<f64>());
     }
 }

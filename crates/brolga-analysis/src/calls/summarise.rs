@@ -74,10 +74,15 @@ impl Summaries {
         let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
         order.sort_unstable();
         let mut locals: BTreeMap<FuncKey, Local> = BTreeMap::new();
-        loop {
+        for round in 0.. {
             let mut changed = false;
             for &k in &order {
-                let (s, local) = summarise(program, k, bodies[&k], &mut all);
+                let (mut s, local) = summarise(program, k, bodies[&k], &mut all);
+                if round >= SETTLED
+                    && let Some(old) = all.funcs.get(&k)
+                {
+                    s.demands.iter_mut().zip(&old.demands).for_each(|(is, was)| *is = (*is).max(*was));
+                }
                 locals.insert(k, local);
                 if all.funcs.get(&k) != Some(&s) {
                     all.funcs.insert(k, s);
@@ -87,12 +92,17 @@ impl Summaries {
             // A function that calls no other and shares nothing learns nothing in another round.
             let shares = !all.regions.is_empty() || !all.indirect.is_empty();
             if !changed || !shares && order.iter().all(|k| is_leaf(program, funcs[k])) {
-                all.punned = PunnedCells::compute(&locals);
-                return all;
+                break;
             }
         }
+        all.punned = PunnedCells::compute(&locals);
+        all
     }
 }
+
+/// From this round on what is demanded stays so: functions that call each other in a circle may not
+/// agree otherwise. (What is demanded and carries no float only costs time.)
+const SETTLED: usize = 20;
 
 /// Whether nothing of what would be known of the only function of a program is ever asked for: it
 /// has no callers, itself included, and shares no memory with a name.
@@ -291,9 +301,12 @@ pub struct Solved {
 pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> Solved {
     let (mut copies, mut bits) = (input.pointer_copy.clone(), input.bits.clone());
     let mut carried = contents::Carried::default();
+    // What has been taken for pointers because of what lies beside it stays one, so that this ends.
+    let mut beside: EntitySet<ir::Value> = EntitySet::new();
     loop {
         let p = pointers::compute(PointerInput { pointer_copy: copies.clone(), bits: bits.clone(), ..*input });
-        let (c, found) = contents::compute(input, &p, uses, &carried);
+        let (c, mut found) = contents::compute(input, &p, uses, &carried);
+        found.extend(beside.iter());
         if found != copies {
             copies = found;
             continue;
@@ -309,8 +322,8 @@ pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> S
         }
         // What lies beside pointers is a pointer only if nothing says that it is a float: that is
         // asked last.
-        let beside = contents::beside_pointers(input.func, &c);
-        if beside.into_iter().filter(|&v| copies.insert(v)).count() == 0 {
+        beside.extend(contents::beside_pointers(input.func, &c));
+        if beside.iter().filter(|&v| copies.insert(v)).count() == 0 {
             return Solved { pointers: p, contents: c, lanes, steps };
         }
     }

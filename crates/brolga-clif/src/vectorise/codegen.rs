@@ -534,8 +534,15 @@ impl Emit<'_> {
                     return found;
                 }
                 let inst = self.front.func.dfg.value_def(v).inst().expect("a lane is made by an instruction");
-                let args: Vec<Value> = self.args(inst).into_iter().map(|a| self.lane(a)).collect();
-                let found = self.arith(inst, &args);
+                let args = self.args(inst);
+                let is_select = self.front.func.dfg.insts[inst].opcode() == Opcode::Select;
+                let found = if is_select && self.body.kinds.get(&args[0]).is_none_or(|k| *k == ValueKind::Fixed) {
+                    let (c, x, y) = (self.at0(args[0]), self.lane(args[1]), self.lane(args[2]));
+                    self.at(self.v, Some(inst)).ins().select(c, x, y)
+                } else {
+                    let args: Vec<Value> = args.into_iter().map(|a| self.lane(a)).collect();
+                    self.arith(inst, &args)
+                };
                 self.lanes.insert(v, found);
                 found
             }

@@ -255,7 +255,12 @@ fn kind_of(func: &ir::Function, inst: ir::Inst, args: &[Value], of: &[ValueKind]
             InstructionData::BinaryImm8 { imm: 0, .. } => ValueKind::Lane,
             _ => ValueKind::Other,
         },
-        Opcode::Select if scalar(to) && of[0] == ValueKind::Truth && of[1..].iter().all(|k| lanes.contains(k)) => {
+        // One condition for all lanes, or one for each.
+        Opcode::Select
+            if scalar(to)
+                && matches!(of[0], ValueKind::Truth | ValueKind::Fixed)
+                && of[1..].iter().all(|k| lanes.contains(k)) =>
+        {
             ValueKind::Lane
         }
         _ => ValueKind::Other,

@@ -85,11 +85,12 @@ pub struct LowerEnv<'a> {
     pub width: u32,
     /// Emit the checks of a debug run.
     pub debug: bool,
-    /// Some function of the program moves floats in pieces, so that cotangents may wait in front of
-    /// shadows.
+    /// Some function of the program moves floats in pieces.
     pub pieces: bool,
     /// Pullbacks run beside others: what is read of shadows is gathered before.
     pub strand: bool,
+    /// So cotangents may wait in front of shadows: not in forward mode, which has none.
+    pub waits: bool,
     /// Guard products by as few instructions as there are, and not by the fastest.
     pub short: bool,
     /// How it is seen that the tape is full.
@@ -123,6 +124,7 @@ impl<'a> LowerEnv<'a> {
             debug: false,
             pieces: false,
             strand: false,
+            waits: false,
             short: false,
             watched: None,
             typed: None,

@@ -58,7 +58,7 @@ pub use env::{CHECK_SRCLOC, Fence, LowerEnv, Lowered, Shadows, tape_flags};
 pub use frame::{FrameHome, FrameLayout, SlotPlace};
 pub use ops::zero;
 pub use renumber::{is_numbered, renumber};
-pub use typed::{Channel, Position, Standalone, TAPE_REGION, Typed, half_of, is_half, shadow_of_data};
+pub use typed::{Channel, OF_A_RUN, Position, Standalone, TAPE_REGION, Typed, half_of, is_half, shadow_of_data};
 
 /// Make CLIF of a graph.
 pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
@@ -108,7 +108,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
         cx.settled.clear();
         let insts: SmallVec<[&AdInst; 32]> = block.insts.values().collect();
         for (i, inst) in insts.iter().enumerate() {
-            if cx.env.pieces && cx.settled.ask_at <= i {
+            if cx.env.waits && cx.settled.ask_at <= i {
                 cx.settle_next(&mut b, &insts, i);
             }
             if !cx.settled.lowered.remove(&i) {

@@ -225,7 +225,7 @@ impl LowerCx<'_> {
             let [seg, p, d, n] = self.place(b, place, n);
             self.gather(b, seg, [p, d, n]);
         }
-        if self.env.pieces && !self.settled.this {
+        if self.env.waits && !self.settled.this {
             self.settle_if_any(b, at, |cx, b| {
                 let [seg, p, d, n] = cx.place(b, place, n);
                 [seg, p, d, n, b.ins().iconst(types::I64, i64::from(of))]
@@ -396,7 +396,7 @@ impl LowerCx<'_> {
             "brolga_zero" => (args[2], None),
             _ => return,
         };
-        if self.env.pieces {
+        if self.env.waits {
             self.settle_if_any(b, at, |cx, b| {
                 if let [dst, dst_delta, src, src_delta, n, _] = *args {
                     cx.bytes_helper(b, "brolga_move_demand", &[cx.seg(), dst, dst_delta, src, src_delta, n]);
@@ -413,6 +413,10 @@ impl LowerCx<'_> {
         if !self.env.pieces {
             return;
         }
+        if self.env.typed.is_some() {
+            // The account is that of the run in which the derivative takes part.
+            return self.tell_of(b, what, place, n);
+        }
         let some = match what {
             FragmentOp::Note | FragmentOp::Mark => {
                 let at = self.shadow_at(b, place, (segment::ZEROS, Channel::Integers));
@@ -421,17 +425,21 @@ impl LowerCx<'_> {
             FragmentOp::Settle(_) | FragmentOp::Clean => self.waiting(b),
         };
         self.rarely(b, some, None, |cx, b| {
-            let args @ [seg, p, d, n] = cx.place(b, place, n);
-            match what {
-                FragmentOp::Note => cx.tell(b, "brolga_tangent_note", &args),
-                FragmentOp::Mark => cx.tell(b, "brolga_tangent_mark", &args),
-                FragmentOp::Settle(_) | FragmentOp::Clean => {
-                    let size = if let FragmentOp::Settle(size) = what { size } else { 0 };
-                    let size = b.ins().iconst(types::I64, i64::from(size));
-                    cx.tell(b, "brolga_tangent_settle", &[seg, p, d, n, size]);
-                }
-            }
-            seg
+            cx.tell_of(b, what, place, n);
+            cx.seg()
         });
+    }
+
+    fn tell_of(&mut self, b: &mut FunctionBuilder<'_>, what: FragmentOp, place: ShadowPlace, n: u32) {
+        let args @ [seg, p, d, n] = self.place(b, place, n);
+        match what {
+            FragmentOp::Note => self.tell(b, "brolga_tangent_note", &args),
+            FragmentOp::Mark => self.tell(b, "brolga_tangent_mark", &args),
+            FragmentOp::Settle(_) | FragmentOp::Clean => {
+                let size = if let FragmentOp::Settle(size) = what { size } else { 0 };
+                let size = b.ins().iconst(types::I64, i64::from(size));
+                self.tell(b, "brolga_tangent_settle", &[seg, p, d, n, size]);
+            }
+        }
     }
 }

@@ -103,6 +103,10 @@ pub fn half_of(signature: u64, forward: bool, nth: u32) -> String {
     format!("brolga_{}_of_{signature:016x}_{nth}", if forward { "forward" } else { "pullback" })
 }
 
+/// How names of helpers end, in a derivative that is a function of a program, that need the segment
+/// of a run.
+pub const OF_A_RUN: &str = "_of_a_run";
+
 /// Whether a function has a name of [`half_of`].
 pub fn is_half(symbol: &str) -> bool {
     symbol.starts_with("brolga_forward_of_") || symbol.starts_with("brolga_pullback_of_")

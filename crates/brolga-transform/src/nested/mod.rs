@@ -26,8 +26,11 @@
 mod data;
 
 use brolga_analysis::{ParamMode, ResultMode, Variant, query};
-use brolga_ir::lower::CHECK_SRCLOC;
+use brolga_ir::lower::{CHECK_SRCLOC, OF_A_RUN, is_half};
+use brolga_ir::map::HashSet;
+use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostics, FuncKey, Mode, Options, Program, Request, TapeKind};
+use brolga_rules::math_rule;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -82,7 +85,8 @@ pub struct Nested {
     pub results: Vec<NestedResult>,
 }
 
-/// Value and gradient of a request as a function `(p…, shadows…, workspace, seeds…) -> (r…, p̄…)`.
+/// Value and gradient of a request as a function `(p…, shadows…, workspace, seeds…) -> (r…, p̄…)`,
+/// or the gradient alone, `(p̄…)`, if the options' mode is [`Mode::Gradient`].
 /// Memory is left as the primal leaves it, whatever the options say, and no shadow is taken to be
 /// fresh.
 ///
@@ -94,7 +98,8 @@ pub fn gradient(
     options: &Options,
     isa: &dyn TargetIsa,
 ) -> Result<Nested, Diagnostics> {
-    nested(program, request, &Options { mode: Mode::Combined, ..options.clone() }, isa)
+    let mode = if options.mode == Mode::Gradient { Mode::Gradient } else { Mode::Combined };
+    nested(program, request, &Options { mode, ..options.clone() }, isa)
 }
 
 /// Value and tangent of a request as a function `(p…, shadows…, workspace, ṗ…) -> (r…, ṙ…)`, whose
@@ -112,7 +117,23 @@ pub fn tangent(
 }
 
 fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn TargetIsa) -> Result<Nested, Diagnostics> {
-    settled(program, request, options, isa, &[], |_| {})
+    settled(program, request, options, isa, &[], |derived| {
+        let defined: HashSet<String> = derived.iter().map(|p| p.symbol.clone()).collect();
+        let is_defined = |symbol: &str| defined.contains(symbol) || program.func(symbol).is_some();
+        derived.iter_mut().for_each(|p| of_a_run(&mut p.func, &is_defined));
+    })
+}
+
+/// What is left of helpers that have a segment has another name than those: where the derivative
+/// runs without being derived there is none, and nothing of that name is linked.
+fn of_a_run(func: &mut ir::Function, is_defined: &dyn Fn(&str) -> bool) {
+    for callee in func.dfg.ext_funcs.keys().collect::<Vec<_>>() {
+        let symbol = symbol_of(func, &func.dfg.ext_funcs[callee].name);
+        let is_helper = symbol.starts_with("brolga_") && !is_half(&symbol) && math_rule(&symbol).is_none();
+        if is_helper && !is_defined(&symbol) && !symbol.ends_with(OF_A_RUN) {
+            func.dfg.ext_funcs[callee].name = ir::ExternalName::testcase(format!("{symbol}{OF_A_RUN}"));
+        }
+    }
 }
 
 /// [`gradient`] or [`tangent`], as the options have the mode, whose functions `settle` changes
@@ -161,7 +182,8 @@ fn derived(
 ) -> Vec<DerivedFunc> {
     let mut out = Vec::new();
     let mut put = |symbol: String, func: &ir::Function, variant: &Variant, segment: Option<usize>| {
-        let func = prelude::expanded(as_written(func.clone(), &found.names), prelude::Helpers::Nested, isa);
+        let helpers = prelude::Helpers::Nested { pieces: found.pieces };
+        let func = prelude::expanded(as_written(func.clone(), &found.names), helpers, isa);
         out.push(DerivedFunc { symbol, func, of: variant.func, segment });
     };
     let behind = |variant: &Variant| Some(dead_segment_arg::position(variant));
@@ -216,7 +238,8 @@ fn signature(whole: &DerivedCombined, primal: &ir::Signature, mode: Mode) -> (Ve
     let mut roles: Vec<NestedParam> =
         (0..params.len()).map(NestedParam::Primal).chain(shadows).chain(workspace).collect();
     let returned = (0..results.len()).filter(|&i| results[i] == ResultMode::Ptr).map(NestedResult::Shadow);
-    let mut given: Vec<NestedResult> = (0..primal.returns.len()).map(NestedResult::Value).chain(returned).collect();
+    let values = if whole.results { primal.returns.len() } else { 0 };
+    let mut given: Vec<NestedResult> = (0..values).map(NestedResult::Value).chain(returned).collect();
     let of_params = whole.variant.param_shapes(primal).map(|p| p.0);
     let of_results = whole.variant.result_shapes(primal).map(|r| r.0);
     if mode == Mode::Tangent {
@@ -236,13 +259,23 @@ fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function 
     let entry = func.layout.entry_block().expect("it has a body");
     let n = primal.params.len();
     let dup: Vec<usize> = (0..n).filter(|&i| matches!(whole.variant.params[i], ParamMode::Dup { .. })).collect();
-    let first = func.layout.first_inst(entry).expect("a block has a terminator");
     for (k, &i) in dup.iter().enumerate() {
         let delta = func.dfg.block_params(entry)[n + k];
         let shadow = func.dfg.replace_block_param(delta, types::I64);
         let pointer = func.dfg.block_params(entry)[i];
-        let inside = FuncCursor::new(&mut func).at_inst(first).ins().isub(shadow, pointer);
+        let inside = FuncCursor::new(&mut func).at_first_insertion_point(entry).ins().isub(shadow, pointer);
         func.dfg.change_to_alias(delta, inside);
+        // The sum of both is the shadow itself, of which it is known that it has one.
+        for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect::<Vec<_>>() {
+            let ir::InstructionData::Binary { opcode: ir::Opcode::Iadd, args } = func.dfg.insts[inst] else { continue };
+            let [a, b] = args.map(|v| func.dfg.resolve_aliases(v));
+            if (a, b) == (pointer, inside) || (a, b) == (inside, pointer) {
+                let sum = func.dfg.first_result(inst);
+                func.layout.remove_inst(inst);
+                func.dfg.clear_results(inst);
+                func.dfg.change_to_alias(sum, shadow);
+            }
+        }
     }
     let returned: Vec<usize> =
         (0..primal.returns.len()).filter(|&i| whole.variant.results[i] == ResultMode::Ptr).collect();
@@ -262,7 +295,7 @@ fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function 
     let at = n + dup.len();
     let segment = func.dfg.block_params(entry)[at];
     func.dfg.remove_block_param(segment);
-    let nothing = FuncCursor::new(&mut func).at_inst(first).ins().iconst(types::I64, 0);
+    let nothing = FuncCursor::new(&mut func).at_first_insertion_point(entry).ins().iconst(types::I64, 0);
     func.dfg.change_to_alias(segment, nothing);
     func.signature.params.remove(at);
     func

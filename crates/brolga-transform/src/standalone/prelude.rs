@@ -3,8 +3,10 @@
 //! **Problem.** A derived function calls helpers of the run time, which have no body to derive and
 //! no rule.
 //! **Answer.** Where a derivative is put into a program, the calls are replaced by bodies written
-//! in CLIF (`prelude.clif`), which call nothing but functions that have rules. Helpers that treat
-//! pieces of floats have none there: those calls stay, and the second derivation refuses them.
+//! in CLIF (`prelude.clif`), which call nothing but functions that have rules. Those that keep
+//! account of a run (`accounts.clif`) call functions that stand for helpers of the run in which the
+//! derivative takes part. Helpers that put cotangents together from pieces have no body: those
+//! calls stay, and the second derivation refuses them.
 //! **Cost.** The instructions of a helper at each of its calls.
 
 use std::borrow::Cow;
@@ -22,6 +24,9 @@ use cranelift_codegen::isa::{CallConv, TargetIsa};
 /// The helpers as text.
 pub const PRELUDE: &str = include_str!("prelude.clif");
 
+/// Those that keep account of a run, as text.
+const ACCOUNTS: &str = include_str!("accounts.clif");
+
 /// Those that use a workspace, as text.
 const WORKSPACE: &str = include_str!("workspace.clif");
 
@@ -32,6 +37,7 @@ const GAMMA: &str = include_str!("gamma.clif");
 type BodiesOf = LazyLock<HashMap<String, ir::Function>>;
 
 static BODIES: BodiesOf = LazyLock::new(|| parsed(PRELUDE));
+static OF_ACCOUNTS: BodiesOf = LazyLock::new(|| parsed(ACCOUNTS));
 static OF_WORKSPACE: BodiesOf = LazyLock::new(|| parsed(WORKSPACE));
 static OF_GAMMA: BodiesOf = LazyLock::new(with_singles);
 
@@ -88,8 +94,8 @@ pub(super) fn with_convention(mut body: ir::Function, conv: CallConv) -> ir::Fun
 /// Whose helpers replace calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Helpers {
-    /// Those of a derivative that is derived again.
-    Nested,
+    /// Those of a derivative that is derived again, and whether it moves floats in pieces.
+    Nested { pieces: bool },
     /// Those of an embedded derivative in one function.
     Workspace,
     /// Those of a forward pass and a pullback that may run again.
@@ -157,13 +163,16 @@ impl Inline for Bodies {
                 Some(0) => "brolga_free_now",
                 _ => "brolga_free_later",
             },
+            "brolga_tangent_settle" if constant_int(caller, args[4]) == Some(0) => "brolga_tangent_clean",
+            "brolga_tangent_zero" if self.0 == (Helpers::Nested { pieces: true }) => "brolga_tangent_zero_marked",
+            "brolga_tangent_copy" if self.0 == (Helpers::Nested { pieces: true }) => "brolga_tangent_copy_marked",
             other => other,
         };
         let signature = &caller.dfg.signatures[declared.signature];
         let types = |s: &ir::Signature| -> Vec<_> { s.params.iter().chain(&s.returns).map(|p| p.value_type).collect() };
         let of_heap = OF_WORKSPACE.get(symbol);
         let body = match self.0 {
-            Helpers::Nested => BODIES.get(symbol),
+            Helpers::Nested { .. } => BODIES.get(symbol).or_else(|| OF_ACCOUNTS.get(symbol)),
             // Nothing comes to a shadow after the reverse of its allocation.
             Helpers::Workspace if symbol == "brolga_malloc_rev" => BODIES.get(symbol),
             Helpers::Workspace | Helpers::Pair => {

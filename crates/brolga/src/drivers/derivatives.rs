@@ -22,6 +22,11 @@ pub struct Products {
 /// The highest order of Taylor coefficients.
 pub const MOST_ORDER: usize = 10;
 
+/// Options of a second derivative that returns the primal's results, along so many directions.
+pub(super) fn with_values(options: &Options, width: u32) -> Options {
+    Options { mode: Mode::Combined, width, ..options.clone() }
+}
+
 /// The options of a rule for Taylor coefficients.
 ///
 /// # Errors

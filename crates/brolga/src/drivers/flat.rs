@@ -15,7 +15,7 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
 use super::dense::some_at_a_time;
-use super::derivatives::{Derivatives, Products, RowProducts, fits, taylor_options};
+use super::derivatives::{Derivatives, Products, RowProducts, fits, taylor_options, with_values};
 use super::point::{Aligned, Argument, OnDemand, made, no_writable_data, unless_too_wide, wide};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Primal, Pullback};
@@ -475,7 +475,7 @@ impl Derivatives for FlatPoint<'_> {
 
     fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Error> {
         let f = self.function;
-        let rule = made(&f.rules.second, || HessianRule::new(&f.program, &f.request, &f.options))?;
+        let rule = made(&f.rules.second, || HessianRule::new(&f.program, &f.request, &with_values(&f.options, 1)))?;
         let (value, gradient, mut products) = self.products(rule, seeds, &[along])?;
         Ok(Products { value, gradient, product: products.remove(0) })
     }
@@ -495,7 +495,7 @@ impl Derivatives for FlatPoint<'_> {
     fn hvps(&mut self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
         let f = self.function;
         let batch = |this: &mut Self, some: &[Vec<f64>]| {
-            let make = |width| HessianRule::new(&f.program, &f.request, &Options { width, ..f.options.clone() });
+            let make = |width| HessianRule::new(&f.program, &f.request, &with_values(&f.options, width));
             let Some(rule) = wide(&f.rules.seconds, some.len(), make)? else { return Ok(None) };
             Ok(unless_too_wide(this.products(rule, seeds, some))?.map(|(.., products)| products))
         };

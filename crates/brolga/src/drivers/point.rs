@@ -16,7 +16,7 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
 use super::dense::{WIDTH, some_at_a_time, width_for};
-use super::derivatives::{Derivatives, MOST_ORDER, Products, RowProducts, fits, taylor_options};
+use super::derivatives::{Derivatives, MOST_ORDER, Products, RowProducts, fits, taylor_options, with_values};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Pullback};
 
@@ -470,7 +470,7 @@ impl Point {
 
     /// Hessian-vector products along all of these directions in one run, if that can be.
     fn second_batch(&self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Option<Vec<Vec<f64>>>, Error> {
-        let make = |width| HessianRule::new(&self.program, &self.request, &Options { width, ..self.options.clone() });
+        let make = |width| HessianRule::new(&self.program, &self.request, &with_values(&self.options, width));
         let Some(rule) = wide(&self.rules.seconds, along.len(), make)? else { return Ok(None) };
         let width = rule.rule().width();
         let mut shadows = self.spread_all(NO_DIRECTION, 1)?.1;
@@ -585,7 +585,7 @@ impl Derivatives for Point {
         let mut shadows = self.spread_all(NO_DIRECTION, 1)?.1;
         let seeds = self.spread_outputs(seeds, &mut shadows, ONE)?;
         let (directions, tangents) = self.spread(along)?;
-        let make = || HessianRule::new(&self.program, &self.request, &self.options);
+        let make = || HessianRule::new(&self.program, &self.request, &with_values(&self.options, 1));
         let rule = made(&self.rules.second, make)?;
         let (primals, products) = (self.primals(), self.spread_all(NO_DIRECTION, 1)?.1);
         let of = |i: usize| match (&directions[i], &tangents[i], &products[i]) {

@@ -198,9 +198,15 @@ impl<'p> Builder<'p> {
         };
         let host = self.program.func(symbol).is_some_and(|k| self.program.funcs[k].host.is_some());
         if !host && runtime_symbol(symbol).is_none() {
+            let help = match symbol.starts_with("brolga_") {
+                true => {
+                    "derive the function that calls the derivative: floats that are moved in pieces need a run's account"
+                }
+                false => "define it in the program, or call a C math or memory function",
+            };
             let d = Diagnostic::new("AD0152", format!("%{symbol} is imported, and nothing of that name is linked"))
                 .note(format!("its signature is {sig}"))
-                .help("define it in the program, or call a C math or memory function");
+                .help(help);
             return Err(Diagnostics::from(d).into());
         }
         let id =

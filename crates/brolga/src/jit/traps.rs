@@ -119,7 +119,9 @@ impl CodeMap {
 
 fn describe(program: &Program, code: Option<TrapCode>, loc: u32, raw: &RawTrap) -> (String, String) {
     if let Some(c) = code {
-        let ours = (loc & CHECK_SRCLOC != 0 && loc != u32::MAX).then(|| Check::from_raw(c.as_raw().get())).flatten();
+        // A nested derivative has checks of its own, which are instructions of the program.
+        let is_check = loc & CHECK_SRCLOC != 0 && loc != u32::MAX || program.nested > 0;
+        let ours = is_check.then(|| Check::from_raw(c.as_raw().get())).flatten();
         if let Some(check) = ours {
             return (check.name().to_owned(), check.message().to_owned());
         }

@@ -11,6 +11,7 @@ use brolga_analysis::query::signature_id;
 use brolga_analysis::{Delta, ParamMode, ResultMode, Variant};
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, intrinsics};
+use brolga_rules::helper_of_account;
 use cranelift_codegen::ir::{self, Signature, types};
 
 use super::fragments::hand_over;
@@ -164,6 +165,7 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
     let ir::InstructionData::Call { func_ref, .. } = func.dfg.insts[cx.inst()] else { unreachable!("a direct call") };
     let sig = &func.dfg.signatures[func.dfg.ext_funcs[func_ref].signature];
     if symbol.starts_with("brolga_") && cx.facts().program.nested > 0 {
+        let symbol = symbol.strip_suffix(brolga_ir::lower::OF_A_RUN).unwrap_or(symbol);
         let d = Diagnostic::new("AD0150", format!("a derivative that calls %{symbol} is derived again"))
             .note("helpers that move floats in pieces, or move blocks of the heap, have no derivative")
             .help("move floats as floats of one size; allocate a new block where one is made longer");
@@ -173,6 +175,18 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
         .note(format!("it is called with active arguments; its signature is {sig}"))
         .help("define it in the program, give it a rule of your own, or mark its arguments const");
     cx.problem(d);
+}
+
+/// A call by which a derivative keeps account of its run gets the segment of this one. Any other
+/// call of an inactive function stays.
+pub(crate) fn inactive(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
+    let Some(helper) = helper_of_account(symbol) else { return };
+    cx.replace_primal();
+    let args = cx.args().to_vec();
+    let operands: Vec<Option<Val>> = [None].into_iter().chain(args.iter().map(|&a| Some(Val::Primal(a)))).collect();
+    let arg_types: Vec<_> = [types::I64].into_iter().chain(args.iter().map(|&a| cx.ty(a))).collect();
+    let defs: Defs = cx.results().iter().map(|&r| (Val::Primal(r), cx.ty(r))).collect();
+    cx.helper(Where::Before, helper, &operands, &arg_types, defs, false);
 }
 
 /// Why a call does not stand for a driver, though its name says so, and what to do.

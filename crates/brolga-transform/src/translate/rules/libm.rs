@@ -15,7 +15,7 @@ pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
         MathKind::Expr(row) => expr::row(cx, row),
         MathKind::Writes(row, outs) => writes(cx, row, outs),
         MathKind::Memory(m) => memory_function(cx, m),
-        MathKind::Inactive => {}
+        MathKind::Inactive => super::calls::inactive(cx, rule.symbol),
     }
 }
 

@@ -27,7 +27,7 @@ pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
         }
         MathKind::Writes(row, outs) => writes(cx, row, outs),
         MathKind::Memory(m) => memory_function(cx, m),
-        MathKind::Inactive => {}
+        MathKind::Inactive => crate::translate::rules::calls::inactive(cx, rule.symbol),
     }
 }
 
