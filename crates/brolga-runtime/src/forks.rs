@@ -3,13 +3,15 @@
 //! **Question.** Tasks of a parallel program (`fork` of `brolga-ir`) may run at the same time.
 //! Where does each record, and which tape does its pullback find?
 //!
-//! **Answer.** A fork of few tasks gives each a *strand*: a segment that belongs to it, which the
-//! fork's record on the parent's tape leads to. So strands are a tree:
+//! **Answer.** A segment has a *strand* for each task that its forks have: a segment, too. Forks
+//! follow each other, so tasks of one number share a strand, on whose tape their records follow
+//! each other. Strands are a tree:
 //!
 //! ```text
 //!   segment of the run    | … | fork 0 | … | fork 1 |        forward:  fork(seg, call, n)
-//!                                 │            │             pullback: join(seg)
-//!                         child 0, child 1    child 0 …
+//!     strand 0            | task 0 of fork 0 | of fork 1 |   pullback: join(seg)
+//!     strand 1            | task 1 of fork 0 | of fork 1 |
+//!       strand 0 of 1     | …
 //! ```
 //!
 //! How many strands there are depends on the program alone: a fork whose strands would be more
@@ -26,8 +28,8 @@
 //! **Heap.** What a task has allocated is its parent's when the fork is over.
 //!
 //! **Invariants.** Forks lie in the order of their records. A record that is written where others
-//! were before has replaced those: their strands are free for others. A strand is used by one
-//! thread at a time, and its parent not at all meanwhile.
+//! were before has replaced those: what their tasks have recorded is forgotten. A strand is used by
+//! one thread at a time, and its parent not at all meanwhile.
 //!
 //! **Source.** T. Smeding, M. Vákár: Parallel dual-numbers reverse AD. Journal of Functional
 //! Programming (2025).
@@ -38,7 +40,7 @@ use std::sync::Arc;
 use crate::guard::{Entry, RawTrap};
 use crate::pending::Pending;
 
-/// Most strands of a run at a time, but for those of forks that are over.
+/// Most strands that may run at a time.
 pub const MOST_STRANDS: usize = 256;
 
 /// What runs tasks.
@@ -62,6 +64,8 @@ pub struct ForkCall {
 pub(crate) trait Strand {
     /// Forget the run.
     fn forget(&mut self);
+    /// Forget what has been recorded from this place on.
+    fn rewind(&mut self, to: usize);
     /// Bytes that it has recorded, with those of its own strands.
     fn recorded(&self) -> usize;
 }
@@ -69,9 +73,11 @@ pub(crate) trait Strand {
 /// What a segment knows of its forks, whose strands are segments.
 pub(crate) struct Forks<S> {
     /// In the order of their records.
-    pub(crate) forks: Vec<Fork<S>>,
-    /// Strands that wait for a fork, and lists for them.
-    pub(crate) spare: (Strands<S>, Vec<Strands<S>>),
+    pub(crate) forks: Vec<Fork>,
+    /// For each task of each fork with strands: where its records begin and end.
+    pub(crate) marks: Vec<(usize, usize)>,
+    /// A segment for each task: the first is that of the first task of all forks.
+    pub(crate) strands: Strands<S>,
     /// Runs tasks; without one, the calling thread does.
     pub(crate) executor: Option<Arc<dyn Executor>>,
     /// All tasks run on the segment of the run.
@@ -102,21 +108,23 @@ pub(crate) struct Forks<S> {
 pub(crate) type Strands<S> = Vec<Box<S>>;
 
 /// One fork of a run.
-pub(crate) struct Fork<S> {
+#[derive(Clone, Copy)]
+pub(crate) struct Fork {
     pub(crate) pullback: Entry,
     /// Where its record is.
     pub(crate) at: usize,
     /// How many tasks it has.
     pub(crate) tasks: usize,
-    /// Their segments, unless they have run on that of the fork.
-    pub(crate) strands: Strands<S>,
+    /// Where its marks begin; none if its tasks have run on the segment of the fork.
+    pub(crate) marks: Option<usize>,
 }
 
 impl<S> Default for Forks<S> {
     fn default() -> Self {
         Self {
             forks: Vec::new(),
-            spare: Default::default(),
+            marks: Vec::new(),
+            strands: Vec::new(),
             executor: None,
             inline: false,
             width: 0,
@@ -136,7 +144,11 @@ impl<S> Default for Forks<S> {
 impl<S: Strand> Forks<S> {
     /// The run is over.
     pub(crate) fn clear(&mut self) {
-        self.forget_from(0);
+        if !self.forks.is_empty() {
+            self.forks.clear();
+            self.marks.clear();
+            self.strands.iter_mut().for_each(|strand| strand.forget());
+        }
         (self.trap, self.failed, self.parent) = (None, None, None);
         self.lacking = false;
         self.pending.clear();
@@ -144,17 +156,17 @@ impl<S: Strand> Forks<S> {
 
     /// Forget forks whose records are not below this place.
     pub(crate) fn forget_from(&mut self, at: usize) {
-        while self.forks.last().is_some_and(|f| f.at >= at) {
-            let mut strands = self.forks.pop().expect("there is one").strands;
-            strands.iter_mut().for_each(|strand| strand.forget());
-            self.spare.0.append(&mut strands);
-            self.spare.1.push(strands);
+        while let Some(fork) = self.forks.pop_if(|fork| fork.at >= at) {
+            let Some(first) = fork.marks else { continue };
+            for (strand, mark) in self.strands.iter_mut().zip(self.marks.drain(first..)) {
+                strand.rewind(mark.0);
+            }
         }
     }
 
     /// Bytes that strands have recorded.
     pub(crate) fn bytes_used(&self) -> usize {
-        self.forks.iter().flat_map(|f| &f.strands).map(|s| s.recorded()).sum()
+        self.strands.iter().map(|s| s.recorded()).sum()
     }
 
     /// What has stopped a task, of which the run has been stopped.

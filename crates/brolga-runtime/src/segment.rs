@@ -284,6 +284,7 @@ impl Segment {
     /// Set the cursor to the top of the tape, before each call of the pullback.
     pub fn begin_pullback(&mut self) {
         self.cursor = self.top;
+        self.forks.forget_from(self.top as usize);
         self.loops.begin_pullback();
         self.inverses.begin_pullback();
         self.forget_pieces();
@@ -451,6 +452,11 @@ fn give_pages_back(_mapping: &MmapMut, _from: usize, _to: usize) {}
 impl Strand for Segment {
     fn forget(&mut self) {
         self.reset();
+    }
+
+    fn rewind(&mut self, to: usize) {
+        self.top = to as *mut u8;
+        self.forks.forget_from(to);
     }
 
     fn recorded(&self) -> usize {

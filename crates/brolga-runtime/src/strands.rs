@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::forks::{Fork, ForkCall, ForkEnd, MOST_STRANDS, Strands};
+use crate::forks::{Fork, ForkCall, ForkEnd, MOST_STRANDS};
 use crate::guard::{self, CodeRanges, Entry, RawTrap};
 use crate::mappings;
 use crate::pending::Cells;
@@ -33,22 +33,31 @@ impl Segment {
         let width = self.forks.width.max(1).saturating_mul(n);
         let inline = self.forks.inline || width > MOST_STRANDS;
         self.forks.forget_from(self.top as usize);
-        let strands = if inline { Some(Vec::new()) } else { self.strands(n, width) };
-        let Some(strands) = strands else { return ForkEnd::Full };
-        let mut fork = Fork { pullback: head.pullback, at: 0, tasks: n, strands };
+        if !inline && self.prepare(n, width).is_none() {
+            return ForkEnd::Full;
+        }
         self.note_stack();
         // SAFETY: our contract.
         let code = unsafe { guard::innermost() };
         // SAFETY: our contract.
         let pass = |seg: &mut Self, t: usize| unsafe { seg.pass(head.forward, words, Some(t), code) };
-        let run = |seg: &mut Self, fork: &mut Fork<Self>| {
-            if inline { seg.one_by_one(0..n, pass) } else { fork.run(seg, false, pass) }
+        let mut fork = Fork { pullback: head.pullback, at: 0, tasks: n, marks: None };
+        let done = if inline {
+            stack::with_margin(|| self.one_by_one(0..n, pass))
+        } else {
+            let mut strands = std::mem::take(&mut self.forks.strands);
+            let first = self.forks.marks.len();
+            self.forks.marks.extend(strands[..n].iter().map(|s| (s.top as usize, 0)));
+            fork.marks = Some(first);
+            let done = stack::with_margin(|| run(&mut strands[..n], self, false, pass));
+            for (t, strand) in strands[..n].iter_mut().enumerate() {
+                self.forks.marks[first + t].1 = strand.top as usize;
+                self.blocks.adopt(&mut strand.blocks);
+                self.forks.lacking |= std::mem::take(&mut strand.forks.lacking);
+            }
+            self.forks.strands = strands;
+            done
         };
-        let done = stack::with_margin(|| run(self, &mut fork));
-        for strand in &mut fork.strands {
-            self.blocks.adopt(&mut strand.blocks);
-            self.forks.lacking |= std::mem::take(&mut strand.forks.lacking);
-        }
         let done = if done == ForkEnd::Done && self.forks.lacking { ForkEnd::Lacking } else { done };
         let room = (self.limit as usize).saturating_sub(self.top as usize) >= RECORD;
         fork.at = self.top as usize;
@@ -70,31 +79,27 @@ impl Segment {
         // SAFETY: our contract.
         let i = unsafe { self.cursor.cast::<u64>().read_unaligned() } as usize;
         debug_assert_eq!(self.forks.forks.get(i).map(|f| f.at), Some(self.cursor as usize));
-        let (pullback, n, strands) = match self.forks.forks.get_mut(i) {
-            Some(f) => (f.pullback, f.tasks, std::mem::take(&mut f.strands)),
-            None => return ForkEnd::Trapped,
-        };
-        let mut fork = Fork { pullback, at: self.cursor as usize, tasks: n, strands };
+        let Some(&Fork { pullback, tasks: n, marks, .. }) = self.forks.forks.get(i) else { return ForkEnd::Trapped };
         // SAFETY: our contract.
         let code = unsafe { guard::innermost() };
         // SAFETY: our contract.
-        let pass = |seg: &mut Self, _: usize| unsafe { seg.pass(pullback, &[], None, code) };
-        let run = |seg: &mut Self, fork: &mut Fork<Self>| {
-            if fork.strands.is_empty() {
-                return seg.one_by_one((0..n).rev(), pass);
-            }
-            fork.strands.iter_mut().for_each(|strand| strand.forks.pending.begin());
-            let done = fork.run(seg, true, |strand, t| {
-                strand.begin_pullback();
-                strand.data_is_pending();
-                pass(strand, t);
-            });
-            if done == ForkEnd::Done { seg.add_up(&mut fork.strands) } else { done }
+        let pass = |seg: &mut Self| unsafe { seg.pass(pullback, &[], None, code) };
+        let Some(first) = marks else {
+            return stack::with_margin(|| self.one_by_one((0..n).rev(), |seg, _| pass(seg)));
         };
-        let done = stack::with_margin(|| run(self, &mut fork));
-        if let Some(f) = self.forks.forks.get_mut(i) {
-            f.strands = fork.strands;
+        let mut strands = std::mem::take(&mut self.forks.strands);
+        for (strand, mark) in strands.iter_mut().zip(&self.forks.marks[first..first + n]) {
+            strand.forks.pending.begin();
+            strand.cursor = mark.1 as *mut u8;
         }
+        let done = stack::with_margin(|| {
+            run(&mut strands[..n], self, true, |strand, _| {
+                strand.data_is_pending();
+                pass(strand);
+            })
+        });
+        let done = if done == ForkEnd::Done { self.add_up(&mut strands[..n]) } else { done };
+        self.forks.strands = strands;
         done
     }
 
@@ -176,21 +181,21 @@ impl Segment {
         ForkEnd::Trapped
     }
 
-    /// Segments for the tasks of a fork.
-    fn strands(&mut self, n: usize, width: usize) -> Option<Strands<Self>> {
-        let mut all = self.forks.spare.1.pop().unwrap_or_default();
-        while all.len() < n {
-            let spare = self.forks.spare.0.pop();
-            all.push(spare.or_else(|| Segment::new(self.capacity()).ok())?);
+    /// Have segments for the tasks of a fork, if there is memory for them.
+    fn prepare(&mut self, n: usize, width: usize) -> Option<()> {
+        let mut strands = std::mem::take(&mut self.forks.strands);
+        while strands.len() < n {
+            strands.push(Segment::new(self.capacity()).ok()?);
         }
         let parent: *const Segment = self;
-        for strand in &mut all {
+        for strand in &mut strands[..n] {
             strand.follows(self);
             strand.forks.executor.clone_from(&self.forks.executor);
             (strand.forks.width, strand.forks.parent) = (width, Some(parent));
             (strand.forks.inline, strand.forks.float_size) = (false, self.forks.float_size);
         }
-        Some(all)
+        self.forks.strands = strands;
+        Some(())
     }
 
     /// Enter generated code with words, the number of the task if there is one, and this segment.
@@ -230,23 +235,26 @@ impl OfTasks {
     }
 }
 
-impl Fork<Segment> {
-    /// Run each task on its strand; in reverse, the last one first.
-    fn run(&mut self, parent: &mut Segment, reverse: bool, each: impl Fn(&mut Segment, usize) + Sync) -> ForkEnd {
-        let (n, strands) = (self.tasks, OfTasks(self.strands.as_mut_ptr()));
-        // SAFETY: there is one for each task, and no two tasks have one number.
-        let task = |t: usize| each(unsafe { strands.of(t) }, t);
-        match &parent.forks.executor {
-            Some(executor) if n > 1 => executor.each(n, &|i| task(if reverse { n - 1 - i } else { i })),
-            _ if reverse => (0..n).rev().for_each(task),
-            _ => (0..n).for_each(task),
-        }
-        let Some(failed) = self.strands.iter_mut().find(|s| s.forks.failed.is_some()) else { return ForkEnd::Done };
-        parent.forks.trap = failed.forks.failed.take();
-        parent.loops.fails_as(&failed.loops);
-        parent.inverses.fails_as(&failed.inverses);
-        ForkEnd::Trapped
+/// Run each task on its strand; in reverse, the last one first.
+fn run(
+    strands: &mut [Box<Segment>],
+    parent: &mut Segment,
+    reverse: bool,
+    each: impl Fn(&mut Segment, usize) + Sync,
+) -> ForkEnd {
+    let (n, shared) = (strands.len(), OfTasks(strands.as_mut_ptr()));
+    // SAFETY: there is one for each task, and no two tasks have one number.
+    let task = |t: usize| each(unsafe { shared.of(t) }, t);
+    match &parent.forks.executor {
+        Some(executor) if n > 1 => executor.each(n, &|i| task(if reverse { n - 1 - i } else { i })),
+        _ if reverse => (0..n).rev().for_each(task),
+        _ => (0..n).for_each(task),
     }
+    let Some(failed) = strands.iter_mut().find(|s| s.forks.failed.is_some()) else { return ForkEnd::Done };
+    parent.forks.trap = failed.forks.failed.take();
+    parent.loops.fails_as(&failed.loops);
+    parent.inverses.fails_as(&failed.inverses);
+    ForkEnd::Trapped
 }
 
 /// Pending sums.

@@ -600,3 +600,56 @@ fn objects_may_lie_side_by_side() {
         assert_eq!(shadow[0], 1.0 + (2..N + 2).map(|i| i as f64).sum::<f64>());
     }
 }
+
+/// Forks that follow each other share strands.
+#[test]
+fn forks_in_a_loop() {
+    let text = "
+    function %times(i64) {
+    block0(v0: i64):
+        v1 = load.f64 v0
+        v2 = load.f64 v0+8
+        v3 = fmul v1, v2
+        store v3, v0+8
+        return
+    }
+    function %powers(i64, i64) -> f64 {
+        fn0 = %times(i64)
+        fn1 = %brolga_par_join(i64, i64, i64, i64)
+    block0(v0: i64, v1: i64):
+        v2 = iconst.i64 16
+        v3 = iadd v0, v2
+        v4 = func_addr.i64 fn0
+        v5 = iconst.i64 -1
+        jump block1(v1)
+    block1(v6: i64):
+        call fn1(v4, v0, v4, v3)
+        v7 = iadd v6, v5
+        brif v7, block1(v7), block2
+    block2:
+        v8 = load.f64 v0+8
+        v9 = load.f64 v3+8
+        v10 = fadd v8, v9
+        return v10
+    }";
+    let program = program(text);
+    let (n, cells) = (3000, [0.999, 0.5, 1.0005, 0.25]);
+    for (mode, threads) in [(Mode::Split, 1), (Mode::Split, 2), (Mode::Gradient, 1), (Mode::Gradient, 2)] {
+        let rule = rule(&program, "powers", &options(mode, threads));
+        let found = outcome(&rule, &cells, &[n], mode, true).unwrap();
+        let half = found.len() / 2;
+        let shadow = |i: usize| f64::from_bits(found[half - 4 + i]);
+        // Pullbacks of a pair are called twice, and what was added to x is taken each time.
+        for (k, (a, x)) in [(0, (cells[0], cells[1])), (2, (cells[2], cells[3]))] {
+            let (mut slope, mut ct) = (0.5 - f64::from(k), 0.5 - f64::from(k + 1));
+            for _ in 0..if mode == Mode::Split { 2 } else { 1 } {
+                ct += 1.5;
+                slope += ct * n as f64 * a.powi(n as i32 - 1) * x;
+                ct *= a.powi(n as i32);
+            }
+            let k = usize::try_from(k).unwrap();
+            assert!((shadow(k) - slope).abs() < 1e-9 * slope.abs(), "{mode:?}: {} {slope}", shadow(k));
+            assert!((shadow(k + 1) - ct).abs() < 1e-9 * ct.abs(), "{mode:?}: {} {ct}", shadow(k + 1));
+        }
+    }
+}
