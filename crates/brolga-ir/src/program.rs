@@ -159,10 +159,6 @@ pub struct Program {
     /// set this: there a 64-bit integer is a number, whatever it is passed to. Otherwise any 64-bit
     /// parameter may be a pointer.
     pub vmctx_pointers_only: bool,
-    /// Addresses are sums of 64 bits and of a widened 32-bit number, and where that number is among
-    /// the last 65536 an access traps. So two accesses whose numbers differ by a few bytes are as
-    /// far apart in memory. Frontends set this whose memories never have their last page.
-    pub short_indices: bool,
     /// Some access of a double says that it is less aligned than a double, so that doubles may lie
     /// at 4 modulo 8, and eight bytes at a multiple of eight may be halves of two. Frontends set
     /// this whose accesses say so (WebAssembly, of packed records). In programs that are

@@ -106,9 +106,9 @@ pub fn math_rule(symbol: &str) -> Option<&'static MathRule> {
     RULES.get(symbol.strip_prefix(OF_C).unwrap_or(symbol))
 }
 
-/// All rules, in the order of their names.
+/// All rules of C functions, in the order of their names.
 pub fn math_rules() -> impl Iterator<Item = &'static MathRule> {
-    RULES.values()
+    RULES.values().filter(|rule| helper_of_account(rule.symbol).is_none())
 }
 
 static RULES: LazyLock<BTreeMap<&'static str, MathRule>> = LazyLock::new(|| {

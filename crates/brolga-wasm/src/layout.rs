@@ -33,10 +33,6 @@ pub const MEMORY_SPAN: u64 = (8 << 30) + PAGE;
 
 /// Most pages of a memory.
 pub const MAX_PAGES: u64 = 65536;
-/// Most pages that one grows to. What lies behind the last accessible byte is then never the first
-/// byte by 32-bit arithmetic, so that vectors can be accessed where the program accesses their
-/// parts (`Program::short_indices`). Growing may fail for any reason.
-const MOST_PAGES: u64 = MAX_PAGES - 1;
 
 /// Most entries that a table without a maximum may get.
 const TABLE_CAPACITY: u64 = 1 << 16;
@@ -85,7 +81,7 @@ impl Layout {
         l.fuel = take(8, 8);
         for m in &info.memories {
             l.memory_size.push(take(8, 8));
-            let most = m.ty.maximum.unwrap_or(MAX_PAGES).min(MOST_PAGES.max(m.ty.initial));
+            let most = m.ty.maximum.unwrap_or(MAX_PAGES).min(MAX_PAGES);
             l.memory_max.push(most * PAGE);
         }
         l.globals = info.globals.iter().map(|_| take(16, 16)).collect();
@@ -109,11 +105,6 @@ impl Layout {
     /// Bytes from the start of the header to the end of the last guard.
     pub fn span(&self) -> u64 {
         self.header + MEMORY_SPAN * self.memory_size.len().max(1) as u64
-    }
-
-    /// Whether no memory ever has its last page.
-    pub fn has_room(&self) -> bool {
-        self.memory_max.iter().all(|&most| most < MAX_PAGES * PAGE)
     }
 
     /// All that code of an instance can change.

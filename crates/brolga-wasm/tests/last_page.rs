@@ -1,4 +1,4 @@
-//! Vectors at the end of memory: what lies behind the last byte is the first one by 32-bit
+//! Accesses at the end of memory: what lies behind the last byte is the first one by 32-bit
 //! arithmetic, if memory has all of its pages.
 
 use brolga_wasm::brolga::{Effort, Mode, Options};
@@ -33,10 +33,9 @@ fn gradients(module: &Module) -> Vec<Gradient> {
 }
 
 #[test]
-fn no_memory_grows_to_its_last_page() {
-    for (memory, room) in [("0", 65535), ("1", 65534), ("1 65536", 65534), ("1 7", 6), ("65535", 0)] {
+fn memories_grow_to_their_last_page() {
+    for (memory, room) in [("0", 65536), ("1 65536", 65535), ("1 7", 6), ("65536", 0)] {
         let module = module(memory);
-        assert!(module.program().short_indices);
         let mut instance = Instance::new(&module).unwrap();
         let mut grow = |n| instance.call("grow", &[Val::I32(n)]).unwrap()[0];
         assert_eq!(grow(room + 1), Val::I32(-1), "{memory}");
@@ -46,14 +45,9 @@ fn no_memory_grows_to_its_last_page() {
 }
 
 #[test]
-fn neighbours_are_accessed_at_once_up_to_the_end() {
+fn neighbours_are_accessed_up_to_the_end() {
     let module = module("1");
     for gradient in gradients(&module) {
-        let text = gradient.rule().clif().0;
-        assert!(
-            text.contains("load.f64x2") && text.lines().any(|l| l.contains("store") && !l.contains("region")),
-            "{text}"
-        );
         let mut instance = Instance::new(&module).unwrap();
         let at = (1 << 16) - 32;
         instance.write_f64(at, &[1.0, 2.0, 3.0, 4.0]).unwrap();
@@ -76,7 +70,6 @@ fn neighbours_are_accessed_at_once_up_to_the_end() {
 #[test]
 fn with_all_pages_neighbours_may_be_at_both_ends() {
     let module = module("65536");
-    assert!(!module.program().short_indices);
     for gradient in gradients(&module) {
         let mut instance = Instance::new(&module).unwrap();
         let last = u32::MAX - 7;

@@ -77,7 +77,6 @@ pub fn translate(
         conv: if tail { CallConv::Tail } else { CallConv::Fast },
     };
     env.program.vmctx_pointers_only = true;
-    env.program.short_indices = env.layout.has_room();
     env.program.confined = true;
     env.program.instance = Some(env.layout.instance());
     env.program.traps = trap::names();
