@@ -63,8 +63,8 @@ pub(crate) fn is_name(symbol: &str) -> bool {
     NAMES.iter().any(|n| n.0 == symbol)
 }
 
-/// A fork in words, by the symbol of what its call has become or of its driver: what was called, and
-/// what the tasks call if that is named. Two functions are told apart by which there are.
+/// A fork in words, by the symbol of what its call has become or of its driver: what was called,
+/// and what the tasks call if that is named. Two functions are told apart by which there are.
 pub fn described(symbol: &str, is_function: impl Fn(&str) -> bool) -> String {
     let symbol = symbol.strip_suffix(TASKS).unwrap_or(symbol);
     let kind = NAMES.iter().find_map(|n| Some((n.0, symbol.strip_prefix(n.0)?)));

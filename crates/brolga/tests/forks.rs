@@ -537,7 +537,8 @@ fn a_float_that_lies_across_is_refused() {
     }
 }
 
-/// Shadows of two arrays lie side by side, the second one longer than what is kept around the first.
+/// Shadows of two arrays lie side by side, the second one longer than what is kept around the
+/// first.
 #[test]
 fn objects_may_lie_side_by_side() {
     const N: usize = 20_000;

@@ -161,8 +161,9 @@ fn derive_all(
     let found = driver.finish()?;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
     let Finished { combined, pairs, joint, captures, overwrites, names, pieces, task_floats, guessed, spare } = found;
-    // Cotangents that come in fragments are known to one segment.
-    let task_floats = task_floats.only().filter(|_| !pieces);
+    // Cotangents that come in fragments are known to one segment, and a debug run knows the shadows
+    // that it is told of.
+    let task_floats = task_floats.only().filter(|_| !pieces && !asked.options.debug);
     let demanded = manner.demanded;
     let whole = combined.iter().chain(&joint).map(|w| &w.func);
     let derived = whole.chain(pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));

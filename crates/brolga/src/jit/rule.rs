@@ -267,8 +267,7 @@ impl DerivedRule {
                 .as_ref()
                 .map(|folder| Arc::new(StateFolder { folder: folder.clone(), most: options.checkpoint_limit })),
             executor: tasks::executor(&d.program, options)?,
-            // A debug run knows the shadows that it is told of.
-            task_floats: d.task_floats.filter(|_| !options.debug),
+            task_floats: d.task_floats,
         });
         Ok(Self(Arc::new(Inner {
             primal: OnceLock::new(),
