@@ -145,7 +145,8 @@ pub struct Derivation {
     pub loops: Vec<LoopOutcome>,
     /// Whether a function moves floats in pieces.
     pub pieces: bool,
-    /// Bytes of the floats whose cotangents tasks of forks add up; none if they differ.
+    /// Bytes of the floats whose cotangents tasks of forks add up; none if they differ, or if there
+    /// are no tasks.
     pub task_floats: Option<u8>,
     /// Whether a function computes a float's bits from integers in memory.
     pub demanded: bool,

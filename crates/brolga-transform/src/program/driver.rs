@@ -163,7 +163,8 @@ fn derive_all(
     let Finished { combined, pairs, joint, captures, overwrites, names, pieces, task_floats, guessed, spare } = found;
     // Cotangents that come in fragments are known to one segment, and a debug run knows the shadows
     // that it is told of.
-    let task_floats = task_floats.only().filter(|_| !pieces && !asked.options.debug);
+    let has_strands = !pieces && !asked.options.debug && pairs.iter().any(|p| p.variant.strand);
+    let task_floats = if has_strands { task_floats.only() } else { None };
     let demanded = manner.demanded;
     let whole = combined.iter().chain(&joint).map(|w| &w.func);
     let derived = whole.chain(pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
