@@ -75,7 +75,9 @@ fn all_calls(outer: Mode, inner: Mode) {
     assert!(wrong.is_empty(), "{} are wrong", wrong.len());
     let most = if inner == Mode::Tangent { POLES_OF_TANGENTS } else { POLES };
     assert!(poles.len() <= most, "{} at poles, not {most} at most", poles.len());
-    assert!(trapped.len() <= 4, "{} trap", trapped.len());
+    // A tangent whose last digits are taken off is not followed.
+    let most = if (outer, inner) == (Mode::Combined, Mode::Tangent) { 7 } else { 4 };
+    assert!(trapped.len() <= most, "{} trap", trapped.len());
     assert!(*compared > at_least(1000), "{compared}");
 }
 
