@@ -44,8 +44,8 @@ fn a_second_call_allocates_nothing() {
     let mut some = false;
     for path in cases::files(Path::new(env!("CARGO_MANIFEST_DIR"))) {
         // What moves in pieces is noted down while it is under way; states of time loops and of
-        // what inverses undo are kept; where a program forks, it is noted where heap blocks are, and
-        // tasks are handed to a pool.
+        // what inverses undo are kept; where a program forks, it is noted where heap blocks are,
+        // and tasks are handed to a pool.
         let notes = [
             "bits/pieces.clif",
             "bits/cut.clif",
