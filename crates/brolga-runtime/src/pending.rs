@@ -96,9 +96,14 @@ impl Pending {
     /// A pullback begins. One that has not come to its end has left sums.
     pub(crate) fn begin(&mut self) {
         if std::mem::replace(&mut self.broken, true) {
-            for object in &mut self.objects {
-                // SAFETY: memory of ours, to which there is no reference.
-                unsafe { std::ptr::write_bytes(object.place().start as *mut u8, 0, object.shadow.len()) };
+            let page = mappings::page();
+            for object in &self.objects {
+                let place = object.place();
+                mappings::touched(place.clone(), &mut self.touched);
+                for i in (0..self.touched.len()).filter(|&i| self.touched[i] != 0) {
+                    // SAFETY: a page of ours, to which there is no reference.
+                    unsafe { std::ptr::write_bytes((place.start + i * page) as *mut u8, 0, page) };
+                }
             }
         }
     }
@@ -190,6 +195,27 @@ impl Cells {
 }
 
 impl Cells {
+    /// The same of several floats. Bytes behind the last one are a part of one that is cleared as a
+    /// whole or in parts: they go as they are.
+    ///
+    /// # Safety
+    /// As for [`Self::hand_over`], for so many bytes.
+    pub(crate) unsafe fn hand_over_all(self, from: usize, to: usize, n: usize) {
+        let whole = n - n % self.size();
+        for off in (0..whole).step_by(self.size()) {
+            // SAFETY: our contract.
+            unsafe { self.hand_over(from + off, to + off) };
+        }
+        for off in whole..n {
+            let (from, to) = ((from + off) as *mut u8, (to + off) as *mut u8);
+            // SAFETY: our contract.
+            unsafe {
+                to.write(to.read() | from.read());
+                from.write(0);
+            }
+        }
+    }
+
     /// Whether all bits at a place are zero.
     ///
     /// # Safety

@@ -98,7 +98,12 @@ impl Segment {
                 pass(strand);
             })
         });
-        let done = if done == ForkEnd::Done { self.add_up(&mut strands[..n]) } else { done };
+        let lacking = strands[..n].iter_mut().any(|s| std::mem::take(&mut s.forks.lacking));
+        let done = match done {
+            ForkEnd::Done if lacking => ForkEnd::Lacking,
+            ForkEnd::Done => self.add_up(&mut strands[..n]),
+            done => done,
+        };
         self.forks.strands = strands;
         done
     }
@@ -283,11 +288,12 @@ impl Segment {
         if !self.is_strand() {
             return Some(shadow);
         }
-        if let Some(object) = self.forks.pending.of_object(shadow) {
-            return Some(shadow.wrapping_add(object.distance()));
-        }
+        // Around what the strand owns there may be an object that others add to.
         if self.owns(shadow) {
             return Some(shadow);
+        }
+        if let Some(object) = self.forks.pending.of_object(shadow) {
+            return Some(shadow.wrapping_add(object.distance()));
         }
         let extent = self.object_around(shadow)?;
         let object = self.forks.pending.make(extent).ok()?;
@@ -319,15 +325,19 @@ impl Segment {
         let Some(own) = self.forks.pending.of_sum(at).filter(|_| n > 0) else { return };
         let (floats, shadow) = (Cells::of(self.forks.float_size), at.wrapping_sub(own.distance()));
         let first = own.place().start;
-        let cells = || (0..n.div_ceil(floats.size())).map(|k| k * floats.size());
+        let bring = |distance: usize, shadow: usize, n: usize| {
+            let (from, to) = (shadow.wrapping_add(distance), shadow.wrapping_add(own.distance()));
+            // SAFETY: our contract; no other strand adds there.
+            unsafe { floats.hand_over_all(from, to, n) };
+        };
         let mut strand: *const Segment = self;
         loop {
             // SAFETY: a strand that waits is there, and does not change.
             let seg = unsafe { &*strand };
             for object in seg.forks.pending.objects.iter().filter(|o| o.place().start != first) {
-                for off in cells().filter(|off| object.shadow.contains(&(shadow + off))) {
-                    // SAFETY: our contract; no other strand adds there.
-                    unsafe { floats.hand_over(shadow.wrapping_add(off).wrapping_add(object.distance()), at + off) };
+                let (from, to) = (shadow.max(object.shadow.start), (shadow + n).min(object.shadow.end));
+                if from < to {
+                    bring(object.distance(), from, to - from);
                 }
             }
             match seg.forks.parent {
@@ -335,10 +345,7 @@ impl Segment {
                 None => break,
             }
         }
-        for off in cells() {
-            // SAFETY: our contract; no other strand adds there.
-            unsafe { floats.hand_over(shadow + off, at + off) };
-        }
+        bring(0, shadow, n);
     }
 
     /// The fork of a strand is over: its pending sums are this segment's.

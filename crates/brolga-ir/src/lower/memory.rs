@@ -305,6 +305,22 @@ impl LowerCx<'_> {
         self.trap_if(b, across, Check::TaskAlignment, inst);
     }
 
+    /// The same of floats that have been copied from `p`, of a size that is a value, or zero.
+    pub(super) fn check_copied(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        [p, delta, size]: [ir::Value; 3],
+        inst: Option<ir::Inst>,
+    ) {
+        let shadow = b.ins().iadd(p, delta);
+        let one = b.ins().iconst(types::I64, 1);
+        let least = b.ins().umax(size, one);
+        let mask = b.ins().iadd_imm_s(least, -1);
+        let across = b.ins().band(shadow, mask);
+        let there = b.ins().select(delta, across, delta);
+        self.trap_if(b, there, Check::TaskAlignment, inst);
+    }
+
     /// Read a cotangent from a shadow, which is zero from then on if it `takes`.
     fn read_mem(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, shape: Shape, takes: bool, inst: &AdInst) {
         self.check_access(b, place, shape.bytes(), Missing::Loses, inst.at);

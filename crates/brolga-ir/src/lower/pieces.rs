@@ -390,6 +390,9 @@ impl LowerCx<'_> {
             if let Some(n) = n {
                 self.gather(b, self.seg(), [args[first], args[first + 1], n]);
             }
+            if matches!(symbol, "brolga_memmove_rev" | "brolga_move_rev") {
+                self.check_copied(b, [args[first + 2], args[first + 3], args[first + 5]], at);
+            }
         }
         let (n, of) = match symbol {
             "brolga_memmove_rev" => (args[4], Some(args[5])),

@@ -68,7 +68,9 @@ pub(super) fn pair(
 ) -> Option<(ir::Function, ir::Function, Vec<TaskEntry>)> {
     let primal = &cx.program.funcs[variant.func].signature;
     let passes_words = variant.param_shapes(primal).next().is_none() && variant.takes_words();
-    if !cx.options.keeps_states() || !passes_words {
+    // A user's adjoint reads shadows that it is given, and gathers nothing.
+    let users = cx.program.funcs.values().any(|f| f.adjoint.is_some());
+    if !cx.options.keeps_states() || !passes_words || users {
         return None;
     }
     let func = cx.program.func(task).expect("the body calls it");
