@@ -654,3 +654,162 @@ fn forks_in_a_loop() {
         }
     }
 }
+
+/// Tasks that run time loops: bits do not depend on effort, mode or threads.
+#[test]
+fn tasks_run_time_loops() {
+    let text = "
+    function %grow(i64, i64, i64) {
+    block0(v0: i64, v1: i64, v2: i64):
+        v3 = load.f64 v0
+        v4 = load.f64 v1
+        v5 = fmul v3, v4
+        v6 = fmul v5, v3
+        v7 = fadd v6, v4
+        store v7, v0
+        return
+    }
+    function %task(i64) {
+        fn0 = %grow(i64, i64, i64)
+        fn1 = %brolga_time_loop(i64, i64, i64, i64, i64)
+    block0(v0: i64):
+        v1 = load.i64 v0
+        v2 = load.i64 v0+8
+        v3 = func_addr.i64 fn0
+        v4 = iconst.i64 8
+        v5 = iconst.i64 5
+        call fn1(v3, v1, v4, v2, v5)
+        return
+    }
+    function %forks_of_loops(i64, i64) -> f64 {
+        ss0 = explicit_slot 32, align = 8
+        fn0 = %task(i64)
+        fn1 = %brolga_par_join(i64, i64, i64, i64)
+    block0(v0: i64, v1: i64):
+        v3 = stack_addr.i64 ss0
+        v4 = iconst.i64 16
+        v5 = iadd v3, v4
+        v6 = iconst.i64 8
+        v7 = iadd v0, v6
+        store v0, v3
+        store v1, v3+8
+        store v7, v5
+        store v1, v5+8
+        v8 = func_addr.i64 fn0
+        call fn1(v8, v3, v8, v5)
+        v9 = load.f64 v0
+        v10 = load.f64 v7
+        v11 = fmul v9, v10
+        return v11
+    }
+    ";
+    let program = program(text);
+    let dup = ArgActivity::Duplicated;
+    let request = Request::new(program.func("forks_of_loops").unwrap(), [dup, dup]);
+    let gradient = |options: &Options| {
+        let rule = DerivedRule::new(&program, &request, options).unwrap();
+        let (mut x, mut dx, mut k, mut dk) = ([0.3, 0.4], [0.0; 2], [0.6], [0.0]);
+        let args = [
+            Arg::duplicated_len(x.as_mut_ptr() as u64, dx.as_mut_ptr() as u64, 16),
+            Arg::duplicated_len(k.as_mut_ptr() as u64, dk.as_mut_ptr() as u64, 8),
+        ];
+        let seed = [DataValue::F64(1.0.into())];
+        // SAFETY: buffers are as long as the program expects.
+        unsafe {
+            if options.mode == Mode::Split {
+                rule.forward(&args).unwrap().1.call(&seed).unwrap();
+            } else {
+                rule.gradient(&args, &seed, &mut vec![], &mut vec![]).unwrap();
+            }
+        }
+        [dx[0], dx[1], dk[0]]
+    };
+    let wanted = gradient(&options(Mode::Split, 1));
+    // x ← k x² + k, five times, of both; slopes of the product.
+    let run = |x: f64, k: f64| (0..5).fold(x, |x, _| k * x * x + k);
+    let product = |x: f64, y: f64, k: f64| run(x, k) * run(y, k);
+    let h = 1e-6;
+    let slopes = [
+        product(0.3 + h, 0.4, 0.6) - product(0.3 - h, 0.4, 0.6),
+        product(0.3, 0.4 + h, 0.6) - product(0.3, 0.4 - h, 0.6),
+        product(0.3, 0.4, 0.6 + h) - product(0.3, 0.4, 0.6 - h),
+    ];
+    for (slope, wanted) in slopes.iter().zip(wanted) {
+        assert!((slope / (2.0 * h) - wanted).abs() < 1e-6 * wanted.abs().max(1.0), "{slope} {wanted}");
+    }
+    for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+        for effort in [brolga::Effort::Quick, brolga::Effort::Full] {
+            for threads in [1, 3] {
+                let found = gradient(&Options { effort, ..options(mode, threads) });
+                assert_eq!(found.map(f64::to_bits), wanted.map(f64::to_bits), "{mode:?} {effort:?}");
+            }
+        }
+    }
+}
+
+/// A task stores an integer beside a double that other tasks read, and copies doubles.
+#[test]
+fn parts_of_floats_are_no_floats() {
+    let text = "
+    function %mark(i64) {
+    block0(v0: i64):
+        v1 = load.i64 v0
+        v2 = load.f64 v1+8
+        v3 = iconst.i32 7
+        store v3, v1+4
+        v4 = fmul v2, v2
+        store v4, v0+8
+        return
+    }
+    function %other(i64) {
+    block0(v0: i64):
+        v1 = load.i64 v0
+        v2 = load.f64 v1+8
+        v3 = fadd v2, v2
+        store v3, v0+8
+        return
+    }
+    function %both(i64) -> f64 {
+        ss0 = explicit_slot 16, align = 8
+        ss1 = explicit_slot 16, align = 8
+        fn0 = %mark(i64)
+        fn1 = %other(i64)
+        fn2 = %brolga_par_join(i64, i64, i64, i64)
+    block0(v0: i64):
+        v1 = stack_addr.i64 ss0
+        v2 = stack_addr.i64 ss1
+        store v0, v1
+        store v0, v2
+        v10 = load.f64 v0
+        v11 = fmul v10, v10
+        v3 = func_addr.i64 fn0
+        v4 = func_addr.i64 fn1
+        call fn2(v3, v1, v4, v2)
+        v5 = load.f64 v1+8
+        v6 = load.f64 v2+8
+        v7 = load.f64 v0+8
+        v8 = fadd v5, v6
+        v9 = fmul v8, v7
+        v12 = fadd v9, v11
+        return v12
+    }";
+    let program = program(text);
+    for threads in [1, 2] {
+        let found =
+            outcome(&rule(&program, "both", &options(Mode::Gradient, threads)), &[0.5, 3.1], &[], Mode::Gradient, true);
+        // x² + (y² + 2y) y: 3y² + 4y behind y, with a seed of 1.5 and shadows of 0.5 and -0.5.
+        match found {
+            Ok(found) => {
+                let shadow = |i: usize| f64::from_bits(found[2 + i]);
+                assert!(
+                    (shadow(1) - (-0.5 + 1.5 * (3.0 * 3.1 * 3.1 + 4.0 * 3.1))).abs() < 1e-12,
+                    "{} {}",
+                    shadow(0),
+                    shadow(1)
+                );
+            }
+            Err(Error::Trap(trap)) => assert_eq!(trap.code, "untracked_bits"),
+            Err(e) => panic!("{e}"),
+        }
+    }
+}
