@@ -9,6 +9,7 @@ mod docs;
 mod drivers;
 mod effort;
 mod flat;
+mod fork_programs;
 mod forks;
 mod forward_root;
 mod grows;
