@@ -45,6 +45,8 @@ pub(super) struct Inner {
     pub(super) keeps_objects: bool,
     /// Whether a function moves floats in pieces.
     pub(super) pieces: bool,
+    /// Whether a function makes numbers of integers in memory.
+    pub(super) numbers: bool,
     /// Of which sizes floats are that are moved as integers which may be none.
     pub(super) guessed: u8,
     /// Bytes of the tape beyond its limit.
@@ -281,6 +283,7 @@ impl DerivedRule {
             overwrites: d.overwrites,
             loops: d.loops,
             pieces: d.pieces,
+            numbers: d.numbers,
             guessed: d.guessed,
             spare: d.spare,
             width: options.width as usize,
