@@ -65,8 +65,8 @@ fn products_are_those_of_the_primal() {
     assert!(tally.batched > at_least(1000) && tally.series > at_least(1000), "{} {}", tally.batched, tally.series);
 }
 
-/// So many calls of modules may be refused, or trap where the gradient does not: bytes of vectors in
-/// another order (`digits`).
+/// So many calls of modules may be refused, or trap where the gradient does not: bytes of vectors
+/// in another order (`digits`).
 const REFUSED_IN_MODULES: usize = 1;
 
 /// The same as [`POLES`], of modules: roots at zero, without an optimiser.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::segment::Segment;
-
 /// A pointer argument of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
@@ -38,33 +36,20 @@ pub(crate) struct KnownFloats {
 }
 
 impl KnownFloats {
+    /// By offset from this pointer, none over another.
+    pub(crate) fn of(base: u64, all: Arc<[Floats]>) -> Self {
+        debug_assert!(all.is_sorted_by(|a, b| a.offset + a.len <= b.offset), "one over another");
+        Self { base, all: Some(all) }
+    }
+
     /// Whether a float lies, in part at least, in `n` bytes at `p`.
     #[inline]
-    fn holds(&self, p: u64, n: u64) -> bool {
+    pub(crate) fn holds(&self, p: u64, n: u64) -> bool {
         let Some(all) = &self.all else { return false };
         let at = p.wrapping_sub(self.base);
         let before = all.partition_point(|f| f.offset < at.saturating_add(n));
         all[..before].iter().rev().take_while(|f| f.offset + f.len > at).any(|f| f.size != 0)
     }
-}
-
-impl Segment {
-    /// Tell the run where the caller has put floats: by offset from this pointer, none over
-    /// another.
-    pub fn know_floats(&mut self, base: u64, all: Arc<[Floats]>) {
-        debug_assert!(all.is_sorted_by(|a, b| a.offset + a.len <= b.offset), "one over another");
-        self.known_floats = KnownFloats { base, all: Some(all) };
-    }
-}
-
-/// `n` bytes at `p` have been loaded as an integer that becomes a number: 1 if the caller has put a
-/// float there.
-///
-/// # Safety
-/// `seg` is a valid segment that no other thread changes.
-pub unsafe extern "C" fn brolga_expect_number(seg: *mut Segment, p: u64, n: u64) -> u64 {
-    // SAFETY: our contract.
-    u64::from(unsafe { &*seg }.known_floats.holds(p, n))
 }
 
 #[cfg(test)]

@@ -54,6 +54,7 @@ pub mod loops;
 pub mod mappings;
 mod math;
 pub mod memory;
+mod number_calls;
 mod pending;
 mod piece_calls;
 pub mod pieces;

@@ -84,9 +84,9 @@ pub unsafe extern "C" fn brolga_tangent_whole(seg: *mut Segment, primal: u64, ta
     half(0) | half(32)
 }
 
-/// What has to be added to the tangents of a word that becomes floats of `of` bytes: the last digits
-/// that a number has replaced in the primal, or [`POISON`] where they are not whole; otherwise the
-/// zero that changes no float. The bits of floats of this size.
+/// What has to be added to the tangents of a word that becomes floats of `of` bytes: the last
+/// digits that a number has replaced in the primal, or [`POISON`] where they are not whole;
+/// otherwise the zero that changes no float. The bits of floats of this size.
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses.

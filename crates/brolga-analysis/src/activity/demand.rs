@@ -26,8 +26,8 @@
 //! **Source.** Demanded-bits analysis, as in LLVM's `DemandedBits`; what waits in memory is in
 //! `brolga_runtime::pieces::demand`.
 
-use brolga_ir::{FuncKey, Program};
 use brolga_ir::inst::Shape;
+use brolga_ir::{FuncKey, Program};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -75,9 +75,9 @@ pub fn demand(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> Secondar
     cx.found
 }
 
-/// Integers that become numbers by a conversion, as they are or by arithmetic, here, in a callee, or
-/// in a caller: `returned` says which results do. If they are a float's bits, how the number depends
-/// on the float is lost. The second answer are results of callees that become numbers.
+/// Integers that become numbers by a conversion, as they are or by arithmetic, here, in a callee,
+/// or in a caller: `returned` says which results do. If they are a float's bits, how the number
+/// depends on the float is lost. The second answer are results of callees that become numbers.
 pub fn converted(
     i: &DemandInput<'_>,
     returned: impl Fn(usize) -> bool,

@@ -160,7 +160,8 @@ fn derive_all(
     driver.derive_again()?;
     let found = driver.finish()?;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    let Finished { combined, pairs, joint, captures, overwrites, names, pieces, numbers, task_floats, guessed, spare } = found;
+    let Finished { combined, pairs, joint, captures, overwrites, names, pieces, numbers, task_floats, guessed, spare } =
+        found;
     // Cotangents that come in fragments are known to one segment, and a debug run knows the shadows
     // that it is told of.
     let has_strands = !pieces && !asked.options.debug && pairs.iter().any(|p| p.variant.strand);

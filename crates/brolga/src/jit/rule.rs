@@ -73,6 +73,12 @@ impl Inner {
     }
 }
 
+/// Where states of time loops go that memory has no room for.
+fn state_folder(options: &Options) -> Option<Arc<StateFolder>> {
+    let folder = options.checkpoint_dir.clone()?;
+    Some(Arc::new(StateFolder { folder, most: options.checkpoint_limit }))
+}
+
 /// The address of a function or data object, for the derivative that was compiled first, or for the
 /// one that was added.
 fn address(compiled: &Compiled, added: Option<&Added>, symbol: &str) -> Option<usize> {
@@ -264,10 +270,7 @@ impl DerivedRule {
             captures: Some(Arc::new(captures)),
             globals,
             width: options.width as usize,
-            states: options
-                .checkpoint_dir
-                .as_ref()
-                .map(|folder| Arc::new(StateFolder { folder: folder.clone(), most: options.checkpoint_limit })),
+            states: state_folder(options),
             executor: tasks::executor(&d.program, options)?,
             task_floats: d.task_floats,
         });
