@@ -66,9 +66,12 @@ pub struct DemandInput<'a> {
     pub stores: bool,
 }
 
+/// Of each integer, how it is demanded, if it is.
+type Demanded = SecondaryMap<ir::Value, Option<Demand>>;
+
 /// Of each integer, how its bits become a float's, if they do. `returned` says of which results the
 /// caller asks for the bits.
-pub fn demand(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> SecondaryMap<ir::Value, Option<Demand>> {
+pub fn demand(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> Demanded {
     let mut cx = DemandCx::new(i);
     i.cfg.all_insts().iter().for_each(|&inst| cx.sink(inst, &returned));
     cx.solve();
@@ -78,10 +81,7 @@ pub fn demand(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> Secondar
 /// Integers that become numbers by a conversion, as they are or by arithmetic, here, in a callee,
 /// or in a caller: `returned` says which results do. If they are a float's bits, how the number
 /// depends on the float is lost. The second answer are results of callees that become numbers.
-pub fn converted(
-    i: &DemandInput<'_>,
-    returned: impl Fn(usize) -> bool,
-) -> (SecondaryMap<ir::Value, Option<Demand>>, Vec<(FuncKey, usize)>) {
+pub fn converted(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> (Demanded, Vec<(FuncKey, usize)>) {
     let mut cx = DemandCx::new(i);
     i.cfg.all_insts().iter().for_each(|&inst| cx.conversion(inst, &returned));
     cx.solve();
@@ -90,7 +90,7 @@ pub fn converted(
 
 struct DemandCx<'a, 'b> {
     i: &'a DemandInput<'b>,
-    found: SecondaryMap<ir::Value, Option<Demand>>,
+    found: Demanded,
     work: Vec<ir::Value>,
     /// Stores of integers, once they have been asked for.
     stores: Option<Vec<ir::Inst>>,
