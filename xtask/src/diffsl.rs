@@ -28,7 +28,7 @@ type Edit = (&'static str, &'static str, usize);
 const EDITS: &[Edit] = &[
     (".global_value(", ".symbol_value(", 12),
     (".stack_store(", ".stack_store(self.int_ptr_type, ", 7),
-    (".stack_load(self.real_type,", ".stack_load(self.real_type, self.int_ptr_type,", 3),
+    (".stack_load(self.real_type,", ".stack_load(self.int_ptr_type, self.real_type,", 3),
     (
         "codegen.builder.finalize();",
         "let config = codegen.module.target_config();\ncodegen.builder.finalize(config);",

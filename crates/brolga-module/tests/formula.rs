@@ -91,7 +91,7 @@ fn gradient(f: &mut Formulas, name: &str, x: &[f64]) -> Vec<f64> {
 
 /// Compare rows of the Hessian with differences of gradients.
 fn checked_hessian<const N: usize>(f: &mut Formulas, name: &str, x: &[f64; N]) {
-    let want = slopes(x, |x| gradient(f, name, x).try_into().expect("as many"));
+    let want: Vec<[f64; N]> = slopes(x, |x| gradient(f, name, x).try_into().expect("as many"));
     for (k, want) in want.iter().enumerate() {
         let mut along: [f64; N] = std::array::from_fn(|i| f64::from(u8::from(i == k)));
         for _ in 0..2 {

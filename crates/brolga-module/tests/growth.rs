@@ -136,12 +136,13 @@ fn a_run_goes_on_with_what_it_is_given() {
 fn a_pair_grows_in_its_forward_pass() {
     let mut f = Fixture::new(TEXT, "while");
     let (forward, pullback) = f.pair("while", &Spec::pair([Active, Const]).growing());
+    assert_eq!(f.module.signature(pullback).unwrap().param(ParamRole::Grow), None);
     f.finish();
     let mut memory = vec![0_u8; 1 << 14];
     let mut growing = Growing { most: 1 << 14, asked: vec![] };
     let found = run(&f, forward, 20, &mut memory, HEADER as usize + 16, &mut growing);
     assert_eq!(number(&found, ResultRole::Status), Some(0.0));
-    assert!(growing.asked.len() > 5, "{:?}", growing.asked);
+    assert!(growing.asked.len() > 1, "{:?}", growing.asked);
     for _ in 0..2 {
         let found = f.call(pullback, |role| match role {
             ParamRole::Seed(0) => double(1.0),
@@ -163,7 +164,7 @@ fn what_has_a_bound_has_no_such_parameters() {
     let id = g.derivative("once", &Spec::gradient([Active, Const]).growing());
     let prototype = g.module.signature(id).unwrap().prototype("g");
     let params = "void *workspace, int64_t workspace_bytes, int64_t (*grow)(void *context, int64_t bytes), \
-                  void *grow_context, struct g_results *results);";
+                  void *grow_context);";
     assert!(prototype.ends_with(params), "{prototype}");
 }
 

@@ -46,7 +46,7 @@ impl Formulas {
     }
 
     fn objective(&self, name: &str) -> Result<FuncId> {
-        let f = self.known.get(name).filter(|f| f.params == [Type::Array, Type::Int]);
+        let f = self.known.get(name).filter(|f| f.params.iter().map(|p| p.1).eq([Type::Array, Type::Int]));
         Ok(f.ok_or_else(|| format!("there is no function `{name}(x: &[f64], n: usize)`"))?.id)
     }
 

@@ -19,7 +19,7 @@
 //! **Cost.** Nothing where records fit.
 
 use brolga_ir::lower::segment;
-use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::cursor::FuncCursor;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, MemFlagsData, Opcode, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
 
