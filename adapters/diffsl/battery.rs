@@ -1,7 +1,7 @@
 //! The battery model of diffsl's benchmarks (962 states): derivatives, and what they cost.
 //!
-//! **Oracles.** `⟨w, J v⟩ = ⟨Jᵀ w, v⟩`, where `J v` is by diffsl's own forward mode. NaN that goes in
-//! comes out where an element of the Jacobian is, and nowhere else: so diffsl finds its sparsity.
+//! **Oracles.** `⟨w, J v⟩ = ⟨Jᵀ w, v⟩`, where `J v` is by diffsl's own forward mode. NaN that goes
+//! in comes out where an element of the Jacobian is, and nowhere else: so sparsity is found.
 //!
 //! **Cost.** The gradient takes at most 2.5 times as long as the function. Both are code of
 //! Cranelift's, whatever profile this file is compiled in; the least of many runs counts.

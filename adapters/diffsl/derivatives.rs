@@ -4,13 +4,13 @@
 //! and all with respect to parameters, are there under LLVM with Enzyme only.
 //!
 //! **Answer.** The Cranelift backend gives its functions to an [`AdModule`]. Behind the last of
-//! them, [`CraneliftModule::define_derivatives`] asks for the sixteen that are missing, by the names
-//! and with the activities that the other backend has. A function of the language (`sigmoid`, `pow`)
-//! has a tangent in DiffSL, which is its rule. Four functions are compiled once more with what
-//! depends on inputs inside (`rhs_full`), as parameters take part there.
+//! them, [`CraneliftModule::define_derivatives`] asks for the sixteen that are missing, by the
+//! names and with the activities that the other backend has. A function of the language (`sigmoid`,
+//! `pow`) has a tangent in DiffSL, which is its rule. Four functions are compiled once more with
+//! what depends on inputs inside (`rhs_full`), as parameters take part there.
 //!
-//! **Copied** to `src/execution/cranelift/codegen/derivatives.rs` of a copy of diffsl by `cargo xtask
-//! diffsl`.
+//! **Copied** to `src/execution/cranelift/codegen/derivatives.rs` of a copy of diffsl by `cargo
+//! xtask diffsl`.
 
 use brolga_module::{DataActivity, Elem, ParamActivity, ParamSpec, Room, Spec, TangentArg, UserRule};
 
@@ -46,8 +46,8 @@ const TANGENTS: &[Derivative] = &[
 ];
 
 impl<M: Module> CraneliftModule<M> {
-    /// Define the derivatives. Functions for several threads have none: their barriers would have to
-    /// run backwards.
+    /// Define the derivatives. Functions for several threads have none: their barriers would have
+    /// to run backwards.
     pub(super) fn define_derivatives(&mut self, model: &DiscreteModel) -> Result<()> {
         if self.threaded {
             return Ok(());

@@ -1,10 +1,10 @@
-//! The acceptance test of embedding: DiffSL, a compiler of differential equations on Cranelift whose
-//! tests of reverse mode run under LLVM and Enzyme only, runs them with an [`AdModule`].
+//! The acceptance test of embedding: DiffSL, a compiler of differential equations on Cranelift
+//! whose tests of reverse mode run under LLVM and Enzyme only, runs them with an [`AdModule`].
 //!
-//! Cargo fetches diffsl. A copy of it below `target/diffsl` is changed as [`EDITS`] and [`TESTS`] say
-//! (another release of Cranelift, the module wrapped, tests of LLVM's for Cranelift's), and gets two
-//! files of ours from `adapters/diffsl`: the derivatives that it asks for, and a test of a large
-//! model. Then its tests run. Nothing of diffsl is a part of the project.
+//! Cargo fetches diffsl. A copy of it below `target/diffsl` is changed as [`EDITS`] and [`TESTS`]
+//! say (another release of Cranelift, the module wrapped, tests of LLVM's for Cranelift's), and
+//! gets two files of ours from `adapters/diffsl`: the derivatives that it asks for, and a test of a
+//! large model. Then its tests run. Nothing of diffsl is a part of the project.
 //!
 //! [`AdModule`]: ../../../crates/brolga-module/src/lib.rs
 
@@ -45,9 +45,17 @@ const EDITS: &[Edit] = &[
         "        let mut module = AdModule::new(module);\n        let ptr_type = match triple.pointer_width()",
         1,
     ),
-    ("Self::new_object_backend(self.triple.clone())?)", "AdModule::new(Self::new_object_backend(self.triple.clone())?))", 1),
+    (
+        "Self::new_object_backend(self.triple.clone())?)",
+        "AdModule::new(Self::new_object_backend(self.triple.clone())?))",
+        1,
+    ),
     ("module_to_emit.finish()", "module_to_emit.into_inner().finish()", 1),
-    ("ret.compile_set_inputs_grad(&set_inputs, model)?;", "ret.compile_set_inputs_grad(&set_inputs, model)?;\nret.define_derivatives(model)?;", 1),
+    (
+        "ret.compile_set_inputs_grad(&set_inputs, model)?;",
+        "ret.compile_set_inputs_grad(&set_inputs, model)?;\nret.define_derivatives(model)?;",
+        1,
+    ),
     // Functions that derivatives are made of are local.
     ("if Linkage::Import == decl.linkage {", "if decl.linkage != Linkage::Export {", 1),
 ];
@@ -86,7 +94,13 @@ pub fn run() -> Result<(), Failure> {
     write(&copy.join("tests/battery.rs"), &read(&ours.join("battery.rs"))?)?;
     let mut tests = Command::new("cargo");
     tests.current_dir(&copy).env("CARGO_TARGET_DIR", place.join("target"));
-    tests.args(["test", "--no-fail-fast", "--no-default-features", "--features", "cranelift,external,external_dynamic"]);
+    tests.args([
+        "test",
+        "--no-fail-fast",
+        "--no-default-features",
+        "--features",
+        "cranelift,external,external_dynamic",
+    ]);
     tests.args(["--", "--show-output"]);
     eprintln!("diffsl's tests, in {}", copy.display());
     let out = tests.stderr(Stdio::inherit()).output().map_err(|e| Failure::Other(format!("cargo: {e}")))?;

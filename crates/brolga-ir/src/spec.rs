@@ -10,8 +10,8 @@
 //! | [`Derivative::Pair`] | forward pass: `p…` with shadows, the workspace; pullback: a seed for each active result, the workspace | forward pass: `r…`, the status; pullback: the cotangent of each active `p`, the status |
 //! | [`Derivative::Tangent`] | `p…`, the tangent or the shadow directly behind each dual `p` | `r…`, the tangent of each dual result |
 //!
-//! A workspace has a pointer and a number of bytes; where it may grow ([`Spec::growing`]), a function
-//! and its context follow.
+//! A workspace has a pointer and a number of bytes; where it may grow ([`Spec::growing`]), a
+//! function and its context follow.
 //!
 //! Source: the activity table is Enzyme's, in the words of `std::autodiff`.
 

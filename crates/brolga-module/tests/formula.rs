@@ -1,8 +1,8 @@
 //! The example `formula`: a frontend whose module is wrapped.
 //!
-//! A gradient is that of `L(x) = f(x) + ⟨shadow, x after the call⟩`, whether the function only reads
-//! its argument or overwrites it: differences of `L` are the oracle of each call. Formulas are Rust,
-//! so rustc is the oracle of their values.
+//! A gradient is that of `L(x) = f(x) + ⟨shadow, x after the call⟩`, whether the function only
+//! reads its argument or overwrites it: differences of `L` are the oracle of each call. Formulas
+//! are Rust, so rustc is the oracle of their values.
 
 #[path = "../examples/formula/codegen.rs"]
 mod codegen;

@@ -2,8 +2,8 @@
 //!
 //! **Problem.** Where records have no bound, a run that does not fit into its workspace ends, and
 //! has to begin again. A caller with room behind the workspace would rather give more of it.
-//! **Answer.** What asks for room on the tape asks a function first, [`NAME`], which has the caller's
-//! function called and moves the limit in the header:
+//! **Answer.** What asks for room on the tape asks a function first, [`NAME`], which has the
+//! caller's function called and moves the limit in the header:
 //!
 //! ```text
 //!     trapnz v9, tape_full                   brif v9, more, next

@@ -72,8 +72,8 @@ impl Room {
 
 /// Find out where the tape is, and let the functions ask for room as that demands. The first
 /// `n_roots` functions are what was asked for. Floats that move in pieces have records beside the
-/// tape, of which there may be any number. Where the workspace may [grow](super::growth), the target
-/// is given.
+/// tape, of which there may be any number. Where the workspace may [grow](super::growth), the
+/// target is given.
 pub(super) fn settle(
     derived: &mut Vec<DerivedFunc>,
     n_roots: usize,
