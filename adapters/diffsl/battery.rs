@@ -24,11 +24,11 @@ fn battery() -> Battery {
     let text = std::fs::read_to_string("benches/pybamm_dfn.diffsl").unwrap();
     let model = diffsl::parser::parse_ds_string(&text).unwrap();
     let model = DiscreteModel::build("pybamm_dfn", &model).unwrap();
-    let compiler = Compiler::from_discrete_model(&model, Default::default(), Some(&text)).unwrap();
+    let compiler = Compiler::<CraneliftJitModule, f64>::from_discrete_model(&model, Default::default(), Some(&text)).unwrap();
     let (states, inputs, ..) = compiler.get_dims();
     let mut data = compiler.get_new_data();
     compiler.set_inputs(&vec![1.0; inputs], &mut data, 0);
-    let (mut u, mut rr) = (vec![0.0; states], vec![0.0; states]);
+    let (mut u, mut rr) = (vec![0.0_f64; states], vec![0.0_f64; states]);
     compiler.set_u0(&mut u, &mut data);
     compiler.rhs(0.0, &u, &mut data, &mut rr);
     assert!(rr.iter().all(|x| x.is_finite()));

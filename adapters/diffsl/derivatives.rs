@@ -9,10 +9,12 @@
 //! `pow`) has a tangent in DiffSL, which is its rule. Four functions are compiled once more with
 //! what depends on inputs inside (`rhs_full`), as parameters take part there.
 //!
+//! What is recorded where a loop's trip count is a number in a table is in memory of the thread's.
+//!
 //! **Copied** to `src/execution/cranelift/codegen/derivatives.rs` of a copy of diffsl by `cargo
 //! xtask diffsl`.
 
-use brolga_module::{DataActivity, Elem, ParamActivity, ParamSpec, Room, Spec, TangentArg, UserRule};
+use brolga_module::{DataActivity, Elem, ParamActivity, ParamRole, ParamSpec, Spec, TangentArg, UserRule};
 
 use super::*;
 use crate::execution::functions::{FUNCTIONS, INTERP1D_FUNCTIONS, TWO_ARG_FUNCTIONS};
@@ -44,6 +46,17 @@ const TANGENTS: &[Derivative] = &[
     ("set_u0_sgrad", "set_u0", "ddcc"),
     ("calc_out_sgrad", "calc_out_full", "ccddcc"),
 ];
+
+/// As many bytes of address space as a thread's records may take.
+const WORKSPACE_BYTES: usize = 64 << 20;
+
+/// Where this thread's records are. Pages are taken as they are used.
+pub(crate) extern "C" fn workspace() -> *mut u8 {
+    thread_local! {
+        static MEMORY: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; WORKSPACE_BYTES]);
+    }
+    MEMORY.with_borrow_mut(Vec::as_mut_ptr)
+}
 
 impl<M: Module> CraneliftModule<M> {
     /// Define the derivatives. Functions for several threads have none: their barriers would have
@@ -106,10 +119,55 @@ impl<M: Module> CraneliftModule<M> {
         let spec = if reverse { Spec::gradient(parameters) } else { Spec::tangent(parameters) };
         // Sparsity is found by NaN that goes in and comes out.
         let derived = module.derive(id, &spec.weak_zero()).map_err(|e| anyhow!("{name}: {e}"))?;
-        if let Room::Bytes(_) | Room::Unknown = derived.room {
-            return Err(anyhow!("{name} records {:?}", derived.room));
+        if !derived.room.is_given() {
+            module.define(&derived, &[name], Linkage::Export).map_err(|e| anyhow!("{name}: {e}"))?;
+            return Ok(());
         }
-        module.define(&derived, &[name], Linkage::Export).map_err(|e| anyhow!("{name}: {e}"))?;
+        let inner = format!("{name}.recording");
+        let inner = module.define(&derived, &[&inner], Linkage::Local).map_err(|e| anyhow!("{name}: {e}"))?[0];
+        let roles = derived.signatures[0].params.clone();
+        drop(module);
+        self.define_with_workspace(name, inner, &roles)
+    }
+
+    /// A function without a workspace among its parameters: it uses the thread's.
+    fn define_with_workspace(&mut self, name: &str, inner: FuncId, roles: &[ParamRole]) -> Result<()> {
+        let mut module = self.module.lock().unwrap();
+        let params = module.declarations().get_function_decl(inner).signature.params.clone();
+        let is_given = |role: &ParamRole| !matches!(role, ParamRole::Workspace | ParamRole::WorkspaceBytes);
+        let given = params.into_iter().zip(roles).filter(|p| is_given(p.1)).map(|p| p.0);
+        self.ctx.func.signature.params = given.collect();
+        self.ctx.func.signature.returns.clear();
+        let mut sig = module.make_signature();
+        sig.returns.push(AbiParam::new(types::I64));
+        let workspace = module.declare_function("diffsl_workspace", Linkage::Import, &sig)?;
+        let mut b = FunctionBuilder::new(&mut self.ctx.func, &mut self.builder_context);
+        let workspace = module.declare_func_in_func(workspace, b.func);
+        let inner = module.declare_func_in_func(inner, b.func);
+        let block = b.create_block();
+        b.append_block_params_for_function_params(block);
+        b.switch_to_block(block);
+        b.seal_block(block);
+        let mut own = b.block_params(block).to_vec().into_iter();
+        let call = b.ins().call(workspace, &[]);
+        let address = b.inst_results(call)[0];
+        let bytes = b.ins().iconst(types::I64, WORKSPACE_BYTES as i64);
+        let args: Vec<Value> = roles
+            .iter()
+            .map(|role| match role {
+                ParamRole::Workspace => address,
+                ParamRole::WorkspaceBytes => bytes,
+                _ => own.next().unwrap(),
+            })
+            .collect();
+        let call = b.ins().call(inner, &args);
+        // The only result: whether all of it fitted.
+        let status = b.inst_results(call)[0];
+        b.ins().trapnz(status, TrapCode::unwrap_user(1));
+        b.ins().return_(&[]);
+        b.finalize(module.target_config());
+        drop(module);
+        self.declare_function(name)?;
         Ok(())
     }
 
