@@ -278,7 +278,7 @@ fn the_guide_shows_the_example() {
     let source = std::fs::read_to_string(format!("{root}examples/formula/run.rs")).unwrap();
     let diffs = guide.split("```diff\n").skip(1).filter_map(|d| d.split("```").next());
     let added: Vec<&str> = diffs.flat_map(str::lines).filter_map(|l| l.strip_prefix('+')).collect();
-    assert!(added.len() > 5, "{added:?}");
+    assert!(added.len() > 3, "{added:?}");
     for line in added {
         assert!(source.lines().any(|l| l == line), "no line of the example: {line}");
     }

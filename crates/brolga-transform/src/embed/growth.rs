@@ -12,14 +12,14 @@
 //! ```
 //!
 //! The tape is one piece of memory, from which records are read by distances, so it stays where it
-//! is. The end that is wanted is told by the comparison that has found too little: of a position
-//! with the end of the tape, or of a distance with what is left. Where it is found otherwise (bytes
-//! that a copy overwrites), the run ends as without growth.
+//! is. The end that is wanted is told by the comparison that has found too little ([`wanted`]).
+//! Where it is found otherwise (bytes that a copy overwrites), the run ends as without growth.
 //!
 //! **Cost.** Nothing where records fit.
 
 use brolga_ir::lower::segment;
 use cranelift_codegen::cursor::FuncCursor;
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, MemFlagsData, Opcode, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
 
@@ -43,15 +43,37 @@ pub(super) fn begin(cursor: &mut FuncCursor<'_>, workspace: ir::Value, values: [
     }
 }
 
-/// Where the tape has to end, by the comparison that has found that it ends too soon.
-pub(super) fn wanted(cursor: &mut FuncCursor<'_>, over: ir::Value) -> Option<ir::Value> {
+/// Where the tape has to end, and where it ends, by the comparison that has found that it ends too
+/// soon: of a position with the end, of a distance with what is left, or of a number of iterations
+/// with those for which there is room.
+pub(super) fn wanted(cursor: &mut FuncCursor<'_>, over: ir::Value) -> Option<(ir::Value, ir::Value)> {
     let def = |func: &ir::Function, v| Some(func.dfg.insts[func.dfg.value_def(func.dfg.resolve_aliases(v)).inst()?]);
-    let InstructionData::IntCompare { args: [wanted, there], .. } = def(cursor.func, over)? else { return None };
+    let compared = def(cursor.func, over)?;
+    let InstructionData::IntCompare { cond: IntCC::UnsignedGreaterThan, args: [wanted, there], .. } = compared else {
+        return None;
+    };
     match def(cursor.func, there)? {
-        InstructionData::Load { .. } => Some(wanted),
-        InstructionData::Binary { opcode: Opcode::Isub, args: [_, top] } => Some(cursor.ins().iadd(top, wanted)),
+        InstructionData::Load { .. } => Some((wanted, there)),
+        InstructionData::Binary { opcode: Opcode::Isub, args: [end, top] } => {
+            Some((behind(cursor, top, wanted, None), end))
+        }
+        InstructionData::Binary { opcode: Opcode::Ushr, args: [left, k] } => match def(cursor.func, left)? {
+            InstructionData::Binary { opcode: Opcode::Isub, args: [end, top] } => {
+                Some((behind(cursor, top, wanted, Some(k)), end))
+            }
+            _ => None,
+        },
         _ => None,
     }
+}
+
+/// So many bytes, or times a power of two, behind a place. More than there is memory is less than
+/// what would begin again at zero.
+fn behind(cursor: &mut FuncCursor<'_>, top: ir::Value, n: ir::Value, k: Option<ir::Value>) -> ir::Value {
+    let most = cursor.ins().iconst(types::I64, 1 << 40);
+    let n = cursor.ins().umin(n, most);
+    let bytes = k.map_or(n, |k| cursor.ins().ishl(n, k));
+    cursor.ins().iadd(top, bytes)
 }
 
 /// Whether the workspace reaches as far as this, after the caller has been asked.

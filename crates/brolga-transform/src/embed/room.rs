@@ -388,7 +388,7 @@ impl Returning<'_> {
         let first = self.func.layout.first_inst(lacks).expect("it goes on");
         let at = self.func.srcloc(first);
         let mut cursor = FuncCursor::new(self.func).at_inst(first).with_srcloc(at);
-        let Some(end) = growth::wanted(&mut cursor, over) else { return };
+        let Some((end, _)) = growth::wanted(&mut cursor, over) else { return };
         let fits = growth::asked(&mut cursor, self.workspace, end, isa);
         let rest = self.leave_if(fits, next, first);
         self.func.layout.set_cold(rest);
@@ -403,12 +403,10 @@ impl Returning<'_> {
         let block = func.dfg.make_block();
         func.layout.append_block(block);
         func.layout.set_cold(block);
-        let compared = func.dfg.value_def(func.dfg.resolve_aliases(over)).inst();
-        let compared = compared.map(|i| func.dfg.insts[i]);
         let mut cursor = FuncCursor::new(func).at_bottom(block).with_srcloc(at);
-        let lacks = match compared {
-            Some(InstructionData::IntCompare { args: [wanted, there], .. }) => cursor.ins().isub(wanted, there),
-            _ => cursor.ins().iconst(types::I64, 1),
+        let lacks = match growth::wanted(&mut cursor, over) {
+            Some((wanted, there)) => cursor.ins().isub(wanted, there),
+            None => cursor.ins().iconst(types::I64, 1),
         };
         cursor.ins().jump(full, &[lacks.into()]);
         block
