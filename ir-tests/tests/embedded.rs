@@ -52,7 +52,9 @@ fn all_calls(mode: Mode) {
         }
     }
     let Tally { compared, rooms, refused, unsupported, full, grown, wrong } = &tally;
-    println!("{mode:?}: {compared} compared, rooms {rooms:?}, {unsupported} not compiled, {full} did not fit, {grown} grew");
+    println!(
+        "{mode:?}: {compared} compared, rooms {rooms:?}, {unsupported} not compiled, {full} did not fit, {grown} grew"
+    );
     refused.iter().for_each(|(why, n)| println!("  {n} refused: {why}"));
     wrong.iter().for_each(|w| println!("  WRONG: {w}"));
     assert!(wrong.is_empty(), "{} are wrong", wrong.len());

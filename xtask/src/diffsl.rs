@@ -100,13 +100,7 @@ pub fn run() -> Result<(), Failure> {
     write(&copy.join("tests/battery.rs"), &read(&ours.join("battery.rs"))?)?;
     let mut tests = Command::new("cargo");
     tests.current_dir(&copy).env("CARGO_TARGET_DIR", place.join("target"));
-    tests.args([
-        "test",
-        "--no-fail-fast",
-        "--no-default-features",
-        "--features",
-        "cranelift,external",
-    ]);
+    tests.args(["test", "--no-fail-fast", "--no-default-features", "--features", "cranelift,external"]);
     tests.args(["--", "--show-output"]);
     eprintln!("diffsl's tests, in {}", copy.display());
     let out = tests.stderr(Stdio::inherit()).output().map_err(|e| Failure::Other(format!("cargo: {e}")))?;

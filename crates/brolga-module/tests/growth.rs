@@ -10,7 +10,8 @@ use cranelift_module::FuncId;
 
 use crate::common::{Fixture, Results, address, double, number};
 
-/// x ↦ sin(x)·x n times, by a loop that asks for each of its records, and one that asks once.
+/// x ↦ sin(x)·x n times, by what asks for each of its records, for all of them by bytes, or, as
+/// `sines` (x ↦ sin x), by iterations.
 const TEXT: &str = "function %step(f64) -> f64 {
     fn0 = %sin(f64) -> f64
 block0(v0: f64):
@@ -59,6 +60,20 @@ block1(v2: f64, v3: i64):
     brif v7, block1(v5, v7), block2
 block2:
     return v5
+}
+function %sines(f64, i64) -> f64 {
+    fn0 = %sin(f64) -> f64
+block0(v0: f64, v1: i64):
+    jump block1(v0, v1)
+block1(v2: f64, v3: i64):
+    brif v3, block2, block3
+block2:
+    v4 = call fn0(v2)
+    v5 = iconst.i64 1
+    v6 = isub v3, v5
+    jump block1(v4, v6)
+block3:
+    return v2
 }";
 
 /// What a caller's function knows.
@@ -73,6 +88,10 @@ extern "C" fn grow(context: *mut Growing, bytes: i64) -> i64 {
     let context = unsafe { &mut *context };
     context.asked.push(bytes);
     bytes.min(context.most)
+}
+
+fn sines(x: f64, n: i64) -> f64 {
+    (0..n).fold(x, |x, _| x.sin())
 }
 
 fn primal(x: f64, n: i64) -> f64 {
@@ -100,7 +119,8 @@ fn run(f: &Fixture, id: FuncId, n: i64, memory: &mut [u8], given: usize, growing
 
 #[test]
 fn a_run_goes_on_with_what_it_is_given() {
-    for symbol in ["each", "while", "once"] {
+    type Primal = fn(f64, i64) -> f64;
+    for (symbol, primal) in [("each", primal as Primal), ("while", primal), ("once", primal), ("sines", sines)] {
         let mut f = Fixture::new(TEXT, symbol);
         let id = f.derivative(symbol, &Spec::gradient([Active, Const]).growing());
         f.finish();
