@@ -105,25 +105,25 @@ pub fn run() -> Result<(), Failure> {
     eprintln!("diffsl's tests, in {}", copy.display());
     let out = tests.stderr(Stdio::inherit()).output().map_err(|e| Failure::Other(format!("cargo: {e}")))?;
     let out = String::from_utf8_lossy(&out.stdout);
-    let (mut passed, mut failed) = (0, 0);
-    for line in out.lines() {
-        if line.ends_with("... FAILED") || line.starts_with("battery:") {
-            println!("{line}");
-        }
-        if let Some(counts) = line.strip_prefix("test result: ") {
-            let count = |what: &str| {
-                let before = counts.split(what).next().unwrap_or_default();
-                before.rsplit([' ', '.']).find_map(|w| w.parse::<usize>().ok()).unwrap_or(0)
-            };
-            passed += count(" passed");
-            failed += count(" failed");
-        }
+    for line in out.lines().filter(|l| l.ends_with("... FAILED") || l.starts_with("battery:")) {
+        println!("{line}");
     }
+    let (passed, failed) = counts(&out);
     println!("{passed} of diffsl's tests pass, {failed} fail");
     if failed == 0 && passed >= WANTED {
         return Ok(());
     }
     Err(Failure::Mismatch(format!("{WANTED} tests pass where nothing is changed; see {}", copy.display())))
+}
+
+/// How many tests have passed and failed, by what test programs print.
+fn counts(out: &str) -> (usize, usize) {
+    let results = out.lines().filter_map(|l| l.strip_prefix("test result: "));
+    let count = |result: &str, what: &str| {
+        let before = result.split(what).next().unwrap_or_default();
+        before.rsplit(' ').next().and_then(|w| w.parse().ok()).unwrap_or(0)
+    };
+    results.fold((0, 0), |(p, f), r| (p + count(r, " passed"), f + count(r, " failed")))
 }
 
 /// Where Cargo has diffsl, after fetching it with what it depends on.
@@ -196,4 +196,24 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let parent = path.parent().expect("it is below another folder");
     let written = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(path, text));
     written.map_err(|e| Failure::Other(format!("{}: {e}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_added_up() {
+        let one = "test result: ok. 546 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 52.28s";
+        let two = "test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s";
+        assert_eq!(counts(&format!("running 4 tests\n{one}\n\n{two}\n")), (549, 2));
+        assert_eq!(counts("error: could not compile"), (0, 0));
+    }
+
+    #[test]
+    fn an_edit_that_finds_something_else_is_refused() {
+        assert_eq!(edited("a.b(c)", &[(".b(", ".d(", 1)]).unwrap(), "a.d(c)");
+        assert!(edited("a.b(c).b(c)", &[(".b(", ".d(", 1)]).is_err());
+        assert!(manifest("version = \"0.134\"").is_err());
+    }
 }
