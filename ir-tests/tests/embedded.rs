@@ -4,7 +4,7 @@
 //!
 //! The module has Cranelift's default flags; functions that it does not compile with them are left
 //! out. Room on the tape is given in two sizes: one in which each run fits, and one in which many
-//! do not, which has to say so.
+//! do not, which has to say so, or to ask for more and go on.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +34,7 @@ pub struct Tally {
     /// The primal is not compiled with default flags.
     unsupported: usize,
     full: usize,
+    grown: usize,
     pub wrong: Vec<String>,
 }
 
@@ -50,12 +51,15 @@ fn all_calls(mode: Mode) {
             judge(&mut tally, &file, &call, &format!("{name}/{}", line.text), mode);
         }
     }
-    let Tally { compared, rooms, refused, unsupported, full, wrong } = &tally;
-    println!("{mode:?}: {compared} compared, rooms {rooms:?}, {unsupported} not compiled, {full} did not fit");
+    let Tally { compared, rooms, refused, unsupported, full, grown, wrong } = &tally;
+    println!(
+        "{mode:?}: {compared} compared, rooms {rooms:?}, {unsupported} not compiled, {full} did not fit, {grown} grew"
+    );
     refused.iter().for_each(|(why, n)| println!("  {n} refused: {why}"));
     wrong.iter().for_each(|w| println!("  WRONG: {w}"));
     assert!(wrong.is_empty(), "{} are wrong", wrong.len());
     assert!(*compared > at_least(3000), "{compared}");
+    assert!(mode == Mode::Tangent || *grown > at_least(30), "{grown}");
 }
 
 #[test]
@@ -114,6 +118,28 @@ struct Found {
     /// Cotangents by parameter, or tangents by result.
     derivatives: BTreeMap<usize, DataValue>,
     memory: Memory,
+    /// The run has asked for more workspace.
+    grown: bool,
+}
+
+/// Bytes of a workspace, and of those so many that are given at first, if it may grow.
+#[derive(Clone, Copy)]
+struct Space {
+    bytes: usize,
+    given: Option<usize>,
+}
+
+/// What a workspace may have, and whether it was asked for.
+struct Growing {
+    most: i64,
+    asked: bool,
+}
+
+extern "C" fn grow(context: *mut Growing, bytes: i64) -> i64 {
+    // SAFETY: the test passes it.
+    let context = unsafe { &mut *context };
+    context.asked = true;
+    bytes.min(context.most)
 }
 
 fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, mode: Mode) {
@@ -124,7 +150,7 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, mode: Mo
     let direction: Vec<f64> = inputs(call).iter().map(|_| noise.unit()).collect();
     let Some(wanted) = reference(file, call, mode, &direction) else { return };
     let room: usize = 1 << 22;
-    match embedded(tally, file, call, mode, &direction, room) {
+    match embedded(tally, file, call, mode, &direction, Space { bytes: room, given: None }) {
         Ok(Some(found)) => compare(tally, call, name, &wanted, &found),
         Ok(None) => tally.wrong.push(format!("{name}: it does not fit into {room} bytes")),
         Err(AdError::Diagnostics(d)) => {
@@ -134,9 +160,16 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, mode: Mo
         Err(AdError::Module { .. }) => tally.unsupported += 1,
         Err(e) => *tally.refused.entry(e.to_string()).or_default() += 1,
     }
-    match embedded(&mut Tally::default(), file, call, mode, &direction, 400) {
+    // Of those that do not fit, some may grow.
+    let grows = name.len() % 2 == 0;
+    let space = if grows { Space { bytes: room, given: Some(400) } } else { Space { bytes: 400, given: None } };
+    match embedded(&mut Tally::default(), file, call, mode, &direction, space) {
+        Ok(None) if grows => tally.wrong.push(format!("{name}: it does not grow")),
         Ok(None) => tally.full += 1,
-        Ok(Some(found)) => compare(tally, call, name, &wanted, &found),
+        Ok(Some(found)) => {
+            compare(tally, call, name, &wanted, &found);
+            tally.grown += usize::from(found.grown);
+        }
         Err(_) => {}
     }
 }
@@ -167,7 +200,7 @@ fn reference(file: &File, call: &Invocation, mode: Mode, direction: &[f64]) -> O
         Err(e) => panic!("{}: {e}", call.symbol),
     }
     let derivatives = found.into_iter().enumerate().filter_map(|(i, v)| Some((i, v?))).collect();
-    Some(Found { values, derivatives, memory })
+    Some(Found { values, derivatives, memory, grown: false })
 }
 
 /// The tangent of an active argument.
@@ -234,6 +267,8 @@ struct Caller<'a> {
     module: &'a JITModule,
     call: &'a Invocation,
     workspace: &'a mut [u8],
+    given: usize,
+    growing: Growing,
     direction: &'a [f64],
 }
 
@@ -248,7 +283,9 @@ impl Caller<'_> {
                 ParamRole::Tangent(i) => tangent(self.call, self.direction, i).expect("active"),
                 ParamRole::Seed(k) => self.call.seeds[k].clone(),
                 ParamRole::Workspace => DataValue::I64(self.workspace.as_mut_ptr() as i64),
-                ParamRole::WorkspaceBytes => DataValue::I64(self.workspace.len() as i64),
+                ParamRole::WorkspaceBytes => DataValue::I64(self.given as i64),
+                ParamRole::Grow => DataValue::I64(grow as *const () as i64),
+                ParamRole::GrowContext => DataValue::I64(std::ptr::from_mut(&mut self.growing) as i64),
                 ParamRole::Results => DataValue::I64(results.as_mut_ptr() as i64),
             };
             let n = v.ty().bytes() as usize;
@@ -285,7 +322,7 @@ fn embedded(
     call: &Invocation,
     mode: Mode,
     direction: &[f64],
-    room: usize,
+    space: Space,
 ) -> Result<Option<Found>, AdError> {
     let mut builder = brolga_testing::jit::host();
     // The functions themselves call these; their derivatives have bodies of them.
@@ -309,7 +346,7 @@ fn embedded(
         shadows.push(shadow);
     }
     let f = loaded.functions[&call.symbol];
-    let spec = spec(call, mode);
+    let spec = Spec { growing: space.given.is_some(), ..spec(call, mode) };
     let ids = match mode {
         Mode::Split => <[FuncId; 2]>::from(module.pair(f, &spec)?).to_vec(),
         _ => vec![module.derivative(f, &spec)?],
@@ -330,11 +367,14 @@ fn embedded(
     if mode == Mode::Tangent {
         set_directions(call, &mut memory, direction);
     }
-    let mut workspace = vec![0xaa_u8; room];
+    let mut workspace = vec![0xaa_u8; space.bytes];
     let signatures: Vec<DerivedSignature> =
         ids.iter().map(|&id| module.signature(id).expect("derived").clone()).collect();
     let jit = &*module;
-    let mut caller = Caller { module: jit, call, workspace: &mut workspace, direction };
+    // Only what has no bound may grow.
+    let growing = Growing { most: space.bytes as i64, asked: false };
+    let given = space.given.filter(|_| signatures[0].param(ParamRole::Grow).is_some()).unwrap_or(space.bytes);
+    let mut caller = Caller { module: jit, call, workspace: &mut workspace, given, growing, direction };
     let failed =
         |out: &[(ResultRole, DataValue)]| out.iter().any(|r| r.0 == ResultRole::Status && r.1 != DataValue::I32(0));
     let mut out = caller.run(doors[0], &signatures[0], &memory);
@@ -369,7 +409,7 @@ fn embedded(
             ResultRole::Shadow(_) | ResultRole::Status => {}
         }
     }
-    Ok(Some(Found { values, derivatives, memory }))
+    Ok(Some(Found { values, derivatives, memory, grown: caller.growing.asked }))
 }
 
 fn compare(tally: &mut Tally, call: &Invocation, name: &str, wanted: &Found, found: &Found) {

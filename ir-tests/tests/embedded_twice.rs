@@ -222,7 +222,7 @@ fn embedded(file: &File, run: &mut Run<'_>, (forward, in_struct): (bool, bool)) 
                 ParamRole::Workspace => DataValue::I64(tape.as_mut_ptr() as i64),
                 ParamRole::WorkspaceBytes => DataValue::I64(ROOM as i64),
                 ParamRole::Results => DataValue::I64(of_first.0.as_mut_ptr() as i64),
-                ParamRole::Tangent(_) => unreachable!("of a gradient"),
+                role => unreachable!("{role:?} of a gradient"),
             },
             // In reverse mode the cotangents of shadows are the vector, and those of what is
             // differentiated are the product.
@@ -243,6 +243,7 @@ fn embedded(file: &File, run: &mut Run<'_>, (forward, in_struct): (bool, bool)) 
             ParamRole::Workspace => DataValue::I64(own.as_mut_ptr() as i64),
             ParamRole::WorkspaceBytes => DataValue::I64(ROOM as i64),
             ParamRole::Results => DataValue::I64(results.0.as_mut_ptr() as i64),
+            ParamRole::Grow | ParamRole::GrowContext => unreachable!("it was not asked for"),
         };
         v.write_to_slice_ne(&mut cell.0[..v.ty().bytes() as usize]);
     }

@@ -69,6 +69,11 @@ pub enum Command {
     /// Test adapters to other crates, with all features: a workspace of its own, of two hundred
     /// crates. Six minutes on two cores if nothing is compiled, then one.
     Adapters,
+    /// Run the tests of DiffSL, a compiler of differential equations on Cranelift, with its module
+    /// wrapped: those of reverse mode, which run under LLVM and Enzyme otherwise, and of what the
+    /// gradient of a large model costs. Cargo fetches it. Ten minutes on two cores if nothing is
+    /// compiled, then two.
+    Diffsl,
     /// Derive every function of the cases a second time, and count what is refused, by code: at
     /// most five in a hundred.
     Census,

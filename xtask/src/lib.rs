@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 pub mod chores;
 pub mod cli;
+pub mod diffsl;
 pub mod tidy;
 pub mod trust;
 

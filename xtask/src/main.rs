@@ -8,6 +8,7 @@
 //! | `mutants` | breaks rules on purpose and lists what no test notices |
 //! | `fuzz TARGET` | searches for inputs that break a promise |
 //! | `adapters` | tests `adapters/`, which is outside of the workspace |
+//! | `diffsl` | runs the tests of another compiler with its module wrapped |
 //! | `test`, `bless`, `determinism`, `ci` | the tests, their expectations, and everything that must hold before a merge |
 
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ use brolga_cli::cli::finish;
 use brolga_cli::failure::Failure;
 use clap::Parser;
 use xtask::cli::{Cli, Command};
-use xtask::{chores, tidy, trust};
+use xtask::{chores, diffsl, tidy, trust};
 
 fn main() -> ExitCode {
     match Cli::parse().command {
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Mutants { row, case, most } => chore(|| trust::mutants(row.as_deref(), case.as_deref(), most)),
         Command::Fuzz { target, minutes, seed } => chore(|| trust::fuzz(&target, minutes, seed)),
         Command::Adapters => chore(chores::adapters),
+        Command::Diffsl => chore(diffsl::run),
         Command::Census => chore(chores::census),
         Command::Determinism => chore(chores::determinism),
         Command::Ci => chore(chores::ci),

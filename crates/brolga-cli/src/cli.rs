@@ -63,8 +63,6 @@ pub enum Command {
     OnFile(FileCommand),
     /// Measure what derivatives of a call cost: gradient and tangent beside the call itself.
     Bench(BenchArgs),
-    /// Write derivatives into an object file, with a header for C and declarations for Rust.
-    Compile(CompileArgs),
     /// Print what makes a shell complete the commands and options of `brolga`.
     Completions(CompletionsArgs),
     /// Print the manual page of `brolga`, or of one of its commands.
@@ -94,6 +92,8 @@ pub enum FileCommand {
     Explain(ExplainArgs),
     /// Print a stage of the pipeline.
     Dump(DumpArgs),
+    /// Write derivatives into an object file, with a header for C and declarations for Rust.
+    Compile(CompileArgs),
 }
 
 /// Read the command line and do what it says.
@@ -105,7 +105,6 @@ pub fn main() -> ExitCode {
     match &cli.command {
         Command::OnFile(command) => command.execute(),
         Command::Bench(a) => finish(Some(&a.input.file), a.limit.time_limit, || bench::run(a)),
-        Command::Compile(a) => finish(Some(&a.input.file), None, || compile::run(a)),
         Command::Completions(a) => finish(None, None, || completions::run(a, Cli::command())),
         Command::Man(a) => finish(None, None, || man::run(a, Cli::command())),
     }
@@ -129,7 +128,7 @@ fn colours<'a>(mut args: impl Iterator<Item = &'a str>) -> anstream::ColorChoice
 impl FileCommand {
     /// Do it.
     pub fn execute(&self) -> ExitCode {
-        use FileCommand::{Check, Dump, Explain, Grad, Hessian, Hvp, Jacobian, Jvp, Run};
+        use FileCommand::{Check, Compile, Dump, Explain, Grad, Hessian, Hvp, Jacobian, Jvp, Run};
         let (input, limit) = match self {
             Grad(a) => (&a.input, a.limit.time_limit),
             Jvp(a) => (&a.input, a.limit.time_limit),
@@ -140,6 +139,7 @@ impl FileCommand {
             Check(a) => (&a.input, a.limit.time_limit),
             Explain(a) => (&a.input, a.limit.time_limit),
             Dump(a) => (&a.input, None),
+            Compile(a) => (&a.input, None),
         };
         finish(Some(&input.file), limit, || match self {
             Grad(a) => grad::run(a),
@@ -151,6 +151,7 @@ impl FileCommand {
             Check(a) => check::run(a),
             Explain(a) => explain::run(a),
             Dump(a) => dump::run(a),
+            Compile(a) => compile::run(a),
         })
     }
 }

@@ -464,6 +464,37 @@ fn floats_in_halves() {
     }
 }
 
+/// A workspace that the program makes longer, behind which it has room; and memory that is as it
+/// was before.
+#[test]
+fn a_workspace_grows_and_memory_is_restored() {
+    let folder = Folder::new("growing");
+    folder.write("f.clif", TEXT);
+    let args = ["-f", "%f", "-o", "grad.o", "--header", "grad.h", "--rust", "grad.rs"];
+    folder.compile("f.clif", &[&args[..], &["--growing", "--memory", "restore"]].concat()).expect(0);
+    folder.write(
+        "main.c",
+        "#include <stdio.h>\n#include \"grad.h\"\n\nstruct room { int64_t most; int calls; };\n\n\
+         static int64_t more(void *context, int64_t bytes) {\n    struct room *room = context;\n    \
+         room->calls++;\n    return bytes < room->most ? bytes : room->most;\n}\n\n\
+         int main(void) {\n    static char space[1 << 16];\n    \
+         for (int most = 1 << 16; most > 0; most -= (1 << 16) - 300) {\n        \
+         struct room room = {most, 0};\n        double x[] = {1.0, 2.0, -3.0}, s[] = {0.25, -1.0, 2.0};\n        \
+         struct f_gradient_results r;\n        \
+         f_gradient(x, s, 3, 0.5, 2.0, space, 272, more, &room, &r);\n        \
+         if (room.calls == 0) return 1;\n        \
+         printf(\"%d \", (int)r.status);\n        \
+         if (!r.status) printf(\"%.17g %.17g %.17g %.17g %.17g %.17g %.17g \", x[0], x[1], x[2], s[0], s[1], s[2], \
+         r.cotangent2);\n    }\n    return 0;\n}\n",
+    );
+    if folder.build("cc", &["-Wall", "-Wextra", "-Werror", "main.c", "grad.o", "-lm", "-o", "main"]) {
+        let want = [&[0.0, 1.0, 2.0, -3.0], &wanted()[3..6], &wanted()[8..9], &[1.0]].concat();
+        close(&numbers(&folder.run("main")), &want);
+    }
+    folder.write("main.rs", "#![allow(dead_code)]\nmod grad;\nfn main() {}\n");
+    folder.build("rustc", &["--edition", "2024", "-D", "warnings", "main.rs", "-C", "link-arg=grad.o"]);
+}
+
 #[test]
 fn what_is_refused() {
     let folder = Folder::new("refused");

@@ -10,6 +10,9 @@
 //! | [`Derivative::Pair`] | forward pass: `p…` with shadows, the workspace; pullback: a seed for each active result, the workspace | forward pass: `r…`, the status; pullback: the cotangent of each active `p`, the status |
 //! | [`Derivative::Tangent`] | `p…`, the tangent or the shadow directly behind each dual `p` | `r…`, the tangent of each dual result |
 //!
+//! A workspace has a pointer and a number of bytes; where it may grow ([`Spec::growing`]), a
+//! function and its context follow.
+//!
 //! Source: the activity table is Enzyme's, in the words of `std::autodiff`.
 
 use cranelift_codegen::ir::Signature;
@@ -160,12 +163,14 @@ pub struct Spec {
     /// A cotangent of zero contributes zero, even where a partial derivative is infinite or NaN
     /// ([`Options::strong_zero`](crate::Options::strong_zero)).
     pub strong_zero: bool,
+    /// A workspace of which nothing says how long it has to be may grow while the derivative runs.
+    pub growing: bool,
 }
 
 impl Spec {
     fn new<I: Into<ParamSpec>>(derivative: Derivative, params: impl IntoIterator<Item = I>) -> Self {
         let params = params.into_iter().map(Into::into).collect();
-        Self { derivative, params, returns: vec![], struct_of_results: false, strong_zero: true }
+        Self { derivative, params, returns: vec![], struct_of_results: false, strong_zero: true, growing: false }
     }
 
     /// Reverse mode in one function.
@@ -199,6 +204,30 @@ impl Spec {
     #[must_use]
     pub fn weak_zero(self) -> Self {
         Self { strong_zero: false, ..self }
+    }
+
+    /// The same, whose workspace may grow. Where nothing says how long it has to be, a function and
+    /// a context are parameters, too, behind the number of bytes:
+    ///
+    /// ```c
+    /// int64_t grow(void *context, int64_t bytes)
+    /// ```
+    ///
+    /// It is called where a record does not fit, with the bytes that the workspace has to have at
+    /// least, from its beginning, and says how many it has then. Memory stays where it is, so this
+    /// is for what has room behind it: pages that are reserved, the end of an arena. If it answers
+    /// less than what is asked for, the run ends with the status 1. The pullback of a pair calls
+    /// the function that the forward pass was given.
+    ///
+    /// ```
+    /// # use brolga_ir::spec::{ParamActivity::*, Spec};
+    /// // double f(double, int64_t) that records in a loop:
+    /// // f_gradient(p0, p1, seed0, workspace, workspace_bytes, grow, grow_context)
+    /// let spec = Spec::gradient([Active, Const]).growing();
+    /// ```
+    #[must_use]
+    pub fn growing(self) -> Self {
+        Self { growing: true, ..self }
     }
 
     /// The mode of derivation: without the primal's results, if none is returned.

@@ -1,7 +1,7 @@
 //! Functions from text in a JIT module, and calls of them with values.
 
 use brolga_ir::Program;
-use brolga_module::{AdModule, DerivedSignature, ParamRole, ResultRole, Spec};
+use brolga_module::{AdModule, DerivedSignature, Options, ParamRole, ResultRole, Spec};
 use brolga_testing::module::{Loaded, entry, load};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_jit::JITModule;
@@ -43,12 +43,21 @@ impl Fixture {
         Self::of_with(&brolga_testing::program(text), root, symbols)
     }
 
+    /// The same with options of derivation.
+    pub fn with_options(text: &str, root: &str, options: Options) -> Self {
+        Self::made(&brolga_testing::program(text), root, &[], options)
+    }
+
     fn of_with(program: &Program, root: &str, symbols: &[(&str, *const u8)]) -> Self {
+        Self::made(program, root, symbols, Options::full())
+    }
+
+    fn made(program: &Program, root: &str, symbols: &[(&str, *const u8)], options: Options) -> Self {
         let mut builder = brolga_testing::jit::host();
         builder.symbols(symbols.iter().map(|(name, code)| ((*name).to_owned(), *code)));
         // A program that does not call them is not linked with them.
         builder.symbols([("sin", sin as *const u8), ("cos", cos as *const u8), ("exp", exp as *const u8)]);
-        let mut module = AdModule::new(JITModule::new(builder));
+        let mut module = AdModule::with_options(JITModule::new(builder), options);
         let key = program.func(root).expect("it is in the text");
         let loaded = load(&mut module, program, key).expect("Cranelift compiles it");
         Self { module, loaded, doors: vec![] }

@@ -12,6 +12,7 @@ mod equations;
 mod errors;
 mod features;
 mod formula;
+mod growth;
 mod heap;
 mod names;
 mod nesting;

@@ -44,6 +44,8 @@ pub(super) enum SlotType {
     Results,
     /// The number of bytes of a workspace.
     Bytes,
+    /// The function that makes a workspace longer.
+    Grow,
 }
 
 /// A parameter, or a field of the results.
@@ -152,6 +154,8 @@ impl PrimalView {
             ParamRole::Shadow(i) => SlotType::Pointer { of: of(i), is_const: false },
             ParamRole::Workspace => SlotType::Pointer { of: None, is_const: false },
             ParamRole::WorkspaceBytes => SlotType::Bytes,
+            ParamRole::Grow => SlotType::Grow,
+            ParamRole::GrowContext => SlotType::Pointer { of: None, is_const: false },
             ParamRole::Results => SlotType::Results,
             _ => SlotType::Value(ty),
         }
@@ -214,6 +218,10 @@ impl PrimalView {
             ParamRole::Workspace if f.part == DerivedPart::Release => "the workspace of the run".to_owned(),
             ParamRole::Workspace => "memory for records, which is overwritten".to_owned(),
             ParamRole::WorkspaceBytes => "how many bytes the workspace has".to_owned(),
+            ParamRole::Grow => "is called where a record does not fit, with its context and the bytes that the \
+                                workspace has to have at least; returns how many it has then, at the same address"
+                .to_owned(),
+            ParamRole::GrowContext => "what that function is given".to_owned(),
             ParamRole::Results => "where the results go; what is there is overwritten".to_owned(),
         }
     }

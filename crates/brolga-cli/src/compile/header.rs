@@ -106,6 +106,7 @@ fn declared(kind: &SlotType, name: &str, restrict: &str, symbol: &str) -> String
     match kind {
         SlotType::Value(ty) => format!("{} {}", type_name(*ty), name),
         SlotType::Bytes => format!("int64_t {}", name),
+        SlotType::Grow => format!("int64_t (*{name})(void *context, int64_t bytes)"),
         SlotType::Results => format!("struct {symbol}_results *{}", name),
         SlotType::Pointer { of, is_const } => {
             let of = of.map_or_else(|| "void".to_owned(), type_name);

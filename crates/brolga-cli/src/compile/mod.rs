@@ -9,7 +9,7 @@ mod target;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use brolga::{ArgActivity, Elem, Error, FuncKey, Options, Program, Request};
+use brolga::{ArgActivity, Elem, Error, FuncKey, MemoryMode, Options, Program, Request};
 use brolga_driver::{File, guess, quiet};
 use brolga_module::{
     DerivedSignature, Embedded, EmbeddedFunction, FloatCount, ParamActivity, ParamRole, ParamSpec, ResultRole,
@@ -20,7 +20,7 @@ use cranelift_codegen::ir::ArgumentExtension;
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use target_lexicon::{Endianness, Triple};
 
-use crate::args::{FileArg, Inline, Untracked};
+use crate::args::{FileArg, Inline, MemoryArg, Untracked};
 use crate::choice;
 use crate::failure::Failure;
 use crate::jobs::{read_for, untracked};
@@ -81,6 +81,13 @@ pub struct CompileArgs {
     /// Return results through a struct, even where there is only one.
     #[arg(long)]
     pub in_struct: bool,
+    /// Ask a function of the caller's for more workspace, where nothing says how much is enough,
+    /// before a run is given up.
+    #[arg(long)]
+    pub growing: bool,
+    /// What becomes of memory that a function overwrites.
+    #[arg(long, value_enum)]
+    pub memory: Option<MemoryArg>,
     /// Put the functions themselves into the object, too, under their names.
     #[arg(long)]
     pub with_primal: bool,
@@ -313,8 +320,12 @@ impl WantedFunction {
             let embedded = itself(&file.program, self.func, isa)?;
             self.add(embedded, &[DerivedPart::Primal], roots, functions)?;
         }
-        let options =
-            Options { inline: args.inline.into(), untracked: untracked(file, args.untracked), ..Options::full() };
+        let options = Options {
+            inline: args.inline.into(),
+            untracked: untracked(file, args.untracked),
+            memory: args.memory.map_or(MemoryMode::Leave, Into::into),
+            ..Options::full()
+        };
         for (k, &mode) in args.modes.iter().enumerate() {
             if args.modes[..k].contains(&mode) {
                 continue;
@@ -325,7 +336,7 @@ impl WantedFunction {
                 CompileMode::Forward => &[DerivedPart::Tangent],
             };
             let mut spec = self.spec(mode);
-            spec.struct_of_results = args.in_struct;
+            (spec.struct_of_results, spec.growing) = (args.in_struct, args.growing);
             let derive = |spec: &Spec| {
                 quiet::catch(|| embed(&file.program, self.func, spec, &options, isa).map_err(Error::Diagnostics))
                     .unwrap_or_else(|message| Err(Error::Internal { stage: "compile", message }))

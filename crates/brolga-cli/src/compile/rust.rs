@@ -111,6 +111,7 @@ fn written(slot: &Slot, symbol: &str) -> Result<String, Failure> {
     Ok(match slot.kind {
         SlotType::Value(ty) => number(ty, symbol)?.to_owned(),
         SlotType::Bytes => "i64".to_owned(),
+        SlotType::Grow => "unsafe extern \"C\" fn(context: *mut core::ffi::c_void, bytes: i64) -> i64".to_owned(),
         SlotType::Results => format!("*mut {}", type_of_results(symbol)),
         SlotType::Pointer { of, is_const } => {
             let of = of.map_or(Ok("core::ffi::c_void"), |ty| number(ty, symbol))?;

@@ -42,6 +42,13 @@ pub const RECORDS: i32 = 208;
 pub const RECORDS_END: i32 = 216;
 /// In a workspace: whether fragments were to be a number, and were none.
 pub const RECORDS_LOST: i32 = 224;
+/// In a workspace that may grow: the function that makes it longer, what that is given, and where
+/// the caller's memory begins.
+pub const GROW: i32 = 232;
+/// See [`GROW`].
+pub const GROW_CONTEXT: i32 = 240;
+/// See [`GROW`].
+pub const BEGIN: i32 = 248;
 /// The channels of a typed tape: a top, a limit and a cursor each.
 pub const CHANNELS: i32 = 192;
 /// Added to a size of floats: the run time keeps account of parts of them.

@@ -1,66 +1,97 @@
-//! Codegen: formulas as functions of any Cranelift module. Nothing here knows of derivatives.
+//! Codegen: functions in a small part of Rust, as functions of any Cranelift module. The parser is
+//! `syn`. Nothing here knows of derivatives.
 
 use std::collections::HashMap;
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{
-    AbiParam, InstBuilder, MemFlagsData, Signature, SourceLoc, StackSlotData, StackSlotKind, Value, types,
-};
+use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlagsData, StackSlotData, StackSlotKind, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
-use cranelift_module::{FuncId, Linkage, Module, ModuleError};
+use cranelift_module::{FuncId, Linkage, Module};
+use quote::ToTokens;
+use syn::{BinOp, Block, Error, Expr, FnArg, Item, ItemFn, Lit, Pat, Result, Stmt, UnOp};
 
-use super::parse::{At, Block, Expr, Function, Kind, Result, Stmt, Type, error};
+/// Methods of a float that are functions of C of the same name, and those that have another.
+const OF_C: &str = "sin cos tan atan sinh cosh tanh exp sqrt hypot";
+const RENAMED: [(&str, &str); 4] = [("ln", "log"), ("abs", "fabs"), ("powf", "pow"), ("ln_gamma", "lgamma")];
 
-/// C's functions that formulas can call, by how many arguments they have.
-const OF_C: [(usize, &str); 2] = [(1, "sin cos tan atan sinh cosh tanh exp log sqrt fabs lgamma"), (2, "pow hypot")];
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Type {
+    Float,
+    Int,
+    Bool,
+    Array,
+}
 
-fn of_c(name: &str) -> Option<usize> {
-    OF_C.iter().find(|(_, names)| names.split(' ').any(|n| n == name)).map(|c| c.0)
+impl Type {
+    fn read(ty: &syn::Type) -> Result<Self> {
+        match ty.to_token_stream().to_string().as_str() {
+            "f64" => Ok(Self::Float),
+            "usize" => Ok(Self::Int),
+            "& [f64]" | "& mut [f64]" => Ok(Self::Array),
+            _ => error(ty, "types are `f64`, `usize`, `&[f64]` and `&mut [f64]`"),
+        }
+    }
+
+    fn clif(self) -> types::Type {
+        match self {
+            Self::Float => types::F64,
+            Self::Bool => types::I8,
+            Self::Int | Self::Array => types::I64,
+        }
+    }
 }
 
 /// A function that a module has.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     pub id: FuncId,
-    pub params: Vec<Type>,
+    pub params: Vec<(String, Type)>,
 }
 
-/// Declare all functions of a program, then define them: they may call each other.
-pub fn compile(module: &mut impl Module, program: &[Function]) -> Result<HashMap<String, Compiled>> {
+fn error<T>(at: impl ToTokens, message: impl std::fmt::Display) -> Result<T> {
+    Err(Error::new_spanned(at, message))
+}
+
+/// Declare all functions of a text, then define them: they may call each other.
+pub fn compile(module: &mut impl Module, text: &str) -> Result<HashMap<String, Compiled>> {
+    let mut functions = Vec::new();
     let mut known = HashMap::new();
-    for f in program {
-        let params: Vec<Type> = f.params.iter().map(|p| p.1).collect();
-        let sig = signature(module, &params);
-        if known.contains_key(&f.name) || of_c(&f.name).is_some() {
-            return error(f.at, format!("there is a function `{}` already", f.name));
+    for item in syn::parse_file(text)?.items {
+        let Item::Fn(f) = item else { return error(item, "a file has functions only") };
+        let name = f.sig.ident.to_string();
+        let params = f.sig.inputs.iter().map(param).collect::<Result<Vec<_>>>()?;
+        let mut signature = module.make_signature();
+        signature.params.extend(params.iter().map(|p| AbiParam::new(p.1.clif())));
+        signature.returns.push(AbiParam::new(types::F64));
+        let id = module.declare_function(&name, Linkage::Export, &signature).or_else(|e| error(&f.sig.ident, e))?;
+        if known.insert(name, Compiled { id, params }).is_some() {
+            return error(f.sig.ident, "there is a function of this name already");
         }
-        let id = module.declare_function(&f.name, Linkage::Export, &sig).or_else(|e| refused(f.at, &e))?;
-        known.insert(f.name.clone(), Compiled { id, params });
+        functions.push((f, signature));
     }
     let (mut cx, mut scratch) = (module.make_context(), FunctionBuilderContext::new());
-    for f in program {
-        cx.func.signature = signature(module, &known[&f.name].params);
+    for (f, signature) in functions {
+        cx.func.signature = signature;
         let b = FunctionBuilder::new(&mut cx.func, &mut scratch);
-        Body { module, known: &known, b, names: vec![] }.define(f)?;
-        module.define_function(known[&f.name].id, &mut cx).or_else(|e| refused(f.at, &e))?;
+        Body { module, known: &known, b, names: vec![] }.define(&f)?;
+        module.define_function(known[&f.sig.ident.to_string()].id, &mut cx).or_else(|e| error(&f.sig.ident, e))?;
         module.clear_context(&mut cx);
     }
     Ok(known)
 }
 
-fn refused<T>(at: At, e: &ModuleError) -> Result<T> {
-    error(at, format!("Cranelift says: {e}"))
+fn param(arg: &FnArg) -> Result<(String, Type)> {
+    match arg {
+        FnArg::Typed(p) => Ok((name(&p.pat)?, Type::read(&p.ty)?)),
+        FnArg::Receiver(_) => error(arg, "functions are no methods"),
+    }
 }
 
-fn signature(module: &impl Module, params: &[Type]) -> Signature {
-    let mut sig = module.make_signature();
-    sig.params.extend(params.iter().map(|ty| AbiParam::new(clif(*ty))));
-    sig.returns.push(AbiParam::new(types::F64));
-    sig
-}
-
-fn clif(ty: Type) -> types::Type {
-    if ty == Type::Float { types::F64 } else { types::I64 }
+fn name(pat: &Pat) -> Result<String> {
+    match pat {
+        Pat::Ident(p) => Ok(p.ident.to_string()),
+        _ => error(pat, "a name is expected here"),
+    }
 }
 
 type Typed = (Value, Type);
@@ -74,114 +105,207 @@ struct Body<'a, M> {
 }
 
 impl<M: Module> Body<'_, M> {
-    fn define(mut self, f: &Function) -> Result<()> {
+    fn define(mut self, f: &ItemFn) -> Result<()> {
         let entry = self.b.create_block();
         self.b.append_block_params_for_function_params(entry);
         self.b.switch_to_block(entry);
-        for (i, (name, ty)) in f.params.iter().enumerate() {
+        for (i, (name, ty)) in self.known[&f.sig.ident.to_string()].params.iter().enumerate() {
             let value = self.b.block_params(entry)[i];
-            self.bind(name, (value, *ty));
+            self.bind(name.clone(), (value, *ty));
         }
-        let (Some(value), Some(end)) = (self.block(&f.body)?, &f.body.value) else {
-            return error(f.at, format!("`{}` has no value: its body must end in an expression", f.name));
+        let Some((value, Type::Float)) = self.block(&f.block)? else {
+            return error(&f.sig.ident, "the body of a function ends in a float");
         };
-        let value = self.coerced(value, Type::Float, end.at)?;
         self.b.ins().return_(&[value]);
         self.b.seal_all_blocks();
         self.b.finalize(self.module.target_config());
         Ok(())
     }
 
-    fn bind(&mut self, name: &str, (value, ty): Typed) -> Variable {
-        let var = self.b.declare_var(clif(ty));
+    fn bind(&mut self, name: String, (value, ty): Typed) -> Variable {
+        let var = self.b.declare_var(ty.clif());
         self.b.def_var(var, value);
-        self.names.push((name.to_owned(), var, ty));
+        self.names.push((name, var, ty));
         var
     }
 
-    fn variable(&self, name: &str, at: At) -> Result<(Variable, Type)> {
+    fn variable(&self, e: &Expr) -> Result<(Variable, Type)> {
+        let name = e.to_token_stream().to_string();
         match self.names.iter().rev().find(|n| n.0 == name) {
             Some(&(_, var, ty)) => Ok((var, ty)),
-            None => error(at, format!("there is no variable `{name}`")),
+            None => error(e, format!("there is no variable `{name}`")),
         }
-    }
-
-    /// An integer where a float is wanted becomes one.
-    fn coerced(&mut self, (value, ty): Typed, want: Type, at: At) -> Result<Value> {
-        match (ty, want) {
-            (Type::Int, Type::Float) => Ok(self.b.ins().fcvt_from_sint(types::F64, value)),
-            _ if ty == want => Ok(value),
-            _ => error(at, format!("this is {}, but {} is expected", named(ty), named(want))),
-        }
-    }
-
-    fn wanted(&mut self, e: &Expr, want: Type) -> Result<Value> {
-        let value = self.expr(e)?;
-        self.coerced(value, want, e.at)
     }
 
     fn block(&mut self, block: &Block) -> Result<Option<Typed>> {
-        let scope = self.names.len();
+        let (scope, mut last) = (self.names.len(), None);
         for stmt in &block.stmts {
-            self.stmt(stmt)?;
+            last = match stmt {
+                Stmt::Local(l) => {
+                    let Some(init) = &l.init else { return error(l, "a variable begins with a value") };
+                    let value = self.value(&init.expr)?;
+                    self.bind(name(&l.pat)?, value);
+                    None
+                }
+                Stmt::Expr(e, end) => self.expr(e)?.filter(|_| end.is_none()),
+                _ => return error(stmt, "statements are `let`, assignments, `if`, `for` and `while`"),
+            };
         }
-        let value = match &block.value {
-            // It may be an `if` without a value.
-            Some(e) => self.statement(e)?,
-            None => None,
-        };
         self.names.truncate(scope);
-        Ok(value)
+        Ok(last)
     }
 
-    fn stmt(&mut self, stmt: &Stmt) -> Result<()> {
-        match stmt {
-            Stmt::Let(name, e) => {
-                let value = self.expr(e)?;
-                self.bind(name, value);
-            }
-            Stmt::Set(place, e) => match &place.kind {
-                Kind::Name(name) => {
-                    let (var, ty) = self.variable(name, place.at)?;
-                    let value = self.wanted(e, ty)?;
-                    self.b.def_var(var, value);
-                }
-                _ => {
-                    let value = self.wanted(e, Type::Float)?;
-                    let at = self.address(place)?;
-                    self.b.ins().store(MemFlagsData::new(), value, at, 0);
-                }
+    fn value(&mut self, e: &Expr) -> Result<Typed> {
+        self.expr(e)?.map_or_else(|| error(e, "this has no value"), Ok)
+    }
+
+    fn wanted(&mut self, e: &Expr, want: Type) -> Result<Value> {
+        match self.value(e)? {
+            (value, ty) if ty == want => Ok(value),
+            (_, ty) => error(e, format!("this is {ty:?}, and {want:?} is expected")),
+        }
+    }
+
+    /// An expression. Statements have no value.
+    fn expr(&mut self, e: &Expr) -> Result<Option<Typed>> {
+        Ok(Some(match e {
+            Expr::Paren(p) => return self.expr(&p.expr),
+            Expr::Lit(l) => match &l.lit {
+                Lit::Float(x) => (self.b.ins().f64const(x.base10_parse::<f64>()?), Type::Float),
+                Lit::Int(n) => (self.b.ins().iconst(types::I64, n.base10_parse::<i64>()?), Type::Int),
+                _ => return error(l, "literals are numbers"),
             },
-            Stmt::While(condition, body) => self.repeat(|s| s.wanted(condition, Type::Int), |s| s.block(body))?,
-            Stmt::For(name, from, to, body) => {
-                let (from, to) = (self.wanted(from, Type::Int)?, self.wanted(to, Type::Int)?);
-                let var = self.bind(name, (from, Type::Int));
-                let below = |s: &mut Self| {
-                    let i = s.b.use_var(var);
-                    Ok(s.b.ins().icmp(IntCC::SignedLessThan, i, to))
+            Expr::Path(_) => {
+                let (var, ty) = self.variable(e)?;
+                (self.b.use_var(var), ty)
+            }
+            Expr::Index(_) => {
+                let at = self.address(e)?;
+                (self.b.ins().load(types::F64, MemFlagsData::new(), at, 0), Type::Float)
+            }
+            Expr::Array(a) => {
+                let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, 8 * a.elems.len() as u32, 3);
+                let slot = self.b.create_sized_stack_slot(slot);
+                for (i, item) in a.elems.iter().enumerate() {
+                    let value = self.wanted(item, Type::Float)?;
+                    self.b.ins().stack_store(types::I64, value, slot, 8 * i as i32);
+                }
+                (self.b.ins().stack_addr(types::I64, slot, 0), Type::Array)
+            }
+            Expr::Unary(u) if matches!(u.op, UnOp::Neg(_)) => {
+                let value = self.wanted(&u.expr, Type::Float)?;
+                (self.b.ins().fneg(value), Type::Float)
+            }
+            Expr::Cast(c) if Type::read(&c.ty)? == Type::Float => {
+                let value = self.wanted(&c.expr, Type::Int)?;
+                (self.b.ins().fcvt_from_uint(types::F64, value), Type::Float)
+            }
+            Expr::Binary(b) => self.binary(e, &b.left, &b.op, &b.right)?,
+            Expr::MethodCall(m) => {
+                let all = RENAMED.into_iter().chain(OF_C.split(' ').map(|name| (name, name)));
+                let Some((_, of_c)) = all.into_iter().find(|(method, _)| m.method == method) else {
+                    return error(&m.method, "floats have no such method here");
                 };
-                self.repeat(below, |s| {
-                    let i = s.b.use_var(var);
-                    s.block(body)?;
-                    let one = s.b.ins().iconst(types::I64, 1);
-                    let next = s.b.ins().iadd(i, one);
-                    s.b.def_var(var, next);
-                    Ok(None)
-                })?;
-                self.names.pop();
+                let args: Vec<&Expr> = std::iter::once(&*m.receiver).chain(&m.args).collect();
+                let mut signature = self.module.make_signature();
+                signature.params.extend(args.iter().map(|_| AbiParam::new(types::F64)));
+                signature.returns.push(AbiParam::new(types::F64));
+                let declared = self.module.declare_function(of_c, Linkage::Import, &signature);
+                let id = declared.or_else(|e| error(m, e))?;
+                self.call(id, &args.into_iter().map(|a| (a, Type::Float)).collect::<Vec<_>>())?
             }
-            Stmt::Do(e) => {
-                self.statement(e)?;
+            Expr::Call(c) => {
+                let callee = c.func.to_token_stream().to_string();
+                let Some(f) = self.known.get(&callee).filter(|f| f.params.len() == c.args.len()) else {
+                    return error(c, format!("there is no function `{callee}` of {} parameters", c.args.len()));
+                };
+                self.call(f.id, &c.args.iter().zip(f.params.iter().map(|p| p.1)).collect::<Vec<_>>())?
             }
+            Expr::Reference(r) => return self.expr(&r.expr),
+            Expr::Block(b) => return self.block(&b.block),
+            Expr::If(i) => return self.branch(&i.cond, &i.then_branch, i.else_branch.as_ref().map(|e| &*e.1)),
+            Expr::Assign(a) => return self.assign(&a.left, &a.right).map(|()| None),
+            Expr::While(w) => return self.repeat(|s| s.wanted(&w.cond, Type::Bool), |s| s.block(&w.body)),
+            Expr::ForLoop(f) => return self.count(f),
+            _ => return error(e, "the language has no such expression"),
+        }))
+    }
+
+    fn call(&mut self, id: FuncId, args: &[(&Expr, Type)]) -> Result<Typed> {
+        let args = args.iter().map(|&(e, ty)| self.wanted(e, ty)).collect::<Result<Vec<_>>>()?;
+        let callee = self.module.declare_func_in_func(id, self.b.func);
+        let call = self.b.ins().call(callee, &args);
+        Ok((self.b.inst_results(call)[0], Type::Float))
+    }
+
+    fn binary(&mut self, e: &Expr, left: &Expr, op: &BinOp, right: &Expr) -> Result<Typed> {
+        let (x, ty) = self.value(left)?;
+        let y = self.wanted(right, ty)?;
+        let b = self.b.ins();
+        if ty == Type::Float {
+            let compared = match op {
+                BinOp::Add(_) => return Ok((b.fadd(x, y), ty)),
+                BinOp::Sub(_) => return Ok((b.fsub(x, y), ty)),
+                BinOp::Mul(_) => return Ok((b.fmul(x, y), ty)),
+                BinOp::Div(_) => return Ok((b.fdiv(x, y), ty)),
+                BinOp::Lt(_) => FloatCC::LessThan,
+                BinOp::Le(_) => FloatCC::LessThanOrEqual,
+                BinOp::Gt(_) => FloatCC::GreaterThan,
+                BinOp::Ge(_) => FloatCC::GreaterThanOrEqual,
+                _ => return error(e, "floats have no such operator here"),
+            };
+            return Ok((b.fcmp(compared, x, y), Type::Bool));
+        }
+        let compared = match op {
+            BinOp::Add(_) if ty == Type::Int => return Ok((b.iadd(x, y), ty)),
+            BinOp::Sub(_) if ty == Type::Int => return Ok((b.isub(x, y), ty)),
+            BinOp::Lt(_) if ty == Type::Int => IntCC::UnsignedLessThan,
+            BinOp::Eq(_) if ty == Type::Int => IntCC::Equal,
+            _ => return error(e, "integers have no such operator here"),
+        };
+        Ok((b.icmp(compared, x, y), Type::Bool))
+    }
+
+    fn address(&mut self, place: &Expr) -> Result<Value> {
+        let Expr::Index(place) = place else { return error(place, "this is no element") };
+        let (array, index) = (self.wanted(&place.expr, Type::Array)?, self.wanted(&place.index, Type::Int)?);
+        let three = self.b.ins().iconst(types::I64, 3);
+        let offset = self.b.ins().ishl(index, three);
+        Ok(self.b.ins().iadd(array, offset))
+    }
+
+    fn assign(&mut self, place: &Expr, e: &Expr) -> Result<()> {
+        if let Expr::Path(_) = place {
+            let (var, ty) = self.variable(place)?;
+            let value = self.wanted(e, ty)?;
+            self.b.def_var(var, value);
+        } else {
+            let (value, at) = (self.wanted(e, Type::Float)?, self.address(place)?);
+            self.b.ins().store(MemFlagsData::new(), value, at, 0);
         }
         Ok(())
     }
 
-    fn statement(&mut self, e: &Expr) -> Result<Option<Typed>> {
-        match &e.kind {
-            Kind::If(condition, then, other) => self.branch(condition, then, other.as_ref()),
-            _ => self.expr(e).map(Some),
-        }
+    /// `for i in from..to`.
+    fn count(&mut self, f: &syn::ExprForLoop) -> Result<Option<Typed>> {
+        let Expr::Range(syn::ExprRange { start: Some(from), end: Some(to), .. }) = &*f.expr else {
+            return error(&f.expr, "a range is expected here");
+        };
+        let (from, to) = (self.wanted(from, Type::Int)?, self.wanted(to, Type::Int)?);
+        let var = self.bind(name(&f.pat)?, (from, Type::Int));
+        let below = |s: &mut Self| {
+            let i = s.b.use_var(var);
+            Ok(s.b.ins().icmp(IntCC::UnsignedLessThan, i, to))
+        };
+        self.repeat(below, |s| {
+            s.block(&f.body)?;
+            let (i, one) = (s.b.use_var(var), s.b.ins().iconst(types::I64, 1));
+            let next = s.b.ins().iadd(i, one);
+            s.b.def_var(var, next);
+            Ok(None)
+        })?;
+        self.names.pop();
+        Ok(None)
     }
 
     /// A loop. Its head is sealed when the way back is known.
@@ -189,7 +313,7 @@ impl<M: Module> Body<'_, M> {
         &mut self,
         condition: impl FnOnce(&mut Self) -> Result<Value>,
         body: impl FnOnce(&mut Self) -> Result<Option<Typed>>,
-    ) -> Result<()> {
+    ) -> Result<Option<Typed>> {
         let [head, inside, out] = [(); 3].map(|()| self.b.create_block());
         self.b.ins().jump(head, &[]);
         self.b.switch_to_block(head);
@@ -202,159 +326,31 @@ impl<M: Module> Body<'_, M> {
         self.b.seal_block(head);
         self.b.switch_to_block(out);
         self.b.seal_block(out);
-        Ok(())
+        Ok(None)
     }
 
-    /// An `if`: it has a value if both arms have one, of the type of the first.
-    fn branch(&mut self, condition: &Expr, then: &Block, other: Option<&Block>) -> Result<Option<Typed>> {
-        let condition = self.wanted(condition, Type::Int)?;
+    /// An `if`: it has a value if both arms have one.
+    fn branch(&mut self, condition: &Expr, then: &Block, other: Option<&Expr>) -> Result<Option<Typed>> {
+        let condition = self.wanted(condition, Type::Bool)?;
         let [yes, no, join] = [(); 3].map(|()| self.b.create_block());
         self.b.ins().brif(condition, yes, &[], no, &[]);
-        let mut value: Option<(Variable, Type)> = None;
-        for (start, arm) in [(yes, Some(then)), (no, other)] {
-            self.b.switch_to_block(start);
-            self.b.seal_block(start);
-            let found = match arm {
-                Some(arm) => self.block(arm)?,
-                None => None,
-            };
-            value = match (found, value) {
-                (Some((v, ty)), None) if start == yes => {
-                    let var = self.b.declare_var(clif(ty));
-                    self.b.def_var(var, v);
-                    Some((var, ty))
-                }
-                (Some(found), Some((var, ty))) => {
-                    let end = arm.and_then(|a| a.value.as_ref()).expect("it has a value");
-                    let v = self.coerced(found, ty, end.at)?;
-                    self.b.def_var(var, v);
-                    Some((var, ty))
-                }
-                _ => None,
-            };
-            self.b.ins().jump(join, &[]);
+        self.b.switch_to_block(yes);
+        self.b.seal_block(yes);
+        let value = self.block(then)?;
+        let var = value.map(|(v, ty)| (self.b.declare_var(ty.clif()), v, ty));
+        var.into_iter().for_each(|(var, v, _)| self.b.def_var(var, v));
+        self.b.ins().jump(join, &[]);
+        self.b.switch_to_block(no);
+        self.b.seal_block(no);
+        let value = other.map_or(Ok(None), |e| self.expr(e))?;
+        match (var, value) {
+            (Some((var, _, ty)), Some((v, other))) if ty == other => self.b.def_var(var, v),
+            (None, None) => {}
+            _ => return error(then, "both arms of an `if` have a value of one type, or none"),
         }
+        self.b.ins().jump(join, &[]);
         self.b.switch_to_block(join);
         self.b.seal_block(join);
-        Ok(value.map(|(var, ty)| (self.b.use_var(var), ty)))
-    }
-
-    fn expr(&mut self, e: &Expr) -> Result<Typed> {
-        self.b.set_srcloc(SourceLoc::new(e.at.0));
-        Ok(match &e.kind {
-            Kind::Float(x) => (self.b.ins().f64const(*x), Type::Float),
-            Kind::Int(n) => (self.b.ins().iconst(types::I64, *n), Type::Int),
-            Kind::Name(name) => {
-                let (var, ty) = self.variable(name, e.at)?;
-                (self.b.use_var(var), ty)
-            }
-            Kind::Element(..) => {
-                let at = self.address(e)?;
-                (self.b.ins().load(types::F64, MemFlagsData::new(), at, 0), Type::Float)
-            }
-            Kind::Array(items) => {
-                let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, 8 * items.len() as u32, 3);
-                let slot = self.b.create_sized_stack_slot(slot);
-                for (i, item) in items.iter().enumerate() {
-                    let value = self.wanted(item, Type::Float)?;
-                    self.b.ins().stack_store(types::I64, value, slot, 8 * i as i32);
-                }
-                (self.b.ins().stack_addr(types::I64, slot, 0), Type::Array)
-            }
-            Kind::Neg(a) => match self.expr(a)? {
-                (v, Type::Int) => (self.b.ins().ineg(v), Type::Int),
-                value => {
-                    let v = self.coerced(value, Type::Float, a.at)?;
-                    (self.b.ins().fneg(v), Type::Float)
-                }
-            },
-            Kind::Binary(op, a, b) => self.binary(op, a, b)?,
-            Kind::Call(name, args) => self.call(name, args, e.at)?,
-            Kind::If(condition, then, other) => match self.branch(condition, then, other.as_ref())? {
-                Some(value) => value,
-                None => return error(e.at, "this `if` has no value: both arms must end in one"),
-            },
-        })
-    }
-
-    fn address(&mut self, place: &Expr) -> Result<Value> {
-        let Kind::Element(array, index) = &place.kind else { return error(place.at, "this is no element") };
-        let (array, index) = (self.wanted(array, Type::Array)?, self.wanted(index, Type::Int)?);
-        let three = self.b.ins().iconst(types::I64, 3);
-        let offset = self.b.ins().ishl(index, three);
-        Ok(self.b.ins().iadd(array, offset))
-    }
-
-    fn binary(&mut self, op: &str, a: &Expr, b: &Expr) -> Result<Typed> {
-        let (x, y) = (self.expr(a)?, self.expr(b)?);
-        let is_int = x.1 == Type::Int && y.1 == Type::Int && !matches!(op, "/" | "^");
-        let ty = if is_int { Type::Int } else { Type::Float };
-        let (x, y) = (self.coerced(x, ty, a.at)?, self.coerced(y, ty, b.at)?);
-        if let Some((int, float)) = conditions(op) {
-            let found = if is_int { self.b.ins().icmp(int, x, y) } else { self.b.ins().fcmp(float, x, y) };
-            return Ok((self.b.ins().uextend(types::I64, found), Type::Int));
-        }
-        if op == "^" {
-            return self.imported("pow", &[x, y], a.at);
-        }
-        let ins = self.b.ins();
-        let value = match (op, is_int) {
-            ("+", true) => ins.iadd(x, y),
-            ("-", true) => ins.isub(x, y),
-            (_, true) => ins.imul(x, y),
-            ("+", false) => ins.fadd(x, y),
-            ("-", false) => ins.fsub(x, y),
-            ("*", false) => ins.fmul(x, y),
-            (_, false) => ins.fdiv(x, y),
-        };
-        Ok((value, ty))
-    }
-
-    fn call(&mut self, name: &str, args: &[Expr], at: At) -> Result<Typed> {
-        let params = match (of_c(name), self.known.get(name)) {
-            (Some(n), _) => vec![Type::Float; n],
-            (None, Some(f)) => f.params.clone(),
-            (None, None) => return error(at, format!("there is no function `{name}`")),
-        };
-        if params.len() != args.len() {
-            return error(at, format!("`{name}` has {} parameters, not {}", params.len(), args.len()));
-        }
-        let args: Vec<Value> = args.iter().zip(&params).map(|(a, ty)| self.wanted(a, *ty)).collect::<Result<_>>()?;
-        match self.known.get(name) {
-            Some(f) => self.to(f.id, &args),
-            None => self.imported(name, &args, at),
-        }
-    }
-
-    fn imported(&mut self, name: &str, args: &[Value], at: At) -> Result<Typed> {
-        let sig = signature(self.module, &vec![Type::Float; args.len()]);
-        let id = self.module.declare_function(name, Linkage::Import, &sig).or_else(|e| refused(at, &e))?;
-        self.to(id, args)
-    }
-
-    fn to(&mut self, id: FuncId, args: &[Value]) -> Result<Typed> {
-        let callee = self.module.declare_func_in_func(id, self.b.func);
-        let call = self.b.ins().call(callee, args);
-        Ok((self.b.inst_results(call)[0], Type::Float))
-    }
-}
-
-fn conditions(op: &str) -> Option<(IntCC, FloatCC)> {
-    Some(match op {
-        "<" => (IntCC::SignedLessThan, FloatCC::LessThan),
-        "<=" => (IntCC::SignedLessThanOrEqual, FloatCC::LessThanOrEqual),
-        ">" => (IntCC::SignedGreaterThan, FloatCC::GreaterThan),
-        ">=" => (IntCC::SignedGreaterThanOrEqual, FloatCC::GreaterThanOrEqual),
-        "==" => (IntCC::Equal, FloatCC::Equal),
-        "!=" => (IntCC::NotEqual, FloatCC::NotEqual),
-        _ => return None,
-    })
-}
-
-fn named(ty: Type) -> &'static str {
-    match ty {
-        Type::Float => "a float",
-        Type::Int => "an integer",
-        Type::Array => "an array",
+        Ok(var.map(|(var, _, ty)| (self.b.use_var(var), ty)))
     }
 }

@@ -36,6 +36,16 @@ pub(super) fn no_debug_run(program: &Program, func: FuncKey, options: &Options) 
     Err(d.help("leave out `Options::debug`, or use `DerivedRule`").into())
 }
 
+/// Refuse a workspace that grows where records of pieces of floats are at its end.
+pub(super) fn no_growing_pieces(program: &Program, func: FuncKey, both: bool) -> Result<(), Diagnostics> {
+    if !both {
+        return Ok(());
+    }
+    let d = Diagnostic::new("AD0174", "a workspace that grows, of a derivative that moves floats in pieces");
+    let d = d.in_func(&program.funcs[func].symbol).note("records of pieces are at the end of the workspace");
+    Err(d.help("leave out `growing`, and look at the status").into())
+}
+
 /// The spec with an output for each result.
 pub(super) fn settled(program: &Program, func: FuncKey, spec: &Spec) -> Result<Spec, Diagnostics> {
     let f = &program.funcs[func];
@@ -157,7 +167,6 @@ fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
             "blocks of an allocator of the program's own are not supported",
             "allocate outside of the function and pass a shadow",
         ),
-        "brolga_save_bytes" | "brolga_restore_bytes" => ("restoring memory is not supported", "use MemoryMode::Leave"),
         s if s.contains("demand") => (
             "floats whose bits are calculated from what may be those of others are not supported",
             "use operations of floats, or `DerivedRule`",

@@ -24,6 +24,7 @@
 
 mod checks;
 mod consumed;
+mod growth;
 mod heap;
 mod nesting;
 mod returns;
@@ -172,6 +173,7 @@ fn embedded(
         fragments::check_at_end(&mut derived[n_roots - 1], isa);
         fragments::put_in(&mut derived, isa);
     }
+    checks::no_growing_pieces(program, func, spec.growing && moves_pieces)?;
     checks::no_helpers(program, &derived).map_err(|d| prepared.problems(d))?;
     let mut into = found.program.clone();
     let before = into.funcs.len();
@@ -183,7 +185,8 @@ fn embedded(
         }
     }
     let shadows = checks::shadows(&into, &derived);
-    let room = room::settle(&mut derived, n_roots, spec.derivative, moves_pieces);
+    let growing = Some(isa).filter(|_| spec.growing);
+    let room = room::settle(&mut derived, n_roots, spec.derivative, moves_pieces, growing);
     let is_pair = spec.derivative == Derivative::Pair;
     heap::free_at_end(&mut derived, is_pair, isa);
     // With this flag Cranelift returns any number of results, of functions of the module, too.

@@ -25,6 +25,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::growth;
 use crate::standalone::derived_func::DerivedFunc;
 use crate::standalone::fragments;
 use brolga_analysis::query::constant_int;
@@ -36,6 +37,7 @@ use brolga_ir::spec::Derivative;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, TrapCode, types};
+use cranelift_codegen::isa::TargetIsa;
 
 /// Bytes in front of the tape, in a workspace.
 pub const HEADER: u32 = 256;
@@ -70,11 +72,21 @@ impl Room {
 
 /// Find out where the tape is, and let the functions ask for room as that demands. The first
 /// `n_roots` functions are what was asked for. Floats that move in pieces have records beside the
-/// tape, of which there may be any number.
-pub(super) fn settle(derived: &mut [DerivedFunc], n_roots: usize, derivative: Derivative, moves_pieces: bool) -> Room {
+/// tape, of which there may be any number. Where the workspace may [grow](super::growth), the
+/// target is given.
+pub(super) fn settle(
+    derived: &mut Vec<DerivedFunc>,
+    n_roots: usize,
+    derivative: Derivative,
+    moves_pieces: bool,
+    growing: Option<&dyn TargetIsa>,
+) -> Room {
     let room = if moves_pieces { Room::Unknown } else { room(derived, n_roots, derivative) };
     match room {
-        Room::Unknown => return_where_full(derived, Channel::Mixed),
+        Room::Unknown => {
+            return_where_full(derived, Channel::Mixed, growing);
+            derived.extend(growing.map(|isa| growth::function(derived[0].of, isa)));
+        }
         _ => derived.iter_mut().for_each(forget_checks),
     }
     room
@@ -102,7 +114,7 @@ pub(super) fn settle_typed(derived: &mut [DerivedFunc]) -> TypedRoom {
             TypedRoom::Stack(Channel::TYPED.map(|c| bytes[c.index()]))
         }
         None => {
-            return_where_full(derived, Channel::Integers);
+            return_where_full(derived, Channel::Integers, None);
             TypedRoom::Given(used)
         }
     }
@@ -285,7 +297,7 @@ fn forget_checks(one: &mut DerivedFunc) {
 
 /// Let records for which there is no room return, and callers with them. The status of the run is
 /// accessed as what is in `channel`.
-fn return_where_full(derived: &mut [DerivedFunc], channel: Channel) {
+fn return_where_full(derived: &mut [DerivedFunc], channel: Channel, growing: Option<&dyn TargetIsa>) {
     let by_symbol = by_symbol(derived);
     let helpers = derived.iter().enumerate().filter(|p| fragments::is_helper(&p.1.symbol));
     let mut fail: BTreeSet<usize> = helpers.map(|p| p.0).collect();
@@ -318,7 +330,7 @@ fn return_where_full(derived: &mut [DerivedFunc], channel: Channel) {
         let func = &mut derived[i].func;
         let entry = func.layout.entry_block().expect("it has a body");
         let workspace = func.dfg.block_params(entry)[segment];
-        Returning { func, workspace, channel, own, full: None, left: None }.all(&by_symbol, fails);
+        Returning { func, workspace, channel, own, growing, full: None, left: None }.all(&by_symbol, fails);
     }
 }
 
@@ -329,6 +341,8 @@ struct Returning<'f> {
     channel: Channel,
     /// Instructions that ask for room.
     own: BTreeSet<ir::Inst>,
+    /// The target, if the caller is asked for more room.
+    growing: Option<&'f dyn TargetIsa>,
     /// Says that the tape is full.
     full: Option<ir::Block>,
     /// A callee has said so.
@@ -341,7 +355,8 @@ impl Returning<'_> {
             if self.own.contains(&inst) {
                 let InstructionData::CondTrap { arg, .. } = self.func.dfg.insts[inst] else { unreachable!("it asks") };
                 let lacks = self.lacks(arg, inst);
-                self.leave_if(arg, lacks, inst);
+                let next = self.leave_if(arg, lacks, inst);
+                self.ask_first(arg, lacks, next);
                 self.func.layout.remove_inst(inst);
             } else if called(self.func, inst, by_symbol).is_some_and(&fails) {
                 let next = self.func.layout.next_inst(inst).expect("a call ends no block");
@@ -356,13 +371,27 @@ impl Returning<'_> {
 
     /// Go to `out` in front of an instruction if a condition holds. What follows is in a block of
     /// its own.
-    fn leave_if(&mut self, condition: ir::Value, out: ir::Block, inst: ir::Inst) {
+    fn leave_if(&mut self, condition: ir::Value, out: ir::Block, inst: ir::Inst) -> ir::Block {
         let func = &mut *self.func;
         let (block, at) = (func.layout.inst_block(inst).expect("it is laid out"), func.srcloc(inst));
         let next = func.dfg.make_block();
         func.layout.split_block(next, inst);
         let mut cursor = FuncCursor::new(func).at_bottom(block).with_srcloc(at);
         cursor.ins().brif(condition, out, &[], next, &[]);
+        next
+    }
+
+    /// Ask the caller for more room at the start of a block that a run goes to where `over` says
+    /// that there is too little. With that it goes on.
+    fn ask_first(&mut self, over: ir::Value, lacks: ir::Block, next: ir::Block) {
+        let Some(isa) = self.growing else { return };
+        let first = self.func.layout.first_inst(lacks).expect("it goes on");
+        let at = self.func.srcloc(first);
+        let mut cursor = FuncCursor::new(self.func).at_inst(first).with_srcloc(at);
+        let Some((end, _)) = growth::wanted(&mut cursor, over) else { return };
+        let fits = growth::asked(&mut cursor, self.workspace, end, isa);
+        let rest = self.leave_if(fits, next, first);
+        self.func.layout.set_cold(rest);
     }
 
     /// A block that says how many bytes there are too few, by the comparison that has found it: of
@@ -374,12 +403,10 @@ impl Returning<'_> {
         let block = func.dfg.make_block();
         func.layout.append_block(block);
         func.layout.set_cold(block);
-        let compared = func.dfg.value_def(func.dfg.resolve_aliases(over)).inst();
-        let compared = compared.map(|i| func.dfg.insts[i]);
         let mut cursor = FuncCursor::new(func).at_bottom(block).with_srcloc(at);
-        let lacks = match compared {
-            Some(InstructionData::IntCompare { args: [wanted, there], .. }) => cursor.ins().isub(wanted, there),
-            _ => cursor.ins().iconst(types::I64, 1),
+        let lacks = match growth::wanted(&mut cursor, over) {
+            Some((wanted, there)) => cursor.ins().isub(wanted, there),
+            None => cursor.ins().iconst(types::I64, 1),
         };
         cursor.ins().jump(full, &[lacks.into()]);
         block

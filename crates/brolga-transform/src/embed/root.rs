@@ -14,6 +14,7 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
 
+use super::growth;
 use super::room::{self, Room};
 use super::signature::{DerivedSignature, Of, ParamRole, ResultRole};
 use crate::standalone::derived_func::{DerivedFunc, duplicated};
@@ -174,6 +175,9 @@ impl Roots<'_> {
                     let end = cursor.ins().iadd(at, bytes);
                     let limit = if self.moves_pieces { fragments::room(cursor, value, end) } else { end };
                     room::begin(cursor, value, limit);
+                    if signature.param(ParamRole::Grow).is_some() {
+                        growth::begin(cursor, value, [at, param(ParamRole::Grow), param(ParamRole::GrowContext)]);
+                    }
                     if self.moves_pieces {
                         fragments::begin(cursor, value);
                     }

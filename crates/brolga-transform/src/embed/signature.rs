@@ -33,6 +33,10 @@ pub enum ParamRole {
     Workspace,
     /// How many bytes the workspace has.
     WorkspaceBytes,
+    /// The address of the function that makes the workspace longer.
+    Grow,
+    /// What that function is given.
+    GrowContext,
     /// The address of the struct for the results.
     Results,
 }
@@ -47,6 +51,8 @@ impl ParamRole {
             Self::Seed(i) => format!("seed{i}"),
             Self::Workspace => "workspace".to_owned(),
             Self::WorkspaceBytes => "workspace_bytes".to_owned(),
+            Self::Grow => "grow".to_owned(),
+            Self::GrowContext => "grow_context".to_owned(),
             Self::Results => "results".to_owned(),
         }
     }
@@ -198,10 +204,6 @@ fn with_shadows(variant: &Variant, n: usize) -> Vec<ParamRole> {
     (0..n).flat_map(|i| [Some(ParamRole::Primal(i)), behind(i)].into_iter().flatten()).collect()
 }
 
-fn workspace(room: Room) -> impl Iterator<Item = ParamRole> {
-    [ParamRole::Workspace, ParamRole::WorkspaceBytes].into_iter().filter(move |_| room.is_given())
-}
-
 fn status(room: Room) -> Option<ResultRole> {
     room.is_given().then_some(ResultRole::Status)
 }
@@ -228,6 +230,13 @@ impl Of<'_> {
         DerivedSignature::new((params, results), self.primal, self.conv, self.spec.struct_of_results)
     }
 
+    fn workspace(&self) -> impl Iterator<Item = ParamRole> + use<> {
+        let grows = self.spec.growing && self.room == Room::Unknown;
+        let given = [ParamRole::Workspace, ParamRole::WorkspaceBytes].into_iter().filter(|_| self.room.is_given());
+        let growing = [ParamRole::Grow, ParamRole::GrowContext].into_iter().filter(|_| grows);
+        given.chain(growing).collect::<Vec<_>>().into_iter()
+    }
+
     fn seeds(&self) -> impl Iterator<Item = ParamRole> + '_ {
         self.variant.result_shapes(self.primal).map(|r| ParamRole::Seed(r.0))
     }
@@ -239,7 +248,7 @@ impl Of<'_> {
     /// The function of both halves.
     pub fn gradient(&self) -> DerivedSignature {
         let params = with_shadows(self.variant, self.primal.params.len());
-        let params = params.into_iter().chain(self.seeds()).chain(workspace(self.room)).collect();
+        let params = params.into_iter().chain(self.seeds()).chain(self.workspace()).collect();
         let results = values(self.spec).chain(self.cotangents()).chain(status(self.room)).collect();
         self.signature(params, results)
     }
@@ -247,13 +256,13 @@ impl Of<'_> {
     /// The forward pass of a pair.
     pub fn forward(&self) -> DerivedSignature {
         let params = with_shadows(self.variant, self.primal.params.len());
-        let params = params.into_iter().chain(workspace(self.room)).collect();
+        let params = params.into_iter().chain(self.workspace()).collect();
         self.signature(params, values(self.spec).chain(status(self.room)).collect())
     }
 
     /// The pullback of a pair. It knows how long the workspace is.
     pub fn pullback(&self) -> DerivedSignature {
-        let workspace = workspace(self.room).filter(|p| *p == ParamRole::Workspace);
+        let workspace = self.workspace().filter(|p| *p == ParamRole::Workspace);
         let params = self.seeds().chain(workspace).collect();
         self.signature(params, self.cotangents().chain(status(self.room)).collect())
     }
@@ -272,7 +281,7 @@ impl Of<'_> {
         };
         let params = with_shadows(self.variant, self.primal.params.len()).into_iter();
         let params = params.flat_map(|p| [Some(p), behind(p)].into_iter().flatten());
-        let params = params.chain(workspace(self.room)).collect();
+        let params = params.chain(self.workspace()).collect();
         let tangents = self.variant.result_shapes(self.primal).map(|r| ResultRole::Tangent(r.0));
         self.signature(params, values(self.spec).chain(tangents).chain(status(self.room)).collect())
     }
@@ -307,8 +316,11 @@ impl fmt::Display for Prototype<'_> {
 }
 
 fn c_param(role: ParamRole, abi: &AbiParam, symbol: &str) -> String {
+    if role == ParamRole::Grow {
+        return format!("int64_t (*{})(void *context, int64_t bytes)", role.name());
+    }
     let ty = match role {
-        ParamRole::Shadow(_) | ParamRole::Workspace => "void *".to_owned(),
+        ParamRole::Shadow(_) | ParamRole::Workspace | ParamRole::GrowContext => "void *".to_owned(),
         ParamRole::Results => format!("struct {symbol}_results *"),
         _ => format!("{} ", c_type(abi.value_type)),
     };

@@ -205,7 +205,24 @@ mod tests {
 
     #[test]
     fn the_list_of_blocks_is_where_the_header_has_it() {
-        let at: Vec<&str> = WORKSPACE.lines().filter_map(|l| Some(l.split_once("v0+")?.1)).collect();
+        let ours = |l: &&str| !l.contains("region0") && !l.contains("+232") && !l.contains("+24");
+        let lines = || WORKSPACE.lines().filter(ours);
+        let at: Vec<&str> = lines().filter_map(|l| Some(l.split_once("v0+")?.1)).collect();
         assert!(at.len() > 6 && at.iter().all(|a| *a == segment::BLOCKS.to_string()), "{at:?}");
+    }
+
+    #[test]
+    fn the_tape_is_where_the_header_has_it() {
+        let places = |symbol: &str| -> Vec<i32> {
+            let func = &OF_WORKSPACE[symbol];
+            let regions: Vec<u32> = func.dfg.alias_regions.values().map(|r| r.user_id).collect();
+            assert_eq!(regions, [brolga_ir::lower::Channel::Mixed.region()]);
+            let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+            insts.filter_map(|i| func.dfg.insts[i].load_store_offset()).collect()
+        };
+        assert_eq!(places("brolga_save_bytes"), [segment::TOP, segment::LIMIT, segment::TOP]);
+        assert_eq!(places("brolga_restore_bytes"), [segment::CURSOR; 2]);
+        let of_growth = [segment::LIMIT, segment::BEGIN, segment::GROW, segment::GROW_CONTEXT, segment::LIMIT];
+        assert_eq!(places("brolga_grow"), of_growth);
     }
 }
