@@ -1,0 +1,112 @@
+//! `.rev` files: reversible functions as a program.
+//!
+//! **Question.** What do `run`, `grad`, `check` and `dump` make of a file of reversible functions?
+//! **Answer.** What they make of CLIF: each function is a pair in CLIF, each of whose instructions
+//! has the line of the statement that it is of. A check that fails is a trap with a name and a line.
+//!
+//! | code | problem |
+//! |---|---|
+//! | AD0031 | text that is none of the language |
+//! | AD0032 | a name that is unknown, or there twice |
+//! | AD0033 | types that do not fit |
+//! | AD0034 | a statement that changes what it reads |
+//! | AD0035 | a place that does not end where it was made |
+//! | AD0036 | the number of a turn is changed |
+
+use brolga::{Diagnostic, Diagnostics, InverseCheck, Options, Program, Tolerance};
+use brolga_ir::program::symbol_of_func;
+use brolga_reversible::ast::{Check, File as Functions};
+use brolga_reversible::{Compiled, Fault, RevError, compile};
+use cranelift_codegen::verify_function;
+
+use crate::load::{File, directives_of, host_isa};
+use crate::source;
+
+/// The reversible functions of a file.
+#[derive(Clone, Debug)]
+pub struct Reversible {
+    /// They themselves.
+    pub functions: Functions,
+    /// Their inverses.
+    pub inverses: Functions,
+}
+
+/// Whether a file of this name has reversible functions.
+pub fn is_reversible(name: &str) -> bool {
+    std::path::Path::new(name).extension().is_some_and(|e| e == "rev")
+}
+
+impl Reversible {
+    /// Options that suit the functions: what they say of checks, calls of them are checked for.
+    pub fn options(&self) -> Options {
+        let mut found = InverseCheck::Off;
+        for f in &self.functions.functions {
+            found = match (found, f.check) {
+                (found, Check::Off) => found,
+                (InverseCheck::Off, Check::Bits) => InverseCheck::Bits,
+                (found @ InverseCheck::Bits, Check::Bits) => found,
+                (_, Check::Within(t)) => InverseCheck::Within(Tolerance::from(t)),
+                (found, Check::Bits) => found,
+            };
+        }
+        Options { inverse_check: found, ..Options::default() }
+    }
+}
+
+/// Read a file.
+pub(crate) fn read(name: &str, text: String) -> Result<File, Diagnostics> {
+    let compiled = compile(&text).map_err(|all| {
+        let mut found = Diagnostics::default();
+        all.0.iter().for_each(|e| found.push(diagnostic(e)));
+        found
+    })?;
+    let (program, functions) = program(&compiled)?;
+    let (directives, malformed) = directives_of(&source::split(&text));
+    let inverses = compiled.inverse();
+    let reversible = Some(Reversible { functions: compiled.file, inverses });
+    let (name, wasm) = (name.to_owned(), None);
+    Ok(File { name, text, program, functions, directives, malformed, wasm, reversible })
+}
+
+/// An error of the language.
+fn diagnostic(e: &RevError) -> Diagnostic {
+    let mut d = Diagnostic::new(e.kind.code(), e.message.clone());
+    d.function.clone_from(&e.function);
+    d.line = Some(e.at.line);
+    match &e.help {
+        Some(help) => d.help(help.clone()),
+        None => d,
+    }
+}
+
+type Defined = (Program, Vec<(brolga::FuncKey, u32)>);
+
+/// The functions as a program; those that a caller calls, with their lines.
+fn program(compiled: &Compiled) -> Result<Defined, Diagnostics> {
+    let isa = host_isa();
+    let mut program = Program::new();
+    for fault in Fault::ALL {
+        program.traps.insert(fault.code(), (fault.name(), fault.message()));
+    }
+    for f in &compiled.functions {
+        program.declare(&f.symbol, &f.func.signature);
+    }
+    let mut functions = Vec::new();
+    for f in &compiled.functions {
+        if let Err(e) = verify_function(&f.func, &*isa) {
+            let d = Diagnostic::new("AD0901", format!("what `{}` was lowered to is not valid", f.symbol));
+            return Err(d.in_func(&f.symbol).note(e.to_string()).into());
+        }
+        let lines = f.func.clone();
+        let line = |inst| {
+            let loc = lines.srcloc(inst);
+            if loc.is_default() { f.line } else { loc.bits() }
+        };
+        let key = program
+            .define(&f.symbol, f.func.clone(), line)
+            .map_err(|s| Diagnostic::new("AD0004", format!("`%{s}` is defined twice")))?;
+        debug_assert_eq!(symbol_of_func(&f.func.name), f.symbol);
+        functions.push((key, f.line));
+    }
+    Ok((program, functions))
+}
