@@ -80,7 +80,8 @@ pub enum Type {
     I64,
     /// An integer of 32 bits.
     I32,
-    /// A fixed-point number: an integer of 64 bits that counts units of 2⁻⁴³.
+    /// A fixed-point number: a double that is a multiple of 2⁻⁴³, and no more than 2¹⁰ in size, so
+    /// that sums are exact.
     Q43,
     /// A positive number by its logarithm, a double.
     Log,

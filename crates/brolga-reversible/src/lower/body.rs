@@ -7,13 +7,13 @@
 
 use std::collections::HashMap;
 
-use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Type as Clif, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::abi::{Form, call_symbol, is_word, order, signature, slot};
-use super::expr::{Leaf, Maker, to_fixed};
-use super::place::{At, Home, cotangents, stored};
+use super::expr::{Leaf, Maker, parts_of, to_fixed};
+use super::place::{At, Home, cotangents};
 use super::{Lowered, Lowering, empty};
 use crate::ast::{
     BinaryOp, Check, Expr, ExprKind, Function, Len, Place, Span, Stmt, StmtKind, Type, UnaryOp, UpdateOp,
@@ -171,7 +171,7 @@ impl<'f> Body<'_, 'f> {
             };
             tys.iter().zip(from).map(with).collect()
         };
-        let values = new(stored(ty), values);
+        let values = new(parts_of(ty), values);
         let cotangents = new(cotangents(ty), cts);
         let home = Home::Registers { ty, values: values.clone(), cotangents: cotangents.clone() };
         self.homes.insert(name.to_owned(), home);
@@ -251,7 +251,13 @@ impl<'f> Body<'_, 'f> {
                 let of = |this: &mut Self, parts: Vec<Value>| -> Vec<Value> {
                     this.of_leaves(&[], |m| parts.into_iter().map(|v| m.negated(v)).collect())
                 };
-                let parts = of(self, parts);
+                let parts = if at.scalar() == Scalar::Q43 {
+                    // A fixed-point number has one zero.
+                    let zero = self.b.ins().f64const(0.0);
+                    vec![self.b.ins().fsub(zero, parts[0])]
+                } else {
+                    of(self, parts)
+                };
                 self.store(&at, &parts);
                 let cts = of(self, cts);
                 self.set_cotangent(&at, &cts);
@@ -292,27 +298,20 @@ impl<'f> Body<'_, 'f> {
         let old = self.load(&at);
         let more = self.of_leaves(&leaves, |m| m.for_place(by, ty));
         let adds = matches!(op, UpdateOp::Add | UpdateOp::Mul);
-        let new: Vec<Value> = if ty == Scalar::Q43 {
-            // Of two fixed-point numbers the sum is exact.
-            let more = match leaves.as_slice() {
-                [leaf] if leaf.ty == Scalar::Q43 && by.kind == ExprKind::Read(leaf.place.clone()) => leaf.parts[0],
-                _ => to_fixed(&mut self.b, more[0]),
-            };
-            vec![if adds { self.b.ins().iadd(old[0], more) } else { self.b.ins().isub(old[0], more) }]
-        } else {
-            // A real number changes the real part.
-            let parts = old.iter().enumerate().map(|(i, &old)| {
-                let Some(&more) = more.get(i) else { return old };
-                match (op, self.b.func.dfg.value_type(old).is_float()) {
-                    (UpdateOp::Xor, _) => self.b.ins().bxor(old, more),
-                    (_, true) if adds => self.b.ins().fadd(old, more),
-                    (_, true) => self.b.ins().fsub(old, more),
-                    (_, false) if adds => self.b.ins().iadd(old, more),
-                    (_, false) => self.b.ins().isub(old, more),
-                }
-            });
-            parts.collect()
-        };
+        let more = self.on_grid(more, ty, &leaves, by);
+        // A real number changes the real part.
+        let parts = old.iter().enumerate().map(|(i, &old)| {
+            let Some(&more) = more.get(i) else { return old };
+            match (op, self.b.func.dfg.value_type(old).is_float()) {
+                (UpdateOp::Xor, _) => self.b.ins().bxor(old, more),
+                (_, true) if adds => self.b.ins().fadd(old, more),
+                (_, true) => self.b.ins().fsub(old, more),
+                (_, false) if adds => self.b.ins().iadd(old, more),
+                (_, false) => self.b.ins().isub(old, more),
+            }
+        });
+        let new: Vec<Value> = parts.collect();
+        self.in_range(ty, &new, span.line);
         self.store(&at, &new);
         if self.with_cotangents && ty.is_active() {
             let mut seeds = self.cotangent(&at);
@@ -322,6 +321,26 @@ impl<'f> Body<'_, 'f> {
             }
             self.gradient(by, ty, &leaves, &places, &seeds, span);
         }
+    }
+
+    /// What is added to a fixed-point number is one, too. Of two of them the sum is exact.
+    fn on_grid(&mut self, parts: Vec<Value>, ty: Scalar, leaves: &[Leaf], e: &Expr) -> Vec<Value> {
+        match leaves {
+            [leaf] if leaf.ty == Scalar::Q43 && e.kind == ExprKind::Read(leaf.place.clone()) => parts,
+            _ if ty == Scalar::Q43 => parts.into_iter().map(|v| to_fixed(&mut self.b, v)).collect(),
+            _ => parts,
+        }
+    }
+
+    /// Check that sums of fixed-point numbers are exact: they are up to 2¹⁰.
+    fn in_range(&mut self, ty: Scalar, parts: &[Value], line: u32) {
+        if ty != Scalar::Q43 || self.check == Check::Off {
+            return;
+        }
+        let most = self.b.ins().f64const(1024.0);
+        let size = self.b.ins().fabs(parts[0]);
+        let fits = self.b.ins().fcmp(FloatCC::LessThanOrEqual, size, most);
+        self.fail_unless(fits, Fault::OutOfRange, line);
     }
 
     /// Add what an expression hands to the places that it reads.
@@ -488,20 +507,12 @@ impl<'f> Body<'_, 'f> {
 
     /// What a new place holds, in the form in which it lies there.
     pub(super) fn initial(&mut self, ty: Scalar, leaves: &[Leaf], value: &Expr) -> Vec<Value> {
-        let mut parts = self.of_leaves(leaves, |m| m.for_place(value, ty));
-        match ty {
-            Scalar::Q43 => match leaves {
-                [leaf] if leaf.ty == Scalar::Q43 && value.kind == ExprKind::Read(leaf.place.clone()) => {
-                    vec![leaf.parts[0]]
-                }
-                _ => vec![to_fixed(&mut self.b, parts[0])],
-            },
-            Scalar::Complex if parts.len() == 1 => {
-                parts.push(self.b.ins().f64const(0.0));
-                parts
-            }
-            _ => parts,
+        let parts = self.of_leaves(leaves, |m| m.for_place(value, ty));
+        let mut parts = self.on_grid(parts, ty, leaves, value);
+        if ty == Scalar::Complex && parts.len() == 1 {
+            parts.push(self.b.ins().f64const(0.0));
         }
+        parts
     }
 
     fn make(&mut self, name: &str, ty: &Type, value: &Expr, span: Span) {
@@ -527,7 +538,7 @@ impl<'f> Body<'_, 'f> {
                     let said = self.initial(scalar, &leaves, value);
                     let found = self.load(&at);
                     for (found, said) in found.into_iter().zip(said) {
-                        let differs = self.differs(found, said);
+                        let differs = self.differs(found, said, scalar);
                         self.fail_if(differs, Fault::DeallocMismatch, span.line);
                     }
                 }
@@ -638,7 +649,6 @@ impl<'f> Body<'_, 'f> {
                     Scalar::I32 => Type::I32,
                     Scalar::Complex => Type::Complex,
                     Scalar::I64 => Type::I64,
-                    Scalar::Q43 => Type::Q43,
                     _ => Type::F64,
                 };
                 let shadowed = self.with_cotangents.then_some(shadow);

@@ -5,8 +5,7 @@
 //! loaded by the statement around it, so that the same code makes the function of its leaves whose
 //! gradient is derived ([`super::gradient`]).
 //!
-//! A complex number is two values. A fixed-point number is two as well: its integer, and the float
-//! that it stands for.
+//! A complex number is two values. A fixed-point number is a double on a grid ([`to_fixed`]).
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, Type as Clif, Value, types};
@@ -28,12 +27,11 @@ pub(super) struct Leaf {
 /// The types of a leaf's parts.
 pub(super) fn parts_of(ty: Scalar) -> &'static [Clif] {
     match ty {
-        Scalar::F64 | Scalar::Log => &[types::F64],
+        Scalar::F64 | Scalar::Log | Scalar::Q43 => &[types::F64],
         Scalar::F32 => &[types::F32],
         Scalar::Complex => &[types::F64, types::F64],
         Scalar::I64 => &[types::I64],
         Scalar::I32 => &[types::I32],
-        Scalar::Q43 => &[types::I64, types::F64],
         Scalar::Bool => &[types::I8],
     }
 }
@@ -75,7 +73,6 @@ impl Maker<'_, '_> {
         let (ty, parts) = self.expr(e, Some(place));
         match (place, ty) {
             (Scalar::Log, Scalar::F64) => vec![self.call("log", types::F64, &parts)],
-            (Scalar::Q43, Scalar::Q43) => vec![parts[1]],
             _ => parts,
         }
     }
@@ -168,7 +165,7 @@ impl Maker<'_, '_> {
 
     fn compare(&mut self, op: BinaryOp, ty: Scalar, x: Value, y: Value) -> Value {
         use BinaryOp as O;
-        if ty.is_int() || ty == Scalar::Q43 {
+        if ty.is_int() {
             let cc = match op {
                 O::Eq => IntCC::Equal,
                 O::Ne => IntCC::NotEqual,
@@ -259,7 +256,6 @@ impl Maker<'_, '_> {
         match (name, from) {
             ("float", S::I64 | S::I32) => vec![self.b.ins().fcvt_from_sint(types::F64, x[0])],
             ("float", S::F32) => vec![self.b.ins().fpromote(types::F64, x[0])],
-            ("float", S::Q43) => vec![x[1]],
             ("float", S::Log) => vec![self.call("exp", types::F64, &x[..1])],
             ("float", _) => vec![x[0]],
             ("single", _) => vec![self.b.ins().fdemote(types::F32, x[0])],
@@ -290,19 +286,14 @@ impl Maker<'_, '_> {
     }
 }
 
-/// A float as a fixed-point number: the nearest, and the last one where it is out of range.
+/// A float as a fixed-point number: the nearest multiple of 2⁻⁴³. Its slope is one: rounding is no
+/// part of what is differentiated.
 pub(super) fn to_fixed(b: &mut FunctionBuilder<'_>, x: Value) -> Value {
-    let units = b.ins().f64const(UNITS);
+    let [units, unit] = [UNITS, 1.0 / UNITS].map(|c| b.ins().f64const(c));
     let scaled = b.ins().fmul(x, units);
     let whole = b.ins().nearest(scaled);
-    b.ins().fcvt_to_sint_sat(types::I64, whole)
-}
-
-/// A fixed-point number as a float.
-pub(super) fn from_fixed(b: &mut FunctionBuilder<'_>, q: Value) -> Value {
-    let float = b.ins().fcvt_from_sint(types::F64, q);
-    let unit = b.ins().f64const(1.0 / UNITS);
-    b.ins().fmul(float, unit)
+    let rounded = b.ins().fmul(whole, unit);
+    call_symbol(b, "brolga_with_value", &[types::F64; 2], &[types::F64], &[x, rounded])[0]
 }
 
 /// A value that is zero.

@@ -9,7 +9,8 @@ use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
 
 use super::abi::{allocate, clear, release, slot};
 use super::body::Body;
-use super::place::{At, Home, stored};
+use super::expr::parts_of;
+use super::place::{At, Home};
 use crate::ast::{Check, Expr, ExprKind, Len, Place, Type};
 use crate::error::Fault;
 use crate::layout::Scalar;
@@ -86,12 +87,12 @@ impl Body<'_, '_> {
                 let at = At::Memory { address, shadow: None, offset, ty: scalar.clone() };
                 let found = self.load(&at);
                 let said = if matches!(value.kind, ExprKind::Int(0)) {
-                    stored(scalar_type).iter().map(|&ty| super::expr::zero(&mut self.b, ty)).collect()
+                    parts_of(scalar_type).iter().map(|&ty| super::expr::zero(&mut self.b, ty)).collect()
                 } else {
                     self.initial(scalar_type, &[], value)
                 };
                 for (found, said) in found.into_iter().zip(said) {
-                    let differs = self.differs(found, said);
+                    let differs = self.differs(found, said, scalar_type);
                     self.fail_if(differs, Fault::DeallocMismatch, line);
                 }
             }
@@ -124,13 +125,17 @@ impl Body<'_, '_> {
         self.b.switch_to_block(done);
     }
 
-    /// Whether a number is not what is said, as far as checks allow.
-    pub(super) fn differs(&mut self, found: Value, said: Value) -> Value {
+    /// Whether a number is not what is said, as far as checks allow. Fixed-point numbers are exact.
+    pub(super) fn differs(&mut self, found: Value, said: Value, of: Scalar) -> Value {
         let ty = self.b.func.dfg.value_type(found);
         if !ty.is_float() {
             return self.b.ins().icmp(IntCC::NotEqual, found, said);
         }
-        let Check::Within(tolerance) = self.check else {
+        let tolerance = match self.check {
+            Check::Within(tolerance) if of != Scalar::Q43 => Some(tolerance),
+            _ => None,
+        };
+        let Some(tolerance) = tolerance else {
             let as_bits = if ty == types::F32 { types::I32 } else { types::I64 };
             let [x, y] = [found, said].map(|v| self.b.ins().bitcast(as_bits, MemFlagsData::new(), v));
             return self.b.ins().icmp(IntCC::NotEqual, x, y);
@@ -176,7 +181,7 @@ impl Body<'_, '_> {
         for v in self.load(at) {
             let ty = self.b.func.dfg.value_type(v);
             let zero = super::expr::zero(&mut self.b, ty);
-            let differs = self.differs(v, zero);
+            let differs = self.differs(v, zero, at.scalar());
             self.fail_if(differs, Fault::DeallocMismatch, line);
         }
     }
@@ -216,7 +221,7 @@ impl Body<'_, '_> {
         let parts = self.load(from);
         self.store(to, &parts);
         let none: Vec<Value> =
-            stored(from.scalar()).iter().map(|&ty| super::expr::zero(&mut self.b, ty)).collect();
+            parts_of(from.scalar()).iter().map(|&ty| super::expr::zero(&mut self.b, ty)).collect();
         self.store(from, &none);
         let cts = self.cotangent(from);
         self.set_cotangent(to, &cts);

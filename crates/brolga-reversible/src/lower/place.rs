@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type as Clif, Value, type
 use cranelift_frontend::Variable;
 
 use super::body::Body;
-use super::expr::{Leaf, from_fixed, leaves_of, zero};
+use super::expr::{Leaf, leaves_of, parts_of, zero};
 use crate::ast::{Check, Expr, Len, PathStep, Place, Type};
 use crate::error::Fault;
 use crate::layout::Scalar;
@@ -37,21 +37,11 @@ pub(super) enum At {
     Fixed(Value, Scalar),
 }
 
-/// The types of a number in memory.
-pub(super) fn stored(ty: Scalar) -> &'static [Clif] {
-    match ty {
-        Scalar::Q43 => &[types::I64],
-        other => super::expr::parts_of(other),
-    }
-}
-
 /// The types of its cotangent.
 pub(super) fn cotangents(ty: Scalar) -> &'static [Clif] {
     match ty {
-        Scalar::F64 | Scalar::Log | Scalar::Q43 => &[types::F64],
-        Scalar::F32 => &[types::F32],
-        Scalar::Complex => &[types::F64, types::F64],
         Scalar::I64 | Scalar::I32 | Scalar::Bool => &[],
+        other => parts_of(other),
     }
 }
 
@@ -188,7 +178,7 @@ impl<'f> Body<'_, 'f> {
         match at {
             At::Registers { values, .. } => values.iter().map(|&v| self.b.use_var(v)).collect(),
             At::Fixed(v, _) => vec![*v],
-            At::Memory { address, offset, .. } => self.load_all(stored(at.scalar()), *address, *offset),
+            At::Memory { address, offset, .. } => self.load_all(parts_of(at.scalar()), *address, *offset),
         }
     }
 
@@ -243,10 +233,7 @@ impl<'f> Body<'_, 'f> {
         for place in places {
             let at = self.at(place);
             let ty = at.scalar();
-            let mut parts = self.load(&at);
-            if ty == Scalar::Q43 {
-                parts.push(from_fixed(&mut self.b, parts[0]));
-            }
+            let parts = self.load(&at);
             found.0.push(Leaf { place: place.clone(), ty, parts });
             found.1.push(at);
         }
