@@ -13,7 +13,7 @@ use brolga_ir::spec::{ParamActivity, ReturnActivity, Spec};
 use brolga_ir::{Options, Program};
 use brolga_transform::embed::{DerivedSignature, ParamRole, ResultRole, embed};
 use cranelift_codegen::ir::instructions::InstructionMapper;
-use cranelift_codegen::ir::{self, InstBuilder, Opcode, Value};
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, Value};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::abi::{import, signature};
@@ -59,22 +59,40 @@ pub(super) fn gradient(
     }
     let derived = derived(body, e, ty, leaves)?;
     let parts: Vec<Value> = leaves.iter().flat_map(|l| l.parts.iter().copied()).collect();
+    // More results than registers hold are stored, to a struct.
+    let layout = derived.signature.layout.as_ref();
+    let is_called = derived.func.layout.blocks().count() > 1;
+    let room = layout.map(|l| match is_called {
+        true => super::abi::slot(&mut body.b, l.size),
+        // It stands for the struct: stores to it are left out.
+        false => body.b.ins().iconst(ir::types::I64, 0),
+    });
     let args: Vec<Value> = derived
         .signature
         .params
         .iter()
-        .map(|role| match *role {
-            ParamRole::Primal(i) => Ok(parts[i]),
-            ParamRole::Seed(i) => Ok(seeds[i]),
-            other => Err(format!("its gradient takes {other:?}")),
+        .map(|role| match (*role, room) {
+            (ParamRole::Primal(i), _) => Ok(parts[i]),
+            (ParamRole::Seed(i), _) => Ok(seeds[i]),
+            (ParamRole::Results, Some(room)) => Ok(room),
+            (other, _) => Err(format!("its gradient takes {other:?}")),
         })
         .collect::<Result<_, _>>()?;
-    let results = spliced(&mut body.b, &derived.func, &args);
+    let results = spliced(&mut body.b, &derived.func, &args, room);
     let mut by_part: HashMap<usize, Value> = HashMap::new();
-    for (role, v) in derived.signature.results.iter().zip(results) {
-        if let ResultRole::Cotangent(i) = *role {
-            by_part.insert(i, v);
-        }
+    for (k, role) in derived.signature.results.iter().enumerate() {
+        let ResultRole::Cotangent(i) = *role else { continue };
+        let v = match (&results, layout, room) {
+            (Spliced::Returned(all), None, _) => all[k],
+            (Spliced::Stored(all), Some(l), _) => {
+                *all.get(&(l.offsets[k] as i32)).ok_or("a result is not stored where it is to be")?
+            }
+            (_, Some(l), Some(room)) => {
+                body.b.ins().load(derived.signature.types[k], MemFlagsData::new(), room, l.offsets[k] as i32)
+            }
+            _ => return Err("its results are not there".to_owned()),
+        };
+        by_part.insert(i, v);
     }
     let mut at = 0;
     let mut found = Vec::new();
@@ -162,22 +180,39 @@ fn as_function(
     (func, activities)
 }
 
-/// A call of a function, by a copy of its instructions if it is one block.
-fn spliced(b: &mut FunctionBuilder<'_>, func: &ir::Function, args: &[Value]) -> Vec<Value> {
+/// What a copy of a function gives.
+enum Spliced {
+    /// Results that it returns.
+    Returned(Vec<Value>),
+    /// Results that it would store, by their places.
+    Stored(HashMap<i32, Value>),
+}
+
+/// A call of a function, by a copy of its instructions if it is one block. What it stores to `room`
+/// is not stored then.
+fn spliced(b: &mut FunctionBuilder<'_>, func: &ir::Function, args: &[Value], room: Option<Value>) -> Spliced {
     let mut blocks = func.layout.blocks();
     let entry = blocks.next().expect("it has a block");
     if blocks.next().is_some() {
         let symbol = brolga_ir::program::symbol_of_func(&func.name);
         let params: Vec<ir::Type> = func.signature.params.iter().map(|p| p.value_type).collect();
         let returns: Vec<ir::Type> = func.signature.returns.iter().map(|p| p.value_type).collect();
-        return super::abi::call_symbol(b, &symbol, &params, &returns, args);
+        return Spliced::Returned(super::abi::call_symbol(b, &symbol, &params, &returns, args));
     }
     let mut values: HashMap<Value, Value> = HashMap::new();
     values.extend(func.dfg.block_params(entry).iter().copied().zip(args.iter().copied()));
+    let mut stored = HashMap::new();
     for inst in func.layout.block_insts(entry) {
         if func.dfg.insts[inst].opcode() == Opcode::Return {
             let found = func.dfg.inst_args(inst).iter();
-            return found.map(|&v| values[&func.dfg.resolve_aliases(v)]).collect();
+            let found = found.map(|&v| values[&func.dfg.resolve_aliases(v)]).collect();
+            return if room.is_some() { Spliced::Stored(stored) } else { Spliced::Returned(found) };
+        }
+        if let ir::InstructionData::Store { opcode: Opcode::Store, args: [v, at], offset, .. } = func.dfg.insts[inst]
+            && room.is_some_and(|room| values[&func.dfg.resolve_aliases(at)] == room)
+        {
+            stored.insert(offset.into(), values[&func.dfg.resolve_aliases(v)]);
+            continue;
         }
         let data = func.dfg.insts[inst].map(Copier { from: func, b, values: &values });
         let loc = b.srcloc();
