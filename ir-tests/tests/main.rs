@@ -18,6 +18,7 @@ mod looked;
 mod prune;
 mod random;
 mod rerun_loops;
+mod reversible;
 mod second;
 mod steady;
 mod whole;
