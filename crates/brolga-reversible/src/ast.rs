@@ -189,13 +189,13 @@ pub enum StmtKind {
         /// If not.
         other: Vec<Stmt>,
     },
-    /// Repeat while `cond` holds. `from` holds at first, and behind no turn.
+    /// Repeat while `cond` holds. `from` holds at first, and behind no iteration.
     While {
         /// What holds at first only.
         from: Expr,
         /// The condition.
         cond: Expr,
-        /// A turn.
+        /// An iteration.
         body: Vec<Stmt>,
     },
     /// Count from one number to another one, which is not reached. Neither changes.
@@ -208,7 +208,7 @@ pub enum StmtKind {
         to: Expr,
         /// Whether it counts down, from the last to the first.
         back: bool,
-        /// A turn.
+        /// An iteration.
         body: Vec<Stmt>,
     },
     /// A new place with known contents.
@@ -318,7 +318,7 @@ pub enum ExprKind {
     Float(f64),
     /// A number without one.
     Int(i64),
-    /// What lies in a place; or the number of a loop's turn.
+    /// What lies in a place; or the number of an iteration.
     Read(Place),
     /// A sign, or a negation.
     Unary(UnaryOp, Box<Expr>),

@@ -17,7 +17,7 @@ pub enum ErrorKind {
     AliasWrite,
     /// A place ends that was not made there, or does not end.
     Dealloc,
-    /// The number of a loop's turn is changed.
+    /// The number of an iteration is changed.
     IteratorChanged,
 }
 
@@ -129,7 +129,7 @@ impl Fault {
                 "a place ends that does not hold what is said: undo what was computed in it, or allow for roundings \
                  (`check`)"
             }
-            Self::IteratorChanged => "a limit of the loop was changed by its turns: copy it to a place of its own",
+            Self::IteratorChanged => "a limit of the loop was changed by its iterations: copy it to a place of its own",
             Self::OutOfRange => "an index is out of range, or a stack is full or empty",
         }
     }

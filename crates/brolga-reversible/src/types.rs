@@ -3,7 +3,7 @@
 //! **Question.** Which programs are refused before they run?
 //! **Answer.** Those of which a name is unknown, a type does not fit, a place is updated by what it
 //! holds itself ([`ErrorKind::AliasWrite`]), a place does not end where it was made
-//! ([`ErrorKind::Dealloc`]), or the number of a turn is changed ([`ErrorKind::IteratorChanged`]).
+//! ([`ErrorKind::Dealloc`]), or the number of an iteration is changed ([`ErrorKind::IteratorChanged`]).
 //! Where indices decide whether two places are one, a run decides.
 //!
 //! **After.** Each `drop` has its type, so that it can be inverted.
@@ -23,8 +23,8 @@ pub(crate) enum Role {
     Place,
     /// What is read only.
     Input,
-    /// The number of a loop's turn.
-    Turn,
+    /// The number of an iteration.
+    Iteration,
 }
 
 #[derive(Clone, Debug)]
@@ -392,8 +392,8 @@ impl Checker<'_> {
                 let e = RevError::new(ErrorKind::Type, place.at, format!("`{}` is read only", place.root));
                 Err(e.help("take it without `in`"))
             }
-            Role::Turn => {
-                let message = format!("`{}` is the number of a loop's turn, which must not change", place.root);
+            Role::Iteration => {
+                let message = format!("`{}` is the number of an iteration, which must not change", place.root);
                 Err(RevError::new(ErrorKind::IteratorChanged, place.at, message).help("copy it to a place of its own"))
             }
         }
@@ -495,7 +495,7 @@ impl Checker<'_> {
                     }
                 }
                 self.fresh(var, at)?;
-                self.scope.push(var, Type::I64, Role::Turn);
+                self.scope.push(var, Type::I64, Role::Iteration);
                 self.block(body);
                 self.scope.pop(var);
                 Ok(())

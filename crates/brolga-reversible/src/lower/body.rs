@@ -409,7 +409,7 @@ impl<'f> Body<'_, 'f> {
             let (c, d) = turned(self, c, d);
             self.set_cotangent(&x, &[c]);
             self.set_cotangent(&y, &[d]);
-            // The same before and behind, so it may be taken here. What turns back undoes a turn.
+            // The same before and behind, so it may be taken here. What rotates back undoes a rotation.
             let (pd, qc) = (self.b.ins().fmul(p, d), self.b.ins().fmul(q, c));
             let seed = if back { self.b.ins().fsub(pd, qc) } else { self.b.ins().fsub(qc, pd) };
             self.gradient(by, ty, &leaves, &places, &[seed], span);
@@ -443,12 +443,12 @@ impl<'f> Body<'_, 'f> {
             let holds = self.condition(from);
             self.fail_unless(holds, Fault::PostconditionFailed, line);
         }
-        let [head, turn, done] = [(); 3].map(|()| self.b.create_block());
+        let [head, iteration, done] = [(); 3].map(|()| self.b.create_block());
         self.b.ins().jump(head, &[]);
         self.b.switch_to_block(head);
         let c = self.condition(cond);
-        self.b.ins().brif(c, turn, &[], done, &[]);
-        self.b.switch_to_block(turn);
+        self.b.ins().brif(c, iteration, &[], done, &[]);
+        self.b.switch_to_block(iteration);
         self.block(body);
         self.b.set_srcloc(ir::SourceLoc::new(line));
         if checked {
@@ -463,21 +463,21 @@ impl<'f> Body<'_, 'f> {
         let [from, to] = limits.map(|e| self.value(e, Some(Scalar::I64)).1[0]);
         let var = self.b.declare_var(types::I64);
         self.b.def_var(var, if back { to } else { from });
-        let [head, turn, done] = [(); 3].map(|()| self.b.create_block());
+        let [head, iteration, done] = [(); 3].map(|()| self.b.create_block());
         self.b.ins().jump(head, &[]);
         self.b.switch_to_block(head);
         let i = self.b.use_var(var);
         let (low, high) = if back { (from, i) } else { (i, to) };
         let c = self.b.ins().icmp(IntCC::SignedLessThan, low, high);
-        self.b.ins().brif(c, turn, &[], done, &[]);
-        self.b.switch_to_block(turn);
+        self.b.ins().brif(c, iteration, &[], done, &[]);
+        self.b.switch_to_block(iteration);
         let i = self.b.use_var(var);
         if back {
             let i = self.b.ins().iadd_imm_s(i, -1);
             self.b.def_var(var, i);
         }
-        self.homes.insert(name.to_owned(), Home::Turn(var));
-        self.scope.push(name, Type::I64, Role::Turn);
+        self.homes.insert(name.to_owned(), Home::Iteration(var));
+        self.scope.push(name, Type::I64, Role::Iteration);
         self.block(body);
         self.scope.pop(name);
         self.homes.remove(name);
@@ -495,7 +495,7 @@ impl<'f> Body<'_, 'f> {
         for (limit, before) in limits.into_iter().zip([from, to]) {
             let mut reads = Vec::new();
             limit.reads(&mut reads);
-            let steady = |p: &&Place| matches!(self.homes.get(&p.root), Some(Home::Word(..) | Home::Turn(_)));
+            let steady = |p: &&Place| matches!(self.homes.get(&p.root), Some(Home::Word(..) | Home::Iteration(_)));
             if reads.iter().all(steady) {
                 continue;
             }

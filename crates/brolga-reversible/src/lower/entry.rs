@@ -11,6 +11,7 @@
 //!
 //! **Cost.** A copy of the states for each call from outside, where something is checked.
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, TrapCode, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
 
@@ -61,6 +62,9 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
     let mut given = b.block_params(entry).to_vec();
     let order = order(f);
     let fallible = cx.fallible.contains(&f.name);
+    if fallible {
+        apart(cx, &mut b, f, &given);
+    }
     let mut freed = Vec::new();
     let mut kept = Vec::new();
     for (k, p) in order.iter().map(|&i| &f.params[i]).enumerate().filter(|(_, p)| !is_word(p)) {
@@ -98,6 +102,25 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
     b.seal_all_blocks();
     b.finalize(cx.isa.frontend_config());
     Lowered { symbol, func, line: f.at.line }
+}
+
+/// Trap if a place that is changed is given by two names.
+fn apart(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, f: &Function, given: &[Value]) {
+    let mut before: Vec<(Value, Value)> = Vec::new();
+    for (k, p) in order(f).iter().map(|&i| &f.params[i]).enumerate().filter(|(_, p)| !is_word(p)) {
+        let size = bytes(cx, b, f, &p.ty, given);
+        let end = b.ins().iadd(given[k], size);
+        for &(other, other_end) in &before {
+            let x = b.ins().icmp(IntCC::UnsignedLessThan, given[k], other_end);
+            let y = b.ins().icmp(IntCC::UnsignedLessThan, other, end);
+            let both = b.ins().band(x, y);
+            b.ins().trapnz(both, TrapCode::unwrap_user(crate::error::Fault::AliasWrite.code()));
+        }
+        // What is changed comes first.
+        if !p.input {
+            before.push((given[k], end));
+        }
+    }
 }
 
 /// The trap of each check, by its number.

@@ -44,7 +44,7 @@ impl Body<'_, '_> {
             let parts = self.initial(scalar, &[], value);
             let n = self.length(len);
             let size = self.cx.layouts.size(of).expect("it is a number").0;
-            self.turns(n, |this, i| {
+            self.iterations(n, |this, i| {
                 let far = this.b.ins().imul_imm_s(i, i64::from(size));
                 let address = this.b.ins().iadd(address, far);
                 let at = At::Memory { address, shadow: None, offset: 0, ty: (**of).clone() };
@@ -102,7 +102,7 @@ impl Body<'_, '_> {
     fn all_hold(&mut self, of: &Type, len: &Len, address: Value, offset: i32, value: &Expr, line: u32) {
         let n = self.length(len);
         let size = self.cx.layouts.size(of).expect("the checker has seen it").0;
-        self.turns(n, |this, i| {
+        self.iterations(n, |this, i| {
             let far = this.b.ins().imul_imm_s(i, i64::from(size));
             let address = this.b.ins().iadd(address, far);
             this.holds(of, address, offset, value, line);
@@ -110,15 +110,15 @@ impl Body<'_, '_> {
     }
 
     /// For each number below another one.
-    fn turns(&mut self, n: Value, of: impl FnOnce(&mut Self, Value)) {
-        let [head, turn, done] = [(); 3].map(|()| self.b.create_block());
+    fn iterations(&mut self, n: Value, of: impl FnOnce(&mut Self, Value)) {
+        let [head, iteration, done] = [(); 3].map(|()| self.b.create_block());
         let i = self.b.append_block_param(head, types::I64);
         let zero = self.b.ins().iconst(types::I64, 0);
         self.b.ins().jump(head, &[zero.into()]);
         self.b.switch_to_block(head);
         let more = self.b.ins().icmp(IntCC::SignedLessThan, i, n);
-        self.b.ins().brif(more, turn, &[], done, &[]);
-        self.b.switch_to_block(turn);
+        self.b.ins().brif(more, iteration, &[], done, &[]);
+        self.b.switch_to_block(iteration);
         of(self, i);
         let next = self.b.ins().iadd_imm_s(i, 1);
         self.b.ins().jump(head, &[next.into()]);

@@ -25,8 +25,8 @@ pub(super) enum Home {
     Memory { address: Value, shadow: Option<Value> },
     /// An integer that does not change.
     Word(Value, Scalar),
-    /// The number of a turn.
-    Turn(Variable),
+    /// The number of an iteration.
+    Iteration(Variable),
 }
 
 /// Where a place is.
@@ -60,7 +60,7 @@ impl<'f> Body<'_, 'f> {
         let home = self.homes[&place.root].clone();
         let (mut address, mut shadow) = match home {
             Home::Word(v, ty) => return At::Fixed(v, ty),
-            Home::Turn(var) => return At::Fixed(self.b.use_var(var), Scalar::I64),
+            Home::Iteration(var) => return At::Fixed(self.b.use_var(var), Scalar::I64),
             Home::Registers { ty, values, cotangents } => {
                 let Some(PathStep::Field(part)) = place.path.first() else {
                     return At::Registers { ty, values, cotangents };
