@@ -111,10 +111,10 @@ fn inverse_line(file: &File, job: &Job<'_>) -> Result<bool, Failure> {
     let Some(found) = found else { return Ok(true) };
     let how = if found.by_bits { "bit by bit" } else { "floats within the tolerance" };
     let verdict = if found.wrong.is_none() { "holds" } else { "does NOT hold" };
-    let refused = match (found.refused, found.trapped) {
+    let refused = match (found.refused, found.left_out) {
         (0, 0) => String::new(),
         (n, 0) => format!("; {n} more were refused, and left as they were"),
-        (n, m) => format!("; {n} more were refused, and left as they were; {m} trapped"),
+        (n, m) => format!("; {n} more were refused, and left as they were; {m} trapped, or were not finite"),
     };
     show(&format!("inverse: from {} random states back to them, {how}{refused}: {verdict}\n", found.undone));
     if let Some(wrong) = &found.wrong {

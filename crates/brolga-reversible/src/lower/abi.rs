@@ -109,11 +109,6 @@ pub(super) fn slot(b: &mut FunctionBuilder<'_>, bytes: u32) -> Value {
     b.ins().stack_addr(types::I64, slot, 0)
 }
 
-/// Copy bytes.
-pub(super) fn copy(b: &mut FunctionBuilder<'_>, to: Value, from: Value, bytes: Value) {
-    call_symbol(b, "memcpy", &[types::I64; 3], &[types::I64], &[to, from, bytes]);
-}
-
 /// Set bytes to zero.
 pub(super) fn clear(b: &mut FunctionBuilder<'_>, at: Value, bytes: Value) {
     let nothing = b.ins().iconst(types::I32, 0);

@@ -12,13 +12,15 @@
 //! **Cost.** A copy of the states for each call from outside, where something is checked.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, InstBuilder, TrapCode, Value, types};
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
 
-use super::abi::{Form, allocate, call_symbol, clear, copy, import, is_word, order, release, signature, slot};
+use super::abi::{Form, allocate, call_symbol, clear, import, is_word, order, release, signature, slot};
 use super::body::steps_signature;
+use super::expr::parts_of;
 use super::{Lowered, Lowering, empty};
 use crate::ast::{Function, Len, Param, Type};
+use crate::layout::Scalar;
 
 /// Most bytes that are kept on the machine's stack.
 const MOST_ON_STACK: u32 = 4 << 10;
@@ -47,6 +49,80 @@ fn room(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, ty: &Type, bytes: Value)
     }
 }
 
+/// How many elements a parameter has whose length is one.
+fn count(b: &mut FunctionBuilder<'_>, f: &Function, ty: &Type, words: &[Value]) -> Option<Value> {
+    let (Type::Array(_, len) | Type::Stack(_, len)) = ty else { return None };
+    Some(match len {
+        Len::Fixed(n) => b.ins().iconst(types::I64, i64::from(*n)),
+        Len::Param(n) => {
+            let i = f.params.iter().position(|p| p.name == *n).expect("the checker has seen it");
+            words[order(f).iter().position(|&k| k == i).expect("all are passed")]
+        }
+    })
+}
+
+/// Copy a place, number by number, so that it is known what each is.
+fn moved(
+    cx: &Lowering<'_>,
+    b: &mut FunctionBuilder<'_>,
+    ty: &Type,
+    count: Option<Value>,
+    (from, to): (Value, Value),
+) {
+    match ty {
+        Type::Array(of, _) | Type::Stack(of, _) => {
+            let head = if matches!(ty, Type::Stack(..)) { 8 } else { 0 };
+            if head > 0 {
+                let top = b.ins().load(types::I64, MemFlagsData::new(), from, 0);
+                b.ins().store(MemFlagsData::new(), top, to, 0);
+            }
+            let n = count.expect("it has a length");
+            let size = i64::from(cx.layouts.size(of).expect("the checker has seen it").0);
+            let [again, one, done] = [(); 3].map(|()| b.create_block());
+            let i = b.append_block_param(again, types::I64);
+            let zero = b.ins().iconst(types::I64, 0);
+            b.ins().jump(again, &[zero.into()]);
+            b.switch_to_block(again);
+            let more = b.ins().icmp(IntCC::SignedLessThan, i, n);
+            b.ins().brif(more, one, &[], done, &[]);
+            b.switch_to_block(one);
+            let far = b.ins().imul_imm_s(i, size);
+            let far = b.ins().iadd_imm_s(far, head);
+            let places = (b.ins().iadd(from, far), b.ins().iadd(to, far));
+            let inner = inner_count(b, of);
+            moved(cx, b, of, inner, places);
+            let next = b.ins().iadd_imm_s(i, 1);
+            b.ins().jump(again, &[next.into()]);
+            b.switch_to_block(done);
+        }
+        Type::Record(name) => {
+            for (_, ty, at) in cx.layouts.fields(name) {
+                let places = (b.ins().iadd_imm_s(from, i64::from(*at)), b.ins().iadd_imm_s(to, i64::from(*at)));
+                let inner = inner_count(b, ty);
+                moved(cx, b, ty, inner, places);
+            }
+        }
+        scalar => {
+            let mut offset = 0;
+            for &clif in parts_of(Scalar::of(scalar).expect("it is a number")) {
+                let v = b.ins().load(clif, MemFlagsData::new(), from, offset);
+                b.ins().store(MemFlagsData::new(), v, to, offset);
+                offset += clif.bytes() as i32;
+            }
+        }
+    }
+}
+
+/// How many elements an inner array has, whose length is fixed.
+fn inner_count(b: &mut FunctionBuilder<'_>, ty: &Type) -> Option<Value> {
+    match ty {
+        Type::Array(_, Len::Fixed(n)) | Type::Stack(_, Len::Fixed(n)) => {
+            Some(b.ins().iconst(types::I64, i64::from(*n)))
+        }
+        _ => None,
+    }
+}
+
 /// `%f__do` and the like: statements that leave the states as they were if a check fails.
 pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
     let symbol = form.guarded(&f.name);
@@ -71,8 +147,9 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
         let size = bytes(cx, &mut b, f, &p.ty, &given);
         if fallible && !p.input {
             let (room, is_freed) = room(cx, &mut b, &p.ty, size);
-            copy(&mut b, room, given[k], size);
-            kept.push((given[k], room, size));
+            let n = count(&mut b, f, &p.ty, &given);
+            moved(cx, &mut b, &p.ty, n, (given[k], room));
+            kept.push((&p.ty, n, given[k], room));
             freed.extend(is_freed.then_some(room));
         }
         if form.cotangents && cx.layouts.is_active(&p.ty) {
@@ -89,8 +166,8 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
         b.ins().brif(status, failed, &[], done, &[]);
         b.switch_to_block(failed);
         b.set_cold_block(failed);
-        for &(at, room, size) in &kept {
-            copy(&mut b, at, room, size);
+        for (ty, n, at, room) in kept {
+            moved(cx, &mut b, ty, n, (room, at));
         }
         freed.iter().for_each(|&at| release(&mut b, at));
         traps(cx, &mut b, status);
