@@ -87,13 +87,8 @@ pub enum Fault {
 
 impl Fault {
     /// All.
-    pub const ALL: [Self; 5] = [
-        Self::AliasWrite,
-        Self::PostconditionFailed,
-        Self::DeallocMismatch,
-        Self::IteratorChanged,
-        Self::OutOfRange,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::AliasWrite, Self::PostconditionFailed, Self::DeallocMismatch, Self::IteratorChanged, Self::OutOfRange];
 
     /// The code of the trap.
     pub fn code(self) -> u8 {

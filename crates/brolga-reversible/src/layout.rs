@@ -123,7 +123,9 @@ impl Layouts {
             }
             Type::Stack(of, Len::Fixed(n)) => (sum(8, self.size(of)?.0, *n)?.next_multiple_of(8), 8),
             Type::Array(_, Len::Param(n)) | Type::Stack(_, Len::Param(n)) => {
-                return Err(format!("its length `{n}` is not fixed, which only that of a whole parameter or place may be"));
+                return Err(format!(
+                    "its length `{n}` is not fixed, which only that of a whole parameter or place may be"
+                ));
             }
             Type::Record(name) => {
                 let r = self.records.get(name).ok_or_else(|| format!("there is no type `{name}` in front of it"))?;

@@ -33,7 +33,8 @@ pub fn parse(text: &str) -> Result<File, Vec<RevError>> {
             Token::Name(n) if n == "fn" => parser.function().map(|f| file.functions.push(f)),
             Token::Name(n) if n == "record" => parser.record().map(|r| file.records.push(r)),
             other => {
-                let e = RevError::new(ErrorKind::Syntax, at, format!("expected `fn` or `record`, found {}", other.text()));
+                let e =
+                    RevError::new(ErrorKind::Syntax, at, format!("expected `fn` or `record`, found {}", other.text()));
                 Err(e.help("a file holds functions and records; comments begin with `;`"))
             }
         };
@@ -392,11 +393,7 @@ impl Parser {
             }
             "push" | "pop" => {
                 let (stack, place) = pair(self)?;
-                if word == "push" {
-                    StmtKind::Push { stack, from: place }
-                } else {
-                    StmtKind::Pop { stack, to: place }
-                }
+                if word == "push" { StmtKind::Push { stack, from: place } } else { StmtKind::Pop { stack, to: place } }
             }
             _ => {
                 self.next = here;
@@ -415,7 +412,9 @@ impl Parser {
             Token::Sign("/=") => UpdateOp::Div,
             Token::Sign("=") => {
                 let e = RevError::new(ErrorKind::Syntax, self.at(), "`=` forgets what was there, and cannot be undone");
-                return Err(e.help("update the place (`+=`, `-=`, `^=`), exchange it (`swap`), or make a new one (`let`)"));
+                return Err(
+                    e.help("update the place (`+=`, `-=`, `^=`), exchange it (`swap`), or make a new one (`let`)")
+                );
             }
             _ => return self.wrong("`+=`, `-=`, `^=`, `*=` or `/=`"),
         };

@@ -4,7 +4,9 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::ast::{Check, Expr, ExprKind, File, Function, Len, PathStep, Place, Stmt, StmtKind, Type, UnaryOp, UpdateOp};
+use crate::ast::{
+    Check, Expr, ExprKind, File, Function, Len, PathStep, Place, Stmt, StmtKind, Type, UnaryOp, UpdateOp,
+};
 
 impl fmt::Display for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

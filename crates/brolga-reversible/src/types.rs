@@ -127,7 +127,9 @@ impl<'f> Scope<'f> {
     pub(crate) fn place(&self, place: &Place) -> Found<Type> {
         let Some(name) = self.find(&place.root) else {
             let message = format!("there is no `{}` here", place.root);
-            return Err(RevError::new(ErrorKind::Name, place.at, message).help("make it with `let`, or take it as a parameter"));
+            return Err(
+                RevError::new(ErrorKind::Name, place.at, message).help("make it with `let`, or take it as a parameter")
+            );
         };
         let mut ty = name.ty.clone();
         for step in &place.path {
@@ -232,7 +234,8 @@ impl<'f> Scope<'f> {
             RevError::new(ErrorKind::Type, e.at, message)
         };
         if compares {
-            let ordered = matches!(x, Scalar::F64 | Scalar::F32 | Scalar::I64 | Scalar::I32 | Scalar::Q43 | Scalar::Log);
+            let ordered =
+                matches!(x, Scalar::F64 | Scalar::F32 | Scalar::I64 | Scalar::I32 | Scalar::Q43 | Scalar::Log);
             return if x == y && ordered { Ok(Scalar::Bool) } else { Err(wrong("only like numbers are compared")) };
         }
         match op {
@@ -326,7 +329,11 @@ impl Checker<'_> {
     fn params(&mut self, f: &Function) {
         for (i, p) in f.params.iter().enumerate() {
             if f.params[..i].iter().any(|q| q.name == p.name) {
-                self.errors.push(RevError::new(ErrorKind::Name, p.at, format!("parameter `{}` is there twice", p.name)));
+                self.errors.push(RevError::new(
+                    ErrorKind::Name,
+                    p.at,
+                    format!("parameter `{}` is there twice", p.name),
+                ));
             }
             self.errors.extend(self.declared(&p.ty, p.at).err());
         }
@@ -364,8 +371,13 @@ impl Checker<'_> {
     fn block(&mut self, body: &mut [Stmt]) {
         let mark = self.open(body);
         for n in self.scope.names.split_off(mark) {
-            let e = RevError::new(ErrorKind::Dealloc, n.at, format!("`{}` does not end in the block that makes it", n.name));
-            self.errors.push(e.help(format!("undo what is computed in it, and say what is left: `drop {} = …`", n.name)));
+            let e = RevError::new(
+                ErrorKind::Dealloc,
+                n.at,
+                format!("`{}` does not end in the block that makes it", n.name),
+            );
+            self.errors
+                .push(e.help(format!("undo what is computed in it, and say what is left: `drop {} = …`", n.name)));
         }
     }
 
@@ -441,7 +453,9 @@ impl Checker<'_> {
                 };
                 if !fits {
                     let e = wrong(format!("`{op}` of {} cannot be undone", ty.name()));
-                    return Err(e.help("`+=` and `-=` are for floats and integers, `^=` for integers, `*=` and `/=` for `log`"));
+                    return Err(e.help(
+                        "`+=` and `-=` are for floats and integers, `^=` for integers, `*=` and `/=` for `log`",
+                    ));
                 }
                 self.fits(ty, by)?;
                 self.unread(to, &[by])
@@ -583,7 +597,11 @@ impl Checker<'_> {
             return Err(e);
         }
         if found.depth != self.depth {
-            let e = RevError::new(ErrorKind::Dealloc, at, format!("`{name}` ends in another block than that which makes it"));
+            let e = RevError::new(
+                ErrorKind::Dealloc,
+                at,
+                format!("`{name}` ends in another block than that which makes it"),
+            );
             return Err(e.help("let it end where it was made"));
         }
         if ty.as_ref().is_some_and(|t| *t != found.ty) {

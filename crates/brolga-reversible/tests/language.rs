@@ -29,7 +29,7 @@ fn step(b: Body, q: q43, s: stack [f64 x 8], l: log, z: complex, n: in i64, x: i
     push s, t
     pop s, t
     neg b.m
-    if (k > 2 and not (k == 5 or k == 6), k > 3) {
+    if (k > 2 and (not (k == 5 or k == 6)), k > 3) {
         inc k
     } else {
         dec k
@@ -66,7 +66,10 @@ fn what_is_printed_is_what_is_read() {
 
 #[test]
 fn the_inverse_of_the_inverse_is_the_function() {
-    let text = ALL.replace("z_of(1)", "2.0").replace("drop a = 0", "drop a: [f64 x n] = 0").replace("drop t =", "drop t: f64 =");
+    let text = ALL
+        .replace("z_of(1)", "2.0")
+        .replace("drop a = 0", "drop a: [f64 x n] = 0")
+        .replace("drop t =", "drop t: f64 =");
     let file = parse(&text).unwrap();
     for f in &file.functions {
         let back = invert::inverse(f);
@@ -152,7 +155,9 @@ fn what_cannot_be_undone_is_refused() {
     ] {
         assert_eq!(refused(stmt).0, E::Type, "{stmt}");
     }
-    for stmt in ["x = 1.0", "x += ", "x + 1.0", "if x > 0.0 y += 1.0", "swap x y", "x += (1.0", "x += 1.0 y += 2.0", "é"] {
+    for stmt in
+        ["x = 1.0", "x += ", "x + 1.0", "if x > 0.0 y += 1.0", "swap x y", "x += (1.0", "x += 1.0 y += 2.0", "é"]
+    {
         let found = errors(&format!("fn f(x: f64, y: f64) {{\n{stmt}\n}}"));
         assert_eq!(found[0].0, E::Syntax, "{stmt}: {found:?}");
     }

@@ -81,13 +81,7 @@ const CRATES: &[Allowed] = &[
     ),
     (
         "crates/brolga-reversible",
-        &[
-            "brolga-ir",
-            "brolga-transform",
-            "cranelift-codegen",
-            "cranelift-frontend",
-            "cranelift-native",
-        ],
+        &["brolga-ir", "brolga-transform", "cranelift-codegen", "cranelift-frontend", "cranelift-native"],
     ),
     (
         "crates/brolga-driver",
@@ -174,8 +168,18 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
             (
                 "check",
                 &[
-                    "bind", "compare", "inputs", "jacobian", "memory", "noise", "reversible", "run", "second", "tangent",
-                    "text", "value",
+                    "bind",
+                    "compare",
+                    "inputs",
+                    "jacobian",
+                    "memory",
+                    "noise",
+                    "reversible",
+                    "run",
+                    "second",
+                    "tangent",
+                    "text",
+                    "value",
                 ],
             ),
             ("explain", &["bind", "compare", "inputs", "memory", "output", "protocol", "quiet", "run", "value"]),

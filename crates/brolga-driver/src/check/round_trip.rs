@@ -101,7 +101,8 @@ fn one(
     if let Err(e) = done {
         return left_as_it_was(e, "call", found);
     }
-    let is_finite = |n: &Num| !matches!(n, Num::F64(x) if !x.is_finite()) && !matches!(n, Num::F32(x) if !x.is_finite());
+    let is_finite =
+        |n: &Num| !matches!(n, Num::F64(x) if !x.is_finite()) && !matches!(n, Num::F32(x) if !x.is_finite());
     let mut buffers = (0..call.args.len()).filter_map(|i| memory.buffer(i));
     if !buffers.all(|b| decode_all(b.elem, b.primal.bytes()).iter().all(is_finite)) {
         found.left_out += 1;

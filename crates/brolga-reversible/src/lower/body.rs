@@ -639,11 +639,8 @@ impl<'f> Body<'_, 'f> {
             }
             At::Registers { ty, .. } => {
                 let address = slot(&mut self.b, 16);
-                let shadow = if self.with_cotangents {
-                    slot(&mut self.b, 16)
-                } else {
-                    self.b.ins().iconst(types::I64, 0)
-                };
+                let shadow =
+                    if self.with_cotangents { slot(&mut self.b, 16) } else { self.b.ins().iconst(types::I64, 0) };
                 let of = match ty {
                     Scalar::F32 => Type::F32,
                     Scalar::I32 => Type::I32,

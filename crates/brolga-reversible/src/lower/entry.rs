@@ -62,13 +62,7 @@ fn count(b: &mut FunctionBuilder<'_>, f: &Function, ty: &Type, words: &[Value]) 
 }
 
 /// Copy a place, number by number, so that it is known what each is.
-fn moved(
-    cx: &Lowering<'_>,
-    b: &mut FunctionBuilder<'_>,
-    ty: &Type,
-    count: Option<Value>,
-    (from, to): (Value, Value),
-) {
+fn moved(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, ty: &Type, count: Option<Value>, (from, to): (Value, Value)) {
     match ty {
         Type::Array(of, _) | Type::Stack(of, _) => {
             let head = if matches!(ty, Type::Stack(..)) { 8 } else { 0 };

@@ -220,8 +220,7 @@ impl Body<'_, '_> {
         let (from, to) = if into { (&at, cell) } else { (cell, &at) };
         let parts = self.load(from);
         self.store(to, &parts);
-        let none: Vec<Value> =
-            parts_of(from.scalar()).iter().map(|&ty| super::expr::zero(&mut self.b, ty)).collect();
+        let none: Vec<Value> = parts_of(from.scalar()).iter().map(|&ty| super::expr::zero(&mut self.b, ty)).collect();
         self.store(from, &none);
         let cts = self.cotangent(from);
         self.set_cotangent(to, &cts);

@@ -195,9 +195,7 @@ impl<'f> Body<'_, 'f> {
     pub(super) fn cotangent(&mut self, at: &At) -> Vec<Value> {
         match at {
             At::Registers { cotangents, .. } => cotangents.iter().map(|&v| self.b.use_var(v)).collect(),
-            At::Memory { shadow: Some(shadow), offset, .. } => {
-                self.load_all(cotangents(at.scalar()), *shadow, *offset)
-            }
+            At::Memory { shadow: Some(shadow), offset, .. } => self.load_all(cotangents(at.scalar()), *shadow, *offset),
             At::Memory { shadow: None, .. } | At::Fixed(..) => vec![],
         }
     }
@@ -248,8 +246,7 @@ impl<'f> Body<'_, 'f> {
         let mut reads = Vec::new();
         by.iter().for_each(|e| e.reads(&mut reads));
         place.index_reads(&mut reads);
-        let reads: Vec<Place> =
-            reads.into_iter().filter(|r| overlap(place, r) == Overlap::Maybe).cloned().collect();
+        let reads: Vec<Place> = reads.into_iter().filter(|r| overlap(place, r) == Overlap::Maybe).cloned().collect();
         for read in reads {
             let other = self.at(&read);
             self.apart(at, &other, line);
