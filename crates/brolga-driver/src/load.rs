@@ -199,7 +199,7 @@ impl File {
     pub fn parse_for(name: &str, text: impl Into<String>, wanted: &[String]) -> Result<Self, Diagnostics> {
         let text = text.into();
         if crate::reversible::is_reversible(name) {
-            return crate::reversible::read(name, text);
+            return Self::functions_of(name, text);
         }
         let parts = source::split(&text);
         let mut problems = Diagnostics::default();
@@ -241,6 +241,14 @@ impl File {
         Ok(Self { name, text, program, functions, directives, malformed, wasm, reversible })
     }
 
+    /// Read reversible functions.
+    fn functions_of(name: &str, text: String) -> Result<Self, Diagnostics> {
+        let ((program, functions), reversible) = crate::reversible::read(&text, &*host_isa())?;
+        let (directives, malformed) = directives_of(&source::split(&text));
+        let (name, wasm, reversible) = (name.to_owned(), None, Some(reversible));
+        Ok(Self { name, text, program, functions, directives, malformed, wasm, reversible })
+    }
+
     /// Symbols of the functions that the file defines, as they are called.
     pub fn symbols(&self) -> Vec<String> {
         self.functions.iter().map(|(k, _)| format!("%{}", self.program.funcs[*k].symbol)).collect()
@@ -253,7 +261,7 @@ impl File {
 }
 
 /// The directives of a file, and those that cannot be read.
-pub(crate) fn directives_of(parts: &source::Parts<'_>) -> (Vec<Directive>, Diagnostics) {
+fn directives_of(parts: &source::Parts<'_>) -> (Vec<Directive>, Diagnostics) {
     let mut directives = Vec::new();
     let mut malformed = Diagnostics::default();
     for comment in &parts.comments {
@@ -555,7 +563,7 @@ fn by_line(mut problems: Diagnostics) -> Diagnostics {
     problems
 }
 
-pub(crate) fn host_isa() -> OwnedTargetIsa {
+fn host_isa() -> OwnedTargetIsa {
     static HOST: std::sync::OnceLock<OwnedTargetIsa> = std::sync::OnceLock::new();
     let make = || {
         let flags = Flags::new(settings::builder());

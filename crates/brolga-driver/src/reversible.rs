@@ -15,12 +15,10 @@
 
 use brolga::{Diagnostic, Diagnostics, InverseCheck, Options, Program, Tolerance};
 use brolga_ir::program::symbol_of_func;
-use brolga_reversible::ast::{Check, File as Functions, Function, Type};
+use brolga_reversible::ast::{CheckMode, File as Functions, Function, Type};
 use brolga_reversible::{Compiled, Fault, RevError, compile};
+use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::verify_function;
-
-use crate::load::{File, directives_of, host_isa};
-use crate::source;
 
 /// The reversible functions of a file.
 #[derive(Clone, Debug)]
@@ -42,11 +40,11 @@ impl Reversible {
         let mut found = InverseCheck::Off;
         for f in &self.functions.functions {
             found = match (found, f.check) {
-                (found, Check::Off) => found,
-                (InverseCheck::Off, Check::Bits) => InverseCheck::Bits,
-                (found @ InverseCheck::Bits, Check::Bits) => found,
-                (_, Check::Within(t)) => InverseCheck::Within(Tolerance::from(t)),
-                (found, Check::Bits) => found,
+                (found, CheckMode::Off) => found,
+                (InverseCheck::Off, CheckMode::Bits) => InverseCheck::Bits,
+                (found @ InverseCheck::Bits, CheckMode::Bits) => found,
+                (_, CheckMode::Within(t)) => InverseCheck::Within(Tolerance::from(t)),
+                (found, CheckMode::Bits) => found,
             };
         }
         Options { inverse_check: self.of_widths(found), ..Options::default() }
@@ -84,19 +82,16 @@ impl Reversible {
     }
 }
 
-/// Read a file.
-pub(crate) fn read(name: &str, text: String) -> Result<File, Diagnostics> {
-    let compiled = compile(&text).map_err(|all| {
+/// Read a text: the program, the functions with their lines, and what they were made of.
+pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(Defined, Reversible), Diagnostics> {
+    let compiled = compile(text).map_err(|all| {
         let mut found = Diagnostics::default();
         all.0.iter().for_each(|e| found.push(diagnostic(e)));
         found
     })?;
-    let (program, functions) = program(&compiled)?;
-    let (directives, malformed) = directives_of(&source::split(&text));
+    let defined = program(&compiled, isa)?;
     let inverses = compiled.inverse();
-    let reversible = Some(Reversible { functions: compiled.file, inverses });
-    let (name, wasm) = (name.to_owned(), None);
-    Ok(File { name, text, program, functions, directives, malformed, wasm, reversible })
+    Ok((defined, Reversible { functions: compiled.file, inverses }))
 }
 
 /// An error of the language.
@@ -110,11 +105,11 @@ fn diagnostic(e: &RevError) -> Diagnostic {
     }
 }
 
-type Defined = (Program, Vec<(brolga::FuncKey, u32)>);
+/// A program, and its functions with their lines.
+pub(crate) type Defined = (Program, Vec<(brolga::FuncKey, u32)>);
 
 /// The functions as a program; those that a caller calls, with their lines.
-fn program(compiled: &Compiled) -> Result<Defined, Diagnostics> {
-    let isa = host_isa();
+fn program(compiled: &Compiled, isa: &dyn TargetIsa) -> Result<Defined, Diagnostics> {
     let mut program = Program::new();
     for fault in Fault::ALL {
         program.traps.insert(fault.code(), (fault.name(), fault.message()));
@@ -124,7 +119,7 @@ fn program(compiled: &Compiled) -> Result<Defined, Diagnostics> {
     }
     let mut functions = Vec::new();
     for f in &compiled.functions {
-        if let Err(e) = verify_function(&f.func, &*isa) {
+        if let Err(e) = verify_function(&f.func, isa) {
             let d = Diagnostic::new("AD0901", format!("what `{}` was lowered to is not valid", f.symbol));
             return Err(d.in_func(&f.symbol).note(e.to_string()).into());
         }

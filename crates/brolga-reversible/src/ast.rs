@@ -12,7 +12,7 @@
 
 /// Where something stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span {
+pub struct SourceSpan {
     /// Line, from 1; of a builder the number of the statement.
     pub line: u32,
     /// Column, from 1; zero in what a builder has made.
@@ -23,20 +23,20 @@ pub struct Span {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct File {
     /// Records.
-    pub records: Vec<Record>,
+    pub records: Vec<RecordType>,
     /// Functions.
     pub functions: Vec<Function>,
 }
 
 /// A record: named fields, one behind the other in memory.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct RecordType {
     /// Its name.
     pub name: String,
     /// Its fields.
     pub fields: Vec<(String, Type)>,
     /// Where it stands.
-    pub at: Span,
+    pub at: SourceSpan,
 }
 
 /// A function.
@@ -45,18 +45,18 @@ pub struct Function {
     /// Its name.
     pub name: String,
     /// What it is given.
-    pub params: Vec<Param>,
+    pub params: Vec<FnParam>,
     /// Its statements.
     pub body: Vec<Stmt>,
     /// What is checked, but in regions that say otherwise.
-    pub check: Check,
+    pub check: CheckMode,
     /// Where it stands.
-    pub at: Span,
+    pub at: SourceSpan,
 }
 
 /// A parameter: a place of the caller's.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Param {
+pub struct FnParam {
     /// Its name.
     pub name: String,
     /// What lies there.
@@ -64,7 +64,7 @@ pub struct Param {
     /// Whether it is read only.
     pub input: bool,
     /// Where it stands.
-    pub at: Span,
+    pub at: SourceSpan,
 }
 
 /// What lies in a place.
@@ -104,7 +104,7 @@ pub enum Len {
 
 /// What is checked of what a program claims.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Check {
+pub enum CheckMode {
     /// Nothing: claims are believed, and indices are taken to be in range.
     Off,
     /// Floats may differ by so much, in proportion where they are above one; singles by the root
@@ -114,7 +114,7 @@ pub enum Check {
     Bits,
 }
 
-impl Default for Check {
+impl Default for CheckMode {
     fn default() -> Self {
         Self::Within(1e-8)
     }
@@ -126,7 +126,7 @@ pub struct Stmt {
     /// What it does.
     pub kind: StmtKind,
     /// Where it stands.
-    pub at: Span,
+    pub at: SourceSpan,
 }
 
 /// How a place is updated by an expression.
@@ -152,29 +152,29 @@ pub enum StmtKind {
         /// How.
         op: UpdateOp,
         /// The place.
-        to: Place,
+        to: RevPlace,
         /// By what.
         by: Expr,
     },
     /// Exchange two places.
-    Swap(Place, Place),
+    Swap(RevPlace, RevPlace),
     /// Rotate the plane of two floats by an angle, or back.
     Rotate {
         /// The first coordinate.
-        a: Place,
+        a: RevPlace,
         /// The second.
-        b: Place,
+        b: RevPlace,
         /// The angle, in radians.
         by: Expr,
         /// Whether it goes back.
         back: bool,
     },
     /// Change the sign.
-    Negate(Place),
+    Negate(RevPlace),
     /// Add one, or subtract it.
     Step {
         /// What is counted.
-        place: Place,
+        place: RevPlace,
         /// Whether it goes down.
         down: bool,
     },
@@ -248,21 +248,21 @@ pub enum StmtKind {
     /// Move a place's contents onto a stack, which leaves zero.
     Push {
         /// The stack.
-        stack: Place,
+        stack: RevPlace,
         /// What is moved.
-        from: Place,
+        from: RevPlace,
     },
     /// Move the top of a stack to a place that holds zero.
     Pop {
         /// The stack.
-        stack: Place,
+        stack: RevPlace,
         /// Where it goes.
-        to: Place,
+        to: RevPlace,
     },
     /// A region with checks of its own.
     Checked {
         /// What is checked.
-        check: Check,
+        check: CheckMode,
         /// The region.
         body: Vec<Stmt>,
     },
@@ -270,17 +270,17 @@ pub enum StmtKind {
 
 /// A place: a name, and what leads from there.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct RevPlace {
     /// The name.
     pub root: String,
     /// What leads from there.
     pub path: Vec<PathStep>,
     /// Where it stands.
-    pub at: Span,
+    pub at: SourceSpan,
 }
 
 /// Places are the same if they are spelled alike, wherever they stand.
-impl PartialEq for Place {
+impl PartialEq for RevPlace {
     fn eq(&self, other: &Self) -> bool {
         self.root == other.root && self.path == other.path
     }
@@ -301,7 +301,7 @@ pub struct Expr {
     /// What it is.
     pub kind: ExprKind,
     /// Where it stands.
-    pub at: Span,
+    pub at: SourceSpan,
 }
 
 /// Expressions are the same if they are spelled alike, wherever they stand.
@@ -319,7 +319,7 @@ pub enum ExprKind {
     /// A number without one.
     Int(i64),
     /// What lies in a place; or the number of an iteration.
-    Read(Place),
+    Read(RevPlace),
     /// A sign, or a negation.
     Unary(UnaryOp, Box<Expr>),
     /// Two operands.
@@ -421,7 +421,7 @@ impl BinaryOp {
 
 impl Expr {
     /// Each place that it reads, and each that an index of such a place reads.
-    pub fn reads<'e>(&'e self, found: &mut Vec<&'e Place>) {
+    pub fn reads<'e>(&'e self, found: &mut Vec<&'e RevPlace>) {
         match &self.kind {
             ExprKind::Float(_) | ExprKind::Int(_) => {}
             ExprKind::Read(place) => {
@@ -446,9 +446,9 @@ impl Expr {
     }
 }
 
-impl Place {
+impl RevPlace {
     /// The places that its indices read.
-    pub fn index_reads<'e>(&'e self, found: &mut Vec<&'e Place>) {
+    pub fn index_reads<'e>(&'e self, found: &mut Vec<&'e RevPlace>) {
         for step in &self.path {
             if let PathStep::Index(i) = step {
                 i.reads(found);

@@ -1,15 +1,15 @@
 //! Functions from Rust: what the parser makes of text, made by calls.
 //!
 //! **Question.** How does a program that writes reversible functions say them?
-//! **Answer.** By a [`Builder`], whose methods are the statements. Statements are numbered from 1 as
+//! **Answer.** By a [`ReversibleBuilder`], whose methods are the statements. Statements are numbered from 1 as
 //! they are made, and errors name these numbers as lines. Places and expressions are written as
-//! text, or put together as values: [`num`], [`Place`]'s methods, and Rust's operators.
+//! text, or put together as values: [`num`], [`RevPlace`]'s methods, and Rust's operators.
 //!
 //! ```
 //! use brolga_reversible::ast::{Len, Type};
-//! use brolga_reversible::build::{Builder, place};
+//! use brolga_reversible::build::{ReversibleBuilder, place};
 //!
-//! let mut f = Builder::new("squares");
+//! let mut f = ReversibleBuilder::new("squares");
 //! let y = f.param("y", Type::F64);
 //! let n = f.input("n", Type::I64);
 //! let x = f.input("x", Type::Array(Box::new(Type::F64), Len::Param("n".into())));
@@ -29,14 +29,14 @@
 //! ```
 
 use crate::ast::{
-    BinaryOp, Check, Expr, ExprKind, File, Function, Param, PathStep, Place, Record, Span, Stmt, StmtKind, Type,
-    UnaryOp, UpdateOp,
+    BinaryOp, CheckMode, Expr, ExprKind, File, FnParam, Function, PathStep, RecordType, RevPlace, SourceSpan, Stmt,
+    StmtKind, Type, UnaryOp, UpdateOp,
 };
 use crate::{Compiled, Errors, compile_file};
 
 /// A function that is being made.
 #[derive(Clone, Debug)]
-pub struct Builder {
+pub struct ReversibleBuilder {
     function: Function,
     /// Blocks that are open, the innermost last.
     blocks: Vec<Vec<Stmt>>,
@@ -47,7 +47,7 @@ pub struct Builder {
 ///
 /// # Errors
 /// As [`compile_file`].
-pub fn compile(functions: impl IntoIterator<Item = Builder>) -> Result<Compiled, Errors> {
+pub fn compile(functions: impl IntoIterator<Item = ReversibleBuilder>) -> Result<Compiled, Errors> {
     compile_with(Vec::new(), functions)
 }
 
@@ -55,13 +55,16 @@ pub fn compile(functions: impl IntoIterator<Item = Builder>) -> Result<Compiled,
 ///
 /// # Errors
 /// As [`compile_file`].
-pub fn compile_with(records: Vec<Record>, functions: impl IntoIterator<Item = Builder>) -> Result<Compiled, Errors> {
-    compile_file(File { records, functions: functions.into_iter().map(Builder::finish).collect() })
+pub fn compile_with(
+    records: Vec<RecordType>,
+    functions: impl IntoIterator<Item = ReversibleBuilder>,
+) -> Result<Compiled, Errors> {
+    compile_file(File { records, functions: functions.into_iter().map(ReversibleBuilder::finish).collect() })
 }
 
 /// A place by its name.
-pub fn place(name: &str) -> Place {
-    Place { root: name.to_owned(), path: vec![], at: Span::default() }
+pub fn place(name: &str) -> RevPlace {
+    RevPlace { root: name.to_owned(), path: vec![], at: SourceSpan::default() }
 }
 
 /// A number.
@@ -74,7 +77,7 @@ pub fn apply<const N: usize>(name: &str, args: [Expr; N]) -> Expr {
     ExprKind::Apply(name.to_owned(), args.into()).into()
 }
 
-impl Place {
+impl RevPlace {
     /// An element of the array that lies there.
     #[must_use]
     pub fn at(mut self, index: impl Into<Expr>) -> Self {
@@ -122,12 +125,12 @@ impl Expr {
 
 impl From<ExprKind> for Expr {
     fn from(kind: ExprKind) -> Self {
-        Self { kind, at: Span::default() }
+        Self { kind, at: SourceSpan::default() }
     }
 }
 
-impl From<Place> for Expr {
-    fn from(place: Place) -> Self {
+impl From<RevPlace> for Expr {
+    fn from(place: RevPlace) -> Self {
         ExprKind::Read(place).into()
     }
 }
@@ -160,7 +163,7 @@ macro_rules! operators {
             }
         }
 
-        impl<R: Into<Expr>> std::ops::$of<R> for Place {
+        impl<R: Into<Expr>> std::ops::$of<R> for RevPlace {
             type Output = Expr;
 
             fn $method(self, other: R) -> Expr {
@@ -186,32 +189,32 @@ impl std::ops::Neg for Expr {
     }
 }
 
-impl Builder {
+impl ReversibleBuilder {
     /// A function of this name, which does nothing yet.
     pub fn new(name: &str) -> Self {
-        let at = Span { line: 1, column: 0 };
+        let at = SourceSpan { line: 1, column: 0 };
         let (params, body, check) = Default::default();
         let function = Function { name: name.to_owned(), params, body, check, at };
         Self { function, blocks: vec![vec![]], made: 0 }
     }
 
     /// What is checked.
-    pub fn check(&mut self, check: Check) {
+    pub fn check(&mut self, check: CheckMode) {
         self.function.check = check;
     }
 
     /// A parameter that the function changes.
-    pub fn param(&mut self, name: &str, ty: Type) -> Place {
+    pub fn param(&mut self, name: &str, ty: Type) -> RevPlace {
         self.parameter(name, ty, false)
     }
 
     /// A parameter that is read only.
-    pub fn input(&mut self, name: &str, ty: Type) -> Place {
+    pub fn input(&mut self, name: &str, ty: Type) -> RevPlace {
         self.parameter(name, ty, true)
     }
 
-    fn parameter(&mut self, name: &str, ty: Type, input: bool) -> Place {
-        self.function.params.push(Param { name: name.to_owned(), ty, input, at: self.function.at });
+    fn parameter(&mut self, name: &str, ty: Type, input: bool) -> RevPlace {
+        self.function.params.push(FnParam { name: name.to_owned(), ty, input, at: self.function.at });
         place(name)
     }
 
@@ -221,9 +224,9 @@ impl Builder {
         self.function
     }
 
-    fn next(&mut self) -> Span {
+    fn next(&mut self) -> SourceSpan {
         self.made += 1;
-        Span { line: self.made, column: 0 }
+        SourceSpan { line: self.made, column: 0 }
     }
 
     fn push(&mut self, kind: StmtKind) {
@@ -231,7 +234,7 @@ impl Builder {
         self.put(kind, at);
     }
 
-    fn put(&mut self, kind: StmtKind, at: Span) {
+    fn put(&mut self, kind: StmtKind, at: SourceSpan) {
         let stmt = Stmt { kind: placed(kind, at), at };
         self.blocks.last_mut().expect("a block is open").push(stmt);
     }
@@ -248,48 +251,48 @@ impl Builder {
     }
 
     /// `to += by`
-    pub fn add(&mut self, to: Place, by: impl Into<Expr>) {
+    pub fn add(&mut self, to: RevPlace, by: impl Into<Expr>) {
         self.push(StmtKind::Update { op: UpdateOp::Add, to, by: by.into() });
     }
 
     /// `to -= by`
-    pub fn sub(&mut self, to: Place, by: impl Into<Expr>) {
+    pub fn sub(&mut self, to: RevPlace, by: impl Into<Expr>) {
         self.push(StmtKind::Update { op: UpdateOp::Sub, to, by: by.into() });
     }
 
     /// `to ^= by`
-    pub fn xor(&mut self, to: Place, by: impl Into<Expr>) {
+    pub fn xor(&mut self, to: RevPlace, by: impl Into<Expr>) {
         self.push(StmtKind::Update { op: UpdateOp::Xor, to, by: by.into() });
     }
 
     /// `to *= by`, of logarithms.
-    pub fn multiply(&mut self, to: Place, by: impl Into<Expr>) {
+    pub fn multiply(&mut self, to: RevPlace, by: impl Into<Expr>) {
         self.push(StmtKind::Update { op: UpdateOp::Mul, to, by: by.into() });
     }
 
     /// Exchange two places.
-    pub fn swap(&mut self, a: Place, b: Place) {
+    pub fn swap(&mut self, a: RevPlace, b: RevPlace) {
         self.push(StmtKind::Swap(a, b));
     }
 
     /// Rotate the plane of two floats by an angle in radians.
-    pub fn rotate(&mut self, a: Place, b: Place, by: impl Into<Expr>) {
+    pub fn rotate(&mut self, a: RevPlace, b: RevPlace, by: impl Into<Expr>) {
         self.push(StmtKind::Rotate { a, b, by: by.into(), back: false });
     }
 
     /// Change the sign.
-    pub fn negate(&mut self, place: Place) {
+    pub fn negate(&mut self, place: RevPlace) {
         self.push(StmtKind::Negate(place));
     }
 
     /// A new place.
-    pub fn make(&mut self, name: &str, ty: Type, value: impl Into<Expr>) -> Place {
+    pub fn make(&mut self, name: &str, ty: Type, value: impl Into<Expr>) -> RevPlace {
         self.push(StmtKind::Let { name: name.to_owned(), ty, value: value.into() });
         place(name)
     }
 
     /// The end of a place, which holds this.
-    pub fn end(&mut self, name: &Place, value: impl Into<Expr>) {
+    pub fn end(&mut self, name: &RevPlace, value: impl Into<Expr>) {
         self.push(StmtKind::Drop { name: name.root.clone(), ty: None, value: value.into() });
     }
 
@@ -321,7 +324,7 @@ impl Builder {
         var: &str,
         from: impl Into<Expr>,
         to: impl Into<Expr>,
-        body: impl FnOnce(&mut Self, Place),
+        body: impl FnOnce(&mut Self, RevPlace),
     ) {
         let at = self.next();
         let (from, to) = (from.into(), to.into());
@@ -347,7 +350,7 @@ impl Builder {
     }
 
     /// A region with checks of its own.
-    pub fn checked(&mut self, check: Check, body: impl FnOnce(&mut Self)) {
+    pub fn checked(&mut self, check: CheckMode, body: impl FnOnce(&mut Self)) {
         let at = self.next();
         let body = self.block(body);
         self.put(StmtKind::Checked { check, body }, at);
@@ -355,9 +358,9 @@ impl Builder {
 }
 
 /// A statement whose places and expressions stand where it does.
-fn placed(mut kind: StmtKind, at: Span) -> StmtKind {
+fn placed(mut kind: StmtKind, at: SourceSpan) -> StmtKind {
     use StmtKind as S;
-    let (mut places, mut exprs): (Vec<&mut Place>, Vec<&mut Expr>) = (vec![], vec![]);
+    let (mut places, mut exprs): (Vec<&mut RevPlace>, Vec<&mut Expr>) = (vec![], vec![]);
     match &mut kind {
         S::Update { to, by, .. } => (places, exprs) = (vec![to], vec![by]),
         S::Swap(a, b) => places = vec![a, b],
@@ -376,7 +379,7 @@ fn placed(mut kind: StmtKind, at: Span) -> StmtKind {
     kind
 }
 
-fn place_at(place: &mut Place, at: Span) {
+fn place_at(place: &mut RevPlace, at: SourceSpan) {
     place.at = at;
     for step in &mut place.path {
         if let PathStep::Index(i) = step {
@@ -385,7 +388,7 @@ fn place_at(place: &mut Place, at: Span) {
     }
 }
 
-fn expr_at(e: &mut Expr, at: Span) {
+fn expr_at(e: &mut Expr, at: SourceSpan) {
     e.at = at;
     match &mut e.kind {
         ExprKind::Float(_) | ExprKind::Int(_) => {}

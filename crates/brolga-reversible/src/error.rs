@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::ast::Span;
+use crate::ast::SourceSpan;
 
 /// What is wrong with a program: seen before it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct RevError {
     /// What is wrong.
     pub kind: ErrorKind,
     /// Where.
-    pub at: Span,
+    pub at: SourceSpan,
     /// In which function, if in one.
     pub function: String,
     /// A sentence.
@@ -51,7 +51,7 @@ pub struct RevError {
 }
 
 impl RevError {
-    pub(crate) fn new(kind: ErrorKind, at: Span, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: ErrorKind, at: SourceSpan, message: impl Into<String>) -> Self {
         Self { kind, at, function: String::new(), message: message.into(), help: None }
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::ast::{File, Len, Record, Type};
+use crate::ast::{File, Len, RecordType, Type};
 use crate::error::{ErrorKind, RevError};
 
 /// What an expression, or a place without parts, holds.
@@ -88,7 +88,7 @@ impl Layouts {
         if errors.is_empty() { Ok(this) } else { Err(errors) }
     }
 
-    fn record(&self, r: &Record) -> Result<Layout, RevError> {
+    fn record(&self, r: &RecordType) -> Result<Layout, RevError> {
         let wrong = |kind, message: String| RevError::new(kind, r.at, message);
         if self.records.contains_key(&r.name) {
             return Err(wrong(ErrorKind::Name, format!("record `{}` is defined twice", r.name)));

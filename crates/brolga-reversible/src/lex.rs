@@ -4,7 +4,7 @@
 //! **Answer.** One pass over the characters. A comment goes from `;` to the end of its line. The
 //! end of a line ends a statement, unless a bracket is open.
 
-use crate::ast::Span;
+use crate::ast::SourceSpan;
 use crate::error::{ErrorKind, RevError};
 
 /// A word.
@@ -43,15 +43,15 @@ const SIGNS: [&str; 36] = [
 ///
 /// # Errors
 /// A character that begins none, a number that is none.
-pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, Span)>, RevError> {
-    let mut out: Vec<(Token, Span)> = Vec::new();
+pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, SourceSpan)>, RevError> {
+    let mut out: Vec<(Token, SourceSpan)> = Vec::new();
     let mut depth = 0_i32;
     for (line, whole) in (1..).zip(text.lines()) {
         let code = whole.split(';').next().unwrap_or_default();
         let mut rest = code;
         while let Some(first) = rest.trim_start().chars().next() {
             rest = rest.trim_start();
-            let at = Span { line, column: (code.len() - rest.len() + 1) as u32 };
+            let at = SourceSpan { line, column: (code.len() - rest.len() + 1) as u32 };
             let (token, len) = if first.is_ascii_digit() {
                 number(rest, at)?
             } else if first.is_alphabetic() || first == '_' {
@@ -74,15 +74,15 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, Span)>, RevError> {
         let ends = out.last().is_some_and(|t| t.0 != Token::Line);
         if depth <= 0 && ends {
             depth = 0;
-            out.push((Token::Line, Span { line, column: code.trim_end().len() as u32 + 1 }));
+            out.push((Token::Line, SourceSpan { line, column: code.trim_end().len() as u32 + 1 }));
         }
     }
-    let last = Span { line: text.lines().count().max(1) as u32, column: 1 };
+    let last = SourceSpan { line: text.lines().count().max(1) as u32, column: 1 };
     out.push((Token::End, last));
     Ok(out)
 }
 
-fn number(rest: &str, at: Span) -> Result<(Token, usize), RevError> {
+fn number(rest: &str, at: SourceSpan) -> Result<(Token, usize), RevError> {
     let digits = |s: &str| s.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(s.len());
     let mut len = digits(rest);
     let mut is_float = false;

@@ -11,8 +11,8 @@
 //! ```
 
 use crate::ast::{
-    BinaryOp, Check, Expr, ExprKind, File, Function, Len, Param, PathStep, Place, Record, Span, Stmt, StmtKind, Type,
-    UnaryOp, UpdateOp,
+    BinaryOp, CheckMode, Expr, ExprKind, File, FnParam, Function, Len, PathStep, RecordType, RevPlace, SourceSpan,
+    Stmt, StmtKind, Type, UnaryOp, UpdateOp,
 };
 use crate::error::{ErrorKind, RevError};
 use crate::lex::{Token, tokens};
@@ -50,7 +50,7 @@ pub fn parse(text: &str) -> Result<File, Vec<RevError>> {
 const MOST_DEEP: u32 = 200;
 
 struct Parser {
-    tokens: Vec<(Token, Span)>,
+    tokens: Vec<(Token, SourceSpan)>,
     next: usize,
     depth: u32,
 }
@@ -62,7 +62,7 @@ impl Parser {
         &self.tokens[self.next].0
     }
 
-    fn at(&self) -> Span {
+    fn at(&self) -> SourceSpan {
         self.tokens[self.next].1
     }
 
@@ -146,7 +146,7 @@ impl Parser {
         found
     }
 
-    fn record(&mut self) -> Parsed<Record> {
+    fn record(&mut self) -> Parsed<RecordType> {
         let at = self.at();
         self.expect_word("record")?;
         let name = self.name()?;
@@ -162,7 +162,7 @@ impl Parser {
             }
             self.lines();
         }
-        Ok(Record { name, fields, at })
+        Ok(RecordType { name, fields, at })
     }
 
     fn function(&mut self) -> Parsed<Function> {
@@ -177,29 +177,29 @@ impl Parser {
             let name = self.name()?;
             self.expect(":")?;
             let input = self.eat_word("in");
-            params.push(Param { name, ty: self.ty()?, input, at });
+            params.push(FnParam { name, ty: self.ty()?, input, at });
             if !self.eat(",") && !self.is(")") {
                 return self.wrong("`,` or `)`");
             }
         }
-        let check = if self.eat_word("check") { self.check()? } else { Check::default() };
+        let check = if self.eat_word("check") { self.check()? } else { CheckMode::default() };
         let body = self.block()?;
         Ok(Function { name, params, body, check, at })
     }
 
-    fn check(&mut self) -> Parsed<Check> {
+    fn check(&mut self) -> Parsed<CheckMode> {
         match self.peek().clone() {
             Token::Name(n) if n == "off" => {
                 self.take();
-                Ok(Check::Off)
+                Ok(CheckMode::Off)
             }
             Token::Name(n) if n == "bits" => {
                 self.take();
-                Ok(Check::Bits)
+                Ok(CheckMode::Bits)
             }
             Token::Float(x) if x > 0.0 && x.is_finite() => {
                 self.take();
-                Ok(Check::Within(x))
+                Ok(CheckMode::Within(x))
             }
             _ => self.wrong("`off`, `bits` or a tolerance such as `1e-8`"),
         }
@@ -422,9 +422,9 @@ impl Parser {
         Ok(StmtKind::Update { op, to, by: self.expr()? })
     }
 
-    fn place(&mut self) -> Parsed<Place> {
+    fn place(&mut self) -> Parsed<RevPlace> {
         let at = self.at();
-        let mut place = Place { root: self.name()?, path: vec![], at };
+        let mut place = RevPlace { root: self.name()?, path: vec![], at };
         loop {
             if self.eat("[") {
                 place.path.push(PathStep::Index(self.expr()?));

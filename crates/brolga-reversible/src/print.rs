@@ -5,7 +5,7 @@
 use std::fmt::{self, Write as _};
 
 use crate::ast::{
-    Check, Expr, ExprKind, File, Function, Len, PathStep, Place, Stmt, StmtKind, Type, UnaryOp, UpdateOp,
+    CheckMode, Expr, ExprKind, File, Function, Len, PathStep, RevPlace, Stmt, StmtKind, Type, UnaryOp, UpdateOp,
 };
 
 impl fmt::Display for File {
@@ -23,9 +23,9 @@ impl fmt::Display for File {
 
 impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let param = |p: &crate::ast::Param| format!("{}: {}{}", p.name, if p.input { "in " } else { "" }, p.ty);
+        let param = |p: &crate::ast::FnParam| format!("{}: {}{}", p.name, if p.input { "in " } else { "" }, p.ty);
         let params: Vec<String> = self.params.iter().map(param).collect();
-        let check = if self.check == Check::default() { String::new() } else { format!(" check {}", self.check) };
+        let check = if self.check == CheckMode::default() { String::new() } else { format!(" check {}", self.check) };
         writeln!(f, "fn {}({}){check} {{", self.name, params.join(", "))?;
         let mut text = String::new();
         statements(&mut text, &self.body, 1);
@@ -33,7 +33,7 @@ impl fmt::Display for Function {
     }
 }
 
-impl fmt::Display for Check {
+impl fmt::Display for CheckMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("off"),
@@ -81,7 +81,7 @@ impl fmt::Display for UpdateOp {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RevPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.root)?;
         for step in &self.path {

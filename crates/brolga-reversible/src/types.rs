@@ -11,14 +11,15 @@
 use std::collections::HashMap;
 
 use crate::ast::{
-    BinaryOp, Expr, ExprKind, File, Function, Len, PathStep, Place, Span, Stmt, StmtKind, Type, UnaryOp, UpdateOp,
+    BinaryOp, Expr, ExprKind, File, Function, Len, PathStep, RevPlace, SourceSpan, Stmt, StmtKind, Type, UnaryOp,
+    UpdateOp,
 };
 use crate::error::{ErrorKind, RevError};
 use crate::layout::{Layouts, Scalar};
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum NameRole {
     /// A place that may be changed.
     Place,
     /// What is read only.
@@ -31,20 +32,20 @@ pub(crate) enum Role {
 struct Name {
     name: String,
     ty: Type,
-    role: Role,
+    role: NameRole,
     /// In which block it was made; zero for parameters.
     depth: u32,
-    at: Span,
+    at: SourceSpan,
 }
 
 /// Names and layouts, by which places have types.
 #[derive(Clone, Debug)]
-pub(crate) struct Scope<'f> {
+pub(crate) struct NameScope<'f> {
     layouts: &'f Layouts,
     names: Vec<Name>,
 }
 
-type Found<T> = Result<T, RevError>;
+type TypeResult<T> = Result<T, RevError>;
 
 /// Whether two places share memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub(crate) enum Overlap {
 }
 
 /// Whether what two places lead to shares memory.
-pub(crate) fn overlap(a: &Place, b: &Place) -> Overlap {
+pub(crate) fn overlap(a: &RevPlace, b: &RevPlace) -> Overlap {
     if a.root != b.root {
         return Overlap::Never;
     }
@@ -74,7 +75,7 @@ pub(crate) fn overlap(a: &Place, b: &Place) -> Overlap {
     found
 }
 
-/// Check a file, and give each `drop` its type.
+/// CheckMode a file, and give each `drop` its type.
 pub(crate) fn checked(mut file: File) -> Result<(File, Layouts), Vec<RevError>> {
     let layouts = Layouts::new(&file)?;
     let mut errors = Vec::new();
@@ -89,7 +90,7 @@ pub(crate) fn checked(mut file: File) -> Result<(File, Layouts), Vec<RevError>> 
         known.insert(f.name.clone(), Function { body: vec![], ..f.clone() });
     }
     for f in &mut file.functions {
-        let mut checker = Checker { scope: Scope::of(f, &layouts), known: &known, errors: vec![], depth: 0 };
+        let mut checker = Checker { scope: NameScope::of(f, &layouts), known: &known, errors: vec![], depth: 0 };
         checker.params(f);
         checker.block(&mut f.body);
         errors.extend(checker.errors.into_iter().map(|e| RevError { function: f.name.clone(), ..e }));
@@ -98,13 +99,13 @@ pub(crate) fn checked(mut file: File) -> Result<(File, Layouts), Vec<RevError>> 
     if errors.is_empty() { Ok((file, layouts)) } else { Err(errors) }
 }
 
-impl<'f> Scope<'f> {
+impl<'f> NameScope<'f> {
     /// The parameters of a function.
     pub(crate) fn of(function: &Function, layouts: &'f Layouts) -> Self {
-        let name = |p: &crate::ast::Param| Name {
+        let name = |p: &crate::ast::FnParam| Name {
             name: p.name.clone(),
             ty: p.ty.clone(),
-            role: if p.input { Role::Input } else { Role::Place },
+            role: if p.input { NameRole::Input } else { NameRole::Place },
             depth: 0,
             at: p.at,
         };
@@ -115,8 +116,8 @@ impl<'f> Scope<'f> {
         self.names.iter().find(|n| n.name == name)
     }
 
-    pub(crate) fn push(&mut self, name: &str, ty: Type, role: Role) {
-        self.names.push(Name { name: name.to_owned(), ty, role, depth: 0, at: Span::default() });
+    pub(crate) fn push(&mut self, name: &str, ty: Type, role: NameRole) {
+        self.names.push(Name { name: name.to_owned(), ty, role, depth: 0, at: SourceSpan::default() });
     }
 
     pub(crate) fn pop(&mut self, name: &str) {
@@ -124,7 +125,7 @@ impl<'f> Scope<'f> {
     }
 
     /// What lies in a place.
-    pub(crate) fn place(&self, place: &Place) -> Found<Type> {
+    pub(crate) fn place(&self, place: &RevPlace) -> TypeResult<Type> {
         let Some(name) = self.find(&place.root) else {
             let message = format!("there is no `{}` here", place.root);
             return Err(
@@ -168,7 +169,7 @@ impl<'f> Scope<'f> {
     }
 
     /// What a place without parts holds.
-    pub(crate) fn scalar(&self, place: &Place) -> Found<Scalar> {
+    pub(crate) fn scalar(&self, place: &RevPlace) -> TypeResult<Scalar> {
         let ty = self.place(place)?;
         Scalar::of(&ty).ok_or_else(|| {
             let e = RevError::new(ErrorKind::Type, place.at, format!("`{place}` is {ty}, and a number is needed"));
@@ -177,7 +178,7 @@ impl<'f> Scope<'f> {
     }
 
     /// What an expression is. Numbers without a type of their own are what is wanted.
-    pub(crate) fn expr(&self, e: &Expr, want: Option<Scalar>) -> Found<Scalar> {
+    pub(crate) fn expr(&self, e: &Expr, want: Option<Scalar>) -> TypeResult<Scalar> {
         let wrong = |message: String| RevError::new(ErrorKind::Type, e.at, message);
         match &e.kind {
             ExprKind::Float(_) => Ok(match want {
@@ -207,7 +208,7 @@ impl<'f> Scope<'f> {
     }
 
     /// The common type of two operands.
-    pub(crate) fn operands(&self, a: &Expr, b: &Expr, want: Option<Scalar>) -> Found<(Scalar, Scalar)> {
+    pub(crate) fn operands(&self, a: &Expr, b: &Expr, want: Option<Scalar>) -> TypeResult<(Scalar, Scalar)> {
         // A number has the type of what stands beside it.
         let open = |e: &Expr| matches!(e.kind, ExprKind::Int(_) | ExprKind::Float(_));
         let (x, y) = if open(a) && !open(b) {
@@ -220,7 +221,7 @@ impl<'f> Scope<'f> {
         Ok((x, y))
     }
 
-    fn binary(&self, e: &Expr, op: BinaryOp, a: &Expr, b: &Expr, want: Option<Scalar>) -> Found<Scalar> {
+    fn binary(&self, e: &Expr, op: BinaryOp, a: &Expr, b: &Expr, want: Option<Scalar>) -> TypeResult<Scalar> {
         use BinaryOp as O;
         if let O::Both | O::Either = op {
             self.condition(a)?;
@@ -253,7 +254,7 @@ impl<'f> Scope<'f> {
     }
 
     /// That an expression is a condition.
-    pub(crate) fn condition(&self, e: &Expr) -> Found<()> {
+    pub(crate) fn condition(&self, e: &Expr) -> TypeResult<()> {
         match self.expr(e, None)? {
             Scalar::Bool => Ok(()),
             found => {
@@ -263,7 +264,7 @@ impl<'f> Scope<'f> {
         }
     }
 
-    fn apply(&self, e: &Expr, name: &str, args: &[Expr], want: Option<Scalar>) -> Found<Scalar> {
+    fn apply(&self, e: &Expr, name: &str, args: &[Expr], want: Option<Scalar>) -> TypeResult<Scalar> {
         use Scalar as S;
         let wrong = |message: String| RevError::new(ErrorKind::Type, e.at, message);
         let count = match name {
@@ -319,7 +320,7 @@ impl<'f> Scope<'f> {
 }
 
 struct Checker<'f> {
-    scope: Scope<'f>,
+    scope: NameScope<'f>,
     known: &'f HashMap<String, Function>,
     errors: Vec<RevError>,
     depth: u32,
@@ -344,10 +345,10 @@ impl Checker<'_> {
     }
 
     /// That a type is known, and its length an integer that is passed.
-    fn declared(&self, ty: &Type, at: Span) -> Found<()> {
+    fn declared(&self, ty: &Type, at: SourceSpan) -> TypeResult<()> {
         let wrong = |m: String| RevError::new(ErrorKind::Type, at, m);
         if let Type::Array(of, Len::Param(n)) | Type::Stack(of, Len::Param(n)) = ty {
-            let is_length = |x: &Name| x.name == *n && x.role == Role::Input && x.ty == Type::I64 && x.depth == 0;
+            let is_length = |x: &Name| x.name == *n && x.role == NameRole::Input && x.ty == Type::I64 && x.depth == 0;
             if !self.scope.names.iter().any(is_length) {
                 return Err(wrong(format!("the length `{n}` is no parameter `{n}: in i64`")));
             }
@@ -395,29 +396,29 @@ impl Checker<'_> {
     }
 
     /// A place that a statement may change.
-    fn changed(&self, place: &Place) -> Found<Type> {
+    fn changed(&self, place: &RevPlace) -> TypeResult<Type> {
         let ty = self.scope.place(place)?;
         let name = self.scope.find(&place.root).expect("it was found");
         match name.role {
-            Role::Place => Ok(ty),
-            Role::Input => {
+            NameRole::Place => Ok(ty),
+            NameRole::Input => {
                 let e = RevError::new(ErrorKind::Type, place.at, format!("`{}` is read only", place.root));
                 Err(e.help("take it without `in`"))
             }
-            Role::Iteration => {
+            NameRole::Iteration => {
                 let message = format!("`{}` is the number of an iteration, which must not change", place.root);
                 Err(RevError::new(ErrorKind::IteratorChanged, place.at, message).help("copy it to a place of its own"))
             }
         }
     }
 
-    fn changed_scalar(&self, place: &Place) -> Found<Scalar> {
+    fn changed_scalar(&self, place: &RevPlace) -> TypeResult<Scalar> {
         self.changed(place)?;
         self.scope.scalar(place)
     }
 
     /// That a place is not read by what changes it.
-    fn unread(&self, place: &Place, by: &[&Expr]) -> Found<()> {
+    fn unread(&self, place: &RevPlace, by: &[&Expr]) -> TypeResult<()> {
         let mut reads = Vec::new();
         by.iter().for_each(|e| e.reads(&mut reads));
         place.index_reads(&mut reads);
@@ -431,7 +432,7 @@ impl Checker<'_> {
         }
     }
 
-    fn fits(&self, place: Scalar, by: &Expr) -> Found<()> {
+    fn fits(&self, place: Scalar, by: &Expr) -> TypeResult<()> {
         let found = self.scope.expr(by, Some(place))?;
         let fits = found == place
             || matches!((place, found), (Scalar::Complex, Scalar::F64) | (Scalar::Q43 | Scalar::Log, Scalar::F64));
@@ -439,7 +440,7 @@ impl Checker<'_> {
         if fits { Ok(()) } else { Err(RevError::new(ErrorKind::Type, by.at, message())) }
     }
 
-    fn stmt(&mut self, stmt: &mut Stmt) -> Found<()> {
+    fn stmt(&mut self, stmt: &mut Stmt) -> TypeResult<()> {
         use StmtKind as S;
         let at = stmt.at;
         let wrong = |message: String| RevError::new(ErrorKind::Type, at, message);
@@ -467,19 +468,7 @@ impl Checker<'_> {
                 }
                 self.apart(a, b)
             }
-            S::Rotate { a, b, by, .. } => {
-                let (x, y) = (self.changed_scalar(a)?, self.changed_scalar(b)?);
-                if x != y || !matches!(x, Scalar::F64 | Scalar::F32) {
-                    return Err(wrong("two floats alike are rotated".to_owned()));
-                }
-                if overlap(a, b) == Overlap::Always {
-                    return Err(RevError::new(ErrorKind::AliasWrite, b.at, format!("`{a}` is rotated with itself")));
-                }
-                self.fits(x, by)?;
-                self.unread(a, &[by])?;
-                self.unread(b, &[by])?;
-                self.apart(a, b)
-            }
+            S::Rotate { a, b, by, .. } => self.rotate(a, b, by, at),
             S::Negate(place) => match self.changed_scalar(place)? {
                 Scalar::Log => Err(wrong("a logarithm stands for a positive number".to_owned())),
                 _ => self.unread(place, &[]),
@@ -509,7 +498,7 @@ impl Checker<'_> {
                     }
                 }
                 self.fresh(var, at)?;
-                self.scope.push(var, Type::I64, Role::Iteration);
+                self.scope.push(var, Type::I64, NameRole::Iteration);
                 self.block(body);
                 self.scope.pop(var);
                 Ok(())
@@ -519,7 +508,7 @@ impl Checker<'_> {
                 self.declared(ty, at)?;
                 self.value(ty, value)?;
                 let depth = self.depth;
-                self.scope.names.push(Name { name: name.clone(), ty: ty.clone(), role: Role::Place, depth, at });
+                self.scope.names.push(Name { name: name.clone(), ty: ty.clone(), role: NameRole::Place, depth, at });
                 Ok(())
             }
             S::Drop { name, ty, value } => self.ends(name, ty, value, at),
@@ -546,8 +535,22 @@ impl Checker<'_> {
         }
     }
 
+    fn rotate(&self, a: &RevPlace, b: &RevPlace, by: &Expr, at: SourceSpan) -> TypeResult<()> {
+        let (x, y) = (self.changed_scalar(a)?, self.changed_scalar(b)?);
+        if x != y || !matches!(x, Scalar::F64 | Scalar::F32) {
+            return Err(RevError::new(ErrorKind::Type, at, "two floats alike are rotated"));
+        }
+        if overlap(a, b) == Overlap::Always {
+            return Err(RevError::new(ErrorKind::AliasWrite, b.at, format!("`{a}` is rotated with itself")));
+        }
+        self.fits(x, by)?;
+        self.unread(a, &[by])?;
+        self.unread(b, &[by])?;
+        self.apart(a, b)
+    }
+
     /// That neither place is led to by the other.
-    fn apart(&self, a: &Place, b: &Place) -> Found<()> {
+    fn apart(&self, a: &RevPlace, b: &RevPlace) -> TypeResult<()> {
         let mut reads = Vec::new();
         a.index_reads(&mut reads);
         b.index_reads(&mut reads);
@@ -560,7 +563,7 @@ impl Checker<'_> {
         }
     }
 
-    fn fresh(&self, name: &str, at: Span) -> Found<()> {
+    fn fresh(&self, name: &str, at: SourceSpan) -> TypeResult<()> {
         match self.scope.find(name) {
             None => Ok(()),
             Some(_) => Err(RevError::new(ErrorKind::Name, at, format!("`{name}` is there already"))),
@@ -568,7 +571,7 @@ impl Checker<'_> {
     }
 
     /// What a place holds when it is made, or ends.
-    fn value(&self, ty: &Type, value: &Expr) -> Found<()> {
+    fn value(&self, ty: &Type, value: &Expr) -> TypeResult<()> {
         let scalar = match ty {
             Type::Array(of, _) => Scalar::of(of),
             other => Scalar::of(other),
@@ -587,12 +590,12 @@ impl Checker<'_> {
         }
     }
 
-    fn ends(&mut self, name: &str, ty: &mut Option<Type>, value: &Expr, at: Span) -> Found<()> {
+    fn ends(&mut self, name: &str, ty: &mut Option<Type>, value: &Expr, at: SourceSpan) -> TypeResult<()> {
         let Some(i) = self.scope.names.iter().position(|n| n.name == name) else {
             return Err(RevError::new(ErrorKind::Dealloc, at, format!("there is no `{name}` that could end here")));
         };
         let found = self.scope.names[i].clone();
-        if found.depth == 0 || found.role != Role::Place {
+        if found.depth == 0 || found.role != NameRole::Place {
             let e = RevError::new(ErrorKind::Dealloc, at, format!("`{name}` was not made by `let`, and does not end"));
             return Err(e);
         }
@@ -614,7 +617,7 @@ impl Checker<'_> {
         self.value(&found.ty, value)
     }
 
-    fn call(&self, name: &str, args: &[Expr], at: Span) -> Found<()> {
+    fn call(&self, name: &str, args: &[Expr], at: SourceSpan) -> TypeResult<()> {
         let Some(callee) = self.known.get(name) else {
             return Err(RevError::new(ErrorKind::Name, at, format!("there is no function `{name}` in this file")));
         };
@@ -622,7 +625,7 @@ impl Checker<'_> {
             let message = format!("`{name}` takes {}, and is given {}", callee.params.len(), args.len());
             return Err(RevError::new(ErrorKind::Type, at, message));
         }
-        let mut places: Vec<(&Place, bool)> = Vec::new();
+        let mut places: Vec<(&RevPlace, bool)> = Vec::new();
         let mut others = Vec::new();
         for (arg, p) in args.iter().zip(&callee.params) {
             let wrong = |found: &str| {

@@ -1,8 +1,8 @@
 //! The language: what is read is printed, what is inverted twice is what it was, and what cannot be
 //! undone is refused, with its line.
 
-use brolga_reversible::ast::{Check, Type};
-use brolga_reversible::build::{self, Builder, num};
+use brolga_reversible::ast::{CheckMode, Type};
+use brolga_reversible::build::{self, ReversibleBuilder, num};
 use brolga_reversible::parse::parse;
 use brolga_reversible::{ErrorKind, compile, invert};
 
@@ -175,8 +175,8 @@ fn each_function_has_its_errors() {
 
 #[test]
 fn a_builder_makes_what_is_read() {
-    let mut f = Builder::new("f");
-    f.check(Check::Bits);
+    let mut f = ReversibleBuilder::new("f");
+    f.check(CheckMode::Bits);
     let (x, k) = (f.param("x", Type::F64), f.param("k", Type::I64));
     let n = f.input("n", Type::I64);
     let t = f.make("t", Type::F64, 0);
@@ -184,21 +184,20 @@ fn a_builder_makes_what_is_read() {
         |f| f.add(t.clone(), x.clone() * 0.5),
         |f| {
             f.count("i", 0, n.clone(), |f, i| f.xor(k.clone(), i * 3));
-            f.checked(Check::Off, |f| f.sub(k.clone(), 1));
+            f.checked(CheckMode::Off, |f| f.sub(k.clone(), 1));
         },
     );
     f.end(&t, 0);
     f.choose(num(0).less(n.clone()), num(1).less(n.clone() + 1), |f| f.add(x.clone(), 1.0), |f| f.negate(k.clone()));
-    f.repeat(num(0).equals(k.clone()), Place::from(k.clone()).less(n), |f| f.add(k.clone(), 1));
+    f.repeat(num(0).equals(k.clone()), num(k.clone()).less(n), |f| f.add(k.clone(), 1));
     let program = build::compile([f]).unwrap();
     let text = program.file.functions[0].to_string();
     assert_eq!(compile(&text).unwrap().file.to_string(), program.file.to_string());
-    type Place = brolga_reversible::ast::Expr;
 }
 
 #[test]
 fn errors_name_statements_of_a_builder() {
-    let mut f = Builder::new("f");
+    let mut f = ReversibleBuilder::new("f");
     let x = f.param("x", Type::F64);
     f.add(x.clone(), 1.0);
     f.count("i", 0, 3, |f, _| {

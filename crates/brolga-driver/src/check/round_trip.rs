@@ -10,7 +10,7 @@
 
 use brolga::{Error, FuncKey, Options, Primal, Program};
 use brolga_reversible::Fault;
-use brolga_reversible::ast::{Check, Function, Stmt, StmtKind, Type};
+use brolga_reversible::ast::{CheckMode, Function, Stmt, StmtKind, Type};
 
 use crate::bind::{BoundArg, Invocation};
 use crate::memory::Memory;
@@ -56,7 +56,7 @@ pub fn round_trip(
     let primal = Primal::new(program, &[call.func, other], &Options::default())?;
     let moves_integers = !reversible.functions.functions.iter().any(is_unchecked);
     let mut found =
-        RoundTrip { undone: 0, refused: 0, left_out: 0, wrong: None, by_bits: function.check == Check::Bits };
+        RoundTrip { undone: 0, refused: 0, left_out: 0, wrong: None, by_bits: function.check == CheckMode::Bits };
     for number in 0..states {
         let state = around(call, function, number, moves_integers && number % 2 == 1);
         one(&primal, &state, other, function, &mut found)?;
@@ -116,7 +116,7 @@ fn one(
     for (i, before) in before.iter().enumerate() {
         let (Some(before), Some(buffer)) = (before, memory.buffer(i)) else { continue };
         let (was, is) = (decode_all(buffer.elem, before), decode_all(buffer.elem, buffer.primal.bytes()));
-        let exact = !has_floats(&function.params[i].ty) || function.check == Check::Bits;
+        let exact = !has_floats(&function.params[i].ty) || function.check == CheckMode::Bits;
         if let Some(k) = (0..was.len()).find(|&k| !same(was[k], is[k], exact, function.check)) {
             let (was, is) = (was[k], is[k]);
             found.wrong = Some(format!("argument {i} at [{k}] was {was:?}, and is {is:?} behind call and inverse"));
@@ -127,9 +127,9 @@ fn one(
     Ok(())
 }
 
-fn same(was: Num, is: Num, exact: bool, check: Check) -> bool {
+fn same(was: Num, is: Num, exact: bool, check: CheckMode) -> bool {
     let tolerance = match check {
-        Check::Within(t) => t,
+        CheckMode::Within(t) => t,
         _ => 1e-8,
     };
     let near = |a: f64, b: f64, t: f64| (a - b).abs() <= t * a.abs().max(1.0);
@@ -195,14 +195,14 @@ fn has_floats(ty: &Type) -> bool {
 fn is_unchecked(f: &Function) -> bool {
     fn within(body: &[Stmt]) -> bool {
         body.iter().any(|s| match &s.kind {
-            StmtKind::Checked { check, body } => *check == Check::Off || within(body),
+            StmtKind::Checked { check, body } => *check == CheckMode::Off || within(body),
             StmtKind::If { then, other, .. } => within(then) || within(other),
             StmtKind::While { body, .. } | StmtKind::For { body, .. } => within(body),
             StmtKind::Compute { compute, copy } => within(compute) || within(copy),
             _ => false,
         })
     }
-    f.check == Check::Off || within(&f.body)
+    f.check == CheckMode::Off || within(&f.body)
 }
 
 struct Random(u64);

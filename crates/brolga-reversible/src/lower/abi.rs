@@ -14,7 +14,7 @@ use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, Type as Clif
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
-use crate::ast::{Function, Param, Type};
+use crate::ast::{FnParam, Function, Type};
 
 /// A form of a function: forwards or backwards, and whether with cotangents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Form {
 }
 
 /// Whether a parameter is an integer that is read, which is passed as it is.
-pub(super) fn is_word(p: &Param) -> bool {
+pub(super) fn is_word(p: &FnParam) -> bool {
     p.input && matches!(p.ty, Type::I64 | Type::I32)
 }
 

@@ -12,30 +12,16 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Type as Clif, Value
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::abi::{Form, call_symbol, is_word, order, signature, slot};
+use super::context::{Lowered, Lowering, empty};
 use super::expr::{Leaf, Maker, parts_of, to_fixed};
-use super::place::{At, Home, cotangents};
-use super::{Lowered, Lowering, empty};
+use super::state::{At, Home, StmtLowering, cotangents};
 use crate::ast::{
-    BinaryOp, Check, Expr, ExprKind, Function, Len, Place, Span, Stmt, StmtKind, Type, UnaryOp, UpdateOp,
+    BinaryOp, CheckMode, Expr, ExprKind, Function, Len, RevPlace, SourceSpan, Stmt, StmtKind, Type, UnaryOp, UpdateOp,
 };
 use crate::error::{Fault, RevError};
 use crate::invert::inverse_of;
 use crate::layout::Scalar;
-use crate::types::{Overlap, Role, Scope, overlap};
-
-/// A function that is lowered.
-pub(super) struct Body<'b, 'f> {
-    pub cx: &'f Lowering<'f>,
-    pub b: FunctionBuilder<'b>,
-    pub scope: Scope<'f>,
-    pub homes: HashMap<String, Home>,
-    pub with_cotangents: bool,
-    pub check: Check,
-    /// Where a failed check goes, with its number.
-    fail: Option<ir::Block>,
-    /// What the derivation of an expression has said.
-    pub errors: Vec<RevError>,
-}
+use crate::types::{NameRole, NameScope, Overlap, overlap};
 
 /// A form of a function.
 pub(super) fn lowered(cx: &Lowering<'_>, f: &Function, form: Form) -> Result<Lowered, Vec<RevError>> {
@@ -53,8 +39,8 @@ pub(super) fn lowered(cx: &Lowering<'_>, f: &Function, form: Form) -> Result<Low
         b.append_block_param(block, types::I32);
         block
     });
-    let scope = Scope::of(f, cx.layouts);
-    let mut this = Body {
+    let scope = NameScope::of(f, cx.layouts);
+    let mut this = StmtLowering {
         cx,
         b,
         scope,
@@ -85,7 +71,7 @@ pub(super) fn lowered(cx: &Lowering<'_>, f: &Function, form: Form) -> Result<Low
     } else {
         this.b.ins().return_(&[]);
     }
-    let Body { mut b, errors, .. } = this;
+    let StmtLowering { mut b, errors, .. } = this;
     b.seal_all_blocks();
     b.finalize(cx.isa.frontend_config());
     if errors.is_empty() { Ok(Lowered { symbol, func, line: f.at.line }) } else { Err(errors) }
@@ -109,7 +95,7 @@ struct Back {
     input: bool,
 }
 
-impl<'f> Body<'_, 'f> {
+impl<'f> StmtLowering<'_, 'f> {
     /// Integers that are read: lengths of others may be among them.
     fn words(&mut self, f: &Function, order: &[usize], params: &[Value]) {
         for (k, &i) in order.iter().enumerate().filter(|&(_, &i)| is_word(&f.params[i])) {
@@ -176,21 +162,6 @@ impl<'f> Body<'_, 'f> {
         let home = Home::Registers { ty, values: values.clone(), cotangents: cotangents.clone() };
         self.homes.insert(name.to_owned(), home);
         At::Registers { ty, values, cotangents }
-    }
-
-    /// Return the number of a check if it fails.
-    pub(super) fn fail_if(&mut self, failed: Value, fault: Fault, line: u32) {
-        let fail = self.fail.expect("something is checked");
-        let site = self.cx.site(fault, line);
-        let site = self.b.ins().iconst(types::I32, site);
-        let next = self.b.create_block();
-        self.b.ins().brif(failed, fail, &[site.into()], next, &[]);
-        self.b.switch_to_block(next);
-    }
-
-    fn fail_unless(&mut self, holds: Value, fault: Fault, line: u32) {
-        let failed = self.b.ins().icmp_imm_u(IntCC::Equal, holds, 0);
-        self.fail_if(failed, fault, line);
     }
 
     /// An expression: its type and its value.
@@ -290,7 +261,7 @@ impl<'f> Body<'_, 'f> {
         }
     }
 
-    fn update(&mut self, op: UpdateOp, to: &Place, by: &Expr, span: Span) {
+    fn update(&mut self, op: UpdateOp, to: &RevPlace, by: &Expr, span: SourceSpan) {
         let at = self.at(to);
         let ty = at.scalar();
         self.unread(to, &at, &[by], span.line);
@@ -332,9 +303,9 @@ impl<'f> Body<'_, 'f> {
         }
     }
 
-    /// Check that sums of fixed-point numbers are exact: they are up to 2¹⁰.
+    /// CheckMode that sums of fixed-point numbers are exact: they are up to 2¹⁰.
     fn in_range(&mut self, ty: Scalar, parts: &[Value], line: u32) {
-        if ty != Scalar::Q43 || self.check == Check::Off {
+        if ty != Scalar::Q43 || self.check == CheckMode::Off {
             return;
         }
         let most = self.b.ins().f64const(1024.0);
@@ -344,7 +315,7 @@ impl<'f> Body<'_, 'f> {
     }
 
     /// Add what an expression hands to the places that it reads.
-    fn gradient(&mut self, e: &Expr, ty: Scalar, leaves: &[Leaf], places: &[At], seeds: &[Value], span: Span) {
+    fn gradient(&mut self, e: &Expr, ty: Scalar, leaves: &[Leaf], places: &[At], seeds: &[Value], span: SourceSpan) {
         let found = super::gradient::gradient(self, e, ty, leaves, seeds);
         match found {
             Ok(all) => {
@@ -359,14 +330,14 @@ impl<'f> Body<'_, 'f> {
         }
     }
 
-    fn swap(&mut self, a: &Place, b: &Place, line: u32) {
+    fn swap(&mut self, a: &RevPlace, b: &RevPlace, line: u32) {
         let (x, y) = (self.at(a), self.at(b));
         for (place, at) in [(a, &x), (b, &y)] {
             let other = if place == a { b } else { a };
             self.unread(place, at, &[], line);
             let mut reads = Vec::new();
             other.index_reads(&mut reads);
-            let reads: Vec<Place> =
+            let reads: Vec<RevPlace> =
                 reads.into_iter().filter(|r| overlap(place, r) == Overlap::Maybe).cloned().collect();
             for read in reads {
                 let read = self.at(&read);
@@ -381,7 +352,7 @@ impl<'f> Body<'_, 'f> {
         self.set_cotangent(&y, &c);
     }
 
-    fn rotate(&mut self, [a, b]: [&Place; 2], by: &Expr, back: bool, span: Span) {
+    fn rotate(&mut self, [a, b]: [&RevPlace; 2], by: &Expr, back: bool, span: SourceSpan) {
         let (x, y) = (self.at(a), self.at(b));
         self.unread(a, &x, &[by], span.line);
         self.unread(b, &y, &[by], span.line);
@@ -423,7 +394,7 @@ impl<'f> Body<'_, 'f> {
         for (block, body, held) in [(then, branches[0], true), (other, branches[1], false)] {
             self.b.switch_to_block(block);
             self.block(body);
-            if self.check != Check::Off {
+            if self.check != CheckMode::Off {
                 self.b.set_srcloc(ir::SourceLoc::new(line));
                 let found = self.condition(post);
                 if held {
@@ -438,7 +409,7 @@ impl<'f> Body<'_, 'f> {
     }
 
     fn repeat(&mut self, from: &Expr, cond: &Expr, body: &[Stmt], line: u32) {
-        let checked = self.check != Check::Off;
+        let checked = self.check != CheckMode::Off;
         if checked {
             let holds = self.condition(from);
             self.fail_unless(holds, Fault::PostconditionFailed, line);
@@ -477,7 +448,7 @@ impl<'f> Body<'_, 'f> {
             self.b.def_var(var, i);
         }
         self.homes.insert(name.to_owned(), Home::Iteration(var));
-        self.scope.push(name, Type::I64, Role::Iteration);
+        self.scope.push(name, Type::I64, NameRole::Iteration);
         self.block(body);
         self.scope.pop(name);
         self.homes.remove(name);
@@ -489,13 +460,13 @@ impl<'f> Body<'_, 'f> {
         self.b.ins().jump(head, &[]);
         self.b.switch_to_block(done);
         self.b.set_srcloc(ir::SourceLoc::new(line));
-        if self.check == Check::Off {
+        if self.check == CheckMode::Off {
             return;
         }
         for (limit, before) in limits.into_iter().zip([from, to]) {
             let mut reads = Vec::new();
             limit.reads(&mut reads);
-            let steady = |p: &&Place| matches!(self.homes.get(&p.root), Some(Home::Word(..) | Home::Iteration(_)));
+            let steady = |p: &&RevPlace| matches!(self.homes.get(&p.root), Some(Home::Word(..) | Home::Iteration(_)));
             if reads.iter().all(steady) {
                 continue;
             }
@@ -515,7 +486,7 @@ impl<'f> Body<'_, 'f> {
         parts
     }
 
-    fn make(&mut self, name: &str, ty: &Type, value: &Expr, span: Span) {
+    fn make(&mut self, name: &str, ty: &Type, value: &Expr, span: SourceSpan) {
         match Scalar::of(ty) {
             Some(scalar) => {
                 let leaves = self.leaves(value).0;
@@ -526,15 +497,15 @@ impl<'f> Body<'_, 'f> {
             None => self.make_memory(name, ty, value),
         }
         self.b.set_srcloc(ir::SourceLoc::new(span.line));
-        self.scope.push(name, ty.clone(), Role::Place);
+        self.scope.push(name, ty.clone(), NameRole::Place);
     }
 
-    fn end(&mut self, name: &str, ty: &Type, value: &Expr, span: Span) {
+    fn end(&mut self, name: &str, ty: &Type, value: &Expr, span: SourceSpan) {
         match Scalar::of(ty) {
             Some(scalar) => {
-                let at = self.at(&Place { root: name.to_owned(), path: vec![], at: span });
+                let at = self.at(&RevPlace { root: name.to_owned(), path: vec![], at: span });
                 let (leaves, places) = self.leaves(value);
-                if self.check != Check::Off {
+                if self.check != CheckMode::Off {
                     let said = self.initial(scalar, &leaves, value);
                     let found = self.load(&at);
                     for (found, said) in found.into_iter().zip(said) {
@@ -659,9 +630,9 @@ impl<'f> Body<'_, 'f> {
         }
     }
 
-    /// Check that what a call changes is given to it once.
+    /// CheckMode that what a call changes is given to it once.
     fn distinct(&mut self, callee: &Function, args: &[Expr], places: &[Option<At>], line: u32) {
-        if self.check == Check::Off {
+        if self.check == CheckMode::Off {
             return;
         }
         let place = |i: usize| match &args[i].kind {
@@ -687,7 +658,7 @@ impl<'f> Body<'_, 'f> {
                     _ => arg.reads(&mut reads),
                 }
             }
-            let reads: Vec<Place> =
+            let reads: Vec<RevPlace> =
                 reads.into_iter().filter(|r| overlap(place(i), r) == Overlap::Maybe).cloned().collect();
             for read in reads {
                 let read = self.at(&read);
@@ -696,9 +667,9 @@ impl<'f> Body<'_, 'f> {
         }
     }
 
-    /// Check that arrays are as long as the callee is told.
+    /// CheckMode that arrays are as long as the callee is told.
     fn lengths(&mut self, callee: &Function, places: &[Option<At>], words: &[Option<Value>], line: u32) {
-        if self.check == Check::Off {
+        if self.check == CheckMode::Off {
             return;
         }
         for (p, at) in callee.params.iter().zip(places) {

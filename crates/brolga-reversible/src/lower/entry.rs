@@ -17,9 +17,9 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
 
 use super::abi::{Form, allocate, call_symbol, clear, import, is_word, order, release, signature, slot};
 use super::body::steps_signature;
+use super::context::{Lowered, Lowering, empty};
 use super::expr::parts_of;
-use super::{Lowered, Lowering, empty};
-use crate::ast::{Function, Len, Param, Type};
+use crate::ast::{FnParam, Function, Len, Type};
 use crate::layout::Scalar;
 
 /// Most bytes that are kept on the machine's stack.
@@ -217,7 +217,7 @@ fn traps(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, status: Value) {
 fn shadow(
     cx: &Lowering<'_>,
     b: &mut FunctionBuilder<'_>,
-    p: &Param,
+    p: &FnParam,
     given: Value,
     size: Value,
 ) -> (Value, Option<Value>) {

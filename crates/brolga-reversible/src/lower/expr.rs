@@ -12,14 +12,14 @@ use cranelift_codegen::ir::{self, InstBuilder, Type as Clif, Value, types};
 use cranelift_frontend::FunctionBuilder;
 
 use super::abi::call_symbol;
-use crate::ast::{BinaryOp, Expr, ExprKind, Place, UnaryOp};
+use crate::ast::{BinaryOp, Expr, ExprKind, RevPlace, UnaryOp};
 use crate::layout::Scalar;
-use crate::types::Scope;
+use crate::types::NameScope;
 
 /// What an expression reads.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
-    pub place: Place,
+    pub place: RevPlace,
     pub ty: Scalar,
     pub parts: Vec<Value>,
 }
@@ -37,7 +37,7 @@ pub(super) fn parts_of(ty: Scalar) -> &'static [Clif] {
 }
 
 /// The places that an expression reads, each once, without those of indices.
-pub(super) fn leaves_of<'e>(e: &'e Expr, found: &mut Vec<&'e Place>) {
+pub(super) fn leaves_of<'e>(e: &'e Expr, found: &mut Vec<&'e RevPlace>) {
     match &e.kind {
         ExprKind::Float(_) | ExprKind::Int(_) => {}
         ExprKind::Read(place) => {
@@ -60,7 +60,7 @@ pub(super) const UNITS: f64 = (1_u64 << 43) as f64;
 /// What expressions are made with.
 pub(super) struct Maker<'m, 'b> {
     pub b: &'m mut FunctionBuilder<'b>,
-    pub scope: &'m Scope<'m>,
+    pub scope: &'m NameScope<'m>,
     pub leaves: &'m [Leaf],
 }
 

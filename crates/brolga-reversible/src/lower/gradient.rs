@@ -11,38 +11,22 @@ use std::collections::HashMap;
 
 use brolga_ir::spec::{ParamActivity, ReturnActivity, Spec};
 use brolga_ir::{Options, Program};
-use brolga_transform::embed::{DerivedSignature, ParamRole, ResultRole, embed};
+use brolga_transform::embed::{ParamRole, ResultRole, embed};
 use cranelift_codegen::ir::instructions::InstructionMapper;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, Value};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::abi::{import, signature};
-use super::body::Body;
+use super::context::{ExprGradient, Lowered, empty};
 use super::expr::{Leaf, Maker, parts_of};
-use super::place::cotangents;
-use super::{Lowered, empty};
+use super::state::{StmtLowering, cotangents};
 use crate::ast::{Expr, ExprKind};
 use crate::layout::Scalar;
-
-/// Gradients that have been derived, by their expressions.
-#[derive(Default)]
-pub(super) struct Gradients {
-    known: HashMap<String, Derived>,
-    /// Those that are called, and what they call.
-    pub functions: Vec<Lowered>,
-}
-
-/// A gradient.
-#[derive(Clone)]
-struct Derived {
-    func: ir::Function,
-    signature: DerivedSignature,
-}
 
 /// The cotangents of an expression's leaves; none for those that have none. The seeds are the
 /// cotangents of a place of type `ty` that it was added to.
 pub(super) fn gradient(
-    body: &mut Body<'_, '_>,
+    body: &mut StmtLowering<'_, '_>,
     e: &Expr,
     ty: Scalar,
     leaves: &[Leaf],
@@ -107,7 +91,7 @@ pub(super) fn gradient(
 }
 
 /// The gradient of an expression as a function.
-fn derived(body: &Body<'_, '_>, e: &Expr, ty: Scalar, leaves: &[Leaf]) -> Result<Derived, String> {
+fn derived(body: &StmtLowering<'_, '_>, e: &Expr, ty: Scalar, leaves: &[Leaf]) -> Result<ExprGradient, String> {
     let types: Vec<&str> = leaves.iter().map(|l| l.ty.name()).collect();
     let key = format!("{} {types:?} {e}", ty.name());
     if let Some(known) = body.cx.gradients.borrow().known.get(&key) {
@@ -133,14 +117,14 @@ fn derived(body: &Body<'_, '_>, e: &Expr, ty: Scalar, leaves: &[Leaf]) -> Result
         let symbol = brolga_ir::program::symbol_of_func(&func.name);
         all.functions.push(Lowered { symbol, func: func.clone(), line });
     }
-    let derived = Derived { func, signature };
+    let derived = ExprGradient { func, signature };
     all.known.insert(key, derived.clone());
     Ok(derived)
 }
 
 /// The expression as a function of its leaves' parts, and which of these have cotangents.
 fn as_function(
-    body: &Body<'_, '_>,
+    body: &StmtLowering<'_, '_>,
     symbol: &str,
     e: &Expr,
     ty: Scalar,

@@ -8,17 +8,16 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
 
 use super::abi::{allocate, clear, release, slot};
-use super::body::Body;
 use super::expr::parts_of;
-use super::place::{At, Home};
-use crate::ast::{Check, Expr, ExprKind, Len, Place, Type};
+use super::state::{At, Home, StmtLowering};
+use crate::ast::{CheckMode, Expr, ExprKind, Len, RevPlace, Type};
 use crate::error::Fault;
 use crate::layout::Scalar;
 
 /// Most bytes of a place on the machine's stack.
 const MOST_ON_STACK: u32 = 16 << 10;
 
-impl Body<'_, '_> {
+impl StmtLowering<'_, '_> {
     /// Whether a place is allocated.
     fn is_allocated(&self, ty: &Type) -> bool {
         self.cx.layouts.size(ty).map_or(true, |(n, _)| n > MOST_ON_STACK)
@@ -57,7 +56,7 @@ impl Body<'_, '_> {
     /// It ends.
     pub(super) fn end_memory(&mut self, name: &str, ty: &Type, value: &Expr, line: u32) {
         let Home::Memory { address, shadow } = self.homes[name] else { unreachable!("it is memory") };
-        if self.check != Check::Off {
+        if self.check != CheckMode::Off {
             self.holds(ty, address, 0, value, line);
         }
         if self.is_allocated(ty) {
@@ -68,7 +67,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Check that each number of a place is this one.
+    /// CheckMode that each number of a place is this one.
     fn holds(&mut self, ty: &Type, address: Value, offset: i32, value: &Expr, line: u32) {
         match ty {
             Type::Record(name) => {
@@ -132,7 +131,7 @@ impl Body<'_, '_> {
             return self.b.ins().icmp(IntCC::NotEqual, found, said);
         }
         let tolerance = match self.check {
-            Check::Within(tolerance) if of != Scalar::Q43 => Some(tolerance),
+            CheckMode::Within(tolerance) if of != Scalar::Q43 => Some(tolerance),
             _ => None,
         };
         let Some(tolerance) = tolerance else {
@@ -155,7 +154,7 @@ impl Body<'_, '_> {
     }
 
     /// The cell of a stack that has this number.
-    fn cell(&mut self, stack: &Place, i: Value) -> At {
+    fn cell(&mut self, stack: &RevPlace, i: Value) -> At {
         let At::Memory { address, shadow, offset, ty } = self.at(stack) else { unreachable!("it is memory") };
         let Type::Stack(of, _) = ty else { unreachable!("the checker has seen it") };
         let size = self.cx.layouts.size(&of).expect("it is a number").0;
@@ -166,7 +165,7 @@ impl Body<'_, '_> {
     }
 
     /// The count of a stack, its address, and how many there may be.
-    fn top(&mut self, stack: &Place) -> (Value, Value, i32, Value) {
+    fn top(&mut self, stack: &RevPlace) -> (Value, Value, i32, Value) {
         let At::Memory { address, offset, ty, .. } = self.at(stack) else { unreachable!("it is memory") };
         let Type::Stack(_, len) = ty else { unreachable!("the checker has seen it") };
         let top = self.b.ins().load(types::I64, MemFlagsData::new(), address, offset);
@@ -175,7 +174,7 @@ impl Body<'_, '_> {
 
     /// That a number is zero.
     fn is_zero(&mut self, at: &At, line: u32) {
-        if self.check == Check::Off {
+        if self.check == CheckMode::Off {
             return;
         }
         for v in self.load(at) {
@@ -186,9 +185,9 @@ impl Body<'_, '_> {
         }
     }
 
-    pub(super) fn push(&mut self, stack: &Place, from: &Place, line: u32) {
+    pub(super) fn push(&mut self, stack: &RevPlace, from: &RevPlace, line: u32) {
         let (top, address, offset, len) = self.top(stack);
-        if self.check != Check::Off {
+        if self.check != CheckMode::Off {
             let full = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, top, len);
             self.fail_if(full, Fault::OutOfRange, line);
         }
@@ -199,10 +198,10 @@ impl Body<'_, '_> {
         self.b.ins().store(MemFlagsData::new(), top, address, offset);
     }
 
-    pub(super) fn pop(&mut self, stack: &Place, to: &Place, line: u32) {
+    pub(super) fn pop(&mut self, stack: &RevPlace, to: &RevPlace, line: u32) {
         let (top, address, offset, len) = self.top(stack);
         let top = self.b.ins().iadd_imm_s(top, -1);
-        if self.check != Check::Off {
+        if self.check != CheckMode::Off {
             // Of an empty one it is negative, which as a number without a sign is large.
             let empty = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, top, len);
             self.fail_if(empty, Fault::OutOfRange, line);
@@ -215,7 +214,7 @@ impl Body<'_, '_> {
     }
 
     /// Move a number to a cell, or from it, and leave zero. So do cotangents.
-    fn moved(&mut self, place: &Place, cell: &At, into: bool) {
+    fn moved(&mut self, place: &RevPlace, cell: &At, into: bool) {
         let at = self.at(place);
         let (from, to) = if into { (&at, cell) } else { (cell, &at) };
         let parts = self.load(from);

@@ -21,70 +21,23 @@
 
 mod abi;
 mod body;
+mod context;
 mod entry;
 mod expr;
 mod gradient;
 mod memory;
 mod place;
+mod state;
 
-use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use cranelift_codegen::ir::{self, UserFuncName};
-use cranelift_codegen::isa::OwnedTargetIsa;
-use cranelift_codegen::settings::{self, Configurable};
+pub use context::Lowered;
 
-use crate::ast::{Check, File, Function, Stmt, StmtKind};
-use crate::error::{Fault, RevError};
+use crate::ast::{CheckMode, File, Stmt, StmtKind};
+use crate::error::RevError;
 use crate::layout::Layouts;
 use abi::Form;
-use gradient::Gradients;
-
-/// A function in CLIF. Each instruction has the line that it is of as its source location.
-#[derive(Clone, Debug)]
-pub struct Lowered {
-    /// Its symbol.
-    pub symbol: String,
-    /// The function.
-    pub func: ir::Function,
-    /// The line of the function that it is made of.
-    pub line: u32,
-}
-
-/// What functions of a file share while they are lowered.
-struct Lowering<'f> {
-    file: &'f File,
-    layouts: &'f Layouts,
-    /// Functions that return a number.
-    fallible: HashSet<String>,
-    sites: RefCell<Vec<Site>>,
-    gradients: RefCell<Gradients>,
-    isa: OwnedTargetIsa,
-}
-
-/// What a check that fails says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Site {
-    fault: Fault,
-    line: u32,
-}
-
-impl Lowering<'_> {
-    fn function(&self, name: &str) -> &Function {
-        self.file.functions.iter().find(|f| f.name == name).expect("the checker has seen it")
-    }
-
-    /// The number of a check, from 1.
-    fn site(&self, fault: Fault, line: u32) -> i64 {
-        let mut sites = self.sites.borrow_mut();
-        let site = Site { fault, line };
-        let at = sites.iter().position(|s| *s == site).unwrap_or_else(|| {
-            sites.push(site);
-            sites.len() - 1
-        });
-        at as i64 + 1
-    }
-}
+use context::{Lowering, host_isa};
 
 /// All functions of a checked file.
 pub(crate) fn lower(file: &File, layouts: &Layouts) -> Result<Vec<Lowered>, Vec<RevError>> {
@@ -129,7 +82,7 @@ fn fallible(file: &File) -> HashSet<String> {
                     let (a, b) = (checks(compute, on, calls), checks(copy, on, calls));
                     a || b
                 }
-                StmtKind::Checked { check, body } => checks(body, *check != Check::Off, calls),
+                StmtKind::Checked { check, body } => checks(body, *check != CheckMode::Off, calls),
                 StmtKind::Call { name, .. } => {
                     calls.push(name.clone());
                     on
@@ -143,7 +96,7 @@ fn fallible(file: &File) -> HashSet<String> {
     let mut callers: HashMap<&str, Vec<String>> = HashMap::new();
     for f in &file.functions {
         let mut calls = Vec::new();
-        if checks(&f.body, f.check != Check::Off, &mut calls) {
+        if checks(&f.body, f.check != CheckMode::Off, &mut calls) {
             found.insert(f.name.clone());
         }
         callers.insert(&f.name, calls);
@@ -159,19 +112,4 @@ fn fallible(file: &File) -> HashSet<String> {
         }
         found.extend(more);
     }
-}
-
-/// The host, for functions that return as many numbers as they like.
-fn host_isa() -> OwnedTargetIsa {
-    let mut flags = settings::builder();
-    flags.set("enable_multi_ret_implicit_sret", "true").expect("there is such a flag");
-    let builder = cranelift_native::builder().expect("Cranelift supports the host");
-    builder.finish(settings::Flags::new(flags)).expect("flags fit the host")
-}
-
-/// A function without a body.
-fn empty(symbol: &str, signature: ir::Signature) -> ir::Function {
-    let mut func = ir::Function::with_name_signature(UserFuncName::testcase(symbol), signature);
-    func.params.ensure_base_srcloc(ir::SourceLoc::new(0));
-    func
 }

@@ -9,54 +9,16 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type as Clif, Value, types};
 use cranelift_frontend::Variable;
 
-use super::body::Body;
 use super::expr::{Leaf, leaves_of, parts_of, zero};
-use crate::ast::{Check, Expr, Len, PathStep, Place, Type};
+use super::state::{At, Home, StmtLowering, cotangents};
+use crate::ast::{CheckMode, Expr, Len, PathStep, RevPlace, Type};
 use crate::error::Fault;
 use crate::layout::Scalar;
 use crate::types::{Overlap, overlap};
 
-/// What a name stands for.
-#[derive(Clone, Debug)]
-pub(super) enum Home {
-    /// A number in registers, and its cotangent.
-    Registers { ty: Scalar, values: Vec<Variable>, cotangents: Vec<Variable> },
-    /// Memory, and its shadow.
-    Memory { address: Value, shadow: Option<Value> },
-    /// An integer that does not change.
-    Word(Value, Scalar),
-    /// The number of an iteration.
-    Iteration(Variable),
-}
-
-/// Where a place is.
-#[derive(Clone, Debug)]
-pub(super) enum At {
-    Registers { ty: Scalar, values: Vec<Variable>, cotangents: Vec<Variable> },
-    Memory { address: Value, shadow: Option<Value>, offset: i32, ty: Type },
-    Fixed(Value, Scalar),
-}
-
-/// The types of its cotangent.
-pub(super) fn cotangents(ty: Scalar) -> &'static [Clif] {
-    match ty {
-        Scalar::I64 | Scalar::I32 | Scalar::Bool => &[],
-        other => parts_of(other),
-    }
-}
-
-impl At {
-    pub(super) fn scalar(&self) -> Scalar {
-        match self {
-            Self::Registers { ty, .. } | Self::Fixed(_, ty) => *ty,
-            Self::Memory { ty, .. } => Scalar::of(ty).expect("it is a number"),
-        }
-    }
-}
-
-impl<'f> Body<'_, 'f> {
+impl<'f> StmtLowering<'_, 'f> {
     /// Where a place is.
-    pub(super) fn at(&mut self, place: &Place) -> At {
+    pub(super) fn at(&mut self, place: &RevPlace) -> At {
         let home = self.homes[&place.root].clone();
         let (mut address, mut shadow) = match home {
             Home::Word(v, ty) => return At::Fixed(v, ty),
@@ -71,7 +33,7 @@ impl<'f> Body<'_, 'f> {
             }
             Home::Memory { address, shadow } => (address, shadow),
         };
-        let root = Place { root: place.root.clone(), path: vec![], at: place.at };
+        let root = RevPlace { root: place.root.clone(), path: vec![], at: place.at };
         let mut ty = self.scope.place(&root).expect("the checker has seen it");
         let mut offset: i32 = 0;
         for step in &place.path {
@@ -117,7 +79,7 @@ impl<'f> Body<'_, 'f> {
         }
         let (ty, parts) = self.value(i, Some(Scalar::I64));
         let i = if ty == Scalar::I32 { self.b.ins().sextend(types::I64, parts[0]) } else { parts[0] };
-        if self.check != Check::Off {
+        if self.check != CheckMode::Off {
             let len = self.length(len);
             let out = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, i, len);
             self.fail_if(out, Fault::OutOfRange, line);
@@ -238,28 +200,28 @@ impl<'f> Body<'_, 'f> {
         found
     }
 
-    /// Check that a place that is changed is none of those that are read, where indices decide.
-    pub(super) fn unread(&mut self, place: &Place, at: &At, by: &[&Expr], line: u32) {
-        if self.check == Check::Off {
+    /// CheckMode that a place that is changed is none of those that are read, where indices decide.
+    pub(super) fn unread(&mut self, place: &RevPlace, at: &At, by: &[&Expr], line: u32) {
+        if self.check == CheckMode::Off {
             return;
         }
         let mut reads = Vec::new();
         by.iter().for_each(|e| e.reads(&mut reads));
         place.index_reads(&mut reads);
-        let reads: Vec<Place> = reads.into_iter().filter(|r| overlap(place, r) == Overlap::Maybe).cloned().collect();
+        let reads: Vec<RevPlace> = reads.into_iter().filter(|r| overlap(place, r) == Overlap::Maybe).cloned().collect();
         for read in reads {
             let other = self.at(&read);
             self.apart(at, &other, line);
         }
     }
 
-    /// Check that two places share no memory.
+    /// CheckMode that two places share no memory.
     pub(super) fn apart(&mut self, a: &At, b: &At, line: u32) {
         let (At::Memory { address: p, offset: i, ty: t, .. }, At::Memory { address: q, offset: j, ty: u, .. }) = (a, b)
         else {
             return;
         };
-        if self.check == Check::Off {
+        if self.check == CheckMode::Off {
             return;
         }
         let (p, q) = (self.b.ins().iadd_imm_s(*p, i64::from(*i)), self.b.ins().iadd_imm_s(*q, i64::from(*j)));
