@@ -65,9 +65,9 @@ fn products_are_those_of_the_primal() {
     assert!(tally.batched > at_least(1000) && tally.series > at_least(1000), "{} {}", tally.batched, tally.series);
 }
 
-/// So many calls of modules may be refused, or trap where the gradient does not: roots whose first
-/// guess is computed from bits, and floats whose last digits are taken off (`digits`).
-const REFUSED_IN_MODULES: usize = 31;
+/// So many calls of modules may be refused, or trap where the gradient does not: bytes of vectors
+/// in another order (`digits`).
+const REFUSED_IN_MODULES: usize = 1;
 
 /// The same as [`POLES`], of modules: roots at zero, without an optimiser.
 const POLES_IN_MODULES: usize = 12;
@@ -92,7 +92,7 @@ fn products_of_modules() {
     tally.print();
     let refused: usize = tally.refused.values().map(|r| r.0).sum();
     assert!(tally.wrong.is_empty(), "{} are wrong", tally.wrong.len());
-    assert!(refused <= REFUSED_IN_MODULES && 20 * refused <= tally.calls, "{refused} refused of {}", tally.calls);
+    assert!(refused <= REFUSED_IN_MODULES, "{refused} refused of {}", tally.calls);
     assert!(tally.poles.len() <= POLES_IN_MODULES, "{} at poles", tally.poles.len());
     assert!(tally.poles_of_series.is_empty());
     assert!(tally.compared > 500 && tally.entries > 50, "{} {}", tally.compared, tally.entries);

@@ -302,9 +302,9 @@ struct Tally {
     causes: BTreeMap<String, (usize, String)>,
 }
 
-/// So many may be refused, with little and with full effort: fewer than five in a hundred. It only
+/// So many may be refused, with little and with full effort: five in a hundred. It only
 /// rises with new cases of floats in pieces.
-const REFUSED: [usize; 2] = [68, 69];
+const REFUSED: [usize; 2] = [67, 68];
 
 #[test]
 fn census() {
@@ -312,7 +312,9 @@ fn census() {
         let mut tally = Tally::default();
         for path in ir_tests::cases::some_files(&["errors", "real"]) {
             let file = File::read(&path).expect("it is read");
-            for (key, f) in file.program.funcs.iter().filter(|(_, f)| f.body.is_some()) {
+            // Not what is made in place of intrinsics: it has no requests of its own.
+            let is_made = |symbol: &str| symbol.starts_with("brolga_");
+            for (key, f) in file.program.funcs.iter().filter(|(_, f)| f.body.is_some() && !is_made(&f.symbol)) {
                 let name = format!("{}/%{}", path.file_stem().expect("a name").display(), f.symbol);
                 count(&mut tally, &file, key, &name, effort);
             }

@@ -341,7 +341,8 @@ impl Check {
             Check::UnknownCallee => "an indirect call went to an address that is no function of this program",
             Check::UntrackedBits => {
                 "a cotangent reached bits that belong to no float that is known: integer arithmetic has produced them, or a \
-                 copy of memory that holds floats of several sizes"
+                 copy of memory that holds floats of several sizes; or an integer that becomes a number was loaded where \
+                 the host has put a float"
             }
             Check::ConstStore => {
                 "active data was stored through a pointer that has no shadow; give that memory a shadow (duplicated)"

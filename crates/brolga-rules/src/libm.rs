@@ -382,7 +382,9 @@ pub fn helper_of_account(symbol: &str) -> Option<&'static str> {
         "mark" => "brolga_tangent_mark",
         "clean" => "brolga_tangent_clean",
         "unsettled" => "brolga_tangent_unsettled",
-        "torn" => "brolga_tangent_torn",
+        "number" => "brolga_expect_number",
+        "digits" => "brolga_tangent_digits",
+        "digits_at" => "brolga_tangent_digits_at",
         "zeroed" => "brolga_tangent_zeroed",
         "copied" => "brolga_tangent_copied",
         "release" => "brolga_release",
@@ -399,7 +401,9 @@ fn accounts(m: &mut Rules) {
     m.add("brolga_account_mark", &[I64; 3], &[], Inactive);
     m.add("brolga_account_clean", &[I64; 3], &[], Inactive);
     m.add("brolga_account_unsettled", &[I64; 4], &[I64], Inactive);
-    m.add("brolga_account_torn", &[I64; 3], &[I64], Inactive);
+    m.add("brolga_account_number", &[I64; 2], &[I64], Inactive);
+    m.add("brolga_account_digits", &[I64; 3], &[I64], Inactive);
+    m.add("brolga_account_digits_at", &[I64; 3], &[I64], Inactive);
     m.add("brolga_account_zeroed", &[I64; 3], &[], Inactive);
     m.add("brolga_account_copied", &[I64; 5], &[], Inactive);
     m.add("brolga_account_release", &[I64, I32], &[], Inactive);

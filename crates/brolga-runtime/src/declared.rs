@@ -1,4 +1,6 @@
-//! What the caller of a debug run says of its pointer arguments.
+//! What the caller of a run says of its pointer arguments.
+
+use std::sync::Arc;
 
 /// A pointer argument of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,4 +11,58 @@ pub struct Declared {
     pub shadow: u64,
     /// Bytes of each, if the caller says so.
     pub len: Option<u64>,
+}
+
+/// Floats in memory, as the caller of a function has put them there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floats {
+    /// Where they begin: bytes from the pointer.
+    pub offset: u64,
+    /// How many bytes they have together.
+    pub len: u64,
+    /// Bytes of each, 4 or 8. They lie at multiples of that. 0 if they are constants of the
+    /// program, whose meaning is not known: if their cotangents cannot be put together, their
+    /// shadow is NaN (as a double, and as singles), and the pullback does not trap.
+    pub size: u32,
+}
+
+/// Where the caller has put floats, for integers that become numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownFloats {
+    /// The pointer from which offsets count.
+    base: u64,
+    /// By offset, none over another.
+    all: Option<Arc<[Floats]>>,
+}
+
+impl KnownFloats {
+    /// By offset from this pointer, none over another.
+    pub(crate) fn of(base: u64, all: Arc<[Floats]>) -> Self {
+        debug_assert!(all.is_sorted_by(|a, b| a.offset + a.len <= b.offset), "one over another");
+        Self { base, all: Some(all) }
+    }
+
+    /// Whether a float lies, in part at least, in `n` bytes at `p`.
+    #[inline]
+    pub(crate) fn holds(&self, p: u64, n: u64) -> bool {
+        let Some(all) = &self.all else { return false };
+        let at = p.wrapping_sub(self.base);
+        let before = all.partition_point(|f| f.offset < at.saturating_add(n));
+        all[..before].iter().rev().take_while(|f| f.offset + f.len > at).any(|f| f.size != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Floats, KnownFloats};
+
+    #[test]
+    fn floats_are_found_where_they_are() {
+        let floats = |offset, len, size| Floats { offset, len, size };
+        let all = [floats(16, 16, 8), floats(32, 8, 0), floats(64, 4, 4)].into();
+        let known = KnownFloats { base: 1000, all: Some(all) };
+        let found: Vec<u64> = (0..80).step_by(4).filter(|at| known.holds(1000 + at, 4)).collect();
+        assert_eq!(found, [16, 20, 24, 28, 64]);
+        assert!(known.holds(1012, 8) && known.holds(1060, 8) && !known.holds(1032, 8) && !known.holds(900, 8));
+    }
 }

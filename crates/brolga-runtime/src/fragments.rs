@@ -81,8 +81,15 @@ impl Fragments {
 
     /// Note a word: it may be a double, or two singles.
     pub(crate) fn note_word(&mut self, primal: u64, tangent: u64) {
-        self.note(8, primal, tangent);
-        for shift in [0, 32] {
+        self.note_parts(primal, tangent, [true; 2]);
+    }
+
+    /// The same of a word whose halves may be no float's.
+    pub(crate) fn note_parts(&mut self, primal: u64, tangent: u64, float: [bool; 2]) {
+        if float == [true; 2] {
+            self.note(8, primal, tangent);
+        }
+        for (shift, _) in [0, 32].into_iter().zip(float).filter(|half| half.1) {
             self.note(4, primal >> shift & 0xffff_ffff, tangent >> shift & 0xffff_ffff);
         }
     }
@@ -154,7 +161,10 @@ impl Fragments {
     }
 
     /// The bits of its tangent, and as far as they are known.
-    unsafe fn settled(&self, float: usize, delta: usize, size: usize) -> (u64, u64) {
+    ///
+    /// # Safety
+    /// As for [`Self::settle`].
+    pub(crate) unsafe fn settled(&self, float: usize, delta: usize, size: usize) -> (u64, u64) {
         // SAFETY: the caller's contract.
         let bits = |at: usize| unsafe {
             if size == WINDOW { word(at) } else { u64::from((at as *const u32).read_unaligned()) }

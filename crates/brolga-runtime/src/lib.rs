@@ -54,6 +54,7 @@ pub mod loops;
 pub mod mappings;
 mod math;
 pub mod memory;
+mod number_calls;
 mod pending;
 mod piece_calls;
 pub mod pieces;
@@ -71,7 +72,7 @@ pub mod workspace;
 
 pub use brolga_schedules::Selection;
 pub use captures::{CaptureError, CaptureTable, Captures, DerivedPair};
-pub use declared::Declared;
+pub use declared::{Declared, Floats};
 pub use globals::{DataSpan, GlobalShadows};
 pub use guard::{Cause, CodeRanges, Entry, RawTrap, Signal, call_guarded};
 pub use heap::Pair;

@@ -40,7 +40,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::blocks::Blocks;
 use crate::captures::{CaptureTable, Captures};
-use crate::declared::Declared;
+use crate::declared::{Declared, KnownFloats};
 use crate::forks::{Executor, Forks, Strand};
 use crate::fragments::Fragments;
 use crate::globals::GlobalShadows;
@@ -118,6 +118,8 @@ pub struct Segment {
     pub(crate) forks: Forks<Segment>,
     /// Pointer arguments of a debug run; empty otherwise. Keeps its storage from run to run.
     pub(crate) declared: Vec<Declared>,
+    /// Where the caller has put floats, if the program makes numbers of integers in memory.
+    pub(crate) known_floats: KnownFloats,
     /// Keeps `globals` valid.
     global_shadows: GlobalShadows,
     /// Keeps `captures` valid.
@@ -158,6 +160,7 @@ impl Segment {
             inverses: Inverses::default(),
             forks: Forks::default(),
             declared: Vec::new(),
+            known_floats: KnownFloats::default(),
             global_shadows,
             capture_table: None,
         }))
@@ -190,6 +193,7 @@ impl Segment {
     pub fn reset(&mut self) {
         let base = self.base();
         self.forget_pieces();
+        self.known_floats = KnownFloats::default();
         self.loops.clear();
         self.inverses.clear();
         self.forks.clear();
@@ -247,6 +251,7 @@ impl Segment {
             self.capture_table.clone_from(&parent.capture_table);
         }
         self.declared.clone_from(&parent.declared);
+        self.known_floats.clone_from(&parent.known_floats);
         self.blocks.of_task = true;
         self.blocks.note_ranges();
     }

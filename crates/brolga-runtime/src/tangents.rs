@@ -1,7 +1,7 @@
 //! What generated code calls where floats move in fragments in forward mode: see
 //! [`crate::fragments`].
 
-use crate::fragments::{HALF, WINDOW, halves, windows, word};
+use crate::fragments::{HALF, POISON, WINDOW, halves, windows, word};
 use crate::pieces::There;
 use crate::segment::Segment;
 
@@ -49,7 +49,9 @@ pub unsafe extern "C" fn brolga_tangent_note(seg: *mut Segment, p: u64, delta: u
             let at = at.wrapping_add_signed(from);
             // SAFETY: our contract; what lies across is inside of an instance's memory.
             let (primal, tangent) = unsafe { (word(at.wrapping_sub(delta)), word(at)) };
-            seg.fragments.note_word(primal, tangent);
+            // What was put together of fragments was noted where they come from, if it is a float.
+            let float = [at, at + HALF].map(|half| !seg.fragments.dirty.contains_key(&half));
+            seg.fragments.note_parts(primal, tangent, float);
         }
     }
 }
@@ -82,13 +84,51 @@ pub unsafe extern "C" fn brolga_tangent_whole(seg: *mut Segment, primal: u64, ta
     half(0) | half(32)
 }
 
-/// Whether the tangent of a word that becomes floats of `of` bytes is not whole.
+/// What has to be added to the tangents of a word that becomes floats of `of` bytes: the last
+/// digits that a number has replaced in the primal, or [`POISON`] where they are not whole;
+/// otherwise the zero that changes no float. The bits of floats of this size.
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses.
-pub unsafe extern "C" fn brolga_tangent_torn(seg: *mut Segment, primal: u64, tangent: u64, of: u64) -> u64 {
+pub unsafe extern "C" fn brolga_tangent_digits(seg: *mut Segment, primal: u64, tangent: u64, of: u64) -> u64 {
     // SAFETY: our contract.
-    u64::from(unsafe { brolga_tangent_whole(seg, primal, tangent, of) } != tangent)
+    let whole = unsafe { brolga_tangent_whole(seg, primal, tangent, of) };
+    match of {
+        8 => left_out(8, tangent, whole),
+        _ => left_out(4, tangent, whole) | left_out(4, tangent >> 32, whole >> 32) << 32,
+    }
+}
+
+/// The same of the float of `of` bytes at `p`, whose tangent lies `delta` further.
+///
+/// # Safety
+/// As for [`brolga_tangent_note`].
+pub unsafe extern "C" fn brolga_tangent_digits_at(seg: *mut Segment, p: u64, delta: u64, of: u64) -> u64 {
+    // SAFETY: our contract.
+    let known = &unsafe { &*seg }.fragments;
+    let (float, size) = (p.wrapping_add(delta) as usize, of as usize);
+    if known.dirty_floats(float, size, size).next().is_none() {
+        return left_out(size, 0, 0);
+    }
+    // SAFETY: our contract.
+    let (tangent, whole) = unsafe { known.settled(float, delta as usize, size) };
+    left_out(size, tangent, whole)
+}
+
+/// What has to be added to a float of `size` bytes to have another that has the same first digits;
+/// all three by their bits.
+fn left_out(size: usize, is: u64, whole: u64) -> u64 {
+    if size == 8 {
+        let sum = || (f64::from_bits(whole) - f64::from_bits(is)).to_bits();
+        return if is == whole { (-0.0_f64).to_bits() } else { poison_or(whole, POISON.0, sum) };
+    }
+    let (is, whole) = (is as u32, whole as u32);
+    let sum = || (f32::from_bits(whole) - f32::from_bits(is)).to_bits().into();
+    if is == whole { (-0.0_f32).to_bits().into() } else { poison_or(whole.into(), POISON.1.into(), sum) }
+}
+
+fn poison_or(whole: u64, poison: u64, other: impl Fn() -> u64) -> u64 {
+    if whole == poison { poison } else { other() }
 }
 
 /// A fragment, or a number without a tangent, has been stored to `n` bytes at `p`.

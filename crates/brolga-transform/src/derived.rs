@@ -145,6 +145,9 @@ pub struct Derivation {
     pub loops: Vec<LoopOutcome>,
     /// Whether a function moves floats in pieces.
     pub pieces: bool,
+    /// Whether integers of memory become numbers, so that the run is told where the host has put
+    /// floats.
+    pub numbers: bool,
     /// Bytes of the floats whose cotangents tasks of forks add up; none if they differ, or if there
     /// are no tasks.
     pub task_floats: Option<u8>,

@@ -274,6 +274,11 @@ impl<'a> Facts<'a> {
         self.activity.moves_pieces(self.program) || self.overwrites_parts()
     }
 
+    /// Whether the run asks where the host has put floats, because integers become numbers.
+    pub fn expects_numbers(&self) -> bool {
+        !self.activity.converted.is_empty()
+    }
+
     /// The size of the floats of which a number may be stored over a part, or 0 if there may be
     /// doubles and singles. On a typed tape integers are in a channel of their own.
     pub fn cuts(&self, inst: ir::Inst) -> Option<u8> {

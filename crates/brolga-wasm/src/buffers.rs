@@ -87,10 +87,12 @@ impl Instance {
 
     /// Say that from `at` on there are `n` floats of `size` bytes each, 4 or 8, whenever a
     /// derivative begins. It is known of what [`Self::write_f64`] and its like have written, so
-    /// only who fills memory in another way ([`Self::memory_mut`]) has a reason to say it; and only
-    /// programs ask that move floats in pieces, in a module with floats of both sizes: cotangents
-    /// that come in pieces to where the program itself writes nothing are put together as what is
-    /// there. It is taken on trust. A size of 0 says that something else is there, in `n` bytes.
+    /// only who fills memory in another way ([`Self::memory_mut`]) has a reason to say it. Two
+    /// kinds of programs ask. Those that move floats in pieces, in a module with floats of both
+    /// sizes: cotangents that come in pieces to where the program itself writes nothing are put
+    /// together as what is there. And those that make numbers of integers in memory: where a float
+    /// is, the run traps (`untracked_bits`). It is taken on trust. A size of 0 says that something
+    /// else is there, in `n` bytes.
     ///
     /// # Errors
     /// [`Error::Usage`] if they are outside of memory, not at a multiple of their size, or of

@@ -14,6 +14,7 @@ mod inverses;
 mod last_page;
 mod lives;
 mod loops;
+mod numbers;
 mod packed;
 mod pieces;
 mod points;

@@ -81,6 +81,9 @@ pub struct Activity {
     /// Integers without an active value in them, as far as this function knows, that may be a
     /// float's bits, or computed from some.
     pub possible: EntitySet<ir::Value>,
+    /// Loads of integers of four bytes or more that become numbers: if the host has put floats
+    /// there, how the numbers depend on them is lost. In a module only.
+    pub converted: EntitySet<ir::Inst>,
     /// Operations on bits whose results must not get a cotangent ([`brolga_ir::Untracked::Trap`]).
     pub astray: EntitySet<ir::Inst>,
 }

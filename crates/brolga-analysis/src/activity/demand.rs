@@ -26,8 +26,8 @@
 //! **Source.** Demanded-bits analysis, as in LLVM's `DemandedBits`; what waits in memory is in
 //! `brolga_runtime::pieces::demand`.
 
-use brolga_ir::Program;
 use brolga_ir::inst::Shape;
+use brolga_ir::{FuncKey, Program};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -69,15 +69,23 @@ pub struct DemandInput<'a> {
 /// Of each integer, how its bits become a float's, if they do. `returned` says of which results the
 /// caller asks for the bits.
 pub fn demand(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> SecondaryMap<ir::Value, Option<Demand>> {
-    let mut cx = DemandCx { i, found: SecondaryMap::new(), work: Vec::new(), stores: None };
-    for &inst in i.cfg.all_insts() {
-        cx.sink(inst, &returned);
-    }
-    while let Some(v) = cx.work.pop() {
-        let how = cx.found[v].expect("it is demanded");
-        cx.operands(v, how);
-    }
+    let mut cx = DemandCx::new(i);
+    i.cfg.all_insts().iter().for_each(|&inst| cx.sink(inst, &returned));
+    cx.solve();
     cx.found
+}
+
+/// Integers that become numbers by a conversion, as they are or by arithmetic, here, in a callee,
+/// or in a caller: `returned` says which results do. If they are a float's bits, how the number
+/// depends on the float is lost. The second answer are results of callees that become numbers.
+pub fn converted(
+    i: &DemandInput<'_>,
+    returned: impl Fn(usize) -> bool,
+) -> (SecondaryMap<ir::Value, Option<Demand>>, Vec<(FuncKey, usize)>) {
+    let mut cx = DemandCx::new(i);
+    i.cfg.all_insts().iter().for_each(|&inst| cx.conversion(inst, &returned));
+    cx.solve();
+    (cx.found, cx.results)
 }
 
 struct DemandCx<'a, 'b> {
@@ -86,9 +94,22 @@ struct DemandCx<'a, 'b> {
     work: Vec<ir::Value>,
     /// Stores of integers, once they have been asked for.
     stores: Option<Vec<ir::Inst>>,
+    /// Results of functions of the program that are demanded.
+    results: Vec<(FuncKey, usize)>,
 }
 
-impl DemandCx<'_, '_> {
+impl<'a, 'b> DemandCx<'a, 'b> {
+    fn new(i: &'a DemandInput<'b>) -> Self {
+        Self { i, found: SecondaryMap::new(), work: Vec::new(), stores: None, results: Vec::new() }
+    }
+
+    fn solve(&mut self) {
+        while let Some(v) = self.work.pop() {
+            let how = self.found[v].expect("it is demanded");
+            self.operands(v, how);
+        }
+    }
+
     fn is_int(&self, v: ir::Value) -> bool {
         let i = self.i;
         !i.func.dfg.value_type(v).lane_type().is_float()
@@ -127,6 +148,25 @@ impl DemandCx<'_, '_> {
                         self.reach(a, how);
                     }
                 }
+            }
+            Opcode::Return => {
+                let asked = args.iter().enumerate().filter(|a| returned(a.0));
+                asked.for_each(|(_, &a)| self.reach(a, Demand::Moved));
+            }
+            _ => {}
+        }
+    }
+
+    /// Where an integer becomes a number.
+    fn conversion(&mut self, inst: ir::Inst, returned: &impl Fn(usize) -> bool) {
+        let func = self.i.func;
+        let args = func.dfg.inst_args(inst);
+        match func.dfg.insts[inst].opcode() {
+            Opcode::FcvtFromSint | Opcode::FcvtFromUint => self.reach(args[0], Demand::Moved),
+            Opcode::Call => {
+                let Some(CalleeKind::Derived(f)) = CalleeKind::of(self.i.program, func, inst) else { return };
+                let taken = args.iter().enumerate().filter(|a| self.i.summaries.converts(f, a.0)).map(|a| *a.1);
+                taken.collect::<Vec<_>>().into_iter().for_each(|a| self.reach(a, Demand::Moved));
             }
             Opcode::Return => {
                 let asked = args.iter().enumerate().filter(|a| returned(a.0));
@@ -206,6 +246,7 @@ impl DemandCx<'_, '_> {
         let args = func.dfg.inst_args(inst);
         let Some(CalleeKind::Derived(f)) = CalleeKind::of(self.i.program, func, inst) else { return };
         let k = func.dfg.inst_results(inst).iter().position(|&r| r == v).expect("it is a result");
+        self.results.push((f, k));
         let summaries = self.i.summaries;
         let moved = |n: usize| summaries.links(f).iter().any(|l| l.ends == (End::Param(n), End::Result(k)));
         let from: Vec<usize> = match summaries.sources(f, k) {

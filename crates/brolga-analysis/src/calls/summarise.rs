@@ -14,7 +14,7 @@ use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::activity::demand::{DemandInput, demand};
+use crate::activity::demand::{DemandInput, converted, demand};
 use crate::activity::ulp::Steps;
 use crate::activity::width::{self, LaneInput};
 use crate::calls::body::Body;
@@ -75,6 +75,7 @@ impl Summaries {
         order.sort_unstable();
         let mut locals: BTreeMap<FuncKey, Local> = BTreeMap::new();
         for round in 0.. {
+            let results = all.converted_results.len();
             let mut changed = false;
             for &k in &order {
                 let (mut s, local) = summarise(program, k, bodies[&k], &mut all);
@@ -89,6 +90,7 @@ impl Summaries {
                     changed = true;
                 }
             }
+            changed |= results != all.converted_results.len();
             // A function that calls no other and shares nothing learns nothing in another round.
             let shares = !all.regions.is_empty() || !all.indirect.is_empty();
             if !changed || !shares && order.iter().all(|k| is_leaf(program, funcs[k])) {
@@ -165,6 +167,15 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         stores: summaries.demanded,
     };
     let demanded = demand(&for_demand, |_| false);
+    let mut asked = Vec::new();
+    let converts = match program.vmctx_pointers_only {
+        true => {
+            let (found, results) = converted(&for_demand, |k| summaries.is_converted(key, k));
+            asked = results;
+            func.dfg.block_params(cfg.blocks[0]).iter().map(|&v| found[v].is_some()).collect()
+        }
+        false => Vec::new(),
+    };
     let shared = evidence_for_others(func, cfg, &c);
     let formal = func.dfg.block_params(cfg.blocks[0]);
     let mut pointer_result = vec![Origins::default(); results.len()];
@@ -195,6 +206,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
             .map(|&v| contents::goes_on(func, uses, v) || contents::becomes_float(func, uses, v))
             .collect(),
         demands: formal.iter().map(|&v| demanded[v]).collect(),
+        converts,
     };
     let local = Local::compute(&input, &p, &c);
     for (region, k) in shared.regions {
@@ -205,6 +217,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         let e = summaries.indirect.entry(sig).or_insert_with(|| vec![Kinds::NONE; ks.len()]);
         e.iter_mut().zip(ks).for_each(|(e, k)| *e = e.join(k));
     }
+    summaries.converted_results.extend(asked);
     (summary, local)
 }
 

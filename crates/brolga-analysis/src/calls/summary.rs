@@ -61,6 +61,9 @@ pub struct Summary {
     pub hands_on: Vec<bool>,
     /// Per parameter: how its bits become a float's, as far as the function tells.
     pub demands: Vec<Option<Demand>>,
+    /// Per parameter: it becomes a number by a conversion, or one is computed from it. In a module
+    /// only.
+    pub converts: Vec<bool>,
 }
 
 /// Where a returned pointer may come from.
@@ -105,6 +108,8 @@ pub struct Summaries {
     pub(super) demanded: bool,
     /// Which functions take a root.
     pub(super) roots: Taking,
+    /// Results of which a caller makes numbers, in a module.
+    pub(crate) converted_results: HashSet<(FuncKey, usize)>,
 }
 
 impl Summaries {
@@ -188,6 +193,16 @@ impl Summaries {
     /// How the bits of a parameter of `f` become a float's.
     pub fn demands(&self, f: FuncKey, i: usize) -> Option<Demand> {
         self.funcs.get(&f).and_then(|s| s.demands.get(i)).copied().flatten()
+    }
+
+    /// Whether a parameter of `f` becomes a number, or one is computed from it. In a module only.
+    pub fn converts(&self, f: FuncKey, i: usize) -> bool {
+        self.funcs.get(&f).and_then(|s| s.converts.get(i)).copied().unwrap_or(false)
+    }
+
+    /// Whether a caller of `f` makes a number of this result. In a module only.
+    pub fn is_converted(&self, f: FuncKey, k: usize) -> bool {
+        self.converted_results.contains(&(f, k))
     }
 
     /// The width of the floats whose bits a parameter of `f` carries, as far as `f` tells.

@@ -160,7 +160,8 @@ fn derive_all(
     driver.derive_again()?;
     let found = driver.finish()?;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    let Finished { combined, pairs, joint, captures, overwrites, names, pieces, task_floats, guessed, spare } = found;
+    let Finished { combined, pairs, joint, captures, overwrites, names, pieces, numbers, task_floats, guessed, spare } =
+        found;
     // Cotangents that come in fragments are known to one segment, and a debug run knows the shadows
     // that it is told of.
     let has_strands = !pieces && !asked.options.debug && pairs.iter().any(|p| p.variant.strand);
@@ -182,6 +183,7 @@ fn derive_all(
         primals,
         normalised,
         pieces,
+        numbers,
         task_floats,
         demanded,
         guessed,
@@ -290,6 +292,8 @@ struct Finished {
     names: Names,
     /// A function moves floats in pieces, so that all have to settle what they read.
     pieces: bool,
+    /// A function makes numbers of integers in memory, where a host may have put floats.
+    numbers: bool,
     /// What pullbacks of tasks add up.
     task_floats: FloatSizes,
     guessed: u8,
@@ -335,6 +339,7 @@ impl<'a> Driver<'a> {
                 overwrites,
                 names,
                 pieces,
+                numbers: false,
                 task_floats: FloatSizes::default(),
                 guessed,
                 spare,
@@ -480,6 +485,7 @@ impl<'a> Driver<'a> {
     fn keep(&mut self, stages: Stages<'_>, goal: Goal) {
         let (facts, found) = (&stages.facts, &mut self.found);
         found.pieces |= facts.needs_pieces();
+        found.numbers |= facts.expects_numbers();
         found.guessed |= facts.guessed();
         if facts.variant.strand {
             found.task_floats.join(float_sizes(&stages.pullback));

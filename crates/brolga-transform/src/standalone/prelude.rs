@@ -163,7 +163,15 @@ impl Inline for Bodies {
                 Some(0) => "brolga_free_now",
                 _ => "brolga_free_later",
             },
-            "brolga_tangent_settle" if constant_int(caller, args[4]) == Some(0) => "brolga_tangent_clean",
+            "brolga_tangent_settle" => match constant_int(caller, args[4]) {
+                Some(0) => "brolga_tangent_clean",
+                Some(8) => "brolga_tangent_settle_doubles",
+                _ => "brolga_tangent_settle_singles",
+            },
+            "brolga_tangent_whole" => match constant_int(caller, args[3]) {
+                Some(8) => "brolga_tangent_whole_double",
+                _ => "brolga_tangent_whole_singles",
+            },
             "brolga_tangent_zero" if self.0 == (Helpers::Nested { pieces: true }) => "brolga_tangent_zero_marked",
             "brolga_tangent_copy" if self.0 == (Helpers::Nested { pieces: true }) => "brolga_tangent_copy_marked",
             other => other,

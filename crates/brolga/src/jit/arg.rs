@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use brolga_runtime::Floats;
 use cranelift_codegen::data_value::DataValue;
 
 /// One argument of a call.
@@ -47,19 +48,6 @@ pub struct Arg {
     /// What the caller knows to be in memory behind a pointer when a run begins. Only programs ask
     /// that move floats in pieces, of memory that holds floats of several sizes.
     pub floats: Option<Arc<[Floats]>>,
-}
-
-/// Floats in memory, as the caller of a function has put them there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Floats {
-    /// Where they begin: bytes from the pointer.
-    pub offset: u64,
-    /// How many bytes they have together.
-    pub len: u64,
-    /// Bytes of each, 4 or 8. They lie at multiples of that. 0 if they are constants of the
-    /// program, whose meaning is not known: if their cotangents cannot be put together, their
-    /// shadow is NaN (as a double, and as singles), and the pullback does not trap.
-    pub size: u32,
 }
 
 impl Arg {

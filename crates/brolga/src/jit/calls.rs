@@ -117,6 +117,10 @@ impl DerivedRule {
         if inner.debug || inner.keeps_objects {
             declared::register(args, &inner.request.args, &mut tape);
         }
+        if let Some(Arg { value: DataValue::I64(base), floats: Some(all), .. }) = args.first().filter(|_| inner.numbers)
+        {
+            tape.know_floats(*base as u64, all.clone());
+        }
         if inner.program.unaligned_doubles {
             tape.doubles_may_lie_across();
         }

@@ -18,11 +18,11 @@ use brolga_ir::request::Elem;
 use brolga_ir::{ArgActivity, ArgSpec, Request};
 use brolga_runtime::debug::overlap;
 use brolga_runtime::pieces::There;
-use brolga_runtime::{Declared, Segment};
+use brolga_runtime::{Declared, Floats, Segment};
 use cranelift_codegen::data_value::DataValue;
 use smallvec::SmallVec;
 
-use super::arg::{Arg, Floats};
+use super::arg::Arg;
 use crate::Error;
 
 /// The pointer arguments, each with its number and declaration.

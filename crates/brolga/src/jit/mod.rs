@@ -26,7 +26,8 @@ mod tiers;
 mod traps;
 mod units;
 
-pub use arg::{Arg, Floats};
+pub use arg::Arg;
+pub use brolga_runtime::Floats;
 pub use isa::host_isa;
 // For measurements alone.
 #[doc(hidden)]

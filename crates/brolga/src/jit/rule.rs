@@ -45,6 +45,8 @@ pub(super) struct Inner {
     pub(super) keeps_objects: bool,
     /// Whether a function moves floats in pieces.
     pub(super) pieces: bool,
+    /// Whether a function makes numbers of integers in memory.
+    pub(super) numbers: bool,
     /// Of which sizes floats are that are moved as integers which may be none.
     pub(super) guessed: u8,
     /// Bytes of the tape beyond its limit.
@@ -69,6 +71,12 @@ impl Inner {
     pub(super) fn code(&self) -> &CodeMap {
         self.added.as_ref().map_or(&self.compiled.code, |added| &added.code)
     }
+}
+
+/// Where states of time loops go that memory has no room for.
+fn state_folder(options: &Options) -> Option<Arc<StateFolder>> {
+    let folder = options.checkpoint_dir.clone()?;
+    Some(Arc::new(StateFolder { folder, most: options.checkpoint_limit }))
 }
 
 /// The address of a function or data object, for the derivative that was compiled first, or for the
@@ -262,10 +270,7 @@ impl DerivedRule {
             captures: Some(Arc::new(captures)),
             globals,
             width: options.width as usize,
-            states: options
-                .checkpoint_dir
-                .as_ref()
-                .map(|folder| Arc::new(StateFolder { folder: folder.clone(), most: options.checkpoint_limit })),
+            states: state_folder(options),
             executor: tasks::executor(&d.program, options)?,
             task_floats: d.task_floats,
         });
@@ -281,6 +286,7 @@ impl DerivedRule {
             overwrites: d.overwrites,
             loops: d.loops,
             pieces: d.pieces,
+            numbers: d.numbers,
             guessed: d.guessed,
             spare: d.spare,
             width: options.width as usize,

@@ -40,8 +40,7 @@ pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
     let state = |b: &&BytesOf| cx.facts().activity.state[b.of] != State::No;
     let of_floats: Vec<BytesOf> = from.iter().filter(state).copied().collect();
     let numbers = constant_in(cx.func(), cx.inst(), &of_floats);
-    // Of a tangent's bits, which a second derivation sees, no digits may be missing.
-    if numbers | rough != 0 && cx.facts().program.nested == 0 {
+    if numbers | rough != 0 {
         let masks = [numbers, rough].map(|mask| (cx.iconst(Where::Rvs, mask.into()), types::I64));
         ticket = cx.ask("brolga_drop_digits", &[(ticket, types::I64), masks[0], masks[1]], types::I64);
     }

@@ -6,19 +6,20 @@
 //! not read again, clearing is). Where a pointer is moved, its shadow is moved in the forward pass
 //! instead, and the pullback has nothing to do.
 
-use brolga_analysis::query::is_taped_integer;
+use brolga_analysis::query::{access_bytes, is_taped_integer};
 use brolga_analysis::{Delta, MemRole, RootKind};
 use brolga_ir::MemoryMode;
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
 
-use crate::translate::stmt::{StmtCx, Where};
+use crate::translate::stmt::{Cx, StmtCx, Where};
 
 /// `z = load p+off`.
 pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
     let (inst, z) = (cx.inst(), cx.results()[0]);
     let addr = cx.args()[0];
     let off = brolga_analysis::query::access_offset(cx.func(), inst);
+    expect_number(cx);
     match cx.facts().activity.mem[inst] {
         MemRole::Float(_) if cx.facts().in_place.contains(inst) || cx.facts().overwrites.summed.contains_key(&inst) => {
         }
@@ -34,6 +35,23 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
         }
         MemRole::Float(_) | MemRole::None | MemRole::Kill { .. } => {}
     }
+}
+
+/// A load of an integer that becomes a number: a trap if the host has put a float there.
+pub(crate) fn expect_number(cx: Cx<'_, '_, '_, '_>) {
+    let inst = cx.inst();
+    if !cx.facts().activity.converted.contains(inst) {
+        return;
+    }
+    let (addr, off) = (cx.args()[0], brolga_analysis::query::access_offset(cx.func(), inst));
+    let off = cx.iconst(Where::Before, off.into());
+    let p = cx.emit(Where::Before, AdOp::Arith(Arith::Iadd, [Val::Primal(addr), off].into(), types::I64), types::I64);
+    let n = cx.iconst(Where::Before, access_bytes(cx.func(), inst).into());
+    let is_float = Val::D(cx.t.ids.dv());
+    let operands = [None, Some(p), Some(n)];
+    let defs = [(is_float, types::I64)].into();
+    cx.helper(Where::Before, "brolga_expect_number", &operands, &[types::I64; 3], defs, false);
+    cx.push(Where::Before, Defs::default(), AdOp::TrapIf(is_float, Check::UntrackedBits));
 }
 
 /// `store x, p+off`, of any width, atomic or not.

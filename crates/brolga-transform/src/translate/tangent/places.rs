@@ -14,7 +14,7 @@ use cranelift_codegen::ir::{self, Type, types};
 
 use super::fit::fit;
 use super::value::{define, define_as, tangent_as};
-use crate::translate::rules::memory::const_store_check;
+use crate::translate::rules::memory::{const_store_check, expect_number};
 use crate::translate::stmt::Cx;
 use crate::translate::stmt::Where;
 
@@ -22,6 +22,9 @@ use crate::translate::stmt::Where;
 pub fn load(cx: Cx<'_, '_, '_, '_>) {
     let (inst, z) = (cx.inst(), cx.results()[0]);
     let (addr, off) = (cx.args()[0], access_offset(cx.func(), inst));
+    if cx.facts().activity.mem[inst] != MemRole::Pointer {
+        expect_number(cx);
+    }
     match cx.facts().activity.mem[inst] {
         MemRole::Float(shape) if cx.facts().is_active(z) => match read(cx, addr, off, shape) {
             Some(t) if matches!(shape, Shape::Bytes { .. }) => {
