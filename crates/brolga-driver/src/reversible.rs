@@ -2,7 +2,8 @@
 //!
 //! **Question.** What do `run`, `grad`, `check` and `dump` make of a file of reversible functions?
 //! **Answer.** What they make of CLIF: each function is a pair in CLIF, each of whose instructions
-//! has the line of the statement that it is of. A check that fails is a trap with a name and a line.
+//! has the line of the statement that it is of. A check that fails is a trap with a name and a
+//! line.
 //!
 //! | code | problem |
 //! |---|---|

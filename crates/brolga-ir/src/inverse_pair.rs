@@ -106,7 +106,7 @@ struct PairFuncs {
 }
 
 impl PairFuncs {
-    /// The functions by their symbols: the driver, what undoes it, and what does so with cotangents.
+    /// The functions by their symbols: the driver, and what undoes it, without and with cotangents.
     fn bodies(self) -> Vec<MadeFunc> {
         let undo = format!("{}__undo", self.symbol);
         let adjoint = self.adjoint.as_ref().map(|_| format!("{}__adjoint", self.symbol).into());

@@ -1,9 +1,10 @@
 //! Functions from Rust: what the parser makes of text, made by calls.
 //!
 //! **Question.** How does a program that writes reversible functions say them?
-//! **Answer.** By a [`ReversibleBuilder`], whose methods are the statements. Statements are numbered from 1 as
-//! they are made, and errors name these numbers as lines. Places and expressions are written as
-//! text, or put together as values: [`num`], [`RevPlace`]'s methods, and Rust's operators.
+//! **Answer.** By a [`ReversibleBuilder`], whose methods are the statements. Statements are
+//! numbered from 1 as they are made, and errors name these numbers as lines. Places and expressions
+//! are written as text, or put together as values: [`num`], [`RevPlace`]'s methods, and Rust's
+//! operators.
 //!
 //! ```
 //! use brolga_reversible::ast::{Len, Type};

@@ -1,9 +1,9 @@
 //! Reversible functions: one definition, both directions, gradients without a tape.
 //!
 //! A function is a list of statements that can be undone: updates by what they do not change,
-//! exchanges, rotations, branches and loops whose conditions can be decided from behind. Its inverse
-//! follows from its text ([`invert`]). Its gradient runs the inverse with cotangents beside the
-//! values, so that nothing is recorded, whatever the number of steps.
+//! exchanges, rotations, branches and loops whose conditions can be decided from behind. Its
+//! inverse follows from its text ([`invert`]). Its gradient runs the inverse with cotangents beside
+//! the values, so that nothing is recorded, whatever the number of steps.
 //!
 //! ```
 //! // The scalar product of x with itself.

@@ -3,8 +3,9 @@
 //! **Question.** Which programs are refused before they run?
 //! **Answer.** Those of which a name is unknown, a type does not fit, a place is updated by what it
 //! holds itself ([`ErrorKind::AliasWrite`]), a place does not end where it was made
-//! ([`ErrorKind::Dealloc`]), or the number of an iteration is changed ([`ErrorKind::IteratorChanged`]).
-//! Where indices decide whether two places are one, a run decides.
+//! ([`ErrorKind::Dealloc`]), or the number of an iteration is changed
+//! ([`ErrorKind::IteratorChanged`]). Where indices decide whether two places are one, a run
+//! decides.
 //!
 //! **After.** Each `drop` has its type, so that it can be inverted.
 

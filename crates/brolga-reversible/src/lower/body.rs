@@ -2,8 +2,8 @@
 //!
 //! **Question.** What does a statement do, and what does undoing it do to cotangents?
 //! **Answer.** The statements that are lowered are those that run: of an adjoint, the inverse. If
-//! `x -= e(y)` runs with cotangents, it undoes `x += e(y)`, so `ȳ += x̄ ∂e/∂y`. An exchange exchanges
-//! cotangents, a rotation rotates them, a new place has none.
+//! `x -= e(y)` runs with cotangents, it undoes `x += e(y)`, so `ȳ += x̄ ∂e/∂y`. An exchange
+//! exchanges cotangents, a rotation rotates them, a new place has none.
 
 use std::collections::HashMap;
 
@@ -380,7 +380,8 @@ impl<'f> StmtLowering<'_, 'f> {
             let (c, d) = turned(self, c, d);
             self.set_cotangent(&x, &[c]);
             self.set_cotangent(&y, &[d]);
-            // The same before and behind, so it may be taken here. What rotates back undoes a rotation.
+            // The same before and behind, so it may be taken here. What rotates back undoes a
+            // rotation.
             let (pd, qc) = (self.b.ins().fmul(p, d), self.b.ins().fmul(q, c));
             let seed = if back { self.b.ins().fsub(pd, qc) } else { self.b.ins().fsub(qc, pd) };
             self.gradient(by, ty, &leaves, &places, &[seed], span);

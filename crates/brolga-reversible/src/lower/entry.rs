@@ -1,6 +1,7 @@
 //! What callers see: a pair whose failed checks leave the states as they were.
 //!
-//! **Question.** How is a reversible function called, and what is left behind by a check that fails?
+//! **Question.** How is a reversible function called, and what is left behind by a check that
+//! fails?
 //! **Answer.** `%f` takes its parameters as they are written and calls `%brolga_reversible`, which
 //! stands for a driver of `%f__do`, `%f__undo` and `%f__adjoint`. Each of those keeps a copy of the
 //! states, if something is checked, and calls the statements. If they return the number of a check,

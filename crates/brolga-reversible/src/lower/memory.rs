@@ -1,8 +1,8 @@
 //! Places that are memory of the function's own: how they begin and end; and stacks.
 //!
-//! **Answer.** What is small and of known size is on the machine's stack, all else is allocated, and
-//! freed when the place ends. A place that ends holds what is said, number by number. A stack is a
-//! count and its cells; the cells above the top hold zero, so that pushing forgets nothing.
+//! **Answer.** What is small and of known size is on the machine's stack, all else is allocated,
+//! and freed when the place ends. A place that ends holds what is said, number by number. A stack
+//! is a count and its cells; the cells above the top hold zero, so that pushing forgets nothing.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
