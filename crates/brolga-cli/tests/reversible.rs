@@ -31,7 +31,7 @@ fn commands_read_reversible_functions() {
     assert!(inverse.contains("y -= x[i] * x[i]") && !inverse.contains("fn first"), "{inverse}");
     file.run("invert", &["--func", "third"]).expect(2).says("no function `third`");
     let run = file.run("run", &["--call", "%first([0.0], [1.0], 1)"]).expect(1);
-    run.says("out_of_range").says("line 9");
+    run.says("out_of_range").says("sum.rev:9");
     // The inverse is a function, too.
     prints("run", &["--call", "%sum__inverse([5.0], [1.0, 2.0], 2)"], "[0.0]");
 }

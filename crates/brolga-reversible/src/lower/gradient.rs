@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use brolga_ir::spec::{ParamActivity, ReturnActivity, Spec};
-use brolga_ir::{Options, Program};
+use brolga_ir::{Options, Pass, PassSet, Program};
 use brolga_transform::embed::{ParamRole, ResultRole, embed};
 use cranelift_codegen::ir::instructions::InstructionMapper;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, Value};
@@ -23,6 +23,10 @@ use super::expr::{Leaf, Maker, parts_of};
 use super::state::{StmtLowering, cotangents};
 use crate::ast::{Expr, ExprKind};
 use crate::layout::Scalar;
+
+/// Passes that make few instructions more, in several blocks or lanes.
+const LEFT_OUT: PassSet =
+    PassSet::of(&[Pass::VersionGuards, Pass::Vectorise, Pass::PartialSums, Pass::Promote, Pass::SlpDivisions]);
 
 /// The cotangents of an expression's leaves; none for those that have none. The seeds are the
 /// cotangents of a place of type `ty` that it was added to.
@@ -105,7 +109,8 @@ fn derived(body: &StmtLowering<'_, '_>, e: &Expr, ty: Scalar, leaves: &[Leaf]) -
     let mut program = Program::new();
     let key_of = program.define(&symbol, func, |_| 0).map_err(|s| format!("`%{s}` is there twice"))?;
     let spec = Spec::gradient(params).results(returns);
-    let found = embed(&program, key_of, &spec, &Options::default(), &*body.cx.isa).map_err(|d| d.to_string())?;
+    let options = Options { disabled: LEFT_OUT, ..Options::default() };
+    let found = embed(&program, key_of, &spec, &options, &*body.cx.isa).map_err(|d| d.to_string())?;
     let signature = found.signatures.into_iter().next().ok_or("nothing was derived")?;
     let mut functions = found.functions.into_iter();
     let func = functions.next().ok_or("nothing was derived")?.func;
