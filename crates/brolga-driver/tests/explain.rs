@@ -666,3 +666,57 @@ block0(v10: f64, v20: f64):
         assert_eq!(found.matches(kept).count(), 1, "{kept}\n{found}");
     }
 }
+
+/// What a task reads of its caller's memory, and what of its own.
+#[test]
+fn sums_of_tasks() {
+    let source = "function %squared(i64) {
+block0(v0: i64):
+    v1 = load.f64 v0
+    v2 = fmul v1, v1
+    store v2, v0
+    return
+}
+
+function %body(i64, i64, i64) {
+    ss0 = explicit_slot 8, align = 8
+    fn0 = %squared(i64)
+block0(v0: i64, v1: i64, v8: i64):
+    v2 = iconst.i64 3
+    v3 = ishl v1, v2
+    v4 = iadd v0, v3
+    v5 = load.f64 v4
+    v6 = stack_addr.i64 ss0
+    store v5, v6
+    call fn0(v6)
+    v7 = load.f64 v6
+    store v7, v4+16
+    return
+}
+
+function %f(i64) {
+    fn0 = %body(i64, i64, i64)
+    fn1 = %brolga_par_for(i64, i64, i64, i64, i64)
+block0(v0: i64):
+    v1 = func_addr.i64 fn0
+    v2 = iconst.i64 0
+    v3 = iconst.i64 2
+    v4 = iconst.i64 1
+    call fn1(v1, v0, v2, v3, v4)
+    return
+}";
+    let (found, _) = explained(source, "%f([1.0, 2.0, 0.0, 0.0])", None);
+    let mut out = String::new();
+    for f in found.plans.expect("it is derived").iter().filter(|f| !f.sums.is_empty()) {
+        out += &format!("%{}\n", f.function);
+        for s in &f.sums {
+            let place = if s.pending { "pending" } else { "plain" };
+            out += &format!("  {place}, by {}: {}\n", s.pointer, s.accesses.join("; "));
+        }
+    }
+    expect![[r#"
+        %brolga_par_for__body__task
+          pending, by parameter 0 of the function: `v5 = load.f64 v4` of %body (line 16); `store.f64 v7, v4+16` of %body (line 21)
+          plain, by `v6 = stack_addr.i64 ss0` of %body (line 17): `store.f64 v5, v6` of %body (line 18); `v1 = load.f64 v0` of %squared (line 3); `store.f64 v2, v0` of %squared (line 5); `v7 = load.f64 v6` of %body (line 20)
+    "#]].assert_eq(&out);
+}

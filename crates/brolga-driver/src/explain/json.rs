@@ -17,7 +17,7 @@
 use brolga_oracle::Place;
 use serde_json::{Value, json};
 
-use super::plan::{FunctionPlan, Recorded};
+use super::plan::{FunctionPlan, Recorded, Sums};
 use super::{Explanation, GradientEntry, PathBack, Term, Why};
 use crate::bind::Invocation;
 use crate::output::{line, num_json, offset};
@@ -113,9 +113,14 @@ fn function(f: &FunctionPlan) -> Value {
         }
         block
     });
-    json!({
+    let mut all = json!({
         "function": format!("%{}", f.function),
         "frame_bytes": f.frame_bytes,
         "blocks": blocks.collect::<Vec<_>>(),
-    })
+    });
+    if !f.sums.is_empty() {
+        let sums = |s: &Sums| json!({ "pointer": s.pointer, "pending": s.pending, "for": s.accesses, "why": s.why });
+        all["sums"] = f.sums.iter().map(sums).collect();
+    }
+    all
 }

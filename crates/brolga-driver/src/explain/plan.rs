@@ -6,7 +6,7 @@
 use brolga::{Error, FuncKey, Options, Program, Request};
 use brolga_ir::inst::Val;
 use brolga_ir::map::IndexMap;
-use brolga_transform::plan::remarks::{Reader, readers, reason};
+use brolga_transform::plan::remarks::{Reader, TaskAccesses, readers, reason, task_accesses};
 use brolga_transform::plan::table::{Source, Supply, Way, type_of};
 use brolga_transform::{Stages, derive_with};
 use cranelift_codegen::ir::{self, Type};
@@ -23,6 +23,21 @@ pub struct FunctionPlan {
     pub frame_bytes: u32,
     /// Its blocks that can return.
     pub blocks: Vec<Block>,
+    /// Where the cotangents of its accesses go, if it is a task of a fork, or is called by one.
+    pub sums: Vec<Sums>,
+}
+
+/// Where a pullback of a task adds the cotangents of accesses by one pointer.
+#[derive(Clone, Debug)]
+pub struct Sums {
+    /// The pointer.
+    pub pointer: String,
+    /// Whether to sums of the task's own until the fork is over, and not to the shadow.
+    pub pending: bool,
+    /// The accesses.
+    pub accesses: Vec<String>,
+    /// Why there.
+    pub why: &'static str,
 }
 
 /// One block.
@@ -118,7 +133,23 @@ impl Describe<'_, '_> {
             function: facts.program.funcs[facts.variant.func].symbol.clone(),
             frame_bytes: plan.frame.as_ref().map_or(0, |f| f.size),
             blocks: blocks.map(|&b| self.block(b, &aux)).collect(),
+            sums: self.sums(),
         }
+    }
+
+    /// By pointer, where the cotangents of accesses go.
+    fn sums(&self) -> Vec<Sums> {
+        let sums = |TaskAccesses { pointer, pending, accesses }| {
+            let why = match pending {
+                true => {
+                    "another task may add there at the same time, unless the run finds that this one owns the memory"
+                }
+                false => "it is a stack slot of the function, which no other task has",
+            };
+            let accesses = accesses.into_iter().map(|inst| self.names.inst(inst)).collect();
+            Sums { pointer: self.names.value(pointer), pending, accesses, why }
+        };
+        task_accesses(&self.s.facts, &self.s.plan).into_iter().map(sums).collect()
     }
 
     fn block(&self, b: ir::Block, aux: &IndexMap<Val, Type>) -> Block {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use brolga_oracle::Place;
 
+use super::plan::Sums;
 use super::{Explanation, GradientEntry, PathBack};
 use crate::output::show_num;
 use crate::value::Num;
@@ -174,6 +175,20 @@ impl Text {
                     self.line(8, "for the pullback to know where the next block was entered from");
                 }
             }
+            self.sums(&f.sums);
+        }
+    }
+
+    /// Where a task's cotangents go.
+    fn sums(&mut self, all: &[Sums]) {
+        if !all.is_empty() {
+            self.line(4, "as a task of a fork");
+        }
+        for s in all {
+            let place = if s.pending { "to sums of the task's own" } else { "to the shadow" };
+            self.line(6, &format!("adds {place} behind the pointer {}", s.pointer));
+            s.accesses.iter().for_each(|access| self.line(8, &format!("for {access}")));
+            self.line(8, &format!("since {}", s.why));
         }
     }
 }

@@ -4,9 +4,11 @@
 //! The plan keeps the way of each name ([`super::ways`]); here are the sentences. Nothing that is
 //! derived depends on them.
 
-use brolga_analysis::RootKind;
+use brolga_analysis::query::access_address;
+use brolga_analysis::{MemRole, RootKind};
 use brolga_ir::Mode;
 use brolga_ir::inst::Val;
+use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir::{self, ValueDef};
 
 use crate::facts::Facts;
@@ -124,4 +126,31 @@ fn not_computed(facts: &Facts<'_>, plan: &Plan, v: Val, dear: &'static str) -> &
         Some(Obstacle::Impure) => "it cannot be computed again in another place",
         Some(Obstacle::Dear) | None => dear,
     }
+}
+
+/// Accesses of a task of a fork, or of what one calls, by one pointer.
+#[derive(Clone, Debug)]
+pub struct TaskAccesses {
+    /// The pointer.
+    pub pointer: ir::Value,
+    /// Whether their cotangents go to sums of the task's own until the fork is over, and not to the
+    /// shadow ([`crate::assemble`]).
+    pub pending: bool,
+    /// They.
+    pub accesses: Vec<ir::Inst>,
+}
+
+/// Where the cotangents of a task's accesses go. Nothing if the function is none.
+pub fn task_accesses(facts: &Facts<'_>, plan: &Plan) -> Vec<TaskAccesses> {
+    let mut found: IndexMap<ir::Value, Vec<ir::Inst>> = IndexMap::default();
+    let live = facts.cfg.blocks.iter().filter(|b| facts.variant.strand && plan.returning.contains(**b));
+    for &inst in live.flat_map(|&b| facts.cfg.insts(b)) {
+        let is_float = matches!(facts.activity.mem[inst], MemRole::Float(_));
+        let address = access_address(facts.func(), inst).filter(|_| is_float);
+        let Some(root) = address.and_then(|p| facts.pointers.root(p)) else { continue };
+        found.entry(root).or_default().push(inst);
+    }
+    let is_slot = |root: &ir::Value| matches!(facts.pointers.roots.get(root), Some(RootKind::Slot(_)));
+    let of = |(pointer, accesses)| TaskAccesses { pointer, pending: !is_slot(&pointer), accesses };
+    found.into_iter().map(of).collect()
 }
