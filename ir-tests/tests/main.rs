@@ -18,6 +18,8 @@ mod looked;
 mod prune;
 mod random;
 mod rerun_loops;
+mod reversible;
+mod reversible_random;
 mod second;
 mod steady;
 mod whole;

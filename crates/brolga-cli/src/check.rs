@@ -2,6 +2,7 @@
 
 use brolga::{Error, Options};
 use brolga_driver::check::forward::{ForwardCheck, forward};
+use brolga_driver::check::round_trip::{STATES, round_trip};
 use brolga_driver::check::second::second;
 use brolga_driver::check::{Check, DotProduct, RowVerdict, Tolerances, check};
 use brolga_driver::{File, compare};
@@ -88,6 +89,7 @@ fn check_one(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Result
         complain(&format!("{}: forward mode disagrees with the gradient or with differences", job.name()));
     }
 
+    ok &= inverse_line(file, job)?;
     ok &= found.is_ok();
     for complaint in found.complaints() {
         complain(&format!("{}: {complaint}", job.name()));
@@ -100,6 +102,25 @@ fn check_one(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Result
         }
     }
     Ok(ok)
+}
+
+/// Call a reversible function and its inverse from random states; whether nothing is wrong.
+fn inverse_line(file: &File, job: &Job<'_>) -> Result<bool, Failure> {
+    let Some(reversible) = &file.reversible else { return Ok(true) };
+    let found = round_trip(&file.program, reversible, &job.call, STATES).map_err(|e| Failure::Run(job.name(), e))?;
+    let Some(found) = found else { return Ok(true) };
+    let how = if found.by_bits { "bit by bit" } else { "floats within the tolerance" };
+    let verdict = if found.wrong.is_none() { "holds" } else { "does NOT hold" };
+    let refused = match (found.refused, found.left_out) {
+        (0, 0) => String::new(),
+        (n, 0) => format!("; {n} more were refused, and left as they were"),
+        (n, m) => format!("; {n} more were refused, and left as they were; {m} trapped, or were not finite"),
+    };
+    show(&format!("inverse: from {} random states back to them, {how}{refused}: {verdict}\n", found.undone));
+    if let Some(wrong) = &found.wrong {
+        complain(&format!("{}: {wrong}", job.name()));
+    }
+    Ok(found.wrong.is_none())
 }
 
 /// What is said of forward mode, and whether nothing is wrong.

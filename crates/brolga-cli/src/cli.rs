@@ -19,10 +19,11 @@ use crate::explain::ExplainArgs;
 use crate::failure::{Failure, statuses};
 use crate::forward::{JacobianArgs, JvpArgs};
 use crate::grad::GradArgs;
+use crate::invert::InvertArgs;
 use crate::man::ManArgs;
 use crate::run::RunArgs;
 use crate::second::{HessianArgs, HvpArgs};
-use crate::{bench, check, compile, completions, dump, explain, forward, grad, man, report, run, second};
+use crate::{bench, check, compile, completions, dump, explain, forward, grad, invert, man, report, run, second};
 
 /// Derivatives of functions in CLIF files and WebAssembly modules: gradients, Jacobians and
 /// Hessians, checked and explained.
@@ -94,6 +95,8 @@ pub enum FileCommand {
     Dump(DumpArgs),
     /// Write derivatives into an object file, with a header for C and declarations for Rust.
     Compile(CompileArgs),
+    /// Print the inverses of the functions of a .rev file.
+    Invert(InvertArgs),
 }
 
 /// Read the command line and do what it says.
@@ -128,7 +131,7 @@ fn colours<'a>(mut args: impl Iterator<Item = &'a str>) -> anstream::ColorChoice
 impl FileCommand {
     /// Do it.
     pub fn execute(&self) -> ExitCode {
-        use FileCommand::{Check, Compile, Dump, Explain, Grad, Hessian, Hvp, Jacobian, Jvp, Run};
+        use FileCommand::{Check, Compile, Dump, Explain, Grad, Hessian, Hvp, Invert, Jacobian, Jvp, Run};
         let (input, limit) = match self {
             Grad(a) => (&a.input, a.limit.time_limit),
             Jvp(a) => (&a.input, a.limit.time_limit),
@@ -140,6 +143,7 @@ impl FileCommand {
             Explain(a) => (&a.input, a.limit.time_limit),
             Dump(a) => (&a.input, None),
             Compile(a) => (&a.input, None),
+            Invert(a) => (&a.input, None),
         };
         finish(Some(&input.file), limit, || match self {
             Grad(a) => grad::run(a),
@@ -152,6 +156,7 @@ impl FileCommand {
             Explain(a) => explain::run(a),
             Dump(a) => dump::run(a),
             Compile(a) => compile::run(a),
+            Invert(a) => invert::run(a),
         })
     }
 }

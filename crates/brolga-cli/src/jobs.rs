@@ -145,7 +145,7 @@ fn derived(file: &File, options: &CallOptions) -> Options {
         task_threads: options.task_threads,
         checkpoint_dir: options.checkpoint_dir.clone(),
         checkpoint_limit: options.checkpoint_limit.map_or(usual.checkpoint_limit, |n| n as u64),
-        inverse_check: options.inverse_check.unwrap_or_default(),
+        inverse_check: options.inverse_check.unwrap_or(file.options().inverse_check),
         ..usual
     })
 }

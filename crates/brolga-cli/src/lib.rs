@@ -20,6 +20,7 @@ pub mod explain;
 pub mod failure;
 pub mod forward;
 pub mod grad;
+pub mod invert;
 pub mod jobs;
 pub mod man;
 pub mod report;

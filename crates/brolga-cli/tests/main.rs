@@ -7,4 +7,5 @@ mod installed;
 mod inverses;
 mod loops;
 mod objects;
+mod reversible;
 mod statuses;

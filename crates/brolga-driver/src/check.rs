@@ -13,6 +13,7 @@
 //! does not run at the point, there is nothing to check, which is an error.
 
 pub mod forward;
+pub mod round_trip;
 pub mod second;
 
 use brolga::{DerivedRule, Error, InverseStats, LoopStats, Program};

@@ -23,6 +23,7 @@ pub mod output;
 mod place;
 pub mod protocol;
 pub mod quiet;
+pub mod reversible;
 pub mod run;
 pub mod second;
 mod source;

@@ -21,6 +21,8 @@
 //! | AD0008 | a directive that cannot be read |
 //! | AD0009 | code refers to a data object that nothing defines |
 //!
+//! A `.rev` file is a program of reversible functions; see [`crate::reversible`].
+//!
 //! A `.wasm` or `.wat` file is a program too; see [`crate::wasm`]. Its directives are in a file of
 //! their own.
 //!
@@ -50,6 +52,7 @@ use target_lexicon::Triple;
 
 use crate::bind::Invocation;
 use crate::quiet::catch;
+use crate::reversible::Reversible;
 use crate::source::{self, Chunk};
 use crate::text::cursor::Parsed;
 use crate::text::{Call, Clauses, DataLine, Directive, SyntaxError};
@@ -72,6 +75,8 @@ pub struct File {
     pub malformed: Diagnostics,
     /// The module, if the file is one.
     pub wasm: Option<Wasm>,
+    /// The reversible functions, if the file is of these.
+    pub reversible: Option<Reversible>,
 }
 
 impl File {
@@ -130,12 +135,17 @@ impl File {
             directives,
             malformed,
             wasm: Some(wasm),
+            reversible: None,
         })
     }
 
     /// Options that suit what is in it, where nothing else is asked for.
     pub fn options(&self) -> Options {
-        if self.wasm.is_some() { brolga_wasm::options() } else { Options::default() }
+        match &self.reversible {
+            Some(reversible) => reversible.options(),
+            None if self.wasm.is_some() => brolga_wasm::options(),
+            None => Options::default(),
+        }
     }
 
     /// Read a call and its clauses for the function of this file that it names. `text` is what both
@@ -188,6 +198,9 @@ impl File {
     /// out, if there is anything wrong.
     pub fn parse_for(name: &str, text: impl Into<String>, wanted: &[String]) -> Result<Self, Diagnostics> {
         let text = text.into();
+        if crate::reversible::is_reversible(name) {
+            return Self::functions_of(name, text);
+        }
         let parts = source::split(&text);
         let mut problems = Diagnostics::default();
         stray_lines(&parts, &mut problems);
@@ -196,15 +209,7 @@ impl File {
             problems.push(d.help("a function looks like `function %f(f64) -> f64 { block0(v0: f64): return v0 }`"));
         }
 
-        let mut directives = Vec::new();
-        let mut malformed = Diagnostics::default();
-        for comment in &parts.comments {
-            match Directive::parse(comment.text, comment.line) {
-                Ok(Some(d)) => directives.push(d),
-                Ok(None) => {}
-                Err(e) => malformed.push(e.diagnostic("AD0008", Some(comment.line))),
-            }
-        }
+        let (directives, malformed) = directives_of(&parts);
 
         let isa = host_isa();
         let mut units = Vec::new();
@@ -232,7 +237,16 @@ impl File {
         // A derivative that cannot be made is reported when a function asks for it.
         let called = brolga_transform::called::resolved(&program, &roots, &*isa).map(|p| p.into_owned());
         let program = called.unwrap_or(program);
-        Ok(Self { name: name.to_owned(), text, program, functions, directives, malformed, wasm: None })
+        let (name, wasm, reversible) = (name.to_owned(), None, None);
+        Ok(Self { name, text, program, functions, directives, malformed, wasm, reversible })
+    }
+
+    /// Read reversible functions.
+    fn functions_of(name: &str, text: String) -> Result<Self, Diagnostics> {
+        let ((program, functions), reversible) = crate::reversible::read(&text, &*host_isa())?;
+        let (directives, malformed) = directives_of(&source::split(&text));
+        let (name, wasm, reversible) = (name.to_owned(), None, Some(reversible));
+        Ok(Self { name, text, program, functions, directives, malformed, wasm, reversible })
     }
 
     /// Symbols of the functions that the file defines, as they are called.
@@ -244,6 +258,20 @@ impl File {
     pub fn defined(&self, symbol: &str) -> Option<FuncKey> {
         self.program.func(symbol).filter(|k| self.program.funcs[*k].body.is_some())
     }
+}
+
+/// The directives of a file, and those that cannot be read.
+fn directives_of(parts: &source::Parts<'_>) -> (Vec<Directive>, Diagnostics) {
+    let mut directives = Vec::new();
+    let mut malformed = Diagnostics::default();
+    for comment in &parts.comments {
+        match Directive::parse(comment.text, comment.line) {
+            Ok(Some(d)) => directives.push(d),
+            Ok(None) => {}
+            Err(e) => malformed.push(e.diagnostic("AD0008", Some(comment.line))),
+        }
+    }
+    (directives, malformed)
 }
 
 /// One function, read and verified.

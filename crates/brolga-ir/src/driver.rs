@@ -17,7 +17,8 @@ pub enum Driver {
     /// runs the steps between them again.
     Steps(StepsDriver),
     /// A call that an inverse undoes ([`crate::inverse_pair`]): the pair calls the function and
-    /// records nothing, and the pullback undoes the call and runs it again.
+    /// records nothing, and the pullback undoes the call and runs it again, or undoes it with
+    /// cotangents.
     Inverse(InverseDriver),
     /// Tasks that may run at the same time ([`crate::fork`]): the body calls the function of this
     /// symbol with its own parameters, but for the last one, which is how many tasks there are, and
@@ -44,6 +45,10 @@ pub struct InverseDriver {
     pub state: Vec<StatePart>,
     /// The function that undoes the call, with the same parameters: its symbol.
     pub undo: Box<str>,
+    /// A function that undoes the call and carries cotangents back beside the values: its symbol.
+    /// Its parameters are those of the function, and then the shadow of each, null where there is
+    /// none.
+    pub adjoint: Option<Box<str>>,
 }
 
 /// What the parameters of a function mean that does the steps of a loop from one to another. It

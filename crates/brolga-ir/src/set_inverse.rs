@@ -35,7 +35,7 @@ impl Program {
             Diagnostics::from(d.in_func(function).help(help))
         })?;
         let part = |&(param, length): &(usize, StateLength)| StatePart { address: vec![param], offset: 0, length };
-        let driver = InverseDriver { state: state.iter().map(part).collect(), undo: inverse.into() };
+        let driver = InverseDriver { state: state.iter().map(part).collect(), undo: inverse.into(), adjoint: None };
         let symbol = undone(function, inverse);
         let handed: Vec<usize> = (0..sig.params.len()).collect();
         let body = calls(&symbol, &sig, &(function.to_owned(), sig.clone()), &handed);

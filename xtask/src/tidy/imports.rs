@@ -80,11 +80,16 @@ const CRATES: &[Allowed] = &[
         ],
     ),
     (
+        "crates/brolga-reversible",
+        &["brolga-ir", "brolga-transform", "cranelift-codegen", "cranelift-frontend", "cranelift-native"],
+    ),
+    (
         "crates/brolga-driver",
         &[
             "brolga",
             "brolga-ir",
             "brolga-oracle",
+            "brolga-reversible",
             "brolga-transform",
             "brolga-wasm",
             "cranelift-codegen",
@@ -162,7 +167,20 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
         &[
             (
                 "check",
-                &["bind", "compare", "inputs", "jacobian", "memory", "noise", "run", "second", "tangent", "value"],
+                &[
+                    "bind",
+                    "compare",
+                    "inputs",
+                    "jacobian",
+                    "memory",
+                    "noise",
+                    "reversible",
+                    "run",
+                    "second",
+                    "tangent",
+                    "text",
+                    "value",
+                ],
             ),
             ("explain", &["bind", "compare", "inputs", "memory", "output", "protocol", "quiet", "run", "value"]),
             (

@@ -18,6 +18,11 @@
 //!         inverse(compare)
 //! ```
 //!
+//! Of a reversible function there is a third one, which undoes the call and carries cotangents back
+//! beside the values. Then the pullback calls that in place of the inverse, and no gradient is
+//! derived; unless what undoing does not give back is on record: the states between statements
+//! would not be those of the forward pass.
+//!
 //! `brolga_runtime::inverses` keeps states, checks them, and puts them there.
 //!
 //! **Source.** J.-G. Liu, T. Zhao: Differentiate everything with a reversible embedded
@@ -64,9 +69,15 @@ pub(super) fn pair(
     let mut called = Variant { func, preserved: Preserved::NOTHING, ..variant.clone() };
     called.params = given.iter().map(|&i| variant.params[i]).collect();
     called.promises = given.iter().filter_map(|&i| variant.promises.get(i).copied()).collect();
-    let gradient = work.joint(called.clone());
+    let adjoint = of.adjoint.as_deref().filter(|_| cx.options.inverse_check != InverseCheck::Record);
+    let gradient = adjoint.is_none().then(|| work.joint(called.clone()));
     let mut this = Template { cx, of, variant, names };
-    (this.forward(&symbols.forward), this.pullback(&symbols.pullback, (&called, &given, &gradient)))
+    let forward = this.forward(&symbols.forward);
+    let pullback = match (adjoint, gradient) {
+        (None, Some(gradient)) => this.pullback(&symbols.pullback, (&called, &given, &gradient)),
+        (adjoint, _) => this.with_cotangents(&symbols.pullback, adjoint.expect("there is one")),
+    };
+    (forward, pullback)
 }
 
 /// The function that a body calls, and does nothing else; and which of its parameters it hands on.
@@ -134,6 +145,39 @@ impl Template<'_, '_> {
                 sum.unwrap_or_else(|| b.ins().iconst(shape.ty(), 0))
             })
             .collect();
+        b.ins().return_(&returned);
+        b.seal_all_blocks();
+        b.finalize(self.cx.isa.frontend_config());
+        func
+    }
+
+    /// The pullback of a reversible function.
+    fn with_cotangents(&mut self, symbol: &str, adjoint: &str) -> ir::Function {
+        let sig = self.variant.undo_signature(self.primal());
+        let returns: Vec<ir::Type> = sig.returns.iter().map(|r| r.value_type).collect();
+        let mut func = empty(self.names, symbol, sig);
+        let mut fcx = FunctionBuilderContext::new();
+        let (mut b, params) = begin(&mut func, &mut fcx);
+        let (seg, given) = params.split_first().expect("there is a segment");
+        let run_time = (*seg, self.cells(&mut b, given));
+        let n = self.primal().params.len();
+        let mut args = given[..n].to_vec();
+        for i in 0..n {
+            let none = b.ins().iconst(types::I64, 0);
+            let shadow = self.delta(i).map_or(none, |d| {
+                let there = b.ins().iadd(given[i], given[d]);
+                b.ins().select(given[d], there, none)
+            });
+            args.push(shadow);
+        }
+        self.at(&mut b, run_time, inverse::UNDO);
+        let mut sig = self.primal().clone();
+        sig.params.extend_from_within(..);
+        call_of(&mut b, self.names, adjoint, sig, &args);
+        self.at(&mut b, run_time, inverse::REDO);
+        self.at(&mut b, run_time, inverse::DONE);
+        // Words have no cotangents.
+        let returned: Vec<ir::Value> = returns.iter().map(|&ty| b.ins().iconst(ty, 0)).collect();
         b.ins().return_(&returned);
         b.seal_all_blocks();
         b.finalize(self.cx.isa.frontend_config());

@@ -1,0 +1,139 @@
+//! `.rev` files: reversible functions as a program.
+//!
+//! **Question.** What do `run`, `grad`, `check` and `dump` make of a file of reversible functions?
+//! **Answer.** What they make of CLIF: each function is a pair in CLIF, each of whose instructions
+//! has the line of the statement that it is of. A check that fails is a trap with a name and a
+//! line.
+//!
+//! | code | problem |
+//! |---|---|
+//! | AD0031 | text that is none of the language |
+//! | AD0032 | a name that is unknown, or there twice |
+//! | AD0033 | types that do not fit |
+//! | AD0034 | a statement that changes what it reads |
+//! | AD0035 | a place that does not end where it was made |
+//! | AD0036 | the number of an iteration is changed |
+
+use brolga::{Diagnostic, Diagnostics, InverseCheck, Options, Program, Tolerance};
+use brolga_ir::program::symbol_of_func;
+use brolga_reversible::ast::{CheckMode, File as Functions, Function, Type};
+use brolga_reversible::{Compiled, Fault, RevError, compile};
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::verify_function;
+
+/// The reversible functions of a file.
+#[derive(Clone, Debug)]
+pub struct Reversible {
+    /// They themselves.
+    pub functions: Functions,
+    /// Their inverses.
+    pub inverses: Functions,
+}
+
+/// Whether a file of this name has reversible functions.
+pub fn is_reversible(name: &str) -> bool {
+    std::path::Path::new(name).extension().is_some_and(|e| e == "rev")
+}
+
+impl Reversible {
+    /// Options that suit the functions: what they say of checks, calls of them are checked for.
+    pub fn options(&self) -> Options {
+        let mut found = InverseCheck::Off;
+        for f in &self.functions.functions {
+            found = match (found, f.check) {
+                (found, CheckMode::Off) => found,
+                (InverseCheck::Off, CheckMode::Bits) => InverseCheck::Bits,
+                (found @ InverseCheck::Bits, CheckMode::Bits) => found,
+                (_, CheckMode::Within(t)) => InverseCheck::Within(Tolerance::from(t)),
+                (found, CheckMode::Bits) => found,
+            };
+        }
+        Options { inverse_check: self.of_widths(found), ..Options::default() }
+    }
+
+    /// The pair compares floats of one width; singles by the root of the tolerance. What has both
+    /// it does not compare: the checks of the functions themselves do.
+    fn of_widths(&self, check: InverseCheck) -> InverseCheck {
+        let InverseCheck::Within(tolerance) = check else { return check };
+        let widths = |f: &Function| {
+            let mut found = (false, false);
+            f.params.iter().filter(|p| !p.input).for_each(|p| self.widths(&p.ty, &mut found));
+            found
+        };
+        let all: Vec<(bool, bool)> = self.functions.functions.iter().map(widths).collect();
+        match (all.contains(&(true, true)), all.iter().any(|w| w.0)) {
+            (true, _) => InverseCheck::Off,
+            (false, true) => InverseCheck::Within(Tolerance::from(f64::from(tolerance).sqrt())),
+            (false, false) => check,
+        }
+    }
+
+    /// Whether there are singles, and doubles.
+    fn widths(&self, ty: &Type, found: &mut (bool, bool)) {
+        match ty {
+            Type::F32 => found.0 = true,
+            Type::F64 | Type::Complex | Type::Q43 | Type::Log => found.1 = true,
+            Type::I64 | Type::I32 => {}
+            Type::Array(of, _) | Type::Stack(of, _) => self.widths(of, found),
+            Type::Record(name) => {
+                let record = self.functions.records.iter().find(|r| r.name == *name);
+                record.into_iter().flat_map(|r| &r.fields).for_each(|f| self.widths(&f.1, found));
+            }
+        }
+    }
+}
+
+/// Read a text: the program, the functions with their lines, and what they were made of.
+pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(Defined, Reversible), Diagnostics> {
+    let compiled = compile(text).map_err(|all| {
+        let mut found = Diagnostics::default();
+        all.0.iter().for_each(|e| found.push(diagnostic(e)));
+        found
+    })?;
+    let defined = program(&compiled, isa)?;
+    let inverses = compiled.inverse();
+    Ok((defined, Reversible { functions: compiled.file, inverses }))
+}
+
+/// An error of the language.
+fn diagnostic(e: &RevError) -> Diagnostic {
+    let mut d = Diagnostic::new(e.kind.code(), e.message.clone());
+    d.function.clone_from(&e.function);
+    d.line = Some(e.at.line);
+    match &e.help {
+        Some(help) => d.help(help.clone()),
+        None => d,
+    }
+}
+
+/// A program, and its functions with their lines.
+pub(crate) type Defined = (Program, Vec<(brolga::FuncKey, u32)>);
+
+/// The functions as a program; those that a caller calls, with their lines.
+fn program(compiled: &Compiled, isa: &dyn TargetIsa) -> Result<Defined, Diagnostics> {
+    let mut program = Program::new();
+    for fault in Fault::ALL {
+        program.traps.insert(fault.code(), (fault.name(), fault.message()));
+    }
+    for f in &compiled.functions {
+        program.declare(&f.symbol, &f.func.signature);
+    }
+    let mut functions = Vec::new();
+    for f in &compiled.functions {
+        if let Err(e) = verify_function(&f.func, isa) {
+            let d = Diagnostic::new("AD0901", format!("what `{}` was lowered to is not valid", f.symbol));
+            return Err(d.in_func(&f.symbol).note(e.to_string()).into());
+        }
+        let lines = f.func.clone();
+        let line = |inst| {
+            let loc = lines.srcloc(inst);
+            if loc.is_default() { f.line } else { loc.bits() }
+        };
+        let key = program
+            .define(&f.symbol, f.func.clone(), line)
+            .map_err(|s| Diagnostic::new("AD0004", format!("`%{s}` is defined twice")))?;
+        debug_assert_eq!(symbol_of_func(&f.func.name), f.symbol);
+        functions.push((key, f.line));
+    }
+    Ok((program, functions))
+}

@@ -1,0 +1,458 @@
+//! The language: reversible statements over places, and pure expressions.
+//!
+//! **Question.** What is a reversible function, as text and builder make it?
+//! **Answer.** A list of statements, each of which can be undone by another statement
+//! ([`crate::invert`]). A statement changes *places*; what it reads besides is the same before and
+//! after. Every node knows where it stands: line and column of a text, or the number of the
+//! builder's statement.
+//!
+//! **Source.** C. Lutz: Janus, a time-reversible language (1986). J.-G. Liu, T. Zhao:
+//! Differentiate everything with a reversible embedded domain-specific language. arXiv:2003.04617
+//! (2020).
+
+/// Where something stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceSpan {
+    /// Line, from 1; of a builder the number of the statement.
+    pub line: u32,
+    /// Column, from 1; zero in what a builder has made.
+    pub column: u32,
+}
+
+/// A file: records and functions, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct File {
+    /// Records.
+    pub records: Vec<RecordType>,
+    /// Functions.
+    pub functions: Vec<Function>,
+}
+
+/// A record: named fields, one behind the other in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordType {
+    /// Its name.
+    pub name: String,
+    /// Its fields.
+    pub fields: Vec<(String, Type)>,
+    /// Where it stands.
+    pub at: SourceSpan,
+}
+
+/// A function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// What it is given.
+    pub params: Vec<FnParam>,
+    /// Its statements.
+    pub body: Vec<Stmt>,
+    /// What is checked, but in regions that say otherwise.
+    pub check: CheckMode,
+    /// Where it stands.
+    pub at: SourceSpan,
+}
+
+/// A parameter: a place of the caller's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FnParam {
+    /// Its name.
+    pub name: String,
+    /// What lies there.
+    pub ty: Type,
+    /// Whether it is read only.
+    pub input: bool,
+    /// Where it stands.
+    pub at: SourceSpan,
+}
+
+/// What lies in a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A double.
+    F64,
+    /// A single.
+    F32,
+    /// Two doubles: real and imaginary part.
+    Complex,
+    /// An integer of 64 bits.
+    I64,
+    /// An integer of 32 bits.
+    I32,
+    /// A fixed-point number: a double that is a multiple of 2⁻⁴³, and no more than 2¹⁰ in size, so
+    /// that sums are exact.
+    Q43,
+    /// A positive number by its logarithm, a double.
+    Log,
+    /// So many, one behind the other.
+    Array(Box<Type>, Len),
+    /// A stack: how many there are, as an integer of 64 bits, and room for so many.
+    Stack(Box<Type>, Len),
+    /// A record of this name.
+    Record(String),
+}
+
+/// How long an array is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Len {
+    /// So long.
+    Fixed(u32),
+    /// As this parameter of the function says.
+    Param(String),
+}
+
+/// What is checked of what a program claims.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CheckMode {
+    /// Nothing: claims are believed, and indices are taken to be in range.
+    Off,
+    /// Floats may differ by so much, in proportion where they are above one; singles by the root
+    /// of it. Integers may not.
+    Within(f64),
+    /// All bits count.
+    Bits,
+}
+
+impl Default for CheckMode {
+    fn default() -> Self {
+        Self::Within(1e-8)
+    }
+}
+
+/// A statement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stmt {
+    /// What it does.
+    pub kind: StmtKind,
+    /// Where it stands.
+    pub at: SourceSpan,
+}
+
+/// How a place is updated by an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateOp {
+    /// `+=`
+    Add,
+    /// `-=`
+    Sub,
+    /// `^=`, of integers.
+    Xor,
+    /// `*=`, of logarithms.
+    Mul,
+    /// `/=`, of logarithms.
+    Div,
+}
+
+/// What a statement does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StmtKind {
+    /// Update a place by an expression that does not read it.
+    Update {
+        /// How.
+        op: UpdateOp,
+        /// The place.
+        to: RevPlace,
+        /// By what.
+        by: Expr,
+    },
+    /// Exchange two places.
+    Swap(RevPlace, RevPlace),
+    /// Rotate the plane of two floats by an angle, or back.
+    Rotate {
+        /// The first coordinate.
+        a: RevPlace,
+        /// The second.
+        b: RevPlace,
+        /// The angle, in radians.
+        by: Expr,
+        /// Whether it goes back.
+        back: bool,
+    },
+    /// Change the sign.
+    Negate(RevPlace),
+    /// Add one, or subtract it.
+    Step {
+        /// What is counted.
+        place: RevPlace,
+        /// Whether it goes down.
+        down: bool,
+    },
+    /// Choose by `pre`, which says before what `post` says behind.
+    If {
+        /// The condition.
+        pre: Expr,
+        /// What holds behind it, if and only if `pre` held.
+        post: Expr,
+        /// If it holds.
+        then: Vec<Stmt>,
+        /// If not.
+        other: Vec<Stmt>,
+    },
+    /// Repeat while `cond` holds. `from` holds at first, and behind no iteration.
+    While {
+        /// What holds at first only.
+        from: Expr,
+        /// The condition.
+        cond: Expr,
+        /// An iteration.
+        body: Vec<Stmt>,
+    },
+    /// Count from one number to another one, which is not reached. Neither changes.
+    For {
+        /// What counts.
+        var: String,
+        /// The first number.
+        from: Expr,
+        /// The number behind the last.
+        to: Expr,
+        /// Whether it counts down, from the last to the first.
+        back: bool,
+        /// An iteration.
+        body: Vec<Stmt>,
+    },
+    /// A new place with known contents.
+    Let {
+        /// Its name.
+        name: String,
+        /// What it is.
+        ty: Type,
+        /// What it holds; of an array, each of its numbers.
+        value: Expr,
+    },
+    /// The end of a place, whose contents are known.
+    Drop {
+        /// Its name.
+        name: String,
+        /// What it is; the text may leave it out.
+        ty: Option<Type>,
+        /// What it holds.
+        value: Expr,
+    },
+    /// Compute, copy, and undo the first.
+    Compute {
+        /// What is undone in the end.
+        compute: Vec<Stmt>,
+        /// What happens between.
+        copy: Vec<Stmt>,
+    },
+    /// Call a function, or the inverse of one.
+    Call {
+        /// Its name.
+        name: String,
+        /// A place or an expression for each parameter.
+        args: Vec<Expr>,
+        /// Whether it is the inverse.
+        back: bool,
+    },
+    /// Move a place's contents onto a stack, which leaves zero.
+    Push {
+        /// The stack.
+        stack: RevPlace,
+        /// What is moved.
+        from: RevPlace,
+    },
+    /// Move the top of a stack to a place that holds zero.
+    Pop {
+        /// The stack.
+        stack: RevPlace,
+        /// Where it goes.
+        to: RevPlace,
+    },
+    /// A region with checks of its own.
+    Checked {
+        /// What is checked.
+        check: CheckMode,
+        /// The region.
+        body: Vec<Stmt>,
+    },
+}
+
+/// A place: a name, and what leads from there.
+#[derive(Clone, Debug)]
+pub struct RevPlace {
+    /// The name.
+    pub root: String,
+    /// What leads from there.
+    pub path: Vec<PathStep>,
+    /// Where it stands.
+    pub at: SourceSpan,
+}
+
+/// Places are the same if they are spelled alike, wherever they stand.
+impl PartialEq for RevPlace {
+    fn eq(&self, other: &Self) -> bool {
+        self.root == other.root && self.path == other.path
+    }
+}
+
+/// A step of a place.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PathStep {
+    /// An element of an array.
+    Index(Expr),
+    /// A field of a record, or `re` and `im` of a complex number.
+    Field(String),
+}
+
+/// A pure expression.
+#[derive(Clone, Debug)]
+pub struct Expr {
+    /// What it is.
+    pub kind: ExprKind,
+    /// Where it stands.
+    pub at: SourceSpan,
+}
+
+/// Expressions are the same if they are spelled alike, wherever they stand.
+impl PartialEq for Expr {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind
+    }
+}
+
+/// What an expression is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExprKind {
+    /// A number with a point.
+    Float(f64),
+    /// A number without one.
+    Int(i64),
+    /// What lies in a place; or the number of an iteration.
+    Read(RevPlace),
+    /// A sign, or a negation.
+    Unary(UnaryOp, Box<Expr>),
+    /// Two operands.
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// A function of numbers.
+    Apply(String, Vec<Expr>),
+}
+
+/// Operators of one operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnaryOp {
+    /// `-x`
+    Neg,
+    /// `not c`
+    Not,
+}
+
+/// Operators of two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BinaryOp {
+    /// `a + b`
+    Add,
+    /// `a - b`
+    Sub,
+    /// `a * b`
+    Mul,
+    /// `a / b`; of integers, towards zero.
+    Div,
+    /// `a % b`, of integers.
+    Rem,
+    /// `a & b`, of integers.
+    And,
+    /// `a | b`, of integers.
+    Or,
+    /// `a ^ b`, of integers.
+    Xor,
+    /// `a << b`, of integers.
+    Shl,
+    /// `a >> b`, of integers with a sign.
+    Shr,
+    /// `a == b`
+    Eq,
+    /// `a != b`
+    Ne,
+    /// `a < b`
+    Lt,
+    /// `a <= b`
+    Le,
+    /// `a > b`
+    Gt,
+    /// `a >= b`
+    Ge,
+    /// `a and b`, of conditions.
+    Both,
+    /// `a or b`, of conditions.
+    Either,
+}
+
+impl BinaryOp {
+    /// As it is written.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Add => "+",
+            Self::Sub => "-",
+            Self::Mul => "*",
+            Self::Div => "/",
+            Self::Rem => "%",
+            Self::And => "&",
+            Self::Or => "|",
+            Self::Xor => "^",
+            Self::Shl => "<<",
+            Self::Shr => ">>",
+            Self::Eq => "==",
+            Self::Ne => "!=",
+            Self::Lt => "<",
+            Self::Le => "<=",
+            Self::Gt => ">",
+            Self::Ge => ">=",
+            Self::Both => "and",
+            Self::Either => "or",
+        }
+    }
+
+    /// How tightly it binds.
+    pub fn level(self) -> u8 {
+        match self {
+            Self::Either => 1,
+            Self::Both => 2,
+            Self::Eq | Self::Ne | Self::Lt | Self::Le | Self::Gt | Self::Ge => 3,
+            Self::Or => 4,
+            Self::Xor => 5,
+            Self::And => 6,
+            Self::Shl | Self::Shr => 7,
+            Self::Add | Self::Sub => 8,
+            Self::Mul | Self::Div | Self::Rem => 9,
+        }
+    }
+}
+
+impl Expr {
+    /// Each place that it reads, and each that an index of such a place reads.
+    pub fn reads<'e>(&'e self, found: &mut Vec<&'e RevPlace>) {
+        match &self.kind {
+            ExprKind::Float(_) | ExprKind::Int(_) => {}
+            ExprKind::Read(place) => {
+                found.push(place);
+                place.index_reads(found);
+            }
+            ExprKind::Unary(_, a) => a.reads(found),
+            ExprKind::Binary(_, a, b) => {
+                a.reads(found);
+                b.reads(found);
+            }
+            ExprKind::Apply(_, args) => args.iter().for_each(|a| a.reads(found)),
+        }
+    }
+
+    /// The opposite of a condition.
+    pub fn negated(&self) -> Self {
+        match &self.kind {
+            ExprKind::Unary(UnaryOp::Not, inner) => (**inner).clone(),
+            _ => Self { kind: ExprKind::Unary(UnaryOp::Not, Box::new(self.clone())), at: self.at },
+        }
+    }
+}
+
+impl RevPlace {
+    /// The places that its indices read.
+    pub fn index_reads<'e>(&'e self, found: &mut Vec<&'e RevPlace>) {
+        for step in &self.path {
+            if let PathStep::Index(i) = step {
+                i.reads(found);
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What can be wrong with a reversible program, and what a run may find.
+
+use std::fmt;
+
+use crate::ast::SourceSpan;
+
+/// What is wrong with a program: seen before it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The text is none of the language.
+    Syntax,
+    /// A name is unknown, or is there already.
+    Name,
+    /// Types do not fit.
+    Type,
+    /// A statement changes what it reads, or two names lead to one place.
+    AliasWrite,
+    /// A place ends that was not made there, or does not end.
+    Dealloc,
+    /// The number of an iteration is changed.
+    IteratorChanged,
+}
+
+impl ErrorKind {
+    /// The code of its diagnostic.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Syntax => "AD0031",
+            Self::Name => "AD0032",
+            Self::Type => "AD0033",
+            Self::AliasWrite => "AD0034",
+            Self::Dealloc => "AD0035",
+            Self::IteratorChanged => "AD0036",
+        }
+    }
+}
+
+/// An error with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RevError {
+    /// What is wrong.
+    pub kind: ErrorKind,
+    /// Where.
+    pub at: SourceSpan,
+    /// In which function, if in one.
+    pub function: String,
+    /// A sentence.
+    pub message: String,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl RevError {
+    pub(crate) fn new(kind: ErrorKind, at: SourceSpan, message: impl Into<String>) -> Self {
+        Self { kind, at, function: String::new(), message: message.into(), help: None }
+    }
+
+    #[must_use]
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for RevError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: line {}: {}", self.kind.code(), self.at.line, self.message)
+    }
+}
+
+impl std::error::Error for RevError {}
+
+/// What a check of a run has found: the trap's code, its name, and a sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Two names lead to one place, one of which is changed.
+    AliasWrite,
+    /// What a condition said before it did not say behind.
+    PostconditionFailed,
+    /// A place ends with other contents than are known.
+    DeallocMismatch,
+    /// A limit of a loop has changed.
+    IteratorChanged,
+    /// An index is out of range, or a stack is full or empty.
+    OutOfRange,
+}
+
+impl Fault {
+    /// All.
+    pub const ALL: [Self; 5] =
+        [Self::AliasWrite, Self::PostconditionFailed, Self::DeallocMismatch, Self::IteratorChanged, Self::OutOfRange];
+
+    /// The code of the trap.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::AliasWrite => 230,
+            Self::PostconditionFailed => 231,
+            Self::DeallocMismatch => 232,
+            Self::IteratorChanged => 233,
+            Self::OutOfRange => 234,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AliasWrite => "alias_write",
+            Self::PostconditionFailed => "postcondition_failed",
+            Self::DeallocMismatch => "dealloc_mismatch",
+            Self::IteratorChanged => "iterator_changed",
+            Self::OutOfRange => "out_of_range",
+        }
+    }
+
+    /// What has happened, and what to do.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::AliasWrite => "a statement changes what it reads, or changes one place by two names",
+            Self::PostconditionFailed => {
+                "a condition did not hold behind the statement as it did before: correct the postcondition, or the \
+                 assertion at the loop's entry"
+            }
+            Self::DeallocMismatch => {
+                "a place ends that does not hold what is said: undo what was computed in it, or allow for roundings \
+                 (`check`)"
+            }
+            Self::IteratorChanged => "a limit of the loop was changed by its iterations: copy it to a place of its own",
+            Self::OutOfRange => "an index is out of range, or a stack is full or empty",
+        }
+    }
+}

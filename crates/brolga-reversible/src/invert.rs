@@ -1,0 +1,65 @@
+//! Inversion: the statement that undoes a statement.
+//!
+//! **Question.** What is the inverse of a function?
+//! **Answer.** Its statements in opposite order, each inverted. Nothing else is known of them:
+//!
+//! | statement | inverse |
+//! |---|---|
+//! | `x += e`, `x *= e`, `inc x`, `rotate a, b by e` | `x -= e`, `x /= e`, `dec x`, `unrotate a, b by e` |
+//! | `x ^= e`, `swap a, b`, `neg x` | the same |
+//! | `if (pre, post) { A } else { B }` | `if (post, pre) { A⁻¹ } else { B⁻¹ }` |
+//! | `from e while c { A }` | `from not c while not e { A⁻¹ }` |
+//! | `for i in a .. b { A }` | `for i in back a .. b { A⁻¹ }` |
+//! | `let x: T = v`, `push s, x`, `call f(…)` | `drop x: T = v`, `pop s, x`, `uncall f(…)` |
+//! | `compute { A } copy { B }` | `compute { A } copy { B⁻¹ }` |
+//!
+//! **Invariant.** Inverting twice gives what was there.
+
+use crate::ast::{Function, Stmt, StmtKind, UpdateOp};
+
+/// The function that undoes a function. It has the same name: callers say `uncall`.
+pub fn inverse(function: &Function) -> Function {
+    Function { body: inverse_of(&function.body), ..function.clone() }
+}
+
+/// The statements that undo some.
+pub fn inverse_of(body: &[Stmt]) -> Vec<Stmt> {
+    body.iter().rev().map(inverse_stmt).collect()
+}
+
+/// The statement that undoes one.
+pub fn inverse_stmt(stmt: &Stmt) -> Stmt {
+    use StmtKind as S;
+    let kind = match stmt.kind.clone() {
+        S::Update { op, to, by } => S::Update { op: opposite(op), to, by },
+        S::Swap(a, b) => S::Swap(a, b),
+        S::Rotate { a, b, by, back } => S::Rotate { a, b, by, back: !back },
+        S::Negate(place) => S::Negate(place),
+        S::Step { place, down } => S::Step { place, down: !down },
+        S::If { pre, post, then, other } => {
+            S::If { pre: post, post: pre, then: inverse_of(&then), other: inverse_of(&other) }
+        }
+        S::While { from, cond, body } => {
+            S::While { from: cond.negated(), cond: from.negated(), body: inverse_of(&body) }
+        }
+        S::For { var, from, to, back, body } => S::For { var, from, to, back: !back, body: inverse_of(&body) },
+        S::Let { name, ty, value } => S::Drop { name, ty: Some(ty), value },
+        S::Drop { name, ty, value } => S::Let { name, ty: ty.expect("the checker has put it there"), value },
+        S::Compute { compute, copy } => S::Compute { compute, copy: inverse_of(&copy) },
+        S::Call { name, args, back } => S::Call { name, args, back: !back },
+        S::Push { stack, from } => S::Pop { stack, to: from },
+        S::Pop { stack, to } => S::Push { stack, from: to },
+        S::Checked { check, body } => S::Checked { check, body: inverse_of(&body) },
+    };
+    Stmt { kind, at: stmt.at }
+}
+
+fn opposite(op: UpdateOp) -> UpdateOp {
+    match op {
+        UpdateOp::Add => UpdateOp::Sub,
+        UpdateOp::Sub => UpdateOp::Add,
+        UpdateOp::Xor => UpdateOp::Xor,
+        UpdateOp::Mul => UpdateOp::Div,
+        UpdateOp::Div => UpdateOp::Mul,
+    }
+}

@@ -1,0 +1,161 @@
+//! Where parts of a place lie in memory.
+//!
+//! **Answer.** As C lays them out: fields in order, each at a multiple of its alignment.
+
+use std::collections::HashMap;
+
+use crate::ast::{File, Len, RecordType, Type};
+use crate::error::{ErrorKind, RevError};
+
+/// What an expression, or a place without parts, holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scalar {
+    F64,
+    F32,
+    Complex,
+    I64,
+    I32,
+    Q43,
+    Log,
+    Bool,
+}
+
+impl Scalar {
+    pub(crate) fn of(ty: &Type) -> Option<Self> {
+        Some(match ty {
+            Type::F64 => Self::F64,
+            Type::F32 => Self::F32,
+            Type::Complex => Self::Complex,
+            Type::I64 => Self::I64,
+            Type::I32 => Self::I32,
+            Type::Q43 => Self::Q43,
+            Type::Log => Self::Log,
+            Type::Array(..) | Type::Stack(..) | Type::Record(_) => return None,
+        })
+    }
+
+    pub(crate) fn is_int(self) -> bool {
+        matches!(self, Self::I64 | Self::I32)
+    }
+
+    /// Whether a place of it has a cotangent.
+    pub(crate) fn is_active(self) -> bool {
+        !matches!(self, Self::I64 | Self::I32 | Self::Bool)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F64 => "f64",
+            Self::F32 => "f32",
+            Self::Complex => "complex",
+            Self::I64 => "i64",
+            Self::I32 => "i32",
+            Self::Q43 => "q43",
+            Self::Log => "log",
+            Self::Bool => "a condition",
+        }
+    }
+}
+
+/// Sizes of types, and offsets of fields.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layouts {
+    records: HashMap<String, Layout>,
+}
+
+#[derive(Clone, Debug)]
+struct Layout {
+    fields: Vec<(String, Type, u32)>,
+    size: u32,
+    align: u32,
+}
+
+/// Most bytes of a type whose size is fixed.
+const MOST: u64 = 1 << 30;
+
+impl Layouts {
+    /// The layouts of a file's records.
+    pub(crate) fn new(file: &File) -> Result<Self, Vec<RevError>> {
+        let (mut this, mut errors) = (Self::default(), Vec::new());
+        for r in &file.records {
+            match this.record(r) {
+                Ok(layout) => {
+                    this.records.insert(r.name.clone(), layout);
+                }
+                Err(e) => errors.push(e),
+            }
+        }
+        if errors.is_empty() { Ok(this) } else { Err(errors) }
+    }
+
+    fn record(&self, r: &RecordType) -> Result<Layout, RevError> {
+        let wrong = |kind, message: String| RevError::new(kind, r.at, message);
+        if self.records.contains_key(&r.name) {
+            return Err(wrong(ErrorKind::Name, format!("record `{}` is defined twice", r.name)));
+        }
+        let mut layout = Layout { fields: vec![], size: 0, align: 1 };
+        for (name, ty) in &r.fields {
+            if layout.fields.iter().any(|f| f.0 == *name) {
+                return Err(wrong(ErrorKind::Name, format!("field `{name}` of `{}` is there twice", r.name)));
+            }
+            let (size, align) = self.size(ty).map_err(|m| wrong(ErrorKind::Type, format!("field `{name}`: {m}")))?;
+            let at = layout.size.next_multiple_of(align);
+            layout.fields.push((name.clone(), ty.clone(), at));
+            layout.size = at + size;
+            layout.align = layout.align.max(align);
+        }
+        if layout.fields.is_empty() {
+            return Err(wrong(ErrorKind::Type, format!("record `{}` has no field", r.name)));
+        }
+        layout.size = layout.size.next_multiple_of(layout.align);
+        Ok(layout)
+    }
+
+    /// Bytes and alignment of a type whose size is fixed.
+    pub(crate) fn size(&self, ty: &Type) -> Result<(u32, u32), String> {
+        Ok(match ty {
+            Type::F32 | Type::I32 => (4, 4),
+            Type::F64 | Type::I64 | Type::Q43 | Type::Log => (8, 8),
+            Type::Complex => (16, 8),
+            Type::Array(of, Len::Fixed(n)) => {
+                let (size, align) = self.size(of)?;
+                (sum(0, size, *n)?, align)
+            }
+            Type::Stack(of, Len::Fixed(n)) => (sum(8, self.size(of)?.0, *n)?.next_multiple_of(8), 8),
+            Type::Array(_, Len::Param(n)) | Type::Stack(_, Len::Param(n)) => {
+                return Err(format!(
+                    "its length `{n}` is not fixed, which only that of a whole parameter or place may be"
+                ));
+            }
+            Type::Record(name) => {
+                let r = self.records.get(name).ok_or_else(|| format!("there is no type `{name}` in front of it"))?;
+                (r.size, r.align)
+            }
+        })
+    }
+
+    /// A field of a record: its type, and how many bytes it lies behind the beginning.
+    pub(crate) fn field(&self, record: &str, field: &str) -> Option<(&Type, u32)> {
+        let found = self.records.get(record)?.fields.iter().find(|f| f.0 == field)?;
+        Some((&found.1, found.2))
+    }
+
+    /// Fields of a record.
+    pub(crate) fn fields(&self, record: &str) -> &[(String, Type, u32)] {
+        self.records.get(record).map_or(&[], |r| &r.fields)
+    }
+
+    /// Whether some number in it has a cotangent.
+    pub(crate) fn is_active(&self, ty: &Type) -> bool {
+        match ty {
+            Type::Array(of, _) | Type::Stack(of, _) => self.is_active(of),
+            Type::Record(r) => self.fields(r).iter().any(|f| self.is_active(&f.1)),
+            scalar => Scalar::of(scalar).is_some_and(Scalar::is_active),
+        }
+    }
+}
+
+fn sum(head: u32, size: u32, n: u32) -> Result<u32, String> {
+    let all = u64::from(head) + u64::from(size) * u64::from(n);
+    u32::try_from(all).ok().filter(|_| all <= MOST).ok_or_else(|| format!("{all} bytes are too many"))
+}

@@ -1,0 +1,111 @@
+//! Words of a text, with their places.
+//!
+//! **Question.** Where does each name, number and sign of a `.rev` file stand?
+//! **Answer.** One pass over the characters. A comment goes from `;` to the end of its line. The
+//! end of a line ends a statement, unless a bracket is open.
+
+use crate::ast::SourceSpan;
+use crate::error::{ErrorKind, RevError};
+
+/// A word.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Token {
+    Name(String),
+    Int(i64),
+    Float(f64),
+    Sign(&'static str),
+    /// The end of a line.
+    Line,
+    End,
+}
+
+impl Token {
+    /// For messages.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Name(n) => format!("`{n}`"),
+            Self::Int(n) => format!("`{n}`"),
+            Self::Float(x) => format!("`{x}`"),
+            Self::Sign(s) => format!("`{s}`"),
+            Self::Line => "the end of the line".to_owned(),
+            Self::End => "the end of the file".to_owned(),
+        }
+    }
+}
+
+/// Longer ones first.
+const SIGNS: [&str; 36] = [
+    "<<", ">>", "+=", "-=", "*=", "/=", "^=", "==", "!=", "<=", ">=", "..", "->", "(", ")", "[", "]", "{", "}", ",",
+    ":", ".", "=", "+", "-", "*", "/", "%", "&", "|", "^", "<", ">", "~", "!", "@",
+];
+
+/// The words of a text.
+///
+/// # Errors
+/// A character that begins none, a number that is none.
+pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, SourceSpan)>, RevError> {
+    let mut out: Vec<(Token, SourceSpan)> = Vec::new();
+    let mut depth = 0_i32;
+    for (line, whole) in (1..).zip(text.lines()) {
+        let code = whole.split(';').next().unwrap_or_default();
+        let mut rest = code;
+        while let Some(first) = rest.trim_start().chars().next() {
+            rest = rest.trim_start();
+            let at = SourceSpan { line, column: (code.len() - rest.len() + 1) as u32 };
+            let (token, len) = if first.is_ascii_digit() {
+                number(rest, at)?
+            } else if first.is_alphabetic() || first == '_' {
+                let len = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+                (Token::Name(rest[..len].to_owned()), len)
+            } else if let Some(sign) = SIGNS.iter().find(|s| rest.starts_with(**s)) {
+                depth += match *sign {
+                    "(" | "[" => 1,
+                    ")" | "]" => -1,
+                    _ => 0,
+                };
+                (Token::Sign(sign), sign.len())
+            } else {
+                let e = RevError::new(ErrorKind::Syntax, at, format!("`{first}` means nothing here"));
+                return Err(e.help("a comment begins with `;`"));
+            };
+            out.push((token, at));
+            rest = &rest[len..];
+        }
+        let ends = out.last().is_some_and(|t| t.0 != Token::Line);
+        if depth <= 0 && ends {
+            depth = 0;
+            out.push((Token::Line, SourceSpan { line, column: code.trim_end().len() as u32 + 1 }));
+        }
+    }
+    let last = SourceSpan { line: text.lines().count().max(1) as u32, column: 1 };
+    out.push((Token::End, last));
+    Ok(out)
+}
+
+fn number(rest: &str, at: SourceSpan) -> Result<(Token, usize), RevError> {
+    let digits = |s: &str| s.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(s.len());
+    let mut len = digits(rest);
+    let mut is_float = false;
+    let behind = |len: usize, i: usize| rest[len..].chars().nth(i);
+    if behind(len, 0) == Some('.') && behind(len, 1).is_some_and(|c| c.is_ascii_digit()) {
+        is_float = true;
+        len += 1 + digits(&rest[len + 1..]);
+    }
+    if let Some('e' | 'E') = behind(len, 0) {
+        let sign = usize::from(matches!(behind(len, 1), Some('+' | '-')));
+        if behind(len, 1 + sign).is_some_and(|c| c.is_ascii_digit()) {
+            is_float = true;
+            len += 1 + sign + digits(&rest[len + 1 + sign..]);
+        }
+    }
+    let text = rest[..len].replace('_', "");
+    let token = if is_float {
+        text.parse().map(Token::Float).map_err(|e| e.to_string())
+    } else {
+        text.parse().map(Token::Int).map_err(|e| e.to_string())
+    };
+    match token {
+        Ok(token) => Ok((token, len)),
+        Err(e) => Err(RevError::new(ErrorKind::Syntax, at, format!("`{text}` is no number: {e}"))),
+    }
+}

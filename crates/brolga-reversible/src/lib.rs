@@ -1,0 +1,100 @@
+//! Reversible functions: one definition, both directions, gradients without a tape.
+//!
+//! A function is a list of statements that can be undone: updates by what they do not change,
+//! exchanges, rotations, branches and loops whose conditions can be decided from behind. Its
+//! inverse follows from its text ([`invert`]). Its gradient runs the inverse with cotangents beside
+//! the values, so that nothing is recorded, whatever the number of steps.
+//!
+//! ```
+//! // The scalar product of x with itself.
+//! let program = brolga_reversible::compile(
+//!     "fn squares(y: f64, x: in [f64 x n], n: in i64) {
+//!          for i in 0 .. n {
+//!              y += x[i] * x[i]
+//!          }
+//!      }",
+//! )?;
+//! assert!(program.inverse().to_string().contains("y -= x[i] * x[i]"));
+//! # Ok::<(), brolga_reversible::Errors>(())
+//! ```
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `lex`, `parse`, `print` | text to functions, and back |
+//! | `build` | functions from Rust |
+//! | `layout`, `types` | what is refused before it runs |
+//! | `invert` | the inverse |
+//! | `lower/` | functions in CLIF, in both directions, with cotangents and without |
+
+#![warn(unreachable_pub)]
+
+pub mod ast;
+pub mod build;
+mod error;
+pub mod invert;
+mod layout;
+mod lex;
+mod lower;
+pub mod parse;
+mod print;
+mod types;
+
+use std::fmt;
+
+pub use error::{ErrorKind, Fault, RevError};
+pub use lower::Lowered;
+
+use ast::File;
+
+/// All that is wrong with a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Errors(pub Vec<RevError>);
+
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, e) in self.0.iter().enumerate() {
+            write!(f, "{}{e}", if i > 0 { "\n" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Errors {}
+
+/// A program: its text as a tree, and its functions in CLIF.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The functions, checked.
+    pub file: File,
+    /// The same in CLIF, and what they call. Those that a caller calls come first: `%f` and
+    /// `%f__inverse` of each function, with parameters of 64 bits: the address of each place, and
+    /// each integer that is read.
+    pub functions: Vec<Lowered>,
+}
+
+impl Compiled {
+    /// The inverses of all functions, each by the name of what it undoes.
+    pub fn inverse(&self) -> File {
+        let functions = self.file.functions.iter().map(invert::inverse).collect();
+        File { functions, ..self.file.clone() }
+    }
+}
+
+/// Compile a text.
+///
+/// # Errors
+/// AD0031 to AD0036: what is no text of the language, names, types, and statements that cannot be
+/// undone.
+pub fn compile(text: &str) -> Result<Compiled, Errors> {
+    compile_file(parse::parse(text).map_err(Errors)?)
+}
+
+/// Compile functions that a builder has made.
+///
+/// # Errors
+/// As [`compile`], but for what is wrong with a text.
+pub fn compile_file(file: File) -> Result<Compiled, Errors> {
+    let (file, layouts) = types::checked(file).map_err(Errors)?;
+    let functions = lower::lower(&file, &layouts).map_err(Errors)?;
+    Ok(Compiled { file, functions })
+}

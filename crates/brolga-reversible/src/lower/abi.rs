@@ -1,0 +1,126 @@
+//! What lowered functions are called, and how.
+//!
+//! | symbol | what |
+//! |---|---|
+//! | `%f` | for callers: the parameters as they are written; a pair that is undone with cotangents |
+//! | `%f__inverse` | the same of the inverse |
+//! | `%f__do`, `%f__undo` | the pair: states, then what is read; a failed check puts the states back and traps |
+//! | `%f__adjoint`, `%f__inverse__adjoint` | what undoes each with cotangents: a shadow for each parameter behind |
+//! | `%f__steps`, `%f__back`, and so on | the statements; a failed check is returned as a number |
+//!
+//! All parameters are words of 64 bits: addresses of places, and integers that are read.
+
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, Type as Clif, Value, types};
+use cranelift_codegen::isa::CallConv;
+use cranelift_frontend::FunctionBuilder;
+
+use crate::ast::{FnParam, Function, Type};
+
+/// A form of a function: forwards or backwards, and whether with cotangents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    /// Whether the statements that run are those of the inverse.
+    pub back: bool,
+    /// Whether cotangents are carried: then it is the adjoint of the opposite direction.
+    pub cotangents: bool,
+}
+
+impl Form {
+    pub(super) const ALL: [Self; 4] = [
+        Self { back: false, cotangents: false },
+        Self { back: true, cotangents: false },
+        Self { back: true, cotangents: true },
+        Self { back: false, cotangents: true },
+    ];
+
+    /// The statements.
+    pub(super) fn symbol(self, f: &str) -> String {
+        let which = match (self.back, self.cotangents) {
+            (false, false) => "steps",
+            (true, false) => "back",
+            (true, true) => "steps__adjoint",
+            (false, true) => "back__adjoint",
+        };
+        format!("{f}__{which}")
+    }
+
+    /// What puts states back where a check fails.
+    pub(super) fn guarded(self, f: &str) -> String {
+        let which = match (self.back, self.cotangents) {
+            (false, false) => "do",
+            (true, false) => "undo",
+            (true, true) => "adjoint",
+            (false, true) => "inverse__adjoint",
+        };
+        format!("{f}__{which}")
+    }
+}
+
+/// Whether a parameter is an integer that is read, which is passed as it is.
+pub(super) fn is_word(p: &FnParam) -> bool {
+    p.input && matches!(p.ty, Type::I64 | Type::I32)
+}
+
+/// Parameters in the order in which they are passed: first what is changed.
+pub(super) fn order(f: &Function) -> Vec<usize> {
+    let (states, others): (Vec<_>, Vec<_>) = (0..f.params.len()).partition(|&i| !f.params[i].input);
+    states.into_iter().chain(others).collect()
+}
+
+/// A signature.
+pub(super) fn signature(params: &[Clif], returns: &[Clif]) -> Signature {
+    let mut sig = Signature::new(CallConv::triple_default(&host()));
+    sig.params.extend(params.iter().map(|&ty| AbiParam::new(ty)));
+    sig.returns.extend(returns.iter().map(|&ty| AbiParam::new(ty)));
+    sig
+}
+
+fn host() -> target_lexicon::Triple {
+    target_lexicon::Triple::host()
+}
+
+/// Declare a function that is called, once.
+pub(super) fn import(b: &mut FunctionBuilder<'_>, symbol: &str, params: &[Clif], returns: &[Clif]) -> ir::FuncRef {
+    let name = ir::ExternalName::testcase(symbol);
+    let known = b.func.dfg.ext_funcs.iter().find(|(_, e)| e.name == name).map(|(r, _)| r);
+    known.unwrap_or_else(|| {
+        let signature = b.import_signature(signature(params, returns));
+        b.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false })
+    })
+}
+
+/// A call of a function by its symbol.
+pub(super) fn call_symbol(
+    b: &mut FunctionBuilder<'_>,
+    symbol: &str,
+    params: &[Clif],
+    returns: &[Clif],
+    args: &[Value],
+) -> Vec<Value> {
+    let callee = import(b, symbol, params, returns);
+    let call = b.ins().call(callee, args);
+    b.inst_results(call).to_vec()
+}
+
+/// The address of new memory on the stack.
+pub(super) fn slot(b: &mut FunctionBuilder<'_>, bytes: u32) -> Value {
+    let data = ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, bytes.max(8), 3);
+    let slot = b.create_sized_stack_slot(data);
+    b.ins().stack_addr(types::I64, slot, 0)
+}
+
+/// Set bytes to zero.
+pub(super) fn clear(b: &mut FunctionBuilder<'_>, at: Value, bytes: Value) {
+    let nothing = b.ins().iconst(types::I32, 0);
+    call_symbol(b, "memset", &[types::I64, types::I32, types::I64], &[types::I64], &[at, nothing, bytes]);
+}
+
+/// New memory of the heap.
+pub(super) fn allocate(b: &mut FunctionBuilder<'_>, bytes: Value) -> Value {
+    call_symbol(b, "malloc", &[types::I64], &[types::I64], &[bytes])[0]
+}
+
+/// Give memory of the heap back.
+pub(super) fn release(b: &mut FunctionBuilder<'_>, at: Value) {
+    call_symbol(b, "free", &[types::I64], &[], &[at]);
+}

@@ -1,0 +1,89 @@
+//! What the functions of a file share while they are lowered.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+
+use brolga_transform::embed::DerivedSignature;
+use cranelift_codegen::ir::{self, UserFuncName};
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_codegen::settings::{self, Configurable};
+
+use crate::ast::{File, Function};
+use crate::error::Fault;
+use crate::layout::Layouts;
+
+/// A function in CLIF. Each instruction has the line that it is of as its source location.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// Its symbol.
+    pub symbol: String,
+    /// The function.
+    pub func: ir::Function,
+    /// The line of the function that it is made of.
+    pub line: u32,
+}
+
+/// What functions of a file share while they are lowered.
+pub(super) struct Lowering<'f> {
+    pub file: &'f File,
+    pub layouts: &'f Layouts,
+    /// Functions that return a number.
+    pub fallible: HashSet<String>,
+    pub sites: RefCell<Vec<CheckSite>>,
+    pub gradients: RefCell<Gradients>,
+    pub isa: OwnedTargetIsa,
+}
+
+/// What a check that fails says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CheckSite {
+    pub fault: Fault,
+    pub line: u32,
+}
+
+impl Lowering<'_> {
+    pub(super) fn function(&self, name: &str) -> &Function {
+        self.file.functions.iter().find(|f| f.name == name).expect("the checker has seen it")
+    }
+
+    /// The number of a check, from 1.
+    pub(super) fn site(&self, fault: Fault, line: u32) -> i64 {
+        let mut sites = self.sites.borrow_mut();
+        let site = CheckSite { fault, line };
+        let at = sites.iter().position(|s| *s == site).unwrap_or_else(|| {
+            sites.push(site);
+            sites.len() - 1
+        });
+        at as i64 + 1
+    }
+}
+
+/// Gradients that have been derived, by their expressions.
+#[derive(Default)]
+pub(super) struct Gradients {
+    pub known: HashMap<String, ExprGradient>,
+    /// Those that are called, and what they call.
+    pub functions: Vec<Lowered>,
+}
+
+/// A gradient.
+#[derive(Clone)]
+pub(super) struct ExprGradient {
+    pub func: ir::Function,
+    pub signature: DerivedSignature,
+}
+
+/// The host, for functions that return as many numbers as they like.
+pub(super) fn host_isa() -> OwnedTargetIsa {
+    let mut flags = settings::builder();
+    flags.set("enable_multi_ret_implicit_sret", "true").expect("there is such a flag");
+    let builder = cranelift_native::builder().expect("Cranelift supports the host");
+    builder.finish(settings::Flags::new(flags)).expect("flags fit the host")
+}
+
+/// A function without a body.
+pub(super) fn empty(symbol: &str, signature: ir::Signature) -> ir::Function {
+    let mut func = ir::Function::with_name_signature(UserFuncName::testcase(symbol), signature);
+    func.params.ensure_base_srcloc(ir::SourceLoc::new(0));
+    func
+}

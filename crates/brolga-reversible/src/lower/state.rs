@@ -1,0 +1,83 @@
+//! A function while its statements are lowered: names, where they are, and where checks go.
+
+use std::collections::HashMap;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, InstBuilder, Type as Clif, Value, types};
+use cranelift_frontend::{FunctionBuilder, Variable};
+
+use super::context::Lowering;
+use super::expr::parts_of;
+use crate::ast::{CheckMode, Type};
+use crate::error::{Fault, RevError};
+use crate::layout::Scalar;
+use crate::types::NameScope;
+
+/// A function that is lowered.
+pub(super) struct StmtLowering<'b, 'f> {
+    pub cx: &'f Lowering<'f>,
+    pub b: FunctionBuilder<'b>,
+    pub scope: NameScope<'f>,
+    pub homes: HashMap<String, Home>,
+    pub with_cotangents: bool,
+    pub check: CheckMode,
+    /// Where a failed check goes, with its number.
+    pub fail: Option<ir::Block>,
+    /// What the derivation of an expression has said.
+    pub errors: Vec<RevError>,
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(super) enum Home {
+    /// A number in registers, and its cotangent.
+    Registers { ty: Scalar, values: Vec<Variable>, cotangents: Vec<Variable> },
+    /// Memory, and its shadow.
+    Memory { address: Value, shadow: Option<Value> },
+    /// An integer that does not change.
+    Word(Value, Scalar),
+    /// The number of an iteration.
+    Iteration(Variable),
+}
+
+/// Where a place is.
+#[derive(Clone, Debug)]
+pub(super) enum At {
+    Registers { ty: Scalar, values: Vec<Variable>, cotangents: Vec<Variable> },
+    Memory { address: Value, shadow: Option<Value>, offset: i32, ty: Type },
+    Fixed(Value, Scalar),
+}
+
+/// The types of its cotangent.
+pub(super) fn cotangents(ty: Scalar) -> &'static [Clif] {
+    match ty {
+        Scalar::I64 | Scalar::I32 | Scalar::Bool => &[],
+        other => parts_of(other),
+    }
+}
+
+impl At {
+    pub(super) fn scalar(&self) -> Scalar {
+        match self {
+            Self::Registers { ty, .. } | Self::Fixed(_, ty) => *ty,
+            Self::Memory { ty, .. } => Scalar::of(ty).expect("it is a number"),
+        }
+    }
+}
+
+impl StmtLowering<'_, '_> {
+    /// Return the number of a check if it fails.
+    pub(super) fn fail_if(&mut self, failed: Value, fault: Fault, line: u32) {
+        let fail = self.fail.expect("something is checked");
+        let site = self.cx.site(fault, line);
+        let site = self.b.ins().iconst(types::I32, site);
+        let next = self.b.create_block();
+        self.b.ins().brif(failed, fail, &[site.into()], next, &[]);
+        self.b.switch_to_block(next);
+    }
+
+    pub(super) fn fail_unless(&mut self, holds: Value, fault: Fault, line: u32) {
+        let failed = self.b.ins().icmp_imm_u(IntCC::Equal, holds, 0);
+        self.fail_if(failed, fault, line);
+    }
+}

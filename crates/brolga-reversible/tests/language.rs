@@ -1,0 +1,209 @@
+//! The language: what is read is printed, what is inverted twice is what it was, and what cannot be
+//! undone is refused, with its line.
+
+use brolga_reversible::ast::{CheckMode, Type};
+use brolga_reversible::build::{self, ReversibleBuilder, num};
+use brolga_reversible::parse::parse;
+use brolga_reversible::{ErrorKind, compile, invert};
+
+const ALL: &str = "record Body { r: [f64 x 3], m: f64 }
+
+fn step(b: Body, q: q43, s: stack [f64 x 8], l: log, z: complex, n: in i64, x: in [f64 x n]) check 1e-6 {
+    let t: f64 = 0.5
+    let k: i64 = 0
+    let a: [f64 x n] = 0
+    for i in 0 .. n {
+        b.m += x[i] * (x[i] - 1.5) / (2.0 + x[i])
+        a[i] -= -(x[i])
+        inc k
+    }
+    for i in back 1 .. n - 1 {
+        a[i] -= a[i + 1] - (a[i - 1] - 2)
+    }
+    rotate b.r[0], b.r[1] by t
+    unrotate b.r[1], b.r[2] by t
+    q += sin(t)
+    l *= 2.0
+    z += complex(t, 1.0) * z_of(1)
+    z.re -= t
+    push s, t
+    pop s, t
+    neg b.m
+    if (k > 2 and (not (k == 5 or k == 6)), k > 3) {
+        inc k
+    } else {
+        dec k
+    }
+    if k & 3 != 0 {
+        swap b.r[0], b.m
+    }
+    from k == 0 while k < n {
+        k += 1
+    }
+    check off {
+        k ^= n << 2
+    }
+    compute {
+        b.m += t
+    } copy {
+        b.r[0] += b.m
+    }
+    call step(b, q, s, l, z, n, x)
+    uncall step(b, q, s, l, z, n - 1, x)
+    drop a = 0
+    drop k: i64 = 7
+    drop t = 0.5
+}
+";
+
+#[test]
+fn what_is_printed_is_what_is_read() {
+    let file = parse(ALL).unwrap();
+    let again = parse(&file.to_string()).unwrap();
+    assert_eq!(again.to_string(), file.to_string());
+    assert_eq!(file.to_string(), ALL);
+}
+
+#[test]
+fn the_inverse_of_the_inverse_is_the_function() {
+    let text = ALL
+        .replace("z_of(1)", "2.0")
+        .replace("drop a = 0", "drop a: [f64 x n] = 0")
+        .replace("drop t =", "drop t: f64 =");
+    let file = parse(&text).unwrap();
+    for f in &file.functions {
+        let back = invert::inverse(f);
+        assert_ne!(back.to_string(), f.to_string());
+        assert_eq!(invert::inverse(&back).to_string(), f.to_string());
+        // What is printed of it is read again.
+        let records = "record Body { r: [f64 x 3], m: f64 }\n";
+        assert_eq!(parse(&format!("{records}{back}")).unwrap().functions[0].to_string(), back.to_string());
+    }
+}
+
+fn errors(text: &str) -> Vec<(ErrorKind, u32)> {
+    let found = compile(text).expect_err("it is refused");
+    found.0.iter().map(|e| (e.kind, e.at.line)).collect()
+}
+
+/// What is wrong with a statement of a function of some places.
+fn refused(stmt: &str) -> (ErrorKind, u32) {
+    let head = "record R { a: f64, b: [f64 x 2] }\nfn g(a: f64, b: f64, n: in i64) { }\n";
+    let text = format!(
+        "{head}fn f(x: f64, y: f64, a: [f64 x n], k: i64, r: R, c: in f64, s: stack [i64 x 4], l: log, n: in i64) {{\n{stmt}\n}}"
+    );
+    let found = errors(&text);
+    assert_eq!(found.len(), 1, "{stmt}: {found:?}");
+    (found[0].0, found[0].1 - 3)
+}
+
+#[test]
+fn what_cannot_be_undone_is_refused() {
+    use ErrorKind as E;
+    for stmt in [
+        "x += x * 2.0",
+        "a[k] -= a[k]",
+        "a[n] += 1.0 + sin(a[n])",
+        "rotate x, y by y",
+        "rotate x, x by 1.0",
+        "k += k",
+        "r.b[1] += r.b[1]",
+        "call g(x, x, 1)",
+        "call g(a[k], a[k], 1)",
+        "swap a[k], k",
+        "x += 0.0 * x",
+    ] {
+        let found = if stmt.contains("swap") { E::Type } else { E::AliasWrite };
+        assert_eq!(refused(stmt), (found, 1), "{stmt}");
+    }
+    for stmt in [
+        "drop x = 0",
+        "drop t = 0",
+        "let t: f64 = 0",
+        "for i in 0 .. n {\nlet t: f64 = 0\n}",
+        "let t: f64 = 0\nif n > 0 {\ndrop t = 0\n}\ndrop t = 0",
+    ] {
+        assert_eq!(refused(stmt).0, E::Dealloc, "{stmt}");
+    }
+    assert_eq!(refused("let t: f64 = 0\nif n > 0 {\ndrop t = 0\n}\ndrop t = 0"), (E::Dealloc, 3));
+    assert_eq!(refused("for i in 0 .. n {\ni += 1\n}"), (E::IteratorChanged, 2));
+    assert_eq!(refused("for i in 0 .. n {\ncall g(x, i, 1)\n}"), (E::IteratorChanged, 2));
+    for stmt in ["x += q", "call h(x)", "x += r.z", "let x: f64 = 0", "x += foo(1.0)"] {
+        assert_eq!(refused(stmt).0, E::Name, "{stmt}");
+    }
+    for stmt in [
+        "c += 1.0",
+        "n += 1",
+        "x += k",
+        "x ^= 1",
+        "x *= 2.0",
+        "l += 1.0",
+        "swap x, k",
+        "a += 1.0",
+        "x[0] += 1.0",
+        "r.b[2] += 1.0",
+        "push s, x",
+        "call g(x, y)",
+        "call g(x, 1.0, 1)",
+        "if x { }",
+        "from k while k > 0 { }",
+        "for i in 0.0 .. n { }",
+        "let t: [f64 x k] = 0",
+        "neg l",
+        "x += l",
+        "x += 1.0 % 2.0",
+    ] {
+        assert_eq!(refused(stmt).0, E::Type, "{stmt}");
+    }
+    for stmt in
+        ["x = 1.0", "x += ", "x + 1.0", "if x > 0.0 y += 1.0", "swap x y", "x += (1.0", "x += 1.0 y += 2.0", "é"]
+    {
+        let found = errors(&format!("fn f(x: f64, y: f64) {{\n{stmt}\n}}"));
+        assert_eq!(found[0].0, E::Syntax, "{stmt}: {found:?}");
+    }
+}
+
+#[test]
+fn each_function_has_its_errors() {
+    let text = "fn f(x: f64) {\n    x = 1.0\n}\n\nfn g(x: f64) {\n    x += 1.0\n}\nfn h(x: f64) {\n    x +\n}";
+    assert_eq!(errors(text), [(ErrorKind::Syntax, 2), (ErrorKind::Syntax, 9)]);
+    let text = "fn f(x: f64) {\n    x += x\n    x += y\n}\nfn f(x: f64) {\n    x += 1.0\n}";
+    assert_eq!(errors(text), [(ErrorKind::AliasWrite, 2), (ErrorKind::Name, 3), (ErrorKind::Name, 5)]);
+    let deep = format!("fn f(x: f64) {{\n    x += {}1.0{}\n}}", "(".repeat(1000), ")".repeat(1000));
+    assert_eq!(errors(&deep), [(ErrorKind::Syntax, 2)]);
+}
+
+#[test]
+fn a_builder_makes_what_is_read() {
+    let mut f = ReversibleBuilder::new("f");
+    f.check(CheckMode::Bits);
+    let (x, k) = (f.param("x", Type::F64), f.param("k", Type::I64));
+    let n = f.input("n", Type::I64);
+    let t = f.make("t", Type::F64, 0);
+    f.compute(
+        |f| f.add(t.clone(), x.clone() * 0.5),
+        |f| {
+            f.count("i", 0, n.clone(), |f, i| f.xor(k.clone(), i * 3));
+            f.checked(CheckMode::Off, |f| f.sub(k.clone(), 1));
+        },
+    );
+    f.end(&t, 0);
+    f.choose(num(0).less(n.clone()), num(1).less(n.clone() + 1), |f| f.add(x.clone(), 1.0), |f| f.negate(k.clone()));
+    f.repeat(num(0).equals(k.clone()), num(k.clone()).less(n), |f| f.add(k.clone(), 1));
+    let program = build::compile([f]).unwrap();
+    let text = program.file.functions[0].to_string();
+    assert_eq!(compile(&text).unwrap().file.to_string(), program.file.to_string());
+}
+
+#[test]
+fn errors_name_statements_of_a_builder() {
+    let mut f = ReversibleBuilder::new("f");
+    let x = f.param("x", Type::F64);
+    f.add(x.clone(), 1.0);
+    f.count("i", 0, 3, |f, _| {
+        f.add(x.clone(), 2.0);
+        f.add(x.clone(), x.clone() * 2.0);
+    });
+    let found = build::compile([f]).unwrap_err();
+    assert_eq!((found.0[0].kind, found.0[0].at.line), (ErrorKind::AliasWrite, 4));
+}

@@ -1,0 +1,3 @@
+//! Tests of reversible functions: what is refused, and what is lowered.
+
+mod language;

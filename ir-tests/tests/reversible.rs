@@ -1,0 +1,256 @@
+//! Reversible functions: each call of `ir-tests/reversible` has the gradient that it expects, the
+//! tape's, and that of its own statements recorded; its inverse undoes it; and what a failed check
+//! says.
+
+use std::path::PathBuf;
+
+use brolga::{DerivedRule, Error, InverseCheck, Mode, Options};
+use brolga_driver::check::round_trip::{RoundTrip, round_trip};
+use brolga_driver::check::{Tolerances, check};
+use brolga_driver::run::Outcome;
+use brolga_driver::text::directive::call_with_clauses;
+use brolga_driver::{Clauses, Directive, File, Invocation, Item, Num, compare, run};
+
+fn files() -> Vec<File> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("reversible");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    paths.iter().map(|p| File::read(p).unwrap_or_else(|e| panic!("{}: {e}", p.display()))).collect()
+}
+
+fn parse(text: &str) -> File {
+    File::parse("test.rev", text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn bind(file: &File, text: &str) -> (Invocation, Clauses) {
+    let (call, clauses) = call_with_clauses(text).unwrap();
+    (file.bind(text, &call, &clauses).unwrap(), clauses)
+}
+
+/// The calls of a file: `grad` lines, and others, of which no number is said.
+fn calls(file: &File) -> Vec<(String, Invocation, Clauses)> {
+    let mut found = Vec::new();
+    for directive in &file.directives {
+        let Directive::Grad(line) = directive else { continue };
+        let call = file.bind(&line.text, &line.call, &line.clauses).unwrap();
+        found.push((format!("{}:{}", file.name, line.line), call, line.clauses.clone()));
+    }
+    for (number, text) in (1..).zip(file.text.lines()) {
+        if let Some(text) = text.strip_prefix("; call: ") {
+            let (call, clauses) = bind(file, text);
+            found.push((format!("{}:{number}", file.name), call, clauses));
+        }
+    }
+    found
+}
+
+fn gradient(file: &File, call: &Invocation, mode: Mode, inverse_check: InverseCheck) -> Result<Outcome, Error> {
+    let options = Options { mode, inverse_check, ..file.options() };
+    run::gradient(&DerivedRule::new(&file.program, &call.request(), &options)?, call)
+}
+
+fn floats(found: &Outcome) -> Vec<f64> {
+    let float = |n: &Num| match *n {
+        Num::F64(x) => Some(x),
+        Num::F32(x) => Some(x.into()),
+        _ => None,
+    };
+    found.gradient.iter().flatten().flat_map(Item::nums).filter_map(float).collect()
+}
+
+fn near(a: &Outcome, b: &Outcome, tolerance: f64) -> bool {
+    let (a, b) = (floats(a), floats(b));
+    let largest = a.iter().chain(&b).fold(1.0_f64, |m, x| m.max(x.abs()));
+    a.len() == b.len() && a.iter().zip(&b).all(|(x, y)| (x - y).abs() <= tolerance * largest)
+}
+
+#[test]
+fn gradients_are_those_that_are_expected_and_those_of_the_tape() {
+    let mut lines = 0;
+    for file in &files() {
+        for directive in &file.directives {
+            let Directive::Grad(line) = directive else { continue };
+            let call = file.bind(&line.text, &line.call, &line.clauses).unwrap();
+            let found = gradient(file, &call, Mode::Combined, file.options().inverse_check).unwrap();
+            let tol = compare::tolerance(&file.program, &call, &line.clauses);
+            let wrong: Vec<String> = compare::differences(&found, &line.expected, &line.clauses, tol)
+                .iter()
+                .map(|d| d.to_string())
+                .collect();
+            assert_eq!(wrong, [""; 0], "{}:{}", file.name, line.line);
+            lines += 1;
+        }
+        for (name, call, clauses) in calls(file) {
+            let options = file.options();
+            let rule = || DerivedRule::new(&file.program, &call.request(), &options);
+            let outcome = run::gradient(&rule().unwrap(), &call).unwrap();
+            let tolerances = Tolerances::of(&file.program, &call, clauses.tol);
+            let found = check(&file.program, &call, &outcome, &rule, tolerances, !clauses.nofd).unwrap();
+            assert_eq!(found.complaints(), [""; 0], "{name}");
+            assert!(found.tape_error.is_none(), "{name}: {:?}", found.tape_error);
+        }
+    }
+    assert!(lines >= 20, "{lines} lines");
+}
+
+#[test]
+fn all_ways_to_a_gradient_agree() {
+    let mut recorded = 0;
+    for file in &files() {
+        for (name, call, _) in calls(file) {
+            let usual = gradient(file, &call, Mode::Combined, file.options().inverse_check).unwrap();
+            let single = file.text.contains("f32");
+            let tolerance = if single { 1e-5 } else { 1e-11 };
+            for mode in [Mode::Split, Mode::Combined] {
+                for check in [InverseCheck::Off, InverseCheck::Record] {
+                    let found = gradient(file, &call, mode, check).unwrap();
+                    assert!(near(&usual, &found, tolerance), "{name} {mode:?} {check:?}:\n{usual:?}\n{found:?}");
+                    assert_eq!(usual.buffers, found.buffers, "{name}");
+                    if check == InverseCheck::Off {
+                        // What the call is given.
+                        assert!(found.tape_bytes <= 128, "{name}: {} bytes are recorded", found.tape_bytes);
+                    }
+                    recorded += found.inverses.recorded;
+                }
+            }
+            // From its statements, as of any function.
+            let restored = Invocation { memory: brolga::MemoryMode::Restore, ..call.clone() };
+            let found = gradient(file, &restored, Mode::Split, InverseCheck::Off).unwrap();
+            assert!(near(&usual, &found, tolerance), "{name}, recorded:\n{usual:?}\n{found:?}");
+        }
+    }
+    assert!(recorded >= 1, "{recorded} words on record");
+}
+
+#[test]
+fn inverses_undo() {
+    let (mut undone, mut refused) = (0, 0);
+    for file in &files() {
+        let reversible = file.reversible.as_ref().unwrap();
+        for (name, call, _) in calls(file) {
+            let back = Invocation {
+                func: file.program.func(&format!("{}__inverse", call.symbol)).unwrap(),
+                symbol: format!("{}__inverse", call.symbol),
+                ..call.clone()
+            };
+            for call in [&call, &back] {
+                let found = round_trip(&file.program, reversible, call, 200).unwrap().unwrap();
+                assert_eq!(found.wrong, None, "{name} {}", call.symbol);
+                undone += found.undone;
+                refused += found.refused;
+            }
+        }
+    }
+    assert!(undone >= 5000, "{undone} states");
+    assert!(refused >= 500, "{refused} failed checks");
+}
+
+#[test]
+fn the_example_of_the_page_is_right() {
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/REVERSIBLE.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let text = page.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    let file = parse(text);
+    let Some(Directive::Grad(line)) = file.directives.first() else { panic!("it has a call") };
+    let call = file.bind(&line.text, &line.call, &line.clauses).unwrap();
+    let found = gradient(&file, &call, Mode::Combined, file.options().inverse_check).unwrap();
+    assert_eq!(compare::differences(&found, &line.expected, &line.clauses, 1e-12).len(), 0);
+}
+
+/// What a call ends with: the code of a trap and its line, and that the arguments are what they
+/// were.
+fn fails(text: &str, call: &str) -> (String, Option<u32>) {
+    let file = parse(text);
+    let (call, _) = bind(&file, call);
+    let trap = match run::primal(&file.program, &call) {
+        Err(Error::Trap(trap)) => trap,
+        other => panic!("{other:?}"),
+    };
+    let found: RoundTrip = round_trip(&file.program, file.reversible.as_ref().unwrap(), &call, 1).unwrap().unwrap();
+    assert_eq!((found.wrong, found.undone), (None, 0));
+    (trap.code.clone(), trap.line)
+}
+
+#[test]
+fn failed_checks_name_their_lines() {
+    let fault = |name: &str, line| (name.to_owned(), Some(line));
+    let post = "fn f(x: f64, y: f64) {\n    y += x\n    if (x > 0.0, y > 5.0) {\n        y += 1.0\n    }\n}";
+    assert_eq!(fails(post, "%f([1.0], [2.0])"), fault("postcondition_failed", 3));
+    let entry = "fn f(x: i64) {\n    x += 2\n    from x == 0 while x < 9 {\n        x += 1\n    }\n}";
+    assert_eq!(fails(entry, "%f(i64[3])"), fault("postcondition_failed", 3));
+    let within = "fn f(x: i64) {\n    from x < 5 while x < 9 {\n        x += 1\n    }\n}";
+    assert_eq!(fails(within, "%f(i64[3])"), fault("postcondition_failed", 2));
+    let drop = "fn f(x: f64) {\n    let t: f64 = 0\n    t += x\n    x += 1.0\n    drop t = 0\n}";
+    assert_eq!(fails(drop, "%f([3.0])"), fault("dealloc_mismatch", 5));
+    let array = "fn f(x: f64) {\n    let t: [f64 x 3] = 0\n    t[1] += x\n    drop t = 0\n}";
+    assert_eq!(fails(array, "%f([3.0])"), fault("dealloc_mismatch", 4));
+    let limit = "fn f(n: i64) {\n    for i in 0 .. n {\n        n += 1\n        n -= 2\n    }\n}";
+    assert_eq!(fails(limit, "%f(i64[3])"), fault("iterator_changed", 2));
+    let alias = "fn f(x: [f64 x 3], i: in i64) {\n    x[0] += 1.0\n    x[i] += x[1]\n}";
+    assert_eq!(fails(alias, "%f([1.0, 2.0, 3.0], 1)"), fault("alias_write", 3));
+    let index = "fn f(x: [f64 x 3], i: in i64) {\n    x[0] += 1.0\n    x[i] += 1.0\n}";
+    assert_eq!(fails(index, "%f([1.0, 2.0, 3.0], 3)"), fault("out_of_range", 3));
+    assert_eq!(fails(index, "%f([1.0, 2.0, 3.0], -1)"), fault("out_of_range", 3));
+    let full = "fn f(x: f64) {\n    let s: stack [f64 x 1] = 0\n    for i in 0 .. 2 {\n        push s, x\n    }\n    drop s = 0\n}";
+    assert_eq!(fails(full, "%f([1.0])"), fault("out_of_range", 4));
+    let twice = "fn f(x: [f64 x 3], i: in i64) {\n    x[2] += 1.0\n    call g(x[i], x[1])\n}\nfn g(a: f64, b: f64) {\n    a += b\n}";
+    assert_eq!(fails(twice, "%f([1.0, 2.0, 3.0], 1)"), fault("alias_write", 3));
+    let deep = "fn f(x: i64, n: in i64) {\n    x += 1\n    if n > 0 {\n        call f(x, n - 1)\n    } else {\n        if (x > 3, x > 5) {\n            x += 0\n        }\n    }\n}";
+    assert_eq!(fails(deep, "%f(i64[1], 3)"), fault("postcondition_failed", 6));
+    let fixed = "fn f(x: q43, y: in f64) {\n    x += y\n}";
+    assert_eq!(fails(fixed, "%f([1.0], [2000.0])"), fault("out_of_range", 2));
+}
+
+#[test]
+fn regions_decide_what_is_checked() {
+    let text = |check: &str| {
+        format!(
+            "fn f(x: f64, y: in f64) {{\n    let t: f64 = 0\n    t += y\n    t -= 0.1\n    t -= 0.2\n    x += 1.0\n    check {check} {{\n        let u: f64 = 0\n        u += t\n        drop u = 0\n    }}\n    t += 0.2\n    t += 0.1\n    t -= y\n    drop t = 0\n}}"
+        )
+    };
+    // 0.3 - 0.1 - 0.2 is a rounding of zero.
+    let run = |check: &str| {
+        let file = parse(&text(check));
+        let (call, _) = bind(&file, "%f([1.0], [0.3])");
+        run::primal(&file.program, &call).map(|_| ()).map_err(|e| match e {
+            Error::Trap(t) => (t.code.clone(), t.line),
+            e => panic!("{e}"),
+        })
+    };
+    assert_eq!(run("1e-8"), Ok(()));
+    assert_eq!(run("off"), Ok(()));
+    assert_eq!(run("bits"), Err(("dealloc_mismatch".to_owned(), Some(10))));
+    assert_eq!(run("1e-30"), Err(("dealloc_mismatch".to_owned(), Some(10))));
+}
+
+#[test]
+fn the_planets_have_the_numbers_of_an_implementation_by_hand() {
+    let file = files().into_iter().find(|f| f.name.ends_with("physics.rev")).unwrap();
+    let text = file.text.lines().find_map(|l| l.strip_prefix("; call: %orbit")).unwrap().to_owned();
+    let of = |n: u32, check| {
+        let (call, _) = bind(&file, &format!("%orbit{}", text.replace(", 16) ", &format!(", {n}) "))));
+        gradient(&file, &call, Mode::Combined, check).unwrap()
+    };
+    let numbers = |found: &Outcome, arg: usize, range: std::ops::Range<usize>| -> Vec<f64> {
+        let all = found.gradient[arg].as_ref().unwrap().nums();
+        all[range].iter().map(|n| n.as_f64()).collect()
+    };
+    let close = |found: &[f64], by_hand: &[f64], tolerance: f64| {
+        for (a, b) in found.iter().zip(by_hand) {
+            assert!((a - b).abs() <= tolerance * b.abs().max(1.0), "{found:?} {by_hand:?}");
+        }
+    };
+    let loss = |found: &Outcome| found.buffers[0].as_ref().unwrap()[0].as_f64();
+    for check in [InverseCheck::Off, InverseCheck::Within(1e-8.into()), InverseCheck::Record] {
+        let short = of(16, check);
+        close(&[loss(&short)], &[1.2979896598412288], 1e-12);
+        close(&numbers(&short, 1, 3..6), &[-2.094625151952853, -0.8280042917488499, 0.1309626773707653], 1e-12);
+        close(&numbers(&short, 2, 3..6), &[-0.005834807085317289, 0.12106336659710366, 0.012349042122633429], 1e-12);
+        close(&numbers(&short, 3, 0..1), &[-1.5386064998199112], 1e-12);
+    }
+    // Roundings of a thousand steps are amplified by the orbits, and undone with those of others.
+    let long = of(1024, InverseCheck::Off);
+    close(&[loss(&long)], &[0.16726395321043513], 1e-9);
+    close(&numbers(&long, 1, 3..6), &[-50.451806701491215, 241.03205843580656, 24.242460486414828], 1e-8);
+    assert_eq!(long.tape_bytes, 0);
+}
