@@ -161,7 +161,7 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, mode: Mo
         Err(e) => *tally.refused.entry(e.to_string()).or_default() += 1,
     }
     // Of those that do not fit, some may grow.
-    let grows = name.len() % 2 == 0;
+    let grows = name.len().is_multiple_of(2);
     let space = if grows { Space { bytes: room, given: Some(400) } } else { Space { bytes: 400, given: None } };
     match embedded(&mut Tally::default(), file, call, mode, &direction, space) {
         Ok(None) if grows => tally.wrong.push(format!("{name}: it does not grow")),

@@ -2,7 +2,7 @@
 //!
 //! **Question.** What does `x += e(y)` hand to the cotangent of `y`?
 //! **Answer.** The expression becomes a function of its leaves, and its gradient is derived with
-//! the rules, guards and conventions of all derivatives ([`brolga_transform::embed`]). If what
+//! the rules, guards and conventions of all derivatives ([`brolga_transform::embed()`]). If what
 //! comes out is one block, its instructions are copied to where they are needed; otherwise it is
 //! called.
 //!

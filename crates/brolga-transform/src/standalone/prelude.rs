@@ -215,7 +215,9 @@ mod tests {
     fn the_tape_is_where_the_header_has_it() {
         let places = |symbol: &str| -> Vec<i32> {
             let func = &OF_WORKSPACE[symbol];
-            let regions: Vec<u32> = func.dfg.alias_regions.values().map(|r| r.user_id).collect();
+            let regions: Vec<u32> = (0..func.dfg.alias_regions.len())
+                .map(|i| func.dfg.alias_regions[ir::AliasRegion::from_u32(i as u32)].user_id)
+                .collect();
             assert_eq!(regions, [brolga_ir::lower::Channel::Mixed.region()]);
             let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
             insts.filter_map(|i| func.dfg.insts[i].load_store_offset()).collect()
