@@ -61,7 +61,8 @@ fn checked(body: &ir::Function, call: ir::Inst, name: &str) -> Result<DriverCall
     let found: Option<Vec<_>> = args[..n_funcs].iter().map(|&a| addressed(body, a)).collect();
     let Some(mut found) = found else {
         let help = "pass the `func_addr` of functions of the program, in the function that calls the pair";
-        return Err((format!("what `%{name}` is given are not functions of the program"), help));
+        let n = if reversible { "three" } else { "two" };
+        return Err((format!("what `%{name}` is given are not {n} functions of the program"), help));
     };
     let adjoint = if reversible { found.pop() } else { None };
     let (inverse, f) = (found.pop().expect("two are left"), found.pop().expect("one is left"));
