@@ -21,7 +21,11 @@
 //! any other function. So the program is derived once more, and then each store of an integer is a
 //! sink ([`DemandInput::stores`]).
 //!
-//! **Cost.** One worklist over the definitions of integers.
+//! The same worklist answers which integers become *numbers*, by a conversion (`converted`): there
+//! conversions are the sinks, and results that a caller converts. In a module the forward pass asks
+//! whether the host has put a float where such an integer is loaded.
+//!
+//! **Cost.** One worklist over the definitions of integers for each question.
 //!
 //! **Source.** Demanded-bits analysis, as in LLVM's `DemandedBits`; what waits in memory is in
 //! `brolga_runtime::pieces::demand`.

@@ -83,6 +83,7 @@ impl Summaries {
                     && let Some(old) = all.funcs.get(&k)
                 {
                     s.demands.iter_mut().zip(&old.demands).for_each(|(is, was)| *is = (*is).max(*was));
+                    s.converts.iter_mut().zip(&old.converts).for_each(|(is, was)| *is |= was);
                 }
                 locals.insert(k, local);
                 if all.funcs.get(&k) != Some(&s) {
