@@ -14,6 +14,7 @@ use brolga_reversible::ast::{CheckMode, Function, Stmt, StmtKind, Type};
 
 use crate::bind::{BoundArg, Invocation};
 use crate::memory::Memory;
+use crate::noise::Noise;
 use crate::reversible::Reversible;
 use crate::text::ElemType;
 use crate::value::{Num, decode_all};
@@ -143,7 +144,7 @@ fn same(was: Num, is: Num, exact: bool, check: CheckMode) -> bool {
 
 /// A call from another state.
 fn around(call: &Invocation, function: &Function, number: u64, integers: bool) -> Invocation {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ number.wrapping_mul(0xd134_2543_de82_ef95));
+    let mut noise = Noise::new(0x9e37_79b9_7f4a_7c15 ^ number.wrapping_mul(0xd134_2543_de82_ef95));
     let mut call = call.clone();
     for (arg, param) in call.args.iter_mut().zip(&function.params) {
         let BoundArg::Buffer { elem, data, .. } = arg else { continue };
@@ -151,19 +152,19 @@ fn around(call: &Invocation, function: &Function, number: u64, integers: bool) -
         for word in data.chunks_exact_mut(elem.bytes()) {
             match (*elem, <[u8; 8]>::try_from(&*word), <[u8; 4]>::try_from(&*word)) {
                 (ElemType::F64, Ok(bytes), _) => {
-                    let mut x = f64::from_le_bytes(bytes) + random.unit();
+                    let mut x = f64::from_le_bytes(bytes) + unit(&mut noise);
                     if on_grid {
                         x = (x * 2_f64.powi(43)).round() * 2_f64.powi(-43);
                     }
                     word.copy_from_slice(&x.to_le_bytes());
                 }
                 (ElemType::F32, _, Ok(bytes)) => {
-                    let x = f32::from_le_bytes(bytes) + random.unit() as f32;
+                    let x = f32::from_le_bytes(bytes) + unit(&mut noise) as f32;
                     word.copy_from_slice(&x.to_le_bytes());
                 }
                 (ElemType::Int(_), _, _) if integers && !param.input => {
                     // Small changes keep to what a function expects more often.
-                    word[0] = word[0].wrapping_add((random.next() % 5) as u8).wrapping_sub(2);
+                    word[0] = word[0].wrapping_add((noise.bits() % 5) as u8).wrapping_sub(2);
                     let sign = if word[0] >= 0x80 { 0xff } else { 0 };
                     word[1..].fill(sign);
                 }
@@ -205,19 +206,7 @@ fn is_unchecked(f: &Function) -> bool {
     f.check == CheckMode::Off || within(&f.body)
 }
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// From -1 to 1.
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
-    }
+/// From -1 to 1, with as many bits as a float has: what is moved by few is undone too easily.
+fn unit(noise: &mut Noise) -> f64 {
+    (noise.bits() >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
 }
