@@ -38,7 +38,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::guard::{Entry, RawTrap};
-use crate::pending::Pending;
+use crate::pending::{Extent, Pending};
 
 /// Most strands that may run at a time.
 pub const MOST_STRANDS: usize = 256;
@@ -76,6 +76,8 @@ pub(crate) struct Forks<S> {
     pub(crate) forks: Vec<Fork>,
     /// For each task of each fork with strands: where its records begin and end.
     pub(crate) marks: Vec<(usize, usize)>,
+    /// What tasks of forks touch that no other task of the same fork does.
+    pub(crate) exclusive: Vec<Exclusive>,
     /// A segment for each task: the first is that of the first task of all forks.
     pub(crate) strands: Strands<S>,
     /// Runs tasks; without one, the calling thread does.
@@ -117,6 +119,18 @@ pub(crate) struct Fork {
     pub(crate) tasks: usize,
     /// Where its marks begin; none if its tasks have run on the segment of the fork.
     pub(crate) marks: Option<usize>,
+    /// Where what its tasks touch alone begins.
+    pub(crate) exclusive: usize,
+}
+
+/// What one task of a fork touches, and no other.
+pub(crate) struct Exclusive {
+    /// The task.
+    pub(crate) task: usize,
+    /// The number of the object among those that its strand has sums for.
+    pub(crate) object: usize,
+    /// Where in the shadow.
+    pub(crate) extent: Extent,
 }
 
 impl<S> Default for Forks<S> {
@@ -124,6 +138,7 @@ impl<S> Default for Forks<S> {
         Self {
             forks: Vec::new(),
             marks: Vec::new(),
+            exclusive: Vec::new(),
             strands: Vec::new(),
             executor: None,
             inline: false,
@@ -147,6 +162,7 @@ impl<S: Strand> Forks<S> {
         if !self.forks.is_empty() {
             self.forks.clear();
             self.marks.clear();
+            self.exclusive.clear();
             self.strands.iter_mut().for_each(|strand| strand.forget());
         }
         (self.trap, self.failed, self.parent) = (None, None, None);
@@ -157,6 +173,7 @@ impl<S: Strand> Forks<S> {
     /// Forget forks whose records are not below this place.
     pub(crate) fn forget_from(&mut self, at: usize) {
         while let Some(fork) = self.forks.pop_if(|fork| fork.at >= at) {
+            self.exclusive.truncate(fork.exclusive);
             let Some(first) = fork.marks else { continue };
             for (strand, mark) in self.strands.iter_mut().zip(self.marks.drain(first..)) {
                 strand.rewind(mark.0);

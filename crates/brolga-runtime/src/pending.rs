@@ -20,6 +20,18 @@
 //! What a strand owns has no pending sums: its tape, with the shadows of stack slots, and heap
 //! blocks of its own.
 //!
+//! **Exclusive shadows.** Of some accesses the forward pass says between which addresses they are
+//! ([`Extent`]). What it records there is not a delta but where that will be: a [`DeltaCell`]. If
+//! no two tasks of a fork touch the same bytes of an object, their pullbacks add to what the strand
+//! around them sees, and pending sums remain for the others:
+//!
+//! ```text
+//!   rows of task 0 | rows of task 1 | …   apart: cells lead to the shadow, or to sums of the parent
+//!   x: all of it by all tasks             cells lead to pending sums
+//! ```
+//!
+//! That depends on addresses and extents alone, not on threads.
+//!
 //! **Reading.** The reverse of a store takes what all have added: the strand itself, those that
 //! wait for it, and the shadow (`gather` of [`crate::strands`]). Of concurrent tasks only one
 //! stores to a place, and no other touches it, so its strand may take that without a lock.
@@ -34,6 +46,7 @@
 //! **Source.** T. Smeding, M. Vákár: Parallel dual-numbers reverse AD. Journal of Functional
 //! Programming (2025), where all additions are atomic.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use memmap2::{MmapMut, MmapOptions};
@@ -48,6 +61,14 @@ const SLACK: usize = 1 << 16;
 pub(crate) struct PendingObject {
     /// Where the object's shadow is.
     object: Range<usize>,
+    /// What the task of the last fork touches by cells, in the shadow.
+    pub(crate) extent: Option<Range<usize>>,
+    /// That task may touch anything in it.
+    pub(crate) open: bool,
+    /// Nothing is added here while pullbacks run.
+    pub(crate) unused: bool,
+    /// Where deltas that lead to it are.
+    cells: Vec<CellId>,
     /// Where in the shadow: whole pages.
     pub(crate) shadow: Range<usize>,
     /// As many bytes, between two that cannot be accessed.
@@ -62,7 +83,7 @@ impl PendingObject {
         for at in [0, memory.len() - page] {
             mappings::forbid(&memory, at..at + page)?;
         }
-        Ok(Self { object, shadow, memory })
+        Ok(Self { object, extent: None, open: false, unused: false, cells: Vec::new(), shadow, memory })
     }
 
     /// Where the sums are.
@@ -75,6 +96,68 @@ impl PendingObject {
     pub(crate) fn distance(&self) -> usize {
         self.place().start.wrapping_sub(self.shadow.start)
     }
+
+    /// A task touches this, or what is not known.
+    fn touch(&mut self, touched: Option<Extent>) {
+        let Some(touched) = touched.filter(|t| self.object.start <= t.start && t.end <= self.object.end) else {
+            self.open = true;
+            return;
+        };
+        self.extent = Some(match self.extent.take() {
+            _ if touched.is_empty() => return,
+            Some(before) => before.start.min(touched.start)..before.end.max(touched.end),
+            None => touched,
+        });
+    }
+}
+
+/// Bytes of a shadow.
+pub(crate) type Extent = Range<usize>;
+
+/// A delta that may change: generated code loads the first word.
+#[repr(C)]
+struct DeltaCell {
+    /// That by which a pullback adds.
+    now: usize,
+    /// That of the shadow.
+    shadow: usize,
+}
+
+/// The number of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CellId(usize);
+
+/// Cells, which stay where they are.
+#[derive(Default)]
+struct DeltaCells {
+    chunks: Vec<Box<[DeltaCell; CHUNK]>>,
+    used: usize,
+    /// Those of deltas that do not change.
+    fixed: HashMap<usize, CellId>,
+}
+
+/// Cells that are made at a time.
+const CHUNK: usize = 64;
+
+impl DeltaCells {
+    fn make(&mut self, delta: usize) -> CellId {
+        let id = CellId(self.used);
+        if self.chunks.len() * CHUNK == id.0 {
+            self.chunks.push(Box::new([const { DeltaCell { now: 0, shadow: 0 } }; CHUNK]));
+        }
+        self.used += 1;
+        *self.at(id) = DeltaCell { now: delta, shadow: delta };
+        id
+    }
+
+    fn at(&mut self, id: CellId) -> &mut DeltaCell {
+        &mut self.chunks[id.0 / CHUNK][id.0 % CHUNK]
+    }
+
+    fn clear(&mut self) {
+        self.used = 0;
+        self.fixed.clear();
+    }
 }
 
 /// Pending sums of a strand.
@@ -83,6 +166,7 @@ pub(crate) struct Pending {
     pub(crate) objects: Vec<PendingObject>,
     /// Of earlier runs: full of zeros.
     spare: Vec<PendingObject>,
+    cells: DeltaCells,
     /// Which pages of an object are touched.
     pub(crate) touched: Vec<u8>,
     /// A pullback has not come to its end.
@@ -95,6 +179,7 @@ const MOST_SPARE: usize = 16;
 impl Pending {
     /// A pullback begins. One that has not come to its end has left sums.
     pub(crate) fn begin(&mut self) {
+        self.objects.iter_mut().for_each(|o| o.unused = false);
         if std::mem::replace(&mut self.broken, true) {
             let page = mappings::page();
             for object in &self.objects {
@@ -114,20 +199,64 @@ impl Pending {
             self.spare.clear();
             self.objects.clear();
         }
+        self.cells.clear();
+        for object in &mut self.objects {
+            object.cells.clear();
+            (object.extent, object.open, object.unused) = (None, false, false);
+        }
         let room = MOST_SPARE.saturating_sub(self.objects.len());
         self.spare.truncate(room);
         self.spare.append(&mut self.objects);
     }
 
-    /// That of the object that a shadow is of. What lies close to an object may be of another one,
-    /// which goes on.
-    pub(crate) fn of_object(&self, shadow: usize) -> Option<&PendingObject> {
-        self.objects.iter().find(|o| o.object.contains(&shadow))
+    /// A task begins to run forwards.
+    pub(crate) fn begin_task(&mut self) {
+        for object in &mut self.objects {
+            (object.extent, object.open) = (None, false);
+        }
     }
 
-    /// That which a place in a shadow lies in.
-    pub(crate) fn of_shadow(&self, at: usize) -> Option<&PendingObject> {
-        self.objects.iter().find(|o| o.shadow.contains(&at))
+    /// That of the object that a shadow is of. What lies close to an object may be of another one,
+    /// which goes on.
+    pub(crate) fn of_object(&self, shadow: usize) -> Option<usize> {
+        self.objects.iter().position(|o| o.object.contains(&shadow))
+    }
+
+    /// The cell of a delta that does not change.
+    pub(crate) fn fixed_cell(&mut self, delta: usize) -> *const usize {
+        let Self { cells, .. } = self;
+        let known = cells.fixed.get(&delta).copied();
+        let id = known.unwrap_or_else(|| {
+            let id = cells.make(delta);
+            cells.fixed.insert(delta, id);
+            id
+        });
+        &raw const cells.at(id).now
+    }
+
+    /// The cell of a delta that leads to an object, whose task touches this by it.
+    pub(crate) fn cell(&mut self, object: usize, delta: usize, touched: Option<Extent>) -> *const usize {
+        let Self { objects, cells, .. } = self;
+        let object = &mut objects[object];
+        object.touch(touched);
+        let known = object.cells.iter().copied().find(|&c| cells.at(c).shadow == delta);
+        let id = known.unwrap_or_else(|| {
+            let id = cells.make(delta);
+            cells.at(id).now = delta.wrapping_add(object.distance());
+            object.cells.push(id);
+            id
+        });
+        &raw const cells.at(id).now
+    }
+
+    /// Cells of an object lead so far from its shadow; whether its own sums are not used then.
+    pub(crate) fn lead(&mut self, object: usize, distance: usize, unused: bool) {
+        let Self { objects, cells, .. } = self;
+        objects[object].unused = unused;
+        for &c in &objects[object].cells {
+            let cell = cells.at(c);
+            cell.now = cell.shadow.wrapping_add(distance);
+        }
     }
 
     /// That in whose sums an address lies.
@@ -136,7 +265,7 @@ impl Pending {
     }
 
     /// Add sums for an object.
-    pub(crate) fn make(&mut self, object: Range<usize>) -> std::io::Result<&PendingObject> {
+    pub(crate) fn make(&mut self, object: Range<usize>) -> std::io::Result<usize> {
         let page = mappings::page();
         let from = object.start.saturating_sub(SLACK) & !(page - 1);
         let to = object.end.saturating_add(SLACK) & !(page - 1);
@@ -144,7 +273,7 @@ impl Pending {
         let mut found = known.map_or_else(|| PendingObject::new(0..0, from..to), |i| Ok(self.spare.swap_remove(i)))?;
         found.object = object;
         self.objects.push(found);
-        Ok(self.objects.last().expect("just pushed"))
+        Ok(self.objects.len() - 1)
     }
 }
 

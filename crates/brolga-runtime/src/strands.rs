@@ -2,15 +2,15 @@
 //!
 //! **Question.** Generated code forks, joins, records a delta, or reads a cotangent. What do
 //! segments do then? **Answer.** [`Segment::fork`] and [`Segment::join`] run tasks on segments of
-//! their own, as [`crate::forks`] says; [`Segment::pending`] and [`Segment::gather`] are of
-//! [`crate::pending`].
+//! their own, as [`crate::forks`] says; [`Segment::pending`], [`Segment::pending_within`] and
+//! [`Segment::gather`] are of [`crate::pending`].
 
 use std::ops::Range;
 
-use crate::forks::{Fork, ForkCall, ForkEnd, MOST_STRANDS};
+use crate::forks::{Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS};
 use crate::guard::{self, CodeRanges, Entry, RawTrap};
 use crate::mappings;
-use crate::pending::Cells;
+use crate::pending::{Cells, Extent};
 use crate::segment::Segment;
 use crate::stack;
 
@@ -41,13 +41,15 @@ impl Segment {
         let code = unsafe { guard::innermost() };
         // SAFETY: our contract.
         let pass = |seg: &mut Self, t: usize| unsafe { seg.pass(head.forward, words, Some(t), code) };
-        let mut fork = Fork { pullback: head.pullback, at: 0, tasks: n, marks: None };
+        let mut fork =
+            Fork { pullback: head.pullback, at: 0, tasks: n, marks: None, exclusive: self.forks.exclusive.len() };
         let done = if inline {
             stack::with_margin(|| self.one_by_one(0..n, pass))
         } else {
             let mut strands = std::mem::take(&mut self.forks.strands);
             let first = self.forks.marks.len();
             self.forks.marks.extend(strands[..n].iter().map(|s| (s.top as usize, 0)));
+            strands[..n].iter_mut().for_each(|s| s.forks.pending.begin_task());
             fork.marks = Some(first);
             let done = stack::with_margin(|| run(&mut strands[..n], self, false, pass));
             for (t, strand) in strands[..n].iter_mut().enumerate() {
@@ -55,6 +57,7 @@ impl Segment {
                 self.blocks.adopt(&mut strand.blocks);
                 self.forks.lacking |= std::mem::take(&mut strand.forks.lacking);
             }
+            self.forks.exclusive.extend(exclusive(&strands[..n]));
             self.forks.strands = strands;
             done
         };
@@ -79,7 +82,10 @@ impl Segment {
         // SAFETY: our contract.
         let i = unsafe { self.cursor.cast::<u64>().read_unaligned() } as usize;
         debug_assert_eq!(self.forks.forks.get(i).map(|f| f.at), Some(self.cursor as usize));
-        let Some(&Fork { pullback, tasks: n, marks, .. }) = self.forks.forks.get(i) else { return ForkEnd::Trapped };
+        let next = self.forks.forks.get(i + 1).map_or(self.forks.exclusive.len(), |f| f.exclusive);
+        let Some(&Fork { pullback, tasks: n, marks, exclusive, .. }) = self.forks.forks.get(i) else {
+            return ForkEnd::Trapped;
+        };
         // SAFETY: our contract.
         let code = unsafe { guard::innermost() };
         // SAFETY: our contract.
@@ -92,12 +98,20 @@ impl Segment {
             strand.forks.pending.begin();
             strand.cursor = mark.1 as *mut u8;
         }
+        if self.lead_exclusive(&mut strands, exclusive..next).is_none() {
+            self.forks.strands = strands;
+            return ForkEnd::Lacking;
+        }
         let done = stack::with_margin(|| {
             run(&mut strands[..n], self, true, |strand, _| {
                 strand.data_is_pending();
                 pass(strand);
             })
         });
+        for &Exclusive { task, object, .. } in &self.forks.exclusive[exclusive..next] {
+            let pending = &mut strands[task].forks.pending;
+            pending.lead(object, pending.objects[object].distance(), pending.objects[object].unused);
+        }
         let lacking = strands[..n].iter_mut().any(|s| std::mem::take(&mut s.forks.lacking));
         let done = match done {
             ForkEnd::Done if lacking => ForkEnd::Lacking,
@@ -106,6 +120,21 @@ impl Segment {
         };
         self.forks.strands = strands;
         done
+    }
+
+    /// Pullbacks of tasks add to what this segment sees where no two of them touch the same.
+    fn lead_exclusive(&mut self, strands: &mut [Box<Self>], exclusive: Range<usize>) -> Option<()> {
+        for k in exclusive {
+            let Exclusive { task, object, ref extent } = self.forks.exclusive[k];
+            let extent = extent.clone();
+            let place = self.pending_place(extent.start)?;
+            // Sums of this segment may be those of a smaller object.
+            let sums = self.forks.pending.of_sum(place).map(|o| o.shadow.clone());
+            if sums.is_none_or(|sums| sums.start <= extent.start && extent.end <= sums.end) {
+                strands[task].forks.pending.lead(object, place.wrapping_sub(extent.start), true);
+            }
+        }
+        Some(())
     }
 
     /// The strands' pending sums are this segment's, the last one's first.
@@ -262,6 +291,32 @@ fn run(
     ForkEnd::Trapped
 }
 
+/// What one task touches by cells, and no other task does.
+fn exclusive(strands: &[Box<Segment>]) -> Vec<Exclusive> {
+    let mut touched: Vec<Exclusive> = Vec::new();
+    for (task, strand) in strands.iter().enumerate() {
+        for (object, o) in strand.forks.pending.objects.iter().enumerate().filter(|(_, o)| !o.open) {
+            touched.extend(o.extent.clone().map(|extent| Exclusive { task, object, extent }));
+        }
+    }
+    touched.sort_unstable_by_key(|t| (t.extent.start, t.task, t.object));
+    // Two that touch the same are both known when the second is looked at, or with the longest
+    // before it.
+    let mut shared = vec![false; touched.len()];
+    let mut farthest: Option<usize> = None;
+    for k in 0..touched.len() {
+        if let Some(f) = farthest.filter(|&f| touched[k].extent.start < touched[f].extent.end) {
+            (shared[f], shared[k]) = (true, true);
+        }
+        if farthest.is_none_or(|f| touched[f].extent.end < touched[k].extent.end) {
+            farthest = Some(k);
+        }
+    }
+    let mut shared = shared.into_iter();
+    touched.retain(|_| shared.next() == Some(false));
+    touched
+}
+
 /// Pending sums.
 impl Segment {
     /// Whether pullbacks of this segment's code run beside others.
@@ -283,21 +338,48 @@ impl Segment {
         self.pending_place(p.wrapping_add(delta)).map(|at| at.wrapping_sub(p))
     }
 
+    /// Where the delta will be by which a pullback touches so much of the shadow of what lies at
+    /// `p`: more than is known, without an extent. None if there is no memory for pending sums.
+    pub(crate) fn pending_within(&mut self, p: usize, delta: usize, touched: Option<Extent>) -> *const usize {
+        let shadow = p.wrapping_add(delta);
+        if delta == 0 || !self.is_strand() || self.owns(shadow) {
+            return self.forks.pending.fixed_cell(delta);
+        }
+        let Some(object) = self.pending_object(shadow) else {
+            self.forks.lacking = true;
+            return self.forks.pending.fixed_cell(delta);
+        };
+        // Pullbacks have another way to data objects.
+        let is_data = self.root().global_shadows().ranges().any(|r| r.contains(&shadow));
+        self.forks.pending.cell(object, delta, touched.filter(|_| !is_data))
+    }
+
     /// Where the pending sum for an object's shadow is: there, if the strand owns it.
     fn pending_place(&mut self, shadow: usize) -> Option<usize> {
-        if !self.is_strand() {
-            return Some(shadow);
-        }
         // Around what the strand owns there may be an object that others add to.
-        if self.owns(shadow) {
+        if !self.is_strand() || self.owns(shadow) {
             return Some(shadow);
         }
-        if let Some(object) = self.forks.pending.of_object(shadow) {
-            return Some(shadow.wrapping_add(object.distance()));
-        }
-        let extent = self.object_around(shadow)?;
-        let object = self.forks.pending.make(extent).ok()?;
+        let object = self.pending_object(shadow)?;
+        let object = &mut self.forks.pending.objects[object];
+        (object.open, object.unused) = (true, false);
         Some(shadow.wrapping_add(object.distance()))
+    }
+
+    /// Where sums of this strand for a page of a shadow are, if it has any.
+    fn sums_of_page(&mut self, shadow: usize) -> Option<usize> {
+        let object = self.forks.pending.objects.iter_mut().find(|o| o.shadow.contains(&shadow))?;
+        object.unused = false;
+        Some(shadow.wrapping_add(object.distance()))
+    }
+
+    /// The number of the object of a shadow that this strand does not own.
+    fn pending_object(&mut self, shadow: usize) -> Option<usize> {
+        let known = self.forks.pending.of_object(shadow);
+        known.or_else(|| {
+            let extent = self.object_around(shadow)?;
+            self.forks.pending.make(extent).ok()
+        })
     }
 
     /// The object that a shadow lies in, of one of the strands that wait for this one, or of the
@@ -322,30 +404,34 @@ impl Segment {
     /// # Safety
     /// The bytes are those of a shadow, or of its pending sums for this strand.
     pub(crate) unsafe fn gather(&mut self, at: usize, n: usize) {
-        let Some(own) = self.forks.pending.of_sum(at).filter(|_| n > 0) else { return };
-        let (floats, shadow) = (Cells::of(self.forks.float_size), at.wrapping_sub(own.distance()));
-        let first = own.place().start;
-        let bring = |distance: usize, shadow: usize, n: usize| {
-            let (from, to) = (shadow.wrapping_add(distance), shadow.wrapping_add(own.distance()));
+        if n == 0 {
+            return;
+        }
+        let chain = || {
+            std::iter::successors(Some(&*self), |strand| {
+                // SAFETY: a strand that waits is there, and does not change.
+                strand.forks.parent.map(|parent| unsafe { &*parent })
+            })
+        };
+        // The strand reads its own sums, those of one that waits for it, or the shadow.
+        let read = chain().find_map(|strand| strand.forks.pending.of_sum(at));
+        let (first, distance) = read.map_or((0, 0), |o| (o.place().start, o.distance()));
+        let (floats, shadow) = (Cells::of(self.forks.float_size), at.wrapping_sub(distance));
+        let bring = |from: usize, shadow: usize, n: usize| {
+            let (from, to) = (shadow.wrapping_add(from), shadow.wrapping_add(distance));
             // SAFETY: our contract; no other strand adds there.
             unsafe { floats.hand_over_all(from, to, n) };
         };
-        let mut strand: *const Segment = self;
-        loop {
-            // SAFETY: a strand that waits is there, and does not change.
-            let seg = unsafe { &*strand };
-            for object in seg.forks.pending.objects.iter().filter(|o| o.place().start != first) {
-                let (from, to) = (shadow.max(object.shadow.start), (shadow + n).min(object.shadow.end));
-                if from < to {
-                    bring(object.distance(), from, to - from);
-                }
-            }
-            match seg.forks.parent {
-                Some(parent) => strand = parent,
-                None => break,
+        let others = chain().flat_map(|strand| &strand.forks.pending.objects).filter(|o| o.place().start != first);
+        for object in others {
+            let (from, to) = (shadow.max(object.shadow.start), (shadow + n).min(object.shadow.end));
+            if from < to {
+                bring(object.distance(), from, to - from);
             }
         }
-        bring(0, shadow, n);
+        if distance != 0 {
+            bring(0, shadow, n);
+        }
     }
 
     /// The fork of a strand is over: its pending sums are this segment's.
@@ -353,25 +439,30 @@ impl Segment {
         let floats = Cells::of(self.forks.float_size);
         let page = mappings::page();
         let mut touched = std::mem::take(&mut self.forks.pending.touched);
-        for object in &strand.forks.pending.objects {
+        for object in strand.forks.pending.objects.iter().filter(|o| !o.unused) {
             let place = object.place();
             mappings::touched(place.clone(), &mut touched);
             for i in (0..touched.len()).filter(|&i| touched[i] != 0) {
+                let (from, shadow) = (place.start + i * page, object.shadow.start + i * page);
                 // SAFETY: a page of the strand's own memory, whose task is over.
-                let words = unsafe { std::slice::from_raw_parts((place.start + i * page) as *const u64, page / 8) };
+                let words = unsafe { std::slice::from_raw_parts(from as *const u64, page / 8) };
                 if words.iter().all(|&w| w == 0) {
                     continue;
                 }
+                let to = if self.is_strand() { self.sums_of_page(shadow) } else { Some(shadow) };
+                if let Some(to) = to {
+                    // SAFETY: as before; where the program has added, there is a shadow.
+                    unsafe { floats.hand_over_all(from, to, page) };
+                    continue;
+                }
                 for off in (0..page).step_by(floats.size()) {
-                    let (from, shadow) = (place.start + i * page + off, object.shadow.start + i * page + off);
                     // SAFETY: as before.
-                    if unsafe { floats.is_zero(from) } {
-                        continue;
+                    unsafe {
+                        if !floats.is_zero(from + off) {
+                            let page = self.sums_of_page(shadow).map(|to| to + off);
+                            floats.hand_over(from + off, page.or_else(|| self.pending_place(shadow + off))?);
+                        }
                     }
-                    let near = self.forks.pending.of_shadow(shadow).map(|o| shadow.wrapping_add(o.distance()));
-                    let to = near.filter(|_| self.is_strand()).or_else(|| self.pending_place(shadow));
-                    // SAFETY: the program has added to this place, so there is a shadow.
-                    unsafe { floats.hand_over(from, to?) };
                 }
             }
         }
