@@ -30,7 +30,8 @@
 //!   x: all of it by all tasks             cells lead to pending sums
 //! ```
 //!
-//! That depends on addresses and extents alone, not on threads.
+//! That depends on addresses and extents alone, not on threads. What is added by other deltas goes
+//! to pending sums in any case, so it does not matter what it touches.
 //!
 //! **Reading.** The reverse of a store takes what all have added: the strand itself, those that
 //! wait for it, and the shadow (`gather` of [`crate::strands`]). Of concurrent tasks only one
@@ -61,14 +62,12 @@ const SLACK: usize = 1 << 16;
 pub(crate) struct PendingObject {
     /// Where the object's shadow is.
     object: Range<usize>,
-    /// What the task of the last fork touches by cells, in the shadow.
-    pub(crate) extent: Option<Range<usize>>,
-    /// That task may touch anything in it.
+    /// The task of the last fork may add here by other deltas than those in cells.
     pub(crate) open: bool,
     /// Nothing is added here while pullbacks run.
     pub(crate) unused: bool,
     /// Where deltas that lead to it are.
-    cells: Vec<CellId>,
+    pub(crate) cells: Vec<ObjectCell>,
     /// Where in the shadow: whole pages.
     pub(crate) shadow: Range<usize>,
     /// As many bytes, between two that cannot be accessed.
@@ -83,7 +82,7 @@ impl PendingObject {
         for at in [0, memory.len() - page] {
             mappings::forbid(&memory, at..at + page)?;
         }
-        Ok(Self { object, extent: None, open: false, unused: false, cells: Vec::new(), shadow, memory })
+        Ok(Self { object, open: false, unused: false, cells: Vec::new(), shadow, memory })
     }
 
     /// Where the sums are.
@@ -96,20 +95,21 @@ impl PendingObject {
     pub(crate) fn distance(&self) -> usize {
         self.place().start.wrapping_sub(self.shadow.start)
     }
-
-    /// A task touches this, or what is not known.
-    fn touch(&mut self, touched: Option<Extent>) {
-        let Some(touched) = touched.filter(|t| self.object.start <= t.start && t.end <= self.object.end) else {
-            self.open = true;
-            return;
-        };
-        self.extent = Some(match self.extent.take() {
-            _ if touched.is_empty() => return,
-            Some(before) => before.start.min(touched.start)..before.end.max(touched.end),
-            None => touched,
-        });
-    }
 }
+
+/// A cell of a delta that leads to an object.
+pub(crate) struct ObjectCell {
+    /// The pointer that has the delta; one of them, if there are many.
+    pointer: usize,
+    pub(crate) id: CellId,
+    /// What the task of the last fork touches by it, in the shadow.
+    pub(crate) extent: Option<Extent>,
+    /// It may touch more.
+    pub(crate) open: bool,
+}
+
+/// Cells of one object that are told from each other by their pointers.
+const MOST_CELLS: usize = 16;
 
 /// Bytes of a shadow.
 pub(crate) type Extent = Range<usize>;
@@ -125,7 +125,7 @@ struct DeltaCell {
 
 /// The number of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct CellId(usize);
+pub(crate) struct CellId(usize);
 
 /// Cells, which stay where they are.
 #[derive(Default)]
@@ -202,7 +202,7 @@ impl Pending {
         self.cells.clear();
         for object in &mut self.objects {
             object.cells.clear();
-            (object.extent, object.open, object.unused) = (None, false, false);
+            (object.open, object.unused) = (false, false);
         }
         let room = MOST_SPARE.saturating_sub(self.objects.len());
         self.spare.truncate(room);
@@ -212,7 +212,8 @@ impl Pending {
     /// A task begins to run forwards.
     pub(crate) fn begin_task(&mut self) {
         for object in &mut self.objects {
-            (object.extent, object.open) = (None, false);
+            object.open = false;
+            object.cells.iter_mut().for_each(|c| (c.extent, c.open) = (None, false));
         }
     }
 
@@ -234,29 +235,44 @@ impl Pending {
         &raw const cells.at(id).now
     }
 
-    /// The cell of a delta that leads to an object, whose task touches this by it.
-    pub(crate) fn cell(&mut self, object: usize, delta: usize, touched: Option<Extent>) -> *const usize {
+    /// The cell of the delta of a pointer into an object, whose task touches this by it.
+    pub(crate) fn cell(
+        &mut self,
+        object: usize,
+        pointer: usize,
+        delta: usize,
+        touched: Option<Extent>,
+    ) -> *const usize {
         let Self { objects, cells, .. } = self;
         let object = &mut objects[object];
-        object.touch(touched);
-        let known = object.cells.iter().copied().find(|&c| cells.at(c).shadow == delta);
-        let id = known.unwrap_or_else(|| {
+        let touched = touched.filter(|t| object.object.start <= t.start && t.end <= object.object.end || t.is_empty());
+        let many = object.cells.len() >= MOST_CELLS;
+        let known = object.cells.iter().position(|c| (many || c.pointer == pointer) && cells.at(c.id).shadow == delta);
+        let at = known.unwrap_or_else(|| {
             let id = cells.make(delta);
             cells.at(id).now = delta.wrapping_add(object.distance());
-            object.cells.push(id);
-            id
+            object.cells.push(ObjectCell { pointer, id, extent: None, open: false });
+            object.cells.len() - 1
         });
-        &raw const cells.at(id).now
+        let cell = &mut object.cells[at];
+        cell.open |= touched.is_none();
+        if let Some(touched) = touched.filter(|t| !t.is_empty()) {
+            let before = cell.extent.take().unwrap_or_else(|| touched.clone());
+            cell.extent = Some(before.start.min(touched.start)..before.end.max(touched.end));
+        }
+        &raw const cells.at(cell.id).now
     }
 
-    /// Cells of an object lead so far from its shadow; whether its own sums are not used then.
-    pub(crate) fn lead(&mut self, object: usize, distance: usize, unused: bool) {
-        let Self { objects, cells, .. } = self;
-        objects[object].unused = unused;
-        for &c in &objects[object].cells {
-            let cell = cells.at(c);
-            cell.now = cell.shadow.wrapping_add(distance);
-        }
+    /// A cell, for tests.
+    #[cfg(test)]
+    pub(crate) fn a_cell(&mut self) -> CellId {
+        self.cells.make(0)
+    }
+
+    /// A cell leads so far from the shadow.
+    pub(crate) fn lead(&mut self, cell: CellId, distance: usize) {
+        let cell = self.cells.at(cell);
+        cell.now = cell.shadow.wrapping_add(distance);
     }
 
     /// That in whose sums an address lies.

@@ -5,9 +5,10 @@
 //! their own, as [`crate::forks`] says; [`Segment::pending`], [`Segment::pending_within`] and
 //! [`Segment::gather`] are of [`crate::pending`].
 
+use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::forks::{Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS};
+use crate::forks::{Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, are_apart};
 use crate::guard::{self, CodeRanges, Entry, RawTrap};
 use crate::mappings;
 use crate::pending::{Cells, Extent};
@@ -108,9 +109,9 @@ impl Segment {
                 pass(strand);
             })
         });
-        for &Exclusive { task, object, .. } in &self.forks.exclusive[exclusive..next] {
+        for &Exclusive { task, object, cell, .. } in &self.forks.exclusive[exclusive..next] {
             let pending = &mut strands[task].forks.pending;
-            pending.lead(object, pending.objects[object].distance(), pending.objects[object].unused);
+            pending.lead(cell, pending.objects[object].distance());
         }
         let lacking = strands[..n].iter_mut().any(|s| std::mem::take(&mut s.forks.lacking));
         let done = match done {
@@ -124,15 +125,23 @@ impl Segment {
 
     /// Pullbacks of tasks add to what this segment sees where no two of them touch the same.
     fn lead_exclusive(&mut self, strands: &mut [Box<Self>], exclusive: Range<usize>) -> Option<()> {
+        let mut partly: Vec<(usize, usize)> = Vec::new();
         for k in exclusive {
-            let Exclusive { task, object, ref extent } = self.forks.exclusive[k];
+            let Exclusive { task, object, cell, ref extent, all } = self.forks.exclusive[k];
             let extent = extent.clone();
             let place = self.pending_place(extent.start)?;
             // Sums of this segment may be those of a smaller object.
             let sums = self.forks.pending.of_sum(place).map(|o| o.shadow.clone());
             if sums.is_none_or(|sums| sums.start <= extent.start && extent.end <= sums.end) {
-                strands[task].forks.pending.lead(object, place.wrapping_sub(extent.start), true);
+                let pending = &mut strands[task].forks.pending;
+                pending.lead(cell, place.wrapping_sub(extent.start));
+                pending.objects[object].unused = all;
+            } else {
+                partly.push((task, object));
             }
+        }
+        for (task, object) in partly {
+            strands[task].forks.pending.objects[object].unused = false;
         }
         Some(())
     }
@@ -291,29 +300,26 @@ fn run(
     ForkEnd::Trapped
 }
 
-/// What one task touches by cells, and no other task does.
+/// What one task touches by a delta in a cell, and no other task does.
 fn exclusive(strands: &[Box<Segment>]) -> Vec<Exclusive> {
     let mut touched: Vec<Exclusive> = Vec::new();
     for (task, strand) in strands.iter().enumerate() {
-        for (object, o) in strand.forks.pending.objects.iter().enumerate().filter(|(_, o)| !o.open) {
-            touched.extend(o.extent.clone().map(|extent| Exclusive { task, object, extent }));
+        for (object, o) in strand.forks.pending.objects.iter().enumerate() {
+            let all = !o.open && o.cells.iter().all(|c| !c.open);
+            for c in o.cells.iter().filter(|c| !c.open) {
+                touched.extend(c.extent.clone().map(|extent| Exclusive { task, object, cell: c.id, extent, all }));
+            }
         }
     }
-    touched.sort_unstable_by_key(|t| (t.extent.start, t.task, t.object));
-    // Two that touch the same are both known when the second is looked at, or with the longest
-    // before it.
-    let mut shared = vec![false; touched.len()];
-    let mut farthest: Option<usize> = None;
-    for k in 0..touched.len() {
-        if let Some(f) = farthest.filter(|&f| touched[k].extent.start < touched[f].extent.end) {
-            (shared[f], shared[k]) = (true, true);
-        }
-        if farthest.is_none_or(|f| touched[f].extent.end < touched[k].extent.end) {
-            farthest = Some(k);
-        }
+    touched.sort_unstable_by_key(|t| (t.extent.start, t.task));
+    let apart = are_apart(&touched);
+    let shared: HashSet<(usize, usize)> =
+        touched.iter().zip(&apart).filter(|(_, apart)| !**apart).map(|(t, _)| (t.task, t.object)).collect();
+    let mut apart = apart.into_iter();
+    touched.retain(|_| apart.next() == Some(true));
+    for t in &mut touched {
+        t.all &= !shared.contains(&(t.task, t.object));
     }
-    let mut shared = shared.into_iter();
-    touched.retain(|_| shared.next() == Some(false));
     touched
 }
 
@@ -351,7 +357,7 @@ impl Segment {
         };
         // Pullbacks have another way to data objects.
         let is_data = self.root().global_shadows().ranges().any(|r| r.contains(&shadow));
-        self.forks.pending.cell(object, delta, touched.filter(|_| !is_data))
+        self.forks.pending.cell(object, p, delta, touched.filter(|_| !is_data))
     }
 
     /// Where the pending sum for an object's shadow is: there, if the strand owns it.

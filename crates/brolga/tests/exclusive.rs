@@ -11,6 +11,10 @@ use crate::forks::{options, outcome, rule};
 const READ: i64 = 96;
 const WRITTEN: i64 = 96;
 
+/// Steps of a chain of products at the end of a task, for each task before it: the reverse of the
+/// last task, which is the first to begin, adds to shadows after others.
+const DELAY: i64 = 20_000;
+
 /// How a task reads and writes: iterations `k` of the range, and `n` in each.
 struct Shape {
     /// It reads cell `first + a k + b j`.
@@ -21,12 +25,14 @@ struct Shape {
     counts: [i64; 2],
     /// The inner loop counts down.
     down: bool,
-    /// What is written is read by what follows in memory, as well.
+    /// What is written has been read.
     in_place: bool,
+    /// All iterations read the first cell.
+    common: bool,
 }
 
 impl Shape {
-    /// `y[…] = y[…] + x[…]² x[0]`, in tasks of one iteration, and the sum of all cells; `fork` says
+    /// `y[…] = y[…] + x[…]² x[0]`, or `+ x[…]³`, in tasks of one iteration, and the sum of all cells; `fork` says
     /// whether there are tasks.
     fn text(&self, fork: bool) -> String {
         let [r0, ra, rb] = self.read;
@@ -34,6 +40,7 @@ impl Shape {
         let (start, end, step) = if self.down { (self.counts[1] - 1, -1, -1) } else { (0, self.counts[1], 1) };
         let compare = if self.down { "sgt" } else { "slt" };
         let old = if self.in_place { "load.f64 aligned v33" } else { "f64const 0x1.0p1" };
+        let last = if self.common { "v3" } else { "v30" };
         let call = if fork { "call fn1(v7, v6, v8, v9, v10)" } else { "call fn0(v6, v8, v9)" };
         let (cells, tasks) = (READ + WRITTEN, self.counts[0]);
         format!(
@@ -70,7 +77,7 @@ block4:
     v29 = ishl v28, v14
     v30 = iadd v3, v29
     v31 = load.f64 aligned v30
-    v32 = load.f64 aligned v3
+    v32 = load.f64 aligned {last}
     v40 = imul v24, v8
     v41 = iadd v23, v40
     v42 = iadd v41, v10
@@ -84,6 +91,22 @@ block4:
     v38 = iadd v24, v13
     jump block3(v38)
 block6:
+    v50 = iadd v23, v10
+    v51 = ishl v50, v14
+    v52 = iadd v4, v51
+    v53 = load.f64 aligned v52
+    v54 = f64const 0x1.00001p0
+    v60 = iconst.i64 {DELAY}
+    v55 = imul v20, v60
+    jump block7(v55, v53)
+block7(v56: i64, v57: f64):
+    brif v56, block8, block9
+block8:
+    v58 = fmul v57, v54
+    v59 = isub v56, v15
+    jump block7(v59, v58)
+block9:
+    store aligned v57, v52
     v39 = iadd v20, v15
     jump block1(v39)
 block5:
@@ -145,7 +168,7 @@ block3:
         let corners = [0, a * (counts[0] - 1), b * (n - 1), a * (counts[0] - 1) + b * (n - 1)];
         let (low, high) = (corners.iter().min().unwrap(), corners.iter().max().unwrap());
         let read = [draw(READ - (high - low)) - low, a, b];
-        Self { read, written, counts, down: draw(2) == 1, in_place: draw(2) == 1 }
+        Self { read, written, counts, down: draw(2) == 1, in_place: draw(2) == 1, common: draw(3) == 0 }
     }
 }
 
@@ -181,7 +204,8 @@ fn extents_of_tasks_that_are_apart_or_not() {
 /// does not.
 #[test]
 fn extents_are_told_where_they_are_known() {
-    let shape = Shape { read: [0, 8, 1], written: [0, 8, 1], counts: [4, 8], down: false, in_place: true };
+    let shape =
+        Shape { read: [0, 8, 1], written: [0, 8, 1], counts: [4, 8], down: false, in_place: true, common: false };
     let text = shape.text(true);
     let asked = |text: &str| {
         let program = program(text);
