@@ -87,12 +87,8 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
         let made = benches::selected(filter).map_err(failure)?.into_iter();
         let rows = made.map(|make| tangents::measure(&make(benches::Size::Full), how, Effort::default()));
         report::tangents(&rows.collect::<Result<Vec<_>, _>>().map_err(failure)?) + "\n"
-    } else if args.loops {
-        report::loops(&loops::run(filter, how, Effort::default()).map_err(failure)?) + "\n"
-    } else if args.forks {
-        report::forks(&forks::run(filter, how, Effort::default()).map_err(failure)?) + "\n"
-    } else if args.second {
-        of_second_order(filter, how)?
+    } else if args.loops || args.forks || args.second {
+        of_kind(args, how)? + "\n"
     } else if args.scaling {
         report::series(&scaling::run(how, Effort::default()).map_err(failure)?)
     } else {
@@ -133,16 +129,24 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Hessian-vector products, and where the embedding is asked for, its Hessians.
-fn of_second_order(filter: Option<&str>, how: How) -> Result<String, Failure> {
+/// Time loops, forks, or second derivatives: Hessian-vector products, and where the embedding is
+/// asked for, its Hessians.
+fn of_kind(args: &BenchArgs, how: How) -> Result<String, Failure> {
+    let (filter, effort) = (args.filter.as_deref(), Effort::default());
+    if args.loops {
+        return Ok(report::loops(&loops::run(filter, how, effort).map_err(failure)?));
+    }
+    if args.forks {
+        return Ok(report::forks(&forks::run(filter, how, effort).map_err(failure)?));
+    }
     let made = benches::selected(filter).map_err(failure)?.into_iter();
-    let rows = made.map(|make| second::measure(&make(benches::Size::Full), how, Effort::default()));
+    let rows = made.map(|make| second::measure(&make(benches::Size::Full), how, effort));
     let rows = rows.collect::<Result<Vec<_>, _>>().map_err(failure)?;
     let mut tables = vec![report::products(&rows)];
     if rows.iter().any(|r| r.name == "embed") {
-        tables.push(report::embeddings(&second::embeddings(how, Effort::default()).map_err(failure)?));
+        tables.push(report::embeddings(&second::embeddings(how, effort).map_err(failure)?));
     }
-    Ok(tables.join("\n\n") + "\n")
+    Ok(tables.join("\n\n"))
 }
 
 /// Put what was measured into the tables of `docs/PERFORMANCE.md`, if that is asked for.

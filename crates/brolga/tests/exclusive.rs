@@ -32,17 +32,20 @@ struct Shape {
 }
 
 impl Shape {
-    /// `y[…] = y[…] + x[…]² x[0]`, or `+ x[…]³`, in tasks of one iteration, and the sum of all cells; `fork` says
-    /// whether there are tasks.
+    /// `y[…] = y[…] + x[…]² x[0]`, or `+ x[…]³`, and the sum of all squares; `fork` says whether there
+    /// are tasks, of one iteration each.
     fn text(&self, fork: bool) -> String {
+        self.rows() + &self.all(fork)
+    }
+
+    /// A task.
+    fn rows(&self) -> String {
         let [r0, ra, rb] = self.read;
         let [w0, wa, wb] = self.written;
         let (start, end, step) = if self.down { (self.counts[1] - 1, -1, -1) } else { (0, self.counts[1], 1) };
         let compare = if self.down { "sgt" } else { "slt" };
         let old = if self.in_place { "load.f64 aligned v33" } else { "f64const 0x1.0p1" };
         let last = if self.common { "v3" } else { "v30" };
-        let call = if fork { "call fn1(v7, v6, v8, v9, v10)" } else { "call fn0(v6, v8, v9)" };
-        let (cells, tasks) = (READ + WRITTEN, self.counts[0]);
         format!(
             "function %rows(i64, i64, i64) {{
 block0(v0: i64, v1: i64, v2: i64):
@@ -112,7 +115,16 @@ block9:
 block5:
     return
 }}
-function %all(i64) -> f64 {{
+"
+        )
+    }
+
+    /// What calls it.
+    fn all(&self, fork: bool) -> String {
+        let call = if fork { "call fn1(v7, v6, v8, v9, v10)" } else { "call fn0(v6, v8, v9)" };
+        let (cells, tasks) = (READ + WRITTEN, self.counts[0]);
+        format!(
+            "function %all(i64) -> f64 {{
     ss0 = explicit_slot 16, align = 8
     fn0 = %rows(i64, i64, i64)
     fn1 = %brolga_par_for(i64, i64, i64, i64, i64)

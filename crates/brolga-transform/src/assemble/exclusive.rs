@@ -29,7 +29,6 @@ use brolga_ir::map::{HashMap, HashSet, IndexMap};
 use cranelift_codegen::ir;
 use smallvec::SmallVec;
 
-use crate::assemble::strands::recorded;
 use crate::facts::Facts;
 use crate::primal::scev::{Affine, Atom, Sum};
 use crate::shadow::strides::around;
@@ -55,7 +54,7 @@ pub(super) struct Extent {
 pub(super) type Extents = IndexMap<(BlockId, ir::Value), SmallVec<[Extent; 1]>>;
 
 /// An access of the pullback by a delta.
-struct Access {
+struct ShadowUse {
     inst: ir::Inst,
     addr: ir::Value,
     off: i32,
@@ -63,9 +62,23 @@ struct Access {
 }
 
 /// A block that records deltas, and which values it has at hand.
-struct Site {
+struct RecordSite {
     block: ir::Block,
     defined: HashSet<Val>,
+}
+
+/// Deltas that an instruction records, but those of the function's own stack slots, which no other
+/// strand adds to.
+pub(super) fn recorded<'i>(facts: &'i Facts<'_>, inst: &'i AdInst) -> impl Iterator<Item = (ir::Value, Val)> {
+    let names: &[Val] = match &inst.op {
+        AdOp::Push(names, _) => names,
+        AdOp::Keep(_, name) => std::slice::from_ref(name),
+        _ => &[],
+    };
+    names.iter().filter_map(|&name| match name {
+        Val::Delta(r) if !matches!(facts.pointers.roots.get(&r), Some(RootKind::Slot(_))) => Some((r, name)),
+        _ => None,
+    })
 }
 
 /// Find the extents of deltas.
@@ -75,7 +88,7 @@ pub(super) fn extents(forward: &CfgBlocks, pullback: &CfgBlocks, facts: &Facts<'
     let mut unknown: HashSet<ir::Value> = HashSet::default();
     for block in forward.blocks.values() {
         let Role::Forward(primal) = block.role else { continue };
-        let mut site = Site { block: primal, defined: HashSet::default() };
+        let mut site = RecordSite { block: primal, defined: HashSet::default() };
         for inst in block.insts.values() {
             for (root, _) in recorded(facts, inst) {
                 let of = match facts.pointers.roots.get(&root) {
@@ -97,8 +110,8 @@ pub(super) fn extents(forward: &CfgBlocks, pullback: &CfgBlocks, facts: &Facts<'
 
 /// Accesses by each delta that is read; none if it is read for anything else. Loops hold deltas,
 /// by way of copies.
-fn accesses(pullback: &CfgBlocks) -> HashMap<ir::Value, Option<Vec<Access>>> {
-    let mut found: HashMap<ir::Value, Option<Vec<Access>>> = HashMap::default();
+fn accesses(pullback: &CfgBlocks) -> HashMap<ir::Value, Option<Vec<ShadowUse>>> {
+    let mut found: HashMap<ir::Value, Option<Vec<ShadowUse>>> = HashMap::default();
     let insts = || pullback.blocks.values().flat_map(|b| b.insts.values());
     let copied = |inst: &AdInst| match &inst.op {
         AdOp::Arith(Arith::Copy, args, _) if matches!(args[0], Val::Delta(_)) => Some((inst.defs[0].0, args[0])),
@@ -113,7 +126,7 @@ fn accesses(pullback: &CfgBlocks) -> HashMap<ir::Value, Option<Vec<Access>>> {
             let carried = matches!(inst.op, AdOp::Hold(to, _) if to == name) || copied(inst).is_some();
             let all = found.entry(root).or_insert_with(|| Some(Vec::new()));
             match (&access, all.as_mut()) {
-                (Some((by, access)), Some(all)) if *by == read && read == name => all.push(Access { ..*access }),
+                (Some((by, access)), Some(all)) if *by == read && read == name => all.push(ShadowUse { ..*access }),
                 _ if carried => {}
                 _ => *all = None,
             }
@@ -123,7 +136,7 @@ fn accesses(pullback: &CfgBlocks) -> HashMap<ir::Value, Option<Vec<Access>>> {
 }
 
 /// The delta by which an instruction accesses a shadow, and where, if it does nothing else with it.
-fn access(inst: &AdInst) -> Option<(Val, Access)> {
+fn access(inst: &AdInst) -> Option<(Val, ShadowUse)> {
     let (place, bytes) = match &inst.op {
         AdOp::AddMem { place, shape, fresh: false, .. }
         | AdOp::TakeMem { place, shape }
@@ -136,12 +149,12 @@ fn access(inst: &AdInst) -> Option<(Val, Access)> {
         _ => return None,
     };
     let &ShadowPlace { addr: Val::Primal(addr), delta, off, .. } = place else { return None };
-    Some((delta, Access { inst: inst.at?, addr, off, bytes }))
+    Some((delta, ShadowUse { inst: inst.at?, addr, off, bytes }))
 }
 
-impl Site {
+impl RecordSite {
     /// What these accesses touch.
-    fn extents(&self, facts: &Facts<'_>, accesses: &[Access]) -> Option<SmallVec<[Extent; 1]>> {
+    fn extents(&self, facts: &Facts<'_>, accesses: &[ShadowUse]) -> Option<SmallVec<[Extent; 1]>> {
         let mut all: SmallVec<[Extent; 1]> = SmallVec::new();
         for access in accesses {
             let extent = self.extent(facts, access)?;
@@ -162,7 +175,7 @@ impl Site {
     }
 
     /// What one access touches.
-    fn extent(&self, facts: &Facts<'_>, access: &Access) -> Option<Extent> {
+    fn extent(&self, facts: &Facts<'_>, access: &ShadowUse) -> Option<Extent> {
         let (func, loops) = (facts.func(), facts.loops);
         let b = func.layout.inst_block(access.inst)?;
         // A record is of one iteration of the loops around it.

@@ -14,10 +14,19 @@
 //!                                         push (v7')          the record has d1
 //! ```
 //!
+//! Of a delta all of whose uses are in extents that are known ([`super::exclusive`]) the address of
+//! a cell is recorded, in which the run time puts the delta when it has compared all tasks:
+//!
+//! ```text
+//!   push (v7')                       ─►   c1 = call %brolga_pending_within(seg, v7, v7', …)
+//!                                         push (v7')          the record has c1
+//!   pop (v7')                        ─►   pop (d2); v7' = delta in d2
+//! ```
+//!
 //! What reads cotangents gathers first what is pending elsewhere (`brolga_ir::lower`, `settle`).
 //!
 //! **Before and after.** The forward pass has its own names, and its effects; the pullback finds
-//! other numbers in its records.
+//! other numbers in its records, or where they are.
 //!
 //! **Cost.** A call for each delta that is recorded.
 //!
@@ -30,7 +39,7 @@ use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Tape, Val};
 use brolga_ir::map::HashSet;
 use cranelift_codegen::ir::{self, types::I64};
 
-use crate::assemble::exclusive::{Extent, MOST_LOOPS, extents};
+use crate::assemble::exclusive::{Extent, MOST_LOOPS, extents, recorded};
 use crate::facts::Facts;
 use crate::primal::scev::{Atom, Sum};
 use crate::translate::convert::helper_call;
@@ -42,20 +51,6 @@ const PENDING: [&str; 2] = ["brolga_pending", "brolga_pending_data"];
 /// The helper that is told what a pullback touches, and tells where its delta will be.
 const PENDING_WITHIN: &str = "brolga_pending_within";
 
-/// Deltas that an instruction records, but those of the function's own stack slots, which no other
-/// strand adds to.
-pub(super) fn recorded<'i>(facts: &'i Facts<'_>, inst: &'i AdInst) -> impl Iterator<Item = (ir::Value, Val)> {
-    let names: &[Val] = match &inst.op {
-        AdOp::Push(names, _) => names,
-        AdOp::Keep(_, name) => std::slice::from_ref(name),
-        _ => &[],
-    };
-    names.iter().filter_map(|&name| match name {
-        Val::Delta(r) if !matches!(facts.pointers.roots.get(&r), Some(RootKind::Slot(_))) => Some((r, name)),
-        _ => None,
-    })
-}
-
 /// Ask for the pending sums of all deltas that a forward pass records. What the pullback touches by
 /// some is known ([`super::exclusive`]): their records say where the delta will be.
 pub(super) fn ask(forward: &mut CfgBlocks, pullback: &mut CfgBlocks, facts: &Facts<'_>, ids: &mut Ids) {
@@ -66,7 +61,7 @@ pub(super) fn ask(forward: &mut CfgBlocks, pullback: &mut CfgBlocks, facts: &Fac
         }
         for (id, inst) in std::mem::take(&mut block.insts) {
             for (root, delta) in recorded(facts, &inst) {
-                let mut asked = Asked { insts: &mut block.insts, ids, at: inst.at };
+                let mut asked = Asking { insts: &mut block.insts, ids, at: inst.at };
                 match extents.get(&(block.id, root)) {
                     Some(extents) => extents.iter().for_each(|e| asked.within(root, delta, e)),
                     None => asked.pending(facts, root, delta),
@@ -102,13 +97,13 @@ fn look_up(pullback: &mut CfgBlocks, by_place: &HashSet<Val>, ids: &mut Ids) {
 }
 
 /// Instructions in front of a record.
-struct Asked<'b, 'i> {
+struct Asking<'b, 'i> {
     insts: &'b mut Fragment,
     ids: &'i mut Ids,
     at: Option<ir::Inst>,
 }
 
-impl Asked<'_, '_> {
+impl Asking<'_, '_> {
     fn put(&mut self, op: AdOp) -> Val {
         let name = Val::D(self.ids.dv());
         self.insts.insert(self.ids.inst(), AdInst { defs: [(name, I64)].into(), op, at: self.at });
