@@ -32,7 +32,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// `y[…] = y[…] + x[…]² x[0]`, or `+ x[…]³`, and the sum of all squares; `fork` says whether there
+    /// `y[…] = y[…] + x[…]² x[0]`, or `+ x[…]³`, and the sum of squares; `fork` says whether there
     /// are tasks, of one iteration each.
     fn text(&self, fork: bool) -> String {
         self.rows() + &self.all(fork)
