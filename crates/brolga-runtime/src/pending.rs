@@ -48,7 +48,7 @@
 //! Programming (2025), where all additions are atomic.
 
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{Add, Range};
 
 use memmap2::{MmapMut, MmapOptions};
 
@@ -168,7 +168,9 @@ pub(crate) struct Pending {
     spare: Vec<PendingObject>,
     cells: DeltaCells,
     /// Which pages of an object are touched.
-    pub(crate) touched: Vec<u8>,
+    touched: Vec<u8>,
+    /// Pages in which there is something to add up: an object and the number of its page.
+    pub(crate) added: Vec<(usize, usize)>,
     /// A pullback has not come to its end.
     pub(crate) broken: bool,
 }
@@ -190,6 +192,19 @@ impl Pending {
                     unsafe { std::ptr::write_bytes((place.start + i * page) as *mut u8, 0, page) };
                 }
             }
+        }
+    }
+
+    /// The pullback of a task has come to its end: find where it has added.
+    pub(crate) fn end(&mut self) {
+        let page = mappings::page();
+        self.added.clear();
+        for (k, object) in self.objects.iter().enumerate().filter(|(_, o)| !o.unused) {
+            let place = object.place();
+            mappings::touched(place.clone(), &mut self.touched);
+            let touched = (0..self.touched.len()).filter(|&i| self.touched[i] != 0);
+            // SAFETY: a page of our own memory.
+            self.added.extend(touched.filter(|i| unsafe { any(place.start + i * page, page / BLOCK) }).map(|i| (k, i)));
         }
     }
 
@@ -293,6 +308,49 @@ impl Pending {
     }
 }
 
+/// Bytes that are looked at together.
+const BLOCK: usize = 64;
+
+/// Whether there is a bit in some blocks. Most of those of most pages have none.
+///
+/// # Safety
+/// They can be read.
+unsafe fn any(at: usize, blocks: usize) -> bool {
+    // SAFETY: our contract.
+    let block = |i: usize| unsafe { (at as *const [u64; BLOCK / 8]).add(i).read_unaligned() };
+    (0..blocks).any(|i| block(i).iter().fold(0, |all, word| all | word) != 0)
+}
+
+/// Add floats at one place to those at another, and leave zeros there. What is zero is not written,
+/// so that nothing is touched that has no shadow.
+///
+/// # Safety
+/// Both can be read and written for so many floats, and nothing else does.
+unsafe fn add_floats<T: Copy + Default + Add<Output = T>>(
+    from: *mut T,
+    to: *mut T,
+    count: usize,
+    is_zero: impl Fn(T) -> bool,
+) {
+    let block = BLOCK / size_of::<T>();
+    for first in (0..count).step_by(block) {
+        let n = block.min(count - first);
+        // SAFETY: our contract.
+        unsafe {
+            if n == block && !any(from.add(first) as usize, 1) {
+                continue;
+            }
+            for i in first..first + n {
+                let x = from.add(i).read_unaligned();
+                if !is_zero(x) {
+                    to.add(i).write_unaligned(to.add(i).read_unaligned() + x);
+                    from.add(i).write_unaligned(T::default());
+                }
+            }
+        }
+    }
+}
+
 /// Floats of one size, in memory.
 #[derive(Clone, Copy)]
 pub(crate) enum Cells {
@@ -312,46 +370,21 @@ impl Cells {
         }
     }
 
-    /// Add what is at one place to what is at another, and leave zero there.
+    /// Add floats at one place to those at another, and leave zeros there. Bytes behind the last one
+    /// are a part of one that is cleared as a whole or in parts: they go as they are.
     ///
     /// # Safety
-    /// Both can be read and written, and nothing else does.
-    pub(crate) unsafe fn hand_over(self, from: usize, to: usize) {
+    /// Both can be read and written for so many bytes, and nothing else does.
+    pub(crate) unsafe fn hand_over(self, from: usize, to: usize, n: usize) {
+        let count = n / self.size();
         // SAFETY: our contract.
         unsafe {
             match self {
-                Self::Singles => {
-                    let (from, to) = (from as *mut f32, to as *mut f32);
-                    if from.cast::<u32>().read_unaligned() != 0 {
-                        to.write_unaligned(to.read_unaligned() + from.read_unaligned());
-                        from.write_unaligned(0.0);
-                    }
-                }
-                Self::Doubles => {
-                    let (from, to) = (from as *mut f64, to as *mut f64);
-                    if from.cast::<u64>().read_unaligned() != 0 {
-                        to.write_unaligned(to.read_unaligned() + from.read_unaligned());
-                        from.write_unaligned(0.0);
-                    }
-                }
+                Self::Singles => add_floats(from as *mut f32, to as *mut f32, count, |x| x.to_bits() == 0),
+                Self::Doubles => add_floats(from as *mut f64, to as *mut f64, count, |x| x.to_bits() == 0),
             }
         }
-    }
-}
-
-impl Cells {
-    /// The same of several floats. Bytes behind the last one are a part of one that is cleared as a
-    /// whole or in parts: they go as they are.
-    ///
-    /// # Safety
-    /// As for [`Self::hand_over`], for so many bytes.
-    pub(crate) unsafe fn hand_over_all(self, from: usize, to: usize, n: usize) {
-        let whole = n - n % self.size();
-        for off in (0..whole).step_by(self.size()) {
-            // SAFETY: our contract.
-            unsafe { self.hand_over(from + off, to + off) };
-        }
-        for off in whole..n {
+        for off in count * self.size()..n {
             let (from, to) = ((from + off) as *mut u8, (to + off) as *mut u8);
             // SAFETY: our contract.
             unsafe {

@@ -107,6 +107,7 @@ impl Segment {
             run(&mut strands[..n], self, true, |strand, _| {
                 strand.data_is_pending();
                 pass(strand);
+                strand.forks.pending.end();
             })
         });
         for &Exclusive { task, object, cell, .. } in &self.forks.exclusive[exclusive..next] {
@@ -426,7 +427,7 @@ impl Segment {
         let bring = |from: usize, shadow: usize, n: usize| {
             let (from, to) = (shadow.wrapping_add(from), shadow.wrapping_add(distance));
             // SAFETY: our contract; no other strand adds there.
-            unsafe { floats.hand_over_all(from, to, n) };
+            unsafe { floats.hand_over(from, to, n) };
         };
         let others = chain().flat_map(|strand| &strand.forks.pending.objects).filter(|o| o.place().start != first);
         for object in others {
@@ -444,35 +445,27 @@ impl Segment {
     pub(crate) fn add_pending(&mut self, strand: &mut Segment) -> Option<()> {
         let floats = Cells::of(self.forks.float_size);
         let page = mappings::page();
-        let mut touched = std::mem::take(&mut self.forks.pending.touched);
-        for object in strand.forks.pending.objects.iter().filter(|o| !o.unused) {
-            let place = object.place();
-            mappings::touched(place.clone(), &mut touched);
-            for i in (0..touched.len()).filter(|&i| touched[i] != 0) {
-                let (from, shadow) = (place.start + i * page, object.shadow.start + i * page);
-                // SAFETY: a page of the strand's own memory, whose task is over.
-                let words = unsafe { std::slice::from_raw_parts(from as *const u64, page / 8) };
-                if words.iter().all(|&w| w == 0) {
-                    continue;
-                }
-                let to = if self.is_strand() { self.sums_of_page(shadow) } else { Some(shadow) };
-                if let Some(to) = to {
-                    // SAFETY: as before; where the program has added, there is a shadow.
-                    unsafe { floats.hand_over_all(from, to, page) };
-                    continue;
-                }
-                for off in (0..page).step_by(floats.size()) {
-                    // SAFETY: as before.
-                    unsafe {
-                        if !floats.is_zero(from + off) {
-                            let page = self.sums_of_page(shadow).map(|to| to + off);
-                            floats.hand_over(from + off, page.or_else(|| self.pending_place(shadow + off))?);
-                        }
+        for &(object, i) in &strand.forks.pending.added {
+            let object = &strand.forks.pending.objects[object];
+            let (from, shadow) = (object.place().start + i * page, object.shadow.start + i * page);
+            let to = if self.is_strand() { self.sums_of_page(shadow) } else { Some(shadow) };
+            if let Some(to) = to {
+                // SAFETY: a page of the strand's own memory, whose task is over; where the program has
+                // added, there is a shadow.
+                unsafe { floats.hand_over(from, to, page) };
+                continue;
+            }
+            for off in (0..page).step_by(floats.size()) {
+                // SAFETY: as before.
+                unsafe {
+                    if !floats.is_zero(from + off) {
+                        let page = self.sums_of_page(shadow).map(|to| to + off);
+                        let to = page.or_else(|| self.pending_place(shadow + off))?;
+                        floats.hand_over(from + off, to, floats.size());
                     }
                 }
             }
         }
-        self.forks.pending.touched = touched;
         Some(())
     }
 }

@@ -34,9 +34,10 @@
 //! Programming (2025).
 
 use brolga_analysis::RootKind;
-use brolga_ir::block::{CfgBlocks, Fragment, Ids};
+use brolga_ir::InstId;
+use brolga_ir::block::{CfgBlock, CfgBlocks, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Tape, Val};
-use brolga_ir::map::HashSet;
+use brolga_ir::map::{HashMap, HashSet, IndexMap};
 use cranelift_codegen::ir::{self, types::I64};
 
 use crate::assemble::exclusive::{Extent, MOST_LOOPS, extents, recorded};
@@ -59,20 +60,53 @@ pub(super) fn ask(forward: &mut CfgBlocks, pullback: &mut CfgBlocks, facts: &Fac
         if !block.insts.values().any(|i| recorded(facts, i).next().is_some()) {
             continue;
         }
-        for (id, inst) in std::mem::take(&mut block.insts) {
-            for (root, delta) in recorded(facts, &inst) {
-                let mut asked = Asking { insts: &mut block.insts, ids, at: inst.at };
+        let mut asked: IndexMap<ir::Value, Sequence> = IndexMap::default();
+        for inst in block.insts.values() {
+            for (root, delta) in recorded(facts, inst).filter(|(root, _)| !asked.contains_key(root)).collect::<Vec<_>>()
+            {
+                let mut asking = Asking { insts: Vec::new(), ids, at: inst.at };
                 match extents.get(&(block.id, root)) {
-                    Some(extents) => extents.iter().for_each(|e| asked.within(root, delta, e)),
-                    None => asked.pending(facts, root, delta),
+                    Some(extents) => extents.iter().for_each(|e| asking.within(root, delta, e)),
+                    None => asking.pending(facts, root, delta),
                 }
+                asked.insert(root, asking.insts);
             }
-            block.insts.insert(id, inst);
         }
+        put_early(block, asked.into_values());
     }
     let by_place: HashSet<Val> = extents.keys().map(|&(_, root)| Val::Delta(root)).collect();
     if !by_place.is_empty() {
         look_up(pullback, &by_place, ids);
+    }
+}
+
+/// Instructions with their names.
+type Sequence = Vec<(InstId, AdInst)>;
+
+/// Put sequences into a block, each behind what it reads: fewer values live across its calls there
+/// than in front of the record.
+fn put_early(block: &mut CfgBlock, sequences: impl Iterator<Item = Sequence>) {
+    let mut behind: HashMap<Val, usize> = HashMap::default();
+    let mut first = 0;
+    for (at, inst) in block.insts.values().enumerate() {
+        behind.extend(inst.defs.iter().map(|d| (d.0, at + 1)));
+        first = if matches!(inst.op, AdOp::EnterFrame) { at + 1 } else { first };
+    }
+    let mut places: Vec<(usize, Sequence)> = Vec::new();
+    for sequence in sequences {
+        let mut at = first;
+        for (_, inst) in &sequence {
+            inst.each_read(|v| at = at.max(behind.get(&v).copied().unwrap_or(0)));
+        }
+        places.push((at, sequence));
+    }
+    places.sort_by_key(|p| p.0);
+    let mut places = places.into_iter().peekable();
+    for (at, (id, inst)) in std::mem::take(&mut block.insts).into_iter().enumerate() {
+        while let Some((_, sequence)) = places.next_if(|p| p.0 <= at) {
+            sequence.into_iter().for_each(|(id, inst)| block.insts.insert(id, inst));
+        }
+        block.insts.insert(id, inst);
     }
 }
 
@@ -97,16 +131,16 @@ fn look_up(pullback: &mut CfgBlocks, by_place: &HashSet<Val>, ids: &mut Ids) {
 }
 
 /// Instructions in front of a record.
-struct Asking<'b, 'i> {
-    insts: &'b mut Fragment,
+struct Asking<'i> {
+    insts: Sequence,
     ids: &'i mut Ids,
     at: Option<ir::Inst>,
 }
 
-impl Asking<'_, '_> {
+impl Asking<'_> {
     fn put(&mut self, op: AdOp) -> Val {
         let name = Val::D(self.ids.dv());
-        self.insts.insert(self.ids.inst(), AdInst { defs: [(name, I64)].into(), op, at: self.at });
+        self.insts.push((self.ids.inst(), AdInst { defs: [(name, I64)].into(), op, at: self.at }));
         name
     }
 
