@@ -17,7 +17,7 @@ use brolga_driver::{BoundArg, File, Invocation};
 use crate::calls::elements;
 use crate::data::noise;
 use crate::measure::Effort;
-use crate::problem::{Input, Size};
+use crate::problem::Input;
 use crate::problems::standard;
 use crate::{Failure, How};
 
@@ -60,7 +60,8 @@ fn cases() -> Vec<ForkCase> {
         // Inputs have cotangents where another layer is behind.
         case("layer", layer(Input::Floats(noise(rows * columns, 1)))),
         ForkCase { name: "layer of data", ..case("layer", layer(Input::ConstFloats(noise(rows * columns, 1)))) },
-        case("adjustment", standard::ba(Size::Full).args),
+        // The smallest of those that ADBench has.
+        case("adjustment", standard::adjustment([49, 7776, 31_843])),
         ForkCase { forks: Some(forks), ..case("joins", joins) },
     ]
 }

@@ -144,8 +144,8 @@ fn project(camera: &[Var], point: &[Var]) -> [Var; 2] {
     std::array::from_fn(|k| p[k] * distortion * camera[6] + camera[7 + k])
 }
 
-pub fn ba(size: Size) -> Problem {
-    let [n_cameras, n_points, n] = if size == Size::Small { [2, 5, 12] } else { [21, 500, 2000] };
+/// Arguments of a bundle adjustment of so many cameras, points and observations.
+pub(crate) fn adjustment([n_cameras, n_points, n]: [usize; 3]) -> Vec<Input> {
     let mut cameras = noise(11 * n_cameras, 41);
     // Cameras stand back from the points; the first is not turned at all, which is a branch of its
     // own.
@@ -158,20 +158,29 @@ pub fn ba(size: Size) -> Problem {
     let of_cameras = (0..n_cameras as i64).chain(draw(n - n_cameras, 42, n_cameras));
     let of_points = (0..n_points as i64).chain(draw(n - n_points, 43, n_points));
     let observations: Vec<[i64; 2]> = of_cameras.zip(of_points).map(|(camera, point)| [camera, point]).collect();
-    let features = noise(2 * n, 44);
-    let args = vec![
+    vec![
         Input::Floats(cameras),
         Input::Floats(noise(3 * n_points, 45)),
         Input::Floats(noise(n, 46)),
-        Input::ConstFloats(features.clone()),
+        Input::ConstFloats(noise(2 * n, 44)),
         Input::Longs(observations.as_flattened().to_vec()),
         Input::Int(n as i64),
-    ];
-    let f = |v: &[Var]| {
+    ]
+}
+
+/// Bundle adjustment.
+pub fn ba(size: Size) -> Problem {
+    let [n_cameras, n_points, n] = if size == Size::Small { [2, 5, 12] } else { [21, 500, 2000] };
+    let args = adjustment([n_cameras, n_points, n]);
+    let [_, _, _, Input::ConstFloats(features), Input::Longs(seen), _] = &args[..] else {
+        unreachable!("features and observations stand there")
+    };
+    let (features, seen) = (features.clone(), seen.clone());
+    let f = move |v: &[Var]| {
         let (cameras, rest) = v.split_at(11 * n_cameras);
         let (points, weights) = rest.split_at(3 * n_points);
         let mut sum = ZERO();
-        for (i, [camera, point]) in observations.iter().enumerate() {
+        for (i, [camera, point]) in seen.as_chunks::<2>().0.iter().enumerate() {
             let at = project(&cameras[*camera as usize * 11..], &points[*point as usize * 3..]);
             let error: [Var; 2] = std::array::from_fn(|k| weights[i] * (at[k] - features[2 * i + k]));
             sum += error[0] * error[0] + error[1] * error[1];

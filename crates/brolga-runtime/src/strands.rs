@@ -105,6 +105,7 @@ impl Segment {
         }
         let done = stack::with_margin(|| {
             run(&mut strands[..n], self, true, |strand, _| {
+                strand.note_sums();
                 strand.data_is_pending();
                 pass(strand);
                 strand.forks.pending.end();
@@ -361,6 +362,14 @@ impl Segment {
         self.forks.pending.cell(object, p, delta, touched.filter(|_| !is_data))
     }
 
+    /// The pullback of a task begins: whether there may be sums that it gathers, its own or those of
+    /// strands that wait for it.
+    fn note_sums(&mut self) {
+        // SAFETY: a strand that waits is there, and does not change.
+        let waiting = self.forks.parent.is_some_and(|parent| unsafe { (*parent).sums } != 0);
+        self.sums = u64::from(waiting || self.forks.pending.objects.iter().any(|o| !o.unused));
+    }
+
     /// Where the pending sum for an object's shadow is: there, if the strand owns it.
     fn pending_place(&mut self, shadow: usize) -> Option<usize> {
         // Around what the strand owns there may be an object that others add to.
@@ -368,6 +377,7 @@ impl Segment {
             return Some(shadow);
         }
         let object = self.pending_object(shadow)?;
+        self.sums = 1;
         let object = &mut self.forks.pending.objects[object];
         (object.open, object.unused) = (true, false);
         Some(shadow.wrapping_add(object.distance()))
@@ -377,6 +387,7 @@ impl Segment {
     fn sums_of_page(&mut self, shadow: usize) -> Option<usize> {
         let object = self.forks.pending.objects.iter_mut().find(|o| o.shadow.contains(&shadow))?;
         object.unused = false;
+        self.sums = 1;
         Some(shadow.wrapping_add(object.distance()))
     }
 

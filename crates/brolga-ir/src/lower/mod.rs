@@ -108,7 +108,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
         cx.settled.clear();
         let insts: SmallVec<[&AdInst; 32]> = block.insts.values().collect();
         for (i, inst) in insts.iter().enumerate() {
-            if cx.env.waits && cx.settled.ask_at <= i {
+            if (cx.env.waits || cx.env.strand) && cx.settled.ask_at <= i {
                 cx.settle_next(&mut b, &insts, i);
             }
             if !cx.settled.lowered.remove(&i) {

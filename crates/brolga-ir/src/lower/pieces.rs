@@ -95,8 +95,17 @@ impl LowerCx<'_> {
     }
 
     /// What other strands, which wait for this one, have added to a shadow comes to it.
-    fn gather(&mut self, b: &mut FunctionBuilder<'_>, seg: ir::Value, [p, delta, n]: [ir::Value; 3]) {
-        self.tell(b, "brolga_gather", &[seg, p, delta, n]);
+    fn gather(&mut self, b: &mut FunctionBuilder<'_>, place: [ir::Value; 4]) {
+        self.tell(b, "brolga_gather", &place);
+    }
+
+    /// Where there may be pending sums.
+    fn if_pending(&mut self, b: &mut FunctionBuilder<'_>, what: impl FnOnce(&mut Self, &mut FunctionBuilder<'_>)) {
+        let some = b.ins().load(types::I64, MemFlagsData::new().with_notrap(), self.seg(), segment::PENDING);
+        self.rarely(b, some, None, |cx, b| {
+            what(cx, b);
+            some
+        });
     }
 
     /// The segment, the primal address and its delta, and how many bytes.
@@ -222,11 +231,14 @@ impl LowerCx<'_> {
         (n, of): (u32, i32),
         at: Option<ir::Inst>,
     ) {
+        if self.settled.this {
+            return;
+        }
         if self.env.strand {
             let [seg, p, d, n] = self.place(b, place, n);
-            self.gather(b, seg, [p, d, n]);
+            self.if_pending(b, |cx, b| cx.gather(b, [seg, p, d, n]));
         }
-        if self.env.waits && !self.settled.this {
+        if self.env.waits {
             self.settle_if_any(b, at, |cx, b| {
                 let [seg, p, d, n] = cx.place(b, place, n);
                 [seg, p, d, n, b.ins().iconst(types::I64, i64::from(of))]
@@ -263,11 +275,31 @@ impl LowerCx<'_> {
             self.inst(b, insts[i]);
             self.settled.lowered.insert(i);
         }
+        let places = || all.iter().filter_map(|&i| Some((i, settles(&insts[i].op)?)));
+        if self.env.strand {
+            self.if_pending(b, |cx, b| {
+                for (_, (place, (n, _))) in places() {
+                    let place = cx.place(b, place, n);
+                    cx.gather(b, place);
+                }
+            });
+        }
+        if self.env.waits {
+            self.settle_each(b, insts, places());
+        }
+        self.settled.places.extend(all);
+    }
+
+    fn settle_each(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        insts: &[&AdInst],
+        places: impl Iterator<Item = (usize, (ShadowPlace, (u32, i32)))>,
+    ) {
         let any = self.waiting(b);
         self.rarely(b, any, None, |cx, b| {
             let mut last = None;
-            for &i in &all {
-                let Some((place, (n, of))) = settles(&insts[i].op) else { continue };
+            for (i, (place, (n, of))) in places {
                 cx.locate(b, insts[i].at, false);
                 let [seg, p, d, n] = cx.place(b, place, n);
                 let of = b.ins().iconst(types::I64, i64::from(of));
@@ -277,7 +309,6 @@ impl LowerCx<'_> {
             }
             last.expect("there are several")
         });
-        self.settled.places.extend(all);
     }
 
     /// Whether an instruction computes an integer from others, or restores one, and does nothing
@@ -286,7 +317,7 @@ impl LowerCx<'_> {
         let is_int = matches!(inst.defs[..], [(_, types::I32 | types::I64)]);
         is_int
             && match &inst.op {
-                AdOp::Restore(_) => true,
+                AdOp::Restore(_) | AdOp::LoadCell(_) => true,
                 AdOp::Primal(i) | AdOp::Moved(i, _) => {
                     let op = self.env.primal.dfg.insts[*i].opcode();
                     !(op.can_load() || op.can_store() || op.is_call() || op.can_trap() || op.other_side_effects())
@@ -389,7 +420,10 @@ impl LowerCx<'_> {
                 _ => None,
             };
             if let Some(n) = n {
-                self.gather(b, self.seg(), [args[first], args[first + 1], n]);
+                self.if_pending(b, |cx, b| {
+                    let seg = cx.seg();
+                    cx.gather(b, [seg, args[first], args[first + 1], n]);
+                });
             }
             if matches!(symbol, "brolga_memmove_rev" | "brolga_move_rev") {
                 self.check_copied(b, [args[first + 2], args[first + 3], args[first + 5]], at);

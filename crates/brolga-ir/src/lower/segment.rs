@@ -22,8 +22,10 @@ pub const RECORDED: i32 = CAPTURES;
 pub const PEAK: i32 = 40;
 /// At how many places cotangents wait that have come in pieces.
 pub const WAITING: i32 = 48;
+/// Of a task that runs back: not zero if there may be pending sums that it reads.
+pub const PENDING: i32 = 56;
 /// In a workspace: the first of the blocks that are freed when the run is over.
-pub const BLOCKS: i32 = 56;
+pub const BLOCKS: i32 = PENDING;
 /// 64 bytes that cotangents of inactive memory are added to.
 pub const SINK: i32 = 64;
 /// 64 bytes of zeros.
