@@ -18,23 +18,28 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use brolga_analysis::query::returns;
+use brolga_ir::Elem;
 use brolga_ir::inst::Check;
 use brolga_ir::lower::segment;
 use brolga_ir::map::HashMap;
 use brolga_ir::program::symbol_of;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, TrapCode, types};
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, types};
 use cranelift_codegen::isa::TargetIsa;
 
 use super::derived_func::DerivedFunc;
 use super::prelude::{parsed, with_convention};
 
 static BODIES: LazyLock<HashMap<String, ir::Function>> = LazyLock::new(|| {
-    let both = [include_str!("fragments.clif"), include_str!("records.clif")];
-    both.into_iter().flat_map(parsed).collect()
+    [FRAGMENTS, RECORDS, TANGENTS].into_iter().flat_map(parsed).collect()
 });
 
+const FRAGMENTS: &str = include_str!("fragments.clif");
+const RECORDS: &str = include_str!("records.clif");
+const TANGENTS: &str = include_str!("tangents.clif");
+
 const END: &str = "brolga_fragments_end";
+const TANGENTS_END: &str = "brolga_tangents_end";
 
 /// Whether a function is one of the helpers. Each may find that a run does not fit.
 pub(crate) fn is_helper(symbol: &str) -> bool {
@@ -64,28 +69,65 @@ pub(crate) fn put_in(derived: &mut Vec<DerivedFunc>, isa: &dyn TargetIsa) -> boo
 
 /// Trap where a reverse half ends and cotangents have not come together.
 pub(crate) fn check_at_end(root: &mut DerivedFunc, isa: &dyn TargetIsa) {
+    at_end(root, isa, END, |cursor, end, workspace| {
+        let call = cursor.ins().call(end, &[workspace]);
+        let lost = cursor.func.dfg.first_result(call);
+        cursor.ins().trapnz(lost, TrapCode::unwrap_user(Check::UntrackedBits as u8));
+    });
+}
+
+/// Where a run of forward mode ends, tangents that are not whole are no numbers: behind pointers
+/// whose deltas are these parameters, and which lead to such elements.
+pub(crate) fn poison_at_end(root: &mut DerivedFunc, deltas: &[(usize, Option<Elem>)], isa: &dyn TargetIsa) {
+    let entry = root.func.layout.entry_block().expect("it has a body");
+    let params = root.func.dfg.block_params(entry).to_vec();
+    for &(delta, elem) in deltas {
+        let size = match elem {
+            Some(Elem::F64) => 8,
+            Some(Elem::F32) => 4,
+            None => 0,
+            Some(_) => continue,
+        };
+        at_end(root, isa, TANGENTS_END, |cursor, end, workspace| {
+            let size = cursor.ins().iconst(types::I64, size);
+            cursor.ins().call(end, &[workspace, params[delta], size]);
+        });
+    }
+}
+
+/// Call a helper in front of each `return`.
+fn at_end(
+    root: &mut DerivedFunc,
+    isa: &dyn TargetIsa,
+    name: &str,
+    call: impl Fn(&mut FuncCursor<'_>, ir::FuncRef, ir::Value),
+) {
     let Some(segment) = root.segment else { return };
     let func = &mut root.func;
     let entry = func.layout.entry_block().expect("it has a body");
     let workspace = func.dfg.block_params(entry)[segment];
-    let mut sig = Signature::new(isa.default_call_conv());
-    sig.params.push(AbiParam::new(types::I64));
-    sig.returns.push(AbiParam::new(types::I64));
-    let signature = func.import_signature(sig);
-    let name = ir::ExternalName::testcase(END);
+    let signature = func.import_signature(BODIES[name].signature.clone());
+    func.dfg.signatures[signature].call_conv = isa.default_call_conv();
+    let name = ir::ExternalName::testcase(name);
     let end = func.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
     for inst in returns(func).collect::<Vec<_>>() {
-        let mut cursor = FuncCursor::new(func).at_inst(inst);
-        let call = cursor.ins().call(end, &[workspace]);
-        let lost = cursor.func.dfg.first_result(call);
-        cursor.ins().trapnz(lost, TrapCode::unwrap_user(Check::UntrackedBits as u8));
+        call(&mut FuncCursor::new(func).at_inst(inst), end, workspace);
     }
 }
 
-/// The part of a workspace that records have: the tape ends where they begin.
-pub(crate) fn room(cursor: &mut FuncCursor<'_>, workspace: ir::Value, end: ir::Value) -> ir::Value {
+/// The part of a workspace that records have: the tape ends where they begin. Without a tape it is
+/// all that is behind the header, whose size is given then.
+pub(crate) fn room(
+    cursor: &mut FuncCursor<'_>,
+    workspace: ir::Value,
+    end: ir::Value,
+    without_tape: Option<u32>,
+) -> ir::Value {
     let flags = MemFlagsData::new().with_notrap();
     cursor.ins().store(flags, end, workspace, segment::RECORDS_END);
+    if let Some(header) = without_tape {
+        return cursor.ins().iadd_imm_s(workspace, i64::from(header));
+    }
     let bytes = cursor.ins().isub(end, workspace);
     let quarter = cursor.ins().ushr_imm_u(bytes, 2);
     let aligned = cursor.ins().band_imm_s(quarter, -16);
@@ -96,7 +138,7 @@ pub(crate) fn room(cursor: &mut FuncCursor<'_>, workspace: ir::Value, end: ir::V
 pub(crate) fn begin(cursor: &mut FuncCursor<'_>, workspace: ir::Value) {
     let flags = MemFlagsData::new().with_notrap();
     let zero = cursor.ins().iconst(types::I64, 0);
-    for at in [segment::WAITING, segment::RECORDS_FREE, segment::RECORDS_LOST] {
+    for at in [segment::WAITING, segment::RECORDS_FREE, segment::RECORDS_LOST, segment::TANGENTS] {
         cursor.ins().store(flags, zero, workspace, at);
     }
     let first = cursor.ins().load(types::I64, flags, workspace, segment::LIMIT);
@@ -109,13 +151,14 @@ mod tests {
 
     #[test]
     fn the_header_is_as_the_text_has_it() {
-        let text = concat!(include_str!("fragments.clif"), include_str!("records.clif"));
+        let text = [FRAGMENTS, RECORDS, TANGENTS].concat();
         let fields = [
             segment::WAITING,
             segment::RECORDS_FREE,
             segment::RECORDS,
             segment::RECORDS_END,
             segment::RECORDS_LOST,
+            segment::TANGENTS,
             segment::STATUS,
             segment::RECORDED,
         ];

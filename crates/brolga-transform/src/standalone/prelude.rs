@@ -96,8 +96,8 @@ pub(super) fn with_convention(mut body: ir::Function, conv: CallConv) -> ir::Fun
 pub(crate) enum Helpers {
     /// Those of a derivative that is derived again, and whether it moves floats in pieces.
     Nested { pieces: bool },
-    /// Those of an embedded derivative in one function.
-    Workspace,
+    /// Those of an embedded derivative in one function, and whether it moves floats in pieces.
+    Workspace { pieces: bool },
     /// Those of a forward pass and a pullback that may run again.
     Pair,
 }
@@ -172,6 +172,9 @@ impl Inline for Bodies {
                 Some(8) => "brolga_tangent_whole_double",
                 _ => "brolga_tangent_whole_singles",
             },
+            "brolga_tangent_zero" | "brolga_tangent_copy" if self.0 == (Helpers::Workspace { pieces: true }) => {
+                return InlineCommand::KeepCall;
+            }
             "brolga_tangent_zero" if self.0 == (Helpers::Nested { pieces: true }) => "brolga_tangent_zero_marked",
             "brolga_tangent_copy" if self.0 == (Helpers::Nested { pieces: true }) => "brolga_tangent_copy_marked",
             other => other,
@@ -182,8 +185,8 @@ impl Inline for Bodies {
         let body = match self.0 {
             Helpers::Nested { .. } => BODIES.get(symbol).or_else(|| OF_ACCOUNTS.get(symbol)),
             // Nothing comes to a shadow after the reverse of its allocation.
-            Helpers::Workspace if symbol == "brolga_malloc_rev" => BODIES.get(symbol),
-            Helpers::Workspace | Helpers::Pair => {
+            Helpers::Workspace { .. } if symbol == "brolga_malloc_rev" => BODIES.get(symbol),
+            Helpers::Workspace { .. } | Helpers::Pair => {
                 of_heap.or_else(|| BODIES.get(symbol)).or_else(|| OF_GAMMA.get(symbol))
             }
         };
