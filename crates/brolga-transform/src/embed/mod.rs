@@ -165,22 +165,21 @@ fn embedded(
         None => (found.pairs[0].variant.clone(), 2),
     };
     let helpers = match spec.derivative {
-        Derivative::Pair => Helpers::Pair,
-        _ => Helpers::Workspace { pieces: found.pieces },
+        Derivative::Pair => Helpers::Pair { growing: spec.growing },
+        _ => Helpers::Workspace { growing: spec.growing, pieces: found.pieces },
     };
     let mut derived = derived_funcs(&found, helpers, isa);
     with_made(&mut derived, program, helpers, isa);
     // In memory of modules floats lie anywhere.
-    let moves_pieces = !program.confined && fragments::put_in(&mut derived, isa);
+    let moves_pieces = !program.confined && fragments::put_in(&mut derived, spec.growing, isa);
     if moves_pieces {
         let root = &mut derived[n_roots - 1];
         match spec.derivative {
             Derivative::Tangent => fragments::poison_at_end(root, &deltas(spec, &variant), isa),
             _ => fragments::check_at_end(root, isa),
         }
-        fragments::put_in(&mut derived, isa);
+        fragments::put_in(&mut derived, spec.growing, isa);
     }
-    checks::no_growing_pieces(program, func, spec.growing && moves_pieces)?;
     checks::no_helpers(program, &derived).map_err(|d| prepared.problems(d))?;
     let mut into = found.program.clone();
     let before = into.funcs.len();

@@ -28,7 +28,7 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, types};
 use cranelift_codegen::isa::TargetIsa;
 
 use super::derived_func::DerivedFunc;
-use super::prelude::{parsed, with_convention};
+use super::prelude::{of_workspace, parsed, with_convention};
 
 static BODIES: LazyLock<HashMap<String, ir::Function>> = LazyLock::new(|| {
     [FRAGMENTS, RECORDS, TANGENTS].into_iter().flat_map(parsed).collect()
@@ -38,6 +38,7 @@ const FRAGMENTS: &str = include_str!("fragments.clif");
 const RECORDS: &str = include_str!("records.clif");
 const TANGENTS: &str = include_str!("tangents.clif");
 
+const GROW: &str = "brolga_fragments_grow";
 const END: &str = "brolga_fragments_end";
 const TANGENTS_END: &str = "brolga_tangents_end";
 
@@ -46,8 +47,9 @@ pub(crate) fn is_helper(symbol: &str) -> bool {
     symbol.starts_with("brolga_") && BODIES.contains_key(symbol)
 }
 
-/// Add the helpers that functions call, and say whether there are any.
-pub(crate) fn put_in(derived: &mut Vec<DerivedFunc>, isa: &dyn TargetIsa) -> bool {
+/// Add the helpers that functions call, and say whether there are any. Where the workspace may grow
+/// they ask for more.
+pub(crate) fn put_in(derived: &mut Vec<DerivedFunc>, growing: bool, isa: &dyn TargetIsa) -> bool {
     if isa.endianness() == ir::Endianness::Big {
         return false;
     }
@@ -59,7 +61,10 @@ pub(crate) fn put_in(derived: &mut Vec<DerivedFunc>, isa: &dyn TargetIsa) -> boo
         let called = func.dfg.ext_funcs.values().map(|f| symbol_of(func, &f.name));
         let new: Vec<String> = called.filter(|s| is_helper(s) && seen.insert(s.clone())).collect();
         derived.extend(new.into_iter().map(|symbol| {
-            let func = with_convention(BODIES[&symbol].clone(), isa.default_call_conv());
+            let func = match &*symbol {
+                GROW if growing => of_workspace(GROW, isa),
+                symbol => with_convention(BODIES[symbol].clone(), isa.default_call_conv()),
+            };
             DerivedFunc { symbol, func, of, segment: None }
         }));
         at += 1;
@@ -90,7 +95,8 @@ pub(crate) fn poison_at_end(root: &mut DerivedFunc, deltas: &[(usize, Option<Ele
         };
         at_end(root, isa, TANGENTS_END, |cursor, end, workspace| {
             let size = cursor.ins().iconst(types::I64, size);
-            cursor.ins().call(end, &[workspace, params[delta], size]);
+            let frame = cursor.ins().get_stack_pointer(types::I64);
+            cursor.ins().call(end, &[workspace, params[delta], size, frame]);
         });
     }
 }
@@ -115,23 +121,25 @@ fn at_end(
     }
 }
 
-/// The part of a workspace that records have: the tape ends where they begin. Without a tape it is
-/// all that is behind the header, whose size is given then.
+/// The part of a workspace that records have, behind the header: the tape ends where they begin.
+/// Without a tape it is all.
 pub(crate) fn room(
     cursor: &mut FuncCursor<'_>,
-    workspace: ir::Value,
-    end: ir::Value,
-    without_tape: Option<u32>,
+    (workspace, end): (ir::Value, ir::Value),
+    header: u32,
+    has_tape: bool,
 ) -> ir::Value {
     let flags = MemFlagsData::new().with_notrap();
     cursor.ins().store(flags, end, workspace, segment::RECORDS_END);
-    if let Some(header) = without_tape {
-        return cursor.ins().iadd_imm_s(workspace, i64::from(header));
+    let first = cursor.ins().iadd_imm_s(workspace, i64::from(header));
+    if !has_tape {
+        return first;
     }
     let bytes = cursor.ins().isub(end, workspace);
     let quarter = cursor.ins().ushr_imm_u(bytes, 2);
     let aligned = cursor.ins().band_imm_s(quarter, -16);
-    cursor.ins().isub(end, aligned)
+    let limit = cursor.ins().isub(end, aligned);
+    cursor.ins().umax(limit, first)
 }
 
 /// No records are there, where a run begins.
