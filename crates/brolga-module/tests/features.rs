@@ -17,14 +17,6 @@ fn told(found: Result<FuncId, AdError>) -> String {
     found.expect_err("it is refused").to_string()
 }
 
-fn refused(text: &str, spec: &Spec, says: &[&str]) {
-    let f = Fixture::new(text, "f");
-    let found = f.module.derive(f.func("f"), spec).expect_err("it is refused").to_string();
-    for part in says {
-        assert!(found.contains(part), "no {part:?} in: {found}");
-    }
-}
-
 const HEAP: &str = "function %f(f64) -> f64 {
     fn0 = %malloc(i64) -> i64
     fn1 = %free(i64)

@@ -1,8 +1,8 @@
 //! Floats that move in pieces, in forward mode: the account of fragments of tangents, and what is
 //! not one tangent, against closed forms.
 //!
-//! Broken on purpose to see these fail: a note without its upper half, a mark that marks nothing, an
-//! end that looks at no float, a copy of marks from the wrong end.
+//! Broken on purpose to see these fail: a note without its upper half, a mark that marks nothing,
+//! an end that looks at no float, a copy of marks from the wrong end.
 
 use brolga_module::ParamActivity::{Const, Dual};
 use brolga_module::{Elem, ParamRole, ParamSpec, ResultRole, Room, Spec};
@@ -29,7 +29,10 @@ fn tangent(f: &Fixture, id: FuncId, all: [&mut [f64]; 4], room: usize) -> Option
     });
     assert!(space[room..].iter().all(|b| *b == 0xaa), "it writes behind {room} bytes");
     if number(&found, ResultRole::Status).is_some_and(|s| s != 0.0) {
-        assert!(found.iter().all(|(role, v)| *role == ResultRole::Status || v.to_string().contains("NaN")), "{found:?}");
+        assert!(
+            found.iter().all(|(role, v)| *role == ResultRole::Status || v.to_string().contains("NaN")),
+            "{found:?}"
+        );
         return None;
     }
     Some((number(&found, ResultRole::Value(0))?, number(&found, ResultRole::Tangent(0))?))
@@ -94,8 +97,8 @@ fn bytes_of_doubles_are_put_together() {
     assert!(fits > 5 && full > 5, "{fits} {full}");
 }
 
-/// y\[0\] gets the lower half of one double and the upper half of another; y\[1\] an upper half, over
-/// zeros that were a double, and y\[2\] two halves of one.
+/// y\[0\] gets the lower half of one double and the upper half of another; y\[1\] an upper half,
+/// over zeros that were a double, and y\[2\] two halves of one.
 const HALVES: &str = "function %f(i64, i64) -> f64 {
 block0(v0: i64, v1: i64):
     v2 = load.i32 v0
@@ -134,8 +137,9 @@ fn what_is_not_one_tangent_is_no_number() {
     }
 }
 
-/// Halves of x\[0\] and x\[1\] are copied to y, and y\[0\] and y\[1\] from there, overlapping, to y\[1\]
-/// and y\[2\], or the other way round. What is read is whole only where all marks have moved along.
+/// Halves of x\[0\] and x\[1\] are copied to y, and y\[0\] and y\[1\] from there, overlapping, to
+/// y\[1\] and y\[2\], or the other way round. What is read is whole only where all marks have moved
+/// along.
 #[test]
 fn marks_move_with_copies() {
     let text = |from: i64, to: i64, read: i64| {

@@ -78,8 +78,8 @@ pub(super) fn wanted(cursor: &mut FuncCursor<'_>, over: ir::Value) -> Option<(ir
     })
 }
 
-/// The comparison, where the workspace may have grown since its end was loaded: then what is left is
-/// less than nothing, and would be taken for very much.
+/// The comparison, where the workspace may have grown since its end was loaded: then what is left
+/// is less than nothing, and would be taken for very much.
 pub(super) fn over(cursor: &mut FuncCursor<'_>, over: ir::Value) -> ir::Value {
     match compared(cursor.func, over) {
         Some(Compared::Left { top, end, .. }) => {

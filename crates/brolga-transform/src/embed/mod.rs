@@ -166,7 +166,7 @@ fn embedded(
     };
     let helpers = match spec.derivative {
         Derivative::Pair => Helpers::Pair { growing: spec.growing },
-        _ => Helpers::Workspace { growing: spec.growing, pieces: found.pieces },
+        _ => Helpers::Workspace { growing: spec.growing, marks: marks(&found) },
     };
     let mut derived = derived_funcs(&found, helpers, isa);
     with_made(&mut derived, program, helpers, isa);
@@ -212,6 +212,15 @@ fn embedded(
     });
     let functions = functions.collect();
     Ok(Embedded { functions, signatures, room, func, spec: spec.clone(), shadows, program: into })
+}
+
+/// Whether a function of forward mode marks fragments, which have to be looked for from then on.
+fn marks(found: &Derivation) -> bool {
+    let whole = found.combined.iter().chain(&found.joint).map(|w| &w.func);
+    let funcs = whole.chain(found.pairs.iter().map(|p| &p.forward));
+    let mut called = funcs
+        .flat_map(|f| functions_used(f).iter().map(|r| symbol_of(f, &f.dfg.ext_funcs[r].name)).collect::<Vec<_>>());
+    called.any(|symbol| symbol == fragments::MARK)
 }
 
 /// Which parameters of a derivative are deltas, and what their pointers lead to.

@@ -169,7 +169,8 @@ fn say_byte_order(func: &mut ir::Function, isa: &dyn TargetIsa) {
     }
     for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect::<Vec<_>>() {
         let (op, flags) = (func.dfg.insts[inst].opcode(), func.dfg.insts[inst].memflags_data(&func.dfg));
-        let Some(flags) = flags.filter(|f| (op.can_load() || op.can_store()) && f.explicit_endianness().is_none()) else {
+        let Some(flags) = flags.filter(|f| (op.can_load() || op.can_store()) && f.explicit_endianness().is_none())
+        else {
             continue;
         };
         let flags = func.dfg.mem_flags.insert_unchecked(flags.with_endianness(Endianness::Big));

@@ -157,8 +157,8 @@ fn is_plain(func: &ir::Function, inst: ir::Inst) -> bool {
     whole && near && little(func, inst)
 }
 
-/// Whether the first byte of what an access moves is the lowest. On a big-endian target accesses say
-/// that it is not ([`mod@crate::primal::normalise`]).
+/// Whether the first byte of what an access moves is the lowest. On a big-endian target accesses
+/// say that it is not ([`mod@crate::primal::normalise`]).
 pub(crate) fn little(func: &ir::Function, inst: ir::Inst) -> bool {
     let flags = func.dfg.insts[inst].memflags_data(&func.dfg);
     flags.is_none_or(|f| f.explicit_endianness() != Some(Endianness::Big))

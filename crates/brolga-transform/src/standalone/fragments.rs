@@ -22,7 +22,7 @@ use brolga_ir::Elem;
 use brolga_ir::inst::Check;
 use brolga_ir::lower::segment;
 use brolga_ir::map::HashMap;
-use brolga_ir::program::symbol_of;
+use brolga_ir::program::{functions_used, symbol_of};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -30,14 +30,15 @@ use cranelift_codegen::isa::TargetIsa;
 use super::derived_func::DerivedFunc;
 use super::prelude::{of_workspace, parsed, with_convention};
 
-static BODIES: LazyLock<HashMap<String, ir::Function>> = LazyLock::new(|| {
-    [FRAGMENTS, RECORDS, TANGENTS].into_iter().flat_map(parsed).collect()
-});
+static BODIES: LazyLock<HashMap<String, ir::Function>> =
+    LazyLock::new(|| [FRAGMENTS, RECORDS, TANGENTS].into_iter().flat_map(parsed).collect());
 
 const FRAGMENTS: &str = include_str!("fragments.clif");
 const RECORDS: &str = include_str!("records.clif");
 const TANGENTS: &str = include_str!("tangents.clif");
 
+/// What says in forward mode that fragments have been stored.
+pub(crate) const MARK: &str = "brolga_tangent_mark";
 const GROW: &str = "brolga_fragments_grow";
 const END: &str = "brolga_fragments_end";
 const TANGENTS_END: &str = "brolga_tangents_end";
@@ -58,7 +59,9 @@ pub(crate) fn put_in(derived: &mut Vec<DerivedFunc>, growing: bool, isa: &dyn Ta
     let mut at = 0;
     while at < derived.len() {
         let (func, of) = (&derived[at].func, derived[at].of);
-        let called = func.dfg.ext_funcs.values().map(|f| symbol_of(func, &f.name));
+        // Calls of helpers that have been put in are declared still.
+        let used = functions_used(func);
+        let called = used.iter().map(|f| symbol_of(func, &func.dfg.ext_funcs[f].name));
         let new: Vec<String> = called.filter(|s| is_helper(s) && seen.insert(s.clone())).collect();
         derived.extend(new.into_iter().map(|symbol| {
             let func = match &*symbol {

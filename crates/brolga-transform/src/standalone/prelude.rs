@@ -97,8 +97,8 @@ pub(crate) enum Helpers {
     /// Those of a derivative that is derived again, and whether it moves floats in pieces.
     Nested { pieces: bool },
     /// Those of an embedded derivative in one function, whether its workspace may grow, and whether
-    /// it moves floats in pieces.
-    Workspace { growing: bool, pieces: bool },
+    /// fragments of tangents are marked.
+    Workspace { growing: bool, marks: bool },
     /// Those of a forward pass and a pullback that may run again.
     Pair { growing: bool },
 }
@@ -180,7 +180,9 @@ impl Inline for Bodies {
                 Some(8) => "brolga_tangent_whole_double",
                 _ => "brolga_tangent_whole_singles",
             },
-            "brolga_tangent_zero" | "brolga_tangent_copy" if matches!(self.0, Helpers::Workspace { pieces: true, .. }) => {
+            "brolga_tangent_zero" | "brolga_tangent_copy"
+                if matches!(self.0, Helpers::Workspace { marks: true, .. }) =>
+            {
                 return InlineCommand::KeepCall;
             }
             "brolga_save_bytes" if self.0.grow() => "brolga_save_bytes_growing",
