@@ -128,7 +128,7 @@ pub(super) fn no_helpers(program: &Program, derived: &[DerivedFunc]) -> Result<(
             if !symbol.starts_with("brolga_") || is_there {
                 continue;
             }
-            let Some((what, help)) = reason(&symbol) else { continue };
+            let Some((what, help)) = reason(&symbol, program.confined) else { continue };
             if told.insert((p.of, what)) {
                 found.push(helper(program, p, inst, (&symbol, what, help)));
             }
@@ -151,7 +151,7 @@ fn helper(program: &Program, p: &DerivedFunc, inst: ir::Inst, (symbol, what, hel
 
 /// What a helper is for. `None` for the names of [`crate::standalone::indirect`], for what asks for
 /// more workspace, and for C's functions, which a module finds or refuses.
-fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
+fn reason(symbol: &str, confined: bool) -> Option<(&'static str, &'static str)> {
     Some(match symbol {
         s if is_half(s) || s.starts_with(OF_C) || s == growth::NAME => return None,
         s if ["alloc", "free", "release"].iter().any(|part| s.contains(part)) => (
@@ -161,6 +161,10 @@ fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
         s if s.contains("demand") => (
             "floats whose bits are calculated from what may be those of others are not supported",
             "use operations of floats, or `DerivedRule`, which knows what the caller has put into memory",
+        ),
+        _ if confined => (
+            "floats that are moved in pieces are not supported in memory of a module",
+            "load and store floats as floats, or use `DerivedRule`",
         ),
         _ => (
             "floats that are moved in pieces are not supported on this target",

@@ -8,11 +8,16 @@
 //! quarter of the workspace ([`room`]); a run for which that is too short does not fit. Where the
 //! reverse half ends, [`check_at_end`] asks whether all has come together.
 //!
+//! In forward mode the run time is asked whether fragments are of one tangent. There the account is
+//! a trie (`tangents.clif`), which has all of the workspace; where the run ends, [`poison_at_end`]
+//! looks for what is not whole behind pointers of the caller's.
+//!
 //! **Invariants.** Those of `brolga_runtime::pieces`: a number is added as a whole, or the run
-//! traps. The first byte of a window of eight is the lowest: no big-endian target has these.
+//! traps; and of `brolga_runtime::fragments`: a tangent is that of one float, or NaN. The first
+//! byte of a window of eight is the lowest: no big-endian target has these.
 //!
 //! **Cost.** Calls only where something is under way; a list of records that are open is searched.
-//! **Errs** on the side of a trap.
+//! **Errs** on the side of a trap, or of NaN.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
