@@ -495,13 +495,49 @@ fn a_workspace_grows_and_memory_is_restored() {
     folder.build("rustc", &["--edition", "2024", "-D", "warnings", "main.rs", "-C", "link-arg=grad.o"]);
 }
 
+/// A double that is copied in halves.
+const HALVES: &str = "function %halves(i64, i64) system_v {
+block0(v0: i64, v1: i64):
+    v2 = load.i32 v0
+    v3 = load.i32 v0+4
+    store v2, v1
+    store v3, v1+4
+    return
+}
+";
+
+const HALVES_MAIN: &str = "#include <stdio.h>
+#include \"halves.h\"
+
+int main(void) {
+    double x = 1.5, dx = 0.3, y = 7.0, dy = 9.0;
+    static char workspace[4096];
+    if (halves_tangent(&x, &dx, &y, &dy, workspace, 300) != 1) return 1;
+    if (halves_tangent(&x, &dx, &y, &dy, workspace, sizeof workspace) != 0) return 2;
+    if (x != 1.5 || dx != 0.3 || y != 1.5 || dy != 0.3) return 3;
+    if (halves_gradient(&x, &dx, &y, &dy, workspace, sizeof workspace) != 0) return 4;
+    if (dx != 0.3 + 0.3 || dy != 0.0) return 5;
+    printf(\"ok\\n\");
+    return 0;
+}
+";
+
+#[test]
+fn floats_in_pieces() {
+    let folder = Folder::new("halves");
+    folder.write("halves.clif", HALVES);
+    folder.write("main.c", HALVES_MAIN);
+    let args = ["--activity", "duplicated,duplicated", "--mode", "gradient,forward", "-o", "halves.o"];
+    folder.compile("halves.clif", &[&args[..], &["--header", "halves.h"]].concat()).expect(0);
+    if folder.build("cc", &["main.c", "halves.o", "-lm", "-o", "main"]) {
+        assert_eq!(folder.run("main"), "ok\n");
+    }
+}
+
 #[test]
 fn what_is_refused() {
     let folder = Folder::new("refused");
-    let more = "function %pieces(f64, i64) system_v {\nblock0(v0: f64, v1: i64):\n    v2 = bitcast.i64 v0\n    \
-        v3 = ireduce.i32 v2\n    v4 = iconst.i64 32\n    v5 = ushr v2, v4\n    v6 = ireduce.i32 v5\n    \
-        store v3, v1\n    store v6, v1+4\n    return\n}\n\
-        function %g_gradient() system_v {\nblock0:\n    return\n}\n";
+    let more = "function %g_gradient() system_v {\nblock0:\n    return\n}\n";
     folder.write("f.clif", &format!("{TEXT}{more}"));
     let wrong = |args: &[&str], status: i32, says: &str| {
         let run = folder.compile("f.clif", &[args, &["-o", "never.o"]].concat());
@@ -713,9 +749,7 @@ fn words_on_other_machines() {
             Err(_) => println!("skipped: there is no `qemu-{machine}`"),
         }
     }
-    let halves = "function %halves(i64, i64) system_v {\nblock0(v0: i64, v1: i64):\n    v2 = load.i32 v0\n    \
-        v3 = load.i32 v0+4\n    store v2, v1\n    store v3, v1+4\n    return\n}\n";
-    folder.write("halves.clif", halves);
+    folder.write("halves.clif", HALVES);
     for mode in ["gradient", "split", "forward"] {
         let args = ["--activity", "duplicated,duplicated", "--mode", mode, "-o", "halves.o", "--target"];
         folder.compile("halves.clif", &[&args[..], &["aarch64-unknown-linux-gnu"]].concat()).expect(0);

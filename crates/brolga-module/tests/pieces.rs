@@ -4,8 +4,8 @@
 //! Broken on purpose to see these fail: a note without its upper half, a mark that marks nothing,
 //! an end that looks at no float, a copy of marks from the wrong end.
 
-use brolga_module::ParamActivity::{Const, Dual};
-use brolga_module::{Elem, ParamRole, ParamSpec, ResultRole, Room, Spec};
+use brolga_module::ParamActivity::{Const, Dual, Duplicated};
+use brolga_module::{Elem, ParamRole, ParamSpec, ResultRole, ReturnActivity, Room, Spec};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_module::FuncId;
 
@@ -199,4 +199,84 @@ fn parts_of_constants() {
     let found = tangent(&f, id, [&mut x, &mut y, &mut dx, &mut dy], ROOM);
     assert_eq!(found.map(|f| f.1), Some(0.0));
     assert_eq!(dy, [0.0; 3]);
+}
+
+/// x³ of a double that is copied byte by byte: the gradient of its tangent, and the tangent of it.
+/// The account is that of the outer run.
+#[test]
+fn a_tangent_derived_again() {
+    let text = "function %f(i64) -> f64 {
+        ss0 = explicit_slot 8
+    block0(v0: i64):
+        v1 = stack_addr.i64 ss0
+        v2 = iconst.i64 0
+        jump block1(v2)
+    block1(v3: i64):
+        v4 = iadd v0, v3
+        v5 = load.i8 v4
+        v6 = iadd v1, v3
+        store v5, v6
+        v7 = iconst.i64 1
+        v8 = iadd v3, v7
+        v9 = iconst.i64 8
+        v10 = icmp eq v8, v9
+        brif v10, block2, block1(v8)
+    block2:
+        v11 = load.f64 v1
+        v12 = load.f64 v0
+        v13 = fmul v11, v12
+        v14 = fmul v13, v11
+        return v14
+    }";
+    let mut f = Fixture::new(text, "f");
+    let inner = f.derivative("f", &Spec::tangent([Dual]).results([ReturnActivity::DualOnly]));
+    let roles = f.module.signature(inner).unwrap().params.clone();
+    assert_eq!(roles[..2], [ParamRole::Primal(0), ParamRole::Shadow(0)]);
+    let own = |reverse| {
+        roles.iter().map(move |role| match role {
+            ParamRole::WorkspaceBytes => Const,
+            _ if reverse => Duplicated,
+            _ => Dual,
+        })
+    };
+    let reverse = f.derivative_of(inner, &Spec::gradient(own(true).collect::<Vec<_>>()));
+    let forward = f.derivative_of(inner, &Spec::tangent(own(false).collect::<Vec<_>>()));
+    f.finish();
+    let (mut fits, mut full) = (0, 0);
+    for room in (0..ROOM).step_by(257) {
+        let (mut x, mut dx) = ([1.7], [0.3]);
+        let (mut of_x, mut of_dx) = ([0.25], [0.5]);
+        let (mut tape, mut of_tape, mut space) = ([0_u64; 256], [0_u64; 256], vec![0xaa_u8; room + 64]);
+        for id in [reverse, forward] {
+            let found = f.call(id, |role| match role {
+                ParamRole::Primal(0) => address(&mut x),
+                ParamRole::Primal(1) => address(&mut dx),
+                ParamRole::Primal(2) => address(&mut tape),
+                ParamRole::Primal(_) => DataValue::I64(2048),
+                ParamRole::Shadow(0) => address(&mut of_x),
+                ParamRole::Shadow(1) => address(&mut of_dx),
+                ParamRole::Shadow(_) => address(&mut of_tape),
+                ParamRole::Seed(_) => DataValue::F64(2.0.into()),
+                ParamRole::Workspace => address(&mut space),
+                ParamRole::WorkspaceBytes => DataValue::I64(room as i64),
+                other => panic!("{other:?}"),
+            });
+            assert!(space[room..].iter().all(|b| *b == 0xaa), "it writes behind {room} bytes");
+            if number(&found, ResultRole::Status) != Some(0.0) {
+                full += 1;
+                (of_x, of_dx) = ([0.25], [0.5]);
+                continue;
+            }
+            fits += 1;
+            if id == reverse {
+                near(of_x[0], 0.25 + 2.0 * 6.0 * 1.7 * 0.3);
+                near(of_dx[0], 0.5 + 2.0 * 3.0 * 1.7 * 1.7);
+                (of_x, of_dx) = ([0.25], [0.5]);
+            } else {
+                let want = 6.0 * 1.7 * 0.3 * 0.25 + 3.0 * 1.7 * 1.7 * 0.5;
+                near(number(&found, ResultRole::Tangent(0)).unwrap(), want);
+            }
+        }
+    }
+    assert!(fits > 20 && full > 5, "{fits} {full}");
 }
