@@ -3,8 +3,8 @@
 //! Every allowance is tried, from a workspace that holds the header and a little more, so that the
 //! function is asked at each record; guard bytes behind what it has given must stay.
 //!
-//! Broken on purpose to see these fail: a last quarter of the size of before, records that do not
-//! ask, bytes that a copy overwrites which do not ask, an end that was loaded before it moved.
+//! Broken on purpose to see these fail: records that do not ask, bytes that a copy overwrites which
+//! do not ask, an end that was loaded before it moved.
 
 use brolga_module::ParamActivity::{Active, Const, Dual, Duplicated};
 use brolga_module::{HEADER, MemoryMode, Options, ParamRole, ResultRole, Room, Spec};
