@@ -1,7 +1,7 @@
 //! What cannot be derived is an error that says what to write instead, and leaves the module whole.
 
 use brolga_module::ParamActivity::{Active, Const, Dual, Duplicated};
-use brolga_module::{AdError, AdModule, ReturnActivity, Spec};
+use brolga_module::{AdError, AdModule, Options, ReturnActivity, Spec};
 use cranelift_codegen::ir::{AbiParam, InstBuilder, types};
 use cranelift_jit::JITModule;
 use cranelift_module::{FuncId, Linkage, Module};
@@ -146,6 +146,17 @@ fn what_needs_the_run_time() {
     }";
     let says = ["AD0174", "bits are calculated", "%f", "`DerivedRule`"];
     refused(&mut Fixture::new(text, "f"), "f", &Spec::gradient([Duplicated, Duplicated]), &says);
+}
+
+#[test]
+fn a_run_has_one_derivative() {
+    let options = Options { width: 4, ..Options::full() };
+    let mut f = Fixture::with_options(TEXT, "f", options);
+    let says = ["AD0180", "several derivatives in another module", "run it once for each"];
+    refused(&mut f, "f", &Spec::gradient([Active, Duplicated, Const]), &says);
+    refused(&mut f, "f", &Spec::tangent([Dual, Dual, Const]), &says);
+    let pair = f.module.pair(f.func("f"), &Spec::pair([Active, Duplicated, Const]));
+    assert!(says.iter().all(|part| pair.as_ref().unwrap_err().to_string().contains(part)), "{pair:?}");
 }
 
 #[test]
