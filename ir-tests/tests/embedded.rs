@@ -98,14 +98,14 @@ fn random_programs() {
     assert!(tally.compared > 10);
 }
 
-/// Judge gradients, and forward passes with pullbacks, of a program.
+/// Judge all derivatives of a program.
 pub fn judge_text(tally: &mut Tally, seed: u64, text: String) {
     let file = File::parse("random.clif", text.clone()).unwrap_or_else(|e| panic!("{e}:\n{text}"));
     for d in &file.directives {
         let Directive::Grad(line) = d else { continue };
         let call = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses);
         let call = call.unwrap_or_else(|e| panic!("{e}:\n{text}"));
-        for mode in [Mode::Combined, Mode::Split] {
+        for mode in MODES {
             judge(tally, &file, &call, &format!("seed {seed}, {mode:?}: {}", line.text), mode);
         }
     }

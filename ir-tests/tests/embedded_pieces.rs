@@ -1,5 +1,5 @@
-//! Random programs that move floats in pieces, in a module of Cranelift's: gradients, and forward
-//! passes with pullbacks, against the run time.
+//! Random programs that move floats in pieces, in a module of Cranelift's: gradients, forward
+//! passes with pullbacks, and tangents, against the run time.
 //!
 //! Each program has two blocks of eight words, doubles or pairs of singles, one of the caller's and
 //! one on the stack. Its steps copy floats from word to word, in pieces of one to eight bytes, one
@@ -175,5 +175,6 @@ fn floats_in_pieces() {
     println!("{} compared, rooms {:?}, refused {:?}", tally.compared, tally.rooms, tally.refused);
     tally.wrong.iter().for_each(|w| println!("  WRONG: {w}"));
     assert!(tally.wrong.is_empty(), "{} are wrong", tally.wrong.len());
-    assert!(tally.compared as u64 > programs && tally.rooms["unknown"] as u64 > programs, "{}", tally.compared);
+    assert!(tally.compared as u64 > 2 * programs && tally.rooms["unknown"] as u64 > 2 * programs, "{}", tally.compared);
+    assert!(tally.refused.is_empty());
 }

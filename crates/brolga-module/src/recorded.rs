@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use brolga_ir::program::{functions_used, symbol_of, symbols_used};
 use brolga_ir::spec::{Derivative, Spec};
-use brolga_ir::{DataKey, DataObject, FuncKey, Options, Program};
+use brolga_ir::{DataKey, DataObject, Diagnostic, Diagnostics, FuncKey, Options, Program};
 use brolga_rules::UserRule;
 use brolga_transform::embed::{DerivedSignature, EmbeddedDerivative, Room, define_nested};
 use brolga_transform::primal::slots::promote_slots;
@@ -264,16 +264,33 @@ impl Recorded {
         let (why, help) = if self.bytes.contains(&id) {
             ("was defined by its machine code", "define it by its CLIF, with `define_function`")
         } else if let Some(derived) = self.derivatives.get(&id) {
-            match derived.of {
-                Some(_) => ("is half of a pair", "ask for the derivative of the gradient (`Spec::gradient`)"),
-                None => ("is of a function that the module does not have", "define that function here, too"),
+            if derived.of.is_some() {
+                let message = format!("a derivative of %{}, which is half of a pair", decl.linkage_name(id));
+                return Diagnostics::from(Diagnostic::new("AD0173", message).note(HALF.0).help(HALF.1)).into();
             }
+            ("is of a function that the module does not have", "define that function here, too")
         } else if decl.linkage.is_definable() {
             ("has not been defined yet", "ask for the derivative after `define_function`")
         } else {
             ("is imported", "define it in this module")
         };
         AdError::usage(format!("there is no derivative of %{}, which {why}: {help}", decl.linkage_name(id)))
+    }
+
+    /// What is refused because a half of a pair is called with something active, with the code of
+    /// that.
+    pub(crate) fn of_halves(&self, mut all: Diagnostics, declared: &ModuleDeclarations) -> Diagnostics {
+        let halves = self.derivatives.iter().filter(|d| d.1.spec.derivative == Derivative::Pair);
+        let halves: Vec<String> =
+            halves.map(|d| format!("%{}", declared.get_function_decl(*d.0).linkage_name(*d.0))).collect();
+        for d in all.0.iter_mut().filter(|d| d.code == "AD0150") {
+            if let Some(symbol) = halves.iter().find(|h| d.message.ends_with(h.as_str())) {
+                d.code = "AD0173";
+                d.message = format!("a derivative of {symbol}, which is half of a pair");
+                (d.notes, d.help) = (vec![HALF.0.to_owned()], Some(HALF.1.to_owned()));
+            }
+        }
+        all
     }
 
     /// Whether an object holds addresses of data that may be written, or of data that does.
@@ -329,6 +346,12 @@ impl Recorded {
         program.define_data(object).map(drop).map_err(|s| AdError::usage(format!("%{s} is declared twice")))
     }
 }
+
+/// Why a half of a pair has no derivative, and what to do.
+const HALF: (&str, &str) = (
+    "what it records is laid out for the other half alone",
+    "ask for the derivative of the gradient (`Spec::gradient`), and call that in place of the pair",
+);
 
 /// The data whose addresses an object holds.
 fn data_in(data: &DataDescription) -> impl Iterator<Item = DataId> + '_ {

@@ -1,7 +1,7 @@
 //! What cannot be derived is an error that says what to write instead, and leaves the module whole.
 
 use brolga_module::ParamActivity::{Active, Const, Dual, Duplicated};
-use brolga_module::{AdError, AdModule, ReturnActivity, Spec};
+use brolga_module::{AdError, AdModule, Options, ReturnActivity, Spec};
 use cranelift_codegen::ir::{AbiParam, InstBuilder, types};
 use cranelift_jit::JITModule;
 use cranelift_module::{FuncId, Linkage, Module};
@@ -131,22 +131,32 @@ fn a_name_that_is_taken() {
     says(found.map(|ids| ids[0]), "%other is declared as () system_v, and the derivative is");
 }
 
+/// What a float's bits are calculated from is loaded through a pointer: whether the caller has put
+/// floats there only a run time knows.
 #[test]
 fn what_needs_the_run_time() {
-    // A float of which half is stored as an integer.
-    let text = "function %f(f64, i64) {
-    block0(v0: f64, v1: i64):
-        v2 = bitcast.i64 v0
-        v3 = ireduce.i32 v2
-        v4 = iconst.i64 32
-        v5 = ushr v2, v4
-        v6 = ireduce.i32 v5
-        store v3, v1
-        store v6, v1+4
-        return
+    let text = "function %f(i64, i64) -> f64 {
+    block0(v0: i64, v1: i64):
+        v2 = load.i64 v0
+        v3 = iconst.i64 5
+        v4 = imul v2, v3
+        store v4, v1
+        v5 = load.f64 v1
+        return v5
     }";
-    let spec = Spec::tangent([Dual, Dual]);
-    refused(&mut Fixture::new(text, "f"), "f", &spec, &["AD0174", "in pieces", "%f", "forward mode"]);
+    let says = ["AD0174", "bits are calculated", "%f", "`DerivedRule`"];
+    refused(&mut Fixture::new(text, "f"), "f", &Spec::gradient([Duplicated, Duplicated]), &says);
+}
+
+#[test]
+fn a_run_has_one_derivative() {
+    let options = Options { width: 4, ..Options::full() };
+    let mut f = Fixture::with_options(TEXT, "f", options);
+    let says = ["AD0180", "several derivatives in another module", "run it once for each"];
+    refused(&mut f, "f", &Spec::gradient([Active, Duplicated, Const]), &says);
+    refused(&mut f, "f", &Spec::tangent([Dual, Dual, Const]), &says);
+    let pair = f.module.pair(f.func("f"), &Spec::pair([Active, Duplicated, Const]));
+    assert!(says.iter().all(|part| pair.as_ref().unwrap_err().to_string().contains(part)), "{pair:?}");
 }
 
 #[test]

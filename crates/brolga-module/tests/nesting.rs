@@ -342,7 +342,8 @@ fn halves_of_pairs_have_none() {
     };
     for (id, n) in [(forward, 4), (pullback, 2)] {
         let error = ask(&mut m, id, Dual, n);
-        assert!(error.contains("half of a pair: ask for the derivative of the gradient"), "{error}");
+        let says = ["AD0173", "half of a pair", "ask for the derivative of the gradient"];
+        assert!(says.iter().all(|s| error.contains(s)), "{error}");
     }
 }
 

@@ -35,6 +35,8 @@ pub const ZEROS: i32 = 128;
 pub const WIDE_SINK: i32 = 192;
 /// See [`WIDE_SINK`].
 pub const WIDE_ZEROS: i32 = 192 + 1024;
+/// In a workspace: the root of the account of fragments of tangents.
+pub const TANGENTS: i32 = 192;
 /// In a workspace: nodes of records of fragments that are free, the first that was never used, and
 /// the end of them.
 pub const RECORDS_FREE: i32 = 200;

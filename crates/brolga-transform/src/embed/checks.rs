@@ -13,6 +13,7 @@ use brolga_rules::OF_C;
 use cranelift_codegen::ir::{self, types};
 use cranelift_codegen::isa::TargetIsa;
 
+use super::growth;
 use crate::clif::entry_thunk::verify;
 use crate::standalone::derived_func::DerivedFunc;
 
@@ -34,16 +35,6 @@ pub(super) fn no_debug_run(program: &Program, func: FuncKey, options: &Options) 
     let d = Diagnostic::new("AD0174", "a debug run in a derivative that becomes part of another module");
     let d = d.in_func(&program.funcs[func].symbol).note("the run time keeps account of shadows and of the tape");
     Err(d.help("leave out `Options::debug`, or use `DerivedRule`").into())
-}
-
-/// Refuse a workspace that grows where records of pieces of floats are at its end.
-pub(super) fn no_growing_pieces(program: &Program, func: FuncKey, both: bool) -> Result<(), Diagnostics> {
-    if !both {
-        return Ok(());
-    }
-    let d = Diagnostic::new("AD0174", "a workspace that grows, of a derivative that moves floats in pieces");
-    let d = d.in_func(&program.funcs[func].symbol).note("records of pieces are at the end of the workspace");
-    Err(d.help("leave out `growing`, and look at the status").into())
 }
 
 /// The spec with an output for each result.
@@ -137,7 +128,7 @@ pub(super) fn no_helpers(program: &Program, derived: &[DerivedFunc]) -> Result<(
             if !symbol.starts_with("brolga_") || is_there {
                 continue;
             }
-            let Some((what, help)) = reason(&symbol) else { continue };
+            let Some((what, help)) = reason(&symbol, program.confined) else { continue };
             if told.insert((p.of, what)) {
                 found.push(helper(program, p, inst, (&symbol, what, help)));
             }
@@ -158,22 +149,22 @@ fn helper(program: &Program, p: &DerivedFunc, inst: ir::Inst, (symbol, what, hel
     d.note(format!("the derivative calls the run time for it (%{symbol})")).help(help)
 }
 
-/// What a helper is for. `None` for the names of [`crate::standalone::indirect`], and for C's
-/// functions, which a module finds or refuses.
-fn reason(symbol: &str) -> Option<(&'static str, &'static str)> {
+/// What a helper is for. `None` for the names of [`crate::standalone::indirect`], for what asks for
+/// more workspace, and for C's functions, which a module finds or refuses.
+fn reason(symbol: &str, confined: bool) -> Option<(&'static str, &'static str)> {
     Some(match symbol {
-        s if is_half(s) || s.starts_with(OF_C) => return None,
+        s if is_half(s) || s.starts_with(OF_C) || s == growth::NAME => return None,
         s if ["alloc", "free", "release"].iter().any(|part| s.contains(part)) => (
             "blocks of an allocator of the program's own are not supported",
             "allocate outside of the function and pass a shadow",
         ),
         s if s.contains("demand") => (
             "floats whose bits are calculated from what may be those of others are not supported",
-            "use operations of floats, or `DerivedRule`",
+            "use operations of floats, or `DerivedRule`, which knows what the caller has put into memory",
         ),
-        s if s.contains("tangent") => (
-            "floats that are moved in pieces are not supported in forward mode",
-            "load and store floats as floats, or ask for a gradient",
+        _ if confined => (
+            "floats that are moved in pieces are not supported in memory of a module",
+            "load and store floats as floats, or use `DerivedRule`",
         ),
         _ => (
             "floats that are moved in pieces are not supported on this target",

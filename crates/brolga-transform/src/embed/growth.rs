@@ -12,8 +12,9 @@
 //! ```
 //!
 //! The tape is one piece of memory, from which records are read by distances, so it stays where it
-//! is. The end that is wanted is told by the comparison that has found too little ([`wanted`]).
-//! Where it is found otherwise (bytes that a copy overwrites), the run ends as without growth.
+//! is. The end that is wanted is told by the comparison that has found too little ([`wanted`]). The
+//! helper that saves bytes which a copy overwrites asks by itself. Records of pieces of floats have
+//! the last quarter of the workspace: it moves as long as there are none, and grows when there are.
 //!
 //! **Cost.** Nothing where records fit.
 
@@ -27,11 +28,12 @@ use crate::standalone::derived_func::DerivedFunc;
 use crate::standalone::prelude;
 
 /// The function that asks the caller.
-const NAME: &str = "brolga_grow";
+pub(super) const NAME: &str = "brolga_grow";
 
-/// That function, of a derivative of `of`.
-pub(super) fn function(of: brolga_ir::FuncKey, isa: &dyn TargetIsa) -> DerivedFunc {
-    DerivedFunc { symbol: NAME.to_owned(), func: prelude::of_workspace(NAME, isa), of, segment: None }
+/// That function, of a derivative of `of`, which may have records of pieces.
+pub(super) fn function(of: brolga_ir::FuncKey, records: bool, isa: &dyn TargetIsa) -> DerivedFunc {
+    let body = if records { "brolga_grow_before_records" } else { NAME };
+    DerivedFunc { symbol: NAME.to_owned(), func: prelude::of_workspace(body, isa), of, segment: None }
 }
 
 /// What the header of a workspace knows where a run begins: where the caller's memory begins, the
@@ -43,27 +45,48 @@ pub(super) fn begin(cursor: &mut FuncCursor<'_>, workspace: ir::Value, values: [
     }
 }
 
-/// Where the tape has to end, and where it ends, by the comparison that has found that it ends too
-/// soon: of a position with the end, of a distance with what is left, or of a number of iterations
-/// with those for which there is room.
-pub(super) fn wanted(cursor: &mut FuncCursor<'_>, over: ir::Value) -> Option<(ir::Value, ir::Value)> {
-    let def = |func: &ir::Function, v| Some(func.dfg.insts[func.dfg.value_def(func.dfg.resolve_aliases(v)).inst()?]);
-    let compared = def(cursor.func, over)?;
-    let InstructionData::IntCompare { cond: IntCC::UnsignedGreaterThan, args: [wanted, there], .. } = compared else {
+/// What is compared with what is there, where the tape is said to end too soon.
+enum Compared {
+    /// A position with the end.
+    End { wanted: ir::Value, end: ir::Value },
+    /// A distance from `top` with what is left, or so many times two to the power `k` bytes.
+    Left { n: ir::Value, top: ir::Value, end: ir::Value, k: Option<ir::Value> },
+}
+
+fn compared(func: &ir::Function, over: ir::Value) -> Option<Compared> {
+    let def = |v| Some(func.dfg.insts[func.dfg.value_def(func.dfg.resolve_aliases(v)).inst()?]);
+    let InstructionData::IntCompare { cond: IntCC::UnsignedGreaterThan, args: [n, there], .. } = def(over)? else {
         return None;
     };
-    match def(cursor.func, there)? {
-        InstructionData::Load { .. } => Some((wanted, there)),
-        InstructionData::Binary { opcode: Opcode::Isub, args: [end, top] } => {
-            Some((behind(cursor, top, wanted, None), end))
-        }
-        InstructionData::Binary { opcode: Opcode::Ushr, args: [left, k] } => match def(cursor.func, left)? {
-            InstructionData::Binary { opcode: Opcode::Isub, args: [end, top] } => {
-                Some((behind(cursor, top, wanted, Some(k)), end))
-            }
-            _ => None,
-        },
+    let left = |v, k| match def(v)? {
+        InstructionData::Binary { opcode: Opcode::Isub, args: [end, top] } => Some(Compared::Left { n, top, end, k }),
         _ => None,
+    };
+    match def(there)? {
+        InstructionData::Load { .. } => Some(Compared::End { wanted: n, end: there }),
+        InstructionData::Binary { opcode: Opcode::Ushr, args: [v, k] } => left(v, Some(k)),
+        _ => left(there, None),
+    }
+}
+
+/// Where the tape has to end, and where it ends, by the comparison that has found that it ends too
+/// soon.
+pub(super) fn wanted(cursor: &mut FuncCursor<'_>, over: ir::Value) -> Option<(ir::Value, ir::Value)> {
+    Some(match compared(cursor.func, over)? {
+        Compared::End { wanted, end } => (wanted, end),
+        Compared::Left { n, top, end, k } => (behind(cursor, top, n, k), end),
+    })
+}
+
+/// The comparison, where the workspace may have grown since its end was loaded: then what is left
+/// is less than nothing, and would be taken for very much.
+pub(super) fn over(cursor: &mut FuncCursor<'_>, over: ir::Value) -> ir::Value {
+    match compared(cursor.func, over) {
+        Some(Compared::Left { top, end, .. }) => {
+            let behind = cursor.ins().icmp(IntCC::UnsignedGreaterThan, top, end);
+            cursor.ins().bor(over, behind)
+        }
+        _ => over,
     }
 }
 

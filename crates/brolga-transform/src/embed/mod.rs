@@ -43,7 +43,7 @@ use brolga_analysis::Variant;
 use brolga_ir::lower::is_half;
 use brolga_ir::program::{functions_used, symbol_of};
 use brolga_ir::spec::{Derivative, Spec};
-use brolga_ir::{DataKey, Diagnostics, FuncKey, Options, Program, TapeKind};
+use brolga_ir::{DataKey, Diagnostics, Elem, FuncKey, Options, Program, TapeKind};
 use brolga_rules::OF_C;
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
@@ -54,7 +54,7 @@ use crate::derived::Derivation;
 use crate::program::driver::Asked;
 use crate::program::inline_rollback::attempt;
 use crate::stand_in::none_is_derived;
-use crate::standalone::derived_func::DerivedFunc;
+use crate::standalone::derived_func::{DerivedFunc, duplicated};
 use crate::standalone::fragments;
 use crate::standalone::prelude::{self, Helpers};
 use crate::standalone::{as_written, indirect};
@@ -164,16 +164,22 @@ fn embedded(
         Some(w) => (w.variant.clone(), 1),
         None => (found.pairs[0].variant.clone(), 2),
     };
-    let helpers = if spec.derivative == Derivative::Pair { Helpers::Pair } else { Helpers::Workspace };
+    let helpers = match spec.derivative {
+        Derivative::Pair => Helpers::Pair { growing: spec.growing },
+        _ => Helpers::Workspace { growing: spec.growing, marks: marks(&found) },
+    };
     let mut derived = derived_funcs(&found, helpers, isa);
     with_made(&mut derived, program, helpers, isa);
     // In memory of modules floats lie anywhere.
-    let moves_pieces = !program.confined && fragments::put_in(&mut derived, isa);
-    if moves_pieces && spec.derivative != Derivative::Tangent {
-        fragments::check_at_end(&mut derived[n_roots - 1], isa);
-        fragments::put_in(&mut derived, isa);
+    let moves_pieces = !program.confined && fragments::put_in(&mut derived, spec.growing, isa);
+    if moves_pieces {
+        let root = &mut derived[n_roots - 1];
+        match spec.derivative {
+            Derivative::Tangent => fragments::poison_at_end(root, &deltas(spec, &variant), isa),
+            _ => fragments::check_at_end(root, isa),
+        }
+        fragments::put_in(&mut derived, spec.growing, isa);
     }
-    checks::no_growing_pieces(program, func, spec.growing && moves_pieces)?;
     checks::no_helpers(program, &derived).map_err(|d| prepared.problems(d))?;
     let mut into = found.program.clone();
     let before = into.funcs.len();
@@ -206,6 +212,21 @@ fn embedded(
     });
     let functions = functions.collect();
     Ok(Embedded { functions, signatures, room, func, spec: spec.clone(), shadows, program: into })
+}
+
+/// Whether a function of forward mode marks fragments, which have to be looked for from then on.
+fn marks(found: &Derivation) -> bool {
+    let whole = found.combined.iter().chain(&found.joint).map(|w| &w.func);
+    let funcs = whole.chain(found.pairs.iter().map(|p| &p.forward));
+    let mut called = funcs
+        .flat_map(|f| functions_used(f).iter().map(|r| symbol_of(f, &f.dfg.ext_funcs[r].name)).collect::<Vec<_>>());
+    called.any(|symbol| symbol == fragments::MARK)
+}
+
+/// Which parameters of a derivative are deltas, and what their pointers lead to.
+fn deltas(spec: &Spec, variant: &Variant) -> Vec<(usize, Option<Elem>)> {
+    let n = variant.params.len();
+    duplicated(variant).enumerate().map(|(k, i)| (n + k, spec.params[i].elem)).collect()
 }
 
 /// What is derived without the run time.

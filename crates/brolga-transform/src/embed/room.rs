@@ -85,7 +85,7 @@ pub(super) fn settle(
     match room {
         Room::Unknown => {
             return_where_full(derived, Channel::Mixed, growing);
-            derived.extend(growing.map(|isa| growth::function(derived[0].of, isa)));
+            derived.extend(growing.map(|isa| growth::function(derived[0].of, moves_pieces, isa)));
         }
         _ => derived.iter_mut().for_each(forget_checks),
     }
@@ -355,7 +355,9 @@ impl Returning<'_> {
             if self.own.contains(&inst) {
                 let InstructionData::CondTrap { arg, .. } = self.func.dfg.insts[inst] else { unreachable!("it asks") };
                 let lacks = self.lacks(arg, inst);
-                let next = self.leave_if(arg, lacks, inst);
+                let mut cursor = FuncCursor::new(self.func).at_inst(inst);
+                let over = if self.growing.is_some() { growth::over(&mut cursor, arg) } else { arg };
+                let next = self.leave_if(over, lacks, inst);
                 self.ask_first(arg, lacks, next);
                 self.func.layout.remove_inst(inst);
             } else if called(self.func, inst, by_symbol).is_some_and(&fails) {

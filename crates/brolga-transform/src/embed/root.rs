@@ -173,7 +173,11 @@ impl Roots<'_> {
                     let short = room::is_short(cursor, bytes, self.room);
                     leave_if(cursor, short, signature, params);
                     let end = cursor.ins().iadd(at, bytes);
-                    let limit = if self.moves_pieces { fragments::room(cursor, value, end) } else { end };
+                    let has_tape = self.spec.derivative != Derivative::Tangent;
+                    let limit = match self.moves_pieces {
+                        true => fragments::room(cursor, (value, end), room::HEADER, has_tape),
+                        false => end,
+                    };
                     room::begin(cursor, value, limit);
                     if signature.param(ParamRole::Grow).is_some() {
                         growth::begin(cursor, value, [at, param(ParamRole::Grow), param(ParamRole::GrowContext)]);

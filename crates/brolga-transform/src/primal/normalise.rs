@@ -42,7 +42,7 @@ use brolga_ir::lower::{is_numbered, renumber};
 use brolga_ir::map::one_each;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::{OpcodeRule, opcode_rule};
-use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, Type, types};
+use cranelift_codegen::ir::{self, Endianness, InstBuilder, InstructionData, Opcode, Type, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::packed_option::PackedOption;
 use cranelift_codegen::{
@@ -137,6 +137,7 @@ pub fn normalise(
     tail_calls(program, key, &mut func);
     lay_out(&mut func);
     shifts_within(&mut func);
+    say_byte_order(&mut func, isa);
     split_wide_copies(&mut func);
     reread(&mut func);
     promote(&mut func, callees);
@@ -158,6 +159,23 @@ pub fn normalise(
     }
     let same = order.iter().zip(0..).all(|(b, i)| b.as_u32() == i);
     Ok(Normalised::new(key, renumber(&func, &order), same.then_some(loops), None))
+}
+
+/// Where the target is big-endian, each access says so: to passes that look at parts of what was
+/// stored, an access that says nothing is little-endian.
+fn say_byte_order(func: &mut ir::Function, isa: &dyn TargetIsa) {
+    if isa.endianness() == Endianness::Little {
+        return;
+    }
+    for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect::<Vec<_>>() {
+        let (op, flags) = (func.dfg.insts[inst].opcode(), func.dfg.insts[inst].memflags_data(&func.dfg));
+        let Some(flags) = flags.filter(|f| (op.can_load() || op.can_store()) && f.explicit_endianness().is_none())
+        else {
+            continue;
+        };
+        let flags = func.dfg.mem_flags.insert_unchecked(flags.with_endianness(Endianness::Big));
+        *func.dfg.insts[inst].memflags_mut().expect("it has flags") = flags;
+    }
 }
 
 /// Whether all blocks can be reached, as mostly they can: then nothing has to be computed to find

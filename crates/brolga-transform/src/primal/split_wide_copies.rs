@@ -157,10 +157,11 @@ fn is_plain(func: &ir::Function, inst: ir::Inst) -> bool {
     whole && near && little(func, inst)
 }
 
-/// Whether the first byte of what an access moves is the lowest.
+/// Whether the first byte of what an access moves is the lowest. On a big-endian target accesses
+/// say that it is not ([`mod@crate::primal::normalise`]).
 pub(crate) fn little(func: &ir::Function, inst: ir::Inst) -> bool {
     let flags = func.dfg.insts[inst].memflags_data(&func.dfg);
-    cfg!(target_endian = "little") && flags.is_none_or(|f| f.explicit_endianness() != Some(Endianness::Big))
+    flags.is_none_or(|f| f.explicit_endianness() != Some(Endianness::Big))
 }
 
 fn width_of_access(func: &ir::Function, inst: ir::Inst) -> u32 {

@@ -24,6 +24,9 @@ pub fn check_width(options: &Options) -> Result<(), Diagnostics> {
             ("Taylor coefficients in another mode than forward mode".to_owned(), "`Mode::Tangent`".to_owned())
         }
         () if width == 1 => return Ok(()),
+        () if options.tape.is_standalone() => {
+            ("a function of several derivatives in another module".to_owned(), ONE_BY_ONE.to_owned())
+        }
         () if !matches!(options.mode, Mode::Tangent | Mode::Split) => {
             ("several seeds for a function of both halves".to_owned(), "`Mode::Split`, or a width of 1".to_owned())
         }
@@ -32,9 +35,6 @@ pub fn check_width(options: &Options) -> Result<(), Diagnostics> {
         }
         () if options.debug => {
             ("a debug run of several derivatives".to_owned(), "a debug run has a width of 1".to_owned())
-        }
-        () if options.tape.is_standalone() => {
-            ("a function of several derivatives in another module".to_owned(), ONE_BY_ONE.to_owned())
         }
         () => return Ok(()),
     };

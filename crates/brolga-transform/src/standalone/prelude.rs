@@ -96,10 +96,18 @@ pub(super) fn with_convention(mut body: ir::Function, conv: CallConv) -> ir::Fun
 pub(crate) enum Helpers {
     /// Those of a derivative that is derived again, and whether it moves floats in pieces.
     Nested { pieces: bool },
-    /// Those of an embedded derivative in one function.
-    Workspace,
+    /// Those of an embedded derivative in one function, whether its workspace may grow, and whether
+    /// fragments of tangents are marked.
+    Workspace { growing: bool, marks: bool },
     /// Those of a forward pass and a pullback that may run again.
-    Pair,
+    Pair { growing: bool },
+}
+
+impl Helpers {
+    /// Whether there is a workspace that may grow.
+    fn grow(self) -> bool {
+        matches!(self, Self::Workspace { growing: true, .. } | Self::Pair { growing: true })
+    }
 }
 
 /// A function with bodies in place of the calls of helpers. The locations of a body are those of
@@ -172,6 +180,12 @@ impl Inline for Bodies {
                 Some(8) => "brolga_tangent_whole_double",
                 _ => "brolga_tangent_whole_singles",
             },
+            "brolga_tangent_zero" | "brolga_tangent_copy"
+                if matches!(self.0, Helpers::Workspace { marks: true, .. }) =>
+            {
+                return InlineCommand::KeepCall;
+            }
+            "brolga_save_bytes" if self.0.grow() => "brolga_save_bytes_growing",
             "brolga_tangent_zero" if self.0 == (Helpers::Nested { pieces: true }) => "brolga_tangent_zero_marked",
             "brolga_tangent_copy" if self.0 == (Helpers::Nested { pieces: true }) => "brolga_tangent_copy_marked",
             other => other,
@@ -182,8 +196,8 @@ impl Inline for Bodies {
         let body = match self.0 {
             Helpers::Nested { .. } => BODIES.get(symbol).or_else(|| OF_ACCOUNTS.get(symbol)),
             // Nothing comes to a shadow after the reverse of its allocation.
-            Helpers::Workspace if symbol == "brolga_malloc_rev" => BODIES.get(symbol),
-            Helpers::Workspace | Helpers::Pair => {
+            Helpers::Workspace { .. } if symbol == "brolga_malloc_rev" => BODIES.get(symbol),
+            Helpers::Workspace { .. } | Helpers::Pair { .. } => {
                 of_heap.or_else(|| BODIES.get(symbol)).or_else(|| OF_GAMMA.get(symbol))
             }
         };
@@ -205,7 +219,8 @@ mod tests {
 
     #[test]
     fn the_list_of_blocks_is_where_the_header_has_it() {
-        let ours = |l: &&str| !l.contains("region0") && !l.contains("+232") && !l.contains("+24");
+        let others = ["region0", "+208", "+216", "+232", "+24"];
+        let ours = |l: &&str| !others.iter().any(|o| l.contains(o));
         let lines = || WORKSPACE.lines().filter(ours);
         let at: Vec<&str> = lines().filter_map(|l| Some(l.split_once("v0+")?.1)).collect();
         assert!(at.len() > 6 && at.iter().all(|a| *a == segment::BLOCKS.to_string()), "{at:?}");
@@ -226,5 +241,6 @@ mod tests {
         assert_eq!(places("brolga_restore_bytes"), [segment::CURSOR; 2]);
         let of_growth = [segment::LIMIT, segment::BEGIN, segment::GROW, segment::GROW_CONTEXT, segment::LIMIT];
         assert_eq!(places("brolga_grow"), of_growth);
+        assert_eq!(places("brolga_save_bytes_growing"), [segment::TOP, segment::LIMIT, segment::TOP]);
     }
 }
