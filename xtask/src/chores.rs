@@ -108,9 +108,10 @@ pub fn adapters() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Two processes print the same dumps for all cases: nothing depends on addresses, hash seeds or
-/// time.
+/// Two processes, which run side by side, print the same dumps for all cases: nothing depends on
+/// addresses, hash seeds or time.
 pub fn determinism() -> Result<(), Failure> {
+    run(command("cargo", &["build", "--quiet", "--package", "ir-tests", "--bin", "dumps"]))?;
     let dumps = || {
         let output = command("cargo", &["run", "--quiet", "--package", "ir-tests", "--bin", "dumps"]).output();
         match output {
@@ -119,7 +120,12 @@ pub fn determinism() -> Result<(), Failure> {
             Err(e) => Err(Failure::Other(format!("cargo: {e}"))),
         }
     };
-    let (first, second) = (dumps()?, dumps()?);
+    let (first, second) = std::thread::scope(|s| {
+        let beside = s.spawn(dumps);
+        (dumps(), beside.join())
+    });
+    let second = second.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let (first, second) = (first?, second?);
     if first == second {
         eprintln!("{} lines of dumps are the same in two runs", first.iter().filter(|b| **b == b'\n').count());
         return Ok(());
