@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use benches::{
-    CallRow, Effort, How, Mode, calls, costs, disasm, latency, loops, measure, page, passes, peers, report, scaling,
-    second, tangents,
+    CallRow, Effort, How, Mode, calls, costs, disasm, latency, loops, measure, page, passes, peers, report,
+    reversible, scaling, second, tangents,
 };
 use brolga_cli::args::{CallOptions, EffortArg as Asked};
 use brolga_cli::cli::finish;
@@ -89,6 +89,9 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
         report::tangents(&rows.collect::<Result<Vec<_>, _>>().map_err(failure)?) + "\n"
     } else if args.loops {
         report::loops(&loops::run(filter, how, Effort::default()).map_err(failure)?) + "\n"
+    } else if args.reversible {
+        let (rows, steps) = reversible::run(filter, how, Effort::default()).map_err(failure)?;
+        [report::reversible(&rows), report::steps(&steps)].join("\n\n") + "\n"
     } else if args.second {
         of_second_order(filter, how)?
     } else if args.scaling {

@@ -149,6 +149,10 @@ pub struct BenchArgs {
     /// step of a short one that is derived as a loop. The longest takes minutes.
     #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write", "tangents", "second"])]
     pub loops: bool,
+    /// Measure reversible functions instead: calls, what undoes them, and gradients, beside the same
+    /// functions by tape; and steps of loops that run backwards.
+    #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write", "tangents", "second", "loops"])]
+    pub reversible: bool,
     /// Print machine code instead, with the number of instructions in each block: primal,
     /// derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]
@@ -170,7 +174,7 @@ impl BenchArgs {
     /// The file that the filter is.
     pub fn file(&self) -> Option<&Path> {
         let path = Path::new(self.filter.as_deref()?);
-        let known = path.extension().is_some_and(|e| e == "clif" || e == "wasm" || e == "wat");
+        let known = path.extension().is_some_and(|e| ["clif", "rev", "wasm", "wat"].iter().any(|k| e == *k));
         known.then_some(path)
     }
 }

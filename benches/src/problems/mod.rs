@@ -12,7 +12,7 @@
 pub(crate) mod irregular;
 mod matrices;
 mod physics;
-mod standard;
+pub(crate) mod standard;
 mod straight;
 mod vectors;
 

@@ -1,6 +1,6 @@
 //! A function while its statements are lowered: names, where they are, and where checks go.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, Type as Clif, Value, types};
@@ -20,6 +20,10 @@ pub(super) struct StmtLowering<'b, 'f> {
     pub scope: NameScope<'f>,
     pub homes: HashMap<String, Home>,
     pub with_cotangents: bool,
+    /// Whether those that are there are zero, and stay so.
+    pub quiet: bool,
+    /// Places of the function's own whose cotangents are zero.
+    pub fresh: HashSet<String>,
     pub check: CheckMode,
     /// Where a failed check goes, with its number.
     pub fail: Option<ir::Block>,
