@@ -40,8 +40,9 @@
 //! domain-specific language. arXiv:2003.04617 (2020).
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
-use crate::state::{ProgramState, StateFault};
+use crate::state::{ProgramState, StateFault, WordHasher};
 
 /// What is wrong with a call that is undone.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -183,7 +184,7 @@ struct Undoing {
 /// The calls of a segment's run.
 #[derive(Default)]
 pub(crate) struct Inverses {
-    levels: Vec<HashMap<ProgramState, CallChains>>,
+    levels: Vec<HashMap<ProgramState, CallChains, BuildHasherDefault<WordHasher>>>,
     undoing: Vec<Undoing>,
     spare: Vec<Box<[u8]>>,
     pub(crate) fault: Option<InverseFault>,
@@ -195,7 +196,7 @@ impl CallChain {
     /// Record what a call had before and undoing has not given back.
     fn note(&mut self, state: &ProgramState, found: &[u8]) -> Result<(), InverseFault> {
         let call = self.calls as u32 - 1;
-        for word in state.words().filter(|w| self.before[w.clone()] != found[w.clone()]) {
+        for word in state.words().filter(|w| is_another(&self.before[w.clone()], &found[w.clone()])) {
             let at = u32::try_from(word.start).map_err(|_| StateFault::Memory(found.len() as u64))?;
             let mut before = [0; 8];
             before[..word.len()].copy_from_slice(&self.before[word]);
@@ -248,7 +249,7 @@ impl Inverses {
 
     /// What follows has chains of its own.
     pub(crate) fn enter(&mut self) {
-        self.levels.push(HashMap::new());
+        self.levels.push(HashMap::default());
     }
 
     /// It is over.
@@ -277,7 +278,10 @@ impl Inverses {
             self.enter();
         }
         let level = self.levels.last_mut().expect("there is one");
-        let chains = level.entry(state.clone()).or_default();
+        if !level.contains_key(&state) {
+            level.insert(state.clone(), CallChains::default());
+        }
+        let chains = level.get_mut(&state).expect("it is there");
         let goes_on = |c: &CallChain| c.left == c.calls && c.calls < u64::from(u32::MAX) && state.is(&c.after, caller);
         if !chains.all[..chains.live].last().is_some_and(goes_on) {
             let after = state.copied(&mut self.spare, caller)?;
@@ -425,6 +429,14 @@ impl Inverses {
     }
 }
 
+/// Whether a word is not the same; most have eight bytes.
+fn is_another(a: &[u8], b: &[u8]) -> bool {
+    match (<[u8; 8]>::try_from(a), <[u8; 8]>::try_from(b)) {
+        (Ok(a), Ok(b)) => u64::from_ne_bytes(a) != u64::from_ne_bytes(b),
+        _ => a != b,
+    }
+}
+
 /// Where two states are too far from each other: there, and what stands there.
 fn differs(state: &ProgramState, before: &[u8], found: &[u8], check: UndoCheck) -> Option<(u64, f64, f64)> {
     let UndoCheck::Within(width, tolerance) = check else { return None };
@@ -442,11 +454,14 @@ fn differs(state: &ProgramState, before: &[u8], found: &[u8], check: UndoCheck) 
         let words = part.clone().step_by(width).map(|at| at..part.end.min(at + width));
         words.into_iter().find_map(|at| {
             let (a, b) = (&before[at.clone()], &found[at.clone()]);
+            if !is_another(a, b) {
+                return None;
+            }
             let (x, y) = (float(a), float(b));
             let near = || {
                 a.len() == width && is_float(a, x) && is_float(b, y) && (x - y).abs() <= tolerance * x.abs().max(1.0)
             };
-            (a != b && !(x.is_nan() && y.is_nan() && a.len() == width) && !near()).then_some((at.start as u64, x, y))
+            (!(x.is_nan() && y.is_nan() && a.len() == width) && !near()).then_some((at.start as u64, x, y))
         })
     })
 }

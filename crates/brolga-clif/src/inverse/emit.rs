@@ -354,24 +354,18 @@ impl Inverse<'_, '_, '_> {
         self.pos.goto_bottom(count);
         self.known.extend(params.iter().copied().zip(own.iter().copied()));
         let step = self.pos.ins().iconst(types::I64, 1);
-        let ended = if of.before {
-            let by = self.steady(of.by, of.at)?;
+        let by = self.steady(of.by, of.at)?;
+        if of.before {
             self.branch(by, of.goes_on_if, more, back, (&own, n));
             self.open(more);
-            let next = self.nexts(of)?;
-            let n = self.pos.ins().iadd(n, step);
-            self.jump(count, &next, n);
-            None
-        } else {
-            let by = self.steady(of.by, of.at)?;
-            let next = self.nexts(of)?;
-            let n = self.pos.ins().iadd(n, step);
+        }
+        let next = self.nexts(of)?;
+        let n = self.pos.ins().iadd(n, step);
+        if !of.before {
             self.branch(by, of.goes_on_if, more, back, (&next, n));
             self.open(more);
-            self.jump(count, &next, n);
-            Some(())
-        };
-        debug_assert_eq!(ended.is_none(), of.before);
+        }
+        self.jump(count, &next, n);
         self.known.clone_from(&around);
         // And back.
         self.pos.insert_block(back);
@@ -418,8 +412,6 @@ impl Inverse<'_, '_, '_> {
     fn before(&mut self, of: &Repeated, params: &[Value], now: &[Value]) -> Found<Vec<Value>> {
         let func = self.view.func;
         let insts: Vec<Inst> = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect();
-        let pure = |i: &Inst| func.dfg.insts[*i].opcode() != Opcode::Load || self.view.is_steady_load(*i);
-        let insts: Vec<Inst> = insts.into_iter().filter(pure).collect();
         let next: HashSet<Value> = of.next.iter().copied().collect();
         let same = Same::default();
         let found = match steps(self.view, &insts, &same, next, |v| self.is_steady(v), params) {
