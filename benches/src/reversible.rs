@@ -101,7 +101,7 @@ block1(v9: i64):
     v13 = icmp slt v12, v5
     brif v13, block1(v12), block2
 block2:
-    call fn0(v3, v0, v1, v4, v5)
+    call fn0(v3, v0, v1, v6, v5)
     jump block3(v4)
 block3(v14: i64):
     v15 = ishl v14, v7
@@ -328,7 +328,7 @@ fn heat(how: How) -> Result<Vec<StepRow>, Failure> {
     let (at, seeds) = (list(&|i| (0.3 * i as f64).sin()), list(&|i| (0.7 * i as f64).cos()));
     let zeros = list(&|_| 0.0);
     let file = joined(PHYSICS, TIME_LOOP)?;
-    let text = format!("%heat([{zeros}], [{at}], [0.2], {power}, {cells}) shadow 0=[{seeds}]");
+    let text = format!("%heat([{zeros}], [{at}], [0.2], {steps}, {cells}) shadow 0=[{seeds}]");
     let bennett = bound(&file, &text)?;
     let revolve = bound(&file, &format!("%heat_loop([{at}], [0.2], {steps}) shadow 0=[{seeds}]"))?;
     let options = Options { inverse_check: InverseCheck::Off, ..how.options() };

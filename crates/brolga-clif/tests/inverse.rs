@@ -238,8 +238,8 @@ fn what_is_lost_is_named() {
     has(line("store v5, v0+16"), ["store.f64 v5, v0+16", "it overwrites what it has not read"]);
     has(line("v7 = fmul v3, v4\nstore v7, v0"), ["v7 = fmul", "loses what v3 was"]);
     has(line("v7 = fadd v3, v3\nstore v7, v0"), ["v7 = fadd", "of two values that are not found again"]);
-    has(line("v7 = fadd v3, v5\nstore v7, v1"), ["store v7, v1", "it stores to what is no state"]);
-    has(line("v7 = fadd v3, v5\nstore v7, v0+4"), ["store v7, v0+4", "it may store to what `v3 = load.f64 v0`"]);
+    has(line("v7 = fadd v3, v5\nstore v7, v1"), ["v7, v1", "it stores to what is no state"]);
+    has(line("v7 = fadd v3, v5\nstore v7, v0+4"), ["v7, v0+4", "it may store to what `v3 = load.f64 v0`"]);
     let moved = line("v7 = iadd v0, v2\nv8 = load.f64 v7\nv9 = fadd v8, v3\nstore v9, v7");
     assert!(moved.contains("may store to what `v3 = load.f64 v0` accesses"), "{moved}");
     let by = line("v7 = load.i64 v0+16\nv8 = iadd v0, v7\nv9 = load.f64 v8\nv10 = fneg v9\nstore v10, v8");

@@ -15,6 +15,7 @@
 //! emit       graphs are lowered to CLIF
 //! clif       passes over the CLIF that `brolga_ir::lower` has written
 //! template   pairs of drivers, which are not made of their bodies
+//! find_inverse functions that undo others, derived
 //! user_rules functions that are differentiated as a user says
 //! verified   the verifier between the stages
 //! pipeline   all of it, for one variant (`derive`: the entry points; `derived`: what comes out)
@@ -47,6 +48,7 @@ pub(crate) mod stand_in;
 pub mod standalone;
 mod template;
 mod translate;
+mod find_inverse;
 mod user_rules;
 mod val_map;
 pub(crate) mod verified;
@@ -58,4 +60,5 @@ pub use nested::Nested;
 pub use pipeline::Stages;
 pub use program::abi::Abi;
 pub use translate::tangent::POISON;
+pub use find_inverse::find_inverse;
 pub use user_rules::set_rules;

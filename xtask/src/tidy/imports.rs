@@ -298,6 +298,7 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
             ("standalone", &["derived"]),
             ("stand_in", &["derived", "translate"]),
             ("user_rules", &["stand_in", "translate"]),
+            ("find_inverse", &[]),
             ("embed", &["called", "clif", "derived", "nested", "program", "stand_in", "standalone"]),
         ],
     ),

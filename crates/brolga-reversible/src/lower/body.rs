@@ -48,6 +48,7 @@ pub(super) fn lowered(cx: &Lowering<'_>, f: &Function, form: Form) -> Result<Low
         with_cotangents: form.cotangents,
         quiet: false,
         fresh: HashSet::new(),
+        rooms: vec![],
         check: f.check,
         fail,
         errors: vec![],
@@ -576,10 +577,7 @@ impl<'f> StmtLowering<'_, 'f> {
         let returns: Vec<Clif> = sig.returns.iter().map(|p| p.value_type).collect();
         let found = call_symbol(&mut self.b, &form.symbol(name), &params, &returns, &passed);
         if let Some(&status) = found.first() {
-            let fail = self.fail.expect("who calls what is checked is checked");
-            let next = self.b.create_block();
-            self.b.ins().brif(status, fail, &[status.into()], next, &[]);
-            self.b.switch_to_block(next);
+            self.leave_if(status, status);
         }
         let n = order.len();
         for (k, &i) in order.iter().enumerate() {
