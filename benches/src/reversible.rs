@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use brolga::{DerivedRule, InverseCheck, InverseStats, LoopStats, Options, Program};
+use brolga::{DerivedRule, InverseCheck, LoopStats, Options, Program};
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::timing::{Repeated, Timed};
 use brolga_driver::{BoundArg, File, Invocation, run};
@@ -274,50 +274,56 @@ fn compare(name: &str, a: &[Option<Vec<f64>>], b: &[Option<Vec<f64>>]) -> Result
     Ok(())
 }
 
-/// A loop that goes back in some way, for so many steps.
+/// A loop that goes back in some way.
 struct Way {
     how: &'static str,
     /// What is called in each step.
     step: &'static str,
     check: InverseCheck,
-    steps: u64,
 }
 
-/// The planets: a long loop by the ways that there are, and a short one by tape.
+/// Steps of a loop whose tape fits the cache, and of a long one.
+const STEPS: [u64; 2] = [64, 1 << 17];
+
+/// The planets: by the ways that there are, in turns; by tape the short loop only.
 fn leapfrog(how: How) -> Result<Vec<StepRow>, Failure> {
     let line = PHYSICS.lines().find_map(|l| l.strip_prefix("; call: %orbit([0.0], "));
     let given = line.and_then(|l| l.split(", 16) ").next()).ok_or_else(|| failed("leapfrog")(&"no call is listed"))?;
-    let long = 1 << 17;
     let tolerance = InverseCheck::Within(1e-8.into());
     let ways = [
-        Way { how: "tape", step: "leap__do", check: InverseCheck::Off, steps: 64 },
-        Way { how: "unchecked", step: "leap", check: InverseCheck::Off, steps: 64 },
-        Way { how: "unchecked", step: "leap", check: InverseCheck::Off, steps: long },
-        Way { how: "by tolerance", step: "leap", check: tolerance, steps: long },
-        Way { how: "exactly", step: "leap", check: InverseCheck::Record, steps: long },
+        Way { how: "tape", step: "leap__do", check: InverseCheck::Off },
+        Way { how: "unchecked", step: "leap", check: InverseCheck::Off },
+        Way { how: "by tolerance", step: "leap", check: tolerance },
+        Way { how: "exactly", step: "leap", check: InverseCheck::Record },
     ];
-    ways.iter().map(|way| way.leapfrog(given, how)).collect()
-}
-
-impl Way {
-    fn leapfrog(&self, given: &str, how: How) -> Result<StepRow, Failure> {
-        let file = joined(PHYSICS, &LOOP.replace("STEP", self.step))?;
-        let seeds: Vec<&str> = (0..30).map(|i| if i % 3 == 0 { "1.0" } else { "-0.5" }).collect();
-        let call = bound(&file, &format!("%steps({given}, {}) shadow 0=[{}]", self.steps, seeds.join(", ")))?;
-        let options = Options { inverse_check: self.check, ..how.options() };
-        let mut of = repeated(&file.program, &call, &options)?;
-        let rounds = (1 << 17) / self.steps;
-        let [mut primal, mut gradient] = [f64::INFINITY; 2];
-        for _ in 0..rounds.clamp(1, 200) {
-            primal = primal.min(time(&mut of, Timed::Primal, self.how)?);
-            gradient = gradient.min(time(&mut of, Timed::Gradient, self.how)?);
+    let seeds: Vec<&str> = (0..30).map(|i| if i % 3 == 0 { "1.0" } else { "-0.5" }).collect();
+    let mut rows = Vec::new();
+    for steps in STEPS {
+        let ways = || ways.iter().filter(|w| steps == STEPS[0] || w.step == "leap");
+        let mut calls = Vec::new();
+        for way in ways() {
+            let file = joined(PHYSICS, &LOOP.replace("STEP", way.step))?;
+            let call = bound(&file, &format!("%steps({given}, {steps}) shadow 0=[{}]", seeds.join(", ")))?;
+            calls.push((way, file, call));
         }
-        let stats: InverseStats = of.inverses();
-        let steps = self.steps as f64;
-        let bytes = (of.tape_bytes() as u64 + stats.max_bytes) as f64 / steps;
-        let (primal_ns, step_ns) = (primal / steps, gradient / steps);
-        Ok(StepRow { how: self.how, steps: self.steps, primal_ns, step_ns, bytes, forward: 1.0 })
+        let mut all = Vec::new();
+        for (way, file, call) in &calls {
+            let options = Options { inverse_check: way.check, ..how.options() };
+            all.push((way, repeated(&file.program, call, &options)?, [f64::INFINITY; 2]));
+        }
+        for _ in 0..((1 << 18) / steps).clamp(2, 400) {
+            for (way, of, [primal, gradient]) in &mut all {
+                *primal = primal.min(time(of, Timed::Primal, way.how)?);
+                *gradient = gradient.min(time(of, Timed::Gradient, way.how)?);
+            }
+        }
+        let n = steps as f64;
+        rows.extend(all.iter().map(|(way, of, [primal, gradient])| {
+            let bytes = (of.tape_bytes() as u64 + of.inverses().max_bytes) as f64 / n;
+            StepRow { how: way.how, steps, primal_ns: primal / n, step_ns: gradient / n, bytes, forward: 1.0 }
+        }));
     }
+    Ok(rows)
 }
 
 /// Heat on a ring, 2^10 steps: Bennett's recursion, and a time loop with as many states.

@@ -33,8 +33,8 @@
 //! gradient of a call, a block of steps of a time loop.
 //!
 //! **Cost.** Three copies of the state for each call and two for its pullback; a checksum each, if
-//! it is checked by bits; with a tolerance or a record, a call of the inverse. Sixteen bytes for
-//! each word on record.
+//! it is checked by bits; with a tolerance or a record, a call of the inverse. Twelve bytes for each
+//! word on record, and eight for each call that has some.
 //!
 //! **Source.** J.-G. Liu, T. Zhao: Differentiate everything with a reversible embedded
 //! domain-specific language. arXiv:2003.04617 (2020).
@@ -133,8 +133,6 @@ pub(crate) enum UndoCheck {
 
 /// A word of a state that an inverse does not give back.
 struct Word {
-    /// Which call of the chain.
-    call: u32,
     /// Where it begins, as bytes from the state's first.
     at: u32,
     before: [u8; 8],
@@ -152,7 +150,9 @@ struct CallChain {
     /// What inverses do not give back, in the order of calls, and how many of these are not put
     /// there.
     words: Vec<Word>,
-    words_left: usize,
+    /// Calls that have some: which of the chain, and the first.
+    marks: Vec<(u32, u32)>,
+    marks_left: usize,
     /// Bytes that the forward pass keeps.
     bytes: u64,
     calls: u64,
@@ -181,12 +181,20 @@ struct Undoing {
     levels: usize,
 }
 
+/// The chains of a level, by their states.
+type Level = HashMap<ProgramState, CallChains, BuildHasherDefault<WordHasher>>;
+
+/// Most copies that are kept for later runs, and most bytes of each.
+const MOST_SPARE: (usize, usize) = (8, 64 << 10);
+
 /// The calls of a segment's run.
 #[derive(Default)]
 pub(crate) struct Inverses {
-    levels: Vec<HashMap<ProgramState, CallChains, BuildHasherDefault<WordHasher>>>,
+    levels: Vec<Level>,
     undoing: Vec<Undoing>,
+    /// Copies and levels that are over.
     spare: Vec<Box<[u8]>>,
+    spare_levels: Vec<Level>,
     pub(crate) fault: Option<InverseFault>,
     stats: InverseStats,
     bytes: u64,
@@ -194,37 +202,48 @@ pub(crate) struct Inverses {
 
 impl CallChain {
     /// Record what a call had before and undoing has not given back.
-    fn note(&mut self, state: &ProgramState, found: &[u8]) -> Result<(), InverseFault> {
-        let call = self.calls as u32 - 1;
+    fn note(&mut self, state: &ProgramState, found: &[u8]) -> Result<usize, InverseFault> {
+        let had = self.words.len();
+        let memory = || StateFault::Memory(found.len() as u64);
+        let first = u32::try_from(had).map_err(|_| memory())?;
         for word in state.words().filter(|w| is_another(&self.before[w.clone()], &found[w.clone()])) {
-            let at = u32::try_from(word.start).map_err(|_| StateFault::Memory(found.len() as u64))?;
+            let at = u32::try_from(word.start).map_err(|_| memory())?;
             let mut before = [0; 8];
             before[..word.len()].copy_from_slice(&self.before[word]);
-            self.words.push(Word { call, at, before });
+            self.words.push(Word { at, before });
         }
-        self.words_left = self.words.len();
-        Ok(())
+        let more = self.words.len() - had;
+        if more > 0 {
+            self.marks.push((self.calls as u32 - 1, first));
+        }
+        self.marks_left = self.marks.len();
+        Ok(more)
     }
 
     /// Put there what is on record of the last call that is left, and whether there was anything.
     fn put_words(&mut self, state: &ProgramState, now: &mut [u8]) -> bool {
         let call = self.left as u32 - 1;
-        let end = self.words_left;
-        while let Some(w) = self.words[..self.words_left].last().filter(|w| w.call == call) {
+        let Some(&(_, first)) = self.marks[..self.marks_left].last().filter(|m| m.0 == call) else { return false };
+        let end = self.marks.get(self.marks_left).map_or(self.words.len(), |m| m.1 as usize);
+        for w in &self.words[first as usize..end] {
             let word = state.word_at(w.at as usize);
             let len = word.len();
             now[word].copy_from_slice(&w.before[..len]);
-            self.words_left -= 1;
         }
-        self.words_left < end
+        self.marks_left -= 1;
+        true
     }
 }
 
 impl Inverses {
     pub(crate) fn clear(&mut self) {
-        if !self.levels.is_empty() || self.fault.is_some() || self.stats != InverseStats::default() {
-            *self = Self::default();
+        while !self.levels.is_empty() {
+            self.leave();
         }
+        self.undoing.clear();
+        self.spare.truncate(MOST_SPARE.0);
+        self.spare.retain(|s| s.len() <= MOST_SPARE.1);
+        (self.fault, self.stats, self.bytes) = Default::default();
     }
 
     /// A pullback begins: of what an earlier one has left, only what the forward pass kept is good.
@@ -241,7 +260,7 @@ impl Inverses {
             chains.live = chains.all.len();
             for chain in &mut chains.all {
                 (chain.left, chain.undone, chain.now) = (chain.calls, 0, None);
-                chain.words_left = chain.words.len();
+                chain.marks_left = chain.marks.len();
             }
         }
         self.enter();
@@ -249,14 +268,19 @@ impl Inverses {
 
     /// What follows has chains of its own.
     pub(crate) fn enter(&mut self) {
-        self.levels.push(HashMap::default());
+        self.levels.push(self.spare_levels.pop().unwrap_or_default());
     }
 
     /// It is over.
     pub(crate) fn leave(&mut self) {
-        if let Some(chains) = self.levels.pop() {
-            self.bytes -= chains.values().flat_map(|c| &c.all).map(|c| c.bytes).sum::<u64>();
+        let Some(mut level) = self.levels.pop() else { return };
+        for chain in level.drain().flat_map(|(_, chains)| chains.all) {
+            self.bytes -= chain.bytes;
+            let copies = [chain.after, chain.first, chain.before].into_iter().chain(chain.now);
+            let room = MOST_SPARE.0.saturating_sub(self.spare.len());
+            self.spare.extend(copies.filter(|c| !c.is_empty() && c.len() <= MOST_SPARE.1).take(room));
         }
+        self.spare_levels.push(level);
     }
 
     /// A call of a task has failed.
@@ -290,8 +314,9 @@ impl Inverses {
             let before = if compares { after.clone() } else { Box::default() };
             self.bytes -= chains.all.drain(chains.live..).map(|c| c.bytes).sum::<u64>();
             let bytes = (after.len() + first.len() + before.len()) as u64;
-            let (now, words, words_left, calls, left, sum, undone) = Default::default();
-            let fresh = CallChain { after, first, before, now, words, words_left, bytes, calls, left, sum, undone };
+            let (now, words, marks, marks_left, calls, left, sum, undone) = Default::default();
+            let fresh =
+                CallChain { after, first, before, now, words, marks, marks_left, bytes, calls, left, sum, undone };
             chains.all.push(fresh);
             chains.live += 1;
             self.bytes += bytes;
@@ -333,14 +358,14 @@ impl Inverses {
         let chains = self.chain(state).expect("the call has begun");
         let chain = &mut chains.all[chains.live - 1];
         if check == UndoCheck::Record {
-            let had = chain.words.len();
-            chain.note(state, &found)?;
-            let more = chain.words.len() - had;
-            chain.bytes += (more * size_of::<Word>()) as u64;
+            let more = chain.note(state, &found)?;
+            let mark = if more > 0 { size_of::<(u32, u32)>() } else { 0 };
+            let bytes = (more * size_of::<Word>() + mark) as u64;
+            chain.bytes += bytes;
             state.put_back(&chain.after, caller);
             self.spare.push(found);
             self.stats.recorded += more as u64;
-            self.bytes += (more * size_of::<Word>()) as u64;
+            self.bytes += bytes;
             self.stats.max_bytes = self.stats.max_bytes.max(self.bytes);
             return Ok(());
         }
