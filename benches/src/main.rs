@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use benches::{
-    CallRow, Effort, How, Mode, calls, costs, disasm, latency, loops, measure, page, passes, peers, report,
-    reversible, scaling, second, tangents,
+    CallRow, Effort, How, Mode, calls, costs, disasm, latency, loops, measure, page, passes, peers, report, reversible,
+    scaling, second, tangents,
 };
 use brolga_cli::args::{CallOptions, EffortArg as Asked};
 use brolga_cli::cli::finish;

@@ -193,9 +193,8 @@ pub fn reversible(rows: &[ReversibleRow]) -> String {
             bytes(r.bytes as f64),
         ]
     };
-    let header = [
-        "function", "plain", "by tape", "/ plain", "tape", "call", "un-call", "gradient", "/ plain", "/ own", "keeps",
-    ];
+    let header =
+        ["function", "plain", "by tape", "/ plain", "tape", "call", "un-call", "gradient", "/ plain", "/ own", "keeps"];
     of_numbers(header, rows.iter().map(cells))
 }
 

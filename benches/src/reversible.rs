@@ -174,7 +174,8 @@ fn arguments(problem: &Problem) -> Vec<(String, &'static str)> {
 
 /// Lengths of the arguments that are named, and the problem.
 fn problems() -> Vec<(Problem, Vec<usize>)> {
-    let embed = |d| Problem { name: ["embed", "embed (10)"][usize::from(d == 10)], ..irregular::embed(Size::Length(d)) };
+    let embed =
+        |d| Problem { name: ["embed", "embed (10)"][usize::from(d == 10)], ..irregular::embed(Size::Length(d)) };
     vec![
         (standard::gmm(Size::Full), vec![1, 2, 3]),
         (standard::ba(Size::Full), vec![0, 1, 3]),
@@ -222,7 +223,8 @@ fn function(problem: &Problem, lengths: &[usize], how: How, effort: Effort) -> R
     let rev = file("paper.rev", PAPER)?;
     let more: String = lengths.iter().map(|&i| format!(", {}", length(&problem.args[i]))).collect();
     let consts = ", const".repeat(lengths.len());
-    let text = format!("%{}([0.0], {texts}{more}) activity duplicated, {activities}{consts} shadow 0=[1.0]", problem.func);
+    let text =
+        format!("%{}([0.0], {texts}{more}) activity duplicated, {activities}{consts} shadow 0=[1.0]", problem.func);
     let call = bound(&rev, &text)?;
     let back = undone(&rev, &call)?;
     let options = Options { inverse_check: InverseCheck::Off, ..how.options() };
@@ -267,7 +269,9 @@ fn compare(name: &str, a: &[Option<Vec<f64>>], b: &[Option<Vec<f64>>]) -> Result
     for (i, (a, b)) in a.iter().zip(b).enumerate() {
         let (Some(a), Some(b)) = (a, b) else { continue };
         let largest = a.iter().fold(0.0_f64, |m, x| m.max(x.abs()));
-        if let Some(found) = a.iter().zip(b).find(|(x, y)| (*x - *y).abs() > 1e-10 * largest || x.is_nan() != y.is_nan()) {
+        if let Some(found) =
+            a.iter().zip(b).find(|(x, y)| (*x - *y).abs() > 1e-10 * largest || x.is_nan() != y.is_nan())
+        {
             return Err(failed(name)(&format!("gradients of argument {i} differ: {found:?}")));
         }
     }

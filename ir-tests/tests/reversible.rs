@@ -108,7 +108,11 @@ fn all_ways_to_a_gradient_agree() {
                     assert_eq!(usual.buffers, found.buffers, "{name}");
                     if check == InverseCheck::Off {
                         // What the call is given.
-                        assert!(found.tape_bytes <= 16 * (1 + call.args.len()), "{name}: {} bytes are recorded", found.tape_bytes);
+                        assert!(
+                            found.tape_bytes <= 16 * (1 + call.args.len()),
+                            "{name}: {} bytes are recorded",
+                            found.tape_bytes
+                        );
                     }
                     recorded += found.inverses.recorded;
                 }

@@ -17,7 +17,8 @@ fn text(body: &str) -> String {
 
 fn found(func: &ir::Function) -> Result<ir::Function, String> {
     let asked = Asked { states: &[0], is_pure: &|_| true };
-    inverse(func, &asked, UserFuncName::testcase("g")).map_err(|e| format!("{}: {}", func.dfg.display_inst(e.inst), e.why))
+    inverse(func, &asked, UserFuncName::testcase("g"))
+        .map_err(|e| format!("{}: {}", func.dfg.display_inst(e.inst), e.why))
 }
 
 /// Call both, one behind the other: how far words are apart, at most, as floats, and how many are

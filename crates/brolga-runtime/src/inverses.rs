@@ -123,10 +123,14 @@ pub struct InverseStats {
 
 /// What is checked.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum UndoCheck {
+pub(crate) enum UndoCheck<'c> {
     Off,
-    /// Words of so many bytes may differ as floats, by so much.
-    Within(usize, f64),
+    /// Floats may differ: of each part of the state how many bytes one has, or zero if there are
+    /// both, and by how much a double may differ. A single may by the root of that.
+    Within {
+        widths: &'c [u64],
+        tolerance: f64,
+    },
     Bits,
     Record,
 }
@@ -297,7 +301,12 @@ impl Inverses {
     }
 
     /// A call begins.
-    pub(crate) fn begin(&mut self, state: ProgramState, check: UndoCheck, caller: usize) -> Result<(), InverseFault> {
+    pub(crate) fn begin(
+        &mut self,
+        state: ProgramState,
+        check: UndoCheck<'_>,
+        caller: usize,
+    ) -> Result<(), InverseFault> {
         if self.levels.is_empty() {
             self.enter();
         }
@@ -310,7 +319,7 @@ impl Inverses {
         if !chains.all[..chains.live].last().is_some_and(goes_on) {
             let after = state.copied(&mut self.spare, caller)?;
             let first = if check == UndoCheck::Off { Box::default() } else { after.clone() };
-            let compares = matches!(check, UndoCheck::Within(..) | UndoCheck::Record);
+            let compares = matches!(check, UndoCheck::Within { .. } | UndoCheck::Record);
             let before = if compares { after.clone() } else { Box::default() };
             self.bytes -= chains.all.drain(chains.live..).map(|c| c.bytes).sum::<u64>();
             let bytes = (after.len() + first.len() + before.len()) as u64;
@@ -327,7 +336,7 @@ impl Inverses {
         if let UndoCheck::Bits | UndoCheck::Record = check {
             chain.sum = chain.sum.wrapping_add(state.checksum(caller));
         }
-        if let UndoCheck::Within(..) | UndoCheck::Record = check {
+        if let UndoCheck::Within { .. } | UndoCheck::Record = check {
             chain.before.copy_from_slice(&chain.after);
         }
         Ok(())
@@ -351,7 +360,7 @@ impl Inverses {
     pub(crate) fn compare(
         &mut self,
         state: &ProgramState,
-        check: UndoCheck,
+        check: UndoCheck<'_>,
         caller: usize,
     ) -> Result<(), InverseFault> {
         let found = state.copied(&mut self.spare, caller)?;
@@ -373,7 +382,7 @@ impl Inverses {
         state.put_back(if far.is_some() { &chain.before } else { &chain.after }, caller);
         self.spare.push(found);
         match (far, check) {
-            (Some((offset, before, found)), UndoCheck::Within(_, tolerance)) => {
+            (Some((offset, before, found)), UndoCheck::Within { tolerance, .. }) => {
                 Err(InverseFault::Far { offset, before, found, tolerance })
             }
             _ => Ok(()),
@@ -392,7 +401,12 @@ impl Inverses {
     }
 
     /// The call has been undone, and its gradient is to run.
-    pub(crate) fn redo(&mut self, state: &ProgramState, check: UndoCheck, caller: usize) -> Result<(), InverseFault> {
+    pub(crate) fn redo(
+        &mut self,
+        state: &ProgramState,
+        check: UndoCheck<'_>,
+        caller: usize,
+    ) -> Result<(), InverseFault> {
         let mut now = state.copied(&mut self.spare, caller)?;
         let chains = self.chain(state).expect("a call has begun");
         let chain = &mut chains.all[chains.live - 1];
@@ -412,7 +426,7 @@ impl Inverses {
     pub(crate) fn done(
         &mut self,
         state: &ProgramState,
-        check: UndoCheck,
+        check: UndoCheck<'_>,
         cursor: &mut *mut u8,
         caller: usize,
     ) -> Result<(), InverseFault> {
@@ -442,7 +456,7 @@ impl Inverses {
                     None => InverseFault::Between(calls),
                 });
             }
-            UndoCheck::Within(_, tolerance) => {
+            UndoCheck::Within { tolerance, .. } => {
                 if let Some((offset, before, found)) = differs(state, &chain.first, &now, check) {
                     return Err(InverseFault::Drifts { calls, offset, before, found, tolerance });
                 }
@@ -463,32 +477,54 @@ fn is_another(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// Where two states are too far from each other: there, and what stands there.
-fn differs(state: &ProgramState, before: &[u8], found: &[u8], check: UndoCheck) -> Option<(u64, f64, f64)> {
-    let UndoCheck::Within(width, tolerance) = check else { return None };
-    let float = |w: &[u8]| match (<[u8; 8]>::try_from(w), <[u8; 4]>::try_from(w)) {
+fn differs(state: &ProgramState, before: &[u8], found: &[u8], check: UndoCheck<'_>) -> Option<(u64, f64, f64)> {
+    let UndoCheck::Within { widths, tolerance } = check else { return None };
+    let near = |a: &[u8], b: &[u8], width: u64| match width {
+        4 => near_singles(a, b, tolerance.sqrt()),
+        8 => near_doubles(a, b, tolerance),
+        _ => near_doubles(a, b, tolerance) || near_singles(a, b, tolerance.sqrt()),
+    };
+    state.spans().zip(widths).find_map(|(part, &width)| {
+        let mut words = part.clone().step_by(8).map(|at| at..part.end.min(at + 8));
+        words.find_map(|at| {
+            let (a, b) = (&before[at.clone()], &found[at.clone()]);
+            let far = is_another(a, b) && !near(a, b, width);
+            // Of two singles the one that is another.
+            let at = if width == 4 && a[..4.min(a.len())] == b[..4.min(b.len())] { at.start + 4..at.end } else { at };
+            let float = |all: &[u8]| {
+                float(if width == 4 { &all[at.start..at.end.min(at.start + 4)] } else { &all[at.clone()] })
+            };
+            far.then(|| (at.start as u64, float(before), float(found)))
+        })
+    })
+}
+
+/// A word as a float.
+fn float(w: &[u8]) -> f64 {
+    match (<[u8; 8]>::try_from(w), <[u8; 4]>::try_from(w)) {
         (Ok(w), _) => f64::from_le_bytes(w),
         (_, Ok(w)) => f64::from(f32::from_le_bytes(w)),
         _ => f64::NAN,
-    };
-    // What is no float but a number has an exponent of none, or of all.
-    let is_float = |w: &[u8], x: f64| match w.len() {
-        4 => x == 0.0 || (x as f32).is_normal(),
-        _ => x == 0.0 || x.is_normal(),
-    };
-    state.spans().find_map(|part| {
-        let words = part.clone().step_by(width).map(|at| at..part.end.min(at + width));
-        words.into_iter().find_map(|at| {
-            let (a, b) = (&before[at.clone()], &found[at.clone()]);
-            if !is_another(a, b) {
-                return None;
-            }
-            let (x, y) = (float(a), float(b));
-            let near = || {
-                a.len() == width && is_float(a, x) && is_float(b, y) && (x - y).abs() <= tolerance * x.abs().max(1.0)
-            };
-            (!(x.is_nan() && y.is_nan() && a.len() == width) && !near()).then_some((at.start as u64, x, y))
-        })
+    }
+}
+
+fn near_doubles(a: &[u8], b: &[u8], tolerance: f64) -> bool {
+    let (x, y) = (float(a), float(b));
+    a.len() == 8 && (x.is_nan() && y.is_nan() || is_near(x, y, tolerance, |x| x == 0.0 || x.is_normal()))
+}
+
+/// Whether both halves are.
+fn near_singles(a: &[u8], b: &[u8], tolerance: f64) -> bool {
+    let is_float = |x| x == 0.0 || (x as f32).is_normal();
+    a.chunks(4).zip(b.chunks(4)).all(|(a, b)| {
+        let (x, y) = (float(a), float(b));
+        a == b || a.len() == 4 && (x.is_nan() && y.is_nan() || is_near(x, y, tolerance, is_float))
     })
+}
+
+/// What is no float but a number has an exponent of none, or of all.
+fn is_near(x: f64, y: f64, tolerance: f64, is_float: impl Fn(f64) -> bool) -> bool {
+    is_float(x) && is_float(y) && (x - y).abs() <= tolerance * x.abs().max(1.0)
 }
 
 #[cfg(test)]
@@ -500,8 +536,12 @@ mod tests {
         ProgramState::new(&cells).unwrap()
     }
 
+    fn within(widths: &[u64], tolerance: f64) -> UndoCheck<'_> {
+        UndoCheck::Within { widths, tolerance }
+    }
+
     fn far(a: f64, b: f64) -> bool {
-        differs(&of_bytes(&[8]), &a.to_le_bytes(), &b.to_le_bytes(), UndoCheck::Within(8, 1e-8)).is_some()
+        differs(&of_bytes(&[8]), &a.to_le_bytes(), &b.to_le_bytes(), within(&[8], 1e-8)).is_some()
     }
 
     #[test]
@@ -514,12 +554,22 @@ mod tests {
         assert!(far(f64::from_bits(5), f64::from_bits(6)) && far(0.0, f64::from_bits(1)));
         assert!(far(f64::from_bits(-1_i64 as u64), 0.0));
         let (a, b) = ([1.0_f32.to_le_bytes(), 2.0_f32.to_le_bytes()], [1.5_f32.to_le_bytes(), 2.0_f32.to_le_bytes()]);
-        let singles = differs(&of_bytes(&[8]), a.as_flattened(), b.as_flattened(), UndoCheck::Within(4, 1e-3));
+        let singles = differs(&of_bytes(&[8]), a.as_flattened(), b.as_flattened(), within(&[4], 1e-6));
         assert_eq!(singles, Some((0, 1.0, 1.5)));
+        let single = |x: f32| x.to_le_bytes();
+        let far_singles = |a: [f32; 2], b: [f32; 2], width| {
+            let [a, b] = [a, b].map(|x| x.map(single).as_flattened().to_vec());
+            differs(&of_bytes(&[8]), &a, &b, within(&[width], 1e-6)).map(|d| d.0)
+        };
+        for width in [4, 0] {
+            assert_eq!(far_singles([1.0, 2.0], [1.0005, 2.0005], width), None);
+            assert!(far_singles([1.0, 2.0], [1.0, 2.01], width).is_some());
+        }
+        assert_eq!(far_singles([1.0, 2.0], [1.0005, 2.01], 4), Some(0));
         // A part begins where a float does.
         let (a, b) = ([&[7; 4][..], &1_f64.to_le_bytes()].concat(), [&[7; 4][..], &2_f64.to_le_bytes()].concat());
-        assert_eq!(differs(&of_bytes(&[4, 8]), &a, &b, UndoCheck::Within(8, 1e-3)), Some((4, 1.0, 2.0)));
+        assert_eq!(differs(&of_bytes(&[4, 8]), &a, &b, within(&[8, 8], 1e-3)), Some((4, 1.0, 2.0)));
         let c = [&[8; 4][..], &1_f64.to_le_bytes()].concat();
-        assert_eq!(differs(&of_bytes(&[4, 8]), &a, &c, UndoCheck::Within(8, 1e-3)).map(|d| d.0), Some(0));
+        assert_eq!(differs(&of_bytes(&[4, 8]), &a, &c, within(&[8, 8], 1e-3)).map(|d| d.0), Some(0));
     }
 }

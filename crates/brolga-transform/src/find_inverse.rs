@@ -20,11 +20,7 @@ use cranelift_codegen::ir::UserFuncName;
 ///
 /// # Errors
 /// AD0195 with the instruction that cannot be undone; AD0192 as [`Program::set_inverse`].
-pub fn find_inverse(
-    program: &mut Program,
-    function: &str,
-    state: &[(usize, StateLength)],
-) -> Result<(), Diagnostics> {
+pub fn find_inverse(program: &mut Program, function: &str, state: &[(usize, StateLength)]) -> Result<(), Diagnostics> {
     let symbol = format!("{function}__inverse");
     let key = program.func(function).filter(|&k| program.funcs[k].body.is_some());
     let Some((key, body)) = key.zip(key.and_then(|k| program.funcs[k].body.clone())) else {

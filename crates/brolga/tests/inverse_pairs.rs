@@ -729,7 +729,9 @@ fn inverses_that_are_found_are_as_good_as_those_by_hand() {
         }
     }
     // What is lost is named, with its place.
-    let lost = program("function %f(i64) {\nblock0(v0: i64):\n    v1 = load.f64 v0\n    v2 = fmul v1, v1\n    store v2, v0\n    return\n}");
+    let lost = program(
+        "function %f(i64) {\nblock0(v0: i64):\n    v1 = load.f64 v0\n    v2 = fmul v1, v1\n    store v2, v0\n    return\n}",
+    );
     let refused = |p: &Program, f: &str| {
         let all = brolga::find_inverse(&mut p.clone(), f, &[(0, StateLength::Bytes(8))]).unwrap_err();
         all.to_string()

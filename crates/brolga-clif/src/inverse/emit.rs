@@ -223,8 +223,8 @@ impl Inverse<'_, '_, '_> {
             for b in cells[..i].iter().filter(|b| b.state == a.state) {
                 let Some(store) = a.store.or(b.store) else { continue };
                 let far = a.at.number - b.at.number;
-                let apart = a.at.terms == b.at.terms
-                    && (far >= i64::from(b.ty.bytes()) || -far >= i64::from(a.ty.bytes()));
+                let apart =
+                    a.at.terms == b.at.terms && (far >= i64::from(b.ty.bytes()) || -far >= i64::from(a.ty.bytes()));
                 if !apart {
                     let other = if store == a.inst || a.store == Some(store) { b.inst } else { a.inst };
                     let why = format!("it may store to what `{}` accesses", view.text(other));

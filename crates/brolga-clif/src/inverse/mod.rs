@@ -184,7 +184,9 @@ impl<'f> View<'f> {
     fn states_of(&self, v: Value, found: &mut Vec<usize>) {
         let v = self.resolved(v);
         match self.func.dfg.value_def(v) {
-            ValueDef::Param(block, i) if block == self.entry => found.extend(self.asked.states.contains(&i).then_some(i)),
+            ValueDef::Param(block, i) if block == self.entry => {
+                found.extend(self.asked.states.contains(&i).then_some(i))
+            }
             ValueDef::Result(inst, _) if matches!(self.func.dfg.insts[inst].opcode(), Opcode::Iadd | Opcode::Isub) => {
                 self.func.dfg.inst_args(inst).iter().for_each(|&a| self.states_of(a, found));
             }

@@ -510,7 +510,10 @@ impl<'f> StmtLowering<'_, 'f> {
         match Scalar::of(ty) {
             Some(scalar) => {
                 let at = self.at(&RevPlace { root: name.to_owned(), path: vec![], at: span });
-                let (leaves, places) = self.leaves(value);
+                let hands_on = self.carries() && scalar.is_active();
+                // A load stays where it is, whatever becomes of it.
+                let is_used = hands_on || self.check != CheckMode::Off;
+                let (leaves, places) = if is_used { self.leaves(value) } else { Default::default() };
                 if self.check != CheckMode::Off {
                     let said = self.initial(scalar, &leaves, value);
                     let found = self.load(&at);
@@ -519,7 +522,7 @@ impl<'f> StmtLowering<'_, 'f> {
                         self.fail_if(differs, Fault::DeallocMismatch, span.line);
                     }
                 }
-                if self.carries() && scalar.is_active() {
+                if hands_on {
                     // It undoes the statement that has made the place of this value.
                     let seeds = self.cotangent(&at);
                     self.gradient(value, scalar, &leaves, &places, &seeds, span);
@@ -613,8 +616,7 @@ impl<'f> StmtLowering<'_, 'f> {
             }
             At::Registers { ty, .. } => {
                 let address = slot(&mut self.b, 16);
-                let shadow =
-                    if self.carries() { slot(&mut self.b, 16) } else { self.b.ins().iconst(types::I64, 0) };
+                let shadow = if self.carries() { slot(&mut self.b, 16) } else { self.b.ins().iconst(types::I64, 0) };
                 let of = match ty {
                     Scalar::F32 => Type::F32,
                     Scalar::I32 => Type::I32,

@@ -148,7 +148,8 @@ impl StmtLowering<'_, '_> {
         if self.carries() || checked || !self.end_behind(changed, behind) {
             return self.block(&inverse_of(compute));
         }
-        let ended = |name: &String| compute.iter().any(|s| matches!(&s.kind, StmtKind::Drop { name: n, .. } if n == name));
+        let ended =
+            |name: &String| compute.iter().any(|s| matches!(&s.kind, StmtKind::Drop { name: n, .. } if n == name));
         for stmt in compute.iter().rev() {
             let StmtKind::Let { name, ty, value } = &stmt.kind else { continue };
             if ended(name) {
