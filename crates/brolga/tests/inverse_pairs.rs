@@ -737,7 +737,7 @@ fn inverses_that_are_found_are_as_good_as_those_by_hand() {
         all.to_string()
     };
     let said = refused(&lost, "f");
-    for part in ["AD0195", "%f, block0, inst1", "v2 = fmul v1, v1", "loses what v1 was", "inverse_pair"] {
+    for part in ["AD0195", "%f, block0, inst1", "v2 = fmul.f64 v1, v1", "loses what v1 was", "inverse_pair"] {
         assert!(said.contains(part), "{said}");
     }
     assert!(refused(&lost, "g").contains("AD0192"), "{}", refused(&lost, "g"));
