@@ -90,8 +90,7 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
     } else if args.loops {
         report::loops(&loops::run(filter, how, Effort::default()).map_err(failure)?) + "\n"
     } else if args.reversible {
-        let (rows, steps) = reversible::run(filter, how, Effort::default()).map_err(failure)?;
-        [report::reversible(&rows), report::steps(&steps)].join("\n\n") + "\n"
+        of_reversible(filter, how)?
     } else if args.second {
         of_second_order(filter, how)?
     } else if args.scaling {
@@ -144,6 +143,14 @@ fn of_second_order(filter: Option<&str>, how: How) -> Result<String, Failure> {
         tables.push(report::embeddings(&second::embeddings(how, Effort::default()).map_err(failure)?));
     }
     Ok(tables.join("\n\n") + "\n")
+}
+
+/// Reversible functions, and steps that run backwards.
+fn of_reversible(filter: Option<&str>, how: How) -> Result<String, Failure> {
+    let (rows, steps) = reversible::run(filter, how, Effort::default()).map_err(failure)?;
+    let tables = [(rows.is_empty(), report::reversible(&rows)), (steps.is_empty(), report::steps(&steps))];
+    let tables = tables.into_iter().filter(|t| !t.0).map(|t| t.1 + "\n");
+    Ok(tables.collect::<Vec<_>>().join("\n"))
 }
 
 /// Put what was measured into the tables of `docs/PERFORMANCE.md`, if that is asked for.

@@ -318,7 +318,7 @@ fn a_million_states_come_back_bit_by_bit() {
                 let is_float = buffer.elem == brolga_driver::text::ElemType::F64;
                 for word in buffer.primal.bytes_mut().chunks_exact_mut(8) {
                     let bits = noise.below(u64::MAX);
-                    // Of what sorts, flags are zero; numbers are on the grid of fixed-point numbers.
+                    // Flags of what sorts are zero; numbers are on the grid of fixed-point numbers.
                     let new = match (is_float, name) {
                         (true, _) => (((bits >> 20) as f64 / 2_f64.powi(43)) - 1.0).to_bits(),
                         (false, "sorting.rev") => 0,

@@ -149,8 +149,8 @@ pub struct BenchArgs {
     /// step of a short one that is derived as a loop. The longest takes minutes.
     #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write", "tangents", "second"])]
     pub loops: bool,
-    /// Measure reversible functions instead: calls, what undoes them, and gradients, beside the same
-    /// functions by tape; and steps of loops that run backwards.
+    /// Measure reversible functions instead: calls, what undoes them, and gradients, beside the
+    /// same functions by tape; and steps of loops that run backwards.
     #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write", "tangents", "second", "loops"])]
     pub reversible: bool,
     /// Print machine code instead, with the number of instructions in each block: primal,

@@ -5,7 +5,7 @@
 //! Seen to fail: operands of `isub` exchanged, iterations that are not counted, the odd factor in
 //! place of its inverse.
 
-use brolga_clif::inverse::{Asked, inverse};
+use brolga_clif::inverse::{InverseRequest, inverse};
 use brolga_testing::noise::Noise;
 use brolga_testing::{function, jit};
 use cranelift_codegen::ir::{self, UserFuncName};
@@ -16,7 +16,7 @@ fn text(body: &str) -> String {
 }
 
 fn found(func: &ir::Function) -> Result<ir::Function, String> {
-    let asked = Asked { states: &[0], is_pure: &|_| true };
+    let asked = InverseRequest { states: &[0], is_pure: &|_| true };
     inverse(func, &asked, UserFuncName::testcase("g"))
         .map_err(|e| format!("{}: {}", func.dfg.display_inst(e.inst), e.why))
 }
@@ -256,7 +256,7 @@ fn what_is_lost_is_named() {
 #[test]
 fn calls_that_do_more_are_refused() {
     let func = function(&text(&SUMS.replace("v6 = fmul v4, v4", "v6 = call fn0(v4)")));
-    let asked = Asked { states: &[0], is_pure: &|_| false };
+    let asked = InverseRequest { states: &[0], is_pure: &|_| false };
     let e = inverse(&func, &asked, UserFuncName::testcase("g")).unwrap_err();
     assert_eq!(e.why, "what it calls may do more than return a number");
     found(&func).expect("a sine is a number");

@@ -33,8 +33,8 @@
 //! gradient of a call, a block of steps of a time loop.
 //!
 //! **Cost.** Three copies of the state for each call and two for its pullback; a checksum each, if
-//! it is checked by bits; with a tolerance or a record, a call of the inverse. Twelve bytes for each
-//! word on record, and eight for each call that has some.
+//! it is checked by bits; with a tolerance or a record, a call of the inverse. Twelve bytes for
+//! each word on record, and eight for each call that has some.
 //!
 //! **Source.** J.-G. Liu, T. Zhao: Differentiate everything with a reversible embedded
 //! domain-specific language. arXiv:2003.04617 (2020).

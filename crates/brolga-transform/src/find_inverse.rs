@@ -6,7 +6,7 @@
 //!
 //! **Cost.** That of the derivation. Nothing is recorded for calls that are undone.
 
-use brolga_clif::inverse::{Asked, inverse};
+use brolga_clif::inverse::{InverseRequest, inverse};
 use brolga_ir::driver::StateLength;
 use brolga_ir::{Diagnostic, Diagnostics, Program};
 use brolga_rules::math_rule;
@@ -31,7 +31,7 @@ pub fn find_inverse(program: &mut Program, function: &str, state: &[(usize, Stat
         let callee = program.callee(&body, callee).map(|k| &program.funcs[k]);
         callee.is_some_and(|f| f.body.is_none() && math_rule(&f.symbol).is_some_and(|r| r.only_computes()))
     };
-    let asked = Asked { states: &states, is_pure: &is_pure };
+    let asked = InverseRequest { states: &states, is_pure: &is_pure };
     let found = inverse(&body, &asked, UserFuncName::testcase(&symbol)).map_err(|e| {
         let d = Diagnostic::new("AD0195", format!("no inverse of %{function} is found: {}", e.why));
         d.at(program, key, e.inst).help(e.help)

@@ -229,6 +229,7 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
             ("marks", &[]),
             ("pure", &[]),
             ("shape", &[]),
+            ("inverse", &["map", "shape"]),
             ("verified", &["map"]),
             ("simplify_cfg", &["map", "pure"]),
             ("vectorise", &["map", "marks", "simplify_cfg"]),

@@ -11,9 +11,9 @@
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{Block, Inst, InstBuilder, MemFlagsData, Opcode, Type, Value, ValueDef, types};
 
-use super::solve::{Same, Step, is_undone, steps, undo};
-use super::structure::{Part, Repeated};
-use super::{Found, Place, View, refused};
+use super::solve::{Same, UndoStep, is_undone, steps, undo};
+use super::structure::{UndoLoop, UndoPart};
+use super::view::{MemoryRoot, Undoable, View, refused};
 use crate::map::{HashMap, HashSet};
 
 /// An inverse that is being made.
@@ -25,7 +25,7 @@ pub(super) struct Inverse<'v, 'f, 'o> {
 }
 
 /// A place of a state, while a piece runs.
-struct Cell {
+struct StateCell {
     state: usize,
     at: Linear,
     ty: Type,
@@ -49,12 +49,12 @@ const BY_HAND: &str = "write an inverse by hand: `inverse_pair`";
 
 impl Inverse<'_, '_, '_> {
     /// Undo pieces, the last first.
-    pub fn undo_all(&mut self, parts: &[Part]) -> Found<()> {
+    pub fn undo_all(&mut self, parts: &[UndoPart]) -> Undoable<()> {
         for part in parts.iter().rev() {
             match part {
-                Part::Straight(insts) => self.straight(insts)?,
-                Part::Again(repeated) => self.again(repeated)?,
-                Part::Choice { by, at, then, other } => {
+                UndoPart::Straight(insts) => self.straight(insts)?,
+                UndoPart::Again(repeated) => self.again(repeated)?,
+                UndoPart::Choice { by, at, then, other } => {
                     let by = self.steady(*by, *at)?;
                     let [first, second, join] = [(); 3].map(|()| self.pos.func.dfg.make_block());
                     self.pos.ins().brif(by, first, &[], second, &[]);
@@ -111,7 +111,7 @@ impl Inverse<'_, '_, '_> {
     }
 
     /// Compute a value again, which an instruction needs.
-    fn steady(&mut self, v: Value, at: Inst) -> Found<Value> {
+    fn steady(&mut self, v: Value, at: Inst) -> Undoable<Value> {
         let v = self.view.resolved(v);
         if let Some(&known) = self.known.get(&v) {
             return Ok(known);
@@ -127,7 +127,7 @@ impl Inverse<'_, '_, '_> {
             }
             ValueDef::Result(inst, n) => {
                 let args = self.view.func.dfg.inst_args(inst).to_vec();
-                let args = args.into_iter().map(|a| self.steady(a, at)).collect::<Found<Vec<Value>>>()?;
+                let args = args.into_iter().map(|a| self.steady(a, at)).collect::<Undoable<Vec<Value>>>()?;
                 self.copied(inst, &args)[n]
             }
             ValueDef::Union(..) => unreachable!("it is steady"),
@@ -178,12 +178,12 @@ impl Inverse<'_, '_, '_> {
     }
 
     /// The places that a piece touches, and which of its values are the same.
-    fn cells(&self, insts: &[Inst]) -> Found<(Vec<Cell>, Same)> {
+    fn cells(&self, insts: &[Inst]) -> Undoable<(Vec<StateCell>, Same)> {
         let (view, dfg) = (self.view, &self.view.func.dfg);
-        let (mut cells, mut same): (Vec<Cell>, Same) = Default::default();
+        let (mut cells, mut same): (Vec<StateCell>, Same) = Default::default();
         for &inst in insts {
             let op = dfg.insts[inst].opcode();
-            let Some(Place::State(state)) =
+            let Some(MemoryRoot::State(state)) =
                 (op.can_load() || op.can_store()).then(|| view.place(view.address(inst))).flatten()
             else {
                 continue;
@@ -198,7 +198,7 @@ impl Inverse<'_, '_, '_> {
             let ty = dfg.value_type(stored.unwrap_or_else(|| dfg.first_result(inst)));
             let known = cells.iter().position(|c| c.state == state && c.at == at && c.ty == ty);
             let k = known.unwrap_or_else(|| {
-                cells.push(Cell { state, at, ty, inst, before: None, behind: None, store: None });
+                cells.push(StateCell { state, at, ty, inst, before: None, behind: None, store: None });
                 cells.len() - 1
             });
             let cell = &mut cells[k];
@@ -218,7 +218,7 @@ impl Inverse<'_, '_, '_> {
     }
 
     /// That places that are stored to share nothing with others.
-    fn apart(view: &View<'_>, cells: &[Cell]) -> Found<()> {
+    fn apart(view: &View<'_>, cells: &[StateCell]) -> Undoable<()> {
         for (i, a) in cells.iter().enumerate() {
             for b in cells[..i].iter().filter(|b| b.state == a.state) {
                 let Some(store) = a.store.or(b.store) else { continue };
@@ -237,7 +237,7 @@ impl Inverse<'_, '_, '_> {
     }
 
     /// Undo a straight piece.
-    fn straight(&mut self, insts: &[Inst]) -> Found<()> {
+    fn straight(&mut self, insts: &[Inst]) -> Undoable<()> {
         let (cells, same) = self.cells(insts)?;
         if cells.iter().all(|c| c.store.is_none()) {
             return Ok(());
@@ -281,21 +281,21 @@ impl Inverse<'_, '_, '_> {
     }
 
     /// A value by one step.
-    fn taken(&mut self, v: Value, step: Step, same: &Same) -> Found<Value> {
+    fn taken(&mut self, v: Value, step: UndoStep, same: &Same) -> Undoable<Value> {
         let dfg = &self.view.func.dfg;
         let named = |v: Value| {
             let v = self.view.resolved(v);
             same.get(&v).copied().unwrap_or(v)
         };
-        let (Step::Forward(inst) | Step::Back(inst, _)) = step;
+        let (UndoStep::Forward(inst) | UndoStep::Back(inst, _)) = step;
         let args: Vec<Value> = dfg.inst_args(inst).iter().map(|&a| named(a)).collect();
         let result = named(dfg.first_result(inst));
         match step {
-            Step::Forward(_) => {
-                let args = args.into_iter().map(|a| self.steady(a, inst)).collect::<Found<Vec<Value>>>()?;
+            UndoStep::Forward(_) => {
+                let args = args.into_iter().map(|a| self.steady(a, inst)).collect::<Undoable<Vec<Value>>>()?;
                 Ok(self.copied(inst, &args)[0])
             }
-            Step::Back(_, operand) => {
+            UndoStep::Back(_, operand) => {
                 debug_assert_eq!(args[operand], v);
                 let r = self.steady(result, inst)?;
                 let other = (args.len() == 2).then(|| self.steady(args[1 - operand], inst)).transpose()?;
@@ -305,7 +305,7 @@ impl Inverse<'_, '_, '_> {
     }
 
     /// The instruction that what is wanted is lost in.
-    fn blamed<T>(&self, insts: &[Inst], same: &Same, known: &HashSet<Value>, wanted: &[Value]) -> Found<T> {
+    fn blamed<T>(&self, insts: &[Inst], same: &Same, known: &HashSet<Value>, wanted: &[Value]) -> Undoable<T> {
         let dfg = &self.view.func.dfg;
         let named = |v: Value| {
             let v = self.view.resolved(v);
@@ -336,7 +336,7 @@ impl Inverse<'_, '_, '_> {
     }
 
     /// Undo a loop.
-    fn again(&mut self, of: &Repeated) -> Found<()> {
+    fn again(&mut self, of: &UndoLoop) -> Undoable<()> {
         let params = self.view.func.dfg.block_params(of.header).to_vec();
         let types_of: Vec<Type> = params.iter().map(|&p| self.view.func.dfg.value_type(p)).collect();
         let mut values = Vec::new();
@@ -404,12 +404,12 @@ impl Inverse<'_, '_, '_> {
     }
 
     /// What the parameters of a loop are next.
-    fn nexts(&mut self, of: &Repeated) -> Found<Vec<Value>> {
+    fn nexts(&mut self, of: &UndoLoop) -> Undoable<Vec<Value>> {
         of.next.iter().map(|&v| self.steady(v, of.at)).collect()
     }
 
     /// What they were before, of what they are.
-    fn before(&mut self, of: &Repeated, params: &[Value], now: &[Value]) -> Found<Vec<Value>> {
+    fn before(&mut self, of: &UndoLoop, params: &[Value], now: &[Value]) -> Undoable<Vec<Value>> {
         let func = self.view.func;
         let insts: Vec<Inst> = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect();
         let next: HashSet<Value> = of.next.iter().copied().collect();

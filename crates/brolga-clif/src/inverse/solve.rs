@@ -20,12 +20,12 @@
 use cranelift_codegen::cursor::FuncCursor;
 use cranelift_codegen::ir::{self, Inst, InstBuilder, InstructionData, MemFlagsData, Opcode, Value, ValueDef};
 
-use super::View;
+use super::view::View;
 use crate::map::{HashMap, HashSet};
 
 /// How a value is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum UndoStep {
     /// By running its instruction again.
     Forward(Inst),
     /// By undoing an instruction, whose operand of this number it is.
@@ -43,13 +43,13 @@ pub(super) fn steps(
     mut known: HashSet<Value>,
     is_steady: impl Fn(Value) -> bool,
     wanted: &[Value],
-) -> Result<Vec<(Value, Step)>, HashSet<Value>> {
+) -> Result<Vec<(Value, UndoStep)>, HashSet<Value>> {
     let dfg = &view.func.dfg;
     let named = |v: Value| {
         let v = view.resolved(v);
         same.get(&v).copied().unwrap_or(v)
     };
-    let mut found: Vec<(Value, Step)> = Vec::new();
+    let mut found: Vec<(Value, UndoStep)> = Vec::new();
     loop {
         let before = found.len();
         for &inst in insts {
@@ -60,9 +60,9 @@ pub(super) fn steps(
             let has = |v: &Value, known: &HashSet<Value>| known.contains(v) || is_steady(*v);
             let lacking: Vec<usize> = (0..args.len()).filter(|&i| !has(&args[i], &known)).collect();
             match lacking[..] {
-                [] if known.insert(result) => found.push((result, Step::Forward(inst))),
+                [] if known.insert(result) => found.push((result, UndoStep::Forward(inst))),
                 [i] if known.contains(&result) && is_undone(view, inst, i) && known.insert(args[i]) => {
-                    found.push((args[i], Step::Back(inst, i)));
+                    found.push((args[i], UndoStep::Back(inst, i)));
                 }
                 _ => {}
             }
@@ -77,14 +77,14 @@ pub(super) fn steps(
 }
 
 /// Those steps that lead to what is wanted.
-fn needed(view: &View<'_>, found: Vec<(Value, Step)>, same: &Same, wanted: &[Value]) -> Vec<(Value, Step)> {
+fn needed(view: &View<'_>, found: Vec<(Value, UndoStep)>, same: &Same, wanted: &[Value]) -> Vec<(Value, UndoStep)> {
     let mut used: HashSet<Value> = wanted.iter().copied().collect();
     let mut kept = Vec::new();
     for (v, step) in found.into_iter().rev() {
         if !used.contains(&v) {
             continue;
         }
-        let (Step::Forward(inst) | Step::Back(inst, _)) = step;
+        let (UndoStep::Forward(inst) | UndoStep::Back(inst, _)) = step;
         let dfg = &view.func.dfg;
         let all = dfg.inst_args(inst).iter().chain(dfg.inst_results(inst));
         let all = all.map(|&x| view.resolved(x)).map(|x| same.get(&x).copied().unwrap_or(x));

@@ -6,23 +6,23 @@
 use cranelift_codegen::ir::{Block, BlockArg, Inst, InstructionData, Opcode, Value};
 use cranelift_codegen::loop_analysis::Loop;
 
-use super::{Found, View, refused};
+use super::view::{Undoable, View, refused};
 use crate::shape::FlowInfo;
 
 /// A piece of a function.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum UndoPart {
     /// Instructions, none of which ends a block.
     Straight(Vec<Inst>),
     /// A loop.
-    Again(Repeated),
+    Again(UndoLoop),
     /// A branch: what decides, and both ways.
-    Choice { by: Value, at: Inst, then: Vec<Part>, other: Vec<Part> },
+    Choice { by: Value, at: Inst, then: Vec<UndoPart>, other: Vec<UndoPart> },
 }
 
 /// A loop.
 #[derive(Debug)]
-pub(super) struct Repeated {
+pub(super) struct UndoLoop {
     pub header: Block,
     /// What its parameters are at first, and next.
     pub init: Vec<Value>,
@@ -33,18 +33,18 @@ pub(super) struct Repeated {
     pub goes_on_if: bool,
     /// Whether it is left before an iteration, or behind it.
     pub before: bool,
-    pub body: Vec<Part>,
+    pub body: Vec<UndoPart>,
 }
 
 const GOTO: &str = "write an inverse by hand, or loops with one way out and branches that meet again";
 
 /// The pieces of a function.
-pub(super) fn parts(view: &View<'_>) -> Found<Vec<Part>> {
+pub(super) fn parts(view: &View<'_>) -> Undoable<Vec<UndoPart>> {
     let shape = FlowInfo::of(view.func);
-    Walk { view, shape: &shape }.parts(view.entry, Stop::default())
+    UndoWalk { view, shape: &shape }.parts(view.entry, Stop::default())
 }
 
-struct Walk<'w, 'f> {
+struct UndoWalk<'w, 'f> {
     view: &'w View<'f>,
     shape: &'w FlowInfo,
 }
@@ -60,7 +60,7 @@ struct Stop {
     within: Option<Block>,
 }
 
-impl Walk<'_, '_> {
+impl UndoWalk<'_, '_> {
     fn terminator(&self, block: Block) -> Inst {
         self.view.func.layout.last_inst(block).expect("it has a terminator")
     }
@@ -77,7 +77,7 @@ impl Walk<'_, '_> {
         calls.iter().map(given).collect()
     }
 
-    fn parts(&self, mut block: Block, stop: Stop) -> Found<Vec<Part>> {
+    fn parts(&self, mut block: Block, stop: Stop) -> Undoable<Vec<UndoPart>> {
         let mut found = Vec::new();
         loop {
             if stop.before == Some(block) {
@@ -87,13 +87,13 @@ impl Walk<'_, '_> {
                 && let Some(lp) = self.header(block)
             {
                 let (part, next) = self.repeated(lp)?;
-                found.push(Part::Again(part));
+                found.push(UndoPart::Again(part));
                 block = next;
                 continue;
             }
             let last = self.terminator(block);
             let insts = self.view.func.layout.block_insts(block).filter(|&i| i != last);
-            found.push(Part::Straight(insts.collect()));
+            found.push(UndoPart::Straight(insts.collect()));
             if stop.at == Some(block) {
                 return Ok(found);
             }
@@ -108,7 +108,7 @@ impl Walk<'_, '_> {
                     let by = self.view.resolved(self.view.func.dfg.inst_args(last)[0]);
                     let until = Stop { before: Some(join), ..stop };
                     let (then, other) = (self.parts(*then, until)?, self.parts(*other, until)?);
-                    found.push(Part::Choice { by, at: last, then, other });
+                    found.push(UndoPart::Choice { by, at: last, then, other });
                     block = join;
                 }
                 _ => return refused(last, "control flow goes on by no loop or branch", GOTO),
@@ -141,7 +141,7 @@ impl Walk<'_, '_> {
     }
 
     /// A loop, and the block behind it.
-    fn repeated(&self, lp: Loop) -> Found<(Repeated, Block)> {
+    fn repeated(&self, lp: Loop) -> Undoable<(UndoLoop, Block)> {
         let (view, loops) = (self.view, &self.shape.loops);
         let header = loops.loop_header(lp);
         let blocks = || view.func.layout.blocks().filter(|&b| loops.is_in_loop(b, lp));
@@ -179,7 +179,7 @@ impl Walk<'_, '_> {
         let body = if before {
             let insts = view.func.layout.block_insts(header).filter(|&i| i != head).collect();
             let first = self.targets(head).into_iter().find(|t| loops.is_in_loop(t.0, lp)).expect("it goes on").0;
-            let mut body = vec![Part::Straight(insts)];
+            let mut body = vec![UndoPart::Straight(insts)];
             body.extend(self.parts(first, Stop { before: Some(header), ..within })?);
             body
         } else {
@@ -187,6 +187,6 @@ impl Walk<'_, '_> {
         };
         let by = view.resolved(arg);
         let (init, next, goes_on_if) = (init.clone(), next.clone(), goes_on == Some(0));
-        Ok((Repeated { header, init, next, at, by, goes_on_if, before, body }, *to))
+        Ok((UndoLoop { header, init, next, at, by, goes_on_if, before, body }, *to))
     }
 }

@@ -25,7 +25,7 @@ use crate::layout::Scalar;
 
 /// What statements name.
 #[derive(Default)]
-struct Named<'s> {
+struct NamedPlaces<'s> {
     /// What is read or changed.
     all: HashSet<&'s str>,
     changed: HashSet<&'s str>,
@@ -35,7 +35,7 @@ struct Named<'s> {
     checked: bool,
 }
 
-impl<'s> Named<'s> {
+impl<'s> NamedPlaces<'s> {
     fn place(&mut self, place: &'s RevPlace, changed: bool) {
         self.all.insert(&place.root);
         if changed {
@@ -59,14 +59,14 @@ impl StmtLowering<'_, '_> {
         self.with_cotangents && !self.quiet
     }
 
-    fn named<'s>(&self, body: &'s [Stmt]) -> Named<'s> {
-        let mut found = Named::default();
+    fn named<'s>(&self, body: &'s [Stmt]) -> NamedPlaces<'s> {
+        let mut found = NamedPlaces::default();
         body.iter().for_each(|stmt| self.names(stmt, &mut found));
         found
     }
 
-    fn names<'s>(&self, stmt: &'s Stmt, found: &mut Named<'s>) {
-        let within = |body: &'s [Stmt], found: &mut Named<'s>| body.iter().for_each(|s| self.names(s, found));
+    fn names<'s>(&self, stmt: &'s Stmt, found: &mut NamedPlaces<'s>) {
+        let within = |body: &'s [Stmt], found: &mut NamedPlaces<'s>| body.iter().for_each(|s| self.names(s, found));
         match &stmt.kind {
             StmtKind::Update { to, by, .. } => {
                 found.place(to, true);
