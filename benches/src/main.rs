@@ -84,9 +84,7 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
         write(args, |all| page::latency(all, tier, &rows))?;
         if args.json { json(report::latencies_json(&rows)) } else { report::latencies(&rows) + "\n" }
     } else if args.tangents {
-        let made = benches::selected(filter).map_err(failure)?.into_iter();
-        let rows = made.map(|make| tangents::measure(&make(benches::Size::Full), how, Effort::default()));
-        report::tangents(&rows.collect::<Result<Vec<_>, _>>().map_err(failure)?) + "\n"
+        of_tangents(filter, how)?
     } else if args.loops {
         report::loops(&loops::run(filter, how, Effort::default()).map_err(failure)?) + "\n"
     } else if args.reversible {
@@ -143,6 +141,13 @@ fn of_second_order(filter: Option<&str>, how: How) -> Result<String, Failure> {
         tables.push(report::embeddings(&second::embeddings(how, Effort::default()).map_err(failure)?));
     }
     Ok(tables.join("\n\n") + "\n")
+}
+
+/// Values and tangents.
+fn of_tangents(filter: Option<&str>, how: How) -> Result<String, Failure> {
+    let made = benches::selected(filter).map_err(failure)?.into_iter();
+    let rows = made.map(|make| tangents::measure(&make(benches::Size::Full), how, Effort::default()));
+    Ok(report::tangents(&rows.collect::<Result<Vec<_>, _>>().map_err(failure)?) + "\n")
 }
 
 /// Reversible functions, and steps that run backwards.
