@@ -68,11 +68,10 @@ impl<'f> View<'f> {
                         return refused(inst, why, "name the parameter that points there as a state");
                     }
                 },
-                Opcode::Load => {
-                    if this.place(this.address(inst)).is_none() {
-                        return refused(inst, "its address is made of two states", "address one state at a time");
-                    }
+                Opcode::Load if this.place(this.address(inst)).is_none() => {
+                    return refused(inst, "its address is made of two states", "address one state at a time");
                 }
+                Opcode::Load => {}
                 Opcode::Call => {
                     let ir::InstructionData::Call { func_ref, .. } = func.dfg.insts[inst] else { unreachable!() };
                     if !(asked.is_pure)(func_ref) {

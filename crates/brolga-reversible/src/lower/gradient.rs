@@ -178,10 +178,17 @@ enum Spliced {
     Stored(HashMap<i32, Value>),
 }
 
-/// The instructions of a function without branches, and what its blocks are given: parameters, and
-/// what they are.
-fn straight(func: &ir::Function) -> Option<(Vec<ir::Inst>, Vec<(Value, Value)>)> {
-    let (mut insts, mut given) = (Vec::new(), Vec::new());
+/// A function without branches.
+#[derive(Default)]
+struct StraightCode {
+    insts: Vec<ir::Inst>,
+    /// Parameters of its blocks, and what they are.
+    given: Vec<(Value, Value)>,
+}
+
+/// The instructions of a function, if it has no branches.
+fn straight(func: &ir::Function) -> Option<StraightCode> {
+    let StraightCode { mut insts, mut given } = StraightCode::default();
     let mut block = func.layout.entry_block()?;
     // A block that comes twice is a loop.
     for _ in func.layout.blocks() {
@@ -189,7 +196,7 @@ fn straight(func: &ir::Function) -> Option<(Vec<ir::Inst>, Vec<(Value, Value)>)>
         let last = *insts.last()?;
         let data = &func.dfg.insts[last];
         match (data.opcode(), data.branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables)) {
-            (Opcode::Return, _) => return Some((insts, given)),
+            (Opcode::Return, _) => return Some(StraightCode { insts, given }),
             (Opcode::Jump, [to]) => {
                 insts.pop();
                 block = to.block(&func.dfg.value_lists);
@@ -205,7 +212,7 @@ fn straight(func: &ir::Function) -> Option<(Vec<ir::Inst>, Vec<(Value, Value)>)>
 /// A call of a function, by a copy of its instructions if it has no branches. What it stores to
 /// `room` is not stored then.
 fn spliced(b: &mut FunctionBuilder<'_>, func: &ir::Function, args: &[Value], room: Option<Value>) -> Spliced {
-    let Some((insts, given)) = straight(func) else {
+    let Some(StraightCode { insts, given }) = straight(func) else {
         let symbol = brolga_ir::program::symbol_of_func(&func.name);
         let params: Vec<ir::Type> = func.signature.params.iter().map(|p| p.value_type).collect();
         let returns: Vec<ir::Type> = func.signature.returns.iter().map(|p| p.value_type).collect();
