@@ -254,6 +254,22 @@ fn what_is_lost_is_named() {
 }
 
 #[test]
+fn a_value_of_many_ways_is_looked_at_once() {
+    // Of each value twice the one before: 2^100 ways lead to the last.
+    let chain: String = (3..103).map(|i| format!("v{} = iadd v{}, v{}\n", i + 1, i, i)).collect();
+    is_exact(&format!(
+        "block0(v0: i64, v1: i64, v2: i64):
+            v3 = load.i64 v1
+            {chain}
+            v200 = load.i64 v0
+            v201 = bxor v200, v103
+            v202 = iadd v201, v3
+            store v202, v0
+            return"
+    ));
+}
+
+#[test]
 fn calls_that_do_more_are_refused() {
     let func = function(&text(&SUMS.replace("v6 = fmul v4, v4", "v6 = call fn0(v4)")));
     let asked = InverseRequest { states: &[0], is_pure: &|_| false };

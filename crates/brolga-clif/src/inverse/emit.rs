@@ -79,17 +79,29 @@ impl Inverse<'_, '_, '_> {
 
     /// Whether a value can be computed again here.
     fn is_steady(&self, v: Value) -> bool {
+        self.is_steady_of(v, &mut HashMap::default())
+    }
+
+    /// The same, with what is known of others.
+    fn is_steady_of(&self, v: Value, seen: &mut HashMap<Value, bool>) -> bool {
         let v = self.view.resolved(v);
+        if self.known.contains_key(&v) {
+            return true;
+        }
+        if let Some(&found) = seen.get(&v) {
+            return found;
+        }
         let dfg = &self.view.func.dfg;
-        self.known.contains_key(&v)
-            || match dfg.value_def(v) {
-                ValueDef::Result(inst, _) => {
-                    let again = dfg.insts[inst].opcode() != Opcode::Load || self.view.is_steady_load(inst);
-                    again && dfg.inst_args(inst).iter().all(|&a| self.is_steady(a))
-                }
-                ValueDef::Param(block, i) => self.sole(block, i).is_some_and(|v| self.is_steady(v)),
-                ValueDef::Union(..) => false,
+        let found = match dfg.value_def(v) {
+            ValueDef::Result(inst, _) => {
+                let again = dfg.insts[inst].opcode() != Opcode::Load || self.view.is_steady_load(inst);
+                again && dfg.inst_args(inst).iter().all(|&a| self.is_steady_of(a, seen))
             }
+            ValueDef::Param(block, i) => self.sole(block, i).is_some_and(|v| self.is_steady_of(v, seen)),
+            ValueDef::Union(..) => false,
+        };
+        seen.insert(v, found);
+        found
     }
 
     /// What a parameter of a block is that is entered from one place.
@@ -149,11 +161,25 @@ impl Inverse<'_, '_, '_> {
 
     /// An address as a sum.
     fn linear(&self, v: Value) -> Linear {
+        self.linear_of(v, &mut HashMap::default())
+    }
+
+    /// The same, with what is known of others.
+    fn linear_of(&self, v: Value, seen: &mut HashMap<Value, Linear>) -> Linear {
         let v = self.view.resolved(v);
+        if let Some(found) = seen.get(&v) {
+            return found.clone();
+        }
+        let found = self.sum(v, seen);
+        seen.insert(v, found.clone());
+        found
+    }
+
+    fn sum(&self, v: Value, seen: &mut HashMap<Value, Linear>) -> Linear {
         let atom = || Linear { terms: [(v.as_u32(), 1)].into(), number: 0 };
         let dfg = &self.view.func.dfg;
         let ValueDef::Result(inst, _) = dfg.value_def(v) else { return atom() };
-        let of = |i: usize| self.linear(dfg.inst_args(inst)[i]);
+        let mut of = |i: usize| self.linear_of(dfg.inst_args(inst)[i], seen);
         match dfg.insts[inst].opcode() {
             Opcode::Iconst => match dfg.insts[inst] {
                 cranelift_codegen::ir::InstructionData::UnaryImm { imm, .. } => {

@@ -113,7 +113,7 @@ impl<'f> View<'f> {
     /// Where an address leads: none if it is made of two states.
     pub fn place(&self, address: Value) -> Option<MemoryRoot> {
         let mut found = Vec::new();
-        self.states_of(address, &mut found);
+        self.states_of(address, &mut found, &mut HashSet::default());
         match found[..] {
             [] => Some(MemoryRoot::Other),
             [s] => Some(MemoryRoot::State(s)),
@@ -121,14 +121,17 @@ impl<'f> View<'f> {
         }
     }
 
-    fn states_of(&self, v: Value, found: &mut Vec<usize>) {
+    fn states_of(&self, v: Value, found: &mut Vec<usize>, seen: &mut HashSet<Value>) {
         let v = self.resolved(v);
+        if !seen.insert(v) {
+            return;
+        }
         match self.func.dfg.value_def(v) {
             ValueDef::Param(block, i) if block == self.entry => {
                 found.extend(self.asked.states.contains(&i).then_some(i))
             }
             ValueDef::Result(inst, _) if matches!(self.func.dfg.insts[inst].opcode(), Opcode::Iadd | Opcode::Isub) => {
-                self.func.dfg.inst_args(inst).iter().for_each(|&a| self.states_of(a, found));
+                self.func.dfg.inst_args(inst).iter().for_each(|&a| self.states_of(a, found, seen));
             }
             _ => {}
         }
