@@ -21,9 +21,9 @@ fn found(func: &ir::Function) -> Result<ir::Function, String> {
         .map_err(|e| format!("{}: {}", func.dfg.display_inst(e.inst), e.why))
 }
 
-/// Call both, one behind the other: how far words are apart, at most, as floats, and how many are
-/// not the same.
-fn there_and_back(body: &str, states: u64, n: u64) -> (f64, usize) {
+/// Call both, one behind the other: how far words are apart, at most, as floats, how many are not
+/// the same, and whether the function does something.
+fn there_and_back(body: &str, states: u64, n: u64) -> (f64, usize, bool) {
     let func = function(&text(body));
     let back = found(&func).unwrap_or_else(|e| panic!("{e}"));
     let isa = jit::host_isa();
@@ -47,13 +47,14 @@ fn there_and_back(body: &str, states: u64, n: u64) -> (f64, usize) {
             apart = apart.max((f64::from_bits(*a) - f64::from_bits(*b)).abs());
         }
     }
-    assert!(changed || n == 0, "nothing was changed\n{back}");
-    (apart, differ)
+    (apart, differ, changed)
 }
 
 fn is_exact(body: &str) {
     for n in [0, 1, 2, 5, 8] {
-        assert_eq!(there_and_back(body, 2000, n), (0.0, 0), "n = {n}\n{body}");
+        let (apart, differ, changed) = there_and_back(body, 2000, n);
+        assert_eq!((apart, differ), (0.0, 0), "n = {n}\n{body}");
+        assert!(changed || n == 0, "nothing was changed\n{body}");
     }
 }
 
@@ -124,7 +125,7 @@ const SUMS: &str = "block0(v0: i64, v1: i64, v2: i64):
 
 #[test]
 fn sums_of_floats_are_undone_but_for_roundings() {
-    let (apart, differ) = there_and_back(SUMS, 2000, 1);
+    let (apart, differ, _) = there_and_back(SUMS, 2000, 1);
     assert!(apart < 1e-15 && differ > 0, "{apart} {differ}");
 }
 
@@ -276,4 +277,62 @@ fn calls_that_do_more_are_refused() {
     let e = inverse(&func, &asked, UserFuncName::testcase("g")).unwrap_err();
     assert_eq!(e.why, "what it calls may do more than return a number");
     found(&func).expect("a sine is a number");
+}
+
+/// Statements that change one number by others, or exchange two.
+fn random_body(noise: &mut Noise) -> String {
+    let (mut text, mut next) = (String::new(), 100);
+    let mut value = |text: &mut String, what: String| {
+        next += 1;
+        *text += &format!("v{next} = {what}\n");
+        next
+    };
+    for _ in 0..=noise.below(8) {
+        let i = noise.below(6);
+        let others = [(i + 1 + noise.below(5)) % 6, (i + 1 + noise.below(5)) % 6];
+        let x = value(&mut text, format!("load.i64 v0+{}", 8 * i));
+        let [a, b] = others.map(|j| value(&mut text, format!("load.i64 v0+{}", 8 * j)));
+        let c = value(&mut text, format!("load.i64 v1+{}", 8 * noise.below(8)));
+        let ops = ["iadd", "isub", "imul", "bxor", "band", "umin"];
+        let e = value(&mut text, format!("{} v{a}, v{b}", noise.one_of(&ops)));
+        let e = value(&mut text, format!("{} v{e}, v{c}", noise.one_of(&ops)));
+        let new = match noise.below(7) {
+            0 => value(&mut text, format!("iadd v{e}, v{x}")),
+            1 => value(&mut text, format!("isub v{e}, v{x}")),
+            2 => value(&mut text, format!("bxor v{x}, v{e}")),
+            3 => value(&mut text, format!("rotl v{x}, v{e}")),
+            4 => {
+                let k = value(&mut text, format!("iconst.i64 {}", 2 * noise.below(1000) + 1));
+                value(&mut text, format!("imul v{k}, v{x}"))
+            }
+            5 => value(&mut text, format!("bnot v{x}")),
+            _ => {
+                text += &format!("store v{x}, v0+{}\n", 8 * others[0]);
+                a
+            }
+        };
+        text += &format!("store v{new}, v0+{}\n", 8 * i);
+    }
+    text
+}
+
+#[test]
+fn random_functions_are_undone() {
+    let mut all = 0;
+    for seed in 0..brolga_testing::budget(300, 60) {
+        let body = random_body(&mut Noise(seed * 7919 + 3));
+        let (head, step) = ("block0(v0: i64, v1: i64, v2: i64):", "v9 = iadd v8, v7\njump block1(v9)");
+        for body in [
+            format!("{head}\n{body}\nreturn"),
+            format!(
+                "{head}\nv6 = iconst.i64 0\nv7 = iconst.i64 1\njump block1(v6)\nblock1(v8: i64):\nv10 = icmp ult v8, v2\n\
+                 brif v10, block2, block3\nblock2:\n{body}\n{step}\nblock3:\nreturn"
+            ),
+        ] {
+            let (apart, differ, changed) = there_and_back(&body, 40, 3);
+            assert_eq!((apart, differ), (0.0, 0), "seed {seed}\n{body}");
+            all += u64::from(changed);
+        }
+    }
+    assert!(all >= 100, "{all} of them do something");
 }
