@@ -1,6 +1,9 @@
 //! Reversible functions: each call of `ir-tests/reversible` has the gradient that it expects, the
 //! tape's, and that of its own statements recorded; its inverse undoes it; and what a failed check
 //! says.
+//!
+//! Seen to fail: a place of the caller's that is computed in without cotangents, one that is taken
+//! for new in each iteration, un-computing that is left out where it is needed.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,7 @@
 //! Numbers of the paper's benchmarks, known from elsewhere; what going back costs in bytes, and how
 //! far a state drifts; a million states that are gone back to; and what a failed check leaves.
 //!
-//! Seen to fail: `neg` that does nothing on its way back, a record that is not put back, a failed
-//! check that frees nothing.
+//! Seen to fail: a failed check that frees nothing, a record that is not put back.
 
 use std::path::PathBuf;
 
