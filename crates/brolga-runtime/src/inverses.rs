@@ -41,6 +41,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use std::ops::Range;
 
 use crate::state::{ProgramState, StateFault, WordHasher};
 
@@ -210,7 +211,7 @@ impl CallChain {
         let had = self.words.len();
         let memory = || StateFault::Memory(found.len() as u64);
         let first = u32::try_from(had).map_err(|_| memory())?;
-        for word in state.words().filter(|w| is_another(&self.before[w.clone()], &found[w.clone()])) {
+        for word in state.spans().flat_map(|part| others(part, &self.before, found)) {
             let at = u32::try_from(word.start).map_err(|_| memory())?;
             let mut before = [0; 8];
             before[..word.len()].copy_from_slice(&self.before[word]);
@@ -485,17 +486,30 @@ fn differs(state: &ProgramState, before: &[u8], found: &[u8], check: UndoCheck<'
         _ => near_doubles(a, b, tolerance) || near_singles(a, b, tolerance.sqrt()),
     };
     state.spans().zip(widths).find_map(|(part, &width)| {
-        let mut words = part.clone().step_by(8).map(|at| at..part.end.min(at + 8));
-        words.find_map(|at| {
+        others(part, before, found).find_map(|at| {
             let (a, b) = (&before[at.clone()], &found[at.clone()]);
-            let far = is_another(a, b) && !near(a, b, width);
+            if near(a, b, width) {
+                return None;
+            }
             // Of two singles the one that is another.
-            let at = if width == 4 && a[..4.min(a.len())] == b[..4.min(b.len())] { at.start + 4..at.end } else { at };
-            let float = |all: &[u8]| {
-                float(if width == 4 { &all[at.start..at.end.min(at.start + 4)] } else { &all[at.clone()] })
+            let half = 4.min(a.len());
+            let first = a[..half] != b[..half];
+            let of_it = match width {
+                4 if first => at.start..at.start + half,
+                4 => at.start + half..at.end,
+                _ => at,
             };
-            far.then(|| (at.start as u64, float(before), float(found)))
+            Some((of_it.start as u64, float(&before[of_it.clone()]), float(&found[of_it])))
         })
+    })
+}
+
+/// The words of a part that are not the same in two copies.
+fn others<'c>(part: Range<usize>, a: &'c [u8], b: &'c [u8]) -> impl Iterator<Item = Range<usize>> + use<'c> {
+    let words = a[part.clone()].chunks(8).zip(b[part.clone()].chunks(8)).enumerate();
+    words.filter(|(_, (x, y))| is_another(x, y)).map(move |(k, (x, _))| {
+        let at = part.start + 8 * k;
+        at..at + x.len()
     })
 }
 
