@@ -30,6 +30,7 @@ pub mod costs;
 pub mod data;
 pub mod disasm;
 pub mod entry;
+pub mod forks;
 pub mod latency;
 pub mod loops;
 pub mod measure;

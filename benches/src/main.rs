@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use benches::{
-    CallRow, Effort, How, Mode, calls, costs, disasm, latency, loops, measure, page, passes, peers, report, reversible,
-    scaling, second, tangents,
+    CallRow, Effort, How, Mode, calls, costs, disasm, forks, latency, loops, measure, page, passes, peers, report,
+    reversible, scaling, second, tangents,
 };
 use brolga_cli::args::{CallOptions, EffortArg as Asked};
 use brolga_cli::cli::finish;
@@ -85,12 +85,10 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
         if args.json { json(report::latencies_json(&rows)) } else { report::latencies(&rows) + "\n" }
     } else if args.tangents {
         of_tangents(filter, how)?
-    } else if args.loops {
-        report::loops(&loops::run(filter, how, Effort::default()).map_err(failure)?) + "\n"
     } else if args.reversible {
         of_reversible(filter, how)?
-    } else if args.second {
-        of_second_order(filter, how)?
+    } else if args.loops || args.forks || args.second {
+        of_kind(args, how)? + "\n"
     } else if args.scaling {
         report::series(&scaling::run(how, Effort::default()).map_err(failure)?)
     } else {
@@ -131,16 +129,24 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Hessian-vector products, and where the embedding is asked for, its Hessians.
-fn of_second_order(filter: Option<&str>, how: How) -> Result<String, Failure> {
+/// Time loops, forks, or second derivatives: Hessian-vector products, and where the embedding is
+/// asked for, its Hessians.
+fn of_kind(args: &BenchArgs, how: How) -> Result<String, Failure> {
+    let (filter, effort) = (args.filter.as_deref(), Effort::default());
+    if args.loops {
+        return Ok(report::loops(&loops::run(filter, how, effort).map_err(failure)?));
+    }
+    if args.forks {
+        return Ok(report::forks(&forks::run(filter, how, effort).map_err(failure)?));
+    }
     let made = benches::selected(filter).map_err(failure)?.into_iter();
-    let rows = made.map(|make| second::measure(&make(benches::Size::Full), how, Effort::default()));
+    let rows = made.map(|make| second::measure(&make(benches::Size::Full), how, effort));
     let rows = rows.collect::<Result<Vec<_>, _>>().map_err(failure)?;
     let mut tables = vec![report::products(&rows)];
     if rows.iter().any(|r| r.name == "embed") {
-        tables.push(report::embeddings(&second::embeddings(how, Effort::default()).map_err(failure)?));
+        tables.push(report::embeddings(&second::embeddings(how, effort).map_err(failure)?));
     }
-    Ok(tables.join("\n\n") + "\n")
+    Ok(tables.join("\n\n"))
 }
 
 /// Values and tangents.

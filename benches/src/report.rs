@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::calls::CallRow;
 use crate::costs::Measured;
+use crate::forks::ForkRow;
 use crate::latency::Latency;
 use crate::loops::LoopRow;
 use crate::measure::MeasuredRow;
@@ -145,6 +146,30 @@ pub fn loops(rows: &[LoopRow]) -> String {
         ]
     };
     let header = ["loop", "steps", "budget", "primal", "plain", "a step", "/ plain", "again", "states", "most bytes"];
+    of_numbers(header, rows.iter().map(cells))
+}
+
+/// A table of programs that fork: gradients without forks, on one thread and on two, what they
+/// record, and what a fork costs in both halves where its tasks do nothing. Work and span count
+/// instructions of the primal; their ratio is the most that threads can gain.
+pub fn forks(rows: &[ForkRow]) -> String {
+    let cells = |r: &ForkRow| {
+        let counts = r.work_and_span;
+        [
+            r.name.to_owned(),
+            time(r.serial_ns),
+            time(r.one_ns),
+            format!("{:.2}x", r.one_ns / r.serial_ns),
+            time(r.two_ns),
+            format!("{:.2}x", r.two_ns / r.one_ns),
+            counts.map_or_else(String::new, |(work, _)| work.to_string()),
+            counts.map_or_else(String::new, |(_, span)| span.to_string()),
+            bytes(r.bytes as f64),
+            r.fork_ns.map_or_else(String::new, time),
+        ]
+    };
+    let one = "1 thread";
+    let header = ["program", "serial", one, "/ serial", "2 threads", "/ one", "work", "span", "bytes", "a fork"];
     of_numbers(header, rows.iter().map(cells))
 }
 

@@ -149,9 +149,13 @@ pub struct BenchArgs {
     /// step of a short one that is derived as a loop. The longest takes minutes.
     #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write", "tangents", "second"])]
     pub loops: bool,
+    /// Measure programs that fork instead: their gradients on one thread and on two beside those of
+    /// the same programs without forks.
+    #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write", "tangents", "second", "loops"])]
+    pub forks: bool,
     /// Measure reversible functions instead: calls, what undoes them, and gradients, beside the
     /// same functions by tape; and steps of loops that run backwards.
-    #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write", "tangents", "second", "loops"])]
+    #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write", "tangents", "second", "loops", "forks"])]
     pub reversible: bool,
     /// Print machine code instead, with the number of instructions in each block: primal,
     /// derivative, adjoint by hand.

@@ -710,13 +710,13 @@ block0(v0: i64):
     for f in found.plans.expect("it is derived").iter().filter(|f| !f.sums.is_empty()) {
         out += &format!("%{}\n", f.function);
         for s in &f.sums {
-            let place = if s.pending { "pending" } else { "plain" };
+            let place = format!("{:?}", s.sums);
             out += &format!("  {place}, by {}: {}\n", s.pointer, s.accesses.join("; "));
         }
     }
     expect![[r#"
         %brolga_par_for__body__task
-          pending, by parameter 0 of the function: `v5 = load.f64 v4` of %body (line 16); `store.f64 v7, v4+16` of %body (line 21)
-          plain, by `v6 = stack_addr.i64 ss0` of %body (line 17): `store.f64 v5, v6` of %body (line 18); `v1 = load.f64 v0` of %squared (line 3); `store.f64 v2, v0` of %squared (line 5); `v7 = load.f64 v6` of %body (line 20)
+          Apart, by parameter 0 of the function: `v5 = load.f64 v4` of %body (line 16); `store.f64 v7, v4+16` of %body (line 21)
+          Shadow, by `v6 = stack_addr.i64 ss0` of %body (line 17): `store.f64 v5, v6` of %body (line 18); `v1 = load.f64 v0` of %squared (line 3); `store.f64 v2, v0` of %squared (line 5); `v7 = load.f64 v6` of %body (line 20)
     "#]].assert_eq(&out);
 }

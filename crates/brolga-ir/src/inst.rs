@@ -474,6 +474,8 @@ pub enum AdOp {
         /// Its delta; `None` if it has no shadow.
         vdelta: Option<Val>,
     },
+    /// The delta that a task's pullback adds by, from where the run time puts it.
+    LoadCell(Val),
     /// Read primal memory (before it is overwritten).
     LoadOld {
         /// Address.
@@ -666,7 +668,8 @@ macro_rules! each_read {
             }
             AdOp::LoadOld { addr, .. } | AdOp::Lookup { addr, .. } => put(addr),
             AdOp::StoreOld { addr, value, .. } => [addr, value].into_iter().for_each(put),
-            AdOp::Keep(_, v)
+            AdOp::LoadCell(v)
+            | AdOp::Keep(_, v)
             | AdOp::Hold(_, v)
             | AdOp::AddCt(_, v)
             | AdOp::TrapIf(v, _)

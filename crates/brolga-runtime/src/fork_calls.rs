@@ -1,6 +1,7 @@
 //! What generated code calls for forks: [`crate::forks`] has the tasks.
 
 use crate::forks::ForkCall;
+use crate::pending::Extent;
 use crate::segment::Segment;
 
 /// Run the forward passes of the tasks of a fork. Returns 0 if one of them has trapped, 1 if all
@@ -34,7 +35,47 @@ pub unsafe extern "C" fn brolga_pending(seg: *mut Segment, p: u64, delta: u64) -
     unsafe { (*seg).pending_or_note(p as usize, delta as usize) as u64 }
 }
 
-/// The same for the data object of a number.
+/// Where the delta of what lies at `p` will be while a strand's pullback runs that touches nothing
+/// by it but this: `bytes` bytes from `first` on, a primal address, and as many in steps from there
+/// on, in up to three loops, each of so many iterations.
+///
+/// # Safety
+/// As for [`brolga_pending`].
+#[expect(clippy::too_many_arguments, reason = "generated code has no other place for them")]
+pub unsafe extern "C" fn brolga_pending_within(
+    seg: *mut Segment,
+    p: u64,
+    delta: u64,
+    first: u64,
+    bytes: u64,
+    step0: i64,
+    trips0: i64,
+    step1: i64,
+    trips1: i64,
+    step2: i64,
+    trips2: i64,
+) -> *const usize {
+    let loops = [(step0, trips0), (step1, trips1), (step2, trips2)];
+    let touched = extent(i128::from(first.wrapping_add(delta)), i128::from(bytes), loops);
+    // SAFETY: our contract.
+    unsafe { (*seg).pending_within(p as usize, delta as usize, touched) }
+}
+
+/// From the lowest byte to behind the highest; none if there is no such address.
+fn extent(first: i128, bytes: i128, loops: [(i64, i64); 3]) -> Option<Extent> {
+    if loops.iter().any(|l| l.1 <= 0) {
+        return Some(0..0);
+    }
+    let (mut from, mut to) = (first, first + bytes);
+    for (step, trips) in loops {
+        let moved = i128::from(step) * (i128::from(trips) - 1);
+        let end = if moved < 0 { &mut from } else { &mut to };
+        *end = end.saturating_add(moved);
+    }
+    Some(usize::try_from(from).ok()?..usize::try_from(to).ok()?)
+}
+
+/// The same as [`brolga_pending`] for the data object of a number.
 ///
 /// # Safety
 /// As for [`brolga_pending`].

@@ -38,7 +38,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::guard::{Entry, RawTrap};
-use crate::pending::Pending;
+use crate::pending::{CellId, Extent, Pending};
 
 /// Most strands that may run at a time.
 pub const MOST_STRANDS: usize = 256;
@@ -76,6 +76,8 @@ pub(crate) struct Forks<S> {
     pub(crate) forks: Vec<Fork>,
     /// For each task of each fork with strands: where its records begin and end.
     pub(crate) marks: Vec<(usize, usize)>,
+    /// What tasks of forks touch that no other task of the same fork does.
+    pub(crate) exclusive: Vec<Exclusive>,
     /// A segment for each task: the first is that of the first task of all forks.
     pub(crate) strands: Strands<S>,
     /// Runs tasks; without one, the calling thread does.
@@ -117,6 +119,49 @@ pub(crate) struct Fork {
     pub(crate) tasks: usize,
     /// Where its marks begin; none if its tasks have run on the segment of the fork.
     pub(crate) marks: Option<usize>,
+    /// Where what its tasks touch alone begins.
+    pub(crate) exclusive: usize,
+}
+
+/// What one task of a fork touches by one delta, and no other task.
+pub(crate) struct Exclusive {
+    /// The task.
+    pub(crate) task: usize,
+    /// The number of the object among those that its strand has sums for.
+    pub(crate) object: usize,
+    /// Where the delta is.
+    pub(crate) cell: CellId,
+    /// Where in the shadow.
+    pub(crate) extent: Extent,
+    /// The task adds to the object by such deltas alone.
+    pub(crate) all: bool,
+}
+
+/// Whether each of these touches nothing that one of another task does; they are sorted by where
+/// they begin.
+pub(crate) fn are_apart(touched: &[Exclusive]) -> Vec<bool> {
+    let mut apart = vec![true; touched.len()];
+    // The farthest end so far, of which task, and that of all other tasks.
+    let (mut farthest, mut other) = ((0, usize::MAX), 0);
+    for (t, apart) in touched.iter().zip(&mut apart) {
+        let before = if farthest.1 == t.task { other } else { farthest.0 };
+        *apart = before <= t.extent.start;
+        if t.extent.end > farthest.0 {
+            other = if farthest.1 == t.task { other } else { farthest.0 };
+            farthest = (t.extent.end, t.task);
+        } else if t.task != farthest.1 {
+            other = other.max(t.extent.end);
+        }
+    }
+    // Where the next one of another task begins.
+    let mut next: Option<usize> = None;
+    for k in (0..touched.len()).rev() {
+        if let Some(behind) = touched.get(k + 1).filter(|behind| behind.task != touched[k].task) {
+            next = Some(behind.extent.start);
+        }
+        apart[k] &= next.is_none_or(|next| touched[k].extent.end <= next);
+    }
+    apart
 }
 
 impl<S> Default for Forks<S> {
@@ -124,6 +169,7 @@ impl<S> Default for Forks<S> {
         Self {
             forks: Vec::new(),
             marks: Vec::new(),
+            exclusive: Vec::new(),
             strands: Vec::new(),
             executor: None,
             inline: false,
@@ -147,6 +193,7 @@ impl<S: Strand> Forks<S> {
         if !self.forks.is_empty() {
             self.forks.clear();
             self.marks.clear();
+            self.exclusive.clear();
             self.strands.iter_mut().for_each(|strand| strand.forget());
         }
         (self.trap, self.failed, self.parent) = (None, None, None);
@@ -157,6 +204,7 @@ impl<S: Strand> Forks<S> {
     /// Forget forks whose records are not below this place.
     pub(crate) fn forget_from(&mut self, at: usize) {
         while let Some(fork) = self.forks.pop_if(|fork| fork.at >= at) {
+            self.exclusive.truncate(fork.exclusive);
             let Some(first) = fork.marks else { continue };
             for (strand, mark) in self.strands.iter_mut().zip(self.marks.drain(first..)) {
                 strand.rewind(mark.0);
@@ -187,4 +235,37 @@ pub enum ForkEnd {
     Full = 2,
     /// There is no memory for pending sums.
     Lacking = 3,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_of_tasks_are_compared() {
+        let mut pending = Pending::default();
+        let cell = pending.a_cell();
+        let mut state = 1_u64;
+        let mut draw = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let mut found = [0; 2];
+        for round in 0..20_000 {
+            let mut touched: Vec<Exclusive> = (0..1 + draw(8))
+                .map(|_| {
+                    let from = draw(60);
+                    Exclusive { task: draw(4), object: 0, cell, extent: from..from + 1 + draw(12), all: false }
+                })
+                .collect();
+            touched.sort_by_key(|t| t.extent.start);
+            let meet = |a: &Exclusive, b: &Exclusive| {
+                a.task != b.task && a.extent.start < b.extent.end && b.extent.start < a.extent.end
+            };
+            let wanted: Vec<bool> = touched.iter().map(|a| !touched.iter().any(|b| meet(a, b))).collect();
+            assert_eq!(are_apart(&touched), wanted, "round {round}");
+            wanted.iter().for_each(|&w| found[usize::from(w)] += 1);
+        }
+        assert!(found.iter().all(|&n| n > 1000), "{found:?}");
+    }
 }

@@ -185,6 +185,7 @@ fn helpers() -> Table {
         ("brolga_join", fork_calls::brolga_join as *const u8),
         ("brolga_pending", fork_calls::brolga_pending as *const u8),
         ("brolga_pending_data", fork_calls::brolga_pending_data as *const u8),
+        ("brolga_pending_within", fork_calls::brolga_pending_within as *const u8),
         ("brolga_gather", fork_calls::brolga_gather as *const u8),
         ("brolga_lookup", captures::brolga_lookup as *const u8),
         ("brolga_malloc", heap::brolga_malloc as *const u8),

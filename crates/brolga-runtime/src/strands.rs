@@ -2,15 +2,16 @@
 //!
 //! **Question.** Generated code forks, joins, records a delta, or reads a cotangent. What do
 //! segments do then? **Answer.** [`Segment::fork`] and [`Segment::join`] run tasks on segments of
-//! their own, as [`crate::forks`] says; [`Segment::pending`] and [`Segment::gather`] are of
-//! [`crate::pending`].
+//! their own, as [`crate::forks`] says; [`Segment::pending`], [`Segment::pending_within`] and
+//! [`Segment::gather`] are of [`crate::pending`].
 
+use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::forks::{Fork, ForkCall, ForkEnd, MOST_STRANDS};
+use crate::forks::{Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, are_apart};
 use crate::guard::{self, CodeRanges, Entry, RawTrap};
 use crate::mappings;
-use crate::pending::Cells;
+use crate::pending::{Cells, Extent};
 use crate::segment::Segment;
 use crate::stack;
 
@@ -41,13 +42,15 @@ impl Segment {
         let code = unsafe { guard::innermost() };
         // SAFETY: our contract.
         let pass = |seg: &mut Self, t: usize| unsafe { seg.pass(head.forward, words, Some(t), code) };
-        let mut fork = Fork { pullback: head.pullback, at: 0, tasks: n, marks: None };
+        let mut fork =
+            Fork { pullback: head.pullback, at: 0, tasks: n, marks: None, exclusive: self.forks.exclusive.len() };
         let done = if inline {
             stack::with_margin(|| self.one_by_one(0..n, pass))
         } else {
             let mut strands = std::mem::take(&mut self.forks.strands);
             let first = self.forks.marks.len();
             self.forks.marks.extend(strands[..n].iter().map(|s| (s.top as usize, 0)));
+            strands[..n].iter_mut().for_each(|s| s.forks.pending.begin_task());
             fork.marks = Some(first);
             let done = stack::with_margin(|| run(&mut strands[..n], self, false, pass));
             for (t, strand) in strands[..n].iter_mut().enumerate() {
@@ -55,6 +58,7 @@ impl Segment {
                 self.blocks.adopt(&mut strand.blocks);
                 self.forks.lacking |= std::mem::take(&mut strand.forks.lacking);
             }
+            self.forks.exclusive.extend(exclusive(&strands[..n]));
             self.forks.strands = strands;
             done
         };
@@ -79,7 +83,10 @@ impl Segment {
         // SAFETY: our contract.
         let i = unsafe { self.cursor.cast::<u64>().read_unaligned() } as usize;
         debug_assert_eq!(self.forks.forks.get(i).map(|f| f.at), Some(self.cursor as usize));
-        let Some(&Fork { pullback, tasks: n, marks, .. }) = self.forks.forks.get(i) else { return ForkEnd::Trapped };
+        let next = self.forks.forks.get(i + 1).map_or(self.forks.exclusive.len(), |f| f.exclusive);
+        let Some(&Fork { pullback, tasks: n, marks, exclusive, .. }) = self.forks.forks.get(i) else {
+            return ForkEnd::Trapped;
+        };
         // SAFETY: our contract.
         let code = unsafe { guard::innermost() };
         // SAFETY: our contract.
@@ -92,12 +99,21 @@ impl Segment {
             strand.forks.pending.begin();
             strand.cursor = mark.1 as *mut u8;
         }
+        if self.lead_exclusive(&mut strands, exclusive..next).is_none() {
+            self.forks.strands = strands;
+            return ForkEnd::Lacking;
+        }
         let done = stack::with_margin(|| {
             run(&mut strands[..n], self, true, |strand, _| {
                 strand.data_is_pending();
                 pass(strand);
+                strand.forks.pending.end();
             })
         });
+        for &Exclusive { task, object, cell, .. } in &self.forks.exclusive[exclusive..next] {
+            let pending = &mut strands[task].forks.pending;
+            pending.lead(cell, pending.objects[object].distance());
+        }
         let lacking = strands[..n].iter_mut().any(|s| std::mem::take(&mut s.forks.lacking));
         let done = match done {
             ForkEnd::Done if lacking => ForkEnd::Lacking,
@@ -106,6 +122,29 @@ impl Segment {
         };
         self.forks.strands = strands;
         done
+    }
+
+    /// Pullbacks of tasks add to what this segment sees where no two of them touch the same.
+    fn lead_exclusive(&mut self, strands: &mut [Box<Self>], exclusive: Range<usize>) -> Option<()> {
+        let mut partly: Vec<(usize, usize)> = Vec::new();
+        for k in exclusive {
+            let Exclusive { task, object, cell, ref extent, all } = self.forks.exclusive[k];
+            let extent = extent.clone();
+            let place = self.pending_place(extent.start)?;
+            // Sums of this segment may be those of a smaller object.
+            let sums = self.forks.pending.of_sum(place).map(|o| o.shadow.clone());
+            if sums.is_none_or(|sums| sums.start <= extent.start && extent.end <= sums.end) {
+                let pending = &mut strands[task].forks.pending;
+                pending.lead(cell, place.wrapping_sub(extent.start));
+                pending.objects[object].unused = all;
+            } else {
+                partly.push((task, object));
+            }
+        }
+        for (task, object) in partly {
+            strands[task].forks.pending.objects[object].unused = false;
+        }
+        Some(())
     }
 
     /// The strands' pending sums are this segment's, the last one's first.
@@ -262,6 +301,29 @@ fn run(
     ForkEnd::Trapped
 }
 
+/// What one task touches by a delta in a cell, and no other task does.
+fn exclusive(strands: &[Box<Segment>]) -> Vec<Exclusive> {
+    let mut touched: Vec<Exclusive> = Vec::new();
+    for (task, strand) in strands.iter().enumerate() {
+        for (object, o) in strand.forks.pending.objects.iter().enumerate() {
+            let all = !o.open && o.cells.iter().all(|c| !c.open);
+            for c in o.cells.iter().filter(|c| !c.open) {
+                touched.extend(c.extent.clone().map(|extent| Exclusive { task, object, cell: c.id, extent, all }));
+            }
+        }
+    }
+    touched.sort_unstable_by_key(|t| (t.extent.start, t.task));
+    let apart = are_apart(&touched);
+    let shared: HashSet<(usize, usize)> =
+        touched.iter().zip(&apart).filter(|(_, apart)| !**apart).map(|(t, _)| (t.task, t.object)).collect();
+    let mut apart = apart.into_iter();
+    touched.retain(|_| apart.next() == Some(true));
+    for t in &mut touched {
+        t.all &= !shared.contains(&(t.task, t.object));
+    }
+    touched
+}
+
 /// Pending sums.
 impl Segment {
     /// Whether pullbacks of this segment's code run beside others.
@@ -283,21 +345,48 @@ impl Segment {
         self.pending_place(p.wrapping_add(delta)).map(|at| at.wrapping_sub(p))
     }
 
+    /// Where the delta will be by which a pullback touches so much of the shadow of what lies at
+    /// `p`: more than is known, without an extent. None if there is no memory for pending sums.
+    pub(crate) fn pending_within(&mut self, p: usize, delta: usize, touched: Option<Extent>) -> *const usize {
+        let shadow = p.wrapping_add(delta);
+        if delta == 0 || !self.is_strand() || self.owns(shadow) {
+            return self.forks.pending.fixed_cell(delta);
+        }
+        let Some(object) = self.pending_object(shadow) else {
+            self.forks.lacking = true;
+            return self.forks.pending.fixed_cell(delta);
+        };
+        // Pullbacks have another way to data objects.
+        let is_data = self.root().global_shadows().ranges().any(|r| r.contains(&shadow));
+        self.forks.pending.cell(object, p, delta, touched.filter(|_| !is_data))
+    }
+
     /// Where the pending sum for an object's shadow is: there, if the strand owns it.
     fn pending_place(&mut self, shadow: usize) -> Option<usize> {
-        if !self.is_strand() {
-            return Some(shadow);
-        }
         // Around what the strand owns there may be an object that others add to.
-        if self.owns(shadow) {
+        if !self.is_strand() || self.owns(shadow) {
             return Some(shadow);
         }
-        if let Some(object) = self.forks.pending.of_object(shadow) {
-            return Some(shadow.wrapping_add(object.distance()));
-        }
-        let extent = self.object_around(shadow)?;
-        let object = self.forks.pending.make(extent).ok()?;
+        let object = self.pending_object(shadow)?;
+        let object = &mut self.forks.pending.objects[object];
+        (object.open, object.unused) = (true, false);
         Some(shadow.wrapping_add(object.distance()))
+    }
+
+    /// Where sums of this strand for a page of a shadow are, if it has any.
+    fn sums_of_page(&mut self, shadow: usize) -> Option<usize> {
+        let object = self.forks.pending.objects.iter_mut().find(|o| o.shadow.contains(&shadow))?;
+        object.unused = false;
+        Some(shadow.wrapping_add(object.distance()))
+    }
+
+    /// The number of the object of a shadow that this strand does not own.
+    fn pending_object(&mut self, shadow: usize) -> Option<usize> {
+        let known = self.forks.pending.of_object(shadow);
+        known.or_else(|| {
+            let extent = self.object_around(shadow)?;
+            self.forks.pending.make(extent).ok()
+        })
     }
 
     /// The object that a shadow lies in, of one of the strands that wait for this one, or of the
@@ -322,60 +411,61 @@ impl Segment {
     /// # Safety
     /// The bytes are those of a shadow, or of its pending sums for this strand.
     pub(crate) unsafe fn gather(&mut self, at: usize, n: usize) {
-        let Some(own) = self.forks.pending.of_sum(at).filter(|_| n > 0) else { return };
-        let (floats, shadow) = (Cells::of(self.forks.float_size), at.wrapping_sub(own.distance()));
-        let first = own.place().start;
-        let bring = |distance: usize, shadow: usize, n: usize| {
-            let (from, to) = (shadow.wrapping_add(distance), shadow.wrapping_add(own.distance()));
-            // SAFETY: our contract; no other strand adds there.
-            unsafe { floats.hand_over_all(from, to, n) };
+        if n == 0 {
+            return;
+        }
+        let chain = || {
+            std::iter::successors(Some(&*self), |strand| {
+                // SAFETY: a strand that waits is there, and does not change.
+                strand.forks.parent.map(|parent| unsafe { &*parent })
+            })
         };
-        let mut strand: *const Segment = self;
-        loop {
-            // SAFETY: a strand that waits is there, and does not change.
-            let seg = unsafe { &*strand };
-            for object in seg.forks.pending.objects.iter().filter(|o| o.place().start != first) {
-                let (from, to) = (shadow.max(object.shadow.start), (shadow + n).min(object.shadow.end));
-                if from < to {
-                    bring(object.distance(), from, to - from);
-                }
-            }
-            match seg.forks.parent {
-                Some(parent) => strand = parent,
-                None => break,
+        // The strand reads its own sums, those of one that waits for it, or the shadow.
+        let read = chain().find_map(|strand| strand.forks.pending.of_sum(at));
+        let (first, distance) = read.map_or((0, 0), |o| (o.place().start, o.distance()));
+        let (floats, shadow) = (Cells::of(self.forks.float_size), at.wrapping_sub(distance));
+        let bring = |from: usize, shadow: usize, n: usize| {
+            let (from, to) = (shadow.wrapping_add(from), shadow.wrapping_add(distance));
+            // SAFETY: our contract; no other strand adds there.
+            unsafe { floats.hand_over(from, to, n) };
+        };
+        let others = chain().flat_map(|strand| &strand.forks.pending.objects).filter(|o| o.place().start != first);
+        for object in others {
+            let (from, to) = (shadow.max(object.shadow.start), (shadow + n).min(object.shadow.end));
+            if from < to {
+                bring(object.distance(), from, to - from);
             }
         }
-        bring(0, shadow, n);
+        if distance != 0 {
+            bring(0, shadow, n);
+        }
     }
 
     /// The fork of a strand is over: its pending sums are this segment's.
     pub(crate) fn add_pending(&mut self, strand: &mut Segment) -> Option<()> {
         let floats = Cells::of(self.forks.float_size);
         let page = mappings::page();
-        let mut touched = std::mem::take(&mut self.forks.pending.touched);
-        for object in &strand.forks.pending.objects {
-            let place = object.place();
-            mappings::touched(place.clone(), &mut touched);
-            for i in (0..touched.len()).filter(|&i| touched[i] != 0) {
-                // SAFETY: a page of the strand's own memory, whose task is over.
-                let words = unsafe { std::slice::from_raw_parts((place.start + i * page) as *const u64, page / 8) };
-                if words.iter().all(|&w| w == 0) {
-                    continue;
-                }
-                for off in (0..page).step_by(floats.size()) {
-                    let (from, shadow) = (place.start + i * page + off, object.shadow.start + i * page + off);
-                    // SAFETY: as before.
-                    if unsafe { floats.is_zero(from) } {
-                        continue;
+        for &(object, i) in &strand.forks.pending.added {
+            let object = &strand.forks.pending.objects[object];
+            let (from, shadow) = (object.place().start + i * page, object.shadow.start + i * page);
+            let to = if self.is_strand() { self.sums_of_page(shadow) } else { Some(shadow) };
+            if let Some(to) = to {
+                // SAFETY: a page of the strand's own memory, whose task is over; where the program has
+                // added, there is a shadow.
+                unsafe { floats.hand_over(from, to, page) };
+                continue;
+            }
+            for off in (0..page).step_by(floats.size()) {
+                // SAFETY: as before.
+                unsafe {
+                    if !floats.is_zero(from + off) {
+                        let page = self.sums_of_page(shadow).map(|to| to + off);
+                        let to = page.or_else(|| self.pending_place(shadow + off))?;
+                        floats.hand_over(from + off, to, floats.size());
                     }
-                    let near = self.forks.pending.of_shadow(shadow).map(|o| shadow.wrapping_add(o.distance()));
-                    let to = near.filter(|_| self.is_strand()).or_else(|| self.pending_place(shadow));
-                    // SAFETY: the program has added to this place, so there is a shadow.
-                    unsafe { floats.hand_over(from, to?) };
                 }
             }
         }
-        self.forks.pending.touched = touched;
         Some(())
     }
 }

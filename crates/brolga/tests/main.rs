@@ -8,6 +8,7 @@ mod debug;
 mod docs;
 mod drivers;
 mod effort;
+mod exclusive;
 mod flat;
 mod fork_programs;
 mod forks;

@@ -12,9 +12,11 @@
 //! A place is `{"function", "inst", "text", "line", "offset"}`, where one of the last two is null.
 //! Numbers are as in [`crate::output`]. A reason's `kind` is one of `const`, `rounded`,
 //! `not_chosen`, `compared`, `locally_constant`, `overwritten`, `stored`, `unused`, `zero_slope`,
-//! `underflow`, `cancelled`, `zero_seed`, `not_reached`.
+//! `underflow`, `cancelled`, `zero_seed`, `not_reached`. Sums of a task are `pending`: `never`,
+//! `where_tasks_meet`, or `always`.
 
 use brolga_oracle::Place;
+use brolga_transform::plan::remarks::TaskSums;
 use serde_json::{Value, json};
 
 use super::plan::{FunctionPlan, Recorded, Sums};
@@ -119,8 +121,17 @@ fn function(f: &FunctionPlan) -> Value {
         "blocks": blocks.collect::<Vec<_>>(),
     });
     if !f.sums.is_empty() {
-        let sums = |s: &Sums| json!({ "pointer": s.pointer, "pending": s.pending, "for": s.accesses, "why": s.why });
+        let sums = |s: &Sums| json!({ "pointer": s.pointer, "pending": pending(s), "for": s.accesses, "why": s.why });
         all["sums"] = f.sums.iter().map(sums).collect();
     }
     all
+}
+
+/// Whether cotangents go to sums of a task's own.
+fn pending(s: &Sums) -> &'static str {
+    match s.sums {
+        TaskSums::Shadow => "never",
+        TaskSums::Apart => "where_tasks_meet",
+        TaskSums::Pending => "always",
+    }
 }

@@ -6,7 +6,7 @@
 use brolga::{Error, FuncKey, Options, Program, Request};
 use brolga_ir::inst::Val;
 use brolga_ir::map::IndexMap;
-use brolga_transform::plan::remarks::{Reader, TaskAccesses, readers, reason, task_accesses};
+use brolga_transform::plan::remarks::{Reader, TaskAccesses, TaskSums, readers, reason, task_accesses};
 use brolga_transform::plan::table::{Source, Supply, Way, type_of};
 use brolga_transform::{Stages, derive_with};
 use cranelift_codegen::ir::{self, Type};
@@ -32,8 +32,8 @@ pub struct FunctionPlan {
 pub struct Sums {
     /// The pointer.
     pub pointer: String,
-    /// Whether to sums of the task's own until the fork is over, and not to the shadow.
-    pub pending: bool,
+    /// Where.
+    pub sums: TaskSums,
     /// The accesses.
     pub accesses: Vec<String>,
     /// Why there.
@@ -139,17 +139,18 @@ impl Describe<'_, '_> {
 
     /// By pointer, where the cotangents of accesses go.
     fn sums(&self) -> Vec<Sums> {
-        let sums = |TaskAccesses { pointer, pending, accesses }| {
-            let why = match pending {
-                true => {
+        let sums = |TaskAccesses { pointer, sums, accesses }| {
+            let why = match sums {
+                TaskSums::Shadow => "it is a stack slot of the function, which no other task has",
+                TaskSums::Apart => "the run knows which bytes each task touches there, and compares them",
+                TaskSums::Pending => {
                     "another task may add there at the same time, unless the run finds that this one owns the memory"
                 }
-                false => "it is a stack slot of the function, which no other task has",
             };
             let accesses = accesses.into_iter().map(|inst| self.names.inst(inst)).collect();
-            Sums { pointer: self.names.value(pointer), pending, accesses, why }
+            Sums { pointer: self.names.value(pointer), sums, accesses, why }
         };
-        task_accesses(&self.s.facts, &self.s.plan).into_iter().map(sums).collect()
+        task_accesses(&self.s.facts, &self.s.plan, &self.s.pullback).into_iter().map(sums).collect()
     }
 
     fn block(&self, b: ir::Block, aux: &IndexMap<Val, Type>) -> Block {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use brolga_oracle::Place;
+use brolga_transform::plan::remarks::TaskSums;
 
 use super::plan::Sums;
 use super::{Explanation, GradientEntry, PathBack};
@@ -185,7 +186,11 @@ impl Text {
             self.line(4, "as a task of a fork");
         }
         for s in all {
-            let place = if s.pending { "to sums of the task's own" } else { "to the shadow" };
+            let place = match s.sums {
+                TaskSums::Shadow => "to the shadow",
+                TaskSums::Apart => "to the shadow, or to sums of the task's own where tasks meet,",
+                TaskSums::Pending => "to sums of the task's own",
+            };
             self.line(6, &format!("adds {place} behind the pointer {}", s.pointer));
             s.accesses.iter().for_each(|access| self.line(8, &format!("for {access}")));
             self.line(8, &format!("since {}", s.why));

@@ -73,7 +73,7 @@ impl LowerCx<'_> {
         for (&(name, _), &r) in inst.defs.iter().zip(&results) {
             self.name(name, r);
         }
-        if let (Callee::Symbol(s), [_, _, Some(delta)], [pending]) = (callee, names, &results[..])
+        if let (Callee::Symbol(s), [_, _, Some(delta), ..], [pending]) = (callee, names, &results[..])
             && s.starts_with("brolga_pending")
         {
             self.pending.insert(*delta, *pending);

@@ -51,6 +51,7 @@ fn lets_wait(op: &AdOp) -> bool {
         | AdOp::SlotAddr(..)
         | AdOp::DataDelta(_)
         | AdOp::LoadDelta { .. }
+        | AdOp::LoadCell(_)
         | AdOp::LoadOld { .. }
         | AdOp::StoreOld { .. }
         | AdOp::Restore(_)

@@ -80,6 +80,7 @@ impl Types<'_, '_> {
                 let all = [Some(*addr), Some(*delta), Some(*value), *vdelta];
                 defines(&[]).or_else(|| all.into_iter().flatten().find_map(|v| self.is(v, ptr)))
             }
+            AdOp::LoadCell(cell) => defines(&[ptr]).or_else(|| self.is(*cell, ptr)),
             AdOp::LoadOld { addr, ty, .. } => defines(&[*ty]).or_else(|| self.is(*addr, ptr)),
             AdOp::StoreOld { addr, .. } => defines(&[]).or_else(|| self.is(*addr, ptr)),
             AdOp::TakeCt(v) => match self.cotangent(*v) {
@@ -126,7 +127,9 @@ impl Types<'_, '_> {
             AdOp::RestoreBlock(_) | AdOp::PeekBlock => defines(&[types::I32]),
             AdOp::Restore(_) => (defs.len() != 1).then(|| "a place of the frame is one value".to_owned()),
             AdOp::Pop(names, _) => {
-                let own = names.iter().copied().eq(inst.defs.iter().map(|d| d.0));
+                // Of a delta, the record may say where it is.
+                let fits = |name: Val, def: Val| name == def || matches!((name, def), (Val::Delta(_), Val::D(_)));
+                let own = names.len() == inst.defs.len() && names.iter().zip(&inst.defs).all(|(&n, d)| fits(n, d.0));
                 (!own).then(|| "it defines other names than it pops".to_owned())
             }
             AdOp::EnterFrame

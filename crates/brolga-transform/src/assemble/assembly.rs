@@ -166,10 +166,6 @@ impl<'s, 'f> Assembly<'s, 'f> {
 
     fn pair(&mut self) -> Result<Graphs, Diagnostics> {
         let (mut forward, pulls) = self.assemble()?;
-        let is_strand = self.facts.variant.strand;
-        if is_strand {
-            strands::ask(&mut forward.graph, self.facts, self.ids);
-        }
         let mut pullback = match (pulls.free, self.plan.flag) {
             (Some(free), Some(flag)) => {
                 let pullback = either(pulls.guarded, free, flag, self.ids);
@@ -178,8 +174,12 @@ impl<'s, 'f> Assembly<'s, 'f> {
             }
             _ => pulls.guarded,
         };
-        self.prune(&mut forward.graph);
         self.prune(&mut pullback.graph);
+        let is_strand = self.facts.variant.strand;
+        if is_strand {
+            strands::ask(&mut forward.graph, &mut pullback.graph, self.facts, self.ids);
+        }
+        self.prune(&mut forward.graph);
         if is_strand {
             strands::forget_unused(&mut forward.graph, self.facts);
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod assembly;
 pub mod combined;
+mod exclusive;
 pub mod forward;
 pub mod pullback;
 pub(crate) mod strands;

@@ -75,6 +75,7 @@ pub(super) fn use_of(inst: &AdInst, KnownPrimal { primal, pure, private }: Known
         | AdOp::SlotAddr(..)
         | AdOp::DataDelta(_)
         | AdOp::LoadDelta { .. }
+        | AdOp::LoadCell(_)
         | AdOp::LoadOld { .. }
         | AdOp::PeekMem { .. }
         | AdOp::LoadTangent { .. }

@@ -7,8 +7,9 @@
 use brolga_analysis::query::access_address;
 use brolga_analysis::{MemRole, RootKind};
 use brolga_ir::Mode;
-use brolga_ir::inst::Val;
-use brolga_ir::map::IndexMap;
+use brolga_ir::block::CfgBlocks;
+use brolga_ir::inst::{AdOp, Val};
+use brolga_ir::map::{HashSet, IndexMap};
 use cranelift_codegen::ir::{self, ValueDef};
 
 use crate::facts::Facts;
@@ -128,20 +129,30 @@ fn not_computed(facts: &Facts<'_>, plan: &Plan, v: Val, dear: &'static str) -> &
     }
 }
 
+/// Where the pullback of a task adds cotangents until the fork is over ([`crate::assemble`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskSums {
+    /// To the shadow, which no other task has.
+    Shadow,
+    /// To the shadow, if tasks touch different bytes of it; else to sums of the task's own.
+    Apart,
+    /// To sums of the task's own.
+    Pending,
+}
+
 /// Accesses of a task of a fork, or of what one calls, by one pointer.
 #[derive(Clone, Debug)]
 pub struct TaskAccesses {
     /// The pointer.
     pub pointer: ir::Value,
-    /// Whether their cotangents go to sums of the task's own until the fork is over, and not to the
-    /// shadow ([`crate::assemble`]).
-    pub pending: bool,
+    /// Where their cotangents go.
+    pub sums: TaskSums,
     /// They.
     pub accesses: Vec<ir::Inst>,
 }
 
 /// Where the cotangents of a task's accesses go. Nothing if the function is none.
-pub fn task_accesses(facts: &Facts<'_>, plan: &Plan) -> Vec<TaskAccesses> {
+pub fn task_accesses(facts: &Facts<'_>, plan: &Plan, pullback: &CfgBlocks) -> Vec<TaskAccesses> {
     let mut found: IndexMap<ir::Value, Vec<ir::Inst>> = IndexMap::default();
     let live = facts.cfg.blocks.iter().filter(|b| facts.variant.strand && plan.returning.contains(**b));
     for &inst in live.flat_map(|&b| facts.cfg.insts(b)) {
@@ -150,7 +161,16 @@ pub fn task_accesses(facts: &Facts<'_>, plan: &Plan) -> Vec<TaskAccesses> {
         let Some(root) = address.and_then(|p| facts.pointers.root(p)) else { continue };
         found.entry(root).or_default().push(inst);
     }
-    let is_slot = |root: &ir::Value| matches!(facts.pointers.roots.get(root), Some(RootKind::Slot(_)));
-    let of = |(pointer, accesses)| TaskAccesses { pointer, pending: !is_slot(&pointer), accesses };
+    let insts = pullback.blocks.values().flat_map(|b| b.insts.values());
+    let in_cells = insts.filter(|i| matches!(i.op, AdOp::LoadCell(_))).map(|i| i.defs[0].0);
+    let in_cells: HashSet<Val> = in_cells.collect();
+    let of = |(pointer, accesses)| {
+        let sums = match facts.pointers.roots.get(&pointer) {
+            Some(RootKind::Slot(_)) => TaskSums::Shadow,
+            _ if in_cells.contains(&Val::Delta(pointer)) => TaskSums::Apart,
+            _ => TaskSums::Pending,
+        };
+        TaskAccesses { pointer, sums, accesses }
+    };
     found.into_iter().map(of).collect()
 }

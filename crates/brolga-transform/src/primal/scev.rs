@@ -142,6 +142,11 @@ impl Sum {
         Some((factors, rest))
     }
 
+    /// Its products: atoms, and what they are multiplied by.
+    pub fn products(&self) -> impl Iterator<Item = (&[Atom], i64)> {
+        self.0.iter().map(|(atoms, c)| (&atoms[..], *c))
+    }
+
     /// All atoms.
     pub fn atoms(&self) -> impl Iterator<Item = Atom> + '_ {
         self.0.iter().flat_map(|product| &product.0).copied()
