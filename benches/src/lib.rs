@@ -44,6 +44,7 @@ pub mod problem;
 pub mod problems;
 pub mod real;
 pub mod report;
+pub mod reversible;
 pub mod scaling;
 pub mod second;
 pub mod tangents;

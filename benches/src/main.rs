@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use benches::{
     CallRow, Effort, How, Mode, calls, costs, disasm, forks, latency, loops, measure, page, passes, peers, report,
-    scaling, second, tangents,
+    reversible, scaling, second, tangents,
 };
 use brolga_cli::args::{CallOptions, EffortArg as Asked};
 use brolga_cli::cli::finish;
@@ -84,9 +84,9 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
         write(args, |all| page::latency(all, tier, &rows))?;
         if args.json { json(report::latencies_json(&rows)) } else { report::latencies(&rows) + "\n" }
     } else if args.tangents {
-        let made = benches::selected(filter).map_err(failure)?.into_iter();
-        let rows = made.map(|make| tangents::measure(&make(benches::Size::Full), how, Effort::default()));
-        report::tangents(&rows.collect::<Result<Vec<_>, _>>().map_err(failure)?) + "\n"
+        of_tangents(filter, how)?
+    } else if args.reversible {
+        of_reversible(filter, how)?
     } else if args.loops || args.forks || args.second {
         of_kind(args, how)? + "\n"
     } else if args.scaling {
@@ -147,6 +147,21 @@ fn of_kind(args: &BenchArgs, how: How) -> Result<String, Failure> {
         tables.push(report::embeddings(&second::embeddings(how, effort).map_err(failure)?));
     }
     Ok(tables.join("\n\n"))
+}
+
+/// Values and tangents.
+fn of_tangents(filter: Option<&str>, how: How) -> Result<String, Failure> {
+    let made = benches::selected(filter).map_err(failure)?.into_iter();
+    let rows = made.map(|make| tangents::measure(&make(benches::Size::Full), how, Effort::default()));
+    Ok(report::tangents(&rows.collect::<Result<Vec<_>, _>>().map_err(failure)?) + "\n")
+}
+
+/// Reversible functions, and steps that run backwards.
+fn of_reversible(filter: Option<&str>, how: How) -> Result<String, Failure> {
+    let (rows, steps) = reversible::run(filter, how, Effort::default()).map_err(failure)?;
+    let tables = [(rows.is_empty(), report::reversible(&rows)), (steps.is_empty(), report::steps(&steps))];
+    let tables = tables.into_iter().filter(|t| !t.0).map(|t| t.1 + "\n");
+    Ok(tables.collect::<Vec<_>>().join("\n"))
 }
 
 /// Put what was measured into the tables of `docs/PERFORMANCE.md`, if that is asked for.

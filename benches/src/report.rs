@@ -12,6 +12,7 @@ use crate::loops::LoopRow;
 use crate::measure::MeasuredRow;
 use crate::passes::{Part, Worth};
 use crate::peers::Peers;
+use crate::reversible::{ReversibleRow, StepRow};
 use crate::scaling::Rows;
 use crate::second::{EmbeddingRow, ProductRow};
 use crate::tangents::TangentRow;
@@ -197,6 +198,48 @@ pub fn embeddings(rows: &[EmbeddingRow]) -> String {
         ]
     };
     of_numbers(["embedding", "primal", "gradient", "/ primal", "Hessian", "/ gradients"], rows.iter().map(cells))
+}
+
+/// A table of reversible functions. `/ plain` is the gradient's ratio to the function in CLIF, by
+/// tape and without; `/ own` that to the reversible function.
+pub fn reversible(rows: &[ReversibleRow]) -> String {
+    let cells = |r: &ReversibleRow| {
+        [
+            r.name.clone(),
+            time(r.plain_ns),
+            time(r.tape_ns),
+            format!("{:.2}x", r.tape_ns / r.plain_ns),
+            bytes(r.tape_bytes as f64),
+            time(r.call_ns),
+            format!("{:.2}x", r.uncall_ns / r.call_ns),
+            time(r.gradient_ns),
+            format!("{:.2}x", r.gradient_ns / r.plain_ns),
+            format!("{:.2}x", r.gradient_ns / r.call_ns),
+            bytes(r.bytes as f64),
+        ]
+    };
+    let header =
+        ["function", "plain", "by tape", "/ plain", "tape", "call", "un-call", "gradient", "/ plain", "/ own", "keeps"];
+    of_numbers(header, rows.iter().map(cells))
+}
+
+/// A table of steps.
+pub fn steps(rows: &[StepRow]) -> String {
+    let first = rows.first().map_or(1.0, |r| r.step_ns);
+    let cells = |r: &StepRow| {
+        [
+            r.how.to_owned(),
+            r.steps.to_string(),
+            time(r.primal_ns),
+            time(r.step_ns),
+            format!("{:.2}x", r.step_ns / r.primal_ns),
+            format!("{:.2}x", r.step_ns / first),
+            format!("{:.1} B", r.bytes),
+            format!("{:.2}", r.forward),
+        ]
+    };
+    let header = ["loop", "steps", "a step", "gradient", "/ step", "/ first", "keeps", "forwards"];
+    of_numbers(header, rows.iter().map(cells))
 }
 
 /// A table of names and numbers.

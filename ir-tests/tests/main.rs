@@ -19,6 +19,7 @@ mod prune;
 mod random;
 mod rerun_loops;
 mod reversible;
+mod reversible_paper;
 mod reversible_random;
 mod second;
 mod steady;

@@ -1,6 +1,9 @@
 //! Reversible functions: each call of `ir-tests/reversible` has the gradient that it expects, the
 //! tape's, and that of its own statements recorded; its inverse undoes it; and what a failed check
 //! says.
+//!
+//! Seen to fail: a place of the caller's that is computed in without cotangents, one that is taken
+//! for new in each iteration, un-computing that is left out where it is needed.
 
 use std::path::PathBuf;
 
@@ -108,7 +111,11 @@ fn all_ways_to_a_gradient_agree() {
                     assert_eq!(usual.buffers, found.buffers, "{name}");
                     if check == InverseCheck::Off {
                         // What the call is given.
-                        assert!(found.tape_bytes <= 128, "{name}: {} bytes are recorded", found.tape_bytes);
+                        assert!(
+                            found.tape_bytes <= 16 * (1 + call.args.len()),
+                            "{name}: {} bytes are recorded",
+                            found.tape_bytes
+                        );
                     }
                     recorded += found.inverses.recorded;
                 }
@@ -253,4 +260,32 @@ fn the_planets_have_the_numbers_of_an_implementation_by_hand() {
     close(&[loss(&long)], &[0.16726395321043513], 1e-9);
     close(&numbers(&long, 1, 3..6), &[-50.451806701491215, 241.03205843580656, 24.242460486414828], 1e-8);
     assert_eq!(long.tape_bytes, 0);
+}
+
+#[test]
+fn floats_of_both_widths_are_compared_each_by_its_own() {
+    let apart = "fn f(x: f64, y: f32, a: in f64, b: in f32) {\n    x += a\n    y += b\n}";
+    let run = |a: f64, b: f64| {
+        let file = parse(apart);
+        assert_eq!(file.options().inverse_check, InverseCheck::Within(1e-8.into()));
+        let text = format!("%f([0.1], f32[0.1], [{a:?}], f32[{b:?}]) shadow 0=[1.0] shadow 1=[1.0]");
+        let (call, _) = bind(&file, &text);
+        match gradient(&file, &call, Mode::Combined, file.options().inverse_check) {
+            Ok(found) => Ok(floats(&found)),
+            Err(e @ Error::Trap(_)) => Err(e.to_string()),
+            Err(e) => panic!("{e}"),
+        }
+    };
+    assert_eq!(run(1.0, 1.0), Ok(vec![1.0; 4]));
+    assert_eq!(run(1e5, 100.0), Ok(vec![1.0; 4]));
+    // What is added leaves few digits.
+    for (a, b, at) in [(1e5, 1e5, "byte 8"), (1e12, 1.0, "byte 0")] {
+        let said = run(a, b).unwrap_err();
+        assert!(said.contains(at) && said.contains("tolerance"), "{said}");
+    }
+    // Both in one place: a double, and two singles behind it.
+    let file =
+        parse("record P { a: f64, b: f32, c: f32 }\nfn g(p: P) {\n    p.a += 0.25\n    p.b += 0.5\n    p.c += p.b\n}");
+    let (call, _) = bind(&file, "%g([0.1, 0.2])");
+    assert!(gradient(&file, &call, Mode::Combined, file.options().inverse_check).is_ok());
 }

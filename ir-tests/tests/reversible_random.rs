@@ -3,6 +3,8 @@
 //! A program is made of statements that can be undone, around places of three kinds. What a
 //! condition, a limit or an ancilla depends on is frozen while it has to stay, so that most checks
 //! hold; some do not, and then the state is left as it was.
+//!
+//! Seen to fail: `neg` that does nothing on its way back.
 
 use brolga::{DerivedRule, Error, InverseCheck, MemoryMode, Mode, Options};
 use brolga_driver::check::round_trip::round_trip;

@@ -153,6 +153,10 @@ pub struct BenchArgs {
     /// the same programs without forks.
     #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write", "tangents", "second", "loops"])]
     pub forks: bool,
+    /// Measure reversible functions instead: calls, what undoes them, and gradients, beside the
+    /// same functions by tape; and steps of loops that run backwards.
+    #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "passes", "costs", "disasm", "json", "write", "tangents", "second", "loops", "forks"])]
+    pub reversible: bool,
     /// Print machine code instead, with the number of instructions in each block: primal,
     /// derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]
@@ -174,7 +178,7 @@ impl BenchArgs {
     /// The file that the filter is.
     pub fn file(&self) -> Option<&Path> {
         let path = Path::new(self.filter.as_deref()?);
-        let known = path.extension().is_some_and(|e| e == "clif" || e == "wasm" || e == "wat");
+        let known = path.extension().is_some_and(|e| ["clif", "rev", "wasm", "wat"].iter().any(|k| e == *k));
         known.then_some(path)
     }
 }

@@ -23,8 +23,9 @@ pub struct FileArg {
     pub rules: Option<PathBuf>,
     /// A function of a CLIF file whose calls another one undoes, so that they record nothing, and
     /// what both change: F=G,0:24 where parameter 0 points at 24 bytes, F=G,0:v1 where parameter 1
-    /// says at how many; several behind commas. May be repeated.
-    #[arg(long = "inverse", value_name = "F=G,N:BYTES", value_parser = inverse)]
+    /// says at how many; several behind commas. With F alone the inverse is derived. May be
+    /// repeated.
+    #[arg(long = "inverse", value_name = "F[=G],N:BYTES", value_parser = inverse)]
     pub inverses: Vec<Inverse>,
 }
 
@@ -33,8 +34,8 @@ pub struct FileArg {
 pub struct Inverse {
     /// The function.
     pub function: String,
-    /// What undoes it.
-    pub inverse: String,
+    /// What undoes it, unless that is derived.
+    pub inverse: Option<String>,
     /// Parameters that point at what both change, and its length.
     pub state: Vec<(usize, StateLength)>,
 }
@@ -42,7 +43,7 @@ pub struct Inverse {
 fn inverse(text: &str) -> Result<Inverse, String> {
     let usage = || "write f=f_inverse,0:24: parameter 0 points at a state of 24 bytes".to_owned();
     let (names, state) = text.split_once(',').ok_or_else(usage)?;
-    let (function, inverse) = names.split_once('=').ok_or_else(usage)?;
+    let (function, inverse) = names.split_once('=').map_or((names, None), |(f, g)| (f, Some(g)));
     let part = |text: &str| {
         let (param, length) = text.split_once(':').ok_or_else(usage)?;
         let number = |text: &str| text.trim().parse().map_err(|_| usage());
@@ -54,7 +55,7 @@ fn inverse(text: &str) -> Result<Inverse, String> {
     };
     let name = |text: &str| text.trim().trim_start_matches('%').to_owned();
     let state = state.split(',').map(part).collect::<Result<_, String>>()?;
-    Ok(Inverse { function: name(function), inverse: name(inverse), state })
+    Ok(Inverse { function: name(function), inverse: inverse.map(name), state })
 }
 
 fn inverse_check(text: &str) -> Result<InverseCheck, String> {

@@ -36,11 +36,14 @@ pub fn read(input: &FileArg, calls: &[String]) -> Result<File, Failure> {
 /// Read a file for these functions, and its rules. With `imports`, functions that it does not
 /// define may have adjoints: another program links them.
 pub fn read_for(input: &FileArg, funcs: &[String], imports: bool) -> Result<File, Failure> {
-    let undo = input.inverses.iter().map(|i| i.inverse.clone()).filter(|_| !funcs.is_empty());
+    let undo = input.inverses.iter().filter_map(|i| i.inverse.clone()).filter(|_| !funcs.is_empty());
     let wanted: Vec<String> = funcs.iter().cloned().chain(undo).collect();
     let mut file = File::read_for(&input.file, &input.module.options(), &wanted)?;
     for Inverse { function, inverse, state } in &input.inverses {
-        file.program.set_inverse(function, inverse, state)?;
+        match inverse {
+            Some(inverse) => file.program.set_inverse(function, inverse, state)?,
+            None => brolga::find_inverse(&mut file.program, function, state)?,
+        }
     }
     if let Some(path) = &input.rules {
         let at = |line: usize, message: String| Failure::Usage(format!("{}:{line}: {message}", path.display()));

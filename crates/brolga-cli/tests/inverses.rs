@@ -68,11 +68,16 @@ fn calls_that_others_undo() {
     let exact = ["--call", "%added([0.5, 2.0], [0.5], 20)", "--shadow", "0=[0.25, 1.0]"];
     let text = file.run("grad", &[&exact[..], &inverse].concat()).expect(0).stdout;
     assert!(text.contains("20 calls, 20 undone") && text.contains("1 states kept"), "{text}");
+    // Or derived.
+    let derived = run(&["--inverse", "advance,0:16", "--inverse-check", "record"]).expect(0).json();
+    assert_eq!(derived[0]["inverses"]["undone"], 20, "{derived:?}");
     let refused = |inverse: &str, status: i32, says: &str| {
         run(&["--inverse", inverse]).expect(status).says(says);
     };
     refused("advance=retreat", 2, "write f=f_inverse,0:24");
     refused("advance=retreat,0", 2, "write f=f_inverse,0:24");
+    refused("added,0:16", 1, "no inverse of %added is found");
+    refused("back,0:16", 1, "%back is no function of the program");
     refused("advance=back,0:16", 1, "%back is no function of the program");
     refused("advance=added,0:16", 1, "declare both alike");
     refused("advance=retreat,2:16", 1, "parameter 2 of (i64, i64) system_v is no pointer");

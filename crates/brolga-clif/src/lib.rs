@@ -3,6 +3,7 @@
 //! ```text
 //! vectorise        several iterations of a loop at a time, in the lanes of vectors
 //! slp_divisions    two divisions by one number as one
+//! inverse          the function that undoes a function on memory
 //! loop_rotate      loops test at their ends
 //! licm_gvn         loop-invariant code motion and value numbering, in short functions
 //! orient_branches  the branch of a loop that could not be rotated falls through into it
@@ -22,6 +23,7 @@
 //! **Invariant.** Results and memory stay, bit for bit, but for what a caller allows; so does
 //! whether a function traps.
 
+pub mod inverse;
 pub mod licm_gvn;
 pub mod loop_layout;
 pub mod loop_rotate;

@@ -1,5 +1,6 @@
 //! Each pass on plain CLIF: what a function computes is the same before and after.
 
+mod inverse;
 mod licm_gvn;
 mod loop_rotate;
 mod plain;

@@ -241,6 +241,20 @@ impl File {
         Ok(Self { name, text, program, functions, directives, malformed, wasm, reversible })
     }
 
+    /// Define more functions, from a text in CLIF. They may call those of the file.
+    ///
+    /// # Errors
+    /// What is wrong with the text, and symbols that are there already.
+    pub fn define(&mut self, text: &str) -> Result<(), Diagnostics> {
+        let isa = host_isa();
+        for chunk in &source::split(text).functions {
+            let unit = Unit::read(chunk, &isa)?;
+            let twice = |s| Diagnostic::new("AD0004", format!("`%{s}` is defined twice"));
+            self.program.define(&unit.symbol, unit.func, |_| 0).map_err(twice)?;
+        }
+        Ok(())
+    }
+
     /// Read reversible functions.
     fn functions_of(name: &str, text: String) -> Result<Self, Diagnostics> {
         let ((program, functions), reversible) = crate::reversible::read(&text, &*host_isa())?;

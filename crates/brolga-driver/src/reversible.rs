@@ -16,7 +16,7 @@
 
 use brolga::{Diagnostic, Diagnostics, InverseCheck, Options, Program, Tolerance};
 use brolga_ir::program::symbol_of_func;
-use brolga_reversible::ast::{CheckMode, File as Functions, Function, Type};
+use brolga_reversible::ast::{CheckMode, File as Functions};
 use brolga_reversible::{Compiled, Fault, RevError, compile};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::verify_function;
@@ -48,38 +48,7 @@ impl Reversible {
                 (found, CheckMode::Bits) => found,
             };
         }
-        Options { inverse_check: self.of_widths(found), ..Options::default() }
-    }
-
-    /// The pair compares floats of one width; singles by the root of the tolerance. What has both
-    /// it does not compare: the checks of the functions themselves do.
-    fn of_widths(&self, check: InverseCheck) -> InverseCheck {
-        let InverseCheck::Within(tolerance) = check else { return check };
-        let widths = |f: &Function| {
-            let mut found = (false, false);
-            f.params.iter().filter(|p| !p.input).for_each(|p| self.widths(&p.ty, &mut found));
-            found
-        };
-        let all: Vec<(bool, bool)> = self.functions.functions.iter().map(widths).collect();
-        match (all.contains(&(true, true)), all.iter().any(|w| w.0)) {
-            (true, _) => InverseCheck::Off,
-            (false, true) => InverseCheck::Within(Tolerance::from(f64::from(tolerance).sqrt())),
-            (false, false) => check,
-        }
-    }
-
-    /// Whether there are singles, and doubles.
-    fn widths(&self, ty: &Type, found: &mut (bool, bool)) {
-        match ty {
-            Type::F32 => found.0 = true,
-            Type::F64 | Type::Complex | Type::Q43 | Type::Log => found.1 = true,
-            Type::I64 | Type::I32 => {}
-            Type::Array(of, _) | Type::Stack(of, _) => self.widths(of, found),
-            Type::Record(name) => {
-                let record = self.functions.records.iter().find(|r| r.name == *name);
-                record.into_iter().flat_map(|r| &r.fields).for_each(|f| self.widths(&f.1, found));
-            }
-        }
+        Options { inverse_check: found, ..Options::default() }
     }
 }
 

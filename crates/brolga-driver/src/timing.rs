@@ -15,7 +15,7 @@
 
 use std::time::{Duration, Instant};
 
-use brolga::{DerivedRule, Error, LoopStats, Mode, Options, Program, Request};
+use brolga::{DerivedRule, Error, InverseStats, LoopStats, Mode, Options, Program, Request};
 use brolga_ir::driver_call::zero;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::data_value::DataValue;
@@ -54,6 +54,7 @@ pub struct Repeated<'a> {
     cotangents: Vec<Option<DataValue>>,
     tape_bytes: usize,
     loops: LoopStats,
+    inverses: InverseStats,
     /// What it takes to look at the clock twice.
     clock: Duration,
     /// Whether the last call has left buffers, and tangents, as they were.
@@ -72,7 +73,7 @@ impl<'a> Repeated<'a> {
         let direction = Direction::along(call, &inputs, &vec![1.0; inputs.len()]);
         let clock = (0..100).map(|_| Instant::now().elapsed()).min().unwrap_or_default();
         let (results, cotangents, tape_bytes) = (Vec::new(), Vec::new(), 0);
-        let loops = LoopStats::default();
+        let (loops, inverses) = Default::default();
         let mut memory = Memory::new(call)?;
         let (values, args) = (memory.values(), memory.arguments());
         let tangents = direction.put(call, &mut memory);
@@ -89,6 +90,7 @@ impl<'a> Repeated<'a> {
             cotangents,
             tape_bytes,
             loops,
+            inverses,
             clock,
             keeps,
             renews_shadows,
@@ -139,6 +141,7 @@ impl<'a> Repeated<'a> {
                 let (args, seeds) = (&self.args, &self.call.seeds);
                 let run = unsafe { self.rule.gradient(args, seeds, &mut self.results, &mut self.cotangents) }?;
                 (self.tape_bytes, self.loops) = (run.tape_bytes(), run.loop_stats());
+                self.inverses = run.inverse_stats();
                 Ok(())
             }
             Timed::Tangent => {
@@ -200,6 +203,11 @@ impl<'a> Repeated<'a> {
     /// What the time loops of the last gradient have done.
     pub fn loops(&self) -> LoopStats {
         self.loops
+    }
+
+    /// What calls that inverses undo have done in the last gradient.
+    pub fn inverses(&self) -> InverseStats {
+        self.inverses
     }
 
     /// What the last call returned.

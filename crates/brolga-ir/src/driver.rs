@@ -146,11 +146,12 @@ pub mod inverse {
     pub const DONE: u64 = 5;
     /// From this bit on: how many parts the state has.
     pub const PARTS: u64 = 8;
-    /// From this bit on: what is checked. Nothing; within a tolerance, as floats of four or of
-    /// eight bytes; bit by bit; or so with what differs on record.
+    /// From this bit on: what is checked. Nothing; within a tolerance; bit by bit; or so with what
+    /// differs on record.
     pub const CHECK: u64 = 32;
-    /// What is checked if floats may differ: so many bytes each.
-    pub const WITHIN: [u64; 2] = [4, 8];
+    /// What is checked if floats may differ. Then there is a cell more for each part: how many
+    /// bytes a float has there, or zero if there are both.
+    pub const WITHIN: u64 = 4;
     /// What is checked if all bits count.
     pub const BITS: u64 = 1;
     /// The same, where what differs is recorded.

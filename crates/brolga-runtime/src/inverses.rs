@@ -33,15 +33,17 @@
 //! gradient of a call, a block of steps of a time loop.
 //!
 //! **Cost.** Three copies of the state for each call and two for its pullback; a checksum each, if
-//! it is checked by bits; with a tolerance or a record, a call of the inverse. Sixteen bytes for
-//! each word on record.
+//! it is checked by bits; with a tolerance or a record, a call of the inverse. Twelve bytes for
+//! each word on record, and eight for each call that has some.
 //!
 //! **Source.** J.-G. Liu, T. Zhao: Differentiate everything with a reversible embedded
 //! domain-specific language. arXiv:2003.04617 (2020).
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::ops::Range;
 
-use crate::state::{ProgramState, StateFault};
+use crate::state::{ProgramState, StateFault, WordHasher};
 
 /// What is wrong with a call that is undone.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -122,18 +124,20 @@ pub struct InverseStats {
 
 /// What is checked.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum UndoCheck {
+pub(crate) enum UndoCheck<'c> {
     Off,
-    /// Words of so many bytes may differ as floats, by so much.
-    Within(usize, f64),
+    /// Floats may differ: of each part of the state how many bytes one has, or zero if there are
+    /// both, and by how much a double may differ. A single may by the root of that.
+    Within {
+        widths: &'c [u64],
+        tolerance: f64,
+    },
     Bits,
     Record,
 }
 
 /// A word of a state that an inverse does not give back.
 struct Word {
-    /// Which call of the chain.
-    call: u32,
     /// Where it begins, as bytes from the state's first.
     at: u32,
     before: [u8; 8],
@@ -151,7 +155,9 @@ struct CallChain {
     /// What inverses do not give back, in the order of calls, and how many of these are not put
     /// there.
     words: Vec<Word>,
-    words_left: usize,
+    /// Calls that have some: which of the chain, and the first.
+    marks: Vec<(u32, u32)>,
+    marks_left: usize,
     /// Bytes that the forward pass keeps.
     bytes: u64,
     calls: u64,
@@ -180,12 +186,20 @@ struct Undoing {
     levels: usize,
 }
 
+/// The chains of a level, by their states.
+type Level = HashMap<ProgramState, CallChains, BuildHasherDefault<WordHasher>>;
+
+/// Most copies that are kept for later runs, and most bytes of each.
+const MOST_SPARE: (usize, usize) = (8, 64 << 10);
+
 /// The calls of a segment's run.
 #[derive(Default)]
 pub(crate) struct Inverses {
-    levels: Vec<HashMap<ProgramState, CallChains>>,
+    levels: Vec<Level>,
     undoing: Vec<Undoing>,
+    /// Copies and levels that are over.
     spare: Vec<Box<[u8]>>,
+    spare_levels: Vec<Level>,
     pub(crate) fault: Option<InverseFault>,
     stats: InverseStats,
     bytes: u64,
@@ -193,37 +207,48 @@ pub(crate) struct Inverses {
 
 impl CallChain {
     /// Record what a call had before and undoing has not given back.
-    fn note(&mut self, state: &ProgramState, found: &[u8]) -> Result<(), InverseFault> {
-        let call = self.calls as u32 - 1;
-        for word in state.words().filter(|w| self.before[w.clone()] != found[w.clone()]) {
-            let at = u32::try_from(word.start).map_err(|_| StateFault::Memory(found.len() as u64))?;
+    fn note(&mut self, state: &ProgramState, found: &[u8]) -> Result<usize, InverseFault> {
+        let had = self.words.len();
+        let memory = || StateFault::Memory(found.len() as u64);
+        let first = u32::try_from(had).map_err(|_| memory())?;
+        for word in state.spans().flat_map(|part| others(part, &self.before, found)) {
+            let at = u32::try_from(word.start).map_err(|_| memory())?;
             let mut before = [0; 8];
             before[..word.len()].copy_from_slice(&self.before[word]);
-            self.words.push(Word { call, at, before });
+            self.words.push(Word { at, before });
         }
-        self.words_left = self.words.len();
-        Ok(())
+        let more = self.words.len() - had;
+        if more > 0 {
+            self.marks.push((self.calls as u32 - 1, first));
+        }
+        self.marks_left = self.marks.len();
+        Ok(more)
     }
 
     /// Put there what is on record of the last call that is left, and whether there was anything.
     fn put_words(&mut self, state: &ProgramState, now: &mut [u8]) -> bool {
         let call = self.left as u32 - 1;
-        let end = self.words_left;
-        while let Some(w) = self.words[..self.words_left].last().filter(|w| w.call == call) {
+        let Some(&(_, first)) = self.marks[..self.marks_left].last().filter(|m| m.0 == call) else { return false };
+        let end = self.marks.get(self.marks_left).map_or(self.words.len(), |m| m.1 as usize);
+        for w in &self.words[first as usize..end] {
             let word = state.word_at(w.at as usize);
             let len = word.len();
             now[word].copy_from_slice(&w.before[..len]);
-            self.words_left -= 1;
         }
-        self.words_left < end
+        self.marks_left -= 1;
+        true
     }
 }
 
 impl Inverses {
     pub(crate) fn clear(&mut self) {
-        if !self.levels.is_empty() || self.fault.is_some() || self.stats != InverseStats::default() {
-            *self = Self::default();
+        while !self.levels.is_empty() {
+            self.leave();
         }
+        self.undoing.clear();
+        self.spare.truncate(MOST_SPARE.0);
+        self.spare.retain(|s| s.len() <= MOST_SPARE.1);
+        (self.fault, self.stats, self.bytes) = Default::default();
     }
 
     /// A pullback begins: of what an earlier one has left, only what the forward pass kept is good.
@@ -240,7 +265,7 @@ impl Inverses {
             chains.live = chains.all.len();
             for chain in &mut chains.all {
                 (chain.left, chain.undone, chain.now) = (chain.calls, 0, None);
-                chain.words_left = chain.words.len();
+                chain.marks_left = chain.marks.len();
             }
         }
         self.enter();
@@ -248,14 +273,19 @@ impl Inverses {
 
     /// What follows has chains of its own.
     pub(crate) fn enter(&mut self) {
-        self.levels.push(HashMap::new());
+        self.levels.push(self.spare_levels.pop().unwrap_or_default());
     }
 
     /// It is over.
     pub(crate) fn leave(&mut self) {
-        if let Some(chains) = self.levels.pop() {
-            self.bytes -= chains.values().flat_map(|c| &c.all).map(|c| c.bytes).sum::<u64>();
+        let Some(mut level) = self.levels.pop() else { return };
+        for chain in level.drain().flat_map(|(_, chains)| chains.all) {
+            self.bytes -= chain.bytes;
+            let copies = [chain.after, chain.first, chain.before].into_iter().chain(chain.now);
+            let room = MOST_SPARE.0.saturating_sub(self.spare.len());
+            self.spare.extend(copies.filter(|c| !c.is_empty() && c.len() <= MOST_SPARE.1).take(room));
         }
+        self.spare_levels.push(level);
     }
 
     /// A call of a task has failed.
@@ -272,22 +302,31 @@ impl Inverses {
     }
 
     /// A call begins.
-    pub(crate) fn begin(&mut self, state: ProgramState, check: UndoCheck, caller: usize) -> Result<(), InverseFault> {
+    pub(crate) fn begin(
+        &mut self,
+        state: ProgramState,
+        check: UndoCheck<'_>,
+        caller: usize,
+    ) -> Result<(), InverseFault> {
         if self.levels.is_empty() {
             self.enter();
         }
         let level = self.levels.last_mut().expect("there is one");
-        let chains = level.entry(state.clone()).or_default();
+        if !level.contains_key(&state) {
+            level.insert(state.clone(), CallChains::default());
+        }
+        let chains = level.get_mut(&state).expect("it is there");
         let goes_on = |c: &CallChain| c.left == c.calls && c.calls < u64::from(u32::MAX) && state.is(&c.after, caller);
         if !chains.all[..chains.live].last().is_some_and(goes_on) {
             let after = state.copied(&mut self.spare, caller)?;
             let first = if check == UndoCheck::Off { Box::default() } else { after.clone() };
-            let compares = matches!(check, UndoCheck::Within(..) | UndoCheck::Record);
+            let compares = matches!(check, UndoCheck::Within { .. } | UndoCheck::Record);
             let before = if compares { after.clone() } else { Box::default() };
             self.bytes -= chains.all.drain(chains.live..).map(|c| c.bytes).sum::<u64>();
             let bytes = (after.len() + first.len() + before.len()) as u64;
-            let (now, words, words_left, calls, left, sum, undone) = Default::default();
-            let fresh = CallChain { after, first, before, now, words, words_left, bytes, calls, left, sum, undone };
+            let (now, words, marks, marks_left, calls, left, sum, undone) = Default::default();
+            let fresh =
+                CallChain { after, first, before, now, words, marks, marks_left, bytes, calls, left, sum, undone };
             chains.all.push(fresh);
             chains.live += 1;
             self.bytes += bytes;
@@ -298,7 +337,7 @@ impl Inverses {
         if let UndoCheck::Bits | UndoCheck::Record = check {
             chain.sum = chain.sum.wrapping_add(state.checksum(caller));
         }
-        if let UndoCheck::Within(..) | UndoCheck::Record = check {
+        if let UndoCheck::Within { .. } | UndoCheck::Record = check {
             chain.before.copy_from_slice(&chain.after);
         }
         Ok(())
@@ -322,21 +361,21 @@ impl Inverses {
     pub(crate) fn compare(
         &mut self,
         state: &ProgramState,
-        check: UndoCheck,
+        check: UndoCheck<'_>,
         caller: usize,
     ) -> Result<(), InverseFault> {
         let found = state.copied(&mut self.spare, caller)?;
         let chains = self.chain(state).expect("the call has begun");
         let chain = &mut chains.all[chains.live - 1];
         if check == UndoCheck::Record {
-            let had = chain.words.len();
-            chain.note(state, &found)?;
-            let more = chain.words.len() - had;
-            chain.bytes += (more * size_of::<Word>()) as u64;
+            let more = chain.note(state, &found)?;
+            let mark = if more > 0 { size_of::<(u32, u32)>() } else { 0 };
+            let bytes = (more * size_of::<Word>() + mark) as u64;
+            chain.bytes += bytes;
             state.put_back(&chain.after, caller);
             self.spare.push(found);
             self.stats.recorded += more as u64;
-            self.bytes += (more * size_of::<Word>()) as u64;
+            self.bytes += bytes;
             self.stats.max_bytes = self.stats.max_bytes.max(self.bytes);
             return Ok(());
         }
@@ -344,7 +383,7 @@ impl Inverses {
         state.put_back(if far.is_some() { &chain.before } else { &chain.after }, caller);
         self.spare.push(found);
         match (far, check) {
-            (Some((offset, before, found)), UndoCheck::Within(_, tolerance)) => {
+            (Some((offset, before, found)), UndoCheck::Within { tolerance, .. }) => {
                 Err(InverseFault::Far { offset, before, found, tolerance })
             }
             _ => Ok(()),
@@ -363,7 +402,12 @@ impl Inverses {
     }
 
     /// The call has been undone, and its gradient is to run.
-    pub(crate) fn redo(&mut self, state: &ProgramState, check: UndoCheck, caller: usize) -> Result<(), InverseFault> {
+    pub(crate) fn redo(
+        &mut self,
+        state: &ProgramState,
+        check: UndoCheck<'_>,
+        caller: usize,
+    ) -> Result<(), InverseFault> {
         let mut now = state.copied(&mut self.spare, caller)?;
         let chains = self.chain(state).expect("a call has begun");
         let chain = &mut chains.all[chains.live - 1];
@@ -383,7 +427,7 @@ impl Inverses {
     pub(crate) fn done(
         &mut self,
         state: &ProgramState,
-        check: UndoCheck,
+        check: UndoCheck<'_>,
         cursor: &mut *mut u8,
         caller: usize,
     ) -> Result<(), InverseFault> {
@@ -413,7 +457,7 @@ impl Inverses {
                     None => InverseFault::Between(calls),
                 });
             }
-            UndoCheck::Within(_, tolerance) => {
+            UndoCheck::Within { tolerance, .. } => {
                 if let Some((offset, before, found)) = differs(state, &chain.first, &now, check) {
                     return Err(InverseFault::Drifts { calls, offset, before, found, tolerance });
                 }
@@ -425,30 +469,76 @@ impl Inverses {
     }
 }
 
+/// Whether a word is not the same; most have eight bytes.
+fn is_another(a: &[u8], b: &[u8]) -> bool {
+    match (<[u8; 8]>::try_from(a), <[u8; 8]>::try_from(b)) {
+        (Ok(a), Ok(b)) => u64::from_ne_bytes(a) != u64::from_ne_bytes(b),
+        _ => a != b,
+    }
+}
+
 /// Where two states are too far from each other: there, and what stands there.
-fn differs(state: &ProgramState, before: &[u8], found: &[u8], check: UndoCheck) -> Option<(u64, f64, f64)> {
-    let UndoCheck::Within(width, tolerance) = check else { return None };
-    let float = |w: &[u8]| match (<[u8; 8]>::try_from(w), <[u8; 4]>::try_from(w)) {
+fn differs(state: &ProgramState, before: &[u8], found: &[u8], check: UndoCheck<'_>) -> Option<(u64, f64, f64)> {
+    let UndoCheck::Within { widths, tolerance } = check else { return None };
+    let near = |a: &[u8], b: &[u8], width: u64| match width {
+        4 => near_singles(a, b, tolerance.sqrt()),
+        8 => near_doubles(a, b, tolerance),
+        _ => near_doubles(a, b, tolerance) || near_singles(a, b, tolerance.sqrt()),
+    };
+    state.spans().zip(widths).find_map(|(part, &width)| {
+        others(part, before, found).find_map(|at| {
+            let (a, b) = (&before[at.clone()], &found[at.clone()]);
+            if near(a, b, width) {
+                return None;
+            }
+            // Of two singles the one that is another.
+            let half = 4.min(a.len());
+            let first = a[..half] != b[..half];
+            let of_it = match width {
+                4 if first => at.start..at.start + half,
+                4 => at.start + half..at.end,
+                _ => at,
+            };
+            Some((of_it.start as u64, float(&before[of_it.clone()]), float(&found[of_it])))
+        })
+    })
+}
+
+/// The words of a part that are not the same in two copies.
+fn others<'c>(part: Range<usize>, a: &'c [u8], b: &'c [u8]) -> impl Iterator<Item = Range<usize>> + use<'c> {
+    let words = a[part.clone()].chunks(8).zip(b[part.clone()].chunks(8)).enumerate();
+    words.filter(|(_, (x, y))| is_another(x, y)).map(move |(k, (x, _))| {
+        let at = part.start + 8 * k;
+        at..at + x.len()
+    })
+}
+
+/// A word as a float.
+fn float(w: &[u8]) -> f64 {
+    match (<[u8; 8]>::try_from(w), <[u8; 4]>::try_from(w)) {
         (Ok(w), _) => f64::from_le_bytes(w),
         (_, Ok(w)) => f64::from(f32::from_le_bytes(w)),
         _ => f64::NAN,
-    };
-    // What is no float but a number has an exponent of none, or of all.
-    let is_float = |w: &[u8], x: f64| match w.len() {
-        4 => x == 0.0 || (x as f32).is_normal(),
-        _ => x == 0.0 || x.is_normal(),
-    };
-    state.spans().find_map(|part| {
-        let words = part.clone().step_by(width).map(|at| at..part.end.min(at + width));
-        words.into_iter().find_map(|at| {
-            let (a, b) = (&before[at.clone()], &found[at.clone()]);
-            let (x, y) = (float(a), float(b));
-            let near = || {
-                a.len() == width && is_float(a, x) && is_float(b, y) && (x - y).abs() <= tolerance * x.abs().max(1.0)
-            };
-            (a != b && !(x.is_nan() && y.is_nan() && a.len() == width) && !near()).then_some((at.start as u64, x, y))
-        })
+    }
+}
+
+fn near_doubles(a: &[u8], b: &[u8], tolerance: f64) -> bool {
+    let (x, y) = (float(a), float(b));
+    a.len() == 8 && (x.is_nan() && y.is_nan() || is_near(x, y, tolerance, |x| x == 0.0 || x.is_normal()))
+}
+
+/// Whether both halves are.
+fn near_singles(a: &[u8], b: &[u8], tolerance: f64) -> bool {
+    let is_float = |x| x == 0.0 || (x as f32).is_normal();
+    a.chunks(4).zip(b.chunks(4)).all(|(a, b)| {
+        let (x, y) = (float(a), float(b));
+        a == b || a.len() == 4 && (x.is_nan() && y.is_nan() || is_near(x, y, tolerance, is_float))
     })
+}
+
+/// What is no float but a number has an exponent of none, or of all.
+fn is_near(x: f64, y: f64, tolerance: f64, is_float: impl Fn(f64) -> bool) -> bool {
+    is_float(x) && is_float(y) && (x - y).abs() <= tolerance * x.abs().max(1.0)
 }
 
 #[cfg(test)]
@@ -460,8 +550,12 @@ mod tests {
         ProgramState::new(&cells).unwrap()
     }
 
+    fn within(widths: &[u64], tolerance: f64) -> UndoCheck<'_> {
+        UndoCheck::Within { widths, tolerance }
+    }
+
     fn far(a: f64, b: f64) -> bool {
-        differs(&of_bytes(&[8]), &a.to_le_bytes(), &b.to_le_bytes(), UndoCheck::Within(8, 1e-8)).is_some()
+        differs(&of_bytes(&[8]), &a.to_le_bytes(), &b.to_le_bytes(), within(&[8], 1e-8)).is_some()
     }
 
     #[test]
@@ -474,12 +568,22 @@ mod tests {
         assert!(far(f64::from_bits(5), f64::from_bits(6)) && far(0.0, f64::from_bits(1)));
         assert!(far(f64::from_bits(-1_i64 as u64), 0.0));
         let (a, b) = ([1.0_f32.to_le_bytes(), 2.0_f32.to_le_bytes()], [1.5_f32.to_le_bytes(), 2.0_f32.to_le_bytes()]);
-        let singles = differs(&of_bytes(&[8]), a.as_flattened(), b.as_flattened(), UndoCheck::Within(4, 1e-3));
+        let singles = differs(&of_bytes(&[8]), a.as_flattened(), b.as_flattened(), within(&[4], 1e-6));
         assert_eq!(singles, Some((0, 1.0, 1.5)));
+        let single = |x: f32| x.to_le_bytes();
+        let far_singles = |a: [f32; 2], b: [f32; 2], width| {
+            let [a, b] = [a, b].map(|x| x.map(single).as_flattened().to_vec());
+            differs(&of_bytes(&[8]), &a, &b, within(&[width], 1e-6)).map(|d| d.0)
+        };
+        for width in [4, 0] {
+            assert_eq!(far_singles([1.0, 2.0], [1.0005, 2.0005], width), None);
+            assert!(far_singles([1.0, 2.0], [1.0, 2.01], width).is_some());
+        }
+        assert_eq!(far_singles([1.0, 2.0], [1.0005, 2.01], 4), Some(0));
         // A part begins where a float does.
         let (a, b) = ([&[7; 4][..], &1_f64.to_le_bytes()].concat(), [&[7; 4][..], &2_f64.to_le_bytes()].concat());
-        assert_eq!(differs(&of_bytes(&[4, 8]), &a, &b, UndoCheck::Within(8, 1e-3)), Some((4, 1.0, 2.0)));
+        assert_eq!(differs(&of_bytes(&[4, 8]), &a, &b, within(&[8, 8], 1e-3)), Some((4, 1.0, 2.0)));
         let c = [&[8; 4][..], &1_f64.to_le_bytes()].concat();
-        assert_eq!(differs(&of_bytes(&[4, 8]), &a, &c, UndoCheck::Within(8, 1e-3)).map(|d| d.0), Some(0));
+        assert_eq!(differs(&of_bytes(&[4, 8]), &a, &c, within(&[8, 8], 1e-3)).map(|d| d.0), Some(0));
     }
 }

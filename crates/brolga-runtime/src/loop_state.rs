@@ -17,9 +17,9 @@
 //! **Cost.** A comparison of all pages with those of the image for each question, and 4 KiB for
 //! each page that differs.
 
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::Hasher;
 
-use crate::state::{ProgramState, StateFault, hash, lend};
+use crate::state::{ProgramState, StateFault, WordHasher, hash, lend};
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
@@ -274,7 +274,7 @@ impl LoopState {
     /// A checksum of all but values, in which all NaNs are alike.
     pub(crate) fn checksum(&mut self, caller: usize) -> u64 {
         self.memory.iter_mut().for_each(PagedMemory::measure);
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = WordHasher::default();
         hasher.write_u64(self.bytes.checksum(caller));
         for (m, own) in self.memory.iter().enumerate() {
             for i in own.changed() {

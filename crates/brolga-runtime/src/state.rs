@@ -7,7 +7,7 @@
 //!
 //! **Cost.** A pass over the bytes for each question.
 
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::Hasher;
 use std::ops::Range;
 
 use crate::guard::attributed;
@@ -29,6 +29,53 @@ pub enum StateFault {
 /// A part of a state: an address, and bytes.
 pub(crate) type StateSpan = (*mut u8, usize);
 
+/// Whether some have bytes in common.
+fn overlap(parts: &[StateSpan]) -> bool {
+    let end = |p: &StateSpan| (p.0 as usize).saturating_add(p.1);
+    // Few are compared with each other, without memory for a copy.
+    if parts.len() <= 4 {
+        let meets = |p: &StateSpan, q: &StateSpan| (p.0 as usize) < end(q) && (q.0 as usize) < end(p);
+        return parts.iter().enumerate().any(|(i, p)| parts[..i].iter().any(|q| meets(p, q)));
+    }
+    let mut sorted = parts.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|w| end(&w[0]) > w[1].0 as usize)
+}
+
+/// Words into one: each is multiplied in, and both halves of the product count.
+#[derive(Clone, Copy)]
+pub(crate) struct WordHasher(u64);
+
+impl Default for WordHasher {
+    fn default() -> Self {
+        Self(0x243f_6a88_85a3_08d3)
+    }
+}
+
+impl Hasher for WordHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        // Where it is zero, what comes next still counts.
+        let product = u128::from(self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = (product as u64 ^ (product >> 64) as u64).wrapping_add(0x1319_8a2e_0370_7345);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// The bytes of a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ProgramState {
@@ -44,9 +91,7 @@ impl ProgramState {
             let len = usize::try_from(pair[1] as i64).ok().filter(|&n| n > 0);
             parts.push((pair[0] as *mut u8, len.ok_or(StateFault::Length(pair[1] as i64))?));
         }
-        let mut sorted = parts.clone();
-        sorted.sort_unstable();
-        if sorted.windows(2).any(|w| (w[0].0 as usize).saturating_add(w[0].1) > w[1].0 as usize) {
+        if overlap(&parts) {
             return Err(StateFault::Overlap);
         }
         let bytes = parts.iter().fold(0, |sum: usize, p| sum.saturating_add(p.1));
@@ -130,7 +175,7 @@ impl ProgramState {
     /// A checksum of it, in which all NaNs are alike: which one an operation gives depends on how
     /// it is compiled.
     pub(crate) fn checksum(&self, caller: usize) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = WordHasher::default();
         for &(p, len) in &self.parts {
             // SAFETY: the program says that its state is there.
             attributed(caller, || unsafe { hash(&mut hasher, p, len) });
@@ -165,7 +210,7 @@ pub(crate) fn lend(spare: &mut Vec<Box<[u8]>>, len: usize) -> Result<&mut [u8], 
 ///
 /// # Safety
 /// They may be read.
-pub(crate) unsafe fn hash(hasher: &mut DefaultHasher, p: *const u8, len: usize) {
+pub(crate) unsafe fn hash(hasher: &mut WordHasher, p: *const u8, len: usize) {
     let words = len / 8;
     for at in 0..words {
         // SAFETY: the word lies within the bytes.

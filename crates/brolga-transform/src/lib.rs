@@ -15,6 +15,7 @@
 //! emit       graphs are lowered to CLIF
 //! clif       passes over the CLIF that `brolga_ir::lower` has written
 //! template   pairs of drivers, which are not made of their bodies
+//! find_inverse functions that undo others, derived
 //! user_rules functions that are differentiated as a user says
 //! verified   the verifier between the stages
 //! pipeline   all of it, for one variant (`derive`: the entry points; `derived`: what comes out)
@@ -36,6 +37,7 @@ pub mod derived;
 pub mod embed;
 mod emit;
 pub mod facts;
+mod find_inverse;
 mod guards;
 pub mod nested;
 mod pipeline;
@@ -54,6 +56,7 @@ pub(crate) mod verified;
 pub use derive::{derive, derive_unverified, derive_with};
 pub use derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted, LoopOutcome};
 pub use embed::{Embedded, embed};
+pub use find_inverse::find_inverse;
 pub use nested::Nested;
 pub use pipeline::Stages;
 pub use program::abi::Abi;

@@ -709,3 +709,37 @@ fn what_is_no_pair_is_refused() {
         assert!(found[0].1.contains(says), "{found:?}");
     }
 }
+
+#[test]
+fn inverses_that_are_found_are_as_good_as_those_by_hand() {
+    let p = pairs();
+    let mut found = p.clone();
+    brolga::find_inverse(&mut found, "shear", &[(0, StateLength::Bytes(24))]).unwrap();
+    brolga::find_inverse(&mut found, "slide", &[(1, StateLength::Bytes(16))]).unwrap();
+    let mut by_hand = p.clone();
+    by_hand.set_inverse("shear", "shear_back", &[(0, StateLength::Bytes(24))]).unwrap();
+    by_hand.set_inverse("slide", "slide_back", &[(1, StateLength::Bytes(16))]).unwrap();
+    for (func, calls) in [("plain_shears", 20), ("slides", 9)] {
+        for check in [InverseCheck::Bits, InverseCheck::Record, InverseCheck::Off] {
+            let of = |p: &Program| run(&rule(p, func, &options(Mode::Combined, check)), calls, START, 0).unwrap();
+            let ((own, cost), (hand, _), (as_written, _)) = (of(&found), of(&by_hand), of(&p));
+            assert_eq!(own, hand, "%{func} {check:?}");
+            near(&own, &as_written, 1e-13, func);
+            assert_eq!((cost.1.calls, cost.1.undone, cost.1.recorded), (calls as u64, calls as u64, 0));
+        }
+    }
+    // What is lost is named, with its place.
+    let lost = program(
+        "function %f(i64) {\nblock0(v0: i64):\n    v1 = load.f64 v0\n    v2 = fmul v1, v1\n    store v2, v0\n    return\n}",
+    );
+    let refused = |p: &Program, f: &str| {
+        let all = brolga::find_inverse(&mut p.clone(), f, &[(0, StateLength::Bytes(8))]).unwrap_err();
+        all.to_string()
+    };
+    let said = refused(&lost, "f");
+    for part in ["AD0195", "%f, block0, inst1", "v2 = fmul.f64 v1, v1", "loses what v1 was", "inverse_pair"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(refused(&lost, "g").contains("AD0192"), "{}", refused(&lost, "g"));
+    assert!(refused(&found, "shear").contains("has a function %shear__inverse already"));
+}

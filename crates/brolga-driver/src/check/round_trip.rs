@@ -104,6 +104,7 @@ fn one(
     }
     let is_finite =
         |n: &Num| !matches!(n, Num::F64(x) if !x.is_finite()) && !matches!(n, Num::F32(x) if !x.is_finite());
+    let behind: Vec<Option<Vec<u8>>> = (0..call.args.len()).map(bytes).collect();
     let mut buffers = (0..call.args.len()).filter_map(|i| memory.buffer(i));
     if !buffers.all(|b| decode_all(b.elem, b.primal.bytes()).iter().all(is_finite)) {
         found.left_out += 1;
@@ -114,11 +115,13 @@ fn one(
         return left_as_it_was(e, "inverse", found);
     }
     crate::run::undamaged(&memory)?;
-    for (i, before) in before.iter().enumerate() {
-        let (Some(before), Some(buffer)) = (before, memory.buffer(i)) else { continue };
+    for (i, (before, behind)) in before.iter().zip(&behind).enumerate() {
+        let (Some(before), Some(behind), Some(buffer)) = (before, behind, memory.buffer(i)) else { continue };
         let (was, is) = (decode_all(buffer.elem, before), decode_all(buffer.elem, buffer.primal.bytes()));
+        let size = |n: &Num| if n.is_float() { n.as_f64().abs() } else { 0.0 };
+        let between = decode_all(buffer.elem, behind).iter().map(size).fold(1.0, f64::max);
         let exact = !has_floats(&function.params[i].ty) || function.check == CheckMode::Bits;
-        if let Some(k) = (0..was.len()).find(|&k| !same(was[k], is[k], exact, function.check)) {
+        if let Some(k) = (0..was.len()).find(|&k| !same(was[k], is[k], between, exact, function.check)) {
             let (was, is) = (was[k], is[k]);
             found.wrong = Some(format!("argument {i} at [{k}] was {was:?}, and is {is:?} behind call and inverse"));
             return Ok(());
@@ -128,12 +131,13 @@ fn one(
     Ok(())
 }
 
-fn same(was: Num, is: Num, exact: bool, check: CheckMode) -> bool {
+/// Whether a number is what it was; roundings are those of the largest between.
+fn same(was: Num, is: Num, between: f64, exact: bool, check: CheckMode) -> bool {
     let tolerance = match check {
         CheckMode::Within(t) => t,
         _ => 1e-8,
     };
-    let near = |a: f64, b: f64, t: f64| (a - b).abs() <= t * a.abs().max(1.0);
+    let near = |a: f64, b: f64, t: f64| (a - b).abs() <= t * a.abs().max(between);
     match (was, is) {
         (a, b) if a.same_bits(b) => true,
         (Num::F64(a), Num::F64(b)) if !exact => near(a, b, tolerance),

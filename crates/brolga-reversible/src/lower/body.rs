@@ -5,7 +5,7 @@
 //! `x -= e(y)` runs with cotangents, it undoes `x += e(y)`, so `ȳ += x̄ ∂e/∂y`. An exchange
 //! exchanges cotangents, a rotation rotates them, a new place has none.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Type as Clif, Value, types};
@@ -46,6 +46,9 @@ pub(super) fn lowered(cx: &Lowering<'_>, f: &Function, form: Form) -> Result<Low
         scope,
         homes: HashMap::new(),
         with_cotangents: form.cotangents,
+        quiet: false,
+        fresh: HashSet::new(),
+        rooms: vec![],
         check: f.check,
         fail,
         errors: vec![],
@@ -201,10 +204,15 @@ impl<'f> StmtLowering<'_, 'f> {
     }
 
     /// Statements, one behind the other.
-    fn block(&mut self, body: &[Stmt]) {
-        for stmt in body {
+    pub(super) fn block(&mut self, body: &[Stmt]) {
+        for (i, stmt) in body.iter().enumerate() {
             self.b.set_srcloc(ir::SourceLoc::new(stmt.at.line));
-            self.stmt(stmt);
+            if let StmtKind::Compute { .. } = stmt.kind {
+                self.compute(stmt, &body[i + 1..]);
+            } else {
+                self.used(stmt);
+                self.stmt(stmt);
+            }
         }
     }
 
@@ -245,11 +253,7 @@ impl<'f> StmtLowering<'_, 'f> {
             StmtKind::Drop { name, ty, value } => {
                 self.end(name, ty.as_ref().expect("the checker has put it there"), value, stmt.at);
             }
-            StmtKind::Compute { compute, copy } => {
-                self.block(compute);
-                self.block(copy);
-                self.block(&inverse_of(compute));
-            }
+            StmtKind::Compute { .. } => unreachable!("its block has what comes behind it"),
             StmtKind::Call { name, args, back } => self.call(name, args, *back, line),
             StmtKind::Push { stack, from } => self.push(stack, from, line),
             StmtKind::Pop { stack, to } => self.pop(stack, to, line),
@@ -284,7 +288,7 @@ impl<'f> StmtLowering<'_, 'f> {
         let new: Vec<Value> = parts.collect();
         self.in_range(ty, &new, span.line);
         self.store(&at, &new);
-        if self.with_cotangents && ty.is_active() {
+        if self.carries() && ty.is_active() {
             let mut seeds = self.cotangent(&at);
             // What adds here undoes what subtracts.
             if adds {
@@ -375,7 +379,7 @@ impl<'f> StmtLowering<'_, 'f> {
         let (p, q) = turned(self, p, q);
         self.store(&x, &[p]);
         self.store(&y, &[q]);
-        if self.with_cotangents {
+        if self.carries() {
             let (c, d) = (self.cotangent(&x)[0], self.cotangent(&y)[0]);
             let (c, d) = turned(self, c, d);
             self.set_cotangent(&x, &[c]);
@@ -499,13 +503,17 @@ impl<'f> StmtLowering<'_, 'f> {
         }
         self.b.set_srcloc(ir::SourceLoc::new(span.line));
         self.scope.push(name, ty.clone(), NameRole::Place);
+        self.fresh.insert(name.to_owned());
     }
 
     fn end(&mut self, name: &str, ty: &Type, value: &Expr, span: SourceSpan) {
         match Scalar::of(ty) {
             Some(scalar) => {
                 let at = self.at(&RevPlace { root: name.to_owned(), path: vec![], at: span });
-                let (leaves, places) = self.leaves(value);
+                let hands_on = self.carries() && scalar.is_active();
+                // A load stays where it is, whatever becomes of it.
+                let is_used = hands_on || self.check != CheckMode::Off;
+                let (leaves, places) = if is_used { self.leaves(value) } else { Default::default() };
                 if self.check != CheckMode::Off {
                     let said = self.initial(scalar, &leaves, value);
                     let found = self.load(&at);
@@ -514,7 +522,7 @@ impl<'f> StmtLowering<'_, 'f> {
                         self.fail_if(differs, Fault::DeallocMismatch, span.line);
                     }
                 }
-                if self.with_cotangents && scalar.is_active() {
+                if hands_on {
                     // It undoes the statement that has made the place of this value.
                     let seeds = self.cotangent(&at);
                     self.gradient(value, scalar, &leaves, &places, &seeds, span);
@@ -563,8 +571,8 @@ impl<'f> StmtLowering<'_, 'f> {
             }
         }
         // What runs backwards here with cotangents is the adjoint of the call.
-        let form = Form { back, cotangents: self.with_cotangents };
-        if self.with_cotangents {
+        let form = Form { back, cotangents: self.carries() };
+        if self.carries() {
             passed.extend(&shadows);
         }
         let sig = steps_signature(self.cx, callee, form);
@@ -572,15 +580,12 @@ impl<'f> StmtLowering<'_, 'f> {
         let returns: Vec<Clif> = sig.returns.iter().map(|p| p.value_type).collect();
         let found = call_symbol(&mut self.b, &form.symbol(name), &params, &returns, &passed);
         if let Some(&status) = found.first() {
-            let fail = self.fail.expect("who calls what is checked is checked");
-            let next = self.b.create_block();
-            self.b.ins().brif(status, fail, &[status.into()], next, &[]);
-            self.b.switch_to_block(next);
+            self.leave_if(status, status);
         }
         let n = order.len();
         for (k, &i) in order.iter().enumerate() {
             if let Some(at @ At::Registers { .. }) = &places[i] {
-                let shadow = self.with_cotangents.then(|| passed[n + k]);
+                let shadow = self.carries().then(|| passed[n + k]);
                 let scalar = callee.params[i].ty.clone();
                 let there = At::Memory { address: passed[k], shadow, offset: 0, ty: scalar };
                 if !callee.params[i].input {
@@ -611,8 +616,7 @@ impl<'f> StmtLowering<'_, 'f> {
             }
             At::Registers { ty, .. } => {
                 let address = slot(&mut self.b, 16);
-                let shadow =
-                    if self.with_cotangents { slot(&mut self.b, 16) } else { self.b.ins().iconst(types::I64, 0) };
+                let shadow = if self.carries() { slot(&mut self.b, 16) } else { self.b.ins().iconst(types::I64, 0) };
                 let of = match ty {
                     Scalar::F32 => Type::F32,
                     Scalar::I32 => Type::I32,
@@ -620,7 +624,7 @@ impl<'f> StmtLowering<'_, 'f> {
                     Scalar::I64 => Type::I64,
                     _ => Type::F64,
                 };
-                let shadowed = self.with_cotangents.then_some(shadow);
+                let shadowed = self.carries().then_some(shadow);
                 let there = At::Memory { address, shadow: shadowed, offset: 0, ty: of };
                 let values = self.load(at);
                 self.store(&there, &values);

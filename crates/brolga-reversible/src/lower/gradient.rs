@@ -3,7 +3,7 @@
 //! **Question.** What does `x += e(y)` hand to the cotangent of `y`?
 //! **Answer.** The expression becomes a function of its leaves, and its gradient is derived with
 //! the rules, guards and conventions of all derivatives ([`brolga_transform::embed()`]). If what
-//! comes out is one block, its instructions are copied to where they are needed; otherwise it is
+//! comes out has no branch, its instructions are copied to where they are needed; otherwise it is
 //! called.
 //!
 //! **Cost.** One derivation for each expression that is different.
@@ -50,7 +50,7 @@ pub(super) fn gradient(
     let parts: Vec<Value> = leaves.iter().flat_map(|l| l.parts.iter().copied()).collect();
     // More results than registers hold are stored, to a struct.
     let layout = derived.signature.layout.as_ref();
-    let is_called = derived.func.layout.blocks().count() > 1;
+    let is_called = straight(&derived.func).is_none();
     let room = layout.map(|l| match is_called {
         true => super::abi::slot(&mut body.b, l.size),
         // It stands for the struct: stores to it are left out.
@@ -119,7 +119,7 @@ fn derived(body: &StmtLowering<'_, '_>, e: &Expr, ty: Scalar, leaves: &[Leaf]) -
     for f in functions {
         all.functions.push(Lowered { symbol: f.symbol, func: f.func, line });
     }
-    if func.layout.blocks().count() > 1 {
+    if straight(&func).is_none() {
         let symbol = brolga_ir::program::symbol_of_func(&func.name);
         all.functions.push(Lowered { symbol, func: func.clone(), line });
     }
@@ -178,21 +178,55 @@ enum Spliced {
     Stored(HashMap<i32, Value>),
 }
 
-/// A call of a function, by a copy of its instructions if it is one block. What it stores to `room`
-/// is not stored then.
+/// A function without branches.
+#[derive(Default)]
+struct StraightCode {
+    insts: Vec<ir::Inst>,
+    /// Parameters of its blocks, and what they are.
+    given: Vec<(Value, Value)>,
+}
+
+/// The instructions of a function, if it has no branches.
+fn straight(func: &ir::Function) -> Option<StraightCode> {
+    let StraightCode { mut insts, mut given } = StraightCode::default();
+    let mut block = func.layout.entry_block()?;
+    // A block that comes twice is a loop.
+    for _ in func.layout.blocks() {
+        insts.extend(func.layout.block_insts(block));
+        let last = *insts.last()?;
+        let data = &func.dfg.insts[last];
+        match (data.opcode(), data.branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables)) {
+            (Opcode::Return, _) => return Some(StraightCode { insts, given }),
+            (Opcode::Jump, [to]) => {
+                insts.pop();
+                block = to.block(&func.dfg.value_lists);
+                let args = to.args(&func.dfg.value_lists).filter_map(|a| a.as_value());
+                given.extend(func.dfg.block_params(block).iter().copied().zip(args));
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// A call of a function, by a copy of its instructions if it has no branches. What it stores to
+/// `room` is not stored then.
 fn spliced(b: &mut FunctionBuilder<'_>, func: &ir::Function, args: &[Value], room: Option<Value>) -> Spliced {
-    let mut blocks = func.layout.blocks();
-    let entry = blocks.next().expect("it has a block");
-    if blocks.next().is_some() {
+    let Some(StraightCode { insts, given }) = straight(func) else {
         let symbol = brolga_ir::program::symbol_of_func(&func.name);
         let params: Vec<ir::Type> = func.signature.params.iter().map(|p| p.value_type).collect();
         let returns: Vec<ir::Type> = func.signature.returns.iter().map(|p| p.value_type).collect();
         return Spliced::Returned(super::abi::call_symbol(b, &symbol, &params, &returns, args));
-    }
+    };
+    let entry = func.layout.entry_block().expect("it has a block");
     let mut values: HashMap<Value, Value> = HashMap::new();
     values.extend(func.dfg.block_params(entry).iter().copied().zip(args.iter().copied()));
+    let mut given = given.into_iter().peekable();
     let mut stored = HashMap::new();
-    for inst in func.layout.block_insts(entry) {
+    for inst in insts {
+        while let Some((param, v)) = given.next_if(|(_, v)| values.contains_key(&func.dfg.resolve_aliases(*v))) {
+            values.insert(param, values[&func.dfg.resolve_aliases(v)]);
+        }
         if func.dfg.insts[inst].opcode() == Opcode::Return {
             let found = func.dfg.inst_args(inst).iter();
             let found = found.map(|&v| values[&func.dfg.resolve_aliases(v)]).collect();
@@ -204,21 +238,26 @@ fn spliced(b: &mut FunctionBuilder<'_>, func: &ir::Function, args: &[Value], roo
             stored.insert(offset.into(), values[&func.dfg.resolve_aliases(v)]);
             continue;
         }
-        let data = func.dfg.insts[inst].map(Copier { from: func, b, values: &values });
-        let loc = b.srcloc();
-        let ctrl = func.dfg.ctrl_typevar(inst);
-        let dfg = &mut b.func.dfg;
-        let copy = dfg.make_inst(data);
-        dfg.make_inst_results(copy, ctrl);
-        let block = b.current_block().expect("there is one");
-        b.ensure_inserted_block();
-        b.func.layout.append_inst(copy, block);
-        b.func.set_srcloc(copy, loc);
-        for (&old, &new) in func.dfg.inst_results(inst).iter().zip(b.func.dfg.inst_results(copy)) {
-            values.insert(old, new);
-        }
+        copy(b, func, inst, &mut values);
     }
-    unreachable!("a block ends")
+    unreachable!("it returns")
+}
+
+/// A copy of an instruction, of values that are there.
+fn copy(b: &mut FunctionBuilder<'_>, func: &ir::Function, inst: ir::Inst, values: &mut HashMap<Value, Value>) {
+    let data = func.dfg.insts[inst].map(Copier { from: func, b, values });
+    let loc = b.srcloc();
+    let ctrl = func.dfg.ctrl_typevar(inst);
+    let dfg = &mut b.func.dfg;
+    let copy = dfg.make_inst(data);
+    dfg.make_inst_results(copy, ctrl);
+    let block = b.current_block().expect("there is one");
+    b.ensure_inserted_block();
+    b.func.layout.append_inst(copy, block);
+    b.func.set_srcloc(copy, loc);
+    for (&old, &new) in func.dfg.inst_results(inst).iter().zip(b.func.dfg.inst_results(copy)) {
+        values.insert(old, new);
+    }
 }
 
 /// Maps what an instruction of one function names to another function.

@@ -38,6 +38,9 @@ impl StmtLowering<'_, '_> {
     pub(super) fn make_memory(&mut self, name: &str, ty: &Type, value: &Expr) {
         let address = self.new_memory(ty);
         let shadow = self.with_cotangents.then(|| self.new_memory(ty));
+        if self.is_allocated(ty) {
+            self.rooms.extend([address].into_iter().chain(shadow));
+        }
         if let (Type::Array(of, len), false) = (ty, matches!(value.kind, ExprKind::Int(0))) {
             let scalar = Scalar::of(of).expect("the checker has seen it");
             let parts = self.initial(scalar, &[], value);
@@ -60,9 +63,9 @@ impl StmtLowering<'_, '_> {
             self.holds(ty, address, 0, value, line);
         }
         if self.is_allocated(ty) {
-            release(&mut self.b, address);
-            if let Some(shadow) = shadow {
-                release(&mut self.b, shadow);
+            for room in [address].into_iter().chain(shadow) {
+                release(&mut self.b, room);
+                self.rooms.retain(|&r| r != room);
             }
         }
     }

@@ -28,6 +28,7 @@ mod gradient;
 mod memory;
 mod place;
 mod state;
+mod uncompute;
 
 use std::collections::{HashMap, HashSet};
 

@@ -153,9 +153,10 @@ impl<'f> StmtLowering<'_, 'f> {
         }
     }
 
-    /// The cotangent of a place.
+    /// The cotangent of a place; of one that is not carried no part.
     pub(super) fn cotangent(&mut self, at: &At) -> Vec<Value> {
         match at {
+            _ if self.quiet => vec![],
             At::Registers { cotangents, .. } => cotangents.iter().map(|&v| self.b.use_var(v)).collect(),
             At::Memory { shadow: Some(shadow), offset, .. } => self.load_all(cotangents(at.scalar()), *shadow, *offset),
             At::Memory { shadow: None, .. } | At::Fixed(..) => vec![],

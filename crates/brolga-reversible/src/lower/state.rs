@@ -1,11 +1,12 @@
 //! A function while its statements are lowered: names, where they are, and where checks go.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, Type as Clif, Value, types};
 use cranelift_frontend::{FunctionBuilder, Variable};
 
+use super::abi::release;
 use super::context::Lowering;
 use super::expr::parts_of;
 use crate::ast::{CheckMode, Type};
@@ -20,9 +21,15 @@ pub(super) struct StmtLowering<'b, 'f> {
     pub scope: NameScope<'f>,
     pub homes: HashMap<String, Home>,
     pub with_cotangents: bool,
+    /// Whether those that are there are zero, and stay so.
+    pub quiet: bool,
+    /// Places of the function's own whose cotangents are zero.
+    pub fresh: HashSet<String>,
     pub check: CheckMode,
     /// Where a failed check goes, with its number.
     pub fail: Option<ir::Block>,
+    /// Memory that is to be freed, also if a check fails.
+    pub rooms: Vec<Value>,
     /// What the derivation of an expression has said.
     pub errors: Vec<RevError>,
 }
@@ -68,11 +75,25 @@ impl At {
 impl StmtLowering<'_, '_> {
     /// Return the number of a check if it fails.
     pub(super) fn fail_if(&mut self, failed: Value, fault: Fault, line: u32) {
-        let fail = self.fail.expect("something is checked");
         let site = self.cx.site(fault, line);
         let site = self.b.ins().iconst(types::I32, site);
+        self.leave_if(failed, site);
+    }
+
+    /// Return the number of a check that has failed, and free what is allocated.
+    pub(super) fn leave_if(&mut self, failed: Value, site: Value) {
+        let fail = self.fail.expect("something is checked");
         let next = self.b.create_block();
-        self.b.ins().brif(failed, fail, &[site.into()], next, &[]);
+        if self.rooms.is_empty() {
+            self.b.ins().brif(failed, fail, &[site.into()], next, &[]);
+        } else {
+            let freed = self.b.create_block();
+            self.b.set_cold_block(freed);
+            self.b.ins().brif(failed, freed, &[], next, &[]);
+            self.b.switch_to_block(freed);
+            self.rooms.clone().into_iter().for_each(|room| release(&mut self.b, room));
+            self.b.ins().jump(fail, &[site.into()]);
+        }
         self.b.switch_to_block(next);
     }
 

@@ -217,22 +217,25 @@ impl Template<'_, '_> {
     /// The address of what the run time is told at each point.
     fn cells(&self, b: &mut FunctionBuilder<'_>, given: &[ir::Value]) -> ir::Value {
         let tolerance = match self.cx.options.inverse_check {
-            InverseCheck::Within(t) => f64::from(t),
-            _ => 0.0,
+            InverseCheck::Within(t) => Some(f64::from(t)),
+            _ => None,
         };
-        let mut cells = vec![b.ins().iconst(types::I64, tolerance.to_bits() as i64)];
+        let mut cells = vec![b.ins().iconst(types::I64, tolerance.unwrap_or(0.0).to_bits() as i64)];
         for part in &self.of.state {
             cells.extend(bounds(b, part, given));
+        }
+        if tolerance.is_some() {
+            let widths = self.of.state.iter().map(|part| self.width(&part.address));
+            cells.extend(widths.map(|w| b.ins().iconst(types::I64, w)).collect::<Vec<_>>());
         }
         cells_at(b, &cells)
     }
 
     /// Let the run time do what there is to do at a point.
     fn at(&mut self, b: &mut FunctionBuilder<'_>, (seg, cells): (ir::Value, ir::Value), point: u64) {
-        let singles = self.of.state.iter().flat_map(|part| &part.address).any(|&p| self.holds_singles(p));
         let check = match self.cx.options.inverse_check {
             InverseCheck::Off => 0,
-            InverseCheck::Within(_) => inverse::WITHIN[usize::from(!singles)],
+            InverseCheck::Within(_) => inverse::WITHIN,
             InverseCheck::Bits => inverse::BITS,
             InverseCheck::Record => inverse::RECORD,
         };
@@ -243,9 +246,17 @@ impl Template<'_, '_> {
         trap_if(b, fault, Check::InversePair);
     }
 
-    /// Whether a parameter points at floats of four bytes, and none of eight.
-    fn holds_singles(&self, param: usize) -> bool {
-        matches!(self.variant.params[param], ParamMode::Dup { holds, .. } if holds.moved() == Kinds::F32)
+    /// How many bytes a float has where these parameters point, or zero where there are both.
+    fn width(&self, params: &[usize]) -> i64 {
+        let holds = params.iter().filter_map(|&p| match self.variant.params[p] {
+            ParamMode::Dup { holds, .. } => Some(holds.moved()),
+            _ => None,
+        });
+        match holds.reduce(Kinds::join) {
+            Some(Kinds::F32) => 4,
+            Some(kinds) if kinds == Kinds::F64.join(Kinds::F32) => 0,
+            _ => 8,
+        }
     }
 
     /// Call a function of the program as it is.

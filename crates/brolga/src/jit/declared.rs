@@ -239,9 +239,8 @@ mod tests {
         use brolga_runtime::inverse_calls::code;
         let generated = [inverse::BEGIN, inverse::END, inverse::COMPARE, inverse::UNDO, inverse::REDO, inverse::DONE];
         assert_eq!(generated, [code::BEGIN, code::END, code::COMPARE, code::UNDO, code::REDO, code::DONE]);
-        let generated =
-            [inverse::PARTS, inverse::CHECK, inverse::BITS, inverse::RECORD, inverse::WITHIN[0], inverse::WITHIN[1]];
-        assert_eq!(generated, [code::PARTS, code::CHECK, code::BITS, code::RECORD, code::WITHIN[0], code::WITHIN[1]]);
+        let generated = [inverse::PARTS, inverse::CHECK, inverse::BITS, inverse::RECORD, inverse::WITHIN];
+        assert_eq!(generated, [code::PARTS, code::CHECK, code::BITS, code::RECORD, code::WITHIN]);
     }
 
     #[test]

@@ -1,0 +1,192 @@
+//! Control flow as a structure: straight pieces, loops, branches.
+//!
+//! **Answer.** Blocks are walked from the entry. A loop has one latch and one way out, from its
+//! header or from its latch; branches meet again. What is not so is refused.
+
+use cranelift_codegen::ir::{Block, BlockArg, Inst, InstructionData, Opcode, Value};
+use cranelift_codegen::loop_analysis::Loop;
+
+use super::view::{Undoable, View, refused};
+use crate::shape::FlowInfo;
+
+/// A piece of a function.
+#[derive(Debug)]
+pub(super) enum UndoPart {
+    /// Instructions, none of which ends a block.
+    Straight(Vec<Inst>),
+    /// A loop.
+    Again(UndoLoop),
+    /// A branch: what decides, and both ways.
+    Choice { by: Value, at: Inst, then: Vec<UndoPart>, other: Vec<UndoPart> },
+}
+
+/// A loop.
+#[derive(Debug)]
+pub(super) struct UndoLoop {
+    pub header: Block,
+    /// What its parameters are at first, and next.
+    pub init: Vec<Value>,
+    pub next: Vec<Value>,
+    /// The branch that leaves it, by what, and whether that is so if it goes on.
+    pub at: Inst,
+    pub by: Value,
+    pub goes_on_if: bool,
+    /// Whether it is left before an iteration, or behind it.
+    pub before: bool,
+    pub body: Vec<UndoPart>,
+}
+
+const GOTO: &str = "write an inverse by hand, or loops with one way out and branches that meet again";
+
+/// The pieces of a function.
+pub(super) fn parts(view: &View<'_>) -> Undoable<Vec<UndoPart>> {
+    let shape = FlowInfo::of(view.func);
+    UndoWalk { view, shape: &shape }.parts(view.entry, Stop::default())
+}
+
+struct UndoWalk<'w, 'f> {
+    view: &'w View<'f>,
+    shape: &'w FlowInfo,
+}
+
+/// Where a piece is over.
+#[derive(Clone, Copy, Default)]
+struct Stop {
+    /// In front of this block.
+    before: Option<Block>,
+    /// At the branch of this one.
+    at: Option<Block>,
+    /// The header of the loop that it is the body of.
+    within: Option<Block>,
+}
+
+impl UndoWalk<'_, '_> {
+    fn terminator(&self, block: Block) -> Inst {
+        self.view.func.layout.last_inst(block).expect("it has a terminator")
+    }
+
+    /// Where a branch goes: whether if it holds, the block, and what that is given.
+    fn targets(&self, inst: Inst) -> Vec<(Block, Vec<Value>)> {
+        let dfg = &self.view.func.dfg;
+        let calls = dfg.insts[inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
+        let given = |call: &cranelift_codegen::ir::BlockCall| {
+            let args = call.args(&dfg.value_lists);
+            let args = args.filter_map(|a| if let BlockArg::Value(v) = a { Some(self.view.resolved(v)) } else { None });
+            (call.block(&dfg.value_lists), args.collect())
+        };
+        calls.iter().map(given).collect()
+    }
+
+    fn parts(&self, mut block: Block, stop: Stop) -> Undoable<Vec<UndoPart>> {
+        let mut found = Vec::new();
+        loop {
+            if stop.before == Some(block) {
+                return Ok(found);
+            }
+            if stop.within != Some(block)
+                && let Some(lp) = self.header(block)
+            {
+                let (part, next) = self.repeated(lp)?;
+                found.push(UndoPart::Again(part));
+                block = next;
+                continue;
+            }
+            let last = self.terminator(block);
+            let insts = self.view.func.layout.block_insts(block).filter(|&i| i != last);
+            found.push(UndoPart::Straight(insts.collect()));
+            if stop.at == Some(block) {
+                return Ok(found);
+            }
+            let targets = self.targets(last);
+            match (self.view.func.dfg.insts[last].opcode(), &targets[..]) {
+                (Opcode::Return, _) if stop.before.is_none() && stop.at.is_none() => return Ok(found),
+                (Opcode::Jump, [(to, _)]) => block = *to,
+                (Opcode::Brif, [(then, _), (other, _)]) => {
+                    let Some(join) = self.join(*then, *other) else {
+                        return refused(last, "the ways of the branch do not meet again", GOTO);
+                    };
+                    let by = self.view.resolved(self.view.func.dfg.inst_args(last)[0]);
+                    let until = Stop { before: Some(join), ..stop };
+                    let (then, other) = (self.parts(*then, until)?, self.parts(*other, until)?);
+                    found.push(UndoPart::Choice { by, at: last, then, other });
+                    block = join;
+                }
+                _ => return refused(last, "control flow goes on by no loop or branch", GOTO),
+            }
+        }
+    }
+
+    fn header(&self, block: Block) -> Option<Loop> {
+        let lp = self.shape.loops.innermost_loop(block)?;
+        (self.shape.loops.loop_header(lp) == block).then_some(lp)
+    }
+
+    /// The first block that both ways lead to.
+    fn join(&self, a: Block, b: Block) -> Option<Block> {
+        let reached = |from: Block| {
+            let (mut seen, mut next) = (vec![from], vec![from]);
+            while let Some(block) = next.pop() {
+                for to in self.shape.cfg.succ_iter(block) {
+                    // Not round a loop.
+                    if !seen.contains(&to) && !self.shape.domtree.block_dominates(to, from) {
+                        seen.push(to);
+                        next.push(to);
+                    }
+                }
+            }
+            seen
+        };
+        let (a, b) = (reached(a), reached(b));
+        self.shape.domtree.cfg_rpo().copied().find(|block| a.contains(block) && b.contains(block))
+    }
+
+    /// A loop, and the block behind it.
+    fn repeated(&self, lp: Loop) -> Undoable<(UndoLoop, Block)> {
+        let (view, loops) = (self.view, &self.shape.loops);
+        let header = loops.loop_header(lp);
+        let blocks = || view.func.layout.blocks().filter(|&b| loops.is_in_loop(b, lp));
+        let (mut latches, mut entries) = (vec![], vec![]);
+        for pred in self.shape.cfg.pred_iter(header) {
+            if loops.is_in_loop(pred.block, lp) { latches.push(pred) } else { entries.push(pred) }
+        }
+        let mut exits = vec![];
+        for block in blocks() {
+            let outside = self.targets(self.terminator(block)).into_iter().filter(|t| !loops.is_in_loop(t.0, lp));
+            exits.extend(outside.map(|t| (block, t.0)));
+        }
+        let head = self.terminator(header);
+        let ([latch], [entry], [(from, to)]) = (&latches[..], &entries[..], &exits[..]) else {
+            return refused(head, "a loop has several latches, entries or ways out", GOTO);
+        };
+        let at = self.terminator(*from);
+        let InstructionData::Brif { arg, .. } = view.func.dfg.insts[at] else {
+            return refused(at, "a loop is left by no branch of two ways", GOTO);
+        };
+        let before = *from == header && latch.block != header;
+        if !before && *from != latch.block {
+            return refused(at, "a loop is left within an iteration", GOTO);
+        }
+        let given = |inst: Inst| {
+            let to_header = self.targets(inst).into_iter().filter(|t| t.0 == header).map(|t| t.1);
+            to_header.collect::<Vec<_>>()
+        };
+        let (init, next) = (given(entry.inst), given(latch.inst));
+        let ([init], [next]) = (&init[..], &next[..]) else {
+            return refused(head, "a loop has several latches, entries or ways out", GOTO);
+        };
+        let goes_on = self.targets(at).iter().position(|t| loops.is_in_loop(t.0, lp));
+        let within = Stop { within: Some(header), ..Stop::default() };
+        let body = if before {
+            let insts = view.func.layout.block_insts(header).filter(|&i| i != head).collect();
+            let first = self.targets(head).into_iter().find(|t| loops.is_in_loop(t.0, lp)).expect("it goes on").0;
+            let mut body = vec![UndoPart::Straight(insts)];
+            body.extend(self.parts(first, Stop { before: Some(header), ..within })?);
+            body
+        } else {
+            self.parts(header, Stop { at: Some(latch.block), ..within })?
+        };
+        let by = view.resolved(arg);
+        let (init, next, goes_on_if) = (init.clone(), next.clone(), goes_on == Some(0));
+        Ok((UndoLoop { header, init, next, at, by, goes_on_if, before, body }, *to))
+    }
+}
