@@ -41,7 +41,6 @@ pub unsafe extern "C" fn brolga_pending(seg: *mut Segment, p: u64, delta: u64) -
 ///
 /// # Safety
 /// As for [`brolga_pending`].
-#[expect(clippy::too_many_arguments, reason = "generated code has no other place for them")]
 pub unsafe extern "C" fn brolga_pending_within(
     seg: *mut Segment,
     p: u64,

@@ -130,7 +130,7 @@ pub(crate) struct CellId(usize);
 /// Cells, which stay where they are.
 #[derive(Default)]
 struct DeltaCells {
-    chunks: Vec<Box<[DeltaCell; CHUNK]>>,
+    chunks: Vec<Box<[DeltaCell]>>,
     used: usize,
     /// Those of deltas that do not change.
     fixed: HashMap<usize, CellId>,
@@ -143,7 +143,7 @@ impl DeltaCells {
     fn make(&mut self, delta: usize) -> CellId {
         let id = CellId(self.used);
         if self.chunks.len() * CHUNK == id.0 {
-            self.chunks.push(Box::new([const { DeltaCell { now: 0, shadow: 0 } }; CHUNK]));
+            self.chunks.push((0..CHUNK).map(|_| DeltaCell { now: 0, shadow: 0 }).collect());
         }
         self.used += 1;
         *self.at(id) = DeltaCell { now: delta, shadow: delta };
@@ -370,8 +370,8 @@ impl Cells {
         }
     }
 
-    /// Add floats at one place to those at another, and leave zeros there. Bytes behind the last one
-    /// are a part of one that is cleared as a whole or in parts: they go as they are.
+    /// Add floats at one place to those at another, and leave zeros there. Bytes behind the last
+    /// one are a part of one that is cleared as a whole or in parts: they go as they are.
     ///
     /// # Safety
     /// Both can be read and written for so many bytes, and nothing else does.

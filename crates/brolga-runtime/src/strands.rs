@@ -362,8 +362,8 @@ impl Segment {
         self.forks.pending.cell(object, p, delta, touched.filter(|_| !is_data))
     }
 
-    /// The pullback of a task begins: whether there may be sums that it gathers, its own or those of
-    /// strands that wait for it.
+    /// The pullback of a task begins: whether there may be sums that it gathers, its own or those
+    /// of strands that wait for it.
     fn note_sums(&mut self) {
         // SAFETY: a strand that waits is there, and does not change.
         let waiting = self.forks.parent.is_some_and(|parent| unsafe { (*parent).sums } != 0);
@@ -461,8 +461,8 @@ impl Segment {
             let (from, shadow) = (object.place().start + i * page, object.shadow.start + i * page);
             let to = if self.is_strand() { self.sums_of_page(shadow) } else { Some(shadow) };
             if let Some(to) = to {
-                // SAFETY: a page of the strand's own memory, whose task is over; where the program has
-                // added, there is a shadow.
+                // SAFETY: a page of the strand's own memory, whose task is over; where the program
+                // has added, there is a shadow.
                 unsafe { floats.hand_over(from, to, page) };
                 continue;
             }
