@@ -69,6 +69,10 @@ fn products_are_those_of_the_primal() {
 /// in another order (`digits`).
 const REFUSED_IN_MODULES: usize = 1;
 
+/// More of them where all modules are looked at: doubles at odd addresses that are copied as
+/// integers (`copies` at `-O0`, each of the ways to ask for a product).
+const REFUSED_IN_A_CENSUS: usize = 8;
+
 /// The same as [`POLES`], of modules: roots at zero, without an optimiser.
 const POLES_IN_MODULES: usize = 12;
 
@@ -82,17 +86,19 @@ const LONG: [&str; 5] = ["eigen", "gp", "ode", "precise", "resampled"];
 fn products_of_modules() {
     let mut tally = Tally::default();
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm");
+    let census = asked::<u8>("BROLGA_CENSUS").is_some();
+    let most = if census { REFUSED_IN_A_CENSUS } else { REFUSED_IN_MODULES };
     for path in ir_tests::modules(&root) {
         let whole = ir_tests::MODULES_TWICE.iter().any(|name| path == root.join(name));
         let long = path.starts_with(root.join("O0")) || LONG.iter().any(|n| path.file_stem().is_some_and(|s| s == *n));
-        if whole || asked::<u8>("BROLGA_CENSUS").is_some() || !is_quick() && !long {
+        if whole || census || !is_quick() && !long {
             calls_of(&mut tally, &File::read(&path).expect("it is read"), &path, !whole);
         }
     }
     tally.print();
     let refused: usize = tally.refused.values().map(|r| r.0).sum();
     assert!(tally.wrong.is_empty(), "{} are wrong", tally.wrong.len());
-    assert!(refused <= REFUSED_IN_MODULES, "{refused} refused of {}", tally.calls);
+    assert!(refused <= most, "{refused} refused of {}", tally.calls);
     assert!(tally.poles.len() <= POLES_IN_MODULES, "{} at poles", tally.poles.len());
     assert!(tally.poles_of_series.is_empty());
     assert!(tally.compared > 500 && tally.entries > 50, "{} {}", tally.compared, tally.entries);
