@@ -30,7 +30,8 @@ block0(v0: f64):
     return v4
 }";
 
-const PIECES: &str = "function %f(i64) -> f64 {
+/// A double that is copied byte by byte.
+pub(crate) const PIECES: &str = "function %f(i64) -> f64 {
     ss0 = explicit_slot 8
 block0(v0: i64):
     v1 = stack_addr.i64 ss0

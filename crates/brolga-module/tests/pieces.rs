@@ -11,6 +11,7 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_module::FuncId;
 
 use crate::common::{Fixture, address, number};
+use crate::features::PIECES;
 
 const ROOM: usize = 1 << 14;
 
@@ -217,30 +218,9 @@ fn parts_of_constants() {
 /// The account is that of the outer run.
 #[test]
 fn a_tangent_derived_again() {
-    let text = "function %f(i64) -> f64 {
-        ss0 = explicit_slot 8
-    block0(v0: i64):
-        v1 = stack_addr.i64 ss0
-        v2 = iconst.i64 0
-        jump block1(v2)
-    block1(v3: i64):
-        v4 = iadd v0, v3
-        v5 = load.i8 v4
-        v6 = iadd v1, v3
-        store v5, v6
-        v7 = iconst.i64 1
-        v8 = iadd v3, v7
-        v9 = iconst.i64 8
-        v10 = icmp eq v8, v9
-        brif v10, block2, block1(v8)
-    block2:
-        v11 = load.f64 v1
-        v12 = load.f64 v0
-        v13 = fmul v11, v12
-        v14 = fmul v13, v11
-        return v14
-    }";
-    let mut f = Fixture::new(text, "f");
+    let cube = "v12 = load.f64 v0\n    v13 = fmul v11, v12\n    v14 = fmul v13, v11\n    return v14";
+    let text = PIECES.replace("return v11", cube);
+    let mut f = Fixture::new(&text, "f");
     let inner = f.derivative("f", &Spec::tangent([Dual]).results([ReturnActivity::DualOnly]));
     let roles = f.module.signature(inner).unwrap().params.clone();
     assert_eq!(roles[..2], [ParamRole::Primal(0), ParamRole::Shadow(0)]);

@@ -231,3 +231,84 @@ fn extents_are_told_where_they_are_known() {
         text.replace("v26 = imul v24, v6", "v26 = imul v24, v24").replace("v40 = imul v24, v8", "v40 = bxor v24, v8");
     assert!(asked(&unknown) < asked(&text));
 }
+
+/// Two pointers to one array, of which one has extents: cotangents that come by the other one, on
+/// the way from one store back to the one before, are there when that is reversed.
+#[test]
+fn two_ways_to_the_same_cells() {
+    let text = |call: &str| {
+        format!(
+            "function %rows(i64, i64, i64) {{
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = load.i64 v0
+    v4 = iconst.i64 0
+    v5 = iconst.i64 3
+    v6 = iconst.i64 24
+    v7 = iconst.i64 1
+    jump block1(v1)
+block1(v10: i64):
+    v11 = icmp slt v10, v2
+    brif v11, block2, block5
+block2:
+    v12 = imul v10, v6
+    v13 = iadd v3, v12
+    v14 = ishl v10, v5
+    v15 = iadd v0, v14
+    v16 = load.i64 v15+8
+    jump block3(v4)
+block3(v17: i64):
+    v18 = band v17, v4
+    v19 = iadd v16, v18
+    v20 = load.f64 aligned v19
+    v21 = iadd v17, v7
+    brif v17, block4, block3(v21)
+block4:
+    v22 = fmul v20, v20
+    store aligned v22, v13+8
+    v23 = load.f64 aligned v16+8
+    v24 = fmul v23, v20
+    store aligned v24, v13+16
+    v25 = iadd v10, v7
+    jump block1(v25)
+block5:
+    return
+}}
+function %all(i64) -> f64 {{
+    ss0 = explicit_slot 32, align = 8
+    fn0 = %rows(i64, i64, i64)
+    fn1 = %brolga_par_for(i64, i64, i64, i64, i64)
+block0(v0: i64):
+    v1 = stack_addr.i64 ss0
+    v2 = iconst.i64 0
+    v9 = iconst.i64 24
+    v10 = iadd v0, v9
+    v11 = iadd v10, v9
+    store v0, v1
+    store v0, v1+8
+    store v10, v1+16
+    store v11, v1+24
+    v3 = func_addr.i64 fn0
+    v4 = iconst.i64 3
+    v5 = iconst.i64 1
+    {call}
+    v6 = load.f64 v0+16
+    v7 = load.f64 v0+64
+    v8 = fmul v6, v7
+    return v8
+}}"
+        )
+    };
+    let forks = program(&text("call fn1(v3, v1, v2, v4, v5)"));
+    let serial = program(&text("call fn0(v1, v2, v4)"));
+    let cells = [1.5, 0.0, 0.0, 0.5, 0.0, 0.0, -2.0, 0.0, 0.0];
+    for mode in [Mode::Split, Mode::Gradient] {
+        let run = |program, threads| outcome(&rule(program, "all", &options(mode, threads)), &cells, &[], mode, true);
+        let wanted = run(&serial, 1).unwrap();
+        for threads in [1, 2, 3] {
+            for (x, y) in run(&forks, threads).unwrap().iter().zip(&wanted) {
+                let (x, y) = (f64::from_bits(*x), f64::from_bits(*y));
+                assert!((x - y).abs() <= 1e-12 * y.abs().max(1.0), "{mode:?}, {threads}: {x} is not {y}");
+            }
+        }
+    }
+}

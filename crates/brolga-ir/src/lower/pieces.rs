@@ -247,8 +247,9 @@ impl LowerCx<'_> {
     }
 
     /// Settle shadows that a block reads or clears, from an instruction on, as far as nothing comes
-    /// between that makes anything wait. Addresses that are computed on the way are computed first.
-    /// One question for all of them leaves the rest of the block in one piece.
+    /// between that makes anything wait, or in a task of a fork adds to a shadow. Addresses that
+    /// are computed on the way are computed first. One question for all of them leaves the rest of
+    /// the block in one piece.
     pub(super) fn settle_next(&mut self, b: &mut FunctionBuilder<'_>, insts: &[&AdInst], from: usize) {
         let (mut all, mut later, mut addresses) = (Vec::new(), HashSet::new(), Vec::new());
         let mut end = from;
@@ -260,6 +261,8 @@ impl LowerCx<'_> {
                     addresses.push(i);
                     continue;
                 }
+                // What a task adds by one delta may be read by another that leads elsewhere.
+                None if self.env.strand && matches!(inst.op, AdOp::AddMem { .. }) => break,
                 None if lets_wait(&inst.op) => {}
                 _ => break,
             }
