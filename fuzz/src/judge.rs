@@ -8,7 +8,7 @@
 
 use brolga::{DerivedRule, Effort, Error, MemoryMode, Mode, Options, Untracked};
 use brolga_driver::inputs::oracle_args;
-use brolga_driver::protocol::{derive, dump_violations, violations};
+use brolga_driver::protocol::{Share, derive, dump_violations, violations};
 use brolga_driver::value::{Item, Num};
 use brolga_driver::{Directive, File, Invocation, Memory, Outcome, compare, quiet, run};
 use brolga_oracle::{Limits, Oracle, OracleError, OracleOutcome};
@@ -78,7 +78,7 @@ fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
         interleave(&call, &rule().map_err(failure)?, &outcome)?;
     }
 
-    let broken = violations(&file.program, &call, tol).map_err(as_calls)?;
+    let broken = violations(&file.program, &call, tol, Share::All).map_err(as_calls)?;
     if let Some(first) = broken.first() {
         return Err(wrong(format!("protocol {}", template(first)), broken.join("; ")));
     }

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use brolga::Diagnostics;
-use brolga_driver::{Directive, File};
-use brolga_testing::budget;
+use brolga_driver::protocol::Share;
+use brolga_driver::{Directive, File, Invocation};
+use brolga_testing::budget::{Depth, shares};
 
 use crate::{Complaints, blessed, checks};
 
@@ -23,19 +24,44 @@ impl Case {
     }
 }
 
-/// The tests of all files below `root`, in order of paths and lines. In a quick run the protocol is
-/// that of one gradient in [`QUICK`], and dumps are those of one request in as many.
-pub fn collect(root: &Path, quick: bool) -> Vec<Case> {
-    let mut count = 0;
-    files(root).iter().flat_map(|path| of_file(root, path, quick.then_some(&mut count))).collect()
+/// The tests of all files below `root`, in order of paths and lines.
+pub fn collect(root: &Path, depth: Depth) -> Vec<Case> {
+    let mut turns = Turns { depth, gradients: 0, dumps: 0 };
+    files(root).iter().flat_map(|path| of_file(root, path, &mut turns)).collect()
+}
+
+/// What takes long takes turns: a gradient keeps a share of the protocol, and a request is dumped
+/// under some options, in a full run all. In a quick run one in [`QUICK`] does.
+struct Turns {
+    depth: Depth,
+    gradients: usize,
+    dumps: usize,
 }
 
 /// Of so many tests that take long one is made in a quick run.
-const QUICK: usize = 20;
+const QUICK: usize = 8;
 
-/// Whether a test that takes long is made; in a quick run, how many came before.
-fn is_made(quick: &mut Option<&mut usize>) -> bool {
-    quick.as_mut().is_none_or(|n| std::mem::replace(*n, **n + 1).is_multiple_of(QUICK))
+impl Turns {
+    fn of_gradient(&mut self) -> Option<Share> {
+        self.gradients += 1;
+        let n = self.gradients;
+        match self.depth {
+            Depth::Full => Some(Share::All),
+            Depth::Usual => Some(Share::Turn(n)),
+            Depth::Quick => n.is_multiple_of(QUICK).then_some(Share::Turn(n / QUICK)),
+        }
+    }
+
+    /// The number of a request that is dumped, or none where all options are tried.
+    fn of_dump(&mut self) -> Option<Option<usize>> {
+        self.dumps += 1;
+        let n = self.dumps;
+        match self.depth {
+            Depth::Full => Some(None),
+            Depth::Usual => Some(Some(n)),
+            Depth::Quick => n.is_multiple_of(QUICK).then_some(Some(n / QUICK)),
+        }
+    }
 }
 
 /// The CLIF files below `root`, in order of paths.
@@ -48,20 +74,65 @@ pub fn files(root: &Path) -> Vec<PathBuf> {
     out
 }
 
-/// The files of this package but those in folders of these names; in a quick run one in [`SOME`].
-/// How much a test wants to see of them, it says by [`at_least`].
-pub fn some_files(but: &[&str]) -> Vec<PathBuf> {
+/// The files of this package but those in folders of these names.
+pub fn files_but(but: &[&str]) -> Vec<PathBuf> {
     let mut all = files(Path::new(env!("CARGO_MANIFEST_DIR")));
     all.retain(|path| !path.components().any(|c| c.as_os_str().to_str().is_some_and(|c| but.contains(&c))));
-    all.into_iter().step_by(budget(1, SOME)).collect()
+    all
 }
 
-/// Of so many files a quick run looks at one ([`some_files`]).
-const SOME: usize = 6;
+/// A gradient line of a file, bound to its function.
+pub struct Line {
+    /// The file.
+    pub path: PathBuf,
+    /// What is in it.
+    pub file: Arc<File>,
+    /// The text of the call.
+    pub text: String,
+    /// Whether finite differences say nothing about it (`nofd`).
+    pub no_differences: bool,
+    /// The call.
+    pub call: Invocation,
+}
 
-/// How many of so many things a run finds at least in [`some_files`], whose sizes differ.
+impl Line {
+    /// `pow/%pow(2.0, 3)`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.path.file_stem().unwrap_or_default().display(), self.text)
+    }
+}
+
+/// The gradient lines of [`files_but`] of which a search asks something that takes long: one in
+/// [`SHARE`], in a full run all. Searches with other numbers look at other lines. How much it wants
+/// to see of them, a search says by [`at_least`].
+pub fn lines(but: &[&str], search: usize) -> impl Iterator<Item = Line> {
+    let mut n = search;
+    files_but(but).into_iter().flat_map(move |path| {
+        let file = Arc::new(File::read(&path).expect("it is read"));
+        let mut found = Vec::new();
+        for directive in &file.directives {
+            let Directive::Grad(line) = directive else { continue };
+            n += 1;
+            if !n.is_multiple_of(shares(SHARE)) {
+                continue;
+            }
+            let Ok(call) = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses) else { continue };
+            let (text, no_differences) = (line.text.clone(), line.clauses.nofd);
+            found.push(Line { path: path.clone(), file: file.clone(), text, no_differences, call });
+        }
+        found
+    })
+}
+
+/// Of so many lines a search looks at one ([`lines`]).
+const SHARE: usize = 4;
+
+/// How many of so many things a search finds at least in [`lines`], whose functions differ.
 pub fn at_least(n: usize) -> usize {
-    n / budget(1, 3 * SOME)
+    match shares(SHARE) {
+        1 => n,
+        shares => n / (2 * shares),
+    }
 }
 
 fn clif_files(folder: &Path, out: &mut Vec<PathBuf>) {
@@ -80,7 +151,7 @@ fn clif_files(folder: &Path, out: &mut Vec<PathBuf>) {
 }
 
 /// The tests of one file.
-fn of_file(root: &Path, path: &Path, mut quick: Option<&mut usize>) -> Vec<Case> {
+fn of_file(root: &Path, path: &Path, turns: &mut Turns) -> Vec<Case> {
     let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
     let file = match File::read(path) {
         Ok(file) => Arc::new(file),
@@ -102,7 +173,7 @@ fn of_file(root: &Path, path: &Path, mut quick: Option<&mut usize>) -> Vec<Case>
         };
         let short: String = text.chars().take(60).collect();
         let file = file.clone();
-        let protocol = kind != "grad" || is_made(&mut quick);
+        let protocol = if kind == "grad" { turns.of_gradient() } else { None };
         cases.push(Case::new(format!("{name}:{line} {kind} {short}"), move || {
             let complaints = match &file.directives[index] {
                 Directive::Grad(line) => checks::grad(&file, line, protocol),
@@ -113,10 +184,11 @@ fn of_file(root: &Path, path: &Path, mut quick: Option<&mut usize>) -> Vec<Case>
             if complaints.is_empty() { Ok(()) } else { Err(complaints) }
         }));
     }
-    for request in checks::requests(&file).into_iter().filter(|_| is_made(&mut quick)) {
+    for request in checks::requests(&file) {
+        let Some(turn) = turns.of_dump() else { continue };
         let file = file.clone();
         cases.push(Case::new(format!("{name} dumps {}", request.name), move || {
-            let complaints = checks::dumps(&file, &request);
+            let complaints = checks::dumps(&file, &request, turn);
             if complaints.is_empty() { Ok(()) } else { Err(complaints) }
         }));
     }

@@ -2,7 +2,7 @@
 
 use brolga::{DerivedRule, Error, FuncKey, Inline, MemoryMode, Options, Request, Trap};
 use brolga_driver::check::{Tolerances, check};
-use brolga_driver::protocol::{derive, disagreement_with_tape, dump_violations, shape_violations, violations};
+use brolga_driver::protocol::{Share, derive, disagreement_with_tape, dump_violations, shape_violations, violations};
 use brolga_driver::text::{ErrorLine, GradLine, TrapLine};
 use brolga_driver::{Directive, File, Invocation, Memory, compare, guess, quiet, run};
 
@@ -32,12 +32,12 @@ pub fn requests(file: &File) -> Vec<NamedRequest> {
     out
 }
 
-/// `; grad:`, with the protocol if that is wanted.
-pub fn grad(file: &File, line: &GradLine, protocol: bool) -> Complaints {
+/// `; grad:`, with a share of the protocol if that is wanted.
+pub fn grad(file: &File, line: &GradLine, protocol: Option<Share>) -> Complaints {
     caught(|| try_grad(file, line, protocol))
 }
 
-fn try_grad(file: &File, line: &GradLine, protocol: bool) -> Result<Complaints, String> {
+fn try_grad(file: &File, line: &GradLine, protocol: Option<Share>) -> Result<Complaints, String> {
     let program = &file.program;
     let call = Invocation::bind(program, &line.text, &line.call, &line.clauses).map_err(|e| e.to_string())?;
     let tol = compare::tolerance(program, &call, &line.clauses);
@@ -58,8 +58,8 @@ fn try_grad(file: &File, line: &GradLine, protocol: bool) -> Result<Complaints, 
     if let Some(disagreement) = disagreement_with_tape(program, &call, tolerances.tape).map_err(described)? {
         complaints.push(disagreement);
     }
-    if protocol {
-        complaints.extend(violations(program, &call, tolerances.tape).map_err(described)?);
+    if let Some(share) = protocol {
+        complaints.extend(violations(program, &call, tolerances.tape, share).map_err(described)?);
     }
     Ok(complaints)
 }
@@ -185,16 +185,18 @@ fn error_request(file: &File, line: &ErrorLine) -> Result<Request, String> {
     Ok(request)
 }
 
-/// Every stage can be printed, always as the same text, and emitted CLIF can be read.
-pub fn dumps(file: &File, request: &NamedRequest) -> Complaints {
+/// Every stage can be printed, always as the same text, and emitted CLIF can be read. Where options
+/// take turns, those whose turn it is.
+pub fn dumps(file: &File, request: &NamedRequest, turn: Option<usize>) -> Complaints {
     caught(|| {
         let mut complaints = Vec::new();
-        let modes = [
+        let options = [
             (MemoryMode::Leave, Inline::Never),
             (MemoryMode::Leave, Inline::SMALL),
             (MemoryMode::Restore, Inline::Never),
         ];
-        for (memory, inline) in modes {
+        let is_asked = |k: usize| turn.is_none_or(|turn| turn % options.len() == k);
+        for (memory, inline) in (0..).zip(options).filter(|(k, _)| is_asked(*k)).map(|(_, o)| o) {
             let options = Options { memory, inline, ..Options::full() };
             complaints.extend(dump_violations(&file.program, &request.request, &options).map_err(described)?);
         }

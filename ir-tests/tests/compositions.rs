@@ -24,7 +24,7 @@ use brolga_driver::noise::Noise;
 use brolga_driver::value::{Num, decode_all, from_data, to_data};
 use brolga_driver::{Directive, File, Invocation, Wasm, bind, compare};
 use brolga_runtime::Workspace;
-use brolga_testing::is_quick;
+use brolga_testing::budget::{Depth, depth};
 use brolga_transform::nested::{self, Nested, NestedParam, NestedResult};
 use brolga_wasm::Instance;
 use ir_tests::cases::at_least;
@@ -65,15 +65,16 @@ struct Tally {
 
 fn all_calls(outer: Mode, inner: Mode) {
     let mut tally = Tally::default();
-    for path in ir_tests::cases::some_files(&["errors", "real"]) {
-        calls_of(&mut tally, &path, (outer, inner));
+    let search = 2 * (outer as usize) + inner as usize;
+    for line in ir_tests::cases::lines(&["errors", "real"], search) {
+        of_call(&mut tally, &line.file, &line.path, &line.call, &line.name(), (outer, inner));
     }
     tally.print((outer, inner));
     let Tally { compared, kinds, trapped, wrong, poles, .. } = &tally;
     for (kind, _) in KINDS {
-        // A quick run looks at some files only.
+        // Other runs look at some lines only.
         let seen = kinds.get(kind).is_some_and(|n| *n > 1);
-        assert!(seen || is_quick(), "{kind} is not compared: {kinds:?}");
+        assert!(seen || depth() != Depth::Full, "{kind} is not compared: {kinds:?}");
     }
     assert!(wrong.is_empty(), "{} are wrong", wrong.len());
     let most = if inner == Mode::Tangent { POLES_OF_TANGENTS } else { POLES };
@@ -103,16 +104,19 @@ fn all_modules(outer: Mode, inner: Mode) {
 fn calls_of(tally: &mut Tally, path: &std::path::Path, of: (Mode, Mode)) {
     let file = File::read(path).expect("it is read");
     let name = path.file_stem().expect("a name").display().to_string();
-    let place = path.display().to_string();
     for d in &file.directives {
         let Directive::Grad(line) = d else { continue };
         let Ok(call) = file.bind(&line.text, &line.call, &line.clauses) else { continue };
-        let before = tally.compared;
-        judge(tally, &file, &call, &format!("{name}/{}", line.text), of);
-        for (kind, part) in KINDS {
-            let has = if kind == "f32" { compare::uses_f32(&file.program, call.func) } else { place.contains(part) };
-            *tally.kinds.entry(kind).or_default() += if has { tally.compared - before } else { 0 };
-        }
+        of_call(tally, &file, path, &call, &format!("{name}/{}", line.text), of);
+    }
+}
+
+fn of_call(tally: &mut Tally, file: &File, path: &std::path::Path, call: &Invocation, name: &str, of: (Mode, Mode)) {
+    let (place, before) = (path.display().to_string(), tally.compared);
+    judge(tally, file, call, name, of);
+    for (kind, part) in KINDS {
+        let has = if kind == "f32" { compare::uses_f32(&file.program, call.func) } else { place.contains(part) };
+        *tally.kinds.entry(kind).or_default() += if has { tally.compared - before } else { 0 };
     }
 }
 

@@ -42,14 +42,8 @@ const MODES: [Mode; 3] = [Mode::Combined, Mode::Split, Mode::Tangent];
 
 fn all_calls(mode: Mode) {
     let mut tally = Tally::default();
-    for path in ir_tests::cases::some_files(&["errors", "real", "nested"]) {
-        let file = File::read(&path).expect("it is read");
-        let name = path.file_stem().expect("a name").display().to_string();
-        for d in &file.directives {
-            let Directive::Grad(line) = d else { continue };
-            let Ok(call) = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses) else { continue };
-            judge(&mut tally, &file, &call, &format!("{name}/{}", line.text), mode);
-        }
+    for line in ir_tests::cases::lines(&["errors", "real", "nested"], mode as usize) {
+        judge(&mut tally, &line.file, &line.call, &line.name(), mode);
     }
     let Tally { compared, rooms, refused, unsupported, full, grown, wrong } = &tally;
     println!(
@@ -81,7 +75,7 @@ fn tangents() {
 #[test]
 fn random_programs() {
     let mut tally = Tally::default();
-    for seed in 0..budget(100, 10) {
+    for seed in 0..budget(30, 6) {
         let text = brolga_fuzz::text_of(seed, false);
         let Ok(file) = File::parse("random.clif", text) else { continue };
         for d in &file.directives {

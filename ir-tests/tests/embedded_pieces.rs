@@ -169,7 +169,7 @@ impl Writer {
 
 #[test]
 fn floats_in_pieces() {
-    let programs = budget::asked("BROLGA_PIECES").unwrap_or(budget::budget(120, 20));
+    let programs = budget::asked("BROLGA_PIECES").unwrap_or(budget::budget(40, 10));
     let mut tally = Tally::default();
     (0..programs).for_each(|seed| judge_text(&mut tally, seed, Writer::program(seed)));
     println!("{} compared, rooms {:?}, refused {:?}", tally.compared, tally.rooms, tally.refused);

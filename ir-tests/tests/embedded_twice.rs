@@ -11,7 +11,7 @@ use brolga::{Arg, ArgActivity, HessianRule, Options, ResultActivity};
 use brolga_driver::noise::Noise;
 use brolga_driver::text::ElemType;
 use brolga_driver::value::{Num, decode_all, from_data, to_data};
-use brolga_driver::{Directive, File, Invocation, Memory};
+use brolga_driver::{File, Invocation, Memory};
 use brolga_module::{
     AdError, AdModule, DerivedSignature, ParamActivity, ParamRole, ParamSpec, ResultRole, ReturnActivity, Spec,
     StructLayout,
@@ -358,49 +358,45 @@ fn compare(call: &Invocation, wanted: (&Run<'_>, &Found), is: (&Run<'_>, &Found)
 
 fn all_calls(forward: bool, in_struct: bool, least: usize) {
     let mut tally = Tally::default();
-    for path in ir_tests::cases::some_files(&["errors", "real", "nested"]) {
-        let file = File::read(&path).expect("it is read");
+    let search = 2 * usize::from(forward) + usize::from(in_struct);
+    for line in ir_tests::cases::lines(&["errors", "real", "nested"], search) {
+        let (file, call) = (&line.file, &line.call);
         let of_the_run_time = |symbol: &str| symbol.starts_with("brolga_");
         if file.program.data.values().any(|d| d.writable)
             || file.program.funcs.values().any(|f| of_the_run_time(&f.symbol))
         {
             continue;
         }
-        let name = path.file_stem().expect("a name").display().to_string();
-        for d in &file.directives {
-            let Directive::Grad(line) = d else { continue };
-            let Ok(call) = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses) else { continue };
-            // Where differences say nothing, the two orders may see two sides of a kink.
-            if line.clauses.nofd && !forward {
-                continue;
+        // Where differences say nothing, the two orders may see two sides of a kink.
+        if line.no_differences && !forward {
+            continue;
+        }
+        let Some(mut wanted) = Run::new(call).filter(|_| call.memory == brolga::MemoryMode::Leave) else {
+            continue;
+        };
+        // In reverse mode what a function writes has cotangents in place of directions.
+        let writes = call.specs.iter().any(|s| s.activity == ArgActivity::Duplicated) && !forward;
+        let mut run = Run::new(call).expect("as before");
+        let Some(found) = wanted.reference(file) else { continue };
+        let written = wanted.blocks.iter().zip(&run.blocks).any(|(a, b)| match (a, b) {
+            (Some(a), Some(b)) => a.primal != b.primal || a.direction != b.direction,
+            _ => false,
+        });
+        if writes && written {
+            continue;
+        }
+        match embedded(file, &mut run, (forward, in_struct)) {
+            Ok((recording, is)) => {
+                tally.compared += 1;
+                tally.recording += usize::from(recording);
+                let wrong = compare(call, (&wanted, &found), (&run, &is), forward);
+                tally.wrong.extend(wrong.into_iter().map(|w| format!("{}: {w}", line.name())));
             }
-            let Some(mut wanted) = Run::new(&call).filter(|_| call.memory == brolga::MemoryMode::Leave) else {
-                continue;
-            };
-            // In reverse mode what a function writes has cotangents in place of directions.
-            let writes = call.specs.iter().any(|s| s.activity == ArgActivity::Duplicated) && !forward;
-            let mut run = Run::new(&call).expect("as before");
-            let Some(found) = wanted.reference(&file) else { continue };
-            let written = wanted.blocks.iter().zip(&run.blocks).any(|(a, b)| match (a, b) {
-                (Some(a), Some(b)) => a.primal != b.primal || a.direction != b.direction,
-                _ => false,
-            });
-            if writes && written {
-                continue;
+            Err(AdError::Diagnostics(d)) => {
+                let why = format!("{} {} {:?}", d.0[0].code, d.0[0].message, d.0[0].notes.first());
+                *tally.refused.entry(why).or_default() += 1;
             }
-            match embedded(&file, &mut run, (forward, in_struct)) {
-                Ok((recording, is)) => {
-                    tally.compared += 1;
-                    tally.recording += usize::from(recording);
-                    let wrong = compare(&call, (&wanted, &found), (&run, &is), forward);
-                    tally.wrong.extend(wrong.into_iter().map(|w| format!("{name}/{}: {w}", line.text)));
-                }
-                Err(AdError::Diagnostics(d)) => {
-                    let why = format!("{} {} {:?}", d.0[0].code, d.0[0].message, d.0[0].notes.first());
-                    *tally.refused.entry(why).or_default() += 1;
-                }
-                Err(e) => *tally.refused.entry(e.to_string()).or_default() += 1,
-            }
+            Err(e) => *tally.refused.entry(e.to_string()).or_default() += 1,
         }
     }
     println!("{} compared, of which {} have a workspace", tally.compared, tally.recording);

@@ -10,14 +10,15 @@ mod wasm;
 use std::path::Path;
 use std::process::ExitCode;
 
-use brolga_testing::{budget, is_quick};
+use brolga_testing::budget;
+use brolga_testing::budget::depth;
 use libtest_mimic::{Arguments, Failed, Trial, run};
 
 fn main() -> ExitCode {
     let args = Arguments::from_args();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (real, cases): (Vec<_>, Vec<_>) =
-        ir_tests::cases::collect(root, is_quick()).into_iter().partition(|case| case.name.starts_with("real"));
+        ir_tests::cases::collect(root, depth()).into_iter().partition(|case| case.name.starts_with("real"));
     let cases = cases.into_iter().chain(real.into_iter().step_by(budget(1, 8)));
     let cases = cases.map(|case| Trial::test(case.name, || (case.run)().map_err(|why| Failed::from(why.join("\n")))));
     let trials = cases.chain(wasm::trials(&root.join("wasm")).into_iter().step_by(budget(1, 30))).collect();

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use brolga_driver::File;
+use brolga_testing::budget::Depth;
 use ir_tests::{blessed, cases};
 
 /// A folder that is removed with the value.
@@ -24,7 +25,7 @@ impl Folder {
 
     /// Names of the tests, and why each fails.
     fn run(&self) -> Vec<(String, Vec<String>)> {
-        let cases = cases::collect(&self.0, false);
+        let cases = cases::collect(&self.0, Depth::Full);
         cases.into_iter().map(|c| (c.name, (c.run)().err().unwrap_or_default())).collect()
     }
 }

@@ -11,6 +11,7 @@ use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Term};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs};
 use brolga_ir::verify::{self, Fault, GraphKind, Known, Rule};
 use brolga_ir::{BlockId, InstId};
+use brolga_testing::shares;
 use brolga_transform::{Stages, derive_with};
 use ir_tests::cases;
 
@@ -271,10 +272,16 @@ fn options() -> Vec<Options> {
     all
 }
 
-/// Derive the first requests of every file whose number `every` divides.
-fn look(every: usize, requests_of_each: usize, options: &[Options], mut each: impl FnMut(&str, &Stages<'_>)) -> usize {
+/// Derive the first requests of every file whose number `every` divides, each under one in `share`
+/// of the options, which take turns.
+fn look(
+    every: usize,
+    requests_of_each: usize,
+    (options, share): (&[Options], usize),
+    mut each: impl FnMut(&str, &Stages<'_>),
+) -> usize {
     let isa = jit::host_isa(&Options::full()).expect("there is a host");
-    let mut seen = 0;
+    let (mut seen, mut turn) = (0, 0);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for path in cases::files(root).into_iter().step_by(every) {
         let source = std::fs::read_to_string(&path).expect("it is there");
@@ -287,7 +294,8 @@ fn look(every: usize, requests_of_each: usize, options: &[Options], mut each: im
         requests.dedup_by(|a, b| format!("{a:?}") == format!("{b:?}"));
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
         for request in requests.into_iter().take(requests_of_each) {
-            for options in options {
+            turn += 1;
+            for options in options.iter().skip(turn % share).step_by(share) {
                 match derive_with(&file.program, &request, options, &*isa, |stages| each(&name, stages)) {
                     Err(e) if e.0.iter().any(|d| d.code.starts_with("AD09")) => panic!("{name}: {options:?}\n{e}"),
                     Err(_) => {}
@@ -301,8 +309,8 @@ fn look(every: usize, requests_of_each: usize, options: &[Options], mut each: im
 
 #[test]
 fn all_that_is_derived_keeps_the_rules() {
-    let seen = look(1, 4, &options(), |_, _| {});
-    assert!(seen > 1000, "{seen}");
+    let seen = look(1, 4, (&options(), shares(3)), |_, _| {});
+    assert!(seen > 1000 / shares(3), "{seen}");
 }
 
 /// Instructions of graphs that are not broken.
@@ -313,7 +321,7 @@ fn what_is_broken_is_refused() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     let mut missed: Vec<String> = Vec::new();
     let few: Vec<Options> = options().into_iter().filter(|o| o.effort == Effort::Full).collect();
-    look(2, 2, &few, |name, stages| {
+    look(2, 2, (&few, 1), |name, stages| {
         // What is broken in a long graph is broken in a short one.
         let size = |g: &CfgBlocks| g.blocks.values().map(|b| b.insts.len()).sum::<usize>();
         if size(&stages.forward) + size(&stages.pullback) > LONG {

@@ -25,6 +25,7 @@ use brolga_driver::text::{Call, Clauses, Directive, ElemType, GradLine, Literal,
 use brolga_driver::value::{decode_all, from_data};
 use brolga_driver::{BoundArg, Invocation, Item, Num, Outcome, compare, quiet};
 use brolga_oracle::{BufferRef, Elem, Oracle, OracleArg, Tangent, fd};
+use brolga_testing::shares;
 use brolga_wasm::{FuncType, Gradient, Instance, Module, Val, ValType};
 use libtest_mimic::{Failed, Trial};
 
@@ -57,6 +58,8 @@ struct Loaded {
     gradients: Mutex<HashMap<Asked, Gradient>>,
     /// The calls whose gradients are looked at.
     calls: Vec<String>,
+    /// The number of its folder.
+    level: usize,
 }
 
 /// A test for each line about each module.
@@ -111,7 +114,9 @@ pub fn trials(root: &Path) -> Vec<Trial> {
 
 fn load(path: &Path, calls: Vec<String>) -> Result<Loaded, String> {
     let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
-    Ok(Loaded { module: Module::new(bytes).map_err(described)?, gradients: Mutex::default(), calls })
+    let folder = path.parent().and_then(Path::file_name);
+    let level = ir_tests::FOLDERS.iter().position(|f| folder.is_some_and(|is| is == *f)).unwrap_or_default();
+    Ok(Loaded { module: Module::new(bytes).map_err(described)?, gradients: Mutex::default(), calls, level })
 }
 
 fn described(e: brolga_wasm::Error) -> String {
@@ -142,10 +147,13 @@ const LEAVE: Kind = Kind {
     noalias: false,
 };
 
-/// Functions of a module with a library.
+/// Functions of a module with a library, which takes a second to derive.
 const LARGE: usize = 64;
-/// Calls of such a module that share out the derivatives of [`Subject::as_one`].
+/// Calls that share out what is derived in more ways ([`Subject::has_turn`]).
 const SHARES: usize = 4;
+
+/// Without it a gradient adds in the order of two functions.
+const IN_ORDER: Pass = Pass::RerunLoops;
 
 /// The same, but that it restores memory.
 const RESTORE: Kind = Kind { memory: MemoryMode::Restore, ..LEAVE };
@@ -201,7 +209,7 @@ struct Subject<'a> {
     func: FuncKey,
     ty: FuncType,
     call: Invocation,
-    /// Which of the module's calls it is.
+    /// Which of the module's calls it is, where levels of optimisation begin with different ones.
     turn: usize,
     tolerances: Tolerances,
 }
@@ -261,7 +269,7 @@ impl<'a> Subject<'a> {
         let usual = if single { SINGLE } else { DOUBLE };
         let wider = |tol: f64| Tolerances { expected: tol, tape: usual.tape.max(tol), ..usual };
         let tolerances = clauses.tol.map_or(usual, wider);
-        let turn = loaded.calls.iter().position(|c| c == text).unwrap_or_default();
+        let turn = loaded.level + loaded.calls.iter().position(|c| c == text).unwrap_or_default();
         Ok(Self { loaded, func, ty: ty.clone(), call, turn, tolerances })
     }
 
@@ -399,6 +407,32 @@ impl<'a> Subject<'a> {
         say(!primal.same_value(&leave.outcome), "the forward pass returns something else than the primal");
         say(memory != &leave.memory[1][..], "the forward pass leaves something else in memory than the primal");
         say(memory != &leave.memory[2][..], "the pullback does not leave memory alone");
+        let again = self.gradient(&self.call, LEAVE)?;
+        say(!again.outcome.same_gradient(&leave.outcome), "a second run gives another gradient");
+        let (twice, fresh) = self.pullback_twice(LEAVE)?;
+        say(!twice.same_gradient(&fresh), "a pullback that is called again gives something else");
+        if self.has_turn(0) {
+            self.restored(leave, memory, found)?;
+        }
+        self.as_one(leave, found)
+    }
+
+    /// Whether this call is asked about a share of what is derived in more ways. In a full run each
+    /// is asked about all; but calls of a module with a library share it out in any case.
+    fn has_turn(&self, share: usize) -> bool {
+        let large = self.loaded.module.program().funcs.len() > LARGE;
+        let all = shares(SHARES) == 1 && !large;
+        let apart = if all { 1 } else { SHARES.min(self.loaded.calls.len()) };
+        share % apart == self.turn % apart
+    }
+
+    /// What is promised where memory is restored, and of debug runs. `memory` is the primal's.
+    fn restored(&self, leave: &Run, memory: &[u8], found: &mut Vec<String>) -> Result<(), String> {
+        let mut say = |broken: bool, what: &str| {
+            if broken {
+                found.push(what.to_owned());
+            }
+        };
         let restore = self.gradient(&self.call, RESTORE)?;
         say(!restore.outcome.same_gradient(&leave.outcome), "the gradient depends on the memory mode");
         say(
@@ -410,69 +444,70 @@ impl<'a> Subject<'a> {
         let grown = is.get(was.len()..).unwrap_or_default();
         let restored = is.starts_with(was) && grown.iter().all(|b| *b == 0);
         say(!restored, "memory is not restored");
-        let again = self.gradient(&self.call, LEAVE)?;
-        say(!again.outcome.same_gradient(&leave.outcome), "a second run gives another gradient");
         let debug = self.gradient(&self.call, Kind { debug: true, ..LEAVE })?;
         say(!debug.outcome.same_gradient(&leave.outcome), "a debug run gives another gradient");
-        for kind in [LEAVE, RESTORE] {
-            let (twice, fresh) = self.pullback_twice(kind)?;
-            say(
-                !twice.same_gradient(&fresh),
-                &format!("memory {:?}: a pullback that is called again gives something else", kind.memory),
-            );
+        let (twice, fresh) = self.pullback_twice(RESTORE)?;
+        say(!twice.same_gradient(&fresh), "memory restored: a pullback that is called again gives something else");
+        for kind in [
+            Kind { mode: Mode::Combined, debug: true, ..RESTORE },
+            Kind { inline: Inline::SMALL, ..RESTORE },
+            Kind { mode: Mode::Combined, noalias: true, ..RESTORE },
+        ] {
+            self.compare(kind, &restore, found)?;
         }
-        self.as_one(leave, &restore, found)
+        Ok(())
     }
 
     /// One function for value and gradient gives the numbers that two give, bit by bit; but where
     /// loops are run again, or calls are inlined, in another order.
-    fn as_one(&self, leave: &Run, restore: &Run, found: &mut Vec<String>) -> Result<(), String> {
+    fn as_one(&self, leave: &Run, found: &mut Vec<String>) -> Result<(), String> {
         // Some of the passes, others for each call; a module's own functions may round in another
         // way than the host's (`share-calls`).
         let hash = |h: u32, b: u8| (h ^ u32::from(b)).wrapping_mul(0x0100_0193);
         let bits = format!("{}{:?}", self.call.symbol, self.call.args).bytes().fold(0x811c_9dc5, hash) >> 7;
         let some = PassSet::of_bits(!bits).set(Pass::ShareCalls, false);
-        let in_order = PassSet::from(Pass::RerunLoops);
         let again = PassSet::from(Pass::CostModel);
         let kinds = [
             Kind { mode: Mode::Combined, ..LEAVE },
-            Kind { mode: Mode::Gradient, disabled: in_order, ..LEAVE },
+            Kind { mode: Mode::Gradient, disabled: IN_ORDER.into(), ..LEAVE },
             Kind { mode: Mode::Gradient, ..LEAVE },
             Kind { mode: Mode::Gradient, disabled: again, ..LEAVE },
-            Kind { mode: Mode::Combined, debug: true, ..RESTORE },
             Kind { mode: Mode::Combined, disabled: some, ..LEAVE },
             Kind { disabled: some, ..LEAVE },
             Kind { mode: Mode::Gradient, inline: Inline::SMALL, ..LEAVE },
             Kind { mode: Mode::Combined, inline: Inline::Auto, ..LEAVE },
-            Kind { inline: Inline::SMALL, ..RESTORE },
             Kind { mode: Mode::Combined, noalias: true, ..LEAVE },
-            Kind { mode: Mode::Combined, noalias: true, ..RESTORE },
-            Kind { mode: Mode::Gradient, disabled: in_order, noalias: true, ..LEAVE },
+            Kind { mode: Mode::Gradient, disabled: IN_ORDER.into(), noalias: true, ..LEAVE },
         ];
-        // To derive a program with a library takes a second: each call of such asks for some, and
-        // all calls together for all.
-        let large = self.loaded.module.program().funcs.len() > LARGE;
-        let apart = if large { SHARES.min(self.loaded.calls.len()) } else { 1 };
-        for (_, kind) in (0..).zip(kinds).filter(|(n, _)| n % apart == self.turn % apart) {
-            let run = self.gradient(&self.call, kind)?;
-            let two = if kind.memory == MemoryMode::Leave { leave } else { restore };
-            let reordered = kind.inline != Inline::Never || kind.mode == Mode::Gradient && kind.disabled != in_order;
-            let same = if reordered {
-                run.outcome.apart(&two.outcome, self.tolerances.tape).is_none()
-            } else if kind.disabled == LEAVE.disabled {
-                run.outcome.same_gradient(&two.outcome)
-            } else {
-                run.outcome.equal_gradient(&two.outcome)
-            };
-            if !same {
-                found.push(format!("{kind:?} gives another gradient"));
+        for (n, kind) in (0..).zip(kinds) {
+            // The first share is that of `restored`, too.
+            if self.has_turn((n + 1) % SHARES) {
+                self.compare(kind, leave, found)?;
             }
-            if kind.mode != Mode::Gradient && !run.outcome.same_value(&two.outcome) {
-                found.push(format!("{kind:?} gives another value"));
-            }
-            if !(kind.mode == Mode::Gradient && kind.noalias) && run.memory[2] != two.memory[2] {
-                found.push(format!("{kind:?} leaves other memory"));
-            }
+        }
+        Ok(())
+    }
+
+    /// What another derivative does differently from two functions, of which `two` is a run.
+    fn compare(&self, kind: Kind, two: &Run, found: &mut Vec<String>) -> Result<(), String> {
+        let run = self.gradient(&self.call, kind)?;
+        let in_order = PassSet::from(IN_ORDER);
+        let reordered = kind.inline != Inline::Never || kind.mode == Mode::Gradient && kind.disabled != in_order;
+        let same = if reordered {
+            run.outcome.apart(&two.outcome, self.tolerances.tape).is_none()
+        } else if kind.disabled == LEAVE.disabled {
+            run.outcome.same_gradient(&two.outcome)
+        } else {
+            run.outcome.equal_gradient(&two.outcome)
+        };
+        if !same {
+            found.push(format!("{kind:?} gives another gradient"));
+        }
+        if kind.mode != Mode::Gradient && !run.outcome.same_value(&two.outcome) {
+            found.push(format!("{kind:?} gives another value"));
+        }
+        if !(kind.mode == Mode::Gradient && kind.noalias) && run.memory[2] != two.memory[2] {
+            found.push(format!("{kind:?} leaves other memory"));
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use brolga::cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, InstBuilder, InstructionData, MemFlagsData, Opcode, types,
 };
 use brolga::{DataObject, DerivedRule, Effort, Error, Inline, MemoryMode, Mode, Options, PassSet, jit};
-use brolga_driver::protocol::violations_of;
+use brolga_driver::protocol::{Share, violations_of};
 use brolga_driver::{Directive, File, Invocation};
 use brolga_transform::Derivation;
 use ir_tests::mutants::edits::{self, EditKind};
@@ -58,7 +58,7 @@ fn complaints(spoil: impl Fn(&mut Derivation, &Options)) -> String {
         }
         DerivedRule::from_derivation(d, &call.request(), options)
     };
-    match violations_of(&file.program, &call, 1e-9, &rule) {
+    match violations_of(&file.program, &call, 1e-9, Share::All, &rule) {
         Ok(found) => found.join("\n"),
         Err(e) => e.to_string(),
     }
@@ -108,7 +108,7 @@ fn one_function_of(from: &str, to: &str) -> String {
         let d = derivation(if options.mode == Mode::Split { TEXT } else { &other }, options);
         DerivedRule::from_derivation(d, &call.request(), options)
     };
-    violations_of(&file.program, &call, 1e-9, &rule).expect("nothing fails").join("\n")
+    violations_of(&file.program, &call, 1e-9, Share::All, &rule).expect("nothing fails").join("\n")
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_pass_that_changes_a_number() {
         let d = derivation(if options.disabled == PassSet::NONE { TEXT } else { &other }, options);
         DerivedRule::from_derivation(d, &call.request(), options)
     };
-    let found = violations_of(&file.program, &call, 1e-9, &rule).expect("nothing fails").join("\n");
+    let found = violations_of(&file.program, &call, 1e-9, Share::All, &rule).expect("nothing fails").join("\n");
     assert!(found.contains("without {"), "{found}");
 }
 
@@ -144,7 +144,7 @@ fn a_second_tier_that_is_another() {
         let d = derivation(if first { &other } else { TEXT }, options);
         DerivedRule::from_derivation(d, &call.request(), options)
     };
-    let found = violations_of(&file.program, &call, 1e-9, &rule).expect("nothing fails").join("\n");
+    let found = violations_of(&file.program, &call, 1e-9, Share::All, &rule).expect("nothing fails").join("\n");
     assert!(found.contains("tiers: the gradient is"), "{found}");
 }
 
@@ -179,7 +179,7 @@ block0(v0: f64):
             let d = derivation(if options.inline == Inline::Never { text } else { &other }, options);
             DerivedRule::from_derivation(d, &call.request(), options)
         };
-        let found = violations_of(&file.program, &call, 1e-9, &rule).expect("nothing fails").join("\n");
+        let found = violations_of(&file.program, &call, 1e-9, Share::All, &rule).expect("nothing fails").join("\n");
         assert!(found.contains(complaint) && (found.contains("with Small") || found.contains("with Auto")), "{found}");
     }
 }
@@ -353,5 +353,5 @@ fn mutants_of_a_few_pullbacks_are_noticed() {
 fn a_rule_that_does_not_compile_is_an_error() {
     let (file, call) = subject(TEXT);
     let rule = |_: &Options| Err(Error::Usage("there is none".to_owned()));
-    assert!(violations_of(&file.program, &call, 1e-9, &rule).is_err());
+    assert!(violations_of(&file.program, &call, 1e-9, Share::All, &rule).is_err());
 }

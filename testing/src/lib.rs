@@ -14,5 +14,5 @@ pub mod noise;
 pub mod quiet;
 pub mod text;
 
-pub use budget::{asked, budget, is_quick};
+pub use budget::{asked, budget, is_quick, shares};
 pub use text::{function, program};

@@ -8,17 +8,17 @@ use brolga_cli::failure::Failure;
 
 use crate::{root, tidy};
 
-/// All tests, or the file tests whose name contains `filter`; of what takes long a part, if that is
-/// enough.
-pub fn test(filter: Option<&str>, quick: bool) -> Result<(), Failure> {
+/// All tests, or the file tests whose name contains `filter`. `quick`: of what takes long a part;
+/// `full`: all that could be asked of each case.
+pub fn test(filter: Option<&str>, depth: Option<&str>) -> Result<(), Failure> {
     let mut tests = match filter {
-        None if quick => command("cargo", &["test", "--workspace", "--tests"]),
+        None if depth == Some("quick") => command("cargo", &["test", "--workspace", "--tests"]),
         None => command("cargo", &["test", "--workspace"]),
         Some(filter) => command("cargo", &["test", "--package", "ir-tests", "--test", "files", "--", filter]),
     };
-    if quick {
+    if let Some(depth) = depth {
         // `brolga_testing::budget` looks at it.
-        tests.env("BROLGA_QUICK", "1");
+        tests.env("BROLGA_TESTS", depth);
     }
     run(tests)
 }

@@ -31,6 +31,9 @@ pub enum Command {
         /// compiled.
         #[arg(long)]
         quick: bool,
+        /// Ask all promises of each case, each search about every call; without it they take turns.
+        #[arg(long, conflicts_with = "quick")]
+        full: bool,
     },
     /// Rewrite blessed dumps, then show what changed.
     Bless {

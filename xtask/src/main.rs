@@ -23,7 +23,10 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::OnFile(command) => command.execute(),
         Command::Bench(_) => chores::bench(),
-        Command::Test { filter, quick } => chore(|| chores::test(filter.as_deref(), quick)),
+        Command::Test { filter, quick, full } => {
+            let depth = if quick { Some("quick") } else { full.then_some("full") };
+            chore(|| chores::test(filter.as_deref(), depth))
+        }
         Command::Bless { filter } => chore(|| chores::bless(filter.as_deref())),
         Command::Mutants { row, case, most } => chore(|| trust::mutants(row.as_deref(), case.as_deref(), most)),
         Command::Fuzz { target, minutes, seed } => chore(|| trust::fuzz(&target, minutes, seed)),

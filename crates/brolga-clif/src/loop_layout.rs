@@ -16,7 +16,7 @@ use crate::shape::FlowInfo;
 use crate::verified::Passes;
 
 /// Give a function's loops their shape; `verified` is told behind each pass.
-pub fn shape(func: &mut ir::Function, isa: &dyn TargetIsa, verified: &mut Passes) {
+pub fn loop_layout(func: &mut ir::Function, isa: &dyn TargetIsa, verified: &mut Passes) {
     // An edge that leads back in layout order: all loops have one, and it costs nothing to ask.
     let mut earlier = EntitySet::new();
     let leads_back = func.layout.blocks().any(|b| {

@@ -22,7 +22,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// Tidy up a function.
-pub fn tidy(func: &mut ir::Function) {
+pub fn simplify_cfg(func: &mut ir::Function) {
     join(func, |_| true);
     resolve_aliases(func);
     return_early(func);

@@ -45,7 +45,7 @@ const MOST: usize = 4000;
 const NEAR: usize = 4;
 
 /// Divide two by two, in all blocks where that can be; says how many pairs there are.
-pub fn quotients(func: &mut ir::Function) -> usize {
+pub fn slp_divisions(func: &mut ir::Function) -> usize {
     // Most blocks are looked at once, and have none.
     let wanted = |b: &ir::Block| {
         let (mut insts, mut divisions) = (0, 0);
@@ -189,7 +189,7 @@ mod tests {
             "function %f(f64, f64, f64, f32, f32) -> f64 fast {{\nblock0(v0: f64, v1: f64, v2: f64, v3: f32, v4: f32):\n{body}\n}}"
         );
         let mut func = cranelift_reader::parse_functions(&text).unwrap_or_else(|e| panic!("{e}")).remove(0);
-        let pairs = quotients(&mut func);
+        let pairs = slp_divisions(&mut func);
         func.dfg.resolve_all_aliases();
         let flags = cranelift_codegen::settings::Flags::new(cranelift_codegen::settings::builder());
         cranelift_codegen::verify_function(&func, &flags).unwrap_or_else(|e| panic!("{e}"));
@@ -306,7 +306,7 @@ mod tests {
             }";
         let read = || cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}")).remove(0);
         let (plain, mut paired) = (read(), read());
-        assert_eq!(quotients(&mut paired), 1);
+        assert_eq!(slp_divisions(&mut paired), 1);
         paired.dfg.resolve_all_aliases();
         let run = |func: &ir::Function, args: [f64; 3]| {
             let mut store = FunctionStore::default();

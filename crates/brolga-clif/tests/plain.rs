@@ -139,9 +139,9 @@ const PASSES: [Pass; 7] = [
             lanes: true,
             stay: &|_| false,
         };
-        drop(vectorise::lanes(f, how));
+        drop(vectorise::vectorise(f, how));
     }),
-    ("slp_divisions", |f| assert!(slp_divisions::quotients(f) < 10)),
+    ("slp_divisions", |f| assert!(slp_divisions::slp_divisions(f) < 10)),
     ("loop_rotate", |f| {
         loop_rotate::rotate(f, &FlowInfo::of(f));
     }),
@@ -149,10 +149,10 @@ const PASSES: [Pass; 7] = [
     ("orient_branches", |f| orient_branches::orient(f, &FlowInfo::of(f).loops)),
     ("loop_layout", |f| {
         let mut passes = Passes::each();
-        loop_layout::shape(f, &*jit::host_isa(), &mut passes);
+        loop_layout::loop_layout(f, &*jit::host_isa(), &mut passes);
         assert!(passes.take_broken().is_none());
     }),
-    ("simplify_cfg", simplify_cfg::tidy),
+    ("simplify_cfg", simplify_cfg::simplify_cfg),
 ];
 
 /// What a function returns and leaves in memory, in bits, for several inputs.

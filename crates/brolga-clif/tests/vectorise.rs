@@ -27,7 +27,7 @@ fn compile(funcs: Vec<ir::Function>) -> (JITModule, Vec<Compiled>) {
 }
 
 fn one_by_one(func: &mut ir::Function) -> Vec<Looked> {
-    brolga_clif::vectorise::lanes(
+    brolga_clif::vectorise::vectorise(
         func,
         How {
             reorder: &|_| false,
@@ -42,7 +42,7 @@ fn one_by_one(func: &mut ir::Function) -> Vec<Looked> {
 }
 
 fn lanes(func: &mut ir::Function, reorder: bool, worth: bool) -> Vec<Looked> {
-    brolga_clif::vectorise::lanes(
+    brolga_clif::vectorise::vectorise(
         func,
         How {
             reorder: &|_| reorder,
@@ -463,7 +463,7 @@ fn places() {
     let (watched, shadows) = (&EntitySet::new(), &EntitySet::new());
     let how =
         How { reorder: &|_| true, watched, shadows, worth: false, lanes: true, apart: &|_, _| false, stay: &|_| false };
-    assert!(brolga_clif::vectorise::lanes(&mut func, how).iter().all(|l| l.outcome.is_err()));
+    assert!(brolga_clif::vectorise::vectorise(&mut func, how).iter().all(|l| l.outcome.is_err()));
 }
 
 /// A shadow is on top of no primal, so only shadows are compared with shadows, and what is no
@@ -521,7 +521,7 @@ fn what_is_known_to_be_apart_is_not_compared() {
             apart: &|_, _| false,
             stay: &|_| false,
         };
-        let looked = brolga_clif::vectorise::lanes(&mut func.clone(), how);
+        let looked = brolga_clif::vectorise::vectorise(&mut func.clone(), how);
         assert_eq!(looked[0].outcome.map(|t| t.tests), Ok(wanted), "{shadows:?}, {of_x}");
     }
 }
@@ -571,7 +571,7 @@ fn several_terms_of_an_iteration_are_added_to_each_other_first() {
         let watched = &EntitySet::new();
         let apart = &|_, _| false;
         let how = How { reorder: &|_| reorder, watched, shadows, worth: false, lanes: true, apart, stay: &|_| true };
-        let looked = brolga_clif::vectorise::lanes(&mut func, how).remove(0);
+        let looked = brolga_clif::vectorise::vectorise(&mut func, how).remove(0);
         assert_eq!(looked.outcome.map(|t| (t.at_a_time, t.cells)), Ok((1, 1)));
         let v = func.layout.blocks().find(|&b| func.block_successors(b).any(|s| s == b)).unwrap();
         let insts = || func.layout.block_insts(v);
@@ -628,7 +628,7 @@ fn what_is_known_to_be_apart_does_not_count() {
             apart: &|_, _| false,
             stay: &|_| false,
         };
-        brolga_clif::vectorise::lanes(&mut func.clone(), how)[0].outcome.map(|t| t.tests)
+        brolga_clif::vectorise::vectorise(&mut func.clone(), how)[0].outcome.map(|t| t.tests)
     };
     assert!(outcome(&EntitySet::new()).is_err());
     let mut shadows = EntitySet::new();

@@ -51,53 +51,109 @@ use unmoored::{describe, run_anywhere, same_contents};
 
 pub use subject::{Deriver, derive, reseeded};
 
+/// Which promises a call is asked about: rules under many options, which take long to derive.
+#[derive(Clone, Copy, Debug)]
+pub enum Share {
+    /// All of them.
+    All,
+    /// Those of the memory mode that leaves memory, and of the others those whose turn it is: in
+    /// [`Share::COUNT`] calls with numbers that follow each other, all.
+    Turn(usize),
+}
+
+impl Share {
+    /// Into how many shares the promises are divided.
+    pub const COUNT: usize = 4;
+
+    fn has(self, share: usize) -> bool {
+        match self {
+            Share::All => true,
+            Share::Turn(turn) => turn % Self::COUNT == share,
+        }
+    }
+}
+
 /// Promises that the rule of `call` breaks, as sentences. `tol` is for what need not agree bit by
 /// bit.
-pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<String>, Error> {
-    let mut found = violations_of(program, call, tol, &|options| derive(program, &call.request(), options))?;
-    found.extend(overwritten::violations(program, call)?);
-    found.extend(unneeded::violations(program, call)?);
-    found.extend(known::violations(program, call)?);
-    found.extend(tangents::violations(program, call, tol)?);
-    found.extend(batches::violations(program, call));
+pub fn violations(program: &Program, call: &Invocation, tol: f64, share: Share) -> Result<Vec<String>, Error> {
+    let mut found = violations_of(program, call, tol, share, &|options| derive(program, &call.request(), options))?;
+    if share.has(2) {
+        found.extend(overwritten::violations(program, call)?);
+        found.extend(unneeded::violations(program, call)?);
+        found.extend(known::violations(program, call)?);
+    }
+    if share.has(3) {
+        found.extend(tangents::violations(program, call, tol)?);
+        found.extend(batches::violations(program, call));
+    }
     Ok(found)
 }
 
 /// [`violations`] of rules that `rule` makes.
-pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriver<'_>) -> Result<Vec<String>, Error> {
+pub fn violations_of(
+    program: &Program,
+    call: &Invocation,
+    tol: f64,
+    share: Share,
+    rule: Deriver<'_>,
+) -> Result<Vec<String>, Error> {
     let (mut found, leave) = violations_in(program, call, MemoryMode::Leave, tol, rule)?;
-    let (others, restore) = violations_in(program, call, MemoryMode::Restore, tol, rule)?;
-    found.extend(others);
+    let in_order = Options { disabled: Pass::REORDERING.set(Pass::CostModel, false), ..Options::as_calls() };
+    for mode in [Mode::Combined, Mode::Gradient] {
+        found.extend(together(call, &leave, Options { mode, ..in_order.clone() }, rule));
+    }
+    if share.has(0) {
+        found.extend(restored(program, call, tol, &leave, rule)?);
+    }
+    if share.has(1) {
+        found.extend(chosen_options(call, tol, &leave, rule));
+    }
+    Ok(found)
+}
+
+/// One function for both halves does what two do, whose outcome is `split`.
+fn together(call: &Invocation, split: &Outcome, options: Options, rule: Deriver<'_>) -> Vec<String> {
+    let (mode, memory) = (options.mode, options.memory);
+    match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
+        Ok(one) => as_one(&one, split, mode).into_iter().map(|c| format!("{mode:?}, {memory:?}: {c}")).collect(),
+        Err(e) => vec![format!("{mode:?}, {memory:?}: {e}")],
+    }
+}
+
+/// What is promised where memory is restored; and of debug runs and of inlining, which are compared
+/// with both modes. `leave` is the outcome where memory is left.
+fn restored(
+    program: &Program,
+    call: &Invocation,
+    tol: f64,
+    leave: &Outcome,
+    rule: Deriver<'_>,
+) -> Result<Vec<String>, Error> {
+    let (mut found, restore) = violations_in(program, call, MemoryMode::Restore, tol, rule)?;
     // Memory that is put back has been read in between, so that other sums begin with a zero.
     if !leave.equal_gradient(&restore) {
         found.push("the gradient depends on the memory mode".to_owned());
     }
     let debug = Options { debug: true, ..Options::as_calls() };
     match rule(&debug).and_then(|rule| gradient(&rule, call)) {
-        Ok(outcome) if outcome.same_gradient(&leave) => {}
+        Ok(outcome) if outcome.same_gradient(leave) => {}
         Ok(_) => found.push("a debug run gives another gradient".to_owned()),
         Err(e) => found.push(format!("debug run: {e}")),
     }
-    for (mode, memory, debug) in [
-        (Mode::Combined, MemoryMode::Leave, false),
-        (Mode::Gradient, MemoryMode::Leave, false),
-        (Mode::Combined, MemoryMode::Restore, true),
-        (Mode::Gradient, MemoryMode::Restore, false),
-    ] {
-        let split = if memory == MemoryMode::Leave { &leave } else { &restore };
-        // Where memory is restored, with all that is possible, be it worth it or not; but not with
-        // what adds in another order.
-        let disabled = Pass::REORDERING.set(Pass::CostModel, memory != MemoryMode::Leave);
-        let options = Options { mode, memory, debug, disabled, ..Options::as_calls() };
-        match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
-            Ok(one) => {
-                found.extend(as_one(&one, split, mode).into_iter().map(|c| format!("{mode:?}, {memory:?}: {c}")))
-            }
-            Err(e) => found.push(format!("{mode:?}, {memory:?}: {e}")),
-        }
+    for (mode, debug) in [(Mode::Combined, true), (Mode::Gradient, false)] {
+        // With all that is possible, be it worth it or not; but not with what adds in another order.
+        let disabled = Pass::REORDERING.set(Pass::CostModel, true);
+        let options = Options { mode, memory: MemoryMode::Restore, debug, disabled, ..Options::as_calls() };
+        found.extend(together(call, &restore, options, rule));
     }
-    // Some of the passes, others for each call, and in the same way what else there is to choose
-    // from.
+    found.extend(inlined::violations(program, call, tol, chosen(call), rule, (leave, &restore)));
+    Ok(found)
+}
+
+/// What is promised whatever the options are: some of the passes, others for each call, and in the
+/// same way what else there is to choose from.
+fn chosen_options(call: &Invocation, tol: f64, leave: &Outcome, rule: Deriver<'_>) -> Vec<String> {
+    let mut found = Vec::new();
     let (bits, choice) = chosen(call);
     let mode = [Mode::Split, Mode::Combined, Mode::Gradient, Mode::Gradient][(choice & 3) as usize];
     let memory = if choice >> 2 & 1 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
@@ -112,12 +168,12 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     for (mode, disabled, effort) in [(mode, some, full), (Mode::Gradient, again, full), (mode, same_order, quick)] {
         let options = Options { mode, memory, disabled, effort, tape, ..Options::as_calls() };
         match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
-            Ok(other) if options.runs(Pass::RerunLoops) && other.apart(&leave, tol).is_none() => {}
-            Ok(other) if other.equal_gradient(&leave) && (mode == Mode::Gradient || other.same_value(&leave)) => {}
+            Ok(other) if options.runs(Pass::RerunLoops) && other.apart(leave, tol).is_none() => {}
+            Ok(other) if other.equal_gradient(leave) && (mode == Mode::Gradient || other.same_value(leave)) => {}
             Ok(other) => found.push(format!(
                 "{mode:?}, {effort:?} without {disabled:?}: the gradient is {}, else {}",
                 describe(&other),
-                describe(&leave)
+                describe(leave)
             )),
             Err(e) => found.push(format!("{mode:?}, {effort:?} without {disabled:?}: {e}")),
         }
@@ -127,8 +183,7 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
         // Where only a gradient is asked for, more is done to it.
         found.extend(tiers::violations(call, Mode::Gradient, memory, rule));
     }
-    found.extend(inlined::violations(program, call, tol, (bits, choice), rule, (&leave, &restore)));
-    Ok(found)
+    found
 }
 
 /// Two numbers that differ from call to call and are the same in every run: one bit for each pass,

@@ -3,7 +3,7 @@
 use brolga::Options;
 use brolga_driver::check::forward::{ForwardCheck, forward};
 use brolga_driver::check::{Check, RowVerdict, Tolerances, check};
-use brolga_driver::protocol::{derive, disagreement_with_tape, dump_violations, shape_violations, violations};
+use brolga_driver::protocol::{Share, derive, disagreement_with_tape, dump_violations, shape_violations, violations};
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{File, Invocation, Item, Num, Outcome, run};
 use brolga_oracle::fd::Verdict;
@@ -164,7 +164,7 @@ fn rules_keep_their_promises() {
     for call in [CALL, "%abs(-2.0)", "%count(1.5)"] {
         let s = Subject::new(call);
         let program = &s.file.program;
-        assert_eq!(violations(program, &s.call, 1e-9).expect("it runs"), [""; 0], "{call}");
+        assert_eq!(violations(program, &s.call, 1e-9, Share::All).expect("it runs"), [""; 0], "{call}");
         assert_eq!(disagreement_with_tape(program, &s.call, 1e-9).expect("it runs"), None, "{call}");
         let dumps = dump_violations(program, &s.call.request(), &Options::full());
         assert_eq!(dumps.expect("every stage prints"), [""; 0], "{call}");

@@ -141,7 +141,9 @@ pub enum Untracked {
 /// In which order a gradient adds and multiplies floats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FloatOrder {
-    /// As the reverse of the program has it: the same bits with any effort and in any mode.
+    /// As the reverse of the program has it: the same bits with any effort and in any mode. Tasks
+    /// of a fork run one after the other, so that the bits are those of the program with calls in
+    /// place of forks.
     AsWritten,
     /// In mode `gradient` also in another order, where that is faster: sums of a loop in partial
     /// sums or forwards, products of an iteration beforehand. Gradients differ by roundings.

@@ -24,7 +24,7 @@ use crate::facts::Facts;
 use crate::plan::table::Plan;
 use crate::translate::stmt::AdStmts;
 use crate::verified;
-use brolga_clif::simplify_cfg::tidy;
+use brolga_clif::simplify_cfg::simplify_cfg;
 use brolga_clif::verified::Passes;
 
 /// Writes the functions of one variant.
@@ -174,7 +174,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
         passes::run(func, &mut cx);
         // What is asked for is tidied up as it is going to be called.
         if !self.is_root && !self.verified.is_broken() {
-            tidy(func);
+            simplify_cfg(func);
             self.verified.behind("simplify_cfg", func);
         }
     }

@@ -2,7 +2,7 @@
 
 use brolga_analysis::{Cfg, Loops};
 use brolga_testing::function;
-use brolga_transform::primal::cse::common;
+use brolga_transform::primal::cse::cse;
 use brolga_transform::primal::loop_simplify::order;
 use cranelift_codegen::ir::{Function, Opcode};
 use cranelift_codegen::settings::{self, Flags};
@@ -14,7 +14,7 @@ fn merged(text: &str) -> Function {
     let cfg = Cfg::compute(&func);
     let loops = Loops::compute(&cfg);
     let order = order(&cfg, &loops);
-    common(&mut func, &cfg, &loops, &order);
+    cse(&mut func, &cfg, &loops, &order);
     verify_function(&func, &Flags::new(settings::builder())).unwrap();
     func
 }

@@ -11,7 +11,7 @@ use brolga::jit::host_isa;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Pass, PassSet, Request, TapeKind};
 use brolga_testing::noise::Noise;
 use brolga_testing::{function, jit};
-use brolga_transform::clif::hoist_tape_check::room;
+use brolga_transform::clif::hoist_tape_check::hoist_tape_check;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, types};
 use cranelift_jit::JITModule;
@@ -172,7 +172,7 @@ fn loops_that_ask_once_do_what_they_do_when_they_ask_each_time() {
         let (text, ty) = program(&mut noise);
         let each = function(&text);
         let mut once = each.clone();
-        let looked = room(&mut once, false, false);
+        let looked = hoist_tape_check(&mut once, false, false);
         cranelift_codegen::verify_function(&once, &*isa).unwrap_or_else(|e| panic!("{e}\n{text}\n{once}"));
         let [looked] = &looked[..] else { panic!("one loop\n{text}") };
         if looked.outcome.is_err() {

@@ -131,7 +131,7 @@ pub fn in_front(func: &ir::Function) -> EntitySet<ir::Block> {
 }
 
 /// Run loops of a function several iterations at a time.
-pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
+pub fn vectorise(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
     let How { worth, lanes, stay, .. } = how;
     let least = if worth { FEW_ITERATIONS } else { 0 };
     let loops = affine_loop::loops(func);

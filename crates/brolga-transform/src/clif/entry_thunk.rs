@@ -5,7 +5,7 @@
 //! function that reads arguments from memory, calls, and writes the results back takes as long to
 //! compile as a short derivative does.
 //!
-//! **Answer.** What no other function calls gets the door itself. Its parameters become loads at
+//! **Answer.** What no other function calls gets the thunk itself. Its parameters become loads at
 //! the head of the entry block, and in front of each `return` its results are stored:
 //!
 //! ```text
@@ -20,10 +20,10 @@
 //! ```
 //!
 //! **Invariants.** Values keep their names and instructions their places, so what is known of the
-//! function holds of it with its door. All arguments are read before anything is written, and
-//! results are written when nothing is left to do. Behind the door the function is [tidied
+//! function holds of it with its thunk. All arguments are read before anything is written, and
+//! results are written when nothing is left to do. Behind the thunk the function is [tidied
 //! up](brolga_clif::simplify_cfg), since this is what is compiled. A derivation has the function
-//! without; the door comes with [`take`](crate::Derivation::take), so that what is only compiled is
+//! without; the thunk comes with [`take`](crate::Derivation::take), so that what is only compiled is
 //! not copied.
 
 use brolga_analysis::query::returns;
@@ -32,7 +32,7 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::TargetIsa;
 
-use brolga_clif::simplify_cfg::tidy;
+use brolga_clif::simplify_cfg::simplify_cfg;
 
 /// Bytes from one argument or result to the next.
 const CELL: i32 = 16;
@@ -44,9 +44,9 @@ pub fn entry_signature(isa: &dyn TargetIsa) -> ir::Signature {
     s
 }
 
-/// The function behind a door. `None` if its parameters or results are not those of its signature,
+/// The function behind a thunk. `None` if its parameters or results are not those of its signature,
 /// which would not be seen any more.
-pub fn with_door(mut func: ir::Function, isa: &dyn TargetIsa) -> Option<ir::Function> {
+pub fn entry_thunk(mut func: ir::Function, isa: &dyn TargetIsa) -> Option<ir::Function> {
     if !fits(&func) {
         return None;
     }
@@ -74,18 +74,18 @@ pub fn with_door(mut func: ir::Function, isa: &dyn TargetIsa) -> Option<ir::Func
     Some(func)
 }
 
-/// The root's function of a derivation as Rust calls it: behind a door, and tidied up.
+/// The root's function of a derivation as Rust calls it: behind a thunk, and tidied up.
 ///
 /// # Errors
 /// What the verifier says of it, if it does not fit its signature.
-pub fn behind_door(func: ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<ir::Function, Diagnostics> {
+pub fn thunk_callee(func: ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<ir::Function, Diagnostics> {
     if !fits(&func) {
         // The verifier says what is wrong with it.
         return Err(verify(&func, isa, symbol).err().unwrap_or_else(|| misfit(&func, symbol)));
     }
-    let mut door = with_door(func, isa).expect("it fits");
-    tidy(&mut door);
-    Ok(door)
+    let mut thunk = entry_thunk(func, isa).expect("it fits");
+    simplify_cfg(&mut thunk);
+    Ok(thunk)
 }
 
 fn misfit(func: &ir::Function, symbol: &str) -> Diagnostics {
@@ -128,7 +128,7 @@ mod tests {
         let target =
             cranelift_codegen::isa::lookup_by_name("x86_64").or(cranelift_codegen::isa::lookup_by_name("aarch64"));
         let isa = target.expect("a back end").finish(Flags::new(settings::builder())).expect("flags");
-        let found = with_door(func, &*isa)?;
+        let found = entry_thunk(func, &*isa)?;
         cranelift_codegen::verify_function(&found, &*isa).unwrap_or_else(|e| panic!("{e}: {found}"));
         Some(found)
     }

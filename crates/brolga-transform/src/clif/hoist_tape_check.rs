@@ -100,7 +100,7 @@ pub fn told(outcome: &Result<i64, &'static str>) -> String {
 
 /// Let loops of a function ask once whether there is room for what they record; `worth` says that
 /// those with few iterations go on as they do, `fenced` that none has to ask.
-pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<CheckedLoop> {
+pub fn hoist_tape_check(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<CheckedLoop> {
     if !func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| is_check(func, i))) {
         return Vec::new();
     }

@@ -16,11 +16,11 @@ use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
-use crate::clif::hoist_tape_check::{self, room};
+use crate::clif::hoist_tape_check::{self, hoist_tape_check};
 use crate::clif::preaccumulate::{self, Choice, preaccumulate};
-use brolga_clif::loop_layout::shape;
-use brolga_clif::slp_divisions::quotients;
-use brolga_clif::vectorise::{self, How, has_lanes, lanes};
+use brolga_clif::loop_layout::loop_layout;
+use brolga_clif::slp_divisions::slp_divisions;
+use brolga_clif::vectorise::{self, How, has_lanes, vectorise};
 use brolga_clif::verified::Passes;
 
 /// A pass over the CLIF of one function.
@@ -173,7 +173,7 @@ fn hoist_tape_checks(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
         return;
     }
     if cx.runs(Pass::HoistTapeChecks) {
-        for looked in room(func, cx.runs(Pass::CostModel), cx.checks.is_some()) {
+        for looked in hoist_tape_check(func, cx.runs(Pass::CostModel), cx.checks.is_some()) {
             let text = |whose| (whose == Whose::Forward).then(|| hoist_tape_check::told(&looked.outcome));
             cx.remark(Pass::HoistTapeChecks, looked.header, text);
         }
@@ -221,7 +221,7 @@ fn vectorise_loops(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
         lanes: in_lanes,
         stay: &stay,
     };
-    for looked in lanes(func, how) {
+    for looked in vectorise(func, how) {
         let text = |whose| {
             let whose = match whose {
                 Whose::Forward => "its loop",
@@ -237,11 +237,11 @@ fn vectorise_loops(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
 /// Two divisions by one number are one.
 fn divide_at_once(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
     if has_lanes(cx.isa) {
-        quotients(func);
+        slp_divisions(func);
     }
 }
 
 /// Loops test at their ends, and what they do not change stands before them.
 fn lay_out_loops(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
-    shape(func, cx.isa, cx.verified);
+    loop_layout(func, cx.isa, cx.verified);
 }

@@ -50,7 +50,7 @@ type Key = (InstructionData, Type, SmallVec<[Operand; 2]>);
 
 /// Merge equal integer operations of one loop, and say whether there are any. `order` is one of all
 /// blocks in which dominators come first.
-pub fn common(func: &mut ir::Function, cfg: &Cfg, loops: &Loops, order: &[ir::Block]) -> bool {
+pub fn cse(func: &mut ir::Function, cfg: &Cfg, loops: &Loops, order: &[ir::Block]) -> bool {
     let mut any = false;
     let mut known: HashMap<Key, SmallVec<[(ir::Block, ir::Value); 1]>> = HashMap::default();
     let mut instead: SecondaryMap<ir::Value, Option<ir::Value>> = one_each(func.dfg.num_values());

@@ -40,7 +40,7 @@ const MOST_WAYS: usize = 16;
 
 /// Bring all loops into canonical form. What comes back is right about blocks and edges; where new
 /// values are defined, it does not tell.
-pub fn canonical(func: &mut ir::Function) -> (Cfg, Loops) {
+pub fn loop_simplify(func: &mut ir::Function) -> (Cfg, Loops) {
     let mut cfg = Cfg::compute(func);
     let mut loops = Loops::compute(&cfg);
     if loops.loops.is_empty() {

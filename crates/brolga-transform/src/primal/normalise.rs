@@ -51,15 +51,15 @@ use cranelift_codegen::{
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
-use crate::primal::cse::common;
+use crate::primal::cse::cse;
 use crate::primal::decided::decided;
 use crate::primal::edit::before;
-use crate::primal::exponent_idiom::exponents;
+use crate::primal::exponent_idiom::exponent_idiom;
 use crate::primal::guarded::guards;
-use crate::primal::loop_simplify::{canonical, order};
-use crate::primal::mem2reg::{Callees, promote};
-use crate::primal::pair_sincos::partners;
-use crate::primal::reload_bits::reread;
+use crate::primal::loop_simplify::{loop_simplify, order};
+use crate::primal::mem2reg::{Callees, mem2reg};
+use crate::primal::pair_sincos::pair_sincos;
+use crate::primal::reload_bits::reload_bits;
 use crate::primal::split_wide_copies::split_wide_copies;
 use crate::primal::upper_halves::upper_halves;
 use brolga_clif::simplify_cfg::{join, resolve_aliases};
@@ -139,19 +139,19 @@ pub fn normalise(
     shifts_within(&mut func);
     say_byte_order(&mut func, isa);
     split_wide_copies(&mut func);
-    reread(&mut func);
-    promote(&mut func, callees);
+    reload_bits(&mut func);
+    mem2reg(&mut func, callees);
     upper_halves(&mut func);
-    exponents(&mut func);
-    partners(program, &mut func);
+    exponent_idiom(&mut func);
+    pair_sincos(program, &mut func);
     guards(&mut func);
     only_what_is_read(&mut func);
     split_parallel_edges(&mut func);
     let made = |func: &ir::Function| (func.dfg.num_blocks(), func.dfg.num_insts(), func.dfg.num_values());
     let before = made(&func);
-    let (cfg, loops) = canonical(&mut func);
+    let (cfg, loops) = loop_simplify(&mut func);
     let order = order(&cfg, &loops);
-    let merged = common(&mut func, &cfg, &loops, &order);
+    let merged = cse(&mut func, &cfg, &loops, &order);
     // Mostly nothing had to be done.
     if is_numbered(&func, &order) {
         let cfg = (!merged && made(&func) == before).then_some(cfg);

@@ -15,7 +15,7 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode};
 use cranelift_entity::EntitySet;
 
 /// Load them.
-pub fn reread(func: &mut ir::Function) {
+pub fn reload_bits(func: &mut ir::Function) {
     let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     let casts: Vec<ir::Inst> = insts().filter(|&i| loaded(func, i).is_some()).collect();
     if casts.is_empty() {

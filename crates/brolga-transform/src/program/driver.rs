@@ -25,7 +25,7 @@ use brolga_analysis::query::signature_id;
 use brolga_analysis::{ParamMode, ResultMode, Summaries, Variant};
 use brolga_ir::map::IndexMap;
 use brolga_ir::names::{Names, THUNK};
-use brolga_ir::{Diagnostics, Effort, FuncKey, MemoryMode, Mode, Options, Pass, Program, Request};
+use brolga_ir::{Diagnostics, Effort, FloatOrder, FuncKey, MemoryMode, Mode, Options, Pass, Program, Request};
 use brolga_rules::{OF_C, math_rule};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
@@ -162,9 +162,10 @@ fn derive_all(
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
     let Finished { combined, pairs, joint, captures, overwrites, names, pieces, numbers, task_floats, guessed, spare } =
         found;
-    // Cotangents that come in fragments are known to one segment, and a debug run knows the shadows
-    // that it is told of.
-    let has_strands = !pieces && !asked.options.debug && pairs.iter().any(|p| p.variant.strand);
+    // Cotangents that come in fragments are known to one segment, a debug run knows the shadows that
+    // it is told of, and sums of each task are added up in another order than the program's.
+    let on_one_tape = pieces || asked.options.debug || asked.options.float_order == FloatOrder::AsWritten;
+    let has_strands = !on_one_tape && pairs.iter().any(|p| p.variant.strand);
     let task_floats = if has_strands { task_floats.only() } else { None };
     let demanded = manner.demanded;
     let whole = combined.iter().chain(&joint).map(|w| &w.func);

@@ -1,29 +1,29 @@
 //! Codegen units: which functions of a derivation are compiled, and as what.
 //!
-//! **Problem.** The root's functions are compiled with the [door](crate::clif::entry_thunk) that
+//! **Problem.** The root's functions are compiled with the [thunk](crate::clif::entry_thunk) that
 //! Rust calls them through, unless others call them, too. What verifies a derivation, what
 //! compiles it and what lists its machine code must mean the same functions.
 //!
 //! **Answer.** One list of them, in the order of compilation. What is asked for comes first, and
-//! gets its door when it is taken to be compiled.
+//! gets its thunk when it is taken to be compiled.
 
 use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostics, FuncKey};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 
-use crate::clif::entry_thunk::{behind_door, verify};
+use crate::clif::entry_thunk::{thunk_callee, verify};
 use crate::derived::{Derivation, DerivedPair};
 
 /// A function that is compiled.
 #[derive(Clone, Debug)]
 pub struct CodegenUnit {
-    /// How it is called: `SYMBOL`, and `SYMBOL.entry` with a door.
+    /// How it is called: `SYMBOL`, and `SYMBOL.entry` with a thunk.
     pub symbol: String,
     /// What it is.
     pub role: PartRole,
-    /// Whether it is the root's, and has a door.
-    pub door: bool,
+    /// Whether it is the root's, and has a thunk.
+    pub thunk: bool,
     /// Whether half of it is there twice
     /// ([`DerivedCombined::twice`](crate::DerivedCombined::twice)).
     pub twice: bool,
@@ -53,13 +53,13 @@ impl Derivation {
         // other caller.
         let pair = self.combined.is_none() && self.pairs.first().is_some_and(|p| !self.is_called(p));
         let part = |symbol: &str, role, twice, owner| {
-            let door = match role {
+            let thunk = match role {
                 PartRole::Root => true,
                 PartRole::Forward(i) | PartRole::Pullback(i) => pair && i == 0,
                 PartRole::Joint(_) | PartRole::Entry(..) => false,
             };
-            let symbol = if door { format!("{symbol}.entry") } else { symbol.to_owned() };
-            CodegenUnit { symbol, role, door, twice, owner }
+            let symbol = if thunk { format!("{symbol}.entry") } else { symbol.to_owned() };
+            CodegenUnit { symbol, role, thunk, twice, owner }
         };
         let mut parts = Vec::with_capacity(1 + self.joint.len() + 2 * self.pairs.len());
         parts.extend(self.combined.iter().map(|w| part(&w.symbol, PartRole::Root, w.twice, w.variant.func)));
@@ -89,7 +89,7 @@ impl Derivation {
             || self.joint.iter().any(|w| refers(&w.func))
     }
 
-    /// The function that is compiled for a part, without its door.
+    /// The function that is compiled for a part, without its thunk.
     pub fn func(&self, part: &CodegenUnit) -> &ir::Function {
         match part.role {
             PartRole::Root => &self.combined.as_ref().expect("it is a part").func,
@@ -100,7 +100,7 @@ impl Derivation {
         }
     }
 
-    /// The same, to be compiled: behind its door, if it has one. Of a function that has been taken
+    /// The same, to be compiled: behind its thunk, if it has one. Of a function that has been taken
     /// its signature is left.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl Derivation {
         };
         let left = ir::Function::with_name_signature(place.name.clone(), place.signature.clone());
         let func = std::mem::replace(place, left);
-        if part.door { behind_door(func, isa, &self.program.funcs[part.owner].symbol) } else { Ok(func) }
+        if part.thunk { thunk_callee(func, isa, &self.program.funcs[part.owner].symbol) } else { Ok(func) }
     }
 
     /// Ask Cranelift's verifier about all that is going to be compiled.

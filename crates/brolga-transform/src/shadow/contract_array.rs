@@ -43,7 +43,7 @@ pub fn left<'a>(facts: &'a Facts<'_>, from: ir::Block, to: ir::Block) -> impl It
 }
 
 /// Look at a piece of memory: if it is only added up, note its load and its stores.
-pub(crate) fn summed(facts: &Facts<'_>, origin: Origin, events: &[Event], out: &mut Overwrites) {
+pub(crate) fn contract_array(facts: &Facts<'_>, origin: Origin, events: &[Event], out: &mut Overwrites) {
     let func = facts.func();
     if let Origin::Alloc(call) = origin
         && !func.layout.inst_block(call).is_some_and(|b| facts.cfg.runs_once(b))

@@ -40,7 +40,7 @@ use cranelift_entity::EntitySet;
 
 use crate::facts::Facts;
 use crate::primal::scev::{Affine, Atom, Sum};
-use crate::shadow::contract_array::summed;
+use crate::shadow::contract_array::contract_array;
 use crate::shadow::overwrites::{Does, Event, Overwrites, ShadowAccess};
 use crate::shadow::strides::{disjoint, nest, stride};
 use brolga_ir::Pass;
@@ -94,7 +94,7 @@ pub fn local_memory(facts: &Facts<'_>, out: &mut Overwrites) {
         if let Some(events) = events.filter(|e| e.len() <= MOST_ACCESSES) {
             compare(facts, piece as Piece, &events, out);
             if facts.options.runs(Pass::ContractArrays) {
-                summed(facts, facts.private.origins[piece], &events, out);
+                contract_array(facts, facts.private.origins[piece], &events, out);
             }
         }
     }

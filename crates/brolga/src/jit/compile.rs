@@ -578,19 +578,19 @@ fn derived(
         b.declare(&part.symbol, &func.signature)?;
     }
     b.primals_as(primals, &called)?;
-    let (mut shown, mut doors) = (Shown::new(), false);
+    let (mut shown, mut thunks) = (Shown::new(), false);
     for (part, func) in parts {
         let plain = options.effort != Effort::Quick && is_better_plain(&func, part.twice);
         let unit = b.define(&part.symbol, func, Some(&d.names), part.owner)?;
         if plain {
             unit.isa = None;
         }
-        doors |= part.door;
+        thunks |= part.thunk;
         if is_root(part.role, d) {
             shown.push(Arc::clone(&unit.func));
         }
     }
-    if !doors {
+    if !thunks {
         // Others call the root's pair.
         let p = &d.pairs[0];
         b.entry_point(&p.forward_symbol, &p.forward.signature, root)?;

@@ -253,7 +253,7 @@ fn attempt(unit: &Unit, isa: &dyn TargetIsa) -> Result<Code, String> {
 
 /// Have the back end compile a function as it is, if nothing is to be done to it before: with
 /// little effort nothing is, but that what cannot be reached and other names of values go, and of
-/// those [`tidy`](brolga_clif::simplify_cfg) has left none. So it need not be copied.
+/// those [`simplify_cfg`](brolga_clif::simplify_cfg) has left none. So it need not be copied.
 fn back_end(
     ctx: &mut Context,
     regs: &mut regalloc2::Ctx,

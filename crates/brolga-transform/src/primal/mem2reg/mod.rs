@@ -56,7 +56,7 @@ use words::{Words, ends_in_zeros, loaded};
 pub use callees::Callees;
 
 /// Put them together.
-pub fn promote(func: &mut ir::Function, callees: &Callees<'_>) {
+pub fn mem2reg(func: &mut ir::Function, callees: &Callees<'_>) {
     let cfg = Cfg::compute(func);
     let Some(words) = Words::of(func, &cfg, callees) else { return };
     let found = found(func, &cfg, &words);
