@@ -82,7 +82,7 @@ pub fn files_but(but: &[&str]) -> Vec<PathBuf> {
 }
 
 /// A gradient line of a file, bound to its function.
-pub struct Line {
+pub struct BoundLine {
     /// The file.
     pub path: PathBuf,
     /// What is in it.
@@ -95,7 +95,7 @@ pub struct Line {
     pub call: Invocation,
 }
 
-impl Line {
+impl BoundLine {
     /// `pow/%pow(2.0, 3)`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.path.file_stem().unwrap_or_default().display(), self.text)
@@ -105,7 +105,7 @@ impl Line {
 /// The gradient lines of [`files_but`] of which a search asks something that takes long: one in
 /// [`SHARE`], in a full run all. Searches with other numbers look at other lines. How much it wants
 /// to see of them, a search says by [`at_least`].
-pub fn lines(but: &[&str], search: usize) -> impl Iterator<Item = Line> {
+pub fn lines(but: &[&str], search: usize) -> impl Iterator<Item = BoundLine> {
     let mut n = search;
     files_but(but).into_iter().flat_map(move |path| {
         let file = Arc::new(File::read(&path).expect("it is read"));
@@ -118,7 +118,7 @@ pub fn lines(but: &[&str], search: usize) -> impl Iterator<Item = Line> {
             }
             let Ok(call) = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses) else { continue };
             let (text, no_differences) = (line.text.clone(), line.clauses.nofd);
-            found.push(Line { path: path.clone(), file: file.clone(), text, no_differences, call });
+            found.push(BoundLine { path: path.clone(), file: file.clone(), text, no_differences, call });
         }
         found
     })

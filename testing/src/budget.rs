@@ -3,8 +3,8 @@
 //!
 //! There are three depths. What asks much of each case of a large corpus takes turns: by default a
 //! case is asked a share of it, the next case the next share, so that all is asked of each corpus;
-//! a full run asks all of each case. What has no end goes on for a while, in a quick run for less. A
-//! search can be told to go on for longer by a variable of its own.
+//! a full run asks all of each case. What has no end goes on for a while, in a quick run for less.
+//! A search can be told to go on for longer by a variable of its own.
 
 use std::str::FromStr;
 

@@ -141,7 +141,8 @@ fn restored(
         Err(e) => found.push(format!("debug run: {e}")),
     }
     for (mode, debug) in [(Mode::Combined, true), (Mode::Gradient, false)] {
-        // With all that is possible, be it worth it or not; but not with what adds in another order.
+        // With all that is possible, be it worth it or not; but with nothing that adds in another
+        // order.
         let disabled = Pass::REORDERING.set(Pass::CostModel, true);
         let options = Options { mode, memory: MemoryMode::Restore, debug, disabled, ..Options::as_calls() };
         found.extend(together(call, &restore, options, rule));

@@ -1,6 +1,6 @@
 //! Shadows of writable data objects.
 //!
-//! A data object has one primal, shared by everybody, and one shadow per segment, so that runs on
+//! A data object has one primal, shared by all threads, and one shadow per segment, so that runs on
 //! different threads do not mix their cotangents. All shadows of a segment lie in one block, each
 //! on its own cache lines (hence aligned at least as well as any object that a compiler would
 //! emit); generated code finds the shadow of object *i* by adding entry *i* of the table of deltas

@@ -1,5 +1,5 @@
-//! Analysis manager: every analysis of one variant of one function, run in order. Read-only
-//! afterwards, but for what the stage `shadow` adds.
+//! Analysis manager: every analysis of one variant of one function, run in order. The stage
+//! `shadow` adds its table, and units and roots are found with it; from then on it is read-only.
 
 use std::cell::OnceCell;
 

@@ -1,6 +1,6 @@
 //! Random programs of nested forks: gradients are those of the same program with calls in place of
-//! forks, with the same bits on any number of threads; and with the bits of those calls where floats
-//! are added as written (seen to fail: tasks with tapes of their own there).
+//! forks, with the same bits on any number of threads; and with the bits of those calls where
+//! floats are added as written (seen to fail: tasks with tapes of their own there).
 
 use std::fmt::Write as _;
 

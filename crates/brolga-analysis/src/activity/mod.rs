@@ -9,13 +9,14 @@
 //! ```text
 //! No      nothing active in it
 //! Varied  a float, or an integer that carries float bits of known lane width unchanged
-//! Taint   an integer computed from such bits, or a part of them (but see `steps`: a number that is added to them)
+//! Taint   an integer computed from such bits, or a part of them (but see `ulp`: a number that is
+//!         added to them)
 //! ```
 //!
 //! A tainted integer may be compared, used as an index, or stored (the pullback then checks that no
-//! cotangent waits there, unless it has only been moved since it was loaded: see `pieces`); where
-//! it becomes a float again, there is a problem. Bits are *definite* if they are known to be a
-//! float's (from a bitcast, or from a cell that is also accessed as a float), otherwise only
+//! cotangent waits there, unless it has only been moved since it was loaded: see `fragments`);
+//! where it becomes a float again, there is a problem. Bits are *definite* if they are known to be
+//! a float's (from a bitcast, or from a cell that is also accessed as a float), otherwise only
 //! possible; a possible float that is converted as an integer number is an integer number, and
 //! where one becomes a float, the pullback checks that no cotangent arrives.
 //!

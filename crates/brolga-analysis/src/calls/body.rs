@@ -5,7 +5,7 @@ use cranelift_codegen::ir;
 use crate::cfg::Cfg;
 use crate::uses::Uses;
 
-/// A normalised function, with what everybody asks of one.
+/// A normalised function, with what all analyses ask of one.
 #[derive(Clone, Copy)]
 pub struct Body<'a> {
     /// It.

@@ -151,7 +151,10 @@ impl<'a> Names<'a> {
                 Some(place) => format!("`{}` {place} {}", self.made(inst), self.inst(inst)),
                 None => self.inst(inst),
             },
-            ValueDef::Param(block, i) if block == self.facts.cfg.blocks[0] => format!("parameter {i} of the function"),
+            ValueDef::Param(block, i) if block == self.facts.cfg.blocks[0] => match self.short(v) {
+                Some(name) => format!("{name}, parameter {i} of the function"),
+                None => format!("parameter {i} of the function"),
+            },
             ValueDef::Param(block, _) => match (self.params.get(&v), self.written(block)) {
                 (Some(name), Some(w)) => {
                     let body = self.facts.program.funcs[w.func].body.as_ref();

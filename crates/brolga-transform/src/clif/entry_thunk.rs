@@ -21,10 +21,10 @@
 //!
 //! **Invariants.** Values keep their names and instructions their places, so what is known of the
 //! function holds of it with its thunk. All arguments are read before anything is written, and
-//! results are written when nothing is left to do. Behind the thunk the function is [tidied
-//! up](brolga_clif::simplify_cfg), since this is what is compiled. A derivation has the function
-//! without; the thunk comes with [`take`](crate::Derivation::take), so that what is only compiled is
-//! not copied.
+//! results are written when nothing is left to do. Behind the thunk the function is
+//! [simplified](brolga_clif::simplify_cfg), since this is what is compiled. A derivation has it
+//! without; the thunk comes with [`take`](crate::Derivation::take), so that what is only compiled
+//! is not copied.
 
 use brolga_analysis::query::returns;
 use brolga_ir::{Diagnostic, Diagnostics};

@@ -1,5 +1,5 @@
-//! Function versioning: a second pullback, without guarded products, for runs in which every
-//! watched number is finite.
+//! Speculation by function versioning: a second pullback, without guarded products, for runs in
+//! which every watched factor is finite.
 //!
 //! **Problem.** A cotangent of zero contributes zero, whatever it is multiplied by: a *strong
 //! zero*. Each product is guarded for that, three or four instructions for a multiplication,

@@ -2,9 +2,9 @@
 //! that nothing is recorded.
 //!
 //! **Problem.** To run a loop backwards, its way must be known: a merge of two sorted lists, a walk
-//! along an index, records a number for each iteration. But who only adds up does not ask for that
-//! order. The cotangent of the sum is the same in all iterations, and an iteration has nothing to
-//! do with another one.
+//! along an index, records a number for each iteration. But code that only adds up does not ask for
+//! that order. The cotangent of the sum is the same in all iterations, and an iteration has nothing
+//! to do with another one.
 //!
 //! **Answer.** Where only a gradient is asked for, such a loop is not run in the forward half, and
 //! in the reverse half it is run forwards, and reversed piece by piece. Nothing is recorded. An

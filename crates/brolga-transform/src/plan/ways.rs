@@ -1,5 +1,6 @@
-//! Ways to have a name in a reverse block: one list, in order of preference, that recording,
-//! choosing and explaining read.
+//! Record or recompute: ways to have a name in a reverse block (frame, record, rematerialisation,
+//! inversion, reload). One list, in order of preference, that recording, choosing and explaining
+//! read.
 //!
 //! **Question.** Recording asks which names need no record, choosing asks where each name comes
 //! from, and `explain` asks why.

@@ -1,4 +1,5 @@
-//! Branch folding: branches that constants decide, and loops of one iteration that they end.
+//! Branch folding: decided branches (constants say which way they go), and loops of one iteration
+//! that they end.
 //!
 //! **Problem.** A frontend that writes every equation as a loop over its elements writes one of
 //! one element as a loop, too: `do { … } while (++i < 1)`. The reverse half would count its

@@ -6,7 +6,8 @@
 //! - no unreachable block, no constant block parameter, no value alias;
 //! - no two edges between one pair of blocks: a branch that names one block twice gets an empty
 //!   block for the second edge, so an edge is named by its two blocks, and that name is what the
-//!   block stack records;
+//!   block stack records (other critical edges stay: where an edge needs code in the pullback, it
+//!   gets a block there);
 //! - no tail call: `return_call` of the function itself is a jump to its first block (so a
 //!   tail-recursive loop stays a loop), any other one is a call and a return;
 //! - loops are canonical ([`crate::primal::loop_simplify`]), and a block comes after its

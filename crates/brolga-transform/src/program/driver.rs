@@ -17,6 +17,8 @@
 //!   multiples of eight; everything starts again, too;
 //! - *with fragments*: a function moves floats in pieces, so what was derived before it settles
 //!   what it reads ([`Driver::derive_again`]);
+//! - *stay*: a loop that was made a function, so that it keeps to a budget, is refused as a
+//!   function; everything starts again, and it stays a loop ([`crate::program::outline`]);
 //! - *forwarded*: a callee does what the root would; the worklist starts with that callee
 //!   ([`crate::program::forward_root`]).
 
@@ -162,8 +164,8 @@ fn derive_all(
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
     let Finished { combined, pairs, joint, captures, overwrites, names, pieces, numbers, task_floats, guessed, spare } =
         found;
-    // Cotangents that come in fragments are known to one segment, a debug run knows the shadows that
-    // it is told of, and sums of each task are added up in another order than the program's.
+    // Cotangents that come in fragments are known to one segment, a debug run knows the shadows
+    // that it is told of, and sums of each task are added up in another order than the program's.
     let on_one_tape = pieces || asked.options.debug || asked.options.float_order == FloatOrder::AsWritten;
     let has_strands = !on_one_tape && pairs.iter().any(|p| p.variant.strand);
     let task_floats = if has_strands { task_floats.only() } else { None };

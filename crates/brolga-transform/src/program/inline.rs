@@ -19,7 +19,7 @@
 //!   [`Inline::Small::growth`] and its own length; nor all callers together by more than [`SPARE`]
 //!   and the length of all ([`Budget`]). If it is called in one place only, the program does not
 //!   grow: it may have [`Inline::Small::once`] instructions, with all others like it in the same
-//!   caller, so that no function becomes too long for those who compile it. The first bound keeps a
+//!   caller, so that no function becomes too long for the compiler. The first bound keeps a
 //!   chain in which each function calls the next one twice from doubling at every step: as soon as
 //!   a body is too long, its calls stay, and callers begin anew. The last one keeps the whole
 //!   linear;

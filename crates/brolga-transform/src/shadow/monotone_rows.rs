@@ -1,5 +1,5 @@
-//! Inspector for the rows of a sparse matrix: if they ascend, each entry is read once and its
-//! shadow is stored, not added to.
+//! Inspector/executor for the rows of a sparse matrix: if they ascend, each entry is read once and
+//! its shadow is stored, not added to.
 //!
 //! **Problem.** A sparse matrix has the entries of its `i`-th row at `row[i]` to `row[i + 1]`. An
 //! adjoint by hand relies on it that no two rows overlap, so that each entry is read once, and its

@@ -88,8 +88,8 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
         .collect();
     let live: Vec<&ShadowAccess> = reads.iter().filter(|r| active(r.inst)).collect();
     let one_nest = live.iter().all(|r| around(facts.loops, r.block) == nest && r.at == live[0].at);
-    // Blocks on other cycles run who knows how often; an address that two pointers lead to belongs
-    // to neither.
+    // Blocks on other cycles run an unknown number of times; an address that two pointers lead to
+    // belongs to neither.
     let once = reads.iter().all(|r| !facts.loops.irreducible.contains(r.block));
     let (own, _) = live[0].at.factors(&[Atom::Value(pointer)])?;
     if !one_nest || !once || own[0].as_constant() != Some(1) {

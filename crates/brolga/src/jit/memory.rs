@@ -12,8 +12,8 @@
 //!
 //! **Invariants.** A page is never writable and executable at the same time. What has been made
 //! executable is not written to before its module is gone: what is added to a module lies on slabs
-//! of its own. A slab that waits for the next module is not executable, so that who calls code that
-//! is gone is told by a fault. A module that is dropped and not freed leaves its code where it is,
+//! of its own. A slab that waits for the next module is not executable, so that a call of code that
+//! is gone faults. A module that is dropped and not freed leaves its code where it is,
 //! as Cranelift's does.
 //!
 //! Data, and code on machines that must be told when instructions change, is left to Cranelift's

@@ -11,10 +11,11 @@
 //! was inlined, and what it is handed by a pointer, have the names of the caller's frame.
 //!
 //! **Clobbers.** A store to the same base clears what it overlaps. A store through another base
-//! clears everything but frames: there cells are *guarded* ([`KnownWord::guarded`]), and who relies
-//! on them asks for a guard ([`mod@super::guards`]). To compare what is there with what was stored
-//! would not do, since an equal number may have another derivative. A call clears what its callee
-//! may write ([`super::callees`]); of a callee of which nothing is known, that is everything.
+//! clears everything but frames: there cells are *guarded* ([`KnownWord::guarded`]), and what
+//! relies on them asks for a guard ([`mod@super::guards`]). To compare what is there with what was
+//! stored would not do, since an equal number may have another derivative. A call clears what its
+//! callee may write ([`super::callees`]); of a callee of which nothing is known, that is
+//! everything.
 //!
 //! **Invariant.** What is not kept is there whatever else happens. What is kept is there unless a
 //! store that it was kept across led to it.

@@ -1,6 +1,7 @@
-//! Calls of derived functions: run the callee's forward pass now and its pullback later, on the
-//! same tape. Where what the call returns is not used, or a recursion may as well run twice
-//! (`brolga_analysis::calls::joint`), run both of them later, as one function.
+//! Calls of derived functions. Split reversal: run the callee's forward pass now and its pullback
+//! later, on the same tape. Joint reversal, where what the call returns is not used, or a recursion
+//! may as well run twice (`brolga_analysis::calls::joint`): run both of them later, as one
+//! function.
 //!
 //! Signatures of derived functions follow from the primal signature and the modes of the call site
 //! alone (`brolga_analysis::variant`), so recursive functions need no more than a name.
