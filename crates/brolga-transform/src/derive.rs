@@ -6,7 +6,7 @@ use cranelift_codegen::isa::TargetIsa;
 use crate::called::resolved;
 use crate::derived::Derivation;
 use crate::pipeline::{Observer, Stages};
-use crate::program::driver::{Asked, Manner, derive_once};
+use crate::program::all_variants::{Asked, Manner, derive_once};
 use crate::program::inline_rollback::attempt;
 use crate::program::outline::staying;
 

@@ -11,7 +11,7 @@
 //! Emitter::emit         lowered to CLIF, with passes over it
 //! ```
 //!
-//! [`crate::program::driver`] runs it for a request and for all that is called.
+//! [`crate::program::all_variants`] runs it for a request and for all that is called.
 
 use brolga_analysis::Variant;
 use brolga_ir::block::{CfgBlocks, Ids};
@@ -85,7 +85,7 @@ pub(crate) enum Depth {
 }
 
 /// One variant to derive.
-pub(crate) struct Task<'a> {
+pub(crate) struct VariantInput<'a> {
     pub primal: &'a Normalised,
     pub variant: &'a Variant,
     pub goal: Goal,
@@ -160,10 +160,10 @@ const IN_PIECES: &str = "a function that moves floats in pieces, or is called by
 /// Derive a variant: all stages, in order.
 pub(crate) fn derive_variant<'a>(
     cx: Context<'a>,
-    task: Task<'a>,
+    input: VariantInput<'a>,
     Shared { work, names, observer }: Shared<'_, '_, '_>,
 ) -> Result<Outcome<'a>, Diagnostics> {
-    let Task { primal, variant, goal: Goal { symbols, mode, is_root }, depth, fragments } = task;
+    let VariantInput { primal, variant, goal: Goal { symbols, mode, is_root }, depth, fragments } = input;
 
     let (mut facts, refused) = Facts::compute(cx, primal, variant, mode, is_root);
     if mode != Mode::Tangent {

@@ -213,11 +213,19 @@ impl Describe<'_, '_> {
             Reader::Computes(w) => format!("computing {} again", self.what(w)),
             Reader::Holds(w, from) if w == v => format!("the reverse of {}, which holds it", self.names.block(from)),
             Reader::Holds(w, from) => {
-                format!("the reverse of {}, which begins with {} from it", self.names.block(from), self.what(w))
+                format!("the reverse of {}, for which it gives {}", self.names.block(from), self.what(w))
             }
             Reader::Way => "finding the way back".to_owned(),
             Reader::Rerun(header) => format!("the loop of {}, which runs again", self.names.block(header)),
         };
-        readers(&self.s.facts, &self.s.stmts, &self.s.plan, b, v).into_iter().map(text).collect()
+        let all = readers(&self.s.facts, &self.s.stmts, &self.s.plan, b, v).into_iter().map(text);
+        // Normalisation may have made several instructions of one.
+        let mut found: Vec<String> = Vec::new();
+        for text in all {
+            if !found.contains(&text) {
+                found.push(text);
+            }
+        }
+        found
     }
 }

@@ -51,7 +51,7 @@ use cranelift_codegen::isa::TargetIsa;
 use crate::called::resolved;
 use crate::clif::dead_segment_arg;
 use crate::derived::Derivation;
-use crate::program::driver::Asked;
+use crate::program::all_variants::Asked;
 use crate::program::inline_rollback::attempt;
 use crate::stand_in::none_is_derived;
 use crate::standalone::derived_func::{DerivedFunc, duplicated};

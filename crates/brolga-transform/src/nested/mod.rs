@@ -38,7 +38,7 @@ use cranelift_entity::SecondaryMap;
 
 use crate::clif::dead_segment_arg;
 use crate::derived::{Derivation, DerivedCombined};
-use crate::program::driver::Asked;
+use crate::program::all_variants::Asked;
 use crate::program::inline_rollback::attempt;
 use crate::stand_in::none_is_derived;
 use crate::standalone::derived_func::DerivedFunc;

@@ -26,7 +26,7 @@ use crate::derived::Derivation;
 use crate::facts::Facts;
 use crate::pipeline::Observer;
 use crate::plan::liveness::unfollowed;
-use crate::program::driver::{Asked, Manner, derive_once, examine};
+use crate::program::all_variants::{Asked, Manner, derive_once, examine};
 use crate::program::inline::Inlining;
 use crate::translate::stmt::AdStmts;
 

@@ -4,8 +4,8 @@
 //! Inlining before the derivation, the worklist of variants, and what is handed to the compiler.
 
 pub(crate) mod abi;
+pub(crate) mod all_variants;
 pub mod check_request;
-pub(crate) mod driver;
 pub(crate) mod forward_root;
 pub mod inline;
 pub mod inline_rollback;

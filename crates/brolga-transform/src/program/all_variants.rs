@@ -16,7 +16,7 @@
 //! - *with doubles anywhere*: a function of a module moves doubles as words that need not lie at
 //!   multiples of eight; everything starts again, too;
 //! - *with fragments*: a function moves floats in pieces, so what was derived before it settles
-//!   what it reads ([`Driver::derive_again`]);
+//!   what it reads ([`AllVariants::derive_again`]);
 //! - *stay*: a loop that was made a function, so that it keeps to a budget, is refused as a
 //!   function; everything starts again, and it stays a loop ([`crate::program::outline`]);
 //! - *forwarded*: a callee does what the root would; the worklist starts with that callee
@@ -38,7 +38,7 @@ use crate::clif::dead_segment_arg;
 use crate::clif::tail_recursion::jump_back;
 use crate::derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted, PairSymbols, Symbols};
 use crate::facts::Context;
-use crate::pipeline::{Depth, Goal, Need, Observer, Outcome, Shared, Stages, Task, derive_variant};
+use crate::pipeline::{Depth, Goal, Need, Observer, Outcome, Shared, Stages, VariantInput, derive_variant};
 use crate::primal::mem2reg::Callees;
 use crate::primal::normalise::{Normalised, normalise};
 use crate::program::check_request;
@@ -149,18 +149,18 @@ fn derive_all(
     let bodies = normalised.iter().map(|(k, n)| (*k, n.body())).collect();
     let summaries = Summaries::as_asked(&program, &bodies, manner.demanded);
     let asked = Asked { program: &program, ..asked };
-    let mut driver = Driver::new(asked, manner, &normalised, &summaries, problems);
-    if let Err(need) = driver.work_off(depth, observer) {
+    let mut all = AllVariants::new(asked, manner, &normalised, &summaries, problems);
+    if let Err(need) = all.work_off(depth, observer) {
         return Ok(RunEnd::Needs(need));
     }
-    if let Some(loops) = loops.refused(&driver.refused, &driver.storing(), &driver.as_bodies) {
+    if let Some(loops) = loops.refused(&all.refused, &all.storing(), &all.as_bodies) {
         return Ok(RunEnd::Stay(loops));
     }
     if depth == Depth::Examine {
-        return driver.problems.or_ok(RunEnd::Ends(None));
+        return all.problems.or_ok(RunEnd::Ends(None));
     }
-    driver.derive_again()?;
-    let found = driver.finish()?;
+    all.derive_again()?;
+    let found = all.finish()?;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
     let Finished { combined, pairs, joint, captures, overwrites, names, pieces, numbers, task_floats, guessed, spare } =
         found;
@@ -259,7 +259,7 @@ fn primals(asked: Asked<'_>, inlining: &Inlining, staying: &[StayingLoop]) -> Pr
 }
 
 /// The worklist, and what has come of it so far.
-struct Driver<'a> {
+struct AllVariants<'a> {
     asked: Asked<'a>,
     manner: Manner<'a>,
     normalised: &'a IndexMap<FuncKey, Normalised>,
@@ -310,7 +310,7 @@ enum EmittedAs {
     Joint(usize),
 }
 
-impl<'a> Driver<'a> {
+impl<'a> AllVariants<'a> {
     /// Nothing is derived yet.
     fn new(
         asked: Asked<'a>,
@@ -404,7 +404,7 @@ impl<'a> Driver<'a> {
         }
         // What is refused is looked at for more of that, and for nothing else.
         let depth = if self.problems.is_empty() { depth } else { Depth::Examine };
-        let task = Task { primal, variant: &variant, goal: goal.clone(), depth, fragments: self.found.pieces };
+        let input = VariantInput { primal, variant: &variant, goal: goal.clone(), depth, fragments: self.found.pieces };
         let cx = self.context();
         if let (Symbols::Pair(symbols), false) = (&goal.symbols, goal.is_root)
             && let Some(pair) = template::pair(cx, &variant, symbols, &mut self.work, &mut self.found.names)
@@ -417,7 +417,7 @@ impl<'a> Driver<'a> {
             self.as_bodies.push(variant.func);
         }
         let shared = Shared { work: &mut self.work, names: &mut self.found.names, observer };
-        match derive_variant(cx, task, shared) {
+        match derive_variant(cx, input, shared) {
             Ok(Outcome::Examined) => {}
             Ok(Outcome::Needs(need)) => return Err(need),
             Ok(Outcome::Served(found)) => self.forward(variant, goal, found),
@@ -528,11 +528,11 @@ impl<'a> Driver<'a> {
         let asked_for = self.work.variants.len();
         for (variant, goal, place) in std::mem::take(&mut self.early) {
             let primal = &self.normalised[&variant.func];
-            let task = Task { primal, variant: &variant, goal, depth: Depth::Derive, fragments: true };
+            let input = VariantInput { primal, variant: &variant, goal, depth: Depth::Derive, fragments: true };
             let cx = self.context();
             let observer = &mut Observer::default();
             let shared = Shared { work: &mut self.work, names: &mut self.found.names, observer };
-            let Outcome::Derived(rerun) = derive_variant(cx, task, shared)? else {
+            let Outcome::Derived(rerun) = derive_variant(cx, input, shared)? else {
                 unreachable!("it has been derived")
             };
             match (rerun.emitted, place) {
