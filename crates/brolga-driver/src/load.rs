@@ -55,7 +55,7 @@ use crate::quiet::catch;
 use crate::reversible::Reversible;
 use crate::source::{self, Chunk};
 use crate::text::cursor::Parsed;
-use crate::text::{Call, Clauses, DataLine, Directive, SyntaxError};
+use crate::text::{Call, Clauses, DataLine, Directive, InverseLine, SyntaxError, Undone};
 use crate::wasm::{ModuleOptions, Wasm};
 
 /// A CLIF file, read and verified.
@@ -77,6 +77,8 @@ pub struct File {
     pub wasm: Option<Wasm>,
     /// The reversible functions, if the file is of these.
     pub reversible: Option<Reversible>,
+    /// Functions of the file that others undo.
+    pub undone: Vec<Undone>,
 }
 
 impl File {
@@ -136,6 +138,7 @@ impl File {
             malformed,
             wasm: Some(wasm),
             reversible: None,
+            undone: vec![],
         })
     }
 
@@ -223,8 +226,12 @@ impl File {
         check_references(&units, &directives, &mut problems);
         // Of a function that is not there it is said what may have been meant to be it.
         let all_there = wanted.iter().all(|w| units.iter().any(|u| u.symbol == *w));
-        if !wanted.is_empty() && !problems.is_empty() && all_there {
-            let reached = reached(&units, wanted);
+        let some = !wanted.is_empty() && !problems.is_empty() && all_there;
+        if some {
+            let mut reached = reached(&units, wanted);
+            for said in undone_in(&directives).filter(|u| reached.contains(&u.undone.function.node)).collect::<Vec<_>>() {
+                reached.extend(self::reached(&units, said.undone.inverse.as_slice()));
+            }
             problems.0.retain(|d| d.function.is_empty() || reached.contains(&d.function));
             units.retain(|u| reached.contains(&u.symbol));
         }
@@ -237,8 +244,14 @@ impl File {
         // A derivative that cannot be made is reported when a function asks for it.
         let called = brolga_transform::called::resolved(&program, &roots, &*isa).map(|p| p.into_owned());
         let program = called.unwrap_or(program);
-        let (name, wasm, reversible) = (name.to_owned(), None, None);
-        Ok(Self { name, text, program, functions, directives, malformed, wasm, reversible })
+        let (name, wasm, reversible, undone) = (name.to_owned(), None, None, vec![]);
+        let mut file = Self { name, text, program, functions, directives, malformed, wasm, reversible, undone };
+        for said in undone_in(&file.directives.clone()) {
+            if !some || file.program.func(&said.undone.function.node).is_some() {
+                file.undo(&said.undone).map_err(|d| at_line(d, said.line))?;
+            }
+        }
+        Ok(file)
     }
 
     /// Define more functions, from a text in CLIF. They may call those of the file.
@@ -255,12 +268,26 @@ impl File {
         Ok(())
     }
 
+    /// Let calls of a function be undone by another one, or by an inverse that is derived.
+    ///
+    /// # Errors
+    /// AD0192 if the one cannot undo the other, AD0195 if none is found.
+    pub fn undo(&mut self, undone: &Undone) -> Result<(), Diagnostics> {
+        let Undone { function, inverse, state } = undone;
+        match inverse {
+            Some(inverse) => self.program.set_inverse(&function.node, inverse, state)?,
+            None => brolga::find_inverse(&mut self.program, &function.node, state)?,
+        }
+        self.undone.push(undone.clone());
+        Ok(())
+    }
+
     /// Read reversible functions.
     fn functions_of(name: &str, text: String) -> Result<Self, Diagnostics> {
         let ((program, functions), reversible) = crate::reversible::read(&text, &*host_isa())?;
         let (directives, malformed) = directives_of(&source::split(&text));
-        let (name, wasm, reversible) = (name.to_owned(), None, Some(reversible));
-        Ok(Self { name, text, program, functions, directives, malformed, wasm, reversible })
+        let (name, wasm, reversible, undone) = (name.to_owned(), None, Some(reversible), vec![]);
+        Ok(Self { name, text, program, functions, directives, malformed, wasm, reversible, undone })
     }
 
     /// Symbols of the functions that the file defines, as they are called.
@@ -272,6 +299,17 @@ impl File {
     pub fn defined(&self, symbol: &str) -> Option<FuncKey> {
         self.program.func(symbol).filter(|k| self.program.funcs[*k].body.is_some())
     }
+}
+
+/// What a file says of functions that others undo.
+fn undone_in(directives: &[Directive]) -> impl Iterator<Item = &InverseLine> {
+    directives.iter().filter_map(|d| if let Directive::Inverse(line) = d { Some(&**line) } else { None })
+}
+
+/// Problems that have no line of their own have that of a directive.
+fn at_line(mut found: Diagnostics, line: u32) -> Diagnostics {
+    found.0.iter_mut().for_each(|d| d.line = d.line.or(Some(line)));
+    found
 }
 
 /// The directives of a file, and those that cannot be read.

@@ -59,6 +59,10 @@ pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(Defined, Reversib
         all.0.iter().for_each(|e| found.push(diagnostic(e)));
         found
     })?;
+    if compiled.file.functions.is_empty() {
+        let d = Diagnostic::new("AD0003", "the file defines no function");
+        return Err(d.help("a function looks like `fn f(y: f64, x: in f64) { y += x * x }`").into());
+    }
     let defined = program(&compiled, isa)?;
     let inverses = compiled.inverse();
     Ok((defined, Reversible { functions: compiled.file, inverses }))

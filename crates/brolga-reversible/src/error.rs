@@ -81,14 +81,23 @@ pub enum Fault {
     DeallocMismatch,
     /// A limit of a loop has changed.
     IteratorChanged,
-    /// An index is out of range, or a stack is full or empty.
+    /// An index is out of range, a stack is full or empty, a number is none of its type, or there
+    /// is no memory for a place.
     OutOfRange,
+    /// An integer is divided by zero, or the quotient has no room.
+    NoQuotient,
 }
 
 impl Fault {
     /// All.
-    pub const ALL: [Self; 5] =
-        [Self::AliasWrite, Self::PostconditionFailed, Self::DeallocMismatch, Self::IteratorChanged, Self::OutOfRange];
+    pub const ALL: [Self; 6] = [
+        Self::AliasWrite,
+        Self::PostconditionFailed,
+        Self::DeallocMismatch,
+        Self::IteratorChanged,
+        Self::OutOfRange,
+        Self::NoQuotient,
+    ];
 
     /// The code of the trap.
     pub fn code(self) -> u8 {
@@ -98,6 +107,7 @@ impl Fault {
             Self::DeallocMismatch => 232,
             Self::IteratorChanged => 233,
             Self::OutOfRange => 234,
+            Self::NoQuotient => 235,
         }
     }
 
@@ -109,6 +119,7 @@ impl Fault {
             Self::DeallocMismatch => "dealloc_mismatch",
             Self::IteratorChanged => "iterator_changed",
             Self::OutOfRange => "out_of_range",
+            Self::NoQuotient => "no_quotient",
         }
     }
 
@@ -125,7 +136,11 @@ impl Fault {
                  (`check`)"
             }
             Self::IteratorChanged => "a limit of the loop was changed by its iterations: copy it to a place of its own",
-            Self::OutOfRange => "an index is out of range, or a stack is full or empty",
+            Self::OutOfRange => {
+                "an index is out of range, a stack is full or empty, a `q43` is beyond 2¹⁰ or no multiple of 2⁻⁴³, a \
+                 `log` is multiplied by what is not positive, or a place is larger than the memory that there is"
+            }
+            Self::NoQuotient => "an integer is divided by zero, or the least one by -1",
         }
     }
 }

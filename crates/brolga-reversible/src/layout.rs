@@ -90,6 +90,9 @@ impl Layouts {
 
     fn record(&self, r: &RecordType) -> Result<Layout, RevError> {
         let wrong = |kind, message: String| RevError::new(kind, r.at, message);
+        if ["f64", "f32", "complex", "i64", "i32", "q43", "log", "stack"].contains(&&r.name[..]) {
+            return Err(wrong(ErrorKind::Name, format!("`{}` is a type that there is", r.name)));
+        }
         if self.records.contains_key(&r.name) {
             return Err(wrong(ErrorKind::Name, format!("record `{}` is defined twice", r.name)));
         }

@@ -13,7 +13,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::abi::{Form, call_symbol, is_word, order, signature, slot};
 use super::context::{Lowered, Lowering, empty};
-use super::expr::{Leaf, Maker, parts_of, to_fixed};
+use super::expr::{Leaf, Maker, UNITS, parts_of, to_fixed};
 use super::state::{At, Home, StmtLowering, cotangents};
 use crate::ast::{
     BinaryOp, CheckMode, Expr, ExprKind, Function, Len, RevPlace, SourceSpan, Stmt, StmtKind, Type, UnaryOp, UpdateOp,
@@ -174,7 +174,15 @@ impl<'f> StmtLowering<'_, 'f> {
     }
 
     fn of_leaves<T>(&mut self, leaves: &[Leaf], of: impl FnOnce(&mut Maker<'_, '_>) -> T) -> T {
-        of(&mut Maker { b: &mut self.b, scope: &self.scope, leaves })
+        let undefined = (self.check != CheckMode::Off).then(Vec::new);
+        let mut maker = Maker { b: &mut self.b, scope: &self.scope, leaves, undefined };
+        let found = of(&mut maker);
+        let undefined = maker.undefined.unwrap_or_default();
+        let line = self.b.srcloc().bits();
+        for undefined in undefined {
+            self.fail_if(undefined, Fault::NoQuotient, line);
+        }
+        found
     }
 
     /// A condition, of which what is not needed is not looked at.
@@ -274,6 +282,7 @@ impl<'f> StmtLowering<'_, 'f> {
         let more = self.of_leaves(&leaves, |m| m.for_place(by, ty));
         let adds = matches!(op, UpdateOp::Add | UpdateOp::Mul);
         let more = self.on_grid(more, ty, &leaves, by);
+        self.is_number_of(ty, &old, &more, span.line);
         // A real number changes the real part.
         let parts = old.iter().enumerate().map(|(i, &old)| {
             let Some(&more) = more.get(i) else { return old };
@@ -307,7 +316,27 @@ impl<'f> StmtLowering<'_, 'f> {
         }
     }
 
-    /// CheckMode that sums of fixed-point numbers are exact: they are up to 2¹⁰.
+    /// That a fixed-point number is a multiple of its unit, and a logarithm one of a positive
+    /// number.
+    fn is_number_of(&mut self, ty: Scalar, old: &[Value], more: &[Value], line: u32) {
+        let fits = match ty {
+            _ if self.check == CheckMode::Off => return,
+            Scalar::Q43 => {
+                let units = self.b.ins().f64const(UNITS);
+                let scaled = self.b.ins().fmul(old[0], units);
+                let whole = self.b.ins().nearest(scaled);
+                self.b.ins().fcmp(FloatCC::Equal, scaled, whole)
+            }
+            Scalar::Log => {
+                let (size, most) = (self.b.ins().fabs(more[0]), self.b.ins().f64const(f64::MAX));
+                self.b.ins().fcmp(FloatCC::LessThanOrEqual, size, most)
+            }
+            _ => return,
+        };
+        self.fail_unless(fits, Fault::OutOfRange, line);
+    }
+
+    /// That sums of fixed-point numbers are exact: they are up to 2¹⁰.
     fn in_range(&mut self, ty: Scalar, parts: &[Value], line: u32) {
         if ty != Scalar::Q43 || self.check == CheckMode::Off {
             return;
@@ -499,7 +528,7 @@ impl<'f> StmtLowering<'_, 'f> {
                 let none = if self.with_cotangents { self.no_cotangent(scalar) } else { vec![] };
                 self.in_registers(name, scalar, &parts, &none);
             }
-            None => self.make_memory(name, ty, value),
+            None => self.make_memory(name, ty, value, span.line),
         }
         self.b.set_srcloc(ir::SourceLoc::new(span.line));
         self.scope.push(name, ty.clone(), NameRole::Place);
@@ -635,7 +664,7 @@ impl<'f> StmtLowering<'_, 'f> {
         }
     }
 
-    /// CheckMode that what a call changes is given to it once.
+    /// That what a call changes is given to it once.
     fn distinct(&mut self, callee: &Function, args: &[Expr], places: &[Option<At>], line: u32) {
         if self.check == CheckMode::Off {
             return;
@@ -672,7 +701,7 @@ impl<'f> StmtLowering<'_, 'f> {
         }
     }
 
-    /// CheckMode that arrays are as long as the callee is told.
+    /// That arrays are as long as the callee is told.
     fn lengths(&mut self, callee: &Function, places: &[Option<At>], words: &[Option<Value>], line: u32) {
         if self.check == CheckMode::Off {
             return;
