@@ -97,7 +97,7 @@ impl Inverse<'_, '_, '_, '_> {
         if let Some(&found) = seen.get(&v) {
             return found;
         }
-        if let Some(number) = self.pure_loop_of(v) {
+        if let Some(number) = self.pure.around(self.view.block_of(v)) {
             let found = self.runs_again(number, seen);
             seen.insert(v, found);
             return found;
@@ -113,12 +113,6 @@ impl Inverse<'_, '_, '_, '_> {
         };
         seen.insert(v, found);
         found
-    }
-
-    /// The loop that stores nothing and computes a value.
-    fn pure_loop_of(&self, v: Value) -> Option<usize> {
-        let def = self.view.func.dfg.value_def(v);
-        self.pure.around(def.inst().map_or(def.block(), |i| self.view.func.layout.inst_block(i)))
     }
 
     /// What a parameter of a block is that is entered from one place.
@@ -149,7 +143,7 @@ impl Inverse<'_, '_, '_, '_> {
             let why = format!("`{}` needs {v}, which is made of the state", self.view.text(at));
             return refused(at, why, "let addresses, branches and limits of loops depend on what stays as it is");
         }
-        if let Some(number) = self.pure_loop_of(v) {
+        if let Some(number) = self.pure.around(self.view.block_of(v)) {
             self.run_again(number)?;
             return Ok(self.known[&v]);
         }

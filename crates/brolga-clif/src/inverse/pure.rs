@@ -13,7 +13,6 @@
 //!
 //! **Cost.** A copy of the loop for each piece that needs its values.
 
-use cranelift_codegen::cursor::Cursor;
 use cranelift_codegen::ir::{Block, Inst, InstBuilder, Opcode, Value};
 
 use super::emit::Inverse;
@@ -101,11 +100,7 @@ impl Inverse<'_, '_, '_, '_> {
     /// What an instruction of a loop uses that is defined in front of the loop.
     fn from_outside(&self, number: usize, inst: Inst) -> Vec<Value> {
         let view = self.view;
-        let is_own = |v: Value| {
-            let def = view.func.dfg.value_def(v);
-            let block = def.inst().map_or(def.block(), |i| view.func.layout.inst_block(i));
-            self.pure.around(block) == Some(number)
-        };
+        let is_own = |v: Value| self.pure.around(view.block_of(v)) == Some(number);
         view.func.dfg.inst_values(inst).map(|v| view.resolved(v)).filter(|&v| !is_own(v)).collect()
     }
 

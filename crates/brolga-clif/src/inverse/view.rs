@@ -75,7 +75,7 @@ impl<'f> View<'f> {
                 Opcode::Call => {
                     let ir::InstructionData::Call { func_ref, .. } = func.dfg.insts[inst] else { unreachable!() };
                     if !(asked.is_pure)(func_ref) {
-                        let help = "write an inverse by hand for a function that calls others";
+                        let help = "write an inverse by hand for a function that calls what reads or changes memory";
                         return refused(inst, "what it calls may do more than return a number", help);
                     }
                 }
@@ -142,6 +142,15 @@ impl<'f> View<'f> {
         match self.place(self.address(inst)) {
             Some(MemoryRoot::State(s)) => !self.written.contains(&s),
             other => other == Some(MemoryRoot::Other),
+        }
+    }
+
+    /// The block in which a value is defined.
+    pub fn block_of(&self, v: Value) -> Option<Block> {
+        match self.func.dfg.value_def(self.resolved(v)) {
+            ValueDef::Result(inst, _) => self.func.layout.inst_block(inst),
+            ValueDef::Param(block, _) => Some(block),
+            ValueDef::Union(..) => None,
         }
     }
 

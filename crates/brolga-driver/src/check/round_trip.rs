@@ -20,7 +20,7 @@ use crate::bind::{BoundArg, Invocation};
 use crate::load::File;
 use crate::memory::Memory;
 use crate::noise::Noise;
-use crate::text::{ElemType, Undone};
+use crate::text::ElemType;
 use crate::value::{Num, decode_all};
 
 /// How many states are tried.
@@ -104,8 +104,7 @@ fn reversible_pair(file: &File, call: &Invocation) -> Option<Pair> {
 
 /// A function in CLIF that another one undoes, or that one.
 fn undone_pair(file: &File, call: &Invocation, check: InverseCheck) -> Option<Pair> {
-    let undoes = |u: &Undone| u.inverse.clone().unwrap_or_else(|| format!("{}__inverse", u.function.node));
-    let (said, other) = file.undone.iter().find_map(|u| match (&u.function.node, undoes(u)) {
+    let (said, other) = file.undone.iter().find_map(|u| match (&u.function.node, u.undoes()) {
         (f, back) if *f == call.symbol => Some((u, back)),
         (f, back) if back == call.symbol => Some((u, f.clone())),
         _ => None,

@@ -23,6 +23,11 @@ pub struct Undone {
 const HELP: &str = "write f=f_inverse,0:24: parameter 0 points at a state of 24 bytes";
 
 impl Undone {
+    /// The symbol of what undoes it.
+    pub fn undoes(&self) -> String {
+        self.inverse.clone().unwrap_or_else(|| format!("{}__inverse", self.function.node))
+    }
+
     /// Read a whole text.
     ///
     /// # Errors

@@ -333,7 +333,7 @@ impl<'f> StmtLowering<'_, 'f> {
             }
             _ => return,
         };
-        self.fail_unless(fits, Fault::OutOfRange, line);
+        self.fail_unless(fits, Fault::NoNumber, line);
     }
 
     /// That sums of fixed-point numbers are exact: they are up to 2¹⁰.
@@ -344,7 +344,7 @@ impl<'f> StmtLowering<'_, 'f> {
         let most = self.b.ins().f64const(1024.0);
         let size = self.b.ins().fabs(parts[0]);
         let fits = self.b.ins().fcmp(FloatCC::LessThanOrEqual, size, most);
-        self.fail_unless(fits, Fault::OutOfRange, line);
+        self.fail_unless(fits, Fault::NoNumber, line);
     }
 
     /// Add what an expression hands to the places that it reads.

@@ -58,10 +58,10 @@ impl StmtLowering<'_, '_> {
     fn refuse(&mut self, failed: Value, line: u32) {
         match self.check {
             CheckMode::Off => {
-                let code = TrapCode::unwrap_user(Fault::OutOfRange.code());
+                let code = TrapCode::unwrap_user(Fault::NoMemory.code());
                 self.b.ins().trapnz(failed, code);
             }
-            _ => self.fail_if(failed, Fault::OutOfRange, line),
+            _ => self.fail_if(failed, Fault::NoMemory, line),
         }
     }
 
