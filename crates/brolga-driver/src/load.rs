@@ -154,7 +154,13 @@ impl File {
     /// Read a call and its clauses for the function of this file that it names. `text` is what both
     /// were parsed from.
     pub fn bind(&self, text: &str, call: &Call, clauses: &Clauses) -> Parsed<Invocation> {
-        let Some(wasm) = &self.wasm else { return Invocation::bind(&self.program, text, call, clauses) };
+        let Some(wasm) = &self.wasm else {
+            let bound = Invocation::bind(&self.program, text, call, clauses)?;
+            if let Some(reversible) = &self.reversible {
+                reversible.fits(text, call, &bound)?;
+            }
+            return Ok(bound);
+        };
         let mut named = call.clone();
         if let Ok((key, _)) = wasm.module.function(&call.func.node) {
             named.func.node.clone_from(&self.program.funcs[key].symbol);

@@ -101,6 +101,7 @@ pub(crate) fn checked(mut file: File) -> Result<(File, Layouts), Vec<RevError>> 
             let e = RevError::new(ErrorKind::Name, f.at, format!("`{}` is a name of derived functions", f.name));
             errors.push(e.help("these begin with `brolga_`, or have two underscores in a row; give it another name"));
         }
+        errors.extend(readable(&f.name, f.at).err());
         known.insert(f.name.clone(), Function { body: vec![], ..f.clone() });
     }
     for f in &mut file.functions {
@@ -353,7 +354,7 @@ impl Checker<'_> {
                     format!("parameter `{}` is there twice", p.name),
                 ));
             }
-            self.errors.extend(not_a_word(&p.name, p.at).err());
+            self.errors.extend(readable(&p.name, p.at).err());
             self.errors.extend(self.declared(&p.ty, p.at).err());
         }
         if f.params.iter().all(|p| p.input) {
@@ -582,7 +583,7 @@ impl Checker<'_> {
     }
 
     fn fresh(&self, name: &str, at: SourceSpan) -> TypeResult<()> {
-        not_a_word(name, at)?;
+        readable(name, at)?;
         match self.scope.find(name) {
             None => Ok(()),
             Some(_) => Err(RevError::new(ErrorKind::Name, at, format!("`{name}` is there already"))),
@@ -683,15 +684,17 @@ impl Checker<'_> {
     }
 }
 
-/// That a name can be read where it is used.
-fn not_a_word(name: &str, at: SourceSpan) -> TypeResult<()> {
-    match WORDS.contains(&name) {
-        false => Ok(()),
-        true => {
-            let e = RevError::new(ErrorKind::Name, at, format!("`{name}` is a word of the language"));
-            Err(e.help("give it another name"))
-        }
+/// That a name can be read where it is used; a builder may say anything.
+fn readable(name: &str, at: SourceSpan) -> TypeResult<()> {
+    let wrong = |what: &str| {
+        let e = RevError::new(ErrorKind::Name, at, format!("`{name}` {what}"));
+        Err(e.help("give it another name"))
+    };
+    let begins = name.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    if !begins || !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
+        return wrong("is no name: it has other than letters, digits and underscores, or begins with a digit");
     }
+    if WORDS.contains(&name) { wrong("is a word of the language") } else { Ok(()) }
 }
 
 /// Whether what lies in a place is what a parameter takes. A run compares lengths that are not
