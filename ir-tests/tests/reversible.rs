@@ -204,7 +204,56 @@ fn failed_checks_name_their_lines() {
     let deep = "fn f(x: i64, n: in i64) {\n    x += 1\n    if n > 0 {\n        call f(x, n - 1)\n    } else {\n        if (x > 3, x > 5) {\n            x += 0\n        }\n    }\n}";
     assert_eq!(fails(deep, "%f(i64[1], 3)"), fault("postcondition_failed", 6));
     let fixed = "fn f(x: q43, y: in f64) {\n    x += y\n}";
-    assert_eq!(fails(fixed, "%f([1.0], [2000.0])"), fault("out_of_range", 2));
+    assert_eq!(fails(fixed, "%f([1.0], [2000.0])"), fault("no_number", 2));
+    assert_eq!(fails(fixed, "%f([0.1], [0.5])"), fault("no_number", 2));
+    let log = "fn f(x: f64, l: log, y: in f64) {\n    x += 1.0\n    l *= y\n}";
+    assert_eq!(fails(log, "%f([1.0], [0.5], [0.0])"), fault("no_number", 3));
+    assert_eq!(fails(log, "%f([1.0], [0.5], [-2.0])"), fault("no_number", 3));
+    let quotient = "fn f(k: i64, a: in i64, b: in i64) {\n    k += 1\n    if a / b > 1 {\n        k += a % b\n    }\n}";
+    for call in ["%f(i64[1], 3, 0)", "%f(i64[1], -9223372036854775808, -1)"] {
+        assert_eq!(fails(quotient, call), fault("no_quotient", 3), "{call}");
+    }
+    let room = "fn f(x: f64, n: in i64) {\n    x += 1.0\n    let a: [f64 x n] = 0\n    drop a = 0\n}";
+    for n in [1_i64 << 61, 1 << 50, (1 << 43) + 1] {
+        assert_eq!(fails(room, &format!("%f([1.0], {n})")), fault("no_memory", 3), "{n}");
+    }
+    // A length that is negative is none.
+    let none = "fn f(x: f64, n: in i64) {\n    let a: [f64 x n] = 0\n    a[0] += x\n    a[0] -= x\n    drop a = 0\n}";
+    assert_eq!(fails(none, "%f([1.0], -1)"), fault("out_of_range", 3));
+    let whole = "fn f(x: [f64 x 2], n: in i64) {\n    call g(x, n)\n}\nfn g(x: [f64 x n], n: in i64) {\n    x[1] += 1.0\n}";
+    assert_eq!(fails(whole, "%f([1.0, 2.0], -1)"), fault("out_of_range", 5));
+    assert_eq!(fails(whole, "%f([1.0, 2.0], 3)"), fault("out_of_range", 2));
+}
+
+#[test]
+fn infinite_places_hold_what_is_said() {
+    let file = parse("fn f(x: f64, y: in f64) {\n    let t: f64 = exp(y)\n    x += t\n    drop t = exp(y)\n}");
+    let (call, _) = bind(&file, "%f([1.0], [1000.0])");
+    assert_eq!(run::primal(&file.program, &call).unwrap().buffers[0], Some(vec![Num::F64(f64::INFINITY)]));
+    let (call, _) = bind(&file, "%f([1.0], [nan])");
+    assert!(matches!(run::primal(&file.program, &call), Err(Error::Trap(t)) if t.code == "dealloc_mismatch"));
+}
+
+#[test]
+fn calls_give_what_parameters_take() {
+    let text = "record P { a: f64, b: [f32 x 2] }\nfn f(x: [f64 x n], k: [i32 x 2], z: complex, p: P, s: stack [f64 x 2], n: in i64) {\n    x[0] += 1.0\n}";
+    let file = parse(text);
+    let says = |call: &str| {
+        let (parsed, clauses) = call_with_clauses(call).unwrap();
+        file.bind(call, &parsed, &clauses).err().map(|e| e.message)
+    };
+    assert_eq!(says("%f([1.0, 2.0], i32[1, 2], [1.0, 0.5], [1.0, 2.0], [0.0, 0.0, 0.0], 2)"), None);
+    for (call, what) in [
+        ("%f([1.0], i32[1, 2], [1.0, 0.5], [1.0, 2.0], [0.0, 0.0, 0.0], 2)", "8 bytes of 16"),
+        ("%f([1.0], i64[1, 2], [1.0, 0.5], [1.0, 2.0], [0.0, 0.0, 0.0], 1)", "a buffer of i64"),
+        ("%f([1.0], i32[1], [1.0, 0.5], [1.0, 2.0], [0.0, 0.0, 0.0], 1)", "4 bytes of 8"),
+        ("%f([1.0], i32[1, 2], [1.0], [1.0, 2.0], [0.0, 0.0, 0.0], 1)", "`z: complex`, and is given 8 bytes"),
+        ("%f__inverse([1.0], i32[1, 2], [1.0, 0.5], [1.0], [0.0, 0.0, 0.0], 1)", "`p: P`, and is given 8 bytes"),
+        ("%f([1.0], i32[1, 2], [1.0, 0.5], [1.0, 2.0], [0.0], 1)", "8 bytes of 24"),
+    ] {
+        let found = says(call).expect("it is refused");
+        assert!(found.contains(what), "{call}: {found}");
+    }
 }
 
 #[test]

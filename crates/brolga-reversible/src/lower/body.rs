@@ -11,7 +11,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Type as Clif, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::abi::{Form, call_symbol, is_word, order, signature, slot};
+use super::abi::{Form, call_symbol, is_returned, is_word, narrowed, order, signature, slot, widened};
 use super::context::{Lowered, Lowering, empty};
 use super::expr::{Leaf, Maker, UNITS, parts_of, to_fixed};
 use super::state::{At, Home, StmtLowering, cotangents};
@@ -64,29 +64,35 @@ pub(super) fn lowered(cx: &Lowering<'_>, f: &Function, form: Form) -> Result<Low
     }
     this.b.set_srcloc(ir::SourceLoc::new(f.at.line));
     this.leave(back);
+    let mut results = this.returned(f, &order);
     if let Some(fail) = this.fail {
-        let none = this.b.ins().iconst(types::I32, 0);
-        this.b.ins().return_(&[none]);
+        let nothing = this.b.ins().iconst(types::I32, 0);
+        results.insert(0, nothing);
+        this.b.ins().return_(&results);
         this.b.switch_to_block(fail);
         let site = this.b.block_params(fail)[0];
         this.b.set_cold_block(fail);
-        this.b.ins().return_(&[site]);
-    } else {
-        this.b.ins().return_(&[]);
+        let nothing = this.b.ins().iconst(types::I64, 0);
+        results.fill(nothing);
+        results[0] = site;
     }
+    this.b.ins().return_(&results);
     let StmtLowering { mut b, errors, .. } = this;
     b.seal_all_blocks();
     b.finalize(cx.isa.frontend_config());
     if errors.is_empty() { Ok(Lowered { symbol, func, line: f.at.line }) } else { Err(errors) }
 }
 
-/// The signature of statements: words, shadows of what has an address, and a number if something is
-/// checked.
+/// The signature of statements: words, shadows of what has an address; a number if something is
+/// checked, and integers that are changed.
 pub(super) fn steps_signature(cx: &Lowering<'_>, f: &Function, form: Form) -> ir::Signature {
     let shadows = if form.cotangents { f.params.len() } else { 0 };
     let params = vec![types::I64; f.params.len() + shadows];
-    let returns: &[Clif] = if cx.fallible.contains(&f.name) { &[types::I32] } else { &[] };
-    signature(&params, returns)
+    let mut returns = vec![types::I64; f.params.iter().filter(|p| is_returned(p)).count()];
+    if cx.fallible.contains(&f.name) {
+        returns.insert(0, types::I32);
+    }
+    signature(&params, &returns)
 }
 
 /// A parameter that is in registers: where it is put in the end.
@@ -103,7 +109,7 @@ impl<'f> StmtLowering<'_, 'f> {
     fn words(&mut self, f: &Function, order: &[usize], params: &[Value]) {
         for (k, &i) in order.iter().enumerate().filter(|&(_, &i)| is_word(&f.params[i])) {
             let ty = Scalar::of(&f.params[i].ty).expect("it is an integer");
-            let v = if ty == Scalar::I32 { self.b.ins().ireduce(types::I32, params[k]) } else { params[k] };
+            let v = narrowed(&mut self.b, params[k], &f.params[i].ty);
             self.homes.insert(f.params[i].name.clone(), Home::Word(v, ty));
         }
     }
@@ -119,6 +125,11 @@ impl<'f> StmtLowering<'_, 'f> {
                 self.homes.insert(p.name.clone(), Home::Memory { address, shadow });
                 continue;
             };
+            if is_returned(p) {
+                let v = narrowed(&mut self.b, address, &p.ty);
+                self.in_registers(&p.name, ty, &[v], &[]);
+                continue;
+            }
             let there = At::Memory { address, shadow, offset: 0, ty: p.ty.clone() };
             let values = self.load(&there);
             // What is read only is added to in the end.
@@ -148,6 +159,18 @@ impl<'f> StmtLowering<'_, 'f> {
                 self.set_cotangent(&there, &cts);
             }
         }
+    }
+
+    /// Integers that are changed.
+    fn returned(&mut self, f: &Function, order: &[usize]) -> Vec<Value> {
+        let mut found = Vec::new();
+        for p in order.iter().map(|&i| &f.params[i]).filter(|p| is_returned(p)) {
+            let place = RevPlace { root: p.name.clone(), path: vec![], at: p.at };
+            let at = self.at(&place);
+            let v = self.load(&at)[0];
+            found.push(widened(&mut self.b, v));
+        }
+        found
     }
 
     /// A name for a number in registers.
@@ -579,8 +602,7 @@ impl<'f> StmtLowering<'_, 'f> {
         let mut words = vec![None; args.len()];
         for (i, p) in callee.params.iter().enumerate().filter(|(_, p)| is_word(p)) {
             let v = self.value(&args[i], Scalar::of(&p.ty)).1[0];
-            let wide = self.b.func.dfg.value_type(v) == types::I64;
-            words[i] = Some(if wide { v } else { self.b.ins().sextend(types::I64, v) });
+            words[i] = Some(widened(&mut self.b, v));
         }
         self.lengths(callee, &places, &words, line);
         let mut passed = vec![];
@@ -589,6 +611,11 @@ impl<'f> StmtLowering<'_, 'f> {
             match (&places[i], words[i]) {
                 (_, Some(v)) => {
                     passed.push(v);
+                    shadows.push(self.b.ins().iconst(types::I64, 0));
+                }
+                (Some(at), None) if is_returned(&callee.params[i]) => {
+                    let v = self.load(at)[0];
+                    passed.push(widened(&mut self.b, v));
                     shadows.push(self.b.ins().iconst(types::I64, 0));
                 }
                 (Some(at), None) => {
@@ -608,12 +635,19 @@ impl<'f> StmtLowering<'_, 'f> {
         let params: Vec<Clif> = sig.params.iter().map(|p| p.value_type).collect();
         let returns: Vec<Clif> = sig.returns.iter().map(|p| p.value_type).collect();
         let found = call_symbol(&mut self.b, &form.symbol(name), &params, &returns, &passed);
-        if let Some(&status) = found.first() {
+        let mut found = found.into_iter();
+        if self.cx.fallible.contains(name)
+            && let Some(status) = found.next()
+        {
             self.leave_if(status, status);
         }
         let n = order.len();
         for (k, &i) in order.iter().enumerate() {
-            if let Some(at @ At::Registers { .. }) = &places[i] {
+            if let (true, Some(at)) = (is_returned(&callee.params[i]), &places[i]) {
+                let v = found.next().expect("it is returned");
+                let v = narrowed(&mut self.b, v, &callee.params[i].ty);
+                self.store(at, &[v]);
+            } else if let Some(at @ At::Registers { .. }) = &places[i] {
                 let shadow = self.carries().then(|| passed[n + k]);
                 let scalar = callee.params[i].ty.clone();
                 let there = At::Memory { address: passed[k], shadow, offset: 0, ty: scalar };
