@@ -140,7 +140,7 @@ fn inverses_undo() {
                 ..call.clone()
             };
             for call in [&call, &back] {
-                let found = round_trip(file, call, InverseCheck::Off, 200).unwrap().unwrap();
+                let found = round_trip(&file.program, file.inverses(), call, InverseCheck::Off, 200).unwrap().unwrap();
                 assert_eq!(found.wrong, None, "{name} {}", call.symbol);
                 undone += found.undone;
                 refused += found.refused;
@@ -172,7 +172,7 @@ fn fails(text: &str, call: &str) -> (String, Option<u32>) {
         Err(Error::Trap(trap)) => trap,
         other => panic!("{other:?}"),
     };
-    let found: RoundTrip = round_trip(&file, &call, InverseCheck::Off, 1).unwrap().unwrap();
+    let found: RoundTrip = round_trip(&file.program, file.inverses(), &call, InverseCheck::Off, 1).unwrap().unwrap();
     assert_eq!((found.wrong, found.undone), (None, 0));
     (trap.code.clone(), trap.line)
 }
@@ -220,7 +220,8 @@ fn failed_checks_name_their_lines() {
     // A length that is negative is none.
     let none = "fn f(x: f64, n: in i64) {\n    let a: [f64 x n] = 0\n    a[0] += x\n    a[0] -= x\n    drop a = 0\n}";
     assert_eq!(fails(none, "%f([1.0], -1)"), fault("out_of_range", 3));
-    let whole = "fn f(x: [f64 x 2], n: in i64) {\n    call g(x, n)\n}\nfn g(x: [f64 x n], n: in i64) {\n    x[1] += 1.0\n}";
+    let whole =
+        "fn f(x: [f64 x 2], n: in i64) {\n    call g(x, n)\n}\nfn g(x: [f64 x n], n: in i64) {\n    x[1] += 1.0\n}";
     assert_eq!(fails(whole, "%f([1.0, 2.0], -1)"), fault("out_of_range", 5));
     assert_eq!(fails(whole, "%f([1.0, 2.0], 3)"), fault("out_of_range", 2));
 }

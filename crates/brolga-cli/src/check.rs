@@ -106,7 +106,7 @@ fn check_one(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Result
 
 /// Call a function and its inverse, if it has one, from random states; whether nothing is wrong.
 fn inverse_line(file: &File, job: &Job<'_>) -> Result<bool, Failure> {
-    let found = round_trip(file, &job.call, job.options.inverse_check, STATES);
+    let found = round_trip(&file.program, file.inverses(), &job.call, job.options.inverse_check, STATES);
     let found = found.map_err(|e| Failure::Run(job.name(), e))?;
     let Some(found) = found else { return Ok(true) };
     let how = if found.by_bits { "bit by bit" } else { "floats within the tolerance" };

@@ -49,6 +49,7 @@ fn of_clif(file: &File, name: Option<&str>) -> Result<(), Failure> {
         return Ok(());
     }
     let what = name.map_or_else(|| "no function of the file".to_owned(), |n| format!("%{n}"));
-    let message = format!("nothing says what state {what} changes: `--inverse f,0:24`, or a line `; inverse: %f, 0:24`");
+    let message =
+        format!("nothing says what state {what} changes: `--inverse f,0:24`, or a line `; inverse: %f, 0:24`");
     Err(Failure::Usage(message))
 }

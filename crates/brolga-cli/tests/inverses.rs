@@ -118,7 +118,8 @@ fn files_say_what_undoes_what() {
     // What is no state is not changed.
     let less = said("less.clif", "%advance = %retreat, 0:8").run("check", &STEP).expect(1);
     less.says("byte 8 of argument 0 is changed, which is no part of a state");
-    let wrong = said("self.clif", "%advance = %advance, 0:16").run("check", &[&STEP[..], &["--inverse-check", "1e-9"]].concat());
+    let wrong = said("self.clif", "%advance = %advance, 0:16")
+        .run("check", &[&STEP[..], &["--inverse-check", "1e-9"]].concat());
     wrong.expect(1).says("argument 0 at [1] was 2.0");
 }
 

@@ -52,7 +52,7 @@ use target_lexicon::Triple;
 
 use crate::bind::Invocation;
 use crate::quiet::catch;
-use crate::reversible::Reversible;
+use crate::reversible::{KnownInverses, Reversible};
 use crate::source::{self, Chunk};
 use crate::text::cursor::Parsed;
 use crate::text::{Call, Clauses, DataLine, Directive, InverseLine, SyntaxError, Undone};
@@ -235,7 +235,8 @@ impl File {
         let some = !wanted.is_empty() && !problems.is_empty() && all_there;
         if some {
             let mut reached = reached(&units, wanted);
-            for said in undone_in(&directives).filter(|u| reached.contains(&u.undone.function.node)).collect::<Vec<_>>() {
+            for said in undone_in(&directives).filter(|u| reached.contains(&u.undone.function.node)).collect::<Vec<_>>()
+            {
                 reached.extend(self::reached(&units, said.undone.inverse.as_slice()));
             }
             problems.0.retain(|d| d.function.is_empty() || reached.contains(&d.function));
@@ -286,6 +287,11 @@ impl File {
         }
         self.undone.push(undone.clone());
         Ok(())
+    }
+
+    /// Which of its functions have inverses.
+    pub fn inverses(&self) -> KnownInverses<'_> {
+        KnownInverses { reversible: self.reversible.as_ref(), undone: &self.undone }
     }
 
     /// Read reversible functions.

@@ -24,7 +24,7 @@ use cranelift_codegen::verify_function;
 
 use crate::bind::{BoundArg, Invocation};
 use crate::text::cursor::Parsed;
-use crate::text::{Call, ElemType, SyntaxError};
+use crate::text::{Call, ElemType, SyntaxError, Undone};
 
 /// The reversible functions of a file.
 #[derive(Clone, Debug)]
@@ -33,6 +33,15 @@ pub struct Reversible {
     pub functions: Functions,
     /// Their inverses.
     pub inverses: Functions,
+}
+
+/// What a file says of functions with inverses.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownInverses<'f> {
+    /// Its reversible functions, if it is of these.
+    pub reversible: Option<&'f Reversible>,
+    /// Functions in CLIF that others undo.
+    pub undone: &'f [Undone],
 }
 
 /// Whether a file of this name has reversible functions.

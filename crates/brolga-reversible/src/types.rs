@@ -20,13 +20,12 @@ use crate::layout::{Layouts, Scalar};
 
 /// What lowered functions call.
 const OF_C: [&str; 18] = [
-    "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "pow", "atan2",
-    "hypot", "malloc", "free", "memset",
+    "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "pow", "atan2", "hypot",
+    "malloc", "free", "memset",
 ];
 
 /// Words that begin something else where they stand.
-const WORDS: [&str; 11] =
-    ["if", "else", "from", "while", "for", "compute", "copy", "check", "not", "and", "or"];
+const WORDS: [&str; 11] = ["if", "else", "from", "while", "for", "compute", "copy", "check", "not", "and", "or"];
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! What is needed besides the state, the *steady* values, is computed again: of parameters, of
-//! numbers of iterations, and of memory that the function does not write to. So are loops that store
-//! nothing ([`pure`]).
+//! numbers of iterations, and of memory that the function does not write to. Loops that store
+//! nothing run again ([`pure`]).
 //!
 //! **Contract.** States are apart from each other, and from all else that is read. Sums of floats
 //! are undone by differences, which have roundings.
@@ -32,6 +32,7 @@
 
 mod emit;
 mod pure;
+mod rerun;
 mod solve;
 mod structure;
 mod view;

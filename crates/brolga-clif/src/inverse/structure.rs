@@ -152,8 +152,7 @@ impl UndoWalk<'_, '_> {
     fn pure(&self, lp: Loop) -> Option<PureLoop> {
         let (view, loops) = (self.view, &self.shape.loops);
         let header = loops.loop_header(lp);
-        let blocks: Vec<Block> =
-            self.shape.domtree.cfg_rpo().copied().filter(|&b| loops.is_in_loop(b, lp)).collect();
+        let blocks: Vec<Block> = self.shape.domtree.cfg_rpo().copied().filter(|&b| loops.is_in_loop(b, lp)).collect();
         let (mut init, mut exits) = (Vec::new(), Vec::new());
         for &block in &blocks {
             let dfg = &view.func.dfg;

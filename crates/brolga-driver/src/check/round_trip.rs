@@ -11,15 +11,15 @@
 //! Integers stay where an index may be among them: where something of a file of reversible
 //! functions is not checked, and in states of an inverse that is not derived.
 
-use brolga::{Error, FuncKey, InverseCheck, Options, Primal, StateLength};
+use brolga::{Error, FuncKey, InverseCheck, Options, Primal, Program, StateLength};
 use brolga_reversible::Fault;
 use brolga_reversible::ast::{CheckMode, FnParam, Function, Stmt, StmtKind, Type};
 use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::{BoundArg, Invocation};
-use crate::load::File;
 use crate::memory::Memory;
 use crate::noise::Noise;
+use crate::reversible::KnownInverses;
 use crate::text::ElemType;
 use crate::value::{Num, decode_all};
 
@@ -42,16 +42,16 @@ pub struct RoundTrip {
 }
 
 /// What is called, and what each argument is to the two.
-struct Pair {
+struct UndonePair {
     other: FuncKey,
-    args: Vec<PairArg>,
+    args: Vec<UndoneArg>,
     check: CheckMode,
     moves_integers: bool,
 }
 
 /// An argument of both.
 #[derive(Clone, Copy)]
-struct PairArg {
+struct UndoneArg {
     /// How many bytes of it are a state.
     state: usize,
     /// Whether no bit of the state differs behind both.
@@ -65,9 +65,16 @@ struct PairArg {
 ///
 /// # Errors
 /// If they cannot be compiled, or write past what they are given.
-pub fn round_trip(file: &File, call: &Invocation, check: InverseCheck, states: u64) -> Result<Option<RoundTrip>, Error> {
-    let Some(pair) = reversible_pair(file, call).or_else(|| undone_pair(file, call, check)) else { return Ok(None) };
-    let primal = Primal::new(&file.program, &[call.func, pair.other], &Options::default())?;
+pub fn round_trip(
+    program: &Program,
+    known: KnownInverses<'_>,
+    call: &Invocation,
+    check: InverseCheck,
+    states: u64,
+) -> Result<Option<RoundTrip>, Error> {
+    let pair = reversible_pair(program, known, call).or_else(|| undone_pair(program, known, call, check));
+    let Some(pair) = pair else { return Ok(None) };
+    let primal = Primal::new(program, &[call.func, pair.other], &Options::default())?;
     let by_bits = pair.check == CheckMode::Bits;
     let mut found = RoundTrip { undone: 0, refused: 0, left_out: 0, wrong: None, by_bits };
     for number in 0..states {
@@ -81,20 +88,20 @@ pub fn round_trip(file: &File, call: &Invocation, check: InverseCheck, states: u
 }
 
 /// A reversible function, or the inverse of one.
-fn reversible_pair(file: &File, call: &Invocation) -> Option<Pair> {
-    let functions = &file.reversible.as_ref()?.functions.functions;
+fn reversible_pair(program: &Program, known: KnownInverses<'_>, call: &Invocation) -> Option<UndonePair> {
+    let functions = &known.reversible?.functions.functions;
     let (name, back) = match call.symbol.strip_suffix("__inverse") {
         Some(name) => (name, true),
         None => (call.symbol.as_str(), false),
     };
     let function = functions.iter().find(|f| f.name == name)?;
-    let other = file.program.func(&if back { name.to_owned() } else { format!("{name}__inverse") })?;
-    let arg = |p: &FnParam| PairArg {
+    let other = program.func(&if back { name.to_owned() } else { format!("{name}__inverse") })?;
+    let arg = |p: &FnParam| UndoneArg {
         state: if p.input { 0 } else { usize::MAX },
         exact: !has_floats(&p.ty) || function.check == CheckMode::Bits,
         on_grid: is_fixed(&p.ty),
     };
-    Some(Pair {
+    Some(UndonePair {
         other,
         args: function.params.iter().map(arg).collect(),
         check: function.check,
@@ -103,8 +110,13 @@ fn reversible_pair(file: &File, call: &Invocation) -> Option<Pair> {
 }
 
 /// A function in CLIF that another one undoes, or that one.
-fn undone_pair(file: &File, call: &Invocation, check: InverseCheck) -> Option<Pair> {
-    let (said, other) = file.undone.iter().find_map(|u| match (&u.function.node, u.undoes()) {
+fn undone_pair(
+    program: &Program,
+    known: KnownInverses<'_>,
+    call: &Invocation,
+    check: InverseCheck,
+) -> Option<UndonePair> {
+    let (said, other) = known.undone.iter().find_map(|u| match (&u.function.node, u.undoes()) {
         (f, back) if *f == call.symbol => Some((u, back)),
         (f, back) if back == call.symbol => Some((u, f.clone())),
         _ => None,
@@ -125,13 +137,13 @@ fn undone_pair(file: &File, call: &Invocation, check: InverseCheck) -> Option<Pa
         // Nothing is said of how far floats may be from what they were.
         InverseCheck::Record | InverseCheck::Off => CheckMode::default(),
     };
-    let arg = |i| PairArg { state: state(i), exact: check == CheckMode::Bits, on_grid: false };
+    let arg = |i| UndoneArg { state: state(i), exact: check == CheckMode::Bits, on_grid: false };
     let args = (0..call.args.len()).map(arg).collect();
-    Some(Pair { other: file.program.func(&other)?, args, check, moves_integers: said.inverse.is_none() })
+    Some(UndonePair { other: program.func(&other)?, args, check, moves_integers: said.inverse.is_none() })
 }
 
 /// One state.
-fn one(primal: &Primal, call: &Invocation, pair: &Pair, found: &mut RoundTrip) -> Result<(), Error> {
+fn one(primal: &Primal, call: &Invocation, pair: &UndonePair, found: &mut RoundTrip) -> Result<(), Error> {
     let memory = Memory::new(call)?;
     let bytes = |i: usize| memory.buffer(i).map(|b| b.primal.bytes().to_vec());
     let before: Vec<Option<Vec<u8>>> = (0..call.args.len()).map(bytes).collect();
@@ -212,7 +224,7 @@ fn same(was: Num, is: Num, between: f64, exact: bool, check: CheckMode) -> bool 
 }
 
 /// A call from another state; first comes that of the call.
-fn around(call: &Invocation, pair: &Pair, number: u64, integers: bool) -> Invocation {
+fn around(call: &Invocation, pair: &UndonePair, number: u64, integers: bool) -> Invocation {
     if number == 0 {
         return call.clone();
     }

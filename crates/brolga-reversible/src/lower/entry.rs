@@ -17,7 +17,8 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Value, ty
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
 
 use super::abi::{
-    Form, allocate, call_symbol, clear, import, is_returned, is_word, narrowed, order, release, signature, slot, widened,
+    Form, allocate, call_symbol, clear, import, is_returned, is_word, narrowed, order, release, signature, slot,
+    widened,
 };
 use super::body::steps_signature;
 use super::context::{Lowered, Lowering, empty};
@@ -156,8 +157,13 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
         }
     }
     // Integers that are changed are taken from where they lie, and put back in the end.
-    let counted: Vec<(&FnParam, usize, Value)> =
-        order.iter().map(|&i| &f.params[i]).enumerate().filter(|(_, p)| is_returned(p)).map(|(k, p)| (p, k, given[k])).collect();
+    let counted: Vec<(&FnParam, usize, Value)> = order
+        .iter()
+        .map(|&i| &f.params[i])
+        .enumerate()
+        .filter(|(_, p)| is_returned(p))
+        .map(|(k, p)| (p, k, given[k]))
+        .collect();
     for &(p, k, address) in &counted {
         let clif = parts_of(Scalar::of(&p.ty).expect("it is an integer"))[0];
         let v = b.ins().load(clif, MemFlagsData::new(), address, 0);
