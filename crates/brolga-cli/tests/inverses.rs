@@ -129,7 +129,7 @@ fn lines_that_are_wrong_are_named() {
         said("wrong.clif", line).run("check", &CALL).expect(1).says(code).says("wrong.clif:1").says(what);
     };
     says("%advance = %back, 0:16", "AD0192", "%back is no function of the program");
-    says("%advance, 2:16", "AD0192", "parameter 2 of");
+    says("%advance = %retreat, 2:16", "AD0192", "parameter 2 of");
     let none = said("none.clif", "%added, 0:16").run("check", &CALL).expect(1);
     none.says("AD0195").says("no inverse of %added is found").says("none.clif:");
     for (line, what) in [
@@ -140,6 +140,16 @@ fn lines_that_are_wrong_are_named() {
     ] {
         said("text.clif", line).run("check", &[]).expect(1).says("AD0008").says(what);
     }
+    // A function that is called may compute, and not read memory.
+    let calls = |body: &str| {
+        let g = format!("function %g(i64) -> f64 {{\nblock0(v0: i64):\n    {body}\n    return v1\n}}\n");
+        let f = "function %f(i64, i64) {\n    fn0 = %g(i64) -> f64\nblock0(v0: i64, v1: i64):\n    v2 = load.f64 v0\n    \
+                 v3 = call fn0(v1)\n    v4 = fadd v2, v3\n    store v4, v0\n    return\n}\n";
+        let text = format!("; inverse: %f, 0:8\n{g}{f}");
+        TempFile::new(env!("CARGO_BIN_EXE_brolga"), "calls.clif", text).run("invert", &[])
+    };
+    calls("v1 = fcvt_from_sint.f64 v0").expect(0);
+    calls("v1 = load.f64 v0").expect(1).says("AD0195").says("may do more than return a number");
     let plain = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "plain.clif", ADDED);
     plain.run("invert", &["--func", "advance"]).expect(2).says("--inverse f,0:24");
     plain.run("invert", &["--inverse", "advance,0:16"]).expect(0).says("function %advance__inverse");

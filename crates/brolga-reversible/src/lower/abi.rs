@@ -78,6 +78,19 @@ pub(super) fn narrowed(b: &mut FunctionBuilder<'_>, v: Value, ty: &Type) -> Valu
     if *ty == Type::I32 { b.ins().ireduce(types::I32, v) } else { v }
 }
 
+/// An integer that is changed, as it is passed: its complement is no pointer, whatever it was
+/// loaded from.
+pub(super) fn passed(b: &mut FunctionBuilder<'_>, v: Value) -> Value {
+    let v = widened(b, v);
+    b.ins().bnot(v)
+}
+
+/// The integer that is passed so.
+pub(super) fn taken(b: &mut FunctionBuilder<'_>, v: Value, ty: &Type) -> Value {
+    let v = b.ins().bnot(v);
+    narrowed(b, v, ty)
+}
+
 /// Parameters in the order in which they are passed: first what is changed.
 pub(super) fn order(f: &Function) -> Vec<usize> {
     let (states, others): (Vec<_>, Vec<_>) = (0..f.params.len()).partition(|&i| !f.params[i].input);

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Type as Clif, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::abi::{Form, call_symbol, is_returned, is_word, narrowed, order, signature, slot, widened};
+use super::abi::{Form, call_symbol, is_returned, is_word, narrowed, order, passed, signature, slot, taken, widened};
 use super::context::{Lowered, Lowering, empty};
 use super::expr::{Leaf, Maker, UNITS, parts_of, to_fixed};
 use super::state::{At, Home, StmtLowering, cotangents};
@@ -126,7 +126,7 @@ impl<'f> StmtLowering<'_, 'f> {
                 continue;
             };
             if is_returned(p) {
-                let v = narrowed(&mut self.b, address, &p.ty);
+                let v = taken(&mut self.b, address, &p.ty);
                 self.in_registers(&p.name, ty, &[v], &[]);
                 continue;
             }
@@ -168,7 +168,7 @@ impl<'f> StmtLowering<'_, 'f> {
             let place = RevPlace { root: p.name.clone(), path: vec![], at: p.at };
             let at = self.at(&place);
             let v = self.load(&at)[0];
-            found.push(widened(&mut self.b, v));
+            found.push(passed(&mut self.b, v));
         }
         found
     }
@@ -615,7 +615,7 @@ impl<'f> StmtLowering<'_, 'f> {
                 }
                 (Some(at), None) if is_returned(&callee.params[i]) => {
                     let v = self.load(at)[0];
-                    passed.push(widened(&mut self.b, v));
+                    passed.push(super::abi::passed(&mut self.b, v));
                     shadows.push(self.b.ins().iconst(types::I64, 0));
                 }
                 (Some(at), None) => {
@@ -645,7 +645,7 @@ impl<'f> StmtLowering<'_, 'f> {
         for (k, &i) in order.iter().enumerate() {
             if let (true, Some(at)) = (is_returned(&callee.params[i]), &places[i]) {
                 let v = found.next().expect("it is returned");
-                let v = narrowed(&mut self.b, v, &callee.params[i].ty);
+                let v = taken(&mut self.b, v, &callee.params[i].ty);
                 self.store(at, &[v]);
             } else if let Some(at @ At::Registers { .. }) = &places[i] {
                 let shadow = self.carries().then(|| passed[n + k]);

@@ -17,8 +17,7 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Value, ty
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
 
 use super::abi::{
-    Form, allocate, call_symbol, clear, import, is_returned, is_word, narrowed, order, release, signature, slot,
-    widened,
+    Form, allocate, call_symbol, clear, import, is_returned, is_word, order, passed, release, signature, slot, taken,
 };
 use super::body::steps_signature;
 use super::context::{Lowered, Lowering, empty};
@@ -167,7 +166,7 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
     for &(p, k, address) in &counted {
         let clif = parts_of(Scalar::of(&p.ty).expect("it is an integer"))[0];
         let v = b.ins().load(clif, MemFlagsData::new(), address, 0);
-        given[k] = widened(&mut b, v);
+        given[k] = passed(&mut b, v);
     }
     let sig = steps_signature(cx, f, form);
     let [params, returns] = [&sig.params, &sig.returns].map(|s| s.iter().map(|p| p.value_type).collect::<Vec<_>>());
@@ -187,7 +186,7 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
         b.set_srcloc(ir::SourceLoc::new(f.at.line));
     }
     for (&(p, _, address), &v) in counted.iter().zip(counts) {
-        let v = narrowed(&mut b, v, &p.ty);
+        let v = taken(&mut b, v, &p.ty);
         b.ins().store(MemFlagsData::new(), v, address, 0);
     }
     freed.iter().for_each(|&at| release(&mut b, at));
