@@ -236,6 +236,39 @@ fn infinite_places_hold_what_is_said() {
 }
 
 #[test]
+fn integers_in_an_array_of_a_function_may_be_taken_for_addresses() {
+    let file = parse(
+        "fn f(x: [f64 x 3], n: in i64) {
+            let a: [i64 x n] = 0
+            let b: f64 = 0
+            compute {
+                call fill(a, b, x, n)
+            } copy {
+                x[1] += b
+            }
+            drop b = 0
+            drop a = 0
+        }
+        fn fill(a: [i64 x n], b: f64, x: in [f64 x 3], n: in i64) {
+            for i in 0 .. n {
+                a[i] ^= i << 2
+                a[i] += n
+                b += float(a[i]) * x[2]
+            }
+        }",
+    );
+    let (call, _) = bind(&file, "%f([0.5, 0.25, 2.0], 2) shadow 0=[0.0, 1.0, 0.0]");
+    let found = gradient(&file, &call, Mode::Combined, InverseCheck::Off).unwrap();
+    assert_eq!(floats(&found), [0.0, 1.0, 8.0]);
+    // They are right where statements are undone. It is a limit where these are derived.
+    let recorded = Invocation { memory: brolga::MemoryMode::Restore, ..call.clone() };
+    match gradient(&file, &recorded, Mode::Split, InverseCheck::Off) {
+        Err(Error::Diagnostics(all)) => assert!(all.0.iter().all(|d| d.code == "AD0130"), "{all}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn calls_give_what_parameters_take() {
     let text = "record P { a: f64, b: [f32 x 2] }\nfn f(x: [f64 x n], k: [i32 x 2], z: complex, p: P, s: stack [f64 x 2], n: in i64) {\n    x[0] += 1.0\n}";
     let file = parse(text);
