@@ -232,15 +232,13 @@ impl File {
         check_references(&units, &directives, &mut problems);
         // Of a function that is not there it is said what may have been meant to be it.
         let all_there = wanted.iter().all(|w| units.iter().any(|u| u.symbol == *w));
-        let some = !wanted.is_empty() && !problems.is_empty() && all_there;
-        if some {
-            let mut reached = reached(&units, wanted);
-            for said in undone_in(&directives).filter(|u| reached.contains(&u.undone.function.node)).collect::<Vec<_>>()
-            {
-                reached.extend(self::reached(&units, said.undone.inverse.as_slice()));
-            }
-            problems.0.retain(|d| d.function.is_empty() || reached.contains(&d.function));
-            units.retain(|u| reached.contains(&u.symbol));
+        let in_part = !wanted.is_empty() && !problems.is_empty() && all_there;
+        if in_part {
+            let mut kept = reached(&units, wanted);
+            let undone: Vec<_> = undone_in(&directives).filter(|u| kept.contains(&u.undone.function.node)).collect();
+            undone.iter().for_each(|u| kept.extend(reached(&units, u.undone.inverse.as_slice())));
+            problems.0.retain(|d| d.function.is_empty() || kept.contains(&d.function));
+            units.retain(|u| kept.contains(&u.symbol));
         }
         if !problems.is_empty() {
             return Err(by_line(problems));
@@ -254,7 +252,7 @@ impl File {
         let (name, wasm, reversible, undone) = (name.to_owned(), None, None, vec![]);
         let mut file = Self { name, text, program, functions, directives, malformed, wasm, reversible, undone };
         for said in undone_in(&file.directives.clone()) {
-            if !some || file.program.func(&said.undone.function.node).is_some() {
+            if !in_part || file.program.func(&said.undone.function.node).is_some() {
                 file.undo(&said.undone).map_err(|d| at_line(d, said.line))?;
             }
         }

@@ -11,7 +11,6 @@
 //!
 //! **Cost.** A copy of the loop for each piece that needs its values.
 
-use cranelift_codegen::cursor::Cursor;
 use cranelift_codegen::ir::{Block, Inst, InstBuilder, Opcode, Value};
 
 use super::emit::Inverse;
@@ -31,12 +30,12 @@ impl Inverse<'_, '_, '_, '_> {
             && of.init.iter().all(|&v| self.is_steady_of(v, seen))
             && of.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).all(|inst| {
                 (dfg.insts[inst].opcode() != Opcode::Load || steady_load(inst))
-                    && self.from_outside(number, inst).into_iter().all(|v| self.is_steady_of(v, seen))
+                    && self.outer_values(number, inst).into_iter().all(|v| self.is_steady_of(v, seen))
             })
     }
 
     /// What an instruction of a loop uses that is defined in front of the loop.
-    fn from_outside(&self, number: usize, inst: Inst) -> Vec<Value> {
+    fn outer_values(&self, number: usize, inst: Inst) -> Vec<Value> {
         let view = self.view;
         let is_own = |v: Value| self.pure.around(view.block_of(v)) == Some(number);
         view.func.dfg.inst_values(inst).map(|v| view.resolved(v)).filter(|&v| !is_own(v)).collect()
@@ -47,7 +46,7 @@ impl Inverse<'_, '_, '_, '_> {
         let (of, func) = (self.pure.all[number].0, self.view.func);
         let insts: Vec<Inst> = of.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
         for &inst in &insts {
-            for v in self.from_outside(number, inst) {
+            for v in self.outer_values(number, inst) {
                 self.steady(v, inst)?;
             }
         }
