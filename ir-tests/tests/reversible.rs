@@ -269,6 +269,20 @@ fn integers_in_an_array_of_a_function_may_be_taken_for_addresses() {
 }
 
 #[test]
+fn arrays_may_have_no_element() {
+    let file = parse(
+        "fn f(x: [f64 x n], y: f64, n: in i64) {\n    for i in 0 .. n {\n        y += x[i]\n    }\n    let a: [f64 x n] = 0\n    drop a = 0\n}",
+    );
+    let (call, _) = bind(&file, "%f([], [2.0], 0) shadow 1=[3.0]");
+    for mode in [Mode::Split, Mode::Combined] {
+        for check in [InverseCheck::Off, InverseCheck::Bits, InverseCheck::Record, InverseCheck::Within(1e-8.into())] {
+            let found = gradient(&file, &call, mode, check).unwrap();
+            assert_eq!(floats(&found), [3.0], "{mode:?} {check:?}");
+        }
+    }
+}
+
+#[test]
 fn calls_give_what_parameters_take() {
     let text = "record P { a: f64, b: [f32 x 2] }\nfn f(x: [f64 x n], k: [i32 x 2], z: complex, p: P, s: stack [f64 x 2], n: in i64) {\n    x[0] += 1.0\n}";
     let file = parse(text);

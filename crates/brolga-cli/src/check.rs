@@ -110,7 +110,11 @@ fn inverse_line(file: &File, job: &Job<'_>) -> Result<bool, Failure> {
     let found = found.map_err(|e| Failure::Run(job.name(), e))?;
     let Some(found) = found else { return Ok(true) };
     let how = if found.by_bits { "bit by bit" } else { "floats within the tolerance" };
-    let verdict = if found.wrong.is_none() { "holds" } else { "does NOT hold" };
+    let verdict = match (&found.wrong, found.undone) {
+        (Some(_), _) => "does NOT hold",
+        (None, 0) => "unknown (none came back)",
+        (None, _) => "holds",
+    };
     let refused = match (found.refused, found.left_out) {
         (0, 0) => String::new(),
         (n, 0) => format!("; {n} more were refused, and left as they were"),

@@ -58,6 +58,8 @@ struct UndoneArg {
     exact: bool,
     /// Whether it is made of fixed-point numbers.
     on_grid: bool,
+    /// Whether integers of the state may be others.
+    moves: bool,
 }
 
 /// Call a function and its inverse from so many states; none if it has no inverse. Of a function in
@@ -103,6 +105,7 @@ fn reversible_pair(program: &Program, known: KnownInverses<'_>, call: &Invocatio
         state: if p.input { 0 } else { usize::MAX },
         exact: !has_floats(&p.ty) || function.check == CheckMode::Bits,
         on_grid: is_fixed(&p.ty),
+        moves: !p.input && is_counted(&p.ty),
     };
     Some(UndonePair {
         other,
@@ -140,7 +143,7 @@ fn undone_pair(
         // Nothing is said of how far floats may be from what they were.
         InverseCheck::Record | InverseCheck::Off => CheckMode::default(),
     };
-    let arg = |i| UndoneArg { state: state(i), exact: check == CheckMode::Bits, on_grid: false };
+    let arg = |i| UndoneArg { state: state(i), exact: check == CheckMode::Bits, on_grid: false, moves: state(i) > 0 };
     let args = (0..call.args.len()).map(arg).collect();
     Some(UndonePair { other: program.func(&other)?, args, check, moves_integers: said.inverse.is_none() })
 }
@@ -252,7 +255,7 @@ fn around(call: &Invocation, pair: &UndonePair, number: u64, integers: bool) -> 
                     let x = f32::from_le_bytes(bytes) + unit(&mut noise) as f32;
                     word.copy_from_slice(&x.to_le_bytes());
                 }
-                (ElemType::Int(_), _, _) if integers && own.state > 0 => {
+                (ElemType::Int(_), _, _) if integers && own.moves => {
                     // Small changes keep to what a function expects more often.
                     word[0] = word[0].wrapping_add((noise.bits() % 5) as u8).wrapping_sub(2);
                     let sign = if word[0] >= 0x80 { 0xff } else { 0 };
@@ -269,6 +272,15 @@ fn is_fixed(ty: &Type) -> bool {
     match ty {
         Type::Q43 => true,
         Type::Array(of, _) => is_fixed(of),
+        _ => false,
+    }
+}
+
+/// Whether nothing but integers lies there.
+fn is_counted(ty: &Type) -> bool {
+    match ty {
+        Type::I64 | Type::I32 => true,
+        Type::Array(of, _) => is_counted(of),
         _ => false,
     }
 }
