@@ -48,7 +48,7 @@ fn calls(file: &File) -> Vec<(String, Invocation, Clauses)> {
 }
 
 fn gradient(file: &File, call: &Invocation, mode: Mode, inverse_check: InverseCheck) -> Result<Outcome, Error> {
-    let options = Options { mode, inverse_check, ..file.options() };
+    let options = Options { mode, inverse_check, memory: call.memory, ..file.options() };
     run::gradient(&DerivedRule::new(&file.program, &call.request(), &options)?, call)
 }
 
@@ -123,6 +123,7 @@ fn all_ways_to_a_gradient_agree() {
             // From its statements, as of any function.
             let restored = Invocation { memory: brolga::MemoryMode::Restore, ..call.clone() };
             let found = gradient(file, &restored, Mode::Split, InverseCheck::Off).unwrap();
+            assert_eq!(found.inverses.calls, 0, "{name}");
             assert!(near(&usual, &found, tolerance), "{name}, recorded:\n{usual:?}\n{found:?}");
         }
     }

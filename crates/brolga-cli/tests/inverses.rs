@@ -152,5 +152,6 @@ fn lines_that_are_wrong_are_named() {
     calls("v1 = load.f64 v0").expect(1).says("AD0195").says("may do more than return a number");
     let plain = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "plain.clif", ADDED);
     plain.run("invert", &["--func", "advance"]).expect(2).says("--inverse f,0:24");
-    plain.run("invert", &["--inverse", "advance,0:16"]).expect(0).says("function %advance__inverse");
+    let text = plain.run("invert", &["--inverse", "advance,0:16"]).expect(0).stdout;
+    assert!(text.starts_with("function %advance__inverse"), "{text}");
 }
