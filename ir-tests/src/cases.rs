@@ -169,7 +169,7 @@ fn of_file(root: &Path, path: &Path, turns: &mut Turns) -> Vec<Case> {
             Directive::Grad(l) => (l.line, "grad", &l.text[l.call.span.clone()]),
             Directive::Trap(l) => (l.line, "trap", l.text.as_str()),
             Directive::Error(l) => (l.line, "error", l.text.as_str()),
-            Directive::Data(_) | Directive::Bless(_) => continue,
+            Directive::Data(_) | Directive::Inverse(_) | Directive::Bless(_) => continue,
         };
         let short: String = text.chars().take(60).collect();
         let file = file.clone();
@@ -179,7 +179,7 @@ fn of_file(root: &Path, path: &Path, turns: &mut Turns) -> Vec<Case> {
                 Directive::Grad(line) => checks::grad(&file, line, protocol),
                 Directive::Trap(line) => checks::trap(&file, line),
                 Directive::Error(line) => checks::error(&file, line),
-                Directive::Data(_) | Directive::Bless(_) => Vec::new(),
+                Directive::Data(_) | Directive::Inverse(_) | Directive::Bless(_) => Vec::new(),
             };
             if complaints.is_empty() { Ok(()) } else { Err(complaints) }
         }));

@@ -85,7 +85,7 @@ fn bound(file: &File, directive: &Directive) {
     let (text, call, clauses) = match directive {
         Directive::Grad(l) => (&l.text, &l.call, &l.clauses),
         Directive::Trap(l) => (&l.text, &l.call, &l.clauses),
-        Directive::Error(_) | Directive::Data(_) | Directive::Bless(_) => return,
+        Directive::Error(_) | Directive::Data(_) | Directive::Inverse(_) | Directive::Bless(_) => return,
     };
     if let Err(e) = Invocation::bind(&file.program, text, call, clauses) {
         points_into(&e);
@@ -97,7 +97,7 @@ pub fn call_syntax(text: &str) {
     for result in [Call::parse(text).err(), call_with_clauses(text).err()].into_iter().flatten() {
         points_into(&result);
     }
-    for keyword in ["grad", "trap", "error", "data", "bless"] {
+    for keyword in ["grad", "trap", "error", "data", "inverse", "bless"] {
         let comment = format!("; {keyword}: {text}");
         match Directive::parse(&comment, 1) {
             Ok(read) => assert!(read.is_some() || text.contains(['\n', '\r']), "`{comment}` is no directive"),

@@ -48,7 +48,7 @@ fn calls(file: &File) -> Vec<(String, Invocation, Clauses)> {
 }
 
 fn gradient(file: &File, call: &Invocation, mode: Mode, inverse_check: InverseCheck) -> Result<Outcome, Error> {
-    let options = Options { mode, inverse_check, ..file.options() };
+    let options = Options { mode, inverse_check, memory: call.memory, ..file.options() };
     run::gradient(&DerivedRule::new(&file.program, &call.request(), &options)?, call)
 }
 
@@ -123,6 +123,7 @@ fn all_ways_to_a_gradient_agree() {
             // From its statements, as of any function.
             let restored = Invocation { memory: brolga::MemoryMode::Restore, ..call.clone() };
             let found = gradient(file, &restored, Mode::Split, InverseCheck::Off).unwrap();
+            assert_eq!(found.inverses.calls, 0, "{name}");
             assert!(near(&usual, &found, tolerance), "{name}, recorded:\n{usual:?}\n{found:?}");
         }
     }
@@ -133,7 +134,6 @@ fn all_ways_to_a_gradient_agree() {
 fn inverses_undo() {
     let (mut undone, mut refused) = (0, 0);
     for file in &files() {
-        let reversible = file.reversible.as_ref().unwrap();
         for (name, call, _) in calls(file) {
             let back = Invocation {
                 func: file.program.func(&format!("{}__inverse", call.symbol)).unwrap(),
@@ -141,7 +141,7 @@ fn inverses_undo() {
                 ..call.clone()
             };
             for call in [&call, &back] {
-                let found = round_trip(&file.program, reversible, call, 200).unwrap().unwrap();
+                let found = round_trip(&file.program, file.inverses(), call, InverseCheck::Off, 200).unwrap().unwrap();
                 assert_eq!(found.wrong, None, "{name} {}", call.symbol);
                 undone += found.undone;
                 refused += found.refused;
@@ -173,7 +173,7 @@ fn fails(text: &str, call: &str) -> (String, Option<u32>) {
         Err(Error::Trap(trap)) => trap,
         other => panic!("{other:?}"),
     };
-    let found: RoundTrip = round_trip(&file.program, file.reversible.as_ref().unwrap(), &call, 1).unwrap().unwrap();
+    let found: RoundTrip = round_trip(&file.program, file.inverses(), &call, InverseCheck::Off, 1).unwrap().unwrap();
     assert_eq!((found.wrong, found.undone), (None, 0));
     (trap.code.clone(), trap.line)
 }
@@ -205,7 +205,104 @@ fn failed_checks_name_their_lines() {
     let deep = "fn f(x: i64, n: in i64) {\n    x += 1\n    if n > 0 {\n        call f(x, n - 1)\n    } else {\n        if (x > 3, x > 5) {\n            x += 0\n        }\n    }\n}";
     assert_eq!(fails(deep, "%f(i64[1], 3)"), fault("postcondition_failed", 6));
     let fixed = "fn f(x: q43, y: in f64) {\n    x += y\n}";
-    assert_eq!(fails(fixed, "%f([1.0], [2000.0])"), fault("out_of_range", 2));
+    assert_eq!(fails(fixed, "%f([1.0], [2000.0])"), fault("no_number", 2));
+    assert_eq!(fails(fixed, "%f([0.1], [0.5])"), fault("no_number", 2));
+    let log = "fn f(x: f64, l: log, y: in f64) {\n    x += 1.0\n    l *= y\n}";
+    assert_eq!(fails(log, "%f([1.0], [0.5], [0.0])"), fault("no_number", 3));
+    assert_eq!(fails(log, "%f([1.0], [0.5], [-2.0])"), fault("no_number", 3));
+    let quotient = "fn f(k: i64, a: in i64, b: in i64) {\n    k += 1\n    if a / b > 1 {\n        k += a % b\n    }\n}";
+    for call in ["%f(i64[1], 3, 0)", "%f(i64[1], -9223372036854775808, -1)"] {
+        assert_eq!(fails(quotient, call), fault("no_quotient", 3), "{call}");
+    }
+    let room = "fn f(x: f64, n: in i64) {\n    x += 1.0\n    let a: [f64 x n] = 0\n    drop a = 0\n}";
+    for n in [1_i64 << 61, 1 << 50, (1 << 43) + 1] {
+        assert_eq!(fails(room, &format!("%f([1.0], {n})")), fault("no_memory", 3), "{n}");
+    }
+    // A length that is negative is none.
+    let none = "fn f(x: f64, n: in i64) {\n    let a: [f64 x n] = 0\n    a[0] += x\n    a[0] -= x\n    drop a = 0\n}";
+    assert_eq!(fails(none, "%f([1.0], -1)"), fault("out_of_range", 3));
+    let whole =
+        "fn f(x: [f64 x 2], n: in i64) {\n    call g(x, n)\n}\nfn g(x: [f64 x n], n: in i64) {\n    x[1] += 1.0\n}";
+    assert_eq!(fails(whole, "%f([1.0, 2.0], -1)"), fault("out_of_range", 5));
+    assert_eq!(fails(whole, "%f([1.0, 2.0], 3)"), fault("out_of_range", 2));
+}
+
+#[test]
+fn infinite_places_hold_what_is_said() {
+    let file = parse("fn f(x: f64, y: in f64) {\n    let t: f64 = exp(y)\n    x += t\n    drop t = exp(y)\n}");
+    let (call, _) = bind(&file, "%f([1.0], [1000.0])");
+    assert_eq!(run::primal(&file.program, &call).unwrap().buffers[0], Some(vec![Num::F64(f64::INFINITY)]));
+    let (call, _) = bind(&file, "%f([1.0], [nan])");
+    assert!(matches!(run::primal(&file.program, &call), Err(Error::Trap(t)) if t.code == "dealloc_mismatch"));
+}
+
+#[test]
+fn integers_in_an_array_of_a_function_may_be_taken_for_addresses() {
+    let file = parse(
+        "fn f(x: [f64 x 3], n: in i64) {
+            let a: [i64 x n] = 0
+            let b: f64 = 0
+            compute {
+                call fill(a, b, x, n)
+            } copy {
+                x[1] += b
+            }
+            drop b = 0
+            drop a = 0
+        }
+        fn fill(a: [i64 x n], b: f64, x: in [f64 x 3], n: in i64) {
+            for i in 0 .. n {
+                a[i] ^= i << 2
+                a[i] += n
+                b += float(a[i]) * x[2]
+            }
+        }",
+    );
+    let (call, _) = bind(&file, "%f([0.5, 0.25, 2.0], 2) shadow 0=[0.0, 1.0, 0.0]");
+    let found = gradient(&file, &call, Mode::Combined, InverseCheck::Off).unwrap();
+    assert_eq!(floats(&found), [0.0, 1.0, 8.0]);
+    // They are right where statements are undone. It is a limit where these are derived.
+    let recorded = Invocation { memory: brolga::MemoryMode::Restore, ..call.clone() };
+    match gradient(&file, &recorded, Mode::Split, InverseCheck::Off) {
+        Err(Error::Diagnostics(all)) => assert!(all.0.iter().all(|d| d.code == "AD0130"), "{all}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn arrays_may_have_no_element() {
+    let file = parse(
+        "fn f(x: [f64 x n], y: f64, n: in i64) {\n    for i in 0 .. n {\n        y += x[i]\n    }\n    let a: [f64 x n] = 0\n    drop a = 0\n}",
+    );
+    let (call, _) = bind(&file, "%f([], [2.0], 0) shadow 1=[3.0]");
+    for mode in [Mode::Split, Mode::Combined] {
+        for check in [InverseCheck::Off, InverseCheck::Bits, InverseCheck::Record, InverseCheck::Within(1e-8.into())] {
+            let found = gradient(&file, &call, mode, check).unwrap();
+            assert_eq!(floats(&found), [3.0], "{mode:?} {check:?}");
+        }
+    }
+}
+
+#[test]
+fn calls_give_what_parameters_take() {
+    let text = "record P { a: f64, b: [f32 x 2] }\nfn f(x: [f64 x n], k: [i32 x 2], z: complex, p: P, s: stack [f64 x 2], n: in i64) {\n    x[0] += 1.0\n}";
+    let file = parse(text);
+    let says = |call: &str| {
+        let (parsed, clauses) = call_with_clauses(call).unwrap();
+        file.bind(call, &parsed, &clauses).err().map(|e| e.message)
+    };
+    assert_eq!(says("%f([1.0, 2.0], i32[1, 2], [1.0, 0.5], [1.0, 2.0], [0.0, 0.0, 0.0], 2)"), None);
+    for (call, what) in [
+        ("%f([1.0], i32[1, 2], [1.0, 0.5], [1.0, 2.0], [0.0, 0.0, 0.0], 2)", "8 bytes of 16"),
+        ("%f([1.0], i64[1, 2], [1.0, 0.5], [1.0, 2.0], [0.0, 0.0, 0.0], 1)", "a buffer of i64"),
+        ("%f([1.0], i32[1], [1.0, 0.5], [1.0, 2.0], [0.0, 0.0, 0.0], 1)", "4 bytes of 8"),
+        ("%f([1.0], i32[1, 2], [1.0], [1.0, 2.0], [0.0, 0.0, 0.0], 1)", "`z: complex`, and is given 8 bytes"),
+        ("%f__inverse([1.0], i32[1, 2], [1.0, 0.5], [1.0], [0.0, 0.0, 0.0], 1)", "`p: P`, and is given 8 bytes"),
+        ("%f([1.0], i32[1, 2], [1.0, 0.5], [1.0, 2.0], [0.0], 1)", "8 bytes of 24"),
+    ] {
+        let found = says(call).expect("it is refused");
+        assert!(found.contains(what), "{call}: {found}");
+    }
 }
 
 #[test]

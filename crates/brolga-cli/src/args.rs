@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brolga::{Checkpoints, InverseCheck, Options, StateLength};
+use brolga::{Checkpoints, InverseCheck, Options};
+use brolga_driver::text::Undone;
 use brolga_driver::wasm::{Allocators, Imports, ModuleOptions};
 use clap::{Args, ValueEnum, ValueHint};
 
@@ -26,36 +27,11 @@ pub struct FileArg {
     /// says at how many; several behind commas. With F alone the inverse is derived. May be
     /// repeated.
     #[arg(long = "inverse", value_name = "F[=G],N:BYTES", value_parser = inverse)]
-    pub inverses: Vec<Inverse>,
+    pub inverses: Vec<Undone>,
 }
 
-/// A function that another one undoes, and the state.
-#[derive(Clone, Debug)]
-pub struct Inverse {
-    /// The function.
-    pub function: String,
-    /// What undoes it, unless that is derived.
-    pub inverse: Option<String>,
-    /// Parameters that point at what both change, and its length.
-    pub state: Vec<(usize, StateLength)>,
-}
-
-fn inverse(text: &str) -> Result<Inverse, String> {
-    let usage = || "write f=f_inverse,0:24: parameter 0 points at a state of 24 bytes".to_owned();
-    let (names, state) = text.split_once(',').ok_or_else(usage)?;
-    let (function, inverse) = names.split_once('=').map_or((names, None), |(f, g)| (f, Some(g)));
-    let part = |text: &str| {
-        let (param, length) = text.split_once(':').ok_or_else(usage)?;
-        let number = |text: &str| text.trim().parse().map_err(|_| usage());
-        let length = match length.trim().strip_prefix('v') {
-            Some(param) => StateLength::Param(number(param)?),
-            None => StateLength::Bytes(bytes(length.trim())?.try_into().map_err(|_| usage())?),
-        };
-        Ok((number(param)?, length))
-    };
-    let name = |text: &str| text.trim().trim_start_matches('%').to_owned();
-    let state = state.split(',').map(part).collect::<Result<_, String>>()?;
-    Ok(Inverse { function: name(function), inverse: inverse.map(name), state })
+fn inverse(text: &str) -> Result<Undone, String> {
+    Undone::parse(text).map_err(|e| e.to_string())
 }
 
 fn inverse_check(text: &str) -> Result<InverseCheck, String> {

@@ -104,13 +104,17 @@ fn check_one(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Result
     Ok(ok)
 }
 
-/// Call a reversible function and its inverse from random states; whether nothing is wrong.
+/// Call a function and its inverse, if it has one, from random states; whether nothing is wrong.
 fn inverse_line(file: &File, job: &Job<'_>) -> Result<bool, Failure> {
-    let Some(reversible) = &file.reversible else { return Ok(true) };
-    let found = round_trip(&file.program, reversible, &job.call, STATES).map_err(|e| Failure::Run(job.name(), e))?;
+    let found = round_trip(&file.program, file.inverses(), &job.call, job.options.inverse_check, STATES);
+    let found = found.map_err(|e| Failure::Run(job.name(), e))?;
     let Some(found) = found else { return Ok(true) };
     let how = if found.by_bits { "bit by bit" } else { "floats within the tolerance" };
-    let verdict = if found.wrong.is_none() { "holds" } else { "does NOT hold" };
+    let verdict = match (&found.wrong, found.undone) {
+        (Some(_), _) => "does NOT hold",
+        (None, 0) => "unknown (none came back)",
+        (None, _) => "holds",
+    };
     let refused = match (found.refused, found.left_out) {
         (0, 0) => String::new(),
         (n, 0) => format!("; {n} more were refused, and left as they were"),

@@ -96,6 +96,9 @@ pub enum FileCommand {
     /// Write derivatives into an object file, with a header for C and declarations for Rust.
     Compile(CompileArgs),
     /// Print the inverses of the functions of a .rev file.
+    ///
+    /// Of a CLIF file, those of the functions of which a line of it or `--inverse` says what state
+    /// they change.
     Invert(InvertArgs),
 }
 

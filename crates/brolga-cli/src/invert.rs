@@ -1,5 +1,6 @@
-//! `brolga invert`: inverses of reversible functions, as text.
+//! `brolga invert`: inverses of reversible functions, and of functions in CLIF, as text.
 
+use brolga_driver::File;
 use clap::Args;
 
 use crate::args::FileArg;
@@ -21,12 +22,10 @@ pub struct InvertArgs {
 /// Run the command.
 pub fn run(args: &InvertArgs) -> Result<(), Failure> {
     let file = read(&args.input, &[])?;
-    let Some(reversible) = file.reversible else {
-        return Err(Failure::Usage("functions with inverses are in .rev files".to_owned()));
-    };
-    let mut inverses = reversible.inverses;
-    if let Some(name) = &args.func {
-        let name = name.trim_start_matches('%');
+    let name = args.func.as_deref().map(|name| name.trim_start_matches('%'));
+    let Some(reversible) = &file.reversible else { return of_clif(&file, name) };
+    let mut inverses = reversible.inverses.clone();
+    if let Some(name) = name {
         inverses.functions.retain(|f| f.name == name);
         if inverses.functions.is_empty() {
             return Err(Failure::Usage(format!("the file has no function `{name}`")));
@@ -34,4 +33,23 @@ pub fn run(args: &InvertArgs) -> Result<(), Failure> {
     }
     show(&inverses.to_string());
     Ok(())
+}
+
+/// Functions in CLIF that undo others, as the file or the command line says.
+fn of_clif(file: &File, name: Option<&str>) -> Result<(), Failure> {
+    let mut found = 0;
+    for undone in file.undone.iter().filter(|u| name.is_none_or(|n| n == u.function.node)) {
+        let body = file.program.func(&undone.undoes()).and_then(|k| file.program.funcs[k].body.as_ref());
+        if let Some(body) = body {
+            show(&format!("{}{}", if found > 0 { "\n" } else { "" }, body.display()));
+            found += 1;
+        }
+    }
+    if found > 0 {
+        return Ok(());
+    }
+    let what = name.map_or_else(|| "no function of the file".to_owned(), |n| format!("%{n}"));
+    let message =
+        format!("nothing says what state {what} changes: `--inverse f,0:24`, or a line `; inverse: %f, 0:24`");
+    Err(Failure::Usage(message))
 }

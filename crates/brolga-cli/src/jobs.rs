@@ -7,7 +7,7 @@ use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, run};
 use brolga_oracle::Stray;
 
-use crate::args::{self, CallOptions, FileArg, Inverse};
+use crate::args::{self, CallOptions, FileArg};
 use crate::failure::Failure;
 use crate::rules::Rules;
 
@@ -39,11 +39,8 @@ pub fn read_for(input: &FileArg, funcs: &[String], imports: bool) -> Result<File
     let undo = input.inverses.iter().filter_map(|i| i.inverse.clone()).filter(|_| !funcs.is_empty());
     let wanted: Vec<String> = funcs.iter().cloned().chain(undo).collect();
     let mut file = File::read_for(&input.file, &input.module.options(), &wanted)?;
-    for Inverse { function, inverse, state } in &input.inverses {
-        match inverse {
-            Some(inverse) => file.program.set_inverse(function, inverse, state)?,
-            None => brolga::find_inverse(&mut file.program, function, state)?,
-        }
+    for undone in &input.inverses {
+        file.undo(undone)?;
     }
     if let Some(path) = &input.rules {
         let at = |line: usize, message: String| Failure::Usage(format!("{}:{line}: {message}", path.display()));

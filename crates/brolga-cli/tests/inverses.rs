@@ -1,4 +1,4 @@
-//! `--inverse` and `--inverse-check`: calls that others undo.
+//! `--inverse` and `--inverse-check`, and lines of files: calls that others undo.
 
 use brolga_testing::command::TempFile;
 
@@ -86,4 +86,72 @@ fn calls_that_others_undo() {
     refused("advance=retreat,0:16,0:8", 1, "two states overlap");
     run(&["--inverse", "advance=retreat,0:16", "--inverse", "advance=retreat,0:16"]).expect(1).says("say so once");
     run(&["--inverse-check", "much"]).expect(2).says("write off, bits, record");
+}
+
+/// A file that says itself what undoes what.
+fn said(name: &str, line: &str) -> TempFile {
+    TempFile::new(env!("CARGO_BIN_EXE_brolga"), name, format!("; inverse: {line}\n{ADDED}"))
+}
+
+const CALL: [&str; 2] = ["--call", "%added([0.7, 2.0], [0.3], 20)"];
+const STEP: [&str; 2] = ["--call", "%advance([0.7, 2.0], [0.3])"];
+
+#[test]
+fn files_say_what_undoes_what() {
+    for line in ["%advance = %retreat, 0:16", "%advance, 0:16"] {
+        let file = said("said.clif", line);
+        let found = file.run("grad", &[&CALL[..], &["--inverse-check", "record", "--json"]].concat()).expect(0).json();
+        assert_eq!(found[0]["inverses"]["undone"], 20, "{found:?}");
+        // Of the function itself, and of what undoes it, the other one takes back what it does.
+        let within = |call: &str| {
+            let run = file.run("check", &["--call", call, "--inverse-check", "1e-9"]).expect(0);
+            assert!(run.stdout.contains("from 64 random states back to them"), "{}", run.stdout);
+        };
+        within("%advance([0.7, 2.0], [0.3])");
+        let inverse = if line.contains('=') { "%retreat" } else { "%advance__inverse" };
+        within(&format!("{inverse}([0.7, 2.0], [0.3])"));
+        let text = file.run("invert", &["--func", "advance"]).expect(0).stdout;
+        assert!(text.starts_with(&format!("function {inverse}(i64, i64)")) && text.contains("fsub"), "{text}");
+    }
+    // Bit by bit, a sum of floats does not come back.
+    said("bits.clif", "%advance, 0:16").run("check", &STEP).expect(1).says("argument 0 at [1] was");
+    // What is no state is not changed.
+    let less = said("less.clif", "%advance = %retreat, 0:8").run("check", &STEP).expect(1);
+    less.says("byte 8 of argument 0 is changed, which is no part of a state");
+    let wrong = said("self.clif", "%advance = %advance, 0:16")
+        .run("check", &[&STEP[..], &["--inverse-check", "1e-9"]].concat());
+    wrong.expect(1).says("argument 0 at [1] was 2.0");
+}
+
+#[test]
+fn lines_that_are_wrong_are_named() {
+    let says = |line: &str, code: &str, what: &str| {
+        said("wrong.clif", line).run("check", &CALL).expect(1).says(code).says("wrong.clif:1").says(what);
+    };
+    says("%advance = %back, 0:16", "AD0192", "%back is no function of the program");
+    says("%advance = %retreat, 2:16", "AD0192", "parameter 2 of");
+    let none = said("none.clif", "%added, 0:16").run("check", &CALL).expect(1);
+    none.says("AD0195").says("no inverse of %added is found").says("none.clif:");
+    for (line, what) in [
+        ("%advance", "expected `,` and the states"),
+        ("%advance, 0", "expected `:` and a number of bytes"),
+        ("%advance, 0:99999999999", "more than there can be"),
+        ("%advance, 0:16 0:8", "expected the end of the line"),
+    ] {
+        said("text.clif", line).run("check", &[]).expect(1).says("AD0008").says(what);
+    }
+    // A function that is called may compute, and not read memory.
+    let calls = |body: &str| {
+        let g = format!("function %g(i64) -> f64 {{\nblock0(v0: i64):\n    {body}\n    return v1\n}}\n");
+        let f = "function %f(i64, i64) {\n    fn0 = %g(i64) -> f64\nblock0(v0: i64, v1: i64):\n    v2 = load.f64 v0\n    \
+                 v3 = call fn0(v1)\n    v4 = fadd v2, v3\n    store v4, v0\n    return\n}\n";
+        let text = format!("; inverse: %f, 0:8\n{g}{f}");
+        TempFile::new(env!("CARGO_BIN_EXE_brolga"), "calls.clif", text).run("invert", &[])
+    };
+    calls("v1 = fcvt_from_sint.f64 v0").expect(0);
+    calls("v1 = load.f64 v0").expect(1).says("AD0195").says("may do more than return a number");
+    let plain = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "plain.clif", ADDED);
+    plain.run("invert", &["--func", "advance"]).expect(2).says("--inverse f,0:24");
+    let text = plain.run("invert", &["--inverse", "advance,0:16"]).expect(0).stdout;
+    assert!(text.starts_with("function %advance__inverse"), "{text}");
 }

@@ -29,6 +29,9 @@ fn commands_read_reversible_functions() {
     prints("dump", &["--func", "%sum__steps", "--stage", "cfg"], "fmul");
     let inverse = prints("invert", &["--func", "sum"], "for i in back 0 .. n {");
     assert!(inverse.contains("y -= x[i] * x[i]") && !inverse.contains("fn first"), "{inverse}");
+    file.run("run", &["--call", "%sum([0.0], [1.0], 2)"])
+        .expect(2)
+        .says("takes `x: [f64 x n]`, and is given 8 bytes of 16");
     file.run("invert", &["--func", "third"]).expect(2).says("no function `third`");
     let run = file.run("run", &["--call", "%first([0.0], [1.0], 1)"]).expect(1);
     run.says("out_of_range").says("sum.rev:9");

@@ -52,10 +52,10 @@ use target_lexicon::Triple;
 
 use crate::bind::Invocation;
 use crate::quiet::catch;
-use crate::reversible::Reversible;
+use crate::reversible::{KnownInverses, Reversible};
 use crate::source::{self, Chunk};
 use crate::text::cursor::Parsed;
-use crate::text::{Call, Clauses, DataLine, Directive, SyntaxError};
+use crate::text::{Call, Clauses, DataLine, Directive, InverseLine, SyntaxError, Undone};
 use crate::wasm::{ModuleOptions, Wasm};
 
 /// A CLIF file, read and verified.
@@ -77,6 +77,8 @@ pub struct File {
     pub wasm: Option<Wasm>,
     /// The reversible functions, if the file is of these.
     pub reversible: Option<Reversible>,
+    /// Functions of the file that others undo.
+    pub undone: Vec<Undone>,
 }
 
 impl File {
@@ -136,6 +138,7 @@ impl File {
             malformed,
             wasm: Some(wasm),
             reversible: None,
+            undone: vec![],
         })
     }
 
@@ -151,7 +154,13 @@ impl File {
     /// Read a call and its clauses for the function of this file that it names. `text` is what both
     /// were parsed from.
     pub fn bind(&self, text: &str, call: &Call, clauses: &Clauses) -> Parsed<Invocation> {
-        let Some(wasm) = &self.wasm else { return Invocation::bind(&self.program, text, call, clauses) };
+        let Some(wasm) = &self.wasm else {
+            let bound = Invocation::bind(&self.program, text, call, clauses)?;
+            if let Some(reversible) = &self.reversible {
+                reversible.fits(text, call, &bound)?;
+            }
+            return Ok(bound);
+        };
         let mut named = call.clone();
         if let Ok((key, _)) = wasm.module.function(&call.func.node) {
             named.func.node.clone_from(&self.program.funcs[key].symbol);
@@ -223,10 +232,13 @@ impl File {
         check_references(&units, &directives, &mut problems);
         // Of a function that is not there it is said what may have been meant to be it.
         let all_there = wanted.iter().all(|w| units.iter().any(|u| u.symbol == *w));
-        if !wanted.is_empty() && !problems.is_empty() && all_there {
-            let reached = reached(&units, wanted);
-            problems.0.retain(|d| d.function.is_empty() || reached.contains(&d.function));
-            units.retain(|u| reached.contains(&u.symbol));
+        let in_part = !wanted.is_empty() && !problems.is_empty() && all_there;
+        if in_part {
+            let mut kept = reached(&units, wanted);
+            let undone: Vec<_> = undone_in(&directives).filter(|u| kept.contains(&u.undone.function.node)).collect();
+            undone.iter().for_each(|u| kept.extend(reached(&units, u.undone.inverse.as_slice())));
+            problems.0.retain(|d| d.function.is_empty() || kept.contains(&d.function));
+            units.retain(|u| kept.contains(&u.symbol));
         }
         if !problems.is_empty() {
             return Err(by_line(problems));
@@ -237,8 +249,14 @@ impl File {
         // A derivative that cannot be made is reported when a function asks for it.
         let called = brolga_transform::called::resolved(&program, &roots, &*isa).map(|p| p.into_owned());
         let program = called.unwrap_or(program);
-        let (name, wasm, reversible) = (name.to_owned(), None, None);
-        Ok(Self { name, text, program, functions, directives, malformed, wasm, reversible })
+        let (name, wasm, reversible, undone) = (name.to_owned(), None, None, vec![]);
+        let mut file = Self { name, text, program, functions, directives, malformed, wasm, reversible, undone };
+        for said in undone_in(&file.directives.clone()) {
+            if !in_part || file.program.func(&said.undone.function.node).is_some() {
+                file.undo(&said.undone).map_err(|d| at_line(d, said.line))?;
+            }
+        }
+        Ok(file)
     }
 
     /// Define more functions, from a text in CLIF. They may call those of the file.
@@ -255,12 +273,31 @@ impl File {
         Ok(())
     }
 
+    /// Let calls of a function be undone by another one, or by an inverse that is derived.
+    ///
+    /// # Errors
+    /// AD0192 if the one cannot undo the other, AD0195 if none is found.
+    pub fn undo(&mut self, undone: &Undone) -> Result<(), Diagnostics> {
+        let Undone { function, inverse, state } = undone;
+        match inverse {
+            Some(inverse) => self.program.set_inverse(&function.node, inverse, state)?,
+            None => brolga::find_inverse(&mut self.program, &function.node, state)?,
+        }
+        self.undone.push(undone.clone());
+        Ok(())
+    }
+
+    /// Which of its functions have inverses.
+    pub fn inverses(&self) -> KnownInverses<'_> {
+        KnownInverses { reversible: self.reversible.as_ref(), undone: &self.undone }
+    }
+
     /// Read reversible functions.
     fn functions_of(name: &str, text: String) -> Result<Self, Diagnostics> {
         let ((program, functions), reversible) = crate::reversible::read(&text, &*host_isa())?;
         let (directives, malformed) = directives_of(&source::split(&text));
-        let (name, wasm, reversible) = (name.to_owned(), None, Some(reversible));
-        Ok(Self { name, text, program, functions, directives, malformed, wasm, reversible })
+        let (name, wasm, reversible, undone) = (name.to_owned(), None, Some(reversible), vec![]);
+        Ok(Self { name, text, program, functions, directives, malformed, wasm, reversible, undone })
     }
 
     /// Symbols of the functions that the file defines, as they are called.
@@ -272,6 +309,17 @@ impl File {
     pub fn defined(&self, symbol: &str) -> Option<FuncKey> {
         self.program.func(symbol).filter(|k| self.program.funcs[*k].body.is_some())
     }
+}
+
+/// What a file says of functions that others undo.
+fn undone_in(directives: &[Directive]) -> impl Iterator<Item = &InverseLine> {
+    directives.iter().filter_map(|d| if let Directive::Inverse(line) = d { Some(&**line) } else { None })
+}
+
+/// Problems that have no line of their own have that of a directive.
+fn at_line(mut found: Diagnostics, line: u32) -> Diagnostics {
+    found.0.iter_mut().for_each(|d| d.line = d.line.or(Some(line)));
+    found
 }
 
 /// The directives of a file, and those that cannot be read.

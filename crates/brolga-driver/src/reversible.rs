@@ -16,10 +16,15 @@
 
 use brolga::{Diagnostic, Diagnostics, InverseCheck, Options, Program, Tolerance};
 use brolga_ir::program::symbol_of_func;
-use brolga_reversible::ast::{CheckMode, File as Functions};
+use brolga_reversible::ast::{CheckMode, File as Functions, Type};
 use brolga_reversible::{Compiled, Fault, RevError, compile};
+use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::verify_function;
+
+use crate::bind::{BoundArg, Invocation};
+use crate::text::cursor::Parsed;
+use crate::text::{Call, ElemType, SyntaxError, Undone};
 
 /// The reversible functions of a file.
 #[derive(Clone, Debug)]
@@ -28,6 +33,15 @@ pub struct Reversible {
     pub functions: Functions,
     /// Their inverses.
     pub inverses: Functions,
+}
+
+/// What a file says of functions with inverses.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownInverses<'f> {
+    /// Its reversible functions, if it is of these.
+    pub reversible: Option<&'f Reversible>,
+    /// Functions in CLIF that others undo.
+    pub undone: &'f [Undone],
 }
 
 /// Whether a file of this name has reversible functions.
@@ -52,6 +66,49 @@ impl Reversible {
     }
 }
 
+impl Reversible {
+    /// That a call gives each parameter what it takes: buffers of its numbers, as long as they have
+    /// to be.
+    pub(crate) fn fits(&self, text: &str, call: &Call, bound: &Invocation) -> Parsed<()> {
+        let name = bound.symbol.strip_suffix("__inverse").unwrap_or(&bound.symbol);
+        let Some(function) = self.functions.functions.iter().find(|f| f.name == name) else { return Ok(()) };
+        let length = |n: &str| match bound.args.get(function.params.iter().position(|p| p.name == n)?)? {
+            BoundArg::Value(DataValue::I64(n)) => Some(*n),
+            _ => None,
+        };
+        for (i, (p, written)) in function.params.iter().zip(&call.args).enumerate() {
+            let wrong = |what: String| {
+                let takes = format!("`{}` takes `{}: {}`", function.name, p.name, p.ty);
+                Err(SyntaxError::new(text, written.span(), format!("{takes}, and is given {what}")))
+            };
+            let Some((_, elem, data, _)) = bound.buffer(i) else { continue };
+            let numbers = element(&p.ty);
+            if numbers.is_some_and(|wanted| wanted != elem) {
+                return wrong(format!("a buffer of {}", elem.name()));
+            }
+            match self.functions.bytes_of(&p.ty, length) {
+                Some(bytes) if data.len() as u64 >= bytes => {}
+                Some(bytes) => return wrong(format!("{} bytes of {bytes}", data.len())),
+                // A run says so, if an element is named.
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a place is a buffer of, if of one kind of numbers.
+fn element(ty: &Type) -> Option<ElemType> {
+    match ty {
+        Type::F64 | Type::Complex | Type::Q43 | Type::Log => Some(ElemType::F64),
+        Type::F32 => Some(ElemType::F32),
+        Type::I64 => Some(ElemType::Int(64)),
+        Type::I32 => Some(ElemType::Int(32)),
+        Type::Array(of, _) => element(of),
+        Type::Stack(..) | Type::Record(_) => None,
+    }
+}
+
 /// Read a text: the program, the functions with their lines, and what they were made of.
 pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(Defined, Reversible), Diagnostics> {
     let compiled = compile(text).map_err(|all| {
@@ -59,6 +116,10 @@ pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(Defined, Reversib
         all.0.iter().for_each(|e| found.push(diagnostic(e)));
         found
     })?;
+    if compiled.file.functions.is_empty() {
+        let d = Diagnostic::new("AD0003", "the file defines no function");
+        return Err(d.help("a function looks like `fn f(y: f64, x: in f64) { y += x * x }`").into());
+    }
     let defined = program(&compiled, isa)?;
     let inverses = compiled.inverse();
     Ok((defined, Reversible { functions: compiled.file, inverses }))

@@ -271,6 +271,11 @@ impl ReversibleBuilder {
         self.push(StmtKind::Update { op: UpdateOp::Mul, to, by: by.into() });
     }
 
+    /// `to /= by`, of logarithms.
+    pub fn divide(&mut self, to: RevPlace, by: impl Into<Expr>) {
+        self.push(StmtKind::Update { op: UpdateOp::Div, to, by: by.into() });
+    }
+
     /// Exchange two places.
     pub fn swap(&mut self, a: RevPlace, b: RevPlace) {
         self.push(StmtKind::Swap(a, b));
@@ -279,6 +284,21 @@ impl ReversibleBuilder {
     /// Rotate the plane of two floats by an angle in radians.
     pub fn rotate(&mut self, a: RevPlace, b: RevPlace, by: impl Into<Expr>) {
         self.push(StmtKind::Rotate { a, b, by: by.into(), back: false });
+    }
+
+    /// Rotate it back.
+    pub fn unrotate(&mut self, a: RevPlace, b: RevPlace, by: impl Into<Expr>) {
+        self.push(StmtKind::Rotate { a, b, by: by.into(), back: true });
+    }
+
+    /// Move a number onto a stack, which leaves zero.
+    pub fn push_to(&mut self, stack: RevPlace, from: RevPlace) {
+        self.push(StmtKind::Push { stack, from });
+    }
+
+    /// Move the top of a stack to a place that holds zero.
+    pub fn pop_from(&mut self, stack: RevPlace, to: RevPlace) {
+        self.push(StmtKind::Pop { stack, to });
     }
 
     /// Change the sign.

@@ -83,12 +83,26 @@ pub enum Fault {
     IteratorChanged,
     /// An index is out of range, or a stack is full or empty.
     OutOfRange,
+    /// An integer is divided by zero, or the quotient has no room.
+    NoQuotient,
+    /// A number is none of its type.
+    NoNumber,
+    /// There is not as much memory as a place needs.
+    NoMemory,
 }
 
 impl Fault {
     /// All.
-    pub const ALL: [Self; 5] =
-        [Self::AliasWrite, Self::PostconditionFailed, Self::DeallocMismatch, Self::IteratorChanged, Self::OutOfRange];
+    pub const ALL: [Self; 8] = [
+        Self::AliasWrite,
+        Self::PostconditionFailed,
+        Self::DeallocMismatch,
+        Self::IteratorChanged,
+        Self::OutOfRange,
+        Self::NoQuotient,
+        Self::NoNumber,
+        Self::NoMemory,
+    ];
 
     /// The code of the trap.
     pub fn code(self) -> u8 {
@@ -98,6 +112,9 @@ impl Fault {
             Self::DeallocMismatch => 232,
             Self::IteratorChanged => 233,
             Self::OutOfRange => 234,
+            Self::NoQuotient => 235,
+            Self::NoNumber => 236,
+            Self::NoMemory => 237,
         }
     }
 
@@ -109,6 +126,9 @@ impl Fault {
             Self::DeallocMismatch => "dealloc_mismatch",
             Self::IteratorChanged => "iterator_changed",
             Self::OutOfRange => "out_of_range",
+            Self::NoQuotient => "no_quotient",
+            Self::NoNumber => "no_number",
+            Self::NoMemory => "no_memory",
         }
     }
 
@@ -126,6 +146,11 @@ impl Fault {
             }
             Self::IteratorChanged => "a limit of the loop was changed by its iterations: copy it to a place of its own",
             Self::OutOfRange => "an index is out of range, or a stack is full or empty",
+            Self::NoQuotient => "an integer is divided by zero, or the least one by -1",
+            Self::NoNumber => {
+                "a `q43` is beyond 2¹⁰ or no multiple of 2⁻⁴³, or a `log` is multiplied by what is not positive"
+            }
+            Self::NoMemory => "a place is larger than the memory that there is: correct its length",
         }
     }
 }

@@ -57,6 +57,21 @@ impl Scalar {
     }
 }
 
+impl File {
+    /// How many bytes a place of a type has, with lengths as the parameters say; none if a length
+    /// is negative, or there is no such type.
+    pub fn bytes_of(&self, ty: &Type, length: impl Fn(&str) -> Option<i64>) -> Option<u64> {
+        let layouts = Layouts::new(self).ok()?;
+        let (of, n, head) = match ty {
+            Type::Array(of, Len::Param(n)) => (of, n, 0),
+            Type::Stack(of, Len::Param(n)) => (of, n, 8),
+            fixed => return Some(layouts.size(fixed).ok()?.0.into()),
+        };
+        let n = u64::try_from(length(n)?).ok()?;
+        n.checked_mul(layouts.size(of).ok()?.0.into())?.checked_add(head)
+    }
+}
+
 /// Sizes of types, and offsets of fields.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layouts {
@@ -90,6 +105,9 @@ impl Layouts {
 
     fn record(&self, r: &RecordType) -> Result<Layout, RevError> {
         let wrong = |kind, message: String| RevError::new(kind, r.at, message);
+        if ["f64", "f32", "complex", "i64", "i32", "q43", "log", "stack"].contains(&&r.name[..]) {
+            return Err(wrong(ErrorKind::Name, format!("`{}` is a type that there is", r.name)));
+        }
         if self.records.contains_key(&r.name) {
             return Err(wrong(ErrorKind::Name, format!("record `{}` is defined twice", r.name)));
         }

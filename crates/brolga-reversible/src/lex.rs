@@ -100,7 +100,11 @@ fn number(rest: &str, at: SourceSpan) -> Result<(Token, usize), RevError> {
     }
     let text = rest[..len].replace('_', "");
     let token = if is_float {
-        text.parse().map(Token::Float).map_err(|e| e.to_string())
+        match text.parse::<f64>() {
+            Ok(x) if x.is_finite() => Ok(Token::Float(x)),
+            Ok(_) => Err("it is too large".to_owned()),
+            Err(e) => Err(e.to_string()),
+        }
     } else {
         text.parse().map(Token::Int).map_err(|e| e.to_string())
     };

@@ -23,7 +23,7 @@ use crate::lex::{Token, tokens};
 /// What is no text of the language: one error for each function at most.
 pub fn parse(text: &str) -> Result<File, Vec<RevError>> {
     let tokens = tokens(text).map_err(|e| vec![e])?;
-    let mut parser = Parser { tokens, next: 0, depth: 0 };
+    let mut parser = Parser { tokens, next: 0, depth: 0, operators: 0 };
     let (mut file, mut errors) = (File::default(), Vec::new());
     loop {
         parser.lines();
@@ -49,10 +49,14 @@ pub fn parse(text: &str) -> Result<File, Vec<RevError>> {
 /// Blocks and brackets that may be open at a time.
 const MOST_DEEP: u32 = 200;
 
+/// Operators of a statement.
+const MOST_OPERATORS: u32 = 1000;
+
 struct Parser {
     tokens: Vec<(Token, SourceSpan)>,
     next: usize,
     depth: u32,
+    operators: u32,
 }
 
 type Parsed<T> = Result<T, RevError>;
@@ -269,6 +273,7 @@ impl Parser {
 
     fn stmt(&mut self) -> Parsed<Stmt> {
         let at = self.at();
+        self.operators = 0;
         let word = match self.peek() {
             Token::Name(n) => n.clone(),
             _ => return self.wrong("a statement"),
@@ -336,7 +341,7 @@ impl Parser {
         let other = if self.eat_word("else") {
             if self.is_word("if") {
                 let at = self.at();
-                vec![Stmt { kind: self.choice()?, at }]
+                vec![Stmt { kind: self.deeper(Self::choice)?, at }]
             } else {
                 self.block()?
             }
@@ -456,6 +461,11 @@ impl Parser {
         let mut left = self.unary()?;
         while let Some(op) = self.operator().filter(|op| op.level() >= level) {
             let at = self.at();
+            self.operators += 1;
+            if self.operators > MOST_OPERATORS {
+                let e = RevError::new(ErrorKind::Syntax, at, "the statement has too many operators");
+                return Err(e.help("add up in several statements"));
+            }
             self.take();
             let right = self.deeper(|p| p.binary(op.level() + 1))?;
             left = Expr { kind: ExprKind::Binary(op, Box::new(left), Box::new(right)), at };

@@ -18,6 +18,15 @@ use crate::ast::{
 use crate::error::{ErrorKind, RevError};
 use crate::layout::{Layouts, Scalar};
 
+/// What lowered functions call.
+const OF_C: [&str; 18] = [
+    "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "pow", "atan2", "hypot",
+    "malloc", "free", "memset",
+];
+
+/// Words that begin something else where they stand.
+const WORDS: [&str; 11] = ["if", "else", "from", "while", "for", "compute", "copy", "check", "not", "and", "or"];
+
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameRole {
@@ -76,7 +85,7 @@ pub(crate) fn overlap(a: &RevPlace, b: &RevPlace) -> Overlap {
     found
 }
 
-/// CheckMode a file, and give each `drop` its type.
+/// Check a file, and give each `drop` its type.
 pub(crate) fn checked(mut file: File) -> Result<(File, Layouts), Vec<RevError>> {
     let layouts = Layouts::new(&file)?;
     let mut errors = Vec::new();
@@ -84,10 +93,14 @@ pub(crate) fn checked(mut file: File) -> Result<(File, Layouts), Vec<RevError>> 
     for f in &file.functions {
         if known.contains_key(&f.name) {
             errors.push(RevError::new(ErrorKind::Name, f.at, format!("function `{}` is defined twice", f.name)));
-        } else if f.name.contains("__") {
-            let e = RevError::new(ErrorKind::Name, f.at, format!("`{}` has two underscores in a row", f.name));
-            errors.push(e.help("names of derived functions are made with them; leave one out"));
+        } else if OF_C.iter().any(|c| f.name == *c || f.name.strip_suffix('f') == Some(c)) {
+            let e = RevError::new(ErrorKind::Name, f.at, format!("`{}` is a function of C", f.name));
+            errors.push(e.help("expressions call it by this name; give the function another one"));
+        } else if f.name.contains("__") || f.name.starts_with("brolga_") {
+            let e = RevError::new(ErrorKind::Name, f.at, format!("`{}` is a name of derived functions", f.name));
+            errors.push(e.help("these begin with `brolga_`, or have two underscores in a row; give it another name"));
         }
+        errors.extend(readable(&f.name, f.at).err());
         known.insert(f.name.clone(), Function { body: vec![], ..f.clone() });
     }
     for f in &mut file.functions {
@@ -187,6 +200,9 @@ impl<'f> NameScope<'f> {
                 Some(Scalar::Complex) => Scalar::Complex,
                 _ => Scalar::F64,
             }),
+            ExprKind::Int(n) if want == Some(Scalar::I32) && i32::try_from(*n).is_err() => {
+                Err(wrong(format!("{n} has more than 32 bits")))
+            }
             ExprKind::Int(_) => Ok(match want {
                 Some(w @ (Scalar::F64 | Scalar::F32 | Scalar::Complex | Scalar::I32)) => w,
                 Some(Scalar::Q43 | Scalar::Log) => Scalar::F64,
@@ -294,7 +310,7 @@ impl<'f> NameScope<'f> {
             let (x, y) = self.operands(&args[0], &args[1], wanted.or(Some(S::F64)))?;
             return match (name, x, y) {
                 ("complex", S::F64, S::F64) => Ok(S::Complex),
-                ("min" | "max", S::I64, S::I64) => Ok(S::I64),
+                ("min" | "max", S::I64 | S::I32, _) if x == y => Ok(x),
                 ("pow" | "atan2" | "hypot" | "min" | "max", S::F64, S::F64) => Ok(S::F64),
                 ("pow" | "atan2" | "hypot" | "min" | "max", S::F32, S::F32) => Ok(S::F32),
                 _ => Err(wrong(format!("`{name}` of {} and {}", x.name(), y.name()))),
@@ -337,6 +353,7 @@ impl Checker<'_> {
                     format!("parameter `{}` is there twice", p.name),
                 ));
             }
+            self.errors.extend(readable(&p.name, p.at).err());
             self.errors.extend(self.declared(&p.ty, p.at).err());
         }
         if f.params.iter().all(|p| p.input) {
@@ -565,6 +582,7 @@ impl Checker<'_> {
     }
 
     fn fresh(&self, name: &str, at: SourceSpan) -> TypeResult<()> {
+        readable(name, at)?;
         match self.scope.find(name) {
             None => Ok(()),
             Some(_) => Err(RevError::new(ErrorKind::Name, at, format!("`{name}` is there already"))),
@@ -663,6 +681,19 @@ impl Checker<'_> {
         }
         Ok(())
     }
+}
+
+/// That a name can be read where it is used; a builder may say anything.
+fn readable(name: &str, at: SourceSpan) -> TypeResult<()> {
+    let wrong = |what: &str| {
+        let e = RevError::new(ErrorKind::Name, at, format!("`{name}` {what}"));
+        Err(e.help("give it another name"))
+    };
+    let begins = name.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    if !begins || !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
+        return wrong("is no name: it has other than letters, digits and underscores, or begins with a digit");
+    }
+    if WORDS.contains(&name) { wrong("is a word of the language") } else { Ok(()) }
 }
 
 /// Whether what lies in a place is what a parameter takes. A run compares lengths that are not

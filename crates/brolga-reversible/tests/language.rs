@@ -196,6 +196,48 @@ fn a_builder_makes_what_is_read() {
 }
 
 #[test]
+fn names_are_free() {
+    for text in [
+        "fn sin(x: f64) { }",
+        "fn expf(x: f64) { }",
+        "fn malloc(x: f64) { }",
+        "fn brolga_f(x: f64) { }",
+        "fn f__g(x: f64) { }",
+        "fn f(from: f64) { }",
+        "fn f(x: f64) {\nlet not: f64 = 0\n}",
+        "fn f(x: i64) {\nfor while in 0 .. 3 {\n}\n}",
+        "record f64 { a: f32 }\nfn f(x: f64) { }",
+    ] {
+        let found = compile(text).expect_err("it is refused");
+        assert_eq!(found.0[0].kind, ErrorKind::Name, "{text}: {found}");
+    }
+    // Other words are names where an operator follows.
+    compile("fn push(swap: f64, neg: in f64) {\nswap += neg\n}").unwrap();
+    for name in ["", "1x", "a b", "x+", "über"] {
+        let mut f = ReversibleBuilder::new("f");
+        f.param(name, Type::F64);
+        assert_eq!(build::compile([f]).is_ok(), name == "über", "{name:?}");
+        let mut f = ReversibleBuilder::new(name);
+        f.param("x", Type::F64);
+        assert_eq!(build::compile([f]).is_ok(), name == "über", "{name:?}");
+    }
+}
+
+#[test]
+fn numbers_and_statements_have_bounds() {
+    let one = |stmt: &str| errors(&format!("fn f(x: f64, k: i32) {{\n{stmt}\n}}"));
+    assert_eq!(one("x += 1e400"), [(ErrorKind::Syntax, 2)]);
+    assert_eq!(one("k += 2147483648"), [(ErrorKind::Type, 2)]);
+    assert_eq!(one("x += 99999999999999999999"), [(ErrorKind::Syntax, 2)]);
+    compile("fn f(k: i32, j: in i32) {\nk += -2147483648\nk ^= min(j, 2147483647)\n}").unwrap();
+    assert_eq!(one(&format!("x += 1.0{}", " + 1.0".repeat(100_000))), [(ErrorKind::Syntax, 2)]);
+    let branch = |i: usize| format!("}} else if k > {i} {{\n");
+    let chain: String = (0..10_000).map(branch).collect();
+    assert_eq!(one(&format!("if k > 0 {{\n{chain}}}"))[0].0, ErrorKind::Syntax);
+    compile(&format!("fn f(x: f64) {{\nx += 1.0{}\n}}", " + 1.0".repeat(500))).unwrap();
+}
+
+#[test]
 fn errors_name_statements_of_a_builder() {
     let mut f = ReversibleBuilder::new("f");
     let x = f.param("x", Type::F64);

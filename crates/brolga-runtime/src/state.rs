@@ -15,8 +15,8 @@ use crate::guard::attributed;
 /// What is wrong with a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateFault {
-    /// A length is negative, or there is no byte.
-    #[error("a state has {0} bytes; pass its length, one byte or more")]
+    /// A length is negative.
+    #[error("a state has {0} bytes; pass its length")]
     Length(i64),
     /// Two parts have bytes in common.
     #[error("two states overlap; pass memory that holds both as one state")]
@@ -88,8 +88,9 @@ impl ProgramState {
     pub(crate) fn new(cells: &[u64]) -> Result<Self, StateFault> {
         let mut parts = Vec::with_capacity(cells.len() / 2);
         for pair in cells.chunks(2) {
-            let len = usize::try_from(pair[1] as i64).ok().filter(|&n| n > 0);
-            parts.push((pair[0] as *mut u8, len.ok_or(StateFault::Length(pair[1] as i64))?));
+            let len = usize::try_from(pair[1] as i64).map_err(|_| StateFault::Length(pair[1] as i64))?;
+            // Where nothing lies, the address may be any.
+            parts.push((if len > 0 { pair[0] as *mut u8 } else { std::ptr::dangling_mut() }, len));
         }
         if overlap(&parts) {
             return Err(StateFault::Overlap);

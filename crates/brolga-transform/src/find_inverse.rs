@@ -6,11 +6,34 @@
 //!
 //! **Cost.** That of the derivation. Nothing is recorded for calls that are undone.
 
+use std::collections::BTreeSet;
+
 use brolga_clif::inverse::{InverseRequest, inverse};
 use brolga_ir::driver::StateLength;
-use brolga_ir::{Diagnostic, Diagnostics, Program};
+use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::math_rule;
-use cranelift_codegen::ir::UserFuncName;
+use cranelift_codegen::ir::{InstructionData, Opcode, UserFuncName};
+
+/// Whether what a function returns depends on its arguments alone, and it does nothing else. `seen`
+/// are those that are being looked at.
+fn only_computes(program: &Program, key: FuncKey, seen: &mut BTreeSet<FuncKey>) -> bool {
+    let f = &program.funcs[key];
+    let Some(body) = f.body.as_ref() else { return math_rule(&f.symbol).is_some_and(|r| r.only_computes()) };
+    if !seen.insert(key) {
+        return true;
+    }
+    let mut insts = body.layout.blocks().flat_map(|b| body.layout.block_insts(b));
+    insts.all(|inst| match body.dfg.insts[inst] {
+        InstructionData::Call { opcode: Opcode::Call, func_ref, .. } => {
+            program.callee(body, func_ref).is_some_and(|k| only_computes(program, k, seen))
+        }
+        data => {
+            let op = data.opcode();
+            let is_plain = op.is_terminator() && !op.is_call() || !op.other_side_effects();
+            is_plain && !op.is_call() && !op.can_load() && !op.can_store() && op != Opcode::StackAddr
+        }
+    })
+}
 
 /// Derive the inverse of a function on memory, and let it undo calls of that function. The state is
 /// given by parameters of the function, counted from 0: pointers, each with its length in bytes.
@@ -27,10 +50,8 @@ pub fn find_inverse(program: &mut Program, function: &str, state: &[(usize, Stat
         return program.set_inverse(function, &symbol, state);
     };
     let states: Vec<usize> = state.iter().map(|s| s.0).collect();
-    let is_pure = |callee| {
-        let callee = program.callee(&body, callee).map(|k| &program.funcs[k]);
-        callee.is_some_and(|f| f.body.is_none() && math_rule(&f.symbol).is_some_and(|r| r.only_computes()))
-    };
+    let is_pure =
+        |callee| program.callee(&body, callee).is_some_and(|k| only_computes(program, k, &mut BTreeSet::new()));
     let asked = InverseRequest { states: &states, is_pure: &is_pure };
     let found = inverse(&body, &asked, UserFuncName::testcase(&symbol)).map_err(|e| {
         let d = Diagnostic::new("AD0195", format!("no inverse of %{function} is found: {}", e.why));

@@ -340,7 +340,7 @@ fn pairs() -> Program {
     let (by_pair, by_call) = ("call fn2(v3, v4, v0, v5, v14, v13, v1)", "call fn0(v0, v14, v1)");
     let rest = TWO.find("function %NAME").unwrap();
     for (name, call, length) in
-        [("two", by_pair, "8"), ("plain_two", by_call, "8"), ("overlapping", by_pair, "9"), ("empty", by_pair, "0")]
+        [("two", by_pair, "8"), ("plain_two", by_call, "8"), ("overlapping", by_pair, "9"), ("negative", by_pair, "-8")]
     {
         let own = if name == "two" { TWO } else { &TWO[rest..] };
         text += &own.replace("NAME", name).replace("LENGTH", length).replace("CALL", call);
@@ -589,7 +589,7 @@ fn an_inverse_that_does_not_lead_back_ends_the_run() {
         ("drifts", InverseCheck::Bits, "or record what differs (`inverse_check`)"),
         ("drifts", within(1e-17), "raise the tolerance of 1e-17"),
         ("overlapping", InverseCheck::Off, "two states overlap; pass memory that holds both as one state"),
-        ("empty", InverseCheck::Off, "a state has 0 bytes; pass its length, one byte or more"),
+        ("negative", InverseCheck::Off, "a state has -8 bytes; pass its length"),
     ];
     for (func, check, says) in cases {
         for mode in [Mode::Combined, Mode::Split] {

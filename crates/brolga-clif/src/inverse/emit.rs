@@ -11,14 +11,16 @@
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{Block, Inst, InstBuilder, MemFlagsData, Opcode, Type, Value, ValueDef, types};
 
+use super::pure::PureLoops;
 use super::solve::{Same, UndoStep, is_undone, steps, undo};
 use super::structure::{UndoLoop, UndoPart};
 use super::view::{MemoryRoot, Undoable, View, refused};
 use crate::map::{HashMap, HashSet};
 
 /// An inverse that is being made.
-pub(super) struct Inverse<'v, 'f, 'o> {
+pub(super) struct Inverse<'v, 'f, 'o, 'p> {
     pub view: &'v View<'f>,
+    pub pure: PureLoops<'p>,
     pub pos: FuncCursor<'o>,
     /// Steady values that are there, by those of the function.
     pub known: HashMap<Value, Value>,
@@ -47,11 +49,15 @@ struct Linear {
 
 const BY_HAND: &str = "write an inverse by hand: `inverse_pair`";
 
-impl Inverse<'_, '_, '_> {
+impl Inverse<'_, '_, '_, '_> {
     /// Undo pieces, the last first.
     pub fn undo_all(&mut self, parts: &[UndoPart]) -> Undoable<()> {
+        parts.iter().for_each(|part| self.pure.show(part, true));
         for part in parts.iter().rev() {
+            self.pure.show(part, false);
             match part {
+                // It has changed nothing.
+                UndoPart::Pure(_) => {}
                 UndoPart::Straight(insts) => self.straight(insts)?,
                 UndoPart::Again(repeated) => self.again(repeated)?,
                 UndoPart::Choice { by, at, then, other } => {
@@ -72,7 +78,7 @@ impl Inverse<'_, '_, '_> {
         Ok(())
     }
 
-    fn open(&mut self, block: Block) {
+    pub fn open(&mut self, block: Block) {
         self.pos.insert_block(block);
         self.pos.goto_bottom(block);
     }
@@ -83,12 +89,17 @@ impl Inverse<'_, '_, '_> {
     }
 
     /// The same, with what is known of others.
-    fn is_steady_of(&self, v: Value, seen: &mut HashMap<Value, bool>) -> bool {
+    pub fn is_steady_of(&self, v: Value, seen: &mut HashMap<Value, bool>) -> bool {
         let v = self.view.resolved(v);
         if self.known.contains_key(&v) {
             return true;
         }
         if let Some(&found) = seen.get(&v) {
+            return found;
+        }
+        if let Some(number) = self.pure.around(self.view.block_of(v)) {
+            let found = self.runs_again(number, seen);
+            seen.insert(v, found);
             return found;
         }
         let dfg = &self.view.func.dfg;
@@ -123,7 +134,7 @@ impl Inverse<'_, '_, '_> {
     }
 
     /// Compute a value again, which an instruction needs.
-    fn steady(&mut self, v: Value, at: Inst) -> Undoable<Value> {
+    pub fn steady(&mut self, v: Value, at: Inst) -> Undoable<Value> {
         let v = self.view.resolved(v);
         if let Some(&known) = self.known.get(&v) {
             return Ok(known);
@@ -131,6 +142,10 @@ impl Inverse<'_, '_, '_> {
         if !self.is_steady(v) {
             let why = format!("`{}` needs {v}, which is made of the state", self.view.text(at));
             return refused(at, why, "let addresses, branches and limits of loops depend on what stays as it is");
+        }
+        if let Some(number) = self.pure.around(self.view.block_of(v)) {
+            self.run_again(number)?;
+            return Ok(self.known[&v]);
         }
         let new = match self.view.func.dfg.value_def(v) {
             ValueDef::Param(block, i) => {
@@ -149,7 +164,7 @@ impl Inverse<'_, '_, '_> {
     }
 
     /// A copy of an instruction, of these operands.
-    fn copied(&mut self, inst: Inst, args: &[Value]) -> Vec<Value> {
+    pub fn copied(&mut self, inst: Inst, args: &[Value]) -> Vec<Value> {
         let copy = self.pos.func.dfg.clone_inst(inst);
         let mut next = args.iter();
         self.pos.func.dfg.map_inst_values(copy, |_| *next.next().expect("there is one for each"));

@@ -18,7 +18,8 @@
 //! ```
 //!
 //! What is needed besides the state, the *steady* values, is computed again: of parameters, of
-//! numbers of iterations, and of memory that the function does not write to.
+//! numbers of iterations, and of memory that the function does not write to. Loops that store
+//! nothing run again ([`pure`]).
 //!
 //! **Contract.** States are apart from each other, and from all else that is read. Sums of floats
 //! are undone by differences, which have roundings.
@@ -30,6 +31,8 @@
 //! undone.
 
 mod emit;
+mod pure;
+mod rerun;
 mod solve;
 mod structure;
 mod view;
@@ -39,6 +42,7 @@ use cranelift_codegen::ir::{self, Block, Inst, InstBuilder, UserFuncName};
 
 use crate::map::HashMap;
 use emit::Inverse;
+use pure::PureLoops;
 use view::View;
 pub use view::{InverseRequest, NotInvertible};
 
@@ -69,7 +73,8 @@ pub fn inverse(
         let new = out.dfg.append_block_param(first, func.dfg.value_type(param));
         known.insert(param, new);
     }
-    let mut this = Inverse { view: &view, pos: FuncCursor::new(&mut out).at_bottom(first), known };
+    let pure = PureLoops::of(&view, &parts);
+    let mut this = Inverse { view: &view, pure, pos: FuncCursor::new(&mut out).at_bottom(first), known };
     this.undo_all(&parts)?;
     this.pos.ins().return_(&[]);
     Ok(out)

@@ -1,9 +1,10 @@
 //! Control flow as a structure: straight pieces, loops, branches.
 //!
 //! **Answer.** Blocks are walked from the entry. A loop has one latch and one way out, from its
-//! header or from its latch; branches meet again. What is not so is refused.
+//! header or from its latch, or it stores nothing and has one way out; branches meet again. What is
+//! not so is refused.
 
-use cranelift_codegen::ir::{Block, BlockArg, Inst, InstructionData, Opcode, Value};
+use cranelift_codegen::ir::{Block, Inst, InstructionData, Opcode, Value};
 use cranelift_codegen::loop_analysis::Loop;
 
 use super::view::{Undoable, View, refused};
@@ -16,6 +17,8 @@ pub(super) enum UndoPart {
     Straight(Vec<Inst>),
     /// A loop.
     Again(UndoLoop),
+    /// A loop that stores nothing.
+    Pure(PureLoop),
     /// A branch: what decides, and both ways.
     Choice { by: Value, at: Inst, then: Vec<UndoPart>, other: Vec<UndoPart> },
 }
@@ -34,6 +37,18 @@ pub(super) struct UndoLoop {
     /// Whether it is left before an iteration, or behind it.
     pub before: bool,
     pub body: Vec<UndoPart>,
+}
+
+/// A loop that stores nothing, left by one branch: it is run again where its values are needed.
+#[derive(Debug)]
+pub(super) struct PureLoop {
+    pub header: Block,
+    /// Its blocks, each behind those that dominate it.
+    pub blocks: Vec<Block>,
+    /// What the parameters of its header are at first.
+    pub init: Vec<Value>,
+    /// Where it goes when it is left.
+    pub behind: Block,
 }
 
 const GOTO: &str = "write an inverse by hand, or loops with one way out and branches that meet again";
@@ -65,18 +80,6 @@ impl UndoWalk<'_, '_> {
         self.view.func.layout.last_inst(block).expect("it has a terminator")
     }
 
-    /// Where a branch goes: whether if it holds, the block, and what that is given.
-    fn targets(&self, inst: Inst) -> Vec<(Block, Vec<Value>)> {
-        let dfg = &self.view.func.dfg;
-        let calls = dfg.insts[inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
-        let given = |call: &cranelift_codegen::ir::BlockCall| {
-            let args = call.args(&dfg.value_lists);
-            let args = args.filter_map(|a| if let BlockArg::Value(v) = a { Some(self.view.resolved(v)) } else { None });
-            (call.block(&dfg.value_lists), args.collect())
-        };
-        calls.iter().map(given).collect()
-    }
-
     fn parts(&self, mut block: Block, stop: Stop) -> Undoable<Vec<UndoPart>> {
         let mut found = Vec::new();
         loop {
@@ -86,6 +89,11 @@ impl UndoWalk<'_, '_> {
             if stop.within != Some(block)
                 && let Some(lp) = self.header(block)
             {
+                if let Some(part) = self.pure(lp) {
+                    block = part.behind;
+                    found.push(UndoPart::Pure(part));
+                    continue;
+                }
                 let (part, next) = self.repeated(lp)?;
                 found.push(UndoPart::Again(part));
                 block = next;
@@ -97,7 +105,7 @@ impl UndoWalk<'_, '_> {
             if stop.at == Some(block) {
                 return Ok(found);
             }
-            let targets = self.targets(last);
+            let targets = self.view.targets(last);
             match (self.view.func.dfg.insts[last].opcode(), &targets[..]) {
                 (Opcode::Return, _) if stop.before.is_none() && stop.at.is_none() => return Ok(found),
                 (Opcode::Jump, [(to, _)]) => block = *to,
@@ -140,6 +148,30 @@ impl UndoWalk<'_, '_> {
         self.shape.domtree.cfg_rpo().copied().find(|block| a.contains(block) && b.contains(block))
     }
 
+    /// A loop that stores nothing, if it is one that goes on by jumps and branches of two ways.
+    fn pure(&self, lp: Loop) -> Option<PureLoop> {
+        let (view, loops) = (self.view, &self.shape.loops);
+        let header = loops.loop_header(lp);
+        let blocks: Vec<Block> = self.shape.domtree.cfg_rpo().copied().filter(|&b| loops.is_in_loop(b, lp)).collect();
+        let (mut init, mut exits) = (Vec::new(), Vec::new());
+        for &block in &blocks {
+            let dfg = &view.func.dfg;
+            if view.func.layout.block_insts(block).any(|i| dfg.insts[i].opcode().can_store()) {
+                return None;
+            }
+            let last = self.terminator(block);
+            if !matches!(dfg.insts[last].opcode(), Opcode::Jump | Opcode::Brif) {
+                return None;
+            }
+            exits.extend(view.targets(last).into_iter().map(|t| t.0).filter(|&b| !loops.is_in_loop(b, lp)));
+        }
+        for pred in self.shape.cfg.pred_iter(header).filter(|p| !loops.is_in_loop(p.block, lp)) {
+            init.extend(view.targets(pred.inst).into_iter().filter(|t| t.0 == header).map(|t| t.1));
+        }
+        let (1, &[behind]) = (init.len(), &exits[..]) else { return None };
+        Some(PureLoop { header, blocks, init: init.pop()?, behind })
+    }
+
     /// A loop, and the block behind it.
     fn repeated(&self, lp: Loop) -> Undoable<(UndoLoop, Block)> {
         let (view, loops) = (self.view, &self.shape.loops);
@@ -151,7 +183,7 @@ impl UndoWalk<'_, '_> {
         }
         let mut exits = vec![];
         for block in blocks() {
-            let outside = self.targets(self.terminator(block)).into_iter().filter(|t| !loops.is_in_loop(t.0, lp));
+            let outside = self.view.targets(self.terminator(block)).into_iter().filter(|t| !loops.is_in_loop(t.0, lp));
             exits.extend(outside.map(|t| (block, t.0)));
         }
         let head = self.terminator(header);
@@ -167,18 +199,18 @@ impl UndoWalk<'_, '_> {
             return refused(at, "a loop is left within an iteration", GOTO);
         }
         let given = |inst: Inst| {
-            let to_header = self.targets(inst).into_iter().filter(|t| t.0 == header).map(|t| t.1);
+            let to_header = self.view.targets(inst).into_iter().filter(|t| t.0 == header).map(|t| t.1);
             to_header.collect::<Vec<_>>()
         };
         let (init, next) = (given(entry.inst), given(latch.inst));
         let ([init], [next]) = (&init[..], &next[..]) else {
             return refused(head, "a loop has several latches, entries or ways out", GOTO);
         };
-        let goes_on = self.targets(at).iter().position(|t| loops.is_in_loop(t.0, lp));
+        let goes_on = self.view.targets(at).iter().position(|t| loops.is_in_loop(t.0, lp));
         let within = Stop { within: Some(header), ..Stop::default() };
         let body = if before {
             let insts = view.func.layout.block_insts(header).filter(|&i| i != head).collect();
-            let first = self.targets(head).into_iter().find(|t| loops.is_in_loop(t.0, lp)).expect("it goes on").0;
+            let first = self.view.targets(head).into_iter().find(|t| loops.is_in_loop(t.0, lp)).expect("it goes on").0;
             let mut body = vec![UndoPart::Straight(insts)];
             body.extend(self.parts(first, Stop { before: Some(header), ..within })?);
             body

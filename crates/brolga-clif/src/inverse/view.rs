@@ -4,7 +4,7 @@
 //! **Answer.** An address is a sum, in which at most one parameter points at a state. What is not
 //! written to is steady.
 
-use cranelift_codegen::ir::{self, Block, FuncRef, Inst, Opcode, Value, ValueDef};
+use cranelift_codegen::ir::{self, Block, BlockArg, FuncRef, Inst, Opcode, Value, ValueDef};
 
 use crate::map::HashSet;
 
@@ -75,7 +75,7 @@ impl<'f> View<'f> {
                 Opcode::Call => {
                     let ir::InstructionData::Call { func_ref, .. } = func.dfg.insts[inst] else { unreachable!() };
                     if !(asked.is_pure)(func_ref) {
-                        let help = "write an inverse by hand for a function that calls others";
+                        let help = "write an inverse by hand for a function that calls what reads or changes memory";
                         return refused(inst, "what it calls may do more than return a number", help);
                     }
                 }
@@ -143,6 +143,27 @@ impl<'f> View<'f> {
             Some(MemoryRoot::State(s)) => !self.written.contains(&s),
             other => other == Some(MemoryRoot::Other),
         }
+    }
+
+    /// The block in which a value is defined.
+    pub fn block_of(&self, v: Value) -> Option<Block> {
+        match self.func.dfg.value_def(self.resolved(v)) {
+            ValueDef::Result(inst, _) => self.func.layout.inst_block(inst),
+            ValueDef::Param(block, _) => Some(block),
+            ValueDef::Union(..) => None,
+        }
+    }
+
+    /// Where a branch goes: the blocks, each with what it is given; first that if it holds.
+    pub fn targets(&self, inst: Inst) -> Vec<(Block, Vec<Value>)> {
+        let dfg = &self.func.dfg;
+        let calls = dfg.insts[inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
+        let given = |call: &ir::BlockCall| {
+            let args = call.args(&dfg.value_lists);
+            let args = args.filter_map(|a| if let BlockArg::Value(v) = a { Some(self.resolved(v)) } else { None });
+            (call.block(&dfg.value_lists), args.collect())
+        };
+        calls.iter().map(given).collect()
     }
 
     /// An instruction in words: how it is written.

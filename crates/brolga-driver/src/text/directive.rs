@@ -5,6 +5,7 @@
 //! ; trap: %f(0) int_divz
 //! ; error: %f AD0107
 //! ; data: %table = f64[1.0, 2.0] readonly
+//! ; inverse: %mix = %unmix, 0:16
 //! ; bless: forward, pullback
 //! ```
 //!
@@ -18,6 +19,7 @@ use brolga::{ArgActivity, MemoryMode, Stage};
 
 use super::call::{self, Call, List, Literal};
 use super::cursor::{Cursor, Parsed, Spanned};
+use super::inverse::{Undone, undone};
 
 /// An expected number, list of numbers, or the absence of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +123,17 @@ pub struct DataLine {
     pub writable: bool,
 }
 
+/// `; inverse:`: calls of a function that another one undoes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InverseLine {
+    /// 1-based line in the file.
+    pub line: u32,
+    /// The text after the keyword.
+    pub text: String,
+    /// The two functions, and the states.
+    pub undone: Undone,
+}
+
 /// A directive.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Directive {
@@ -132,6 +145,8 @@ pub enum Directive {
     Error(Box<ErrorLine>),
     /// A data object.
     Data(Box<DataLine>),
+    /// A function that another one undoes.
+    Inverse(Box<InverseLine>),
     /// Stages whose dump is compared with the blessed file.
     Bless(Vec<Stage>),
 }
@@ -148,6 +163,7 @@ impl Directive {
             "trap" => Self::Trap(Box::new(trap(&mut c, line)?)),
             "error" => Self::Error(Box::new(error(&mut c, line)?)),
             "data" => Self::Data(Box::new(data(&mut c, line)?)),
+            "inverse" => Self::Inverse(Box::new(InverseLine { line, text: text.to_owned(), undone: undone(&mut c)? })),
             "bless" => Self::Bless(bless(&mut c)?),
             _ => return Ok(None),
         };

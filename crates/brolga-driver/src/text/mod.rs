@@ -9,9 +9,11 @@
 pub mod call;
 pub mod cursor;
 pub mod directive;
+pub mod inverse;
 pub mod number;
 
 pub use call::{Call, List, Literal};
 pub use cursor::{Span, Spanned, SyntaxError};
-pub use directive::{Clauses, DataLine, Directive, ErrorLine, Expect, GradLine, TrapLine};
+pub use directive::{Clauses, DataLine, Directive, ErrorLine, Expect, GradLine, InverseLine, TrapLine};
+pub use inverse::Undone;
 pub use number::ElemType;

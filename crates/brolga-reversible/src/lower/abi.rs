@@ -8,7 +8,9 @@
 //! | `%f__adjoint`, `%f__inverse__adjoint` | what undoes each with cotangents: a shadow for each parameter behind |
 //! | `%f__steps`, `%f__back`, and so on | the statements; a failed check is returned as a number |
 //!
-//! All parameters are words of 64 bits: addresses of places, and integers that are read.
+//! All parameters are words of 64 bits: addresses of places, and integers that are read. Statements
+//! take an integer that they change by value, too, and return it behind the number: memory may hold
+//! bits of floats, as far as an analysis sees, and a value is what it is.
 
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, Type as Clif, Value, types};
 use cranelift_codegen::isa::CallConv;
@@ -59,6 +61,34 @@ impl Form {
 /// Whether a parameter is an integer that is read, which is passed as it is.
 pub(super) fn is_word(p: &FnParam) -> bool {
     p.input && matches!(p.ty, Type::I64 | Type::I32)
+}
+
+/// Whether a parameter is an integer that is changed, which statements take and return.
+pub(super) fn is_returned(p: &FnParam) -> bool {
+    !p.input && matches!(p.ty, Type::I64 | Type::I32)
+}
+
+/// An integer as a word.
+pub(super) fn widened(b: &mut FunctionBuilder<'_>, v: Value) -> Value {
+    if b.func.dfg.value_type(v) == types::I64 { v } else { b.ins().sextend(types::I64, v) }
+}
+
+/// A word as an integer of this type.
+pub(super) fn narrowed(b: &mut FunctionBuilder<'_>, v: Value, ty: &Type) -> Value {
+    if *ty == Type::I32 { b.ins().ireduce(types::I32, v) } else { v }
+}
+
+/// An integer that is changed, as it is passed: its complement is no pointer, whatever it was
+/// loaded from.
+pub(super) fn passed(b: &mut FunctionBuilder<'_>, v: Value) -> Value {
+    let v = widened(b, v);
+    b.ins().bnot(v)
+}
+
+/// The integer that is passed so.
+pub(super) fn taken(b: &mut FunctionBuilder<'_>, v: Value, ty: &Type) -> Value {
+    let v = b.ins().bnot(v);
+    narrowed(b, v, ty)
 }
 
 /// Parameters in the order in which they are passed: first what is changed.

@@ -11,9 +11,9 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Type as Clif, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::abi::{Form, call_symbol, is_word, order, signature, slot};
+use super::abi::{Form, call_symbol, is_returned, is_word, narrowed, order, passed, signature, slot, taken, widened};
 use super::context::{Lowered, Lowering, empty};
-use super::expr::{Leaf, Maker, parts_of, to_fixed};
+use super::expr::{Leaf, Maker, UNITS, parts_of, to_fixed};
 use super::state::{At, Home, StmtLowering, cotangents};
 use crate::ast::{
     BinaryOp, CheckMode, Expr, ExprKind, Function, Len, RevPlace, SourceSpan, Stmt, StmtKind, Type, UnaryOp, UpdateOp,
@@ -64,29 +64,35 @@ pub(super) fn lowered(cx: &Lowering<'_>, f: &Function, form: Form) -> Result<Low
     }
     this.b.set_srcloc(ir::SourceLoc::new(f.at.line));
     this.leave(back);
+    let mut results = this.returned(f, &order);
     if let Some(fail) = this.fail {
-        let none = this.b.ins().iconst(types::I32, 0);
-        this.b.ins().return_(&[none]);
+        let nothing = this.b.ins().iconst(types::I32, 0);
+        results.insert(0, nothing);
+        this.b.ins().return_(&results);
         this.b.switch_to_block(fail);
         let site = this.b.block_params(fail)[0];
         this.b.set_cold_block(fail);
-        this.b.ins().return_(&[site]);
-    } else {
-        this.b.ins().return_(&[]);
+        let nothing = this.b.ins().iconst(types::I64, 0);
+        results.fill(nothing);
+        results[0] = site;
     }
+    this.b.ins().return_(&results);
     let StmtLowering { mut b, errors, .. } = this;
     b.seal_all_blocks();
     b.finalize(cx.isa.frontend_config());
     if errors.is_empty() { Ok(Lowered { symbol, func, line: f.at.line }) } else { Err(errors) }
 }
 
-/// The signature of statements: words, shadows of what has an address, and a number if something is
-/// checked.
+/// The signature of statements: words, shadows of what has an address; a number if something is
+/// checked, and integers that are changed.
 pub(super) fn steps_signature(cx: &Lowering<'_>, f: &Function, form: Form) -> ir::Signature {
     let shadows = if form.cotangents { f.params.len() } else { 0 };
     let params = vec![types::I64; f.params.len() + shadows];
-    let returns: &[Clif] = if cx.fallible.contains(&f.name) { &[types::I32] } else { &[] };
-    signature(&params, returns)
+    let mut returns = vec![types::I64; f.params.iter().filter(|p| is_returned(p)).count()];
+    if cx.fallible.contains(&f.name) {
+        returns.insert(0, types::I32);
+    }
+    signature(&params, &returns)
 }
 
 /// A parameter that is in registers: where it is put in the end.
@@ -103,7 +109,7 @@ impl<'f> StmtLowering<'_, 'f> {
     fn words(&mut self, f: &Function, order: &[usize], params: &[Value]) {
         for (k, &i) in order.iter().enumerate().filter(|&(_, &i)| is_word(&f.params[i])) {
             let ty = Scalar::of(&f.params[i].ty).expect("it is an integer");
-            let v = if ty == Scalar::I32 { self.b.ins().ireduce(types::I32, params[k]) } else { params[k] };
+            let v = narrowed(&mut self.b, params[k], &f.params[i].ty);
             self.homes.insert(f.params[i].name.clone(), Home::Word(v, ty));
         }
     }
@@ -119,6 +125,11 @@ impl<'f> StmtLowering<'_, 'f> {
                 self.homes.insert(p.name.clone(), Home::Memory { address, shadow });
                 continue;
             };
+            if is_returned(p) {
+                let v = taken(&mut self.b, address, &p.ty);
+                self.in_registers(&p.name, ty, &[v], &[]);
+                continue;
+            }
             let there = At::Memory { address, shadow, offset: 0, ty: p.ty.clone() };
             let values = self.load(&there);
             // What is read only is added to in the end.
@@ -150,6 +161,18 @@ impl<'f> StmtLowering<'_, 'f> {
         }
     }
 
+    /// Integers that are changed.
+    fn returned(&mut self, f: &Function, order: &[usize]) -> Vec<Value> {
+        let mut found = Vec::new();
+        for p in order.iter().map(|&i| &f.params[i]).filter(|p| is_returned(p)) {
+            let place = RevPlace { root: p.name.clone(), path: vec![], at: p.at };
+            let at = self.at(&place);
+            let v = self.load(&at)[0];
+            found.push(passed(&mut self.b, v));
+        }
+        found
+    }
+
     /// A name for a number in registers.
     pub(super) fn in_registers(&mut self, name: &str, ty: Scalar, values: &[Value], cts: &[Value]) -> At {
         let mut new = |tys: &[Clif], from: &[Value]| -> Vec<_> {
@@ -174,7 +197,15 @@ impl<'f> StmtLowering<'_, 'f> {
     }
 
     fn of_leaves<T>(&mut self, leaves: &[Leaf], of: impl FnOnce(&mut Maker<'_, '_>) -> T) -> T {
-        of(&mut Maker { b: &mut self.b, scope: &self.scope, leaves })
+        let undefined = (self.check != CheckMode::Off).then(Vec::new);
+        let mut maker = Maker { b: &mut self.b, scope: &self.scope, leaves, undefined };
+        let found = of(&mut maker);
+        let undefined = maker.undefined.unwrap_or_default();
+        let line = self.b.srcloc().bits();
+        for undefined in undefined {
+            self.fail_if(undefined, Fault::NoQuotient, line);
+        }
+        found
     }
 
     /// A condition, of which what is not needed is not looked at.
@@ -274,6 +305,7 @@ impl<'f> StmtLowering<'_, 'f> {
         let more = self.of_leaves(&leaves, |m| m.for_place(by, ty));
         let adds = matches!(op, UpdateOp::Add | UpdateOp::Mul);
         let more = self.on_grid(more, ty, &leaves, by);
+        self.is_number_of(ty, &old, &more, span.line);
         // A real number changes the real part.
         let parts = old.iter().enumerate().map(|(i, &old)| {
             let Some(&more) = more.get(i) else { return old };
@@ -307,7 +339,27 @@ impl<'f> StmtLowering<'_, 'f> {
         }
     }
 
-    /// CheckMode that sums of fixed-point numbers are exact: they are up to 2¹⁰.
+    /// That a fixed-point number is a multiple of its unit, and a logarithm one of a positive
+    /// number.
+    fn is_number_of(&mut self, ty: Scalar, old: &[Value], more: &[Value], line: u32) {
+        let fits = match ty {
+            _ if self.check == CheckMode::Off => return,
+            Scalar::Q43 => {
+                let units = self.b.ins().f64const(UNITS);
+                let scaled = self.b.ins().fmul(old[0], units);
+                let whole = self.b.ins().nearest(scaled);
+                self.b.ins().fcmp(FloatCC::Equal, scaled, whole)
+            }
+            Scalar::Log => {
+                let (size, most) = (self.b.ins().fabs(more[0]), self.b.ins().f64const(f64::MAX));
+                self.b.ins().fcmp(FloatCC::LessThanOrEqual, size, most)
+            }
+            _ => return,
+        };
+        self.fail_unless(fits, Fault::NoNumber, line);
+    }
+
+    /// That sums of fixed-point numbers are exact: they are up to 2¹⁰.
     fn in_range(&mut self, ty: Scalar, parts: &[Value], line: u32) {
         if ty != Scalar::Q43 || self.check == CheckMode::Off {
             return;
@@ -315,7 +367,7 @@ impl<'f> StmtLowering<'_, 'f> {
         let most = self.b.ins().f64const(1024.0);
         let size = self.b.ins().fabs(parts[0]);
         let fits = self.b.ins().fcmp(FloatCC::LessThanOrEqual, size, most);
-        self.fail_unless(fits, Fault::OutOfRange, line);
+        self.fail_unless(fits, Fault::NoNumber, line);
     }
 
     /// Add what an expression hands to the places that it reads.
@@ -499,7 +551,7 @@ impl<'f> StmtLowering<'_, 'f> {
                 let none = if self.with_cotangents { self.no_cotangent(scalar) } else { vec![] };
                 self.in_registers(name, scalar, &parts, &none);
             }
-            None => self.make_memory(name, ty, value),
+            None => self.make_memory(name, ty, value, span.line),
         }
         self.b.set_srcloc(ir::SourceLoc::new(span.line));
         self.scope.push(name, ty.clone(), NameRole::Place);
@@ -550,8 +602,7 @@ impl<'f> StmtLowering<'_, 'f> {
         let mut words = vec![None; args.len()];
         for (i, p) in callee.params.iter().enumerate().filter(|(_, p)| is_word(p)) {
             let v = self.value(&args[i], Scalar::of(&p.ty)).1[0];
-            let wide = self.b.func.dfg.value_type(v) == types::I64;
-            words[i] = Some(if wide { v } else { self.b.ins().sextend(types::I64, v) });
+            words[i] = Some(widened(&mut self.b, v));
         }
         self.lengths(callee, &places, &words, line);
         let mut passed = vec![];
@@ -560,6 +611,11 @@ impl<'f> StmtLowering<'_, 'f> {
             match (&places[i], words[i]) {
                 (_, Some(v)) => {
                     passed.push(v);
+                    shadows.push(self.b.ins().iconst(types::I64, 0));
+                }
+                (Some(at), None) if is_returned(&callee.params[i]) => {
+                    let v = self.load(at)[0];
+                    passed.push(super::abi::passed(&mut self.b, v));
                     shadows.push(self.b.ins().iconst(types::I64, 0));
                 }
                 (Some(at), None) => {
@@ -579,12 +635,19 @@ impl<'f> StmtLowering<'_, 'f> {
         let params: Vec<Clif> = sig.params.iter().map(|p| p.value_type).collect();
         let returns: Vec<Clif> = sig.returns.iter().map(|p| p.value_type).collect();
         let found = call_symbol(&mut self.b, &form.symbol(name), &params, &returns, &passed);
-        if let Some(&status) = found.first() {
+        let mut found = found.into_iter();
+        if self.cx.fallible.contains(name)
+            && let Some(status) = found.next()
+        {
             self.leave_if(status, status);
         }
         let n = order.len();
         for (k, &i) in order.iter().enumerate() {
-            if let Some(at @ At::Registers { .. }) = &places[i] {
+            if let (true, Some(at)) = (is_returned(&callee.params[i]), &places[i]) {
+                let v = found.next().expect("it is returned");
+                let v = taken(&mut self.b, v, &callee.params[i].ty);
+                self.store(at, &[v]);
+            } else if let Some(at @ At::Registers { .. }) = &places[i] {
                 let shadow = self.carries().then(|| passed[n + k]);
                 let scalar = callee.params[i].ty.clone();
                 let there = At::Memory { address: passed[k], shadow, offset: 0, ty: scalar };
@@ -635,7 +698,7 @@ impl<'f> StmtLowering<'_, 'f> {
         }
     }
 
-    /// CheckMode that what a call changes is given to it once.
+    /// That what a call changes is given to it once.
     fn distinct(&mut self, callee: &Function, args: &[Expr], places: &[Option<At>], line: u32) {
         if self.check == CheckMode::Off {
             return;
@@ -672,7 +735,7 @@ impl<'f> StmtLowering<'_, 'f> {
         }
     }
 
-    /// CheckMode that arrays are as long as the callee is told.
+    /// That arrays are as long as the callee is told.
     fn lengths(&mut self, callee: &Function, places: &[Option<At>], words: &[Option<Value>], line: u32) {
         if self.check == CheckMode::Off {
             return;

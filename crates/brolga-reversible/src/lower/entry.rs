@@ -16,7 +16,9 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
 
-use super::abi::{Form, allocate, call_symbol, clear, import, is_word, order, release, signature, slot};
+use super::abi::{
+    Form, allocate, call_symbol, clear, import, is_returned, is_word, order, passed, release, signature, slot, taken,
+};
 use super::body::steps_signature;
 use super::context::{Lowered, Lowering, empty};
 use super::expr::parts_of;
@@ -140,7 +142,7 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
     let mut kept = Vec::new();
     for (k, p) in order.iter().map(|&i| &f.params[i]).enumerate().filter(|(_, p)| !is_word(p)) {
         let size = bytes(cx, &mut b, f, &p.ty, &given);
-        if fallible && !p.input {
+        if fallible && !p.input && !is_returned(p) {
             let (room, is_freed) = room(cx, &mut b, &p.ty, size);
             let n = count(&mut b, f, &p.ty, &given);
             moved(cx, &mut b, &p.ty, n, (given[k], room));
@@ -153,10 +155,24 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
             freed.extend(own);
         }
     }
+    // Integers that are changed are taken from where they lie, and put back in the end.
+    let counted: Vec<(&FnParam, usize, Value)> = order
+        .iter()
+        .map(|&i| &f.params[i])
+        .enumerate()
+        .filter(|(_, p)| is_returned(p))
+        .map(|(k, p)| (p, k, given[k]))
+        .collect();
+    for &(p, k, address) in &counted {
+        let clif = parts_of(Scalar::of(&p.ty).expect("it is an integer"))[0];
+        let v = b.ins().load(clif, MemFlagsData::new(), address, 0);
+        given[k] = passed(&mut b, v);
+    }
     let sig = steps_signature(cx, f, form);
     let [params, returns] = [&sig.params, &sig.returns].map(|s| s.iter().map(|p| p.value_type).collect::<Vec<_>>());
     let found = call_symbol(&mut b, &form.symbol(&f.name), &params, &returns, &given);
-    if let Some(&status) = found.first() {
+    let (status, counts) = found.split_at(usize::from(fallible));
+    if let &[status] = status {
         let [failed, done] = [(); 2].map(|()| b.create_block());
         b.ins().brif(status, failed, &[], done, &[]);
         b.switch_to_block(failed);
@@ -168,6 +184,10 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
         traps(cx, &mut b, status);
         b.switch_to_block(done);
         b.set_srcloc(ir::SourceLoc::new(f.at.line));
+    }
+    for (&(p, _, address), &v) in counted.iter().zip(counts) {
+        let v = taken(&mut b, v, &p.ty);
+        b.ins().store(MemFlagsData::new(), v, address, 0);
     }
     freed.iter().for_each(|&at| release(&mut b, at));
     b.ins().return_(&[]);

@@ -62,6 +62,9 @@ pub(super) struct Maker<'m, 'b> {
     pub b: &'m mut FunctionBuilder<'b>,
     pub scope: &'m NameScope<'m>,
     pub leaves: &'m [Leaf],
+    /// Where divisions are not to trap: for each, whether it has no quotient. Then it has one that
+    /// means nothing.
+    pub undefined: Option<Vec<Value>>,
 }
 
 type Parts = Vec<Value>;
@@ -138,7 +141,10 @@ impl Maker<'_, '_> {
         if tx == Scalar::Complex || ty == Scalar::Complex {
             return self.complex(op, &x, &y);
         }
-        let (x, y) = (x[0], y[0]);
+        let (x, mut y) = (x[0], y[0]);
+        if tx.is_int() && matches!(op, O::Div | O::Rem) {
+            y = self.divisor(op, x, y);
+        }
         let i = self.b.ins();
         vec![if tx.is_int() {
             match op {
@@ -161,6 +167,25 @@ impl Maker<'_, '_> {
                 _ => i.fdiv(x, y),
             }
         }]
+    }
+
+    /// What is divided by: one, where there is no quotient.
+    fn divisor(&mut self, op: BinaryOp, x: Value, y: Value) -> Value {
+        if self.undefined.is_none() {
+            return y;
+        }
+        let ty = self.b.func.dfg.value_type(y);
+        let mut none = self.b.ins().icmp_imm_u(IntCC::Equal, y, 0);
+        if op == BinaryOp::Div {
+            let least = self.b.ins().iconst(ty, if ty == types::I32 { 1 << 31 } else { i64::MIN });
+            let is_least = self.b.ins().icmp(IntCC::Equal, x, least);
+            let by_minus_one = self.b.ins().icmp_imm_s(IntCC::Equal, y, -1);
+            let overflows = self.b.ins().band(is_least, by_minus_one);
+            none = self.b.ins().bor(none, overflows);
+        }
+        let one = self.b.ins().iconst(ty, 1);
+        self.undefined.as_mut().expect("it is asked for").push(none);
+        self.b.ins().select(none, one, y)
     }
 
     fn compare(&mut self, op: BinaryOp, ty: Scalar, x: Value, y: Value) -> Value {

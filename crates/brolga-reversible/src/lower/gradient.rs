@@ -163,7 +163,7 @@ fn as_function(
         own.push(Leaf { parts: parts.to_vec(), ..l.clone() });
         rest = others;
     }
-    let mut maker = Maker { b: &mut b, scope: &body.scope, leaves: &own };
+    let mut maker = Maker { b: &mut b, scope: &body.scope, leaves: &own, undefined: None };
     let results = maker.for_place(e, ty);
     b.ins().return_(&results);
     b.finalize(body.cx.isa.frontend_config());

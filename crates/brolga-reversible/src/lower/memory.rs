@@ -5,7 +5,7 @@
 //! is a count and its cells; the cells above the top hold zero, so that pushing forgets nothing.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
+use cranelift_codegen::ir::{InstBuilder, MemFlagsData, TrapCode, Value, types};
 
 use super::abi::{allocate, clear, release, slot};
 use super::expr::parts_of;
@@ -17,6 +17,9 @@ use crate::layout::Scalar;
 /// Most bytes of a place on the machine's stack.
 const MOST_ON_STACK: u32 = 16 << 10;
 
+/// Most bytes of a place that is allocated.
+const MOST_ALLOCATED: i64 = 1 << 46;
+
 impl StmtLowering<'_, '_> {
     /// Whether a place is allocated.
     fn is_allocated(&self, ty: &Type) -> bool {
@@ -24,23 +27,48 @@ impl StmtLowering<'_, '_> {
     }
 
     /// Memory that holds zero.
-    fn new_memory(&mut self, ty: &Type) -> Value {
+    fn new_memory(&mut self, ty: &Type, line: u32) -> Value {
         let bytes = self.bytes(ty);
         let address = match self.cx.layouts.size(ty) {
             Ok((n, _)) if n <= MOST_ON_STACK => slot(&mut self.b, n),
-            _ => allocate(&mut self.b, bytes),
+            _ => self.allocated(ty, bytes, line),
         };
         clear(&mut self.b, address, bytes);
         address
     }
 
-    /// A place of several numbers begins.
-    pub(super) fn make_memory(&mut self, name: &str, ty: &Type, value: &Expr) {
-        let address = self.new_memory(ty);
-        let shadow = self.with_cotangents.then(|| self.new_memory(ty));
-        if self.is_allocated(ty) {
-            self.rooms.extend([address].into_iter().chain(shadow));
+    /// Memory of so many bytes, if there is as much.
+    fn allocated(&mut self, ty: &Type, bytes: Value, line: u32) -> Value {
+        if let Type::Array(of, len @ Len::Param(_)) | Type::Stack(of, len @ Len::Param(_)) = ty {
+            let n = self.length(len);
+            let size = self.cx.layouts.size(of).expect("the checker has seen it").0;
+            let most = self.b.ins().iconst(types::I64, MOST_ALLOCATED / i64::from(size));
+            let too_many = self.b.ins().icmp(IntCC::SignedGreaterThan, n, most);
+            self.refuse(too_many, line);
         }
+        let address = allocate(&mut self.b, bytes);
+        // Null is below any size.
+        let none = self.b.ins().icmp(IntCC::UnsignedLessThan, address, bytes);
+        self.refuse(none, line);
+        self.rooms.push(address);
+        address
+    }
+
+    /// What cannot go on ends the run, where nothing is checked, too.
+    fn refuse(&mut self, failed: Value, line: u32) {
+        match self.check {
+            CheckMode::Off => {
+                let code = TrapCode::unwrap_user(Fault::NoMemory.code());
+                self.b.ins().trapnz(failed, code);
+            }
+            _ => self.fail_if(failed, Fault::NoMemory, line),
+        }
+    }
+
+    /// A place of several numbers begins.
+    pub(super) fn make_memory(&mut self, name: &str, ty: &Type, value: &Expr, line: u32) {
+        let address = self.new_memory(ty, line);
+        let shadow = self.with_cotangents.then(|| self.new_memory(ty, line));
         if let (Type::Array(of, len), false) = (ty, matches!(value.kind, ExprKind::Int(0))) {
             let scalar = Scalar::of(of).expect("the checker has seen it");
             let parts = self.initial(scalar, &[], value);
@@ -70,7 +98,7 @@ impl StmtLowering<'_, '_> {
         }
     }
 
-    /// CheckMode that each number of a place is this one.
+    /// That each number of a place is this one.
     fn holds(&mut self, ty: &Type, address: Value, offset: i32, value: &Expr, line: u32) {
         match ty {
             Type::Record(name) => {
@@ -153,6 +181,9 @@ impl StmtLowering<'_, '_> {
         let size = self.b.ins().fmax(size, one);
         let most = self.b.ins().fmul(size, allowed);
         let near = self.b.ins().fcmp(FloatCC::LessThanOrEqual, apart, most);
+        // Infinity is near itself.
+        let same = self.b.ins().fcmp(FloatCC::Equal, found, said);
+        let near = self.b.ins().bor(near, same);
         self.b.ins().bxor_imm_u(near, 1)
     }
 

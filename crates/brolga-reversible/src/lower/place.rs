@@ -87,14 +87,15 @@ impl<'f> StmtLowering<'_, 'f> {
         Ok(i)
     }
 
-    /// A length as a value.
+    /// A length as a value: what is negative is none.
     pub(super) fn length(&mut self, len: &Len) -> Value {
         match len {
             Len::Fixed(n) => self.b.ins().iconst(types::I64, i64::from(*n)),
-            Len::Param(n) => match &self.homes[n] {
-                Home::Word(v, _) => *v,
-                _ => unreachable!("a length is an integer that is read"),
-            },
+            Len::Param(n) => {
+                let Home::Word(v, _) = self.homes[n] else { unreachable!("a length is an integer that is read") };
+                let zero = self.b.ins().iconst(types::I64, 0);
+                self.b.ins().smax(v, zero)
+            }
         }
     }
 
@@ -104,8 +105,6 @@ impl<'f> StmtLowering<'_, 'f> {
             Type::Array(of, len) | Type::Stack(of, len) => {
                 let size = self.cx.layouts.size(of).expect("the checker has seen it").0;
                 let n = self.length(len);
-                let zero = self.b.ins().iconst(types::I64, 0);
-                let n = self.b.ins().smax(n, zero);
                 let all = self.b.ins().imul_imm_s(n, i64::from(size));
                 let head = if matches!(ty, Type::Stack(..)) { 8 } else { 0 };
                 self.b.ins().iadd_imm_s(all, head)
@@ -201,7 +200,7 @@ impl<'f> StmtLowering<'_, 'f> {
         found
     }
 
-    /// CheckMode that a place that is changed is none of those that are read, where indices decide.
+    /// That a place that is changed is none of those that are read, where indices decide.
     pub(super) fn unread(&mut self, place: &RevPlace, at: &At, by: &[&Expr], line: u32) {
         if self.check == CheckMode::Off {
             return;
@@ -216,7 +215,7 @@ impl<'f> StmtLowering<'_, 'f> {
         }
     }
 
-    /// CheckMode that two places share no memory.
+    /// That two places share no memory.
     pub(super) fn apart(&mut self, a: &At, b: &At, line: u32) {
         let (At::Memory { address: p, offset: i, ty: t, .. }, At::Memory { address: q, offset: j, ty: u, .. }) = (a, b)
         else {

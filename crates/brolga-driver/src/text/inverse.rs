@@ -1,0 +1,64 @@
+//! A function that another one undoes, as text: `%mix = %unmix, 0:16`, or `%mix, 0:v1, 2:24`.
+//!
+//! First come the function and what undoes it, which is derived if the text does not name it. Then
+//! come the states that both change: the number of the parameter that points there, and how many
+//! bytes, or the parameter that says how many.
+
+use brolga::StateLength;
+
+use super::call::name;
+use super::cursor::{Cursor, Parsed, Spanned};
+
+/// A function that another one undoes, and the states.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Undone {
+    /// The function.
+    pub function: Spanned<String>,
+    /// What undoes it, unless that is derived.
+    pub inverse: Option<String>,
+    /// Parameters that point at what both change, each with its length.
+    pub state: Vec<(usize, StateLength)>,
+}
+
+const HELP: &str = "write f=f_inverse,0:24: parameter 0 points at a state of 24 bytes";
+
+impl Undone {
+    /// The symbol of what undoes it.
+    pub fn undoes(&self) -> String {
+        self.inverse.clone().unwrap_or_else(|| format!("{}__inverse", self.function.node))
+    }
+
+    /// Read a whole text.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn parse(text: &str) -> Parsed<Self> {
+        let mut c = Cursor::new(text);
+        let found = undone(&mut c)?;
+        if c.is_done() { Ok(found) } else { Err(c.unexpected("`,` or the end of the text").help(HELP)) }
+    }
+}
+
+pub(super) fn undone(c: &mut Cursor<'_>) -> Parsed<Undone> {
+    let function = name(c)?;
+    let inverse = if c.eat("=") { Some(name(c)?.node) } else { None };
+    let mut state = Vec::new();
+    while c.eat(",") {
+        let param = c.count().map_err(|e| e.help(HELP))?.node;
+        if !c.eat(":") {
+            return Err(c.unexpected("`:` and a number of bytes").help(HELP));
+        }
+        let of_param = c.eat("v");
+        let count = c.count().map_err(|e| e.help(HELP))?;
+        let length = match u32::try_from(count.node) {
+            _ if of_param => StateLength::Param(count.node),
+            Ok(bytes) => StateLength::Bytes(bytes),
+            Err(_) => return Err(c.error(count.span, "that is more than there can be")),
+        };
+        state.push((param, length));
+    }
+    if state.is_empty() {
+        return Err(c.unexpected("`,` and the states").help(HELP));
+    }
+    Ok(Undone { function, inverse, state })
+}
