@@ -25,7 +25,7 @@ use brolga_driver::text::{Call, Clauses, Directive, ElemType, GradLine, Literal,
 use brolga_driver::value::{decode_all, from_data};
 use brolga_driver::{BoundArg, Invocation, Item, Num, Outcome, compare, quiet};
 use brolga_oracle::{BufferRef, Elem, Oracle, OracleArg, Tangent, fd};
-use brolga_testing::shares;
+use brolga_testing::budget::{Depth, depth};
 use brolga_wasm::{FuncType, Gradient, Instance, Module, Val, ValType};
 use libtest_mimic::{Failed, Trial};
 
@@ -58,8 +58,8 @@ struct Loaded {
     gradients: Mutex<HashMap<Asked, Gradient>>,
     /// The calls whose gradients are looked at.
     calls: Vec<String>,
-    /// The number of its folder.
-    level: usize,
+    /// The number of the first of them: another one for each module and level of optimisation.
+    first: usize,
 }
 
 /// A test for each line about each module.
@@ -116,7 +116,9 @@ fn load(path: &Path, calls: Vec<String>) -> Result<Loaded, String> {
     let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
     let folder = path.parent().and_then(Path::file_name);
     let level = ir_tests::FOLDERS.iter().position(|f| folder.is_some_and(|is| is == *f)).unwrap_or_default();
-    Ok(Loaded { module: Module::new(bytes).map_err(described)?, gradients: Mutex::default(), calls, level })
+    let first = path.file_stem().map_or(0, |stem| stem.as_encoded_bytes().iter().map(|&b| usize::from(b)).sum());
+    let module = Module::new(bytes).map_err(described)?;
+    Ok(Loaded { module, gradients: Mutex::default(), calls, first: first + level })
 }
 
 fn described(e: brolga_wasm::Error) -> String {
@@ -149,8 +151,9 @@ const LEAVE: Kind = Kind {
 
 /// Functions of a module with a library, which takes a second to derive.
 const LARGE: usize = 64;
-/// Calls that share out what is derived in more ways ([`Subject::has_turn`]).
-const SHARES: usize = 4;
+/// Calls that share out what is derived in more ways ([`Subject::has_turn`]); those of a module with
+/// a library.
+const SHARES: [usize; 2] = [4, 12];
 
 /// Without it a gradient adds in the order of two functions.
 const IN_ORDER: Pass = Pass::RerunLoops;
@@ -209,7 +212,7 @@ struct Subject<'a> {
     func: FuncKey,
     ty: FuncType,
     call: Invocation,
-    /// Which of the module's calls it is, where levels of optimisation begin with different ones.
+    /// Which of the module's calls it is, where modules begin with different ones.
     turn: usize,
     tolerances: Tolerances,
 }
@@ -269,7 +272,7 @@ impl<'a> Subject<'a> {
         let usual = if single { SINGLE } else { DOUBLE };
         let wider = |tol: f64| Tolerances { expected: tol, tape: usual.tape.max(tol), ..usual };
         let tolerances = clauses.tol.map_or(usual, wider);
-        let turn = loaded.level + loaded.calls.iter().position(|c| c == text).unwrap_or_default();
+        let turn = loaded.first + loaded.calls.iter().position(|c| c == text).unwrap_or_default();
         Ok(Self { loaded, func, ty: ty.clone(), call, turn, tolerances })
     }
 
@@ -421,8 +424,11 @@ impl<'a> Subject<'a> {
     /// is asked about all; but calls of a module with a library share it out in any case.
     fn has_turn(&self, share: usize) -> bool {
         let large = self.loaded.module.program().funcs.len() > LARGE;
-        let all = shares(SHARES) == 1 && !large;
-        let apart = if all { 1 } else { SHARES.min(self.loaded.calls.len()) };
+        let apart = match (depth() == Depth::Full, large) {
+            (true, false) => 1,
+            (true, true) => SHARES[0].min(self.loaded.calls.len()),
+            (false, large) => SHARES[usize::from(large)],
+        };
         share % apart == self.turn % apart
     }
 
@@ -480,8 +486,8 @@ impl<'a> Subject<'a> {
             Kind { mode: Mode::Gradient, disabled: IN_ORDER.into(), noalias: true, ..LEAVE },
         ];
         for (n, kind) in (0..).zip(kinds) {
-            // The first share is that of `restored`, too.
-            if self.has_turn((n + 1) % SHARES) {
+            // The first share is `restored`.
+            if self.has_turn(n + 1) {
                 self.compare(kind, leave, found)?;
             }
         }

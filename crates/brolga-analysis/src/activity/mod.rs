@@ -57,7 +57,7 @@ pub mod exponent;
 pub mod fragments;
 mod moved_pointers;
 mod roles;
-mod rounding;
+pub mod rounding;
 pub mod ulp;
 mod useful;
 mod varied;

@@ -13,8 +13,11 @@
 //! constant off has the slope zero, where all that it is taken off are such sums
 //! ([`Follow::is_sum`], *backwards*), and bits that are taken are not looked at here.
 //!
-//! **Which constants.** `1.5·2ᵏ` for `k` from 40 (singles: 12) to the width of the mantissa, and
-//! all numbers whose unit in the last place is one.
+//! **Which constants.** `1.5·2ᵏ` for `k` from 40 (singles: 12) to two more than the width of the
+//! mantissa, `2ᵏ` for the last of these, and both with a small number in their last digits (a bias
+//! of what the bits are used for). Others, as the ten million of a northing, are nothing but sums.
+//! Where the sum cannot be followed to what takes such a constant off, the run asks
+//! (`rounding_sum` of `brolga-transform`).
 //!
 //! **Errs.** A place in memory is taken to hold what was stored there last by the same
 //! [name](crate::memory::cell), also behind calls. Memory that others may read (not a slot of which
@@ -76,17 +79,49 @@ pub fn rounding(input: &ActivityInput<'_>) -> EntitySet<ir::Inst> {
     found
 }
 
-/// Whether a constant is so large that a sum with it is a whole number, or of a form that is hardly
-/// used for anything but to round.
+/// Whether a constant is of a form that is hardly used for anything but to round.
 fn is_large(func: &ir::Function, inst: ir::Inst, constant: f64) -> bool {
-    let (whole, least) = match func.dfg.value_type(func.dfg.first_result(inst)).lane_type() {
-        types::F64 => (52, 40),
-        types::F32 => (23, 12),
-        _ => return false,
+    shift(func.dfg.value_type(func.dfg.first_result(inst)), constant, false).is_some()
+}
+
+/// The exponent of a constant that rounds what it is added to. `alone`: of a form that says so
+/// without another one that is added or taken off.
+fn shift(ty: Type, constant: f64, alone: bool) -> Option<i32> {
+    // Digits of a mantissa, least exponents of 1.5·2ᵏ and of 2ᵏ, and how small a bias is.
+    let (digits, halfway, power, bias) = match (ty.lane_type(), alone) {
+        (types::F64, false) => (52, 40, 51, 1 << 32),
+        (types::F64, true) => (52, 44, 51, 1 << 32),
+        (types::F32, false) => (23, 12, 23, 1 << 42),
+        (types::F32, true) => (23, 22, 23, 1 << 42),
+        _ => return None,
     };
     let bits = constant.to_bits();
-    let exponent = (bits >> 52 & 0x7ff) as i32 - 1023;
-    bits << 12 == 1 << 63 && (least..=whole).contains(&exponent) || exponent == whole
+    let (exponent, mantissa) = ((bits >> 52 & 0x7ff) as i32 - 1023, bits & ((1 << 52) - 1));
+    // Below the width of the mantissa a bias is a number of other digits.
+    let bias = if exponent >= digits || ty.lane_type() == types::F64 { bias } else { 1 };
+    let is_near = |what: u64| mantissa.wrapping_sub(what) < bias;
+    let found = is_near(1 << 51) && exponent >= halfway || is_near(0) && exponent >= power;
+    (found && exponent <= digits + 2).then_some(exponent)
+}
+
+/// The exponent of a value that is such a constant, or one of several (the least), whatever its
+/// sign is.
+pub fn exponent_of_shift(func: &ir::Function, v: Value) -> Option<i32> {
+    fn of(func: &ir::Function, v: Value, depth: usize) -> Option<i32> {
+        let ty = func.dfg.value_type(v);
+        if let Some(constant) = constant(func, v) {
+            return shift(ty, constant, true);
+        }
+        let inst = func.dfg.value_def(v).inst().filter(|_| depth < DEPTH)?;
+        let args = func.dfg.inst_args(inst);
+        match func.dfg.insts[inst].opcode() {
+            Opcode::Select => Some(of(func, args[1], depth + 1)?.min(of(func, args[2], depth + 1)?)),
+            Opcode::Fcopysign | Opcode::Fneg | Opcode::Fabs | Opcode::Splat => of(func, args[0], depth + 1),
+            _ => None,
+        }
+    }
+    let is_float = matches!(func.dfg.value_type(v).lane_type(), types::F32 | types::F64);
+    if is_float { of(func, v, 0) } else { None }
 }
 
 /// The constant that an instruction adds to something; the negative of one that it takes off.
@@ -504,6 +539,8 @@ impl Held {
         match func.dfg.insts[user].opcode() {
             Fadd | Fsub if off(func, user, v) == Some(c) => self.taken = true,
             Fcmp | FcvtToSint | FcvtToUint | FcvtToSintSat | FcvtToUintSat => {}
+            // How large it is.
+            Fabs => self.push(at, func.dfg.first_result(user)),
             Bitcast | Splat | Insertlane | Extractlane | ScalarToVector | Shuffle => {
                 self.push(at, func.dfg.first_result(user));
             }

@@ -65,9 +65,7 @@ impl<D: Domain> Machine<'_, D> {
             let x = std::array::from_fn(|i| args.get(i).map_or(0, |a| a.bits));
             self.nan_sign |= math == Math::Copysign && float_of(x[1], width).is_nan();
             let bits = math.eval(width, x);
-            return Ok(vec![
-                self.extern_float(bits, width, args, math.is_root(), |x, value| libm::slopes(math, x, value)),
-            ]);
+            return Ok(vec![self.math(math, bits, width, args)]);
         }
         if let (Some(width @ (4 | 8)), "brolga_with_value" | "brolga_with_valuef") =
             (float_signature(&f.signature, 2), f.symbol.as_str())
@@ -124,11 +122,16 @@ impl<D: Domain> Machine<'_, D> {
         let Some((math, width)) = known.filter(|(math, _)| math.arity() + 1 == args.len()) else {
             return Err(self.unsupported(format!("%{} with signature {}", f.symbol, f.signature)));
         };
-        Ok(vec![
-            self.extern_float(value[0].bits, width, &args[1..], math.is_root(), |x, value| {
-                libm::slopes(math, x, value)
-            }),
-        ])
+        Ok(vec![self.math(math, value[0].bits, width, &args[1..])])
+    }
+
+    /// The result of a function of C.
+    fn math(&mut self, math: Math, bits: u128, width: u8, args: &[TrackedVal]) -> TrackedVal {
+        let found = self.extern_float(bits, width, args, math.is_root(), |x, value| libm::slopes(math, x, value));
+        if math == Math::Fma {
+            self.note_sum(&found, &args[2], width, 0);
+        }
+        found
     }
 
     /// The result of a function of floats.

@@ -12,50 +12,20 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value, types};
 use super::domain::{Domain, NodeId};
 use super::machine::{Flow, Machine};
 use super::provenance::{Byte, FloatOrigin, Prov};
-use super::value::{TrackedVal, float_of};
+use super::value::{TrackedVal, float_of, ones};
 use crate::error::OracleError;
 
-/// Whether a constant is so large that a sum with it has no digits behind the point, or few, and
-/// nothing else is meant by it.
+/// Whether a constant is of the kind that is added to round: 1.5·2ᵏ or 2ᵏ without digits behind the
+/// point, or with few, and perhaps a small number beside it.
 fn is_large(constant: f64, width: u8) -> bool {
-    let (whole, least) = if width == 4 { (23, 12) } else { (52, 40) };
+    let (digits, least, beside) = if width == 4 { (23, 12, -10) } else { (52, 40, -20) };
     let size = constant.abs();
-    let halfway = (least..=whole).any(|k| size == 1.5 * 2f64.powi(k));
-    halfway || size >= 2f64.powi(whole) && size < 2f64.powi(whole + 1)
-}
-
-/// The float that a value is in all lanes by its instruction.
-fn literal(dfg: &ir::DataFlowGraph, v: Value) -> Option<f64> {
-    let ty = dfg.value_type(v).lane_type();
-    match dfg.insts[dfg.value_def(dfg.resolve_aliases(v)).inst()?] {
-        InstructionData::UnaryIeee32 { imm, .. } => Some(float_of(imm.bits().into(), 4)),
-        InstructionData::UnaryIeee64 { imm, .. } => Some(float_of(imm.bits().into(), 8)),
-        InstructionData::Unary { opcode: Opcode::Splat, arg } => literal(dfg, arg),
-        InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle } => {
-            in_lanes(dfg.constants.get(constant_handle).as_slice(), ty.bytes())
-        }
-        // Lanes of another kind that were cast.
-        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, mut arg, .. } => loop {
-            match dfg.insts[dfg.value_def(dfg.resolve_aliases(arg)).inst()?] {
-                InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg: from, .. } => arg = from,
-                InstructionData::UnaryConst { constant_handle, .. } => {
-                    break in_lanes(dfg.constants.get(constant_handle).as_slice(), ty.bytes());
-                }
-                _ => break None,
-            }
-        },
-        _ => None,
-    }
-}
-
-/// The float that stands in all lanes of so many bytes.
-fn in_lanes(bytes: &[u8], width: u32) -> Option<f64> {
-    let mut lanes = bytes.chunks(width as usize).map(|lane| {
-        let bits = lane.iter().rev().fold(0, |bits, &byte| bits << 8 | u128::from(byte));
-        float_of(bits, width as u8)
-    });
-    let first = lanes.next()?;
-    lanes.all(|lane| lane.to_bits() == first.to_bits()).then_some(first)
+    let near = |what: f64, k: i32| {
+        let room = if width == 4 && k < digits { 0.0 } else { what * 2f64.powi(beside) };
+        (0.0..=room).contains(&(size - what))
+    };
+    let powers = if width == 4 { digits } else { digits - 1 };
+    (least..=digits + 2).any(|k| near(1.5 * 2f64.powi(k), k) || k >= powers && near(2f64.powi(k), k))
 }
 
 /// Whether an instruction takes its operands for integers. What only moves bits does not.
@@ -90,37 +60,57 @@ fn is_arithmetic(dfg: &ir::DataFlowGraph, inst: ir::Inst) -> bool {
 
 impl<D: Domain> Machine<'_, D> {
     /// `fadd` or `fsub`.
-    pub(super) fn sum(
-        &mut self,
-        dfg: &ir::DataFlowGraph,
-        op: Opcode,
-        ty: Type,
-        args: &[Value],
-    ) -> Result<TrackedVal, OracleError> {
+    pub(super) fn sum(&mut self, op: Opcode, ty: Type, args: &[Value]) -> Result<TrackedVal, OracleError> {
         let mut sum = self.float_op(op, ty, args)?;
-        let constant = [1, 0].into_iter().find_map(|k| Some((k, literal(dfg, args[k])?)));
-        let Some((k, constant)) = constant.filter(|_| !sum.prov.is_clean()) else { return Ok(sum) };
-        let width = self.float_width(ty)?;
-        if !is_large(constant, width) {
+        if sum.prov.is_clean() {
             return Ok(sum);
         }
-        let turned = op == Opcode::Fsub && k == 0;
-        let added = if op == Opcode::Fsub && k == 1 { -constant } else { constant };
-        let of = self.get(args[1 - k]).prov.clone();
+        let width = self.float_width(ty)?;
+        let [x, y] = [args[0], args[1]].map(|v| self.get(v).clone());
         let mut bytes = sum.prov.bytes();
         for at in (0..ty.bytes() as usize).step_by(width.into()) {
-            let before = match of.float(at, width) {
+            let number = |v: &TrackedVal| match v.prov.float(at, width) {
+                FloatOrigin::Clean => Some(float_of(v.bits >> (8 * at) & ones(8 * u32::from(width)), width))
+                    .filter(|&c| is_large(c, width)),
+                _ => None,
+            };
+            let (of, constant, turned) = match (number(&x), number(&y)) {
+                (_, Some(c)) => (&x, if op == Opcode::Fsub { -c } else { c }, false),
+                (Some(c), _) => (&y, c, op == Opcode::Fsub),
+                _ => continue,
+            };
+            let before = match of.prov.float(at, width) {
                 FloatOrigin::Node(n) => self.sums.get(&n).copied(),
                 _ => None,
             };
-            if before == Some(if turned { constant } else { -added }) {
+            // c - (c - x) takes the constant off, too.
+            if before == Some(if turned { constant } else { -constant }) {
                 bytes[at..at + usize::from(width)].fill(Byte::Clean);
-            } else if let (FloatOrigin::Node(n), false) = (sum.prov.float(at, width), turned) {
-                self.sums.insert(n, added);
+            } else if let FloatOrigin::Node(n) = sum.prov.float(at, width) {
+                self.sums.insert(n, constant);
             }
         }
         sum.prov = Prov::new(bytes);
         Ok(sum)
+    }
+
+    /// What `fma` adds may be such a constant.
+    pub(super) fn fused_sum(&mut self, ty: Type, args: &[Value]) -> Result<TrackedVal, OracleError> {
+        let sum = self.float_op(Opcode::Fma, ty, args)?;
+        let (width, added) = (self.float_width(ty)?, self.get(args[2]).clone());
+        (0..ty.bytes() as usize).step_by(width.into()).for_each(|at| self.note_sum(&sum, &added, width, at));
+        Ok(sum)
+    }
+
+    /// The float at a byte is the sum of something and what is added there.
+    pub(super) fn note_sum(&mut self, sum: &TrackedVal, added: &TrackedVal, width: u8, at: usize) {
+        let constant = float_of(added.bits >> (8 * at) & ones(8 * u32::from(width)), width);
+        let origins = (added.prov.float(at, width), sum.prov.float(at, width));
+        if let (FloatOrigin::Clean, FloatOrigin::Node(n)) = origins
+            && is_large(constant, width)
+        {
+            self.sums.insert(n, constant);
+        }
     }
 
     fn is_sum(&self, b: Byte) -> bool {

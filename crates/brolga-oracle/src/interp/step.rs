@@ -121,8 +121,9 @@ impl<D: Domain> Machine<'_, D> {
             | AtomicLoad | AtomicStore => unsafe { self.memory(dfg, data, ty)? },
 
             // Floats.
-            Fadd | Fsub => self.sum(dfg, data.opcode(), ty, args)?.into(),
-            Fmul | Fdiv | Sqrt | Fma | Fneg | Fabs | Fcopysign | Fmin | Fmax | Ceil | Floor | Trunc | Nearest => {
+            Fadd | Fsub => self.sum(data.opcode(), ty, args)?.into(),
+            Fma => self.fused_sum(ty, args)?.into(),
+            Fmul | Fdiv | Sqrt | Fneg | Fabs | Fcopysign | Fmin | Fmax | Ceil | Floor | Trunc | Nearest => {
                 self.float_op(data.opcode(), ty, args)?.into()
             }
             Fpromote | Fdemote | Fvdemote | FvpromoteLow => self.resize_float(arg_ty, ty, args[0])?.into(),

@@ -15,6 +15,7 @@ pub mod mem2reg;
 pub mod normalise;
 pub(crate) mod pair_sincos;
 pub mod reload_bits;
+pub mod rounding_sum;
 pub mod scev;
 pub mod slots;
 pub(crate) mod split_wide_copies;

@@ -17,6 +17,8 @@
 //! - no copy of 16 bytes through a register with unknown contents
 //!   ([`crate::primal::split_wide_copies`]), and no float in one of which pieces are taken
 //!   ([`crate::primal::reload_bits`]);
+//! - where a constant comes off a sum that may have rounded, a question how large it is
+//!   ([`crate::primal::rounding_sum`]);
 //! - guards of products in one spelling, with the product beside them ([`crate::primal::guarded`]);
 //! - no double read from memory of which a half was just stored by itself
 //!   ([`crate::primal::mem2reg`]);
@@ -61,6 +63,7 @@ use crate::primal::loop_simplify::{loop_simplify, order};
 use crate::primal::mem2reg::{Callees, mem2reg};
 use crate::primal::pair_sincos::pair_sincos;
 use crate::primal::reload_bits::reload_bits;
+use crate::primal::rounding_sum::rounding_sum;
 use crate::primal::split_wide_copies::split_wide_copies;
 use crate::primal::upper_halves::upper_halves;
 use brolga_clif::simplify_cfg::{join, resolve_aliases};
@@ -144,6 +147,7 @@ pub fn normalise(
     mem2reg(&mut func, callees);
     upper_halves(&mut func);
     exponent_idiom(&mut func);
+    rounding_sum(&mut func);
     pair_sincos(program, &mut func);
     guards(&mut func);
     only_what_is_read(&mut func);
