@@ -295,7 +295,9 @@ impl E {
     /// The other functions that are called.
     pub fn called(&self) -> Vec<&str> {
         let mut out = Vec::new();
-        self.each(&mut |node| out.extend(if let Node::Call(called) = node { Some(called.symbol.as_str()) } else { None }));
+        self.each(&mut |node| {
+            out.extend(if let Node::Call(called) = node { Some(called.symbol.as_str()) } else { None })
+        });
         out
     }
 

@@ -333,7 +333,9 @@ fn through_pointers(m: &mut Rules) {
     let modf = Arc::new(row!(x, i => [z, w]: [ONE, ZERO], [ZERO, ZERO]).clone());
     m.mixed(["modf", "modff"], float_ptr, one, |ty| MathKind::Writes(modf.clone(), out_float_at_1(ty)));
 
-    let sincos = Arc::new(row!(x, s, c => [z, w]: [times(cos(x)).bounded(), ZERO, ZERO], [-times(sin(x)).bounded(), ZERO, ZERO]).clone());
+    let sincos = Arc::new(
+        row!(x, s, c => [z, w]: [times(cos(x)).bounded(), ZERO, ZERO], [-times(sin(x)).bounded(), ZERO, ZERO]).clone(),
+    );
     let no_rets = |_| vec![];
     m.mixed(
         ["sincos", "sincosf"],

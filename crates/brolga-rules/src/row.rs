@@ -116,7 +116,8 @@ impl Scale {
         self.factors().fold(Reads::default(), |reads, e| reads.union(e.reads()))
     }
 
-    fn factors(&self) -> impl Iterator<Item = &E> {
+    /// The expressions that it is made of.
+    pub fn factors(&self) -> impl Iterator<Item = &E> {
         self.over.iter().chain(&self.times)
     }
 }

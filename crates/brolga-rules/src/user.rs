@@ -593,9 +593,8 @@ mod tests {
 
     #[test]
     fn a_rule_fits_the_function_or_is_refused() {
-        let of = |text: &str, params: &[Ty], rets: &[Ty]| {
-            UserRule::parse(text).unwrap().for_function("f", params, rets)
-        };
+        let of =
+            |text: &str, params: &[Ty], rets: &[Ty]| UserRule::parse(text).unwrap().for_function("f", params, rets);
         let (d, s, i) = (Ty::F64, Ty::F32, Ty::I32);
         let one = of("x => z: z", &[d], &[d]).unwrap();
         assert_eq!(of("x => z: z", &[d], &[d]).unwrap(), one);

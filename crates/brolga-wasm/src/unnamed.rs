@@ -138,7 +138,8 @@ fn rules(ty: &FuncType) -> impl Iterator<Item = &'static MathRule> {
         matches!((t, v), (Ty::F64, ValType::F64) | (Ty::F32, ValType::F32) | (Ty::I32, ValType::I32))
     };
     let same = move |ts: &[Ty], vs: &[ValType]| ts.len() == vs.len() && ts.iter().zip(vs).all(|(t, v)| fits(t, v));
-    let own = |r: &MathRule| r.symbol.starts_with("brolga_") || r.symbol.starts_with("__") || VAGUE.contains(&&*r.symbol);
+    let own =
+        |r: &MathRule| r.symbol.starts_with("brolga_") || r.symbol.starts_with("__") || VAGUE.contains(&&*r.symbol);
     math_rules().filter(move |r| {
         matches!(r.kind, MathKind::Expr(_)) && !own(r) && same(&r.params, ty.params()) && same(&r.rets, ty.results())
     })

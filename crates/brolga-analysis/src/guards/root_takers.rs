@@ -49,11 +49,7 @@ pub fn taking(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Tak
 }
 
 /// The formula of an instruction, and its operands.
-pub(super) fn row<'a>(
-    program: &Program,
-    func: &'a ir::Function,
-    inst: ir::Inst,
-) -> Option<(Formula, &'a [ir::Value])> {
+pub(super) fn row<'a>(program: &Program, func: &'a ir::Function, inst: ir::Inst) -> Option<(Formula, &'a [ir::Value])> {
     let args = func.dfg.inst_args(inst);
     match opcode_rule(func.dfg.insts[inst].opcode()) {
         OpcodeRule::Expr(row) => Some((Formula::OfOpcode(row), args)),

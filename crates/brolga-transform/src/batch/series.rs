@@ -131,7 +131,8 @@ impl SeriesCx<'_, '_, '_> {
         let operands = args.iter().map(|x| operand(self, x)).collect();
         let scope = self.scopes.len();
         let named = |r: usize| results.get(r).map_or(Worth::Nowhere, |&z| Worth::Named(Val::Primal(z)));
-        let all = (0..row.n_results()).map(|r| self.put(SeriesKind::Row(Arc::clone(row), r, scope, named(r)))).collect();
+        let all =
+            (0..row.n_results()).map(|r| self.put(SeriesKind::Row(Arc::clone(row), r, scope, named(r)))).collect();
         self.scopes.push(Scope { operands, ints: args.to_vec(), results: all });
         self.scopes[scope].results[of]
     }

@@ -81,7 +81,8 @@ impl Prepared<'_> {
 /// Put [`UNTRACKED`] into a program.
 fn untracked(program: &mut Program, isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
     let rule = UserRule::Inactive.for_function(UNTRACKED, &[Ty::I64], &[Ty::I64]).expect("it has types of rules");
-    let has = |k: FuncKey| program.funcs[k].rule.as_ref().and_then(Attached::get::<MathRule>).is_some_and(|r| *r == rule);
+    let has =
+        |k: FuncKey| program.funcs[k].rule.as_ref().and_then(Attached::get::<MathRule>).is_some_and(|r| *r == rule);
     if program.func(UNTRACKED).is_some_and(has) {
         return Ok(());
     }
