@@ -111,6 +111,12 @@ pub fn jacobian_of(args: &JacobianArgs) -> Result<(), Failure> {
                 Err(Error::Usage(message)) => return Err(Failure::Usage(message)),
                 rows => rows.map_err(|e| Failure::Run(job.name(), e))?,
             };
+            if let (true, Some(i)) = (rows.is_empty(), job.call.first_of_floats()) {
+                let name = job.name();
+                let message =
+                    format!("{name} returns no float: say in which buffers its results are, as `--outputs {i}`");
+                return Err(Failure::Usage(message));
+            }
             let failed = |e| Failure::Run(job.name(), e);
             let pattern =
                 args.sparse.then(|| of_jacobian(&file.program, &job.call, &rows)).transpose().map_err(failed)?;

@@ -227,7 +227,13 @@ fn wrong_second_derivatives() {
     let f = ["--call", "%f(2.0, 3.0)"];
     file.run("hvp", &f).expect(2).says("--dir");
     file.run("hvp", &[&f[..], &["--dir", "2=1"]].concat()).expect(2).says("there is no argument 2");
-    file.run("hvp", &["--call", "%scale([1.0, 2.0], 3.0)", "--dir", "0=[1.0]"]).expect(2).says("has 1 elements");
+    let scale = ["--call", "%scale([1.0, 2.0], 3.0)"];
+    let weighted = [&scale[..], &["--shadow", "0=[1, 1]", "--dir", "0=[1.0]"]].concat();
+    file.run("hvp", &weighted).expect(2).says("has 1 elements");
+    // Nothing says which number is meant.
+    file.run("hessian", &scale).expect(2).says("as `--shadow 0=[1.0, …]`");
+    file.run("hvp", &[&scale[..], &["--dir", "1=1"]].concat()).expect(2).says("returns no float");
+    file.run("jacobian", &scale).expect(2).says("as `--outputs 0`");
     file.run("hvp", &["--call", "%f(2.0, 3.0) activity active, const", "--dir", "1=1"]).expect(2).says("is const");
     file.run("hessian", &["--call", "%unknown(1.0)"]).expect(1).says("AD0150");
     file.run("hessian", &["--call", "%trap(0, 1.0)"]).expect(1).says("int_divz");
