@@ -27,9 +27,16 @@ block0(v0: f64, v1: f64):
 }
 function %f(f64) -> f64 {
     fn0 = %g(f64) -> f64
+    fn1 = %g_tangent(f64, f64) -> f64
+    fn2 = %g_adjoint(f64, f64) -> f64
 block0(v0: f64):
     v1 = call fn0(v0)
-    return v1
+    v2 = f64const 0.0
+    v3 = call fn1(v2, v2)
+    v4 = call fn2(v2, v2)
+    v5 = fadd v3, v4
+    v6 = fadd v1, v5
+    return v6
 }";
 
 /// Rules, and what they make of the slope at 1.5: in reverse mode, and in forward mode.
@@ -68,10 +75,8 @@ fn modules_in_threads_have_rules_of_their_own() {
         for (rule, want) in RULES {
             let start = &start;
             threads.spawn(move || {
-                for _ in 0..3 {
-                    start.wait();
-                    assert_eq!(slopes(rule), want, "{rule}");
-                }
+                start.wait();
+                (0..3).for_each(|_| assert_eq!(slopes(rule), want, "{rule}"));
             });
         }
     });

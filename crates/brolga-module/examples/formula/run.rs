@@ -105,8 +105,14 @@ impl Formulas {
                 match (&at[..], records) {
                     (&[x, s], true) => transmute::<*const u8, OneRecorded>(code)(x, s, n, 1.0, work, bytes),
                     (&[x, s, y, t], true) => transmute::<*const u8, TwoRecorded>(code)(x, s, y, t, n, 1.0, work, bytes),
-                    (&[x, s], false) => return Ok(transmute::<*const u8, One>(code)(x, s, n, 1.0)),
-                    (&[x, s, y, t], false) => return Ok(transmute::<*const u8, Two>(code)(x, s, y, t, n, 1.0)),
+                    (&[x, s], false) => {
+                        transmute::<*const u8, One>(code)(x, s, n, 1.0);
+                        0
+                    }
+                    (&[x, s, y, t], false) => {
+                        transmute::<*const u8, Two>(code)(x, s, y, t, n, 1.0);
+                        0
+                    }
                     _ => return Err("a gradient is one of one array or of two".into()),
                 }
             };
