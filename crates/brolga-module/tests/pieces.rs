@@ -308,14 +308,18 @@ block5:
 block6:
     return v7
 }
-function %f(i64, i64) -> f64 {
+function %f(i64, i64, i64) -> f64 {
     fn0 = %scatter(i64, i64) -> f64
-block0(v0: i64, v1: i64):
-    v2 = call fn0(v0, v1)
-    v3 = load.f64 v0
-    v4 = fmul v3, v3
-    v5 = fadd v4, v2
-    return v5
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = call fn0(v0, v2)
+    v4 = load.i32 v0
+    v5 = load.i32 v0+4
+    store v4, v1
+    store v5, v1+4
+    v6 = load.f64 v0
+    v7 = fmul v6, v6
+    v8 = fadd v7, v3
+    return v8
 }";
 
 /// Where a run ends, frames of functions that have returned are left alone, whatever has been
@@ -324,19 +328,21 @@ block0(v0: i64, v1: i64):
 #[test]
 fn frames_of_functions_that_have_returned() {
     let mut f = Fixture::new(FRAMES, "f");
-    let id = f.derivative("f", &Spec::tangent([Dual, Const]));
+    let id = f.derivative("f", &Spec::tangent([Dual, Dual, Const]));
     f.finish();
     let mut space = vec![0_u8; 1 << 20];
-    for words in (-96_isize..=96).filter(|n| n.unsigned_abs() >= 16) {
+    let (mut x, mut dx) = ([0.0; 16], [0.0; 16]);
+    (0..16).for_each(|i| (x[i], dx[i]) = (1.1 + i as f64, 0.3 - i as f64));
+    for words in (-96_isize..=96).filter(|n| *n != 0) {
         let mut all = [0.0; 256];
-        let (x, dx) = (96, (96 + words) as usize);
-        (0..16).for_each(|i| (all[x + i], all[dx + i]) = (1.1 + i as f64, 0.3 - i as f64));
-        let before = all;
-        let at = all.as_mut_ptr() as i64;
+        let (y, dy) = (128, (128 + words) as usize);
+        let (at, [x, dx]) = (all.as_mut_ptr() as i64, [&mut x, &mut dx].map(|a| address(a)));
         let found = f.call(id, |role| match role {
-            ParamRole::Primal(0) => DataValue::I64(at + 8 * x as i64),
-            ParamRole::Shadow(0) => DataValue::I64(at + 8 * dx as i64),
-            ParamRole::Primal(1) => DataValue::I64(3),
+            ParamRole::Primal(0) => x.clone(),
+            ParamRole::Shadow(0) => dx.clone(),
+            ParamRole::Primal(1) => DataValue::I64(at + 8 * y as i64),
+            ParamRole::Shadow(1) => DataValue::I64(at + 8 * dy as i64),
+            ParamRole::Primal(2) => DataValue::I64(3),
             ParamRole::Workspace => address(&mut space),
             ParamRole::WorkspaceBytes => DataValue::I64(1 << 20),
             other => panic!("{other:?}"),
@@ -344,6 +350,7 @@ fn frames_of_functions_that_have_returned() {
         assert_eq!(number(&found, ResultRole::Status), Some(0.0));
         assert_eq!(number(&found, ResultRole::Value(0)), Some(1.1 * 1.1));
         near(number(&found, ResultRole::Tangent(0)).unwrap(), 2.0 * 1.1 * 0.3);
-        assert_eq!(all, before);
+        assert_eq!((std::mem::take(&mut all[y]), std::mem::take(&mut all[dy])), (1.1, 0.3));
+        assert_eq!(all, [0.0; 256]);
     }
 }
