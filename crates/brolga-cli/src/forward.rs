@@ -1,7 +1,8 @@
 //! `brolga jvp` and `brolga jacobian`: tangents, and matrices of first derivatives.
 
+use brolga::drivers::taylor_options;
 use brolga::{Error, Mode, Options};
-use brolga_driver::batch::along_each;
+use brolga_driver::batch::{along_each, batch};
 use brolga_driver::jacobian::{Jacobian, Output, jacobian, outputs};
 use brolga_driver::sparsity::of_jacobian;
 use brolga_driver::tangent::{Direction, Tangents};
@@ -31,6 +32,10 @@ pub struct JvpArgs {
     /// Along what.
     #[command(flatten)]
     pub directions: Directions,
+    /// Taylor coefficients along the direction, of the orders 1 to this one (at most 10), in place
+    /// of the tangent: derivatives of order k are k! times the coefficient.
+    #[arg(long, value_name = "ORDER", conflicts_with = "next")]
+    pub taylor: Option<usize>,
     /// Print one JSON object per call.
     #[arg(long)]
     pub json: bool,
@@ -92,10 +97,27 @@ pub fn jvp(args: &JvpArgs) -> Result<(), Failure> {
             let sets = &args.directions.sets;
             let directions: Result<Vec<Direction>, _> =
                 sets.iter().map(|set| Direction::parse(&job.call, set)).collect();
-            let directions = directions?;
-            let rule = |width| rules.get(&job.call.request(), &forward_mode(&job, width));
-            let found = along_each(&job.call, &directions, rule).map_err(|e| Failure::Run(job.name(), e))?;
-            show(&if args.json { format!("{}\n", jvp_json(&job.call, &found)) } else { jvp_text(&job.text, &found) });
+            let mut directions = directions?;
+            let rule = |options: Options| rules.get(&job.call.request(), &options);
+            let found = match args.taylor {
+                None => along_each(&job.call, &directions, |width| rule(forward_mode(&job, width))),
+                Some(order) => {
+                    let options = taylor_options(&job.options(), order).map_err(|e| Failure::Usage(e.to_string()))?;
+                    // The path moves along the direction, and has no coefficients behind it.
+                    directions.resize(order, Direction::zero(&job.call));
+                    rule(options).and_then(|rule| batch(&rule, &job.call, &directions))
+                }
+            };
+            let found = found.map_err(|e| Failure::Run(job.name(), e))?;
+            let what = match (args.taylor, found.len()) {
+                (Some(_), _) => TangentsOf::Orders,
+                (None, 1) => TangentsOf::Direction,
+                (None, _) => TangentsOf::Directions,
+            };
+            show(&match args.json {
+                true => format!("{}\n", jvp_json(&job.call, &found, what)),
+                false => jvp_text(&job.text, &found, what),
+            });
         }
         Ok(())
     })
@@ -111,6 +133,12 @@ pub fn jacobian_of(args: &JacobianArgs) -> Result<(), Failure> {
                 Err(Error::Usage(message)) => return Err(Failure::Usage(message)),
                 rows => rows.map_err(|e| Failure::Run(job.name(), e))?,
             };
+            if let (true, Some(i)) = (rows.is_empty(), job.call.first_of_floats()) {
+                let name = job.name();
+                let message =
+                    format!("{name} returns no float: say in which buffers its results are, as `--outputs {i}`");
+                return Err(Failure::Usage(message));
+            }
             let failed = |e| Failure::Run(job.name(), e);
             let pattern =
                 args.sparse.then(|| of_jacobian(&file.program, &job.call, &rows)).transpose().map_err(failed)?;
@@ -133,38 +161,59 @@ fn forward_mode(job: &Job<'_>, width: u32) -> Options {
     Options { mode: Mode::Tangent, width, ..job.options() }
 }
 
+/// What several tangents of a call are.
+#[derive(Clone, Copy, PartialEq)]
+enum TangentsOf {
+    /// There is one.
+    Direction,
+    /// One for each direction.
+    Directions,
+    /// Taylor coefficients of the orders from 1.
+    Orders,
+}
+
 /// `{"function", "value", "tangent", "buffers", "tangents"}`; of several directions, `tangent` and
-/// `tangents` are lists with one entry for each.
-fn jvp_json(call: &Invocation, found: &[Tangents]) -> Value {
+/// `tangents` are lists with one entry for each. With one for each order, they are called
+/// `coefficients` and `buffer_coefficients`.
+fn jvp_json(call: &Invocation, found: &[Tangents], what: TangentsOf) -> Value {
     let buffer = |b: &Option<Vec<brolga_driver::Num>>| b.as_ref().map(|b| output::item_json(&Item::Many(b.clone())));
     let tangent = |t: &Tangents| t.results.iter().map(|r| r.as_ref().map(output::item_json)).collect::<Vec<_>>();
     let of_buffers = |t: &Tangents| t.of_buffers.iter().map(buffer).collect::<Vec<_>>();
-    let (first, all) = (&found[0], found.len() > 1);
-    let each = |of: &dyn Fn(&Tangents) -> Vec<Option<Value>>| {
-        if all { json!(found.iter().map(of).collect::<Vec<_>>()) } else { json!(of(first)) }
+    let first = &found[0];
+    let each = |of: &dyn Fn(&Tangents) -> Vec<Option<Value>>| match what {
+        TangentsOf::Direction => json!(of(first)),
+        TangentsOf::Directions | TangentsOf::Orders => json!(found.iter().map(of).collect::<Vec<_>>()),
+    };
+    let [of_results, of_memory] = match what {
+        TangentsOf::Orders => ["coefficients", "buffer_coefficients"],
+        TangentsOf::Direction | TangentsOf::Directions => ["tangent", "tangents"],
     };
     json!({
         "function": format!("%{}", call.symbol),
         "value": first.value.iter().map(output::item_json).collect::<Vec<_>>(),
-        "tangent": each(&tangent),
+        of_results: each(&tangent),
         "buffers": first.buffers.iter().map(buffer).collect::<Vec<_>>(),
-        "tangents": each(&of_buffers),
+        of_memory: each(&of_buffers),
     })
 }
 
-fn jvp_text(written: &str, found: &[Tangents]) -> String {
+fn jvp_text(written: &str, found: &[Tangents], what: TangentsOf) -> String {
     let first = &found[0];
     let mut out = output::values_text(written, &first.value, &first.buffers);
     for (n, t) in found.iter().enumerate() {
-        let which = if found.len() > 1 { format!("direction {n}, ") } else { String::new() };
+        let (which, tangent) = match what {
+            TangentsOf::Direction => (String::new(), "tangent"),
+            TangentsOf::Directions => (format!("direction {n}, "), "tangent"),
+            TangentsOf::Orders => (format!("order {}, ", n + 1), "coefficient"),
+        };
         for (k, r) in t.results.iter().enumerate() {
-            let name = if t.results.len() == 1 { "tangent".to_owned() } else { format!("tangent {k}") };
+            let name = if t.results.len() == 1 { tangent.to_owned() } else { format!("{tangent} {k}") };
             let shown = r.as_ref().map_or_else(|| "none: no active float".to_owned(), output::show);
             out += &format!("  {:<12} {shown}\n", format!("{which}{name}"));
         }
         for (i, b) in t.of_buffers.iter().enumerate() {
             if let Some(b) = b {
-                let name = format!("{which}tangent of buffer {i}");
+                let name = format!("{which}{tangent} of buffer {i}");
                 out += &format!("  {name:<12} {}\n", output::show(&Item::Many(b.clone())));
             }
         }

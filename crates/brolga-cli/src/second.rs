@@ -129,6 +129,16 @@ fn second_jobs<'a>(file: &'a File, options: &SecondOptions) -> Result<Vec<Job<'a
                 seeds.join(", ")
             )));
         }
+        if results == 0 && job.clauses.shadows.is_empty() {
+            let name = job.name();
+            return Err(Failure::Usage(match job.call.first_of_floats() {
+                Some(i) => format!(
+                    "{name} returns no float, and a Hessian is that of one number: say how what it leaves in memory is \
+                     weighted, as `--shadow {i}=[1.0, …]`"
+                ),
+                None => format!("{name} returns no float, and has no buffer of floats: there is no number to derive"),
+            }));
+        }
     }
     Ok(jobs)
 }

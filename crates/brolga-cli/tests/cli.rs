@@ -208,6 +208,32 @@ fn second_derivatives_as_tables() {
     assert!(shown.expect(0).stdout.contains("hvp 0        [2.0, 0.0]"));
 }
 
+/// Coefficients of `f(x + t v)` by `t`.
+#[test]
+fn taylor_coefficients() {
+    let file = temporary("taylor.clif", FILE);
+    // (2 + t) (3 + 2 t) = 6 + 7 t + 2 t²
+    let f = ["--call", "%f(2.0, 3.0)", "--dir", "0=1", "--dir", "1=2", "--taylor"];
+    let found = file.run("jvp", &[&f[..], &["3", "--json"]].concat()).expect(0).json();
+    assert_eq!(found[0]["coefficients"], serde_json::json!([[7.0], [2.0], [0.0]]));
+    assert_eq!(found[0]["value"], serde_json::json!([6.0]));
+    let one = file.run("jvp", &[&f[..], &["1", "--json"]].concat()).expect(0).json();
+    assert_eq!(one[0]["coefficients"], serde_json::json!([[7.0]]));
+    let shown = file.run("jvp", &[&f[..], &["2"]].concat()).expect(0).stdout;
+    assert!(shown.contains("order 1, coefficient 7.0\n  order 2, coefficient 2.0\n"), "{shown}");
+    // Memory that is scaled in place: (1 + t) (3 + t), 2 (3 + t).
+    let scale = ["--call", "%scale([1.0, 2.0], 3.0)", "--dir", "0=[1, 0]", "--dir", "1=1", "--taylor", "2", "--json"];
+    let found = file.run("jvp", &scale).expect(0).json();
+    assert_eq!(found[0]["buffer_coefficients"], serde_json::json!([[[4.0, 2.0], null], [[1.0, 0.0], null]]));
+    // √(4 + t) = 2 + t/4 - t²/64 + …
+    let root = file.run("jvp", &["--call", "%root(4.0)", "--dir", "0=1", "--taylor", "2", "--json"]).expect(0).json();
+    assert_eq!(root[0]["coefficients"], serde_json::json!([[0.25], [-0.015625]]));
+    for order in ["0", "11"] {
+        file.run("jvp", &[&f[..], &[order]].concat()).expect(2).says("an order is one of 1 to 10");
+    }
+    file.run("jvp", &[&f[..], &["2", "--next", "--dir", "0=1"]].concat()).expect(2).says("--next");
+}
+
 #[test]
 fn explanations_of_modes() {
     let file = temporary("modes.clif", FILE);
@@ -227,7 +253,13 @@ fn wrong_second_derivatives() {
     let f = ["--call", "%f(2.0, 3.0)"];
     file.run("hvp", &f).expect(2).says("--dir");
     file.run("hvp", &[&f[..], &["--dir", "2=1"]].concat()).expect(2).says("there is no argument 2");
-    file.run("hvp", &["--call", "%scale([1.0, 2.0], 3.0)", "--dir", "0=[1.0]"]).expect(2).says("has 1 elements");
+    let scale = ["--call", "%scale([1.0, 2.0], 3.0)"];
+    let weighted = [&scale[..], &["--shadow", "0=[1, 1]", "--dir", "0=[1.0]"]].concat();
+    file.run("hvp", &weighted).expect(2).says("has 1 elements");
+    // Nothing says which number is meant.
+    file.run("hessian", &scale).expect(2).says("as `--shadow 0=[1.0, …]`");
+    file.run("hvp", &[&scale[..], &["--dir", "1=1"]].concat()).expect(2).says("returns no float");
+    file.run("jacobian", &scale).expect(2).says("as `--outputs 0`");
     file.run("hvp", &["--call", "%f(2.0, 3.0) activity active, const", "--dir", "1=1"]).expect(2).says("is const");
     file.run("hessian", &["--call", "%unknown(1.0)"]).expect(1).says("AD0150");
     file.run("hessian", &["--call", "%trap(0, 1.0)"]).expect(1).says("int_divz");

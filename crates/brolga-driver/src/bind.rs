@@ -150,6 +150,12 @@ impl Invocation {
         }
     }
 
+    /// The first argument that is a duplicated buffer of floats.
+    pub fn first_of_floats(&self) -> Option<usize> {
+        let floats = |i: usize| self.buffer(i).is_some_and(|b| b.1.is_float());
+        (0..self.args.len()).find(|&i| self.activity(i) == ArgActivity::Duplicated && floats(i))
+    }
+
     /// Whether the shadow of argument `i` is this argument's own, not that of an earlier one.
     pub fn owns_shadow(&self, i: usize) -> bool {
         self.activity(i) == ArgActivity::Duplicated

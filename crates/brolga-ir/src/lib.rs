@@ -8,6 +8,7 @@
 //! Derived instructions are defined here, but not which one a statement becomes: there is no rule,
 //! no analysis and no run time in this crate.
 
+mod attached;
 pub mod block;
 mod copies;
 pub mod diag;
@@ -39,6 +40,7 @@ mod symbols;
 pub mod time_loop;
 pub mod verify;
 
+pub use attached::Attached;
 pub use copies::{Copies, Origin};
 pub use diag::{Diagnostic, Diagnostics};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};

@@ -18,6 +18,7 @@ use cranelift_codegen::ir::instructions::CallInfo;
 use cranelift_codegen::ir::{self, UserFuncName};
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap};
 
+use crate::attached::Attached;
 use crate::copies::Copies;
 use crate::driver::Driver;
 use crate::driver_call::MadeFunc;
@@ -51,12 +52,12 @@ pub struct Func {
     /// known function's. Calls of it are differentiated by the known function's rule, at the values
     /// that the body gives.
     pub computes: Option<&'static str>,
-    /// The user's rule for it, by which calls are differentiated: the number of a rule that
-    /// `brolga_rules::user` keeps. It counts before a body, and before what is known of the name.
-    pub rule: Option<u32>,
-    /// The user's adjoint for it, by which calls are differentiated: the number of a rule that
-    /// `brolga_rules::adjoint` keeps. Analyses see the body.
-    pub adjoint: Option<u32>,
+    /// The user's rule for it, by which calls are differentiated: a `MathRule` of `brolga_rules`.
+    /// It counts before a body, and before what is known of the name.
+    pub rule: Option<Attached>,
+    /// The user's adjoint for it, by which calls are differentiated: an `AdjointRule` of
+    /// `brolga_rules`. Analyses see the body.
+    pub adjoint: Option<Attached>,
     /// Whether a function of the embedder's may be called once more with the memory that it found:
     /// it does the same, and nothing that is seen outside of it.
     pub repeatable: bool,

@@ -18,6 +18,7 @@ mod names;
 mod nesting;
 mod objects;
 mod orders;
+mod own_rules;
 mod pieces;
 mod programs;
 mod rules;

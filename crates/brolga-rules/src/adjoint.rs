@@ -33,8 +33,6 @@
 //!
 //! **Source.** Enzyme's custom rules (`needed` and `overwritten`), and JAX's `custom_vjp`.
 
-use std::sync::{Mutex, PoisonError};
-
 use crate::sig::Ty;
 
 /// An argument of a function of a rule. Numbers count the function's parameters and results.
@@ -86,35 +84,7 @@ pub struct AdjointRule {
     pub reads: Vec<usize>,
 }
 
-/// An adjoint rule that is kept for the rest of the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct AdjointId(pub u32);
-
-static KEPT: Mutex<Vec<&'static AdjointRule>> = Mutex::new(Vec::new());
-
-/// A rule that has been kept.
-///
-/// # Panics
-/// If the id is not one of [`AdjointRule::keep`].
-pub fn adjoint_rule(id: AdjointId) -> &'static AdjointRule {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)[id.0 as usize]
-}
-
 impl AdjointRule {
-    /// Keep the rule for a function with these parameters and results.
-    ///
-    /// # Errors
-    /// If the rule does not fit them.
-    pub fn keep(&self, symbol: &str, params: &[Ty], rets: &[Ty]) -> Result<AdjointId, String> {
-        self.fits(symbol, params, rets)?;
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(i) = kept.iter().position(|r| *r == self) {
-            return Ok(AdjointId(i as u32));
-        }
-        kept.push(Box::leak(Box::new(self.clone())));
-        Ok(AdjointId(kept.len() as u32 - 1))
-    }
-
     /// Whether one of its functions is given the shadow of a pointer, or the tangent of a float.
     pub fn has_derivative(&self, i: usize) -> bool {
         self.calls().any(|c| c.args.contains(&AdjointArg::Derivative(i)))
@@ -149,7 +119,11 @@ impl AdjointRule {
         (takes, gives)
     }
 
-    fn fits(&self, symbol: &str, params: &[Ty], rets: &[Ty]) -> Result<(), String> {
+    /// Whether the rule is one for a function with these parameters and results.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn fits(&self, symbol: &str, params: &[Ty], rets: &[Ty]) -> Result<(), String> {
         if params.len() != self.params {
             let n = params.len();
             return Err(format!("%{symbol} has {n} parameters, and the rule is of a function with {}", self.params));

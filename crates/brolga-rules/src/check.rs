@@ -289,7 +289,7 @@ pub fn mutants(row: &ExprRow, vary: impl Fn(usize) -> bool) -> Vec<(String, Expr
     let mut all = Vec::new();
     for (r, o, partial) in row.partials().filter(|&(_, o, _)| vary(o)) {
         let mut push = |what: &str, p: Partial| {
-            if p != partial {
+            if p != *partial {
                 all.push((format!("∂{r}/∂{o}: {what}: {p} for {partial}"), row.with_partial(r, o, p)));
             }
         };
@@ -297,45 +297,41 @@ pub fn mutants(row: &ExprRow, vary: impl Fn(usize) -> bool) -> Vec<(String, Expr
             push("not zero", Partial::ONE);
             continue;
         };
-        push("sign", -partial);
+        push("sign", -partial.clone());
         push("left out", Partial::Zero);
-        let with = |over, times| Partial::Scale(Scale { over, times, may_blow_up: true, ..scale });
-        if let Some(e) = scale.over {
-            push("denominator left out", with(None, scale.times));
-            variants(e, row.n_operands()).into_iter().for_each(|e| push("denominator", with(Some(e), scale.times)));
+        let Scale { neg, ref over, ref times, edge, .. } = *scale;
+        let with = |over, times| Partial::Scale(Scale { neg, over, times, may_blow_up: true, edge });
+        if let Some(e) = over {
+            push("denominator left out", with(None, times.clone()));
+            variants(e, row.n_operands()).into_iter().for_each(|e| push("denominator", with(Some(e), times.clone())));
         }
-        if let Some(e) = scale.times {
-            push("numerator left out", with(scale.over, None));
-            variants(e, row.n_operands()).into_iter().for_each(|e| push("numerator", with(scale.over, Some(e))));
+        if let Some(e) = times {
+            push("numerator left out", with(over.clone(), None));
+            variants(e, row.n_operands()).into_iter().for_each(|e| push("numerator", with(over.clone(), Some(e))));
         }
     }
     all
 }
 
 /// Expressions that differ from this one in one place.
-fn variants(e: E, n_operands: usize) -> Vec<E> {
+fn variants(e: &E, n_operands: usize) -> Vec<E> {
     let mut out = Vec::new();
-    let both = |out: &mut Vec<E>, a: E, b: E, make: &dyn Fn(E, E) -> E| {
-        out.extend([a, b]);
-        out.extend(variants(a, n_operands).into_iter().map(|a| make(a, b)));
-        out.extend(variants(b, n_operands).into_iter().map(|b| make(a, b)));
+    let both = |out: &mut Vec<E>, a: &E, b: &E, make: &dyn Fn(&E, &E) -> E| {
+        out.extend([a.clone(), b.clone()]);
+        out.extend(variants(a, n_operands).iter().map(|a| make(a, b)));
+        out.extend(variants(b, n_operands).iter().map(|b| make(a, b)));
     };
-    match *e.node() {
-        Node::Operand(i) => out.extend((0..n_operands).filter(|&j| j != i).map(E::operand)),
+    let one = |out: &mut Vec<E>, a: &E, make: &dyn Fn(&E) -> E| {
+        out.push(a.clone());
+        out.extend(variants(a, n_operands).iter().map(make));
+    };
+    match e.node() {
+        Node::Operand(i) => out.extend((0..n_operands).filter(|j| j != i).map(E::operand)),
         Node::Result(_) | Node::IntOperand(_) => {}
         Node::Const(c) => out.push(E::constant(c + 1.0)),
-        Node::Neg(a) => {
-            out.push(a);
-            out.extend(variants(a, n_operands).into_iter().map(|a| -a));
-        }
-        Node::Sqrt(a) => {
-            out.push(a);
-            out.extend(variants(a, n_operands).into_iter().map(E::sqrt));
-        }
-        Node::Abs(a) => {
-            out.push(a);
-            out.extend(variants(a, n_operands).into_iter().map(E::abs));
-        }
+        Node::Neg(a) => one(&mut out, a, &|a| -a.clone()),
+        Node::Sqrt(a) => one(&mut out, a, &E::sqrt),
+        Node::Abs(a) => one(&mut out, a, &E::abs),
         Node::Add(a, b) => {
             out.push(a - b);
             both(&mut out, a, b, &|a, b| a + b);
@@ -348,31 +344,31 @@ fn variants(e: E, n_operands: usize) -> Vec<E> {
         Node::Div(a, b) => both(&mut out, a, b, &|a, b| a / b),
         Node::Copysign(a, b) => both(&mut out, a, b, &|a, b| a.copysign(b)),
         Node::Math(f, args) => {
-            for (k, &arg) in args.iter().enumerate() {
-                out.push(arg);
+            for (k, arg) in args.iter().enumerate() {
+                out.push(arg.clone());
                 out.extend(variants(arg, n_operands).into_iter().map(|v| {
-                    let mut args = args.to_vec();
+                    let mut args = args.clone();
                     args[k] = v;
-                    E::math(f, &args)
+                    E::math(*f, args)
                 }));
             }
         }
         // What it computes is not known here.
         Node::Call(_) => {}
         Node::Select(c, a, b) => {
-            out.push((!c).select(a, b));
+            out.push((!c.clone()).select(a, b));
             out.extend(cond_variants(c).into_iter().map(|c| c.select(a, b)));
-            both(&mut out, a, b, &|a, b| c.select(a, b));
+            both(&mut out, a, b, &|a, b| c.clone().select(a, b));
         }
     }
     out
 }
 
-fn cond_variants(c: Cond) -> Vec<Cond> {
-    match *c.node() {
-        CondNode::Cmp(cc, a, b) if a != b => vec![Cond::cmp(cc.complement(), a, b)],
+fn cond_variants(c: &Cond) -> Vec<Cond> {
+    match c.node() {
+        CondNode::Cmp(cc, a, b) if a != b => vec![Cond::cmp(cc.complement(), a.clone(), b.clone())],
         CondNode::Cmp(..) => vec![],
-        CondNode::And(a, b) | CondNode::Or(a, b) => vec![a, b],
-        CondNode::Not(a) => vec![a],
+        CondNode::And(a, b) | CondNode::Or(a, b) => vec![a.clone(), b.clone()],
+        CondNode::Not(a) => vec![a.clone()],
     }
 }

@@ -14,6 +14,7 @@
 
 use std::fmt;
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
+use std::sync::Arc;
 
 use cranelift_codegen::ir::condcodes::FloatCC;
 
@@ -21,13 +22,13 @@ use crate::math_fn::MathFn;
 
 /// A derivative expression.
 ///
-/// Nodes are never freed: rows are built once and live as long as the process, and a reference that
-/// is `Copy` lets a row mention `z` twice without ceremony.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct E(&'static Node);
+/// Nodes are shared: a clone is the same node. A row has its operands and results as references, so
+/// that it may mention `z` twice without ceremony.
+#[derive(Clone, Debug, PartialEq)]
+pub struct E(Arc<Node>);
 
 /// What an expression is made of.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Node {
     /// A float operand of the instruction.
     Operand(usize),
@@ -55,9 +56,9 @@ pub enum Node {
     Copysign(E, E),
     /// A call of a C math function of the cotangent's width. Rows of opcodes have none, so they
     /// also serve vectors.
-    Math(MathFn, &'static [E]),
+    Math(MathFn, Vec<E>),
     /// A call of another function, which a user's rule names.
-    Call(&'static Called),
+    Call(Called),
     /// Where the condition holds, the first expression, else the second.
     Select(Cond, E, E),
 }
@@ -66,13 +67,13 @@ pub enum Node {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Called {
     /// The function.
-    pub symbol: &'static str,
+    pub symbol: String,
     /// What it is given.
     pub args: Vec<CallArg>,
 }
 
 /// An argument of a call.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum CallArg {
     /// A float of the cotangent's width.
     Float(E),
@@ -81,20 +82,20 @@ pub enum CallArg {
 }
 
 impl CallArg {
-    fn reads(self) -> Reads {
-        match self {
-            Self::Float(e) => e.reads(),
+    fn reads(&self) -> Reads {
+        match *self {
+            Self::Float(ref e) => e.reads(),
             Self::Other(i) => Reads { operands: 1 << i, results: 0 },
         }
     }
 }
 
 /// A condition. It is a lane mask for vectors.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cond(&'static CondNode);
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cond(Arc<CondNode>);
 
 /// What a condition is made of.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum CondNode {
     /// A comparison with Cranelift's meaning of the condition code.
     Cmp(FloatCC, E, E),
@@ -141,12 +142,12 @@ fn bits(set: u32) -> impl Iterator<Item = usize> {
 
 impl E {
     fn new(node: Node) -> Self {
-        Self(Box::leak(Box::new(node)))
+        Self(Arc::new(node))
     }
 
     /// The outermost node.
-    pub fn node(self) -> &'static Node {
-        self.0
+    pub fn node(&self) -> &Node {
+        &self.0
     }
 
     /// Operand `i`, a float.
@@ -168,64 +169,64 @@ impl E {
     ///
     /// # Panics
     /// If the expression is not an operand: that is a mistake in a row.
-    pub fn int(self) -> Self {
-        match *self.0 {
-            Node::Operand(i) => Self::new(Node::IntOperand(i)),
+    pub fn int(&self) -> Self {
+        match &*self.0 {
+            &Node::Operand(i) => Self::new(Node::IntOperand(i)),
             _ => panic!("only an operand can be an integer"),
         }
     }
 
     /// Square root.
-    pub fn sqrt(self) -> Self {
-        Self::new(Node::Sqrt(self))
+    pub fn sqrt(&self) -> Self {
+        Self::new(Node::Sqrt(self.clone()))
     }
 
     /// Absolute value.
-    pub fn abs(self) -> Self {
-        Self::new(Node::Abs(self))
+    pub fn abs(&self) -> Self {
+        Self::new(Node::Abs(self.clone()))
     }
 
     /// This magnitude with the sign of `sign`.
-    pub fn copysign(self, sign: E) -> Self {
-        Self::new(Node::Copysign(self, sign))
+    pub fn copysign(&self, sign: impl Into<E>) -> Self {
+        Self::new(Node::Copysign(self.clone(), sign.into()))
     }
 
     /// Call a C function.
-    pub fn math(f: MathFn, args: &[E]) -> Self {
+    pub fn math(f: MathFn, args: Vec<E>) -> Self {
         assert_eq!(args.len(), f.n_params(), "{f:?}");
-        Self::new(Node::Math(f, Box::leak(args.into())))
+        Self::new(Node::Math(f, args))
     }
 
     /// Call a function of a user's.
     pub fn call(called: Called) -> Self {
-        Self::new(Node::Call(Box::leak(Box::new(called))))
+        Self::new(Node::Call(called))
     }
 
     /// `self < other`, false for NaN.
-    pub fn lt(self, other: impl Into<E>) -> Cond {
-        Cond::cmp(FloatCC::LessThan, self, other.into())
+    pub fn lt(&self, other: impl Into<E>) -> Cond {
+        Cond::cmp(FloatCC::LessThan, self.clone(), other.into())
     }
 
     /// `self > other`, false for NaN.
-    pub fn gt(self, other: impl Into<E>) -> Cond {
-        Cond::cmp(FloatCC::GreaterThan, self, other.into())
+    pub fn gt(&self, other: impl Into<E>) -> Cond {
+        Cond::cmp(FloatCC::GreaterThan, self.clone(), other.into())
     }
 
     /// `self == other`, false for NaN.
-    pub fn eq(self, other: impl Into<E>) -> Cond {
-        Cond::cmp(FloatCC::Equal, self, other.into())
+    pub fn eq(&self, other: impl Into<E>) -> Cond {
+        Cond::cmp(FloatCC::Equal, self.clone(), other.into())
     }
 
     /// Whether this is NaN.
-    pub fn is_nan(self) -> Cond {
-        Cond::cmp(FloatCC::Unordered, self, self)
+    pub fn is_nan(&self) -> Cond {
+        Cond::cmp(FloatCC::Unordered, self.clone(), self.clone())
     }
 
     /// Which primal values are read.
-    pub fn reads(self) -> Reads {
-        match *self.0 {
-            Node::Operand(i) | Node::IntOperand(i) => Reads { operands: 1 << i, results: 0 },
-            Node::Result(i) => Reads { operands: 0, results: 1 << i },
+    pub fn reads(&self) -> Reads {
+        match &*self.0 {
+            &(Node::Operand(i) | Node::IntOperand(i)) => Reads { operands: 1 << i, results: 0 },
+            &Node::Result(i) => Reads { operands: 0, results: 1 << i },
             Node::Const(_) => Reads::default(),
             Node::Neg(a) | Node::Sqrt(a) | Node::Abs(a) => a.reads(),
             Node::Add(a, b) | Node::Sub(a, b) | Node::Mul(a, b) | Node::Div(a, b) | Node::Copysign(a, b) => {
@@ -238,12 +239,12 @@ impl E {
     }
 
     /// The value in double precision.
-    pub fn eval(self, operands: &[f64], results: &[f64]) -> f64 {
-        let ev = |e: E| e.eval(operands, results);
-        match *self.0 {
-            Node::Operand(i) | Node::IntOperand(i) => operands[i],
-            Node::Result(i) => results[i],
-            Node::Const(c) => c,
+    pub fn eval(&self, operands: &[f64], results: &[f64]) -> f64 {
+        let ev = |e: &E| e.eval(operands, results);
+        match &*self.0 {
+            &(Node::Operand(i) | Node::IntOperand(i)) => operands[i],
+            &Node::Result(i) => results[i],
+            &Node::Const(c) => c,
             Node::Neg(a) => -ev(a),
             Node::Add(a, b) => ev(a) + ev(b),
             Node::Sub(a, b) => ev(a) - ev(b),
@@ -252,7 +253,7 @@ impl E {
             Node::Sqrt(a) => ev(a).sqrt(),
             Node::Abs(a) => ev(a).abs(),
             Node::Copysign(a, b) => ev(a).copysign(ev(b)),
-            Node::Math(f, args) => f.eval(args.iter().map(|&a| ev(a))),
+            Node::Math(f, args) => f.eval(args.iter().map(ev)),
             // The function is not here.
             Node::Call(_) => f64::NAN,
             Node::Select(c, a, b) => {
@@ -267,8 +268,8 @@ impl E {
 
     /// Whether the value is finite wherever operands and results are, as far as the shape tells.
     /// `false` is always safe.
-    pub fn is_finite(self) -> bool {
-        match *self.0 {
+    pub fn is_finite(&self) -> bool {
+        match &*self.0 {
             Node::Operand(_) | Node::IntOperand(_) | Node::Result(_) => true,
             Node::Const(c) => c.is_finite(),
             Node::Neg(a) | Node::Abs(a) | Node::Copysign(a, _) => a.is_finite(),
@@ -285,23 +286,25 @@ impl E {
     }
 
     /// The C functions that are called, outermost first, with repetitions.
-    pub fn calls(self) -> Vec<MathFn> {
+    pub fn calls(&self) -> Vec<MathFn> {
         let mut out = Vec::new();
-        self.each(&mut |node| out.extend(if let Node::Math(f, _) = *node { Some(f) } else { None }));
+        self.each(&mut |node| out.extend(if let Node::Math(f, _) = node { Some(*f) } else { None }));
         out
     }
 
     /// The other functions that are called.
-    pub fn called(self) -> Vec<&'static str> {
+    pub fn called(&self) -> Vec<&str> {
         let mut out = Vec::new();
-        self.each(&mut |node| out.extend(if let Node::Call(called) = *node { Some(called.symbol) } else { None }));
+        self.each(&mut |node| {
+            out.extend(if let Node::Call(called) = node { Some(called.symbol.as_str()) } else { None })
+        });
         out
     }
 
     /// Every node, outermost first.
-    fn each(self, visit: &mut dyn FnMut(&Node)) {
-        visit(self.0);
-        match *self.0 {
+    fn each<'e>(&'e self, visit: &mut dyn FnMut(&'e Node)) {
+        visit(&self.0);
+        match &*self.0 {
             Node::Operand(_) | Node::IntOperand(_) | Node::Result(_) | Node::Const(_) => {}
             Node::Neg(a) | Node::Sqrt(a) | Node::Abs(a) => a.each(visit),
             Node::Add(a, b) | Node::Sub(a, b) | Node::Mul(a, b) | Node::Div(a, b) | Node::Copysign(a, b) => {
@@ -322,12 +325,12 @@ impl E {
 
 impl Cond {
     fn new(node: CondNode) -> Self {
-        Self(Box::leak(Box::new(node)))
+        Self(Arc::new(node))
     }
 
     /// The outermost node.
-    pub fn node(self) -> &'static CondNode {
-        self.0
+    pub fn node(&self) -> &CondNode {
+        &self.0
     }
 
     /// A comparison.
@@ -341,8 +344,8 @@ impl Cond {
     }
 
     /// Which primal values are read.
-    pub fn reads(self) -> Reads {
-        match *self.0 {
+    pub fn reads(&self) -> Reads {
+        match &*self.0 {
             CondNode::Cmp(_, a, b) => a.reads().union(b.reads()),
             CondNode::And(a, b) | CondNode::Or(a, b) => a.reads().union(b.reads()),
             CondNode::Not(a) => a.reads(),
@@ -350,17 +353,17 @@ impl Cond {
     }
 
     /// Whether it holds.
-    pub fn eval(self, operands: &[f64], results: &[f64]) -> bool {
-        match *self.0 {
-            CondNode::Cmp(cc, a, b) => compare(cc, a.eval(operands, results), b.eval(operands, results)),
+    pub fn eval(&self, operands: &[f64], results: &[f64]) -> bool {
+        match &*self.0 {
+            CondNode::Cmp(cc, a, b) => compare(*cc, a.eval(operands, results), b.eval(operands, results)),
             CondNode::And(a, b) => a.eval(operands, results) && b.eval(operands, results),
             CondNode::Or(a, b) => a.eval(operands, results) || b.eval(operands, results),
             CondNode::Not(a) => !a.eval(operands, results),
         }
     }
 
-    fn each(self, visit: &mut dyn FnMut(&Node)) {
-        match *self.0 {
+    fn each<'e>(&'e self, visit: &mut dyn FnMut(&'e Node)) {
+        match &*self.0 {
             CondNode::Cmp(_, a, b) => [a, b].into_iter().for_each(|e| e.each(visit)),
             CondNode::And(a, b) | CondNode::Or(a, b) => [a, b].into_iter().for_each(|c| c.each(visit)),
             CondNode::Not(a) => a.each(visit),
@@ -395,6 +398,12 @@ impl From<f64> for E {
     }
 }
 
+impl From<&E> for E {
+    fn from(e: &E) -> Self {
+        e.clone()
+    }
+}
+
 impl Neg for E {
     type Output = E;
     fn neg(self) -> E {
@@ -410,10 +419,22 @@ macro_rules! binary {
                 E::new(Node::$op(self, other.into()))
             }
         }
+        impl<R: Into<E>> $op<R> for &E {
+            type Output = E;
+            fn $f(self, other: R) -> E {
+                self.clone().$f(other)
+            }
+        }
         impl $op<E> for f64 {
             type Output = E;
             fn $f(self, other: E) -> E {
-                E::new(Node::$op(self.into(), other))
+                E::from(self).$f(other)
+            }
+        }
+        impl $op<&E> for f64 {
+            type Output = E;
+            fn $f(self, other: &E) -> E {
+                E::from(self).$f(other)
             }
         }
     )*};
@@ -453,10 +474,10 @@ pub(crate) fn result_name(i: usize) -> String {
 
 impl fmt::Display for E {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self.0 {
-            Node::Operand(i) => f.write_str(&operand_name(i)),
-            Node::IntOperand(i) => write!(f, "float({})", operand_name(i)),
-            Node::Result(i) => f.write_str(&result_name(i)),
+        match &*self.0 {
+            Node::Operand(i) => f.write_str(&operand_name(*i)),
+            Node::IntOperand(i) => write!(f, "float({})", operand_name(*i)),
+            Node::Result(i) => f.write_str(&result_name(*i)),
             Node::Const(c) => write!(f, "{c}"),
             Node::Neg(a) => write!(f, "-{}", Tight(a)),
             Node::Add(a, b) => write!(f, "{a} + {b}"),
@@ -490,9 +511,9 @@ impl fmt::Display for E {
 }
 
 /// An expression in brackets unless it is an atom.
-struct Tight(E);
+struct Tight<'e>(&'e E);
 
-impl fmt::Display for Tight {
+impl fmt::Display for Tight<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.node() {
             Node::Neg(_) | Node::Add(..) | Node::Sub(..) | Node::Mul(..) | Node::Div(..) => write!(f, "({})", self.0),
@@ -512,7 +533,7 @@ impl fmt::Display for Tight {
 
 impl fmt::Display for Cond {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self.0 {
+        match &*self.0 {
             CondNode::Cmp(FloatCC::Unordered, a, b) if a == b => write!(f, "{a} is NaN"),
             CondNode::Cmp(cc, a, b) => {
                 let sign = match cc {

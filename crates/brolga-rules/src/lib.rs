@@ -28,7 +28,7 @@ mod sig;
 mod table;
 pub mod user;
 
-pub use adjoint::{AdjointArg, AdjointCall, AdjointId, AdjointRule, adjoint_rule};
+pub use adjoint::{AdjointArg, AdjointCall, AdjointRule};
 pub use cost::cost;
 pub use expr::{CallArg, Called, Cond, E, Node, Reads};
 pub use libm::{MathKind, MathRule, MemFn, OF_C, OutPtr, helper_of_account, math_rule, math_rules};
@@ -36,4 +36,4 @@ pub use math_fn::MathFn;
 pub use row::{ExprRow, Partial, Scale};
 pub use sig::Ty;
 pub use table::{OpcodeRule, Refusal, Structural, is_pure, opcode_rule};
-pub use user::{RuleError, TangentArg, UserRule, UserRuleId, parse_rules, user_rule};
+pub use user::{RuleError, TangentArg, UserRule, parse_rules};

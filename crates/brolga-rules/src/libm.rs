@@ -9,9 +9,10 @@
 //!   the place may have been overwritten since.
 //! - Every C function that a row calls has a rule too, so rows can be derived again, to any order.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use crate::expr::E;
 use crate::math_fn::MathFn;
@@ -23,7 +24,7 @@ use crate::table::{OpcodeRule, opcode_rule};
 #[derive(Clone, Debug, PartialEq)]
 pub struct MathRule {
     /// The name by which it is imported.
-    pub symbol: &'static str,
+    pub symbol: Cow<'static, str>,
     /// Parameters.
     pub params: Vec<Ty>,
     /// Results.
@@ -48,16 +49,16 @@ impl MathRule {
 }
 
 /// The kinds of rules for known functions.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum MathKind {
     /// A pure function of floats (integer parameters are inactive): operands are the parameters,
     /// results the results.
-    Expr(&'static ExprRow),
+    Expr(Arc<ExprRow>),
     /// As `Expr`, but some results are written through pointers. The row's results are first the
     /// function's, then one for each entry. The pullback takes the cotangent of such a result out
     /// of the shadow of its place and clears it; for an integer result it only clears. Pointer
     /// parameters have zero partials.
-    Writes(&'static ExprRow, &'static [OutPtr]),
+    Writes(Arc<ExprRow>, &'static [OutPtr]),
     /// Allocates, frees, copies or fills memory.
     Memory(MemFn),
     /// Nothing it does matters for derivatives: no float in or out, or a result that is piecewise
@@ -108,7 +109,7 @@ pub fn math_rule(symbol: &str) -> Option<&'static MathRule> {
 
 /// All rules of C functions, in the order of their names.
 pub fn math_rules() -> impl Iterator<Item = &'static MathRule> {
-    RULES.values().filter(|rule| helper_of_account(rule.symbol).is_none())
+    RULES.values().filter(|rule| helper_of_account(&rule.symbol).is_none())
 }
 
 static RULES: LazyLock<BTreeMap<&'static str, MathRule>> = LazyLock::new(|| {
@@ -133,15 +134,16 @@ impl Rules {
         // What these write is not memory of the program, or they do not come back.
         let effects =
             matches!(symbol, "puts" | "putchar" | "rand" | "abort" | "exit") || helper_of_account(symbol).is_some();
-        let rule = MathRule { symbol, params: params.to_vec(), rets: rets.to_vec(), kind, effects };
+        let rule = MathRule { symbol: symbol.into(), params: params.to_vec(), rets: rets.to_vec(), kind, effects };
         let before = self.0.insert(symbol, rule);
         assert!(before.is_none(), "two rules for {symbol}");
     }
 
     /// A function of floats to a float, in both widths.
-    fn float(&mut self, symbols: [&'static str; 2], row: &'static ExprRow) {
+    fn float(&mut self, symbols: [&'static str; 2], row: &ExprRow) {
+        let row = Arc::new(row.clone());
         for (symbol, ty) in symbols.into_iter().zip([Ty::F64, Ty::F32]) {
-            self.add(symbol, &vec![ty; row.n_operands()], &[ty], MathKind::Expr(row));
+            self.add(symbol, &vec![ty; row.n_operands()], &[ty], MathKind::Expr(row.clone()));
         }
     }
 
@@ -168,7 +170,7 @@ macro_rules! def {
 
 macro_rules! callable {
     ($($name:ident($($x:ident),+) = $f:ident;)*) => {
-        $(fn $name($($x: E),+) -> E { E::math(MathFn::$f, &[$($x),+]) })*
+        $(fn $name($($x: impl Into<E>),+) -> E { E::math(MathFn::$f, vec![$($x.into()),+]) })*
     };
 }
 callable! {
@@ -207,11 +209,11 @@ fn elementary(m: &mut Rules) {
     def!(m, "atan", x => z: over(1.0 + x * x).bounded());
     // Of (y, x) in C's order: here x is the first argument. Divided twice by the length, since its
     // square overflows.
-    def!(m, "atan2", x, y => z: times(per_square(y, hypot(x, y))), -times(per_square(x, hypot(x, y))));
+    def!(m, "atan2", x, y => z: times(per_square(y, &hypot(x, y))), -times(per_square(x, &hypot(x, y))));
     def!(m, "sinh", x => z: times(cosh(x)));
     def!(m, "cosh", x => z: times(sinh(x)));
     def!(m, "tanh", x => z: times(1.0 - z * z).bounded());
-    def!(m, "asinh", x => z: over(hypot(x, 1.0.into())).bounded());
+    def!(m, "asinh", x => z: over(hypot(x, 1.0)).bounded());
     def!(m, "acosh", x => z: over((x - 1.0).sqrt() * (x + 1.0).sqrt()).at_edge());
     def!(m, "atanh", x => z: over((1.0 - x) * (1.0 + x)));
 
@@ -237,19 +239,19 @@ fn elementary(m: &mut Rules) {
 }
 
 /// `p·x^(p-1)`, zero for `p = 0` even where `x^(p-1)` is infinite.
-fn power_less_one(x: E, p: E) -> E {
+fn power_less_one(x: &E, p: &E) -> E {
     p.eq(0.0).select(0.0, p * pow(x, p - 1.0))
 }
 
 /// The same for an exponent that may vary: what it is at `p = 0`, `p/x`, has the slope in `p` that
 /// it has there.
-fn slope_of_power(x: E, p: E) -> E {
+fn slope_of_power(x: &E, p: &E) -> E {
     let at_zero = (x.eq(0.0) | x.is_nan()).select(0.0, p / x);
     p.eq(0.0).select(at_zero, p * pow(x, p - 1.0))
 }
 
 /// `a/r²`, zero where `r` is zero or infinite.
-fn per_square(a: E, r: E) -> E {
+fn per_square(a: &E, r: &E) -> E {
     (r.eq(0.0) | r.eq(f64::INFINITY)).select(0.0, a / r / r)
 }
 
@@ -278,17 +280,17 @@ fn choosing(m: &mut Rules) {
 
 /// ∂x of C's `fdim(x, y)`. Where an operand is NaN the result is that of x - y, and so are the
 /// slopes.
-fn slope_of_dim(x: E, y: E) -> E {
+fn slope_of_dim(x: &E, y: &E) -> E {
     x.lt(y).select(0.0, x.eq(y).select(0.5, 1.0))
 }
 
 /// The share of `x` in C's `fmax(x, y)`.
-fn share_of_max_num(x: E, y: E) -> E {
+fn share_of_max_num(x: &E, y: &E) -> E {
     (x.gt(y) | y.is_nan()).select(1.0, x.eq(y).select(0.5, 0.0))
 }
 
 /// The share of `x` in C's `fmin(x, y)`.
-fn share_of_min_num(x: E, y: E) -> E {
+fn share_of_min_num(x: &E, y: &E) -> E {
     (x.lt(y) | y.is_nan()).select(1.0, x.eq(y).select(0.5, 0.0))
 }
 
@@ -298,23 +300,23 @@ fn special(m: &mut Rules) {
     def!(m, "lgamma", x => z: times(digamma(x)));
     def!(m, "tgamma", x => z: times(z * digamma(x)));
     def!(m, "brolga_digamma", x => z: times(trigamma(x)));
-    def!(m, "brolga_trigamma", x => z: times(polygamma(2.0.into(), x)));
+    def!(m, "brolga_trigamma", x => z: times(polygamma(2.0, x)));
     // The order is a whole number.
     def!(m, "brolga_polygamma", n, x => z: ZERO, times(polygamma(n + 1.0, x)));
 }
 
 fn with_integers(m: &mut Rules) {
     // 2^n is exact, and so is the product.
-    let by_power_of_two = row!(x, n => z: times(exp2(n.int())), ZERO);
+    let by_power_of_two = Arc::new(row!(x, n => z: times(exp2(n.int())), ZERO).clone());
     let int = |ty| vec![ty, Ty::I32];
     let long = |ty| vec![ty, Ty::I64];
     let one = |ty| vec![ty];
-    m.mixed(["ldexp", "ldexpf"], int, one, |_| MathKind::Expr(by_power_of_two));
-    m.mixed(["scalbn", "scalbnf"], int, one, |_| MathKind::Expr(by_power_of_two));
-    m.mixed(["scalbln", "scalblnf"], long, one, |_| MathKind::Expr(by_power_of_two));
+    m.mixed(["ldexp", "ldexpf"], int, one, |_| MathKind::Expr(by_power_of_two.clone()));
+    m.mixed(["scalbn", "scalbnf"], int, one, |_| MathKind::Expr(by_power_of_two.clone()));
+    m.mixed(["scalbln", "scalblnf"], long, one, |_| MathKind::Expr(by_power_of_two.clone()));
     // What compilers call for a power with an integer exponent.
-    let powi = row!(x, n => z: times(power_less_one(x, n.int())), ZERO);
-    m.mixed(["__powidf2", "__powisf2"], int, one, |_| MathKind::Expr(powi));
+    let powi = Arc::new(row!(x, n => z: times(power_less_one(x, &n.int())), ZERO).clone());
+    m.mixed(["__powidf2", "__powisf2"], int, one, |_| MathKind::Expr(powi.clone()));
 }
 
 fn through_pointers(m: &mut Rules) {
@@ -325,26 +327,28 @@ fn through_pointers(m: &mut Rules) {
 
     // z = x·2^-e, so the factor 2^-e is z/x exactly, except for zeros and infinities, which frexp
     // returns unchanged.
-    let frexp = row!(x, e => [z, w]: [times((z.eq(x)).select(1.0, z / x)), ZERO], [ZERO, ZERO]);
-    m.mixed(["frexp", "frexpf"], float_ptr, one, |_| MathKind::Writes(frexp, &INT_AT_1));
+    let frexp = Arc::new(row!(x, e => [z, w]: [times((z.eq(x)).select(1.0, z / x)), ZERO], [ZERO, ZERO]).clone());
+    m.mixed(["frexp", "frexpf"], float_ptr, one, |_| MathKind::Writes(frexp.clone(), &INT_AT_1));
 
-    let modf = row!(x, i => [z, w]: [ONE, ZERO], [ZERO, ZERO]);
-    m.mixed(["modf", "modff"], float_ptr, one, |ty| MathKind::Writes(modf, out_float_at_1(ty)));
+    let modf = Arc::new(row!(x, i => [z, w]: [ONE, ZERO], [ZERO, ZERO]).clone());
+    m.mixed(["modf", "modff"], float_ptr, one, |ty| MathKind::Writes(modf.clone(), out_float_at_1(ty)));
 
-    let sincos = row!(x, s, c => [z, w]: [times(cos(x)).bounded(), ZERO, ZERO], [-times(sin(x)).bounded(), ZERO, ZERO]);
+    let sincos = Arc::new(
+        row!(x, s, c => [z, w]: [times(cos(x)).bounded(), ZERO, ZERO], [-times(sin(x)).bounded(), ZERO, ZERO]).clone(),
+    );
     let no_rets = |_| vec![];
     m.mixed(
         ["sincos", "sincosf"],
         |ty| vec![ty, Ty::Ptr, Ty::Ptr],
         no_rets,
-        |ty| MathKind::Writes(sincos, out_floats_at_1_2(ty)),
+        |ty| MathKind::Writes(sincos.clone(), out_floats_at_1_2(ty)),
     );
 
-    let lgamma = row!(x, s => [z, w]: [times(digamma(x)), ZERO], [ZERO, ZERO]);
-    m.mixed(["lgamma_r", "lgammaf_r"], float_ptr, one, |_| MathKind::Writes(lgamma, &INT_AT_1));
+    let lgamma = Arc::new(row!(x, s => [z, w]: [times(digamma(x)), ZERO], [ZERO, ZERO]).clone());
+    m.mixed(["lgamma_r", "lgammaf_r"], float_ptr, one, |_| MathKind::Writes(lgamma.clone(), &INT_AT_1));
 
-    let remquo = row!(x, y, q => [z, w]: [ONE, -times((x - z) / y), ZERO], [ZERO, ZERO, ZERO]);
-    m.mixed(["remquo", "remquof"], |ty| vec![ty, ty, Ty::Ptr], one, |_| MathKind::Writes(remquo, &INT_AT_2));
+    let remquo = Arc::new(row!(x, y, q => [z, w]: [ONE, -times((x - z) / y), ZERO], [ZERO, ZERO, ZERO]).clone());
+    m.mixed(["remquo", "remquof"], |ty| vec![ty, ty, Ty::Ptr], one, |_| MathKind::Writes(remquo.clone(), &INT_AT_2));
 }
 
 fn out_float_at_1(ty: Ty) -> &'static [OutPtr] {

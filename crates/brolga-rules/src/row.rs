@@ -13,7 +13,7 @@ use std::fmt;
 use crate::expr::{E, Reads, operand_name, result_name};
 
 /// A partial derivative ∂z/∂x.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Partial {
     /// Zero wherever the derivative exists: nothing flows to the operand.
     Zero,
@@ -22,7 +22,7 @@ pub enum Partial {
 }
 
 /// A factor `±times/over`. It is applied as `ct / over`, then `· times`, then negated.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Scale {
     /// Whether to negate.
     pub neg: bool,
@@ -42,49 +42,47 @@ pub struct Scale {
 /// The factor 1.
 const PLAIN: Scale = Scale { neg: false, over: None, times: None, may_blow_up: false, edge: false };
 
+/// The factor -1.
+const MINUS: Scale = Scale { neg: true, over: None, times: None, may_blow_up: false, edge: false };
+
 impl Partial {
     /// The factor 1.
     pub const ONE: Partial = Partial::Scale(PLAIN);
     /// The factor -1.
-    pub const MINUS_ONE: Partial = Partial::Scale(Scale { neg: true, ..PLAIN });
+    pub const MINUS_ONE: Partial = Partial::Scale(MINUS);
 
     /// Whether nothing flows.
-    pub fn is_zero(self) -> bool {
-        self == Partial::Zero
+    pub fn is_zero(&self) -> bool {
+        matches!(self, Partial::Zero)
     }
 
     /// Whether the factor may be infinite or NaN although operands and results are finite; see
     /// [`Scale::may_blow_up`].
-    pub fn may_blow_up(self) -> bool {
+    pub fn may_blow_up(&self) -> bool {
         matches!(self, Partial::Scale(Scale { may_blow_up: true, .. }))
     }
 
     /// Which primal values are read.
-    pub fn reads(self) -> Reads {
-        match self {
-            Partial::Zero => Reads::default(),
-            Partial::Scale(s) => {
-                s.over.into_iter().chain(s.times).fold(Reads::default(), |reads, e| reads.union(e.reads()))
-            }
-        }
+    pub fn reads(&self) -> Reads {
+        if let Partial::Scale(s) = self { s.reads() } else { Reads::default() }
     }
 
     /// Functions of the user's that are called.
-    pub fn called(self) -> Vec<&'static str> {
+    pub fn called(&self) -> Vec<&str> {
         match self {
             Partial::Zero => vec![],
-            Partial::Scale(s) => s.over.into_iter().chain(s.times).flat_map(E::called).collect(),
+            Partial::Scale(s) => s.factors().flat_map(E::called).collect(),
         }
     }
 
     /// Apply to a cotangent, in double precision.
-    pub fn eval(self, ct: f64, operands: &[f64], results: &[f64]) -> f64 {
+    pub fn eval(&self, ct: f64, operands: &[f64], results: &[f64]) -> f64 {
         match self {
             Partial::Zero => 0.0,
             Partial::Scale(Scale { neg, over, times, .. }) => {
-                let ct = over.map_or(ct, |e| ct / e.eval(operands, results));
-                let ct = times.map_or(ct, |e| ct * e.eval(operands, results));
-                if neg { -ct } else { ct }
+                let ct = over.as_ref().map_or(ct, |e| ct / e.eval(operands, results));
+                let ct = times.as_ref().map_or(ct, |e| ct * e.eval(operands, results));
+                if *neg { -ct } else { ct }
             }
         }
     }
@@ -107,8 +105,20 @@ impl Partial {
     }
 
     /// Whether the factor is infinite at an edge of the domain: [`Scale::edge`].
-    pub fn is_edge(self) -> bool {
+    pub fn is_edge(&self) -> bool {
         matches!(self, Partial::Scale(Scale { edge: true, .. }))
+    }
+}
+
+impl Scale {
+    /// Which primal values are read.
+    pub fn reads(&self) -> Reads {
+        self.factors().fold(Reads::default(), |reads, e| reads.union(e.reads()))
+    }
+
+    /// The expressions that it is made of.
+    pub fn factors(&self) -> impl Iterator<Item = &E> {
+        self.over.iter().chain(&self.times)
     }
 }
 
@@ -123,18 +133,19 @@ impl std::ops::Neg for Partial {
 }
 
 /// The factor `e`.
-pub(crate) fn times(e: E) -> Partial {
-    Partial::Scale(Scale { times: Some(e), may_blow_up: !e.is_finite(), ..PLAIN })
+pub(crate) fn times(e: impl Into<E>) -> Partial {
+    let e = e.into();
+    Partial::Scale(Scale { may_blow_up: !e.is_finite(), times: Some(e), ..PLAIN })
 }
 
 /// The factor `1/e`.
-pub(crate) fn over(e: E) -> Partial {
-    Partial::Scale(Scale { over: Some(e), may_blow_up: true, ..PLAIN })
+pub(crate) fn over(e: impl Into<E>) -> Partial {
+    Partial::Scale(Scale { over: Some(e.into()), may_blow_up: true, ..PLAIN })
 }
 
 /// The factor `times/over`, in the order in which it is applied.
-pub(crate) fn over_times(over: E, times: E) -> Partial {
-    Partial::Scale(Scale { over: Some(over), times: Some(times), may_blow_up: true, ..PLAIN })
+pub(crate) fn over_times(over: &E, times: &E) -> Partial {
+    Partial::Scale(Scale { over: Some(over.clone()), times: Some(times.clone()), may_blow_up: true, ..PLAIN })
 }
 
 /// The partial derivatives of one instruction or function.
@@ -174,13 +185,13 @@ impl ExprRow {
     }
 
     /// ∂`result`/∂`operand`.
-    pub fn partial(&self, result: usize, operand: usize) -> Partial {
-        self.partials[result][operand]
+    pub fn partial(&self, result: usize, operand: usize) -> &Partial {
+        &self.partials[result][operand]
     }
 
     /// Every partial, as `(result, operand, partial)`.
-    pub fn partials(&self) -> impl Iterator<Item = (usize, usize, Partial)> + '_ {
-        self.partials.iter().enumerate().flat_map(|(r, of)| of.iter().enumerate().map(move |(o, &p)| (r, o, p)))
+    pub fn partials(&self) -> impl Iterator<Item = (usize, usize, &Partial)> {
+        self.partials.iter().enumerate().flat_map(|(r, of)| of.iter().enumerate().map(move |(o, p)| (r, o, p)))
     }
 
     /// Which primal values the pullback reads, if only the operands for which `active` holds want a
@@ -206,9 +217,9 @@ macro_rules! row {
     ($($x:ident),+ => [$($z:ident),+]: $([$($p:expr),+]),+ $(,)?) => {{
         static ROW: std::sync::LazyLock<$crate::row::ExprRow> = std::sync::LazyLock::new(|| {
             let mut n_operands = 0;
-            $(let $x = $crate::expr::E::operand(n_operands); n_operands += 1;)+
+            $(let $x = &$crate::expr::E::operand(n_operands); n_operands += 1;)+
             let mut n_results = 0;
-            $(let $z = $crate::expr::E::result(n_results); n_results += 1;)+
+            $(let $z = &$crate::expr::E::result(n_results); n_results += 1;)+
             // A row need not mention all of them.
             let _ = ($($x,)+ $($z,)+ n_results);
             $crate::row::ExprRow::new(n_operands, vec![$(vec![$($p),+]),+])
@@ -223,11 +234,11 @@ pub(crate) use row;
 
 impl fmt::Display for Partial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Partial::Scale(Scale { neg, over, times, .. }) = *self else { return f.write_str("0") };
-        let sign = if neg { "-" } else { "" };
+        let Partial::Scale(Scale { neg, over, times, .. }) = self else { return f.write_str("0") };
+        let sign = if *neg { "-" } else { "" };
         match (over, times) {
             (None, None) => write!(f, "{sign}1"),
-            (None, Some(t)) if neg => write!(f, "-({t})"),
+            (None, Some(t)) if *neg => write!(f, "-({t})"),
             (None, Some(t)) => write!(f, "{t}"),
             (Some(o), None) => write!(f, "{sign}1/({o})"),
             (Some(o), Some(t)) => write!(f, "{sign}({t})/({o})"),

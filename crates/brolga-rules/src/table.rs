@@ -165,26 +165,26 @@ const DYNAMIC_VECTOR: Refusal = Refusal {
 };
 
 /// sign(x), zero at zero. Made of comparisons, since no backend compiles `fcopysign` on vectors.
-pub(crate) fn sign(x: E) -> E {
+pub(crate) fn sign(x: &E) -> E {
     x.gt(0.0).select(1.0, x.lt(0.0).select(-1.0, 0.0))
 }
 
 /// sign(x)·sign(y), where sign bits decide, as they do in `fcopysign`: `y` has one at zero, and
 /// both have one where they are NaN. But `x` is zero at zero.
-fn same_signs(x: E, y: E) -> E {
+fn same_signs(x: &E, y: &E) -> E {
     let one = E::constant(1.0);
     x.eq(0.0).select(0.0, one.copysign(x) * one.copysign(y))
 }
 
 /// The share of `x` in max(x, y): all, none, or at a tie half. A NaN operand is the result, so it
 /// gets all.
-fn share_of_larger(x: E, y: E) -> E {
+fn share_of_larger(x: &E, y: &E) -> E {
     x.gt(y).select(1.0, x.eq(y).select(0.5, x.is_nan().select(1.0, 0.0)))
 }
 
 /// The share of `x` in min(x, y). Not the share of `y` in their maximum: that one would ask `y`
 /// whether it is NaN.
-fn share_of_smaller(x: E, y: E) -> E {
+fn share_of_smaller(x: &E, y: &E) -> E {
     x.lt(y).select(1.0, x.eq(y).select(0.5, x.is_nan().select(1.0, 0.0)))
 }
 

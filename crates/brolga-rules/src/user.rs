@@ -1,9 +1,9 @@
 //! Rules of users, for functions that they call by name.
 //!
 //! **Question.** What does a call of `%sigmoid` mean for derivatives, where the user says so?
-//! **Answer.** The same as a rule of the table: [`UserRule::keep`] makes a [`MathRule`] of it. It
-//! is found before a body of the function, and before a rule of the table. Rules live as long as
-//! the process, as those of the table do; the same rule is kept once.
+//! **Answer.** The same as a rule of the table: [`UserRule::for_function`] makes a [`MathRule`] of
+//! it. It is found before a body of the function, and before a rule of the table. It belongs to the
+//! program that it is given to: two programs may have different rules for one name.
 //!
 //! ```text
 //! sigmoid:  x => z: z*(1 - z)                    a row: ∂z/∂x, by operands and the result
@@ -24,7 +24,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::adjoint::{AdjointArg, AdjointCall, AdjointRule};
 use crate::expr::{CallArg, Called, E};
@@ -78,20 +78,6 @@ impl fmt::Display for RuleError {
 
 impl std::error::Error for RuleError {}
 
-/// A rule that is kept for the rest of the process: what a program holds of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct UserRuleId(pub u32);
-
-static KEPT: Mutex<Vec<&'static MathRule>> = Mutex::new(Vec::new());
-
-/// A rule that has been kept.
-///
-/// # Panics
-/// If the id is not one of [`UserRule::keep`].
-pub fn user_rule(id: UserRuleId) -> &'static MathRule {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)[id.0 as usize]
-}
-
 impl UserRule {
     /// A tangent with the arguments `x0, ẋ0, x1, ẋ1, …` of a function of `n` floats.
     pub fn tangent(symbol: &str, n: usize) -> Self {
@@ -120,26 +106,18 @@ impl UserRule {
         }
     }
 
-    /// Keep the rule for the function `symbol` with these parameters and results.
+    /// The rule for the function `symbol` with these parameters and results.
     ///
     /// # Errors
-    /// If the rule does not fit them, or is an adjoint ([`AdjointRule::keep`]).
-    pub fn keep(&self, symbol: &str, params: &[Ty], rets: &[Ty]) -> Result<UserRuleId, String> {
-        let kind = self.kind(symbol, params, rets)?;
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |r: &&MathRule| r.symbol == symbol && r.params == params && r.rets == rets && r.kind == kind;
-        if let Some(i) = kept.iter().position(same) {
-            return Ok(UserRuleId(i as u32));
-        }
-        let rule = MathRule {
-            symbol: String::leak(symbol.to_owned()),
+    /// If the rule does not fit them, or is an adjoint ([`AdjointRule::fits`]).
+    pub fn for_function(&self, symbol: &str, params: &[Ty], rets: &[Ty]) -> Result<MathRule, String> {
+        Ok(MathRule {
+            symbol: symbol.to_owned().into(),
             params: params.to_vec(),
             rets: rets.to_vec(),
-            kind,
+            kind: self.kind(symbol, params, rets)?,
             effects: *self == Self::Inactive,
-        };
-        kept.push(Box::leak(Box::new(rule)));
-        Ok(UserRuleId(kept.len() as u32 - 1))
+        })
     }
 
     fn kind(&self, symbol: &str, params: &[Ty], rets: &[Ty]) -> Result<MathKind, String> {
@@ -172,7 +150,7 @@ impl UserRule {
                 return Err(format!("parameter {o} of %{symbol} is no float: write 0 for its partial of result {r}"));
             }
         }
-        Ok(MathKind::Expr(Box::leak(Box::new(row))))
+        Ok(MathKind::Expr(Arc::new(row)))
     }
 }
 
@@ -184,7 +162,6 @@ fn of_tangent(symbol: &str, args: &[TangentArg], params: &[Ty]) -> Result<ExprRo
     if args.iter().any(|arg| index(arg) >= params.len()) {
         return Err(format!("%{symbol} is given a parameter that the function does not have"));
     }
-    let symbol: &'static str = String::leak(symbol.to_owned());
     let partial = |o: usize| {
         if !params[o].is_float() || !args.contains(&TangentArg::Tangent(o)) {
             return Partial::Zero;
@@ -194,7 +171,7 @@ fn of_tangent(symbol: &str, args: &[TangentArg], params: &[Ty]) -> Result<ExprRo
             TangentArg::Primal(i) => CallArg::Other(i),
             TangentArg::Tangent(i) => CallArg::Float(E::constant(if i == o { 1.0 } else { 0.0 })),
         });
-        times(E::call(Called { symbol, args: args.collect() }))
+        times(E::call(Called { symbol: symbol.to_owned(), args: args.collect() }))
     };
     Ok(ExprRow::new(params.len(), vec![(0..params.len()).map(partial).collect()]))
 }
@@ -422,7 +399,7 @@ impl Parser<'_> {
 
     fn partial(&mut self) -> Result<Partial, RuleError> {
         let e = self.sum()?;
-        Ok(match *e.node() {
+        Ok(match e.node() {
             crate::expr::Node::Const(0.0) => Partial::Zero,
             _ => times(e),
         })
@@ -512,17 +489,17 @@ impl Parser<'_> {
         Ok(match (name, known, &args[..]) {
             ("sqrt", _, [a]) => a.sqrt(),
             ("abs", _, [a]) => a.abs(),
-            ("copysign", _, [a, b]) => a.copysign(*b),
+            ("copysign", _, [a, b]) => a.copysign(b),
             ("float", _, [a]) if matches!(a.node(), crate::expr::Node::Operand(_)) => a.int(),
-            (_, Some(f), args) if args.len() == f.n_params() => E::math(f, args),
+            (_, Some(f), args) if args.len() == f.n_params() => E::math(f, args.to_vec()),
             ("sqrt" | "abs" | "copysign" | "float", ..) | (_, Some(_), _) => {
                 self.at = start;
                 return Err(self.error(format!("`{name}` has other arguments")));
             }
             // Any other is a function of the user's.
             _ => {
-                let args = args.iter().map(|a| CallArg::Float(*a)).collect();
-                E::call(Called { symbol: String::leak(name.to_owned()), args })
+                let args = args.into_iter().map(CallArg::Float).collect();
+                E::call(Called { symbol: name.to_owned(), args })
             }
         })
     }
@@ -616,11 +593,12 @@ mod tests {
 
     #[test]
     fn a_rule_fits_the_function_or_is_refused() {
-        let keep = |text: &str, params: &[Ty], rets: &[Ty]| UserRule::parse(text).unwrap().keep("f", params, rets);
+        let of =
+            |text: &str, params: &[Ty], rets: &[Ty]| UserRule::parse(text).unwrap().for_function("f", params, rets);
         let (d, s, i) = (Ty::F64, Ty::F32, Ty::I32);
-        let one = keep("x => z: z", &[d], &[d]).unwrap();
-        assert_eq!(keep("x => z: z", &[d], &[d]).unwrap(), one, "the same is kept once");
-        assert_ne!(keep("x => z: x", &[d], &[d]).unwrap(), one);
+        let one = of("x => z: z", &[d], &[d]).unwrap();
+        assert_eq!(of("x => z: z", &[d], &[d]).unwrap(), one);
+        assert_ne!(of("x => z: x", &[d], &[d]).unwrap(), one);
         for (text, params, rets, says) in [
             ("x => z: z", &[d, d][..], &[d][..], "2 parameters"),
             ("x => z: z", &[d], &[], "0 results"),
@@ -629,7 +607,7 @@ mod tests {
             ("x, n => z: 1, 1", &[d, i], &[d], "parameter 1 of %f is no float"),
             ("tangent g(x, dx, c)", &[d], &[d], "does not have"),
         ] {
-            let e = keep(text, params, rets).expect_err(text);
+            let e = of(text, params, rets).expect_err(text);
             assert!(e.contains(says), "{text}: {e}");
         }
     }
@@ -646,7 +624,7 @@ mod tests {
         assert_eq!(rule.augmented.as_ref().unwrap().args, [Primal(0), Primal(1), Overwritten]);
         assert_eq!(rule.tangent.as_ref().unwrap().args, [Primal(0), Derivative(0), Primal(1), Derivative(1)]);
         let (params, rets) = ([Ty::F32, Ty::I64, Ty::I32], [Ty::F32, Ty::F32]);
-        assert!(rule.keep("f", &params, &rets).is_ok());
+        assert!(rule.fits("f", &params, &rets).is_ok());
         let signature = |call: &AdjointCall| rule.signature(call, &params, &rets);
         assert_eq!(signature(rule.augmented.as_ref().unwrap()).1, [Ty::F32, Ty::F32, Ty::I64]);
         assert_eq!(signature(rule.tangent.as_ref().unwrap()).1, [Ty::F32; 4]);
@@ -659,9 +637,9 @@ mod tests {
         assert_eq!(UserRule::parse(text).unwrap().symbols(), ["r", "f", "t"]);
         // A rule that was not parsed may number what is not there.
         let odd = AdjointRule { params: 1, cotangents: vec![1], ..rule.clone() };
-        assert!(odd.keep("f", &[Ty::F64], &[Ty::F64]).is_err_and(|e| e.contains("does not have")));
+        assert!(odd.fits("f", &[Ty::F64], &[Ty::F64]).is_err_and(|e| e.contains("does not have")));
         let odd = AdjointRule { params: 1, cotangents: vec![], ..rule.clone() };
-        assert!(odd.keep("f", &[Ty::F64], &[Ty::F64]).is_err_and(|e| e.contains("does not have")));
+        assert!(odd.fits("f", &[Ty::F64], &[Ty::F64]).is_err_and(|e| e.contains("does not have")));
         for (text, says) in [
             ("x => adjoint r(x, seed, record) -> dx", "a record is what an augmented function"),
             ("x => adjoint r(x, dx)", "is a float: its cotangent is returned"),
@@ -672,7 +650,7 @@ mod tests {
             ("x, y => adjoint r(x)", "1 parameters, and the rule is of a function with 2"),
         ] {
             let UserRule::Adjoint(rule) = UserRule::parse(text).unwrap() else { panic!("an adjoint") };
-            let e = rule.keep("f", &[Ty::F64], &[Ty::F64]).expect_err(text);
+            let e = rule.fits("f", &[Ty::F64], &[Ty::F64]).expect_err(text);
             assert!(e.contains(says), "{text}: {e}");
         }
     }

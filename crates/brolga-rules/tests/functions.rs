@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use brolga_rules::check::{Probe, Width, check, measure};
-use brolga_rules::{ExprRow, MathFn, MathKind, MathRule, Partial, Reads, gamma, math_rule, math_rules};
+use brolga_rules::{E, ExprRow, MathFn, MathKind, MathRule, Partial, Reads, gamma, math_rule, math_rules};
 
 use crate::subjects::Foreign;
 
 /// Functions with a row.
 pub fn rows() -> impl Iterator<Item = (&'static MathRule, &'static ExprRow)> {
-    math_rules().filter_map(|rule| match rule.kind {
-        MathKind::Expr(row) | MathKind::Writes(row, _) => Some((rule, row)),
+    math_rules().filter_map(|rule| match &rule.kind {
+        MathKind::Expr(row) | MathKind::Writes(row, _) => Some((rule, &**row)),
         MathKind::Memory(_) | MathKind::Inactive => None,
     })
 }
@@ -29,7 +29,7 @@ fn values(width: Width) -> Vec<f64> {
 /// Points at which a function is smooth, or has a corner, a pole or an edge.
 pub fn points(f: &Foreign, rule: &'static MathRule, row: &ExprRow) -> Vec<Vec<f64>> {
     let mut points = grid(f, row.n_operands());
-    let base = base_name(rule.symbol);
+    let base = base_name(&rule.symbol);
     points.retain(|p| is_smooth(base, f.width, p));
     // The order of a polygamma is whole, and few of them are numbers of all sizes.
     if base == "brolga_polygamma" {
@@ -58,7 +58,7 @@ fn grid(f: &Foreign, n_operands: usize) -> Vec<Vec<f64>> {
 pub fn probes(rule: &'static MathRule, row: &ExprRow) -> (Width, Vec<Probe>) {
     let f = Foreign::new(rule);
     let call = |x: &[f64]| f.call(x);
-    let base = base_name(rule.symbol);
+    let base = base_name(&rule.symbol);
     // A power of a negative number has whole exponents, which cannot be varied.
     let whole = |p: &[f64], i: usize| base == "pow" && i == 1 && p[0] < 0.0 || base == "brolga_polygamma" && i == 0;
     let vary = |p: &[f64], i: usize| f.is_continuous(i) && !whole(p, i);
@@ -101,7 +101,7 @@ fn rows_agree_with_differences() {
             Err(e) => wrong.push(format!("{}: {} mismatches\n  {}\n  {}", rule.symbol, e.len(), e[0], e[e.len() - 1])),
             Ok(evidence) => {
                 for ((r, o, _), &n) in row.partials().zip(&evidence.sharp) {
-                    let order = base_name(rule.symbol) == "brolga_polygamma" && o == 0;
+                    let order = base_name(&rule.symbol) == "brolga_polygamma" && o == 0;
                     let silent = !rule.params[o].is_float() || order;
                     if !silent && n < 4 {
                         wrong.push(format!("{}: ∂{r}/∂{o}: only {n} sharp measurements", rule.symbol));
@@ -119,7 +119,7 @@ fn rows_call_only_functions_that_have_rules() {
         .flat_map(|(_, row)| row.partials().collect::<Vec<_>>())
         .flat_map(|(_, _, p)| match p {
             Partial::Zero => vec![],
-            Partial::Scale(s) => s.over.into_iter().chain(s.times).flat_map(|e| e.calls()).collect(),
+            Partial::Scale(s) => s.factors().flat_map(E::calls).collect(),
         })
         .collect();
     assert_eq!(called, BTreeSet::from(MathFn::ALL), "the closed set is what rows use");

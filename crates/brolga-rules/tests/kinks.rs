@@ -32,7 +32,7 @@ impl Line {
                 OpcodeRule::Expr(row) => row,
                 other => panic!("{}: {other:?}", self.text),
             },
-            Subject::Function(symbol) => match math_rule(symbol).map(|rule| rule.kind) {
+            Subject::Function(symbol) => match math_rule(symbol).map(|rule| &rule.kind) {
                 Some(MathKind::Expr(row) | MathKind::Writes(row, _)) => row,
                 other => panic!("{}: {other:?}", self.text),
             },

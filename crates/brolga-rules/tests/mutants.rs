@@ -68,14 +68,14 @@ fn of_formulas(kinks: &[Line], wanted: &dyn Fn(&str) -> bool) -> Vec<Tally> {
 
 fn of_functions(kinks: &[Line], wanted: &dyn Fn(&str) -> bool) -> Vec<Tally> {
     let mut out = Vec::new();
-    for (rule, row) in functions::rows().filter(|(rule, _)| wanted(rule.symbol)) {
-        let mut tally = Tally::new(rule.symbol);
-        let base = functions::base_name(rule.symbol);
+    for (rule, row) in functions::rows().filter(|(rule, _)| wanted(&rule.symbol)) {
+        let mut tally = Tally::new(&rule.symbol);
+        let base = functions::base_name(&rule.symbol);
         if base != rule.symbol {
-            let Some(MathKind::Expr(of_base) | MathKind::Writes(of_base, _)) = math_rule(base).map(|r| r.kind) else {
+            let Some(MathKind::Expr(of_base) | MathKind::Writes(of_base, _)) = math_rule(base).map(|r| &r.kind) else {
                 panic!("{base} has no row")
             };
-            assert_eq!(row, of_base, "{} has a row of its own, and no mutant of it is tried", rule.symbol);
+            assert_eq!(row, &**of_base, "{} has a row of its own, and no mutant of it is tried", rule.symbol);
             tally.note = format!("the row of {base}");
             out.push(tally);
             continue;
@@ -95,7 +95,7 @@ fn of_functions(kinks: &[Line], wanted: &dyn Fn(&str) -> bool) -> Vec<Tally> {
         for (what, mutant) in mutants(row, |i| rule.params[i].is_float() && !(base == "brolga_polygamma" && i == 0)) {
             let differs = || {
                 let at_a_kink = kinks.iter().filter(is_ours).any(|line| line.agrees(&mutant).is_err());
-                at_a_kink || second::differs_at_an_edge(rule.symbol, &mutant)
+                at_a_kink || second::differs_at_an_edge(&rule.symbol, &mutant)
             };
             tally.count(what, check(&mutant, width, &probes).is_err(), differs);
         }

@@ -95,14 +95,14 @@ fn page() -> String {
     )
     .expect(write);
     for rule in math_rules() {
-        if let MathKind::Expr(row) | MathKind::Writes(row, _) = rule.kind
+        if let MathKind::Expr(row) | MathKind::Writes(row, _) = &rule.kind
             && rule.params[0] == Ty::F64
         {
             let twin = format!("{}f", rule.symbol);
             let name = if math_rule(&twin).is_some() {
-                rule.symbol.to_owned()
+                rule.symbol.to_string()
             } else {
-                format!("{}` `{}", rule.symbol, twin_of(rule.symbol))
+                format!("{}` `{}", rule.symbol, twin_of(&rule.symbol))
             };
             let sig = signature(&rule.params, &rule.rets);
             writeln!(w, "| `{name}` | {sig} | `{}` | {} | {} |", cell(row), reads(row), guarded(row)).expect(write);

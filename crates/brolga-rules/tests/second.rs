@@ -21,13 +21,13 @@ fn strong(ct: f64, factor: f64) -> f64 {
 }
 
 /// The derivative of an expression.
-fn derived(e: E, operands: &[Dual], results: &[Dual]) -> Dual {
-    let of = |e: E| derived(e, operands, results);
+fn derived(e: &E, operands: &[Dual], results: &[Dual]) -> Dual {
+    let of = |e: &E| derived(e, operands, results);
     let plain = |x: &[Dual]| x.iter().map(|d| d.0).collect::<Vec<f64>>();
-    match *e.node() {
-        Node::Operand(i) | Node::IntOperand(i) => operands[i],
-        Node::Result(i) => results[i],
-        Node::Const(c) => (c, 0.0),
+    match e.node() {
+        &(Node::Operand(i) | Node::IntOperand(i)) => operands[i],
+        &Node::Result(i) => results[i],
+        &Node::Const(c) => (c, 0.0),
         Node::Neg(a) => (-of(a).0, -of(a).1),
         Node::Add(a, b) => (of(a).0 + of(b).0, of(a).1 + of(b).1),
         Node::Sub(a, b) => (of(a).0 - of(b).0, of(a).1 - of(b).1),
@@ -53,10 +53,10 @@ fn derived(e: E, operands: &[Dual], results: &[Dual]) -> Dual {
             (z, if x.0 == 0.0 { 0.0 } else { x.1 * (z / x.0) })
         }
         Node::Math(f, args) => {
-            let args: Vec<Dual> = args.iter().map(|&a| of(a)).collect();
+            let args: Vec<Dual> = args.iter().map(of).collect();
             let z = f.eval(plain(&args));
             let rule = math_rule(f.symbol()).expect("what rows call has a rule");
-            let MathKind::Expr(row) = rule.kind else { panic!("{} is a formula", rule.symbol) };
+            let MathKind::Expr(row) = &rule.kind else { panic!("{} is a formula", rule.symbol) };
             let terms = args.iter().enumerate().map(|(i, x)| product(row.partial(0, i), x.1, &plain(&args), &[z]));
             (z, terms.sum())
         }
@@ -66,12 +66,12 @@ fn derived(e: E, operands: &[Dual], results: &[Dual]) -> Dual {
 }
 
 /// A tangent times a partial.
-fn product(p: Partial, tangent: f64, operands: &[f64], results: &[f64]) -> f64 {
+fn product(p: &Partial, tangent: f64, operands: &[f64], results: &[f64]) -> f64 {
     if tangent == 0.0 { 0.0 } else { p.eval(tangent, operands, results) }
 }
 
 /// The slopes of a partial in each operand, by a second derivation.
-fn slopes(row: &ExprRow, p: Partial, operands: &[f64], results: &[f64]) -> Vec<f64> {
+fn slopes(row: &ExprRow, p: &Partial, operands: &[f64], results: &[f64]) -> Vec<f64> {
     let Partial::Scale(s) = p else { return vec![0.0; operands.len()] };
     (0..operands.len())
         .map(|along| {
@@ -80,11 +80,11 @@ fn slopes(row: &ExprRow, p: Partial, operands: &[f64], results: &[f64]) -> Vec<f
             let by = |r: usize| product(row.partial(r, along), 1.0, operands, results);
             let z: Vec<Dual> = results.iter().enumerate().map(|(r, &z)| (z, by(r))).collect();
             let mut value = (1.0, 0.0);
-            if let Some(e) = s.over {
+            if let Some(e) = &s.over {
                 let e = derived(e, &x, &z);
                 value = (1.0 / e.0, -strong(e.1, 1.0 / e.0 / e.0));
             }
-            if let Some(t) = s.times {
+            if let Some(t) = &s.times {
                 let t = derived(t, &x, &z);
                 value = (value.0 * t.0, strong(value.1, t.0) + strong(t.1, value.0));
             }
@@ -112,7 +112,7 @@ fn excused(base: &str, x: &[f64]) -> bool {
 fn slopes_of_partials_agree_with_differences() {
     let (mut wrong, mut sharp) = (Vec::new(), 0);
     for (rule, row) in rows() {
-        let (f, base) = (Foreign::new(rule), base_name(rule.symbol));
+        let (f, base) = (Foreign::new(rule), base_name(&rule.symbol));
         if f.width == Width::F32 || rule.params.iter().any(|t| !t.is_float()) || base.starts_with("brolga_with") {
             continue;
         }
@@ -158,7 +158,7 @@ pub fn differs_at_an_edge(symbol: &str, row: &ExprRow) -> bool {
 #[test]
 fn at_edges() {
     let row = |name: &str| match math_rule(name).expect("it has a rule") {
-        rule @ brolga_rules::MathRule { kind: MathKind::Expr(row), .. } => (rule, *row),
+        rule @ brolga_rules::MathRule { kind: MathKind::Expr(row), .. } => (rule, &**row),
         _ => panic!("{name} is a formula"),
     };
     let at = |name: &str, o: usize, x: &[f64]| {

@@ -175,7 +175,7 @@ extern "C" fn first32(x: f32, _v: f32) -> f32 {
 impl Foreign {
     /// The function of a rule with float operands.
     pub fn new(rule: &'static MathRule) -> Self {
-        let address = match rule.symbol {
+        let address = match &*rule.symbol {
             // These are in the run time or in compilers' support libraries.
             "brolga_digamma" => digamma64 as *const c_void,
             "brolga_digammaf" => digamma32 as *const c_void,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use brolga_rules::{MathFn, OpcodeRule, Partial, Structural, cost, is_pure, opcode_rule};
+use brolga_rules::{E, MathFn, OpcodeRule, Partial, Structural, cost, is_pure, opcode_rule};
 use cranelift_codegen::ir::Opcode;
 
 /// Vectors have no C functions, so rows of opcodes do without.
@@ -12,7 +12,7 @@ fn rows_of_opcodes_call_nothing() {
         let OpcodeRule::Expr(row) = opcode_rule(op) else { continue };
         for (_, _, p) in row.partials() {
             let Partial::Scale(s) = p else { continue };
-            let calls: Vec<MathFn> = s.over.into_iter().chain(s.times).flat_map(|e| e.calls()).collect();
+            let calls: Vec<MathFn> = s.factors().flat_map(E::calls).collect();
             assert!(calls.is_empty(), "{op} calls {calls:?}");
         }
     }

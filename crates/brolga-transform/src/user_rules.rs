@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use brolga_ir::{DataObject, Diagnostic, Diagnostics, FuncKey, Program};
+use brolga_ir::{Attached, DataObject, Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::UserRule;
 use cranelift_codegen::ir::AbiParam;
 
@@ -46,10 +46,10 @@ fn set(program: &mut Program, key: FuncKey, rule: &UserRule, imports: bool) -> R
         ));
     };
     let UserRule::Adjoint(adjoint) = rule else {
-        program.func_mut(key).rule = Some(rule.keep(&symbol, &params, &rets)?.0);
+        program.func_mut(key).rule = Some(Attached::new(rule.for_function(&symbol, &params, &rets)?));
         return Ok(());
     };
-    let id = adjoint.keep(&symbol, &params, &rets)?;
+    adjoint.fits(&symbol, &params, &rets)?;
     for call in adjoint.calls() {
         let Some(declared) = program.func(&call.symbol).map(|k| &program.funcs[k].signature) else { continue };
         let wanted = signature_of(adjoint, call, &signature).expect("it has types that rules have");
@@ -72,6 +72,6 @@ fn set(program: &mut Program, key: FuncKey, rule: &UserRule, imports: bool) -> R
         program.define(&symbol, body, |_| 0).map_err(|s| format!("%{s} cannot be defined"))?;
         program.func_mut(key).stand_in = true;
     }
-    program.func_mut(key).adjoint = Some(id.0);
+    program.func_mut(key).adjoint = Some(Attached::new(adjoint.clone()));
     Ok(())
 }

@@ -92,7 +92,7 @@ pub(crate) fn confirmed(module: &Module, candidates: Vec<LibraryCandidate>) -> R
             memory.copy_from_slice(&instance.memory()[..BYTES]);
             Some(found)
         };
-        let agrees = match math_rule(&c.name).map(|r| r.kind) {
+        let agrees = match math_rule(&c.name).map(|r| &r.kind) {
             _ if c.name.starts_with("__div") => divides(c.ty.params()[1] == ValType::F32, &mut call),
             Some(MathKind::Writes(_, outs)) => takes_apart(c.ty.params()[0] == ValType::F32, outs[0].ty, &mut call),
             _ => BLOCKS.iter().all(|&block| moves(&c.name, block, &mut call)),

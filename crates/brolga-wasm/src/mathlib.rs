@@ -57,7 +57,7 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<MathCandidate> {
             // What compilers call for a power with an integer exponent multiplies, which can be
             // differentiated as it is.
             let known = !rule.symbol.starts_with("__");
-            (known && same(&rule.params, ty.params()) && same(&rule.rets, ty.results())).then_some(rule.symbol)
+            (known && same(&rule.params, ty.params()) && same(&rule.rets, ty.results())).then_some(&*rule.symbol)
         };
         // Languages with generic functions have one name for both widths.
         let of = |n: &String| fits(&plain(n)).or_else(|| fits(&format!("{}f", plain(n))));

@@ -162,7 +162,7 @@ impl Quad {
             _ => None,
         };
         let params = rule.params.iter().map(kind).collect::<Option<_>>()?;
-        Some(Self { params, result: QuadKind::Quad, slope: Slope::Of(rule.symbol) })
+        Some(Self { params, result: QuadKind::Quad, slope: Slope::Of(&rule.symbol) })
     }
 }
 

@@ -138,7 +138,8 @@ fn rules(ty: &FuncType) -> impl Iterator<Item = &'static MathRule> {
         matches!((t, v), (Ty::F64, ValType::F64) | (Ty::F32, ValType::F32) | (Ty::I32, ValType::I32))
     };
     let same = move |ts: &[Ty], vs: &[ValType]| ts.len() == vs.len() && ts.iter().zip(vs).all(|(t, v)| fits(t, v));
-    let own = |r: &MathRule| r.symbol.starts_with("brolga_") || r.symbol.starts_with("__") || VAGUE.contains(&r.symbol);
+    let own =
+        |r: &MathRule| r.symbol.starts_with("brolga_") || r.symbol.starts_with("__") || VAGUE.contains(&&*r.symbol);
     math_rules().filter(move |r| {
         matches!(r.kind, MathKind::Expr(_)) && !own(r) && same(&r.params, ty.params()) && same(&r.rets, ty.results())
     })
@@ -158,7 +159,7 @@ impl Trial<'_, '_> {
     /// The known function that a candidate computes.
     fn known(&mut self, key: FuncKey, c: &UnnamedCandidate) -> Option<&'static str> {
         let mut left: Vec<(&'static str, Host)> =
-            rules(&c.ty).filter_map(|r| Some((r.symbol, Host::of(r.symbol)?))).collect();
+            rules(&c.ty).filter_map(|r| Some((&*r.symbol, Host::of(&r.symbol)?))).collect();
         self.instance.set_fuel(FUEL);
         if self.started.is_none() {
             self.started = Some(self.instance.kept(0));
@@ -279,7 +280,7 @@ mod tests {
     #[test]
     fn every_function_is_told_from_every_other() {
         let doubles = FuncType::new([ValType::F64], [ValType::F64]);
-        let all: Vec<_> = rules(&doubles).map(|r| r.symbol).collect();
+        let all: Vec<_> = rules(&doubles).map(|r| &*r.symbol).collect();
         assert!(all.contains(&"exp") && all.contains(&"floor") && !all.contains(&"brolga_digamma"));
         // These are the same but for what they signal.
         let alike = [

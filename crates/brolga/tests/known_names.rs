@@ -124,8 +124,8 @@ fn gradient(p: &Program, x: f64, y: f64) -> Result<(f64, [f64; 2]), Error> {
 
 #[test]
 fn each_name_runs_and_has_the_slope_of_its_value() {
-    for rule in math_rules().filter(|r| !matches!(r.symbol, "abort" | "exit")) {
-        let name = rule.symbol;
+    for rule in math_rules().filter(|r| !matches!(&*r.symbol, "abort" | "exit")) {
+        let name = &*rule.symbol;
         let p = program(&caller(rule));
         let f = p.func("f").expect("it is there");
         let primal = Primal::new(&p, &[f], &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -162,7 +162,7 @@ fn each_name_runs_and_has_the_slope_of_its_value() {
 /// What ends a program is a trap of the call, and the process goes on.
 #[test]
 fn names_that_do_not_come_back_trap() {
-    for rule in math_rules().filter(|r| matches!(r.symbol, "abort" | "exit")) {
+    for rule in math_rules().filter(|r| matches!(&*r.symbol, "abort" | "exit")) {
         let p = program(&caller(rule));
         let f = p.func("f").expect("it is there");
         let primal = Primal::new(&p, &[f], &Options::default()).unwrap_or_else(|e| panic!("{}: {e}", rule.symbol));
@@ -179,7 +179,7 @@ fn names_that_do_not_come_back_trap() {
 #[test]
 fn bad_pointers_are_traps() {
     for rule in math_rules().filter(|r| r.params.contains(&Ty::Ptr)) {
-        let name = rule.symbol;
+        let name = &*rule.symbol;
         // Standard output belongs to C's library, which reads what it is given where no fault is
         // expected.
         if matches!(name, "free" | "brolga_free_at_end" | "realloc" | "puts") {

@@ -107,12 +107,12 @@ impl Cx<'_> {
                 Structural::CallIndirect if n == 0 => false,
                 Structural::Call | Structural::CallIndirect => match CalleeKind::of(self.i.program, func, inst) {
                     Some(CalleeKind::Known(rule)) => match rule.kind {
-                        MathKind::Expr(row) => !row.partial(0, n).is_zero() && result_useful(0),
-                        MathKind::Writes(row, _) => (0..row.n_results()).any(|k| !row.partial(k, n).is_zero()),
+                        MathKind::Expr(ref row) => !row.partial(0, n).is_zero() && result_useful(0),
+                        MathKind::Writes(ref row, _) => (0..row.n_results()).any(|k| !row.partial(k, n).is_zero()),
                         _ => false,
                     },
                     Some(CalleeKind::Computes(rule)) => match rule.kind {
-                        MathKind::Expr(row) => n > 0 && !row.partial(0, n - 1).is_zero() && result_useful(0),
+                        MathKind::Expr(ref row) => n > 0 && !row.partial(0, n - 1).is_zero() && result_useful(0),
                         _ => false,
                     },
                     Some(callee @ (CalleeKind::Derived(_) | CalleeKind::Indirect(_))) => {

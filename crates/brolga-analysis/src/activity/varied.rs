@@ -699,7 +699,7 @@ impl Cx<'_> {
         let args = func.dfg.inst_args(inst);
         match CalleeKind::of(self.i.program, func, inst) {
             Some(CalleeKind::Known(rule)) => match rule.kind {
-                MathKind::Expr(row) | MathKind::Writes(row, _) => {
+                MathKind::Expr(ref row) | MathKind::Writes(ref row, _) => {
                     let flows = |i: usize| !row.partial(k, i).is_zero();
                     let any = args.iter().enumerate().any(|(i, &a)| flows(i) && self.a.is_varied(a));
                     if any { State::Varied { definite: true } } else { State::No }
@@ -707,7 +707,7 @@ impl Cx<'_> {
                 MathKind::Memory(_) | MathKind::Inactive => State::No,
             },
             Some(CalleeKind::Computes(rule)) => match rule.kind {
-                MathKind::Expr(row) => {
+                MathKind::Expr(ref row) => {
                     let flows = |i: usize| !row.partial(k, i).is_zero();
                     let any = args[1..].iter().enumerate().any(|(i, &a)| flows(i) && self.a.is_varied(a));
                     if any { State::Varied { definite: true } } else { State::No }

@@ -1,9 +1,12 @@
 //! Callee resolution: whether a call goes to a function of the program, to a known C function, or
 //! to something unknown.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use brolga_ir::program::symbol_in;
 use brolga_ir::{FuncKey, Program};
-use brolga_rules::{MathRule, UserRuleId, math_rule, user_rule};
+use brolga_rules::{MathRule, math_rule};
 use cranelift_codegen::ir::{self, InstructionData};
 
 /// What a call goes to.
@@ -14,8 +17,8 @@ pub enum CalleeKind {
     /// A function with a body that does not matter for derivatives and is called as it is:
     /// [`crate::calls::opaque_allocator`].
     Plain(FuncKey),
-    /// An imported function with a rule.
-    Known(&'static MathRule),
+    /// A function with a rule.
+    Known(KnownRule),
     /// A function with a body that computes a known function. The first argument, the instance, is
     /// not the rule's.
     Computes(&'static MathRule),
@@ -25,6 +28,26 @@ pub enum CalleeKind {
     Missing(String),
     /// Whatever the first operand points at.
     Indirect(ir::SigRef),
+}
+
+/// The rule by which calls of a function are differentiated.
+#[derive(Clone, Debug)]
+pub enum KnownRule {
+    /// Of a C function.
+    OfTable(&'static MathRule),
+    /// Of a user, for this program.
+    OfUser(Arc<MathRule>),
+}
+
+impl Deref for KnownRule {
+    type Target = MathRule;
+
+    fn deref(&self) -> &MathRule {
+        match self {
+            Self::OfTable(rule) => rule,
+            Self::OfUser(rule) => rule,
+        }
+    }
 }
 
 impl CalleeKind {
@@ -52,7 +75,7 @@ impl CalleeKind {
                     Some(k) if program.funcs[k].host.is_some() => CalleeKind::Host,
                     _ => match math_rule(&symbol) {
                         Some(r) if signature_fits(r, &func.dfg.signatures[func.dfg.ext_funcs[func_ref].signature]) => {
-                            CalleeKind::Known(r)
+                            CalleeKind::Known(KnownRule::OfTable(r))
                         }
                         _ => CalleeKind::Missing(symbol.into_owned()),
                     },
@@ -70,8 +93,8 @@ fn computed(program: &Program, k: FuncKey) -> Option<&'static MathRule> {
 }
 
 /// The rule that a user has given a function.
-fn users(program: &Program, k: FuncKey) -> Option<&'static MathRule> {
-    program.funcs[k].rule.map(|id| user_rule(UserRuleId(id)))
+fn users(program: &Program, k: FuncKey) -> Option<KnownRule> {
+    program.funcs[k].rule.as_ref()?.get().map(KnownRule::OfUser)
 }
 
 /// Whether a call's signature is the one that the rule is for.

@@ -118,7 +118,7 @@ fn of_inst(program: &Program, func: &ir::Function, inst: ir::Inst, all: &HashMap
     match CalleeKind::of(program, func, inst) {
         Some(CalleeKind::Derived(k)) => return all.get(&k).copied(),
         Some(CalleeKind::Known(rule)) => {
-            return rule.only_computes().then_some(Delay { memory: reads(rule), ..Delay::default() });
+            return rule.only_computes().then_some(Delay { memory: reads(&rule), ..Delay::default() });
         }
         Some(CalleeKind::Computes(rule)) => {
             let InstructionData::Call { func_ref, .. } = func.dfg.insts[inst] else { return None };
@@ -319,7 +319,7 @@ impl JointInput<'_> {
         let (accesses, foreign) = match self.callee(inst) {
             None => (op.can_load() || op.can_store(), false),
             Some(CalleeKind::Derived(k)) => self.delays.get(&k).map_or((true, true), |d| (d.memory, false)),
-            Some(CalleeKind::Known(rule)) => (reads(rule), false),
+            Some(CalleeKind::Known(rule)) => (reads(&rule), false),
             Some(_) => (true, true),
         };
         Between { accesses, foreign, returns: op == Opcode::Return }

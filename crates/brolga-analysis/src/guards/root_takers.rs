@@ -1,5 +1,8 @@
 //! Takers of roots: which functions take a root, by themselves or by what they call.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::{FuncKey, Program};
 use brolga_rules::{ExprRow, MathKind, OpcodeRule, opcode_rule};
@@ -46,14 +49,10 @@ pub fn taking(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Tak
 }
 
 /// The formula of an instruction, and its operands.
-pub(super) fn row<'a>(
-    program: &Program,
-    func: &'a ir::Function,
-    inst: ir::Inst,
-) -> Option<(&'static ExprRow, &'a [ir::Value])> {
+pub(super) fn row<'a>(program: &Program, func: &'a ir::Function, inst: ir::Inst) -> Option<(Formula, &'a [ir::Value])> {
     let args = func.dfg.inst_args(inst);
     match opcode_rule(func.dfg.insts[inst].opcode()) {
-        OpcodeRule::Expr(row) => Some((row, args)),
+        OpcodeRule::Expr(row) => Some((Formula::OfOpcode(row), args)),
         _ => match CalleeKind::of(program, func, inst)? {
             CalleeKind::Known(rule) => formula(&rule.kind).map(|row| (row, args)),
             CalleeKind::Computes(rule) => formula(&rule.kind).map(|row| (row, &args[1..])),
@@ -62,9 +61,26 @@ pub(super) fn row<'a>(
     }
 }
 
-fn formula(kind: &MathKind) -> Option<&'static ExprRow> {
-    match *kind {
-        MathKind::Expr(row) | MathKind::Writes(row, _) => Some(row),
+/// The row of an opcode or of a function.
+pub(super) enum Formula {
+    OfOpcode(&'static ExprRow),
+    OfFunction(Arc<ExprRow>),
+}
+
+impl Deref for Formula {
+    type Target = ExprRow;
+
+    fn deref(&self) -> &ExprRow {
+        match self {
+            Self::OfOpcode(row) => row,
+            Self::OfFunction(row) => row,
+        }
+    }
+}
+
+fn formula(kind: &MathKind) -> Option<Formula> {
+    match kind {
+        MathKind::Expr(row) | MathKind::Writes(row, _) => Some(Formula::OfFunction(Arc::clone(row))),
         MathKind::Memory(_) | MathKind::Inactive => None,
     }
 }

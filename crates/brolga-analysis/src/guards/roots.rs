@@ -71,7 +71,7 @@ pub fn compute(i: &ActivityInput<'_>, active: &dyn Fn(ir::Value) -> bool) -> Roo
                     // What is written through pointers has no name.
                     Some((row, args)) => {
                         let passes =
-                            |&(r, _, p): &(usize, usize, brolga_rules::Partial)| p.is_edge() || !p.is_zero() && is(r);
+                            |&(r, _, p): &(usize, usize, &brolga_rules::Partial)| p.is_edge() || !p.is_zero() && is(r);
                         row.partials().filter(passes).map(|(_, k, _)| args[k]).collect()
                     }
                     None => {

@@ -104,7 +104,7 @@ impl Units<'_> {
             OpcodeRule::Expr(row) => match row.partial(0, n) {
                 Partial::Zero => Passes::Nothing,
                 // A factor that chooses (0 or 1) has no name.
-                p if p == Partial::ONE && matches!(op, Opcode::Fadd | Opcode::Fsub) => Passes::Same(results[0]),
+                p if *p == Partial::ONE && matches!(op, Opcode::Fadd | Opcode::Fsub) => Passes::Same(results[0]),
                 Partial::Scale(_) => Passes::Other,
             },
             _ => Passes::Other,

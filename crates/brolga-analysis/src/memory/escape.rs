@@ -224,7 +224,7 @@ fn followed(places: Places<'_>, uses: &Uses, mut work: Vec<ir::Value>) -> Option
                 }
                 InstructionData::Call { .. } => {
                     let Some(CalleeKind::Known(rule)) = CalleeKind::of(places.program, func, inst) else { return None };
-                    match (rule.kind, index) {
+                    match (&rule.kind, index) {
                         (MathKind::Memory(MemFn::Memcpy | MemFn::Memmove | MemFn::Memset), 0) => {
                             work.extend_from_slice(func.dfg.inst_results(inst));
                         }

@@ -81,17 +81,12 @@ pub fn compile(module: &mut impl Module, text: &str) -> Result<HashMap<String, C
 }
 
 fn param(arg: &FnArg) -> Result<(String, Type)> {
-    match arg {
-        FnArg::Typed(p) => Ok((name(&p.pat)?, Type::read(&p.ty)?)),
-        FnArg::Receiver(_) => error(arg, "functions are no methods"),
-    }
+    let FnArg::Typed(p) = arg else { return error(arg, "functions are no methods") };
+    Ok((name(&p.pat)?, Type::read(&p.ty)?))
 }
 
 fn name(pat: &Pat) -> Result<String> {
-    match pat {
-        Pat::Ident(p) => Ok(p.ident.to_string()),
-        _ => error(pat, "a name is expected here"),
-    }
+    if let Pat::Ident(p) = pat { Ok(p.ident.to_string()) } else { error(pat, "a name is expected here") }
 }
 
 type Typed = (Value, Type);
@@ -242,28 +237,22 @@ impl<M: Module> Body<'_, M> {
         let (x, ty) = self.value(left)?;
         let y = self.wanted(right, ty)?;
         let b = self.b.ins();
-        if ty == Type::Float {
-            let compared = match op {
-                BinOp::Add(_) => return Ok((b.fadd(x, y), ty)),
-                BinOp::Sub(_) => return Ok((b.fsub(x, y), ty)),
-                BinOp::Mul(_) => return Ok((b.fmul(x, y), ty)),
-                BinOp::Div(_) => return Ok((b.fdiv(x, y), ty)),
-                BinOp::Lt(_) => FloatCC::LessThan,
-                BinOp::Le(_) => FloatCC::LessThanOrEqual,
-                BinOp::Gt(_) => FloatCC::GreaterThan,
-                BinOp::Ge(_) => FloatCC::GreaterThanOrEqual,
-                _ => return error(e, "floats have no such operator here"),
-            };
-            return Ok((b.fcmp(compared, x, y), Type::Bool));
-        }
-        let compared = match op {
-            BinOp::Add(_) if ty == Type::Int => return Ok((b.iadd(x, y), ty)),
-            BinOp::Sub(_) if ty == Type::Int => return Ok((b.isub(x, y), ty)),
-            BinOp::Lt(_) if ty == Type::Int => IntCC::UnsignedLessThan,
-            BinOp::Eq(_) if ty == Type::Int => IntCC::Equal,
+        Ok(match (op, ty) {
+            (BinOp::Add(_), Type::Float) => (b.fadd(x, y), ty),
+            (BinOp::Sub(_), Type::Float) => (b.fsub(x, y), ty),
+            (BinOp::Mul(_), Type::Float) => (b.fmul(x, y), ty),
+            (BinOp::Div(_), Type::Float) => (b.fdiv(x, y), ty),
+            (BinOp::Lt(_), Type::Float) => (b.fcmp(FloatCC::LessThan, x, y), Type::Bool),
+            (BinOp::Le(_), Type::Float) => (b.fcmp(FloatCC::LessThanOrEqual, x, y), Type::Bool),
+            (BinOp::Gt(_), Type::Float) => (b.fcmp(FloatCC::GreaterThan, x, y), Type::Bool),
+            (BinOp::Ge(_), Type::Float) => (b.fcmp(FloatCC::GreaterThanOrEqual, x, y), Type::Bool),
+            (BinOp::Add(_), Type::Int) => (b.iadd(x, y), ty),
+            (BinOp::Sub(_), Type::Int) => (b.isub(x, y), ty),
+            (BinOp::Lt(_), Type::Int) => (b.icmp(IntCC::UnsignedLessThan, x, y), Type::Bool),
+            (BinOp::Eq(_), Type::Int) => (b.icmp(IntCC::Equal, x, y), Type::Bool),
+            (_, Type::Float) => return error(e, "floats have no such operator here"),
             _ => return error(e, "integers have no such operator here"),
-        };
-        Ok((b.icmp(compared, x, y), Type::Bool))
+        })
     }
 
     fn address(&mut self, place: &Expr) -> Result<Value> {

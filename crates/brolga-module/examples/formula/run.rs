@@ -4,17 +4,24 @@
 //! any number, and which call whatever other functions there are.
 
 use std::collections::HashMap;
+use std::mem::transmute;
 
 use brolga_module::ParamActivity::{Const, Dual, Duplicated};
 use brolga_module::{AdModule, ReturnActivity, Room, Spec};
-use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlagsData, types};
-use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, FuncOrDataId, Linkage, Module, default_libcall_names};
+use cranelift_module::{FuncId, default_libcall_names};
 
 use super::codegen::{Compiled, Type, compile};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+type Floats = *mut f64;
+type Value = extern "C" fn(Floats, usize) -> f64;
+
+// Gradients of one array and of two: each with its shadow, the length, the seed, the workspace.
+type One = extern "C" fn(Floats, Floats, usize, f64);
+type Two = extern "C" fn(Floats, Floats, Floats, Floats, usize, f64);
+type OneRecorded = extern "C" fn(Floats, Floats, usize, f64, *mut u64, usize) -> i32;
+type TwoRecorded = extern "C" fn(Floats, Floats, Floats, Floats, usize, f64, *mut u64, usize) -> i32;
 
 /// Formulas that run.
 pub struct Formulas {
@@ -53,9 +60,15 @@ impl Formulas {
     /// The value of a function.
     pub fn value(&mut self, name: &str, x: &mut [f64]) -> Result<f64> {
         let id = self.objective(name)?;
-        let mut cells = [x.as_mut_ptr() as u64, x.len() as u64];
-        self.call(id, &mut cells)?;
-        Ok(f64::from_bits(cells[0]))
+        let code = self.code(id)?;
+        // SAFETY: that is the type of an objective.
+        let f = unsafe { transmute::<*const u8, Value>(code) };
+        Ok(f(x.as_mut_ptr(), x.len()))
+    }
+
+    fn code(&mut self, id: FuncId) -> Result<*const u8> {
+        self.module.finalize_definitions()?;
+        Ok(self.module.get_finalized_function(id))
     }
 
     /// The gradient of a function, added to the shadow of its argument.
@@ -79,67 +92,36 @@ impl Formulas {
         Ok(product)
     }
 
-    /// Run a gradient of arrays, each with its shadow, of their length, and of the seed one.
+    /// Run the gradient of one array or of two, with the seed one.
     fn reverse(&mut self, id: FuncId, arrays: &mut [&mut [f64]]) -> Result<()> {
         let records = !matches!(self.module.room(id), Some(Room::Nothing | Room::Stack(_)));
-        let mut workspace = vec![0_u64; 128];
+        let (code, n, mut room) = (self.code(id)?, arrays[0].len(), vec![0_u64; 128]);
         loop {
             let before: Vec<Vec<f64>> = arrays.iter().map(|a| a.to_vec()).collect();
-            let mut cells: Vec<u64> = arrays.iter_mut().map(|a| a.as_mut_ptr() as u64).collect();
-            cells.extend([arrays[0].len() as u64, 1.0_f64.to_bits()]);
-            if records {
-                cells.extend([workspace.as_mut_ptr() as u64, 8 * workspace.len() as u64]);
-            }
-            self.call(id, &mut cells)?;
-            // The only result is the status.
-            if !records || cells[0] as u32 == 0 {
+            let at: Vec<Floats> = arrays.iter_mut().map(|a| a.as_mut_ptr()).collect();
+            let (work, bytes) = (room.as_mut_ptr(), 8 * room.len());
+            // SAFETY: those are the types of such gradients, as `AdModule::signature` has them.
+            let status = unsafe {
+                match (&at[..], records) {
+                    (&[x, s], true) => transmute::<*const u8, OneRecorded>(code)(x, s, n, 1.0, work, bytes),
+                    (&[x, s, y, t], true) => transmute::<*const u8, TwoRecorded>(code)(x, s, y, t, n, 1.0, work, bytes),
+                    (&[x, s], false) => {
+                        transmute::<*const u8, One>(code)(x, s, n, 1.0);
+                        0
+                    }
+                    (&[x, s, y, t], false) => {
+                        transmute::<*const u8, Two>(code)(x, s, y, t, n, 1.0);
+                        0
+                    }
+                    _ => return Err("a gradient is one of one array or of two".into()),
+                }
+            };
+            if status == 0 {
                 return Ok(());
             }
             // A run that does not fit has written some of it.
             arrays.iter_mut().zip(&before).for_each(|(a, before)| a.copy_from_slice(before));
-            workspace.resize(2 * workspace.len(), 0);
+            room.resize(2 * room.len(), 0);
         }
-    }
-
-    /// Call a function with a cell for each parameter; its result is in the first cell afterwards.
-    fn call(&mut self, callee: FuncId, cells: &mut [u64]) -> Result<()> {
-        let door = self.door(callee)?;
-        self.module.finalize_definitions()?;
-        // SAFETY: a door takes the address of cells.
-        let code: extern "C" fn(*mut u64) = unsafe { std::mem::transmute(self.module.get_finalized_function(door)) };
-        code(cells.as_mut_ptr());
-        Ok(())
-    }
-
-    /// A function that calls another: arguments and result are in cells of eight bytes, so that one
-    /// type of Rust fits every signature.
-    fn door(&mut self, callee: FuncId) -> Result<FuncId> {
-        let decl = self.module.declarations().get_function_decl(callee);
-        let (name, params) = (format!("{}.door", decl.linkage_name(callee)), decl.signature.params.clone());
-        if let Some(FuncOrDataId::Func(known)) = self.module.get_name(&name) {
-            return Ok(known);
-        }
-        let mut cx = self.module.make_context();
-        cx.func.signature.params.push(AbiParam::new(types::I64));
-        let id = self.module.declare_function(&name, Linkage::Local, &cx.func.signature)?;
-        let callee = self.module.declare_func_in_func(callee, &mut cx.func);
-        let mut scratch = FunctionBuilderContext::new();
-        let mut b = FunctionBuilder::new(&mut cx.func, &mut scratch);
-        let block = b.create_block();
-        b.append_block_params_for_function_params(block);
-        b.switch_to_block(block);
-        b.seal_block(block);
-        let cells = b.block_params(block)[0];
-        let at = |i: usize| 8 * i as i32;
-        let load = |(i, p): (usize, &AbiParam)| b.ins().load(p.value_type, MemFlagsData::new(), cells, at(i));
-        let args: Vec<_> = params.iter().enumerate().map(load).collect();
-        let call = b.ins().call(callee, &args);
-        if let Some(&result) = b.inst_results(call).first() {
-            b.ins().store(MemFlagsData::new(), result, cells, 0);
-        }
-        b.ins().return_(&[]);
-        b.finalize(self.module.target_config());
-        self.module.define_function(id, &mut cx)?;
-        Ok(id)
     }
 }

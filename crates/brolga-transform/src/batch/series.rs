@@ -21,6 +21,8 @@
 //!
 //! [`Options::taylor`]: brolga_ir::Options
 
+use std::sync::Arc;
+
 use brolga_analysis::CalleeKind;
 use brolga_ir::inst::{AdInst, Arith, Val};
 use brolga_ir::map::HashMap;
@@ -51,7 +53,7 @@ enum SeriesKind {
     Signed(Id, Option<Id>),
     Select(Val, Id, Id),
     /// A result of a row in a scope, and its value: a name, or a call.
-    Row(&'static ExprRow, usize, usize, Worth),
+    Row(Arc<ExprRow>, usize, usize, Worth),
 }
 
 #[derive(Clone)]
@@ -86,15 +88,15 @@ impl Widener<'_, '_> {
     pub(super) fn series(&mut self, inst: ir::Inst, result: usize, ad: &AdInst) {
         let func = self.facts.func();
         let (args, results) = (func.dfg.inst_args(inst), func.dfg.inst_results(inst));
-        let (row, args): (&'static ExprRow, _) = match opcode_rule(func.dfg.insts[inst].opcode()) {
-            OpcodeRule::Expr(row) => (row, args),
+        let (row, args) = match opcode_rule(func.dfg.insts[inst].opcode()) {
+            OpcodeRule::Expr(row) => (Arc::new(row.clone()), args),
             _ => match CalleeKind::of(self.facts.program, func, inst) {
-                Some(CalleeKind::Known(rule)) => match rule.kind {
-                    MathKind::Expr(row) | MathKind::Writes(row, _) => (row, args),
+                Some(CalleeKind::Known(rule)) => match &rule.kind {
+                    MathKind::Expr(row) | MathKind::Writes(row, _) => (Arc::clone(row), args),
                     _ => return self.unfit("this call"),
                 },
-                Some(CalleeKind::Computes(rule)) => match rule.kind {
-                    MathKind::Expr(row) => (row, &args[1..]),
+                Some(CalleeKind::Computes(rule)) => match &rule.kind {
+                    MathKind::Expr(row) => (Arc::clone(row), &args[1..]),
                     _ => return self.unfit("this call"),
                 },
                 _ => return self.unfit("this call"),
@@ -105,7 +107,7 @@ impl Widener<'_, '_> {
         let (known, built, called, partials) = Default::default();
         let n = self.width;
         let mut cx = SeriesCx { w: self, ty, kinds, scopes, known, built, called, partials };
-        let target = cx.instruction(row, args, results, result);
+        let target = cx.instruction(&row, args, results, result);
         let coefficients: Vec<Val> = (1..=n).map(|j| cx.coefficient(target, j)).collect();
         let parts = self.pack(&coefficients, ty);
         self.define(name, ty, parts);
@@ -119,7 +121,7 @@ impl SeriesCx<'_, '_, '_> {
     }
 
     /// The series of a result of the instruction itself.
-    fn instruction(&mut self, row: &'static ExprRow, args: &[ir::Value], results: &[ir::Value], of: usize) -> Id {
+    fn instruction(&mut self, row: &Arc<ExprRow>, args: &[ir::Value], results: &[ir::Value], of: usize) -> Id {
         let facts = self.w.facts;
         let operand = |cx: &mut Self, &x: &ir::Value| {
             let float = facts.func().dfg.value_type(x).lane_type().is_float();
@@ -129,7 +131,8 @@ impl SeriesCx<'_, '_, '_> {
         let operands = args.iter().map(|x| operand(self, x)).collect();
         let scope = self.scopes.len();
         let named = |r: usize| results.get(r).map_or(Worth::Nowhere, |&z| Worth::Named(Val::Primal(z)));
-        let all = (0..row.n_results()).map(|r| self.put(SeriesKind::Row(row, r, scope, named(r)))).collect();
+        let all =
+            (0..row.n_results()).map(|r| self.put(SeriesKind::Row(Arc::clone(row), r, scope, named(r)))).collect();
         self.scopes.push(Scope { operands, ints: args.to_vec(), results: all });
         self.scopes[scope].results[of]
     }
@@ -139,32 +142,32 @@ impl SeriesCx<'_, '_, '_> {
         if let Some(&known) = self.called.get(&(f, args.clone())) {
             return known;
         }
-        let Some(MathKind::Expr(row)) = math_rule(f.symbol()).map(|rule| rule.kind) else {
+        let Some(MathKind::Expr(row)) = math_rule(f.symbol()).map(|rule| &rule.kind) else {
             self.w.unfit("a function without a row");
             return self.put(SeriesKind::Const(0.0));
         };
         let scope = self.scopes.len();
-        let id = self.put(SeriesKind::Row(row, 0, scope, Worth::Called(f, args.clone())));
+        let id = self.put(SeriesKind::Row(Arc::clone(row), 0, scope, Worth::Called(f, args.clone())));
         self.scopes.push(Scope { operands: args.iter().copied().map(Some).collect(), ints: vec![], results: vec![id] });
         self.called.insert((f, args), id);
         id
     }
 
     /// The series of an expression.
-    fn expr(&mut self, e: E, scope: usize) -> Id {
+    fn expr(&mut self, e: &E, scope: usize) -> Id {
         let key = (std::ptr::from_ref(e.node()), scope);
         if let Some(&known) = self.built.get(&key) {
             return known;
         }
-        let two = |cx: &mut Self, a: E, b: E| (cx.expr(a, scope), cx.expr(b, scope));
-        let id = match *e.node() {
-            Node::Operand(i) => self.scopes[scope].operands[i].expect("a float"),
-            Node::IntOperand(i) => {
+        let two = |cx: &mut Self, a: &E, b: &E| (cx.expr(a, scope), cx.expr(b, scope));
+        let id = match e.node() {
+            &Node::Operand(i) => self.scopes[scope].operands[i].expect("a float"),
+            &Node::IntOperand(i) => {
                 let int = self.scopes[scope].ints[i];
                 self.put(SeriesKind::Int(int))
             }
-            Node::Result(i) => self.scopes[scope].results[i],
-            Node::Const(c) => self.put(SeriesKind::Const(c)),
+            &Node::Result(i) => self.scopes[scope].results[i],
+            &Node::Const(c) => self.put(SeriesKind::Const(c)),
             Node::Neg(a) => {
                 let a = self.expr(a, scope);
                 self.put(SeriesKind::Neg(a))
@@ -198,8 +201,8 @@ impl SeriesCx<'_, '_, '_> {
                 self.put(SeriesKind::Signed(a, Some(b)))
             }
             Node::Math(f, args) => {
-                let args = args.iter().map(|&a| self.expr(a, scope)).collect();
-                self.call(f, args)
+                let args = args.iter().map(|a| self.expr(a, scope)).collect();
+                self.call(*f, args)
             }
             Node::Call(_) => {
                 self.w.unfit("a function of the user's, whose derivative is another function,");
@@ -216,13 +219,13 @@ impl SeriesCx<'_, '_, '_> {
     }
 
     /// A condition, which is that of the values.
-    fn cond(&mut self, c: Cond, scope: usize) -> Val {
+    fn cond(&mut self, c: &Cond, scope: usize) -> Val {
         let mask = if self.ty.is_vector() { self.ty.as_truthy() } else { types::I8 };
-        match *c.node() {
+        match c.node() {
             CondNode::Cmp(cc, a, b) => {
                 let (a, b) = (self.expr(a, scope), self.expr(b, scope));
                 let (a, b) = (self.coefficient(a, 0), self.coefficient(b, 0));
-                self.w.arith(Arith::Fcmp(cc), &[a, b], mask)
+                self.w.arith(Arith::Fcmp(*cc), &[a, b], mask)
             }
             CondNode::And(a, b) => {
                 let (a, b) = (self.cond(a, scope), self.cond(b, scope));
@@ -352,12 +355,12 @@ impl SeriesCx<'_, '_, '_> {
                     None
                 }
             },
-            SeriesKind::Row(row, result, scope, _) => self.by_row(id, (row, result, scope), j),
+            SeriesKind::Row(row, result, scope, _) => self.by_row(id, (&row, result, scope), j),
         }
     }
 
     /// Coefficient `j` of a result of a row.
-    fn by_row(&mut self, id: Id, (row, result, scope): (&'static ExprRow, usize, usize), j: usize) -> Option<Val> {
+    fn by_row(&mut self, id: Id, (row, result, scope): (&ExprRow, usize, usize), j: usize) -> Option<Val> {
         let mut terms = Vec::new();
         for i in 0..row.n_operands() {
             let (Some(x), Partial::Scale(scale)) = (self.scopes[scope].operands[i], row.partial(result, i)) else {
@@ -388,16 +391,16 @@ impl SeriesCx<'_, '_, '_> {
     }
 
     /// The series of a partial.
-    fn slope(&mut self, id: Id, (row, result, scope): (&'static ExprRow, usize, usize), operand: usize) -> Id {
+    fn slope(&mut self, id: Id, (row, result, scope): (&ExprRow, usize, usize), operand: usize) -> Id {
         if let Some(&known) = self.partials.get(&(id, operand)) {
             return known;
         }
         let Partial::Scale(scale) = row.partial(result, operand) else { unreachable!("it is no zero") };
-        let mut slope = match scale.times {
+        let mut slope = match &scale.times {
             Some(times) => self.expr(times, scope),
             None => self.put(SeriesKind::Const(1.0)),
         };
-        if let Some(over) = scale.over {
+        if let Some(over) = &scale.over {
             let over = self.expr(over, scope);
             slope = self.put(SeriesKind::Div(slope, over));
         }

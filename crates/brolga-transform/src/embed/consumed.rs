@@ -20,8 +20,8 @@
 use std::borrow::Cow;
 
 use brolga_ir::spec::{FloatCount, ParamSpec, Spec};
-use brolga_ir::{Diagnostics, Elem, FuncKey, Program};
-use brolga_rules::{Ty, UserRule};
+use brolga_ir::{Attached, Diagnostics, Elem, FuncKey, Program};
+use brolga_rules::{MathRule, Ty, UserRule};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, types};
@@ -80,8 +80,10 @@ impl Prepared<'_> {
 
 /// Put [`UNTRACKED`] into a program.
 fn untracked(program: &mut Program, isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
-    let rule = UserRule::Inactive.keep(UNTRACKED, &[Ty::I64], &[Ty::I64]).expect("it has types of rules").0;
-    if program.func(UNTRACKED).is_some_and(|k| program.funcs[k].rule == Some(rule)) {
+    let rule = UserRule::Inactive.for_function(UNTRACKED, &[Ty::I64], &[Ty::I64]).expect("it has types of rules");
+    let has =
+        |k: FuncKey| program.funcs[k].rule.as_ref().and_then(Attached::get::<MathRule>).is_some_and(|r| *r == rule);
+    if program.func(UNTRACKED).is_some_and(has) {
         return Ok(());
     }
     let name = ir::UserFuncName::testcase(UNTRACKED);
@@ -91,7 +93,7 @@ fn untracked(program: &mut Program, isa: &dyn TargetIsa) -> Result<(), Diagnosti
     let given = func.dfg.append_block_param(block, types::I64);
     FuncCursor::new(&mut func).at_bottom(block).ins().return_(&[given]);
     let key = program.define(UNTRACKED, func, |_| 0).map_err(|s| taken(&s))?;
-    program.func_mut(key).rule = Some(rule);
+    program.func_mut(key).rule = Some(Attached::new(rule));
     Ok(())
 }
 

@@ -605,7 +605,7 @@ impl Chains<'_, '_> {
                 Some(CalleeKind::Known(rule)) => rule,
                 _ => return false,
             };
-            matches!(rule.symbol, "sin" | "cos" | "tan" | "sinf" | "cosf" | "tanf")
+            matches!(&*rule.symbol, "sin" | "cos" | "tan" | "sinf" | "cosf" | "tanf")
         };
         let mut operands = func.dfg.inst_args(inst).iter().enumerate().filter(|(_, a)| **a == v);
         operands.any(|(k, _)| passes_on(op, k) || op == Opcode::Call && circular())
@@ -618,7 +618,7 @@ impl Chains<'_, '_> {
         match CalleeKind::of(self.facts.program, func, inst)? {
             CalleeKind::Known(rule) => {
                 let bounded =
-                    matches!(rule.symbol, "tanh" | "atan" | "erf" | "erfc" | "tanhf" | "atanf" | "erff" | "erfcf");
+                    matches!(&*rule.symbol, "tanh" | "atan" | "erf" | "erfc" | "tanhf" | "atanf" | "erff" | "erfcf");
                 bounded.then(|| func.dfg.inst_args(inst)[0])
             }
             _ => None,

@@ -80,7 +80,7 @@ pub(super) fn widened(fx: &mut Fx<'_, '_, '_, '_>, rule: &'static MathRule) {
             _ => v,
         });
     }
-    let callee = fx.callee(rule.symbol, |fx| {
+    let callee = fx.callee(&rule.symbol, |fx| {
         let mut sig = Signature::new(fx.env.config.default_call_conv);
         sig.params.extend(rule.params.iter().map(|t| ir::AbiParam::new(clif(t))));
         sig.returns.extend(rule.rets.iter().map(|t| ir::AbiParam::new(clif(t))));

@@ -225,8 +225,8 @@ fn math(name: &str, ty: &FuncType) -> Option<Provided> {
     let pointers = rule.params.contains(&Ty::Ptr);
     match rule.kind {
         MathKind::Expr(_) | MathKind::Inactive if WITH_LONG.contains(&name) => Some(Provided::Widened(rule)),
-        MathKind::Expr(_) => Some(Provided::Math(rule.symbol)),
-        MathKind::Inactive if !pointers && name != "exit" && name != "abort" => Some(Provided::Math(rule.symbol)),
+        MathKind::Expr(_) => Some(Provided::Math(&rule.symbol)),
+        MathKind::Inactive if !pointers && name != "exit" && name != "abort" => Some(Provided::Math(&rule.symbol)),
         MathKind::Writes(..) => Some(Provided::Widened(rule)),
         _ => None,
     }

@@ -32,7 +32,7 @@ pub(super) fn why_not(
     insts.filter_map(|i| Some((i, CalleeKind::of(program, &n.func, i)?))).find_map(|(i, callee)| match callee {
         CalleeKind::Derived(k) | CalleeKind::Plain(k) => of_function(program, k),
         CalleeKind::Computes(_) => None,
-        CalleeKind::Known(rule) => of_rule(rule),
+        CalleeKind::Known(rule) => of_rule(&rule),
         CalleeKind::Host => called(i).and_then(|k| of_function(program, k)),
         CalleeKind::Missing(symbol) => Some(format!("calls %{symbol}, of which nothing is known")),
         CalleeKind::Indirect(_) => addressed.iter().find_map(|&k| of_function(program, k)),

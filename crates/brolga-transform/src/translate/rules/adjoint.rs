@@ -10,13 +10,14 @@
 //! **Cost.** Two calls. **Source.** Enzyme's custom rules.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use brolga_analysis::memory::mod_ref::Effect;
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::inst::{AdOp, Arith, Callee, Check, Defs, Shape, Tape, Val};
 use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Program};
-use brolga_rules::{AdjointArg, AdjointCall, AdjointId, AdjointRule, Ty, adjoint_rule};
+use brolga_rules::{AdjointArg, AdjointCall, AdjointRule, Ty};
 use cranelift_codegen::ir::{self, AbiParam, Signature, types};
 
 use super::calls::modes;
@@ -27,8 +28,8 @@ use crate::batch::no_batch;
 use crate::translate::stmt::{Cx, Where};
 
 /// The user's adjoint of a function.
-pub(crate) fn of(cx: Cx<'_, '_, '_, '_>, f: FuncKey) -> Option<&'static AdjointRule> {
-    cx.facts().program.funcs[f].adjoint.map(|id| adjoint_rule(AdjointId(id)))
+pub(crate) fn of(cx: Cx<'_, '_, '_, '_>, f: FuncKey) -> Option<Arc<AdjointRule>> {
+    cx.facts().program.funcs[f].adjoint.as_ref()?.get()
 }
 
 /// A call in a derivation in reverse mode.

@@ -25,7 +25,7 @@ use brolga_ir::map::HashMap;
 
 use brolga_ir::inst::{Arith, Val};
 use brolga_rules::expr::CondNode;
-use brolga_rules::{CallArg, Cond, E, ExprRow, MathFn, Node, Partial, Scale};
+use brolga_rules::{CallArg, Cond, E, ExprRow, MathFn, MathRule, Node, Partial, Scale};
 use cranelift_codegen::ir::{self, Type};
 use smallvec::SmallVec;
 
@@ -34,7 +34,7 @@ use crate::translate::stmt::{Numbers, StmtCx, Where};
 use brolga_ir::Pass;
 
 /// A pointwise instruction with one result.
-pub fn row(cx: &mut StmtCx<'_, '_, '_>, row: &'static ExprRow) {
+pub fn row(cx: &mut StmtCx<'_, '_, '_>, row: &ExprRow) {
     let z = cx.results()[0];
     if !cx.facts().is_active(z) {
         return;
@@ -47,7 +47,7 @@ pub fn row(cx: &mut StmtCx<'_, '_, '_>, row: &'static ExprRow) {
 /// Send the cotangent of one result to the operands.
 pub fn apply(
     cx: &mut StmtCx<'_, '_, '_>,
-    row: &'static ExprRow,
+    row: &ExprRow,
     result: usize,
     ct: Val,
     args: &[ir::Value],
@@ -74,7 +74,7 @@ pub fn apply(
 /// operand has one.
 pub fn tangent(
     cx: &mut StmtCx<'_, '_, '_>,
-    row: &'static ExprRow,
+    row: &ExprRow,
     result: usize,
     args: &[ir::Value],
     results: &[ir::Value],
@@ -100,15 +100,15 @@ pub fn tangent(
 
 /// Whether a factor cannot be infinite or NaN, whatever operands are that `known` does not know to
 /// be finite.
-fn bounded(e: E, known: &dyn Fn(usize) -> bool) -> bool {
-    let go = |e: E| bounded(e, known);
-    match *e.node() {
+fn bounded(e: &E, known: &dyn Fn(usize) -> bool) -> bool {
+    let go = |e: &E| bounded(e, known);
+    match e.node() {
         Node::Const(c) => c.is_finite(),
         Node::Neg(a) | Node::Abs(a) | Node::Copysign(a, _) => go(a),
         // A sum or product of finite numbers can overflow; one of the rows' own constants does not.
         Node::Mul(a, b) | Node::Add(a, b) | Node::Sub(a, b) => bounded(a, &|_| false) && bounded(b, &|_| false),
         Node::Select(_, a, b) => go(a) && go(b),
-        Node::Operand(i) => known(i),
+        Node::Operand(i) => known(*i),
         Node::IntOperand(_) | Node::Result(_) | Node::Div(..) | Node::Sqrt(_) | Node::Math(..) | Node::Call(_) => false,
     }
 }
@@ -124,17 +124,17 @@ struct Walker<'e> {
 }
 
 impl Walker<'_> {
-    fn scale(&mut self, cx: &mut StmtCx<'_, '_, '_>, s: Scale) -> Val {
+    fn scale(&mut self, cx: &mut StmtCx<'_, '_, '_>, s: &Scale) -> Val {
         let mut r = self.ct;
         let mut guard = false;
         let mut factor = None;
-        if let Some(e) = s.over {
+        if let Some(e) = &s.over {
             // Zero divided by a number that is not zero is zero.
             guard = !matches!(*e.node(), Node::Operand(i) if self.is_nonzero(cx, i));
             let e = self.expr(cx, e);
             r = cx.arith(Arith::Fdiv, &[r, e], self.ty);
         }
-        if let Some(t) = s.times.filter(|t| !self.is_one(cx, *t)) {
+        if let Some(t) = s.times.as_ref().filter(|t| !self.is_one(cx, t)) {
             let e = self.expr(cx, t);
             factor = self.may_be_zero(cx, t).then_some(e);
             r = if cx.is_one(r) { e } else { cx.arith(Arith::Fmul, &[r, e], self.ty) };
@@ -160,7 +160,7 @@ impl Walker<'_> {
     }
 
     /// Whether a factor is the constant one: a product with it is its other factor.
-    fn is_one(&self, cx: &StmtCx<'_, '_, '_>, e: E) -> bool {
+    fn is_one(&self, cx: &StmtCx<'_, '_, '_>, e: &E) -> bool {
         match *e.node() {
             Node::Operand(i) => constant_float(cx.func(), self.operands[i]) == Some(1.0),
             _ => false,
@@ -173,7 +173,7 @@ impl Walker<'_> {
     }
 
     /// Whether a factor may be zero, for all that is known here.
-    fn may_be_zero(&self, cx: &StmtCx<'_, '_, '_>, e: E) -> bool {
+    fn may_be_zero(&self, cx: &StmtCx<'_, '_, '_>, e: &E) -> bool {
         match *e.node() {
             Node::Const(c) => c == 0.0,
             Node::Operand(i) => !self.is_nonzero(cx, i),
@@ -182,9 +182,9 @@ impl Walker<'_> {
     }
 
     /// What makes zero times a factor zero.
-    fn harmless(&self, cx: &StmtCx<'_, '_, '_>, s: Scale) -> Option<Numbers> {
+    fn harmless(&self, cx: &StmtCx<'_, '_, '_>, s: &Scale) -> Option<Numbers> {
         let mut why = Numbers::default();
-        match (s.over, cx.func().dfg.insts[cx.inst()].opcode()) {
+        match (&s.over, cx.func().dfg.insts[cx.inst()].opcode()) {
             // A quotient by zero is infinite or NaN; what it is multiplied by is the quotient.
             (Some(_), ir::Opcode::Fdiv) => why.finite.push(self.results[0]),
             (Some(_), ir::Opcode::Sqrt) => {
@@ -194,7 +194,7 @@ impl Walker<'_> {
             _ if s.may_blow_up => return None,
             // Finite, if all that it is made of is.
             _ => {
-                let reads = Partial::Scale(s).reads();
+                let reads = s.reads();
                 let operands = reads.operands().map(|i| self.operands[i]);
                 let all = operands.chain(reads.results().map(|i| self.results[i]));
                 why.finite.extend(all.filter(|&v| cx.ty(v).lane_type().is_float()));
@@ -203,41 +203,41 @@ impl Walker<'_> {
         Some(why)
     }
 
-    fn expr(&mut self, cx: &mut StmtCx<'_, '_, '_>, e: E) -> Val {
+    fn expr(&mut self, cx: &mut StmtCx<'_, '_, '_>, e: &E) -> Val {
         let key = std::ptr::from_ref(e.node());
         if let Some(&v) = self.seen.get(&key) {
             return v;
         }
         let ty = self.ty;
-        let v = match *e.node() {
-            Node::Operand(i) => Val::Primal(self.operands[i]),
-            Node::IntOperand(i) => cx.arith(Arith::FromInt, &[Val::Primal(self.operands[i])], ty),
-            Node::Result(i) => Val::Primal(self.results[i]),
-            Node::Const(c) => cx.constant(c, ty),
-            Node::Neg(a) => self.op(cx, Arith::Fneg, &[a]),
-            Node::Add(a, b) => self.op(cx, Arith::Fadd, &[a, b]),
-            Node::Sub(a, b) => self.op(cx, Arith::Fsub, &[a, b]),
-            Node::Mul(a, b) => self.op(cx, Arith::Fmul, &[a, b]),
-            Node::Div(a, b) => self.op(cx, Arith::Fdiv, &[a, b]),
-            Node::Sqrt(a) => self.op(cx, Arith::Sqrt, &[a]),
-            Node::Abs(a) => self.op(cx, Arith::Fabs, &[a]),
-            Node::Copysign(a, b) => self.op(cx, Arith::Copysign, &[a, b]),
-            Node::Math(f, args) => match self.shared(cx, f, args) {
+        let v = match e.node() {
+            &Node::Operand(i) => Val::Primal(self.operands[i]),
+            &Node::IntOperand(i) => cx.arith(Arith::FromInt, &[Val::Primal(self.operands[i])], ty),
+            &Node::Result(i) => Val::Primal(self.results[i]),
+            &Node::Const(c) => cx.constant(c, ty),
+            Node::Neg(a) => self.op(cx, Arith::Fneg, [a]),
+            Node::Add(a, b) => self.op(cx, Arith::Fadd, [a, b]),
+            Node::Sub(a, b) => self.op(cx, Arith::Fsub, [a, b]),
+            Node::Mul(a, b) => self.op(cx, Arith::Fmul, [a, b]),
+            Node::Div(a, b) => self.op(cx, Arith::Fdiv, [a, b]),
+            Node::Sqrt(a) => self.op(cx, Arith::Sqrt, [a]),
+            Node::Abs(a) => self.op(cx, Arith::Fabs, [a]),
+            Node::Copysign(a, b) => self.op(cx, Arith::Copysign, [a, b]),
+            Node::Math(f, args) => match self.shared(cx, *f, args) {
                 Some(result) => Val::Primal(result),
                 None => self.op(cx, Arith::Math(Box::new(f.symbol())), args),
             },
             Node::Call(called) => {
                 let (mut args, mut types) = (Vec::new(), Vec::new());
                 for arg in &called.args {
-                    let (v, ty) = match *arg {
+                    let (v, ty) = match arg {
                         CallArg::Float(e) => (self.expr(cx, e), ty),
-                        CallArg::Other(i) => (Val::Primal(self.operands[i]), cx.ty(self.operands[i])),
+                        CallArg::Other(i) => (Val::Primal(self.operands[*i]), cx.ty(self.operands[*i])),
                     };
                     args.push(Some(v));
                     types.push(ty);
                 }
                 let d = cx.name();
-                cx.helper(cx.place(), called.symbol, &args, &types, [(d, ty)].into(), false);
+                cx.helper(cx.place(), &called.symbol, &args, &types, [(d, ty)].into(), false);
                 d
             }
             Node::Select(c, a, b) => {
@@ -266,7 +266,8 @@ impl Walker<'_> {
         let symbol = if self.ty == ir::types::F32 { f.symbol_f32() } else { f.symbol() };
         let asks = |inst: ir::Inst| {
             let args = func.dfg.inst_args(inst);
-            let (rule, args) = match CalleeKind::of(facts.program, func, inst)? {
+            let callee = CalleeKind::of(facts.program, func, inst)?;
+            let (rule, args): (&MathRule, _) = match &callee {
                 CalleeKind::Known(rule) => (rule, args),
                 CalleeKind::Computes(rule) => (rule, &args[1..]),
                 _ => return None,
@@ -281,17 +282,17 @@ impl Walker<'_> {
         users.filter_map(|u| if let Use::Inst(inst, _) = *u { Some(inst) } else { None }).find_map(asks)
     }
 
-    fn op(&mut self, cx: &mut StmtCx<'_, '_, '_>, op: Arith, args: &[E]) -> Val {
-        let args: Vec<Val> = args.iter().map(|&a| self.expr(cx, a)).collect();
+    fn op<'e>(&mut self, cx: &mut StmtCx<'_, '_, '_>, op: Arith, args: impl IntoIterator<Item = &'e E>) -> Val {
+        let args: Vec<Val> = args.into_iter().map(|a| self.expr(cx, a)).collect();
         cx.arith(op, &args, self.ty)
     }
 
-    fn cond(&mut self, cx: &mut StmtCx<'_, '_, '_>, c: Cond) -> Val {
+    fn cond(&mut self, cx: &mut StmtCx<'_, '_, '_>, c: &Cond) -> Val {
         let mask = mask_type(self.ty);
-        match *c.node() {
+        match c.node() {
             CondNode::Cmp(cc, a, b) => {
                 let (a, b) = (self.expr(cx, a), self.expr(cx, b));
-                cx.arith(Arith::Fcmp(cc), &[a, b], mask)
+                cx.arith(Arith::Fcmp(*cc), &[a, b], mask)
             }
             CondNode::And(a, b) => {
                 let (a, b) = (self.cond(cx, a), self.cond(cx, b));

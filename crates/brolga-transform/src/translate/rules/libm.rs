@@ -10,21 +10,21 @@ use super::{expr, memory};
 use crate::translate::stmt::{Cx, Where};
 
 /// A call of a known function.
-pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
-    match rule.kind {
+pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
+    match &rule.kind {
         MathKind::Expr(row) => expr::row(cx, row),
         MathKind::Writes(row, outs) => writes(cx, row, outs),
-        MathKind::Memory(m) => memory_function(cx, m),
-        MathKind::Inactive => super::calls::inactive(cx, rule.symbol),
+        MathKind::Memory(m) => memory_function(cx, *m),
+        MathKind::Inactive => super::calls::inactive(cx, &rule.symbol),
     }
 }
 
 /// A call of a function of the program that computes a known one: the call stays, and the rule does
 /// the rest.
-pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
+pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
     let z = cx.results()[0];
     super::calls::restoring(cx);
-    if let MathKind::Expr(row) = rule.kind
+    if let MathKind::Expr(row) = &rule.kind
         && cx.facts().is_active(z)
     {
         let ct = cx.take_ct(z);
@@ -34,7 +34,7 @@ pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
 }
 
 /// A function that also writes results through pointers (`modf`, `frexp`, `sincos`).
-fn writes(cx: Cx<'_, '_, '_, '_>, row: &'static ExprRow, outs: &'static [OutPtr]) {
+fn writes(cx: Cx<'_, '_, '_, '_>, row: &ExprRow, outs: &'static [OutPtr]) {
     let (args, results) = (cx.args(), cx.results());
     for (k, o) in outs.iter().enumerate() {
         memory::remember(cx, args[o.param], 0, clif_type(o.ty), k as u8);

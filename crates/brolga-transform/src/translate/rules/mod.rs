@@ -84,11 +84,11 @@ fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
                     calls::later(cx)
                 }
                 CalleeKind::Derived(f) => match adjoint::of(cx, f) {
-                    Some(rule) => adjoint::call(cx, f, rule),
+                    Some(rule) => adjoint::call(cx, f, &rule),
                     None => calls::derived(cx, f),
                 },
                 CalleeKind::Indirect(sig) => calls::indirect(cx, sig),
-                CalleeKind::Known(rule) => libm::call(cx, rule),
+                CalleeKind::Known(rule) => libm::call(cx, &rule),
                 CalleeKind::Computes(rule) => libm::computed(cx, rule),
                 CalleeKind::Host | CalleeKind::Plain(_) => {}
                 CalleeKind::Missing(symbol) => calls::missing(cx, &symbol),

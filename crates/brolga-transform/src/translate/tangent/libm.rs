@@ -16,8 +16,8 @@ use crate::translate::stmt::Where;
 const I64: cranelift_codegen::ir::Type = types::I64;
 
 /// A call of a known function.
-pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
-    match rule.kind {
+pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
+    match &rule.kind {
         MathKind::Expr(row) => {
             let (z, args) = (cx.results()[0], cx.args());
             if cx.facts().is_active(z) {
@@ -26,15 +26,15 @@ pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
             }
         }
         MathKind::Writes(row, outs) => writes(cx, row, outs),
-        MathKind::Memory(m) => memory_function(cx, m),
-        MathKind::Inactive => crate::translate::rules::calls::inactive(cx, rule.symbol),
+        MathKind::Memory(m) => memory_function(cx, *m),
+        MathKind::Inactive => crate::translate::rules::calls::inactive(cx, &rule.symbol),
     }
 }
 
 /// A call of a function of the program that computes a known one.
-pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
+pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
     let z = cx.results()[0];
-    if let MathKind::Expr(row) = rule.kind
+    if let MathKind::Expr(row) = &rule.kind
         && cx.facts().is_active(z)
     {
         let args = cx.args();
@@ -44,7 +44,7 @@ pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
 }
 
 /// A function that also writes results through pointers (`modf`, `frexp`, `sincos`).
-fn writes(cx: Cx<'_, '_, '_, '_>, row: &'static ExprRow, outs: &'static [OutPtr]) {
+fn writes(cx: Cx<'_, '_, '_, '_>, row: &ExprRow, outs: &'static [OutPtr]) {
     let (args, results) = (cx.args(), cx.results());
     let n_rets = row.n_results() - outs.len();
     for (k, &z) in results.iter().enumerate().take(n_rets) {

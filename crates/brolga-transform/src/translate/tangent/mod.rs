@@ -123,11 +123,11 @@ fn structural(cx: Cx<'_, '_, '_, '_>, op: Opcode, s: Structural) {
         Structural::Call | Structural::CallIndirect => {
             match CalleeKind::of(cx.facts().program, cx.func(), cx.inst()).expect("a call has a callee") {
                 CalleeKind::Derived(f) => match crate::translate::rules::adjoint::of(cx, f) {
-                    Some(rule) => calls::of_rule(cx, f, rule),
+                    Some(rule) => calls::of_rule(cx, f, &rule),
                     None => calls::derived(cx, f),
                 },
                 CalleeKind::Indirect(sig) => calls::indirect(cx, sig),
-                CalleeKind::Known(rule) => libm::call(cx, rule),
+                CalleeKind::Known(rule) => libm::call(cx, &rule),
                 CalleeKind::Computes(rule) => libm::computed(cx, rule),
                 CalleeKind::Host | CalleeKind::Plain(_) => {}
                 CalleeKind::Missing(symbol) => crate::translate::rules::calls::missing(cx, &symbol),

@@ -26,7 +26,7 @@ pub(super) fn tangent_as(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> 
 /// The tangent of a result by a row, if an operand has one.
 pub(super) fn by_row(
     cx: Cx<'_, '_, '_, '_>,
-    row: &'static ExprRow,
+    row: &ExprRow,
     result: usize,
     args: &[ir::Value],
     results: &[ir::Value],

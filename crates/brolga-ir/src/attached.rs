@@ -1,0 +1,30 @@
+//! What a crate above has attached to a function of a program.
+//!
+//! A rule of a user's belongs to the program, but what a rule is, this crate does not know. So a
+//! function has a value of any type; copies of a program share it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// A value of a type that this crate does not know.
+#[derive(Clone)]
+pub struct Attached(Arc<dyn Any + Send + Sync>);
+
+impl Attached {
+    /// Attach a value.
+    pub fn new(value: impl Any + Send + Sync) -> Self {
+        Self(Arc::new(value))
+    }
+
+    /// The value; `None` if it is of another type.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        Arc::clone(&self.0).downcast().ok()
+    }
+}
+
+impl fmt::Debug for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Attached")
+    }
+}
