@@ -236,6 +236,7 @@ impl Segment {
         for strand in &mut strands[..n] {
             strand.follows(self);
             strand.forks.executor.clone_from(&self.forks.executor);
+            strand.forks.instance.clone_from(&self.forks.instance);
             (strand.forks.width, strand.forks.parent) = (width, Some(parent));
             (strand.forks.inline, strand.forks.float_size) = (false, self.forks.float_size);
         }
@@ -395,8 +396,9 @@ impl Segment {
     fn pending_object(&mut self, shadow: usize) -> Option<usize> {
         let known = self.forks.pending.of_object(shadow);
         known.or_else(|| {
-            let extent = self.object_around(shadow)?;
-            self.forks.pending.make(extent).ok()
+            let instance = self.forks.instance.clone().filter(|i| i.shadow.contains(&shadow));
+            let extent = instance.as_ref().map(|i| i.shadow.clone()).or_else(|| self.object_around(shadow))?;
+            self.forks.pending.make(extent, instance).ok()
         })
     }
 

@@ -29,10 +29,66 @@ pub(crate) enum Provided {
     Loop(bool),
     /// A call through the first table that another function of it undoes.
     Inverse,
+    /// Tasks, which are called through the first table.
+    Fork(ForkKind),
+    /// A part of OpenMP.
+    OpenMp(OpenMp),
     /// Nothing: calling it is a trap.
     Missing,
     /// A function that is written around the module's own, which is called for the value.
     Around(Arc<dyn Around>),
+}
+
+/// Which tasks a call forks (`include/brolga.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ForkKind {
+    /// Two functions.
+    Join,
+    /// Functions of an array of entries.
+    Entries,
+    /// Parts of a range.
+    For,
+    /// Parts of a range, each of which returns a double.
+    Sum,
+}
+
+/// What code that clang has compiled by `-fopenmp` calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum OpenMp {
+    /// A parallel region.
+    Region,
+    /// A region that is not parallel.
+    Serialized,
+    /// Which iterations of a loop a thread has; its numbers have 64 bits, and a sign.
+    StaticInit {
+        /// 64 bits.
+        wide: bool,
+        /// A sign.
+        signed: bool,
+    },
+    /// What threads have computed is put together.
+    Reduce,
+    /// The number of the thread.
+    ThreadNum,
+    /// Whether the thread is the first one.
+    IsFirst,
+    /// How many threads its team has.
+    Threads,
+    /// How many a team has at most.
+    MostThreads,
+    /// Whether there are several.
+    InParallel,
+    /// How many threads teams have from here on, or only the next one.
+    SetThreads {
+        /// The parameter that says it.
+        param: usize,
+        /// Only the next one.
+        next: bool,
+    },
+    /// Nothing has to be done.
+    Nothing,
+    /// There is none of it here.
+    Refused,
 }
 
 /// Functions that are replaced, by index.

@@ -121,11 +121,11 @@ impl<D: Domain> Machine<'_, D> {
             ]);
         }
         let known = f.computes.and_then(Math::by_symbol);
-        let Some((math, width)) = known.filter(|(math, _)| math.arity() + 1 == args.len()) else {
+        let Some((math, width)) = known.filter(|(math, _)| math.arity() < args.len()) else {
             return Err(self.unsupported(format!("%{} with signature {}", f.symbol, f.signature)));
         };
         Ok(vec![
-            self.extern_float(value[0].bits, width, &args[1..], math.is_root(), |x, value| {
+            self.extern_float(value[0].bits, width, &args[1..=math.arity()], math.is_root(), |x, value| {
                 libm::slopes(math, x, value)
             }),
         ])
