@@ -249,7 +249,7 @@ pub(super) fn frame_below(fx: &mut Fx<'_, '_, '_, '_>, stack_pointer: Value, byt
 /// Call the driver; or a loop, if there are too few stacks for so many tasks.
 fn run_tasks(fx: &mut Fx<'_, '_, '_, '_>, fork: &Fork, symbol: &str, stacks: Value, n: Value, args: &[Value]) {
     let given = given(fork);
-    let mut call = |fx: &mut Fx<'_, '_, '_, '_>, end: &str| {
+    let call = |fx: &mut Fx<'_, '_, '_, '_>, end: &str| {
         let signature = |fx: &mut Fx<'_, '_, '_, '_>| fx.env.signature_of([&given[..], &[types::I64]].concat(), None);
         let callee = fx.callee(&format!("{symbol}{end}"), signature);
         fx.b.ins().call(callee, args);

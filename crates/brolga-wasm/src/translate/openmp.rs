@@ -113,7 +113,7 @@ fn call_thread(fx: &mut Fx<'_, '_, '_, '_>, fork: &Fork, (function, args): (Valu
         fx.set_word(value, at, place);
     }
     fx.view.as_mut().expect("threads have a view").thread = at;
-    let bound = fx.b.ins().iadd_imm_s(at, known::ZERO.into());
+    let bound = fx.b.ins().iadd_imm_s(at, i64::from(known::ZERO));
     let ty = FuncType::new(vec![ValType::I32; 2 + args.len()], []);
     let args = [&[at, bound], args].concat();
     call_body(fx, ty, fork.callees.first().copied(), function, &args);
