@@ -113,6 +113,9 @@ pub(crate) mod trap {
     /// A task has used up its stack of C.
     pub const TASK_STACK: TrapCode = TrapCode::unwrap_user(9);
 
+    /// A function that a task has called returns without its stack pointer's being what it was.
+    pub const KEPT_STACK: TrapCode = TrapCode::unwrap_user(10);
+
     /// Name and explanation of the codes above, and of Cranelift's own for memory.
     pub fn names() -> BTreeMap<u8, (&'static str, &'static str)> {
         let entry = |code: TrapCode, name, message| (code.as_raw().get(), (name, message));
@@ -139,6 +142,12 @@ pub(crate) mod trap {
                 TASK_STACK,
                 "task_stack",
                 "a task has used up its stack of 256 KiB; let it have its large arrays from what calls it",
+            ),
+            entry(
+                KEPT_STACK,
+                "kept_stack",
+                "a function that a task has called has not given back what it took of C's stack; such a function is not \
+                 for tasks",
             ),
             entry(TrapCode::HEAP_OUT_OF_BOUNDS, "heap_oob", "memory was accessed out of bounds"),
         ])

@@ -442,6 +442,8 @@ fn shares(
         }
         match f.host {
             Some(_) if f.symbol == crate::imports::GROW.symbol => Some("a task may let memory grow".to_owned()),
+            // It does nothing that is seen outside of it.
+            Some(_) if f.repeatable => None,
             Some(_) => Some(format!("a task may call {name}, which is the host's")),
             None => sets_globals.contains(&k).then(|| format!("a task may call {name}, which sets a global")),
         }

@@ -393,6 +393,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
         self.continue_at(f.end);
         let results = self.b.block_params(f.end).to_vec();
         if self.frames.is_empty() {
+            self.gives_stack_back();
             self.b.ins().return_(&results);
             self.reachable = false;
         } else {
@@ -526,6 +527,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
                 let n = self.frames[0].results.len();
                 let values = self.popn(n);
                 let values = self.canonical(&values);
+                self.gives_stack_back();
                 self.b.ins().return_(&values);
                 self.dead_end();
             }
@@ -546,6 +548,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
             Operator::ReturnCall { function_index } => {
                 let n = self.env.info.type_of(*function_index).params().len();
                 let args = self.popn(n);
+                self.gives_stack_back();
                 self.tail_call_function(*function_index, &args);
                 self.dead_end();
             }
@@ -557,6 +560,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
             }
             Operator::ReturnCallIndirect { type_index, table_index } => {
                 let (callee, args) = self.indirect(self.env.info.types[*type_index as usize].clone(), *table_index);
+                self.gives_stack_back();
                 self.b.ins().return_call(callee, &args);
                 self.dead_end();
             }

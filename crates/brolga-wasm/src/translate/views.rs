@@ -29,7 +29,7 @@
 //! time has no strands for them.
 //!
 //! **Invariant.** A function gives the stack back when it returns, as C's do: no stack pointer
-//! comes back from a call.
+//! comes back from a call. One that does not is a trap.
 //!
 //! **Cost.** A second copy of what tasks call. Where a stack grows, three instructions that see
 //! that it stays in its place.
@@ -48,8 +48,9 @@ use crate::provided::Provided;
 /// What a function has that tasks call.
 #[derive(Clone, Copy)]
 pub(crate) struct View {
-    /// The stack pointer.
+    /// The stack pointer, and what it was when the function began.
     stack: Variable,
+    given: Value,
     /// Stacks that the task may give.
     pub stacks: Value,
     /// What OpenMP knows of the thread.
@@ -108,13 +109,13 @@ impl Fx<'_, '_, '_, '_> {
     pub fn enter_view(&mut self, stack_pointer: Value, stacks: Value, thread: Value) {
         let stack = self.b.declare_var(types::I32);
         self.b.def_var(stack, stack_pointer);
-        self.view = Some(View { stack, stacks, thread });
+        self.view = Some(View { stack, given: stack_pointer, stacks, thread });
     }
 
     /// The instance, arguments, and the view, if there is one.
     pub fn with_view(&mut self, args: &[Value]) -> Vec<Value> {
         let mut all = [&[self.vmctx], args].concat();
-        if let Some(View { stack, stacks, thread }) = self.view {
+        if let Some(View { stack, stacks, thread, .. }) = self.view {
             all.extend([self.b.use_var(stack), stacks, thread]);
         }
         all
@@ -160,6 +161,16 @@ impl Fx<'_, '_, '_, '_> {
         let at = self.b.ins().band_imm_s(below, -16);
         self.set_stack_pointer(at);
         at
+    }
+
+    /// A function that tasks call returns, and has to have given its stack back.
+    pub fn gives_stack_back(&mut self) {
+        let Some(View { stack, given, .. }) = self.view else { return };
+        let now = self.b.use_var(stack);
+        if now != given {
+            let kept = self.b.ins().icmp(IntCC::NotEqual, now, given);
+            self.b.ins().trapnz(kept, trap::KEPT_STACK);
+        }
     }
 
     /// Stacks that a function may give to its tasks.
