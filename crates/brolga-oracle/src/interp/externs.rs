@@ -124,11 +124,9 @@ impl<D: Domain> Machine<'_, D> {
         let Some((math, width)) = known.filter(|(math, _)| math.arity() < args.len()) else {
             return Err(self.unsupported(format!("%{} with signature {}", f.symbol, f.signature)));
         };
-        Ok(vec![
-            self.extern_float(value[0].bits, width, &args[1..=math.arity()], math.is_root(), |x, value| {
-                libm::slopes(math, x, value)
-            }),
-        ])
+        Ok(vec![self.extern_float(value[0].bits, width, &args[1..=math.arity()], math.is_root(), |x, value| {
+            libm::slopes(math, x, value)
+        })])
     }
 
     /// The result of a function of floats.

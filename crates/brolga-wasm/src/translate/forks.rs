@@ -91,7 +91,12 @@ impl Fork {
 }
 
 /// Define a fork.
-pub(super) fn define(env: &mut Env<'_, '_>, context: &mut Context, fork: &Fork, symbol: &str) -> Result<FuncKey, Error> {
+pub(super) fn define(
+    env: &mut Env<'_, '_>,
+    context: &mut Context,
+    fork: &Fork,
+    symbol: &str,
+) -> Result<FuncKey, Error> {
     let (params, result) = match fork.of {
         Forked::Call(kind) => {
             let words = if kind == ForkKind::Entries { 2 } else { 5 - usize::from(kind == ForkKind::Join) };

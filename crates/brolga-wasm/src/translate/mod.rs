@@ -22,8 +22,8 @@
 //! | OpenMP | `openmp` |
 
 pub(crate) mod env;
-pub(crate) mod func;
 mod forks;
+pub(crate) mod func;
 mod helpers;
 mod inverses;
 mod loops;

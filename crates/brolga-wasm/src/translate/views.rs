@@ -68,10 +68,7 @@ pub(crate) fn need_view(info: &Info<'_>, provided: &[Option<Provided>]) -> Vec<b
         uses.indirect || stack.is_some_and(|g| uses.globals.contains(&g) || uses.sets.contains(&g))
     };
     let calls_tasks = |p: &Provided| {
-        matches!(
-            p,
-            Provided::Invoke | Provided::Loop(_) | Provided::Inverse | Provided::Fork(_) | Provided::OpenMp(_)
-        )
+        matches!(p, Provided::Invoke | Provided::Loop(_) | Provided::Inverse | Provided::Fork(_) | Provided::OpenMp(_))
     };
     let own = |i: usize| match &provided[i] {
         None | Some(Provided::Around(_)) => info.funcs[i].body.is_some() && uses_stack(i),
