@@ -139,6 +139,31 @@ fn gradients_are_those_of_the_program_without_openmp() {
     }
 }
 
+/// A limit on the length of a tape is one on that of each task.
+#[test]
+fn each_task_has_a_tape() {
+    for (bytes, serial) in FORKS.into_iter().zip([false; 3]).chain([(FORKS[1], true)]) {
+        let module = Module::new(bytes).unwrap();
+        let run = |limit: usize| {
+            let options = Options { tape_limit: limit, debug: serial, ..options(Mode::Split, 2) };
+            let gradient = rule(&module, "ring", &options)?;
+            let mut instance = Instance::new(&module)?;
+            let x = instance.alloc_f64(&[1.5; 4000])?;
+            let args = [Val::I32(4000), Val::I32(x as i32), Val::I32(10)];
+            let (_, mut pullback) = instance.forward(&gradient, &args)?;
+            instance.pullback(&mut pullback, &[Val::F64(1.0)])?;
+            Ok::<_, Error>(pullback.tape_bytes())
+        };
+        let all = run(1 << 30).unwrap();
+        let half = run(all / 2);
+        if serial {
+            assert!(matches!(half, Err(Error::Trap(trap)) if trap.code == "tape_full"));
+        } else {
+            assert_eq!(half.unwrap(), all);
+        }
+    }
+}
+
 /// A module with a stack of C, of tasks of the function `$body`.
 fn with_body(imports: &str, body: &str, main: &str) -> Module {
     let text = format!(

@@ -90,7 +90,8 @@ pub(crate) enum Forked {
 
 /// Whether a symbol could be a helper's.
 pub(crate) fn is_helper(symbol: &str) -> bool {
-    let (starts, ends) = (["memory.grow", "table.grow", "table.fill", "host.", "elem", "loop."], [TASK, ".own"]);
+    let (starts, ends) =
+        (["memory.grow", "table.grow", "table.fill", "host.", "elem", "loop.", "omp_parallel"], [TASK, ".own"]);
     starts.iter().any(|p| symbol.starts_with(p)) || ends.iter().any(|p| symbol.ends_with(p))
 }
 

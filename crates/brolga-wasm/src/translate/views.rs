@@ -142,7 +142,7 @@ impl Fx<'_, '_, '_, '_> {
         let Some(View { stack, .. }) = self.view else { return };
         let before = self.b.use_var(stack);
         let changed = self.b.ins().bxor(to, before);
-        let first = self.b.ins().iconst(types::I32, FIRST_STACK as u32 as i32 as i64);
+        let first = self.b.ins().iconst(types::I32, i64::from(FIRST_STACK as u32));
         let is_task = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, before, first);
         let leaves = self.b.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, changed, STACK as i64);
         let wrong = self.b.ins().band(is_task, leaves);
