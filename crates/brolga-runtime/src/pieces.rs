@@ -227,6 +227,16 @@ impl Pieces {
         }
     }
 
+    /// A cotangent is lost: the run is an error.
+    pub(crate) fn lose(&mut self) {
+        self.lost = true;
+    }
+
+    /// Whether one is.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.lost
+    }
+
     /// Whether doubles may lie across windows.
     pub(crate) fn may_lie_across(&self) -> bool {
         self.across

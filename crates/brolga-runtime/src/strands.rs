@@ -12,6 +12,7 @@ use crate::forks::{Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, are_apart};
 use crate::guard::{self, CodeRanges, Entry, RawTrap};
 use crate::mappings;
 use crate::pending::{Cells, Extent};
+use crate::pieces::WINDOW;
 use crate::segment::Segment;
 use crate::stack;
 
@@ -94,6 +95,10 @@ impl Segment {
         let Some(first) = marks else {
             return stack::with_margin(|| self.one_by_one((0..n).rev(), |seg, _| pass(seg)));
         };
+        // Tasks do not know of them.
+        if self.waiting != 0 {
+            self.pieces.lose();
+        }
         let mut strands = std::mem::take(&mut self.forks.strands);
         for (strand, mark) in strands.iter_mut().zip(&self.forks.marks[first..first + n]) {
             strand.forks.pending.begin();
@@ -114,6 +119,13 @@ impl Segment {
         for &Exclusive { task, object, cell, .. } in &self.forks.exclusive[exclusive..next] {
             let pending = &mut strands[task].forks.pending;
             pending.lead(cell, pending.objects[object].distance());
+        }
+        for strand in &mut strands[..n] {
+            if strand.pieces.has_lost() || strand.waiting != 0 {
+                self.pieces.lose();
+                strand.pieces.clear();
+                strand.waiting = 0;
+            }
         }
         let lacking = strands[..n].iter_mut().any(|s| std::mem::take(&mut s.forks.lacking));
         let done = match done {
@@ -331,6 +343,33 @@ impl Segment {
     /// Whether pullbacks of this segment's code run beside others.
     fn is_strand(&self) -> bool {
         self.forks.parent.is_some() && !self.forks.inline
+    }
+
+    /// Whether it knows of all cotangents that wait in pieces: not that of a task.
+    pub(crate) fn keeps_account(&self) -> bool {
+        !self.is_strand()
+    }
+
+    /// Numbers have been stored over some bytes, of which a task may find parts of a double's
+    /// cotangent only: that is lost then. Whether this is a task's segment.
+    ///
+    /// # Safety
+    /// The bytes and the windows that they lie in are those of a shadow, or of its pending sums.
+    pub(crate) unsafe fn cut_in_task(&mut self, at: usize, n: usize) -> bool {
+        if self.keeps_account() {
+            return false;
+        }
+        let (from, to) = (at & !(WINDOW - 1), (at + n).next_multiple_of(WINDOW));
+        if self.sums != 0 {
+            // SAFETY: our contract.
+            unsafe { self.gather(from, to - from) };
+        }
+        // SAFETY: our contract.
+        let is_zero = |place| unsafe { Cells::Doubles.is_zero(place) };
+        if !(from..to).step_by(WINDOW).all(is_zero) {
+            self.pieces.lose();
+        }
+        true
     }
 
     /// Whether nothing but this strand adds to a shadow.

@@ -142,8 +142,8 @@ fn gradients_are_those_of_the_program_without_openmp() {
 /// A limit on the length of a tape is one on that of each task.
 #[test]
 fn each_task_has_a_tape() {
-    for (bytes, serial) in FORKS.into_iter().zip([false; 3]).chain([(FORKS[1], true)]) {
-        let module = Module::new(bytes).unwrap();
+    for (level, serial) in [(2, false), (1, false), (1, true), (0, false)] {
+        let module = Module::new(FORKS[level]).unwrap();
         let run = |limit: usize| {
             let options = Options { tape_limit: limit, debug: serial, ..options(Mode::Split, 2) };
             let gradient = rule(&module, "ring", &options)?;
@@ -159,7 +159,7 @@ fn each_task_has_a_tape() {
         if serial {
             assert!(matches!(half, Err(Error::Trap(trap)) if trap.code == "tape_full"));
         } else {
-            assert_eq!(half.unwrap(), all);
+            assert_eq!(half.unwrap_or_else(|e| panic!("{level}: {e}")), all);
         }
     }
 }

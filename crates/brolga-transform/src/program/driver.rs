@@ -160,11 +160,24 @@ fn derive_all(
     driver.derive_again()?;
     let found = driver.finish()?;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    let Finished { combined, pairs, joint, captures, overwrites, names, pieces, numbers, task_floats, guessed, spare } =
-        found;
+    let Finished {
+        combined,
+        pairs,
+        joint,
+        captures,
+        overwrites,
+        names,
+        pieces,
+        account,
+        numbers,
+        task_floats,
+        guessed,
+        spare,
+    } = found;
     // Cotangents that come in fragments are known to one segment, and a debug run knows the shadows
     // that it is told of.
-    let has_strands = !pieces && !asked.options.debug && pairs.iter().any(|p| p.variant.strand);
+    let account = account || pieces && program.unaligned_doubles;
+    let has_strands = !account && !asked.options.debug && pairs.iter().any(|p| p.variant.strand);
     let task_floats = if has_strands { task_floats.only() } else { None };
     let demanded = manner.demanded;
     let whole = combined.iter().chain(&joint).map(|w| &w.func);
@@ -292,6 +305,8 @@ struct Finished {
     names: Names,
     /// A function moves floats in pieces, so that all have to settle what they read.
     pieces: bool,
+    /// One segment has to keep account of them.
+    account: bool,
     /// A function makes numbers of integers in memory, where a host may have put floats.
     numbers: bool,
     /// What pullbacks of tasks add up.
@@ -339,6 +354,7 @@ impl<'a> Driver<'a> {
                 overwrites,
                 names,
                 pieces,
+                account: manner.demanded,
                 numbers: false,
                 task_floats: FloatSizes::default(),
                 guessed,
@@ -473,6 +489,7 @@ impl<'a> Driver<'a> {
     fn forward(&mut self, root: Variant, goal: Goal, Served { by: (variant, kind), pieces }: Served) {
         let Symbols::Combined(symbol) = goal.symbols else { unreachable!("a pair serves itself") };
         self.found.pieces |= pieces;
+        self.found.account |= pieces;
         self.found.overwrites = vec![false; root.params.len()];
         self.work = Worklist::new(self.asked.program, self.summaries);
         self.work.suffix(root.func, VariantForm::Combined);
@@ -485,6 +502,7 @@ impl<'a> Driver<'a> {
     fn keep(&mut self, stages: Stages<'_>, goal: Goal) {
         let (facts, found) = (&stages.facts, &mut self.found);
         found.pieces |= facts.needs_pieces();
+        found.account |= facts.keeps_account();
         found.numbers |= facts.expects_numbers();
         found.guessed |= facts.guessed();
         if facts.variant.strand {
