@@ -290,7 +290,7 @@ pub unsafe extern "C" fn brolga_clear(seg: *mut Segment, p: u64, delta: u64, n: 
             parts.for_each(|(from, to)| unsafe { (*seg).pieces.give_up(from, to - from, of) });
         } else {
             // SAFETY: the same.
-            parts.for_each(|(from, to)| drop(unsafe { (*seg).cut_in_task(from, to - from) }));
+            parts.for_each(|(from, to)| _ = unsafe { (*seg).cut_in_task(from, to - from) });
         }
         // SAFETY: the same.
         unsafe { (*seg).note_waiting() };

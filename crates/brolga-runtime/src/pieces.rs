@@ -172,7 +172,7 @@ pub(crate) struct Pieces {
     /// What tickets stand for, until they are used; the first is that of ticket 1.
     pub(crate) tickets: Vec<Option<Vec<Part>>>,
     /// Bytes were to be a number, and were none.
-    lost: bool,
+    pub(crate) lost: bool,
     /// Doubles may lie across windows ([`across`]).
     pub(crate) across: bool,
     /// By window: bytes at which a demand waits ([`demand`]).
@@ -225,16 +225,6 @@ impl Pieces {
         if !self.records.is_empty() || self.lost || noted != 0 {
             *self = Self { across: self.across, ..Self::default() };
         }
-    }
-
-    /// A cotangent is lost: the run is an error.
-    pub(crate) fn lose(&mut self) {
-        self.lost = true;
-    }
-
-    /// Whether one is.
-    pub(crate) fn has_lost(&self) -> bool {
-        self.lost
     }
 
     /// Whether doubles may lie across windows.

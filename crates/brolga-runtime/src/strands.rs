@@ -97,7 +97,7 @@ impl Segment {
         };
         // Tasks do not know of them.
         if self.waiting != 0 {
-            self.pieces.lose();
+            self.pieces.lost = true;
         }
         let mut strands = std::mem::take(&mut self.forks.strands);
         for (strand, mark) in strands.iter_mut().zip(&self.forks.marks[first..first + n]) {
@@ -121,8 +121,8 @@ impl Segment {
             pending.lead(cell, pending.objects[object].distance());
         }
         for strand in &mut strands[..n] {
-            if strand.pieces.has_lost() || strand.waiting != 0 {
-                self.pieces.lose();
+            if strand.pieces.lost || strand.waiting != 0 {
+                self.pieces.lost = true;
                 strand.pieces.clear();
                 strand.waiting = 0;
             }
@@ -367,7 +367,7 @@ impl Segment {
         // SAFETY: our contract.
         let is_zero = |place| unsafe { Cells::Doubles.is_zero(place) };
         if !(from..to).step_by(WINDOW).all(is_zero) {
-            self.pieces.lose();
+            self.pieces.lost = true;
         }
         true
     }

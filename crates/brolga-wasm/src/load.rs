@@ -13,7 +13,7 @@ use crate::parse::{self, Info};
 use crate::provided::Replaced;
 use crate::translate::env::CodeOptions;
 use crate::translate::{Translated, translate};
-use crate::{allocators, clib, mathlib, unnamed, wrapped};
+use crate::{allocators, clib, mathlib, serial, unnamed, wrapped};
 
 impl Inner {
     fn new(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode: CodeOptions) -> Result<Self, Error> {
@@ -83,7 +83,7 @@ impl Module {
                 inner.translated.program.func_mut(key).allocator = Some(kind);
             }
         }
-        inner.translated.leave_serial(&info, mode);
+        serial::leave(&mut inner.translated, &info, mode);
         Ok(Self(Arc::new(inner)))
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use brolga_rules::MathRule;
 use wasmparser::FuncType;
 
+use crate::forked::{ForkImport, ForkKind, OpenMp};
 use crate::translate::func::Fx;
 use crate::val::Val;
 
@@ -39,56 +40,15 @@ pub(crate) enum Provided {
     Around(Arc<dyn Around>),
 }
 
-/// Which tasks a call forks (`include/brolga.h`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ForkKind {
-    /// Two functions.
-    Join,
-    /// Functions of an array of entries.
-    Entries,
-    /// Parts of a range.
-    For,
-    /// Parts of a range, each of which returns a double.
-    Sum,
-}
-
-/// What code that clang has compiled by `-fopenmp` calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum OpenMp {
-    /// A parallel region.
-    Region,
-    /// A region that is not parallel.
-    Serialized,
-    /// Which iterations of a loop a thread has; its numbers have 64 bits, and a sign.
-    StaticInit {
-        /// 64 bits.
-        wide: bool,
-        /// A sign.
-        signed: bool,
-    },
-    /// What threads have computed is put together.
-    Reduce,
-    /// The number of the thread.
-    ThreadNum,
-    /// Whether the thread is the first one.
-    IsFirst,
-    /// How many threads its team has.
-    Threads,
-    /// How many a team has at most.
-    MostThreads,
-    /// Whether there are several.
-    InParallel,
-    /// How many threads teams have from here on, or only the next one.
-    SetThreads {
-        /// The parameter that says it.
-        param: usize,
-        /// Only the next one.
-        next: bool,
-    },
-    /// Nothing has to be done.
-    Nothing,
-    /// There is none of it here.
-    Refused,
+impl Provided {
+    /// What forks, if it does.
+    pub fn forks(&self) -> Option<ForkImport> {
+        match self {
+            Self::Fork(kind) => Some(ForkImport::Call(*kind)),
+            Self::OpenMp(OpenMp::Region) => Some(ForkImport::Region),
+            _ => None,
+        }
+    }
 }
 
 /// Functions that are replaced, by index.

@@ -34,8 +34,9 @@ use brolga_rules::{MathKind, MathRule, Ty, math_rule};
 use wasmparser::{FuncType, ValType};
 
 use crate::error::Error;
+use crate::forked::{ForkKind, OpenMp};
 use crate::parse::{ImportName, Info};
-use crate::provided::{ForkKind, OpenMp, Provided, Replaced};
+use crate::provided::{Provided, Replaced};
 use crate::translate::env::HostFunc;
 use crate::translate::func::Fx;
 use crate::val::Val;

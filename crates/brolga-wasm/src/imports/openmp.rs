@@ -2,7 +2,7 @@
 
 use wasmparser::{FuncType, ValType};
 
-use crate::provided::OpenMp;
+use crate::forked::OpenMp;
 
 /// The part of OpenMP that a function of this name and type is; all others of such a name are
 /// refused.

@@ -12,9 +12,9 @@ use indexmap::{IndexMap, IndexSet};
 use wasmparser::{FuncType, ValType};
 
 use crate::error::Error;
+use crate::forked::{ForkImport, ForkKind};
 use crate::layout::Layout;
 use crate::parse::{ConstOp, Info};
-use crate::provided::{ForkKind, Provided};
 
 /// How accesses of linear memory are kept inside of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,8 +145,8 @@ pub(crate) struct Env<'e, 'a> {
     pub dispatchers: IndexMap<(FuncType, bool), String>,
     /// Helpers that something calls.
     pub helpers: IndexMap<Helper, String>,
-    /// What stands behind functions of the index space.
-    pub provided: &'e [Option<Provided>],
+    /// Functions of the index space that fork.
+    pub fork_imports: Vec<Option<ForkImport>>,
     /// Functions that tasks call and that use the stack of C.
     pub tasks: IndexSet<u32>,
     /// Which functions of the index space use it, so that tasks call them as something else.

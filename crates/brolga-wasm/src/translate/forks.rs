@@ -11,25 +11,22 @@
 //! A task that forks does so if there are stacks for all tasks. If not, a loop calls them.
 //!
 //! **Serial.** Tasks run one after the other where the module has one thing of which all of them
-//! would need one of their own: [`Translated::leave_serial`].
+//! would need one of their own: [`crate::serial`].
 
 use brolga::FuncKey;
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
 use brolga_ir::driver::Driver;
 use brolga_ir::fork::{MOST_TASKS, NEGATIVE_RANGE, TASK, TASKS, chunks, part, tree_sum};
-use brolga_ir::program::Program;
 use cranelift_codegen::ir::TrapCode;
-use std::collections::{HashMap, HashSet};
 use wasmparser::{FuncType, ValType};
 
-use super::Translated;
-use super::env::{CodeOptions, Env, Fork, Forked, VIEW};
+use super::env::{Env, Fork, Forked, VIEW};
 use super::func::{Context, Fx, build};
 use super::openmp;
 use crate::error::Error;
+use crate::forked::{ForkImport, ForkKind};
 use crate::parse::{ConstOp, Info, SegmentMode};
-use crate::provided::{ForkKind, OpenMp, Provided};
 
 /// How the name of a loop ends that calls tasks for which there are no stacks.
 const SERIAL: &str = "__serial";
@@ -347,13 +344,10 @@ fn one(fx: &mut Fx<'_, '_, '_, '_>, kind: ForkKind, fork: &Fork) {
 impl Fx<'_, '_, '_, '_> {
     /// Call a fork whose callees are told by constants; nothing if this function is no fork.
     pub fn known_fork(&mut self, index: u32, args: &[Value]) -> Option<Vec<Value>> {
-        let (of, functions) = match self.env.provided[index as usize] {
-            Some(Provided::Fork(kind)) => (Forked::Call(kind), kind.functions()),
+        let (of, functions) = match self.env.fork_imports[index as usize]? {
+            ForkImport::Call(kind) => (Forked::Call(kind), kind.functions()),
             // A region says how many arguments there are.
-            Some(Provided::OpenMp(OpenMp::Region)) => {
-                (Forked::Region(self.constant(args[1]).filter(|n| *n <= 64)? as u32), &[2][..])
-            }
-            _ => return None,
+            ForkImport::Region => (Forked::Region(self.constant(args[1]).filter(|n| *n <= 64)? as u32), &[2][..]),
         };
         let known = |&i: &usize| entry(self.env.info, self.constant(args[i])?);
         let callees: Vec<u32> = functions.iter().map(known).collect::<Option<_>>().unwrap_or_default();
@@ -403,65 +397,4 @@ fn entry(info: &Info<'_>, at: u64) -> Option<u32> {
         }
     }
     found
-}
-
-impl Translated {
-    /// Tasks run one after the other where they would share more than memory: what memory grows
-    /// by, globals, output and the host's other means, blocks of an allocator, fuel.
-    pub fn leave_serial(&mut self, info: &Info<'_>, mode: CodeOptions) {
-        let drivers: Vec<(FuncKey, FuncKey)> = (self.program.funcs.iter())
-            .filter_map(|(key, f)| match &f.driver {
-                Some(Driver::Tasks(task)) => Some((key, self.program.func(task)?)),
-                _ => None,
-            })
-            .collect();
-        let mut known = HashMap::new();
-        for (driver, task) in drivers {
-            let why = if info.memories.len() > 1 {
-                Some("the module has several memories".to_owned())
-            } else if mode.fuel {
-                Some("the fuel of an instance is one number".to_owned())
-            } else {
-                shares(&self.program, task, &self.sets_globals, &mut known)
-            };
-            if why.is_some() {
-                let driver = self.program.func_mut(driver);
-                (driver.driver, driver.serial) = (None, why);
-            }
-        }
-    }
-}
-
-/// What a task reaches that there is one of.
-fn shares(
-    program: &Program,
-    task: FuncKey,
-    sets_globals: &[FuncKey],
-    known: &mut HashMap<FuncKey, Option<String>>,
-) -> Option<String> {
-    let own = |k: FuncKey| {
-        let f = &program.funcs[k];
-        let name = f.source_name().unwrap_or_else(|| format!("%{}", f.symbol));
-        if f.allocator.is_some() {
-            return Some(format!("a task may call {name}, which allocates or releases memory"));
-        }
-        match f.host {
-            Some(_) if f.symbol == crate::imports::GROW.symbol => Some("a task may let memory grow".to_owned()),
-            // It does nothing that is seen outside of it.
-            Some(_) if f.repeatable => None,
-            Some(_) => Some(format!("a task may call {name}, which is the host's")),
-            None => sets_globals.contains(&k).then(|| format!("a task may call {name}, which sets a global")),
-        }
-    };
-    let (mut seen, mut open) = (HashSet::from([task]), vec![task]);
-    let mut at = 0;
-    while let Some(&k) = open.get(at) {
-        at += 1;
-        if let Some(why) = known.entry(k).or_insert_with(|| own(k)) {
-            return Some(why.clone());
-        }
-        let Some(body) = &program.funcs[k].body else { continue };
-        open.extend(body.dfg.ext_funcs.keys().filter_map(|r| program.callee(body, r)).filter(|&c| seen.insert(c)));
-    }
-    None
 }

@@ -15,7 +15,6 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use wasmparser::{BlockType, FuncType, FunctionBody, Operator};
 
 use super::env::{Env, Helper, HostFunc, TASK, clif_type, dispatcher_signature, host_signature, named};
-use super::views::View;
 use crate::error::{Error, trap};
 
 /// What is kept from one function to the next.
@@ -62,9 +61,22 @@ pub(crate) struct Fx<'f, 'x, 'e, 'a> {
     reachable: bool,
     callees: HashMap<String, ir::FuncRef>,
     /// What a function has that tasks call.
-    pub view: Option<View>,
+    pub view: Option<TaskView>,
     /// Whether it sets globals, other than the stack pointer.
     pub sets_globals: bool,
+}
+
+/// What a function has that tasks call ([`super::views`]).
+#[derive(Clone, Copy)]
+pub(crate) struct TaskView {
+    /// The stack pointer.
+    pub stack: Variable,
+    /// What it was when the function began.
+    pub given: Value,
+    /// Stacks that the task may give to tasks of its own.
+    pub stacks: Value,
+    /// What OpenMP knows of the thread.
+    pub thread: Value,
 }
 
 /// Whether a body has tail calls, so that all functions need the convention for them.
@@ -614,7 +626,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
     }
 
     pub fn tail_call_function(&mut self, index: u32, args: &[Value]) {
-        if self.env.by_name[index as usize] || self.env.forks_at(index) {
+        if self.env.by_name[index as usize] || self.env.fork_imports[index as usize].is_some() {
             // C functions have another convention.
             let results = self.call_function(index, args);
             self.b.ins().return_(&results);

@@ -16,13 +16,18 @@ use super::func::{Context, Fx, build, call_host, translate_for_tasks};
 use super::memory::{entry_of, header};
 use super::{forks, inverses, loops, openmp};
 use crate::error::{Error, trap};
+use crate::forked::OpenMp;
 use crate::imports;
 use crate::layout::PAGE;
-use crate::provided::{OpenMp, Provided};
+use crate::provided::Provided;
 
 /// Define every helper, fork and dispatcher that something calls, and functions as tasks call them:
 /// by their numbers. By now every reference has its number.
-pub(super) fn define(env: &mut Env<'_, '_>, context: &mut Context) -> Result<Vec<(u32, FuncKey)>, Error> {
+pub(super) fn define(
+    env: &mut Env<'_, '_>,
+    context: &mut Context,
+    provided: &[Option<Provided>],
+) -> Result<Vec<(u32, FuncKey)>, Error> {
     let mut done = 0;
     while let Some((&helper, symbol)) = env.helpers.get_index(done) {
         let symbol = symbol.clone();
@@ -57,7 +62,8 @@ pub(super) fn define(env: &mut Env<'_, '_>, context: &mut Context) -> Result<Vec
             forks::define(env, context, &fork, &symbol)?;
             forks += 1;
         } else if let Some(&index) = env.tasks.get_index(tasks) {
-            of_tasks.push((index, define_for_tasks(env, context, index)?));
+            let provided = provided[index as usize].as_ref();
+            of_tasks.push((index, define_for_tasks(env, context, index, provided)?));
             tasks += 1;
         } else {
             return Ok(of_tasks);
@@ -66,10 +72,13 @@ pub(super) fn define(env: &mut Env<'_, '_>, context: &mut Context) -> Result<Vec
 }
 
 /// Define a function of the index space as tasks call it.
-fn define_for_tasks(env: &mut Env<'_, '_>, context: &mut Context, index: u32) -> Result<FuncKey, Error> {
+fn define_for_tasks(
+    env: &mut Env<'_, '_>,
+    context: &mut Context,
+    index: u32,
+    provided: Option<&Provided>,
+) -> Result<FuncKey, Error> {
     let symbol = format!("{}{TASK}", env.symbols[index as usize]);
-    let all = env.provided;
-    let provided = all[index as usize].as_ref();
     let body = env.info.funcs[index as usize].body.as_ref();
     let key = match (provided, body) {
         (None, Some(body)) => translate_for_tasks(env, context, &symbol, index, body)?,

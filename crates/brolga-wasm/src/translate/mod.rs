@@ -92,7 +92,7 @@ pub fn translate(
         refs: IndexMap::new(),
         dispatchers: IndexMap::new(),
         helpers: IndexMap::new(),
-        provided: &provided,
+        fork_imports: provided.iter().map(|p| p.as_ref()?.forks()).collect(),
         tasks: IndexSet::new(),
         needs_view: views::need_view(info, &provided),
         forks: IndexMap::new(),
@@ -128,7 +128,7 @@ pub fn translate(
                 missing.map(|m| format!("the import `{}` of `{}`", m.name, m.module)).or(other);
         }
     }
-    let tasks = helpers::define(&mut env, &mut context)?;
+    let tasks = helpers::define(&mut env, &mut context, &provided)?;
     // Others may call what is exported, or in a table.
     let exported = info.exports.iter().filter(|e| e.kind == ExternalKind::Func).map(|e| e.index);
     let known = exported.chain(env.refs.keys().copied()).chain(info.start).filter_map(|i| funcs[i as usize]).collect();

@@ -32,7 +32,7 @@ use super::env::Fork;
 use super::forks::{call_body, each, frame_below};
 use super::func::Fx;
 use crate::error::trap;
-use crate::provided::OpenMp;
+use crate::forked::OpenMp;
 
 /// Threads of a team: sixteen tasks, and thread 0.
 const TEAM: i64 = 17;

@@ -36,26 +36,12 @@
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
-use cranelift_frontend::Variable;
 
-use super::env::Env;
-use super::func::Fx;
+use super::func::{Fx, TaskView};
 use crate::error::trap;
 use crate::layout::{FIRST_STACK, STACK, STACKS};
 use crate::parse::Info;
 use crate::provided::Provided;
-
-/// What a function has that tasks call.
-#[derive(Clone, Copy)]
-pub(crate) struct View {
-    /// The stack pointer, and what it was when the function began.
-    stack: Variable,
-    given: Value,
-    /// Stacks that the task may give.
-    pub stacks: Value,
-    /// What OpenMP knows of the thread.
-    pub thread: Value,
-}
 
 /// What is in front of the last stack's end, so that no address is beyond the last one.
 const MARGIN: u64 = 16;
@@ -87,14 +73,6 @@ pub(crate) fn need_view(info: &Info<'_>, provided: &[Option<Provided>]) -> Vec<b
     }
 }
 
-impl Env<'_, '_> {
-    /// Whether this function of the index space is a call that forks.
-    pub fn forks_at(&self, index: u32) -> bool {
-        use crate::provided::OpenMp::Region;
-        matches!(self.provided[index as usize], Some(Provided::Fork(_) | Provided::OpenMp(Region)))
-    }
-}
-
 impl Fx<'_, '_, '_, '_> {
     /// The view is what the last parameters are.
     pub fn take_view(&mut self) {
@@ -106,13 +84,13 @@ impl Fx<'_, '_, '_, '_> {
     pub fn enter_view(&mut self, stack_pointer: Value, stacks: Value, thread: Value) {
         let stack = self.b.declare_var(types::I32);
         self.b.def_var(stack, stack_pointer);
-        self.view = Some(View { stack, given: stack_pointer, stacks, thread });
+        self.view = Some(TaskView { stack, given: stack_pointer, stacks, thread });
     }
 
     /// The instance, arguments, and the view, if there is one.
     pub fn with_view(&mut self, args: &[Value]) -> Vec<Value> {
         let mut all = [&[self.vmctx], args].concat();
-        if let Some(View { stack, stacks, thread, .. }) = self.view {
+        if let Some(TaskView { stack, stacks, thread, .. }) = self.view {
             all.extend([self.b.use_var(stack), stacks, thread]);
         }
         all
@@ -139,7 +117,7 @@ impl Fx<'_, '_, '_, '_> {
 
     /// The stack of a task reaches up to here from here on. It stays where it is among others.
     pub fn set_stack_pointer(&mut self, to: Value) {
-        let Some(View { stack, .. }) = self.view else { return };
+        let Some(TaskView { stack, .. }) = self.view else { return };
         let before = self.b.use_var(stack);
         let changed = self.b.ins().bxor(to, before);
         let first = self.b.ins().iconst(types::I32, i64::from(FIRST_STACK as u32));
@@ -162,7 +140,7 @@ impl Fx<'_, '_, '_, '_> {
 
     /// A function that tasks call returns, and has to have given its stack back.
     pub fn gives_stack_back(&mut self) {
-        let Some(View { stack, given, .. }) = self.view else { return };
+        let Some(TaskView { stack, given, .. }) = self.view else { return };
         let now = self.b.use_var(stack);
         if now != given {
             let kept = self.b.ins().icmp(IntCC::NotEqual, now, given);
@@ -178,7 +156,7 @@ impl Fx<'_, '_, '_, '_> {
         }
     }
 
-    /// Stack pointer and stacks of task `t` of `n`, numbers of 32 bits, of a fork of what has these.
+    /// Stack pointer and stacks of task `t` of `n`, numbers of 32 bits, of what has these and forks.
     pub fn of_task(&mut self, stack_pointer: Value, stacks: Value, n: Value, t: Value) -> (Value, Value) {
         let all = self.b.ins().ushr_imm_u(stacks, 16);
         let first = self.b.ins().band_imm_s(stacks, 0xffff);
