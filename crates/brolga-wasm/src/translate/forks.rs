@@ -24,6 +24,7 @@ use wasmparser::{FuncType, ValType};
 use super::env::{Env, Fork, Forked, VIEW};
 use super::func::{Context, Fx, build};
 use super::openmp;
+use super::views::{call_body, each, frame_below};
 use crate::error::Error;
 use crate::forked::{ForkImport, ForkKind};
 use crate::parse::{ConstOp, Info, SegmentMode};
@@ -167,27 +168,6 @@ fn all(fx: &mut Fx<'_, '_, '_, '_>, task: &str, given: &[Type]) {
     fx.b.ins().return_(&[]);
 }
 
-/// Do something for each number from one to another, of 64 bits.
-pub(super) fn each(
-    fx: &mut Fx<'_, '_, '_, '_>,
-    from: i64,
-    to: Value,
-    each: impl FnOnce(&mut Fx<'_, '_, '_, '_>, Value),
-) {
-    let [head, body, end] = [(); 3].map(|()| fx.b.create_block());
-    let i = fx.b.append_block_param(head, types::I64);
-    let from = fx.b.ins().iconst(types::I64, from);
-    fx.b.ins().jump(head, &[from.into()]);
-    fx.b.switch_to_block(head);
-    let more = fx.b.ins().icmp(IntCC::SignedLessThan, i, to);
-    fx.b.ins().brif(more, body, &[], end, &[]);
-    fx.b.switch_to_block(body);
-    each(fx, i);
-    let next = fx.b.ins().iadd_imm_s(i, 1);
-    fx.b.ins().jump(head, &[next.into()]);
-    fx.b.switch_to_block(end);
-}
-
 /// What a call calls: find out how many tasks there are, and have them run.
 fn whole(fx: &mut Fx<'_, '_, '_, '_>, kind: ForkKind, fork: &Fork, symbol: &str) {
     let params = std::mem::take(&mut fx.stack);
@@ -239,15 +219,6 @@ pub(super) fn thread_of(fx: &mut Fx<'_, '_, '_, '_>) -> Value {
     }
 }
 
-/// So many bytes below a stack pointer, at a multiple of 16.
-pub(super) fn frame_below(fx: &mut Fx<'_, '_, '_, '_>, stack_pointer: Value, bytes: i64) -> Value {
-    if fx.view.is_some() {
-        return fx.frame(bytes);
-    }
-    let below = fx.b.ins().iadd_imm_s(stack_pointer, -bytes);
-    fx.b.ins().band_imm_s(below, -16)
-}
-
 /// Call the driver; or a loop, if there are too few stacks for so many tasks.
 fn run_tasks(fx: &mut Fx<'_, '_, '_, '_>, fork: &Fork, symbol: &str, stacks: Value, n: Value, args: &[Value]) {
     let given = given(fork);
@@ -269,24 +240,6 @@ fn run_tasks(fx: &mut Fx<'_, '_, '_, '_>, fork: &Fork, symbol: &str, stacks: Val
         fx.b.ins().jump(end, &[]);
     }
     fx.b.switch_to_block(end);
-}
-
-/// Call what tasks call: a function of this number, if it is known, or else that of the table.
-pub(super) fn call_body(
-    fx: &mut Fx<'_, '_, '_, '_>,
-    ty: FuncType,
-    known: Option<u32>,
-    at: Value,
-    args: &[Value],
-) -> Vec<Value> {
-    if let Some(f) = known {
-        return fx.call_function(f, args);
-    }
-    fx.stack.extend_from_slice(args);
-    fx.stack.push(at);
-    let (callee, args) = fx.indirect(ty, 0);
-    let call = fx.b.ins().call(callee, &args);
-    fx.b.inst_results(call).to_vec()
 }
 
 /// One task, of a number.

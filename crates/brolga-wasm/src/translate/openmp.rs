@@ -29,8 +29,8 @@ use brolga::cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, type
 use wasmparser::{FuncType, ValType};
 
 use super::env::Fork;
-use super::forks::{call_body, each, frame_below};
 use super::func::Fx;
+use super::views::{call_body, each, frame_below};
 use crate::error::trap;
 use crate::forked::OpenMp;
 

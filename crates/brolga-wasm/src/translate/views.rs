@@ -36,6 +36,7 @@
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
+use wasmparser::FuncType;
 
 use super::func::{Fx, TaskView};
 use crate::error::trap;
@@ -156,7 +157,7 @@ impl Fx<'_, '_, '_, '_> {
         }
     }
 
-    /// Stack pointer and stacks of task `t` of `n`, numbers of 32 bits, of what has these and forks.
+    /// Stack pointer and stacks of task `t` of `n`, of 32 bits, if these are those of what forks.
     pub fn of_task(&mut self, stack_pointer: Value, stacks: Value, n: Value, t: Value) -> (Value, Value) {
         let all = self.b.ins().ushr_imm_u(stacks, 16);
         let first = self.b.ins().band_imm_s(stacks, 0xffff);
@@ -187,4 +188,52 @@ impl Fx<'_, '_, '_, '_> {
         let address = self.b.ins().iadd(self.vmctx, address);
         self.b.ins().store(super::ops::little(), value, address, offset);
     }
+}
+
+/// Do something for each number from one to another, of 64 bits.
+pub(super) fn each(
+    fx: &mut Fx<'_, '_, '_, '_>,
+    from: i64,
+    to: Value,
+    each: impl FnOnce(&mut Fx<'_, '_, '_, '_>, Value),
+) {
+    let [head, body, end] = [(); 3].map(|()| fx.b.create_block());
+    let i = fx.b.append_block_param(head, types::I64);
+    let from = fx.b.ins().iconst(types::I64, from);
+    fx.b.ins().jump(head, &[from.into()]);
+    fx.b.switch_to_block(head);
+    let more = fx.b.ins().icmp(IntCC::SignedLessThan, i, to);
+    fx.b.ins().brif(more, body, &[], end, &[]);
+    fx.b.switch_to_block(body);
+    each(fx, i);
+    let next = fx.b.ins().iadd_imm_s(i, 1);
+    fx.b.ins().jump(head, &[next.into()]);
+    fx.b.switch_to_block(end);
+}
+
+/// So many bytes below a stack pointer, at a multiple of 16.
+pub(super) fn frame_below(fx: &mut Fx<'_, '_, '_, '_>, stack_pointer: Value, bytes: i64) -> Value {
+    if fx.view.is_some() {
+        return fx.frame(bytes);
+    }
+    let below = fx.b.ins().iadd_imm_s(stack_pointer, -bytes);
+    fx.b.ins().band_imm_s(below, -16)
+}
+
+/// Call what tasks call: a function of this number, if it is known, or else that of the table.
+pub(super) fn call_body(
+    fx: &mut Fx<'_, '_, '_, '_>,
+    ty: FuncType,
+    known: Option<u32>,
+    at: Value,
+    args: &[Value],
+) -> Vec<Value> {
+    if let Some(f) = known {
+        return fx.call_function(f, args);
+    }
+    fx.stack.extend_from_slice(args);
+    fx.stack.push(at);
+    let (callee, args) = fx.indirect(ty, 0);
+    let call = fx.b.ins().call(callee, &args);
+    fx.b.inst_results(call).to_vec()
 }
