@@ -217,6 +217,38 @@ fn a_task_has_a_stack_of_its_own() {
     }
 }
 
+/// Frames of tasks are apart, without threads as well; the first one goes on with the stack.
+#[test]
+fn stacks_of_tasks_are_apart() {
+    let body = SQUARE.replace(
+        "(global.set $__stack_pointer (i32.add",
+        "(i32.store offset=8192 (i32.mul (local.get $lo) (i32.const 4)) (local.get $f))
+         (global.set $__stack_pointer (i32.add",
+    );
+    let mut instance = Instance::new(&with_body("", &body, CALL)).unwrap();
+    instance.call("f", &[Val::I32(1024), Val::I32(40)]).unwrap();
+    let word = |i: usize| u32::from_le_bytes(instance.memory()[8192 + 4 * i..][..4].try_into().unwrap());
+    let mut frames: Vec<u32> = (0..40).map(word).collect();
+    assert_eq!(frames[0], 65536 - 16);
+    frames.dedup_by_key(|f| *f >> 18);
+    assert_eq!(frames.len(), 40, "{frames:x?}");
+    assert!(frames[1..].iter().all(|f| f.is_multiple_of(16) && *f >= 0u32.wrapping_sub(64 << 20)));
+}
+
+/// A number over a part of a double with a cotangent: no gradient is given.
+#[test]
+fn half_a_double_is_no_double() {
+    let body = "(f64.store offset=512 (i32.mul (local.get $lo) (i32.const 8))
+          (f64.load (i32.add (local.get $ctx) (i32.mul (local.get $lo) (i32.const 8)))))
+        (i32.store8 offset=518
+          (i32.add (i32.load (i32.const 8)) (i32.mul (local.get $lo) (i32.const 8))) (local.get $hi))
+        (f64.store (i32.add (local.get $ctx) (i32.mul (local.get $lo) (i32.const 8)))
+          (f64.load offset=512 (i32.mul (local.get $lo) (i32.const 8))))";
+    for threads in [1, 2, 3] {
+        assert_eq!(code(run(&with_body("", body, CALL), threads, 20)), "untracked_bits", "{threads}");
+    }
+}
+
 #[test]
 fn a_stack_that_is_too_small_or_is_kept_is_a_trap() {
     let large = SQUARE.replace("(i32.const 16)", "(i32.const 300000)");
@@ -227,7 +259,7 @@ fn a_stack_that_is_too_small_or_is_kept_is_a_trap() {
     assert_eq!(code(run(&with_body("", kept, CALL), 2, 5)), "kept_stack");
 }
 
-/// Task `n / 2` and those behind it divide by zero.
+/// The task of number 3 divides by zero, and those behind it end in another way.
 #[test]
 fn the_first_trap_is_reported() {
     let body = "(if (i32.ge_s (local.get $lo) (i32.const 3)) (then

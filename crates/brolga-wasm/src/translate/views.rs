@@ -12,7 +12,7 @@
 //! | parameter | what |
 //! |---|---|
 //! | stack pointer | how far the stack of the task reaches |
-//! | stacks | which stacks the task may give to tasks of its own: the first, and above 16 bits how many |
+//! | stacks | which stacks it may give to tasks of its own: the first, and above 16 bits how many |
 //! | thread | address of what OpenMP knows of the thread ([`super::openmp`]), or 0 |
 //!
 //! Stacks lie behind all that memory may grow to ([`crate::layout`]). The first task of a fork goes
