@@ -110,6 +110,10 @@ bare="-nostdlib -Wl,--no-entry"
     # Without optimisation steps that run again leave other things in their frames.
     optimised swings swings $bare -Wl,--allow-undefined -I"$here/../../crates/brolga-wasm/include"
     optimised simulations simulations $bare -Wl,--allow-undefined -I"$here/../../crates/brolga-wasm/include"
+    # Tasks that use C's stack, and those that do not.
+    c forks forks $bare -Wl,--allow-undefined -I"$here/../../crates/brolga-wasm/include"
+    c openmp openmp $bare -Wl,--allow-undefined -fopenmp
+    c openmp_serial openmp $bare -Wl,--allow-undefined -Wno-unknown-pragmas
     c heat heat $heap
     c machine machine $libc
     c quadrature quadrature $bare

@@ -9,7 +9,7 @@ use brolga_driver::output::{error_json, plan_json, plan_text};
 use brolga_driver::protocol::derive;
 use brolga_ir::FuncKey;
 use brolga_ir::driver::Driver;
-use brolga_ir::fork::described;
+use brolga_ir::fork::{TASKS, described};
 use brolga_oracle::OracleError;
 use clap::Args;
 use serde_json::Value;
@@ -128,7 +128,6 @@ fn runs_loops(program: &Program) -> bool {
 
 /// Calls that fork, in what a function may call: what each calls, and where.
 fn forks(program: &Program, root: FuncKey) -> Vec<String> {
-    let is_driver = |key: FuncKey| matches!(program.funcs[key].driver, Some(Driver::Tasks(_)));
     let (mut seen, mut at) = (vec![root], 0);
     let mut found = Vec::new();
     while let Some(&func) = seen.get(at) {
@@ -138,10 +137,14 @@ fn forks(program: &Program, root: FuncKey) -> Vec<String> {
             let InstructionData::Call { func_ref, .. } = body.dfg.insts[inst] else { continue };
             let Some(callee) = program.callee(body, func_ref) else { continue };
             let symbol = &program.funcs[callee].symbol;
-            if program.func(&format!("{symbol}__tasks")).is_some_and(is_driver) {
-                let fork = described(symbol, |f| program.func(f).is_some());
-                found.push(format!("{fork}, called at {}", program.place(func, inst)));
-            }
+            let Some(tasks) = program.func(&format!("{symbol}{TASKS}")).map(|k| &program.funcs[k]) else { continue };
+            let serial = match (&tasks.driver, &tasks.serial) {
+                (Some(Driver::Tasks(_)), _) => String::new(),
+                (_, Some(why)) => format!("; its tasks run one after the other, since {why}"),
+                _ => continue,
+            };
+            let fork = described(symbol, |f| program.func(f).is_some());
+            found.push(format!("{fork}, called at {}{serial}", program.place(func, inst)));
         }
         for named in body.dfg.ext_funcs.keys().filter_map(|f| program.callee(body, f)) {
             if !seen.contains(&named) {

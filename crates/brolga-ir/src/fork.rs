@@ -55,9 +55,10 @@ const NAMES: [(&str, ForkKind); 4] = [
     ("brolga_par_reduce_f64", ForkKind::Sum),
 ];
 
-/// How the name of a driver ends, and that of one of its tasks.
-const TASKS: &str = "__tasks";
-const TASK: &str = "__task";
+/// How the name of a driver ends.
+pub const TASKS: &str = "__tasks";
+/// How the name of one of its tasks ends.
+pub const TASK: &str = "__task";
 
 pub(crate) fn is_name(symbol: &str) -> bool {
     NAMES.iter().any(|n| n.0 == symbol)
@@ -228,25 +229,10 @@ impl ForkFuncs {
         let one = b.ins().iconst(types::I64, 1);
         let (lo, hi, grain) = match params {
             [_, n] => (b.ins().iconst(types::I64, 0), *n, one),
-            [.., lo, hi, grain] => (*lo, *hi, b.ins().smax(*grain, one)),
+            [.., lo, hi, grain] => (*lo, *hi, *grain),
             _ => unreachable!("checked before"),
         };
-        let n = b.ins().isub(hi, lo);
-        // Numbers of 64 bits without a sign: the range may be longer than a signed one.
-        let up = |b: &mut FunctionBuilder<'_>, n, by| {
-            let (whole, left) = (b.ins().udiv(n, by), b.ins().urem(n, by));
-            let zero = b.ins().iconst(types::I64, 0);
-            let more = b.ins().icmp(IntCC::NotEqual, left, zero);
-            let more = b.ins().uextend(types::I64, more);
-            b.ins().iadd(whole, more)
-        };
-        let tasks = up(b, n, grain);
-        let most = b.ins().iconst(types::I64, MOST_TASKS);
-        let tasks = b.ins().umin(tasks, most);
-        let tasks = b.ins().umax(tasks, one);
-        let chunk = up(b, n, tasks);
-        let chunk = b.ins().umax(chunk, one);
-        (chunk, up(b, n, chunk))
+        chunks(b, lo, hi, grain)
     }
 
     /// One task, of a number.
@@ -351,8 +337,30 @@ fn all_tasks(b: &mut FunctionBuilder<'_>, params: &[ir::Value], task: (&str, &Si
     b.ins().return_(&[]);
 }
 
-/// The iterations of a task.
-fn part(
+/// Iterations of a task, and how many tasks a range has.
+pub fn chunks(b: &mut FunctionBuilder<'_>, lo: ir::Value, hi: ir::Value, grain: ir::Value) -> (ir::Value, ir::Value) {
+    let one = b.ins().iconst(types::I64, 1);
+    let grain = b.ins().smax(grain, one);
+    let n = b.ins().isub(hi, lo);
+    // Numbers of 64 bits without a sign: the range may be longer than a signed one.
+    let up = |b: &mut FunctionBuilder<'_>, n, by| {
+        let (whole, left) = (b.ins().udiv(n, by), b.ins().urem(n, by));
+        let zero = b.ins().iconst(types::I64, 0);
+        let more = b.ins().icmp(IntCC::NotEqual, left, zero);
+        let more = b.ins().uextend(types::I64, more);
+        b.ins().iadd(whole, more)
+    };
+    let tasks = up(b, n, grain);
+    let most = b.ins().iconst(types::I64, MOST_TASKS);
+    let tasks = b.ins().umin(tasks, most);
+    let tasks = b.ins().umax(tasks, one);
+    let chunk = up(b, n, tasks);
+    let chunk = b.ins().umax(chunk, one);
+    (chunk, up(b, n, chunk))
+}
+
+/// The iterations of a task of a range: from the first to the one behind the last.
+pub fn part(
     b: &mut FunctionBuilder<'_>,
     lo: ir::Value,
     hi: ir::Value,
@@ -366,9 +374,9 @@ fn part(
     (from, b.ins().iadd(from, length))
 }
 
-/// Add up what tasks have returned: each to its neighbour, then sums of two, and so on. Nothing is
-/// zero.
-fn tree_sum(b: &mut FunctionBuilder<'_>, sums: ir::Value, n: ir::Value) {
+/// Add up `n` doubles from an address on, and return the sum: each with its neighbour, then sums of
+/// two, and so on. Nothing is zero.
+pub fn tree_sum(b: &mut FunctionBuilder<'_>, sums: ir::Value, n: ir::Value) {
     let [none, some, rounds, first, head, add, next, end] = [(); 8].map(|()| b.create_block());
     b.ins().brif(n, some, &[], none, &[]);
     b.switch_to_block(none);

@@ -50,6 +50,6 @@ pub use options::{
 };
 pub use passes::{Pass, PassSet};
 pub use position::{OFFSET, position};
-pub use program::{Allocator, DataObject, Func, Program};
+pub use program::{Allocator, DataObject, Func, Program, Refused};
 pub use request::{ArgActivity, ArgSpec, Elem, Promises, Request, ResultActivity};
 pub use spec::{Derivative, ParamActivity, ParamSpec, ReturnActivity, Spec};

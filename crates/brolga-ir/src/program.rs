@@ -11,6 +11,7 @@
 //! are kept in [`Func::srclocs`].
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::map::HashMap;
@@ -72,6 +73,21 @@ pub struct Func {
     pub untracked: bool,
     /// What its derived pair is a template of, if it is not made of its body.
     pub driver: Option<Driver>,
+    /// Why tasks that it could run at the same time run one after the other: half a sentence about
+    /// one of them.
+    pub serial: Option<String>,
+    /// What the function is, if calls of it are refused: it is a part of a parallel language that
+    /// has no place here.
+    pub refused: Option<Refused>,
+}
+
+/// Why calls of a function are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What such a call does, as the subject of a sentence.
+    pub what: String,
+    /// What to do instead.
+    pub help: &'static str,
 }
 
 impl Func {
@@ -136,6 +152,9 @@ pub struct InstanceMemory {
     pub header: u32,
     /// Memories.
     pub memories: Vec<MemoryPlace>,
+    /// Bytes of the first memory, behind all that it may grow to, that tasks of forks have their
+    /// stacks in.
+    pub stacks: Option<Range<u64>>,
 }
 
 /// Where a memory lies.
@@ -303,6 +322,8 @@ impl Program {
             allocator: None,
             untracked: false,
             driver: None,
+            serial: None,
+            refused: None,
         }));
         self.func_by_symbol.insert(symbol.into(), k);
         k

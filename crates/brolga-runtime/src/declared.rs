@@ -1,5 +1,6 @@
 //! What the caller of a run says of its pointer arguments.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A pointer argument of a run.
@@ -11,6 +12,32 @@ pub struct Declared {
     pub shadow: u64,
     /// Bytes of each, if the caller says so.
     pub len: Option<u64>,
+}
+
+/// An instance whose memory tasks of forks share: its shadow, which is one object whose pieces are
+/// far from each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedInstance {
+    /// From the first byte of the shadow to behind the last one that tasks may reach.
+    pub shadow: Range<usize>,
+    /// The shadow of the first byte of memory.
+    pub memory: usize,
+    /// Where the number of bytes of memory is stored, 64 bits. It is read while the run lasts.
+    pub size: usize,
+    /// The shadow of stacks of tasks, behind all that memory may grow to.
+    pub stacks: Range<usize>,
+}
+
+impl SharedInstance {
+    /// The pieces of the shadow that can be accessed.
+    ///
+    /// # Safety
+    /// The instance is there, and its memory does not grow meanwhile.
+    pub(crate) unsafe fn pieces(&self) -> [Range<usize>; 2] {
+        // SAFETY: our contract.
+        let size = unsafe { (self.size as *const u64).read() } as usize;
+        [self.shadow.start..self.memory.saturating_add(size), self.stacks.clone()]
+    }
 }
 
 /// Floats in memory, as the caller of a function has put them there.

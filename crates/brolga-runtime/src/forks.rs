@@ -37,6 +37,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::declared::SharedInstance;
 use crate::guard::{Entry, RawTrap};
 use crate::pending::{CellId, Extent, Pending};
 
@@ -98,6 +99,8 @@ pub(crate) struct Forks<S> {
     pub(crate) pending: Pending,
     /// Bytes of the floats that pullbacks of tasks add up.
     pub(crate) float_size: u8,
+    /// The instance whose memory tasks share, in a program of one.
+    pub(crate) instance: Option<SharedInstance>,
     /// Deltas of data objects while a pullback runs.
     pub(crate) data: Vec<i64>,
     /// The stack of the thread that has forked.
@@ -180,6 +183,7 @@ impl<S> Default for Forks<S> {
             failed: None,
             pending: Pending::default(),
             float_size: 8,
+            instance: None,
             data: Vec::new(),
             stack: 0..0,
             lacking: false,
@@ -198,6 +202,7 @@ impl<S: Strand> Forks<S> {
         }
         (self.trap, self.failed, self.parent) = (None, None, None);
         self.lacking = false;
+        self.instance = None;
         self.pending.clear();
     }
 

@@ -72,7 +72,7 @@ pub mod workspace;
 
 pub use brolga_schedules::Selection;
 pub use captures::{CaptureError, CaptureTable, Captures, DerivedPair};
-pub use declared::{Declared, Floats};
+pub use declared::{Declared, Floats, SharedInstance};
 pub use globals::{DataSpan, GlobalShadows};
 pub use guard::{Cause, CodeRanges, Entry, RawTrap, Signal, call_guarded};
 pub use heap::Pair;

@@ -52,6 +52,7 @@ use std::ops::{Add, Range};
 
 use memmap2::{MmapMut, MmapOptions};
 
+use crate::declared::SharedInstance;
 use crate::mappings;
 
 /// Bytes beyond both ends of an object that belong to it: of addresses that lead into it, some
@@ -72,6 +73,8 @@ pub(crate) struct PendingObject {
     pub(crate) shadow: Range<usize>,
     /// As many bytes, between two that cannot be accessed.
     memory: MmapMut,
+    /// Of an instance only some pieces can be touched.
+    instance: Option<SharedInstance>,
 }
 
 impl PendingObject {
@@ -82,13 +85,28 @@ impl PendingObject {
         for at in [0, memory.len() - page] {
             mappings::forbid(&memory, at..at + page)?;
         }
-        Ok(Self { object, open: false, unused: false, cells: Vec::new(), shadow, memory })
+        Ok(Self { object, open: false, unused: false, cells: Vec::new(), shadow, memory, instance: None })
     }
 
     /// Where the sums are.
     pub(crate) fn place(&self) -> Range<usize> {
         let from = self.memory.as_ptr() as usize + mappings::page();
         from..from + self.shadow.len()
+    }
+
+    /// Call a function with the number of each page that may have been touched.
+    fn each_touched(&self, told: &mut Vec<u8>, mut each: impl FnMut(usize)) {
+        let (page, first) = (mappings::page(), self.place().start);
+        let number = |at: usize| (at.clamp(self.shadow.start, self.shadow.end) - self.shadow.start) / page;
+        // SAFETY: a run of an instance keeps it; what makes its memory grow runs in no task.
+        let pieces = self.instance.as_ref().map(|i| unsafe { i.pieces() });
+        for piece in pieces.unwrap_or_else(|| [self.shadow.clone(), 0..0]) {
+            let pages = number(piece.start)..number(piece.end.saturating_add(page - 1));
+            if !pages.is_empty() {
+                mappings::touched(first + pages.start * page..first + pages.end * page, told);
+                (pages.zip(&*told)).filter(|(_, told)| **told != 0).for_each(|(i, _)| each(i));
+            }
+        }
     }
 
     /// How far they are from the shadow.
@@ -186,11 +204,9 @@ impl Pending {
             let page = mappings::page();
             for object in &self.objects {
                 let place = object.place();
-                mappings::touched(place.clone(), &mut self.touched);
-                for i in (0..self.touched.len()).filter(|&i| self.touched[i] != 0) {
-                    // SAFETY: a page of ours, to which there is no reference.
-                    unsafe { std::ptr::write_bytes((place.start + i * page) as *mut u8, 0, page) };
-                }
+                // SAFETY: a page of ours, to which there is no reference.
+                let clear = |i| unsafe { std::ptr::write_bytes((place.start + i * page) as *mut u8, 0, page) };
+                object.each_touched(&mut self.touched, clear);
             }
         }
     }
@@ -200,11 +216,13 @@ impl Pending {
         let page = mappings::page();
         self.added.clear();
         for (k, object) in self.objects.iter().enumerate().filter(|(_, o)| !o.unused) {
-            let place = object.place();
-            mappings::touched(place.clone(), &mut self.touched);
-            let touched = (0..self.touched.len()).filter(|&i| self.touched[i] != 0);
-            // SAFETY: a page of our own memory.
-            self.added.extend(touched.filter(|i| unsafe { any(place.start + i * page, page / BLOCK) }).map(|i| (k, i)));
+            let (place, added) = (object.place(), &mut self.added);
+            object.each_touched(&mut self.touched, |i| {
+                // SAFETY: a page of our own memory.
+                if unsafe { any(place.start + i * page, page / BLOCK) } {
+                    added.push((k, i));
+                }
+            });
         }
     }
 
@@ -295,14 +313,14 @@ impl Pending {
         self.objects.iter().find(|o| o.place().contains(&at))
     }
 
-    /// Add sums for an object.
-    pub(crate) fn make(&mut self, object: Range<usize>) -> std::io::Result<usize> {
+    /// Add sums for an object, or for all of an instance.
+    pub(crate) fn make(&mut self, object: Range<usize>, instance: Option<SharedInstance>) -> std::io::Result<usize> {
         let page = mappings::page();
         let from = object.start.saturating_sub(SLACK) & !(page - 1);
         let to = object.end.saturating_add(SLACK) & !(page - 1);
         let known = self.spare.iter().position(|o| o.shadow == (from..to));
         let mut found = known.map_or_else(|| PendingObject::new(0..0, from..to), |i| Ok(self.spare.swap_remove(i)))?;
-        found.object = object;
+        (found.object, found.instance) = (object, instance);
         self.objects.push(found);
         Ok(self.objects.len() - 1)
     }

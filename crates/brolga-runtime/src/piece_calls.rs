@@ -256,9 +256,13 @@ pub unsafe extern "C" fn brolga_cut_bytes(seg: *mut Segment, p: u64, delta: u64,
     if delta != 0 {
         // SAFETY: our contract.
         let seg = unsafe { &mut *seg };
+        let (at, n) = (p.wrapping_add(delta) as usize, n as usize);
         // SAFETY: our contract.
-        unsafe { seg.pieces.cut(p.wrapping_add(delta) as usize, n as usize, elem as usize) };
-        seg.note_waiting();
+        if unsafe { !seg.cut_in_task(at, n) } {
+            // SAFETY: our contract.
+            unsafe { seg.pieces.cut(at, n, elem as usize) };
+            seg.note_waiting();
+        }
     }
 }
 
@@ -277,11 +281,16 @@ pub unsafe extern "C" fn brolga_clear(seg: *mut Segment, p: u64, delta: u64, n: 
     let (end, size) = (at + n, if of == 0 { WINDOW } else { of });
     let (first, last) = whole_floats(at, end, size);
     if elem & ACCOUNT != 0 {
+        let parts = [(at, first), (last, end)].into_iter().filter(|(from, to)| from < to);
         // SAFETY: our contract; the borrow ends here.
-        unsafe { (*seg).pieces.cover(at, n, true) };
-        for (from, to) in [(at, first), (last, end)].into_iter().filter(|(from, to)| from < to) {
-            // SAFETY: our contract; the borrow ends here.
-            unsafe { (*seg).pieces.give_up(from, to - from, of) };
+        if unsafe { (*seg).keeps_account() } {
+            // SAFETY: the same.
+            unsafe { (*seg).pieces.cover(at, n, true) };
+            // SAFETY: the same.
+            parts.for_each(|(from, to)| unsafe { (*seg).pieces.give_up(from, to - from, of) });
+        } else {
+            // SAFETY: the same.
+            parts.for_each(|(from, to)| _ = unsafe { (*seg).cut_in_task(from, to - from) });
         }
         // SAFETY: the same.
         unsafe { (*seg).note_waiting() };

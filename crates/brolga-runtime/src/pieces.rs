@@ -172,7 +172,7 @@ pub(crate) struct Pieces {
     /// What tickets stand for, until they are used; the first is that of ticket 1.
     pub(crate) tickets: Vec<Option<Vec<Part>>>,
     /// Bytes were to be a number, and were none.
-    lost: bool,
+    pub(crate) lost: bool,
     /// Doubles may lie across windows ([`across`]).
     pub(crate) across: bool,
     /// By window: bytes at which a demand waits ([`demand`]).

@@ -41,7 +41,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::blocks::Blocks;
 use crate::captures::{CaptureTable, Captures};
-use crate::declared::{Declared, KnownFloats};
+use crate::declared::{Declared, KnownFloats, SharedInstance};
 use crate::forks::{Executor, Forks, Strand};
 use crate::fragments::Fragments;
 use crate::globals::GlobalShadows;
@@ -277,6 +277,11 @@ impl Segment {
         if float_size.is_some() {
             self.blocks.note_ranges();
         }
+    }
+
+    /// Tasks of forks share the memory of an instance.
+    pub fn share_instance(&mut self, instance: SharedInstance) {
+        self.forks.instance = Some(instance);
     }
 
     /// What has stopped a task of a fork.

@@ -12,6 +12,7 @@ use crate::forks::{Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, are_apart};
 use crate::guard::{self, CodeRanges, Entry, RawTrap};
 use crate::mappings;
 use crate::pending::{Cells, Extent};
+use crate::pieces::WINDOW;
 use crate::segment::Segment;
 use crate::stack;
 
@@ -94,6 +95,10 @@ impl Segment {
         let Some(first) = marks else {
             return stack::with_margin(|| self.one_by_one((0..n).rev(), |seg, _| pass(seg)));
         };
+        // Tasks do not know of them.
+        if self.waiting != 0 {
+            self.pieces.lost = true;
+        }
         let mut strands = std::mem::take(&mut self.forks.strands);
         for (strand, mark) in strands.iter_mut().zip(&self.forks.marks[first..first + n]) {
             strand.forks.pending.begin();
@@ -114,6 +119,13 @@ impl Segment {
         for &Exclusive { task, object, cell, .. } in &self.forks.exclusive[exclusive..next] {
             let pending = &mut strands[task].forks.pending;
             pending.lead(cell, pending.objects[object].distance());
+        }
+        for strand in &mut strands[..n] {
+            if strand.pieces.lost || strand.waiting != 0 {
+                self.pieces.lost = true;
+                strand.pieces.clear();
+                strand.waiting = 0;
+            }
         }
         let lacking = strands[..n].iter_mut().any(|s| std::mem::take(&mut s.forks.lacking));
         let done = match done {
@@ -236,6 +248,7 @@ impl Segment {
         for strand in &mut strands[..n] {
             strand.follows(self);
             strand.forks.executor.clone_from(&self.forks.executor);
+            strand.forks.instance.clone_from(&self.forks.instance);
             (strand.forks.width, strand.forks.parent) = (width, Some(parent));
             (strand.forks.inline, strand.forks.float_size) = (false, self.forks.float_size);
         }
@@ -332,6 +345,33 @@ impl Segment {
         self.forks.parent.is_some() && !self.forks.inline
     }
 
+    /// Whether it knows of all cotangents that wait in pieces: not that of a task.
+    pub(crate) fn keeps_account(&self) -> bool {
+        !self.is_strand()
+    }
+
+    /// Numbers have been stored over some bytes, of which a task may find parts of a double's
+    /// cotangent only: that is lost then. Whether this is a task's segment.
+    ///
+    /// # Safety
+    /// The bytes and the windows that they lie in are those of a shadow, or of its pending sums.
+    pub(crate) unsafe fn cut_in_task(&mut self, at: usize, n: usize) -> bool {
+        if self.keeps_account() {
+            return false;
+        }
+        let (from, to) = (at & !(WINDOW - 1), (at + n).next_multiple_of(WINDOW));
+        if self.sums != 0 {
+            // SAFETY: our contract.
+            unsafe { self.gather(from, to - from) };
+        }
+        // SAFETY: our contract.
+        let is_zero = |place| unsafe { Cells::Doubles.is_zero(place) };
+        if !(from..to).step_by(WINDOW).all(is_zero) {
+            self.pieces.lost = true;
+        }
+        true
+    }
+
     /// Whether nothing but this strand adds to a shadow.
     fn owns(&self, shadow: usize) -> bool {
         self.whole_tape().contains(&shadow) || self.blocks.around(shadow).is_some()
@@ -395,8 +435,9 @@ impl Segment {
     fn pending_object(&mut self, shadow: usize) -> Option<usize> {
         let known = self.forks.pending.of_object(shadow);
         known.or_else(|| {
-            let extent = self.object_around(shadow)?;
-            self.forks.pending.make(extent).ok()
+            let instance = self.forks.instance.clone().filter(|i| i.shadow.contains(&shadow));
+            let extent = instance.as_ref().map(|i| i.shadow.clone()).or_else(|| self.object_around(shadow))?;
+            self.forks.pending.make(extent, instance).ok()
         })
     }
 

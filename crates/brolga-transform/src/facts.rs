@@ -274,6 +274,13 @@ impl<'a> Facts<'a> {
         self.activity.moves_pieces(self.program) || self.overwrites_parts()
     }
 
+    /// Whether pieces of a cotangent may have to be put together in another place than that of the
+    /// float, which one segment keeps account of: not where numbers are stored over doubles alone.
+    pub fn keeps_account(&self) -> bool {
+        let across = |&inst: &ir::Inst| self.fills(inst).or_else(|| self.straddles(inst)) == Some(0);
+        self.activity.moves_pieces(self.program) || self.cfg.all_insts().iter().any(across)
+    }
+
     /// Whether the run asks where the host has put floats, because integers become numbers.
     pub fn expects_numbers(&self) -> bool {
         !self.activity.converted.is_empty()

@@ -59,8 +59,9 @@ pub(crate) fn spread(program: &mut Program, known: &HashSet<FuncKey>) {
 
 /// Call the module's own function; the instance goes in front of the arguments.
 pub(crate) fn call_wrapped(fx: &mut Fx<'_, '_, '_, '_>, own: &str, ty: &FuncType, args: &[Value]) -> Vec<Value> {
-    let callee = fx.callee(own, |fx| fx.env.signature(ty));
-    let args = [&[fx.vmctx], args].concat();
+    let of_task = fx.view.is_some();
+    let callee = fx.callee(own, |fx| if of_task { fx.env.task_signature(ty) } else { fx.env.signature(ty) });
+    let args = fx.with_view(args);
     let call = fx.b.ins().call(callee, &args);
     fx.b.inst_results(call).to_vec()
 }

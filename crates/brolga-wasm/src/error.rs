@@ -108,6 +108,14 @@ pub(crate) mod trap {
     /// A function was called that the module imports and nothing provides.
     pub const MISSING_IMPORT: TrapCode = TrapCode::unwrap_user(7);
 
+    /// A part of OpenMP was called that there is none of here.
+    pub const OPENMP: TrapCode = TrapCode::unwrap_user(8);
+    /// A task has used up its stack of C.
+    pub const TASK_STACK: TrapCode = TrapCode::unwrap_user(9);
+
+    /// A function that a task has called returns without its stack pointer's being what it was.
+    pub const KEPT_STACK: TrapCode = TrapCode::unwrap_user(10);
+
     /// Name and explanation of the codes above, and of Cranelift's own for memory.
     pub fn names() -> BTreeMap<u8, (&'static str, &'static str)> {
         let entry = |code: TrapCode, name, message| (code.as_raw().get(), (name, message));
@@ -123,6 +131,23 @@ pub(crate) mod trap {
                 "missing_import",
                 "the program called a function that it imports and nothing provides; define it in the module (a linker makes one of several), say what it is \
                  (`--import MODULE.NAME=FUNCTION`, `Imports::means`), or call what does not need it",
+            ),
+            entry(
+                OPENMP,
+                "openmp",
+                "the program called a part of OpenMP that there is none of here; of OpenMP there are parallel regions with \
+                 loops of a static schedule and reductions",
+            ),
+            entry(
+                TASK_STACK,
+                "task_stack",
+                "a task has used up its stack of 256 KiB; let it have its large arrays from what calls it",
+            ),
+            entry(
+                KEPT_STACK,
+                "kept_stack",
+                "a function that a task has called has not given back what it took of C's stack; such a function is not \
+                 for tasks",
             ),
             entry(TrapCode::HEAP_OUT_OF_BOUNDS, "heap_oob", "memory was accessed out of bounds"),
         ])

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use crate::layout::{FIRST_STACK, MAX_PAGES, PAGE};
 use crate::region::Region;
 
 /// Where the pointer to the state lies, from the instance pointer: the first cell of every layout.
@@ -62,7 +63,10 @@ impl HostState {
         let cell = *self.size_cells.first()?;
         // SAFETY: cells of sizes lie in the header.
         let size = unsafe { self.region.vmctx().offset(cell as isize).cast::<u64>().read() };
-        if u64::from(at) + u64::from(n) > size {
+        let end = u64::from(at) + u64::from(n);
+        // A task has its frames behind memory.
+        let in_stack = self.region.has_stacks() && u64::from(at) >= FIRST_STACK && end <= MAX_PAGES * PAGE;
+        if end > size && !in_stack {
             return None;
         }
         // SAFETY: below the size, pages are accessible, and this thread alone uses the instance.

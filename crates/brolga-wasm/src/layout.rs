@@ -19,6 +19,9 @@
 //! the reservation accessible. A 32-bit address and a 32-bit offset stay below 8 GiB, so every
 //! access of memory 0 hits accessible pages or the guard, and no comparison is needed. Memory whose
 //! pages may not be accessed costs no memory.
+//!
+//! In a module that forks, the last bytes of the 4 GiB are stacks of C for tasks ([`STACKS`]), to
+//! which memory never grows.
 
 use brolga_ir::program::{InstanceMemory, MemoryPlace};
 
@@ -33,6 +36,15 @@ pub const MEMORY_SPAN: u64 = (8 << 30) + PAGE;
 
 /// Most pages of a memory.
 pub const MAX_PAGES: u64 = 65536;
+
+/// How many tasks have a stack of C of their own at a time: as many as have a strand.
+pub const STACKS: u64 = 256;
+
+/// Bytes of such a stack, a power of two.
+pub const STACK: u64 = 256 << 10;
+
+/// Where they begin, as an address of memory 0.
+pub const FIRST_STACK: u64 = MAX_PAGES * PAGE - STACKS * STACK;
 
 /// Most entries that a table without a maximum may get.
 const TABLE_CAPACITY: u64 = 1 << 16;
@@ -63,14 +75,22 @@ pub struct Layout {
     pub elem_dropped: Vec<i32>,
     /// Whether each data segment is dropped (1), 32 bits.
     pub data_dropped: Vec<i32>,
+    /// How many threads a team of OpenMP has, 32 bits, if not as many as it has by default.
+    pub threads: i32,
+    /// The same, for the next team only.
+    pub next_threads: i32,
+    /// Whether tasks have stacks of their own, behind all that memory may grow to.
+    pub stacks: bool,
     /// Bytes in front of `vmctx`, a multiple of the page size.
     pub header: u64,
 }
 
 impl Layout {
-    /// Lay out an instance of a module; an error is a sentence about a table that is too large.
-    pub fn new(info: &Info<'_>) -> Result<Self, String> {
-        let mut l = Layout::default();
+    /// Lay out an instance of a module, which may fork; an error is a sentence about a table that
+    /// is too large.
+    pub fn new(info: &Info<'_>, stacks: bool) -> Result<Self, String> {
+        let mut l = Layout { stacks, ..Layout::default() };
+        let most_pages = if stacks { FIRST_STACK / PAGE } else { MAX_PAGES };
         let mut end: u64 = 0;
         let mut take = |bytes: u64, align: u64| {
             end = (end + bytes).next_multiple_of(align);
@@ -81,7 +101,7 @@ impl Layout {
         l.fuel = take(8, 8);
         for m in &info.memories {
             l.memory_size.push(take(8, 8));
-            let most = m.ty.maximum.unwrap_or(MAX_PAGES).min(MAX_PAGES);
+            let most = m.ty.maximum.unwrap_or(most_pages).min(most_pages);
             l.memory_max.push(most * PAGE);
         }
         l.globals = info.globals.iter().map(|_| take(16, 16)).collect();
@@ -98,6 +118,8 @@ impl Layout {
             l.tables.push(take(most * 4, 16));
             l.table_max.push(most as u32);
         }
+        l.threads = take(4, 4);
+        l.next_threads = take(4, 4);
         l.header = end.next_multiple_of(PAGE);
         Ok(l)
     }
@@ -111,7 +133,8 @@ impl Layout {
     pub fn instance(&self) -> InstanceMemory {
         let place = |(m, &size_at): (u32, &i32)| MemoryPlace { offset: self.memory(m) as i64, size_at };
         let memories = (0..).zip(&self.memory_size).map(place).collect();
-        InstanceMemory { header: u32::try_from(self.header).expect("a few hundred MiB"), memories }
+        let stacks = self.stacks.then_some(FIRST_STACK..MAX_PAGES * PAGE);
+        InstanceMemory { header: u32::try_from(self.header).expect("a few hundred MiB"), memories, stacks }
     }
 
     /// From `vmctx` to a memory.

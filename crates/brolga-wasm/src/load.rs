@@ -13,7 +13,7 @@ use crate::parse::{self, Info};
 use crate::provided::Replaced;
 use crate::translate::env::CodeOptions;
 use crate::translate::{Translated, translate};
-use crate::{allocators, clib, mathlib, unnamed, wrapped};
+use crate::{allocators, clib, mathlib, serial, unnamed, wrapped};
 
 impl Inner {
     fn new(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode: CodeOptions) -> Result<Self, Error> {
@@ -57,7 +57,7 @@ impl Module {
             info.mutates.memories.insert(0);
         }
         let too_large = |what| Error::unsupported(what, 0, "give it a smaller maximum");
-        let layout = Layout::new(&info).map_err(too_large)?;
+        let layout = Layout::new(&info, provider.forks(&info)).map_err(too_large)?;
         let mode = CodeOptions { bounds: options.bounds, fuel: options.fuel };
         let (mathematics, exact) = (mathlib::candidates(&info), clib::candidates(&info));
         let around = wrapped::candidates(&info);
@@ -74,15 +74,16 @@ impl Module {
         }
         let mut inner = Inner::new(&info, &layout, &provider, mode)?;
         for (index, symbol) in computes {
-            if let Some(key) = inner.translated.funcs[index as usize] {
+            for key in inner.translated.keys_of(index) {
                 inner.translated.program.func_mut(key).computes = Some(symbol);
             }
         }
         for (index, kind) in options.allocators.of(&info)? {
-            if let Some(key) = inner.translated.funcs[index as usize] {
+            for key in inner.translated.keys_of(index) {
                 inner.translated.program.func_mut(key).allocator = Some(kind);
             }
         }
+        serial::leave(&mut inner.translated, &info, mode);
         Ok(Self(Arc::new(inner)))
     }
 }

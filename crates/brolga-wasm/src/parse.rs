@@ -188,6 +188,10 @@ pub struct FuncUses {
     pub calls: HashSet<u32>,
     /// Globals that it reads.
     pub globals: HashSet<u32>,
+    /// Globals that it sets.
+    pub sets: HashSet<u32>,
+    /// Whether it calls through a table.
+    pub indirect: bool,
     /// Whether it does what no mathematical function does: calls through tables, growth of memory,
     /// vectors of bytes copied.
     pub other: bool,
@@ -218,9 +222,13 @@ impl FuncUses {
                 Operator::GlobalGet { global_index } => {
                     uses.globals.insert(global_index);
                 }
-                Operator::CallIndirect { .. }
-                | Operator::ReturnCallIndirect { .. }
-                | Operator::MemoryGrow { .. }
+                Operator::GlobalSet { global_index } => {
+                    uses.sets.insert(global_index);
+                }
+                Operator::CallIndirect { .. } | Operator::ReturnCallIndirect { .. } => {
+                    (uses.indirect, uses.other) = (true, true);
+                }
+                Operator::MemoryGrow { .. }
                 | Operator::MemoryCopy { .. }
                 | Operator::MemoryInit { .. }
                 | Operator::TableSet { .. }
@@ -260,11 +268,16 @@ pub struct Info<'a> {
     pub start: Option<u32>,
     /// Names of functions, from the name section.
     pub names: HashMap<u32, String>,
+    /// The global that the name section calls C's stack pointer.
+    pub named_stack: Option<u32>,
     /// What the functions change.
     pub mutates: Mutates,
     /// What each function's body is made of; nothing for an import.
     pub uses: Vec<FuncUses>,
 }
+
+/// What linkers call the global that says how far C's stack reaches.
+const STACK_POINTER: &str = "__stack_pointer";
 
 /// What the translator knows.
 pub fn features() -> WasmFeatures {
@@ -367,8 +380,15 @@ impl<'a> Info<'a> {
                 if let KnownCustom::Name(names) = c.as_known() {
                     // Names are advice: a section that cannot be read is no error.
                     for n in names.into_iter().flatten() {
-                        if let Name::Function(map) = n {
-                            self.names.extend(map.into_iter().flatten().map(|n| (n.index, n.name.to_owned())));
+                        match n {
+                            Name::Function(map) => {
+                                self.names.extend(map.into_iter().flatten().map(|n| (n.index, n.name.to_owned())));
+                            }
+                            Name::Global(map) => {
+                                let stack = map.into_iter().flatten().find(|n| n.name == STACK_POINTER);
+                                self.named_stack = self.named_stack.or(stack.map(|n| n.index));
+                            }
+                            _ => {}
                         }
                     }
                 }
@@ -429,6 +449,20 @@ impl<'a> Info<'a> {
             _ => return Err(Error::unsupported(format!("the import {module}.{name}"), 0, NEWER)),
         }
         Ok(())
+    }
+
+    /// The global that says how far C's stack reaches: by its name, or else the first one that the
+    /// module defines, if it begins as one does that a linker has put behind data or a stack.
+    pub fn stack_pointer(&self) -> Option<u32> {
+        let exported = self.exports.iter().find(|e| e.kind == ExternalKind::Global && e.name == STACK_POINTER);
+        let is_it = |g: &Global| g.ty.mutable && g.ty.content_type == ValType::I32;
+        let imported = |g: &Global| g.import.as_ref().is_some_and(|i| i.name == STACK_POINTER);
+        let begins = |g: &Global| g.init.as_ref()?.literal().filter(|bits| *bits >= 1024 && bits.is_multiple_of(16));
+        let first = self.globals.iter().position(|g| g.import.is_none());
+        let first = first.filter(|&i| begins(&self.globals[i]).is_some()).map(|i| i as u32);
+        let named = self.named_stack.or(exported.map(|e| e.index));
+        let named = named.or_else(|| self.globals.iter().position(imported).map(|i| i as u32));
+        named.or(first).filter(|&i| self.globals.get(i as usize).is_some_and(is_it))
     }
 
     /// What a function is called: in the name section, and where it is exported.

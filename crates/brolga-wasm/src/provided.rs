@@ -7,6 +7,7 @@ use std::sync::Arc;
 use brolga_rules::MathRule;
 use wasmparser::FuncType;
 
+use crate::forked::{ForkImport, ForkKind, OpenMp};
 use crate::translate::func::Fx;
 use crate::val::Val;
 
@@ -29,10 +30,25 @@ pub(crate) enum Provided {
     Loop(bool),
     /// A call through the first table that another function of it undoes.
     Inverse,
+    /// Tasks, which are called through the first table.
+    Fork(ForkKind),
+    /// A part of OpenMP.
+    OpenMp(OpenMp),
     /// Nothing: calling it is a trap.
     Missing,
     /// A function that is written around the module's own, which is called for the value.
     Around(Arc<dyn Around>),
+}
+
+impl Provided {
+    /// What forks, if it does.
+    pub fn forks(&self) -> Option<ForkImport> {
+        match self {
+            Self::Fork(kind) => Some(ForkImport::Call(*kind)),
+            Self::OpenMp(OpenMp::Region) => Some(ForkImport::Region),
+            _ => None,
+        }
+    }
 }
 
 /// Functions that are replaced, by index.

@@ -13,7 +13,7 @@
 //! batches.
 
 use crate::error::Error;
-use crate::layout::{Layout, PAGE};
+use crate::layout::{FIRST_STACK, Layout, PAGE, STACK, STACKS};
 
 /// By how many bytes the shadow half is shifted: whole lines, half of the sets, and no multiple of
 /// a row of 512 bytes.
@@ -45,6 +45,8 @@ pub struct Region {
     header: usize,
     /// For each memory: offset from `vmctx`, and how many bytes are accessible.
     memories: Vec<(usize, u64)>,
+    /// Stacks of tasks: offset from `vmctx`, and how many bytes they are.
+    stacks: (usize, usize),
     /// Bytes for each byte of an instance.
     width: usize,
 }
@@ -74,9 +76,15 @@ impl Region {
             });
         }
         let memories = (0..layout.memory_size.len() as u32).map(|m| (layout.memory(m) as usize * width, 0)).collect();
-        let region = Self { start: p.cast(), span, header, memories, width };
+        let bytes = if layout.stacks { (STACKS * STACK) as usize * width } else { 0 };
+        let stacks = (FIRST_STACK as usize * width, bytes);
+        let region = Self { start: p.cast(), span, header, memories, stacks, width };
         region.protect(0, header, true)?;
         region.protect(span, header + MORE, true)?;
+        if bytes > 0 {
+            region.protect(header + stacks.0, bytes, true)?;
+            region.protect(span + header + stacks.0, bytes + MORE, true)?;
+        }
         Ok(region)
     }
 
@@ -175,6 +183,11 @@ impl Region {
         }
     }
 
+    /// Whether tasks have stacks of their own.
+    pub fn has_stacks(&self) -> bool {
+        self.stacks.1 > 0
+    }
+
     /// How many bytes of each of an instance's memories are accessible.
     pub fn opened(&self) -> impl Iterator<Item = u64> {
         self.memories.iter().map(|m| m.1 / self.width as u64)
@@ -198,7 +211,8 @@ impl Region {
     fn clear(&mut self, half: usize, more: usize) {
         let header = (0, self.header);
         let memories = self.memories.iter().map(|&(offset, open)| (self.header + offset, open as usize));
-        for (from, n) in [header].into_iter().chain(memories).filter(|r| r.1 > 0) {
+        let stacks = (self.header + self.stacks.0, self.stacks.1);
+        for (from, n) in [header, stacks].into_iter().chain(memories).filter(|r| r.1 > 0) {
             let (start, n) = (self.start.wrapping_add(half + from), n + more);
             // SAFETY: the range is accessible, and there are no references into it.
             if !unsafe { fill_touched(start, n) } {

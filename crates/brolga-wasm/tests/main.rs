@@ -20,6 +20,7 @@ mod pieces;
 mod points;
 mod random;
 mod sizes;
+mod tasks;
 mod unions;
 mod unnamed;
 mod whole;

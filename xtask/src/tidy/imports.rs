@@ -204,8 +204,8 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
     (
         "brolga-wasm",
         &[
-            ("imports", &["error", "host", "layout", "parse", "provided", "translate", "val"]),
-            ("translate", &["around", "error", "imports", "layout", "parse", "provided"]),
+            ("imports", &["error", "forked", "host", "layout", "parse", "provided", "translate", "val"]),
+            ("translate", &["around", "error", "forked", "imports", "layout", "parse", "provided"]),
         ],
     ),
     (

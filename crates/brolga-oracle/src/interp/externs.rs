@@ -119,10 +119,10 @@ impl<D: Domain> Machine<'_, D> {
             ]);
         }
         let known = f.computes.and_then(Math::by_symbol);
-        let Some((math, width)) = known.filter(|(math, _)| math.arity() + 1 == args.len()) else {
+        let Some((math, width)) = known.filter(|(math, _)| math.arity() < args.len()) else {
             return Err(self.unsupported(format!("%{} with signature {}", f.symbol, f.signature)));
         };
-        Ok(vec![self.math(math, value[0].bits, width, &args[1..])])
+        Ok(vec![self.math(math, value[0].bits, width, &args[1..=math.arity()])])
     }
 
     /// The result of a function of C.

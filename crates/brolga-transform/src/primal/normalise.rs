@@ -305,7 +305,7 @@ pub fn refuse(program: &Program, key: FuncKey, func: &ir::Function) -> Result<()
                 found.push(d.at(program, key, original(func, inst)));
                 continue;
             }
-            if let Some(d) = narrow_pointer(func, inst) {
+            if let Some(d) = narrow_pointer(func, inst).or_else(|| refused_callee(program, func, inst)) {
                 found.push(d.at(program, key, original(func, inst)));
                 continue;
             }
@@ -335,6 +335,15 @@ fn narrow_pointer(func: &ir::Function, inst: ir::Inst) -> Option<Diagnostic> {
             .note("code has addresses of 64 bits, and nothing says what the rest of this one is")
             .help("take the function's address as an i64 (`func_addr.i64`), or widen the number (`uextend.i64`)")
     })
+}
+
+/// Why there is no call of this function.
+fn refused_callee(program: &Program, func: &ir::Function, inst: ir::Inst) -> Option<Diagnostic> {
+    let ir::InstructionData::Call { func_ref, .. } = func.dfg.insts[inst] else { return None };
+    let callee = &program.funcs[program.callee(func, func_ref)?];
+    let refused = callee.refused.as_ref()?;
+    let d = Diagnostic::new("AD0196", format!("{} has no derivative", refused.what));
+    Some(d.note("tasks run beside each other from the fork to its end, and do not meet between").help(refused.help))
 }
 
 fn unsupported_type(ty: Type) -> Option<(&'static str, &'static str, &'static str)> {

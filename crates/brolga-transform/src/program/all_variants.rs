@@ -162,11 +162,24 @@ fn derive_all(
     all.derive_again()?;
     let found = all.finish()?;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    let Finished { combined, pairs, joint, captures, overwrites, names, pieces, numbers, task_floats, guessed, spare } =
-        found;
+    let Finished {
+        combined,
+        pairs,
+        joint,
+        captures,
+        overwrites,
+        names,
+        pieces,
+        account,
+        numbers,
+        task_floats,
+        guessed,
+        spare,
+    } = found;
     // Cotangents that come in fragments are known to one segment, a debug run knows the shadows
     // that it is told of, and sums of each task are added up in another order than the program's.
-    let on_one_tape = pieces || asked.options.debug || asked.options.float_order == FloatOrder::AsWritten;
+    let account = account || pieces && program.unaligned_doubles;
+    let on_one_tape = account || asked.options.debug || asked.options.float_order == FloatOrder::AsWritten;
     let has_strands = !on_one_tape && pairs.iter().any(|p| p.variant.strand);
     let task_floats = if has_strands { task_floats.only() } else { None };
     let demanded = manner.demanded;
@@ -295,6 +308,8 @@ struct Finished {
     names: Names,
     /// A function moves floats in pieces, so that all have to settle what they read.
     pieces: bool,
+    /// One segment has to keep account of them.
+    account: bool,
     /// A function makes numbers of integers in memory, where a host may have put floats.
     numbers: bool,
     /// What pullbacks of tasks add up.
@@ -342,6 +357,7 @@ impl<'a> AllVariants<'a> {
                 overwrites,
                 names,
                 pieces,
+                account: manner.demanded,
                 numbers: false,
                 task_floats: FloatSizes::default(),
                 guessed,
@@ -476,6 +492,7 @@ impl<'a> AllVariants<'a> {
     fn forward(&mut self, root: Variant, goal: Goal, Served { by: (variant, kind), pieces }: Served) {
         let Symbols::Combined(symbol) = goal.symbols else { unreachable!("a pair serves itself") };
         self.found.pieces |= pieces;
+        self.found.account |= pieces;
         self.found.overwrites = vec![false; root.params.len()];
         self.work = Worklist::new(self.asked.program, self.summaries);
         self.work.suffix(root.func, VariantForm::Combined);
@@ -488,6 +505,7 @@ impl<'a> AllVariants<'a> {
     fn keep(&mut self, stages: Stages<'_>, goal: Goal) {
         let (facts, found) = (&stages.facts, &mut self.found);
         found.pieces |= facts.needs_pieces();
+        found.account |= facts.keeps_account();
         found.numbers |= facts.expects_numbers();
         found.guessed |= facts.guessed();
         if facts.variant.strand {

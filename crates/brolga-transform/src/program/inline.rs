@@ -276,6 +276,7 @@ fn may_move(program: &Program, key: FuncKey, func: &ir::Function) -> bool {
         && program.funcs[key].adjoint.is_none()
         && program.funcs[key].allocator.is_none()
         && program.funcs[key].driver.is_none()
+        && program.funcs[key].refused.is_none()
         && !program.funcs[key].untracked
         && !program.plain.contains(key)
         && !func.signature.params.iter().any(by_value)

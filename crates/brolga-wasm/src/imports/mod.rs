@@ -9,6 +9,8 @@
 //! | growth of memory, large copies, and calls out of which an exception would be caught, as Emscripten has them | a shim, see [`emscripten`] |
 //! | `brolga_time_loop`, `brolga_while_loop` (`include/brolga.h`), whatever the module is called | a loop of steps |
 //! | `brolga_inverse_pair`, the same | a call that another function undoes |
+//! | `brolga_par_join` and its like (the same), whatever the module is called | tasks of a fork |
+//! | `__kmpc_fork_call` and its like, which clang calls for OpenMP | the same, see [`openmp`] |
 //! | WASI preview 1 | a shim, see [`wasi`]: there are no files |
 //! | a global | the value that the embedder gives |
 //! | a memory or a table | one of the instance's own, of the size that is asked for: it is not shared |
@@ -22,6 +24,7 @@
 pub(crate) mod complex;
 mod emscripten;
 mod libc_shims;
+mod openmp;
 mod wasi;
 
 use std::collections::HashMap;
@@ -31,6 +34,7 @@ use brolga_rules::{MathKind, MathRule, Ty, math_rule};
 use wasmparser::{FuncType, ValType};
 
 use crate::error::Error;
+use crate::forked::{ForkKind, OpenMp};
 use crate::parse::{ImportName, Info};
 use crate::provided::{Provided, Replaced};
 use crate::translate::env::HostFunc;
@@ -113,6 +117,8 @@ impl Provider<'_> {
                 Some(Provided::Invoke)
             } else if let Some(found) = self.driver(import, ty).filter(|_| !info.tables.is_empty()) {
                 Some(found)
+            } else if let Some(found) = self.forks_by(import, ty, info) {
+                Some(found)
             } else {
                 self.function(import, ty, !info.memories.is_empty())
             };
@@ -168,6 +174,36 @@ impl Provider<'_> {
             ("brolga_inverse_pair", []) if words(6) => Some(Provided::Inverse),
             _ => None,
         }
+    }
+
+    /// A call that forks, or a part of OpenMP, if an import is one. Sums of tasks, and what OpenMP
+    /// keeps of a team, lie on the stack of C.
+    fn forks_by(&self, import: &ImportName, ty: &FuncType, info: &Info<'_>) -> Option<Provided> {
+        let name = self.meant(import).1;
+        let words = |n: usize| ty.params() == vec![ValType::I32; n];
+        let may = !info.tables.is_empty() && !info.memories.is_empty();
+        let has_stack = info.stack_pointer().is_some();
+        match (name, ty.results()) {
+            ("brolga_par_join", []) if may && words(4) => Some(Provided::Fork(ForkKind::Join)),
+            ("brolga_par_n", []) if may && words(2) => Some(Provided::Fork(ForkKind::Entries)),
+            ("brolga_par_for", []) if may && words(5) => Some(Provided::Fork(ForkKind::For)),
+            ("brolga_par_reduce_f64", [ValType::F64]) if may && words(5) && has_stack => {
+                Some(Provided::Fork(ForkKind::Sum))
+            }
+            _ => {
+                let part = openmp::part(name, ty).filter(|_| C_MODULES.contains(&self.meant(import).0))?;
+                Some(Provided::OpenMp(if may && has_stack { part } else { OpenMp::Refused }))
+            }
+        }
+    }
+
+    /// Whether the module imports a function that forks.
+    pub fn forks(&self, info: &Info<'_>) -> bool {
+        let forks = |f: &crate::parse::Func<'_>| {
+            let by = f.import.as_ref().and_then(|i| self.forks_by(i, &info.types[f.ty as usize], info));
+            matches!(by, Some(Provided::Fork(_) | Provided::OpenMp(OpenMp::Region)))
+        };
+        info.funcs.iter().any(forks)
     }
 
     /// Whether a function that the module imports makes its memory grow.

@@ -8,10 +8,11 @@ use std::collections::HashMap;
 use brolga::cranelift_codegen::ir::{self, AbiParam, ArgumentPurpose, Signature, Type, types};
 use brolga::cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use brolga::{DataObject, FuncKey, Program};
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use wasmparser::{FuncType, ValType};
 
 use crate::error::Error;
+use crate::forked::{ForkImport, ForkKind};
 use crate::layout::Layout;
 use crate::parse::{ConstOp, Info};
 
@@ -67,9 +68,31 @@ pub(crate) enum Helper {
     TableFill(u32),
 }
 
+/// A fork, by what its tasks call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Fork {
+    /// Which.
+    pub of: Forked,
+    /// Functions of the index space, if it is known which are called.
+    pub callees: Vec<u32>,
+    /// Whether a task calls it.
+    pub nested: bool,
+}
+
+/// What forks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Forked {
+    /// A call of `brolga_par_for`, and its like.
+    Call(ForkKind),
+    /// A parallel region of OpenMP, with so many arguments.
+    Region(u32),
+}
+
 /// Whether a symbol could be a helper's.
 pub(crate) fn is_helper(symbol: &str) -> bool {
-    ["memory.grow", "table.grow", "table.fill", "host.", "elem", "loop."].iter().any(|p| symbol.starts_with(p))
+    let (starts, ends) =
+        (["memory.grow", "table.grow", "table.fill", "host.", "elem", "loop.", "omp_parallel"], [TASK, ".own"]);
+    starts.iter().any(|p| symbol.starts_with(p)) || ends.iter().any(|p| symbol.ends_with(p))
 }
 
 impl Helper {
@@ -91,11 +114,19 @@ impl Helper {
     }
 }
 
-/// `(vmctx, reference, t…) -> (u…)`.
-pub(crate) fn dispatcher_signature(env: &Env<'_, '_>, ty: &FuncType) -> Signature {
+/// How the symbol of a function ends that is what tasks call.
+pub(crate) const TASK: &str = ".task";
+
+/// `(vmctx, reference, t…) -> (u…)`; with a view behind them, if tasks call it.
+pub(crate) fn dispatcher_signature(env: &Env<'_, '_>, ty: &FuncType, of_task: bool) -> Signature {
     let params = ty.params().iter().map(|t| clif_type(*t));
-    env.signature_of([types::I32].into_iter().chain(params), ty.results().iter().map(|t| clif_type(*t)))
+    let view = if of_task { &VIEW[..] } else { &[] };
+    let params = [types::I32].into_iter().chain(params).chain(view.iter().copied());
+    env.signature_of(params, ty.results().iter().map(|t| clif_type(*t)))
 }
+
+/// What functions that tasks call are given behind their parameters ([`super::views`]).
+pub(crate) const VIEW: [Type; 3] = [types::I32; 3];
 
 /// What functions share while they are translated.
 pub(crate) struct Env<'e, 'a> {
@@ -110,10 +141,20 @@ pub(crate) struct Env<'e, 'a> {
     pub by_name: Vec<bool>,
     /// Functions that have references, in the order of their numbers.
     pub refs: IndexMap<u32, ()>,
-    /// Types of calls through tables, with their dispatchers.
-    pub dispatchers: IndexMap<FuncType, String>,
+    /// Types of calls through tables, by tasks or not, with their dispatchers.
+    pub dispatchers: IndexMap<(FuncType, bool), String>,
     /// Helpers that something calls.
     pub helpers: IndexMap<Helper, String>,
+    /// Functions of the index space that fork.
+    pub fork_imports: Vec<Option<ForkImport>>,
+    /// Functions that tasks call and that use the stack of C.
+    pub tasks: IndexSet<u32>,
+    /// Which functions of the index space use it, so that tasks call them as something else.
+    pub needs_view: Vec<bool>,
+    /// Forks that something calls.
+    pub forks: IndexMap<Fork, String>,
+    /// Functions that set globals of the module's, other than the stack pointer.
+    pub sets_globals: Vec<FuncKey>,
     pub conv: CallConv,
 }
 
@@ -165,14 +206,22 @@ impl<'e, 'a> Env<'e, 'a> {
         self.refs.insert_full(func, ()).0 as u32 + 1
     }
 
-    /// The symbol of the dispatcher for a type.
-    pub fn dispatcher(&mut self, ty: &FuncType) -> String {
-        if let Some(s) = self.dispatchers.get(ty) {
+    /// The symbol of the dispatcher for a type, for tasks or not.
+    pub fn dispatcher(&mut self, ty: &FuncType, of_task: bool) -> String {
+        let key = (ty.clone(), of_task);
+        if let Some(s) = self.dispatchers.get(&key) {
             return s.clone();
         }
-        let symbol = format!("call.type{}", self.dispatchers.len());
-        self.dispatchers.insert(ty.clone(), symbol.clone());
+        let symbol = format!("call.type{}{}", self.dispatchers.len(), if of_task { TASK } else { "" });
+        self.dispatchers.insert(key, symbol.clone());
         symbol
+    }
+
+    /// The signature of a function that tasks call: the instance, what it takes, and the view.
+    pub fn task_signature(&self, ty: &FuncType) -> Signature {
+        let mut sig = self.signature(ty);
+        sig.params.extend(VIEW.map(AbiParam::new));
+        sig
     }
 
     /// The symbol of a helper.

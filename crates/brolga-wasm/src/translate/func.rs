@@ -14,7 +14,7 @@ use brolga::cranelift_codegen::ir::{
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use wasmparser::{BlockType, FuncType, FunctionBody, Operator};
 
-use super::env::{Env, Helper, HostFunc, clif_type, dispatcher_signature, host_signature, named};
+use super::env::{Env, Helper, HostFunc, TASK, clif_type, dispatcher_signature, host_signature, named};
 use crate::error::{Error, trap};
 
 /// What is kept from one function to the next.
@@ -60,6 +60,23 @@ pub(crate) struct Fx<'f, 'x, 'e, 'a> {
     locals: Vec<Variable>,
     reachable: bool,
     callees: HashMap<String, ir::FuncRef>,
+    /// What a function has that tasks call.
+    pub view: Option<TaskView>,
+    /// Whether it sets globals, other than the stack pointer.
+    pub sets_globals: bool,
+}
+
+/// What a function has that tasks call ([`super::views`]).
+#[derive(Clone, Copy)]
+pub(crate) struct TaskView {
+    /// The stack pointer.
+    pub stack: Variable,
+    /// What it was when the function began.
+    pub given: Value,
+    /// Stacks that the task may give to tasks of its own.
+    pub stacks: Value,
+    /// What OpenMP knows of the thread.
+    pub thread: Value,
 }
 
 /// Whether a body has tail calls, so that all functions need the convention for them.
@@ -84,6 +101,7 @@ pub(crate) fn build<'e, 'a>(
     fill: impl FnOnce(&mut Fx<'_, '_, 'e, 'a>) -> Result<(), Error>,
 ) -> Result<FuncKey, Error> {
     let config = env.config;
+    let sets_globals;
     let mut func = ir::Function::with_name_signature(UserFuncName::testcase(symbol), signature);
     {
         let mut b = FunctionBuilder::new(&mut func, &mut context.0);
@@ -103,6 +121,8 @@ pub(crate) fn build<'e, 'a>(
             locals: Vec::new(),
             reachable: true,
             callees: HashMap::new(),
+            view: None,
+            sets_globals: false,
         };
         let filled = fill(&mut fx);
         if filled.is_err() {
@@ -112,9 +132,14 @@ pub(crate) fn build<'e, 'a>(
             unreachable!("an error was returned");
         }
         fx.b.seal_all_blocks();
+        sets_globals = fx.sets_globals;
         fx.b.finalize(config);
     }
-    env.define(symbol, func)
+    let key = env.define(symbol, func)?;
+    if sets_globals {
+        env.sets_globals.push(key);
+    }
+    Ok(key)
 }
 
 /// Translate a body.
@@ -128,6 +153,22 @@ pub(crate) fn translate(
     let ty = env.info.type_of(index).clone();
     let signature = env.signature(&ty);
     build(env, context, symbol, signature, |fx| fx.body(&ty, body))
+}
+
+/// Translate a body as tasks call it.
+pub(crate) fn translate_for_tasks(
+    env: &mut Env<'_, '_>,
+    context: &mut Context,
+    symbol: &str,
+    index: u32,
+    body: &FunctionBody<'_>,
+) -> Result<FuncKey, Error> {
+    let ty = env.info.type_of(index).clone();
+    let signature = env.task_signature(&ty);
+    build(env, context, symbol, signature, |fx| {
+        fx.take_view();
+        fx.body(&ty, body)
+    })
 }
 
 /// Call a host function: `(vmctx, arguments)`.
@@ -364,6 +405,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
         self.continue_at(f.end);
         let results = self.b.block_params(f.end).to_vec();
         if self.frames.is_empty() {
+            self.gives_stack_back();
             self.b.ins().return_(&results);
             self.reachable = false;
         } else {
@@ -497,6 +539,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
                 let n = self.frames[0].results.len();
                 let values = self.popn(n);
                 let values = self.canonical(&values);
+                self.gives_stack_back();
                 self.b.ins().return_(&values);
                 self.dead_end();
             }
@@ -517,6 +560,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
             Operator::ReturnCall { function_index } => {
                 let n = self.env.info.type_of(*function_index).params().len();
                 let args = self.popn(n);
+                self.gives_stack_back();
                 self.tail_call_function(*function_index, &args);
                 self.dead_end();
             }
@@ -528,6 +572,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
             }
             Operator::ReturnCallIndirect { type_index, table_index } => {
                 let (callee, args) = self.indirect(self.env.info.types[*type_index as usize].clone(), *table_index);
+                self.gives_stack_back();
                 self.b.ins().return_call(callee, &args);
                 self.dead_end();
             }
@@ -562,18 +607,26 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
             });
             return (callee, args);
         }
+        if self.view.is_some() && self.env.needs_view[index as usize] {
+            self.env.tasks.insert(index);
+            let callee = self.callee(&format!("{symbol}{TASK}"), |fx| fx.env.task_signature(&ty));
+            return (callee, self.with_view(&args));
+        }
         let callee = self.callee(&symbol, |fx| fx.env.signature(&ty));
         (callee, [&[self.vmctx], &args[..]].concat())
     }
 
     pub fn call_function(&mut self, index: u32, args: &[Value]) -> Vec<Value> {
+        if let Some(results) = self.known_fork(index, args) {
+            return results;
+        }
         let (callee, args) = self.direct(index, args);
         let inst = self.b.ins().call(callee, &args);
         self.b.inst_results(inst).to_vec()
     }
 
     pub fn tail_call_function(&mut self, index: u32, args: &[Value]) {
-        if self.env.by_name[index as usize] {
+        if self.env.by_name[index as usize] || self.env.fork_imports[index as usize].is_some() {
             // C functions have another convention.
             let results = self.call_function(index, args);
             self.b.ins().return_(&results);
@@ -589,9 +642,10 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
         let args = self.popn(ty.params().len());
         let args = self.canonical(&args);
         let reference = self.table_entry(table, at);
-        let symbol = self.env.dispatcher(&ty);
-        let callee = self.callee(&symbol, |fx| dispatcher_signature(fx.env, &ty));
-        (callee, [&[self.vmctx, reference], &args[..]].concat())
+        let of_task = self.view.is_some();
+        let symbol = self.env.dispatcher(&ty, of_task);
+        let callee = self.callee(&symbol, |fx| dispatcher_signature(fx.env, &ty, of_task));
+        (callee, self.with_view(&[&[reference], &args[..]].concat()))
     }
 
     /// Call a helper of the module.

@@ -8,19 +8,26 @@
 use brolga::FuncKey;
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, JumpTableData, types};
+use brolga_ir::Refused;
 use wasmparser::FuncType;
 
-use super::env::{Env, Helper, dispatcher_signature};
-use super::func::{Context, Fx, build, call_host};
+use super::env::{Env, Helper, TASK, dispatcher_signature};
+use super::func::{Context, Fx, build, call_host, translate_for_tasks};
 use super::memory::{entry_of, header};
-use super::{inverses, loops};
+use super::{forks, inverses, loops, openmp};
 use crate::error::{Error, trap};
+use crate::forked::OpenMp;
 use crate::imports;
 use crate::layout::PAGE;
 use crate::provided::Provided;
 
-/// Define every helper and dispatcher that something calls. By now every reference has its number.
-pub(super) fn define(env: &mut Env<'_, '_>, context: &mut Context) -> Result<(), Error> {
+/// Define every helper, fork and dispatcher that something calls, and functions as tasks call them:
+/// by their numbers. By now every reference has its number.
+pub(super) fn define(
+    env: &mut Env<'_, '_>,
+    context: &mut Context,
+    provided: &[Option<Provided>],
+) -> Result<Vec<(u32, FuncKey)>, Error> {
     let mut done = 0;
     while let Some((&helper, symbol)) = env.helpers.get_index(done) {
         let symbol = symbol.clone();
@@ -35,16 +42,58 @@ pub(super) fn define(env: &mut Env<'_, '_>, context: &mut Context) -> Result<(),
         })?;
         done += 1;
     }
-    for at in 0..env.dispatchers.len() {
-        let (ty, symbol) = env.dispatchers.get_index(at).expect("in range");
-        let (ty, symbol) = (ty.clone(), symbol.clone());
-        let signature = dispatcher_signature(env, &ty);
-        build(env, context, &symbol, signature, |fx| {
-            dispatcher(fx, &ty);
-            Ok(())
-        })?;
+    // Dispatchers, forks and what tasks call need each other.
+    let [mut dispatchers, mut forks, mut tasks] = [0; 3];
+    let mut of_tasks = Vec::new();
+    loop {
+        if let Some(((ty, of_task), symbol)) = env.dispatchers.get_index(dispatchers) {
+            let (ty, of_task, symbol) = (ty.clone(), *of_task, symbol.clone());
+            let signature = dispatcher_signature(env, &ty, of_task);
+            build(env, context, &symbol, signature, |fx| {
+                if of_task {
+                    fx.take_view();
+                }
+                dispatcher(fx, &ty);
+                Ok(())
+            })?;
+            dispatchers += 1;
+        } else if let Some((fork, symbol)) = env.forks.get_index(forks) {
+            let (fork, symbol) = (fork.clone(), symbol.clone());
+            forks::define(env, context, &fork, &symbol)?;
+            forks += 1;
+        } else if let Some(&index) = env.tasks.get_index(tasks) {
+            let provided = provided[index as usize].as_ref();
+            of_tasks.push((index, define_for_tasks(env, context, index, provided)?));
+            tasks += 1;
+        } else {
+            return Ok(of_tasks);
+        }
     }
-    Ok(())
+}
+
+/// Define a function of the index space as tasks call it.
+fn define_for_tasks(
+    env: &mut Env<'_, '_>,
+    context: &mut Context,
+    index: u32,
+    provided: Option<&Provided>,
+) -> Result<FuncKey, Error> {
+    let symbol = format!("{}{TASK}", env.symbols[index as usize]);
+    let body = env.info.funcs[index as usize].body.as_ref();
+    let key = match (provided, body) {
+        (None, Some(body)) => translate_for_tasks(env, context, &symbol, index, body)?,
+        (Some(Provided::Around(_)), Some(body)) => {
+            let key = translate_for_tasks(env, context, &wrapped_symbol(&symbol), index, body)?;
+            env.program.func_mut(key).untracked = true;
+            shim(env, context, index, &symbol, provided.expect("it is one"), true)?
+        }
+        (Some(provided), _) => shim(env, context, index, &symbol, provided, true)?,
+        (None, None) => unreachable!("an import is provided, or an error"),
+    };
+    let own = env.program.func(&env.symbols[index as usize]);
+    let called = own.and_then(|k| env.program.funcs[k].called.clone());
+    env.program.func_mut(key).called = called.or_else(|| Some(env.symbols[index as usize].clone()));
+    Ok(key)
 }
 
 /// Call function `reference` with the other arguments, if it has this type.
@@ -166,15 +215,31 @@ pub(super) fn import_shim(
         Some(Provided::Math(_)) | None => return Ok(None),
         Some(provided) => provided,
     };
+    let symbol = env.symbols[index as usize].clone();
+    shim(env, context, index, &symbol, provided, false).map(Some)
+}
+
+/// The same, under a symbol, for tasks or not.
+fn shim(
+    env: &mut Env<'_, '_>,
+    context: &mut Context,
+    index: u32,
+    symbol: &str,
+    provided: &Provided,
+    of_task: bool,
+) -> Result<FuncKey, Error> {
     let ty = env.info.type_of(index).clone();
-    let (symbol, signature) = (env.symbols[index as usize].clone(), env.signature(&ty));
+    let signature = if of_task { env.task_signature(&ty) } else { env.signature(&ty) };
     let mut driver = None;
     match provided {
-        Provided::Loop(ends_early) => loops::define_steps(env, context, *ends_early)?,
-        Provided::Inverse => driver = Some(inverses::driver(env, context, &ty)?),
+        Provided::Loop(ends_early) => loops::define_steps(env, context, *ends_early, of_task)?,
+        Provided::Inverse if !of_task => driver = Some(inverses::driver(env, context, &ty)?),
         _ => {}
     }
-    let key = build(env, context, &symbol, signature, |fx| {
+    let key = build(env, context, symbol, signature, |fx| {
+        if of_task {
+            fx.take_view();
+        }
         match provided {
             Provided::Shim(shim) => shim(fx),
             Provided::Invoke => {
@@ -191,11 +256,23 @@ pub(super) fn import_shim(
                 fx.b.ins().trap(trap::MISSING_IMPORT);
             }
             Provided::Widened(rule) => imports::widened(fx, rule),
-            Provided::Around(around) => around.emit(fx, &wrapped_symbol(&symbol)),
+            Provided::Around(around) => around.emit(fx, &wrapped_symbol(symbol)),
+            Provided::Fork(kind) => fx.fork_of_import(*kind),
+            // A region whose arguments are not counted by a constant.
+            Provided::OpenMp(OpenMp::Region) => openmp::emit(fx, OpenMp::Refused, &ty),
+            Provided::OpenMp(part) => openmp::emit(fx, *part, &ty),
             Provided::Math(_) => unreachable!("called by name"),
         }
         Ok(())
     })?;
-    env.program.func_mut(key).driver = driver;
-    Ok(Some(key))
+    let func = env.program.func_mut(key);
+    func.driver = driver;
+    if let Provided::OpenMp(OpenMp::Refused) = provided {
+        let import = env.info.funcs[index as usize].import.as_ref();
+        let what = format!("`{}` of OpenMP", import.map_or(symbol, |i| &i.name));
+        let help = "of OpenMP there are parallel regions with loops of a static schedule and reductions; end the region \
+                    where threads have to meet";
+        func.refused = Some(Refused { what, help });
+    }
+    Ok(key)
 }

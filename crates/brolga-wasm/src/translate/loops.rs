@@ -15,34 +15,52 @@ use brolga::cranelift_codegen::ir::{InstBuilder, Signature, Type, types};
 use brolga_ir::driver::{Driver, StateLength, StatePart, StepsDriver};
 use wasmparser::{FuncType, ValType};
 
-use super::env::Env;
+use super::env::{Env, VIEW};
 use super::func::{Context, Fx, build};
 use crate::error::Error;
 
-/// The driver, and what it calls.
-fn symbols(ends_early: bool) -> [&'static str; 2] {
-    if ends_early { ["loop.while", "loop.while.steps"] } else { ["loop.time", "loop.time.steps"] }
+/// The driver, what it calls, and what tasks call.
+fn symbols(ends_early: bool) -> [&'static str; 3] {
+    match ends_early {
+        true => ["loop.while", "loop.while.steps", "loop.while.task"],
+        false => ["loop.time", "loop.time.steps", "loop.time.task"],
+    }
 }
 
 /// Instance, step, state, bytes, what all steps read, first step, and the one behind the last.
-fn signature(env: &Env<'_, '_>, ends_early: bool) -> Signature {
+fn signature(env: &Env<'_, '_>, ends_early: bool, of_task: bool) -> Signature {
     let results: &[Type] = if ends_early { &[types::I64, types::I8] } else { &[] };
-    env.signature_of([[types::I32; 4].as_slice(), &[types::I64; 2]].concat(), results.iter().copied())
+    let view = if of_task { &VIEW[..] } else { &[] };
+    env.signature_of([[types::I32; 4].as_slice(), &[types::I64; 2], view].concat(), results.iter().copied())
 }
 
-/// Define the driver.
-pub(super) fn define_steps(env: &mut Env<'_, '_>, context: &mut Context, ends_early: bool) -> Result<(), Error> {
-    let [driver, of] = symbols(ends_early);
-    if env.program.func(driver).is_some_and(|k| env.program.funcs[k].body.is_some()) {
+/// Define the driver; or an ordinary loop, which tasks call.
+pub(super) fn define_steps(
+    env: &mut Env<'_, '_>,
+    context: &mut Context,
+    ends_early: bool,
+    of_task: bool,
+) -> Result<(), Error> {
+    let [driver, of, task] = symbols(ends_early);
+    let defined = if of_task { task } else { driver };
+    if env.program.func(defined).is_some_and(|k| env.program.funcs[k].body.is_some()) {
         return Ok(());
     }
-    let sig = signature(env, ends_early);
+    let sig = signature(env, ends_early, of_task);
+    if of_task {
+        build(env, context, task, sig, |fx| {
+            fx.take_view();
+            steps(fx, ends_early);
+            Ok(())
+        })?;
+        return Ok(());
+    }
     build(env, context, of, sig.clone(), |fx| {
         steps(fx, ends_early);
         Ok(())
     })?;
     let key = build(env, context, driver, sig, |fx| {
-        let callee = fx.callee(of, |fx| signature(fx.env, ends_early));
+        let callee = fx.callee(of, |fx| signature(fx.env, ends_early, false));
         let args = [&[fx.vmctx], &fx.stack[..]].concat();
         let call = fx.b.ins().call(callee, &args);
         let results = fx.b.inst_results(call).to_vec();
@@ -102,10 +120,13 @@ fn steps(fx: &mut Fx<'_, '_, '_, '_>, ends_early: bool) {
 /// The import: all steps from zero on.
 pub(super) fn whole(fx: &mut Fx<'_, '_, '_, '_>, ends_early: bool) {
     let &[step, state, bytes, params, n] = &fx.stack[..] else { unreachable!("the import has this type") };
-    let callee = fx.callee(symbols(ends_early)[0], |fx| signature(fx.env, ends_early));
+    let of_task = fx.view.is_some();
+    let [driver, _, task] = symbols(ends_early);
+    let callee = fx.callee(if of_task { task } else { driver }, |fx| signature(fx.env, ends_early, of_task));
     let zero = fx.b.ins().iconst(types::I64, 0);
     let n = fx.b.ins().sextend(types::I64, n);
-    let call = fx.b.ins().call(callee, &[fx.vmctx, step, state, bytes, params, zero, n]);
+    let args = fx.with_view(&[step, state, bytes, params, zero, n]);
+    let call = fx.b.ins().call(callee, &args);
     let results = fx.b.inst_results(call).to_vec();
     let results: Vec<_> = results.first().map(|&count| fx.b.ins().ireduce(types::I32, count)).into_iter().collect();
     fx.b.ins().return_(&results);

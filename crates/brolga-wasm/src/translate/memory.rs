@@ -12,6 +12,7 @@ use super::env::{Bounds, Helper, clif_type, named};
 use super::func::Fx;
 use super::ops::little;
 use crate::error::{Error, trap};
+use crate::layout::{FIRST_STACK, MAX_PAGES, PAGE};
 
 /// Accesses of the header: always there, always aligned.
 pub(super) fn header() -> MemFlagsData {
@@ -41,7 +42,7 @@ fn words(m: &MemArg, ty: Type) -> MemFlagsData {
 
 impl Fx<'_, '_, '_, '_> {
     /// The constant that a value is.
-    fn constant(&self, v: Value) -> Option<u64> {
+    pub(super) fn constant(&self, v: Value) -> Option<u64> {
         let inst = self.b.func.dfg.value_def(v).inst()?;
         match self.b.func.dfg.insts[inst] {
             ir::InstructionData::UnaryImm { opcode: ir::Opcode::Iconst, imm } => Some(imm.bits() as u32 as u64),
@@ -69,6 +70,22 @@ impl Fx<'_, '_, '_, '_> {
         self.b.ins().trapnz(outside, code);
     }
 
+    /// Trap unless a range lies in a memory: below its size, or where tasks have their stacks.
+    fn check_memory(&mut self, memory: u32, start: Value, length: Value) {
+        let size = self.memory_size(memory);
+        if memory != 0 || !self.env.layout.stacks {
+            return self.check(start, length, size, TrapCode::HEAP_OUT_OF_BOUNDS);
+        }
+        let end = self.b.ins().iadd(start, length);
+        let outside = self.b.ins().icmp(IntCC::UnsignedGreaterThan, end, size);
+        let [first, last] = [FIRST_STACK, MAX_PAGES * PAGE].map(|at| self.b.ins().iconst(types::I64, at as i64));
+        let below = self.b.ins().icmp(IntCC::UnsignedLessThan, start, first);
+        let above = self.b.ins().icmp(IntCC::UnsignedGreaterThan, end, last);
+        let no_stack = self.b.ins().bor(below, above);
+        let outside = self.b.ins().band(outside, no_stack);
+        self.b.ins().trapnz(outside, TrapCode::HEAP_OUT_OF_BOUNDS);
+    }
+
     pub(crate) fn memory_size(&mut self, memory: u32) -> Value {
         let offset = self.env.layout.memory_size[memory as usize];
         let grows = self.env.info.mutates.memories.contains(&memory);
@@ -83,8 +100,7 @@ impl Fx<'_, '_, '_, '_> {
         if self.env.mode.bounds == Bounds::Checked {
             let start = self.wide(v);
             let length = self.b.ins().iconst(types::I64, (m.offset + bytes) as i64);
-            let size = self.memory_size(memory);
-            self.check(start, length, size, TrapCode::HEAP_OUT_OF_BOUNDS);
+            self.check_memory(memory, start, length);
         }
         let base = self.env.layout.memory(memory);
         match constant {
@@ -128,8 +144,7 @@ impl Fx<'_, '_, '_, '_> {
     /// Check a range of memory and give its address.
     pub(crate) fn range(&mut self, memory: u32, start: Value, length: Value) -> Value {
         let (start, length) = (self.wide(start), self.wide(length));
-        let size = self.memory_size(memory);
-        self.check(start, length, size, TrapCode::HEAP_OUT_OF_BOUNDS);
+        self.check_memory(memory, start, length);
         let base = self.at(self.env.layout.memory(memory) as i64);
         self.b.ins().iadd(base, start)
     }
@@ -329,6 +344,14 @@ impl Fx<'_, '_, '_, '_> {
     fn global(&mut self, op: &Operator<'_>) -> bool {
         use Operator as O;
         match op {
+            O::GlobalGet { global_index } if self.is_own_stack(*global_index) => {
+                let v = self.stack_pointer();
+                self.push(v);
+            }
+            O::GlobalSet { global_index } if self.is_own_stack(*global_index) => {
+                let v = self.pop();
+                self.set_stack_pointer(v);
+            }
             O::GlobalGet { global_index } => {
                 let g = &self.env.info.globals[*global_index as usize];
                 let ty = clif_type(g.ty.content_type);
@@ -344,6 +367,7 @@ impl Fx<'_, '_, '_, '_> {
                 self.push(v);
             }
             O::GlobalSet { global_index } => {
+                self.sets_globals |= Some(*global_index) != self.env.info.stack_pointer();
                 let v = self.pop();
                 let cell = self.env.layout.globals[*global_index as usize];
                 self.b.ins().store(header().with_endianness(ir::Endianness::Little), v, self.vmctx, cell);

@@ -17,21 +17,27 @@
 //! | dispatchers, `memory.grow`, table loops | `helpers` |
 //! | time loops | `loops` |
 //! | calls that are undone | `inverses` |
+//! | what tasks have of their own | `views` |
+//! | forks | `forks` |
+//! | OpenMP | `openmp` |
 
 pub(crate) mod env;
+mod forks;
 pub(crate) mod func;
 mod helpers;
 mod inverses;
 mod loops;
 mod memory;
+mod openmp;
 pub(crate) mod ops;
 mod simd;
+mod views;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use brolga::cranelift_codegen::isa::CallConv;
 use brolga::{DataObject, FuncKey, Program};
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use wasmparser::ExternalKind;
 
 use crate::around;
@@ -50,6 +56,18 @@ pub struct Translated {
     pub funcs: Vec<Option<FuncKey>>,
     /// Number of each function that has references.
     pub refs: BTreeMap<u32, u32>,
+    /// Functions of the index space as tasks call them, if that differs.
+    pub tasks: Vec<(u32, FuncKey)>,
+    /// Functions that set globals, other than the stack pointer.
+    pub sets_globals: Vec<FuncKey>,
+}
+
+impl Translated {
+    /// What a function of the index space has become: one function, and what tasks call.
+    pub fn keys_of(&self, index: u32) -> Vec<FuncKey> {
+        let tasks = self.tasks.iter().filter(|t| t.0 == index).map(|t| t.1);
+        self.funcs[index as usize].into_iter().chain(tasks).collect()
+    }
 }
 
 /// Translate all functions of a module.
@@ -74,6 +92,11 @@ pub fn translate(
         refs: IndexMap::new(),
         dispatchers: IndexMap::new(),
         helpers: IndexMap::new(),
+        fork_imports: provided.iter().map(|p| p.as_ref()?.forks()).collect(),
+        tasks: IndexSet::new(),
+        needs_view: views::need_view(info, &provided),
+        forks: IndexMap::new(),
+        sets_globals: Vec::new(),
         conv: if tail { CallConv::Tail } else { CallConv::Fast },
     };
     env.program.vmctx_pointers_only = true;
@@ -105,13 +128,13 @@ pub fn translate(
                 missing.map(|m| format!("the import `{}` of `{}`", m.name, m.module)).or(other);
         }
     }
-    helpers::define(&mut env, &mut context)?;
+    let tasks = helpers::define(&mut env, &mut context, &provided)?;
     // Others may call what is exported, or in a table.
     let exported = info.exports.iter().filter(|e| e.kind == ExternalKind::Func).map(|e| e.index);
     let known = exported.chain(env.refs.keys().copied()).chain(info.start).filter_map(|i| funcs[i as usize]).collect();
     around::spread(&mut env.program, &known);
     let refs = env.refs.keys().enumerate().map(|(n, &f)| (f, n as u32 + 1)).collect();
-    Ok(Translated { program: env.program, funcs, refs })
+    Ok(Translated { program: env.program, funcs, refs, tasks, sets_globals: env.sets_globals })
 }
 
 /// Passive segments are constant data of the program. (Active ones are the host's to write.)

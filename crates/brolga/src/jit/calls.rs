@@ -121,6 +121,9 @@ impl DerivedRule {
         {
             tape.know_floats(*base as u64, all.clone());
         }
+        if let Some(instance) = inner.program.instance.as_ref().and_then(|i| declared::shared(i, args.first()?)) {
+            tape.share_instance(instance);
+        }
         if inner.program.unaligned_doubles {
             tape.doubles_may_lie_across();
         }

@@ -14,11 +14,12 @@
 
 use std::sync::Arc;
 
+use brolga_ir::program::InstanceMemory;
 use brolga_ir::request::Elem;
 use brolga_ir::{ArgActivity, ArgSpec, Request};
 use brolga_runtime::debug::overlap;
 use brolga_runtime::pieces::There;
-use brolga_runtime::{Declared, Floats, Segment};
+use brolga_runtime::{Declared, Floats, Segment, SharedInstance};
 use cranelift_codegen::data_value::DataValue;
 use smallvec::SmallVec;
 
@@ -88,6 +89,19 @@ pub(crate) fn register(args: &[Arg], specs: &[ArgSpec], segment: &mut Segment) {
     for (_, declared) in pointers(args, specs) {
         segment.declare(declared);
     }
+}
+
+/// The instance that an argument points at, if its tasks may run at the same time.
+pub(crate) fn shared(layout: &InstanceMemory, arg: &Arg) -> Option<SharedInstance> {
+    let (stacks, memory) = (layout.stacks.as_ref()?, layout.memories.first()?);
+    let DataValue::I64(base) = arg.value else { return None };
+    let at = |bytes: u64| arg.shadow.wrapping_add(bytes) as usize;
+    (arg.shadow != 0).then(|| SharedInstance {
+        shadow: at(0) - layout.header as usize..at(stacks.end),
+        memory: at(memory.offset as u64),
+        size: (base as u64).wrapping_add_signed(memory.size_at.into()) as usize,
+        stacks: at(stacks.start)..at(stacks.end),
+    })
 }
 
 /// Where the shadows of floats lie that the caller knows of.

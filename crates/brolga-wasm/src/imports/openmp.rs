@@ -1,0 +1,39 @@
+//! Which functions of LLVM's OpenMP runtime an import is ([`crate::translate`] has what they do).
+
+use wasmparser::{FuncType, ValType};
+
+use crate::forked::OpenMp;
+
+/// The part of OpenMP that a function of this name and type is; all others of such a name are
+/// refused.
+pub(crate) fn part(name: &str, ty: &FuncType) -> Option<OpenMp> {
+    if !["__kmpc_", "omp_", "GOMP_"].iter().any(|p| name.starts_with(p)) {
+        return None;
+    }
+    let (found, params, returns) = match name {
+        "__kmpc_fork_call" => (OpenMp::Region, 4, 0),
+        "__kmpc_serialized_parallel" | "__kmpc_end_serialized_parallel" => (OpenMp::Serialized, 2, 0),
+        "__kmpc_push_num_threads" => (OpenMp::SetThreads { param: 2, next: true }, 3, 0),
+        "omp_set_num_threads" => (OpenMp::SetThreads { param: 0, next: false }, 1, 0),
+        "__kmpc_global_thread_num" => (OpenMp::ThreadNum, 1, 1),
+        "omp_get_thread_num" => (OpenMp::ThreadNum, 0, 1),
+        "omp_get_num_threads" => (OpenMp::Threads, 0, 1),
+        "omp_get_max_threads" | "omp_get_num_procs" => (OpenMp::MostThreads, 0, 1),
+        "omp_in_parallel" => (OpenMp::InParallel, 0, 1),
+        "__kmpc_for_static_init_4" => (OpenMp::StaticInit { wide: false, signed: true }, 9, 0),
+        "__kmpc_for_static_init_4u" => (OpenMp::StaticInit { wide: false, signed: false }, 9, 0),
+        "__kmpc_for_static_init_8" => (OpenMp::StaticInit { wide: true, signed: true }, 9, 0),
+        "__kmpc_for_static_init_8u" => (OpenMp::StaticInit { wide: true, signed: false }, 9, 0),
+        "__kmpc_for_static_fini" | "__kmpc_end_master" | "__kmpc_end_masked" => (OpenMp::Nothing, 2, 0),
+        "__kmpc_reduce_nowait" => (OpenMp::Reduce, 7, 1),
+        "__kmpc_end_reduce_nowait" => (OpenMp::Nothing, 3, 0),
+        "__kmpc_master" => (OpenMp::IsFirst, 2, 1),
+        _ => (OpenMp::Refused, 0, 0),
+    };
+    let mut words = vec![ValType::I32; params];
+    if let OpenMp::StaticInit { wide: true, .. } = found {
+        words[7..].fill(ValType::I64);
+    }
+    let fits = ty.params() == words && ty.results() == vec![ValType::I32; returns];
+    Some(if fits { found } else { OpenMp::Refused })
+}

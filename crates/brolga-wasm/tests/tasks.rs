@@ -1,0 +1,344 @@
+//! Tasks of modules: gradients have the same bits on any number of threads, and are those of the
+//! program on one thread; each task has a stack of its own; what tasks would share but memory makes
+//! them run one after the other; what OpenMP has and tasks have not is refused.
+
+use brolga_oracle::{Oracle, OracleError};
+use brolga_wasm::brolga::cranelift_codegen::data_value::DataValue;
+use brolga_wasm::brolga::{Mode, Options};
+use brolga_wasm::{Bounds, Error, Gradient, Instance, Module, ModuleOptions, Val, default_activity};
+
+const FORKS: [&[u8]; 3] = [
+    include_bytes!("../../../ir-tests/wasm/O0/forks.wasm"),
+    include_bytes!("../../../ir-tests/wasm/O2/forks.wasm"),
+    include_bytes!("../../../ir-tests/wasm/O3-simd/forks.wasm"),
+];
+const OPENMP: [&[u8]; 3] = [
+    include_bytes!("../../../ir-tests/wasm/O0/openmp.wasm"),
+    include_bytes!("../../../ir-tests/wasm/O2/openmp.wasm"),
+    include_bytes!("../../../ir-tests/wasm/O3-simd/openmp.wasm"),
+];
+const SERIAL: [&[u8]; 3] = [
+    include_bytes!("../../../ir-tests/wasm/O0/openmp_serial.wasm"),
+    include_bytes!("../../../ir-tests/wasm/O2/openmp_serial.wasm"),
+    include_bytes!("../../../ir-tests/wasm/O3-simd/openmp_serial.wasm"),
+];
+
+fn rule(module: &Module, name: &str, options: &Options) -> Result<Gradient, Error> {
+    let activity: Vec<_> = module.function(name)?.1.params().iter().map(|t| default_activity(*t)).collect();
+    Gradient::with_options(module, name, &activity, options)
+}
+
+/// An argument: a number, or an array in memory.
+#[derive(Clone)]
+enum Given {
+    Int(i32),
+    Array(Vec<f64>),
+}
+
+fn array(n: usize) -> Given {
+    Given::Array((0..n).map(|i| (0.7 * i as f64 + 0.3).sin()).collect())
+}
+
+/// Value, memory and shadow of two calls in a row, with shadows that are not zero at first.
+fn outcome(module: &Module, name: &str, given: &[Given], options: &Options) -> Result<Vec<f64>, Error> {
+    let gradient = rule(module, name, options)?;
+    let mut instance = Instance::new(module)?;
+    let (mut args, mut places) = (Vec::new(), Vec::new());
+    for g in given {
+        args.push(match g {
+            Given::Int(n) => Val::I32(*n),
+            Given::Array(all) => {
+                let at = instance.alloc_f64(all)?;
+                places.push((at as usize, all.len()));
+                Val::I32(at as i32)
+            }
+        });
+    }
+    for &(at, n) in &places {
+        for i in 0..n {
+            let of = 0.25 * i as f64 - 1.0;
+            instance.shadow_mut()[at + 8 * i..][..8].copy_from_slice(&of.to_le_bytes());
+        }
+    }
+    let mut found = Vec::new();
+    for _ in 0..2 {
+        let seeds = [Val::F64(1.5)];
+        let values = if options.mode == Mode::Split {
+            let (values, mut pullback) = instance.forward(&gradient, &args)?;
+            instance.pullback(&mut pullback, &seeds)?;
+            instance.pullback(&mut pullback, &seeds)?;
+            values
+        } else {
+            instance.gradient(&gradient, &args, &seeds)?.values
+        };
+        found.extend(values.iter().filter_map(|v| v.f64()));
+        for bytes in [instance.memory(), instance.shadow()] {
+            for &(at, n) in &places {
+                let double = |i: usize| f64::from_le_bytes(bytes[at + 8 * i..][..8].try_into().expect("eight"));
+                found.extend((0..n).map(double));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn options(mode: Mode, threads: usize) -> Options {
+    Options { mode, task_threads: Some(threads), ..Options::full() }
+}
+
+/// What is called of the programs, and with what.
+fn calls() -> Vec<(bool, &'static str, Vec<Given>)> {
+    let int = Given::Int;
+    vec![
+        (false, "layer", vec![int(40), int(7), array(280), array(7), array(40), int(3)]),
+        (false, "ring", vec![int(100), array(100), int(2)]),
+        (false, "cubes", vec![int(300), array(300)]),
+        (false, "jobs", vec![int(50), array(50), array(100)]),
+        (true, "layer", vec![int(40), int(7), array(280), array(7), array(40)]),
+        (true, "chunks", vec![int(15), array(15)]),
+        (true, "last", vec![int(40), array(40), array(40)]),
+        (true, "threads", vec![int(40), array(40)]),
+        (true, "within", vec![int(6), int(5), array(30), array(6)]),
+    ]
+}
+
+#[test]
+fn threads_do_not_change_bits() {
+    for level in 0..3 {
+        let [forks, openmp] = [FORKS, OPENMP].map(|all| Module::new(all[level]).unwrap());
+        for (of_openmp, name, given) in calls() {
+            let module = if of_openmp { &openmp } else { &forks };
+            for mode in [Mode::Split, Mode::Combined] {
+                let run = |threads| {
+                    let found = outcome(module, name, &given, &options(mode, threads));
+                    found.unwrap_or_else(|e| panic!("{name} {level} {mode:?}: {e}"))
+                };
+                let one: Vec<u64> = run(1).into_iter().map(f64::to_bits).collect();
+                for threads in [2, 3, 7] {
+                    let more: Vec<u64> = run(threads).into_iter().map(f64::to_bits).collect();
+                    assert_eq!(one, more, "{name} {level} {mode:?} {threads}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_are_those_of_the_program_without_openmp() {
+    for level in 0..3 {
+        let [openmp, serial] = [OPENMP, SERIAL].map(|all| Module::new(all[level]).unwrap());
+        for (_, name, given) in calls().into_iter().filter(|c| c.0) {
+            let [found, wanted] =
+                [&openmp, &serial].map(|m| outcome(m, name, &given, &options(Mode::Combined, 2)).unwrap());
+            assert_eq!(found.len(), wanted.len());
+            let most = wanted.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
+            for (x, y) in found.iter().zip(&wanted) {
+                assert!((x - y).abs() <= 1e-13 * most, "{name} {level}: {x} {y}");
+            }
+        }
+    }
+}
+
+/// A limit on the length of a tape is one on that of each task.
+#[test]
+fn each_task_has_a_tape() {
+    for (level, serial) in [(2, false), (1, false), (1, true), (0, false)] {
+        let module = Module::new(FORKS[level]).unwrap();
+        let run = |limit: usize| {
+            let options = Options { tape_limit: limit, debug: serial, ..options(Mode::Split, 2) };
+            let gradient = rule(&module, "ring", &options)?;
+            let mut instance = Instance::new(&module)?;
+            let x = instance.alloc_f64(&[1.5; 4000])?;
+            let args = [Val::I32(4000), Val::I32(x as i32), Val::I32(10)];
+            let (_, mut pullback) = instance.forward(&gradient, &args)?;
+            instance.pullback(&mut pullback, &[Val::F64(1.0)])?;
+            Ok::<_, Error>(pullback.tape_bytes())
+        };
+        let all = run(1 << 30).unwrap();
+        let half = run(all / 2);
+        if serial {
+            assert!(matches!(half, Err(Error::Trap(trap)) if trap.code == "tape_full"));
+        } else {
+            assert_eq!(half.unwrap_or_else(|e| panic!("{level}: {e}")), all);
+        }
+    }
+}
+
+/// A module with a stack of C, of tasks of the function `$body`.
+fn with_body(imports: &str, body: &str, main: &str) -> Module {
+    let text = format!(
+        r#"(module
+          (import "env" "brolga_par_for" (func $for (param i32 i32 i32 i32 i32)))
+          {imports}
+          (memory (export "memory") 2)
+          (global $__stack_pointer (mut i32) (i32.const 65536))
+          (global $count (mut i32) (i32.const 0))
+          (table 4 funcref)
+          (elem (i32.const 1) $body $deep)
+          (func $deep (param i32 i32 i32))
+          (func $body (param $ctx i32) (param $lo i32) (param $hi i32) (local $f i32) {body})
+          (func (export "f") (param $x i32) (param $n i32) (result f64) {main}))"#
+    );
+    Module::new(text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+const CALL: &str = "(call $for (i32.const 1) (local.get $x) (i32.const 0) (local.get $n) (i32.const 1))
+    (f64.load (local.get $x))";
+
+fn run(module: &Module, threads: usize, n: i32) -> Result<Vec<f64>, Error> {
+    let given = [array(64), Given::Int(n)];
+    outcome(module, "f", &given, &options(Mode::Combined, threads))
+}
+
+fn code(found: Result<Vec<f64>, Error>) -> String {
+    match found {
+        Err(Error::Trap(trap)) => trap.code,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Squares the number of the task, by way of its frame.
+const SQUARE: &str = "
+    (global.set $__stack_pointer (local.tee $f (i32.sub (global.get $__stack_pointer) (i32.const 16))))
+    (f64.store (local.get $f) (f64.load (i32.add (local.get $ctx) (i32.mul (local.get $lo) (i32.const 8)))))
+    (f64.store (i32.add (local.get $ctx) (i32.mul (local.get $lo) (i32.const 8)))
+      (f64.mul (f64.load (local.get $f)) (f64.load (local.get $f))))
+    (global.set $__stack_pointer (i32.add (local.get $f) (i32.const 16)))";
+
+#[test]
+fn a_task_has_a_stack_of_its_own() {
+    let found = run(&with_body("", SQUARE, CALL), 2, 20).unwrap();
+    let Given::Array(x) = array(64) else { unreachable!() };
+    // Memory, then its shadow: value and shadow of the first call.
+    for i in 0..64 {
+        let before = 0.25 * i as f64 - 1.0 + if i == 0 { 1.5 } else { 0.0 };
+        let [value, slope] = if i < 20 { [x[i] * x[i], 2.0 * x[i]] } else { [x[i], 1.0] };
+        assert_eq!([found[1 + i], found[65 + i]], [value, before * slope], "{i}");
+    }
+}
+
+/// Frames of tasks are apart, without threads as well; the first one goes on with the stack.
+#[test]
+fn stacks_of_tasks_are_apart() {
+    let body = SQUARE.replace(
+        "(global.set $__stack_pointer (i32.add",
+        "(i32.store offset=8192 (i32.mul (local.get $lo) (i32.const 4)) (local.get $f))
+         (global.set $__stack_pointer (i32.add",
+    );
+    let mut instance = Instance::new(&with_body("", &body, CALL)).unwrap();
+    instance.call("f", &[Val::I32(1024), Val::I32(40)]).unwrap();
+    let word = |i: usize| u32::from_le_bytes(instance.memory()[8192 + 4 * i..][..4].try_into().unwrap());
+    let mut frames: Vec<u32> = (0..40).map(word).collect();
+    assert_eq!(frames[0], 65536 - 16);
+    frames.dedup_by_key(|f| *f >> 18);
+    assert_eq!(frames.len(), 40, "{frames:x?}");
+    assert!(frames[1..].iter().all(|f| f.is_multiple_of(16) && *f >= 0u32.wrapping_sub(64 << 20)));
+}
+
+/// A number over a part of a double with a cotangent: no gradient is given.
+#[test]
+fn half_a_double_is_no_double() {
+    let body = "(f64.store offset=512 (i32.mul (local.get $lo) (i32.const 8))
+          (f64.load (i32.add (local.get $ctx) (i32.mul (local.get $lo) (i32.const 8)))))
+        (i32.store8 offset=518
+          (i32.add (i32.load (i32.const 8)) (i32.mul (local.get $lo) (i32.const 8))) (local.get $hi))
+        (f64.store (i32.add (local.get $ctx) (i32.mul (local.get $lo) (i32.const 8)))
+          (f64.load offset=512 (i32.mul (local.get $lo) (i32.const 8))))";
+    for threads in [1, 2, 3] {
+        assert_eq!(code(run(&with_body("", body, CALL), threads, 20)), "untracked_bits", "{threads}");
+    }
+}
+
+#[test]
+fn a_stack_that_is_too_small_or_is_kept_is_a_trap() {
+    let large = SQUARE.replace("(i32.const 16)", "(i32.const 300000)");
+    for threads in [1, 2, 3] {
+        assert_eq!(code(run(&with_body("", &large, CALL), threads, 5)), "task_stack");
+    }
+    let kept = SQUARE.rsplit_once("(global.set").expect("it gives the stack back").0;
+    assert_eq!(code(run(&with_body("", kept, CALL), 2, 5)), "kept_stack");
+}
+
+/// The task of number 3 divides by zero, and those behind it end in another way.
+#[test]
+fn the_first_trap_is_reported() {
+    let body = "(if (i32.ge_s (local.get $lo) (i32.const 3)) (then
+        (i32.store (i32.const 8) (i32.div_s (local.get $hi) (i32.sub (local.get $lo) (i32.const 3))))
+        (unreachable)))";
+    for threads in [1, 2, 3, 7] {
+        assert_eq!(code(run(&with_body("", body, CALL), threads, 20)), "int_divz", "{threads}");
+    }
+}
+
+/// Whether tasks of a module's forks may run at the same time; why not.
+fn serial(module: &Module) -> Vec<Option<String>> {
+    let drivers = module.program().funcs.values().filter(|f| f.symbol.ends_with("__tasks"));
+    drivers.map(|f| if f.driver.is_some() { None } else { f.serial.clone() }).collect()
+}
+
+#[test]
+fn what_there_is_one_of_makes_tasks_run_one_after_the_other() {
+    let why = |body: &str| serial(&with_body("", &format!("{body}{SQUARE}"), CALL))[0].clone();
+    assert_eq!(why(""), None);
+    assert_eq!(why("(drop (memory.grow (i32.const 0)))").as_deref(), Some("a task may let memory grow"));
+    let global = why("(global.set $count (i32.add (global.get $count) (i32.const 1)))").unwrap();
+    assert!(global.ends_with("which sets a global"), "{global}");
+    // The gradient is right all the same.
+    let body = format!("(drop (memory.grow (i32.const 0))){SQUARE}");
+    let [plain, grows] = ["", &body].map(|b| run(&with_body("", if b.is_empty() { SQUARE } else { b }, CALL), 2, 20));
+    assert_eq!(plain.unwrap(), grows.unwrap());
+    // Fuel is one number.
+    let fuel = ModuleOptions { fuel: true, ..ModuleOptions::default() };
+    let module = Module::with_options(FORKS[1], &fuel).unwrap();
+    assert!(serial(&module).iter().all(Option::is_some));
+    // Programs in C fork.
+    for bytes in FORKS.into_iter().chain(OPENMP) {
+        let all = serial(&Module::new(bytes).unwrap());
+        assert!(!all.is_empty() && all.iter().all(Option::is_none), "{all:?}");
+    }
+}
+
+#[test]
+fn parts_of_openmp_that_are_not_there_are_refused() {
+    for (name, ty, call) in [
+        ("__kmpc_barrier", "(param i32 i32)", "(i32.const 0) (i32.const 0)"),
+        ("__kmpc_critical", "(param i32 i32 i32)", "(i32.const 0) (i32.const 0) (i32.const 0)"),
+        ("__kmpc_dispatch_next_4", "(param i32 i32) (result i32)", "(i32.const 0) (i32.const 0)"),
+        ("omp_get_level", "(result i32)", ""),
+    ] {
+        let drop = if ty.contains("result") { "drop" } else { "" };
+        let import = format!(r#"(import "env" "{name}" (func $part {ty}))"#);
+        let module = with_body(&import, &format!("(call $part {call}) {drop}{SQUARE}"), CALL);
+        let said = run(&module, 2, 5).unwrap_err().to_string();
+        assert!(said.contains(&format!("error[AD0196]: `{name}` of OpenMP has no derivative")), "{said}");
+        assert!(said.contains("%body.task") && said.contains("block0") && said.contains("call fn"), "{said}");
+        // The program without a derivative says the same when it comes there.
+        let mut instance = Instance::new(&module).unwrap();
+        let Err(Error::Trap(trap)) = instance.call("f", &[Val::I32(1024), Val::I32(1)]) else { panic!("a trap") };
+        assert_eq!(trap.code, "openmp");
+    }
+}
+
+#[test]
+fn races_are_found() {
+    for (name, races) in [("race", true), ("ring", false)] {
+        let options = ModuleOptions { bounds: Bounds::Checked, ..ModuleOptions::default() };
+        let module = Module::with_options(FORKS[1], &options).unwrap();
+        let mut instance = Instance::new(&module).unwrap();
+        let at = instance.alloc_f64(&[1.0, 2.0, 3.0, 4.0]).unwrap();
+        let (key, ty) = module.function(name).unwrap();
+        let mut args = vec![DataValue::I64(instance.vmctx() as i64), DataValue::I32(4), DataValue::I32(at as i32)];
+        args.truncate(1 + ty.params().len());
+        args.resize(1 + ty.params().len(), DataValue::I32(1));
+        // SAFETY: translated code checks its accesses, and stays in the instance.
+        let found = unsafe { Oracle::new(module.program()).run(key, &args) };
+        match found {
+            Err(OracleError::Race(race)) if races => {
+                let said = race.diagnostic.to_string();
+                assert!(said.contains("AD0194") && said.contains("add_all"), "{said}");
+            }
+            Ok(_) if !races => {}
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
