@@ -141,7 +141,7 @@ fn has_no_effect(func: &ir::Function, inst: ir::Inst) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::tidy;
+    use super::simplify_cfg;
 
     #[test]
     fn what_nobody_needs_goes_and_chains_of_blocks_are_joined() {
@@ -165,7 +165,7 @@ mod tests {
                 return v9
             }";
         let mut func = cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}")).remove(0);
-        tidy(&mut func);
+        simplify_cfg(&mut func);
         let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
         let left: Vec<String> = insts.map(|i| func.dfg.display_inst(i).to_string()).collect();
         let wanted = [
@@ -195,7 +195,7 @@ mod tests {
                 return v4, v1
             }";
         let mut func = cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}")).remove(0);
-        tidy(&mut func);
+        simplify_cfg(&mut func);
         let blocks = func.layout.blocks().filter_map(|b| func.layout.last_inst(b));
         let ends: Vec<String> = blocks.map(|i| func.dfg.display_inst(i).to_string()).collect();
         assert_eq!(ends, ["brif.i64 v1, block1, block2", "return v2, v1", "return v3, v1"]);

@@ -181,7 +181,7 @@ mod tests {
     use cranelift_codegen::data_value::DataValue;
     use cranelift_codegen::ir;
 
-    use super::quotients;
+    use super::slp_divisions;
 
     /// What becomes of a function: its instructions, and how many pairs there are.
     fn divided(body: &str) -> (Vec<String>, usize) {
