@@ -151,8 +151,8 @@ const LEAVE: Kind = Kind {
 
 /// Functions of a module with a library, which takes a second to derive.
 const LARGE: usize = 64;
-/// Calls that share out what is derived in more ways ([`Subject::has_turn`]); those of a module with
-/// a library.
+/// Calls that share out what is derived in more ways ([`Subject::has_turn`]); of a module with a
+/// library, the second.
 const SHARES: [usize; 2] = [4, 12];
 
 /// Without it a gradient adds in the order of two functions.

@@ -104,24 +104,47 @@ fn shift(ty: Type, constant: f64, alone: bool) -> Option<i32> {
     (found && exponent <= digits + 2).then_some(exponent)
 }
 
-/// The exponent of a value that is such a constant, or one of several (the least), whatever its
-/// sign is.
-pub fn exponent_of_shift(func: &ir::Function, v: Value) -> Option<i32> {
-    fn of(func: &ir::Function, v: Value, depth: usize) -> Option<i32> {
-        let ty = func.dfg.value_type(v);
+/// A value that is such a constant, or one of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shift {
+    /// The least exponent.
+    pub exponent: i32,
+    /// Whether it is negative; none if that depends on the run.
+    pub negative: Option<bool>,
+}
+
+/// What such a constant a value is, if it is one whatever the run does.
+pub fn shift_of(func: &ir::Function, v: Value) -> Option<Shift> {
+    fn of(func: &ir::Function, v: Value, depth: usize) -> Option<Shift> {
         if let Some(constant) = constant(func, v) {
-            return shift(ty, constant, true);
+            let exponent = shift(func.dfg.value_type(v), constant, true)?;
+            return Some(Shift { exponent, negative: Some(constant < 0.0) });
         }
         let inst = func.dfg.value_def(v).inst().filter(|_| depth < DEPTH)?;
         let args = func.dfg.inst_args(inst);
+        let of = |k: usize| of(func, args[k], depth + 1);
         match func.dfg.insts[inst].opcode() {
-            Opcode::Select => Some(of(func, args[1], depth + 1)?.min(of(func, args[2], depth + 1)?)),
-            Opcode::Fcopysign | Opcode::Fneg | Opcode::Fabs | Opcode::Splat => of(func, args[0], depth + 1),
+            Opcode::Select => {
+                let (a, b) = (of(1)?, of(2)?);
+                let negative = a.negative.filter(|_| a.negative == b.negative);
+                Some(Shift { exponent: a.exponent.min(b.exponent), negative })
+            }
+            Opcode::Fcopysign => Some(Shift { negative: None, ..of(0)? }),
+            Opcode::Fneg => of(0).map(|x| Shift { negative: x.negative.map(|n| !n), ..x }),
+            Opcode::Fabs => Some(Shift { negative: Some(false), ..of(0)? }),
+            Opcode::Splat => of(0),
             _ => None,
         }
     }
     let is_float = matches!(func.dfg.value_type(v).lane_type(), types::F32 | types::F64);
     if is_float { of(func, v, 0) } else { None }
+}
+
+/// Whether an instruction takes off `x` the constant that the instruction which makes `x` has
+/// added: [`rounding()`] sees that.
+pub fn is_plain(func: &ir::Function, inst: ir::Inst, x: Value) -> bool {
+    let made = func.dfg.value_def(x).inst().and_then(|made| added(func, made));
+    made.is_some() && made == off(func, inst, x)
 }
 
 /// The constant that an instruction adds to something; the negative of one that it takes off.

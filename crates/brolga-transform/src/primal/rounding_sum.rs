@@ -19,15 +19,18 @@
 //!
 //! **Invariant.** `y` is the number that it was: the scaled difference is an integer, and powers of
 //! two scale without rounding. Only constants of a form that is hardly used for anything else
-//! (`brolga_analysis::activity::rounding::exponent_of_shift`).
+//! (`brolga_analysis::activity::rounding::shift_of`).
 //!
-//! **Where not.** Where the constant has been added by the instruction before, which the analysis
-//! sees, and where it is added for another one to take it off: five instructions less.
+//! **Where.** Where a positive constant, or one whose sign the run chooses, is subtracted, a
+//! negative one added, or such a difference subtracted from one. To add a positive constant is to
+//! round. Not where the instruction before has added the constant, which the analysis sees: a
+//! question is five instructions.
 
-use brolga_analysis::activity::rounding::exponent_of_shift;
+use brolga_analysis::activity::rounding::{Shift, is_plain, shift_of};
+use cranelift_codegen::cursor::FuncCursor;
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
-use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, Type, Value, types};
+use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, Type, Value, ValueDef, types};
 use cranelift_entity::EntitySet;
 
 use crate::primal::edit::before;
@@ -44,36 +47,52 @@ struct Removal {
 /// Let the run ask whether what such constants come off was rounded.
 pub fn rounding_sum(func: &mut ir::Function) {
     let all = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
-    let sums: Vec<Removal> = all().filter_map(|inst| removal(func, inst)).collect();
-    if sums.is_empty() {
+    let found: Vec<Removal> = all().filter_map(|inst| removal(func, inst)).collect();
+    if found.is_empty() {
         return;
     }
-    // Sums of which another one, or integer arithmetic, takes the constant off.
-    let (mut are_sums, mut taken_off) = (EntitySet::new(), EntitySet::new());
-    for sum in &sums {
-        are_sums.insert(sum.inst);
-        taken_off.insert(sum.from);
+    // What is followed by its opposite is the sum.
+    let mut sums = EntitySet::new();
+    for inst in all().filter(|&i| matches!(func.dfg.insts[i].opcode(), Opcode::Fadd | Opcode::Fsub)) {
+        for &x in func.dfg.inst_args(inst).iter().filter(|&&x| is_plain(func, inst, x)) {
+            sums.insert(x);
+        }
     }
-    for inst in all().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Bitcast) {
-        taken_off.insert(func.dfg.inst_args(inst)[0]);
-    }
-    let seen = |s: &Removal| {
-        let made_by = func.dfg.value_def(s.from).inst();
-        made_by.is_some_and(|i| are_sums.contains(i)) || taken_off.contains(func.dfg.first_result(s.inst))
-    };
-    let open: Vec<Removal> = sums.into_iter().filter(|s| !seen(s)).collect();
+    let is_open = |r: &Removal| !is_plain(func, r.inst, r.from) && !sums.contains(func.dfg.first_result(r.inst));
+    let open: Vec<Removal> = found.into_iter().filter(is_open).collect();
     for removal in open {
         ask(func, &removal);
     }
 }
 
-/// Whether an instruction is a sum with such a constant, or a difference from one.
+/// Whether an instruction may take such a constant off.
 fn removal(func: &ir::Function, inst: ir::Inst) -> Option<Removal> {
-    let InstructionData::Binary { opcode: Opcode::Fadd | Opcode::Fsub, args: [a, b] } = func.dfg.insts[inst] else {
+    let InstructionData::Binary { opcode: opcode @ (Opcode::Fadd | Opcode::Fsub), args: [a, b] } = func.dfg.insts[inst]
+    else {
         return None;
     };
-    let of = |from, constant| Some(Removal { inst, from, exponent: exponent_of_shift(func, constant)? });
-    of(a, b).or_else(|| of(b, a))
+    let of = |from, constant, is: &dyn Fn(Shift) -> bool| {
+        let shift = shift_of(func, constant).filter(|&s| is(s))?;
+        Some(Removal { inst, from, exponent: shift.exponent })
+    };
+    if opcode == Opcode::Fadd {
+        let is = |s: Shift| s.negative == Some(true);
+        return of(a, b, &is).or_else(|| of(b, a, &is));
+    }
+    let from_constant = || of(b, a, &|s| s.negative != Some(true)).filter(|_| may_be_difference(func, b));
+    of(a, b, &|s| s.negative != Some(true)).or_else(from_constant)
+}
+
+/// Whether a value is a difference from such a constant, or comes from where that is not seen.
+fn may_be_difference(func: &ir::Function, v: Value) -> bool {
+    match func.dfg.value_def(v) {
+        ValueDef::Result(inst, _) => match func.dfg.insts[inst] {
+            InstructionData::Binary { opcode: Opcode::Fsub, args: [c, _] } => shift_of(func, c).is_some(),
+            ref data => data.opcode().can_load() || data.opcode().is_call(),
+        },
+        ValueDef::Param(b, _) => func.layout.entry_block() != Some(b),
+        ValueDef::Union(..) => false,
+    }
 }
 
 fn ask(func: &mut ir::Function, &Removal { inst, from, exponent }: &Removal) {
@@ -83,7 +102,7 @@ fn ask(func: &mut ir::Function, &Removal { inst, from, exponent }: &Removal) {
     let mut pos = before(func, inst);
     let (difference, dfg) = pos.ins().Binary(opcode, ty, args[0], args[1]);
     let difference = dfg.first_result(difference);
-    let power = |pos: &mut cranelift_codegen::cursor::FuncCursor<'_>, k: i32| constant(pos, ty, 2f64.powi(k));
+    let power = |pos: &mut FuncCursor<'_>, k: i32| constant(pos, ty, 2f64.powi(k));
     let (least, up, down) =
         (power(&mut pos, exponent - 1), power(&mut pos, digits - exponent), power(&mut pos, exponent - digits));
     let size = pos.ins().fabs(from);
@@ -101,7 +120,7 @@ fn ask(func: &mut ir::Function, &Removal { inst, from, exponent }: &Removal) {
 }
 
 /// A number in all lanes of a type.
-fn constant(pos: &mut cranelift_codegen::cursor::FuncCursor<'_>, ty: Type, x: f64) -> Value {
+fn constant(pos: &mut FuncCursor<'_>, ty: Type, x: f64) -> Value {
     let lane = match ty.lane_type() {
         types::F64 => pos.ins().f64const(Ieee64::with_float(x)),
         _ => pos.ins().f32const(Ieee32::with_float(x as f32)),
