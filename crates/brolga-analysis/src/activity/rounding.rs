@@ -133,11 +133,34 @@ pub fn shift_of(func: &ir::Function, v: Value) -> Option<Shift> {
             Opcode::Fneg => of(0).map(|x| Shift { negative: x.negative.map(|n| !n), ..x }),
             Opcode::Fabs => Some(Shift { negative: Some(false), ..of(0)? }),
             Opcode::Splat => of(0),
+            Opcode::Bitcast => with_sign_of_bits(func, args[0], func.dfg.value_type(v)),
             _ => None,
         }
     }
     let is_float = matches!(func.dfg.value_type(v).lane_type(), types::F32 | types::F64);
     if is_float { of(func, v, 0) } else { None }
+}
+
+/// Bits of such a constant, in which a sign is set as the run says.
+fn with_sign_of_bits(func: &ir::Function, bits: Value, ty: Type) -> Option<Shift> {
+    let InstructionData::Binary { opcode: Opcode::Bor | Opcode::Bxor, args: [a, b] } =
+        func.dfg.insts[func.dfg.value_def(bits).inst()?]
+    else {
+        return None;
+    };
+    let (k, sign) = constant_int(func, b).map(|k| (k, a)).or_else(|| Some((constant_int(func, a)?, b)))?;
+    let InstructionData::Binary { opcode: Opcode::Band, args } = func.dfg.insts[func.dfg.value_def(sign).inst()?]
+    else {
+        return None;
+    };
+    let mask = args.iter().find_map(|&x| constant_int(func, x))?;
+    let (constant, is_sign) = match ty {
+        types::F64 => (f64::from_bits(k as u64), mask == i64::MIN),
+        types::F32 => (f32::from_bits(k as u32).into(), mask as u32 == 1 << 31),
+        _ => return None,
+    };
+    let exponent = shift(ty, constant, true).filter(|_| is_sign)?;
+    Some(Shift { exponent, negative: None })
 }
 
 /// Whether an instruction takes off `x` the constant that the instruction which makes `x` has
