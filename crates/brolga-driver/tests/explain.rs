@@ -261,14 +261,14 @@ fn the_first_cotangent_that_is_not_finite() {
         Recorded: 72 bytes
           %norm: an activation frame of 48 bytes
             block0 (line 4), entered 1 time: pushes nothing
-              keeps parameter 1 of the function, 8 bytes
+              keeps v1, parameter 1 of the function, 8 bytes
                 for computing v3, parameter 0 of block1 again
                 for the reverse of block1, which holds it
                 since the caller passes it to the forward pass only
-              keeps parameter 0 of the function, 8 bytes
+              keeps v0, parameter 0 of the function, 8 bytes
                 for computing v3, parameter 0 of block1 again
                 since the caller passes it to the forward pass only
-              keeps the shadow of the pointer parameter 0 of the function, 8 bytes
+              keeps the shadow of the pointer v0, parameter 0 of the function, 8 bytes
                 for the reverse of block1, which holds it
                 since the caller passes it to the forward pass only
             block1 (line 7), entered 2 times: pushes 8 bytes each time
@@ -282,21 +282,21 @@ fn the_first_cotangent_that_is_not_finite() {
                 for the reverse of `v6 = load.f64 v3` (line 7)
                 for the reverse of block1, which holds it
                 since its value before a step of the loop follows from the value after it
-              holds the shadow of the pointer parameter 0 of the function
+              holds the shadow of the pointer v0, parameter 0 of the function
                 for the reverse of `v6 = load.f64 v3` (line 7)
                 since all iterations of the loop read the same value
               holds v4, parameter 1 of block1
                 for the reverse of block1, which holds it
                 for finding the way back
                 since its value before a step of the loop follows from the value after it
-              holds parameter 1 of the function
+              holds v1, parameter 1 of the function
                 for finding the way back
                 since all iterations of the loop read the same value
               computes again `v9 = iconst.i64 8` (line 10)
-                for the reverse of block1, which begins with v3, parameter 0 of block1 from it
+                for the reverse of block1, for which it gives v3, parameter 0 of block1
                 since it is the same wherever it is computed
               computes again `v11 = iconst.i64 -1` (line 12)
-                for the reverse of block1, which begins with v4, parameter 1 of block1 from it
+                for the reverse of block1, for which it gives v4, parameter 1 of block1
                 since it is the same wherever it is computed
             block2 (line 16), entered 1 time: pushes nothing
               keeps `v13 = call fn0(v8)` (line 16), 8 bytes
@@ -453,16 +453,16 @@ fn a_loop_in_every_mode() {
                 for the reverse of `v20 = call fn0(v2)` (line 6)
                 for the reverse of block1, which holds it
                 since a call is not made again
-              keeps parameter 0 of the function, 8 bytes
+              keeps v0, parameter 0 of the function, 8 bytes
                 for the reverse of block1, which holds it
                 since the caller passes it to the forward pass only
-              keeps the shadow of the pointer parameter 0 of the function, 8 bytes
+              keeps the shadow of the pointer v0, parameter 0 of the function, 8 bytes
                 for the reverse of block1, which holds it
                 since the caller passes it to the forward pass only
               keeps `v4 = floor.f64 v21` (line 5), 8 bytes
                 for the reverse of block1, which holds it
                 since a place for it costs less than computing it again
-              keeps parameter 1 of the function, 8 bytes
+              keeps v1, parameter 1 of the function, 8 bytes
                 for the reverse of block1, which holds it
                 since the caller passes it to the forward pass only
             block1 (line 9), entered 3 times: pushes 8 bytes each time
@@ -473,7 +473,7 @@ fn a_loop_in_every_mode() {
                 for the reverse of `v13 = sqrt.f64 v12` (line 15)
                 for computing `v14 = fmul.f64 v13, v4` (line 16) again
                 since computing it again would need more bytes of operands, or more time
-              holds parameter 0 of the function
+              holds v0, parameter 0 of the function
                 for computing `v11 = iadd.i64 v0, v10` (line 13) again
                 since all iterations of the loop read the same value
               holds v5, parameter 0 of block1
@@ -481,7 +481,7 @@ fn a_loop_in_every_mode() {
                 for the reverse of block1, which holds it
                 for finding the way back
                 since its value before a step of the loop follows from the value after it
-              holds the shadow of the pointer parameter 0 of the function
+              holds the shadow of the pointer v0, parameter 0 of the function
                 for the reverse of `v12 = load.f64 v11` (line 14)
                 for the reverse of `store.f64 v16, v11` (line 19)
                 since all iterations of the loop read the same value
@@ -492,12 +492,12 @@ fn a_loop_in_every_mode() {
               holds `v20 = call fn0(v2)` (line 6)
                 for the reverse of `v15 = fmul.f64 v14, v20` (line 17)
                 since all iterations of the loop read the same value
-              holds parameter 1 of the function
+              holds v1, parameter 1 of the function
                 for finding the way back
                 since all iterations of the loop read the same value
               computes again `v7 = iconst.i64 -1` (line 9)
                 for computing `v8 = iadd.i64 v5, v7` (line 10) again
-                for the reverse of block1, which begins with v5, parameter 0 of block1 from it
+                for the reverse of block1, for which it gives v5, parameter 0 of block1
                 since it is the same wherever it is computed
               computes again `v8 = iadd.i64 v5, v7` (line 10)
                 for computing `v10 = ishl.i64 v8, v9` (line 12) again
@@ -569,16 +569,16 @@ block2:
         : 0 bytes
           %f: no activation frame
             block0 (line 3), entered 1 time: pushes nothing
-              keeps parameter 2 of the function, 8 bytes
+              keeps v2, parameter 2 of the function, 8 bytes
                 for the loop of block1, which runs again
                 since both halves are one function, so it stays where it is
-              keeps parameter 0 of the function, 8 bytes
+              keeps v0, parameter 0 of the function, 8 bytes
                 for the loop of block1, which runs again
                 since both halves are one function, so it stays where it is
-              keeps the shadow of the pointer parameter 0 of the function, 8 bytes
+              keeps the shadow of the pointer v0, parameter 0 of the function, 8 bytes
                 for the loop of block1, which runs again
                 since both halves are one function, so it stays where it is
-              keeps parameter 1 of the function, 8 bytes
+              keeps v1, parameter 1 of the function, 8 bytes
                 for the loop of block1, which runs again
                 since both halves are one function, so it stays where it is
               computes again `v3 = f64const 0.0` (line 3)
@@ -716,7 +716,7 @@ block0(v0: i64):
     }
     expect![[r#"
         %brolga_par_for__body__task
-          Apart, by parameter 0 of the function: `v5 = load.f64 v4` of %body (line 16); `store.f64 v7, v4+16` of %body (line 21)
+          Apart, by v0, parameter 0 of the function: `v5 = load.f64 v4` of %body (line 16); `store.f64 v7, v4+16` of %body (line 21)
           Shadow, by `v6 = stack_addr.i64 ss0` of %body (line 17): `store.f64 v5, v6` of %body (line 18); `v1 = load.f64 v0` of %squared (line 3); `store.f64 v2, v0` of %squared (line 5); `v7 = load.f64 v6` of %body (line 20)
     "#]].assert_eq(&out);
 }
