@@ -87,12 +87,13 @@ fn is_large(func: &ir::Function, inst: ir::Inst, constant: f64) -> bool {
 /// The exponent of a constant that rounds what it is added to. `alone`: of a form that says so
 /// without another one that is added or taken off.
 fn shift(ty: Type, constant: f64, alone: bool) -> Option<i32> {
-    // Digits of a mantissa, least exponents of 1.5·2ᵏ and of 2ᵏ, and how small a bias is.
-    let (digits, halfway, power, bias) = match (ty.lane_type(), alone) {
-        (types::F64, false) => (52, 40, 51, 1 << 32),
-        (types::F64, true) => (52, 44, 51, 1 << 32),
-        (types::F32, false) => (23, 12, 23, 1 << 42),
-        (types::F32, true) => (23, 22, 23, 1 << 42),
+    // Digits of a mantissa, least exponents of 1.5·2ᵏ and of 2ᵏ, the largest one, and how small a
+    // bias is. Singles of more than that are sizes and counts as well.
+    let (digits, halfway, power, most, bias) = match (ty.lane_type(), alone) {
+        (types::F64, false) => (52, 40, 51, 54, 1 << 32),
+        (types::F64, true) => (52, 44, 51, 54, 1 << 32),
+        (types::F32, false) => (23, 12, 23, 25, 1 << 42),
+        (types::F32, true) => (23, 22, 23, 23, 1 << 42),
         _ => return None,
     };
     let bits = constant.to_bits();
@@ -101,7 +102,7 @@ fn shift(ty: Type, constant: f64, alone: bool) -> Option<i32> {
     let bias = if exponent >= digits || ty.lane_type() == types::F64 { bias } else { 1 };
     let is_near = |what: u64| mantissa.wrapping_sub(what) < bias;
     let found = is_near(1 << 51) && exponent >= halfway || is_near(0) && exponent >= power;
-    (found && exponent <= digits + 2).then_some(exponent)
+    (found && exponent <= most).then_some(exponent)
 }
 
 /// A value that is such a constant, or one of several.
