@@ -1,5 +1,8 @@
-//! Analysis manager: every analysis of one variant of one function, run in order. The stage
-//! `shadow` adds its table, and units and roots are found with it; from then on it is read-only.
+//! Analysis manager: every analysis of one variant of one function, run in order.
+//!
+//! **Question.** What do the later stages ask about the primal? **Answer.** One field for each
+//! answer. The stage `shadow` adds its table, and units and roots are found with it; from then on
+//! it is read-only.
 
 use std::cell::OnceCell;
 

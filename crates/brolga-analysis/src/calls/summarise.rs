@@ -1,6 +1,9 @@
 //! Summaries bottom-up: what a callee's parameters are, for its callers, addresses or numbers, and
 //! what they point at.
 //!
+//! **Question.** A caller hands on a word. Does the callee take it for an address, and where does
+//! what it stores and returns point?
+//!
 //! **Answer.** One bottom-up fixpoint over the functions of a program that a root reaches. Facts
 //! only grow, so recursion converges; a function without a body contributes nothing (known C
 //! functions are asked about directly).

@@ -1,9 +1,11 @@
 //! Legality of vectorisation: what an iteration does, and whether several iterations can do it at
 //! once.
 //!
-//! Each value of an iteration is of one of the kinds of [`ValueKind`], and instructions are read in
-//! order, so that kinds of operands are known. What nothing needs may be of any kind; it is left to
-//! the scalar loop.
+//! **Question.** May two or four iterations of a loop run as one? **Answer.** If each instruction
+//! has a form in lanes, no access meets one of another iteration that it must not pass, and sums
+//! may be reordered. Each value of an iteration is of one of the kinds of [`ValueKind`], and
+//! instructions are read in order, so that kinds of operands are known. What nothing needs may be
+//! of any kind; it is left to the scalar loop.
 
 use crate::map::HashMap;
 use crate::marks::TAPE_FULL;

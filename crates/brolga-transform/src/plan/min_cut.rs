@@ -1,6 +1,9 @@
 //! Minimum vertex cut: the fewest bytes of values from which everything that is needed can be
 //! recomputed.
 //!
+//! **Question.** The reverse of a block needs values that can be computed from others. Which does
+//! the forward half record, so that it records the fewest bytes?
+//!
 //! **Answer.** Nodes are values; an edge goes from an operand to what is computed from it. *Leaves*
 //! cannot be computed, *sinks* are what a reverse block reads. Every way from a leaf to a sink must
 //! pass a value that is recorded, and the cheapest such set is a minimum cut (Dinic's algorithm on

@@ -1,8 +1,10 @@
 //! To-be-recorded analysis: the planner, which works off the names that the reverse half needs.
 //!
-//! [`super`] says what is decided, [`super::ways`] in which order. Here is the state of the
-//! decision: what each block needs, what is recorded so far, and slots. Blocks are looked at until
-//! none needs anything more; a need may open others, as what a recomputation reads is needed too.
+//! **Question.** Which names does each reverse block need, and which of them does the forward half
+//! record? **Answer.** [`super`] says what is decided, [`super::ways`] in which order. Here is the
+//! state of the decision: what each block needs, what is recorded so far, and slots. Blocks are
+//! looked at until none needs anything more; a need may open others, as what a recomputation reads
+//! is needed too.
 //!
 //! **Cost.** A block is planned again only if its needs have grown.
 //!

@@ -1,5 +1,9 @@
-//! The plan: which values of a function are recorded, recomputed, held, or found out from
-//! predecessors.
+//! The plan as a table: which values of a function are recorded, recomputed, held, or found out
+//! from predecessors.
+//!
+//! **Question.** What has the planner decided, for `assemble` and `explain` to read? **Answer.**
+//! For each block its record and its frame slots, and for each name that its reverse needs a
+//! [`Supply`]: where it comes from, and by which [`Way`].
 
 use brolga_analysis::{Cfg, RootKind};
 

@@ -1,4 +1,9 @@
 //! Known C functions: calls of mathematical functions and of memory functions, which have rules.
+//!
+//! **Question.** A call names a function of C that is not in the program. What is its reverse?
+//! **Answer.** A mathematical function has a row of partials, as an instruction has
+//! (`brolga_rules::libm`); a memory function does to the shadow what it does to the primal, or
+//! undoes it.
 
 use brolga_analysis::{CopyRole, MemRole};
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, ShadowPlace, Shape, Val};

@@ -1,8 +1,10 @@
 //! Data movement: values that move lane by lane or bit by bit, by selects, bitcasts, shuffles, sign
 //! changes and masks.
 //!
-//! Cotangents have float types even where the primal holds the bits in an integer, so one rule
-//! serves both.
+//! **Question.** The result holds bits of operands, in other places. Which operand gets which part
+//! of its cotangent? **Answer.** The part that holds its bits; a lane or a bit that comes from no
+//! active operand gives nothing. Cotangents have float types even where the primal holds the bits
+//! in an integer, so one rule serves both.
 
 use brolga_analysis::activity::State;
 use brolga_analysis::kinds::bit_idioms::{self, BitOp};
