@@ -20,6 +20,14 @@ pub fn test(filter: Option<&str>, depth: Option<&str>) -> Result<(), Failure> {
         // `brolga_testing::budget` looks at it.
         tests.env("BROLGA_TESTS", depth);
     }
+    if filter.is_none() {
+        let minutes = match depth {
+            Some("quick") => "two or three minutes",
+            Some(_) => "three quarters of an hour",
+            None => "a quarter of an hour; with --quick two or three minutes",
+        };
+        println!("Once they are compiled, on two cores, these tests take {minutes}.");
+    }
     run(tests)
 }
 
