@@ -15,7 +15,7 @@
 //!
 //! where `c'` is the largest power of two below `c`, by which a sum with a negative number is at
 //! least as large, or half of it; and `2ᵏ` makes the last digit of such a number an integer. The
-//! slope of `nearest` is zero.
+//! slope of `nearest` is zero. A number that would overflow when it is scaled is none of those.
 //!
 //! **Invariant.** `y` is the number that it was: the scaled difference is an integer, and powers of
 //! two scale without rounding. Only constants of a form that is hardly used for anything else
@@ -24,7 +24,7 @@
 //! **Where.** Where a positive constant, or one whose sign the run chooses, is subtracted, a
 //! negative one added, or such a difference subtracted from one. To add a positive constant is to
 //! round. Not where the instruction before has added the constant, which the analysis sees: a
-//! question is five instructions.
+//! question is seven instructions.
 
 use brolga_analysis::activity::rounding::{Shift, is_plain, shift_of};
 use cranelift_codegen::cursor::FuncCursor;
@@ -98,7 +98,8 @@ fn may_be_difference(func: &ir::Function, v: Value) -> bool {
 fn ask(func: &mut ir::Function, &Removal { inst, from, exponent }: &Removal) {
     let InstructionData::Binary { opcode, args } = func.dfg.insts[inst] else { unreachable!("a sum") };
     let ty = func.dfg.value_type(from);
-    let digits = if ty.lane_type() == types::F64 { 54 } else { 25 };
+    // A number to whose size there is nothing more to scale by.
+    let (digits, most) = if ty.lane_type() == types::F64 { (54, 1000) } else { (25, 120) };
     let mut pos = before(func, inst);
     let (difference, dfg) = pos.ins().Binary(opcode, ty, args[0], args[1]);
     let difference = dfg.first_result(difference);
@@ -106,7 +107,10 @@ fn ask(func: &mut ir::Function, &Removal { inst, from, exponent }: &Removal) {
     let (least, up, down) =
         (power(&mut pos, exponent - 1), power(&mut pos, digits - exponent), power(&mut pos, exponent - digits));
     let size = pos.ins().fabs(from);
-    let is_rounded = pos.ins().fcmp(FloatCC::GreaterThanOrEqual, size, least);
+    let most = power(&mut pos, most);
+    let is_large = pos.ins().fcmp(FloatCC::GreaterThanOrEqual, size, least);
+    let scales = pos.ins().fcmp(FloatCC::LessThan, size, most);
+    let is_rounded = pos.ins().band(is_large, scales);
     let scaled = pos.ins().fmul(difference, up);
     let whole = pos.ins().nearest(scaled);
     let rounded = pos.ins().fmul(whole, down);
