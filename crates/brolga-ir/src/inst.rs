@@ -596,6 +596,18 @@ pub enum AdOp {
         /// of a single. Then the run time keeps account of what becomes of the other parts.
         cuts: Option<u8>,
     },
+    /// An integer that was loaded from a place has become a number. If the program had stored a
+    /// float there, the number depends on it in a way that no rule describes: its cotangent is
+    /// NaN, or a demand waits (`brolga_runtime::unknown`).
+    Unknown {
+        /// Where.
+        place: ShadowPlace,
+        /// How many bytes were loaded.
+        bytes: u32,
+        /// Whether the integer may be a float's bits; none if it became a part of another integer,
+        /// and only counts if such a one was found to be asked for.
+        when: Option<Val>,
+    },
 
     /// A call.
     Call {
@@ -680,6 +692,9 @@ macro_rules! each_read {
             AdOp::AddMem { place: ShadowPlace { addr, delta, .. }, by: value, .. }
             | AdOp::StoreTangent { place: ShadowPlace { addr, delta, .. }, value } => {
                 [addr, delta, value].into_iter().for_each(put);
+            }
+            AdOp::Unknown { place: ShadowPlace { addr, delta, .. }, when, .. } => {
+                [addr, delta].into_iter().chain(when).for_each(put);
             }
             AdOp::LoadTangent { place: ShadowPlace { addr, delta, .. }, .. }
             | AdOp::Fragment { place: ShadowPlace { addr, delta, .. }, .. }

@@ -373,6 +373,12 @@ impl Display for DisplayInst<'_> {
             | AdOp::Series(..)
             | AdOp::Fragment { .. } => self.forward_mode(f),
             AdOp::ZeroMem { .. } => self.zero(f),
+            AdOp::Unknown { place, bytes, when: Some(when) } => {
+                write!(f, "{place} = unknown, {bytes} bytes, if {when}")
+            }
+            AdOp::Unknown { place, bytes, when: None } => {
+                write!(f, "{place} = unknown, {bytes} bytes, if a number was made of them")
+            }
             AdOp::Call { callee, args, sig: _, tape } => {
                 let args: Vec<String> =
                     args.iter().map(|a| a.map_or_else(|| "seg".to_owned(), |v| v.to_string())).collect();

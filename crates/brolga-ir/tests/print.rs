@@ -220,6 +220,8 @@ fn deltas_and_memory() {
         AdOp::AddMem { place: place(8, true), by, shape: Shape::F64, fresh: false },
         AdOp::ZeroMem { place: place(0, true), bytes: 4, checked: false, cuts: None },
         AdOp::ZeroMem { place: place(0, true), bytes: 4, checked: true, cuts: None },
+        AdOp::Unknown { place: place(0, true), bytes: 4, when: Some(by) },
+        AdOp::Unknown { place: place(0, true), bytes: 8, when: None },
         AdOp::TrapIf(by, Check::ConstStore),
         AdOp::Watch { value: v(2), not_zero: false, sum: Sum::OfFunction },
         AdOp::Watch { value: v(2), not_zero: true, sum: Sum::Aside },

@@ -68,6 +68,7 @@ mod strands;
 pub mod tangents;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod through;
+mod unknown;
 pub mod workspace;
 
 pub use brolga_schedules::Selection;

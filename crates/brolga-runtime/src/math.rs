@@ -208,6 +208,8 @@ fn helpers() -> Table {
         ("brolga_take_bytes", piece_calls::brolga_take_bytes as *const u8),
         ("brolga_add_bytes", piece_calls::brolga_add_bytes as *const u8),
         ("brolga_join_bytes", piece_calls::brolga_join_bytes as *const u8),
+        ("brolga_make_unknown", crate::unknown::brolga_make_unknown as *const u8),
+        ("brolga_without_unknown", crate::unknown::brolga_without_unknown as *const u8),
         ("brolga_expect_number", crate::number_calls::brolga_expect_number as *const u8),
         ("brolga_drop_digits", piece_calls::brolga_drop_digits as *const u8),
         ("brolga_part_of_bytes", piece_calls::brolga_part_of_bytes as *const u8),

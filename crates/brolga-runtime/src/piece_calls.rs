@@ -2,7 +2,7 @@
 
 use crate::pieces::across::ANYWHERE;
 use crate::pieces::cut::{tears, whole_floats};
-use crate::pieces::demand::settled_as;
+use crate::pieces::demand::StoredThere;
 use crate::pieces::{ACCOUNT, DEMAND, STRICT};
 use crate::pieces::{Part, WINDOW};
 use crate::segment::Segment;
@@ -227,8 +227,9 @@ pub(crate) unsafe fn moved(seg: &mut Segment, dst: *mut u8, src: *mut u8, n: usi
 /// The shadow of `n` bytes at `p` is about to be read as that of floats of `elem` bytes, or to be
 /// cleared if that is 0: what waits there is added first, or forgotten. Returns
 /// [`status::UNTRACKED`] if it is no such float. An `elem` of all ones says that an integer was
-/// stored of which it is not known whether it is a constant: then a demand that waits there is
-/// lost, too.
+/// stored of which it is not known whether it is a constant: then a demand that waits there leads
+/// to the loads that it may have been computed from. With [`MOVED`] it is an integer that may be a
+/// float, whose cotangent is unknown if there is a demand.
 ///
 /// # Safety
 /// As for [`brolga_take_bytes`].
@@ -238,12 +239,26 @@ pub unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, delta: u
     }
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
-    // SAFETY: our contract.
-    let (at, n, (elem, asked)) = (p.wrapping_add(delta) as usize, n as usize, settled_as(elem));
+    let (at, n, stored) = (p.wrapping_add(delta) as usize, n as usize, StoredThere::of(elem));
     let demanded = seg.pieces.take_demand(at, n);
     // SAFETY: our contract.
-    let known = unsafe { seg.pieces.settle(at, n, elem, !asked) } && !(demanded && asked);
+    let known = unsafe { seg.pieces.settle(at, n, stored.size(), stored == StoredThere::Integer) };
+    let lost = match stored {
+        _ if !demanded => false,
+        StoredThere::Integer => false,
+        StoredThere::Computed => {
+            seg.asked = 1;
+            false
+        }
+        StoredThere::Moved(_) => {
+            // SAFETY: our contract.
+            unsafe { seg.make_unknown(at, n) };
+            false
+        }
+        StoredThere::Float(_) => true,
+    };
     seg.note_waiting();
+    let known = known && !lost;
     if known { status::OK } else { status::UNTRACKED }
 }
 

@@ -15,7 +15,7 @@
 //! written byte by byte from where the tape ends, without a gap, so the first that does not fit
 //! faults, and the fault is reported as the check would be.
 //!
-//! *Layout.* The first 2240 bytes are read and written by generated code at the offsets in
+//! *Layout.* The first 2248 bytes are read and written by generated code at the offsets in
 //! `brolga_ir::lower::segment`; the rest is private.
 //!
 //! ```text
@@ -28,6 +28,7 @@
 //!  48  waiting    at how many places cotangents wait that have come in pieces
 //!  56  pending    of a task that runs back: whether there may be pending sums that it reads
 //! 192  sink and zeros once more, 1024 bytes each, for batches of derivatives
+//! 2240  asked    whether a number was made of an integer that had been computed and stored
 //! ```
 //!
 //! *Invariants.* `base <= cursor <= top <= limit` between calls, and `base <= peak <= limit`;
@@ -52,6 +53,7 @@ use crate::loop_stats::{LoopPlan, LoopStats};
 use crate::loops::{LoopFault, Loops};
 use crate::pieces::cut::tears;
 use crate::pieces::{HALF, Pieces, Stuck, There, WINDOW};
+use crate::unknown::Unknown;
 
 /// The smallest reservation that [`Segment::new`] falls back to on its own.
 pub const MIN_CAPACITY: usize = 1 << 20;
@@ -101,6 +103,7 @@ pub struct Segment {
     zeros: Line,
     wide_sink: Wide,
     wide_zeros: Wide,
+    pub(crate) asked: u64,
     mapping: MmapMut,
     /// Where in the mapping the tape is: it ends where a page does.
     place: std::ops::Range<usize>,
@@ -110,6 +113,8 @@ pub struct Segment {
     pub(crate) blocks: Blocks,
     /// Cotangents that move in pieces.
     pub(crate) pieces: Pieces,
+    /// Cotangents that are not known.
+    pub(crate) unknown: Unknown,
     /// Fragments of floats in forward mode.
     pub(crate) fragments: Fragments,
     /// Time loops of the run.
@@ -153,11 +158,13 @@ impl Segment {
             zeros: Line([0; 64]),
             wide_sink: Wide([0; WIDE]),
             wide_zeros: Wide([0; WIDE]),
+            asked: 0,
             mapping,
             place,
             touched: 0,
             blocks: Blocks::default(),
             pieces: Pieces::default(),
+            unknown: Unknown::default(),
             fragments: Fragments::default(),
             loops: Loops::default(),
             inverses: Inverses::default(),
@@ -336,7 +343,9 @@ impl Segment {
     /// A run that ended in a trap may have left some.
     fn forget_pieces(&mut self) {
         self.waiting = 0;
+        self.asked = 0;
         self.pieces.clear();
+        self.unknown.clear();
         self.fragments.clear();
     }
 
@@ -551,6 +560,7 @@ mod tests {
             (offset_of!(Segment, zeros), offset::ZEROS),
             (offset_of!(Segment, wide_sink), offset::WIDE_SINK),
             (offset_of!(Segment, wide_zeros), offset::WIDE_ZEROS),
+            (offset_of!(Segment, asked), offset::ASKED),
         ];
         assert_eq!(fields.map(|f| f.0 as i32), fields.map(|f| f.1));
         assert_eq!(align_of::<Segment>(), 64);

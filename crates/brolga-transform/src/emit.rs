@@ -119,6 +119,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
             pieces: self.fragments,
             strand: facts.variant.strand,
             waits: self.fragments && facts.mode != Mode::Tangent,
+            numbers: facts.summaries.makes_numbers(),
             short: self.quick(),
             fence: self.fence(plan),
             typed: (tape == TapeKind::Typed).then_some(typed),

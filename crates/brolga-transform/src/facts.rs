@@ -24,7 +24,7 @@ use brolga_analysis::memory::{accumulate, preserved};
 use brolga_analysis::query::{access_address, is_taped_integer, original};
 use brolga_analysis::uses::Uses;
 use brolga_analysis::{
-    Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Preserved, Private, RootKind, Summaries, Variant,
+    Becomes, Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Preserved, Private, RootKind, Summaries, Variant,
 };
 use brolga_ir::inst::{ShadowPlace, Val};
 use brolga_ir::map::{HashMap, HashSet};
@@ -286,7 +286,8 @@ impl<'a> Facts<'a> {
 
     /// Whether the run asks where the host has put floats, because integers become numbers.
     pub fn expects_numbers(&self) -> bool {
-        !self.activity.converted.is_empty()
+        let number = |&inst: &ir::Inst| self.activity.becomes[inst] == Some(Becomes::Number);
+        self.program.vmctx_pointers_only && self.cfg.all_insts().iter().any(number)
     }
 
     /// The size of the floats of which a number may be stored over a part, or 0 if there may be

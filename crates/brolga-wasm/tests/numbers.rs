@@ -2,9 +2,12 @@
 //! number depends on the float is lost, and the run says so: a logarithm made of a float's bits is
 //! such a program. Where integers are, there is no more to be known.
 //!
+//! What the program has stored itself is asked by the pullback.
+//!
 //! Broken on purpose: without `brolga_expect_number` the gradients of floats are silent zeros;
-//! without `Summaries::converts` those of `through_a_callee` are, and without
-//! `Summaries::is_converted` those of `from_a_callee`.
+//! without `Summaries::becomes` those of `through_a_callee` are, without
+//! `Summaries::result_becomes` those of `from_a_callee`, and without `AdOp::Unknown` those of the
+//! program's own floats.
 
 use brolga_wasm::brolga::{Mode, Options};
 use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Val, default_activity, options};
@@ -148,4 +151,139 @@ fn second_derivatives_ask_too() {
         let found = instance.product(&product, &[Val::I32(at as i32)], &[None], &[Val::F64(1.0)]);
         assert_eq!(found.is_ok(), is_known, "{found:?}");
     }
+}
+
+/// An integer that may be a float's bits.
+const LARGE: i32 = 0x3fc0_0000;
+
+/// What the program has stored itself: the module's function `f` of `x` and two numbers of words,
+/// in whose memory are large integers. Of the gradient there is the part of `x`.
+fn program(functions: &str, body: &str) -> impl Fn(i32, i32) -> Vec<Result<f64, Error>> + use<> {
+    let text = format!(
+        r#"(module (memory (export "memory") 1) (data (i32.const 1024) "\00\00\c0\3f\00\00\c0\3f\00\00\c0\3f\00\00\c0\3f")
+            (global $sp (mut i32) (i32.const 65536)) {functions}
+            (func (export "f") (param $x f32) (param $i i32) (param $j i32) (result f32)
+                (local $p i32) (local $q i32) (local $n i32)
+                (local.set $p (i32.add (i32.const 1024) (i32.shl (local.get $i) (i32.const 2))))
+                (local.set $q (i32.add (i32.const 1024) (i32.shl (local.get $j) (i32.const 2))))
+                {body}))"#
+    );
+    let module = Module::new(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    move |i, j| {
+        let find = |mode: Mode, full: bool| {
+            let effort = if full { Options::full().effort } else { options().effort };
+            let options = Options { mode, effort, ..options() };
+            let activities = [ValType::F32, ValType::I32, ValType::I32].map(default_activity);
+            let gradient = Gradient::with_options(&module, "f", &activities, &options)?;
+            let mut instance = Instance::new(&module)?;
+            let args = [Val::F32(1.5), Val::I32(i), Val::I32(j)];
+            let mut found = Vec::new();
+            // Twice: what a run leaves in shadows is seen by the next one.
+            for _ in 0..2 {
+                let cts = if mode == Mode::Split {
+                    let (_, mut pullback) = instance.forward(&gradient, &args)?;
+                    instance.pullback(&mut pullback, &[Val::F32(1.0)])?
+                } else {
+                    instance.gradient(&gradient, &args, &[Val::F32(1.0)])?.cotangents
+                };
+                let Some(Val::F32(ct)) = cts[0] else { panic!("{cts:?}") };
+                found.push(f64::from(ct));
+            }
+            assert_eq!(found[0], found[1]);
+            Ok(found[0])
+        };
+        let modes = [Mode::Split, Mode::Combined, Mode::Gradient];
+        modes.into_iter().flat_map(|mode| [find(mode, false), find(mode, true)]).collect()
+    }
+}
+
+fn is_lost(found: Vec<Result<f64, Error>>) {
+    for found in found {
+        assert!(matches!(&found, Err(Error::Trap(t)) if t.code == "untracked_bits"), "{found:?}");
+    }
+}
+
+fn is(found: Vec<Result<f64, Error>>, slope: f64) {
+    for found in found {
+        assert_eq!(found.unwrap_or_else(|e| panic!("{e}")), slope);
+    }
+}
+
+const STORED: &str = "(f32.store (local.get $p) (local.get $x))";
+const CONVERTED: &str = "(f32.mul (local.get $x) (f32.convert_i32_s (i32.load (local.get $q))))";
+
+#[test]
+fn floats_of_the_program_by_another_address() {
+    let f = program("", &format!("{STORED} {CONVERTED}"));
+    is_lost(f(1, 1));
+    is(f(1, 2), f64::from(LARGE as f32));
+}
+
+#[test]
+fn floats_that_another_function_has_stored() {
+    let put = "(func $put (param $p i32) (param $x f32) (f32.store (local.get $p) (local.get $x)))
+        (func $get (param $p i32) (result f32) (f32.convert_i32_s (i32.load (local.get $p))))";
+    let call = "(call $put (local.get $p) (local.get $x)) (f32.mul (local.get $x) (call $get (local.get $q)))";
+    let f = program(put, call);
+    is_lost(f(0, 0));
+    is(f(0, 1), f64::from(LARGE as f32));
+}
+
+#[test]
+fn floats_that_were_copied() {
+    let word = "(i32.store offset=64 (local.get $p) (i32.load (local.get $p)))";
+    let block = "(memory.copy (i32.add (local.get $p) (i32.const 64)) (local.get $p) (i32.const 4))";
+    let words = "(i64.store offset=64 (local.get $p) (i64.load (local.get $p)))";
+    for copy in [word, block, words] {
+        let f = program("", &format!("{STORED} {copy} {}", CONVERTED.replace("load", "load offset=64")));
+        is_lost(f(1, 1));
+        // An integer was copied.
+        let g = program("", &format!("{copy} {}", CONVERTED.replace("load", "load offset=64")));
+        is(g(1, 1), f64::from(LARGE as f32));
+    }
+}
+
+#[test]
+fn integers_where_a_float_was() {
+    let over = "(i32.store (local.get $p) (i32.const 0x3fc00000))";
+    let f = program("", &format!("{STORED} {over} {CONVERTED}"));
+    is(f(1, 1), f64::from(LARGE as f32));
+    let sum = "(i32.store (local.get $p) (i32.add (i32.load offset=4 (local.get $p)) (i32.const 1)))";
+    let f = program("", &format!("{STORED} {sum} {CONVERTED}"));
+    is(f(1, 1), f64::from((LARGE + 1) as f32));
+    // What is computed from a float's bits is followed to where those were loaded.
+    let bits = "(i32.store offset=4 (local.get $p) (i32.add (i32.load (local.get $p)) (i32.const 1)))";
+    let put = format!("(func $put (param $p i32) {bits})");
+    let f = program(&put, &format!("{STORED} (call $put (local.get $p)) {CONVERTED}"));
+    is_lost(f(1, 2));
+}
+
+/// A generator whose state is in memory, seeded by another function, as in C.
+#[test]
+fn generators_of_numbers() {
+    let seed = "(func $seed (param $p i32) (local $k i32)
+            (loop $next
+                (i32.store (i32.add (local.get $p) (i32.shl (local.get $k) (i32.const 2)))
+                    (i32.add (local.get $k) (i32.mul (i32.const 1812433253) (i32.xor (i32.load (local.get $p))
+                        (i32.shr_u (i32.load (local.get $p)) (i32.const 30))))))
+                (br_if $next (i32.lt_u (local.tee $k (i32.add (local.get $k) (i32.const 1))) (i32.const 8)))))
+        (func $next (param $p i32) (result f32) (local $s i32)
+            (local.set $s (i32.add (i32.mul (i32.load (local.get $p)) (i32.const 1664525)) (i32.const 1013904223)))
+            (i32.store (local.get $p) (local.get $s))
+            (f32.mul (f32.convert_i32_u (local.get $s)) (f32.const 0x1p-32)))";
+    let sum = "(f32.add (call $next (local.get $q)) (call $next (local.get $q)))";
+    let body = format!("(call $seed (local.get $q)) (local.set $p (i32.const 4096)) {STORED} (f32.mul (f32.load (local.get $p)) {sum})");
+    let f = program(seed, &body);
+    let mut state: u32 = LARGE as u32;
+    for k in 0..8u32 {
+        // The first word is overwritten at once, with what the others are made of.
+        let made = 1812433253u32.wrapping_mul(state ^ state >> 30).wrapping_add(k);
+        state = if k == 0 { made } else { state };
+    }
+    let mut draw = || {
+        state = state.wrapping_mul(1664525).wrapping_add(1013904223);
+        state as f32 * f32::powi(2.0, -32)
+    };
+    let slope = draw() + draw();
+    is(f(1, 2), f64::from(slope));
 }

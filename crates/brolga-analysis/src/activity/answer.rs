@@ -5,6 +5,7 @@ use brolga_ir::inst::Shape;
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
+use crate::calls::summary::Becomes;
 use crate::cfg::Cfg;
 
 /// What a memory access means for the derivative.
@@ -81,9 +82,9 @@ pub struct Activity {
     /// Integers without an active value in them, as far as this function knows, that may be a
     /// float's bits, or computed from some.
     pub possible: EntitySet<ir::Value>,
-    /// Loads of integers of four bytes or more that become numbers: if the host has put floats
-    /// there, how the numbers depend on them is lost. In a module only.
-    pub converted: EntitySet<ir::Inst>,
+    /// Loads of integers of four bytes or more that become numbers, or are stored: if there are
+    /// floats, how numbers depend on them is lost.
+    pub becomes: SecondaryMap<ir::Inst, Option<Becomes>>,
     /// Operations on bits whose results must not get a cotangent ([`brolga_ir::Untracked::Trap`]).
     pub astray: EntitySet<ir::Inst>,
 }

@@ -65,6 +65,7 @@ impl<'a> ActivityInput<'a> {
             program: self.program,
             func: self.func,
             cfg: self.cfg,
+            uses: self.uses,
             summaries: self.summaries,
             pointers: self.pointers,
             contents: self.contents,

@@ -21,11 +21,9 @@
 //! any other function. So the program is derived once more, and then each store of an integer is a
 //! sink ([`DemandInput::stores`]).
 //!
-//! The same worklist answers which integers become *numbers*, by a conversion (`converted`): there
-//! conversions are the sinks, and results that a caller converts. In a module the forward pass asks
-//! whether the host has put a float where such an integer is loaded.
+//! The same worklist answers which integers become numbers ([`super::numbers`]), with other sinks.
 //!
-//! **Cost.** One worklist over the definitions of integers for each question.
+//! **Cost.** One worklist over the definitions of integers.
 //!
 //! **Source.** Demanded-bits analysis, as in LLVM's `DemandedBits`; what waits in memory is in
 //! `brolga_runtime::pieces::demand`.
@@ -48,6 +46,7 @@ use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::Pointers;
 use crate::memory::cell::cell_of;
 use crate::query::{access_address, access_bytes, access_offset};
+use crate::uses::Uses;
 
 /// What is known before.
 #[derive(Clone, Copy)]
@@ -58,6 +57,8 @@ pub struct DemandInput<'a> {
     pub func: &'a ir::Function,
     /// Its control flow.
     pub cfg: &'a Cfg,
+    /// Its def-use chains.
+    pub uses: &'a Uses,
     /// What is known of callees.
     pub summaries: &'a Summaries,
     /// Pointers and deltas.
@@ -71,7 +72,7 @@ pub struct DemandInput<'a> {
 }
 
 /// Of each integer, how it is demanded, if it is.
-type Demanded = SecondaryMap<ir::Value, Option<Demand>>;
+pub type Demanded = SecondaryMap<ir::Value, Option<Demand>>;
 
 /// Of each integer, how its bits become a float's, if they do. `returned` says of which results the
 /// caller asks for the bits.
@@ -82,32 +83,24 @@ pub fn demand(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> Demanded
     cx.found
 }
 
-/// Integers that become numbers by a conversion, as they are or by arithmetic, here, in a callee,
-/// or in a caller: `returned` says which results do. If they are a float's bits, how the number
-/// depends on the float is lost. The second answer are results of callees that become numbers.
-pub fn converted(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> (Demanded, Vec<(FuncKey, usize)>) {
-    let mut cx = DemandCx::new(i);
-    i.cfg.all_insts().iter().for_each(|&inst| cx.conversion(inst, &returned));
-    cx.solve();
-    (cx.found, cx.results)
-}
-
-struct DemandCx<'a, 'b> {
+/// The worklist.
+pub(super) struct DemandCx<'a, 'b> {
     i: &'a DemandInput<'b>,
-    found: Demanded,
+    pub found: Demanded,
     work: Vec<ir::Value>,
     /// Stores of integers, once they have been asked for.
     stores: Option<Vec<ir::Inst>>,
     /// Results of functions of the program that are demanded.
-    results: Vec<(FuncKey, usize)>,
+    pub results: Vec<(FuncKey, usize)>,
 }
 
 impl<'a, 'b> DemandCx<'a, 'b> {
-    fn new(i: &'a DemandInput<'b>) -> Self {
+    pub fn new(i: &'a DemandInput<'b>) -> Self {
         Self { i, found: SecondaryMap::new(), work: Vec::new(), stores: None, results: Vec::new() }
     }
 
-    fn solve(&mut self) {
+    /// Close what has been found backwards.
+    pub fn solve(&mut self) {
         while let Some(v) = self.work.pop() {
             let how = self.found[v].expect("it is demanded");
             self.operands(v, how);
@@ -121,7 +114,8 @@ impl<'a, 'b> DemandCx<'a, 'b> {
             && !i.pointers.address.contains(v)
     }
 
-    fn reach(&mut self, v: ir::Value, how: Demand) {
+    /// An integer is demanded.
+    pub fn reach(&mut self, v: ir::Value, how: Demand) {
         let v = self.i.func.dfg.resolve_aliases(v);
         if self.is_int(v) && self.found[v] < Some(how) {
             self.found[v] = Some(how);
@@ -152,25 +146,6 @@ impl<'a, 'b> DemandCx<'a, 'b> {
                         self.reach(a, how);
                     }
                 }
-            }
-            Opcode::Return => {
-                let asked = args.iter().enumerate().filter(|a| returned(a.0));
-                asked.for_each(|(_, &a)| self.reach(a, Demand::Moved));
-            }
-            _ => {}
-        }
-    }
-
-    /// Where an integer becomes a number.
-    fn conversion(&mut self, inst: ir::Inst, returned: &impl Fn(usize) -> bool) {
-        let func = self.i.func;
-        let args = func.dfg.inst_args(inst);
-        match func.dfg.insts[inst].opcode() {
-            Opcode::FcvtFromSint | Opcode::FcvtFromUint => self.reach(args[0], Demand::Moved),
-            Opcode::Call => {
-                let Some(CalleeKind::Derived(f)) = CalleeKind::of(self.i.program, func, inst) else { return };
-                let taken = args.iter().enumerate().filter(|a| self.i.summaries.converts(f, a.0)).map(|a| *a.1);
-                taken.collect::<Vec<_>>().into_iter().for_each(|a| self.reach(a, Demand::Moved));
             }
             Opcode::Return => {
                 let asked = args.iter().enumerate().filter(|a| returned(a.0));

@@ -36,12 +36,12 @@
 use brolga_ir::inst::Shape;
 use brolga_ir::map::HashMap;
 use brolga_ir::{Diagnostic, Untracked};
-use cranelift_codegen::ir::{self, Opcode};
+use cranelift_codegen::ir::Opcode;
 use cranelift_entity::EntitySet;
 
 use crate::kinds::pointers::PointerInput;
 use crate::kinds::punned_cells::{Here, Local};
-use crate::query::{access_address, access_bytes, original};
+use crate::query::original;
 use crate::variant::ResultMode;
 use context::{Cx, LATER_NOTE};
 
@@ -56,6 +56,7 @@ mod dirty;
 pub mod exponent;
 pub mod fragments;
 mod moved_pointers;
+pub mod numbers;
 mod roles;
 pub mod rounding;
 pub mod ulp;
@@ -133,6 +134,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
             }
         }
     }
+    let becomes = cx.number_loads();
     let (useful, moved) = (cx.useful, &cx.a.pieces);
     let mut astray = EntitySet::new();
     let found = cx
@@ -154,28 +156,6 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         })
         .collect();
     cx.a.astray = astray;
-    cx.a.converted = converted_loads(input);
+    cx.a.becomes = becomes;
     (cx.a, found)
-}
-
-/// Loads of integers that become numbers, in a module, where the host may have put floats.
-fn converted_loads(input: &ActivityInput<'_>) -> EntitySet<ir::Inst> {
-    let (func, mut found) = (input.func, EntitySet::new());
-    if !input.program.vmctx_pointers_only {
-        return found;
-    }
-    let returned = |k: usize| !input.root && input.summaries.is_converted(input.key, k);
-    let (converted, _) = demand::converted(&input.for_demand(), returned);
-    for &inst in input.cfg.all_insts() {
-        let loads = func.dfg.insts[inst].opcode().can_load() && !func.dfg.insts[inst].opcode().is_call();
-        if loads
-            && !input.constant.contains(inst)
-            && func.dfg.inst_results(inst).iter().any(|&v| converted[v].is_some())
-            && access_bytes(func, inst) >= 4
-            && access_address(func, inst).is_some_and(|p| input.pointers.root(p).is_some())
-        {
-            found.insert(inst);
-        }
-    }
-    found
 }

@@ -8,7 +8,7 @@
 //! only grow, so recursion converges; a function without a body contributes nothing (known C
 //! functions are asked about directly).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::names::THUNK;
@@ -17,14 +17,15 @@ use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::activity::demand::{DemandInput, converted, demand};
+use crate::activity::demand::{DemandInput, demand};
+use crate::activity::numbers::{become_such, makes_numbers};
 use crate::activity::ulp::Steps;
 use crate::activity::width::{self, LaneInput};
 use crate::calls::body::Body;
 use crate::calls::callee::CalleeKind;
 use crate::calls::joint::{self};
 use crate::calls::result_sources::{self};
-use crate::calls::summary::{Link, Origins, Summaries, Summary};
+use crate::calls::summary::{Becomes, Link, Origins, Summaries, Summary};
 use crate::cfg::Cfg;
 use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{self, Delta, PointerInput, RootKind};
@@ -49,7 +50,10 @@ impl Summaries {
     /// The same if edges and uses are known, or nothing if no analysis will ask.
     pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, demanded: bool) -> Self {
         match bodies.len() == 1 && bodies.values().all(|b| nobody_asks(program, b.func)) {
-            true => Summaries::default(),
+            true => {
+                let makes_numbers = makes_numbers(bodies.values().map(|b| b.func));
+                Summaries { makes_numbers, ..Summaries::default() }
+            }
             false => Self::of_bodies(program, bodies, demanded),
         }
     }
@@ -72,13 +76,14 @@ impl Summaries {
             rewinding: reload_after_undo::rewinding(program, funcs),
             addressed: addressed(program, funcs),
             demanded,
+            makes_numbers: makes_numbers(funcs.values().copied()),
             ..Summaries::default()
         };
         let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
         order.sort_unstable();
         let mut locals: BTreeMap<FuncKey, Local> = BTreeMap::new();
         for round in 0.. {
-            let results = all.converted_results.len();
+            let results = all.becoming_results.len();
             let mut changed = false;
             for &k in &order {
                 let (mut s, local) = summarise(program, k, bodies[&k], &mut all);
@@ -86,7 +91,7 @@ impl Summaries {
                     && let Some(old) = all.funcs.get(&k)
                 {
                     s.demands.iter_mut().zip(&old.demands).for_each(|(is, was)| *is = (*is).max(*was));
-                    s.converts.iter_mut().zip(&old.converts).for_each(|(is, was)| *is |= was);
+                    s.becomes.extend(&old.becomes);
                 }
                 locals.insert(k, local);
                 if all.funcs.get(&k) != Some(&s) {
@@ -94,7 +99,7 @@ impl Summaries {
                     changed = true;
                 }
             }
-            changed |= results != all.converted_results.len();
+            changed |= results != all.becoming_results.len();
             // A function that calls no other and shares nothing learns nothing in another round.
             let shares = !all.regions.is_empty() || !all.indirect.is_empty();
             if !changed || !shares && order.iter().all(|k| is_leaf(program, funcs[k])) {
@@ -164,6 +169,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         program,
         func,
         cfg,
+        uses,
         summaries: &*summaries,
         pointers: &p,
         contents: &c,
@@ -171,15 +177,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         stores: summaries.demanded,
     };
     let demanded = demand(&for_demand, |_| false);
-    let mut asked = Vec::new();
-    let converts = match program.vmctx_pointers_only {
-        true => {
-            let (found, results) = converted(&for_demand, |k| summaries.is_converted(key, k));
-            asked = results;
-            func.dfg.block_params(cfg.blocks[0]).iter().map(|&v| found[v].is_some()).collect()
-        }
-        false => Vec::new(),
-    };
+    let (becomes, asked) = becoming(&for_demand, key);
     let shared = evidence_for_others(func, cfg, &c);
     let formal = func.dfg.block_params(cfg.blocks[0]);
     let mut pointer_result = vec![Origins::default(); results.len()];
@@ -210,7 +208,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
             .map(|&v| contents::goes_on(func, uses, v) || contents::becomes_float(func, uses, v))
             .collect(),
         demands: formal.iter().map(|&v| demanded[v]).collect(),
-        converts,
+        becomes,
     };
     let local = Local::compute(&input, &p, &c);
     for (region, k) in shared.regions {
@@ -221,8 +219,24 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         let e = summaries.indirect.entry(sig).or_insert_with(|| vec![Kinds::NONE; ks.len()]);
         e.iter_mut().zip(ks).for_each(|(e, k)| *e = e.join(k));
     }
-    summaries.converted_results.extend(asked);
+    summaries.becoming_results.extend(asked);
     (summary, local)
+}
+
+/// What becomes of parameters, and of results of callees.
+type Becoming = (BTreeSet<(usize, Becomes)>, Vec<(FuncKey, usize, Becomes)>);
+
+/// What becomes of the integers that a function is given, and of those that it gets from others.
+fn becoming(i: &DemandInput<'_>, key: FuncKey) -> Becoming {
+    let (mut params, mut results) = Becoming::default();
+    let asked = [Becomes::Stored, Becomes::Number].into_iter().filter(|_| i.summaries.makes_numbers);
+    for what in asked {
+        let (found, of_callees) = become_such(i, what, |k| i.summaries.result_becomes(key, k, what));
+        let formal = i.func.dfg.block_params(i.cfg.blocks[0]).iter().enumerate();
+        params.extend(formal.filter(|p| found[*p.1].is_some()).map(|p| (p.0, what)));
+        results.extend(of_callees.into_iter().map(|(f, k)| (f, k, what)));
+    }
+    (params, results)
 }
 
 /// Follow the roots of a value's delta to the function's own pointers and its parameters.

@@ -23,6 +23,15 @@ pub enum Demand {
     Computed,
 }
 
+/// What becomes of an integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Becomes {
+    /// It is stored, or what is computed from it is.
+    Stored,
+    /// A float, by a conversion.
+    Number,
+}
+
 /// Where integers come into a function, or leave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
@@ -61,9 +70,8 @@ pub struct Summary {
     pub hands_on: Vec<bool>,
     /// Per parameter: how its bits become a float's, as far as the function tells.
     pub demands: Vec<Option<Demand>>,
-    /// Per parameter: it becomes a number by a conversion, or one is computed from it. In a module
-    /// only.
-    pub converts: Vec<bool>,
+    /// Per parameter: what becomes of it.
+    pub becomes: BTreeSet<(usize, Becomes)>,
 }
 
 /// Where a returned pointer may come from.
@@ -108,8 +116,10 @@ pub struct Summaries {
     pub(super) demanded: bool,
     /// Which functions take a root.
     pub(super) roots: Taking,
-    /// Results of which a caller makes numbers, in a module.
-    pub(crate) converted_results: HashSet<(FuncKey, usize)>,
+    /// Whether the program makes numbers of integers at all.
+    pub(crate) makes_numbers: bool,
+    /// What callers make of results.
+    pub(crate) becoming_results: HashSet<(FuncKey, usize, Becomes)>,
 }
 
 impl Summaries {
@@ -195,14 +205,19 @@ impl Summaries {
         self.funcs.get(&f).and_then(|s| s.demands.get(i)).copied().flatten()
     }
 
-    /// Whether a parameter of `f` becomes a number, or one is computed from it. In a module only.
-    pub fn converts(&self, f: FuncKey, i: usize) -> bool {
-        self.funcs.get(&f).and_then(|s| s.converts.get(i)).copied().unwrap_or(false)
+    /// Whether the program makes numbers of integers at all.
+    pub fn makes_numbers(&self) -> bool {
+        self.makes_numbers
     }
 
-    /// Whether a caller of `f` makes a number of this result. In a module only.
-    pub fn is_converted(&self, f: FuncKey, k: usize) -> bool {
-        self.converted_results.contains(&(f, k))
+    /// Whether this becomes of a parameter of `f`, or of what is computed from it.
+    pub fn becomes(&self, f: FuncKey, i: usize, what: Becomes) -> bool {
+        self.funcs.get(&f).is_some_and(|s| s.becomes.contains(&(i, what)))
+    }
+
+    /// Whether a caller of `f` makes this of a result.
+    pub fn result_becomes(&self, f: FuncKey, k: usize, what: Becomes) -> bool {
+        self.becoming_results.contains(&(f, k, what))
     }
 
     /// The width of the floats whose bits a parameter of `f` carries, as far as `f` tells.

@@ -91,6 +91,8 @@ pub struct LowerEnv<'a> {
     pub strand: bool,
     /// So cotangents may wait in front of shadows: not in forward mode, which has none.
     pub waits: bool,
+    /// The program makes numbers of integers in memory.
+    pub numbers: bool,
     /// Guard products by as few instructions as there are, and not by the fastest.
     pub short: bool,
     /// How it is seen that the tape is full.
@@ -125,6 +127,7 @@ impl<'a> LowerEnv<'a> {
             pieces: false,
             strand: false,
             waits: false,
+            numbers: false,
             short: false,
             watched: None,
             typed: None,

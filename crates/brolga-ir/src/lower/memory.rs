@@ -172,6 +172,7 @@ impl LowerCx<'_> {
                 self.cut(b, place, (bytes, of), inst.at);
             }
             &AdOp::ZeroMem { place, bytes, checked, .. } => self.zero_mem(b, place, bytes, checked, inst.at),
+            &AdOp::Unknown { place, bytes, when } => self.unknown(b, place, (bytes, when)),
             AdOp::Call { callee, args, sig, tape } => self.call(b, (callee, args, sig, *tape), inst),
             AdOp::Lookup { addr, signature } => self.lookup(b, *addr, *signature, inst),
             AdOp::TrapIf(v, check) => {
@@ -329,7 +330,8 @@ impl LowerCx<'_> {
     /// Read a cotangent from a shadow, which is zero from then on if it `takes`.
     fn read_mem(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, shape: Shape, takes: bool, inst: &AdInst) {
         self.check_access(b, place, shape.bytes(), Missing::Loses, inst.at);
-        self.settle(b, place, (shape.bytes(), shape.lane_bytes() as i32), inst.at);
+        let size = self.settled_size(shape, inst.at);
+        self.settle(b, place, (shape.bytes(), size), inst.at);
         let at = self.shadow_or(b, place, (segment::ZEROS, Channel::of(shape.ty(), false)));
         let r = self.load_ct(b, at, place.addr, shape);
         if takes {
@@ -412,6 +414,7 @@ impl LowerCx<'_> {
         for &(o, t) in halves {
             let mut x = b.ins().load(t, MemFlagsData::new(), at, off + o);
             self.in_shadows.all.extend(b.func.dfg.value_def(x).inst());
+            x = self.without_unknown(b, x, t);
             if t.bytes() >= 4 {
                 // The sign bit alone is a zero.
                 x = b.ins().iadd(x, x);

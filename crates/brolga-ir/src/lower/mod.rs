@@ -51,6 +51,7 @@ mod renumber;
 mod seen;
 pub mod segment;
 mod tape;
+mod unknown;
 mod typed;
 mod watch;
 

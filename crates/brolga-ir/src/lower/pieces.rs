@@ -22,20 +22,6 @@ use crate::lower::debug::Missing;
 /// Most places that are settled at once: their addresses are all there by then.
 const MOST_SETTLED: usize = 64;
 
-/// The place that an instruction reads or clears and has settled before, and how ([`settle`]).
-///
-/// [`settle`]: LowerCx::settle
-fn settles(op: &AdOp) -> Option<(ShadowPlace, (u32, i32))> {
-    match *op {
-        AdOp::TakeMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. } => None,
-        AdOp::TakeMem { place, shape } | AdOp::PeekMem { place, shape } => {
-            Some((place, (shape.bytes(), shape.lane_bytes() as i32)))
-        }
-        AdOp::ZeroMem { place, bytes, checked, cuts: None } => Some((place, (bytes, -i32::from(checked)))),
-        _ => None,
-    }
-}
-
 /// Whether an instruction leaves what waits as it is.
 fn lets_wait(op: &AdOp) -> bool {
     match op {
@@ -61,6 +47,29 @@ fn lets_wait(op: &AdOp) -> bool {
 }
 
 impl LowerCx<'_> {
+    /// The place that an instruction reads or clears and has [settled](Self::settle) before, and
+    /// how.
+    fn settles(&self, inst: &AdInst) -> Option<(ShadowPlace, (u32, i32))> {
+        match inst.op {
+            AdOp::TakeMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. } => None,
+            AdOp::TakeMem { place, shape } | AdOp::PeekMem { place, shape } => {
+                Some((place, (shape.bytes(), self.settled_size(shape, inst.at))))
+            }
+            AdOp::ZeroMem { place, bytes, checked, cuts: None } => Some((place, (bytes, -i32::from(checked)))),
+            _ => None,
+        }
+    }
+
+    /// The size of the floats that were stored, and whether they were moved as integers.
+    pub(super) fn settled_size(&self, shape: Shape, store: Option<ir::Inst>) -> i32 {
+        let dfg = &self.env.primal.dfg;
+        let moved = store.filter(|&i| dfg.insts[i].opcode().can_store()).is_some_and(|i| {
+            let value = dfg.inst_args(i)[0];
+            !dfg.value_type(value).lane_type().is_float()
+        });
+        shape.lane_bytes() as i32 | if moved { segment::MOVED } else { 0 }
+    }
+
     /// The sum of two cotangents.
     pub(super) fn sum(&mut self, b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value) -> ir::Value {
         match b.func.dfg.value_type(x) {
@@ -78,14 +87,14 @@ impl LowerCx<'_> {
         joined.expect("there is one")
     }
 
-    fn tell(&mut self, b: &mut FunctionBuilder<'_>, symbol: &str, args: &[ir::Value]) {
+    pub(super) fn tell(&mut self, b: &mut FunctionBuilder<'_>, symbol: &str, args: &[ir::Value]) {
         let mut sig = ir::Signature::new(self.env.target.default_call_conv);
         sig.params.extend(args.iter().map(|_| ir::AbiParam::new(types::I64)));
         let f = self.symbol(b, symbol, &sig);
         b.ins().call(f, args);
     }
 
-    fn bytes_helper(&mut self, b: &mut FunctionBuilder<'_>, symbol: &str, args: &[ir::Value]) -> ir::Value {
+    pub(super) fn bytes_helper(&mut self, b: &mut FunctionBuilder<'_>, symbol: &str, args: &[ir::Value]) -> ir::Value {
         let mut sig = ir::Signature::new(self.env.target.default_call_conv);
         sig.params.extend(args.iter().map(|_| ir::AbiParam::new(types::I64)));
         sig.returns.push(ir::AbiParam::new(types::I64));
@@ -109,7 +118,7 @@ impl LowerCx<'_> {
     }
 
     /// The segment, the primal address and its delta, and how many bytes.
-    fn place(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, n: u32) -> [ir::Value; 4] {
+    pub(super) fn place(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, n: u32) -> [ir::Value; 4] {
         let (mut p, d) = (self.get(place.addr), self.get(place.delta));
         if place.off != 0 {
             let off = b.ins().iconst(types::I64, i64::from(place.off));
@@ -255,7 +264,7 @@ impl LowerCx<'_> {
         let mut end = from;
         for (i, inst) in insts.iter().enumerate().skip(from) {
             let is_there = |v: &Val| !later.contains(v);
-            match settles(&inst.op) {
+            match self.settles(inst) {
                 Some((place, _)) if place.names().iter().all(is_there) && all.len() < MOST_SETTLED => all.push(i),
                 None if self.is_address(inst) && self.operands(inst).iter().all(is_there) => {
                     addresses.push(i);
@@ -278,17 +287,18 @@ impl LowerCx<'_> {
             self.inst(b, insts[i]);
             self.settled.lowered.insert(i);
         }
-        let places = || all.iter().filter_map(|&i| Some((i, settles(&insts[i].op)?)));
+        let place = |&i: &usize| Some((i, self.settles(insts[i])?));
+        let places: Vec<_> = all.iter().filter_map(place).collect();
         if self.env.strand {
             self.if_pending(b, |cx, b| {
-                for (_, (place, (n, _))) in places() {
+                for &(_, (place, (n, _))) in &places {
                     let place = cx.place(b, place, n);
                     cx.gather(b, place);
                 }
             });
         }
         if self.env.waits {
-            self.settle_each(b, insts, places());
+            self.settle_each(b, insts, places.into_iter());
         }
         self.settled.places.extend(all);
     }

@@ -26,6 +26,8 @@ pub const WAITING: i32 = 48;
 pub const PENDING: i32 = 56;
 /// In a workspace: the first of the blocks that are freed when the run is over.
 pub const BLOCKS: i32 = PENDING;
+/// Whether a number was made of what was found where an integer had been computed and stored.
+pub const ASKED: i32 = 192 + 2 * 1024;
 /// 64 bytes that cotangents of inactive memory are added to.
 pub const SINK: i32 = 64;
 /// 64 bytes of zeros.
@@ -57,6 +59,8 @@ pub const BEGIN: i32 = 248;
 pub const CHANNELS: i32 = 192;
 /// Added to a size of floats: the run time keeps account of parts of them.
 pub const ACCOUNT: i64 = 0x100;
+/// Added to a size of floats that are settled: an integer was moved there.
+pub const MOVED: i32 = 0x400;
 /// Added to a size of floats: no digits stay where they are.
 pub const STRICT: i64 = 0x200;
 

@@ -104,6 +104,10 @@ impl Types<'_, '_> {
             AdOp::Fragment { place, .. } | AdOp::StoreTangent { place, .. } | AdOp::ZeroMem { place, .. } => {
                 defines(&[]).or_else(|| self.all_are(&place.names(), ptr))
             }
+            AdOp::Unknown { place, when, .. } => {
+                let when = || when.and_then(|v| self.is(v, types::I8));
+                defines(&[]).or_else(|| self.all_are(&place.names(), ptr)).or_else(when)
+            }
             AdOp::Call { callee, args, sig, .. } => self.call(callee, args, sig).or_else(|| {
                 let returns: Vec<Type> = sig.returns.iter().map(|r| r.value_type).collect();
                 defines(&returns)

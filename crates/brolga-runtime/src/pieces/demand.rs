@@ -26,6 +26,9 @@ use super::{HALF, Mask, Pieces, WINDOW, window_at, within};
 /// In place of the size of a float: an integer of which it is not known that it is a constant.
 const CHECKED: u64 = u64::MAX;
 
+/// Added to a size of floats: an integer was moved there.
+pub const MOVED: u64 = 0x400;
+
 /// The parts of `n` bytes at `p`, by window.
 fn windows(p: usize, n: usize) -> impl Iterator<Item = (usize, Mask)> {
     let first = p & !(WINDOW - 1);
@@ -95,8 +98,35 @@ impl Pieces {
     }
 }
 
-/// What a place is said to hold when it is settled: the size of a float there, and whether demands
-/// there would be lost.
-pub(crate) fn settled_as(elem: u64) -> (usize, bool) {
-    if elem == CHECKED { (0, true) } else { (elem as usize, elem != 0) }
+/// What a place is said to hold when it is settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoredThere {
+    /// An integer that is a constant.
+    Integer,
+    /// Another integer.
+    Computed,
+    /// An integer that was moved, and may be a float of so many bytes.
+    Moved(usize),
+    /// A float of so many bytes.
+    Float(usize),
+}
+
+impl StoredThere {
+    /// As generated code says it.
+    pub(crate) fn of(elem: u64) -> Self {
+        match elem {
+            0 => Self::Integer,
+            CHECKED => Self::Computed,
+            _ if elem & MOVED != 0 => Self::Moved((elem & !MOVED) as usize),
+            _ => Self::Float(elem as usize),
+        }
+    }
+
+    /// The size of a float there, or 0.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Self::Integer | Self::Computed => 0,
+            Self::Moved(size) | Self::Float(size) => size,
+        }
+    }
 }

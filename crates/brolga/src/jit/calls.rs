@@ -28,12 +28,16 @@ impl DerivedRule {
         tape: Option<&mut Lease>,
         places: &ShadowPlaces,
         before: &[u8],
+        is_unknown: impl FnOnce() -> bool,
     ) -> Result<(), Error> {
+        let mut tape = tape;
+        let made_unknown = tape.as_mut().is_some_and(|tape| tape.forget_unknown());
         let (at, holds) = (|window| places.at(window as u64), |byte| places.has_float(byte as u64));
         let ended = tape.map_or(Ok(()), |tape| tape.end_pullback(&at, &holds));
         let message = match ended {
             Err(Stuck(at)) => PIECES_LEFT.to_owned() + &at.and_then(|at| places.tell(at as u64)).unwrap_or_default(),
             Ok(()) if places.other_floats_have_moved(before) => OTHER_FLOATS.to_owned(),
+            Ok(()) if made_unknown && (is_unknown() || places.any_unknown()) => UNKNOWN.to_owned(),
             Ok(()) => return Ok(()),
         };
         Err(self.untracked("pullback", message))
@@ -132,7 +136,7 @@ impl DerivedRule {
 
     /// What the caller has said of floats in memory, if a pullback is going to ask.
     pub(super) fn places(&self, args: &[Arg]) -> ShadowPlaces {
-        let known = if self.0.pieces { ShadowPlaces::of(args, &self.0.request.args) } else { ShadowPlaces::default() };
+        let known = if self.0.pieces || self.0.numbers { ShadowPlaces::of(args, &self.0.request.args) } else { ShadowPlaces::default() };
         known.beside(args, self.0.guessed)
     }
 
@@ -285,10 +289,10 @@ impl DerivedRule {
             // SAFETY: our contract; the segment is ours alone.
             unsafe { self.enter(Phase::Combined, entry, cells) }
                 .map_err(|e| explained(self.0.of_runs(), Phase::Combined, e, tape.as_ref()))?;
-            self.all_arrived(tape.as_mut(), &places, &before)?;
+            self.cotangents(&cells[returns.len()..], cotangents);
+            self.all_arrived(tape.as_mut(), &places, &before, || any_nan(cotangents))?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
-            self.cotangents(&cells[returns.len()..], cotangents);
             Ok(Run { rule: self.clone(), tape })
         })
     }
@@ -330,12 +334,25 @@ impl DerivedRule {
     }
 }
 
+/// Whether a cotangent is a NaN.
+pub(super) fn any_nan(cotangents: &[Option<DataValue>]) -> bool {
+    cotangents.iter().flatten().any(|ct| match ct {
+        DataValue::F64(x) => x.is_nan(),
+        DataValue::F32(x) => x.is_nan(),
+        _ => false,
+    })
+}
+
 /// What is said of a rule that has no pullback.
 const FORWARD_MODE: &str = "this rule was derived in forward mode (Mode::Tangent): call `tangent`";
 
 /// What is said of cotangents that moved in pieces and did not come together.
 const PIECES_LEFT: &str = "a cotangent that moved in pieces could not be put together again: a part of a float was moved without the others, or \
                            one float was made of two";
+
+/// What is said where a cotangent is not known.
+const UNKNOWN: &str = "the bits of a float have become a number, by a conversion of an integer, and how the number depends on the float is not known: the \
+                       cotangents that follow from it are NaN. Use float instructions, or a function of the C library by name";
 
 /// What is said where floats have moved that are of another size than those of the program.
 const OTHER_FLOATS: &str = "words of memory were moved, or overwritten with numbers, as floats of the size that the program itself loads and stores, but what lies \

@@ -162,6 +162,21 @@ impl ShadowPlaces {
         !self.others.is_empty() && self.other_floats() != before
     }
 
+    /// Whether the cotangent of a float of which the caller has said where it is is a NaN.
+    pub(crate) fn any_unknown(&self) -> bool {
+        let all = self.known.iter().flat_map(|(base, all)| all.iter().map(move |f| (base.wrapping_add(f.offset), f)));
+        all.filter(|(_, f)| f.size != 0).any(|(at, f)| {
+            // SAFETY: a shadow is as large as its primal, where the caller has said that there are
+            // floats.
+            let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, f.len as usize) };
+            let is_nan = |float: &[u8]| match *float {
+                [a, b, c, d] => f32::from_le_bytes([a, b, c, d]).is_nan(),
+                _ => float.try_into().is_ok_and(|bytes| f64::from_le_bytes(bytes).is_nan()),
+            };
+            bytes.chunks_exact(f.size as usize).any(is_nan)
+        })
+    }
+
     /// Where eight bytes of shadow are, for who can say what lies there.
     pub(crate) fn tell(&self, address: u64) -> Option<String> {
         let offset = self.known.iter().map(|(base, _)| address.wrapping_sub(*base)).min()?;
@@ -218,6 +233,7 @@ mod tests {
         assert_eq!(answer::CONST_ALIAS as u64, debug::CONST_ALIAS);
         assert_eq!(brolga_ir::lower::segment::ACCOUNT as u64, brolga_runtime::pieces::ACCOUNT);
         assert_eq!(brolga_ir::lower::segment::STRICT as u64, brolga_runtime::pieces::STRICT);
+        assert_eq!(brolga_ir::lower::segment::MOVED as u64, brolga_runtime::pieces::MOVED);
     }
 
     #[test]

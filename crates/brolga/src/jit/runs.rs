@@ -10,6 +10,7 @@ use brolga_ir::time_loop::step_of;
 use brolga_runtime::{InverseStats, Lease, LoopStats, Selection};
 use cranelift_codegen::data_value::DataValue;
 
+use super::calls::any_nan;
 use super::cells::{with_cells, write};
 use super::declared::ShadowPlaces;
 use super::rule::{Derived, DerivedRule};
@@ -203,8 +204,8 @@ impl Pullback {
             // to this pullback.
             unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }
                 .map_err(|e| explained(self.rule.0.of_runs(), Phase::Pullback, e, Some(&self.tape)))?;
-            self.rule.all_arrived(Some(&mut self.tape), &self.places, &before)?;
             self.rule.cotangents(cells, out);
+            self.rule.all_arrived(Some(&mut self.tape), &self.places, &before, || any_nan(out))?;
             let left = self.tape.bytes_left();
             debug_assert!(inner.debug || left == 0, "a pullback pops everything that its forward pass pushed");
             if inner.debug && left != 0 {

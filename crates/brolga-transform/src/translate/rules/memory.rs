@@ -7,9 +7,10 @@
 //! instead, and the pullback has nothing to do.
 
 use brolga_analysis::query::{access_bytes, is_taped_integer};
-use brolga_analysis::{Delta, MemRole, RootKind};
+use brolga_analysis::{Becomes, Delta, MemRole, RootKind};
 use brolga_ir::MemoryMode;
-use brolga_ir::inst::{AdOp, Arith, Check, Defs, ShadowPlace, Shape, Val};
+use brolga_ir::inst::{AdOp, Args, Arith, Check, Defs, ShadowPlace, Shape, Val};
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
 
 use crate::translate::stmt::{Cx, StmtCx, Where};
@@ -20,6 +21,7 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
     let addr = cx.args()[0];
     let off = brolga_analysis::query::access_offset(cx.func(), inst);
     expect_number(cx);
+    unknown(cx, addr, off);
     match cx.facts().activity.mem[inst] {
         MemRole::Float(_) if cx.facts().in_place.contains(inst) || cx.facts().overwrites.summed.contains_key(&inst) => {
         }
@@ -40,7 +42,8 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
 /// A load of an integer that becomes a number: a trap if the host has put a float there.
 pub(crate) fn expect_number(cx: Cx<'_, '_, '_, '_>) {
     let inst = cx.inst();
-    if !cx.facts().activity.converted.contains(inst) {
+    let asks = cx.facts().program.vmctx_pointers_only;
+    if !asks || cx.facts().activity.becomes[inst] != Some(Becomes::Number) {
         return;
     }
     let (addr, off) = (cx.args()[0], brolga_analysis::query::access_offset(cx.func(), inst));
@@ -52,6 +55,30 @@ pub(crate) fn expect_number(cx: Cx<'_, '_, '_, '_>) {
     let defs = [(is_float, types::I64)].into();
     cx.helper(Where::Before, "brolga_expect_number", &operands, &[types::I64; 3], defs, false);
     cx.push(Where::Before, Defs::default(), AdOp::TrapIf(is_float, Check::UntrackedBits));
+}
+
+/// Integers that are nearer to zero are no bits of floats, but for numbers that are next to zero
+/// themselves and halves of those.
+const LEAST_BITS: i64 = 1 << 20;
+
+/// A load of an integer that becomes a number: if the program has stored a float there, the
+/// cotangent of that is unknown.
+fn unknown(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
+    let (inst, z) = (cx.inst(), cx.results()[0]);
+    let (Some(becomes), Some(place)) = (cx.facts().activity.becomes[inst], cx.facts().place(addr, off)) else {
+        return;
+    };
+    let (ty, bytes) = (cx.ty(z), access_bytes(cx.func(), inst));
+    let when = (becomes == Becomes::Number).then(|| {
+        if !ty.is_int() {
+            return cx.emit(Where::Rvs, AdOp::Arith(Arith::Iconst(1), Args::default(), types::I8), types::I8);
+        }
+        let of = |n: i64| AdOp::Arith(Arith::Iconst(n), Args::default(), ty);
+        let [up, range] = [LEAST_BITS, 2 * LEAST_BITS].map(|n| cx.emit(Where::Rvs, of(n), ty));
+        let moved = cx.arith(Arith::Iadd, &[Val::Primal(z), up], ty);
+        cx.arith(Arith::Icmp(IntCC::UnsignedGreaterThanOrEqual), &[moved, range], types::I8)
+    });
+    cx.push(Where::Rvs, Defs::default(), AdOp::Unknown { place, bytes, when });
 }
 
 /// `store x, p+off`, of any width, atomic or not.

@@ -6,10 +6,10 @@
 
 use std::cmp::Ordering;
 
-use brolga_analysis::MemRole;
-use brolga_analysis::query::access_offset;
-use brolga_analysis::query::{access_address, is_taped_integer};
-use brolga_ir::inst::{AdOp, Args, Arith, Defs, FragmentOp, ShadowPlace, Shape, Val};
+use brolga_analysis::query::{access_address, access_bytes, access_offset, is_taped_integer};
+use brolga_analysis::{Becomes, MemRole};
+use brolga_ir::inst::{AdOp, Args, Arith, Check, Defs, FragmentOp, ShadowPlace, Shape, Val};
+use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, Type, types};
 
 use super::fit::fit;
@@ -24,6 +24,7 @@ pub fn load(cx: Cx<'_, '_, '_, '_>) {
     let (addr, off) = (cx.args()[0], access_offset(cx.func(), inst));
     if cx.facts().activity.mem[inst] != MemRole::Pointer {
         expect_number(cx);
+        expect_no_tangent(cx, addr, off);
     }
     match cx.facts().activity.mem[inst] {
         MemRole::Float(shape) if cx.facts().is_active(z) => match read(cx, addr, off, shape) {
@@ -37,6 +38,24 @@ pub fn load(cx: Cx<'_, '_, '_, '_>) {
         MemRole::Pointer => crate::translate::rules::memory::load(cx),
         _ if cx.facts().is_active(z) => define(cx, z, None),
         MemRole::Float(_) | MemRole::None | MemRole::Kill { .. } => {}
+    }
+}
+
+/// A load of an integer that becomes a number: a trap if a tangent lies there.
+fn expect_no_tangent(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
+    let inst = cx.inst();
+    if cx.facts().activity.becomes[inst] != Some(Becomes::Number) {
+        return;
+    }
+    let Some(place) = cx.facts().place(addr, off) else { return };
+    let (bytes, single) = (access_bytes(cx.func(), inst), types::F32);
+    for at in (0..bytes).step_by(8) {
+        let ty = if bytes - at >= 8 { types::F64 } else { single };
+        let place = ShadowPlace { off: off + at as i32, ..place };
+        let tangent = cx.emit(Where::After, AdOp::LoadTangent { place, ty }, ty);
+        let zero = cx.constant(0.0, ty);
+        let some = cx.arith(Arith::Fcmp(FloatCC::NotEqual), &[tangent, zero], types::I8);
+        cx.push(Where::After, Defs::default(), AdOp::TrapIf(some, Check::UntrackedBits));
     }
 }
 

@@ -1,0 +1,107 @@
+//! Cotangents that are not known: of floats of whose bits a program has made numbers.
+//!
+//! **Problem.** A program loads an integer and converts it to a float. Where the program had stored
+//! a float, the number depends on it in a way that no rule describes, and a cotangent of zero would
+//! be wrong. Where it had stored an integer there is nothing to be known.
+//!
+//! **Answer.** The reverse of such a load sets all bits of the shadow of what it loaded. That is a
+//! NaN, whatever the size of the float.
+//!
+//! ```text
+//! a float was stored there               its reverse takes the NaN, which goes where the float came from
+//! an integer, a constant                 its reverse clears the shadow
+//! an integer that was computed           the same, and the loads that lead to integers in memory do likewise from then on
+//! nothing, and no float is there         the shadow is cleared when the run ends
+//! ```
+//!
+//! Where cotangents move in pieces, a demand waits in place of the NaN
+//! ([`crate::pieces::demand`]).
+//!
+//! **Cost.** Nothing where the integer is too near to zero to be a float's bits; else a look-up.
+//!
+//! **Errs** on the side of a NaN: whether the number has a cotangent is not asked.
+
+use std::collections::HashMap;
+
+use crate::segment::Segment;
+
+/// All bits of four bytes.
+const ALL: u32 = u32::MAX;
+
+/// Where shadows have been made unknown.
+#[derive(Debug, Default)]
+pub(crate) struct Unknown {
+    /// Bytes, by address.
+    places: HashMap<usize, usize>,
+    /// The place that was noted last.
+    last: usize,
+}
+
+impl Unknown {
+    pub(crate) fn clear(&mut self) {
+        self.places.clear();
+        self.last = 0;
+    }
+}
+
+impl Segment {
+    /// The cotangent of what lies at `n` bytes of shadow is not known.
+    ///
+    /// # Safety
+    /// They are valid.
+    pub(crate) unsafe fn make_unknown(&mut self, at: usize, n: usize) {
+        // SAFETY: our contract.
+        unsafe { (at as *mut u8).write_bytes(u8::MAX, n) };
+        if self.unknown.last != at {
+            self.unknown.last = at;
+            let known = self.unknown.places.entry(at).or_default();
+            *known = (*known).max(n);
+        }
+    }
+
+    /// A pullback has run: shadows that are still unknown are those of integers, and become zero.
+    /// Whether there ever were any.
+    pub fn forget_unknown(&mut self) -> bool {
+        let unknown = &mut self.unknown;
+        if unknown.places.is_empty() {
+            return false;
+        }
+        for (&at, &n) in &unknown.places {
+            for word in (at..at + n).step_by(4) {
+                // SAFETY: it was valid when the reverse of a load stored there, and shadows are
+                // until the run is over.
+                unsafe {
+                    if (word as *const u32).read_unaligned() == ALL {
+                        (word as *mut u32).write_unaligned(0);
+                    }
+                }
+            }
+        }
+        unknown.clear();
+        true
+    }
+}
+
+/// The cotangent of what lies at `n` bytes of shadow at `at` is not known.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses, and the bytes are valid.
+pub unsafe extern "C" fn brolga_make_unknown(seg: *mut Segment, at: u64, n: u64) {
+    // SAFETY: our contract.
+    unsafe { (*seg).make_unknown(at as usize, n as usize) };
+}
+
+/// What has arrived where an integer was stored that had been computed, without what is unknown:
+/// that leads to the loads that it was computed from.
+///
+/// # Safety
+/// As for [`brolga_make_unknown`].
+pub unsafe extern "C" fn brolga_without_unknown(seg: *mut Segment, x: u64) -> u64 {
+    let is_unknown = |half: u64| half == 0 || half == u64::from(ALL);
+    if !is_unknown(x & u64::from(ALL)) || !is_unknown(x >> 32) {
+        return x;
+    }
+    // SAFETY: our contract.
+    unsafe { (*seg).asked = 1 };
+    0
+}
