@@ -598,8 +598,8 @@ pub enum AdOp {
     },
     /// An integer that was loaded from a place has become a number. If the program had stored a
     /// float there, the number depends on it in a way that no rule describes: its cotangent is
-    /// NaN, or a demand waits (`brolga_runtime::unknown`).
-    Unknown {
+    /// NaN, or a demand waits (`brolga_runtime::poison`).
+    Poison {
         /// Where.
         place: ShadowPlace,
         /// How many bytes were loaded.
@@ -693,7 +693,7 @@ macro_rules! each_read {
             | AdOp::StoreTangent { place: ShadowPlace { addr, delta, .. }, value } => {
                 [addr, delta, value].into_iter().for_each(put);
             }
-            AdOp::Unknown { place: ShadowPlace { addr, delta, .. }, when, .. } => {
+            AdOp::Poison { place: ShadowPlace { addr, delta, .. }, when, .. } => {
                 [addr, delta].into_iter().chain(when).for_each(put);
             }
             AdOp::LoadTangent { place: ShadowPlace { addr, delta, .. }, .. }

@@ -373,11 +373,11 @@ impl Display for DisplayInst<'_> {
             | AdOp::Series(..)
             | AdOp::Fragment { .. } => self.forward_mode(f),
             AdOp::ZeroMem { .. } => self.zero(f),
-            AdOp::Unknown { place, bytes, when: Some(when) } => {
-                write!(f, "{place} = unknown, {bytes} bytes, if {when}")
+            AdOp::Poison { place, bytes, when: Some(when) } => {
+                write!(f, "{place} = poison, {bytes} bytes, if {when}")
             }
-            AdOp::Unknown { place, bytes, when: None } => {
-                write!(f, "{place} = unknown, {bytes} bytes, if a number was made of them")
+            AdOp::Poison { place, bytes, when: None } => {
+                write!(f, "{place} = poison, {bytes} bytes, if a number was made of them")
             }
             AdOp::Call { callee, args, sig: _, tape } => {
                 let args: Vec<String> =

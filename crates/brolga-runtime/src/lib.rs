@@ -58,6 +58,7 @@ mod number_calls;
 mod pending;
 mod piece_calls;
 pub mod pieces;
+mod poison;
 mod pool;
 mod segment;
 mod stack;
@@ -68,7 +69,6 @@ mod strands;
 pub mod tangents;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod through;
-mod unknown;
 pub mod workspace;
 
 pub use brolga_schedules::Selection;

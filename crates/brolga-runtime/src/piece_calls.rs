@@ -252,7 +252,7 @@ pub unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, delta: u
         }
         StoredThere::Moved(_) => {
             // SAFETY: our contract.
-            unsafe { seg.make_unknown(at, n) };
+            unsafe { seg.poison(at, n) };
             false
         }
         StoredThere::Float(_) => true,

@@ -53,7 +53,7 @@ use crate::loop_stats::{LoopPlan, LoopStats};
 use crate::loops::{LoopFault, Loops};
 use crate::pieces::cut::tears;
 use crate::pieces::{HALF, Pieces, Stuck, There, WINDOW};
-use crate::unknown::Unknown;
+use crate::poison::Poison;
 
 /// The smallest reservation that [`Segment::new`] falls back to on its own.
 pub const MIN_CAPACITY: usize = 1 << 20;
@@ -114,7 +114,7 @@ pub struct Segment {
     /// Cotangents that move in pieces.
     pub(crate) pieces: Pieces,
     /// Cotangents that are not known.
-    pub(crate) unknown: Unknown,
+    pub(crate) poison: Poison,
     /// Fragments of floats in forward mode.
     pub(crate) fragments: Fragments,
     /// Time loops of the run.
@@ -164,7 +164,7 @@ impl Segment {
             touched: 0,
             blocks: Blocks::default(),
             pieces: Pieces::default(),
-            unknown: Unknown::default(),
+            poison: Poison::default(),
             fragments: Fragments::default(),
             loops: Loops::default(),
             inverses: Inverses::default(),
@@ -345,7 +345,7 @@ impl Segment {
         self.waiting = 0;
         self.asked = 0;
         self.pieces.clear();
-        self.unknown.clear();
+        self.poison.clear();
         self.fragments.clear();
     }
 

@@ -102,6 +102,7 @@ impl Segment {
         let mut strands = std::mem::take(&mut self.forks.strands);
         for (strand, mark) in strands.iter_mut().zip(&self.forks.marks[first..first + n]) {
             strand.forks.pending.begin();
+            strand.asked = self.asked;
             strand.cursor = mark.1 as *mut u8;
         }
         if self.lead_exclusive(&mut strands, exclusive..next).is_none() {
@@ -121,6 +122,7 @@ impl Segment {
             pending.lead(cell, pending.objects[object].distance());
         }
         for strand in &mut strands[..n] {
+            self.join_poison(strand);
             if strand.pieces.lost || strand.waiting != 0 {
                 self.pieces.lost = true;
                 strand.pieces.clear();
@@ -373,7 +375,7 @@ impl Segment {
     }
 
     /// Whether nothing but this strand adds to a shadow.
-    fn owns(&self, shadow: usize) -> bool {
+    pub(crate) fn owns(&self, shadow: usize) -> bool {
         self.whole_tape().contains(&shadow) || self.blocks.around(shadow).is_some()
     }
 

@@ -287,7 +287,7 @@ impl<'a> Facts<'a> {
     /// Whether the run asks where the host has put floats, because integers become numbers.
     pub fn expects_numbers(&self) -> bool {
         let number = |&inst: &ir::Inst| self.activity.becomes[inst] == Some(Becomes::Number);
-        self.program.vmctx_pointers_only && self.cfg.all_insts().iter().any(number)
+        self.cfg.all_insts().iter().any(number)
     }
 
     /// The size of the floats of which a number may be stored over a part, or 0 if there may be

@@ -259,3 +259,78 @@ fn an_upper_half_that_is_known_is_still_one() {
         }
     }
 }
+
+/// What the program has stored in its own memory, and what it makes of it there.
+const STORED: &str = "function %by_index(f32, i64, i64) -> f32 {
+        ss0 = explicit_slot 16
+    block0(v0: f32, v1: i64, v2: i64):
+        v3 = stack_addr.i64 ss0
+        v4 = iconst.i64 0x3fc0_0000_3fc0_0000
+        store v4, v3
+        store v4, v3+8
+        v5 = iconst.i64 2
+        v6 = ishl v1, v5
+        v7 = iadd v3, v6
+        store v0, v7
+        v8 = ishl v2, v5
+        v9 = iadd v3, v8
+        v10 = load.i32 v9
+        v11 = fcvt_from_sint.f32 v10
+        v12 = fmul v11, v0
+        return v12
+    }
+    function %upper(i64, i64) -> f64 {
+    block0(v0: i64, v1: i64):
+        v2 = iconst.i64 3
+        v3 = ishl v0, v2
+        v4 = iadd v1, v3
+        v5 = load.i32 v4+4
+        v6 = fcvt_from_sint.f64 v5
+        return v6
+    }
+    function %in_a_callee(f32, i64, i64) -> f32 {
+        ss0 = explicit_slot 32
+        fn0 = %upper(i64, i64) -> f64
+    block0(v0: f32, v1: i64, v2: i64):
+        v3 = stack_addr.i64 ss0
+        v4 = iconst.i64 0x3fc0_0000_3fc0_0000
+        store v4, v3+8
+        store v4, v3+16
+        v5 = iconst.i64 3
+        v6 = ishl v1, v5
+        v7 = iadd v3, v6
+        v8 = fpromote.f64 v0
+        store v8, v7
+        v9 = call fn0(v2, v3)
+        v10 = fdemote.f32 v9
+        v11 = fmul v10, v0
+        return v11
+    }";
+
+/// Bits of floats that become numbers: by whatever address they are read, the run says so; and
+/// where there are integers they are numbers. Broken on purpose: without `AdOp::Poison` the
+/// cotangents are those of constants.
+#[test]
+fn numbers_of_floats_that_were_stored() {
+    let program = program(STORED);
+    let activities = vec![ArgActivity::Active, ArgActivity::Const, ArgActivity::Const];
+    for (name, slope) in [("by_index", 0x3fc0_0000 as f32), ("in_a_callee", 0x3fc0_0000 as f32)] {
+        let request = Request::new(program.func(name).unwrap(), activities.clone());
+        for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+            let rule = DerivedRule::new(&program, &request, &Options { mode, ..Options::full() })
+                .expect("it is left to the run");
+            let run = |i: i64, k: i64| {
+                let args = [DataValue::F32(2.0.into()), DataValue::I64(i), DataValue::I64(k)].map(Arg::new);
+                let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+                // SAFETY: the function has memory of its own only.
+                unsafe { rule.gradient(&args, &[DataValue::F32(1.0.into())], &mut results, &mut cotangents) }?;
+                Ok::<_, Error>(cotangents.swap_remove(0))
+            };
+            for _ in 0..2 {
+                assert_eq!(run(1, 2).unwrap(), Some(DataValue::F32(slope.into())), "{name}");
+                let lost = run(1, 1);
+                assert!(matches!(&lost, Err(Error::Trap(t)) if t.code == "untracked_bits"), "{name}: {lost:?}");
+            }
+        }
+    }
+}

@@ -8,8 +8,8 @@
 //! **Answer.** Of those that lead to a conversion whose result is more than compared, here, in a
 //! callee or in a caller ([`Becomes::Number`]). The set is closed backwards as that of
 //! [`super::demand`] is. And since a number may be made of an integer that another function has
-//! computed and stored, of those that lead to the store of an integer ([`Becomes::Stored`]), in
-//! programs that make numbers at all.
+//! computed and stored, of those that lead by arithmetic to the store of an integer
+//! ([`Becomes::Stored`]), in programs that make numbers at all.
 //!
 //! ```text
 //! v1 = load.i64 v0            Number
@@ -25,7 +25,7 @@
 //!
 //! **Cost.** Two worklists over the definitions of integers.
 //!
-//! **Source.** Demanded-bits analysis; what the run does is in `brolga_runtime::unknown`.
+//! **Source.** Demanded-bits analysis; what the run does is in `brolga_runtime::poison`.
 
 use brolga_ir::FuncKey;
 use cranelift_codegen::ir::{self, Opcode};
@@ -127,7 +127,9 @@ impl Cx<'_> {
             let (such, _) = become_such(&i.for_demand(), what, returned);
             for &inst in i.cfg.all_insts() {
                 let op = func.dfg.insts[inst].opcode();
-                let becomes = func.dfg.inst_results(inst).iter().any(|&v| such[v].is_some());
+                // What is stored as it is takes its cotangent along.
+                let least = if what == Becomes::Stored { Demand::Computed } else { Demand::Moved };
+                let becomes = func.dfg.inst_results(inst).iter().any(|&v| such[v] >= Some(least));
                 if op.can_load() && !op.is_call() && becomes && self.may_hold_bits(inst, what) {
                     found[inst] = Some(what);
                 }

@@ -172,7 +172,7 @@ impl LowerCx<'_> {
                 self.cut(b, place, (bytes, of), inst.at);
             }
             &AdOp::ZeroMem { place, bytes, checked, .. } => self.zero_mem(b, place, bytes, checked, inst.at),
-            &AdOp::Unknown { place, bytes, when } => self.unknown(b, place, (bytes, when)),
+            &AdOp::Poison { place, bytes, when } => self.poison(b, place, (bytes, when)),
             AdOp::Call { callee, args, sig, tape } => self.call(b, (callee, args, sig, *tape), inst),
             AdOp::Lookup { addr, signature } => self.lookup(b, *addr, *signature, inst),
             AdOp::TrapIf(v, check) => {
@@ -414,7 +414,7 @@ impl LowerCx<'_> {
         for &(o, t) in halves {
             let mut x = b.ins().load(t, MemFlagsData::new(), at, off + o);
             self.in_shadows.all.extend(b.func.dfg.value_def(x).inst());
-            x = self.without_unknown(b, x, t);
+            x = self.without_poison(b, x, t);
             if t.bytes() >= 4 {
                 // The sign bit alone is a zero.
                 x = b.ins().iadd(x, x);

@@ -46,12 +46,12 @@ mod memory;
 mod named;
 mod ops;
 mod pieces;
+mod poison;
 mod rebase;
 mod renumber;
 mod seen;
 pub mod segment;
 mod tape;
-mod unknown;
 mod typed;
 mod watch;
 

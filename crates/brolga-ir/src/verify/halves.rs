@@ -54,7 +54,7 @@ fn belongs(op: &AdOp) -> In {
         | AdOp::ZeroCt(_)
         | AdOp::AddMem { .. }
         | AdOp::TakeMem { .. }
-        | AdOp::Unknown { .. }
+        | AdOp::Poison { .. }
         | AdOp::Call { tape: Tape::Above, .. } => In::Reverse,
         AdOp::Primal(_)
         | AdOp::Arith(..)

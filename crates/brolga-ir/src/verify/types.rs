@@ -104,7 +104,7 @@ impl Types<'_, '_> {
             AdOp::Fragment { place, .. } | AdOp::StoreTangent { place, .. } | AdOp::ZeroMem { place, .. } => {
                 defines(&[]).or_else(|| self.all_are(&place.names(), ptr))
             }
-            AdOp::Unknown { place, when, .. } => {
+            AdOp::Poison { place, when, .. } => {
                 let when = || when.and_then(|v| self.is(v, types::I8));
                 defines(&[]).or_else(|| self.all_are(&place.names(), ptr)).or_else(when)
             }

@@ -145,7 +145,7 @@ fn access(inst: &AdInst) -> Option<(Val, ShadowUse)> {
         {
             (place, shape.bytes())
         }
-        AdOp::ZeroMem { place, bytes, cuts: None, .. } | AdOp::Unknown { place, bytes, .. } => (place, *bytes),
+        AdOp::ZeroMem { place, bytes, cuts: None, .. } | AdOp::Poison { place, bytes, .. } => (place, *bytes),
         _ => return None,
     };
     let &ShadowPlace { addr: Val::Primal(addr), delta, off, .. } = place else { return None };

@@ -102,7 +102,7 @@ pub(super) fn use_of(inst: &AdInst, KnownPrimal { primal, pure, private }: Known
         | AdOp::StoreTangent { .. }
         | AdOp::Fragment { .. }
         | AdOp::ZeroMem { .. }
-        | AdOp::Unknown { .. }
+        | AdOp::Poison { .. }
         | AdOp::Call { .. }
         | AdOp::Lookup { .. }
         | AdOp::Watch { .. }

@@ -31,13 +31,13 @@ impl DerivedRule {
         is_unknown: impl FnOnce() -> bool,
     ) -> Result<(), Error> {
         let mut tape = tape;
-        let made_unknown = tape.as_mut().is_some_and(|tape| tape.forget_unknown());
+        let poisoned = tape.as_mut().is_some_and(|tape| tape.forget_poison());
         let (at, holds) = (|window| places.at(window as u64), |byte| places.has_float(byte as u64));
         let ended = tape.map_or(Ok(()), |tape| tape.end_pullback(&at, &holds));
         let message = match ended {
             Err(Stuck(at)) => PIECES_LEFT.to_owned() + &at.and_then(|at| places.tell(at as u64)).unwrap_or_default(),
             Ok(()) if places.other_floats_have_moved(before) => OTHER_FLOATS.to_owned(),
-            Ok(()) if made_unknown && (is_unknown() || places.any_unknown()) => UNKNOWN.to_owned(),
+            Ok(()) if poisoned && (is_unknown() || places.any_poison()) => UNKNOWN.to_owned(),
             Ok(()) => return Ok(()),
         };
         Err(self.untracked("pullback", message))
@@ -136,7 +136,11 @@ impl DerivedRule {
 
     /// What the caller has said of floats in memory, if a pullback is going to ask.
     pub(super) fn places(&self, args: &[Arg]) -> ShadowPlaces {
-        let known = if self.0.pieces || self.0.numbers { ShadowPlaces::of(args, &self.0.request.args) } else { ShadowPlaces::default() };
+        let known = if self.0.pieces || self.0.numbers {
+            ShadowPlaces::of(args, &self.0.request.args)
+        } else {
+            ShadowPlaces::default()
+        };
         known.beside(args, self.0.guessed)
     }
 

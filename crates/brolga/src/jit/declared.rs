@@ -162,19 +162,27 @@ impl ShadowPlaces {
         !self.others.is_empty() && self.other_floats() != before
     }
 
-    /// Whether the cotangent of a float of which the caller has said where it is is a NaN.
-    pub(crate) fn any_unknown(&self) -> bool {
+    /// Whether the cotangent of a float of which the caller has said where it is is a NaN; or, of
+    /// floats of which it is not known how long they are, one such as those that are not known.
+    pub(crate) fn any_poison(&self) -> bool {
+        let is_such = |word: &[u8]| word.try_into().is_ok_and(|w| u32::from_le_bytes(w) | 1 << 31 == u32::MAX);
+        let whole = self.whole.iter().any(|&(at, len)| {
+            // SAFETY: a shadow is as large as its primal, as far as the caller has said.
+            let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, len as usize) };
+            bytes.chunks_exact(4).any(is_such)
+        });
         let all = self.known.iter().flat_map(|(base, all)| all.iter().map(move |f| (base.wrapping_add(f.offset), f)));
-        all.filter(|(_, f)| f.size != 0).any(|(at, f)| {
-            // SAFETY: a shadow is as large as its primal, where the caller has said that there are
-            // floats.
-            let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, f.len as usize) };
-            let is_nan = |float: &[u8]| match *float {
-                [a, b, c, d] => f32::from_le_bytes([a, b, c, d]).is_nan(),
-                _ => float.try_into().is_ok_and(|bytes| f64::from_le_bytes(bytes).is_nan()),
-            };
-            bytes.chunks_exact(f.size as usize).any(is_nan)
-        })
+        whole
+            || all.filter(|(_, f)| f.size != 0).any(|(at, f)| {
+                // SAFETY: a shadow is as large as its primal, where the caller has said that there are
+                // floats.
+                let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, f.len as usize) };
+                let is_nan = |float: &[u8]| match *float {
+                    [a, b, c, d] => f32::from_le_bytes([a, b, c, d]).is_nan(),
+                    _ => float.try_into().is_ok_and(|bytes| f64::from_le_bytes(bytes).is_nan()),
+                };
+                bytes.chunks_exact(f.size as usize).any(is_nan)
+            })
     }
 
     /// Where eight bytes of shadow are, for who can say what lies there.

@@ -21,7 +21,7 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
     let addr = cx.args()[0];
     let off = brolga_analysis::query::access_offset(cx.func(), inst);
     expect_number(cx);
-    unknown(cx, addr, off);
+    poison(cx, addr, off);
     match cx.facts().activity.mem[inst] {
         MemRole::Float(_) if cx.facts().in_place.contains(inst) || cx.facts().overwrites.summed.contains_key(&inst) => {
         }
@@ -63,7 +63,7 @@ const LEAST_BITS: i64 = 1 << 20;
 
 /// A load of an integer that becomes a number: if the program has stored a float there, the
 /// cotangent of that is unknown.
-fn unknown(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
+fn poison(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
     let (inst, z) = (cx.inst(), cx.results()[0]);
     let (Some(becomes), Some(place)) = (cx.facts().activity.becomes[inst], cx.facts().place(addr, off)) else {
         return;
@@ -78,7 +78,7 @@ fn unknown(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
         let moved = cx.arith(Arith::Iadd, &[Val::Primal(z), up], ty);
         cx.arith(Arith::Icmp(IntCC::UnsignedGreaterThanOrEqual), &[moved, range], types::I8)
     });
-    cx.push(Where::Rvs, Defs::default(), AdOp::Unknown { place, bytes, when });
+    cx.push(Where::Rvs, Defs::default(), AdOp::Poison { place, bytes, when });
 }
 
 /// `store x, p+off`, of any width, atomic or not.

@@ -1,5 +1,5 @@
 //! Loads of integers that become numbers, in reverse: the cotangent of a float that may lie there is
-//! unknown (`brolga_runtime::unknown`).
+//! unknown (`brolga_runtime::poison`).
 //!
 //! Where cotangents may wait in front of shadows, a demand waits. Elsewhere all bits of the shadow
 //! are set, which is a NaN, whatever the size of the float; the run time notes where. The check
@@ -18,7 +18,12 @@ const SINGLE: u32 = 4;
 
 impl LowerCx<'_> {
     /// The cotangent of a float that lies at a place is unknown, if a number was made of it.
-    pub(super) fn unknown(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, (bytes, when): (u32, Option<Val>)) {
+    pub(super) fn poison(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        place: ShadowPlace,
+        (bytes, when): (u32, Option<Val>),
+    ) {
         // In a derivative that is derived again, the load itself is asked.
         if self.env.typed.is_some() || bytes < SINGLE {
             return;
@@ -29,17 +34,21 @@ impl LowerCx<'_> {
             None if alone => return,
             None => b.ins().load(types::I64, MemFlagsData::new().with_notrap(), self.seg(), segment::ASKED),
         };
-        self.rarely(b, when, None, |cx, b| {
-            if cx.env.waits && !alone {
+        if self.env.waits && !alone {
+            self.rarely(b, when, None, |cx, b| {
                 let args = cx.place(b, place, bytes);
-                return cx.bytes_helper(b, "brolga_add_demand", &args);
-            }
-            let at = cx.shadow_at(b, place, (segment::SINK, Channel::Integers));
-            let bytes = cx.widened(bytes);
+                cx.bytes_helper(b, "brolga_add_demand", &args)
+            });
+            return;
+        }
+        // What is computed on the rare way is not known on the other.
+        let at = self.shadow_at(b, place, (segment::SINK, Channel::Integers));
+        let bytes = self.widened(bytes);
+        self.rarely(b, when, None, |cx, b| {
             if !alone {
                 let n = b.ins().iconst(types::I64, i64::from(bytes));
                 let args = [cx.seg(), at, n];
-                cx.tell(b, "brolga_make_unknown", &args);
+                cx.tell(b, "brolga_poison", &args);
                 return at;
             }
             for off in (0..bytes).step_by(SINGLE as usize) {
@@ -52,7 +61,7 @@ impl LowerCx<'_> {
     }
 
     /// What has arrived where an integer is stored, without what is unknown.
-    pub(super) fn without_unknown(&mut self, b: &mut FunctionBuilder<'_>, x: ir::Value, ty: Type) -> ir::Value {
+    pub(super) fn without_poison(&mut self, b: &mut FunctionBuilder<'_>, x: ir::Value, ty: Type) -> ir::Value {
         let standalone = self.env.typed.is_some() || self.env.standalone.is_some();
         if !self.env.numbers || standalone || ty.bytes() < SINGLE {
             return x;
@@ -60,7 +69,7 @@ impl LowerCx<'_> {
         let known = self.rarely(b, x, Some(x), |cx, b| {
             let wide = if ty == types::I64 { x } else { b.ins().uextend(types::I64, x) };
             let args = [cx.seg(), wide];
-            let known = cx.bytes_helper(b, "brolga_without_unknown", &args);
+            let known = cx.bytes_helper(b, "brolga_without_poison", &args);
             if ty == types::I64 { known } else { b.ins().ireduce(ty, known) }
         });
         known.expect("there is one")

@@ -17,6 +17,8 @@
 //! Where cotangents move in pieces, a demand waits in place of the NaN
 //! ([`crate::pieces::demand`]).
 //!
+//! A task poisons what it adds to, and what is left in the shadows of integers stays there.
+//!
 //! **Cost.** Nothing where the integer is too near to zero to be a float's bits; else a look-up.
 //!
 //! **Errs** on the side of a NaN: whether the number has a cotangent is not asked.
@@ -28,19 +30,20 @@ use crate::segment::Segment;
 /// All bits of four bytes.
 const ALL: u32 = u32::MAX;
 
-/// Where shadows have been made unknown.
+/// What has been poisoned.
 #[derive(Debug, Default)]
-pub(crate) struct Unknown {
-    /// Bytes, by address.
+pub(crate) struct Poison {
+    /// Whether anything has been.
+    any: bool,
+    /// Bytes of the caller's shadows, by address.
     places: HashMap<usize, usize>,
     /// The place that was noted last.
     last: usize,
 }
 
-impl Unknown {
+impl Poison {
     pub(crate) fn clear(&mut self) {
-        self.places.clear();
-        self.last = 0;
+        *self = Self::default();
     }
 }
 
@@ -49,36 +52,38 @@ impl Segment {
     ///
     /// # Safety
     /// They are valid.
-    pub(crate) unsafe fn make_unknown(&mut self, at: usize, n: usize) {
+    pub(crate) unsafe fn poison(&mut self, at: usize, n: usize) {
         // SAFETY: our contract.
         unsafe { (at as *mut u8).write_bytes(u8::MAX, n) };
-        if self.unknown.last != at {
-            self.unknown.last = at;
-            let known = self.unknown.places.entry(at).or_default();
+        self.poison.any = true;
+        // Shadows of frames and blocks are cleared before they are used again, and may be gone by the end.
+        if self.poison.last != at && !self.owns(at) {
+            self.poison.last = at;
+            let known = self.poison.places.entry(at).or_default();
             *known = (*known).max(n);
         }
     }
 
-    /// A pullback has run: shadows that are still unknown are those of integers, and become zero.
+    /// What the reverse of a task has poisoned, of which it has got to know what its parent asks.
+    pub(crate) fn join_poison(&mut self, strand: &mut Self) {
+        self.poison.any |= std::mem::take(&mut strand.poison).any;
+        self.asked |= std::mem::take(&mut strand.asked);
+    }
+
+    /// A pullback has run: shadows that are still poisoned are those of integers, and become zero.
     /// Whether there ever were any.
-    pub fn forget_unknown(&mut self) -> bool {
-        let unknown = &mut self.unknown;
-        if unknown.places.is_empty() {
-            return false;
-        }
-        for (&at, &n) in &unknown.places {
-            for word in (at..at + n).step_by(4) {
-                // SAFETY: it was valid when the reverse of a load stored there, and shadows are
-                // until the run is over.
-                unsafe {
-                    if (word as *const u32).read_unaligned() == ALL {
-                        (word as *mut u32).write_unaligned(0);
-                    }
+    pub fn forget_poison(&mut self) -> bool {
+        let Poison { any, places, .. } = std::mem::take(&mut self.poison);
+        for word in places.into_iter().flat_map(|(at, n)| (at..at + n).step_by(4)) {
+            // SAFETY: it was valid when the reverse of a load stored there, and shadows of the
+            // caller's are until the run is over.
+            unsafe {
+                if (word as *const u32).read_unaligned() == ALL {
+                    (word as *mut u32).write_unaligned(0);
                 }
             }
         }
-        unknown.clear();
-        true
+        any
     }
 }
 
@@ -86,17 +91,17 @@ impl Segment {
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses, and the bytes are valid.
-pub unsafe extern "C" fn brolga_make_unknown(seg: *mut Segment, at: u64, n: u64) {
+pub unsafe extern "C" fn brolga_poison(seg: *mut Segment, at: u64, n: u64) {
     // SAFETY: our contract.
-    unsafe { (*seg).make_unknown(at as usize, n as usize) };
+    unsafe { (*seg).poison(at as usize, n as usize) };
 }
 
 /// What has arrived where an integer was stored that had been computed, without what is unknown:
 /// that leads to the loads that it was computed from.
 ///
 /// # Safety
-/// As for [`brolga_make_unknown`].
-pub unsafe extern "C" fn brolga_without_unknown(seg: *mut Segment, x: u64) -> u64 {
+/// As for [`brolga_poison`].
+pub unsafe extern "C" fn brolga_without_poison(seg: *mut Segment, x: u64) -> u64 {
     let is_unknown = |half: u64| half == 0 || half == u64::from(ALL);
     if !is_unknown(x & u64::from(ALL)) || !is_unknown(x >> 32) {
         return x;
