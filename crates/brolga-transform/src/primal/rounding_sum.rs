@@ -21,6 +21,14 @@
 //! two scale without rounding. Only constants of a form that is hardly used for anything else
 //! (`brolga_analysis::activity::rounding::shift_of`).
 //!
+//! A constant may come from a table, as that of `rint` by the sign of its argument. The run asks
+//! what it is, where what was added comes off again:
+//!
+//! ```text
+//! c = load p                becomes      y = c is 2⁵² or 1.5·2⁵² ? nearest((x + c) - c) : (x + c) - c
+//! y = (x + c) - c
+//! ```
+//!
 //! **Where.** Where a positive constant, or one whose sign the run chooses, is subtracted, a
 //! negative one added, or such a difference subtracted from one. To add a positive constant is to
 //! round. Not where the instruction before has added the constant, which the analysis sees: a
@@ -40,8 +48,15 @@ struct Removal {
     inst: ir::Inst,
     /// What it comes off.
     from: Value,
-    /// Of the constant.
-    exponent: i32,
+    constant: Constant,
+}
+
+/// What comes off.
+enum Constant {
+    /// A constant with this exponent.
+    Known(i32),
+    /// Perhaps one, from memory.
+    Loaded(Value),
 }
 
 /// Let the run ask whether what such constants come off was rounded.
@@ -71,9 +86,12 @@ fn removal(func: &ir::Function, inst: ir::Inst) -> Option<Removal> {
     else {
         return None;
     };
+    if let Some(found) = loaded(func, inst) {
+        return Some(found);
+    }
     let of = |from, constant, is: &dyn Fn(Shift) -> bool| {
         let shift = shift_of(func, constant).filter(|&s| is(s))?;
-        Some(Removal { inst, from, exponent: shift.exponent })
+        Some(Removal { inst, from, constant: Constant::Known(shift.exponent) })
     };
     if opcode == Opcode::Fadd {
         let is = |s: Shift| s.negative == Some(true);
@@ -81,6 +99,29 @@ fn removal(func: &ir::Function, inst: ir::Inst) -> Option<Removal> {
     }
     let from_constant = || of(b, a, &|s| s.negative != Some(true)).filter(|_| may_be_difference(func, b));
     of(a, b, &|s| s.negative != Some(true)).or_else(from_constant)
+}
+
+/// Whether an instruction takes off what was loaded and has been added, or the other way round.
+fn loaded(func: &ir::Function, inst: ir::Inst) -> Option<Removal> {
+    let binary = |inst: ir::Inst| match func.dfg.insts[inst] {
+        InstructionData::Binary { opcode: opcode @ (Opcode::Fadd | Opcode::Fsub), args } => Some((opcode, args)),
+        _ => None,
+    };
+    let is_loaded = |c: Value| {
+        let load = func.dfg.value_def(c).inst().is_some_and(|i| func.dfg.insts[i].opcode() == Opcode::Load);
+        load && !func.dfg.value_type(c).is_vector()
+    };
+    let (opcode, [a, b]) = binary(inst)?;
+    let ways = if opcode == Opcode::Fadd { &[(a, b), (b, a)][..] } else { &[(a, b)] };
+    ways.iter().find_map(|&(from, c)| {
+        let (before, args) = binary(func.dfg.value_def(from).inst()?)?;
+        let was_there = match (before, opcode) {
+            (Opcode::Fadd, Opcode::Fsub) => args.contains(&c),
+            (Opcode::Fsub, Opcode::Fadd) => args[1] == c,
+            _ => false,
+        };
+        (was_there && is_loaded(c)).then_some(Removal { inst, from, constant: Constant::Loaded(c) })
+    })
 }
 
 /// Whether a value is a difference from such a constant, or comes from where that is not seen.
@@ -95,25 +136,17 @@ fn may_be_difference(func: &ir::Function, v: Value) -> bool {
     }
 }
 
-fn ask(func: &mut ir::Function, &Removal { inst, from, exponent }: &Removal) {
+fn ask(func: &mut ir::Function, removal: &Removal) {
+    let inst = removal.inst;
     let InstructionData::Binary { opcode, args } = func.dfg.insts[inst] else { unreachable!("a sum") };
-    let ty = func.dfg.value_type(from);
-    // A number to whose size there is nothing more to scale by.
-    let (digits, most) = if ty.lane_type() == types::F64 { (54, 1000) } else { (25, 120) };
+    let ty = func.dfg.value_type(removal.from);
     let mut pos = before(func, inst);
     let (difference, dfg) = pos.ins().Binary(opcode, ty, args[0], args[1]);
     let difference = dfg.first_result(difference);
-    let power = |pos: &mut FuncCursor<'_>, k: i32| constant(pos, ty, 2f64.powi(k));
-    let (least, up, down) =
-        (power(&mut pos, exponent - 1), power(&mut pos, digits - exponent), power(&mut pos, exponent - digits));
-    let size = pos.ins().fabs(from);
-    let most = power(&mut pos, most);
-    let is_large = pos.ins().fcmp(FloatCC::GreaterThanOrEqual, size, least);
-    let scales = pos.ins().fcmp(FloatCC::LessThan, size, most);
-    let is_rounded = pos.ins().band(is_large, scales);
-    let scaled = pos.ins().fmul(difference, up);
-    let whole = pos.ins().nearest(scaled);
-    let rounded = pos.ins().fmul(whole, down);
+    let (is_rounded, rounded) = match removal.constant {
+        Constant::Known(exponent) => by_size(&mut pos, removal.from, difference, exponent),
+        Constant::Loaded(c) => (is_shift(&mut pos, c), pos.ins().nearest(difference)),
+    };
     let (opcode, which) = if ty.is_vector() {
         let flags = ir::MemFlagsData::new().with_endianness(ir::Endianness::Little);
         (Opcode::Bitselect, pos.ins().bitcast(ty, flags, is_rounded))
@@ -121,6 +154,37 @@ fn ask(func: &mut ir::Function, &Removal { inst, from, exponent }: &Removal) {
         (Opcode::Select, is_rounded)
     };
     pos.func.dfg.insts[inst] = InstructionData::Ternary { opcode, args: [which, rounded, difference] };
+}
+
+/// Whether a number was rounded by a constant of such an exponent, as its size says, and what is
+/// left of it then.
+fn by_size(pos: &mut FuncCursor<'_>, from: Value, difference: Value, exponent: i32) -> (Value, Value) {
+    let ty = pos.func.dfg.value_type(from);
+    // A number to whose size there is nothing more to scale by.
+    let (digits, most) = if ty.lane_type() == types::F64 { (54, 1000) } else { (25, 120) };
+    let power = |pos: &mut FuncCursor<'_>, k: i32| constant(pos, ty, 2f64.powi(k));
+    let (least, up, down) = (power(pos, exponent - 1), power(pos, digits - exponent), power(pos, exponent - digits));
+    let size = pos.ins().fabs(from);
+    let most = power(pos, most);
+    let is_large = pos.ins().fcmp(FloatCC::GreaterThanOrEqual, size, least);
+    let scales = pos.ins().fcmp(FloatCC::LessThan, size, most);
+    let is_rounded = pos.ins().band(is_large, scales);
+    let scaled = pos.ins().fmul(difference, up);
+    let whole = pos.ins().nearest(scaled);
+    (is_rounded, pos.ins().fmul(whole, down))
+}
+
+/// Whether a number is the least, or one and a half times the least, that has no digits behind the
+/// point.
+fn is_shift(pos: &mut FuncCursor<'_>, c: Value) -> Value {
+    let ty = pos.func.dfg.value_type(c);
+    let least = if ty == types::F64 { 2f64.powi(52) } else { 2f64.powi(23) };
+    let size = pos.ins().fabs(c);
+    let [is_least, is_next] = [least, 1.5 * least].map(|x| {
+        let x = constant(pos, ty, x);
+        pos.ins().fcmp(FloatCC::Equal, size, x)
+    });
+    pos.ins().bor(is_least, is_next)
 }
 
 /// A number in all lanes of a type.
