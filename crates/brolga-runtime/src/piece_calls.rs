@@ -3,7 +3,7 @@
 use crate::pieces::across::ANYWHERE;
 use crate::pieces::cut::{tears, whole_floats};
 use crate::pieces::demand::StoredThere;
-use crate::pieces::{ACCOUNT, DEMAND, STRICT};
+use crate::pieces::{ACCOUNT, DEMAND, STRICT, bytes_of};
 use crate::pieces::{Part, WINDOW};
 use crate::segment::Segment;
 use crate::status;
@@ -240,23 +240,23 @@ pub unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, delta: u
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
     let (at, n, stored) = (p.wrapping_add(delta) as usize, n as usize, StoredThere::of(elem));
-    let demanded = seg.pieces.take_demand(at, n);
+    let demanded = seg.pieces.take_demands(at, n);
     // SAFETY: our contract.
     let known = unsafe { seg.pieces.settle(at, n, stored.size(), stored == StoredThere::Integer) };
-    let lost = match stored {
-        _ if !demanded => false,
-        StoredThere::Integer => false,
-        StoredThere::Computed => {
-            seg.asked = 1;
-            false
+    let mut lost = false;
+    match stored {
+        _ if demanded.is_empty() => {}
+        StoredThere::Integer => {}
+        StoredThere::Computed => seg.asked = 1,
+        StoredThere::Moved(size) => {
+            let asked = |float: &usize| demanded.iter().any(|d| d.1 & bytes_of(d.0, *float, size) != 0);
+            for float in (at..at + n).step_by(size).filter(asked) {
+                // SAFETY: our contract.
+                unsafe { seg.poison(float, size) };
+            }
         }
-        StoredThere::Moved(_) => {
-            // SAFETY: our contract.
-            unsafe { seg.poison(at, n) };
-            false
-        }
-        StoredThere::Float(_) => true,
-    };
+        StoredThere::Float(_) => lost = true,
+    }
     seg.note_waiting();
     let known = known && !lost;
     if known { status::OK } else { status::UNTRACKED }

@@ -77,6 +77,8 @@ struct Record {
     cut: Mask,
     /// Bytes of which some of the last bits have been given up.
     rough: Mask,
+    /// It is no cotangent, but stands for a demand of each byte.
+    demand: bool,
     /// Some bytes, all of them zeros, have ended in a double.
     ended: bool,
     /// Bytes that have been taken and not been added, or given up.
@@ -174,6 +176,8 @@ pub(crate) struct Pieces {
     pub(crate) tickets: Vec<Option<Vec<Part>>>,
     /// Bytes were to be a number, and were none.
     pub(crate) lost: bool,
+    /// A demand was to be a number, and has become a NaN.
+    pub(crate) poisoned: bool,
     /// Doubles may lie across windows ([`across`]).
     pub(crate) across: bool,
     /// By window: bytes at which a demand waits ([`demand`]).
@@ -191,6 +195,11 @@ pub(crate) struct Pieces {
 /// The bytes of a record that lie in `from..to` if its byte 0 lies at `at`.
 fn within(at: isize, from: isize, to: isize) -> Mask {
     (0..WINDOW as isize).filter(|i| (from..to).contains(&(at + i))).fold(0, |m, i| m | 1 << i)
+}
+
+/// The bytes of a window that lie among `n` at `p`.
+pub(crate) fn bytes_of(window: usize, p: usize, n: usize) -> Mask {
+    within(window as isize - p as isize, 0, n as isize)
 }
 
 /// The first half.
@@ -223,7 +232,7 @@ impl Pieces {
     /// Forget everything: another run begins.
     pub(crate) fn clear(&mut self) {
         let noted = self.demanded.len() + self.covered.len() + self.odd.len() + self.dropped.len();
-        if !self.records.is_empty() || self.lost || noted != 0 {
+        if !self.records.is_empty() || self.lost || self.poisoned || noted != 0 {
             *self = Self { across: self.across, ..Self::default() };
         }
     }
@@ -251,6 +260,7 @@ impl Pieces {
             away: 0,
             cut: 0,
             rough: 0,
+            demand: false,
             ended: false,
             under_way: 0,
             of: 0,
@@ -338,7 +348,7 @@ impl Pieces {
     /// # Safety
     /// As for [`Self::take`].
     pub(crate) unsafe fn take_away(&mut self, p: usize, n: usize) -> u64 {
-        let demanded = self.take_demand(p, n);
+        let demanded = self.take_demands(p, n);
         let mut parts = Vec::new();
         let mut base = p & !(WINDOW - 1);
         while base < p + n {
@@ -405,10 +415,7 @@ impl Pieces {
             }
             base += WINDOW;
         }
-        if demanded {
-            parts.iter().for_each(|part| self.done(part.record, part.bytes));
-            return DEMAND;
-        }
+        let parts = if demanded.is_empty() { parts } else { self.with_demands(p, parts, &demanded) };
         self.ticket(parts)
     }
 
@@ -426,6 +433,10 @@ impl Pieces {
         let of = if p.is_multiple_of(of.max(1)) { of } else { 0 };
         let mut places: Vec<usize> = Vec::new();
         for mut part in self.redeem(ticket) {
+            if self.records[part.record as usize].demand {
+                self.demand_part(p, n, part);
+                continue;
+            }
             let beyond = part.bytes & !within(part.at, 0, n as isize);
             if beyond != 0 {
                 if self.any(part.record, beyond) {

@@ -83,7 +83,7 @@ impl Segment {
                 }
             }
         }
-        any
+        any || self.pieces.poisoned
     }
 }
 

@@ -21,7 +21,7 @@
 //!
 //! **Errs** on the side of a trap: the bits of two numbers in one word are not told apart.
 
-use super::{HALF, Mask, Pieces, WINDOW, window_at, within};
+use super::{HALF, Mask, Part, Pieces, WINDOW, window_at, within};
 
 /// In place of the size of a float: an integer of which it is not known that it is a constant.
 const CHECKED: u64 = u64::MAX;
@@ -45,19 +45,61 @@ impl Pieces {
 
     /// Whether any of `n` bytes at `p` are demanded; they are not any more.
     pub(crate) fn take_demand(&mut self, p: usize, n: usize) -> bool {
+        !self.take_demands(p, n).is_empty()
+    }
+
+    /// Which of `n` bytes at `p` are demanded, by window; they are not any more.
+    pub(crate) fn take_demands(&mut self, p: usize, n: usize) -> Vec<(usize, Mask)> {
+        let mut found = Vec::new();
         if self.demanded.is_empty() {
-            return false;
+            return found;
         }
-        let mut any = false;
         for (base, bytes) in windows(p, n) {
             let Some(there) = self.demanded.get_mut(&base) else { continue };
-            any |= *there & bytes != 0;
+            found.extend((*there & bytes != 0).then_some((base, *there & bytes)));
             *there &= !bytes;
             if *there == 0 {
                 self.demanded.remove(&base);
             }
         }
-        any
+        found
+    }
+
+    /// The parts of a piece at `p` of which some bytes are demanded: those have no cotangent.
+    pub(crate) fn with_demands(&mut self, p: usize, parts: Vec<Part>, demanded: &[(usize, Mask)]) -> Vec<Part> {
+        let is_demanded = |place: isize| {
+            let at = p.wrapping_add_signed(place);
+            demanded.iter().any(|&(base, bytes)| at & !(WINDOW - 1) == base && bytes & 1 << (at - base) != 0)
+        };
+        let mut left = Vec::new();
+        for part in parts {
+            let is_ours = |i: &usize| part.bytes & 1 << i != 0 && is_demanded(part.at + *i as isize);
+            let asked = (0..WINDOW).filter(is_ours).fold(0, |m: Mask, i| m | 1 << i);
+            self.done(part.record, asked);
+            left.extend((part.bytes != asked).then_some(Part { bytes: part.bytes & !asked, ..part }));
+        }
+        for &(base, bytes) in demanded {
+            let record = self.note([u8::MAX; WINDOW], 0);
+            let r = &mut self.records[record as usize];
+            (r.left, r.under_way, r.demand) = (0, bytes.count_ones(), true);
+            left.push(Part { record, bytes, at: base as isize - p as isize });
+        }
+        left
+    }
+
+    /// A part that stands for a demand comes to where a piece of `n` bytes at `p` was loaded.
+    pub(crate) fn demand_part(&mut self, p: usize, n: usize, part: Part) {
+        let ours = part.bytes & within(part.at, 0, n as isize);
+        for i in (0..WINDOW).filter(|i| ours & 1 << i != 0) {
+            self.demand(p.wrapping_add_signed(part.at + i as isize), 1);
+        }
+        self.done(part.record, part.bytes);
+    }
+
+    /// Whether some of `n` bytes from `from` on of what parts are put together to are demanded.
+    pub(crate) fn are_demanded(&self, parts: &[Part], from: isize, n: isize) -> bool {
+        let asked = |part: &Part| part.bytes & within(part.at, from, from + n) != 0;
+        parts.iter().any(|part| self.records[part.record as usize].demand && asked(part))
     }
 
     /// Demands of `n` bytes at `dst`, which were copied from `src`, go there.

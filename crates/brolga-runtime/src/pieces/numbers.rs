@@ -57,10 +57,19 @@ impl Pieces {
         sum
     }
 
+    /// What a demand is as a number: an integer that may be a float was moved as one.
+    fn no_number(&mut self) -> f64 {
+        self.poisoned = true;
+        f64::from_bits(u64::MAX)
+    }
+
     /// The number of `n` bytes that a ticket stands for.
     pub(crate) fn number(&mut self, ticket: u64, n: usize) -> f64 {
-        self.lost |= ticket == DEMAND;
         let parts = self.redeem(ticket);
+        if ticket == DEMAND || self.are_demanded(&parts, 0, n as isize) {
+            parts.iter().for_each(|part| self.done(part.record, part.bytes));
+            return self.no_number();
+        }
         let (across, left) = if n == WINDOW { self.sum_across(&parts) } else { (0.0, parts.clone()) };
         let sum = across + self.sum(&left, n);
         parts.iter().for_each(|part| self.done(part.record, part.bytes));
@@ -69,8 +78,11 @@ impl Pieces {
 
     /// The two numbers of four bytes each that a ticket stands for.
     pub(crate) fn numbers(&mut self, ticket: u64) -> [f64; 2] {
-        self.lost |= ticket == DEMAND;
+        if ticket == DEMAND {
+            return [self.no_number(); 2];
+        }
         let parts = self.redeem(ticket);
+        let asked = [0, 4].map(|from| self.are_demanded(&parts, from, 4));
         let half = |k: isize| {
             let within = |part: &Part| Part {
                 bytes: part.bytes & within(part.at, 4 * k, 4 * k + 4),
@@ -79,7 +91,10 @@ impl Pieces {
             };
             parts.iter().map(within).filter(|part| part.bytes != 0).collect::<Vec<_>>()
         };
-        let found = [self.sum(&half(0), HALF), self.sum(&half(1), HALF)];
+        let found = [0, 1].map(|k| match asked[k] {
+            true => self.no_number(),
+            false => self.sum(&half(k as isize), HALF),
+        });
         let outside = |part: &Part| self.any(part.record, part.bytes & !within(part.at, 0, WINDOW as isize));
         self.lost |= parts.iter().any(outside);
         parts.iter().for_each(|part| self.done(part.record, part.bytes));
