@@ -30,7 +30,7 @@ pub mod variant;
 
 pub use activity::{Activity, CopyRole, MemRole};
 pub use calls::callee::CalleeKind;
-pub use calls::summary::{Becomes, Summaries};
+pub use calls::summary::Summaries;
 pub use cfg::Cfg;
 pub use cfg::loops::{Loop, LoopId, Loops};
 pub use kinds::contents::Contents;

@@ -24,7 +24,7 @@ use brolga_analysis::memory::{accumulate, preserved};
 use brolga_analysis::query::{access_address, is_taped_integer, original};
 use brolga_analysis::uses::Uses;
 use brolga_analysis::{
-    Becomes, Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Preserved, Private, RootKind, Summaries, Variant,
+    Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Preserved, Private, RootKind, Summaries, Variant,
 };
 use brolga_ir::inst::{ShadowPlace, Val};
 use brolga_ir::map::{HashMap, HashSet};
@@ -286,7 +286,7 @@ impl<'a> Facts<'a> {
 
     /// Whether the run asks where the host has put floats, because integers become numbers.
     pub fn expects_numbers(&self) -> bool {
-        let number = |&inst: &ir::Inst| self.activity.becomes[inst] == Some(Becomes::Number);
+        let number = |&inst: &ir::Inst| self.activity.becomes[inst].number != 0;
         self.cfg.all_insts().iter().any(number)
     }
 

@@ -5,7 +5,7 @@ use brolga_ir::inst::Shape;
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::calls::summary::Becomes;
+use super::numbers::BecomingBytes;
 use crate::cfg::Cfg;
 
 /// What a memory access means for the derivative.
@@ -82,9 +82,9 @@ pub struct Activity {
     /// Integers without an active value in them, as far as this function knows, that may be a
     /// float's bits, or computed from some.
     pub possible: EntitySet<ir::Value>,
-    /// Loads of integers of four bytes or more that become numbers, or are stored: if there are
-    /// floats, how numbers depend on them is lost.
-    pub becomes: SecondaryMap<ir::Inst, Option<Becomes>>,
+    /// Of loads of integers of four bytes or more, the bytes that become numbers, or are stored: if
+    /// those are floats', how numbers depend on them is lost.
+    pub becomes: SecondaryMap<ir::Inst, BecomingBytes>,
     /// Operations on bits whose results must not get a cotangent ([`brolga_ir::Untracked::Trap`]).
     pub astray: EntitySet<ir::Inst>,
 }

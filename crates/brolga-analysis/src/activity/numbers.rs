@@ -35,7 +35,9 @@ use super::context::Cx;
 use super::demand::{DemandCx, DemandInput, Demanded};
 use crate::calls::callee::CalleeKind;
 use crate::calls::summary::{Becomes, Demand};
-use crate::query::{access_address, access_bytes};
+use crate::kinds::bytes::{BytesOf, pieces_of};
+use crate::memory::cell::{Cell, cell_of};
+use crate::query::{access_address, access_bytes, access_offset};
 use crate::uses::Use;
 
 /// Whether a program makes numbers of integers at all.
@@ -46,21 +48,64 @@ pub fn makes_numbers<'a>(mut funcs: impl Iterator<Item = &'a ir::Function>) -> b
     funcs.any(|f| f.layout.blocks().flat_map(|b| f.layout.block_insts(b)).any(|i| converts(f, i)))
 }
 
+/// Integers that become something.
+pub struct Becoming {
+    /// How, of each.
+    pub how: Demanded,
+    /// Those that do as they are, by one instruction.
+    ends: EntitySet<ir::Value>,
+    /// Results of callees that do.
+    pub results: Vec<(FuncKey, usize)>,
+}
+
 /// Integers that become something, as they are or by arithmetic, here, in a callee, or in a caller:
-/// `returned` says which results do. The second answer are results of callees that do.
-pub fn become_such(
-    i: &DemandInput<'_>,
-    what: Becomes,
-    returned: impl Fn(usize) -> bool,
-) -> (Demanded, Vec<(FuncKey, usize)>) {
-    let mut cx = DemandCx::new(i);
+/// `returned` says which results do.
+pub fn become_such(i: &DemandInput<'_>, what: Becomes, returned: impl Fn(usize) -> bool) -> Becoming {
+    let (mut cx, mut all) = (DemandCx::new(i), EntitySet::new());
     for &inst in i.cfg.all_insts() {
         for v in ends(i, inst, what, &returned) {
+            let v = i.func.dfg.resolve_aliases(v);
+            all.insert(v);
             cx.reach(v, Demand::Moved);
         }
     }
     cx.solve();
-    (cx.found, cx.results)
+    Becoming { how: cx.found, ends: all, results: cx.results }
+}
+
+impl Becoming {
+    /// The bytes of a value that become such, the first in the lowest bit.
+    fn bytes(&self, i: &DemandInput<'_>, v: ir::Value, depth: u32) -> u16 {
+        let func = i.func;
+        let all = (0xffff_u32 >> 16_u32.saturating_sub(func.dfg.value_type(v).bytes())) as u16;
+        if depth == MOST_MOVES || self.ends.contains(v) {
+            return all;
+        }
+        let of_use = |used: &Use| match *used {
+            Use::Edge(_, p) if self.how[p].is_some() => all,
+            Use::Inst(inst, _) => {
+                let mut results = func.dfg.inst_results(inst).iter().filter(|r| self.how[**r].is_some());
+                match (results.next(), pieces_of(func, inst)) {
+                    (None, _) => 0,
+                    (Some(&r), Some((from, _))) => {
+                        let asked = self.bytes(i, r, depth + 1);
+                        from.iter().filter(|b| b.of == v).fold(0, |m, b| m | moved(asked & b.mask, b.up.into()) & all)
+                    }
+                    (Some(_), None) => all,
+                }
+            }
+            Use::Edge(..) => 0,
+        };
+        i.uses.of(v).iter().fold(0, |m, used| m | of_use(used))
+    }
+}
+
+/// More moves of bytes than that are not followed.
+const MOST_MOVES: u32 = 12;
+
+/// A mask of bytes that lie so many further up.
+fn moved(mask: u16, up: i32) -> u16 {
+    if up < 0 { mask.checked_shr(up.unsigned_abs()) } else { mask.checked_shl(up as u32) }.unwrap_or(0)
 }
 
 /// The integers of which an instruction makes such.
@@ -114,28 +159,84 @@ fn matters(i: &DemandInput<'_>, conversion: ir::Inst) -> bool {
     false
 }
 
+/// Bytes of a load that become something, the first in the lowest bit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BecomingBytes {
+    /// Numbers.
+    pub number: u16,
+    /// Integers in memory, by arithmetic.
+    pub stored: u16,
+}
+
 impl Cx<'_> {
     /// Loads of integers of which the run has to find out.
-    pub(super) fn number_loads(&self) -> SecondaryMap<ir::Inst, Option<Becomes>> {
+    pub(super) fn number_loads(&self) -> SecondaryMap<ir::Inst, BecomingBytes> {
         let (i, func) = (self.i, self.i.func);
-        let mut found = SecondaryMap::new();
+        let mut found: SecondaryMap<ir::Inst, BecomingBytes> = SecondaryMap::new();
         if !i.summaries.makes_numbers {
             return found;
         }
+        let input = i.for_demand();
         for what in [Becomes::Stored, Becomes::Number] {
             let returned = |k: usize| !i.root && i.summaries.result_becomes(i.key, k, what);
-            let (such, _) = become_such(&i.for_demand(), what, returned);
+            let such = become_such(&input, what, returned);
+            // What is stored as it is takes its cotangent along.
+            let least = if what == Becomes::Stored { Demand::Computed } else { Demand::Moved };
             for &inst in i.cfg.all_insts() {
                 let op = func.dfg.insts[inst].opcode();
-                // What is stored as it is takes its cotangent along.
-                let least = if what == Becomes::Stored { Demand::Computed } else { Demand::Moved };
-                let becomes = func.dfg.inst_results(inst).iter().any(|&v| such[v] >= Some(least));
-                if op.can_load() && !op.is_call() && becomes && self.may_hold_bits(inst, what) {
-                    found[inst] = Some(what);
+                let becomes = func.dfg.inst_results(inst).iter().find(|v| such.how[**v] >= Some(least));
+                let Some(&v) = becomes.filter(|_| op.can_load() && !op.is_call()) else { continue };
+                if self.may_hold_bits(inst, what) {
+                    let there = 0xffff >> 16_u32.saturating_sub(access_bytes(func, inst));
+                    let bytes = such.bytes(&input, v, 0) & there;
+                    match what {
+                        Becomes::Number => found[inst].number = bytes,
+                        Becomes::Stored => found[inst].stored = bytes,
+                    }
                 }
             }
         }
         found
+    }
+
+    /// Whether an integer is made of bytes of memory where no float is known to be, though there are
+    /// some beside them: the run finds out.
+    pub(super) fn are_beside_floats(&self, v: ir::Value) -> bool {
+        let bytes = self.i.func.dfg.value_type(v).bytes();
+        self.loaded_beside_floats(v, (0xffff_u32 >> 16_u32.saturating_sub(bytes)) as u16, 0)
+    }
+
+    /// The same of some bytes of a value.
+    fn loaded_beside_floats(&self, v: ir::Value, bytes: u16, depth: u32) -> bool {
+        let func = self.i.func;
+        let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth < MOST_MOVES) else { return false };
+        if func.dfg.insts[inst].opcode().can_load() && !func.dfg.insts[inst].opcode().is_call() {
+            let Some(addr) = access_address(func, inst) else { return false };
+            let n = access_bytes(func, inst);
+            let cell = |at: u32| cell_of(func, addr, access_offset(func, inst) + at as i32);
+            let no_float = |at: u32| !self.is_accessed_as_float(cell(at));
+            let words = || (0..n).step_by(4).filter(|at| bytes >> at & 0xf != 0);
+            return n > 4 && !self.declared_floats(addr, n) && words().all(no_float);
+        }
+        let Some((from, _)) = pieces_of(func, inst) else { return false };
+        let asked = |b: &BytesOf| moved(bytes & b.mask, b.up.into());
+        from.iter().all(|b| asked(b) == 0 || self.loaded_beside_floats(b.of, asked(b), depth + 1))
+    }
+
+    /// Whether this function loads or stores a float in four bytes at a place. (What moves with one
+    /// in a word is taken for one, too: that says nothing.)
+    fn is_accessed_as_float(&self, (base, at): Cell) -> bool {
+        let func = self.i.func;
+        self.i.cfg.all_insts().iter().any(|&inst| {
+            let value = match func.dfg.insts[inst].opcode() {
+                Opcode::Load => func.dfg.first_result(inst),
+                Opcode::Store => func.dfg.inst_args(inst)[0],
+                _ => return false,
+            };
+            let Some(addr) = access_address(func, inst).filter(|_| self.is_float(value)) else { return false };
+            let (other, from) = cell_of(func, addr, access_offset(func, inst));
+            other == base && from < at.saturating_add(4) && at < from.saturating_add(access_bytes(func, inst).into())
+        })
     }
 
     /// Whether the bits of a float may be loaded: not of a constant, nor where there is no shadow.

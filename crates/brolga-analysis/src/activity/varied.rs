@@ -297,6 +297,7 @@ impl Cx<'_> {
                         self.a.state[args[0]],
                         State::Taint { definite: true } | State::Varied { definite: true }
                     )
+                    && !self.are_beside_floats(args[0])
                 {
                     let d = Diagnostic::new("AD0112", "float bits are converted as if they were an integer number")
                         .note(

@@ -231,10 +231,10 @@ fn becoming(i: &DemandInput<'_>, key: FuncKey) -> Becoming {
     let (mut params, mut results) = Becoming::default();
     let asked = [Becomes::Stored, Becomes::Number].into_iter().filter(|_| i.summaries.makes_numbers);
     for what in asked {
-        let (found, of_callees) = become_such(i, what, |k| i.summaries.result_becomes(key, k, what));
+        let found = become_such(i, what, |k| i.summaries.result_becomes(key, k, what));
         let formal = i.func.dfg.block_params(i.cfg.blocks[0]).iter().enumerate();
-        params.extend(formal.filter(|p| found[*p.1].is_some()).map(|p| (p.0, what)));
-        results.extend(of_callees.into_iter().map(|(f, k)| (f, k, what)));
+        params.extend(formal.filter(|p| found.how[*p.1].is_some()).map(|p| (p.0, what)));
+        results.extend(found.results.into_iter().map(|(f, k)| (f, k, what)));
     }
     (params, results)
 }

@@ -7,7 +7,7 @@
 //! instead, and the pullback has nothing to do.
 
 use brolga_analysis::query::{access_bytes, is_taped_integer};
-use brolga_analysis::{Becomes, Delta, MemRole, RootKind};
+use brolga_analysis::{Delta, MemRole, RootKind};
 use brolga_ir::MemoryMode;
 use brolga_ir::inst::{AdOp, Args, Arith, Check, Defs, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -43,7 +43,7 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
 pub(crate) fn expect_number(cx: Cx<'_, '_, '_, '_>) {
     let inst = cx.inst();
     let asks = cx.facts().program.vmctx_pointers_only;
-    if !asks || cx.facts().activity.becomes[inst] != Some(Becomes::Number) {
+    if !asks || cx.facts().activity.becomes[inst].number == 0 {
         return;
     }
     let (addr, off) = (cx.args()[0], brolga_analysis::query::access_offset(cx.func(), inst));
@@ -61,24 +61,47 @@ pub(crate) fn expect_number(cx: Cx<'_, '_, '_, '_>) {
 /// themselves and halves of those.
 const LEAST_BITS: i64 = 1 << 20;
 
-/// A load of an integer that becomes a number: if the program has stored a float there, the
-/// cotangent of that is unknown.
+/// Where floats may lie of whose bytes some are among these, of a place, and how many bytes they
+/// have.
+pub(crate) fn floats_of(bytes: u16) -> impl Iterator<Item = (i32, u32)> {
+    let word = move |at: i32| bytes >> at & 0xf != 0;
+    (0..16).step_by(4).filter_map(move |at| {
+        match (word(at), at % 8 == 0 && word(at + 4), at % 8 == 4 && word(at - 4)) {
+            (true, true, _) => Some((at, 8)),
+            (true, _, false) => Some((at, 4)),
+            _ => None,
+        }
+    })
+}
+
+/// A load of an integer that becomes a number, or a part of an integer in memory: if the program
+/// has stored a float there, the cotangent of that is not known.
 fn poison(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
     let (inst, z) = (cx.inst(), cx.results()[0]);
-    let (Some(becomes), Some(place)) = (cx.facts().activity.becomes[inst], cx.facts().place(addr, off)) else {
-        return;
-    };
-    let (ty, bytes) = (cx.ty(z), access_bytes(cx.func(), inst));
-    let when = (becomes == Becomes::Number).then(|| {
-        if !ty.is_int() {
-            return cx.emit(Where::Rvs, AdOp::Arith(Arith::Iconst(1), Args::default(), types::I8), types::I8);
-        }
+    let becomes = cx.facts().activity.becomes[inst];
+    let Some(place) = cx.facts().place(addr, off) else { return };
+    let at = |at: i32| ShadowPlace { off: off + at, ..place };
+    for (first, bytes) in floats_of(becomes.number) {
+        let (n, ty) = if cx.ty(z).is_int() {
+            (Val::Primal(z), cx.ty(z))
+        } else {
+            let lanes = if bytes == 8 { types::I64X2 } else { types::I32X4 };
+            let all = cx.emit(Where::Rvs, AdOp::Arith(Arith::Bitcast, [Val::Primal(z)].into(), lanes), lanes);
+            let lane = Arith::Extract((first as u32 / bytes) as u8);
+            (
+                cx.emit(Where::Rvs, AdOp::Arith(lane, [all].into(), lanes.lane_type()), lanes.lane_type()),
+                lanes.lane_type(),
+            )
+        };
         let of = |n: i64| AdOp::Arith(Arith::Iconst(n), Args::default(), ty);
         let [up, range] = [LEAST_BITS, 2 * LEAST_BITS].map(|n| cx.emit(Where::Rvs, of(n), ty));
-        let moved = cx.arith(Arith::Iadd, &[Val::Primal(z), up], ty);
-        cx.arith(Arith::Icmp(IntCC::UnsignedGreaterThanOrEqual), &[moved, range], types::I8)
-    });
-    cx.push(Where::Rvs, Defs::default(), AdOp::Poison { place, bytes, when });
+        let moved = cx.arith(Arith::Iadd, &[n, up], ty);
+        let when = cx.arith(Arith::Icmp(IntCC::UnsignedGreaterThanOrEqual), &[moved, range], types::I8);
+        cx.push(Where::Rvs, Defs::default(), AdOp::Poison { place: at(first), bytes, when: Some(when) });
+    }
+    for (first, bytes) in floats_of(becomes.stored) {
+        cx.push(Where::Rvs, Defs::default(), AdOp::Poison { place: at(first), bytes, when: None });
+    }
 }
 
 /// `store x, p+off`, of any width, atomic or not.

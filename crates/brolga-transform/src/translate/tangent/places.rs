@@ -6,15 +6,15 @@
 
 use std::cmp::Ordering;
 
-use brolga_analysis::query::{access_address, access_bytes, access_offset, is_taped_integer};
-use brolga_analysis::{Becomes, MemRole};
+use brolga_analysis::MemRole;
+use brolga_analysis::query::{access_address, access_offset, is_taped_integer};
 use brolga_ir::inst::{AdOp, Args, Arith, Check, Defs, FragmentOp, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, Type, types};
 
 use super::fit::fit;
 use super::value::{define, define_as, tangent_as};
-use crate::translate::rules::memory::{const_store_check, expect_number};
+use crate::translate::rules::memory::{const_store_check, expect_number, floats_of};
 use crate::translate::stmt::Cx;
 use crate::translate::stmt::Where;
 
@@ -44,13 +44,10 @@ pub fn load(cx: Cx<'_, '_, '_, '_>) {
 /// A load of an integer that becomes a number: a trap if a tangent lies there.
 fn expect_no_tangent(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
     let inst = cx.inst();
-    if cx.facts().activity.becomes[inst] != Some(Becomes::Number) {
-        return;
-    }
-    let Some(place) = cx.facts().place(addr, off) else { return };
-    let (bytes, single) = (access_bytes(cx.func(), inst), types::F32);
-    for at in (0..bytes).step_by(8) {
-        let ty = if bytes - at >= 8 { types::F64 } else { single };
+    let bytes = cx.facts().activity.becomes[inst].number;
+    let Some(place) = cx.facts().place(addr, off).filter(|_| bytes != 0) else { return };
+    for (at, n) in floats_of(bytes) {
+        let ty = if n == 8 { types::F64 } else { types::F32 };
         let place = ShadowPlace { off: off + at as i32, ..place };
         let tangent = cx.emit(Where::After, AdOp::LoadTangent { place, ty }, ty);
         let zero = cx.constant(0.0, ty);
