@@ -64,7 +64,11 @@ impl RevError {
 
 impl fmt::Display for RevError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: line {}: {}", self.kind.code(), self.at.line, self.message)
+        let (code, SourceSpan { line, column }) = (self.kind.code(), self.at);
+        match column {
+            0 => write!(f, "{code}: statement {line}: {}", self.message),
+            _ => write!(f, "{code}: line {line}, column {column}: {}", self.message),
+        }
     }
 }
 

@@ -40,8 +40,8 @@ struct Finder<'p> {
     effects: BTreeMap<FuncKey, Option<Effects>>,
     /// Callees whose inverses are needed.
     needed: Vec<FuncKey>,
-    /// What has been derived.
-    found: Vec<(String, ir::Function)>,
+    /// What has been derived, and of what.
+    found: Vec<(String, ir::Function, FuncKey)>,
 }
 
 impl Finder<'_> {
@@ -123,7 +123,7 @@ impl Finder<'_> {
                 self.needed.push(callee);
             }
         }
-        self.found.push((symbol.to_owned(), found));
+        self.found.push((symbol.to_owned(), found, key));
         Ok(())
     }
 }
@@ -179,8 +179,15 @@ pub fn find_inverse(program: &mut Program, function: &str, state: &[(usize, Stat
         }
     }
     let found = finder.found;
-    for (symbol, func) in found {
-        if program.define(&symbol, func, |_| 0).is_err() {
+    for (symbol, func, of) in found {
+        // An instruction has the line of that which it undoes.
+        let lines = program.funcs[of].lines.clone();
+        let locations = func.clone();
+        let line = |inst| match locations.srcloc(inst).bits().wrapping_sub(1) {
+            n if (n as usize) < lines.keys().len() => lines[ir::Inst::from_u32(n)],
+            _ => 0,
+        };
+        if program.define(&symbol, func, line).is_err() {
             let d = Diagnostic::new("AD0195", format!("the program has a function %{symbol} already"));
             let help = format!("say that it undoes %{function} (`set_inverse`), or give it another name");
             return Err(d.in_func(function).help(help).into());
