@@ -575,23 +575,45 @@ fn calls_that_do_more_are_refused() {
     found(&func).expect("a sine is a number");
 }
 
-/// Statements that change one number by others, or exchange two.
-fn random_body(noise: &mut Noise) -> String {
+/// Where a place is: among the first eight by its number, or behind them by one that is read. All of
+/// the latter are different.
+fn random_place(noise: &mut Noise, text: &mut String, next: &mut u64, by_index: bool) -> (u64, String) {
+    let i = noise.below(6);
+    if !by_index || noise.below(2) == 0 {
+        return (i, format!("v0+{}", 8 * i));
+    }
+    *next += 5;
+    let v = *next;
+    *text += &format!(
+        "v{} = load.i64 v1+{}\nv{} = iconst.i64 3\nv{} = ishl v{}, v{}\nv{v} = iadd v0, v{}\n",
+        v - 4, 8 * i, v - 3, v - 2, v - 4, v - 3, v - 2
+    );
+    (100 + i, format!("v{v}"))
+}
+
+/// Statements that change one number by others, or exchange two. `more` is a number to change by.
+fn random_body(noise: &mut Noise, by_index: bool, more: &str) -> String {
     let (mut text, mut next) = (String::new(), 100);
-    let mut value = |text: &mut String, what: String| {
-        next += 1;
-        *text += &format!("v{next} = {what}\n");
-        next
-    };
-    for _ in 0..=noise.below(8) {
-        let i = noise.below(6);
-        let others = [(i + 1 + noise.below(5)) % 6, (i + 1 + noise.below(5)) % 6];
-        let x = value(&mut text, format!("load.i64 v0+{}", 8 * i));
-        let [a, b] = others.map(|j| value(&mut text, format!("load.i64 v0+{}", 8 * j)));
-        let c = value(&mut text, format!("load.i64 v1+{}", 8 * noise.below(8)));
+    for _ in 0..=noise.below(if by_index { 2 } else { 8 }) {
+        let (i, at) = random_place(noise, &mut text, &mut next, by_index);
+        let others = [(); 2].map(|()| loop {
+            let (j, place) = random_place(noise, &mut text, &mut next, by_index);
+            if j != i {
+                break place;
+            }
+        });
+        let mut value = |text: &mut String, what: String| {
+            next += 1;
+            *text += &format!("v{next} = {what}\n");
+            next
+        };
+        let x = value(&mut text, format!("load.i64 {at}"));
+        let [a, b] = [0, 1].map(|k| value(&mut text, format!("load.i64 {}", others[k])));
+        let c = value(&mut text, format!("load.i64 v1+{}", 64 + 8 * noise.below(8)));
         let ops = ["iadd", "isub", "imul", "bxor", "band", "umin"];
         let e = value(&mut text, format!("{} v{a}, v{b}", noise.one_of(&ops)));
         let e = value(&mut text, format!("{} v{e}, v{c}", noise.one_of(&ops)));
+        let e = value(&mut text, format!("{} v{e}, {more}", noise.one_of(&ops)));
         let new = match noise.below(7) {
             0 => value(&mut text, format!("iadd v{e}, v{x}")),
             1 => value(&mut text, format!("isub v{e}, v{x}")),
@@ -603,32 +625,47 @@ fn random_body(noise: &mut Noise) -> String {
             }
             5 => value(&mut text, format!("bnot v{x}")),
             _ => {
-                text += &format!("store v{x}, v0+{}\n", 8 * others[0]);
+                text += &format!("store v{x}, {}\n", others[0]);
                 a
             }
         };
-        text += &format!("store v{new}, v0+{}\n", 8 * i);
+        text += &format!("store v{new}, {at}\n");
     }
     text
 }
 
 #[test]
 fn random_functions_are_undone() {
-    let mut all = 0;
+    let (mut all, mut looked) = (0, 0);
     for seed in 0..brolga_testing::budget(300, 60) {
-        let body = random_body(&mut Noise(seed * 7919 + 3));
-        let (head, step) = ("block0(v0: i64, v1: i64, v2: i64):", "v9 = iadd v8, v7\njump block1(v9)");
-        for body in [
-            format!("{head}\n{body}\nreturn"),
-            format!(
-                "{head}\nv6 = iconst.i64 0\nv7 = iconst.i64 1\njump block1(v6)\nblock1(v8: i64):\nv10 = icmp ult v8, v2\n\
-                 brif v10, block2, block3\nblock2:\n{body}\n{step}\nblock3:\nreturn"
-            ),
-        ] {
-            let (apart, differ, changed) = there_and_back(&body, 40, 3);
+        let mut noise = Noise(seed * 7919 + 3);
+        let by_index = seed % 2 == 1;
+        let head = "block0(v0: i64, v1: i64, v2: i64):";
+        let straight = format!("{head}\n{}\nreturn", random_body(&mut noise, by_index, "v2"));
+        // A sum of what is read is carried, and used.
+        let body = random_body(&mut noise, by_index, noise_of(seed));
+        let again = format!(
+            "{head}\nv6 = iconst.i64 0\nv7 = iconst.i64 1\njump block1(v6, v2)\nblock1(v8: i64, v20: i64):\n\
+             v10 = icmp ult v8, v2\nbrif v10, block2, block3\nblock2:\n{body}\nv9 = iadd v8, v7\n\
+             v21 = load.i64 v1+64\nv22 = rotl v20, v21\nv23 = bxor v22, v9\njump block1(v9, v23)\nblock3:\nreturn"
+        );
+        let mut read = [0; 16];
+        (0..8).for_each(|i| read[i] = 8 + (i as u64 * 5 + seed) % 8);
+        read[8..].iter_mut().for_each(|r| *r = noise.below(1 << 40));
+        for body in [straight, again] {
+            if by_index && found(&function(&text(&body))).is_err_and(|e| e.contains("as others may")) {
+                continue;
+            }
+            let (apart, differ, changed) = there_and_back_by(&body, &[0], 40, 3, Some(read));
             assert_eq!((apart, differ), (0.0, 0), "seed {seed}\n{body}");
             all += u64::from(changed);
+            looked += u64::from(by_index);
         }
     }
-    assert!(all >= 100, "{all} of them do something");
+    assert!(all >= 100 && looked >= 40, "{all} of them do something, {looked} look where places are");
+}
+
+/// What an iteration changes numbers by.
+fn noise_of(seed: u64) -> &'static str {
+    if seed % 3 == 0 { "v8" } else { "v20" }
 }

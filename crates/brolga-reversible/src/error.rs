@@ -141,8 +141,8 @@ impl Fault {
         match self {
             Self::AliasWrite => "a statement changes what it reads, or changes one place by two names",
             Self::PostconditionFailed => {
-                "a condition did not hold behind the statement as it did before: correct the postcondition, or the \
-                 assertion at the loop's entry"
+                "a condition did not hold behind the statement as it did before, or what a loop says of its entry held not \
+                 at first, or again behind an iteration: correct the postcondition, or what stands behind `from`"
             }
             Self::DeallocMismatch => {
                 "a place ends that does not hold what is said: undo what was computed in it, or allow for roundings \

@@ -146,7 +146,10 @@ impl Layouts {
                 ));
             }
             Type::Record(name) => {
-                let r = self.records.get(name).ok_or_else(|| format!("there is no type `{name}` in front of it"))?;
+                let r = self
+                    .records
+                    .get(name)
+                    .ok_or_else(|| format!("there is no type `{name}`, and no record of this name in front of it"))?;
                 (r.size, r.align)
             }
         })

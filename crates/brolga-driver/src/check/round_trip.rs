@@ -233,6 +233,12 @@ fn same(was: Num, is: Num, between: f64, exact: bool, check: CheckMode) -> bool 
     }
 }
 
+/// A number near another one: of a short step of time a long one need not be undone.
+fn moved(x: f64, noise: &mut Noise) -> f64 {
+    let size = x.abs().min(1.0);
+    x + unit(noise) * if size > 0.0 { size } else { 1.0 }
+}
+
 /// A call from another state; first comes that of the call.
 fn around(call: &Invocation, pair: &UndonePair, number: u64, integers: bool) -> Invocation {
     if number == 0 {
@@ -245,14 +251,14 @@ fn around(call: &Invocation, pair: &UndonePair, number: u64, integers: bool) -> 
         for word in data.chunks_exact_mut(elem.bytes()) {
             match (*elem, <[u8; 8]>::try_from(&*word), <[u8; 4]>::try_from(&*word)) {
                 (ElemType::F64, Ok(bytes), _) => {
-                    let mut x = f64::from_le_bytes(bytes) + unit(&mut noise);
+                    let mut x = moved(f64::from_le_bytes(bytes), &mut noise);
                     if own.on_grid {
                         x = (x * 2_f64.powi(43)).round() * 2_f64.powi(-43);
                     }
                     word.copy_from_slice(&x.to_le_bytes());
                 }
                 (ElemType::F32, _, Ok(bytes)) => {
-                    let x = f32::from_le_bytes(bytes) + unit(&mut noise) as f32;
+                    let x = moved(f32::from_le_bytes(bytes).into(), &mut noise) as f32;
                     word.copy_from_slice(&x.to_le_bytes());
                 }
                 (ElemType::Int(_), _, _) if integers && own.moves => {
