@@ -3,7 +3,9 @@
 //! changes.
 //!
 //! Seen to fail: operands of `isub` exchanged, iterations that are not counted, the odd factor in
-//! place of its inverse, a loop that runs again behind stores to what it reads.
+//! place of its inverse, a loop that runs again behind stores to what it reads, places that are taken
+//! for different ones, what comes in front of a loop's way out undone once too seldom, what an
+//! iteration has left loaded in the first one, or though the next one stores there.
 
 use brolga_clif::inverse::{Called, InverseRequest, inverse};
 use brolga_testing::noise::Noise;
@@ -586,7 +588,13 @@ fn random_place(noise: &mut Noise, text: &mut String, next: &mut u64, by_index: 
     let v = *next;
     *text += &format!(
         "v{} = load.i64 v1+{}\nv{} = iconst.i64 3\nv{} = ishl v{}, v{}\nv{v} = iadd v0, v{}\n",
-        v - 4, 8 * i, v - 3, v - 2, v - 4, v - 3, v - 2
+        v - 4,
+        8 * i,
+        v - 3,
+        v - 2,
+        v - 4,
+        v - 3,
+        v - 2
     );
     (100 + i, format!("v{v}"))
 }
@@ -596,10 +604,12 @@ fn random_body(noise: &mut Noise, by_index: bool, more: &str) -> String {
     let (mut text, mut next) = (String::new(), 100);
     for _ in 0..=noise.below(if by_index { 2 } else { 8 }) {
         let (i, at) = random_place(noise, &mut text, &mut next, by_index);
-        let others = [(); 2].map(|()| loop {
-            let (j, place) = random_place(noise, &mut text, &mut next, by_index);
-            if j != i {
-                break place;
+        let others = [(); 2].map(|()| {
+            loop {
+                let (j, place) = random_place(noise, &mut text, &mut next, by_index);
+                if j != i {
+                    break place;
+                }
             }
         });
         let mut value = |text: &mut String, what: String| {
