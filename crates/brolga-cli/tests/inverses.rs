@@ -160,3 +160,39 @@ fn lines_that_are_wrong_are_named() {
     let text = plain.run("invert", &["--inverse", "advance,0:16"]).expect(0).stdout;
     assert!(text.starts_with("function %advance__inverse"), "{text}");
 }
+
+#[test]
+fn what_lies_on_each_other_is_named() {
+    let text = "\
+; inverse: %add_at, 0:24
+function %add_at(i64, i64, i64) {
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = iconst.i64 3
+    v4 = ishl v1, v3
+    v5 = ishl v2, v3
+    v6 = iadd v0, v4
+    v7 = iadd v0, v5
+    v8 = load.f64 v6
+    v9 = load.f64 v7
+    v10 = fadd v8, v9
+    store v10, v6
+    return
+}
+function %adds(i64, i64, i64) {
+    fn0 = %add_at(i64, i64, i64)
+block0(v0: i64, v1: i64, v2: i64):
+    call fn0(v0, v1, v2)
+    return
+}
+";
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "overlap.clif", text);
+    let grad = |at: &str| {
+        let call = format!("%adds([1.0, 2.0, 4.0], {at}) shadow 0=[1.0, 2.0, 4.0]");
+        file.run("grad", &["--call", &call, "--json"])
+    };
+    let apart = grad("0, 2").expect(0).json();
+    assert_eq!(apart[0]["gradient"][0].to_string(), "[1.0,2.0,5.0]", "{apart:?}");
+    // A number that is added to itself has been forgotten.
+    let trap = grad("1, 1").expect(1).json();
+    assert_eq!((&trap[0]["error"]["code"], &trap[0]["error"]["line"]), (&"overlap".into(), &12.into()), "{trap:?}");
+}

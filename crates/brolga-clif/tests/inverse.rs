@@ -3,11 +3,11 @@
 //! changes.
 //!
 //! Seen to fail: operands of `isub` exchanged, iterations that are not counted, the odd factor in
-//! place of its inverse, a loop that runs again behind stores to what it reads, places that are taken
-//! for different ones, what comes in front of a loop's way out undone once too seldom, what an
-//! iteration has left loaded in the first one, or though the next one stores there.
+//! place of its inverse, a loop that runs again behind stores to what it reads, places that are
+//! taken for different ones, what comes in front of a loop's way out undone once too seldom, what
+//! an iteration has left loaded in the first one, or though the next one stores there.
 
-use brolga_clif::inverse::{Called, InverseRequest, inverse};
+use brolga_clif::inverse::{InverseRequest, UndoneCall, inverse};
 use brolga_testing::noise::Noise;
 use brolga_testing::{function, jit};
 use cranelift_codegen::ir::{self, TrapCode, UserFuncName};
@@ -24,7 +24,7 @@ fn found(func: &ir::Function) -> Result<ir::Function, String> {
 }
 
 fn found_of(func: &ir::Function, states: &[usize]) -> Result<ir::Function, String> {
-    let asked = InverseRequest { states, called: &|_| Called::Computes, overlap: OVERLAP };
+    let asked = InverseRequest { states, called: &|_| UndoneCall::Computes, overlap: OVERLAP };
     inverse(func, &asked, UserFuncName::testcase("g"))
         .map_err(|e| format!("{}: {}", func.dfg.display_inst(e.inst), e.why))
 }
@@ -414,7 +414,7 @@ fn loops_carry_what_they_only_read() {
     assert!(own.contains("is made of the state"), "{own}");
 }
 
-/// Sums as far as they have come, in place of the numbers: of those before, and of all but the last.
+/// Sums as far as they have come, in place of the numbers.
 const SUMS_IN_PLACE: &str = "block0(v0: i64, v1: i64, v2: i64):
             v3 = iconst.i64 0
             v4 = iconst.i64 8
@@ -570,15 +570,15 @@ fn a_value_of_many_ways_is_looked_at_once() {
 #[test]
 fn calls_that_do_more_are_refused() {
     let func = function(&text(&SUMS.replace("v6 = fmul v4, v4", "v6 = call fn0(v4)")));
-    let lost = |_| Called::Lost("what it calls may do more".to_owned());
+    let lost = |_| UndoneCall::Lost("what it calls may do more".to_owned());
     let asked = InverseRequest { states: &[0], called: &lost, overlap: OVERLAP };
     let e = inverse(&func, &asked, UserFuncName::testcase("g")).unwrap_err();
     assert_eq!(e.why, "what it calls may do more");
     found(&func).expect("a sine is a number");
 }
 
-/// Where a place is: among the first eight by its number, or behind them by one that is read. All of
-/// the latter are different.
+/// Where a place is: among the first eight by its number, or behind them by one that is read. All
+/// of the latter are different.
 fn random_place(noise: &mut Noise, text: &mut String, next: &mut u64, by_index: bool) -> (u64, String) {
     let i = noise.below(6);
     if !by_index || noise.below(2) == 0 {

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use brolga_analysis::calls::summarise::reachable;
-use brolga_clif::inverse::{Called, Effects, InverseRequest, effects, inverse};
+use brolga_clif::inverse::{Effects, InverseRequest, UndoneCall, effects, inverse};
 use brolga_ir::driver::{Driver, StateLength};
 use brolga_ir::program::functions_used;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
@@ -86,21 +86,24 @@ impl Finder<'_> {
     }
 
     /// What a call does.
-    fn called(&self, body: &ir::Function, callee: FuncRef) -> Called {
+    fn called(&self, body: &ir::Function, callee: FuncRef) -> UndoneCall {
         let Some(key) = self.program.callee(body, callee) else {
-            return Called::Lost("it is not known what it calls".to_owned());
+            return UndoneCall::Lost("it is not known what it calls".to_owned());
         };
         let f = &self.program.funcs[key];
         let Some(Some(of)) = self.effects.get(&key) else {
-            return Called::Lost(format!("%{} does more than read, and change what its parameters point at", f.symbol));
+            return UndoneCall::Lost(format!(
+                "%{} does more than read, and change what its parameters point at",
+                f.symbol
+            ));
         };
         match (of.changes.is_empty(), f.signature.returns.is_empty()) {
-            (true, _) if of.reads => Called::Reads,
-            (true, _) => Called::Computes,
-            (false, false) => Called::Lost(format!("%{} changes memory and returns a number", f.symbol)),
+            (true, _) if of.reads => UndoneCall::Reads,
+            (true, _) => UndoneCall::Computes,
+            (false, false) => UndoneCall::Lost(format!("%{} changes memory and returns a number", f.symbol)),
             (false, true) => {
                 let undo = self.undone_by(key).map_or_else(|| format!("{}__uncall", f.symbol), |u| u.1);
-                Called::Changes { states: of.changes.iter().copied().collect(), undo }
+                UndoneCall::Changes { states: of.changes.iter().copied().collect(), undo }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What a function does to memory, as those that call it see it.
 //!
-//! **Question.** A function is called by one that is to be undone. Does it change memory, and where?
+//! **Question.** A function is called by one that is to be undone. Where does it change memory?
 //! **Answer.** It changes what those of its parameters point at that its stores lead to
 //! ([`super::origin`]), and what the functions that it calls change. Anything else is named.
 //!

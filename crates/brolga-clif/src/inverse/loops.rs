@@ -36,13 +36,13 @@ struct Carried {
     /// Those that are counted, by their numbers.
     counted: Vec<usize>,
     /// How each of those is found from what they are next, in an order in which that works.
-    back: Vec<(usize, Vec<Found>)>,
+    back: Vec<(usize, Vec<FoundStep>)>,
     /// Those that the iteration before has stored, and by which store.
     kept: Vec<(usize, Inst)>,
 }
 
 /// A value, and the step to it.
-type Found = (Value, UndoStep);
+type FoundStep = (Value, UndoStep);
 
 /// Stands for a value that will be there.
 fn some() -> Value {
@@ -179,11 +179,11 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// How parameters are found from what they are next.
-    fn found_back(&mut self, of: &UndoLoop, params: &[Value], counted: &[usize]) -> Vec<(usize, Vec<Found>)> {
+    fn found_back(&mut self, of: &UndoLoop, params: &[Value], counted: &[usize]) -> Vec<(usize, Vec<FoundStep>)> {
         let func = self.view.func;
         let insts: Vec<Inst> = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect();
         let next: HashSet<Value> = counted.iter().map(|&i| of.next[i]).collect();
-        let mut found: Vec<(usize, Vec<Found>)> = Vec::new();
+        let mut found: Vec<(usize, Vec<FoundStep>)> = Vec::new();
         loop {
             let before = found.len();
             for &i in counted {

@@ -50,7 +50,7 @@ pub use effects::{Effects, effects};
 use emit::Inverse;
 use readings::Readings;
 use view::View;
-pub use view::{Called, InverseRequest, NotInvertible};
+pub use view::{InverseRequest, NotInvertible, UndoneCall};
 
 /// The function that undoes `func`, by this name.
 ///

@@ -24,14 +24,14 @@ use crate::map::{HashMap, HashSet};
 
 /// What a value is computed from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum AddressOrigin {
     /// A sum, in which the address of each of these states is so many times.
     Sum(BTreeMap<usize, i64>),
     /// Some of these, somehow.
     Some(HashSet<usize>),
 }
 
-impl Origin {
+impl AddressOrigin {
     pub fn states(&self) -> HashSet<usize> {
         match self {
             Self::Sum(times) => times.keys().copied().collect(),
@@ -65,16 +65,16 @@ impl Origin {
 }
 
 /// What all values are computed from. What is not among them is not reached.
-pub(super) fn origins(func: &ir::Function, states: &[usize]) -> HashMap<Value, Origin> {
-    let mut found: HashMap<Value, Origin> = HashMap::default();
+pub(super) fn origins(func: &ir::Function, states: &[usize]) -> HashMap<Value, AddressOrigin> {
+    let mut found: HashMap<Value, AddressOrigin> = HashMap::default();
     let entry = func.layout.entry_block().expect("it has a body");
     for (i, &param) in func.dfg.block_params(entry).iter().enumerate() {
         let times = states.contains(&i).then_some((i, 1)).into_iter().collect();
-        found.insert(param, Origin::Sum(times));
+        found.insert(param, AddressOrigin::Sum(times));
     }
     loop {
         let mut changed = false;
-        let mut set = |found: &mut HashMap<Value, Origin>, v: Value, new: Origin| {
+        let mut set = |found: &mut HashMap<Value, AddressOrigin>, v: Value, new: AddressOrigin| {
             let new = match found.get(&v) {
                 Some(old) => old.clone().or(new),
                 None => new,
@@ -90,7 +90,7 @@ pub(super) fn origins(func: &ir::Function, states: &[usize]) -> HashMap<Value, O
                 }
             }
             let args: Vec<Value> = func.dfg.inst_args(inst).iter().map(|&v| func.dfg.resolve_aliases(v)).collect();
-            let args: Option<Vec<&Origin>> = args.iter().map(|v| found.get(v)).collect();
+            let args: Option<Vec<&AddressOrigin>> = args.iter().map(|v| found.get(v)).collect();
             if let Some(args) = args {
                 let new = result(func, inst, &args);
                 for &v in func.dfg.inst_results(inst) {
@@ -105,17 +105,17 @@ pub(super) fn origins(func: &ir::Function, states: &[usize]) -> HashMap<Value, O
 }
 
 /// What an instruction's results are computed from.
-fn result(func: &ir::Function, inst: Inst, args: &[&Origin]) -> Origin {
+fn result(func: &ir::Function, inst: Inst, args: &[&AddressOrigin]) -> AddressOrigin {
     let op = func.dfg.insts[inst].opcode();
     match (op, args) {
         (Opcode::Iadd, [a, b]) => a.plus(b, 1),
         (Opcode::Isub, [a, b]) => a.plus(b, -1),
         (Opcode::Select, [_, a, b]) => (*a).clone().or((*b).clone()),
         // What memory holds leads to no state; no comparison does.
-        _ if op.can_load() || op.is_call() || op == Opcode::Icmp => Origin::number(),
+        _ if op.can_load() || op.is_call() || op == Opcode::Icmp => AddressOrigin::number(),
         _ => {
             let states: HashSet<usize> = args.iter().flat_map(|a| a.states()).collect();
-            if states.is_empty() { Origin::number() } else { Origin::Some(states) }
+            if states.is_empty() { AddressOrigin::number() } else { AddressOrigin::Some(states) }
         }
     }
 }

@@ -7,7 +7,7 @@
 use cranelift_codegen::ir::{Block, Inst, InstructionData, Opcode, Value};
 use cranelift_codegen::loop_analysis::Loop;
 
-use super::view::{Called, Undoable, View, refused};
+use super::view::{Undoable, UndoneCall, View, refused};
 use crate::shape::FlowInfo;
 
 /// A piece of a function.
@@ -132,7 +132,7 @@ impl UndoWalk<'_, '_> {
         let mut own = Vec::new();
         for inst in self.view.func.layout.block_insts(block).filter(|&i| i != last) {
             match self.view.called(inst) {
-                Some(Called::Changes { undo, .. }) => {
+                Some(UndoneCall::Changes { undo, .. }) => {
                     found.push(UndoPart::Straight(std::mem::take(&mut own)));
                     found.push(UndoPart::Call(inst, undo));
                 }

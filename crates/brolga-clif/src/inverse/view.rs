@@ -6,7 +6,7 @@
 
 use cranelift_codegen::ir::{self, Block, FuncRef, Inst, Opcode, TrapCode, Value, ValueDef};
 
-use super::origin::{Origin, origins, targets};
+use super::origin::{AddressOrigin, origins, targets};
 use crate::map::{HashMap, HashSet};
 
 /// Why a function has no inverse that is found.
@@ -32,14 +32,14 @@ pub struct InverseRequest<'a> {
     /// Parameters that point at states.
     pub states: &'a [usize],
     /// What a call of another function does.
-    pub called: &'a dyn Fn(FuncRef) -> Called,
+    pub called: &'a dyn Fn(FuncRef) -> UndoneCall,
     /// The trap where places that are changed lie on each other, and that cannot be undone.
     pub overlap: TrapCode,
 }
 
 /// What a call of another function does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Called {
+pub enum UndoneCall {
     /// What it returns depends on its arguments alone, and it does nothing else.
     Computes,
     /// It reads memory that its arguments lead to, or that nothing changes, besides.
@@ -63,7 +63,7 @@ pub(super) struct View<'f> {
     pub entry: Block,
     /// States that are written to.
     pub written: HashSet<usize>,
-    origins: HashMap<Value, Origin>,
+    origins: HashMap<Value, AddressOrigin>,
 }
 
 /// Where a load or store goes.
@@ -126,7 +126,7 @@ impl<'f> View<'f> {
     }
 
     /// What a call does.
-    pub fn called(&self, inst: Inst) -> Option<Called> {
+    pub fn called(&self, inst: Inst) -> Option<UndoneCall> {
         let ir::InstructionData::Call { func_ref, .. } = self.func.dfg.insts[inst] else { return None };
         Some((self.asked.called)(func_ref))
     }
@@ -140,9 +140,9 @@ impl<'f> View<'f> {
     fn changed_by(&self, inst: Inst) -> Undoable<Vec<usize>> {
         let help = "write an inverse by hand for a function that calls it";
         let states = match self.called(inst).expect("it is a call") {
-            Called::Computes | Called::Reads => return Ok(vec![]),
-            Called::Changes { states, .. } => states,
-            Called::Lost(why) => return refused(inst, why, help),
+            UndoneCall::Computes | UndoneCall::Reads => return Ok(vec![]),
+            UndoneCall::Changes { states, .. } => states,
+            UndoneCall::Lost(why) => return refused(inst, why, help),
         };
         let mut found = Vec::new();
         for (i, &arg) in self.func.dfg.inst_args(inst).iter().enumerate() {
@@ -168,7 +168,7 @@ impl<'f> View<'f> {
     pub fn reads(&self, inst: Inst) -> bool {
         match self.func.dfg.insts[inst].opcode() {
             Opcode::Load => true,
-            Opcode::Call => self.called(inst) == Some(Called::Reads),
+            Opcode::Call => self.called(inst) == Some(UndoneCall::Reads),
             _ => false,
         }
     }
@@ -223,7 +223,7 @@ impl<'f> View<'f> {
     }
 
     fn roots(&self, v: Value) -> HashSet<usize> {
-        self.origins.get(&self.resolved(v)).map(Origin::states).unwrap_or_default()
+        self.origins.get(&self.resolved(v)).map(AddressOrigin::states).unwrap_or_default()
     }
 
     /// The block in which a value is defined.

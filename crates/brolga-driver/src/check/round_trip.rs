@@ -3,9 +3,9 @@
 //! **Question.** Does `~f` undo `f`?
 //! **Answer.** States around that of a call are tried: floats are moved, and in every other state
 //! the integers that `f` changes, too, where no address is made of them. Behind both the state is
-//! what it was: integers bit by bit, fixed-point numbers too, unless floats are changed beside them,
-//! and floats as the function says. Where a check of the function fails instead, it has left the
-//! state as it was, bit by bit.
+//! what it was: integers bit by bit, fixed-point numbers too, unless floats are changed beside
+//! them, and floats as the function says. Where a check of the function fails instead, it has left
+//! the state as it was, bit by bit.
 //!
 //! Of a reversible function the file says what is a state. Of a function in CLIF that another one
 //! undoes, what declares that says it; then `f` changes nothing else, which is compared, too.
