@@ -677,5 +677,5 @@ fn random_functions_are_undone() {
 
 /// What an iteration changes numbers by.
 fn noise_of(seed: u64) -> &'static str {
-    if seed % 3 == 0 { "v8" } else { "v20" }
+    if seed.is_multiple_of(3) { "v8" } else { "v20" }
 }
