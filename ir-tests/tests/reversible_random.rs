@@ -47,6 +47,8 @@ struct Maker {
     fixed: Vec<String>,
     integers: Vec<String>,
     callees: usize,
+    /// Whether claims are believed: none is made that holds in one direction only.
+    believed: bool,
 }
 
 impl Maker {
@@ -64,6 +66,7 @@ impl Maker {
             fixed: names("q", 2),
             integers: names("k", 3),
             callees: 0,
+            believed: false,
         }
     }
 
@@ -186,14 +189,14 @@ impl Maker {
                 let Some(p) = self.changed(&all) else { return };
                 self.line(&format!("neg {p}"));
             }
-            6 => {
+            6 if !self.believed => {
                 let Some(p) = self.changed(&self.integers.clone()) else { return };
                 // A branch that is found again by what it has added.
                 self.line(&format!("if ({p} > 0, {p} > 1) {{"));
                 self.line(&format!("    {p} += 1"));
                 self.line("}");
             }
-            7 => self.call(),
+            6 | 7 => self.call(),
             8 => {
                 let k = self.random.pick(&self.integers.clone()).clone();
                 self.frozen.push(k.clone());
@@ -241,7 +244,9 @@ impl Maker {
                 self.line(&format!("drop {t} = {e}"));
             }
             _ => {
+                let around = std::mem::replace(&mut self.believed, true);
                 self.block("check off", deep - 1);
+                self.believed = around;
                 self.line("}");
             }
         }
