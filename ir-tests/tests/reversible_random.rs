@@ -47,6 +47,8 @@ struct Maker {
     fixed: Vec<String>,
     integers: Vec<String>,
     callees: usize,
+    /// Whether claims are believed: none is made that holds in one direction only.
+    believed: bool,
 }
 
 impl Maker {
@@ -64,6 +66,7 @@ impl Maker {
             fixed: names("q", 2),
             integers: names("k", 3),
             callees: 0,
+            believed: false,
         }
     }
 
@@ -186,14 +189,14 @@ impl Maker {
                 let Some(p) = self.changed(&all) else { return };
                 self.line(&format!("neg {p}"));
             }
-            6 => {
+            6 if !self.believed => {
                 let Some(p) = self.changed(&self.integers.clone()) else { return };
                 // A branch that is found again by what it has added.
                 self.line(&format!("if ({p} > 0, {p} > 1) {{"));
                 self.line(&format!("    {p} += 1"));
                 self.line("}");
             }
-            7 => self.call(),
+            6 | 7 => self.call(),
             8 => {
                 let k = self.random.pick(&self.integers.clone()).clone();
                 self.frozen.push(k.clone());
@@ -241,7 +244,9 @@ impl Maker {
                 self.line(&format!("drop {t} = {e}"));
             }
             _ => {
+                let around = std::mem::replace(&mut self.believed, true);
                 self.block("check off", deep - 1);
+                self.believed = around;
                 self.line("}");
             }
         }
@@ -249,6 +254,9 @@ impl Maker {
 
     /// What is computed, used, and undone.
     fn computed(&mut self, deep: usize) {
+        if self.random.below(3) == 0 {
+            return self.computed_elsewhere(deep);
+        }
         let t = self.fresh("t");
         let kind = *self.random.pick(&["f64", "q43"]);
         self.line(&format!("let {t}: {kind} = 0"));
@@ -267,6 +275,23 @@ impl Maker {
         self.floats.retain(|p| *p != t);
         self.fixed.retain(|p| *p != t);
         self.frozen.truncate(kept);
+        self.line(&format!("drop {t} = 0"));
+    }
+
+    /// Integers of an array of its own, which another function computes.
+    fn computed_elsewhere(&mut self, deep: usize) {
+        let Some(k) = self.changed(&self.integers.clone()) else { return };
+        let t = self.fresh("t");
+        self.line(&format!("let {t}: [i64 x 3] = 0"));
+        self.line("compute {");
+        self.line(&format!("    call filled({t}, {k}, n)"));
+        let kept = (self.frozen.len(), self.integers.len());
+        self.integers.extend((0..3).map(|i| format!("{t}[{i}]")));
+        self.frozen.extend(self.integers[kept.1..].iter().cloned().chain([k]));
+        self.block("} copy", deep - 1);
+        self.line("}");
+        self.frozen.truncate(kept.0);
+        self.integers.truncate(kept.1);
         self.line(&format!("drop {t} = 0"));
     }
 
@@ -307,6 +332,21 @@ fn callee(number: usize, seed: u64) -> String {
     format!("fn g{number}(a: f64, b: f64, k: i64, c: in [f64 x 2], n: in i64) {{\n{}}}\n", m.text)
 }
 
+/// A function that changes an array of integers.
+fn filled(seed: u64) -> String {
+    let mut m = Maker::new(seed);
+    m.integers = ["w[0]", "w[1]", "w[2]", "k"].map(String::from).to_vec();
+    for _ in 0..4 {
+        let all = m.integers.clone();
+        let (p, q) = (m.random.pick(&all).clone(), m.random.pick(&all).clone());
+        let e = m.integer(&p).0;
+        let op = *m.random.pick(&["+=", "-=", "^="]);
+        m.line(&format!("{p} {op} {e}"));
+        m.line(&format!("swap {p}, {q}"));
+    }
+    format!("fn filled(w: [i64 x 3], k: i64, n: in i64) {{\n{}}}\n", m.text)
+}
+
 fn program(seed: u64) -> String {
     let mut m = Maker::new(seed);
     m.callees = 2;
@@ -315,7 +355,7 @@ fn program(seed: u64) -> String {
     }
     let head = "fn f(x: [f64 x 3], q: [q43 x 2], k: [i64 x 3], c: in [f64 x 2], n: in i64) {\n";
     let others: String = (0..2).map(|i| callee(i, seed ^ (0x1234_5678 << i))).collect();
-    format!("{head}{}}}\n{others}", m.text)
+    format!("{head}{}}}\n{others}{}", m.text, filled(seed ^ 0x5eed))
 }
 
 const CALL: &str =

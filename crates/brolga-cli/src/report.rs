@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use brolga::{Diagnostic, Diagnostics, Error, Trap};
+use brolga_driver::reversible::{is_reversible, routine};
 use brolga_driver::wasm::{calls_of, is_module};
 
 use crate::failure::{Failure, failure_json};
@@ -135,7 +136,11 @@ fn diagnostic(d: &Diagnostic, source: Option<&SourceText>) -> String {
 }
 
 fn trap(t: &Trap, source: Option<&SourceText>) -> String {
-    let place = place(&t.function, t.block.map(|b| b.to_string()), t.inst.map(|i| i.to_string()));
+    let routine = source.filter(|s| is_reversible(&s.0)).zip(t.line).and_then(|(s, line)| routine(&s.1, line));
+    let place = match routine {
+        Some(name) => format!("in `{name}`"),
+        None => place(&t.function, t.block.map(|b| b.to_string()), t.inst.map(|i| i.to_string())),
+    };
     let excerpt = source.zip(t.line).and_then(|((name, text), line)| Excerpt::new(name, text, line));
     let Some(excerpt) = excerpt else { return t.to_string() };
     let phase = if t.phase == "forward" { "forward pass" } else { t.phase };

@@ -34,7 +34,7 @@ fn commands_read_reversible_functions() {
         .says("takes `x: [f64 x n]`, and is given 8 bytes of 16");
     file.run("invert", &["--func", "third"]).expect(2).says("no function `third`");
     let run = file.run("run", &["--call", "%first([0.0], [1.0], 1)"]).expect(1);
-    run.says("out_of_range").says("sum.rev:9");
+    run.says("out_of_range").says("sum.rev:9").says("in `first`");
     // The inverse is a function, too.
     prints("run", &["--call", "%sum__inverse([5.0], [1.0, 2.0], 2)"], "[0.0]");
 }
@@ -43,7 +43,12 @@ fn commands_read_reversible_functions() {
 fn errors_name_lines() {
     let text = SUM.replace("x[i] * x[i]", "x[i] * y");
     let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "wrong.rev", &text);
-    file.run("grad", &[]).expect(1).says("AD0034").says("wrong.rev:4").says("in a place of its own");
+    file.run("grad", &[]).expect(1).says("AD0034").says("wrong.rev:4:21").says("in a place of its own");
     let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "text.rev", "fn f(x: f64) {\n    x = 1.0\n}\n");
     file.run("run", &[]).expect(1).says("AD0031").says("text.rev:2");
+    // A check that fails in a function that is called is one of that.
+    let text = "fn f(x: f64) {\n    x += 1.0\n    call g(x)\n}\nfn g(y: f64) {\n    let t: f64 = 0\n    t += y\n    drop t = 0\n}\n";
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "called.rev", text);
+    let run = file.run("run", &["--call", "%f([1.0])"]).expect(1);
+    run.says("dealloc_mismatch").says("called.rev:8").says("in `g`");
 }

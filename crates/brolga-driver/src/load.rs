@@ -300,9 +300,12 @@ impl File {
         Ok(Self { name, text, program, functions, directives, malformed, wasm, reversible, undone })
     }
 
-    /// Symbols of the functions that the file defines, as they are called.
+    /// Symbols of the functions that the file defines, as they are called; of reversible functions,
+    /// those that are written.
     pub fn symbols(&self) -> Vec<String> {
-        self.functions.iter().map(|(k, _)| format!("%{}", self.program.funcs[*k].symbol)).collect()
+        let all = self.functions.iter().map(|(k, _)| &self.program.funcs[*k].symbol);
+        let is_written = |s: &&String| self.reversible.is_none() || !s.contains("__");
+        all.filter(is_written).map(|s| format!("%{s}")).collect()
     }
 
     /// The function defined under `symbol`.

@@ -113,7 +113,7 @@ fn element(ty: &Type) -> Option<ElemType> {
 pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(Defined, Reversible), Diagnostics> {
     let compiled = compile(text).map_err(|all| {
         let mut found = Diagnostics::default();
-        all.0.iter().for_each(|e| found.push(diagnostic(e)));
+        all.0.iter().for_each(|e| found.push(diagnostic(e, text)));
         found
     })?;
     if compiled.file.functions.is_empty() {
@@ -125,15 +125,31 @@ pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(Defined, Reversib
     Ok((defined, Reversible { functions: compiled.file, inverses }))
 }
 
-/// An error of the language.
-fn diagnostic(e: &RevError) -> Diagnostic {
+/// An error of the language: with its line, and carets below what is meant if that is a part of
+/// the statement.
+fn diagnostic(e: &RevError, text: &str) -> Diagnostic {
     let mut d = Diagnostic::new(e.kind.code(), e.message.clone());
     d.function.clone_from(&e.function);
     d.line = Some(e.at.line);
+    let line = text.lines().nth((e.at.line as usize).saturating_sub(1)).unwrap_or_default().trim_end();
+    let from = (e.at.column as usize).saturating_sub(1);
+    if let (Some(before), Some(rest)) = (line.get(..from), line.get(from..))
+        && !before.trim().is_empty()
+    {
+        let word = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let one = rest.chars().next().map_or(0, char::len_utf8);
+        d = d.note(SyntaxError::new(line, from..from + word.max(one), "").excerpt());
+    }
     match &e.help {
         Some(help) => d.help(help.clone()),
         None => d,
     }
+}
+
+/// The function that a line of a text is of.
+pub fn routine(text: &str, line: u32) -> Option<String> {
+    let functions = brolga_reversible::parse::parse(text).ok()?.functions;
+    functions.into_iter().rfind(|f| f.at.line <= line).map(|f| f.name)
 }
 
 /// A program, and its functions with their lines.

@@ -64,7 +64,11 @@ impl RevError {
 
 impl fmt::Display for RevError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: line {}: {}", self.kind.code(), self.at.line, self.message)
+        let (code, SourceSpan { line, column }) = (self.kind.code(), self.at);
+        match column {
+            0 => write!(f, "{code}: statement {line}: {}", self.message),
+            _ => write!(f, "{code}: line {line}, column {column}: {}", self.message),
+        }
     }
 }
 
@@ -137,8 +141,8 @@ impl Fault {
         match self {
             Self::AliasWrite => "a statement changes what it reads, or changes one place by two names",
             Self::PostconditionFailed => {
-                "a condition did not hold behind the statement as it did before: correct the postcondition, or the \
-                 assertion at the loop's entry"
+                "a condition did not hold behind the statement as it did before, or what a loop says of its entry held not \
+                 at first, or again behind an iteration: correct the postcondition, or what stands behind `from`"
             }
             Self::DeallocMismatch => {
                 "a place ends that does not hold what is said: undo what was computed in it, or allow for roundings \

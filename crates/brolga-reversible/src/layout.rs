@@ -85,6 +85,8 @@ struct Layout {
     align: u32,
 }
 
+const TYPES: &str = "there are f64, f32, complex, i64, i32, q43 and log, and records that stand in front of it";
+
 /// Most bytes of a type whose size is fixed.
 const MOST: u64 = 1 << 30;
 
@@ -146,7 +148,7 @@ impl Layouts {
                 ));
             }
             Type::Record(name) => {
-                let r = self.records.get(name).ok_or_else(|| format!("there is no type `{name}` in front of it"))?;
+                let r = self.records.get(name).ok_or_else(|| format!("there is no type `{name}`: {TYPES}"))?;
                 (r.size, r.align)
             }
         })

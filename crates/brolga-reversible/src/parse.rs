@@ -256,6 +256,12 @@ impl Parser {
 
     fn block(&mut self) -> Parsed<Vec<Stmt>> {
         self.deeper(|p| {
+            // It may begin on a line of its own.
+            let behind = p.next;
+            p.lines();
+            if !p.is("{") {
+                p.next = behind;
+            }
             p.expect("{")?;
             let mut body = Vec::new();
             loop {
@@ -380,9 +386,10 @@ impl Parser {
             "inc" | "dec" => StmtKind::Step { place: self.place()?, down: word == "dec" },
             "let" => {
                 let name = self.name()?;
-                self.expect(":")?;
+                let whole = |e: RevError| e.help("a place has a type, and known contents: `let t: f64 = 0`");
+                self.expect(":").map_err(whole)?;
                 let ty = self.ty()?;
-                self.expect("=")?;
+                self.expect("=").map_err(whole)?;
                 StmtKind::Let { name, ty, value: self.expr()? }
             }
             "drop" => {
@@ -421,10 +428,30 @@ impl Parser {
                     e.help("update the place (`+=`, `-=`, `^=`), exchange it (`swap`), or make a new one (`let`)")
                 );
             }
-            _ => return self.wrong("`+=`, `-=`, `^=`, `*=` or `/=`"),
+            _ => {
+                let no_update = self.wrong("`+=`, `-=`, `^=`, `*=` or `/=`");
+                return match self.meant(&to) {
+                    Some(help) => no_update.map_err(|e| e.help(help)),
+                    None => no_update,
+                };
+            }
         };
         self.take();
         Ok(StmtKind::Update { op, to, by: self.expr()? })
+    }
+
+    /// What other languages write so.
+    fn meant(&self, to: &RevPlace) -> Option<String> {
+        Some(match (&to.root[..], self.peek()) {
+            ("while", _) => {
+                "a loop says what holds when it begins, and behind no iteration: `from c while d { … }`".into()
+            }
+            ("return", _) => "nothing is returned: add to a place that is a parameter".into(),
+            (name, Token::Sign("(")) => format!("a function is called by `call {name}(…)`"),
+            (_, Token::Sign("+")) => format!("`inc {to}` adds one"),
+            (_, Token::Sign("-")) => format!("`dec {to}` subtracts one"),
+            _ => return None,
+        })
     }
 
     fn place(&mut self) -> Parsed<RevPlace> {

@@ -105,8 +105,10 @@ pub(crate) fn checked(mut file: File) -> Result<(File, Layouts), Vec<RevError>> 
     }
     for f in &mut file.functions {
         let mut checker = Checker { scope: NameScope::of(f, &layouts), known: &known, errors: vec![], depth: 0 };
-        checker.params(f);
-        checker.block(&mut f.body);
+        // Of places whose type is not known nothing can be said.
+        if checker.params(f) {
+            checker.block(&mut f.body);
+        }
         errors.extend(checker.errors.into_iter().map(|e| RevError { function: f.name.clone(), ..e }));
     }
     errors.sort_by_key(|e| (e.at.line, e.at.column));
@@ -344,7 +346,9 @@ struct Checker<'f> {
 }
 
 impl Checker<'_> {
-    fn params(&mut self, f: &Function) {
+    /// Check parameters: whether all their types are known.
+    fn params(&mut self, f: &Function) -> bool {
+        let mut known = true;
         for (i, p) in f.params.iter().enumerate() {
             if f.params[..i].iter().any(|q| q.name == p.name) {
                 self.errors.push(RevError::new(
@@ -354,12 +358,15 @@ impl Checker<'_> {
                 ));
             }
             self.errors.extend(readable(&p.name, p.at).err());
-            self.errors.extend(self.declared(&p.ty, p.at).err());
+            let unknown = self.declared(&p.ty, p.at).err();
+            known &= unknown.is_none();
+            self.errors.extend(unknown);
         }
         if f.params.iter().all(|p| p.input) {
             let e = RevError::new(ErrorKind::Type, f.at, format!("`{}` changes nothing: all it takes is `in`", f.name));
             self.errors.push(e.help("take the place of the result as a parameter"));
         }
+        known
     }
 
     /// That a type is known, and its length an integer that is passed.

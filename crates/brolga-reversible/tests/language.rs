@@ -164,6 +164,26 @@ fn what_cannot_be_undone_is_refused() {
 }
 
 #[test]
+fn what_other_languages_write_has_a_help() {
+    for (stmt, help) in [
+        ("while x > y {\nx += 1.0\n}", "from c while d"),
+        ("return x", "nothing is returned"),
+        ("g(x)", "call g(…)"),
+        ("x++", "`inc x`"),
+        ("x--", "`dec x`"),
+        ("x = 1.0", "+="),
+        ("let t = y", "let t: f64 = 0"),
+        ("let t: f64", "let t: f64 = 0"),
+    ] {
+        let found = compile(&format!("fn f(x: f64, y: f64)\n{{\n{stmt}\n}}")).expect_err("it is refused");
+        let said = found.0[0].help.as_ref().unwrap_or_else(|| panic!("{stmt}: {found}"));
+        assert!(said.contains(help) && found.0[0].at.line == 3, "{stmt}: {said}");
+    }
+    // Of places whose type is not known nothing else is said.
+    assert_eq!(errors("fn f(x: float) {\nx += 1.0\n}"), [(ErrorKind::Type, 1)]);
+}
+
+#[test]
 fn each_function_has_its_errors() {
     let text = "fn f(x: f64) {\n    x = 1.0\n}\n\nfn g(x: f64) {\n    x += 1.0\n}\nfn h(x: f64) {\n    x +\n}";
     assert_eq!(errors(text), [(ErrorKind::Syntax, 2), (ErrorKind::Syntax, 9)]);

@@ -299,7 +299,7 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
             ("standalone", &["derived"]),
             ("stand_in", &["derived", "translate"]),
             ("user_rules", &["stand_in", "translate"]),
-            ("find_inverse", &[]),
+            ("find_inverse", &["primal"]),
             ("embed", &["called", "clif", "derived", "nested", "program", "stand_in", "standalone"]),
         ],
     ),

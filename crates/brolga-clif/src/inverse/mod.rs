@@ -19,7 +19,7 @@
 //!
 //! What is needed besides the state, the *steady* values, is computed again: of parameters, of
 //! numbers of iterations, and of memory that the function does not write to. Loops that store
-//! nothing run again ([`pure`]).
+//! nothing run again ([`readings`]).
 //!
 //! **Contract.** States are apart from each other, and from all else that is read. Sums of floats
 //! are undone by differences, which have roundings.
@@ -30,10 +30,15 @@
 //! Development 17 (1973); J.-G. Liu, T. Zhao, arXiv:2003.04617 (2020), for the statements that are
 //! undone.
 
+mod effects;
 mod emit;
-mod pure;
+mod linear;
+mod loops;
+mod origin;
+mod readings;
 mod rerun;
 mod solve;
+mod straight;
 mod structure;
 mod view;
 
@@ -41,10 +46,11 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, Block, Inst, InstBuilder, UserFuncName};
 
 use crate::map::HashMap;
+pub use effects::{Effects, effects};
 use emit::Inverse;
-use pure::PureLoops;
+use readings::Readings;
 use view::View;
-pub use view::{InverseRequest, NotInvertible};
+pub use view::{InverseRequest, NotInvertible, UndoneCall};
 
 /// The function that undoes `func`, by this name.
 ///
@@ -73,8 +79,9 @@ pub fn inverse(
         let new = out.dfg.append_block_param(first, func.dfg.value_type(param));
         known.insert(param, new);
     }
-    let pure = PureLoops::of(&view, &parts);
-    let mut this = Inverse { view: &view, pure, pos: FuncCursor::new(&mut out).at_bottom(first), known };
+    let readings = Readings::of(&view, &parts);
+    let pos = FuncCursor::new(&mut out).at_bottom(first);
+    let mut this = Inverse { view: &view, readings, pos, known, lost: HashMap::default() };
     this.undo_all(&parts)?;
     this.pos.ins().return_(&[]);
     Ok(out)

@@ -2,7 +2,7 @@
 //!
 //! **Question.** What was added to a state?
 //! **Answer.** What a copy of the loop computes, in front of what needs it, where it can run again
-//! ([`super::pure`]).
+//! ([`super::readings`]).
 //!
 //! ```text
 //! for j { s = s + m[j] (r[j] - r[i]) }         for j { s = s + m[j] (r[j] - r[i]) }
@@ -11,39 +11,48 @@
 //!
 //! **Cost.** A copy of the loop for each piece that needs its values.
 
-use cranelift_codegen::ir::{Block, Inst, InstBuilder, Opcode, Value};
+use cranelift_codegen::ir::{Block, Inst, InstBuilder, Value};
 
 use super::emit::Inverse;
-use super::view::{MemoryRoot, Undoable};
+use super::readings::Reading;
+use super::structure::PureLoop;
+use super::view::Undoable;
 use crate::map::HashMap;
 
 impl Inverse<'_, '_, '_, '_> {
-    /// Whether a loop that stores nothing can be run again here.
+    /// Whether a loop that stores nothing, a load or a call can be run again here.
     pub fn runs_again(&self, number: usize, seen: &mut HashMap<Value, bool>) -> bool {
-        let (of, stored) = &self.pure.all[number];
-        let steady_load = |inst: Inst| match self.view.place(self.view.address(inst)) {
-            Some(MemoryRoot::State(s)) => !stored.contains(&s),
-            found => found == Some(MemoryRoot::Other),
+        let stored = self.readings.stored_since(number);
+        let (view, func) = (self.view, self.view.func);
+        let reads_the_same = |inst: Inst| {
+            let is_kept = |s: &usize| stored.as_ref().is_some_and(|stored| !stored.contains(s));
+            !view.reads(inst) || view.states_read(inst).iter().all(|s| !view.written.contains(s) || is_kept(s))
         };
-        let (func, dfg) = (self.view.func, &self.view.func.dfg);
-        self.pure.visible.contains(&number)
-            && of.init.iter().all(|&v| self.is_steady_of(v, seen))
-            && of.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).all(|inst| {
-                (dfg.insts[inst].opcode() != Opcode::Load || steady_load(inst))
-                    && self.outer_values(number, inst).into_iter().all(|v| self.is_steady_of(v, seen))
-            })
+        match self.readings.reading(number) {
+            Reading::Loop(of) => {
+                stored.is_some()
+                    && of.init.iter().all(|&v| self.is_steady_of(v, seen))
+                    && of.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).all(|inst| {
+                        reads_the_same(inst)
+                            && self.outer_values(number, inst).into_iter().all(|v| self.is_steady_of(v, seen))
+                    })
+            }
+            Reading::Once(inst) => {
+                reads_the_same(inst) && func.dfg.inst_args(inst).iter().all(|&v| self.is_steady_of(v, seen))
+            }
+        }
     }
 
     /// What an instruction of a loop uses that is defined in front of the loop.
     fn outer_values(&self, number: usize, inst: Inst) -> Vec<Value> {
         let view = self.view;
-        let is_own = |v: Value| self.pure.around(view.block_of(v)) == Some(number);
+        let is_own = |v: Value| self.readings.around(view, v) == Some(number);
         view.func.dfg.inst_values(inst).map(|v| view.resolved(v)).filter(|&v| !is_own(v)).collect()
     }
 
     /// Run a loop again; then its values are known.
-    pub fn run_again(&mut self, number: usize) -> Undoable<()> {
-        let (of, func) = (self.pure.all[number].0, self.view.func);
+    pub fn run_again(&mut self, number: usize, of: &PureLoop) -> Undoable<()> {
+        let func = self.view.func;
         let insts: Vec<Inst> = of.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
         for &inst in &insts {
             for v in self.outer_values(number, inst) {

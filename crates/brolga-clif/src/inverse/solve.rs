@@ -54,7 +54,7 @@ pub(super) fn steps(
         let before = found.len();
         for &inst in insts {
             // A load gives what was there at its time.
-            let (false, &[result]) = (dfg.insts[inst].opcode().can_load(), dfg.inst_results(inst)) else { continue };
+            let (false, &[result]) = (view.reads(inst), dfg.inst_results(inst)) else { continue };
             let result = named(result);
             let args: Vec<Value> = dfg.inst_args(inst).iter().map(|&v| named(v)).collect();
             let has = |v: &Value, known: &HashSet<Value>| known.contains(v) || is_steady(*v);

@@ -7,7 +7,7 @@
 use cranelift_codegen::ir::{Block, Inst, InstructionData, Opcode, Value};
 use cranelift_codegen::loop_analysis::Loop;
 
-use super::view::{Undoable, View, refused};
+use super::view::{Undoable, UndoneCall, View, refused};
 use crate::shape::FlowInfo;
 
 /// A piece of a function.
@@ -19,6 +19,8 @@ pub(super) enum UndoPart {
     Again(UndoLoop),
     /// A loop that stores nothing.
     Pure(PureLoop),
+    /// A call of a function that changes states, and the symbol of what undoes it.
+    Call(Inst, String),
     /// A branch: what decides, and both ways.
     Choice { by: Value, at: Inst, then: Vec<UndoPart>, other: Vec<UndoPart> },
 }
@@ -36,6 +38,8 @@ pub(super) struct UndoLoop {
     pub goes_on_if: bool,
     /// Whether it is left before an iteration, or behind it.
     pub before: bool,
+    /// So many pieces come in front of where it is left, and so once more.
+    pub head: usize,
     pub body: Vec<UndoPart>,
 }
 
@@ -100,8 +104,7 @@ impl UndoWalk<'_, '_> {
                 continue;
             }
             let last = self.terminator(block);
-            let insts = self.view.func.layout.block_insts(block).filter(|&i| i != last);
-            found.push(UndoPart::Straight(insts.collect()));
+            self.straight(block, last, &mut found);
             if stop.at == Some(block) {
                 return Ok(found);
             }
@@ -122,6 +125,21 @@ impl UndoWalk<'_, '_> {
                 _ => return refused(last, "control flow goes on by no loop or branch", GOTO),
             }
         }
+    }
+
+    /// The instructions of a block, of which calls that change states are pieces by themselves.
+    fn straight(&self, block: Block, last: Inst, found: &mut Vec<UndoPart>) {
+        let mut own = Vec::new();
+        for inst in self.view.func.layout.block_insts(block).filter(|&i| i != last) {
+            match self.view.called(inst) {
+                Some(UndoneCall::Changes { undo, .. }) => {
+                    found.push(UndoPart::Straight(std::mem::take(&mut own)));
+                    found.push(UndoPart::Call(inst, undo));
+                }
+                _ => own.push(inst),
+            }
+        }
+        found.push(UndoPart::Straight(own));
     }
 
     fn header(&self, block: Block) -> Option<Loop> {
@@ -156,7 +174,7 @@ impl UndoWalk<'_, '_> {
         let (mut init, mut exits) = (Vec::new(), Vec::new());
         for &block in &blocks {
             let dfg = &view.func.dfg;
-            if view.func.layout.block_insts(block).any(|i| dfg.insts[i].opcode().can_store()) {
+            if view.func.layout.block_insts(block).any(|i| !view.states_stored(i).is_empty()) {
                 return None;
             }
             let last = self.terminator(block);
@@ -208,10 +226,12 @@ impl UndoWalk<'_, '_> {
         };
         let goes_on = self.view.targets(at).iter().position(|t| loops.is_in_loop(t.0, lp));
         let within = Stop { within: Some(header), ..Stop::default() };
+        let mut head_parts = 0;
         let body = if before {
-            let insts = view.func.layout.block_insts(header).filter(|&i| i != head).collect();
             let first = self.view.targets(head).into_iter().find(|t| loops.is_in_loop(t.0, lp)).expect("it goes on").0;
-            let mut body = vec![UndoPart::Straight(insts)];
+            let mut body = Vec::new();
+            self.straight(header, head, &mut body);
+            head_parts = body.len();
             body.extend(self.parts(first, Stop { before: Some(header), ..within })?);
             body
         } else {
@@ -219,6 +239,6 @@ impl UndoWalk<'_, '_> {
         };
         let by = view.resolved(arg);
         let (init, next, goes_on_if) = (init.clone(), next.clone(), goes_on == Some(0));
-        Ok((UndoLoop { header, init, next, at, by, goes_on_if, before, body }, *to))
+        Ok((UndoLoop { header, init, next, at, by, goes_on_if, before, head: head_parts, body }, *to))
     }
 }

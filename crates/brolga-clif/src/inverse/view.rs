@@ -1,12 +1,13 @@
 //! The function that is undone, and what is known of it.
 //!
-//! **Question.** Where do its loads and stores go, and what of it is steady?
-//! **Answer.** An address is a sum, in which at most one parameter points at a state. What is not
+//! **Question.** Where do its loads, stores and calls go, and what of it is steady?
+//! **Answer.** An address is made of at most one parameter that points at a state. What is not
 //! written to is steady.
 
-use cranelift_codegen::ir::{self, Block, BlockArg, FuncRef, Inst, Opcode, Value, ValueDef};
+use cranelift_codegen::ir::{self, Block, FuncRef, Inst, Opcode, TrapCode, Value, ValueDef};
 
-use crate::map::HashSet;
+use super::origin::{AddressOrigin, origins, targets};
+use crate::map::{HashMap, HashSet};
 
 /// Why a function has no inverse that is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +31,29 @@ pub(super) fn refused<T>(inst: Inst, why: impl Into<String>, help: &'static str)
 pub struct InverseRequest<'a> {
     /// Parameters that point at states.
     pub states: &'a [usize],
-    /// Whether a call of another function depends on its arguments alone, and does nothing else.
-    pub is_pure: &'a dyn Fn(FuncRef) -> bool,
+    /// What a call of another function does.
+    pub called: &'a dyn Fn(FuncRef) -> UndoneCall,
+    /// The trap where places that are changed lie on each other, and that cannot be undone.
+    pub overlap: TrapCode,
+}
+
+/// What a call of another function does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UndoneCall {
+    /// What it returns depends on its arguments alone, and it does nothing else.
+    Computes,
+    /// It reads memory that its arguments lead to, or that nothing changes, besides.
+    Reads,
+    /// It returns nothing, and changes what these parameters point at. A function of this symbol
+    /// undoes that.
+    Changes {
+        /// The parameters.
+        states: Vec<usize>,
+        /// What undoes it.
+        undo: String,
+    },
+    /// It cannot be undone, for this reason.
+    Lost(String),
 }
 
 /// The function that is undone, and what is known of it.
@@ -41,6 +63,7 @@ pub(super) struct View<'f> {
     pub entry: Block,
     /// States that are written to.
     pub written: HashSet<usize>,
+    origins: HashMap<Value, AddressOrigin>,
 }
 
 /// Where a load or store goes.
@@ -55,13 +78,18 @@ pub(super) enum MemoryRoot {
 impl<'f> View<'f> {
     pub fn of(func: &'f ir::Function, asked: &'f InverseRequest<'f>) -> Undoable<Self> {
         let entry = func.layout.entry_block().expect("it has a body");
-        let mut this = Self { func, asked, entry, written: HashSet::default() };
+        let origins = origins(func, asked.states);
+        let mut this = Self { func, asked, entry, written: HashSet::default(), origins };
         for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
             let op = func.dfg.insts[inst].opcode();
             match op {
                 Opcode::Store => match this.place(this.address(inst)) {
                     Some(MemoryRoot::State(s)) => {
                         this.written.insert(s);
+                    }
+                    _ if this.is_on_stack(this.address(inst)) => {
+                        let why = "it stores to an array on the stack, or to a place there of several types";
+                        return refused(inst, why, "pass the memory as a state, or write an inverse by hand");
                     }
                     _ => {
                         let why = "it stores to what is no state";
@@ -73,11 +101,8 @@ impl<'f> View<'f> {
                 }
                 Opcode::Load => {}
                 Opcode::Call => {
-                    let ir::InstructionData::Call { func_ref, .. } = func.dfg.insts[inst] else { unreachable!() };
-                    if !(asked.is_pure)(func_ref) {
-                        let help = "write an inverse by hand for a function that calls what reads or changes memory";
-                        return refused(inst, "what it calls may do more than return a number", help);
-                    }
+                    let changed = this.changed_by(inst)?;
+                    this.written.extend(changed);
                 }
                 op if op.is_terminator() => {}
                 op if op.can_load() || op.can_store() || op.other_side_effects() || op.is_call() => {
@@ -88,6 +113,82 @@ impl<'f> View<'f> {
             }
         }
         Ok(this)
+    }
+
+    /// Whether an address is a distance from the beginning of a stack slot.
+    fn is_on_stack(&self, address: Value) -> bool {
+        let ValueDef::Result(inst, _) = self.func.dfg.value_def(self.resolved(address)) else { return false };
+        match self.func.dfg.insts[inst].opcode() {
+            Opcode::StackAddr => true,
+            Opcode::Iadd | Opcode::Isub => self.func.dfg.inst_args(inst).iter().any(|&a| self.is_on_stack(a)),
+            _ => false,
+        }
+    }
+
+    /// What a call does.
+    pub fn called(&self, inst: Inst) -> Option<UndoneCall> {
+        let ir::InstructionData::Call { func_ref, .. } = self.func.dfg.insts[inst] else { return None };
+        Some((self.asked.called)(func_ref))
+    }
+
+    /// The trap where what is changed lies on each other.
+    pub fn overlap(&self) -> TrapCode {
+        self.asked.overlap
+    }
+
+    /// The states that a call changes. A callee takes its own as apart from all else that it reads.
+    fn changed_by(&self, inst: Inst) -> Undoable<Vec<usize>> {
+        let help = "write an inverse by hand for a function that calls it";
+        let states = match self.called(inst).expect("it is a call") {
+            UndoneCall::Computes | UndoneCall::Reads => return Ok(vec![]),
+            UndoneCall::Changes { states, .. } => states,
+            UndoneCall::Lost(why) => return refused(inst, why, help),
+        };
+        let mut found = Vec::new();
+        for (i, &arg) in self.func.dfg.inst_args(inst).iter().enumerate() {
+            match self.place(arg) {
+                Some(MemoryRoot::State(s)) => found.push((s, states.contains(&i))),
+                Some(MemoryRoot::Other) if states.contains(&i) => {
+                    let why = "it changes what is no state";
+                    return refused(inst, why, "name the parameter that points there as a state");
+                }
+                Some(MemoryRoot::Other) => {}
+                None => return refused(inst, "its argument is made of two states", "address one state at a time"),
+            }
+        }
+        let changed: Vec<usize> = found.iter().filter(|f| f.1).map(|f| f.0).collect();
+        if changed.iter().any(|&s| found.iter().filter(|f| f.0 == s).count() > 1) {
+            let why = "it changes a state that it is given twice, so that the two may overlap";
+            return refused(inst, why, "pass the parts as states of their own, or write an inverse by hand");
+        }
+        Ok(changed)
+    }
+
+    /// Whether an instruction reads memory.
+    pub fn reads(&self, inst: Inst) -> bool {
+        match self.func.dfg.insts[inst].opcode() {
+            Opcode::Load => true,
+            Opcode::Call => self.called(inst) == Some(UndoneCall::Reads),
+            _ => false,
+        }
+    }
+
+    /// The states that a load or a call may read.
+    pub fn states_read(&self, inst: Inst) -> HashSet<usize> {
+        let args = match self.func.dfg.insts[inst].opcode() {
+            Opcode::Load => &[self.address(inst)][..],
+            _ => self.func.dfg.inst_args(inst),
+        };
+        args.iter().flat_map(|&a| self.roots(a)).collect()
+    }
+
+    /// The states that an instruction stores to.
+    pub fn states_stored(&self, inst: Inst) -> HashSet<usize> {
+        match self.func.dfg.insts[inst].opcode() {
+            Opcode::Store => self.roots(self.address(inst)),
+            Opcode::Call => self.changed_by(inst).into_iter().flatten().collect(),
+            _ => HashSet::default(),
+        }
     }
 
     /// The address of a load or store.
@@ -112,37 +213,17 @@ impl<'f> View<'f> {
 
     /// Where an address leads: none if it is made of two states.
     pub fn place(&self, address: Value) -> Option<MemoryRoot> {
-        let mut found = Vec::new();
-        self.states_of(address, &mut found, &mut HashSet::default());
-        match found[..] {
-            [] => Some(MemoryRoot::Other),
-            [s] => Some(MemoryRoot::State(s)),
+        let found = self.roots(address);
+        let mut all = found.into_iter();
+        match (all.next(), all.next()) {
+            (None, _) => Some(MemoryRoot::Other),
+            (Some(s), None) => Some(MemoryRoot::State(s)),
             _ => None,
         }
     }
 
-    fn states_of(&self, v: Value, found: &mut Vec<usize>, seen: &mut HashSet<Value>) {
-        let v = self.resolved(v);
-        if !seen.insert(v) {
-            return;
-        }
-        match self.func.dfg.value_def(v) {
-            ValueDef::Param(block, i) if block == self.entry => {
-                found.extend(self.asked.states.contains(&i).then_some(i))
-            }
-            ValueDef::Result(inst, _) if matches!(self.func.dfg.insts[inst].opcode(), Opcode::Iadd | Opcode::Isub) => {
-                self.func.dfg.inst_args(inst).iter().for_each(|&a| self.states_of(a, found, seen));
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether a load gives the same at all times.
-    pub fn is_steady_load(&self, inst: Inst) -> bool {
-        match self.place(self.address(inst)) {
-            Some(MemoryRoot::State(s)) => !self.written.contains(&s),
-            other => other == Some(MemoryRoot::Other),
-        }
+    fn roots(&self, v: Value) -> HashSet<usize> {
+        self.origins.get(&self.resolved(v)).map(AddressOrigin::states).unwrap_or_default()
     }
 
     /// The block in which a value is defined.
@@ -156,14 +237,7 @@ impl<'f> View<'f> {
 
     /// Where a branch goes: the blocks, each with what it is given; first that if it holds.
     pub fn targets(&self, inst: Inst) -> Vec<(Block, Vec<Value>)> {
-        let dfg = &self.func.dfg;
-        let calls = dfg.insts[inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
-        let given = |call: &ir::BlockCall| {
-            let args = call.args(&dfg.value_lists);
-            let args = args.filter_map(|a| if let BlockArg::Value(v) = a { Some(self.resolved(v)) } else { None });
-            (call.block(&dfg.value_lists), args.collect())
-        };
-        calls.iter().map(given).collect()
+        targets(self.func, inst)
     }
 
     /// An instruction in words: how it is written.

@@ -10,7 +10,9 @@
 //!
 //! All parameters are words of 64 bits: addresses of places, and integers that are read. Statements
 //! take an integer that they change by value, too, and return it behind the number: memory may hold
-//! bits of floats, as far as an analysis sees, and a value is what it is.
+//! bits of floats, as far as an analysis sees, and a value is what it is. They take integers by
+//! their complements. A parameter of 64 bits may be an address, as far as an analysis sees, and so
+//! may a sum with one, and what lies where such a sum is stored; a complement is none.
 
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, Type as Clif, Value, types};
 use cranelift_codegen::isa::CallConv;
@@ -78,8 +80,7 @@ pub(super) fn narrowed(b: &mut FunctionBuilder<'_>, v: Value, ty: &Type) -> Valu
     if *ty == Type::I32 { b.ins().ireduce(types::I32, v) } else { v }
 }
 
-/// An integer that is changed, as it is passed: its complement is no pointer, whatever it was
-/// loaded from.
+/// An integer, as statements take it and return it.
 pub(super) fn passed(b: &mut FunctionBuilder<'_>, v: Value) -> Value {
     let v = widened(b, v);
     b.ins().bnot(v)

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Type as Clif, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::abi::{Form, call_symbol, is_returned, is_word, narrowed, order, passed, signature, slot, taken, widened};
+use super::abi::{Form, call_symbol, is_returned, is_word, order, passed, signature, slot, taken, widened};
 use super::context::{Lowered, Lowering, empty};
 use super::expr::{Leaf, Maker, UNITS, parts_of, to_fixed};
 use super::state::{At, Home, StmtLowering, cotangents};
@@ -109,7 +109,7 @@ impl<'f> StmtLowering<'_, 'f> {
     fn words(&mut self, f: &Function, order: &[usize], params: &[Value]) {
         for (k, &i) in order.iter().enumerate().filter(|&(_, &i)| is_word(&f.params[i])) {
             let ty = Scalar::of(&f.params[i].ty).expect("it is an integer");
-            let v = narrowed(&mut self.b, params[k], &f.params[i].ty);
+            let v = taken(&mut self.b, params[k], &f.params[i].ty);
             self.homes.insert(f.params[i].name.clone(), Home::Word(v, ty));
         }
     }
@@ -610,7 +610,7 @@ impl<'f> StmtLowering<'_, 'f> {
         for &i in &order {
             match (&places[i], words[i]) {
                 (_, Some(v)) => {
-                    passed.push(v);
+                    passed.push(super::abi::passed(&mut self.b, v));
                     shadows.push(self.b.ins().iconst(types::I64, 0));
                 }
                 (Some(at), None) if is_returned(&callee.params[i]) => {

@@ -17,7 +17,8 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Value, ty
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
 
 use super::abi::{
-    Form, allocate, call_symbol, clear, import, is_returned, is_word, order, passed, release, signature, slot, taken,
+    Form, allocate, call_symbol, clear, import, is_returned, is_word, narrowed, order, passed, release, signature,
+    slot, taken,
 };
 use super::body::steps_signature;
 use super::context::{Lowered, Lowering, empty};
@@ -166,6 +167,10 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
     for &(p, k, address) in &counted {
         let clif = parts_of(Scalar::of(&p.ty).expect("it is an integer"))[0];
         let v = b.ins().load(clif, MemFlagsData::new(), address, 0);
+        given[k] = passed(&mut b, v);
+    }
+    for (k, &i) in order.iter().enumerate().filter(|&(_, &i)| is_word(&f.params[i])) {
+        let v = narrowed(&mut b, given[k], &f.params[i].ty);
         given[k] = passed(&mut b, v);
     }
     let sig = steps_signature(cx, f, form);
