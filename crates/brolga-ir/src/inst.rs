@@ -379,7 +379,7 @@ impl Check {
     }
 }
 
-/// What the run time is told of a place (`brolga_runtime::tangents`).
+/// What the run time is told of a place (`brolga_runtime::calls::tangents`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FragmentOp {
     /// A fragment is loaded there.

@@ -36,6 +36,7 @@ pub(crate) mod across;
 mod covered;
 pub(crate) mod cut;
 pub(crate) mod demand;
+pub(crate) mod fragments;
 mod numbers;
 mod odd;
 #[cfg(test)]

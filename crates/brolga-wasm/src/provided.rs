@@ -8,7 +8,7 @@ use brolga_rules::MathRule;
 use wasmparser::FuncType;
 
 use crate::forked::{ForkImport, ForkKind, OpenMp};
-use crate::translate::func::Fx;
+use crate::function::func::Fx;
 use crate::val::Val;
 
 /// Emits the body of a shim, whose parameters are on the stack, up to its return.

@@ -154,8 +154,8 @@ const CRATES: &[Allowed] = &[
     ),
 ];
 
-/// Crates with folders, and what each folder may import besides itself. Two folders may import each
-/// other: circles are those of files.
+/// Crates with folders, and what each folder may import besides itself, from the lowest to the
+/// highest: a row names what has a row before it.
 const FOLDERS: &[(&str, &[Allowed])] = &[
     // Folders alone: what lies beside them may import any.
     (
@@ -204,22 +204,49 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
     (
         "brolga-wasm",
         &[
-            ("imports", &["error", "forked", "host", "layout", "parse", "provided", "translate", "val"]),
-            ("translate", &["around", "error", "forked", "imports", "layout", "parse", "provided"]),
+            ("error", &[]),
+            ("forked", &[]),
+            ("parse", &["error"]),
+            ("layout", &["parse"]),
+            ("function", &["error", "forked", "layout", "parse"]),
+            ("host", &["error", "layout"]),
+            ("val", &[]),
+            ("provided", &["forked", "function", "val"]),
+            ("imports", &["error", "forked", "function", "host", "layout", "parse", "provided", "val"]),
+            ("translate", &["error", "forked", "function", "imports", "layout", "parse", "provided"]),
+            ("module", &["error", "function", "imports", "layout", "parse", "translate", "val"]),
+            ("gradient", &["error", "module", "val"]),
+            ("instance", &["error", "gradient", "host", "layout", "module", "val"]),
+            ("library", &["error", "function", "host", "imports", "instance", "module", "parse", "provided", "val"]),
+            (
+                "load",
+                &["error", "function", "imports", "layout", "library", "module", "parse", "provided", "translate"],
+            ),
+            ("products", &["error", "gradient", "host", "instance", "module", "val"]),
         ],
     ),
     (
         "brolga-analysis",
         &[
+            ("lattice", &[]),
             ("query", &[]),
-            ("uses", &["cfg", "kinds"]),
-            ("variant", &["kinds", "memory"]),
-            ("cfg", &["memory", "query"]),
-            ("memory", &["activity", "calls", "cfg", "query", "uses", "variant"]),
-            ("kinds", &["activity", "calls", "cfg", "memory", "query", "uses", "variant"]),
-            ("activity", &["calls", "cfg", "kinds", "memory", "query", "uses", "variant"]),
-            ("guards", &["activity", "calls", "cfg", "kinds", "uses", "variant"]),
-            ("calls", &["activity", "cfg", "guards", "kinds", "memory", "query", "uses", "variant"]),
+            ("cfg", &["query"]),
+            ("bits", &["cfg", "query"]),
+            ("uses", &["bits", "cfg"]),
+            ("body", &["cfg", "uses"]),
+            ("variant", &["lattice"]),
+            ("memory", &["body", "cfg", "lattice", "query", "uses", "variant"]),
+            ("summary", &["lattice", "memory"]),
+            ("kinds", &["bits", "body", "cfg", "lattice", "memory", "query", "summary", "uses", "variant"]),
+            ("activity", &["bits", "cfg", "kinds", "lattice", "memory", "query", "summary", "uses", "variant"]),
+            ("guards", &["activity", "bits", "cfg", "query", "summary", "uses", "variant"]),
+            (
+                "calls",
+                &[
+                    "activity", "bits", "body", "cfg", "guards", "kinds", "lattice", "memory", "query", "summary",
+                    "uses", "variant",
+                ],
+            ),
         ],
     ),
     (
@@ -243,39 +270,29 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
     (
         "brolga-transform",
         &[
-            ("val_map", &[]),
             ("derived", &[]),
-            ("dce", &["val_map"]),
             ("clif", &["derived"]),
+            ("find_inverse", &[]),
             ("primal", &[]),
-            ("facts", &["primal", "shadow"]),
-            ("shadow", &["facts", "plan", "primal", "translate"]),
+            ("facts", &["primal"]),
             ("batch", &["facts"]),
-            ("translate", &["assemble", "batch", "derived", "facts"]),
+            ("shadow", &["facts", "primal"]),
+            ("standalone", &["derived"]),
+            ("translate", &["batch", "derived", "facts"]),
+            ("program", &["batch", "clif", "derived", "facts", "primal", "translate"]),
+            ("stand_in", &["derived", "translate"]),
+            ("template", &["clif", "derived", "facts", "program", "translate"]),
+            ("user_rules", &["stand_in", "translate"]),
+            ("val_map", &[]),
+            ("dce", &["val_map"]),
             ("plan", &["facts", "primal", "translate", "val_map"]),
-            ("guards", &["facts", "shadow", "translate"]),
+            ("guards", &["facts", "plan", "shadow", "translate"]),
+            ("verified", &["batch", "facts", "plan"]),
             (
                 "assemble",
                 &["batch", "dce", "facts", "guards", "plan", "primal", "shadow", "translate", "val_map", "verified"],
             ),
-            ("verified", &["assemble", "batch", "facts", "plan"]),
             ("emit", &["assemble", "batch", "clif", "derived", "facts", "plan", "translate", "verified"]),
-            (
-                "program",
-                &[
-                    "assemble",
-                    "batch",
-                    "clif",
-                    "derived",
-                    "facts",
-                    "pipeline",
-                    "plan",
-                    "primal",
-                    "template",
-                    "translate",
-                ],
-            ),
-            ("template", &["assemble", "clif", "derived", "facts", "program", "translate"]),
             (
                 "pipeline",
                 &[
@@ -293,14 +310,26 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
                     "translate",
                 ],
             ),
+            ("nested", &["clif", "derived", "pipeline", "stand_in", "standalone"]),
             ("called", &["nested", "standalone"]),
             ("derive", &["called", "derived", "pipeline", "program"]),
-            ("nested", &["clif", "derived", "program", "stand_in", "standalone"]),
-            ("standalone", &["derived"]),
-            ("stand_in", &["derived", "translate"]),
-            ("user_rules", &["stand_in", "translate"]),
-            ("find_inverse", &[]),
-            ("embed", &["called", "clif", "derived", "nested", "program", "stand_in", "standalone"]),
+            ("embed", &["called", "clif", "derived", "nested", "pipeline", "stand_in", "standalone"]),
+        ],
+    ),
+    (
+        "brolga-runtime",
+        &[
+            ("captures", &[]),
+            ("guard", &[]),
+            ("mappings", &[]),
+            ("pieces", &[]),
+            ("shadows", &[]),
+            ("forks", &["guard", "mappings", "shadows"]),
+            ("stack", &[]),
+            ("states", &["guard"]),
+            ("segment", &["captures", "forks", "guard", "mappings", "pieces", "shadows", "stack", "states"]),
+            ("status", &[]),
+            ("calls", &["captures", "forks", "guard", "pieces", "segment", "shadows", "states", "status"]),
         ],
     ),
 ];

@@ -20,11 +20,11 @@ use cranelift_entity::EntitySet;
 use super::ambiguous_width::{is_mixed, is_packed};
 use super::answer::State;
 use super::context::Cx;
-use crate::calls::callee::CalleeKind;
-use crate::kinds::bit_idioms::sign_of_piece;
-use crate::kinds::bytes::{MOST_LOOKED_AT, bytes_of, low, occupied, pieces_of};
-use crate::kinds::kind::Kinds;
+use crate::bits::bit_idioms::sign_of_piece;
+use crate::bits::bytes::{MOST_LOOKED_AT, bytes_of, low, occupied, pieces_of};
+use crate::lattice::kinds::Kinds;
 use crate::query::access_bytes;
+use crate::query::callee::CalleeKind;
 use crate::uses::Use;
 use crate::variant::ParamMode;
 

@@ -10,9 +10,9 @@ use cranelift_codegen::ir;
 
 use super::answer::State;
 use super::context::Cx;
-use crate::kinds::kind::Kinds;
-use crate::memory::cell::cell_of;
+use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store;
+use crate::query::cell::cell_of;
 use crate::query::{access_address, access_offset};
 
 const AS_FLOAT_NOTE: &str = "the shadow of a pointer moves with loads and stores of `i64`, so it would stay behind";

@@ -39,16 +39,16 @@
 use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::calls::callee::CalleeKind;
-use crate::kinds::bit_arith::{
+use crate::bits::bit_arith::{
     BitKind, beside_number, candidate, close_backwards, is_word, kind, moved_from, origin, own_digits, rounded,
 };
-use crate::kinds::bit_idioms::signed;
-use crate::kinds::bytes::bytes_of;
+use crate::bits::bit_idioms::signed;
+use crate::bits::bytes::bytes_of;
 use crate::kinds::contents::Contents;
-use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{PointerInput, Pointers};
-use crate::memory::cell::cell_of;
+use crate::lattice::kinds::Kinds;
+use crate::query::callee::CalleeKind;
+use crate::query::cell::cell_of;
 use crate::query::{access_address, access_offset};
 use crate::uses::{Use, Uses};
 use crate::variant::ParamMode;

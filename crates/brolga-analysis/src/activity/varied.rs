@@ -24,18 +24,18 @@ use smallvec::SmallVec;
 use super::answer::State;
 use super::context::{BITS_HELP, Cx};
 use super::dirty::Open;
-use super::exponent::leaves_exponent_beside;
 
-use crate::calls::callee::CalleeKind;
-use crate::calls::result_sources::Sources;
-use crate::kinds::bit_idioms;
-use crate::kinds::bytes::bytes_of;
+use crate::bits::bit_idioms;
+use crate::bits::bytes::bytes_of;
+use crate::bits::exponent::leaves_exponent_beside;
 use crate::kinds::contents::{becomes_float, goes_on, is_handed_on, moves_half};
-use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{Delta, RootKind, declared_elem};
-use crate::memory::cell::{Cell, cell_of};
+use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store;
+use crate::query::callee::CalleeKind;
+use crate::query::cell::{Cell, cell_of};
 use crate::query::{access_address, access_offset, is_one_lane, signature_id};
+use crate::summary::Sources;
 use crate::uses::Use;
 use crate::variant::ParamMode;
 

@@ -50,8 +50,8 @@ use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData, Opcode, Type, Value, ValueDef};
 use cranelift_entity::EntitySet;
 
-use crate::calls::callee::CalleeKind;
 use crate::cfg::Cfg;
+use crate::query::callee::CalleeKind;
 use crate::query::{access_address, access_bytes, access_offset, constant_int};
 
 /// Calls that lead from one of these functions to another, at most.

@@ -16,8 +16,9 @@ use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::EntitySet;
 
 use crate::activity::ActivityInput;
-use crate::calls::callee::CalleeKind;
-use crate::guards::root_takers::{Taking, row};
+use crate::guards::root_takers::row;
+use crate::query::callee::CalleeKind;
+use crate::summary::Taking;
 
 /// What is under a root.
 #[derive(Debug, Default)]

@@ -18,8 +18,8 @@ use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{ArgumentPurpose, Opcode, types};
 use cranelift_entity::EntitySet;
 
-use crate::calls::body::Body;
-use crate::calls::callee::CalleeKind;
+use crate::body::Body;
+use crate::query::callee::CalleeKind;
 use crate::query::constant_int;
 use crate::uses::Use;
 

@@ -28,12 +28,12 @@ use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
-use crate::calls::callee::CalleeKind;
 use crate::cfg::Cfg;
 pub use crate::memory::alias::Origin;
 use crate::memory::alias::{Place, Places};
 use crate::memory::mod_ref::{self, Effect};
 use crate::memory::points_to::Blocks;
+use crate::query::callee::CalleeKind;
 
 /// Pairs of a load and a write that are looked at; beyond that only origins are.
 const MOST_PAIRS: usize = 1 << 20;

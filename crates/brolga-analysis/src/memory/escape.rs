@@ -29,9 +29,9 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
-use crate::calls::callee::CalleeKind;
 use crate::memory::alias::{Origin, Places};
 use crate::query::access_address;
+use crate::query::callee::CalleeKind;
 use crate::uses::{Use, Uses};
 
 /// A private piece of memory, by number.

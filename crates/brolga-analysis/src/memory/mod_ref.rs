@@ -37,10 +37,11 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use smallvec::{SmallVec, smallvec};
 
-use crate::calls::callee::CalleeKind;
-use crate::memory::points_to::{self, Blocks, PointerFlow, REST};
+use crate::lattice::points_to_set::{REST, Set};
+use crate::memory::points_to::{self, Blocks, PointerFlow};
+use crate::query::callee::CalleeKind;
 
-use crate::calls::body::Body;
+use crate::body::Body;
 use crate::memory::alias::{self, Origin, Place, Places};
 
 /// The first byte and behind the last, from some address; `None` if there are no bounds.
@@ -54,7 +55,7 @@ pub struct Region {
     /// That distance.
     pub span: ByteRange,
     /// What is in none of these blocks is not written: those that parameters lead to, or the rest.
-    pub within: points_to::Set,
+    pub within: Set,
 }
 
 impl Region {
@@ -145,7 +146,7 @@ pub struct Effect {
     writes: Regions,
     loads: Regions,
     /// What it reads: parameters, and the rest.
-    pub reads: points_to::Set,
+    pub reads: Set,
 }
 
 impl Effect {
@@ -232,7 +233,7 @@ fn of_function(places: Places<'_>, all: &HashMap<FuncKey, Effect>) -> Effect {
 }
 
 /// What an instruction reads, as far as it could be read again.
-fn read(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect>) -> points_to::Set {
+fn read(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect>) -> Set {
     let (program, func) = (places.program, places.func);
     match func.dfg.insts[inst] {
         InstructionData::Load { arg, .. } => alias::leads_to(places, arg) & REST,

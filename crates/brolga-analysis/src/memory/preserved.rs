@@ -56,10 +56,10 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::EntitySet;
 
-use crate::calls::callee::CalleeKind;
+use crate::lattice::points_to_set::{OTHER, Set};
 use crate::memory::alias::{Origin, Place, Places, has_instance, leads_to, through};
 use crate::memory::clobber::{Access, ClobberInput, Writes};
-use crate::memory::points_to::{OTHER, Set};
+use crate::query::callee::CalleeKind;
 use crate::variant::{Preserved, bit};
 
 /// Whether what is loaded and used as an address could lead to memory that the function has made

@@ -13,7 +13,7 @@ use cranelift_codegen::ir::{self};
 
 use crate::cfg::Cfg;
 use crate::cfg::stores::Stores;
-use crate::memory::cell::Cell;
+use crate::query::cell::Cell;
 
 /// What a search found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,10 +28,10 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::calls::callee::CalleeKind;
 use crate::memory::alias::Place;
 use crate::memory::clobber::ClobberInput;
 use crate::memory::mod_ref;
+use crate::query::callee::CalleeKind;
 
 /// Pairs of a load and a write that are looked at in one function; after that no more loads are
 /// done again.

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::ptr;
 
 use super::*;
-use crate::memory::memset;
+use crate::calls::memory::memset;
 
 unsafe extern "C" {
     fn guard_test_start();

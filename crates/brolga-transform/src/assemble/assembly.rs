@@ -25,13 +25,13 @@ use crate::assemble::tangent::{Tangent, tangent};
 use crate::batch::{self, Shapes};
 use crate::dce::{KnownPrimal, prune};
 use crate::facts::Facts;
+use crate::guards::rows::{can_clear, only_clears};
 use crate::guards::versioning::{Watched, watched};
 use crate::plan::liveness::Liveness;
 use crate::plan::plan;
 use crate::plan::rerun_loops::{find, holds_good};
 use crate::plan::table::{Plan, Rerun};
 use crate::primal::cse::copies;
-use crate::shadow::monotone_rows::{can_clear, only_clears};
 use crate::translate::Statements;
 use crate::translate::stmt::{AdStmt, AdStmts, Given};
 use crate::verified;
@@ -277,7 +277,7 @@ impl<'s, 'f> Assembly<'s, 'f> {
         let mut clearing = clearing.map(|c| pullback(Given::Lent(c), ids));
         let clearing = clearing.take_if(|c| only_clears(&mut c.graph, facts.func()));
         let pulls = Pullbacks { guarded, free, clearing };
-        verified::halves(&fwd.graph, &pulls, facts, plan)?;
+        pulls.verify(&fwd.graph, facts, plan)?;
         Ok((fwd, pulls))
     }
 

@@ -58,8 +58,8 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use crate::facts::Facts;
-use crate::shadow::monotone_rows;
-use crate::shadow::overwrites::{Order, Rows};
+use crate::facts::overwrites::{Order, Rows};
+use crate::guards::rows;
 use crate::translate::stmt::{AdStmt, AdStmts, Guard, Numbers, RootGuards};
 
 /// Instructions of a function beyond which it is not worth the code.
@@ -194,13 +194,13 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     let mut watching: AdStmts =
         stmts.values().map(|s| half(s, s.before.clone(), s.after.clone(), Fragment::default())).collect();
     watch_all(facts, &mut watching, chosen, &summed, ids);
-    orders.into_iter().for_each(|o| monotone_rows::ask(facts, &mut watching, o, ids));
+    orders.into_iter().for_each(|o| rows::ask(facts, &mut watching, o, ids));
     let stores: IndexSet<ir::Inst> = rows.iter().flat_map(|r| r.loads.iter().copied()).collect();
-    let clearing = rows.iter().any(|r| r.argument.is_some()).then(|| monotone_rows::clearing(rows, stmts, ids));
+    let clearing = rows.iter().any(|r| r.argument.is_some()).then(|| rows::clearing(rows, stmts, ids));
     let free = |s: &AdStmt| {
         let mut rvs = renamed(&s.rvs, &superfluous, ids);
         if stores.contains(&s.primal) {
-            monotone_rows::storing(&mut rvs);
+            rows::storing(&mut rvs);
         }
         half(s, Fragment::default(), Fragment::default(), rvs)
     };

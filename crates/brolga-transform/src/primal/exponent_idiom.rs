@@ -17,7 +17,7 @@
 //! ```
 //!
 //! `h` and `q` have no bits of a mantissa, so they are constant wherever the float is
-//! differentiable (`brolga_analysis::activity::exponent`).
+//! differentiable (`brolga_analysis::bits::exponent`).
 //!
 //! C's `log` and its like, as FreeBSD wrote them, do so with the upper half of a double, a 32-bit
 //! integer `h`: `w = ((h + c) & 0xfffff) + d` takes its place, say, where `c + d` has no bits of
@@ -44,7 +44,7 @@
 //! **Invariant.** Every integer is the number that it was.
 
 use brolga_analysis::Cfg;
-use brolga_analysis::activity::exponent::{UPPER, is_bare, lowest, mantissa_bits, upper_half_of};
+use brolga_analysis::bits::exponent::{UPPER, is_bare, lowest, mantissa_bits, upper_half_of};
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
 use cranelift_codegen::ir::Endianness;

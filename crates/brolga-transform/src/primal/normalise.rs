@@ -36,7 +36,7 @@
 //! What we do not support is refused here, all of it at once. The entry block has no predecessor,
 //! as in all CLIF; the pullback relies on it for its one exit.
 
-use brolga_analysis::calls::body::Body;
+use brolga_analysis::body::Body;
 use brolga_analysis::query::constant_int;
 use brolga_analysis::query::original;
 use brolga_analysis::uses::Uses;

@@ -21,7 +21,7 @@
 //! **Invariant.** Every integer is the number that it was.
 
 use brolga_analysis::Cfg;
-use brolga_analysis::activity::exponent::upper_half_of;
+use brolga_analysis::bits::exponent::upper_half_of;
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
 use brolga_ir::map::HashMap;

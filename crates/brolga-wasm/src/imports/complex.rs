@@ -4,16 +4,16 @@
 //! powers of two, so that nothing overflows on the way, and does so by integer arithmetic on float
 //! bits: there is no derivative to be had from that. **Answer.** The same function written with
 //! `logb` and `scalbn`, which are exact and have rules. [`divide`] emits it, and `quotient`
-//! computes it, to compare a module's own with ([`crate::clib`]). Results are those of LLVM's
-//! `compiler-rt` to the bit, except for which NaN it is.
+//! computes it, to compare a module's own with ([`crate::library::clib`]). Results are those of
+//! LLVM's `compiler-rt` to the bit, except for which NaN it is.
 //!
 //! Source: the C standard, annex G.5.1, example 2.
 
 use brolga::cranelift_codegen::ir::condcodes::FloatCC;
 use brolga::cranelift_codegen::ir::{self, BlockArg, InstBuilder, Signature, Type, Value, types};
 
-use crate::translate::func::Fx;
-use crate::translate::ops::little;
+use crate::function::func::Fx;
+use crate::function::ops::little;
 
 /// `(a + i b) / (c + i d)`, of floats of type `ty`, into memory.
 pub(super) fn divide(fx: &mut Fx<'_, '_, '_, '_>, ty: Type) {

@@ -35,10 +35,10 @@ use wasmparser::{FuncType, ValType};
 
 use crate::error::Error;
 use crate::forked::{ForkKind, OpenMp};
+use crate::function::env::HostFunc;
+use crate::function::func::Fx;
 use crate::parse::{ImportName, Info};
 use crate::provided::{Provided, Replaced};
-use crate::translate::env::HostFunc;
-use crate::translate::func::Fx;
 use crate::val::Val;
 
 /// `brolga_wasm_grow(memory, bytes) -> ok`.

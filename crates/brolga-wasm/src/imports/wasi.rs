@@ -12,11 +12,11 @@ use brolga::cranelift_codegen::ir::{InstBuilder, Type, Value, types};
 use wasmparser::{FuncType, ValType};
 
 use crate::error::trap;
+use crate::function::env::HostFunc;
+use crate::function::func::{Fx, call_host};
+use crate::function::ops::little;
 use crate::host;
 use crate::provided::Shim;
-use crate::translate::env::HostFunc;
-use crate::translate::func::{Fx, call_host};
-use crate::translate::ops::little;
 
 /// Error numbers of WASI.
 mod errno {

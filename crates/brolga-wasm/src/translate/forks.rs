@@ -11,7 +11,7 @@
 //! A task that forks does so if there are stacks for all tasks. If not, a loop calls them.
 //!
 //! **Serial.** Tasks run one after the other where the module has one thing of which all of them
-//! would need one of their own: [`crate::serial`].
+//! would need one of their own: [`crate::load::serial`].
 
 use brolga::FuncKey;
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
@@ -21,12 +21,12 @@ use brolga_ir::fork::{MOST_TASKS, NEGATIVE_RANGE, TASK, TASKS, chunks, part, tre
 use cranelift_codegen::ir::TrapCode;
 use wasmparser::{FuncType, ValType};
 
-use super::env::{Env, Fork, Forked, VIEW};
-use super::func::{Context, Fx, build};
 use super::openmp;
 use super::views::{call_body, each, frame_below};
 use crate::error::Error;
 use crate::forked::{ForkImport, ForkKind};
+use crate::function::env::{Env, Fork, Forked, VIEW};
+use crate::function::func::{Context, Fx, build};
 use crate::parse::{ConstOp, Info, SegmentMode};
 
 /// How the name of a loop ends that calls tasks for which there are no stacks.
@@ -76,7 +76,7 @@ impl Fork {
             (_, "") => "_indirect".to_owned(),
             (_, of) => of.to_owned(),
         };
-        format!("{name}{of}{}", if self.nested { super::env::TASK } else { "" })
+        format!("{name}{of}{}", if self.nested { crate::function::env::TASK } else { "" })
     }
 
     /// The type of what tasks call.

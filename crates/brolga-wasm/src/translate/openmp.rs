@@ -28,11 +28,11 @@ use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
 use wasmparser::{FuncType, ValType};
 
-use super::env::Fork;
-use super::func::Fx;
 use super::views::{call_body, each, frame_below};
 use crate::error::trap;
 use crate::forked::OpenMp;
+use crate::function::env::Fork;
+use crate::function::func::Fx;
 
 /// Threads of a team: sixteen tasks, and thread 0.
 const TEAM: i64 = 17;
@@ -255,7 +255,7 @@ fn reduce(fx: &mut Fx<'_, '_, '_, '_>) {
 fn number(fx: &mut Fx<'_, '_, '_, '_>, at: Value, ty: Type, signed: bool) -> Value {
     let address = fx.wide(at);
     let address = fx.b.ins().iadd(fx.vmctx, address);
-    let found = fx.b.ins().load(ty, super::ops::little(), address, 0);
+    let found = fx.b.ins().load(ty, crate::function::ops::little(), address, 0);
     widened(fx, found, signed)
 }
 

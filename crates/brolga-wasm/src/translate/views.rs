@@ -38,8 +38,8 @@ use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
 use wasmparser::FuncType;
 
-use super::func::{Fx, TaskView};
 use crate::error::trap;
+use crate::function::func::{Fx, TaskView};
 use crate::layout::{FIRST_STACK, STACK, STACKS};
 use crate::parse::Info;
 use crate::provided::Provided;
@@ -179,14 +179,14 @@ impl Fx<'_, '_, '_, '_> {
     pub fn word(&mut self, at: Value, offset: i32) -> Value {
         let address = self.wide(at);
         let address = self.b.ins().iadd(self.vmctx, address);
-        self.b.ins().load(types::I32, super::ops::little(), address, offset)
+        self.b.ins().load(types::I32, crate::function::ops::little(), address, offset)
     }
 
     /// Store such a word.
     pub fn set_word(&mut self, value: Value, at: Value, offset: i32) {
         let address = self.wide(at);
         let address = self.b.ins().iadd(self.vmctx, address);
-        self.b.ins().store(super::ops::little(), value, address, offset);
+        self.b.ins().store(crate::function::ops::little(), value, address, offset);
     }
 }
 

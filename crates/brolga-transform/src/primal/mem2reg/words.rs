@@ -26,7 +26,7 @@
 //! store-to-load forwarding as in LLVM's `EarlyCSE` and `mem2reg`.
 
 use brolga_analysis::Cfg;
-use brolga_analysis::memory::cell::Base;
+use brolga_analysis::query::cell::Base;
 use brolga_analysis::query::{access_address, access_bytes, constant_int};
 use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{self, Opcode, types};

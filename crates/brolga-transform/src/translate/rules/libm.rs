@@ -105,7 +105,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             save_bytes(cx, args[0], args[2]);
             if let Some(d) = cx.facts().delta(args[0]) {
                 let pointers =
-                    cx.facts().contents.of_class(args[0]).moved() == brolga_analysis::kinds::kind::Kinds::POINTER;
+                    cx.facts().contents.of_class(args[0]).moved() == brolga_analysis::lattice::kinds::Kinds::POINTER;
                 let w = if pointers { Where::After } else { Where::Rvs };
                 let n = wide(cx, w, args[2]);
                 clear(cx, w, (Some(Val::Primal(args[0])), d), n);
