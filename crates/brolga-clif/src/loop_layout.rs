@@ -15,8 +15,19 @@ use crate::orient_branches::orient;
 use crate::shape::FlowInfo;
 use crate::verified::Passes;
 
+/// Which of its passes run.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopPasses {
+    /// Loop rotation.
+    pub rotate: bool,
+    /// Loop-invariant code motion and value numbering, in short functions.
+    pub hoist: bool,
+    /// Branches of loops that could not be rotated, in longer ones.
+    pub orient: bool,
+}
+
 /// Give a function's loops their shape; `verified` is told behind each pass.
-pub fn loop_layout(func: &mut ir::Function, isa: &dyn TargetIsa, verified: &mut Passes) {
+pub fn loop_layout(func: &mut ir::Function, isa: &dyn TargetIsa, passes: LoopPasses, verified: &mut Passes) {
     // An edge that leads back in layout order: all loops have one, and it costs nothing to ask.
     let mut earlier = EntitySet::new();
     let leads_back = func.layout.blocks().any(|b| {
@@ -27,13 +38,18 @@ pub fn loop_layout(func: &mut ir::Function, isa: &dyn TargetIsa, verified: &mut 
         return;
     }
     let mut shape = FlowInfo::of(func);
-    let rotated = rotate(func, &shape);
+    let rotated = passes.rotate && rotate(func, &shape);
     if !verified.behind("loop_rotate", func) {
         return;
     }
     if is_short(func) {
-        hoist(func, shape, rotated, isa);
-        verified.behind("licm_gvn", func);
+        if passes.hoist {
+            hoist(func, shape, rotated, isa);
+            verified.behind("licm_gvn", func);
+        }
+        return;
+    }
+    if !passes.orient {
         return;
     }
     if rotated {

@@ -149,7 +149,8 @@ const PASSES: [Pass; 7] = [
     ("orient_branches", |f| orient_branches::orient(f, &FlowInfo::of(f).loops)),
     ("loop_layout", |f| {
         let mut passes = Passes::each();
-        loop_layout::loop_layout(f, &*jit::host_isa(), &mut passes);
+        let all = loop_layout::LoopPasses { rotate: true, hoist: true, orient: true };
+        loop_layout::loop_layout(f, &*jit::host_isa(), all, &mut passes);
         assert!(passes.take_broken().is_none());
     }),
     ("simplify_cfg", simplify_cfg::simplify_cfg),

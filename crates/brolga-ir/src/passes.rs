@@ -42,6 +42,11 @@ macro_rules! passes {
 }
 
 passes! {
+    /// Of two integer operations with one result in a loop, the second goes (common-subexpression
+    /// elimination).
+    Cse "cse" "?",
+    /// A sine that is multiplied has its cosine computed beside it, and the other way round.
+    PairSincos "pair-sincos" "?",
     /// Loop-carried integers are computed backwards from their last values (inversion).
     Invert "invert" "kron",
     /// What a loop reads from outside of it is recorded once, behind the loop.
@@ -100,6 +105,15 @@ passes! {
     /// What a derivative asks a C function for is taken from a call of the primal's that asks the
     /// same.
     ShareCalls "share-calls" "wasm/quadrature",
+    /// Loops test at their ends (loop rotation).
+    LoopRotate "loop-rotate" "?",
+    /// In short functions, what no iteration changes is computed before its loop, and what is
+    /// computed twice, once (loop-invariant code motion, value numbering). Cranelift does so in
+    /// longer ones.
+    LicmGvn "licm-gvn" "?",
+    /// In longer functions, a branch that leaves a loop which could not be rotated leads on into the
+    /// loop by its first target, so that Cranelift moves code out of it.
+    OrientBranches "orient-branches" "?",
     /// Whether the rows of a matrix lie one behind another is asked at run time, so that the shadow
     /// of what is read once can be stored (inspector and executor).
     MonotoneRows "monotone-rows" "spmv",

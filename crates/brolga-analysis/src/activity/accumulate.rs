@@ -15,6 +15,9 @@
 //! [place](crate::memory::alias), neither has to be done: what other reverse fragments add to the
 //! same place in between is added all the same. The sum has the same operands, so its bits are the
 //! same.
+//!
+//! **Cost.** One pass over the instructions. A store is compared with the loads that no write in
+//! its block has ended.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::EntitySet;

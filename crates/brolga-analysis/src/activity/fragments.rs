@@ -11,6 +11,8 @@
 //! with another sign, or let through by a mask ([`sign_of_piece`]), or with a number added
 //! ([`super::ulp`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A
 //! callee that has calculated what it returns checks that no cotangent comes.)
+//!
+//! **Cost.** One pass over the values, then rounds over the candidates until none falls out.
 
 use brolga_ir::inst::{DOUBLES_ANYWHERE, Shape};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};

@@ -4,6 +4,8 @@
 //! **Question.** Which loads move a pointer as a float, a float as a pointer, or two pointers at
 //! once? **Answer.** Those whose reaching store stores the other, and loads of 16 bytes of memory
 //! that holds pointers. They are refused (AD0141, AD0143).
+//!
+//! **Cost.** What a search for one reaching store costs.
 
 use brolga_ir::Diagnostic;
 use cranelift_codegen::ir;

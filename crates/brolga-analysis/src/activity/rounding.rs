@@ -23,6 +23,9 @@
 //! [name](crate::query::cell), also behind calls. Memory that others may read (not a slot of which
 //! all uses are seen, or a frame on WebAssembly's stack) makes of a sum that is stored there one to
 //! which something else is done. Bodies of other functions are read as the program has them.
+//!
+//! **Cost.** Nothing where no constant is large. Otherwise what such a sum is moved to is followed,
+//! also into bodies of other functions, [`MOST`] values at most.
 
 use std::rc::Rc;
 

@@ -12,6 +12,8 @@
 //! come from first: that is a float, or something unknown (memory, a callee).
 //!
 //! **Errs** on the side of a mantissa where there are too many shifts to follow.
+//!
+//! **Cost.** A question looks at [`LOOKS`] values at most.
 
 use cranelift_codegen::ir::{self, Opcode, Type, ValueDef, types};
 

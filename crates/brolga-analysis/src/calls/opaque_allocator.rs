@@ -42,6 +42,9 @@
 //! - its address is not taken. A call through a pointer asks for a derived pair.
 //!
 //! **Errs** on the side of deriving.
+//!
+//! **Cost.** A function that an allocator reaches is looked at once, from each result at
+//! [`MOST_VALUES`] values at most.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::program::addresses;

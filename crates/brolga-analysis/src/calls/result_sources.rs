@@ -22,6 +22,9 @@
 //! in a derivative as anywhere. Nor is the operand of what has no derivative: a comparison, a
 //! conversion to an integer.
 //!
+//! **Cost.** Rounds over all functions until nothing changes. In a round each result is followed
+//! once.
+//!
 //! Source: jump functions (Callahan, Cooper, Kennedy and Torczon, "Interprocedural constant
 //! propagation", 1986), as far as activity needs them.
 

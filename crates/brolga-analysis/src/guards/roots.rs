@@ -11,6 +11,9 @@
 //! loaded. At the border of a function it counts whether there is any root on the other side.
 //!
 //! **Least fixpoint.** It errs on the side of what is under a root.
+//!
+//! **Cost.** Nothing where no function takes a root. Otherwise rounds over the instructions,
+//! backwards, until nothing changes.
 
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::EntitySet;

@@ -11,6 +11,9 @@
 //! count: no pullback runs behind it.
 //!
 //! **Greatest fixpoint**: everything is assumed to have it, then taken back. Scalar floats only.
+//!
+//! **Cost.** Nothing where no seed is one. Otherwise a worklist, in which a look at a value goes
+//! over its uses and [`MAX_BLOCKS`] blocks at most.
 
 use brolga_ir::map::one_each;
 use brolga_rules::{OpcodeRule, Partial, opcode_rule};

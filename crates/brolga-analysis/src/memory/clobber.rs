@@ -19,6 +19,9 @@
 //!
 //! **Invariant.** The pullback itself writes to shadows only, and a shadow is never primal memory:
 //! that is what the caller promises by passing it (a debug run checks it).
+//!
+//! **Cost.** Pairs of a load and a write, [`MOST_PAIRS`] at most; beyond that only origins are
+//! compared.
 
 use brolga_ir::map::{HashMap, IndexMap, one_each};
 use brolga_ir::program::symbol_of;

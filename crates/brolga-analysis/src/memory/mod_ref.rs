@@ -30,6 +30,9 @@
 //! whose address is made from a parameter reads through that, any other reads what is not a
 //! parameter's. It serves to tell what is worth knowing of a call ([`crate::memory::preserved`]);
 //! nothing relies on it.
+//!
+//! **Cost.** Rounds over all functions until nothing changes, [`MOST_ROUNDS`] at most, with
+//! [`MOST_PARTS`] regions for each function.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};

@@ -39,6 +39,9 @@
 //! promise of [`Allocator`]). Sets are never empty for addresses, and have all bits where nothing
 //! is known. Sites beyond the sixty-fourth are in the rest.
 //!
+//! **Cost.** Nothing where there is no allocator and no promise. Otherwise rounds over the function
+//! until nothing changes, with sets of 128 bits.
+//!
 //! Source: Andersen (1994), inclusion-based points-to sets, by allocation site; LLVM's `noalias`
 //! results of allocating functions.
 

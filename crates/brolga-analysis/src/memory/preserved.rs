@@ -49,6 +49,8 @@
 //!
 //! In front of an instance's memory there are globals and sizes, which have no owner: those are
 //! never kept.
+//!
+//! **Cost.** What [`crate::memory::clobber`] costs for a question for each call and parameter.
 
 use brolga_ir::FuncKey;
 use brolga_ir::map::HashMap;

@@ -14,6 +14,8 @@
 //! **On which side it errs.** A place that is reached by other than constant offsets, or through a
 //! pointer that was loaded, is not followed. [`PunnedCells::floats`] and [`PunnedCells::pointers`]
 //! follow all addresses that are made from a parameter, so they say rather too much.
+//!
+//! **Cost.** Rounds over all functions until nothing changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

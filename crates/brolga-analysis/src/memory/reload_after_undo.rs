@@ -19,6 +19,8 @@
 //! nothing here. Functions of the embedder write nothing that the program reads
 //! (`Program::define_host`). Not undone is what an unknown function does.
 //!
+//! **Cost.** Pairs of a load and a write, [`MOST_PAIRS`] at most.
+//!
 //! Source: Tapenade (Hascoët and Pascual, 2013), for recording what is overwritten, not what is
 //! read.
 

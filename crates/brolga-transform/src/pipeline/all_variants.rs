@@ -40,7 +40,7 @@ use crate::derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emit
 use crate::facts::Context;
 use crate::pipeline::{Depth, Goal, Need, Observer, Outcome, Shared, Stages, VariantInput, derive_variant};
 use crate::primal::mem2reg::Callees;
-use crate::primal::normalise::{Normalised, normalise};
+use crate::primal::normalise::{Normalised, PrimalCx, normalise};
 use crate::program::check_request;
 use crate::program::forward_root::{self, Served, on_tape};
 use crate::program::inline::{Inlining, inlined};
@@ -253,7 +253,11 @@ fn primals(asked: Asked<'_>, inlining: &Inlining, staying: &[StayingLoop]) -> Pr
         let f = &program.funcs[k];
         let needed = reached.contains(k) && !program.plain.contains(k) || f.symbol.ends_with(THUNK);
         let Some(own) = f.body.as_ref().filter(|_| needed) else { continue };
-        match normalise(&program, k, bodies.remove(&k).unwrap_or_else(|| own.clone()), &callees, isa) {
+        let body = bodies.remove(&k).unwrap_or_else(|| own.clone());
+        match normalise(
+            body,
+            PrimalCx { program: &program, key: k, callees: &callees, enabled: options.enabled(), isa },
+        ) {
             Ok(n) => {
                 normalised.insert(k, n);
             }

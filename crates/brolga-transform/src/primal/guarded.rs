@@ -19,6 +19,9 @@
 //! ```
 //!
 //! **Invariant.** Every float is the number that it was, bit for bit.
+//!
+//! **Cost.** One pass over the instructions, and [`MOST_STEPS`] steps back from a product in a
+//! lane.
 
 use brolga_analysis::guards::products::{MOST_STEPS, form, masked};
 use brolga_ir::map::HashMap;

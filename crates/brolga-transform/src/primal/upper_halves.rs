@@ -19,6 +19,8 @@
 //! double as they are, they are done on all bits, too.
 //!
 //! **Invariant.** Every integer is the number that it was.
+//!
+//! **Cost.** Nothing where no integer is shifted up by a word. Otherwise [`LOOKS`] values for each.
 
 use brolga_analysis::Cfg;
 use brolga_analysis::bits::exponent::upper_half_of;
