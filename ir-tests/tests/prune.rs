@@ -9,10 +9,10 @@
 
 use std::path::Path;
 
-use brolga::{PassSet, Program};
 use brolga::cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode};
 use brolga::cranelift_codegen::isa::OwnedTargetIsa;
 use brolga::cranelift_codegen::settings::{self, Flags};
+use brolga::{PassSet, Program};
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::uses::Uses;
 use brolga_analysis::{Blocks, Cfg, Private};

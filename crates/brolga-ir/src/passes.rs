@@ -111,8 +111,8 @@ passes! {
     /// computed twice, once (loop-invariant code motion, value numbering). Cranelift does so in
     /// longer ones.
     LicmGvn "licm-gvn" "?",
-    /// In longer functions, a branch that leaves a loop which could not be rotated leads on into the
-    /// loop by its first target, so that Cranelift moves code out of it.
+    /// In longer functions, a branch that leaves a loop which could not be rotated leads on into
+    /// the loop by its first target, so that Cranelift moves code out of it.
     OrientBranches "orient-branches" "?",
     /// Whether the rows of a matrix lie one behind another is asked at run time, so that the shadow
     /// of what is read once can be stored (inspector and executor).

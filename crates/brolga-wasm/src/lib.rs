@@ -44,6 +44,8 @@
 //! | `load/` | all of it, in order |
 //! | `module/`, `gradient`, `instance/`, `products/` | what users hold |
 
+#![warn(unreachable_pub)]
+
 mod error;
 mod forked;
 mod function;

@@ -42,7 +42,7 @@ pub(crate) enum Provided {
 
 impl Provided {
     /// What forks, if it does.
-    pub fn forks(&self) -> Option<ForkImport> {
+    pub(crate) fn forks(&self) -> Option<ForkImport> {
         match self {
             Self::Fork(kind) => Some(ForkImport::Call(*kind)),
             Self::OpenMp(OpenMp::Region) => Some(ForkImport::Region),

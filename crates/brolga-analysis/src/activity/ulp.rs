@@ -129,7 +129,7 @@ impl Steps {
                 }
                 _ => None,
             };
-            if operand.is_some() && (bytes_of(func, inst).is_none() || is_cut_float(func, (uses, &steps.to), inst)) {
+            if operand.is_some() && (bytes_of(func, inst).is_none() || is_cut_float(func, uses, &steps.to, inst)) {
                 steps.operand[inst] = operand;
                 if own_digits(func, inst).map(|k| 1 - k) == operand {
                     steps.digits.insert(inst);
@@ -149,7 +149,7 @@ impl Steps {
 
 /// Whether a mask leaves a word that is used as a float, and as nothing else, or becomes one by
 /// steps: bytes that it cuts off are digits, and those that it keeps no piece.
-fn is_cut_float(func: &ir::Function, (uses, to): (&Uses, &EntitySet<ir::Value>), inst: ir::Inst) -> bool {
+fn is_cut_float(func: &ir::Function, uses: &Uses, to: &EntitySet<ir::Value>, inst: ir::Inst) -> bool {
     let v = func.dfg.first_result(inst);
     let is_float = |u: &Use| match *u {
         Use::Inst(i, _) if func.dfg.insts[i].opcode() == Opcode::Bitcast => {

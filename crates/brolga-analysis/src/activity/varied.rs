@@ -283,7 +283,7 @@ impl Cx<'_> {
         let varied = State::Varied { definite: true };
         if let Some(n) = self.i.steps.of(inst) {
             let number = if self.i.steps.adds_digits(inst) { State::No } else { self.a.state[args[1 - n]] };
-            return self.step(v, args[n], (args[1 - n], number));
+            return self.step(v, args[n], args[1 - n], number);
         }
         match opcode_rule(op) {
             OpcodeRule::Expr(row) => {
@@ -405,7 +405,7 @@ impl Cx<'_> {
     }
 
     /// The sum of what may be a float's bits, and something else.
-    fn step(&self, v: ir::Value, bits: ir::Value, (number, state): (ir::Value, State)) -> State {
+    fn step(&self, v: ir::Value, bits: ir::Value, number: ir::Value, state: State) -> State {
         let whole = |x: ir::Value| self.a.lane[x] == self.ty(x).bytes();
         // What is demanded of a number that is added does not concern what it is added to.
         let apart = matches!(state, State::No | State::Taint { definite: false });

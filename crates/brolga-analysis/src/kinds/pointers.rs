@@ -454,7 +454,7 @@ fn transfer(
             },
             Some(CalleeKind::Derived(_)) if cx.bits.contains(v) => Delta::None,
             Some(CalleeKind::Derived(f)) => {
-                returned(cx, p, f, (inst, k, v)).unwrap_or_else(|| root(p, RootKind::Call(inst, k)))
+                returned(cx, p, f, inst, k, v).unwrap_or_else(|| root(p, RootKind::Call(inst, k)))
             }
             Some(CalleeKind::Indirect(_)) => root(p, RootKind::Call(inst, k)),
             _ => Delta::None,
@@ -473,7 +473,9 @@ fn returned(
     cx: &PointerInput<'_>,
     p: &Pointers,
     callee: brolga_ir::FuncKey,
-    (inst, k, v): (ir::Inst, usize, ir::Value),
+    inst: ir::Inst,
+    k: usize,
+    v: ir::Value,
 ) -> Option<Delta> {
     let args = cx.func.dfg.inst_args(inst);
     let from = cx.summaries.pointer_result(callee, k);

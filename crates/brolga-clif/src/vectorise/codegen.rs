@@ -22,7 +22,7 @@ const MOST_ONE_BY_ONE: i64 = 1 << 40;
 const MOST_WIDENED: i64 = 1 << 28;
 
 /// Put the blocks in front of a loop; fewer iterations than `least` are left to it.
-pub fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> Taken {
+pub(crate) fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> Taken {
     let header = l.blocks[0];
     let [g, c, p, v, x] = [(); 5].map(|()| {
         let b = func.dfg.make_block();

@@ -32,18 +32,18 @@ const RECORDS: &str = "it records";
 
 impl LoopBody {
     /// Iterations that are run at a time.
-    pub fn at_a_time(&self) -> i64 {
+    pub(crate) fn at_a_time(&self) -> i64 {
         if self.one { 1 } else { self.lanes() * self.vectors }
     }
 
     /// Elements in a vector.
-    pub fn lanes(&self) -> i64 {
+    pub(crate) fn lanes(&self) -> i64 {
         VECTOR / self.width
     }
 
     /// Read an iteration. An empty reason is that of loops with nothing to do with floats in
     /// memory.
-    pub fn read(func: &ir::Function, l: &Loop, how: &How<'_>) -> Result<Self, &'static str> {
+    pub(crate) fn read(func: &ir::Function, l: &Loop, how: &How<'_>) -> Result<Self, &'static str> {
         let (reorder, stay) = ((how.reorder)(l.blocks[0]), (how.stay)(l.blocks[0]));
         let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
         let is_access = |i: &ir::Inst| matches!(func.dfg.insts[*i].opcode(), Opcode::Load | Opcode::Store);

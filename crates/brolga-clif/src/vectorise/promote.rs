@@ -45,7 +45,7 @@ use crate::vectorise::count::count;
 
 /// Of accesses to one place in all iterations, places that are written to, and where the rest are
 /// read. What an iteration reads where it has written is what it has written.
-pub fn places(
+pub(super) fn places(
     steps: &mut Steps<'_>,
     fixed: Vec<LoopAccess>,
 ) -> Result<(Vec<CellAccesses>, Vec<LoopAccess>), &'static str> {
@@ -82,7 +82,7 @@ pub fn places(
 }
 
 /// The sums in these places; they are of the kinds behind those of the header's parameters.
-pub fn cells(
+pub(super) fn cells(
     steps: &Steps<'_>,
     l: &Loop,
     places: Vec<CellAccesses>,
@@ -105,7 +105,7 @@ pub fn cells(
 
 /// Ask whether anything else reads or writes what is in a register: in steps, or in one place in
 /// all iterations.
-pub fn tests(
+pub(super) fn tests(
     cells: &[PromotedCell],
     accesses: &[LoopAccess],
     places: &[(&Linear, i64, ir::Inst)],
@@ -134,7 +134,7 @@ pub fn tests(
 const LONGEST_STEP: u64 = 1 << 16;
 
 /// An iteration that is run as it is but for its cells, if it has any.
-pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<LoopBody> {
+pub(super) fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<LoopBody> {
     let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
     let stores = |i: &ir::Inst| func.dfg.insts[*i].opcode() == Opcode::Store && accessed(func, *i).is_float();
     if insts.len() > MOST_INSTS || !insts.iter().any(stores) {

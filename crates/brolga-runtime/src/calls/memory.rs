@@ -323,7 +323,9 @@ mod tests {
     /// The definition, with a buffer, on numbers at whole-byte places of one arena.
     fn model<T: Copy + Add<Output = T>>(
         arena: &mut [u8],
-        (dst, src, n): (usize, usize, usize),
+        dst: usize,
+        src: usize,
+        n: usize,
         read: fn(&[u8]) -> T,
         write: fn(T, &mut [u8]),
     ) {
@@ -367,11 +369,11 @@ mod tests {
             }
             let (mut got, mut want) = (bytes.clone(), bytes.clone());
             run(&mut got, (dst, src, n), 8);
-            model(&mut want, (dst, src, n), read64, |x, b| b.copy_from_slice(&x.to_le_bytes()));
+            model(&mut want, dst, src, n, read64, |x, b| b.copy_from_slice(&x.to_le_bytes()));
             prop_assert!(same(&got, &want, (dst, src, n)));
             let (mut got, mut want) = (bytes.clone(), bytes);
             run(&mut got, (dst, src, n), 4);
-            model(&mut want, (dst, src, n), read32, |x, b| b.copy_from_slice(&x.to_le_bytes()));
+            model(&mut want, dst, src, n, read32, |x, b| b.copy_from_slice(&x.to_le_bytes()));
             prop_assert!(same(&got, &want, (dst, src, n)));
         }
     }

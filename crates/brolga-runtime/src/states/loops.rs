@@ -398,7 +398,7 @@ impl LoopRun {
     }
 
     /// Do what an action of a schedule, whose slots in memory begin at `first`, says of states.
-    fn act(&mut self, (base, first): (u64, usize), action: Action, files: &mut LoopFiles, caller: usize) -> Done {
+    fn act(&mut self, base: u64, first: usize, action: Action, files: &mut LoopFiles, caller: usize) -> Done {
         let number = |slot: SlotId| match slot {
             SlotId::Memory(n) => first + n as usize,
             SlotId::Disk(n) => n as usize,
@@ -531,7 +531,7 @@ impl LoopRun {
                 Action::Turn if self.has_grown() => self.start_forward_again(files, caller)?,
                 Action::Turn => break,
                 action => {
-                    self.act((base, first), action, files, caller)?;
+                    self.act(base, first, action, files, caller)?;
                     if matches!(action, Action::Store { .. }) && self.exceeds() {
                         self.start_forward_again(files, caller)?;
                     }
@@ -662,7 +662,7 @@ impl LoopRun {
         files: &mut LoopFiles,
         caller: usize,
     ) -> Result<u64, LoopFault> {
-        let next = self.next_or_fault(top, (peak, cursor), files, caller);
+        let next = self.next_or_fault(top, peak, cursor, files, caller);
         if next.is_err() {
             self.put_found_back(caller);
         }
@@ -672,7 +672,8 @@ impl LoopRun {
     fn next_or_fault(
         &mut self,
         top: usize,
-        (peak, cursor): (&mut usize, &mut *mut u8),
+        peak: &mut usize,
+        cursor: &mut *mut u8,
         files: &mut LoopFiles,
         caller: usize,
     ) -> Result<u64, LoopFault> {
@@ -699,7 +700,7 @@ impl LoopRun {
                         return Ok(2);
                     }
                 }
-                action => self.act((base, first), action, files, caller)?,
+                action => self.act(base, first, action, files, caller)?,
             }
         }
         self.put_found_back(caller);

@@ -100,7 +100,7 @@ pub(crate) fn assemble(
     if facts.mode != Mode::Tangent {
         return Assembly::new(facts, lift, statements, symbols, ids, observed).graphs();
     }
-    let Tangent { graph, seg, plan } = tangent(facts, (&*lift.0, lift.1), statements, symbols[0], ids)?;
+    let Tangent { graph, seg, plan } = tangent(facts, &*lift.0, lift.1, statements, symbols[0], ids)?;
     let graphs = Graphs::One(OneGraph { graph, seg, clears: false, reverse_of: Table::default() });
     Ok(Assembled { graphs, plan, twice: false })
 }

@@ -113,7 +113,7 @@ fn run(
     let mut manner = manner;
     let mut staying = manner.staying.to_vec();
     loop {
-        manner = match derive_all(asked, manner, &staying, (depth, &mut observer))? {
+        manner = match derive_all(asked, manner, &staying, depth, &mut observer)? {
             RunEnd::Ends(found) => return Ok(found.map(|d| *d)),
             RunEnd::Stay(loops) => {
                 staying.extend(loops);
@@ -139,7 +139,8 @@ fn derive_all(
     asked: Asked<'_>,
     manner: Manner<'_>,
     staying: &[StayingLoop],
-    (depth, observer): (Depth, &mut Observer<'_>),
+    depth: Depth,
+    observer: &mut Observer<'_>,
 ) -> Result<RunEnd, Diagnostics> {
     let Primals { mut program, keys, normalised, problems, loops } = primals(asked, manner.inlining, staying);
     program.unaligned_doubles |= manner.unaligned;
@@ -266,8 +267,7 @@ fn primals(asked: Asked<'_>, inlining: &Inlining, staying: &[StayingLoop]) -> Pr
     }
     let mut loops = OutlinedLoops::default();
     if problems.is_empty() {
-        let at = (request.func, options, isa);
-        match outline(&mut program, &mut keys, &mut normalised, staying, at) {
+        match outline(&mut program, &mut keys, &mut normalised, staying, request.func, options, isa) {
             Ok(found) => loops = found,
             Err(e) => problems.extend(e.0),
         }

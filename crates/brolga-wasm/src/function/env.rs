@@ -28,7 +28,7 @@ pub enum Bounds {
 
 /// What a program is translated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CodeOptions {
+pub(crate) struct CodeOptions {
     /// How memory is kept in bounds.
     pub bounds: Bounds,
     /// Whether loops and functions use up fuel.
@@ -52,7 +52,7 @@ pub(crate) struct HostFunc {
 
 impl HostFunc {
     /// Where it is.
-    pub fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         (self.address)()
     }
 }
@@ -96,7 +96,7 @@ pub(crate) fn is_helper(symbol: &str) -> bool {
 }
 
 impl Helper {
-    pub fn symbol(self) -> String {
+    pub(crate) fn symbol(self) -> String {
         match self {
             Helper::MemoryGrow(m) => format!("memory.grow{m}"),
             Helper::TableGrow(t) => format!("table.grow{t}"),
@@ -104,7 +104,7 @@ impl Helper {
         }
     }
 
-    pub fn signature(self, env: &Env<'_, '_>) -> Signature {
+    pub(crate) fn signature(self, env: &Env<'_, '_>) -> Signature {
         let (params, results): (&[Type], &[Type]) = match self {
             Helper::MemoryGrow(_) => (&[types::I32], &[types::I32]),
             Helper::TableGrow(_) => (&[types::I32; 2], &[types::I32]),
@@ -178,12 +178,12 @@ pub(crate) fn clif_type(ty: ValType) -> Type {
 
 impl<'e, 'a> Env<'e, 'a> {
     /// The signature of a function with the instance in front.
-    pub fn signature(&self, ty: &FuncType) -> Signature {
+    pub(crate) fn signature(&self, ty: &FuncType) -> Signature {
         self.signature_of(ty.params().iter().map(|t| clif_type(*t)), ty.results().iter().map(|t| clif_type(*t)))
     }
 
     /// The same from CLIF types.
-    pub fn signature_of(
+    pub(crate) fn signature_of(
         &self,
         params: impl IntoIterator<Item = Type>,
         results: impl IntoIterator<Item = Type>,
@@ -197,17 +197,17 @@ impl<'e, 'a> Env<'e, 'a> {
 
     /// Whether functions have the convention that tail calls need. Then dispatchers must not use
     /// stack either.
-    pub fn has_tail_calls(&self) -> bool {
+    pub(crate) fn has_tail_calls(&self) -> bool {
         self.conv == CallConv::Tail
     }
 
     /// The number of a reference to a function.
-    pub fn reference(&mut self, func: u32) -> u32 {
+    pub(crate) fn reference(&mut self, func: u32) -> u32 {
         self.refs.insert_full(func, ()).0 as u32 + 1
     }
 
     /// The symbol of the dispatcher for a type, for tasks or not.
-    pub fn dispatcher(&mut self, ty: &FuncType, of_task: bool) -> String {
+    pub(crate) fn dispatcher(&mut self, ty: &FuncType, of_task: bool) -> String {
         let key = (ty.clone(), of_task);
         if let Some(s) = self.dispatchers.get(&key) {
             return s.clone();
@@ -218,19 +218,19 @@ impl<'e, 'a> Env<'e, 'a> {
     }
 
     /// The signature of a function that tasks call: the instance, what it takes, and the view.
-    pub fn task_signature(&self, ty: &FuncType) -> Signature {
+    pub(crate) fn task_signature(&self, ty: &FuncType) -> Signature {
         let mut sig = self.signature(ty);
         sig.params.extend(VIEW.map(AbiParam::new));
         sig
     }
 
     /// The symbol of a helper.
-    pub fn helper(&mut self, helper: Helper) -> String {
+    pub(crate) fn helper(&mut self, helper: Helper) -> String {
         self.helpers.entry(helper).or_insert_with(|| helper.symbol()).clone()
     }
 
     /// The references of an element segment as a data object, `elem` and its number.
-    pub fn use_elem(&mut self, elem: u32, offset: u64) -> Result<(), Error> {
+    pub(crate) fn use_elem(&mut self, elem: u32, offset: u64) -> Result<(), Error> {
         let symbol = format!("elem{elem}");
         if self.program.data_object(&symbol).is_some() {
             return Ok(());
@@ -253,7 +253,7 @@ impl<'e, 'a> Env<'e, 'a> {
     }
 
     /// Define a finished function. Its source locations are offsets in the module.
-    pub fn define(&mut self, symbol: &str, func: ir::Function) -> Result<FuncKey, Error> {
+    pub(crate) fn define(&mut self, symbol: &str, func: ir::Function) -> Result<FuncKey, Error> {
         let internal = |message: String| Error::Internal { stage: "translate", message };
         if let Err(e) = cranelift_codegen::verify_function(&func, &*crate::host_isa()?) {
             return Err(internal(format!("{}\n{func}", e)));

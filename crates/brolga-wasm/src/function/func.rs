@@ -231,7 +231,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
     }
 
     /// The zero of a type.
-    pub fn zero(&mut self, ty: Type) -> Value {
+    pub(crate) fn zero(&mut self, ty: Type) -> Value {
         match ty {
             types::F32 => self.b.ins().f32const(0.0),
             types::F64 => self.b.ins().f64const(0.0),
@@ -243,22 +243,22 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
         }
     }
 
-    pub fn pop(&mut self) -> Value {
+    pub(crate) fn pop(&mut self) -> Value {
         self.stack.pop().expect("validated: the stack holds what an operator takes")
     }
 
-    pub fn pop2(&mut self) -> (Value, Value) {
+    pub(crate) fn pop2(&mut self) -> (Value, Value) {
         let y = self.pop();
         (self.pop(), y)
     }
 
-    pub fn pop3(&mut self) -> (Value, Value, Value) {
+    pub(crate) fn pop3(&mut self) -> (Value, Value, Value) {
         let z = self.pop();
         let (x, y) = self.pop2();
         (x, y, z)
     }
 
-    pub fn push(&mut self, v: Value) {
+    pub(crate) fn push(&mut self, v: Value) {
         self.stack.push(v);
     }
 
@@ -267,7 +267,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
     }
 
     /// A condition as CLIF has it: the comparison itself, where the number was only made of one.
-    pub fn pop_condition(&mut self) -> Value {
+    pub(crate) fn pop_condition(&mut self) -> Value {
         let v = self.pop();
         if let ir::ValueDef::Result(inst, _) = self.b.func.dfg.value_def(v)
             && let ir::InstructionData::Unary { opcode: ir::Opcode::Uextend, arg } = self.b.func.dfg.insts[inst]
@@ -581,7 +581,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
     }
 
     /// A reference to a function of the program, declared once.
-    pub fn callee(&mut self, symbol: &str, signature: impl FnOnce(&mut Self) -> Signature) -> ir::FuncRef {
+    pub(crate) fn callee(&mut self, symbol: &str, signature: impl FnOnce(&mut Self) -> Signature) -> ir::FuncRef {
         if let Some(&f) = self.callees.get(symbol) {
             return f;
         }
@@ -616,7 +616,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
         (callee, [&[self.vmctx], &args[..]].concat())
     }
 
-    pub fn call_function(&mut self, index: u32, args: &[Value]) -> Vec<Value> {
+    pub(crate) fn call_function(&mut self, index: u32, args: &[Value]) -> Vec<Value> {
         if let Some(results) = self.known_fork(index, args) {
             return results;
         }
@@ -625,7 +625,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
         self.b.inst_results(inst).to_vec()
     }
 
-    pub fn tail_call_function(&mut self, index: u32, args: &[Value]) {
+    pub(crate) fn tail_call_function(&mut self, index: u32, args: &[Value]) {
         if self.env.by_name[index as usize] || self.env.fork_imports[index as usize].is_some() {
             // C functions have another convention.
             let results = self.call_function(index, args);
@@ -637,7 +637,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
     }
 
     /// Dispatcher and arguments of a call through a table.
-    pub fn indirect(&mut self, ty: FuncType, table: u32) -> (ir::FuncRef, Vec<Value>) {
+    pub(crate) fn indirect(&mut self, ty: FuncType, table: u32) -> (ir::FuncRef, Vec<Value>) {
         let at = self.pop();
         let args = self.popn(ty.params().len());
         let args = self.canonical(&args);
@@ -649,7 +649,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
     }
 
     /// Call a helper of the module.
-    pub fn call_helper(&mut self, helper: Helper, args: &[Value]) -> Vec<Value> {
+    pub(crate) fn call_helper(&mut self, helper: Helper, args: &[Value]) -> Vec<Value> {
         let symbol = self.env.helper(helper);
         let callee = self.callee(&symbol, |fx| helper.signature(fx.env));
         let args = [&[self.vmctx], args].concat();

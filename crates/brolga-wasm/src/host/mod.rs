@@ -15,7 +15,7 @@ use crate::host::region::Region;
 use crate::layout::{FIRST_STACK, MAX_PAGES, PAGE};
 
 /// Where the pointer to the state lies, from the instance pointer: the first cell of every layout.
-pub const STATE_CELL: i32 = -8;
+pub(crate) const STATE_CELL: i32 = -8;
 
 /// Where an instance's standard output and error go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Output {
 
 /// What the host keeps of an instance.
 #[derive(Debug)]
-pub struct HostState {
+pub(crate) struct HostState {
     /// The instance's address space.
     pub region: Region,
     /// By width, what batches and second derivatives need: the shadow of a batch, or the tangents
@@ -51,7 +51,7 @@ pub struct HostState {
 }
 
 /// The first state of the generator.
-pub const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// # Safety
 /// `vmctx` is the instance pointer of a live instance that no other thread uses.
@@ -81,7 +81,7 @@ impl HostState {
 ///
 /// # Safety
 /// As for [`state`].
-pub unsafe extern "C" fn grow(vmctx: *mut u8, memory: u32, bytes: u64) -> u32 {
+pub(crate) unsafe extern "C" fn grow(vmctx: *mut u8, memory: u32, bytes: u64) -> u32 {
     // SAFETY: our contract.
     let state = unsafe { state(vmctx) };
     let batches = state.batches.values_mut().try_for_each(|r| r.open(memory, bytes));
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn grow(vmctx: *mut u8, memory: u32, bytes: u64) -> u32 {
 }
 
 /// The bits of the double next to a `long double`, of which the lower word is the first.
-pub extern "C" fn double_of_quad(_vmctx: *mut u8, low: u64, high: u64) -> u64 {
+pub(crate) extern "C" fn double_of_quad(_vmctx: *mut u8, low: u64, high: u64) -> u64 {
     crate::host::binary128::to_double([low, high]).to_bits()
 }
 
@@ -97,7 +97,7 @@ pub extern "C" fn double_of_quad(_vmctx: *mut u8, low: u64, high: u64) -> u64 {
 ///
 /// # Safety
 /// As for [`state`].
-pub unsafe extern "C" fn fd_write(vmctx: *mut u8, fd: u32, iovs: u32, n: u32) -> u64 {
+pub(crate) unsafe extern "C" fn fd_write(vmctx: *mut u8, fd: u32, iovs: u32, n: u32) -> u64 {
     const BADF: u64 = 8 << 32;
     const FAULT: u64 = 21 << 32;
     // SAFETY: our contract.
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn fd_write(vmctx: *mut u8, fd: u32, iovs: u32, n: u32) ->
 ///
 /// # Safety
 /// As for [`state`].
-pub unsafe extern "C" fn proc_exit(vmctx: *mut u8, code: i32) {
+pub(crate) unsafe extern "C" fn proc_exit(vmctx: *mut u8, code: i32) {
     // SAFETY: our contract.
     unsafe { state(vmctx) }.exit = Some(code);
 }
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn proc_exit(vmctx: *mut u8, code: i32) {
 ///
 /// # Safety
 /// None is needed.
-pub unsafe extern "C" fn clock(_vmctx: *mut u8, id: u32) -> u64 {
+pub(crate) unsafe extern "C" fn clock(_vmctx: *mut u8, id: u32) -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     match id {
         0 => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64),
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn clock(_vmctx: *mut u8, id: u32) -> u64 {
 ///
 /// # Safety
 /// As for [`state`]; `n` bytes at `p` are writable.
-pub unsafe extern "C" fn random(vmctx: *mut u8, p: *mut u8, n: u64) {
+pub(crate) unsafe extern "C" fn random(vmctx: *mut u8, p: *mut u8, n: u64) {
     // SAFETY: our contract.
     let state = unsafe { state(vmctx) };
     for i in 0..n as usize {

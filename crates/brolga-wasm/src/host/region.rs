@@ -24,21 +24,21 @@ const MORE: usize = PAGE as usize;
 
 /// What the primal half of a region held.
 #[derive(Clone, Debug)]
-pub struct Image {
+pub(crate) struct Image {
     header: Vec<u8>,
     memories: Vec<Vec<u8>>,
 }
 
 impl Image {
     /// The header, and each memory.
-    pub fn into_parts(self) -> (Vec<u8>, Vec<Vec<u8>>) {
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Vec<Vec<u8>>) {
         (self.header, self.memories)
     }
 }
 
 /// A reservation of address space; given back when dropped.
 #[derive(Debug)]
-pub struct Region {
+pub(crate) struct Region {
     start: *mut u8,
     /// Bytes of the primal half; the shadow half is as large and follows it, a little shifted.
     span: usize,
@@ -56,7 +56,7 @@ unsafe impl Send for Region {}
 
 impl Region {
     /// Reserve space for an instance, so many times as large, with its header accessible and zero.
-    pub fn new(layout: &Layout, width: usize) -> Result<Self, Error> {
+    pub(crate) fn new(layout: &Layout, width: usize) -> Result<Self, Error> {
         let [span, header] = [layout.span(), layout.header].map(|bytes| bytes as usize * width);
         // SAFETY: a fresh anonymous mapping.
         let p = unsafe {
@@ -89,12 +89,12 @@ impl Region {
     }
 
     /// The instance pointer.
-    pub fn vmctx(&self) -> *mut u8 {
+    pub(crate) fn vmctx(&self) -> *mut u8 {
         self.start.wrapping_add(self.header)
     }
 
     /// The shadow of the instance pointer.
-    pub fn shadow(&self) -> *mut u8 {
+    pub(crate) fn shadow(&self) -> *mut u8 {
         self.vmctx().wrapping_add(self.span + SHIFT)
     }
 
@@ -115,7 +115,7 @@ impl Region {
 
     /// Make the first `bytes` bytes of an instance's memory accessible, in both halves. New bytes
     /// are zero.
-    pub fn open(&mut self, memory: u32, bytes: u64) -> Result<(), Error> {
+    pub(crate) fn open(&mut self, memory: u32, bytes: u64) -> Result<(), Error> {
         let bytes = bytes * self.width as u64;
         let (offset, open) = self.memories[memory as usize];
         if bytes > open {
@@ -129,7 +129,7 @@ impl Region {
 
     /// Take away what lies beyond the first `bytes` bytes: a pullback has undone a `memory.grow`.
     /// The shadow stays accessible, since that pullback may run again, but is cleared.
-    pub fn shrink(&mut self, memory: u32, bytes: u64) -> Result<(), Error> {
+    pub(crate) fn shrink(&mut self, memory: u32, bytes: u64) -> Result<(), Error> {
         let (offset, open) = self.memories[memory as usize];
         if bytes < open {
             self.clear_beyond(memory, bytes);
@@ -141,7 +141,7 @@ impl Region {
 
     /// Set to zero, in both halves, what lies beyond the first `bytes` bytes of an instance's
     /// memory.
-    pub fn clear_beyond(&mut self, memory: u32, bytes: u64) {
+    pub(crate) fn clear_beyond(&mut self, memory: u32, bytes: u64) {
         let bytes = bytes * self.width as u64;
         let (offset, open) = self.memories[memory as usize];
         if bytes < open {
@@ -160,7 +160,7 @@ impl Region {
     }
 
     /// The primal half as it is.
-    pub fn image(&self) -> Image {
+    pub(crate) fn image(&self) -> Image {
         let part = |from: usize, n: usize| {
             // SAFETY: the range is accessible, and the caller has the instance to itself.
             unsafe { std::slice::from_raw_parts(self.start.wrapping_add(from), n) }.to_vec()
@@ -171,7 +171,7 @@ impl Region {
 
     /// Put the primal half back to what it was, sizes of memories included. What they have grown by
     /// since stays accessible until it is [taken away](Self::shrink).
-    pub fn put_back(&mut self, image: &Image) {
+    pub(crate) fn put_back(&mut self, image: &Image) {
         let put = |from: usize, bytes: &[u8]| {
             // SAFETY: the range was accessible when the image was made, and still is: memory only
             // grows.
@@ -184,25 +184,25 @@ impl Region {
     }
 
     /// Whether tasks have stacks of their own.
-    pub fn has_stacks(&self) -> bool {
+    pub(crate) fn has_stacks(&self) -> bool {
         self.stacks.1 > 0
     }
 
     /// How many bytes of each of an instance's memories are accessible.
-    pub fn opened(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn opened(&self) -> impl Iterator<Item = u64> {
         self.memories.iter().map(|m| m.1 / self.width as u64)
     }
 
     /// Set the shadow of everything to zero. Pages that have memory are filled with zeros while
     /// they are few, since the kernel does the same when a page that was given back is touched
     /// again, and takes longer; many are given back.
-    pub fn clear_shadow(&mut self) {
+    pub(crate) fn clear_shadow(&mut self) {
         // In front of the shift and behind the end there is shadow, or nothing.
         self.clear(self.span, MORE);
     }
 
     /// Set everything to zero, where both halves are shadows.
-    pub fn clear_both(&mut self) {
+    pub(crate) fn clear_both(&mut self) {
         self.clear(0, 0);
         self.clear_shadow();
     }

@@ -45,7 +45,7 @@ pub(super) fn divide(fx: &mut Fx<'_, '_, '_, '_>, ty: Type) {
     cx.fx.b.ins().brif(both, rare, &[], end, &args(re, im));
     cx.fx.b.switch_to_block(rare);
     cx.fx.b.set_cold_block(rare);
-    let (re, im) = cx.limits([a, b, c, d], (below, power), (re, im));
+    let (re, im) = cx.limits([a, b, c, d], below, power, re, im);
     cx.fx.b.ins().jump(end, &args(re, im));
     cx.fx.b.switch_to_block(end);
     fx.b.ins().store(little(), u, at, 0);
@@ -124,12 +124,7 @@ impl Floats<'_, '_, '_, '_, '_> {
     }
 
     /// What the quotient is where neither part is a number.
-    fn limits(
-        &mut self,
-        [a, b, c, d]: [Value; 4],
-        (below, power): (Value, Value),
-        (re, im): (Value, Value),
-    ) -> (Value, Value) {
+    fn limits(&mut self, [a, b, c, d]: [Value; 4], below: Value, power: Value, re: Value, im: Value) -> (Value, Value) {
         let (zero, infinity) = (self.constant(0.0), self.constant(f64::INFINITY));
         let all = |cx: &mut Self, of: fn(&mut Self, Value) -> Value, x, y| {
             let (x, y) = (of(cx, x), of(cx, y));

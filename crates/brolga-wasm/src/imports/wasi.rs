@@ -20,10 +20,10 @@ use crate::provided::Shim;
 
 /// Error numbers of WASI.
 mod errno {
-    pub const SUCCESS: i64 = 0;
-    pub const BADF: i64 = 8;
-    pub const NOTSUP: i64 = 58;
-    pub const SPIPE: i64 = 70;
+    pub(super) const SUCCESS: i64 = 0;
+    pub(super) const BADF: i64 = 8;
+    pub(super) const NOTSUP: i64 = 58;
+    pub(super) const SPIPE: i64 = 70;
 }
 
 static WRITE: HostFunc = HostFunc {

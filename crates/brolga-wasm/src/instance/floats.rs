@@ -16,7 +16,7 @@ use brolga::Floats;
 
 /// What the host has put into memory: disjoint intervals.
 #[derive(Default)]
-pub struct KnownFloats {
+pub(crate) struct KnownFloats {
     /// By first address: the end, and bytes of each float; 0 for initial data.
     intervals: BTreeMap<u32, (u32, u32)>,
     /// The same as a list, while nothing changes.
@@ -26,13 +26,13 @@ pub struct KnownFloats {
 impl KnownFloats {
     /// The module has initial data there. Of data at odd places all bytes of the words in which
     /// they lie are meant.
-    pub fn put_data(&mut self, at: u32, len: usize) {
+    pub(crate) fn put_data(&mut self, at: u32, len: usize) {
         let from = at & !7;
         self.put(from, (at as usize + len).next_multiple_of(8) - from as usize, Some(0));
     }
 
     /// From `at` on there are floats of this size in `len` bytes, or something else.
-    pub fn put(&mut self, at: u32, len: usize, size: Option<u32>) {
+    pub(crate) fn put(&mut self, at: u32, len: usize, size: Option<u32>) {
         let end = u32::try_from(u64::from(at) + len as u64).unwrap_or(u32::MAX);
         // Buffers are mostly filled again with what they had before.
         if size.is_some_and(|size| self.intervals.get(&at) == Some(&(end, size))) || at == end {
@@ -61,7 +61,7 @@ impl KnownFloats {
     }
 
     /// All of them.
-    pub fn all(&self) -> Arc<[Floats]> {
+    pub(crate) fn all(&self) -> Arc<[Floats]> {
         let interval =
             |(&from, &(to, size)): (&u32, &(u32, u32))| Floats { offset: from.into(), len: u64::from(to - from), size };
         self.list.get_or_init(|| self.intervals.iter().map(interval).collect()).clone()

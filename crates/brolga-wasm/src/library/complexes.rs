@@ -57,7 +57,7 @@ const LARGE: f64 = 700.0;
 
 impl Complex {
     /// The function of a name, if it is one.
-    pub fn named(name: &str) -> Option<Self> {
+    pub(super) fn named(name: &str) -> Option<Self> {
         let (name, single) = name.strip_suffix('f').map_or((name, false), |n| (n, true));
         let of = match name {
             "cexp" => Of::Exp,

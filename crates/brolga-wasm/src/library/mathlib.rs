@@ -176,7 +176,7 @@ pub(crate) struct Host {
 
 impl Host {
     /// The function of a symbol, if it is one.
-    pub fn of(symbol: &str) -> Option<Self> {
+    pub(crate) fn of(symbol: &str) -> Option<Self> {
         let rule = math_rule(symbol).filter(|r| matches!(r.kind, MathKind::Expr(_)))?;
         let address = brolga_runtime::symbols().into_iter().find(|s| s.0 == symbol)?.1;
         let (scales, operands) = (rule.params.last() == Some(&Ty::I32), rule.params.len());
@@ -186,7 +186,7 @@ impl Host {
     }
 
     /// Call it; what is no double is what is left of one.
-    pub fn call(&self, [x, y, z]: [f64; 3]) -> f64 {
+    pub(crate) fn call(&self, [x, y, z]: [f64; 3]) -> f64 {
         use std::mem::transmute;
         let [a, b, c] = [x, y, z].map(|x| x as f32);
         let f = self.address;

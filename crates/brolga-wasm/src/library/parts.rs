@@ -25,7 +25,7 @@ pub(crate) struct FloatParts {
 
 impl FloatParts {
     /// The function of a name and type, if it is this one; instances for both widths have one name.
-    pub fn named(name: &str, ty: &FuncType) -> Option<Self> {
+    pub(super) fn named(name: &str, ty: &FuncType) -> Option<Self> {
         let mut both = [false, true].map(|single| Self { single }).into_iter();
         both.find(|p| name == "frexp" && p.ty() == *ty)
     }

@@ -133,7 +133,7 @@ static TO_DOUBLE: HostFunc = HostFunc {
 
 impl Quad {
     /// The function of a name, if it is one.
-    pub fn named(name: &str) -> Option<Self> {
+    pub(super) fn named(name: &str) -> Option<Self> {
         if let Some(&(_, params, result, slope)) = OPERATIONS.iter().find(|o| o.0 == name) {
             return Some(Self { params: params.to_vec(), result, slope });
         }

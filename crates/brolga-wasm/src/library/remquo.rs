@@ -25,7 +25,7 @@ const DIVISORS: [f64; 4] = [0.37, -1.0, 2.41, 11.3];
 
 impl Remquo {
     /// The function of a name, if it is this one.
-    pub fn named(name: &str) -> Option<Self> {
+    pub(super) fn named(name: &str) -> Option<Self> {
         match name {
             "remquo" => Some(Self { single: false }),
             "remquof" => Some(Self { single: true }),

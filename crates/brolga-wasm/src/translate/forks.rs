@@ -34,7 +34,7 @@ const SERIAL: &str = "__serial";
 
 impl ForkKind {
     /// The name of the import.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Join => "brolga_par_join",
             Self::Entries => "brolga_par_n",
@@ -296,7 +296,7 @@ fn one(fx: &mut Fx<'_, '_, '_, '_>, kind: ForkKind, fork: &Fork) {
 
 impl Fx<'_, '_, '_, '_> {
     /// Call a fork whose callees are told by constants; nothing if this function is no fork.
-    pub fn known_fork(&mut self, index: u32, args: &[Value]) -> Option<Vec<Value>> {
+    pub(crate) fn known_fork(&mut self, index: u32, args: &[Value]) -> Option<Vec<Value>> {
         let (of, functions) = match self.env.fork_imports[index as usize]? {
             ForkImport::Call(kind) => (Forked::Call(kind), kind.functions()),
             // A region says how many arguments there are.
@@ -325,7 +325,7 @@ impl Fx<'_, '_, '_, '_> {
     }
 
     /// The import itself, whose callees are not known.
-    pub fn fork_of_import(&mut self, kind: ForkKind) {
+    pub(crate) fn fork_of_import(&mut self, kind: ForkKind) {
         let args = std::mem::take(&mut self.stack);
         let fork = Fork { of: Forked::Call(kind), callees: Vec::new(), nested: self.view.is_some() };
         let results = self.call_fork(fork, &args);

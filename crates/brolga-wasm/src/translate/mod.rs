@@ -41,7 +41,7 @@ use crate::parse::{ConstOp, ElemSegment, Func, Info};
 use crate::provided::Provided;
 
 /// A translated module.
-pub struct Translated {
+pub(crate) struct Translated {
     /// The functions.
     pub program: Program,
     /// Key of each function of the index space that is defined in the module.
@@ -56,14 +56,14 @@ pub struct Translated {
 
 impl Translated {
     /// What a function of the index space has become: one function, and what tasks call.
-    pub fn keys_of(&self, index: u32) -> Vec<FuncKey> {
+    pub(crate) fn keys_of(&self, index: u32) -> Vec<FuncKey> {
         let tasks = self.tasks.iter().filter(|t| t.0 == index).map(|t| t.1);
         self.funcs[index as usize].into_iter().chain(tasks).collect()
     }
 }
 
 /// Translate all functions of a module.
-pub fn translate(
+pub(crate) fn translate(
     info: &Info<'_>,
     layout: &Layout,
     provider: &Provider<'_>,

@@ -122,7 +122,9 @@ pub(crate) fn outline(
     keys: &mut Vec<FuncKey>,
     normalised: &mut IndexMap<FuncKey, Normalised>,
     staying: &[StayingLoop],
-    (root, options, isa): (FuncKey, &Options, &dyn TargetIsa),
+    root: FuncKey,
+    options: &Options,
+    isa: &dyn TargetIsa,
 ) -> Result<OutlinedLoops, Diagnostics> {
     let asked = &options.checkpoints;
     if options.memory == MemoryMode::Restore && !asked.around.is_empty() {
