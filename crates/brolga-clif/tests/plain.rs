@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use brolga_clif::shape::FlowInfo;
 use brolga_clif::verified::Passes;
-use brolga_clif::{licm_gvn, loop_layout, loop_rotate, orient_branches, simplify_cfg, slp_divisions, vectorise};
+use brolga_clif::{licm_gvn, loop_layout, loop_rotate, simplify_cfg, slp_divisions, vectorise};
 use brolga_testing::{function, jit};
 use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;
@@ -126,7 +126,7 @@ const FUNCTIONS: [(&str, &str); 5] = [
 /// A pass, by its name.
 type Pass = (&'static str, fn(&mut ir::Function));
 
-const PASSES: [Pass; 7] = [
+const PASSES: [Pass; 6] = [
     ("vectorise", |f| {
         let none = EntitySet::new();
         let (shadows, watched) = (EntitySet::new(), &none);
@@ -146,10 +146,9 @@ const PASSES: [Pass; 7] = [
         loop_rotate::rotate(f, &FlowInfo::of(f));
     }),
     ("licm_gvn", |f| licm_gvn::hoist(f, FlowInfo::of(f), false, &*jit::host_isa())),
-    ("orient_branches", |f| orient_branches::orient(f, &FlowInfo::of(f).loops)),
     ("loop_layout", |f| {
         let mut passes = Passes::each();
-        let all = loop_layout::LoopPasses { rotate: true, hoist: true, orient: true };
+        let all = loop_layout::LoopPasses { rotate: true, hoist: true };
         loop_layout::loop_layout(f, &*jit::host_isa(), all, &mut passes);
         assert!(passes.take_broken().is_none());
     }),

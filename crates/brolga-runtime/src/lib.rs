@@ -14,7 +14,7 @@
 //! | `forks/` | tapes of tasks that may run at the same time, and sums that they add to |
 //! | `pieces/` | cotangents of fragments of floats; which tangents of fragments are whole, in forward mode |
 //! | `calls/` | what generated code calls: all of the above, moving and clearing memory, `malloc` and its family, C's mathematical functions |
-//! | `guard/` | hardware traps as errors |
+//! | `traps/` | hardware traps as errors |
 //! | `mappings`, `stack`, `status` | memory of the system's, the stack of a thread, what a helper returns |
 //!
 //! Conventions shared with the code generator:
@@ -29,7 +29,6 @@
 pub mod calls;
 mod captures;
 pub mod forks;
-pub mod guard;
 pub mod mappings;
 pub mod pieces;
 pub mod segment;
@@ -37,12 +36,12 @@ mod shadows;
 mod stack;
 pub mod states;
 mod status;
+pub mod traps;
 
 pub use brolga_schedules::Selection;
 pub use calls::heap::Pair;
 pub use calls::symbols::symbols;
 pub use captures::{CaptureError, CaptureTable, Captures, DerivedPair};
-pub use guard::{Cause, CodeRanges, Entry, RawTrap, Signal, call_guarded};
 pub use segment::pool::{Lease, Plan, Pool};
 pub use segment::workspace::Workspace;
 pub use segment::{ReserveError, Segment};
@@ -54,3 +53,4 @@ pub use states::inverses::{InverseFault, InverseStats};
 pub use states::loop_files::StateFolder;
 pub use states::loop_stats::{LoopPlan, LoopStats};
 pub use states::loops::LoopFault;
+pub use traps::{Cause, CodeRanges, Entry, RawTrap, Signal, call_guarded};

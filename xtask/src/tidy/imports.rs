@@ -263,8 +263,7 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
             ("slp_divisions", &["map", "pure"]),
             ("loop_rotate", &["map", "shape", "simplify_cfg"]),
             ("licm_gvn", &["map", "pure", "shape", "simplify_cfg"]),
-            ("orient_branches", &[]),
-            ("loop_layout", &["licm_gvn", "loop_rotate", "orient_branches", "shape", "verified"]),
+            ("loop_layout", &["licm_gvn", "loop_rotate", "shape", "verified"]),
         ],
     ),
     (

@@ -19,7 +19,7 @@ pub(crate) const MOST_INSTS: usize = 300;
 /// Why loops are in which too much is unknown.
 pub(crate) const MANY: &str = "too many pairs of accesses might meet in it";
 
-/// Why loops with other chains are.
+/// Why loops with other reductions are.
 pub(crate) const HANDED: &str = "it hands more from iteration to iteration than sums";
 
 /// What a value of an iteration is.
@@ -66,7 +66,7 @@ pub(crate) enum LoopParam {
     /// Something is added to it.
     Sum {
         /// What is done to it in an iteration, in order.
-        chain: Vec<ir::Inst>,
+        reduction: Vec<ir::Inst>,
         /// Whether there are partial sums.
         split: bool,
         /// Whether it is only asked whether the sum is finite.
@@ -150,7 +150,7 @@ pub(crate) struct PromotedCell {
     pub store: ir::Inst,
     /// If it is a sum, what is done to it in an iteration; where iterations are run one by one,
     /// only if its terms may be added to each other first.
-    pub chain: Vec<ir::Inst>,
+    pub reduction: Vec<ir::Inst>,
     /// Whether there are partial sums.
     pub split: bool,
 }
@@ -159,7 +159,7 @@ impl PromotedCell {
     pub(super) fn new((at, all): CellAccesses) -> Self {
         let store = all.iter().rfind(|a| a.stores).expect("it is written to").inst;
         let accesses = all.iter().map(|a| a.inst).collect();
-        Self { at, bytes: all[0].width, accesses, store, chain: Vec::new(), split: false }
+        Self { at, bytes: all[0].width, accesses, store, reduction: Vec::new(), split: false }
     }
 
     /// The load with which an iteration begins.
@@ -173,7 +173,7 @@ pub(crate) type CellAccesses = (Linear, Vec<LoopAccess>);
 
 /// What is done to a sum on the way from one value to another, in order; and whether that is
 /// nothing but additions.
-pub(crate) fn chain(
+pub(crate) fn reduction(
     steps: &Steps<'_>,
     kinds: &HashMap<Value, ValueKind>,
     i: usize,
@@ -181,7 +181,7 @@ pub(crate) fn chain(
     to: Value,
 ) -> Option<(Vec<ir::Inst>, bool)> {
     let func = steps.func;
-    let (mut chain, mut adds, mut at) = (Vec::new(), true, to);
+    let (mut reduction, mut adds, mut at) = (Vec::new(), true, to);
     while at != from {
         let inst = func.dfg.value_def(at).inst().expect("a sum ends where it begins");
         let args = steps.args(inst);
@@ -193,9 +193,9 @@ pub(crate) fn chain(
             Opcode::Fsub => k == 0,
             _ => false,
         };
-        chain.push(inst);
+        reduction.push(inst);
         at = args[k];
     }
-    chain.reverse();
-    Some((chain, adds))
+    reduction.reverse();
+    Some((reduction, adds))
 }

@@ -10,7 +10,7 @@
 use crate::map::HashMap;
 use crate::marks::TAPE_FULL;
 use crate::vectorise::body::{
-    HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, Test, Tests, VECTOR, ValueKind, accessed, chain,
+    HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, Test, Tests, VECTOR, ValueKind, accessed, reduction,
 };
 use crate::vectorise::count::count;
 use cranelift_codegen::ir::condcodes::FloatCC;
@@ -309,9 +309,9 @@ fn params(
         } else if steps.is_fixed(next) {
             LoopParam::Becomes(next)
         } else if kinds.get(&next) == Some(&ValueKind::Sum(i)) {
-            let (chain, adds) = chain(steps, kinds, i, p, next).ok_or(HANDED)?;
-            let watched = chain.iter().all(|&i| watched.contains(func.dfg.first_result(i)));
-            LoopParam::Sum { chain, split: adds && (reorder || watched), watched }
+            let (reduction, adds) = reduction(steps, kinds, i, p, next).ok_or(HANDED)?;
+            let watched = reduction.iter().all(|&i| watched.contains(func.dfg.first_result(i)));
+            LoopParam::Sum { reduction, split: adds && (reorder || watched), watched }
         } else {
             return Err(HANDED);
         };

@@ -39,7 +39,7 @@ use super::affine_loop::{Linear, Loop, Steps};
 use super::outcome::How;
 use crate::vectorise::body::{
     CellAccesses, HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, PromotedCell, Test, Tests, ValueKind, accessed,
-    chain,
+    reduction,
 };
 use crate::vectorise::count::count;
 
@@ -96,8 +96,8 @@ pub(super) fn cells(
         if to == from || kinds.get(&to) != Some(&ValueKind::Sum(params + c)) {
             return Err("what it writes to one place is no sum of what is there");
         }
-        let (chain, adds) = chain(steps, kinds, params + c, from, to).ok_or(HANDED)?;
-        (cell.chain, cell.split) = (chain, adds && reorder);
+        let (reduction, adds) = reduction(steps, kinds, params + c, from, to).ok_or(HANDED)?;
+        (cell.reduction, cell.split) = (reduction, adds && reorder);
         Ok(cell)
     };
     places.into_iter().enumerate().map(sum).collect()
@@ -155,7 +155,7 @@ pub(super) fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option
     let (places, invariant) = places(&mut steps, fixed).ok()?;
     let mut cells: Vec<PromotedCell> = places.into_iter().map(PromotedCell::new).collect();
     if (how.reorder)(l.blocks[0]) {
-        cells.iter_mut().for_each(|c| c.chain = additions(&steps, &insts, c).unwrap_or_default());
+        cells.iter_mut().for_each(|c| c.reduction = additions(&steps, &insts, c).unwrap_or_default());
     }
     let count = count(&mut steps, l).filter(|_| !cells.is_empty())?;
     let mut found = Tests::default();
@@ -195,17 +195,17 @@ pub(super) fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option
 fn additions(steps: &Steps<'_>, insts: &[ir::Inst], cell: &PromotedCell) -> Option<Vec<ir::Inst>> {
     let func = steps.func;
     let end = steps.args(cell.store)[0];
-    let (mut chain, mut sum) = (Vec::new(), func.dfg.first_result(cell.load()));
+    let (mut reduction, mut sum) = (Vec::new(), func.dfg.first_result(cell.load()));
     loop {
         let reads = |i: &&ir::Inst| !cell.accesses.contains(*i) && steps.args(**i).contains(&sum);
         let mut users = insts.iter().filter(reads);
         match (users.next(), users.next(), sum == end, steps.nexts.contains(&sum)) {
-            (None, None, true, false) => return (chain.len() > 1).then_some(chain),
+            (None, None, true, false) => return (reduction.len() > 1).then_some(reduction),
             (Some(&inst), None, false, false) if func.dfg.insts[inst].opcode() == Opcode::Fadd => {
                 if steps.args(inst).iter().all(|&a| a == sum) {
                     return None;
                 }
-                chain.push(inst);
+                reduction.push(inst);
                 sum = func.dfg.first_result(inst);
             }
             _ => return None,

@@ -1,10 +1,10 @@
 //! What generated code calls for calls that an inverse undoes: [`crate::states::inverses`] has the
 //! states.
 
-use crate::guard;
 use crate::segment::Segment;
 use crate::states::ProgramState;
 use crate::states::inverses::{InverseFault, UndoCheck};
+use crate::traps;
 
 /// What [`brolga_inverse`] is told, and what it is asked for.
 pub mod code {
@@ -34,7 +34,7 @@ pub mod code {
     pub const RECORD: u64 = 2;
 }
 
-guard::leaf! {
+traps::leaf! {
     /// What there is to do at a point of a call that is undone, or of its pullback: see [`code`].
     /// `cells` are the tolerance, the address and length of each part of the state, and within a
     /// tolerance the widths. Returns 0 if there is a fault.

@@ -1,15 +1,15 @@
 //! What generated code calls for time loops: see [`crate::states::loops`].
 
-use crate::guard;
 use crate::segment::Segment;
 use crate::states::loops::{LoopForward, LoopRun};
+use crate::traps;
 
 /// What a helper was not able to do.
 const FAULT: u64 = 0;
 /// [`brolga_loop_next`] has found a fault.
 const STOPS: u64 = 4;
 
-guard::leaf! {
+traps::leaf! {
     /// A loop begins: `cells` are the limits of its steps, the budget, how many values are kept and
     /// how many there are, address, length and kind of each part of the state, and what the
     /// pullback is to find again. `shape` is the number of cells, that of parts from bit 16 on, and
@@ -37,7 +37,7 @@ guard::leaf! {
     }
 }
 
-guard::leaf! {
+traps::leaf! {
     /// The forward half has done the steps up to `at`: what there is to do next ([`LoopForward`]),
     /// with the steps that the run says.
     ///
@@ -69,7 +69,7 @@ guard::leaf! {
     }
 }
 
-guard::leaf! {
+traps::leaf! {
     /// The pullback begins: the run that the tape holds, or [`FAULT`].
     ///
     /// # Safety
@@ -94,7 +94,7 @@ guard::leaf! {
     }
 }
 
-guard::leaf! {
+traps::leaf! {
     /// What the pullback does next with the steps that the run says: 1 to run them, 2 to reverse
     /// them, 3 to do so by what is recorded, 0 if all is done, [`STOPS`] for a fault.
     ///

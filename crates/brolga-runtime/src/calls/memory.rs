@@ -21,16 +21,16 @@
 //! the bytes of one float, is it not known what to add: then they wait ([`crate::pieces`]).
 //!
 //! *Faults.* Routines that touch primal memory on behalf of a primal instruction can fault where
-//! that instruction would have, so they name their caller to the guard (see `guard::leaf`).
+//! that instruction would have, so they name their caller to the guard (see `traps::leaf`).
 
 use std::ops::Add;
 
 use crate::calls::pieces::{brolga_settle_bytes, moved};
-use crate::guard::{self, attributed};
 use crate::pieces::ACCOUNT;
 use crate::pieces::cut::tears;
 use crate::segment::Segment;
 use crate::status;
+use crate::traps::{self, attributed};
 
 /// Elements per step.
 const BLOCK: usize = 8;
@@ -233,7 +233,7 @@ fn on_tape(n: u64) -> Option<usize> {
     usize::try_from(n).ok()?.checked_next_multiple_of(8)
 }
 
-guard::leaf! {
+traps::leaf! {
     /// Push the `n` bytes at `p` on the tape (the top moves by `n` rounded up to a multiple of
     /// eight). The status is `TAPE_FULL` if they do not fit; then nothing has changed.
     ///
@@ -252,7 +252,7 @@ guard::leaf! {
     }
 }
 
-guard::leaf! {
+traps::leaf! {
     /// Pop the `n` bytes that [`brolga_save_bytes`] pushed and write them to `p`.
     ///
     /// # Safety
@@ -270,7 +270,7 @@ guard::leaf! {
     }
 }
 
-guard::leaf! {
+traps::leaf! {
     /// C's `memcpy`.
     ///
     /// # Safety
@@ -281,7 +281,7 @@ guard::leaf! {
     }
 }
 
-guard::leaf! {
+traps::leaf! {
     /// C's `memmove`.
     ///
     /// # Safety
@@ -292,7 +292,7 @@ guard::leaf! {
     }
 }
 
-guard::leaf! {
+traps::leaf! {
     /// C's `memset`.
     ///
     /// # Safety
@@ -303,7 +303,7 @@ guard::leaf! {
     }
 }
 
-guard::leaf! {
+traps::leaf! {
     /// C's `memcmp`.
     ///
     /// # Safety

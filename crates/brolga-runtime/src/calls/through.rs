@@ -5,13 +5,13 @@
 //! means by it is that it does not go on.
 //!
 //! *Answer.* The library's function writes to a variable of ours, and that is moved to where the
-//! program wants it by a routine whose faults are its caller's (`guard::leaf`). `abort` and `exit`
+//! program wants it by a routine whose faults are its caller's (`traps::leaf`). `abort` and `exit`
 //! are traps.
 
 use std::arch::asm;
 use std::ffi::c_char;
 
-use crate::guard::{self, attributed};
+use crate::traps::{self, attributed};
 
 /// The C library's.
 pub(crate) mod c {
@@ -44,7 +44,7 @@ unsafe fn put<T>(to: *mut T, from: &T) {
 /// Functions that return a float, and write a number through their only pointer.
 macro_rules! writes {
     ($($name:ident($($x:ident),*): $float:ty, $out:ty;)*) => {$(
-        guard::leaf! {
+        traps::leaf! {
             /// C's function of this name.
             ///
             /// # Safety
@@ -76,7 +76,7 @@ writes! {
 #[cfg(target_env = "gnu")]
 macro_rules! both {
     ($($name:ident: $float:ty;)*) => {$(
-        guard::leaf! {
+        traps::leaf! {
             /// C's function of this name.
             ///
             /// # Safety
@@ -102,7 +102,7 @@ both! {
     sincosf: f32;
 }
 
-guard::leaf! {
+traps::leaf! {
     /// C's `strlen`.
     ///
     /// # Safety
@@ -113,7 +113,7 @@ guard::leaf! {
     }
 }
 
-guard::leaf! {
+traps::leaf! {
     /// C's `strcmp`.
     ///
     /// # Safety
@@ -124,7 +124,7 @@ guard::leaf! {
     }
 }
 
-guard::leaf! {
+traps::leaf! {
     /// C's `puts`.
     ///
     /// # Safety
@@ -138,7 +138,7 @@ guard::leaf! {
     }
 }
 
-guard::leaf! {
+traps::leaf! {
     /// In place of C's `abort` and `exit`: a trap of the call.
     ///
     /// # Safety

@@ -40,8 +40,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::forks::pending::{CellId, Extent, Pending};
-use crate::guard::{Entry, RawTrap};
 use crate::shadows::declared::SharedInstance;
+use crate::traps::{Entry, RawTrap};
 
 /// Most strands that may run at a time.
 pub const MOST_STRANDS: usize = 256;

@@ -45,7 +45,6 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::captures::{CaptureTable, Captures};
 use crate::forks::{Executor, Forks, Strand};
-use crate::guard::RawTrap;
 use crate::pieces::cut::tears;
 use crate::pieces::fragments::Fragments;
 use crate::pieces::{HALF, Pieces, Stuck, There, WINDOW};
@@ -56,6 +55,7 @@ use crate::states::inverses::{InverseFault, InverseStats, Inverses};
 use crate::states::loop_files::StateFolder;
 use crate::states::loop_stats::{LoopPlan, LoopStats};
 use crate::states::loops::{LoopFault, Loops};
+use crate::traps::RawTrap;
 
 /// The smallest reservation that [`Segment::new`] falls back to on its own.
 pub const MIN_CAPACITY: usize = 1 << 20;

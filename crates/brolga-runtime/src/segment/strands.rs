@@ -10,11 +10,11 @@ use std::ops::Range;
 
 use crate::forks::pending::{Cells, Extent};
 use crate::forks::{Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, are_apart};
-use crate::guard::{self, CodeRanges, Entry, RawTrap};
 use crate::mappings;
 use crate::pieces::WINDOW;
 use crate::segment::Segment;
 use crate::stack;
+use crate::traps::{self, CodeRanges, Entry, RawTrap};
 
 /// Bytes of a record: which fork it is.
 const RECORD: usize = 8;
@@ -40,7 +40,7 @@ impl Segment {
         }
         self.note_stack();
         // SAFETY: our contract.
-        let code = unsafe { guard::innermost() };
+        let code = unsafe { traps::innermost() };
         // SAFETY: our contract.
         let pass = |seg: &mut Self, t: usize| unsafe { seg.pass(head.forward, words, Some(t), code) };
         let mut fork =
@@ -89,7 +89,7 @@ impl Segment {
             return ForkEnd::Trapped;
         };
         // SAFETY: our contract.
-        let code = unsafe { guard::innermost() };
+        let code = unsafe { traps::innermost() };
         // SAFETY: our contract.
         let pass = |seg: &mut Self| unsafe { seg.pass(pullback, &[], None, code) };
         let Some(first) = marks else {
@@ -268,7 +268,7 @@ impl Segment {
         args.extend(task.map(|t| t as u64));
         args.push(seg as u64);
         // SAFETY: our contract; the code is that of the run, of which all frames may be abandoned.
-        let done = unsafe { guard::call_guarded(entry, args.as_mut_ptr().cast(), code) };
+        let done = unsafe { traps::call_guarded(entry, args.as_mut_ptr().cast(), code) };
         self.forks.args = args;
         // A fork within has noted what has stopped its task.
         self.forks.failed = done.err().map(|own| self.forks.trap.take().unwrap_or(own));

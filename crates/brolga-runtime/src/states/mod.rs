@@ -17,7 +17,7 @@ pub mod loops;
 use std::hash::Hasher;
 use std::ops::Range;
 
-use crate::guard::attributed;
+use crate::traps::attributed;
 
 /// What is wrong with a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

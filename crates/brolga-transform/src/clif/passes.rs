@@ -39,11 +39,7 @@ const PASSES: &[ClifPass] = &[
     ClifPass { name: "preaccumulate", switches: &[Pass::Preaccumulate], run: multiply_out },
     ClifPass { name: "vectorise", switches: &[Pass::Vectorise, Pass::Promote], run: vectorise_loops },
     ClifPass { name: "slp_divisions", switches: &[Pass::SlpDivisions], run: divide_at_once },
-    ClifPass {
-        name: "loop_layout",
-        switches: &[Pass::LoopRotate, Pass::LicmGvn, Pass::OrientBranches],
-        run: lay_out_loops,
-    },
+    ClifPass { name: "loop_layout", switches: &[Pass::LoopRotate, Pass::LicmGvn], run: lay_out_loops },
 ];
 const QUICK: usize = 2;
 
@@ -247,6 +243,6 @@ fn divide_at_once(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
 
 /// Loops test at their ends, and what they do not change stands before them.
 fn lay_out_loops(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
-    let [rotate, hoist, orient] = [Pass::LoopRotate, Pass::LicmGvn, Pass::OrientBranches].map(|p| cx.runs(p));
-    loop_layout(func, cx.isa, LoopPasses { rotate, hoist, orient }, cx.verified);
+    let [rotate, hoist] = [Pass::LoopRotate, Pass::LicmGvn].map(|p| cx.runs(p));
+    loop_layout(func, cx.isa, LoopPasses { rotate, hoist }, cx.verified);
 }

@@ -16,7 +16,7 @@ use brolga_analysis::calls::joint::{JointInput, joint_calls};
 use brolga_analysis::calls::{deferred_free, summarise};
 use brolga_analysis::guards::products::{self, Product};
 use brolga_analysis::guards::roots::{self, Roots};
-use brolga_analysis::guards::unit;
+use brolga_analysis::guards::unit_cotangents;
 use brolga_analysis::kinds::pointers::PointerInput;
 use brolga_analysis::lattice::kinds::Kinds;
 use brolga_analysis::memory::alias::Places;
@@ -105,7 +105,7 @@ pub struct Facts<'a> {
     /// Whose cotangents may be infinite because of a root at zero.
     pub roots: Roots,
     /// Whose cotangents are one.
-    pub units: EntitySet<ir::Value>,
+    pub unit_cotangents: EntitySet<ir::Value>,
     /// Guarded products, by the instruction that masks them.
     pub products: HashMap<ir::Inst, Product>,
     /// Calls of functions that may run whole, in the reverse half.
@@ -208,7 +208,7 @@ impl<'a> Facts<'a> {
             summaries,
             constant,
             roots: Roots::default(),
-            units: EntitySet::new(),
+            unit_cotangents: EntitySet::new(),
             products: products::products(func, cfg, loops),
             joint,
             overwrites: Overwrites::default(),
@@ -260,9 +260,9 @@ impl<'a> Facts<'a> {
         };
         let summed = &self.overwrites.summed;
         let through = |store: ir::Inst| summed.get(&store).filter(|t| t.always).map(|t| t.sum);
-        let units = unit::compute(&input, &|v| self.is_active(v), &through);
+        let units = unit_cotangents::compute(&input, &|v| self.is_active(v), &through);
         let roots = roots::compute(&input, &|v| self.is_active(v));
-        (self.units, self.roots) = (units, roots);
+        (self.unit_cotangents, self.roots) = (units, roots);
     }
 
     /// Whether a number may be stored over a part of a float: the run time has to be told

@@ -116,7 +116,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         return None;
     }
     let summed = summed_loops(facts);
-    let chains = Chains {
+    let chains = ProductChains {
         facts,
         live,
         behind: RefCell::default(),
@@ -377,12 +377,12 @@ struct WatchedNumber {
 type Ends = SmallVec<[ir::Value; MOST_ENDS]>;
 
 /// Which numbers are finite if others are.
-struct Chains<'a, 'f> {
+struct ProductChains<'a, 'f> {
     facts: &'a Facts<'f>,
     live: &'a dyn Fn(ir::Value) -> bool,
-    /// What has been found out by [`Chains::always_behind`].
+    /// What has been found out by [`ProductChains::always_behind`].
     behind: RefCell<HashMap<(ir::Block, ir::Block), bool>>,
-    /// What has been found out by [`Chains::end`]: none where nothing can be watched.
+    /// What has been found out by [`ProductChains::end`]: none where nothing can be watched.
     ends: RefCell<HashMap<ir::Value, Ends>>,
     /// Whether the function calls itself.
     recursive: bool,
@@ -408,7 +408,7 @@ fn summed_loops(facts: &Facts<'_>) -> EntitySet<LoopId> {
     summed
 }
 
-impl Chains<'_, '_> {
+impl ProductChains<'_, '_> {
     /// What may be watched so that a product needs no guard: one of these.
     fn options(&self, stmt: ir::Inst, needs: &Numbers, b: ir::Block) -> Vec<Vec<WatchedNumber>> {
         let func = self.facts.func();

@@ -30,7 +30,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     // What is known of the caller's cotangents is known to the callee; a sum of calls passes its
     // own on as it is.
     for (mode, r) in results.iter_mut().zip(cx.results()) {
-        if *mode == ResultMode::Active && cx.facts().units.contains(*r) {
+        if *mode == ResultMode::Active && cx.facts().unit_cotangents.contains(*r) {
             *mode = ResultMode::Unit;
         }
     }

@@ -3,7 +3,7 @@
 use std::arch::naked_asm;
 
 use super::frames::Frame;
-use crate::guard::trap::{Entry, Signal};
+use crate::traps::trap::{Entry, Signal};
 
 /// Call `entry(arg)`, having noted in the frame where to land. Returns 0, or 1 if it landed.
 ///

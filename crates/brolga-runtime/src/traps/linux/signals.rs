@@ -14,7 +14,7 @@ use std::sync::{Once, OnceLock};
 
 use super::arch;
 use super::frames::{CURRENT, claim};
-use crate::guard::trap::{Cause, RawTrap, Signal};
+use crate::traps::trap::{Cause, RawTrap, Signal};
 
 const SIGNALS: [(c_int, Signal); 5] = [
     (libc::SIGILL, Signal::Ill),

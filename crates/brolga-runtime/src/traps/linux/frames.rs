@@ -9,8 +9,8 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 
-use crate::guard::ranges::CodeRanges;
-use crate::guard::trap::RawTrap;
+use crate::traps::ranges::CodeRanges;
+use crate::traps::trap::RawTrap;
 
 /// One guarded call. The trampoline writes the first two fields, which must stay first, and the
 /// handler the last.
@@ -33,7 +33,7 @@ thread_local! {
 }
 
 /// Note that a leaf routine called from `caller` is about to touch memory.
-pub(in crate::guard) fn mark<R>(caller: usize, access: impl FnOnce() -> R) -> R {
+pub(in crate::traps) fn mark<R>(caller: usize, access: impl FnOnce() -> R) -> R {
     // SAFETY: null or alive, by the invariant.
     let Some(frame) = (unsafe { CURRENT.get().as_ref() }) else { return access() };
     frame.leaf.store(caller, Relaxed);
