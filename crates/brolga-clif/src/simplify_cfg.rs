@@ -3,9 +3,9 @@
 //!
 //! **Problem.** Lowering writes down what each part of a graph asks for: a zero for each variable,
 //! though most are set before they are read; a block of its own for the entry of the pullback and
-//! for its exit, with nothing but a jump between them. None of that is in the machine code, but each
-//! instruction is looked at by the verifier and by ten passes of Cranelift's, and each block costs
-//! as much as several instructions.
+//! for its exit, with nothing but a jump between them. None of that is in the machine code, but
+//! each instruction is looked at by the verifier and by ten passes of Cranelift's, and each block
+//! costs as much as several instructions.
 //!
 //! **Answer.** Just before a function is verified, what is pure and not used goes, and a block to
 //! which a jump leads, and nothing else, becomes a part of the block that it follows. A jump to

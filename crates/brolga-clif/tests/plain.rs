@@ -16,7 +16,7 @@ use cranelift_entity::EntitySet;
 type Compiled = extern "C" fn(*mut f64, i64, f64) -> f64;
 
 /// A name, and the body of `%f(i64, i64, f64) -> f64`.
-const FUNCTIONS: [(&str, &str); 5] = [
+const FUNCTIONS: [(&str, &str); 4] = [
     // Each element of the first half is added to its neighbour 32 further on.
     (
         "axpy",
@@ -80,29 +80,6 @@ const FUNCTIONS: [(&str, &str); 5] = [
         block2:
             store v13, v0
             return v13",
-    ),
-    // A branch in the middle of a loop whose first target stays.
-    (
-        "search",
-        "
-        block0(v0: i64, v1: i64, v2: f64):
-            v3 = iconst.i64 0
-            jump block1(v3)
-        block1(v4: i64):
-            v5 = iconst.i64 3
-            v6 = ishl v4, v5
-            v7 = iadd v0, v6
-            v8 = load.f64 v7
-            v9 = fcmp lt v8, v2
-            brif v9, block2, block3
-        block2:
-            v10 = iconst.i64 1
-            v11 = iadd v4, v10
-            store v2, v7
-            v12 = icmp slt v11, v1
-            brif v12, block1(v11), block3
-        block3:
-            return v8",
     ),
     // A chain of blocks, parameters that trade places, a jump to a return, a sum without a use.
     (
