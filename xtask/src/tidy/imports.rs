@@ -154,8 +154,8 @@ const CRATES: &[Allowed] = &[
     ),
 ];
 
-/// Crates with folders, and what each folder may import besides itself. Where all have rows, they go
-/// from the lowest to the highest. ([`super::circles`] refuses folders that import each other.)
+/// Crates with folders, and what each folder may import besides itself. Where all have rows, they
+/// go from the lowest to the highest. ([`super::circles`] refuses folders that import each other.)
 const FOLDERS: &[(&str, &[Allowed])] = &[
     // Folders alone: what lies beside them may import any.
     (
