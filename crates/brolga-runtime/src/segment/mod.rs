@@ -36,7 +36,7 @@
 //! writes records without assuming any alignment. `zeros` is never written.
 
 pub(crate) mod pool;
-mod strands;
+pub(crate) mod strands;
 pub mod workspace;
 
 use std::sync::Arc;

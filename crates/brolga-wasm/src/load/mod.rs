@@ -3,7 +3,7 @@
 //! What may be a function of a C library is tried in an instance of a first translation, which runs
 //! on fuel; what agrees with C's is marked, or replaced, in a second one.
 
-mod serial;
+pub(crate) mod serial;
 
 use std::sync::{Arc, OnceLock};
 

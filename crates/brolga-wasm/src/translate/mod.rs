@@ -22,7 +22,7 @@ mod helpers;
 mod inverses;
 mod loops;
 mod openmp;
-mod views;
+pub(crate) mod views;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
