@@ -22,8 +22,6 @@
 //! **Invariant.** Results and memory stay, bit for bit, but for what a caller allows; so does
 //! whether a function traps.
 
-#![warn(unreachable_pub)]
-
 pub mod inverse;
 pub mod licm_gvn;
 pub mod loop_layout;

@@ -51,7 +51,7 @@ const BY_HAND: &str = "write an inverse by hand: `inverse_pair`";
 
 impl Inverse<'_, '_, '_, '_> {
     /// Undo pieces, the last first.
-    pub(super) fn undo_all(&mut self, parts: &[UndoPart]) -> Undoable<()> {
+    pub fn undo_all(&mut self, parts: &[UndoPart]) -> Undoable<()> {
         parts.iter().for_each(|part| self.pure.show(part, true));
         for part in parts.iter().rev() {
             self.pure.show(part, false);
@@ -78,7 +78,7 @@ impl Inverse<'_, '_, '_, '_> {
         Ok(())
     }
 
-    pub(super) fn open(&mut self, block: Block) {
+    pub fn open(&mut self, block: Block) {
         self.pos.insert_block(block);
         self.pos.goto_bottom(block);
     }
@@ -89,7 +89,7 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// The same, with what is known of others.
-    pub(super) fn is_steady_of(&self, v: Value, seen: &mut HashMap<Value, bool>) -> bool {
+    pub fn is_steady_of(&self, v: Value, seen: &mut HashMap<Value, bool>) -> bool {
         let v = self.view.resolved(v);
         if self.known.contains_key(&v) {
             return true;
@@ -134,7 +134,7 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// Compute a value again, which an instruction needs.
-    pub(super) fn steady(&mut self, v: Value, at: Inst) -> Undoable<Value> {
+    pub fn steady(&mut self, v: Value, at: Inst) -> Undoable<Value> {
         let v = self.view.resolved(v);
         if let Some(&known) = self.known.get(&v) {
             return Ok(known);
@@ -164,7 +164,7 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// A copy of an instruction, of these operands.
-    pub(super) fn copied(&mut self, inst: Inst, args: &[Value]) -> Vec<Value> {
+    pub fn copied(&mut self, inst: Inst, args: &[Value]) -> Vec<Value> {
         let copy = self.pos.func.dfg.clone_inst(inst);
         let mut next = args.iter();
         self.pos.func.dfg.map_inst_values(copy, |_| *next.next().expect("there is one for each"));
@@ -397,13 +397,13 @@ impl Inverse<'_, '_, '_, '_> {
         let step = self.pos.ins().iconst(types::I64, 1);
         let by = self.steady(of.by, of.at)?;
         if of.before {
-            self.branch(by, of.goes_on_if, more, back, &own, n);
+            self.branch(by, of.goes_on_if, more, back, (&own, n));
             self.open(more);
         }
         let next = self.nexts(of)?;
         let n = self.pos.ins().iadd(n, step);
         if !of.before {
-            self.branch(by, of.goes_on_if, more, back, &next, n);
+            self.branch(by, of.goes_on_if, more, back, (&next, n));
             self.open(more);
         }
         self.jump(count, &next, n);
@@ -436,7 +436,7 @@ impl Inverse<'_, '_, '_, '_> {
         self.pos.ins().jump(to, &args);
     }
 
-    fn branch(&mut self, by: Value, goes_on_if: bool, more: Block, over: Block, values: &[Value], n: Value) {
+    fn branch(&mut self, by: Value, goes_on_if: bool, more: Block, over: Block, (values, n): (&[Value], Value)) {
         let args: Vec<_> = values.iter().chain([&n]).map(|&v| v.into()).collect();
         match goes_on_if {
             true => self.pos.ins().brif(by, more, &[], over, &args),

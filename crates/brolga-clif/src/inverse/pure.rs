@@ -24,7 +24,7 @@ pub(super) struct PureLoops<'p> {
 }
 
 impl<'p> PureLoops<'p> {
-    pub(super) fn of(view: &View<'_>, parts: &'p [UndoPart]) -> Self {
+    pub fn of(view: &View<'_>, parts: &'p [UndoPart]) -> Self {
         let mut this = Self::default();
         this.find(view, parts);
         this
@@ -58,12 +58,12 @@ impl<'p> PureLoops<'p> {
     }
 
     /// The loop that a block is of.
-    pub(super) fn around(&self, block: Option<Block>) -> Option<usize> {
+    pub fn around(&self, block: Option<Block>) -> Option<usize> {
         self.by_block.get(&block?).copied()
     }
 
     /// From now on, whether a list's loops are in front of what is undone.
-    pub(super) fn show(&mut self, part: &UndoPart, visible: bool) {
+    pub fn show(&mut self, part: &UndoPart, visible: bool) {
         let UndoPart::Pure(of) = part else { return };
         let number = self.by_block[&of.header];
         if visible {

@@ -19,7 +19,7 @@ use crate::map::HashMap;
 
 impl Inverse<'_, '_, '_, '_> {
     /// Whether a loop that stores nothing can be run again here.
-    pub(super) fn runs_again(&self, number: usize, seen: &mut HashMap<Value, bool>) -> bool {
+    pub fn runs_again(&self, number: usize, seen: &mut HashMap<Value, bool>) -> bool {
         let (of, stored) = &self.pure.all[number];
         let steady_load = |inst: Inst| match self.view.place(self.view.address(inst)) {
             Some(MemoryRoot::State(s)) => !stored.contains(&s),
@@ -42,7 +42,7 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// Run a loop again; then its values are known.
-    pub(super) fn run_again(&mut self, number: usize) -> Undoable<()> {
+    pub fn run_again(&mut self, number: usize) -> Undoable<()> {
         let (of, func) = (self.pure.all[number].0, self.view.func);
         let insts: Vec<Inst> = of.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
         for &inst in &insts {

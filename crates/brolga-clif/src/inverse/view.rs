@@ -53,7 +53,7 @@ pub(super) enum MemoryRoot {
 }
 
 impl<'f> View<'f> {
-    pub(super) fn of(func: &'f ir::Function, asked: &'f InverseRequest<'f>) -> Undoable<Self> {
+    pub fn of(func: &'f ir::Function, asked: &'f InverseRequest<'f>) -> Undoable<Self> {
         let entry = func.layout.entry_block().expect("it has a body");
         let mut this = Self { func, asked, entry, written: HashSet::default() };
         for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
@@ -91,13 +91,13 @@ impl<'f> View<'f> {
     }
 
     /// The address of a load or store.
-    pub(super) fn address(&self, inst: Inst) -> Value {
+    pub fn address(&self, inst: Inst) -> Value {
         let args = self.func.dfg.inst_args(inst);
         self.resolved(*args.last().expect("it has an address"))
     }
 
     /// The distance from it.
-    pub(super) fn offset(&self, inst: Inst) -> i64 {
+    pub fn offset(&self, inst: Inst) -> i64 {
         match self.func.dfg.insts[inst] {
             ir::InstructionData::Load { offset, .. } | ir::InstructionData::Store { offset, .. } => {
                 i64::from(i32::from(offset))
@@ -106,12 +106,12 @@ impl<'f> View<'f> {
         }
     }
 
-    pub(super) fn resolved(&self, v: Value) -> Value {
+    pub fn resolved(&self, v: Value) -> Value {
         self.func.dfg.resolve_aliases(v)
     }
 
     /// Where an address leads: none if it is made of two states.
-    pub(super) fn place(&self, address: Value) -> Option<MemoryRoot> {
+    pub fn place(&self, address: Value) -> Option<MemoryRoot> {
         let mut found = Vec::new();
         self.states_of(address, &mut found, &mut HashSet::default());
         match found[..] {
@@ -138,7 +138,7 @@ impl<'f> View<'f> {
     }
 
     /// Whether a load gives the same at all times.
-    pub(super) fn is_steady_load(&self, inst: Inst) -> bool {
+    pub fn is_steady_load(&self, inst: Inst) -> bool {
         match self.place(self.address(inst)) {
             Some(MemoryRoot::State(s)) => !self.written.contains(&s),
             other => other == Some(MemoryRoot::Other),
@@ -146,7 +146,7 @@ impl<'f> View<'f> {
     }
 
     /// The block in which a value is defined.
-    pub(super) fn block_of(&self, v: Value) -> Option<Block> {
+    pub fn block_of(&self, v: Value) -> Option<Block> {
         match self.func.dfg.value_def(self.resolved(v)) {
             ValueDef::Result(inst, _) => self.func.layout.inst_block(inst),
             ValueDef::Param(block, _) => Some(block),
@@ -155,7 +155,7 @@ impl<'f> View<'f> {
     }
 
     /// Where a branch goes: the blocks, each with what it is given; first that if it holds.
-    pub(super) fn targets(&self, inst: Inst) -> Vec<(Block, Vec<Value>)> {
+    pub fn targets(&self, inst: Inst) -> Vec<(Block, Vec<Value>)> {
         let dfg = &self.func.dfg;
         let calls = dfg.insts[inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
         let given = |call: &ir::BlockCall| {
@@ -167,7 +167,7 @@ impl<'f> View<'f> {
     }
 
     /// An instruction in words: how it is written.
-    pub(super) fn text(&self, inst: Inst) -> String {
+    pub fn text(&self, inst: Inst) -> String {
         self.func.dfg.display_inst(inst).to_string()
     }
 }
