@@ -9,10 +9,10 @@
 
 use std::path::Path;
 
-use brolga::Program;
 use brolga::cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode};
 use brolga::cranelift_codegen::isa::OwnedTargetIsa;
 use brolga::cranelift_codegen::settings::{self, Flags};
+use brolga::{PassSet, Program};
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::uses::Uses;
 use brolga_analysis::{Blocks, Cfg, Private};
@@ -30,7 +30,7 @@ use brolga_oracle::{Limits, Oracle, OracleError};
 use brolga_testing::{asked, budget, is_quick};
 use brolga_transform::dce::{KnownPrimal, prune};
 use brolga_transform::primal::mem2reg::Callees;
-use brolga_transform::primal::normalise::normalise;
+use brolga_transform::primal::normalise::{PrimalCx, normalise};
 
 /// What to cut out of a program, in per cent.
 #[derive(Clone, Copy)]
@@ -121,7 +121,10 @@ fn cut_and_pruned(
         if f.body.is_none() {
             continue;
         }
-        let func = normalise(&file.program, key, f.body.clone()?, &Callees::new(&file.program), &*isa).ok()?.func;
+        let program = &file.program;
+        let callees = &Callees::new(program);
+        let cx = PrimalCx { program, key, callees, enabled: PassSet::ALL, isa: &*isa };
+        let func = normalise(f.body.clone()?, cx).ok()?.func;
         let cfg = Cfg::compute(&func);
         let places = Places { program: &file.program, func: &func, cfg: &cfg, blocks: &Blocks::default() };
         let private = Private::compute(places, &Uses::compute(&func, &cfg), &[]);

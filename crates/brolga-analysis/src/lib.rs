@@ -7,34 +7,44 @@
 //! from it; what is queued (values, blocks, edges, pairs) and what a step adds would both be
 //! parameters of a solver, and nothing else is left.
 //!
+//! From the lowest to the highest; each imports only those before it:
+//!
+//! - [`query`]: what one instruction says by itself: callees, addresses, cells.
+//! - [`lattice`]: sets that several questions are answered with.
 //! - [`mod@cfg`]: predecessors, successors, which blocks run at most once per call; [`cfg::loops`]:
 //!   dominators and natural loops.
-//! - [`kinds`]: what an integer or a place in memory is: a number, a pointer, the bits of a float.
-//! - [`memory`]: places, alias, points-to, escape and mod/ref analysis; which store a load reads,
-//!   and which loads can be done again.
-//! - [`calls`]: callees, summaries, and how a call is reversed.
-//! - [`activity`]: which values carry a cotangent, of which shape; what is refused.
-//! - [`query`]: what one instruction says by itself.
-//! - [`guards`]: which cotangents are 1, and which may be infinite.
+//! - [`bits`]: what an integer instruction does to the bits of a float.
+//! - [`uses`], [`body`]: def-use chains; a function with its edges and uses.
 //! - [`variant`]: what a derived function receives and returns for each parameter and result.
+//! - [`memory`]: alias, points-to, escape and mod/ref analysis; which store a load reads, and which
+//!   loads can be done again.
+//! - [`summary`]: what is known of a function without its body.
+//! - [`kinds`]: what an integer or a place in memory is: a number, a pointer, the bits of a float.
+//! - [`activity`]: which values carry a cotangent, of which shape; what is refused.
+//! - [`guards`]: which cotangents are 1, and which may be infinite.
+//! - [`calls`]: summaries bottom-up, and how a call is reversed.
 
 pub mod activity;
+pub mod bits;
+pub mod body;
 pub mod calls;
 pub mod cfg;
 pub mod guards;
 pub mod kinds;
+pub mod lattice;
 pub mod memory;
 pub mod query;
+pub mod summary;
 pub mod uses;
 pub mod variant;
 
 pub use activity::{Activity, CopyRole, MemRole};
-pub use calls::callee::CalleeKind;
-pub use calls::summary::Summaries;
 pub use cfg::Cfg;
 pub use cfg::loops::{Loop, LoopId, Loops};
 pub use kinds::contents::Contents;
 pub use kinds::pointers::{Delta, Pointers, RootKind};
 pub use memory::escape::Private;
 pub use memory::points_to::Blocks;
+pub use query::callee::CalleeKind;
+pub use summary::Summaries;
 pub use variant::{ParamMode, Preserved, ResultMode, Variant};

@@ -3,8 +3,8 @@
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::EntitySet;
 
+use crate::bits::bit_arith;
 use crate::cfg::Cfg;
-use crate::kinds::bit_arith;
 
 /// Where a value is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,8 +21,8 @@ use brolga_ir::{ArgActivity, FuncKey, Options, Program, Promises, Request, Resul
 use cranelift_codegen::ir::{AbiParam, Signature, types};
 use cranelift_codegen::isa::CallConv;
 
-use crate::kinds::kind::Kinds;
-use crate::memory::points_to::{self, OTHER, REST, Set};
+use crate::lattice::kinds::Kinds;
+use crate::lattice::points_to_set::{self, OTHER, REST, Set};
 
 /// How a parameter takes part in the derivative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -89,7 +89,7 @@ pub struct Variant {
     /// Which memory is not written until its pullback has run.
     pub preserved: Preserved,
     /// Its pullback may run beside others, as that of a fork's task: it adds to sums of its own
-    /// (`brolga_runtime::pending`).
+    /// (`brolga_runtime::forks::pending`).
     pub strand: bool,
 }
 
@@ -221,6 +221,15 @@ impl Variant {
     }
 }
 
+/// Signature of a combined function: what both halves take, and the first `n_results` results.
+pub fn combined_signature(forward: &Signature, pullback: &Signature, n_results: usize) -> Signature {
+    let mut s = forward.clone();
+    s.params.extend(pullback.params[1..].iter().copied());
+    s.returns.truncate(n_results);
+    s.returns.extend(pullback.returns.iter().copied());
+    s
+}
+
 /// Calling convention of derived functions: it lets a function return as many values as it likes.
 pub const DERIVED_CONV: CallConv = CallConv::Fast;
 
@@ -305,5 +314,5 @@ impl Preserved {
 /// What stands for a parameter. In plain programs the first is like any other; where there is an
 /// instance, that is no object.
 pub(crate) fn bit(param: usize) -> Set {
-    if param == 0 { 1 } else { points_to::bit(param) }
+    if param == 0 { 1 } else { points_to_set::bit(param) }
 }

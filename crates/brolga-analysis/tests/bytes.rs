@@ -1,6 +1,6 @@
 //! Which bytes of integers are where.
 
-use brolga_analysis::kinds::bytes::bytes_of;
+use brolga_analysis::bits::bytes::bytes_of;
 use brolga_testing::function;
 
 /// For each instruction of a body what is known of its result: operand, mask and distance of each

@@ -6,7 +6,6 @@
 //! inverse          the function that undoes a function on memory
 //! loop_rotate      loops test at their ends
 //! licm_gvn         loop-invariant code motion and value numbering, in short functions
-//! orient_branches  the branch of a loop that could not be rotated falls through into it
 //! loop_layout      the three above, in order
 //! simplify_cfg     blocks are joined, what has no use goes
 //! verified         Cranelift's verifier between passes
@@ -29,7 +28,6 @@ pub mod loop_layout;
 pub mod loop_rotate;
 mod map;
 pub mod marks;
-pub mod orient_branches;
 pub mod pure;
 pub mod shape;
 pub mod simplify_cfg;

@@ -1,8 +1,7 @@
 //! Loop layout: emitted loops in the shape that Cranelift makes most of.
 //!
 //! **Answer.** Loops are rotated to test at their end ([`rotate`]). In short functions their
-//! invariants are hoisted ([`hoist`]); in longer ones Cranelift does that, and where a loop could
-//! not be rotated, its branches are oriented so that it can ([`orient`]). Control flow is computed
+//! invariants are hoisted ([`hoist`]); in longer ones Cranelift does that. Control flow is computed
 //! again only if something has changed.
 
 use cranelift_codegen::ir;
@@ -11,12 +10,20 @@ use cranelift_entity::EntitySet;
 
 use crate::licm_gvn::{hoist, is_short};
 use crate::loop_rotate::rotate;
-use crate::orient_branches::orient;
 use crate::shape::FlowInfo;
 use crate::verified::Passes;
 
+/// Which of its passes run.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopPasses {
+    /// Loop rotation.
+    pub rotate: bool,
+    /// Loop-invariant code motion and value numbering, in short functions.
+    pub hoist: bool,
+}
+
 /// Give a function's loops their shape; `verified` is told behind each pass.
-pub fn loop_layout(func: &mut ir::Function, isa: &dyn TargetIsa, verified: &mut Passes) {
+pub fn loop_layout(func: &mut ir::Function, isa: &dyn TargetIsa, passes: LoopPasses, verified: &mut Passes) {
     // An edge that leads back in layout order: all loops have one, and it costs nothing to ask.
     let mut earlier = EntitySet::new();
     let leads_back = func.layout.blocks().any(|b| {
@@ -26,19 +33,10 @@ pub fn loop_layout(func: &mut ir::Function, isa: &dyn TargetIsa, verified: &mut 
     if !leads_back {
         return;
     }
-    let mut shape = FlowInfo::of(func);
-    let rotated = rotate(func, &shape);
-    if !verified.behind("loop_rotate", func) {
-        return;
-    }
-    if is_short(func) {
+    let shape = FlowInfo::of(func);
+    let rotated = passes.rotate && rotate(func, &shape);
+    if verified.behind("loop_rotate", func) && passes.hoist && is_short(func) {
         hoist(func, shape, rotated, isa);
         verified.behind("licm_gvn", func);
-        return;
     }
-    if rotated {
-        shape.compute(func);
-    }
-    orient(func, &shape.loops);
-    verified.behind("orient_branches", func);
 }

@@ -187,7 +187,7 @@ fn rotate_one(func: &mut ir::Function, shape: &FlowInfo, c: &Candidate, uses: &m
                 used.push(v);
             }
         }
-        let names = hand_over(func, c, (block, at), used, &idle, uses);
+        let names = hand_over(func, c, block, at, used, &idle, uses);
         for inst in users() {
             func.dfg.map_inst_values(inst, |v| renamed(&names, v));
         }
@@ -228,7 +228,8 @@ fn idle(func: &ir::Function, c: &Candidate) -> SmallVec<[ir::Inst; 8]> {
 fn hand_over(
     func: &mut ir::Function,
     c: &Candidate,
-    (block, side): (ir::Block, usize),
+    block: ir::Block,
+    side: usize,
     mut used: SmallVec<[Value; 8]>,
     idle: &[ir::Inst],
     uses: &mut OutsideUses,

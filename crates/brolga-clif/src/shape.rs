@@ -10,22 +10,16 @@ pub struct FlowInfo {
     pub(crate) cfg: ControlFlowGraph,
     pub(crate) domtree: DominatorTree,
     /// Loops.
-    pub loops: LoopAnalysis,
+    pub(crate) loops: LoopAnalysis,
 }
 
 impl FlowInfo {
     /// As it is now.
     pub fn of(func: &ir::Function) -> Self {
-        let (cfg, domtree) = (ControlFlowGraph::new(), DominatorTree::new());
-        let mut shape = FlowInfo { cfg, domtree, loops: LoopAnalysis::new() };
-        shape.compute(func);
-        shape
-    }
-
-    /// As it has become, in the same tables.
-    pub(super) fn compute(&mut self, func: &ir::Function) {
-        self.cfg.compute(func);
-        self.domtree.compute(func, &self.cfg);
-        self.loops.compute(func, &self.cfg, &self.domtree);
+        let (mut cfg, mut domtree, mut loops) = (ControlFlowGraph::new(), DominatorTree::new(), LoopAnalysis::new());
+        cfg.compute(func);
+        domtree.compute(func, &cfg);
+        loops.compute(func, &cfg, &domtree);
+        FlowInfo { cfg, domtree, loops }
     }
 }

@@ -2,9 +2,8 @@
 //! argument.
 //!
 //! **Problem.** Lowering writes down what each part of a graph asks for: a zero for each variable,
-//! though most are set before they are read; a comparison, and its complement where a branch has
-//! been reversed ([`crate::orient_branches`]); a block of its own for the entry of the pullback
-//! and for its exit, with nothing but a jump between them. None of that is in the machine code, but
+//! though most are set before they are read; a block of its own for the entry of the pullback and
+//! for its exit, with nothing but a jump between them. None of that is in the machine code, but
 //! each instruction is looked at by the verifier and by ten passes of Cranelift's, and each block
 //! costs as much as several instructions.
 //!

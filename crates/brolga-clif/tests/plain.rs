@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use brolga_clif::shape::FlowInfo;
 use brolga_clif::verified::Passes;
-use brolga_clif::{licm_gvn, loop_layout, loop_rotate, orient_branches, simplify_cfg, slp_divisions, vectorise};
+use brolga_clif::{licm_gvn, loop_layout, loop_rotate, simplify_cfg, slp_divisions, vectorise};
 use brolga_testing::{function, jit};
 use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;
@@ -16,7 +16,7 @@ use cranelift_entity::EntitySet;
 type Compiled = extern "C" fn(*mut f64, i64, f64) -> f64;
 
 /// A name, and the body of `%f(i64, i64, f64) -> f64`.
-const FUNCTIONS: [(&str, &str); 5] = [
+const FUNCTIONS: [(&str, &str); 4] = [
     // Each element of the first half is added to its neighbour 32 further on.
     (
         "axpy",
@@ -81,29 +81,6 @@ const FUNCTIONS: [(&str, &str); 5] = [
             store v13, v0
             return v13",
     ),
-    // A branch in the middle of a loop whose first target stays.
-    (
-        "search",
-        "
-        block0(v0: i64, v1: i64, v2: f64):
-            v3 = iconst.i64 0
-            jump block1(v3)
-        block1(v4: i64):
-            v5 = iconst.i64 3
-            v6 = ishl v4, v5
-            v7 = iadd v0, v6
-            v8 = load.f64 v7
-            v9 = fcmp lt v8, v2
-            brif v9, block2, block3
-        block2:
-            v10 = iconst.i64 1
-            v11 = iadd v4, v10
-            store v2, v7
-            v12 = icmp slt v11, v1
-            brif v12, block1(v11), block3
-        block3:
-            return v8",
-    ),
     // A chain of blocks, parameters that trade places, a jump to a return, a sum without a use.
     (
         "chain",
@@ -126,7 +103,7 @@ const FUNCTIONS: [(&str, &str); 5] = [
 /// A pass, by its name.
 type Pass = (&'static str, fn(&mut ir::Function));
 
-const PASSES: [Pass; 7] = [
+const PASSES: [Pass; 6] = [
     ("vectorise", |f| {
         let none = EntitySet::new();
         let (shadows, watched) = (EntitySet::new(), &none);
@@ -146,10 +123,10 @@ const PASSES: [Pass; 7] = [
         loop_rotate::rotate(f, &FlowInfo::of(f));
     }),
     ("licm_gvn", |f| licm_gvn::hoist(f, FlowInfo::of(f), false, &*jit::host_isa())),
-    ("orient_branches", |f| orient_branches::orient(f, &FlowInfo::of(f).loops)),
     ("loop_layout", |f| {
         let mut passes = Passes::each();
-        loop_layout::loop_layout(f, &*jit::host_isa(), &mut passes);
+        let all = loop_layout::LoopPasses { rotate: true, hoist: true };
+        loop_layout::loop_layout(f, &*jit::host_isa(), all, &mut passes);
         assert!(passes.take_broken().is_none());
     }),
     ("simplify_cfg", simplify_cfg::simplify_cfg),

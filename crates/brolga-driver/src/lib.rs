@@ -8,6 +8,8 @@
 //! This crate differentiates nothing and knows no rule. It calls the facade, [`brolga`], as any
 //! user would.
 
+#![warn(unreachable_pub)]
+
 pub mod batch;
 pub mod bind;
 pub mod check;

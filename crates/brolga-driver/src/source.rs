@@ -11,7 +11,7 @@
 
 /// One function's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk<'a> {
+pub(crate) struct Chunk<'a> {
     /// 1-based line on which it starts.
     pub line: u32,
     /// From `function` to the closing brace.
@@ -20,7 +20,7 @@ pub struct Chunk<'a> {
 
 /// A line that is not part of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SourceLine<'a> {
+pub(crate) struct SourceLine<'a> {
     /// 1-based number.
     pub line: u32,
     /// Text without surrounding white space.
@@ -29,7 +29,7 @@ pub struct SourceLine<'a> {
 
 /// The parts of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Parts<'a> {
+pub(crate) struct Parts<'a> {
     /// The functions, in order.
     pub functions: Vec<Chunk<'a>>,
     /// Comments that have a line to themselves, inside functions too.
@@ -41,7 +41,7 @@ pub struct Parts<'a> {
 const HEADER: [&str; 6] = ["test", "set", "target", "feature", "isa", "regset"];
 
 /// Cut a file into its parts.
-pub fn split(text: &str) -> Parts<'_> {
+pub(crate) fn split(text: &str) -> Parts<'_> {
     let mut parts = Parts::default();
     // Start and line of the function we are in, and how many of its braces are open.
     let mut open: Option<(usize, u32)> = None;
@@ -129,7 +129,7 @@ fn closing_brace(line: &str, depth: &mut usize, in_string: &mut bool) -> Option<
 ///
 /// The reader allocates every entity up to the largest one that is named, so one `v4000000000`
 /// would take all memory.
-pub fn largest_entity(text: &str) -> Option<(u64, u32, String)> {
+pub(crate) fn largest_entity(text: &str) -> Option<(u64, u32, String)> {
     const PREFIXES: [&[u8]; 9] = [b"v", b"ss", b"dss", b"gv", b"fn", b"sig", b"dt", b"const", b"region"];
     let bytes = text.as_bytes();
     let in_word = |c: u8| c.is_ascii_alphanumeric() || c == b'_' || c == b'%';

@@ -106,7 +106,7 @@ pub enum StateLength {
 }
 
 impl StateLength {
-    /// How the run time is told what the length stands for (`brolga_runtime::loops::part`).
+    /// How the run time is told what the length stands for (`brolga_runtime::states::loops::part`).
     pub fn kind(self) -> u64 {
         match self {
             Self::Param(_) | Self::Bytes(_) => part::BYTES,
@@ -130,7 +130,7 @@ pub mod part {
 }
 
 /// What generated code tells the run time of a call that is undone
-/// (`brolga_runtime::inverse_calls::code`); a test compares the two.
+/// (`brolga_runtime::calls::inverses::code`); a test compares the two.
 pub mod inverse {
     /// A call begins.
     pub const BEGIN: u64 = 0;
@@ -159,7 +159,7 @@ pub mod inverse {
 }
 
 /// What generated code relies on of a run of steps, which the run time keeps
-/// (`brolga_runtime::loops`); a test compares the two.
+/// (`brolga_runtime::states::loops`); a test compares the two.
 pub mod run {
     /// The first of the steps that are to be done next.
     pub const FROM: i32 = 0;

@@ -379,7 +379,7 @@ impl Check {
     }
 }
 
-/// What the run time is told of a place (`brolga_runtime::tangents`).
+/// What the run time is told of a place (`brolga_runtime::calls::tangents`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FragmentOp {
     /// A fragment is loaded there.
@@ -598,7 +598,7 @@ pub enum AdOp {
     },
     /// An integer that was loaded from a place has become a number. If the program had stored a
     /// float there, the number depends on it in a way that no rule describes: its cotangent is
-    /// NaN, or a demand waits (`brolga_runtime::poison`).
+    /// NaN, or a demand waits (`brolga_runtime::pieces::poison`).
     Poison {
         /// Where.
         place: ShadowPlace,

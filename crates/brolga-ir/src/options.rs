@@ -376,6 +376,11 @@ impl Options {
         !self.disabled.contains(pass)
     }
 
+    /// The passes that run.
+    pub fn enabled(&self) -> PassSet {
+        PassSet::ALL.without(self.disabled)
+    }
+
     /// What rules are made with if they are [tiered](Effort::Tiered): at first, and when calls have
     /// paid for it.
     pub fn tiers(&self) -> Option<(Self, Self)> {

@@ -42,6 +42,11 @@ macro_rules! passes {
 }
 
 passes! {
+    /// Of two integer operations with one result in a loop, the second goes (common-subexpression
+    /// elimination).
+    Cse "cse" "wasm/kernels/outer",
+    /// A sine that is multiplied has its cosine computed beside it, and the other way round.
+    PairSincos "pair-sincos" "wasm/quadrature",
     /// Loop-carried integers are computed backwards from their last values (inversion).
     Invert "invert" "kron",
     /// What a loop reads from outside of it is recorded once, behind the loop.
@@ -88,7 +93,7 @@ passes! {
     /// A loop of which it is known how much it records asks once whether there is room on the tape.
     HoistTapeChecks "hoist-tape-checks" "a loop that cannot fit on the tape says so at once",
     /// What a loop adds to one place in memory is added up in a register (scalar promotion).
-    Promote "promote" "the reverse of a column walk",
+    Promote "promote" "wasm/kernels/outer",
     /// Functions of the program's own allocator that only keep lists are called as they are.
     OpaqueAllocator "opaque-allocator" "wasm/gmm",
     /// Where one function does both halves, its callees reload memory that is not written until
@@ -100,6 +105,12 @@ passes! {
     /// What a derivative asks a C function for is taken from a call of the primal's that asks the
     /// same.
     ShareCalls "share-calls" "wasm/quadrature",
+    /// Loops test at their ends (loop rotation).
+    LoopRotate "loop-rotate" "spdot",
+    /// In short functions, what no iteration changes is computed before its loop, and what is
+    /// computed twice, once (loop-invariant code motion, value numbering). Cranelift does so in
+    /// longer ones.
+    LicmGvn "licm-gvn" "sum_squares",
     /// Whether the rows of a matrix lie one behind another is asked at run time, so that the shadow
     /// of what is read once can be stored (inspector and executor).
     MonotoneRows "monotone-rows" "spmv",

@@ -159,7 +159,7 @@ impl Recorded {
             work.extend(called.filter(|f| seen.insert(*f)));
         }
         brolga_transform::set_rules(&mut program, &self.rules, true)?;
-        let (program, recording) = self.with_derivatives(program, derivatives, declared, (options, isa))?;
+        let (program, recording) = self.with_derivatives(program, derivatives, declared, options, isa)?;
         let key = program.func(&name(root)).expect("the root was the first");
         Ok((program, key, recording.contains(&root)))
     }
@@ -185,7 +185,8 @@ impl Recorded {
         mut program: Program,
         mut derivatives: Vec<(FuncId, FuncId, &ModuleDerivative)>,
         declared: &ModuleDeclarations,
-        (options, isa): (&Options, &dyn TargetIsa),
+        options: &Options,
+        isa: &dyn TargetIsa,
     ) -> Result<(Program, BTreeSet<FuncId>), AdError> {
         let mut recording = BTreeSet::new();
         let name = |id: FuncId| declared.get_function_decl(id).linkage_name(id).into_owned();

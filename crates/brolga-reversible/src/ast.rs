@@ -242,8 +242,8 @@ pub enum StmtKind {
         name: String,
         /// A place or an expression for each parameter.
         args: Vec<Expr>,
-        /// Whether it is the inverse.
-        back: bool,
+        /// Whether the inverse is called: an un-call.
+        un_call: bool,
     },
     /// Move a place's contents onto a stack, which leaves zero.
     Push {

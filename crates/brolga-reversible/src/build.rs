@@ -362,12 +362,12 @@ impl ReversibleBuilder {
 
     /// Call a function.
     pub fn call(&mut self, name: &str, args: impl IntoIterator<Item = Expr>) {
-        self.push(StmtKind::Call { name: name.to_owned(), args: args.into_iter().collect(), back: false });
+        self.push(StmtKind::Call { name: name.to_owned(), args: args.into_iter().collect(), un_call: false });
     }
 
     /// Call the inverse of a function.
     pub fn uncall(&mut self, name: &str, args: impl IntoIterator<Item = Expr>) {
-        self.push(StmtKind::Call { name: name.to_owned(), args: args.into_iter().collect(), back: true });
+        self.push(StmtKind::Call { name: name.to_owned(), args: args.into_iter().collect(), un_call: true });
     }
 
     /// A region with checks of its own.

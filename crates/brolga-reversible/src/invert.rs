@@ -46,7 +46,7 @@ pub fn inverse_stmt(stmt: &Stmt) -> Stmt {
         S::Let { name, ty, value } => S::Drop { name, ty: Some(ty), value },
         S::Drop { name, ty, value } => S::Let { name, ty: ty.expect("the checker has put it there"), value },
         S::Compute { compute, copy } => S::Compute { compute, copy: inverse_of(&copy) },
-        S::Call { name, args, back } => S::Call { name, args, back: !back },
+        S::Call { name, args, un_call } => S::Call { name, args, un_call: !un_call },
         S::Push { stack, from } => S::Pop { stack, to: from },
         S::Pop { stack, to } => S::Push { stack, from: to },
         S::Checked { check, body } => S::Checked { check, body: inverse_of(&body) },

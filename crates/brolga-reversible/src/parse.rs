@@ -401,7 +401,7 @@ impl Parser {
             "call" | "uncall" => {
                 let name = self.name()?;
                 self.expect("(")?;
-                StmtKind::Call { name, args: self.args()?, back: word == "uncall" }
+                StmtKind::Call { name, args: self.args()?, un_call: word == "uncall" }
             }
             "push" | "pop" => {
                 let (stack, place) = pair(self)?;

@@ -171,9 +171,9 @@ fn statement(out: &mut String, stmt: &Stmt, depth: usize) {
             block(out, copy, depth);
             Ok(())
         }
-        S::Call { name, args, back } => {
+        S::Call { name, args, un_call } => {
             let args: Vec<String> = args.iter().map(Expr::to_string).collect();
-            write!(out, "{}call {name}({})", if *back { "un" } else { "" }, args.join(", "))
+            write!(out, "{}call {name}({})", if *un_call { "un" } else { "" }, args.join(", "))
         }
         S::Push { stack, from } => write!(out, "push {stack}, {from}"),
         S::Pop { stack, to } => write!(out, "pop {stack}, {to}"),

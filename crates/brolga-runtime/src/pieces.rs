@@ -36,11 +36,14 @@ pub(crate) mod across;
 mod covered;
 pub(crate) mod cut;
 pub(crate) mod demand;
-pub use demand::MOVED;
+pub(crate) mod fragments;
 mod numbers;
 mod odd;
+pub(crate) mod poison;
 #[cfg(test)]
 mod tests;
+
+pub use demand::MOVED;
 
 /// Bytes of a window.
 pub(crate) const WINDOW: usize = 8;

@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use brolga_runtime::guard::{handlers_are_in_place, install_handlers};
+use brolga_runtime::traps::{handlers_are_in_place, install_handlers};
 use brolga_runtime::{CodeRanges, Signal, call_guarded};
 use brolga_testing::child::in_child;
 

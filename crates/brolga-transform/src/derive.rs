@@ -5,9 +5,9 @@ use cranelift_codegen::isa::TargetIsa;
 
 use crate::called::resolved;
 use crate::derived::Derivation;
+use crate::pipeline::all_variants::{Asked, Manner, derive_once};
+use crate::pipeline::inline_rollback::attempt;
 use crate::pipeline::{Observer, Stages};
-use crate::program::all_variants::{Asked, Manner, derive_once};
-use crate::program::inline_rollback::attempt;
 use crate::program::outline::staying;
 
 /// Run the pipeline for a request; `look` sees every stage of every variant.
@@ -41,7 +41,7 @@ pub fn derive_with(
 ///
 /// # Errors
 /// Every problem of the program as asked, and as it is written: see
-/// [`crate::program::inline_rollback`].
+/// [`crate::pipeline::inline_rollback`].
 pub fn derive(
     program: &Program,
     request: &Request,

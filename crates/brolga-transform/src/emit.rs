@@ -55,7 +55,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
         fragments: bool,
     ) -> Self {
         let options = facts.options;
-        let mut enabled = PassSet::ALL.without(options.disabled);
+        let mut enabled = options.enabled();
         // Both tiers do that, or neither.
         let guarded = || stmts.values().any(|s| !s.guards.is_empty()) || !facts.overwrites.rows.is_empty();
         let iterates = facts.mode == Mode::Gradient && !facts.loops.loops.is_empty();

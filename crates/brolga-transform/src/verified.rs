@@ -12,7 +12,6 @@ use brolga_ir::block::CfgBlocks;
 use brolga_ir::verify::{self, Fault, GraphKind, Known};
 use brolga_ir::{Diagnostic, Diagnostics};
 
-use crate::assemble::pullback::Pullbacks;
 use crate::batch::Shapes;
 use crate::facts::Facts;
 use crate::plan::table::Plan;
@@ -95,22 +94,6 @@ pub fn pullback_of(
     }
     verify::pair(forward, pullback, known(GraphKind::Pullback, facts, plan))
         .map_err(|faults| internal(stage, &faults, &[pullback, forward], facts))
-}
-
-/// Both halves as they were assembled, in all versions.
-///
-/// # Errors
-/// The rules that they break: a bug of ours.
-pub fn halves(forward: &CfgBlocks, pulls: &Pullbacks, facts: &Facts<'_>, plan: &Plan) -> Result<(), Diagnostics> {
-    let Pullbacks { guarded, free, clearing } = pulls;
-    pair("assemble", forward, &guarded.graph, facts, plan)?;
-    if let Some(free) = free {
-        pullback_of("assemble (without guards)", forward, &free.graph, facts, plan)?;
-    }
-    match clearing {
-        Some(clearing) => graph("assemble (clearing)", GraphKind::Clearing, &clearing.graph, facts, plan),
-        None => Ok(()),
-    }
 }
 
 /// Nothing, unless a pass over CLIF broke a function that is derived from `%symbol`.

@@ -1,6 +1,6 @@
-//! Whose cotangent is known to be one, where the seed is: `brolga_analysis::guards::unit`, on small
-//! functions. That gradients stay the same is tried on every call of `ir-tests` that has one
-//! result.
+//! Whose cotangent is known to be one, where the seed is:
+//! `brolga_analysis::guards::unit_cotangents`, on small functions. That gradients stay the same is
+//! tried on every call of `ir-tests` that has one result.
 
 use brolga_ir::{ArgActivity, Options, Program, Request, ResultActivity};
 use brolga_testing::function;
@@ -25,7 +25,7 @@ fn units(text: &str) -> String {
     let isa = host::isa();
     let mut found = Vec::new();
     let derived = derive_with(&program, &request, &Options::full(), &*isa, |stages| {
-        found = stages.facts.func().dfg.values().filter(|v| stages.facts.units.contains(*v)).collect();
+        found = stages.facts.func().dfg.values().filter(|v| stages.facts.unit_cotangents.contains(*v)).collect();
         assert_eq!(stages.facts.variant.pullback_signature(&stages.facts.func().signature).params.len(), 1);
     });
     derived.unwrap();

@@ -94,30 +94,30 @@ pub(crate) mod trap {
     use cranelift_codegen::ir::TrapCode;
 
     /// `unreachable` was executed.
-    pub const UNREACHABLE: TrapCode = TrapCode::unwrap_user(1);
+    pub(crate) const UNREACHABLE: TrapCode = TrapCode::unwrap_user(1);
     /// A table access out of bounds.
-    pub const TABLE_OOB: TrapCode = TrapCode::unwrap_user(2);
+    pub(crate) const TABLE_OOB: TrapCode = TrapCode::unwrap_user(2);
     /// A call through a null reference.
-    pub const NULL_CALL: TrapCode = TrapCode::unwrap_user(3);
+    pub(crate) const NULL_CALL: TrapCode = TrapCode::unwrap_user(3);
     /// A call through a table to a function of another type.
-    pub const BAD_SIGNATURE: TrapCode = TrapCode::unwrap_user(4);
+    pub(crate) const BAD_SIGNATURE: TrapCode = TrapCode::unwrap_user(4);
     /// The instance's fuel is used up.
-    pub const NO_FUEL: TrapCode = TrapCode::unwrap_user(5);
+    pub(crate) const NO_FUEL: TrapCode = TrapCode::unwrap_user(5);
     /// `proc_exit` was called.
-    pub const EXIT: TrapCode = TrapCode::unwrap_user(6);
+    pub(crate) const EXIT: TrapCode = TrapCode::unwrap_user(6);
     /// A function was called that the module imports and nothing provides.
-    pub const MISSING_IMPORT: TrapCode = TrapCode::unwrap_user(7);
+    pub(crate) const MISSING_IMPORT: TrapCode = TrapCode::unwrap_user(7);
 
     /// A part of OpenMP was called that there is none of here.
-    pub const OPENMP: TrapCode = TrapCode::unwrap_user(8);
+    pub(crate) const OPENMP: TrapCode = TrapCode::unwrap_user(8);
     /// A task has used up its stack of C.
-    pub const TASK_STACK: TrapCode = TrapCode::unwrap_user(9);
+    pub(crate) const TASK_STACK: TrapCode = TrapCode::unwrap_user(9);
 
     /// A function that a task has called returns without its stack pointer's being what it was.
-    pub const KEPT_STACK: TrapCode = TrapCode::unwrap_user(10);
+    pub(crate) const KEPT_STACK: TrapCode = TrapCode::unwrap_user(10);
 
     /// Name and explanation of the codes above, and of Cranelift's own for memory.
-    pub fn names() -> BTreeMap<u8, (&'static str, &'static str)> {
+    pub(crate) fn names() -> BTreeMap<u8, (&'static str, &'static str)> {
         let entry = |code: TrapCode, name, message| (code.as_raw().get(), (name, message));
         BTreeMap::from([
             entry(UNREACHABLE, "unreachable", "the program executed `unreachable`"),

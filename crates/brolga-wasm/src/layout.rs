@@ -29,22 +29,22 @@ use crate::parse::Info;
 use wasmparser::ValType;
 
 /// Bytes of a Wasm page.
-pub const PAGE: u64 = 65536;
+pub(crate) const PAGE: u64 = 65536;
 
 /// From the start of a memory to what follows it: an address, an offset, and the widest access.
-pub const MEMORY_SPAN: u64 = (8 << 30) + PAGE;
+pub(crate) const MEMORY_SPAN: u64 = (8 << 30) + PAGE;
 
 /// Most pages of a memory.
-pub const MAX_PAGES: u64 = 65536;
+pub(crate) const MAX_PAGES: u64 = 65536;
 
 /// How many tasks have a stack of C of their own at a time: as many as have a strand.
-pub const STACKS: u64 = 256;
+pub(crate) const STACKS: u64 = 256;
 
 /// Bytes of such a stack, a power of two.
-pub const STACK: u64 = 256 << 10;
+pub(crate) const STACK: u64 = 256 << 10;
 
 /// Where they begin, as an address of memory 0.
-pub const FIRST_STACK: u64 = MAX_PAGES * PAGE - STACKS * STACK;
+pub(crate) const FIRST_STACK: u64 = MAX_PAGES * PAGE - STACKS * STACK;
 
 /// Most entries that a table without a maximum may get.
 const TABLE_CAPACITY: u64 = 1 << 16;
@@ -54,7 +54,7 @@ const MOST_ENTRIES: u64 = 1 << 26;
 
 /// Offsets from `vmctx` of what lies in front of it.
 #[derive(Clone, Debug, Default)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// What the host keeps of this instance: a pointer.
     pub host: i32,
     /// Remaining fuel.
@@ -88,7 +88,7 @@ pub struct Layout {
 impl Layout {
     /// Lay out an instance of a module, which may fork; an error is a sentence about a table that
     /// is too large.
-    pub fn new(info: &Info<'_>, stacks: bool) -> Result<Self, String> {
+    pub(crate) fn new(info: &Info<'_>, stacks: bool) -> Result<Self, String> {
         let mut l = Layout { stacks, ..Layout::default() };
         let most_pages = if stacks { FIRST_STACK / PAGE } else { MAX_PAGES };
         let mut end: u64 = 0;
@@ -125,12 +125,12 @@ impl Layout {
     }
 
     /// Bytes from the start of the header to the end of the last guard.
-    pub fn span(&self) -> u64 {
+    pub(crate) fn span(&self) -> u64 {
         self.header + MEMORY_SPAN * self.memory_size.len().max(1) as u64
     }
 
     /// All that code of an instance can change.
-    pub fn instance(&self) -> InstanceMemory {
+    pub(crate) fn instance(&self) -> InstanceMemory {
         let place = |(m, &size_at): (u32, &i32)| MemoryPlace { offset: self.memory(m) as i64, size_at };
         let memories = (0..).zip(&self.memory_size).map(place).collect();
         let stacks = self.stacks.then_some(FIRST_STACK..MAX_PAGES * PAGE);
@@ -138,13 +138,13 @@ impl Layout {
     }
 
     /// From `vmctx` to a memory.
-    pub fn memory(&self, memory: u32) -> u64 {
+    pub(crate) fn memory(&self, memory: u32) -> u64 {
         MEMORY_SPAN * u64::from(memory)
     }
 }
 
 /// Bytes of a value in a global's cell.
-pub fn bytes(ty: ValType) -> usize {
+pub(crate) fn bytes(ty: ValType) -> usize {
     match ty {
         ValType::I32 | ValType::F32 | ValType::Ref(_) => 4,
         ValType::I64 | ValType::F64 => 8,

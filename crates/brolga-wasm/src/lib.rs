@@ -32,60 +32,48 @@
 //! # }
 //! ```
 //!
-//! | file | what it does |
+//! | module | what it does |
 //! |---|---|
 //! | `parse` | sections as tables, validated |
 //! | `layout` | where everything of an instance lies |
-//! | `translate/` | functions as CLIF |
-//! | `imports/`, `host` | what imports become, and what the host does for them |
-//! | `mathlib`, `clib`, `wrapped` | functions of the C library that were compiled into a module, by their names |
-//! | `unnamed` | the same by what they compute |
-//! | `load` | all of it, in order |
-//! | `module`, `instance`, `buffers`, `floats`, `region`, `gradient`, `batch`, `second`, `point` | what users hold |
+//! | `function/` | one function as CLIF |
+//! | `host/` | what the host does for a module, and the address space that an instance lies in |
+//! | `provided`, `imports/` | what stands behind imports |
+//! | `translate/` | all functions as CLIF, with helpers, forks, time loops |
+//! | `library/` | functions of the C library that were compiled into a module |
+//! | `load/` | all of it, in order |
+//! | `module/`, `gradient`, `instance/`, `products/` | what users hold |
 
-mod allocators;
-mod around;
-mod batch;
-mod binary128;
-mod buffers;
-mod clib;
-mod complexes;
+#![warn(unreachable_pub)]
+
 mod error;
-mod floats;
 mod forked;
+mod function;
 mod gradient;
 mod host;
 mod imports;
 mod instance;
 mod layout;
+mod library;
 mod load;
-mod mathlib;
 mod module;
 mod parse;
-mod parts;
-mod point;
+mod products;
 mod provided;
-mod quads;
-mod region;
-mod remquo;
-mod second;
-mod serial;
 mod translate;
-mod unnamed;
 mod val;
-mod wrapped;
 
-pub use allocators::Allocators;
 pub use brolga;
 pub use error::Error;
+pub use function::env::Bounds;
 pub use gradient::{Evaluation, Gradient, Pullback, Tangents, default_activity, options};
 pub use host::Output;
 pub use imports::Imports;
 pub use instance::{Instance, InstanceOptions};
+pub use module::allocators::Allocators;
 pub use module::{Module, ModuleOptions};
-pub use point::{Point, Range};
-pub use second::{Hessian, Product};
-pub use translate::env::Bounds;
+pub use products::point::{Point, Range};
+pub use products::second::{Hessian, Product};
 pub use val::Val;
 pub use wasmparser::{FuncType, ValType};
 

@@ -16,7 +16,7 @@ use crate::error::Error;
 
 /// An imported thing's two names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ImportName {
+pub(crate) struct ImportName {
     /// The module that it is imported from.
     pub module: String,
     /// Its name there.
@@ -24,7 +24,7 @@ pub struct ImportName {
 }
 
 /// A function of the index space.
-pub struct Func<'a> {
+pub(crate) struct Func<'a> {
     /// Index of its type.
     pub ty: u32,
     /// Its names, if it is imported.
@@ -34,7 +34,7 @@ pub struct Func<'a> {
 }
 
 /// A table.
-pub struct TableDecl {
+pub(crate) struct TableDecl {
     /// Its limits and what it holds.
     pub ty: TableType,
     /// What its entries are at first; null without one.
@@ -44,7 +44,7 @@ pub struct TableDecl {
 }
 
 /// A memory. One that is imported is made like any other.
-pub struct MemoryDecl {
+pub(crate) struct MemoryDecl {
     /// Its limits.
     pub ty: MemoryType,
     /// Its names, if it is imported.
@@ -52,7 +52,7 @@ pub struct MemoryDecl {
 }
 
 /// A global.
-pub struct Global {
+pub(crate) struct Global {
     /// Its type.
     pub ty: GlobalType,
     /// Its initial value, unless it is imported.
@@ -62,7 +62,7 @@ pub struct Global {
 }
 
 /// When a segment is written.
-pub enum SegmentMode {
+pub(crate) enum SegmentMode {
     /// Into table or memory `.0` at `.1`, when the module is instantiated.
     Active(u32, Const),
     /// When the program says so.
@@ -72,7 +72,7 @@ pub enum SegmentMode {
 }
 
 /// An element segment.
-pub struct ElemSegment {
+pub(crate) struct ElemSegment {
     /// When it is written.
     pub mode: SegmentMode,
     /// Its references.
@@ -80,7 +80,7 @@ pub struct ElemSegment {
 }
 
 /// A data segment.
-pub struct Data<'a> {
+pub(crate) struct Data<'a> {
     /// When it is written.
     pub mode: SegmentMode,
     /// Its bytes.
@@ -89,11 +89,11 @@ pub struct Data<'a> {
 
 /// A constant expression, as a program for a stack machine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Const(pub Vec<ConstOp>);
+pub(crate) struct Const(pub Vec<ConstOp>);
 
 /// An operation of a constant expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ConstOp {
+pub(crate) enum ConstOp {
     /// The bits of a number, zero-extended.
     Bits(u128),
     /// The value of a global.
@@ -110,7 +110,7 @@ pub enum ConstOp {
 
 impl Const {
     /// The bits, if the expression is a literal.
-    pub fn literal(&self) -> Option<u128> {
+    pub(crate) fn literal(&self) -> Option<u128> {
         match self.0[..] {
             [ConstOp::Bits(bits)] => Some(bits),
             _ => None,
@@ -118,7 +118,7 @@ impl Const {
     }
 
     /// Evaluate with the values of globals and the numbers of functions.
-    pub fn eval(&self, global: &dyn Fn(u32) -> u128, func: &dyn Fn(u32) -> u32) -> u128 {
+    pub(crate) fn eval(&self, global: &dyn Fn(u32) -> u128, func: &dyn Fn(u32) -> u32) -> u128 {
         let mut stack: Vec<u128> = Vec::new();
         for op in &self.0 {
             let value = match *op {
@@ -143,7 +143,7 @@ impl Const {
 
 /// An exported thing: its kind and index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Export {
+pub(crate) struct Export {
     /// Its name.
     pub name: String,
     /// What it is.
@@ -154,7 +154,7 @@ pub struct Export {
 
 /// What code changes, by index.
 #[derive(Default)]
-pub struct Mutates {
+pub(crate) struct Mutates {
     /// Memories that grow.
     pub memories: HashSet<u32>,
     /// Tables whose entries or whose size change.
@@ -181,7 +181,7 @@ impl Mutates {
 
 /// What a function's body is made of, as far as it tells what the function may be.
 #[derive(Clone, Debug, Default)]
-pub struct FuncUses {
+pub(crate) struct FuncUses {
     /// Whether it takes bits of floats for integers, or the reverse.
     pub bits: bool,
     /// Functions that it calls.
@@ -247,7 +247,7 @@ impl FuncUses {
 
 /// All sections.
 #[derive(Default)]
-pub struct Info<'a> {
+pub(crate) struct Info<'a> {
     /// Function types.
     pub types: Vec<FuncType>,
     /// Functions, imported ones first.
@@ -280,7 +280,7 @@ pub struct Info<'a> {
 const STACK_POINTER: &str = "__stack_pointer";
 
 /// What the translator knows.
-pub fn features() -> WasmFeatures {
+pub(crate) fn features() -> WasmFeatures {
     WasmFeatures::WASM2
         .union(WasmFeatures::TAIL_CALL)
         .union(WasmFeatures::EXTENDED_CONST)
@@ -294,7 +294,7 @@ const NEWER: &str = "compile without this feature; Wasm 2.0 with tail calls, mul
 
 impl<'a> Info<'a> {
     /// Validate and read a module.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         validate(bytes)?;
         let mut info = Info::default();
         let mut declared: Vec<u32> = Vec::new();
@@ -453,7 +453,7 @@ impl<'a> Info<'a> {
 
     /// The global that says how far C's stack reaches: by its name, or else the first one that the
     /// module defines, if it begins as one does that a linker has put behind data or a stack.
-    pub fn stack_pointer(&self) -> Option<u32> {
+    pub(crate) fn stack_pointer(&self) -> Option<u32> {
         let exported = self.exports.iter().find(|e| e.kind == ExternalKind::Global && e.name == STACK_POINTER);
         let is_it = |g: &Global| g.ty.mutable && g.ty.content_type == ValType::I32;
         let imported = |g: &Global| g.import.as_ref().is_some_and(|i| i.name == STACK_POINTER);
@@ -466,7 +466,7 @@ impl<'a> Info<'a> {
     }
 
     /// What a function is called: in the name section, and where it is exported.
-    pub fn names_of(&self, func: u32) -> impl Iterator<Item = &String> {
+    pub(crate) fn names_of(&self, func: u32) -> impl Iterator<Item = &String> {
         let exported = self.exports.iter().filter(move |e| e.index == func && e.kind == ExternalKind::Func);
         self.names.get(&func).into_iter().chain(exported.map(|e| &e.name))
     }
@@ -475,7 +475,7 @@ impl<'a> Info<'a> {
     /// runs constructors of static objects. `_initialize` is WASI's name for it in a module that is
     /// a library (a reactor); `__wasm_call_ctors` is the linker's, which others leave exported
     /// instead.
-    pub fn initialise(&self) -> Option<u32> {
+    pub(crate) fn initialise(&self) -> Option<u32> {
         let exported = |name: &str| self.exports.iter().find(|e| e.name == name && e.kind == ExternalKind::Func);
         let found = ["_initialize", "__wasm_call_ctors"].into_iter().find_map(exported)?.index;
         let ty = self.type_of(found);
@@ -483,7 +483,7 @@ impl<'a> Info<'a> {
     }
 
     /// The type of a function.
-    pub fn type_of(&self, func: u32) -> &FuncType {
+    pub(crate) fn type_of(&self, func: u32) -> &FuncType {
         &self.types[self.funcs[func as usize].ty as usize]
     }
 }

@@ -8,7 +8,7 @@ use brolga_rules::MathRule;
 use wasmparser::FuncType;
 
 use crate::forked::{ForkImport, ForkKind, OpenMp};
-use crate::translate::func::Fx;
+use crate::function::func::Fx;
 use crate::val::Val;
 
 /// Emits the body of a shim, whose parameters are on the stack, up to its return.
@@ -42,7 +42,7 @@ pub(crate) enum Provided {
 
 impl Provided {
     /// What forks, if it does.
-    pub fn forks(&self) -> Option<ForkImport> {
+    pub(crate) fn forks(&self) -> Option<ForkImport> {
         match self {
             Self::Fork(kind) => Some(ForkImport::Call(*kind)),
             Self::OpenMp(OpenMp::Region) => Some(ForkImport::Region),

@@ -24,7 +24,7 @@ pub use brolga_ir::{
     ResultActivity, TapeKind, Tolerance, Untracked,
 };
 pub use brolga_rules::{RuleError, TangentArg, UserRule, parse_rules};
-pub use brolga_runtime::guard::{handlers_are_in_place, install_handlers};
+pub use brolga_runtime::traps::{handlers_are_in_place, install_handlers};
 pub use brolga_runtime::{InverseFault, InverseStats, LoopFault, LoopStats, Selection, StateFault};
 pub use brolga_transform::{find_inverse, set_rules};
 pub use cache::Cache;

@@ -5,8 +5,8 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Options, Primal, Program};
-use brolga_runtime::memory::{brolga_copy_shadow, brolga_memmove_rev, brolga_zero};
-use brolga_runtime::steps::{
+use brolga_runtime::calls::memory::{brolga_copy_shadow, brolga_memmove_rev, brolga_zero};
+use brolga_runtime::calls::steps::{
     brolga_step_double, brolga_step_loses_double, brolga_step_loses_single, brolga_step_single,
 };
 use brolga_testing::program;
@@ -142,7 +142,7 @@ fn points() -> Vec<f64> {
 
 #[test]
 fn digamma_and_trigamma() {
-    use brolga_runtime::gamma::{brolga_digamma, brolga_digammaf, brolga_trigamma, brolga_trigammaf};
+    use brolga_runtime::calls::gamma::{brolga_digamma, brolga_digammaf, brolga_trigamma, brolga_trigammaf};
     let h = Helpers::gamma();
     let functions: [OfDoubles; 2] =
         [("brolga_digamma", brolga_digamma, brolga_digammaf), ("brolga_trigamma", brolga_trigamma, brolga_trigammaf)];
@@ -157,7 +157,7 @@ fn digamma_and_trigamma() {
 
 #[test]
 fn polygamma() {
-    use brolga_runtime::gamma::{brolga_polygamma, brolga_polygammaf};
+    use brolga_runtime::calls::gamma::{brolga_polygamma, brolga_polygammaf};
     let h = Helpers::gamma();
     // The run time has digamma and trigamma for the first two.
     let orders = [2.0, 3.0, 4.0, 7.0, 20.0, 170.0, 171.0, 2.5, -1.0, f64::NAN];

@@ -1,9 +1,11 @@
-//! Circles of modules: files of one crate that import each other, directly or by way of others.
+//! Circles of modules: files, and folders, of one crate that import each other, directly or by way
+//! of others.
 //!
 //! A module is a file. It imports another if a path in it leads there: from `crate` or `super`, or
 //! by the name of a child, in a `use` or in the midst of code. What a crate's root exports again
-//! counts as where it is defined. Tests at the end of a file are not looked at, nor are methods,
-//! which belong to their type.
+//! counts as where it is defined. Tests at the end of a file or in `tests.rs` are not looked at,
+//! nor are methods, which belong to their type. A folder imports what its files do; the file that
+//! it is the child of counts as part of it, and so does `mod.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,9 +29,12 @@ pub fn check(crates: &Path) -> Vec<String> {
     for folder in std::fs::read_dir(crates).into_iter().flatten().flatten() {
         let name = folder.file_name().to_string_lossy().into_owned();
         let modules = modules(&folder.path().join("src"));
-        let shown =
-            |circle: Vec<String>| format!("modules import each other in a circle: {name}: {}", circle.join(", "));
-        found.extend(circles(&modules).into_iter().map(shown));
+        let edges = imports(&modules);
+        let shown = |what: &str, circle: &[String]| {
+            format!("{what} import each other in a circle: {name}: {}", circle.join(", "))
+        };
+        found.extend(circles(&edges).iter().map(|circle| shown("modules", circle)));
+        found.extend(folders(&edges).iter().map(|circle| shown("folders", circle)));
     }
     found.sort_unstable();
     found
@@ -41,7 +46,7 @@ fn read(folder: &Path, path: &str, out: &mut Modules) {
         let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}::{name}") };
         if entry.path().is_dir() {
             read(&entry.path(), &below(&name), out);
-        } else if let Some(stem) = name.strip_suffix(".rs")
+        } else if let Some(stem) = name.strip_suffix(".rs").filter(|stem| *stem != "tests")
             && let Ok(text) = std::fs::read_to_string(entry.path())
         {
             let module = if stem == "mod" || stem == "lib" { path.to_owned() } else { below(stem) };
@@ -66,9 +71,8 @@ fn code(text: &str) -> String {
     kept.lines().map(|l| l.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
 }
 
-/// Groups of modules that import each other, the root left out.
-fn circles(modules: &Modules) -> Vec<Vec<String>> {
-    let edges = imports(modules);
+/// Groups of modules that import each other.
+fn circles(edges: &BTreeSet<(String, String)>) -> Vec<Vec<String>> {
     let graph: DiGraphMap<&str, ()> = edges.iter().map(|(from, to)| (from.as_str(), to.as_str(), ())).collect();
     let groups = tarjan_scc(&graph).into_iter().filter(|group| group.len() > 1);
     groups
@@ -77,6 +81,19 @@ fn circles(modules: &Modules) -> Vec<Vec<String>> {
             group.into_iter().map(str::to_owned).collect()
         })
         .collect()
+}
+
+/// Groups of folders that import each other, at each depth; files beside folders count as such.
+fn folders(edges: &BTreeSet<(String, String)>) -> BTreeSet<Vec<String>> {
+    let depth = |module: &str| module.split("::").count();
+    let deepest = edges.iter().map(|e| depth(&e.0).max(depth(&e.1))).max().unwrap_or(0);
+    let at = |module: &str, depth: usize| module.split("::").take(depth).collect::<Vec<_>>().join("::");
+    let within = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+    let found = (1..deepest).flat_map(|depth| {
+        let ends = edges.iter().map(|(from, to)| (at(from, depth), at(to, depth)));
+        circles(&ends.filter(|(from, to)| !within(from, to) && !within(to, from)).collect())
+    });
+    found.collect()
 }
 
 /// Which module imports which, the root left out.
@@ -184,7 +201,11 @@ fn path<'t>(text: &'t str, prefix: &str, out: &mut Vec<String>) -> &'t str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Modules, circles, code, paths};
+    use super::{Modules, code, folders, imports, paths};
+
+    fn circles(modules: &Modules) -> Vec<Vec<String>> {
+        super::circles(&imports(modules))
+    }
 
     fn modules(files: &[(&str, &str)]) -> Modules {
         files.iter().map(|(m, text)| ((*m).to_owned(), code(text))).collect()
@@ -220,5 +241,19 @@ mod tests {
         }
         let before_code = "#[cfg(test)]\nmod tests;\nuse crate::a::g;";
         assert_eq!(circles(&modules(&[("a", "use crate::b::f;"), ("b", before_code)])), [["a", "b"]]);
+    }
+    #[test]
+    fn circles_of_folders_are_found() {
+        let [low, high] = [("low::x", "fn f() {}"), ("high::y", "use crate::low::x::f;")];
+        let of = |files: &[(&str, &str)]| folders(&imports(&modules(files))).into_iter().collect::<Vec<_>>();
+        assert!(of(&[low, high]).is_empty());
+        let up = ("low::z", "use crate::high::w::g;");
+        assert_eq!(of(&[low, high, up, ("high::w", "")]), [["high", "low"]]);
+        // What a folder's own file declares is no other's.
+        assert!(of(&[("m", "mod n; fn f() { n::g() }"), ("m::n", "use super::h;")]).is_empty());
+        // Within a folder.
+        let inner =
+            [("m::a::x", "use crate::m::b::y;"), ("m::a::w", ""), ("m::b::y", ""), ("m::b::z", "use crate::m::a::w;")];
+        assert_eq!(of(&inner), [["m::a", "m::b"]]);
     }
 }

@@ -10,14 +10,14 @@ use super::answer::Activity;
 use super::demand::DemandInput;
 use super::ulp::Steps;
 use super::width;
-use crate::calls::summary::{Demand, Summaries};
 use crate::cfg::Cfg;
 use crate::kinds::contents::Contents;
-use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::Pointers;
-use crate::kinds::punned_cells::Here;
-use crate::memory::cell::Base;
+use crate::lattice::kinds::Kinds;
+use crate::memory::punned_cells::Here;
+use crate::query::cell::Base;
 use crate::query::original;
+use crate::summary::{Demand, Summaries};
 use crate::uses::Uses;
 use crate::variant::{ParamMode, ResultMode};
 

@@ -34,18 +34,18 @@ use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use super::exponent::leaves_exponent;
 use super::ulp::Steps;
-use crate::calls::callee::CalleeKind;
-use crate::calls::result_sources::Sources;
-use crate::calls::summary::{Demand, End, Summaries};
+use crate::bits::bytes::pieces_of;
+use crate::bits::exponent::leaves_exponent;
 use crate::cfg::Cfg;
-use crate::kinds::bytes::pieces_of;
 use crate::kinds::contents::Contents;
-use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::Pointers;
-use crate::memory::cell::cell_of;
+use crate::lattice::kinds::Kinds;
+use crate::query::callee::CalleeKind;
+use crate::query::cell::cell_of;
 use crate::query::{access_address, access_bytes, access_offset};
+use crate::summary::Sources;
+use crate::summary::{Demand, End, Summaries};
 use crate::uses::Uses;
 
 /// What is known before.

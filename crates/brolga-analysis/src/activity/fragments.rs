@@ -11,6 +11,8 @@
 //! with another sign, or let through by a mask ([`sign_of_piece`]), or with a number added
 //! ([`super::ulp`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A
 //! callee that has calculated what it returns checks that no cotangent comes.)
+//!
+//! **Cost.** One pass over the values, then rounds over the candidates until none falls out.
 
 use brolga_ir::inst::{DOUBLES_ANYWHERE, Shape};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
@@ -20,11 +22,11 @@ use cranelift_entity::EntitySet;
 use super::ambiguous_width::{is_mixed, is_packed};
 use super::answer::State;
 use super::context::Cx;
-use crate::calls::callee::CalleeKind;
-use crate::kinds::bit_idioms::sign_of_piece;
-use crate::kinds::bytes::{MOST_LOOKED_AT, bytes_of, low, occupied, pieces_of};
-use crate::kinds::kind::Kinds;
+use crate::bits::bit_idioms::sign_of_piece;
+use crate::bits::bytes::{MOST_LOOKED_AT, bytes_of, low, occupied, pieces_of};
+use crate::lattice::kinds::Kinds;
 use crate::query::access_bytes;
+use crate::query::callee::CalleeKind;
 use crate::uses::Use;
 use crate::variant::ParamMode;
 

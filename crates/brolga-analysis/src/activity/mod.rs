@@ -40,7 +40,7 @@ use cranelift_codegen::ir::Opcode;
 use cranelift_entity::EntitySet;
 
 use crate::kinds::pointers::PointerInput;
-use crate::kinds::punned_cells::{Here, Local};
+use crate::memory::punned_cells::{Here, Local};
 use crate::query::original;
 use crate::variant::ResultMode;
 use context::{Cx, LATER_NOTE};
@@ -48,12 +48,12 @@ use context::{Cx, LATER_NOTE};
 pub use answer::{Activity, CopyRole, MemRole, State};
 pub use context::ActivityInput;
 
+pub mod accumulate;
 mod ambiguous_width;
 mod answer;
 mod context;
 pub mod demand;
 mod dirty;
-pub mod exponent;
 pub mod fragments;
 mod moved_pointers;
 pub mod numbers;

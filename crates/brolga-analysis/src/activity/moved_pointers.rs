@@ -4,15 +4,17 @@
 //! **Question.** Which loads move a pointer as a float, a float as a pointer, or two pointers at
 //! once? **Answer.** Those whose reaching store stores the other, and loads of 16 bytes of memory
 //! that holds pointers. They are refused (AD0141, AD0143).
+//!
+//! **Cost.** What a search for one reaching store costs.
 
 use brolga_ir::Diagnostic;
 use cranelift_codegen::ir;
 
 use super::answer::State;
 use super::context::Cx;
-use crate::kinds::kind::Kinds;
-use crate::memory::cell::cell_of;
+use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store;
+use crate::query::cell::cell_of;
 use crate::query::{access_address, access_offset};
 
 const AS_FLOAT_NOTE: &str = "the shadow of a pointer moves with loads and stores of `i64`, so it would stay behind";

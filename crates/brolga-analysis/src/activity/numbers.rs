@@ -25,7 +25,7 @@
 //!
 //! **Cost.** Two worklists over the definitions of integers.
 //!
-//! **Source.** Demanded-bits analysis; what the run does is in `brolga_runtime::poison`.
+//! **Source.** Demanded-bits analysis; what the run does is in `brolga_runtime::pieces::poison`.
 
 use brolga_ir::FuncKey;
 use cranelift_codegen::ir::{self, Opcode};
@@ -33,11 +33,11 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 
 use super::context::Cx;
 use super::demand::{DemandCx, DemandInput, Demanded};
-use crate::calls::callee::CalleeKind;
-use crate::calls::summary::{Becomes, Demand};
-use crate::kinds::bytes::{BytesOf, pieces_of};
-use crate::memory::cell::{Cell, cell_of};
+use crate::bits::bytes::{BytesOf, pieces_of};
+use crate::query::callee::CalleeKind;
+use crate::query::cell::{Cell, cell_of};
 use crate::query::{access_address, access_bytes, access_offset};
+use crate::summary::{Becomes, Demand};
 use crate::uses::Use;
 
 /// Whether a program makes numbers of integers at all.

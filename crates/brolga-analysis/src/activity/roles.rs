@@ -23,13 +23,13 @@ use super::ambiguous_width::written_as;
 use super::answer::{CopyRole, MemRole, State};
 use super::context::{BITS_HELP, Cx, LATER_NOTE};
 use super::demand::may_be_bits;
-use crate::calls::callee::CalleeKind;
 use crate::kinds::contents::{becomes_float, goes_on};
-use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{Delta, RootKind};
 use crate::kinds::punned_evidence::place_of;
-use crate::memory::cell::{Cell, cell_of};
+use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store::last_store;
+use crate::query::callee::CalleeKind;
+use crate::query::cell::{Cell, cell_of};
 use crate::query::{access_address, access_bytes, access_offset, constant_int, signature_id};
 use crate::variant::{ParamMode, ResultMode};
 

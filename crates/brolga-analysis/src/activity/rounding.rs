@@ -20,9 +20,12 @@
 //! (`rounding_sum` of `brolga-transform`).
 //!
 //! **Errs.** A place in memory is taken to hold what was stored there last by the same
-//! [name](crate::memory::cell), also behind calls. Memory that others may read (not a slot of which
+//! [name](crate::query::cell), also behind calls. Memory that others may read (not a slot of which
 //! all uses are seen, or a frame on WebAssembly's stack) makes of a sum that is stored there one to
 //! which something else is done. Bodies of other functions are read as the program has them.
+//!
+//! **Cost.** Nothing where no constant is large. Otherwise what such a sum is moved to is followed,
+//! also into bodies of other functions, [`MOST`] values at most.
 
 use std::rc::Rc;
 
@@ -33,9 +36,9 @@ use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
 use super::context::ActivityInput;
-use crate::calls::callee::CalleeKind;
 use crate::cfg::{Cfg, edge_args};
-use crate::memory::cell::{Base, Cell, cell_of};
+use crate::query::callee::CalleeKind;
+use crate::query::cell::{Base, Cell, cell_of};
 use crate::query::{access_offset, constant_int};
 
 /// More values that a sum is moved to are not looked at: it counts as one to which something else

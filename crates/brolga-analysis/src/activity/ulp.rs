@@ -39,16 +39,16 @@
 use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::calls::callee::CalleeKind;
-use crate::kinds::bit_arith::{
+use crate::bits::bit_arith::{
     BitKind, beside_number, candidate, close_backwards, is_word, kind, moved_from, origin, own_digits, rounded,
 };
-use crate::kinds::bit_idioms::signed;
-use crate::kinds::bytes::bytes_of;
+use crate::bits::bit_idioms::signed;
+use crate::bits::bytes::bytes_of;
 use crate::kinds::contents::Contents;
-use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{PointerInput, Pointers};
-use crate::memory::cell::cell_of;
+use crate::lattice::kinds::Kinds;
+use crate::query::callee::CalleeKind;
+use crate::query::cell::cell_of;
 use crate::query::{access_address, access_offset};
 use crate::uses::{Use, Uses};
 use crate::variant::ParamMode;
@@ -129,7 +129,7 @@ impl Steps {
                 }
                 _ => None,
             };
-            if operand.is_some() && (bytes_of(func, inst).is_none() || is_cut_float(func, (uses, &steps.to), inst)) {
+            if operand.is_some() && (bytes_of(func, inst).is_none() || is_cut_float(func, uses, &steps.to, inst)) {
                 steps.operand[inst] = operand;
                 if own_digits(func, inst).map(|k| 1 - k) == operand {
                     steps.digits.insert(inst);
@@ -149,7 +149,7 @@ impl Steps {
 
 /// Whether a mask leaves a word that is used as a float, and as nothing else, or becomes one by
 /// steps: bytes that it cuts off are digits, and those that it keeps no piece.
-fn is_cut_float(func: &ir::Function, (uses, to): (&Uses, &EntitySet<ir::Value>), inst: ir::Inst) -> bool {
+fn is_cut_float(func: &ir::Function, uses: &Uses, to: &EntitySet<ir::Value>, inst: ir::Inst) -> bool {
     let v = func.dfg.first_result(inst);
     let is_float = |u: &Use| match *u {
         Use::Inst(i, _) if func.dfg.insts[i].opcode() == Opcode::Bitcast => {

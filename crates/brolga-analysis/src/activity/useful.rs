@@ -25,7 +25,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::answer::{MemRole, State};
 use super::context::Cx;
-use crate::calls::callee::CalleeKind;
+use crate::query::callee::CalleeKind;
 use crate::uses::Use;
 use crate::variant::ResultMode;
 

@@ -24,18 +24,18 @@ use smallvec::SmallVec;
 use super::answer::State;
 use super::context::{BITS_HELP, Cx};
 use super::dirty::Open;
-use super::exponent::leaves_exponent_beside;
 
-use crate::calls::callee::CalleeKind;
-use crate::calls::result_sources::Sources;
-use crate::kinds::bit_idioms;
-use crate::kinds::bytes::bytes_of;
+use crate::bits::bit_idioms;
+use crate::bits::bytes::bytes_of;
+use crate::bits::exponent::leaves_exponent_beside;
 use crate::kinds::contents::{becomes_float, goes_on, is_handed_on, moves_half};
-use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{Delta, RootKind, declared_elem};
-use crate::memory::cell::{Cell, cell_of};
+use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store;
+use crate::query::callee::CalleeKind;
+use crate::query::cell::{Cell, cell_of};
 use crate::query::{access_address, access_offset, is_one_lane, signature_id};
+use crate::summary::Sources;
 use crate::uses::Use;
 use crate::variant::ParamMode;
 
@@ -283,7 +283,7 @@ impl Cx<'_> {
         let varied = State::Varied { definite: true };
         if let Some(n) = self.i.steps.of(inst) {
             let number = if self.i.steps.adds_digits(inst) { State::No } else { self.a.state[args[1 - n]] };
-            return self.step(v, args[n], (args[1 - n], number));
+            return self.step(v, args[n], args[1 - n], number);
         }
         match opcode_rule(op) {
             OpcodeRule::Expr(row) => {
@@ -406,7 +406,7 @@ impl Cx<'_> {
     }
 
     /// The sum of what may be a float's bits, and something else.
-    fn step(&self, v: ir::Value, bits: ir::Value, (number, state): (ir::Value, State)) -> State {
+    fn step(&self, v: ir::Value, bits: ir::Value, number: ir::Value, state: State) -> State {
         let whole = |x: ir::Value| self.a.lane[x] == self.ty(x).bytes();
         // What is demanded of a number that is added does not concern what it is added to.
         let apart = matches!(state, State::No | State::Taint { definite: false });

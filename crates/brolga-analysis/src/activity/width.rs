@@ -27,13 +27,13 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use super::ulp::Steps;
-use crate::calls::callee::CalleeKind;
-use crate::calls::summary::{End, Link, Summaries};
 use crate::kinds::contents::{Contents, moves_half};
-use crate::kinds::kind::Kinds;
 use crate::kinds::pointers::{PointerInput, Pointers};
-use crate::memory::cell::{Base, Cell, cell_of};
+use crate::lattice::kinds::Kinds;
+use crate::query::callee::CalleeKind;
+use crate::query::cell::{Base, Cell, cell_of};
 use crate::query::{access_address, access_offset};
+use crate::summary::{End, Link, Summaries};
 use crate::variant::{ParamMode, ResultMode};
 
 /// What is known before.

@@ -13,6 +13,8 @@
 //!
 //! All that wait are calls of one function with a block and nothing else, that returns nothing.
 //!
+//! **Cost.** Linear in the function.
+//!
 //! Source: the same is done for C's `free` ([`crate::memory::clobber::deferred`]), where the run
 //! time keeps the blocks.
 

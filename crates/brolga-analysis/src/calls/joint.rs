@@ -49,32 +49,12 @@ use brolga_rules::{MathKind, MathRule, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::calls::body::Body;
-use crate::calls::callee::CalleeKind;
+use crate::body::Body;
 use crate::memory::clobber::{Access, ClobberInput, Writes};
 use crate::memory::mod_ref::{self, Effect};
+use crate::query::callee::CalleeKind;
+use crate::summary::Delay;
 use crate::uses::{Use, Uses};
-
-/// What is to be known of a function that can run later than in the primal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Delay {
-    /// It may trap, other than by the fault of a load.
-    pub traps: bool,
-    /// It accesses memory.
-    pub memory: bool,
-    /// It loads what may be a pointer.
-    pub pointers: bool,
-}
-
-impl Delay {
-    fn join(self, other: Self) -> Self {
-        Self {
-            traps: self.traps | other.traps,
-            memory: self.memory | other.memory,
-            pointers: self.pointers | other.pointers,
-        }
-    }
-}
 
 /// The functions that can be delayed, with all that they call.
 pub fn delays(

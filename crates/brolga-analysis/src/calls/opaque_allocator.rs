@@ -42,6 +42,9 @@
 //! - its address is not taken. A call through a pointer asks for a derived pair.
 //!
 //! **Errs** on the side of deriving.
+//!
+//! **Cost.** A function that an allocator reaches is looked at once, from each result at
+//! [`MOST_VALUES`] values at most.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::program::addresses;
@@ -50,8 +53,8 @@ use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData, Opcode, Type, Value, ValueDef};
 use cranelift_entity::EntitySet;
 
-use crate::calls::callee::CalleeKind;
 use crate::cfg::Cfg;
+use crate::query::callee::CalleeKind;
 use crate::query::{access_address, access_bytes, access_offset, constant_int};
 
 /// Calls that lead from one of these functions to another, at most.

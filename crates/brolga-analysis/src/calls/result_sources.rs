@@ -22,6 +22,9 @@
 //! in a derivative as anywhere. Nor is the operand of what has no derivative: a comparison, a
 //! conversion to an integer.
 //!
+//! **Cost.** Rounds over all functions until nothing changes. In a round each result is followed
+//! once.
+//!
 //! Source: jump functions (Callahan, Cooper, Kennedy and Torczon, "Interprocedural constant
 //! propagation", 1986), as far as activity needs them.
 
@@ -31,39 +34,12 @@ use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, ValueDef};
 use cranelift_entity::EntitySet;
 
-use crate::activity::exponent::leaves_exponent;
-use crate::calls::body::Body;
-use crate::calls::callee::CalleeKind;
+use crate::bits::bytes::bytes_of;
+use crate::bits::exponent::leaves_exponent;
+use crate::body::Body;
 use crate::cfg::Cfg;
-use crate::kinds::bytes::bytes_of;
-
-/// What a result is made from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sources {
-    /// Parameters, in order.
-    Params(Vec<usize>),
-    /// Memory, or whatever else.
-    Anything,
-}
-
-/// What a result is made from, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
-    /// From what.
-    pub from: Sources,
-    /// It may be bits that were read from memory, or a part of them.
-    pub bits: bool,
-}
-
-impl Sources {
-    fn add(&mut self, i: usize) {
-        if let Self::Params(all) = self
-            && let Err(at) = all.binary_search(&i)
-        {
-            all.insert(at, i);
-        }
-    }
-}
+use crate::query::callee::CalleeKind;
+use crate::summary::{Made, Sources};
 
 /// The sources of the results of normalised functions.
 pub fn compute(program: &Program, funcs: &HashMap<FuncKey, Body<'_>>) -> HashMap<FuncKey, Vec<Made>> {

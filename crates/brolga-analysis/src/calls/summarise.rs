@@ -7,6 +7,9 @@
 //! **Answer.** One bottom-up fixpoint over the functions of a program that a root reaches. Facts
 //! only grow, so recursion converges; a function without a body contributes nothing (known C
 //! functions are asked about directly).
+//!
+//! **Cost.** Rounds over all functions until nothing changes, and in a round each function is
+//! solved anew. One round where no function calls another and none shares memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,20 +24,20 @@ use crate::activity::demand::{DemandInput, demand};
 use crate::activity::numbers::{become_such, makes_numbers};
 use crate::activity::ulp::Steps;
 use crate::activity::width::{self, LaneInput};
-use crate::calls::body::Body;
-use crate::calls::callee::CalleeKind;
+use crate::body::Body;
 use crate::calls::joint::{self};
 use crate::calls::result_sources::{self};
-use crate::calls::summary::{Becomes, Link, Origins, Summaries, Summary};
 use crate::cfg::Cfg;
-use crate::kinds::kind::Kinds;
-use crate::kinds::pointers::{self, Delta, PointerInput, RootKind};
-use crate::kinds::punned_cells::{Local, PunnedCells};
+use crate::kinds::pointers::{self, PointerInput, RootKind, origins};
 use crate::kinds::{contents, wasm_addresses};
+use crate::lattice::kinds::Kinds;
 use crate::memory::mod_ref::{self};
 use crate::memory::points_to::{self};
-use crate::memory::{cell, reload_after_undo};
-use crate::query::signature_id;
+use crate::memory::punned_cells::{Local, PunnedCells};
+use crate::memory::reload_after_undo;
+use crate::query::callee::CalleeKind;
+use crate::query::{cell, signature_id};
+use crate::summary::{Becomes, Link, Origins, Summaries, Summary};
 use crate::uses::Uses;
 use crate::variant::{ParamMode, ResultMode};
 
@@ -237,39 +240,6 @@ fn becoming(i: &DemandInput<'_>, key: FuncKey) -> Becoming {
         results.extend(found.results.into_iter().map(|(f, k)| (f, k, what)));
     }
     (params, results)
-}
-
-/// Follow the roots of a value's delta to the function's own pointers and its parameters.
-pub(crate) fn origins(cx: &PointerInput<'_>, p: &pointers::Pointers, v: ir::Value, out: &mut Origins) {
-    let (mut seen, mut work) = (EntitySet::new(), vec![v]);
-    while let Some(v) = work.pop() {
-        let Delta::Root(r) = p.delta[v] else { continue };
-        if !seen.insert(r) {
-            continue;
-        }
-        match p.roots.get(&r) {
-            Some(RootKind::Param(i)) => drop(out.params.insert(*i)),
-            Some(RootKind::Phi(b, i)) => work.extend(cx.cfg.incoming(*b, *i)),
-            Some(RootKind::Select(inst)) => work.extend(&cx.func.dfg.inst_args(*inst)[1..]),
-            Some(RootKind::Sum(a, b) | RootKind::Diff(a, b)) => work.extend([*a, *b]),
-            // A callee that passes on what it is given, perhaps to itself, has no pointers of its
-            // own.
-            Some(RootKind::Call(inst, k))
-                if !p.address.contains(r)
-                    && let Some(CalleeKind::Derived(f)) = CalleeKind::of(cx.program, cx.func, *inst) =>
-            {
-                let from = cx.summaries.pointer_result(f, *k).cloned().unwrap_or_default();
-                out.from_callee |= from.from_callee;
-                out.anyone |= from.anyone;
-                work.extend(from.params.iter().map(|&i| cx.func.dfg.inst_args(*inst)[i]));
-            }
-            kind => {
-                let through_pointer = |inst: ir::Inst| cx.func.dfg.insts[inst].opcode() == Opcode::CallIndirect;
-                out.anyone |= matches!(kind, Some(RootKind::Call(inst, _)) if through_pointer(*inst));
-                out.from_callee = true;
-            }
-        }
-    }
 }
 
 /// Evidence that one function has for the rest of the program.

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-use crate::memory::cell::{Base, Cell, cell_of};
+use crate::query::cell::{Base, Cell, cell_of};
 use crate::query::{access_address, access_bytes, access_offset};
 
 /// Bytes of a piece of memory by which stores are found.

@@ -4,4 +4,4 @@
 pub mod products;
 pub mod root_takers;
 pub mod roots;
-pub mod unit;
+pub mod unit_cotangents;

@@ -33,9 +33,9 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef};
 use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
+use crate::bits::bit_idioms::constant_bytes;
 use crate::cfg::Cfg;
 use crate::cfg::loops::Loops;
-use crate::kinds::bit_idioms::constant_bytes;
 
 /// Steps from a masked value to its factors.
 pub const MOST_STEPS: u32 = 16;

@@ -8,16 +8,8 @@ use brolga_ir::{FuncKey, Program};
 use brolga_rules::{ExprRow, MathKind, OpcodeRule, opcode_rule};
 use cranelift_codegen::ir;
 
-use crate::calls::callee::CalleeKind;
-
-/// Which functions take a root.
-#[derive(Clone, Debug, Default)]
-pub struct Taking {
-    /// Those that do themselves.
-    pub(crate) direct: HashSet<FuncKey>,
-    /// Those as well that call one that does.
-    pub(crate) all: HashSet<FuncKey>,
-}
+use crate::query::callee::CalleeKind;
+use crate::summary::Taking;
 
 /// Functions that take a root, or call one that does.
 pub fn taking(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Taking {

@@ -11,13 +11,17 @@
 //! loaded. At the border of a function it counts whether there is any root on the other side.
 //!
 //! **Least fixpoint.** It errs on the side of what is under a root.
+//!
+//! **Cost.** Nothing where no function takes a root. Otherwise rounds over the instructions,
+//! backwards, until nothing changes.
 
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::EntitySet;
 
 use crate::activity::ActivityInput;
-use crate::calls::callee::CalleeKind;
-use crate::guards::root_takers::{Taking, row};
+use crate::guards::root_takers::row;
+use crate::query::callee::CalleeKind;
+use crate::summary::Taking;
 
 /// What is under a root.
 #[derive(Debug, Default)]

@@ -17,6 +17,9 @@
 //! Evidence of a class is an over-approximation of what it holds, so "only doubles" is a proof only
 //! as far as the function and its callees see. Where the evidence is contradictory or absent the
 //! transform emits a run-time check instead.
+//!
+//! **Cost.** One pass over the instructions, and rounds over copies of records until nothing
+//! changes.
 
 use std::collections::BTreeMap;
 
@@ -25,12 +28,12 @@ use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::calls::callee::CalleeKind;
-use crate::kinds::bit_idioms;
-use crate::kinds::bytes::bytes_of;
-use crate::kinds::kind::Kinds;
+use crate::bits::bit_idioms;
+use crate::bits::bytes::bytes_of;
 use crate::kinds::pointers::{PointerInput, Pointers};
-use crate::memory::cell::{Base, Cell, cell_of, object_of};
+use crate::lattice::kinds::Kinds;
+use crate::query::callee::CalleeKind;
+use crate::query::cell::{Base, Cell, cell_of, object_of};
 use crate::query::{access_address, access_offset, constant_int, is_taped_address};
 use crate::uses::{Use, Uses};
 use crate::variant::ParamMode;
@@ -144,7 +147,7 @@ impl Contents {
                 let w = if k.has(Kinds::F64) { 8 } else { 4 };
                 k.has_float() && o.saturating_add(w) > cell.1
             })
-            .fold(Kinds::NONE, |a, (_, k)| a.join(Kinds(k.0 & 3)))
+            .fold(Kinds::NONE, |a, (_, k)| a.join(k.floats()))
     }
 
     /// The best answer for a place: its cell's, else its class's.

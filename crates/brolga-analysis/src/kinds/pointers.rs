@@ -28,12 +28,12 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::calls::callee::CalleeKind;
-use crate::calls::summary::Summaries;
 use crate::cfg::Cfg;
-use crate::memory::cell::cell_of;
 use crate::memory::reaching_store::last_store;
+use crate::query::callee::CalleeKind;
+use crate::query::cell::cell_of;
 use crate::query::{access_address, access_offset, constant_int, is_taped_address, signature_id};
+use crate::summary::{Origins, Summaries};
 use crate::variant::ParamMode;
 
 /// The shadow delta of an integer.
@@ -454,7 +454,7 @@ fn transfer(
             },
             Some(CalleeKind::Derived(_)) if cx.bits.contains(v) => Delta::None,
             Some(CalleeKind::Derived(f)) => {
-                returned(cx, p, f, (inst, k, v)).unwrap_or_else(|| root(p, RootKind::Call(inst, k)))
+                returned(cx, p, f, inst, k, v).unwrap_or_else(|| root(p, RootKind::Call(inst, k)))
             }
             Some(CalleeKind::Indirect(_)) => root(p, RootKind::Call(inst, k)),
             _ => Delta::None,
@@ -473,7 +473,9 @@ fn returned(
     cx: &PointerInput<'_>,
     p: &Pointers,
     callee: brolga_ir::FuncKey,
-    (inst, k, v): (ir::Inst, usize, ir::Value),
+    inst: ir::Inst,
+    k: usize,
+    v: ir::Value,
 ) -> Option<Delta> {
     let args = cx.func.dfg.inst_args(inst);
     let from = cx.summaries.pointer_result(callee, k);
@@ -594,6 +596,39 @@ fn closed(cx: &PointerInput<'_>, p: &Pointers, mut set: EntitySet<ir::Value>) ->
             Some((v, _)) => set.remove(*v),
             None => return set,
         };
+    }
+}
+
+/// Follow the roots of a value's delta to the function's own pointers and its parameters.
+pub(crate) fn origins(cx: &PointerInput<'_>, p: &Pointers, v: ir::Value, out: &mut Origins) {
+    let (mut seen, mut work) = (EntitySet::new(), vec![v]);
+    while let Some(v) = work.pop() {
+        let Delta::Root(r) = p.delta[v] else { continue };
+        if !seen.insert(r) {
+            continue;
+        }
+        match p.roots.get(&r) {
+            Some(RootKind::Param(i)) => drop(out.params.insert(*i)),
+            Some(RootKind::Phi(b, i)) => work.extend(cx.cfg.incoming(*b, *i)),
+            Some(RootKind::Select(inst)) => work.extend(&cx.func.dfg.inst_args(*inst)[1..]),
+            Some(RootKind::Sum(a, b) | RootKind::Diff(a, b)) => work.extend([*a, *b]),
+            // A callee that passes on what it is given, perhaps to itself, has no pointers of its
+            // own.
+            Some(RootKind::Call(inst, k))
+                if !p.address.contains(r)
+                    && let Some(CalleeKind::Derived(f)) = CalleeKind::of(cx.program, cx.func, *inst) =>
+            {
+                let from = cx.summaries.pointer_result(f, *k).cloned().unwrap_or_default();
+                out.from_callee |= from.from_callee;
+                out.anyone |= from.anyone;
+                work.extend(from.params.iter().map(|&i| cx.func.dfg.inst_args(*inst)[i]));
+            }
+            kind => {
+                let through_pointer = |inst: ir::Inst| cx.func.dfg.insts[inst].opcode() == Opcode::CallIndirect;
+                out.anyone |= matches!(kind, Some(RootKind::Call(inst, _)) if through_pointer(*inst));
+                out.from_callee = true;
+            }
+        }
     }
 }
 

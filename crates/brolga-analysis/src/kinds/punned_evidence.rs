@@ -7,15 +7,14 @@ use brolga_ir::Program;
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode};
 
-use crate::calls::callee::CalleeKind;
-use crate::calls::summarise::origins;
-use crate::calls::summary::Origins;
 use crate::kinds::contents::Contents;
-use crate::kinds::kind::Kinds;
-use crate::kinds::pointers::{PointerInput, Pointers, RootKind};
-use crate::kinds::punned_cells::{Held, Local, Passed, PunnedCall, PunnedTarget};
-use crate::memory::cell::{Base, Cell, cell_of};
+use crate::kinds::pointers::{PointerInput, Pointers, RootKind, origins};
+use crate::lattice::kinds::Kinds;
+use crate::memory::punned_cells::{Held, Local, Passed, PunnedCall, PunnedTarget};
+use crate::query::callee::CalleeKind;
+use crate::query::cell::{Base, Cell, cell_of};
 use crate::query::{access_address, access_offset, constant_int, signature_id};
+use crate::summary::Origins;
 
 struct EvidenceCx<'a> {
     input: &'a PointerInput<'a>,

@@ -12,14 +12,16 @@
 //! **Errs** on the side of yes: one use is enough, on whatever path. So it is no proof that a
 //! parameter never is a part of a float, only a reason not to expect it: a pass that acts on it has
 //! to be right in any case.
+//!
+//! **Cost.** A parameter's uses are followed once; then a worklist over calls.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{ArgumentPurpose, Opcode, types};
 use cranelift_entity::EntitySet;
 
-use crate::calls::body::Body;
-use crate::calls::callee::CalleeKind;
+use crate::body::Body;
+use crate::query::callee::CalleeKind;
 use crate::query::constant_int;
 use crate::uses::Use;
 

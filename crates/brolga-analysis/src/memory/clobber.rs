@@ -19,6 +19,9 @@
 //!
 //! **Invariant.** The pullback itself writes to shadows only, and a shadow is never primal memory:
 //! that is what the caller promises by passing it (a debug run checks it).
+//!
+//! **Cost.** Pairs of a load and a write, [`MOST_PAIRS`] at most; beyond that only origins are
+//! compared.
 
 use brolga_ir::map::{HashMap, IndexMap, one_each};
 use brolga_ir::program::symbol_of;
@@ -28,12 +31,12 @@ use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
-use crate::calls::callee::CalleeKind;
 use crate::cfg::Cfg;
 pub use crate::memory::alias::Origin;
 use crate::memory::alias::{Place, Places};
 use crate::memory::mod_ref::{self, Effect};
 use crate::memory::points_to::Blocks;
+use crate::query::callee::CalleeKind;
 
 /// Pairs of a load and a write that are looked at; beyond that only origins are.
 const MOST_PAIRS: usize = 1 << 20;

@@ -32,9 +32,10 @@ use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::EntitySet;
 
 use crate::cfg::Cfg;
+use crate::lattice::points_to_set::{OTHER, Set, apart, bit};
 use crate::memory::alias::{Origin, Place, Places};
 use crate::memory::mod_ref::{self, Effect};
-use crate::memory::points_to::{Blocks, OTHER, Set, apart, bit};
+use crate::memory::points_to::Blocks;
 use crate::variant::Variant;
 
 /// What is asked about a function.

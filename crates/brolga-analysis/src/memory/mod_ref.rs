@@ -30,6 +30,9 @@
 //! whose address is made from a parameter reads through that, any other reads what is not a
 //! parameter's. It serves to tell what is worth knowing of a call ([`crate::memory::preserved`]);
 //! nothing relies on it.
+//!
+//! **Cost.** Rounds over all functions until nothing changes, [`MOST_ROUNDS`] at most, with
+//! [`MOST_PARTS`] regions for each function.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};
@@ -37,10 +40,11 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use smallvec::{SmallVec, smallvec};
 
-use crate::calls::callee::CalleeKind;
-use crate::memory::points_to::{self, Blocks, PointerFlow, REST};
+use crate::lattice::points_to_set::{REST, Set};
+use crate::memory::points_to::{self, Blocks, PointerFlow};
+use crate::query::callee::CalleeKind;
 
-use crate::calls::body::Body;
+use crate::body::Body;
 use crate::memory::alias::{self, Origin, Place, Places};
 
 /// The first byte and behind the last, from some address; `None` if there are no bounds.
@@ -54,7 +58,7 @@ pub struct Region {
     /// That distance.
     pub span: ByteRange,
     /// What is in none of these blocks is not written: those that parameters lead to, or the rest.
-    pub within: points_to::Set,
+    pub within: Set,
 }
 
 impl Region {
@@ -145,7 +149,7 @@ pub struct Effect {
     writes: Regions,
     loads: Regions,
     /// What it reads: parameters, and the rest.
-    pub reads: points_to::Set,
+    pub reads: Set,
 }
 
 impl Effect {
@@ -232,7 +236,7 @@ fn of_function(places: Places<'_>, all: &HashMap<FuncKey, Effect>) -> Effect {
 }
 
 /// What an instruction reads, as far as it could be read again.
-fn read(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect>) -> points_to::Set {
+fn read(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect>) -> Set {
     let (program, func) = (places.program, places.func);
     match func.dfg.insts[inst] {
         InstructionData::Load { arg, .. } => alias::leads_to(places, arg) & REST,

@@ -39,6 +39,9 @@
 //! promise of [`Allocator`]). Sets are never empty for addresses, and have all bits where nothing
 //! is known. Sites beyond the sixty-fourth are in the rest.
 //!
+//! **Cost.** Nothing where there is no allocator and no promise. Otherwise rounds over the function
+//! until nothing changes, with sets of 128 bits.
+//!
 //! Source: Andersen (1994), inclusion-based points-to sets, by allocation site; LLVM's `noalias`
 //! results of allocating functions.
 
@@ -48,35 +51,10 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData, Opcode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::calls::callee::CalleeKind;
 use crate::cfg::{Cfg, edge_args};
+use crate::lattice::points_to_set::{ANYTHING, NUMBER, OTHER, REST, SITES, Set, bit};
 use crate::query::access_address;
-
-/// What something may be made from: parameters by index, [`OTHER`], then sites.
-pub type Set = u128;
-
-/// In the rest, and not from a parameter that has a bit.
-pub const OTHER: Set = 1 << 63;
-/// In sets of bases: not an address, or that of a static object. The instance, parameter 0, needs
-/// no bit.
-const NUMBER: Set = 1;
-/// Everything but sites.
-pub const REST: Set = u64::MAX as Set;
-/// All sites.
-const SITES: Set = !REST;
-/// Anything at all.
-pub const ANYTHING: Set = Set::MAX;
-
-/// Whether two sets are apart.
-pub fn apart(a: Set, b: Set) -> bool {
-    a & b & SITES == 0 && (a & REST == 0 || b & REST == 0)
-}
-
-/// Whether a set has nothing in it that is older than the function's activation, if its caller has
-/// said nothing of parameters.
-pub fn is_new(set: Set) -> bool {
-    set & REST == 0
-}
+use crate::query::callee::CalleeKind;
 
 /// What callers of a function must know. What it may write is its [effect](crate::memory::mod_ref).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -203,11 +181,6 @@ impl Blocks {
             all => all,
         }
     }
-}
-
-/// What stands for a parameter.
-pub fn bit(param: usize) -> Set {
-    if (1..63).contains(&param) { 1 << param } else { OTHER }
 }
 
 /// What a call does for the program's memory, if its callee is part of an allocator.

@@ -49,6 +49,8 @@
 //!
 //! In front of an instance's memory there are globals and sizes, which have no owner: those are
 //! never kept.
+//!
+//! **Cost.** What [`crate::memory::clobber`] costs for a question for each call and parameter.
 
 use brolga_ir::FuncKey;
 use brolga_ir::map::HashMap;
@@ -56,10 +58,10 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::EntitySet;
 
-use crate::calls::callee::CalleeKind;
+use crate::lattice::points_to_set::{OTHER, Set};
 use crate::memory::alias::{Origin, Place, Places, has_instance, leads_to, through};
 use crate::memory::clobber::{Access, ClobberInput, Writes};
-use crate::memory::points_to::{OTHER, Set};
+use crate::query::callee::CalleeKind;
 use crate::variant::{Preserved, bit};
 
 /// Whether what is loaded and used as an address could lead to memory that the function has made

@@ -8,12 +8,14 @@
 //! and it is final. Stores through other base values may alias, and are passed over: a store to the
 //! bytes that the load reads writes a value of the load's type. Calls that receive an address end
 //! the search.
+//!
+//! **Cost.** A search goes back 64 blocks at most, and asks an index in each.
 
 use cranelift_codegen::ir::{self};
 
 use crate::cfg::Cfg;
 use crate::cfg::stores::Stores;
-use crate::memory::cell::Cell;
+use crate::query::cell::Cell;
 
 /// What a search found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

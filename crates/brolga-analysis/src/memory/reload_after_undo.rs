@@ -19,6 +19,8 @@
 //! nothing here. Functions of the embedder write nothing that the program reads
 //! (`Program::define_host`). Not undone is what an unknown function does.
 //!
+//! **Cost.** Pairs of a load and a write, [`MOST_PAIRS`] at most.
+//!
 //! Source: Tapenade (Hascoët and Pascual, 2013), for recording what is overwritten, not what is
 //! read.
 
@@ -28,10 +30,10 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::calls::callee::CalleeKind;
 use crate::memory::alias::Place;
 use crate::memory::clobber::ClobberInput;
 use crate::memory::mod_ref;
+use crate::query::callee::CalleeKind;
 
 /// Pairs of a load and a write that are looked at in one function; after that no more loads are
 /// done again.

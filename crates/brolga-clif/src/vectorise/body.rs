@@ -11,20 +11,20 @@ use crate::vectorise::count::Count;
 const MOST_TESTS: usize = 12;
 
 /// Bytes of a vector.
-pub const VECTOR: i64 = 16;
+pub(crate) const VECTOR: i64 = 16;
 
 /// Longer iterations are left alone: there are not enough registers for what they would gain.
-pub const MOST_INSTS: usize = 300;
+pub(crate) const MOST_INSTS: usize = 300;
 
 /// Why loops are in which too much is unknown.
-pub const MANY: &str = "too many pairs of accesses might meet in it";
+pub(crate) const MANY: &str = "too many pairs of accesses might meet in it";
 
-/// Why loops with other chains are.
-pub const HANDED: &str = "it hands more from iteration to iteration than sums";
+/// Why loops with other reductions are.
+pub(crate) const HANDED: &str = "it hands more from iteration to iteration than sums";
 
 /// What a value of an iteration is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueKind {
+pub(crate) enum ValueKind {
     /// The same in all iterations, and can be had in front of the loop.
     Fixed,
     /// The same in all iterations: read from one place, or made of that. It can be had if there is
@@ -44,7 +44,7 @@ pub enum ValueKind {
 }
 
 /// A load or store in steps.
-pub struct LoopAccess {
+pub(crate) struct LoopAccess {
     pub inst: ir::Inst,
     pub stores: bool,
     /// Its address when the loop is entered.
@@ -56,7 +56,7 @@ pub struct LoopAccess {
 }
 
 /// Something that is handed from iteration to iteration.
-pub enum LoopParam {
+pub(crate) enum LoopParam {
     /// It does not change.
     Fixed,
     /// It goes in steps.
@@ -66,7 +66,7 @@ pub enum LoopParam {
     /// Something is added to it.
     Sum {
         /// What is done to it in an iteration, in order.
-        chain: Vec<ir::Inst>,
+        reduction: Vec<ir::Inst>,
         /// Whether there are partial sums.
         split: bool,
         /// Whether it is only asked whether the sum is finite.
@@ -76,7 +76,7 @@ pub enum LoopParam {
 
 /// Two accesses that must not meet.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Test {
+pub(crate) enum Test {
     /// The second is not further along than the first by less than a vector.
     Apart(Linear),
     /// A place with so many bytes is not among what is accessed in steps: the difference to where
@@ -88,14 +88,14 @@ pub enum Test {
 
 /// Pairs of accesses that have to be asked about.
 #[derive(Default)]
-pub struct Tests {
+pub(crate) struct Tests {
     pub asked: Vec<Test>,
 }
 
 impl Tests {
     /// A pair. One that is known to be apart costs nothing, so it does not count either: to know
     /// more is never to do less.
-    pub fn add(&mut self, test: Test, apart: bool) -> Result<(), &'static str> {
+    pub(crate) fn add(&mut self, test: Test, apart: bool) -> Result<(), &'static str> {
         if !apart && !self.asked.contains(&test) {
             self.asked.push(test);
         }
@@ -104,7 +104,7 @@ impl Tests {
 }
 
 /// What an iteration does.
-pub struct LoopBody {
+pub(crate) struct LoopBody {
     /// Whether iterations are run one by one, as they are but for what is in registers.
     pub one: bool,
     /// For each parameter of the header, what it is in the next iteration.
@@ -131,7 +131,7 @@ pub struct LoopBody {
 }
 
 /// The type that a load or store moves.
-pub fn accessed(func: &ir::Function, inst: ir::Inst) -> Type {
+pub(crate) fn accessed(func: &ir::Function, inst: ir::Inst) -> Type {
     match func.dfg.insts[inst] {
         InstructionData::Store { args, .. } => func.dfg.value_type(args[0]),
         _ => func.dfg.value_type(func.dfg.first_result(inst)),
@@ -139,7 +139,7 @@ pub fn accessed(func: &ir::Function, inst: ir::Inst) -> Type {
 }
 
 /// A place that is in a register as long as the loop runs.
-pub struct PromotedCell {
+pub(crate) struct PromotedCell {
     /// Where it is, when the loop is entered and in all iterations.
     pub at: Linear,
     /// Its size in bytes.
@@ -150,7 +150,7 @@ pub struct PromotedCell {
     pub store: ir::Inst,
     /// If it is a sum, what is done to it in an iteration; where iterations are run one by one,
     /// only if its terms may be added to each other first.
-    pub chain: Vec<ir::Inst>,
+    pub reduction: Vec<ir::Inst>,
     /// Whether there are partial sums.
     pub split: bool,
 }
@@ -159,21 +159,21 @@ impl PromotedCell {
     pub(super) fn new((at, all): CellAccesses) -> Self {
         let store = all.iter().rfind(|a| a.stores).expect("it is written to").inst;
         let accesses = all.iter().map(|a| a.inst).collect();
-        Self { at, bytes: all[0].width, accesses, store, chain: Vec::new(), split: false }
+        Self { at, bytes: all[0].width, accesses, store, reduction: Vec::new(), split: false }
     }
 
     /// The load with which an iteration begins.
-    pub fn load(&self) -> ir::Inst {
+    pub(crate) fn load(&self) -> ir::Inst {
         self.accesses[0]
     }
 }
 
 /// A place that is written to in all iterations, and its accesses, in order.
-pub type CellAccesses = (Linear, Vec<LoopAccess>);
+pub(crate) type CellAccesses = (Linear, Vec<LoopAccess>);
 
 /// What is done to a sum on the way from one value to another, in order; and whether that is
 /// nothing but additions.
-pub fn chain(
+pub(crate) fn reduction(
     steps: &Steps<'_>,
     kinds: &HashMap<Value, ValueKind>,
     i: usize,
@@ -181,7 +181,7 @@ pub fn chain(
     to: Value,
 ) -> Option<(Vec<ir::Inst>, bool)> {
     let func = steps.func;
-    let (mut chain, mut adds, mut at) = (Vec::new(), true, to);
+    let (mut reduction, mut adds, mut at) = (Vec::new(), true, to);
     while at != from {
         let inst = func.dfg.value_def(at).inst().expect("a sum ends where it begins");
         let args = steps.args(inst);
@@ -193,9 +193,9 @@ pub fn chain(
             Opcode::Fsub => k == 0,
             _ => false,
         };
-        chain.push(inst);
+        reduction.push(inst);
         at = args[k];
     }
-    chain.reverse();
-    Some((chain, adds))
+    reduction.reverse();
+    Some((reduction, adds))
 }

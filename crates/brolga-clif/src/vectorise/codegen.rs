@@ -22,7 +22,7 @@ const MOST_ONE_BY_ONE: i64 = 1 << 40;
 const MOST_WIDENED: i64 = 1 << 28;
 
 /// Put the blocks in front of a loop; fewer iterations than `least` are left to it.
-pub fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> Taken {
+pub(crate) fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> Taken {
     let header = l.blocks[0];
     let [g, c, p, v, x] = [(); 5].map(|()| {
         let b = func.dfg.make_block();
@@ -379,14 +379,15 @@ impl Emit<'_> {
     /// An instruction that adds to a cell to which others of the iteration add as well: they are
     /// added to each other first, so that an iteration waits for one addition.
     fn sum_up(&mut self, inst: ir::Inst, args: &[Value], now: &mut HashMap<Value, Value>) -> bool {
-        let added = |c: &PromotedCell| Some((c.load(), c.chain.clone(), c.chain.iter().position(|&i| i == inst)?));
-        let Some((load, chain, k)) = self.body.cells.iter().find_map(added) else { return false };
+        let added =
+            |c: &PromotedCell| Some((c.load(), c.reduction.clone(), c.reduction.iter().position(|&i| i == inst)?));
+        let Some((load, reduction, k)) = self.body.cells.iter().find_map(added) else { return false };
         let result = |e: &Self, inst| e.front.func.dfg.first_result(inst);
         let (cell, v) = (now[&result(self, load)], self.v);
-        let sum = result(self, if k == 0 { load } else { chain[k - 1] });
+        let sum = result(self, if k == 0 { load } else { reduction[k - 1] });
         let by = args[usize::from(self.args(inst)[0] == sum)];
         let mut so_far = if k == 0 { by } else { self.at(v, Some(inst)).ins().fadd(now[&sum], by) };
-        if k + 1 == chain.len() {
+        if k + 1 == reduction.len() {
             so_far = self.at(v, Some(inst)).ins().fadd(cell, so_far);
         }
         now.insert(result(self, inst), so_far);
@@ -435,28 +436,28 @@ impl Emit<'_> {
                 self.lanes.insert(self.front.func.dfg.first_result(inst), loaded);
             }
         }
-        let chains = body.params.iter().filter_map(|p| match p {
-            LoopParam::Sum { chain, split, .. } => Some((chain, *split)),
+        let reductions = body.params.iter().filter_map(|p| match p {
+            LoopParam::Sum { reduction, split, .. } => Some((reduction, *split)),
             _ => None,
         });
-        let chains = chains.chain(body.cells.iter().map(|c| (&c.chain, c.split)));
-        for ((chain, split), sum) in chains.zip(sums) {
+        let reductions = reductions.chain(body.cells.iter().map(|c| (&c.reduction, c.split)));
+        for ((reduction, split), sum) in reductions.zip(sums) {
             let sum = &mut sum[if split { k as usize } else { 0 }];
             if split {
-                *sum = self.chain(chain, *sum, None);
+                *sum = self.reduction(reduction, *sum, None);
             } else {
                 for iteration in 0..lanes {
                     let lane = if step > 0 { iteration } else { lanes - 1 - iteration };
-                    *sum = self.chain(chain, *sum, Some(lane as u8));
+                    *sum = self.reduction(reduction, *sum, Some(lane as u8));
                 }
             }
         }
     }
 
     /// What is done to a sum: in one lane, or in all of partial ones.
-    fn chain(&mut self, chain: &[ir::Inst], mut sum: Value, lane: Option<u8>) -> Value {
+    fn reduction(&mut self, reduction: &[ir::Inst], mut sum: Value, lane: Option<u8>) -> Value {
         let v = self.v;
-        for &inst in chain {
+        for &inst in reduction {
             let args = self.args(inst);
             let mut new = Vec::with_capacity(2);
             for a in args {

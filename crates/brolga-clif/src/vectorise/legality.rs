@@ -10,7 +10,7 @@
 use crate::map::HashMap;
 use crate::marks::TAPE_FULL;
 use crate::vectorise::body::{
-    HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, Test, Tests, VECTOR, ValueKind, accessed, chain,
+    HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, Test, Tests, VECTOR, ValueKind, accessed, reduction,
 };
 use crate::vectorise::count::count;
 use cranelift_codegen::ir::condcodes::FloatCC;
@@ -32,18 +32,18 @@ const RECORDS: &str = "it records";
 
 impl LoopBody {
     /// Iterations that are run at a time.
-    pub fn at_a_time(&self) -> i64 {
+    pub(crate) fn at_a_time(&self) -> i64 {
         if self.one { 1 } else { self.lanes() * self.vectors }
     }
 
     /// Elements in a vector.
-    pub fn lanes(&self) -> i64 {
+    pub(crate) fn lanes(&self) -> i64 {
         VECTOR / self.width
     }
 
     /// Read an iteration. An empty reason is that of loops with nothing to do with floats in
     /// memory.
-    pub fn read(func: &ir::Function, l: &Loop, how: &How<'_>) -> Result<Self, &'static str> {
+    pub(crate) fn read(func: &ir::Function, l: &Loop, how: &How<'_>) -> Result<Self, &'static str> {
         let (reorder, stay) = ((how.reorder)(l.blocks[0]), (how.stay)(l.blocks[0]));
         let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
         let is_access = |i: &ir::Inst| matches!(func.dfg.insts[*i].opcode(), Opcode::Load | Opcode::Store);
@@ -309,9 +309,9 @@ fn params(
         } else if steps.is_fixed(next) {
             LoopParam::Becomes(next)
         } else if kinds.get(&next) == Some(&ValueKind::Sum(i)) {
-            let (chain, adds) = chain(steps, kinds, i, p, next).ok_or(HANDED)?;
-            let watched = chain.iter().all(|&i| watched.contains(func.dfg.first_result(i)));
-            LoopParam::Sum { chain, split: adds && (reorder || watched), watched }
+            let (reduction, adds) = reduction(steps, kinds, i, p, next).ok_or(HANDED)?;
+            let watched = reduction.iter().all(|&i| watched.contains(func.dfg.first_result(i)));
+            LoopParam::Sum { reduction, split: adds && (reorder || watched), watched }
         } else {
             return Err(HANDED);
         };

@@ -39,13 +39,13 @@ use super::affine_loop::{Linear, Loop, Steps};
 use super::outcome::How;
 use crate::vectorise::body::{
     CellAccesses, HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, PromotedCell, Test, Tests, ValueKind, accessed,
-    chain,
+    reduction,
 };
 use crate::vectorise::count::count;
 
 /// Of accesses to one place in all iterations, places that are written to, and where the rest are
 /// read. What an iteration reads where it has written is what it has written.
-pub fn places(
+pub(super) fn places(
     steps: &mut Steps<'_>,
     fixed: Vec<LoopAccess>,
 ) -> Result<(Vec<CellAccesses>, Vec<LoopAccess>), &'static str> {
@@ -82,7 +82,7 @@ pub fn places(
 }
 
 /// The sums in these places; they are of the kinds behind those of the header's parameters.
-pub fn cells(
+pub(super) fn cells(
     steps: &Steps<'_>,
     l: &Loop,
     places: Vec<CellAccesses>,
@@ -96,8 +96,8 @@ pub fn cells(
         if to == from || kinds.get(&to) != Some(&ValueKind::Sum(params + c)) {
             return Err("what it writes to one place is no sum of what is there");
         }
-        let (chain, adds) = chain(steps, kinds, params + c, from, to).ok_or(HANDED)?;
-        (cell.chain, cell.split) = (chain, adds && reorder);
+        let (reduction, adds) = reduction(steps, kinds, params + c, from, to).ok_or(HANDED)?;
+        (cell.reduction, cell.split) = (reduction, adds && reorder);
         Ok(cell)
     };
     places.into_iter().enumerate().map(sum).collect()
@@ -105,7 +105,7 @@ pub fn cells(
 
 /// Ask whether anything else reads or writes what is in a register: in steps, or in one place in
 /// all iterations.
-pub fn tests(
+pub(super) fn tests(
     cells: &[PromotedCell],
     accesses: &[LoopAccess],
     places: &[(&Linear, i64, ir::Inst)],
@@ -134,7 +134,7 @@ pub fn tests(
 const LONGEST_STEP: u64 = 1 << 16;
 
 /// An iteration that is run as it is but for its cells, if it has any.
-pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<LoopBody> {
+pub(super) fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<LoopBody> {
     let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
     let stores = |i: &ir::Inst| func.dfg.insts[*i].opcode() == Opcode::Store && accessed(func, *i).is_float();
     if insts.len() > MOST_INSTS || !insts.iter().any(stores) {
@@ -155,7 +155,7 @@ pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<LoopBo
     let (places, invariant) = places(&mut steps, fixed).ok()?;
     let mut cells: Vec<PromotedCell> = places.into_iter().map(PromotedCell::new).collect();
     if (how.reorder)(l.blocks[0]) {
-        cells.iter_mut().for_each(|c| c.chain = additions(&steps, &insts, c).unwrap_or_default());
+        cells.iter_mut().for_each(|c| c.reduction = additions(&steps, &insts, c).unwrap_or_default());
     }
     let count = count(&mut steps, l).filter(|_| !cells.is_empty())?;
     let mut found = Tests::default();
@@ -195,17 +195,17 @@ pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<LoopBo
 fn additions(steps: &Steps<'_>, insts: &[ir::Inst], cell: &PromotedCell) -> Option<Vec<ir::Inst>> {
     let func = steps.func;
     let end = steps.args(cell.store)[0];
-    let (mut chain, mut sum) = (Vec::new(), func.dfg.first_result(cell.load()));
+    let (mut reduction, mut sum) = (Vec::new(), func.dfg.first_result(cell.load()));
     loop {
         let reads = |i: &&ir::Inst| !cell.accesses.contains(*i) && steps.args(**i).contains(&sum);
         let mut users = insts.iter().filter(reads);
         match (users.next(), users.next(), sum == end, steps.nexts.contains(&sum)) {
-            (None, None, true, false) => return (chain.len() > 1).then_some(chain),
+            (None, None, true, false) => return (reduction.len() > 1).then_some(reduction),
             (Some(&inst), None, false, false) if func.dfg.insts[inst].opcode() == Opcode::Fadd => {
                 if steps.args(inst).iter().all(|&a| a == sum) {
                     return None;
                 }
-                chain.push(inst);
+                reduction.push(inst);
                 sum = func.dfg.first_result(inst);
             }
             _ => return None,

@@ -52,7 +52,7 @@ pub fn forward(
     let product = DotProduct { forward, reverse, holds: agrees };
     let tape = super::on_tape(program, call).ok();
     let noise = tape.as_ref().map_or(0.0, |t| t.noise_at(tolerances));
-    let line = || along_the_line(program, call, &direction, rules, (tolerances, noise));
+    let line = || along_the_line(program, call, &direction, rules, tolerances, noise);
     let difference = differences.then(line).transpose()?;
     let close = |v: Verdict| v.accepts(forward, tolerances.differences);
     // Terms that cancel lose what the sums might say of each other.
@@ -88,7 +88,8 @@ fn along_the_line(
     call: &Invocation,
     direction: &[f64],
     rules: RulesOf<'_>,
-    (tolerances, noise): (Tolerances, f64),
+    tolerances: Tolerances,
+    noise: f64,
 ) -> Result<Verdict, Error> {
     let inputs = inputs(call);
     let kept = rules(Mode::Combined, 1)?;

@@ -36,7 +36,7 @@ pub(super) struct Written {
 
 impl<'a> Names<'a> {
     /// Names for what a derivation has normalised.
-    pub fn of(stages: &'a Stages<'a>) -> Self {
+    pub(super) fn of(stages: &'a Stages<'a>) -> Self {
         let mut names = Names { facts: &stages.facts, params: HashMap::default() };
         let func = names.facts.func();
         for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
@@ -73,7 +73,7 @@ impl<'a> Names<'a> {
     }
 
     /// An instruction as the file has it, with its line.
-    pub fn inst(&self, inst: ir::Inst) -> String {
+    pub(super) fn inst(&self, inst: ir::Inst) -> String {
         let program = self.facts.program;
         let origin = program.origin(self.facts.variant.func, self.facts.original(inst));
         let f = &program.funcs[origin.func];
@@ -145,7 +145,7 @@ impl<'a> Names<'a> {
     }
 
     /// What a value is.
-    pub fn value(&self, v: ir::Value) -> String {
+    pub(super) fn value(&self, v: ir::Value) -> String {
         match self.facts.func().dfg.value_def(v) {
             ValueDef::Result(inst, _) => match self.is_put_in(inst) {
                 Some(place) => format!("`{}` {place} {}", self.made(inst), self.inst(inst)),
@@ -170,7 +170,7 @@ impl<'a> Names<'a> {
 
     /// A block of the file, by any instruction in it that is the file's; if it can be by one of the
     /// function itself.
-    pub fn written(&self, b: ir::Block) -> Option<Written> {
+    pub(super) fn written(&self, b: ir::Block) -> Option<Written> {
         let all = self.facts.func().layout.block_insts(b).filter_map(|i| {
             let origin = self.facts.program.origin(self.facts.variant.func, self.facts.original(i));
             let (func, body, first) = self.original(i)?;
@@ -181,7 +181,7 @@ impl<'a> Names<'a> {
     }
 
     /// What a block is called; one that normalisation has added by where it leads.
-    pub fn block(&self, b: ir::Block) -> String {
+    pub(super) fn block(&self, b: ir::Block) -> String {
         match self.written(b) {
             Some(w) if w.inlined => format!("{} of %{}", w.block, self.facts.program.funcs[w.func].symbol),
             Some(w) => w.block.to_string(),

@@ -15,7 +15,7 @@ use crate::tangent::{Direction, Tangents, tangents};
 use crate::value::{Item, Num};
 
 /// Where a batch gives something else than the runs that it stands for.
-pub fn violations(program: &Program, call: &Invocation) -> Vec<String> {
+pub(super) fn violations(program: &Program, call: &Invocation) -> Vec<String> {
     let seed = call.symbol.bytes().fold(call.args.len(), |sum, b| sum + usize::from(b));
     let width = [2, 3, 4, 5, 7, 8, 13, 64][seed % 8];
     let effort = if seed / 8 % 2 == 0 { Effort::Full } else { Effort::Quick };

@@ -16,7 +16,7 @@ use crate::run::Outcome;
 
 /// What comes out otherwise if calls are replaced, or if they are not. `bits` and `choice` are
 /// those of the call; `leave` and `restore` are what came out in both memory modes.
-pub fn violations(
+pub(super) fn violations(
     program: &Program,
     call: &Invocation,
     tol: f64,

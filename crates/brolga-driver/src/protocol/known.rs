@@ -12,7 +12,7 @@ use super::unmoored::{describe, run_anywhere};
 use crate::bind::Invocation;
 
 /// What comes out otherwise than where all seeds are arguments.
-pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, Error> {
+pub(super) fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, Error> {
     let results: Vec<ResultActivity> = call.seeds.iter().map(activity).collect();
     if call.wasm.is_some() || results.iter().all(|r| *r == ResultActivity::Active) {
         return Ok(Vec::new());

@@ -15,7 +15,7 @@ use crate::run::{Outcome, primal};
 use crate::value::{Num, decode_all};
 
 /// What comes out otherwise than by adding to zeros.
-pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, Error> {
+pub(super) fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, Error> {
     let shared = call.args.iter().any(|a| matches!(a, BoundArg::Same(_)));
     if shared || call.wasm.is_some() {
         return Ok(Vec::new());

@@ -19,7 +19,7 @@ use crate::tangent::{Direction, Tangents, tangents};
 use crate::value::{Item, Num, decode_all, from_data};
 
 /// What forward mode gets wrong.
-pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<String>, Error> {
+pub(super) fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<String>, Error> {
     let call = reseeded(call, 7);
     let options = Options { mode: Mode::Tangent, ..Options::as_calls() };
     let rule = match derive(program, &call.request(), &options) {
@@ -47,8 +47,8 @@ pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<
     if call.memory == MemoryMode::Leave && !is.iter().zip(&want).all(|(a, b)| same_items(a.as_slice(), b.as_slice())) {
         found.push("forward mode leaves other numbers in memory than the primal".to_owned());
     }
-    found.extend(dot_product(&call, &forward, &back, (&inputs, &direction), tol));
-    found.extend(against_dual_numbers(program, &call, &forward, (&inputs, &direction), tol));
+    found.extend(dot_product(&call, &forward, &back, &inputs, &direction, tol));
+    found.extend(against_dual_numbers(program, &call, &forward, &inputs, &direction, tol));
     for (what, effort) in [("a second run", None), ("little effort", Some(Effort::Quick))] {
         let stateful = program.has_writable_data();
         let rule = match effort {
@@ -96,7 +96,8 @@ fn dot_product(
     call: &Invocation,
     forward: &Tangents,
     back: &Outcome,
-    (inputs, direction): (&[Input], &[f64]),
+    inputs: &[Input],
+    direction: &[f64],
     tol: f64,
 ) -> Option<String> {
     let mut terms = Vec::new();
@@ -122,7 +123,8 @@ fn against_dual_numbers(
     program: &Program,
     call: &Invocation,
     forward: &Tangents,
-    (inputs, direction): (&[Input], &[f64]),
+    inputs: &[Input],
+    direction: &[f64],
     tol: f64,
 ) -> Option<String> {
     let hidden = call.hidden();

@@ -14,7 +14,7 @@ use crate::bind::Invocation;
 use crate::run::Outcome;
 
 /// How the second tier differs from the first.
-pub fn violations(call: &Invocation, mode: Mode, memory: MemoryMode, rule: Deriver<'_>) -> Vec<String> {
+pub(super) fn violations(call: &Invocation, mode: Mode, memory: MemoryMode, rule: Deriver<'_>) -> Vec<String> {
     let Some((first, second)) = (Options { mode, memory, ..Options::default() }).tiers() else {
         return vec!["by default there is one tier".to_owned()];
     };

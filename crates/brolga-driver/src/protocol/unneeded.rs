@@ -13,7 +13,7 @@ use crate::run::primal;
 use crate::value::decode_all;
 
 /// What comes out otherwise than where everything is written.
-pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, Error> {
+pub(super) fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, Error> {
     let shared = call.args.iter().any(|a| matches!(a, BoundArg::Same(_)));
     if shared || call.wasm.is_some() {
         return Ok(Vec::new());

@@ -59,7 +59,7 @@ impl LowerCx<'_> {
                 if let ("brolga_clear" | "brolga_move_rev", Some(of)) = (&s[..], args.last_mut()) {
                     *of = self.with_account(b, *of);
                 }
-                self.check_helper(b, s, (names, &args), inst.at);
+                self.check_helper(b, s, names, &args, inst.at);
                 let f = self.symbol(b, s, &sig);
                 b.ins().call(f, &args)
             }

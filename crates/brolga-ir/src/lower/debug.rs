@@ -258,7 +258,8 @@ impl LowerCx<'_> {
         &mut self,
         b: &mut FunctionBuilder<'_>,
         symbol: &str,
-        (names, args): (&[Option<Val>], &[ir::Value]),
+        names: &[Option<Val>],
+        args: &[ir::Value],
         at: Option<ir::Inst>,
     ) {
         if !self.env.debug {

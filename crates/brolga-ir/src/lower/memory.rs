@@ -141,7 +141,7 @@ impl LowerCx<'_> {
             AdOp::SlotAddr(slot, off) => self.slot_addr(b, *slot, *off, inst),
             AdOp::DataDelta(key) => self.data_delta(b, *key, inst),
             &AdOp::LoadDelta { place, loaded } => self.load_delta(b, place, loaded, inst),
-            &AdOp::StoreDelta { place, value, vdelta } => self.store_delta(b, place, (value, vdelta), inst.at),
+            &AdOp::StoreDelta { place, value, vdelta } => self.store_delta(b, place, value, vdelta, inst.at),
             AdOp::LoadCell(cell) => {
                 let cell = self.get(*cell);
                 let delta = b.ins().load(types::I64, MemFlagsData::trusted(), cell, 0);
@@ -156,7 +156,7 @@ impl LowerCx<'_> {
             }
             AdOp::AddMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. }
             | AdOp::TakeMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. } => self.bytes_op(b, inst),
-            &AdOp::AddMem { place, by, shape, fresh } => self.add_mem(b, place, (by, shape, fresh), inst.at),
+            &AdOp::AddMem { place, by, shape, fresh } => self.add_mem(b, place, by, shape, fresh, inst.at),
             &AdOp::TakeMem { place, shape } => self.read_mem(b, place, shape, true, inst),
             &AdOp::PeekMem { place, shape } => self.read_mem(b, place, shape, false, inst),
             &AdOp::LoadTangent { place, ty } => self.load_tangent(b, place, ty, inst),
@@ -256,7 +256,8 @@ impl LowerCx<'_> {
         &mut self,
         b: &mut FunctionBuilder<'_>,
         place: ShadowPlace,
-        (value, vdelta): (Val, Option<Val>),
+        value: Val,
+        vdelta: Option<Val>,
         inst: Option<ir::Inst>,
     ) {
         self.check_access(b, place, 8, Missing::Nothing, inst);
@@ -276,7 +277,9 @@ impl LowerCx<'_> {
         &mut self,
         b: &mut FunctionBuilder<'_>,
         place: ShadowPlace,
-        (by, shape, fresh): (Val, Shape, bool),
+        by: Val,
+        shape: Shape,
+        fresh: bool,
         inst: Option<ir::Inst>,
     ) {
         self.check_access(b, place, shape.bytes(), Missing::Loses, inst);

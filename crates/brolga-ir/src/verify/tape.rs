@@ -134,10 +134,10 @@ pub fn check(mirror: &Mirror<'_, '_>, faults: &mut Faults) {
     let mut states = States::of(mirror);
     let forward = mirror.forward.reached().filter(|(_, b)| b.role.is_forward());
     for (b, block) in forward.collect::<Vec<_>>() {
-        edges(mirror, mirror.forward, (b, block), &mut states, faults);
+        edges(mirror, mirror.forward, b, block, &mut states, faults);
     }
     for (b, block) in mirror.reversed().collect::<Vec<_>>() {
-        edges(mirror, mirror.reverse, (b, block), &mut states, faults);
+        edges(mirror, mirror.reverse, b, block, &mut states, faults);
     }
 }
 
@@ -190,7 +190,8 @@ fn blocks(mirror: &Mirror<'_, '_>, faults: &mut Faults) {
 fn edges(
     mirror: &Mirror<'_, '_>,
     view: &View<'_>,
-    (b, block): (usize, &CfgBlock),
+    b: usize,
+    block: &CfgBlock,
     states: &mut States,
     faults: &mut Faults,
 ) {

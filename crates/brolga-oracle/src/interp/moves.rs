@@ -89,7 +89,7 @@ fn keeps_mantissa(mask: Mask, m: u128, width: u8) -> bool {
 }
 
 /// One byte of a bitwise operation.
-fn mask_byte(mask: Mask, (x, vx): (Byte, u8), (y, vy): (Byte, u8), origin: OriginId) -> Byte {
+fn mask_byte(mask: Mask, x: Byte, vx: u8, y: Byte, vy: u8, origin: OriginId) -> Byte {
     match (x, y) {
         (Byte::Clean, Byte::Clean) => Byte::Clean,
         (b, Byte::Clean) | (Byte::Clean, b) => {
@@ -159,7 +159,7 @@ impl<D: Domain> Machine<'_, D> {
                     continue;
                 }
             }
-            out[i] = mask_byte(mask, (px[i], vx[i]), (py[i], vy[i]), origin);
+            out[i] = mask_byte(mask, px[i], vx[i], py[i], vy[i], origin);
             i += 1;
         }
         self.join_halves(&mut out, n, mask.of(x.bits, y.bits));

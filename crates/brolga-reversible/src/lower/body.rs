@@ -285,7 +285,7 @@ impl<'f> StmtLowering<'_, 'f> {
                 self.end(name, ty.as_ref().expect("the checker has put it there"), value, stmt.at);
             }
             StmtKind::Compute { .. } => unreachable!("its block has what comes behind it"),
-            StmtKind::Call { name, args, back } => self.call(name, args, *back, line),
+            StmtKind::Call { name, args, un_call } => self.call(name, args, *un_call, line),
             StmtKind::Push { stack, from } => self.push(stack, from, line),
             StmtKind::Pop { stack, to } => self.pop(stack, to, line),
             StmtKind::Checked { check, body } => {

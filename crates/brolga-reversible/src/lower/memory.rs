@@ -1,4 +1,4 @@
-//! Places that are memory of the function's own: how they begin and end; and stacks.
+//! Ancillas, which are memory of the function's own: how they begin and end; and stacks.
 //!
 //! **Answer.** What is small and of known size is on the machine's stack, all else is allocated,
 //! and freed when the place ends. A place that ends holds what is said, number by number. A stack

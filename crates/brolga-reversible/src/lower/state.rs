@@ -23,7 +23,7 @@ pub(super) struct StmtLowering<'b, 'f> {
     pub with_cotangents: bool,
     /// Whether those that are there are zero, and stay so.
     pub quiet: bool,
-    /// Places of the function's own whose cotangents are zero.
+    /// Ancillas whose cotangents are zero.
     pub fresh: HashSet<String>,
     pub check: CheckMode,
     /// Where a failed check goes, with its number.

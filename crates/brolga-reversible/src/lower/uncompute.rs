@@ -30,7 +30,7 @@ struct NamedPlaces<'s> {
     all: HashSet<&'s str>,
     changed: HashSet<&'s str>,
     /// What begins there.
-    own: HashSet<&'s str>,
+    ancillas: HashSet<&'s str>,
     /// Whether something in regions of their own, or in functions that are called, is checked.
     checked: bool,
 }
@@ -94,7 +94,7 @@ impl StmtLowering<'_, '_> {
                 within(body, found);
             }
             StmtKind::Let { name, value, .. } => {
-                found.own.insert(name);
+                found.ancillas.insert(name);
                 found.expr(value);
             }
             StmtKind::Drop { name, value, .. } => {
@@ -137,7 +137,7 @@ impl StmtLowering<'_, '_> {
     pub(super) fn compute(&mut self, stmt: &Stmt, behind: &[Stmt]) {
         let StmtKind::Compute { compute, copy } = &stmt.kind else { unreachable!("it is one") };
         let named = self.named(compute);
-        let changed: HashSet<&str> = named.changed.difference(&named.own).copied().collect();
+        let changed: HashSet<&str> = named.changed.difference(&named.ancillas).copied().collect();
         let without = self.quiet || changed.iter().all(|&n| self.fresh.contains(n));
         let around = std::mem::replace(&mut self.quiet, without);
         self.block(compute);

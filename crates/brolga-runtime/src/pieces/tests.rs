@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::piece_calls::*;
+use crate::calls::pieces::*;
 use crate::segment::Segment;
 use crate::status;
 

@@ -25,13 +25,13 @@ use crate::assemble::tangent::{Tangent, tangent};
 use crate::batch::{self, Shapes};
 use crate::dce::{KnownPrimal, prune};
 use crate::facts::Facts;
+use crate::guards::rows::{can_clear, only_clears};
 use crate::guards::versioning::{Watched, watched};
 use crate::plan::liveness::Liveness;
 use crate::plan::plan;
 use crate::plan::rerun_loops::{find, holds_good};
 use crate::plan::table::{Plan, Rerun};
 use crate::primal::cse::copies;
-use crate::shadow::monotone_rows::{can_clear, only_clears};
 use crate::translate::Statements;
 use crate::translate::stmt::{AdStmt, AdStmts, Given};
 use crate::verified;
@@ -100,7 +100,7 @@ pub(crate) fn assemble(
     if facts.mode != Mode::Tangent {
         return Assembly::new(facts, lift, statements, symbols, ids, observed).graphs();
     }
-    let Tangent { graph, seg, plan } = tangent(facts, (&*lift.0, lift.1), statements, symbols[0], ids)?;
+    let Tangent { graph, seg, plan } = tangent(facts, &*lift.0, lift.1, statements, symbols[0], ids)?;
     let graphs = Graphs::One(OneGraph { graph, seg, clears: false, reverse_of: Table::default() });
     Ok(Assembled { graphs, plan, twice: false })
 }
@@ -277,7 +277,7 @@ impl<'s, 'f> Assembly<'s, 'f> {
         let mut clearing = clearing.map(|c| pullback(Given::Lent(c), ids));
         let clearing = clearing.take_if(|c| only_clears(&mut c.graph, facts.func()));
         let pulls = Pullbacks { guarded, free, clearing };
-        verified::halves(&fwd.graph, &pulls, facts, plan)?;
+        pulls.verify(&fwd.graph, facts, plan)?;
         Ok((fwd, pulls))
     }
 

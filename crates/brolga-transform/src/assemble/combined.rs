@@ -16,6 +16,7 @@
 //!
 //! **Source.** Enzyme's combined mode (`ReverseModeCombined`).
 
+use brolga_analysis::variant::combined_signature;
 use brolga_ir::FuncKey;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Callee, Defs, Tape, Val};
@@ -25,15 +26,6 @@ use crate::assemble::forward::Forward;
 use crate::assemble::pullback::{PullbackGraph, Pullbacks};
 use crate::facts::Facts;
 use crate::plan::table::Plan;
-
-/// The signature: see above.
-pub fn signature(forward: &Signature, pullback: &Signature, n_results: usize) -> Signature {
-    let mut s = forward.clone();
-    s.params.extend(pullback.params[1..].iter().copied());
-    s.returns.truncate(n_results);
-    s.returns.extend(pullback.returns.iter().copied());
-    s
-}
 
 /// Join the halves of one plan: a forward pass and its pullbacks.
 pub fn combine(
@@ -46,7 +38,7 @@ pub fn combine(
 ) -> CfgBlocks {
     let Forward { graph: mut combined, .. } = forward;
     combined.symbol = symbol;
-    combined.signature = signature(&combined.signature, &guarded.graph.signature, plan.results.len());
+    combined.signature = combined_signature(&combined.signature, &guarded.graph.signature, plan.results.len());
     let seeds = guarded.graph.blocks[0].params.iter().skip(1).copied().collect::<Vec<_>>();
     combined.blocks[0].params.extend(seeds);
     for block in combined.blocks.values_mut() {

@@ -6,7 +6,7 @@
 //! **Answer.** Scalar evolution ([`crate::primal::scev`]). An address in a nest of loops is a first
 //! address plus, for each loop, a step times the iterations done. Where first address, steps and
 //! trip counts are known when the delta is recorded, the forward pass tells the run time, which
-//! compares tasks when the fork is over (`brolga_runtime::pending`):
+//! compares tasks when the fork is over (`brolga_runtime::forks::pending`):
 //!
 //! ```text
 //!   for i in lo..hi { for j in 0..n { … x[n i + j] … } }

@@ -116,7 +116,7 @@ pub fn forward(
             keep_early(plan, b, &params, &mut insts, ids, &mut notes);
             records(plan, b, term_at, &mut insts, ids);
         }
-        let term = terminator(facts, b, lifted, (term, term_at), &mut insts, ids);
+        let term = terminator(facts, b, lifted, term, term_at, &mut insts, ids);
         if matches!(term, Term::Return(_)) {
             if let Some(slot) = plan.flag {
                 let d = Val::D(ids.dv());
@@ -211,7 +211,8 @@ fn terminator(
     facts: &Facts<'_>,
     b: ir::Block,
     lifted: &CfgBlocks,
-    (term, at): (Term, Option<ir::Inst>),
+    term: Term,
+    at: Option<ir::Inst>,
     insts: &mut Insts,
     ids: &mut Ids,
 ) -> Term {

@@ -45,7 +45,8 @@ pub(crate) struct Tangent {
 /// The rules that the graph breaks ([`crate::verified`]): a bug of ours.
 pub(crate) fn tangent(
     facts: &Facts<'_>,
-    (lifted, map): (&CfgBlocks, &BlockMap),
+    lifted: &CfgBlocks,
+    map: &BlockMap,
     statements: &Statements,
     symbol: &str,
     ids: &mut Ids,

@@ -42,7 +42,7 @@ impl Widener<'_, '_> {
             return self.unfit("a call that runs whole in the reverse half");
         }
         if sig.call_conv == DERIVED_CONV {
-            return self.derived(inst.defs, (callee, &args, tape), &sig);
+            return self.derived(inst.defs, callee, &args, tape, &sig);
         }
         let Callee::Symbol(symbol) = &callee else { return self.unfit("this call") };
         let scaled = of_primal_memory(symbol);
@@ -104,7 +104,9 @@ impl Widener<'_, '_> {
     fn derived(
         &mut self,
         defs: Defs,
-        (callee, args, tape): (Callee, &[Option<Val>], Tape),
+        callee: Callee,
+        args: &[Option<Val>],
+        tape: Tape,
         sig: &cranelift_codegen::ir::Signature,
     ) {
         let params = args.iter().position(Option::is_none).map_or(args.len(), |seg| seg + 1);

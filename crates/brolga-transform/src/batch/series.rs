@@ -355,12 +355,12 @@ impl SeriesCx<'_, '_, '_> {
                     None
                 }
             },
-            SeriesKind::Row(row, result, scope, _) => self.by_row(id, (&row, result, scope), j),
+            SeriesKind::Row(row, result, scope, _) => self.by_row(id, &row, result, scope, j),
         }
     }
 
     /// Coefficient `j` of a result of a row.
-    fn by_row(&mut self, id: Id, (row, result, scope): (&ExprRow, usize, usize), j: usize) -> Option<Val> {
+    fn by_row(&mut self, id: Id, row: &ExprRow, result: usize, scope: usize, j: usize) -> Option<Val> {
         let mut terms = Vec::new();
         for i in 0..row.n_operands() {
             let (Some(x), Partial::Scale(scale)) = (self.scopes[scope].operands[i], row.partial(result, i)) else {
@@ -368,7 +368,7 @@ impl SeriesCx<'_, '_, '_> {
             };
             for m in 1..=j {
                 let Some(of) = self.at(x, m) else { continue };
-                let slope = self.slope(id, (row, result, scope), i);
+                let slope = self.slope(id, row, result, scope, i);
                 let Some(g) = self.at(slope, j - m) else { continue };
                 let mut term = self.op(Arith::Fmul, &[of, g]);
                 if scale.may_blow_up && self.w.facts.options.strong_zero {
@@ -391,7 +391,7 @@ impl SeriesCx<'_, '_, '_> {
     }
 
     /// The series of a partial.
-    fn slope(&mut self, id: Id, (row, result, scope): (&ExprRow, usize, usize), operand: usize) -> Id {
+    fn slope(&mut self, id: Id, row: &ExprRow, result: usize, scope: usize, operand: usize) -> Id {
         if let Some(&known) = self.partials.get(&(id, operand)) {
             return known;
         }

@@ -18,7 +18,7 @@ use cranelift_entity::EntitySet;
 
 use crate::clif::hoist_tape_check::{self, hoist_tape_check};
 use crate::clif::preaccumulate::{self, Choice, preaccumulate};
-use brolga_clif::loop_layout::loop_layout;
+use brolga_clif::loop_layout::{LoopPasses, loop_layout};
 use brolga_clif::slp_divisions::slp_divisions;
 use brolga_clif::vectorise::{self, How, has_lanes, vectorise};
 use brolga_clif::verified::Passes;
@@ -39,7 +39,7 @@ const PASSES: &[ClifPass] = &[
     ClifPass { name: "preaccumulate", switches: &[Pass::Preaccumulate], run: multiply_out },
     ClifPass { name: "vectorise", switches: &[Pass::Vectorise, Pass::Promote], run: vectorise_loops },
     ClifPass { name: "slp_divisions", switches: &[Pass::SlpDivisions], run: divide_at_once },
-    ClifPass { name: "loop_layout", switches: &[], run: lay_out_loops },
+    ClifPass { name: "loop_layout", switches: &[Pass::LoopRotate, Pass::LicmGvn], run: lay_out_loops },
 ];
 const QUICK: usize = 2;
 
@@ -243,5 +243,6 @@ fn divide_at_once(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
 
 /// Loops test at their ends, and what they do not change stands before them.
 fn lay_out_loops(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
-    loop_layout(func, cx.isa, cx.verified);
+    let [rotate, hoist] = [Pass::LoopRotate, Pass::LicmGvn].map(|p| cx.runs(p));
+    loop_layout(func, cx.isa, LoopPasses { rotate, hoist }, cx.verified);
 }

@@ -130,14 +130,14 @@ pub(super) fn no_helpers(program: &Program, derived: &[DerivedFunc]) -> Result<(
             }
             let Some((what, help)) = reason(&symbol, program.confined) else { continue };
             if told.insert((p.of, what)) {
-                found.push(helper(program, p, inst, (&symbol, what, help)));
+                found.push(helper(program, p, inst, &symbol, what, help));
             }
         }
     }
     found.or_ok(())
 }
 
-fn helper(program: &Program, p: &DerivedFunc, inst: ir::Inst, (symbol, what, help): (&str, &str, &str)) -> Diagnostic {
+fn helper(program: &Program, p: &DerivedFunc, inst: ir::Inst, symbol: &str, what: &str, help: &str) -> Diagnostic {
     let d = Diagnostic::new("AD0174", format!("{what} in a derivative that becomes part of another module"));
     let number = p.func.srcloc(inst).bits() & !brolga_ir::lower::CHECK_SRCLOC;
     let is_known = number != 0 && number != !brolga_ir::lower::CHECK_SRCLOC;

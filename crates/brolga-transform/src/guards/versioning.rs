@@ -58,8 +58,8 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use crate::facts::Facts;
-use crate::shadow::monotone_rows;
-use crate::shadow::overwrites::{Order, Rows};
+use crate::facts::overwrites::{Order, Rows};
+use crate::guards::rows;
 use crate::translate::stmt::{AdStmt, AdStmts, Guard, Numbers, RootGuards};
 
 /// Instructions of a function beyond which it is not worth the code.
@@ -116,7 +116,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         return None;
     }
     let summed = summed_loops(facts);
-    let chains = Chains {
+    let chains = ProductChains {
         facts,
         live,
         behind: RefCell::default(),
@@ -194,13 +194,13 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     let mut watching: AdStmts =
         stmts.values().map(|s| half(s, s.before.clone(), s.after.clone(), Fragment::default())).collect();
     watch_all(facts, &mut watching, chosen, &summed, ids);
-    orders.into_iter().for_each(|o| monotone_rows::ask(facts, &mut watching, o, ids));
+    orders.into_iter().for_each(|o| rows::ask(facts, &mut watching, o, ids));
     let stores: IndexSet<ir::Inst> = rows.iter().flat_map(|r| r.loads.iter().copied()).collect();
-    let clearing = rows.iter().any(|r| r.argument.is_some()).then(|| monotone_rows::clearing(rows, stmts, ids));
+    let clearing = rows.iter().any(|r| r.argument.is_some()).then(|| rows::clearing(rows, stmts, ids));
     let free = |s: &AdStmt| {
         let mut rvs = renamed(&s.rvs, &superfluous, ids);
         if stores.contains(&s.primal) {
-            monotone_rows::storing(&mut rvs);
+            rows::storing(&mut rvs);
         }
         half(s, Fragment::default(), Fragment::default(), rvs)
     };
@@ -377,12 +377,12 @@ struct WatchedNumber {
 type Ends = SmallVec<[ir::Value; MOST_ENDS]>;
 
 /// Which numbers are finite if others are.
-struct Chains<'a, 'f> {
+struct ProductChains<'a, 'f> {
     facts: &'a Facts<'f>,
     live: &'a dyn Fn(ir::Value) -> bool,
-    /// What has been found out by [`Chains::always_behind`].
+    /// What has been found out by [`ProductChains::always_behind`].
     behind: RefCell<HashMap<(ir::Block, ir::Block), bool>>,
-    /// What has been found out by [`Chains::end`]: none where nothing can be watched.
+    /// What has been found out by [`ProductChains::end`]: none where nothing can be watched.
     ends: RefCell<HashMap<ir::Value, Ends>>,
     /// Whether the function calls itself.
     recursive: bool,
@@ -408,7 +408,7 @@ fn summed_loops(facts: &Facts<'_>) -> EntitySet<LoopId> {
     summed
 }
 
-impl Chains<'_, '_> {
+impl ProductChains<'_, '_> {
     /// What may be watched so that a product needs no guard: one of these.
     fn options(&self, stmt: ir::Inst, needs: &Numbers, b: ir::Block) -> Vec<Vec<WatchedNumber>> {
         let func = self.facts.func();

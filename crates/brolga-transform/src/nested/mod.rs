@@ -38,8 +38,8 @@ use cranelift_entity::SecondaryMap;
 
 use crate::clif::dead_segment_arg;
 use crate::derived::{Derivation, DerivedCombined};
-use crate::program::all_variants::Asked;
-use crate::program::inline_rollback::attempt;
+use crate::pipeline::all_variants::Asked;
+use crate::pipeline::inline_rollback::attempt;
 use crate::stand_in::none_is_derived;
 use crate::standalone::derived_func::DerivedFunc;
 use crate::standalone::{as_written, indirect, prelude, taken};

@@ -26,6 +26,8 @@
 //! the power of `2ᵐ` is one as soon as `k 2ᵐ` bits are all that there are, so its inverse is
 //! `(1 + Sᵏ) (1 + S²ᵏ) (1 + S⁴ᵏ) …`: a few more of the like.
 //!
+//! **Cost.** Pairs of a parameter and a block, [`LIMIT`] at most; beyond that nothing is carried.
+//!
 //! Source: the exact inversion of integer updates in NiLang, and Tapenade's treatment of loop
 //! indices; the formulation as a dataflow over block parameters is ours.
 
@@ -184,8 +186,8 @@ impl Carry {
                 let handed = params.iter().zip(args).find(|&(q, &a)| a == y && self.known[b].contains(*q));
                 if (cx.steady)(b, y) { Some(y) } else { handed.map(|x| *x.0) }
             };
-            let mut path = Path { func: cx.func, has: &has, steps: Vec::new(), seen: 0 };
-            path.lead(a, r, None, 0).then_some((q, path.steps))
+            let mut path = Path { func: cx.func, to: r, has: &has, steps: Vec::new(), seen: 0 };
+            path.lead(a, None, 0).then_some((q, path.steps))
         })
     }
 
@@ -219,6 +221,8 @@ const MAX_STEPS: u32 = 16;
 /// Steps that lead from a value back to another.
 struct Path<'a> {
     func: &'a ir::Function,
+    /// Where it leads to.
+    to: ir::Value,
     /// By which name the edge's target has a value, if it does.
     has: &'a dyn Fn(ir::Value) -> Option<ir::Value>,
     steps: Vec<Undo>,
@@ -226,11 +230,30 @@ struct Path<'a> {
     seen: u32,
 }
 
+/// What there is of the result of an operation on the way.
+#[derive(Clone, Copy)]
+struct Available {
+    /// Its type.
+    ty: Type,
+    /// If there are only the low bits, the type that has as many.
+    low: Option<Type>,
+}
+
+impl Available {
+    /// The type of what there is.
+    fn there(self) -> Type {
+        self.low.unwrap_or(self.ty)
+    }
+
+    fn undo(self, op: Arith, other: Other, swapped: bool) -> Undo {
+        Undo { op, other, swapped, ty: self.there() }
+    }
+}
+
 impl Path<'_> {
-    /// Go from `a` to `r`. With `low`, of `a` there are only the low bits, as many as that type
-    /// has.
-    fn lead(&mut self, a: ir::Value, r: ir::Value, low: Option<Type>, depth: u32) -> bool {
-        if a == r {
+    /// Go on from `a`. With `low`, of `a` there are only the low bits, as many as that type has.
+    fn lead(&mut self, a: ir::Value, low: Option<Type>, depth: u32) -> bool {
+        if a == self.to {
             return low.is_none();
         }
         let dfg = &self.func.dfg;
@@ -240,10 +263,10 @@ impl Path<'_> {
             return false;
         }
         let there = self.steps.len();
-        let depth = depth + 1;
+        let (depth, bits) = (depth + 1, Available { ty, low });
         let found = match dfg.insts[inst] {
-            InstructionData::Binary { opcode, args } => self.undo_binary(opcode, args, r, (ty, low), depth),
-            InstructionData::Unary { opcode, arg } => self.undo_unary(opcode, arg, r, (ty, low), depth),
+            InstructionData::Binary { opcode, args } => self.undo_binary(opcode, args, bits, depth),
+            InstructionData::Unary { opcode, arg } => self.undo_unary(opcode, arg, bits, depth),
             _ => false,
         };
         if !found {
@@ -252,121 +275,92 @@ impl Path<'_> {
         found
     }
 
-    /// Go on from `x`, after a step with another operand.
-    fn after(
-        &mut self,
-        x: ir::Value,
-        r: ir::Value,
-        (op, other, swapped): (Arith, Other, bool),
-        (ty, low): (Type, Option<Type>),
-        depth: u32,
-    ) -> bool {
-        let other = match other {
-            Other::Value(y) => match (self.has)(y) {
-                Some(y) => Other::Value(y),
+    /// Go on from `x` after a step, with what there is of `x`.
+    fn after(&mut self, x: ir::Value, mut step: Undo, low: Option<Type>, depth: u32) -> bool {
+        if let Other::Value(y) = &mut step.other {
+            match (self.has)(*y) {
+                Some(name) => *y = name,
                 None => return false,
-            },
-            other => other,
-        };
+            }
+        }
         let there = self.steps.len();
-        self.steps.push(Undo { op, other, swapped, ty: low.unwrap_or(ty) });
-        let found = self.lead(x, r, low, depth);
+        self.steps.push(step);
+        let found = self.lead(x, low, depth);
         if !found {
             self.steps.truncate(there);
         }
         found
     }
 
-    fn undo_unary(
-        &mut self,
-        opcode: Opcode,
-        x: ir::Value,
-        r: ir::Value,
-        (ty, low): (Type, Option<Type>),
-        depth: u32,
-    ) -> bool {
-        let types = (ty, low);
+    fn undo_unary(&mut self, opcode: Opcode, x: ir::Value, bits: Available, depth: u32) -> bool {
+        let Available { low, .. } = bits;
         match opcode {
-            Opcode::Ineg => self.after(x, r, (Arith::Isub, Other::Const(0), true), types, depth),
-            Opcode::Bnot => self.after(x, r, (Arith::Bxor, Other::Const(-1), false), types, depth),
+            Opcode::Ineg => self.after(x, bits.undo(Arith::Isub, Other::Const(0), true), low, depth),
+            Opcode::Bnot => self.after(x, bits.undo(Arith::Bxor, Other::Const(-1), false), low, depth),
             Opcode::Bswap | Opcode::Bitrev if low.is_none() => {
-                self.after(x, r, (Arith::Int(opcode), Other::Nothing, false), types, depth)
+                self.after(x, bits.undo(Arith::Int(opcode), Other::Nothing, false), low, depth)
             }
             Opcode::Uextend | Opcode::Sextend => {
-                let (from, there) = (self.func.dfg.value_type(x), low.unwrap_or(ty));
-                match from.bits().cmp(&there.bits()) {
-                    Ordering::Greater => self.lead(x, r, low, depth),
-                    Ordering::Equal => self.lead(x, r, None, depth),
-                    Ordering::Less => self.after(x, r, (Arith::Ireduce, Other::Nothing, false), (from, None), depth),
+                let from = self.func.dfg.value_type(x);
+                match from.bits().cmp(&bits.there().bits()) {
+                    Ordering::Greater => self.lead(x, low, depth),
+                    Ordering::Equal => self.lead(x, None, depth),
+                    Ordering::Less => {
+                        let all = Available { ty: from, low: None };
+                        self.after(x, all.undo(Arith::Ireduce, Other::Nothing, false), None, depth)
+                    }
                 }
             }
-            Opcode::Ireduce => self.lead(x, r, Some(low.unwrap_or(ty)), depth),
+            Opcode::Ireduce => self.lead(x, Some(bits.there()), depth),
             _ => false,
         }
     }
 
-    fn undo_binary(
-        &mut self,
-        opcode: Opcode,
-        [x, y]: [ir::Value; 2],
-        r: ir::Value,
-        types: (Type, Option<Type>),
-        depth: u32,
-    ) -> bool {
-        if let Some(found) = self.undo_shifted(opcode, [x, y], r, types, depth) {
+    fn undo_binary(&mut self, opcode: Opcode, [x, y]: [ir::Value; 2], bits: Available, depth: u32) -> bool {
+        if let Some(found) = self.undo_shifted(opcode, [x, y], bits, depth) {
             return found;
         }
-        let with = |op: Arith, y: ir::Value, swapped: bool| (op, Other::Value(y), swapped);
+        let low = bits.low;
+        let with = |op: Arith, y: ir::Value, swapped: bool| bits.undo(op, Other::Value(y), swapped);
         match opcode {
             Opcode::Iadd => {
-                self.after(x, r, with(Arith::Isub, y, false), types, depth)
-                    || self.after(y, r, with(Arith::Isub, x, false), types, depth)
+                self.after(x, with(Arith::Isub, y, false), low, depth)
+                    || self.after(y, with(Arith::Isub, x, false), low, depth)
             }
             Opcode::Isub => {
-                self.after(x, r, with(Arith::Iadd, y, false), types, depth)
-                    || self.after(y, r, with(Arith::Isub, x, true), types, depth)
+                self.after(x, with(Arith::Iadd, y, false), low, depth)
+                    || self.after(y, with(Arith::Isub, x, true), low, depth)
             }
             Opcode::Bxor => {
-                self.after(x, r, with(Arith::Bxor, y, false), types, depth)
-                    || self.after(y, r, with(Arith::Bxor, x, false), types, depth)
+                self.after(x, with(Arith::Bxor, y, false), low, depth)
+                    || self.after(y, with(Arith::Bxor, x, false), low, depth)
             }
             Opcode::Imul => {
                 let odd = |v| constant_int(self.func, v).filter(|k| k & 1 == 1);
                 match (odd(y), odd(x)) {
-                    (Some(k), _) => self.undo_times(x, k, r, types, depth),
-                    (_, Some(k)) => self.undo_times(y, k, r, types, depth),
+                    (Some(k), _) => self.undo_times(x, k, bits, depth),
+                    (_, Some(k)) => self.undo_times(y, k, bits, depth),
                     _ => false,
                 }
             }
-            Opcode::Rotl if types.1.is_none() => {
-                self.after(x, r, with(Arith::Int(Opcode::Rotr), y, false), types, depth)
-            }
-            Opcode::Rotr if types.1.is_none() => {
-                self.after(x, r, with(Arith::Int(Opcode::Rotl), y, false), types, depth)
-            }
+            Opcode::Rotl if low.is_none() => self.after(x, with(Arith::Int(Opcode::Rotr), y, false), low, depth),
+            Opcode::Rotr if low.is_none() => self.after(x, with(Arith::Int(Opcode::Rotl), y, false), low, depth),
             _ => false,
         }
     }
 
-    fn undo_times(&mut self, x: ir::Value, k: i64, r: ir::Value, types: (Type, Option<Type>), depth: u32) -> bool {
-        self.after(x, r, (Arith::Imul, Other::Const(inverse_of_odd(k)), false), types, depth)
+    fn undo_times(&mut self, x: ir::Value, k: i64, bits: Available, depth: u32) -> bool {
+        self.after(x, bits.undo(Arith::Imul, Other::Const(inverse_of_odd(k)), false), bits.low, depth)
     }
 
     /// The same of a value and itself, shifted by a constant; `None` if it is no such operation.
-    fn undo_shifted(
-        &mut self,
-        opcode: Opcode,
-        args: [ir::Value; 2],
-        r: ir::Value,
-        (ty, low): (Type, Option<Type>),
-        depth: u32,
-    ) -> Option<bool> {
+    fn undo_shifted(&mut self, opcode: Opcode, args: [ir::Value; 2], bits: Available, depth: u32) -> Option<bool> {
         let shift = |x: ir::Value, y: ir::Value| {
             let InstructionData::Binary { opcode, args } = self.func.dfg.insts[self.func.dfg.value_def(y).inst()?]
             else {
                 return None;
             };
-            let by = constant_int(self.func, args[1])? as u32 & (ty.bits() - 1);
+            let by = constant_int(self.func, args[1])? as u32 & (bits.ty.bits() - 1);
             let shifts = matches!(opcode, Opcode::Ishl | Opcode::Ushr);
             (args[0] == x && shifts && by > 0).then_some((opcode, by))
         };
@@ -378,19 +372,17 @@ impl Path<'_> {
         };
         let power = 1_i64 << by;
         match (opcode, shift) {
-            (Opcode::Bxor, Opcode::Ishl | Opcode::Ushr) if shift == Opcode::Ishl || low.is_none() => {
-                let there = low.unwrap_or(ty);
-                let shifts = std::iter::successors(Some(by), |by| Some(2 * by)).take_while(|&by| by < there.bits());
-                let step =
-                    |by| Undo { op: Arith::Bxor, other: Other::Shifted(shift, by as u8), swapped: false, ty: there };
-                self.steps.extend(shifts.map(step));
-                Some(self.lead(x, r, low, depth))
+            (Opcode::Bxor, Opcode::Ishl | Opcode::Ushr) if shift == Opcode::Ishl || bits.low.is_none() => {
+                let all = bits.there().bits();
+                let shifts = std::iter::successors(Some(by), |by| Some(2 * by)).take_while(|&by| by < all);
+                self.steps.extend(shifts.map(|by| bits.undo(Arith::Bxor, Other::Shifted(shift, by as u8), false)));
+                Some(self.lead(x, bits.low, depth))
             }
             // x + 2ᵏ x, x - 2ᵏ x, 2ᵏ x - x.
-            (Opcode::Iadd, Opcode::Ishl) => Some(self.undo_times(x, power.wrapping_add(1), r, (ty, low), depth)),
+            (Opcode::Iadd, Opcode::Ishl) => Some(self.undo_times(x, power.wrapping_add(1), bits, depth)),
             (Opcode::Isub, Opcode::Ishl) => {
                 let k = if first { 1_i64.wrapping_sub(power) } else { power.wrapping_sub(1) };
-                Some(self.undo_times(x, k, r, (ty, low), depth))
+                Some(self.undo_times(x, k, bits, depth))
             }
             _ => None,
         }

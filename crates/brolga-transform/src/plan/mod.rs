@@ -11,8 +11,8 @@
 //! is a minimum cut ([`min_cut`]) between what must be recorded and what is read, by bytes; but
 //! where long chains of floats would be computed again to save a few bytes for each, what is read
 //! is recorded as it is, and so is what stands at the end of a chain that a long iteration would
-//! wait for ([`chains`], [`is_waited_for`](brolga_rules::cost::is_waited_for)), even if no record
-//! is needed for any of it.
+//! wait for ([`recompute_cost`], [`is_waited_for`](brolga_rules::cost::is_waited_for)), even if no
+//! record is needed for any of it.
 //!
 //! The predecessor of a loop's header is the block that enters the loop if its induction variable
 //! has its first value, else the latch. The predecessor of a block behind a branch follows from the
@@ -37,12 +37,12 @@ pub mod liveness;
 pub mod rerun_loops;
 pub mod table;
 
-mod chains;
 pub(crate) mod invert;
 mod min_cut;
 mod offers;
 mod planner;
 pub(crate) mod predecessors;
+mod recompute_cost;
 pub mod remarks;
 mod val_set;
 mod ways;

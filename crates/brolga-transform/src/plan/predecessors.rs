@@ -18,6 +18,8 @@
 //! ```
 //!
 //! **Invariant.** What a decision reads is needed in the reverse block from then on.
+//!
+//! **Cost.** Each block with several predecessors is asked once.
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::HashMap;

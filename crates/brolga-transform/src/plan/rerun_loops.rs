@@ -353,7 +353,7 @@ impl Finder<'_, '_> {
     /// it is.
     fn adds(&self, inst: ir::Inst) -> impl Iterator<Item = (ir::Value, bool)> {
         let rvs = &self.stmts[&inst].rvs;
-        let unit = self.facts.func().dfg.inst_results(inst).iter().any(|&r| self.facts.units.contains(r));
+        let unit = self.facts.func().dfg.inst_results(inst).iter().any(|&r| self.facts.unit_cotangents.contains(r));
         let takes = |i: &&AdInst| match &i.op {
             AdOp::TakeCt(_) => true,
             AdOp::Arith(Arith::Const(x), ..) => unit && *x == 1.0,

@@ -3,8 +3,8 @@
 //! **Problem.** Frontends compute addresses where they need them: `load p + widen(i)`, and for the
 //! store that follows `p + widen(i)` again. Cranelift finds out in the end that both are one
 //! number, but the analyses before it compare names: an addition in place is seen by its one
-//! address ([`brolga_analysis::memory::accumulate`]), and what the pullback computes again it would
-//! compute twice.
+//! address ([`brolga_analysis::activity::accumulate`]), and what the pullback computes again it
+//! would compute twice.
 //!
 //! **Answer.** Of two pure integer operations with the same operands, the one that is dominated by
 //! the other goes. Operands that are constants are compared by value, but each constant stays where

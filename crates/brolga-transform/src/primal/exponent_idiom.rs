@@ -17,7 +17,7 @@
 //! ```
 //!
 //! `h` and `q` have no bits of a mantissa, so they are constant wherever the float is
-//! differentiable (`brolga_analysis::activity::exponent`).
+//! differentiable (`brolga_analysis::bits::exponent`).
 //!
 //! C's `log` and its like, as FreeBSD wrote them, do so with the upper half of a double, a 32-bit
 //! integer `h`: `w = ((h + c) & 0xfffff) + d` takes its place, say, where `c + d` has no bits of
@@ -44,7 +44,7 @@
 //! **Invariant.** Every integer is the number that it was.
 
 use brolga_analysis::Cfg;
-use brolga_analysis::activity::exponent::{UPPER, is_bare, lowest, mantissa_bits, upper_half_of};
+use brolga_analysis::bits::exponent::{UPPER, is_bare, lowest, mantissa_bits, upper_half_of};
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
 use cranelift_codegen::ir::Endianness;
@@ -156,14 +156,14 @@ impl Halves<'_> {
         }
         let inst = match func.dfg.value_def(w) {
             ValueDef::Result(inst, _) => inst,
-            ValueDef::Param(b, i) if b != cfg.blocks[0] => return self.comes_in(b, i, (w, x)),
+            ValueDef::Param(b, i) if b != cfg.blocks[0] => return self.comes_in(b, i, w, x),
             _ => return None,
         };
         let bare = |v| is_bare_half(func, cfg, v);
         match (func.dfg.insts[inst].opcode(), func.dfg.inst_args(inst)) {
             (Opcode::Select, &[c, a, b]) => {
                 // The double may have been chosen as its half was.
-                let [x, y] = chosen(func, x, (c, [a, b])).unwrap_or([x, x]);
+                let [x, y] = chosen(func, x, c, [a, b]).unwrap_or([x, x]);
                 agreed(self.apart(a, x)?, self.apart(b, y)?)
             }
             (op @ (Opcode::Iadd | Opcode::Isub), &[a, b]) => {
@@ -219,7 +219,7 @@ impl Halves<'_> {
 
     /// The same of a block's parameter: all that comes in has to agree. The double's bits may be a
     /// parameter of the same block.
-    fn comes_in(&mut self, b: ir::Block, i: usize, (w, x): (ir::Value, ir::Value)) -> Option<Option<i64>> {
+    fn comes_in(&mut self, b: ir::Block, i: usize, w: ir::Value, x: ir::Value) -> Option<Option<i64>> {
         let Self { func, cfg, .. } = *self;
         if self.open.contains(&(w, x)) {
             return Some(None);
@@ -284,12 +284,12 @@ fn loaded_at_once(func: &ir::Function, a: ir::Value, b: ir::Value) -> bool {
 }
 
 /// The two doubles, or their bits, of which one is chosen as one of two words is by a condition.
-fn chosen(func: &ir::Function, x: ir::Value, (by, words): (ir::Value, [ir::Value; 2])) -> Option<[ir::Value; 2]> {
+fn chosen(func: &ir::Function, x: ir::Value, by: ir::Value, words: [ir::Value; 2]) -> Option<[ir::Value; 2]> {
     let inst = func.dfg.value_def(double_of(func, x).unwrap_or(x)).inst()?;
     match *func.dfg.inst_args(inst) {
         [c, a, b] if func.dfg.insts[inst].opcode() == Opcode::Select => match () {
             () if c == by => Some([a, b]),
-            () if is_opposite(func, (c, by), words) => Some([b, a]),
+            () if is_opposite(func, c, by, words) => Some([b, a]),
             () => None,
         },
         _ => None,
@@ -298,7 +298,7 @@ fn chosen(func: &ir::Function, x: ir::Value, (by, words): (ir::Value, [ir::Value
 
 /// Whether of two conditions one holds where the other does not, but for two words that are equal:
 /// an optimiser chooses the larger and the smaller one by two comparisons.
-fn is_opposite(func: &ir::Function, (a, b): (ir::Value, ir::Value), [x, y]: [ir::Value; 2]) -> bool {
+fn is_opposite(func: &ir::Function, a: ir::Value, b: ir::Value, [x, y]: [ir::Value; 2]) -> bool {
     let compare = |v: ir::Value| match func.dfg.insts[func.dfg.value_def(v).inst()?] {
         InstructionData::IntCompare { cond, args, .. } => Some((cond, args)),
         _ => None,

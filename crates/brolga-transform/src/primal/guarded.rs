@@ -19,6 +19,9 @@
 //! ```
 //!
 //! **Invariant.** Every float is the number that it was, bit for bit.
+//!
+//! **Cost.** One pass over the instructions, and [`MOST_STEPS`] steps back from a product in a
+//! lane.
 
 use brolga_analysis::guards::products::{MOST_STEPS, form, masked};
 use brolga_ir::map::HashMap;
@@ -67,7 +70,7 @@ fn scalar_mask(func: &ir::Function, mask: ir::Value) -> Option<ir::Value> {
     let InstructionData::FloatCompare { cond: FloatCC::NotEqual, args, .. } = data(arg)? else { return None };
     let (ty, vector) = (func.dfg.value_type(mask), func.dfg.value_type(args[0]));
     let zero =
-        |v| brolga_analysis::kinds::bit_idioms::constant_bytes(func, v).is_some_and(|b| b.iter().all(|&b| b == 0));
+        |v| brolga_analysis::bits::bit_idioms::constant_bytes(func, v).is_some_and(|b| b.iter().all(|&b| b == 0));
     let of = match args.map(zero) {
         [false, true] => args[0],
         [true, false] => args[1],

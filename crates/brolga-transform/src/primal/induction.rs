@@ -5,6 +5,8 @@
 //! ends? **Answer.** A parameter whose argument on the latch is itself plus a constant, if it does
 //! not come back to its first value; and the comparison of such a parameter, before or after its
 //! step, with a value from outside of the loop, in a block that leaves it.
+//!
+//! **Cost.** A question looks at one parameter and at the exits of its loop.
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;

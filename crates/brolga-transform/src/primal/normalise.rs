@@ -36,14 +36,14 @@
 //! What we do not support is refused here, all of it at once. The entry block has no predecessor,
 //! as in all CLIF; the pullback relies on it for its one exit.
 
-use brolga_analysis::calls::body::Body;
+use brolga_analysis::body::Body;
 use brolga_analysis::query::constant_int;
 use brolga_analysis::query::original;
 use brolga_analysis::uses::Uses;
 use brolga_analysis::{Cfg, Loops};
 use brolga_ir::lower::{is_numbered, renumber};
 use brolga_ir::map::one_each;
-use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
+use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Pass, PassSet, Program};
 use brolga_rules::{OpcodeRule, opcode_rule};
 use cranelift_codegen::ir::{self, Endianness, InstBuilder, InstructionData, Opcode, Type, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -100,14 +100,51 @@ impl Normalised {
     }
 }
 
+/// A pass over a function of the program.
+struct PrimalPass {
+    /// By what it can be switched off; none if the rest relies on it, or derivatives would be lost.
+    switch: Option<Pass>,
+    /// Change the function.
+    run: fn(&mut ir::Function, PrimalCx<'_>),
+}
+
+/// The passes over a function whose blocks can all be reached, in order. What they make is put in
+/// order by loop simplification and common-subexpression elimination.
+const PASSES: &[PrimalPass] = &[
+    PrimalPass { switch: None, run: |f, cx| tail_calls(cx.program, cx.key, f) },
+    PrimalPass { switch: None, run: |f, _| lay_out(f) },
+    PrimalPass { switch: None, run: |f, _| shifts_within(f) },
+    PrimalPass { switch: None, run: |f, cx| say_byte_order(f, cx.isa) },
+    PrimalPass { switch: None, run: |f, _| split_wide_copies(f) },
+    PrimalPass { switch: None, run: |f, _| reload_bits(f) },
+    PrimalPass { switch: None, run: |f, cx| mem2reg(f, cx.callees) },
+    PrimalPass { switch: None, run: |f, _| upper_halves(f) },
+    PrimalPass { switch: None, run: |f, _| exponent_idiom(f) },
+    PrimalPass { switch: None, run: |f, _| rounding_sum(f) },
+    PrimalPass { switch: Some(Pass::PairSincos), run: |f, cx| pair_sincos(cx.program, f) },
+    PrimalPass { switch: None, run: |f, _| guards(f) },
+    PrimalPass { switch: None, run: |f, _| only_what_is_read(f) },
+    PrimalPass { switch: None, run: |f, _| split_parallel_edges(f) },
+];
+
+/// What passes know beside the function.
+#[derive(Clone, Copy)]
+pub struct PrimalCx<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// The function.
+    pub key: FuncKey,
+    /// What it may call.
+    pub callees: &'a Callees<'a>,
+    /// Passes that are switched on.
+    pub enabled: PassSet,
+    /// For which machine.
+    pub isa: &'a dyn TargetIsa,
+}
+
 /// Normalise a function of the program: its body, or what inlining has made of it.
-pub fn normalise(
-    program: &Program,
-    key: FuncKey,
-    body: ir::Function,
-    callees: &Callees<'_>,
-    isa: &dyn TargetIsa,
-) -> Result<Normalised, Diagnostics> {
+pub fn normalise(body: ir::Function, cx: PrimalCx<'_>) -> Result<Normalised, Diagnostics> {
+    let PrimalCx { program, key, isa, enabled, .. } = cx;
     let mut func = body;
     func.stack_limit = None;
     resolve_aliases(&mut func);
@@ -138,25 +175,14 @@ pub fn normalise(
         join(&mut func, |_| true);
         resolve_aliases(&mut func);
     }
-    tail_calls(program, key, &mut func);
-    lay_out(&mut func);
-    shifts_within(&mut func);
-    say_byte_order(&mut func, isa);
-    split_wide_copies(&mut func);
-    reload_bits(&mut func);
-    mem2reg(&mut func, callees);
-    upper_halves(&mut func);
-    exponent_idiom(&mut func);
-    rounding_sum(&mut func);
-    pair_sincos(program, &mut func);
-    guards(&mut func);
-    only_what_is_read(&mut func);
-    split_parallel_edges(&mut func);
+    for pass in PASSES.iter().filter(|pass| pass.switch.is_none_or(|p| enabled.contains(p))) {
+        (pass.run)(&mut func, cx);
+    }
     let made = |func: &ir::Function| (func.dfg.num_blocks(), func.dfg.num_insts(), func.dfg.num_values());
     let before = made(&func);
     let (cfg, loops) = loop_simplify(&mut func);
     let order = order(&cfg, &loops);
-    let merged = cse(&mut func, &cfg, &loops, &order);
+    let merged = enabled.contains(Pass::Cse) && cse(&mut func, &cfg, &loops, &order);
     // Mostly nothing had to be done.
     if is_numbered(&func, &order) {
         let cfg = (!merged && made(&func) == before).then_some(cfg);

@@ -9,7 +9,7 @@
 //! integer, beside the float, and all pieces go back to one place (`brolga_runtime::pieces`). It is
 //! the same memory at the same time.
 
-use brolga_analysis::kinds::bytes::bytes_of;
+use brolga_analysis::bits::bytes::bytes_of;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode};
 use cranelift_entity::EntitySet;

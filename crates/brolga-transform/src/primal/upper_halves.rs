@@ -19,9 +19,11 @@
 //! double as they are, they are done on all bits, too.
 //!
 //! **Invariant.** Every integer is the number that it was.
+//!
+//! **Cost.** Nothing where no integer is shifted up by a word. Otherwise [`LOOKS`] values for each.
 
 use brolga_analysis::Cfg;
-use brolga_analysis::activity::exponent::upper_half_of;
+use brolga_analysis::bits::exponent::upper_half_of;
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
 use brolga_ir::map::HashMap;
@@ -47,11 +49,11 @@ pub fn upper_halves(func: &mut ir::Function) {
     let mut known: HashMap<ir::Value, By> = HashMap::default();
     let (mut found, mut alone) = (Vec::new(), Vec::new());
     for (inst, w) in shifted {
-        let mut chains =
-            Chains { func, cfg: &cfg, seen: HashMap::default(), open: Vec::new(), met: Vec::new(), left: LOOKS };
-        let divides = chains.divides(w).filter(|_| chains.left > 0);
+        let mut traces =
+            HalfTraces { func, cfg: &cfg, seen: HashMap::default(), open: Vec::new(), met: Vec::new(), left: LOOKS };
+        let divides = traces.divides(w).filter(|_| traces.left > 0);
         if let Some(divides) = divides {
-            known.extend(chains.seen.into_iter().filter_map(|(v, found)| Some((v, found?.0))));
+            known.extend(traces.seen.into_iter().filter_map(|(v, found)| Some((v, found?.0))));
             if divides {
                 found.push((inst, w));
             } else {
@@ -100,7 +102,7 @@ enum By {
 }
 
 /// Ways back from words to upper halves.
-struct Chains<'a> {
+struct HalfTraces<'a> {
     func: &'a ir::Function,
     cfg: &'a Cfg,
     /// How each word comes from an upper half, if it does, and whether by a division. A parameter
@@ -113,7 +115,7 @@ struct Chains<'a> {
     left: u32,
 }
 
-impl Chains<'_> {
+impl HalfTraces<'_> {
     /// Whether a word comes from an upper half, and whether by a division.
     fn divides(&mut self, w: ir::Value) -> Option<bool> {
         if let Some(seen) = self.seen.get(&w) {

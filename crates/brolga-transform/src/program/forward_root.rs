@@ -25,6 +25,7 @@
 //! **Where.** With little effort. With all, a root of its own may be faster, as where most of the
 //! work is done before it calls itself.
 
+use brolga_analysis::variant::combined_signature;
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::lower::{Channel, segment, tape_flags};
 use brolga_ir::names::Names;
@@ -32,7 +33,6 @@ use brolga_ir::{Effort, MemoryMode, Mode, Options, Pass};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, Signature, UserFuncName, types};
 
-use crate::assemble::combined::signature;
 use crate::clif::dead_segment_arg;
 use crate::derived::{DerivedCombined, DerivedPair, Symbols};
 use crate::facts::Facts;
@@ -110,7 +110,7 @@ pub(crate) fn root(
     let n_results = if mode == Mode::Combined { primal.returns.len() } else { 0 };
     let of_root = (root.forward_signature(primal), root.pullback_signature(primal));
     let theirs = (by.forward_signature(primal), by.pullback_signature(primal));
-    let own = signature(&of_root.0, &of_root.1, n_results);
+    let own = combined_signature(&of_root.0, &of_root.1, n_results);
     let mut func = ir::Function::with_name_signature(UserFuncName::testcase(names.spell(&symbol)), own);
     let block = func.dfg.make_block();
     func.layout.append_block(block);
@@ -140,7 +140,7 @@ pub(crate) fn root(
     }
     let results = match callees {
         Symbols::Combined(callee) => {
-            let callee = import(&mut func, callee, signature(&theirs.0, &theirs.1, 0));
+            let callee = import(&mut func, callee, combined_signature(&theirs.0, &theirs.1, 0));
             let args: Vec<ir::Value> = first.iter().copied().chain(passed).collect();
             call(&mut func, block, callee, &args)
         }

@@ -37,7 +37,7 @@
 //! - call and callee agree about the signature to the letter.
 //!
 //! Where any of this fails, the call stays, which is never an error: what does harm as a part of
-//! its caller is derived by itself ([`crate::program::inline_rollback`]). A call that may be
+//! its caller is derived by itself ([`crate::pipeline::inline_rollback`]). A call that may be
 //! patched stays, as do `try_call`s and calls through pointers. A tail call is replaced as any
 //! other; the callee's own tail calls become calls if the caller's was none.
 //!

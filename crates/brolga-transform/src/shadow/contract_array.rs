@@ -32,8 +32,9 @@ use brolga_analysis::uses::Use;
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 
 use crate::facts::Facts;
+use crate::facts::overwrites::{Overwrites, Total};
 use crate::primal::scev::{Affine, Atom, Sum};
-use crate::shadow::overwrites::{Does, Event, Overwrites, Total};
+use crate::shadow::access::{Does, Event};
 use crate::shadow::strides::around;
 
 /// Sums whose loop is left by an edge.

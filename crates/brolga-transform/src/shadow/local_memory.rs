@@ -39,9 +39,10 @@ use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
 
 use crate::facts::Facts;
+use crate::facts::overwrites::Overwrites;
 use crate::primal::scev::{Affine, Atom, Sum};
+use crate::shadow::access::{Does, Event, ShadowAccess};
 use crate::shadow::contract_array::contract_array;
-use crate::shadow::overwrites::{Does, Event, Overwrites, ShadowAccess};
 use crate::shadow::strides::{disjoint, nest, stride};
 use brolga_ir::Pass;
 

@@ -4,9 +4,9 @@
 //! Analyses of accesses in canonical loops. They say which shadow operations have a cheaper form;
 //! assembly uses it.
 
+mod access;
 pub mod contract_array;
 pub mod local_memory;
 pub mod monotone_rows;
-pub(crate) mod overwrites;
 pub mod store_for_add;
 pub(crate) mod strides;

@@ -34,9 +34,10 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::EntitySet;
 
 use crate::facts::Facts;
+use crate::facts::overwrites::{Order, Overwrites, Rows};
 use crate::primal::scev::{Affine, Atom};
+use crate::shadow::access::ShadowAccess;
 use crate::shadow::local_memory::local_memory;
-use crate::shadow::overwrites::{Order, Overwrites, Rows, ShadowAccess};
 use crate::shadow::strides::{around, disjoint, each_iteration, stride};
 use brolga_ir::Pass;
 

@@ -13,7 +13,7 @@ use brolga_analysis::memory::alias::Origin;
 
 use crate::facts::Facts;
 use crate::primal::scev::{Affine, Atom, Sum};
-use crate::shadow::overwrites::ShadowAccess;
+use crate::shadow::access::ShadowAccess;
 
 /// The loops around a block, outermost first.
 pub(crate) fn around(loops: &Loops, b: ir::Block) -> SmallVec<[LoopId; 4]> {

@@ -13,8 +13,8 @@
 //! looks for what is not whole behind pointers of the caller's.
 //!
 //! **Invariants.** Those of `brolga_runtime::pieces`: a number is added as a whole, or the run
-//! traps; and of `brolga_runtime::fragments`: a tangent is that of one float, or NaN. The first
-//! byte of a window of eight is the lowest: no big-endian target has these.
+//! traps; and of `brolga_runtime::pieces::fragments`: a tangent is that of one float, or NaN. The
+//! first byte of a window of eight is the lowest: no big-endian target has these.
 //!
 //! **Cost.** Calls only where something is under way; a list of records that are open is searched.
 //! **Errs** on the side of a trap, or of NaN.

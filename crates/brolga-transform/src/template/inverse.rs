@@ -23,12 +23,13 @@
 //! derived; unless what undoing does not give back is on record: the states between statements
 //! would not be those of the forward pass.
 //!
-//! `brolga_runtime::inverses` keeps states, checks them, and puts them there.
+//! `brolga_runtime::states::inverses` keeps states, checks them, and puts them there.
 //!
 //! **Source.** J.-G. Liu, T. Zhao: Differentiate everything with a reversible embedded
 //! domain-specific language. arXiv:2003.04617 (2020).
 
-use brolga_analysis::kinds::kind::Kinds;
+use brolga_analysis::lattice::kinds::Kinds;
+use brolga_analysis::variant::combined_signature;
 use brolga_analysis::{ParamMode, Preserved, Variant};
 use brolga_ir::driver::{InverseDriver, inverse};
 use brolga_ir::inst::Check;
@@ -40,7 +41,6 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Signature, types
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::build::{begin, bounds, call_of, cells_at, empty, helper, trap_if};
-use crate::assemble::combined::signature;
 use crate::derived::PairSymbols;
 use crate::facts::Context;
 use crate::program::variants::Worklist;
@@ -193,7 +193,7 @@ impl Template<'_, '_> {
         args: &[ir::Value],
     ) -> Vec<(usize, ir::Value)> {
         let primal = &self.cx.program.funcs[called.func].signature;
-        let sig = signature(&called.forward_signature(primal), &called.pullback_signature(primal), 0);
+        let sig = combined_signature(&called.forward_signature(primal), &called.pullback_signature(primal), 0);
         let cts = call_of(b, self.names, symbol, sig, args);
         let mut floats = vec![];
         for ((i, _), ct) in called.param_shapes(primal).zip(cts) {

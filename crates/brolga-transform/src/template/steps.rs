@@ -4,9 +4,9 @@
 //! gigabytes for a million steps.
 //!
 //! **Answer.** The forward pass runs steps as they are, and lets the run time keep some of the
-//! states between them (`brolga_runtime::loops`). The pullback runs steps again, from a state that
-//! was kept to the one before the steps that are reversed next, and calls the *combined* function
-//! of those, which records one block of steps at a time:
+//! states between them (`brolga_runtime::states::loops`). The pullback runs steps again, from a
+//! state that was kept to the one before the steps that are reversed next, and calls the *combined*
+//! function of those, which records one block of steps at a time:
 //!
 //! ```text
 //! f__forward(p…, δ…, seg) -> (r…)                 f__pullback(seg, r̄…) -> (p̄…)
@@ -34,7 +34,8 @@
 //! **Source.** A. Griewank, A. Walther: Algorithm 799 (revolve). ACM Transactions on Mathematical
 //! Software 26 (2000).
 
-use brolga_analysis::calls::result_sources::Sources;
+use brolga_analysis::summary::Sources;
+use brolga_analysis::variant::combined_signature;
 use brolga_analysis::{ParamMode, Preserved, ResultMode, Variant};
 use brolga_ir::driver::{StepsDriver, run};
 use brolga_ir::inst::{Check, Shape};
@@ -45,7 +46,6 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
 
 use super::build::{begin, bounds, call_of, cells_at, empty, helper, trap_if};
-use crate::assemble::combined::signature;
 use crate::derived::PairSymbols;
 use crate::facts::Context;
 use crate::program::variants::Worklist;
@@ -288,7 +288,7 @@ impl Template<'_, '_> {
         args.push(seg);
         args.extend(self.cotangents(&mut b, run));
         let (forward, back) = (self.some.forward_signature(self.primal()), self.some.pullback_signature(self.primal()));
-        let found = call_of(&mut b, self.names, gradient, signature(&forward, &back, 0), &args);
+        let found = call_of(&mut b, self.names, gradient, combined_signature(&forward, &back, 0), &args);
         self.hand_back(&mut b, run, &found);
         b.ins().jump(head, &[]);
         b.switch_to_block(recorded);

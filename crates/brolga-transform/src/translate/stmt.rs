@@ -278,7 +278,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// Take the cotangent of an active primal value.
     pub fn take_ct(&mut self, v: ir::Value) -> Val {
         let ty = self.shape(v).ty();
-        if self.facts().units.contains(v) {
+        if self.facts().unit_cotangents.contains(v) {
             let one = self.constant(1.0, ty);
             self.one = Some(one);
             return one;

@@ -4,16 +4,16 @@
 //! powers of two, so that nothing overflows on the way, and does so by integer arithmetic on float
 //! bits: there is no derivative to be had from that. **Answer.** The same function written with
 //! `logb` and `scalbn`, which are exact and have rules. [`divide`] emits it, and `quotient`
-//! computes it, to compare a module's own with ([`crate::clib`]). Results are those of LLVM's
-//! `compiler-rt` to the bit, except for which NaN it is.
+//! computes it, to compare a module's own with ([`crate::library::clib`]). Results are those of
+//! LLVM's `compiler-rt` to the bit, except for which NaN it is.
 //!
 //! Source: the C standard, annex G.5.1, example 2.
 
 use brolga::cranelift_codegen::ir::condcodes::FloatCC;
 use brolga::cranelift_codegen::ir::{self, BlockArg, InstBuilder, Signature, Type, Value, types};
 
-use crate::translate::func::Fx;
-use crate::translate::ops::little;
+use crate::function::func::Fx;
+use crate::function::ops::little;
 
 /// `(a + i b) / (c + i d)`, of floats of type `ty`, into memory.
 pub(super) fn divide(fx: &mut Fx<'_, '_, '_, '_>, ty: Type) {
@@ -45,7 +45,7 @@ pub(super) fn divide(fx: &mut Fx<'_, '_, '_, '_>, ty: Type) {
     cx.fx.b.ins().brif(both, rare, &[], end, &args(re, im));
     cx.fx.b.switch_to_block(rare);
     cx.fx.b.set_cold_block(rare);
-    let (re, im) = cx.limits([a, b, c, d], (below, power), (re, im));
+    let (re, im) = cx.limits([a, b, c, d], below, power, re, im);
     cx.fx.b.ins().jump(end, &args(re, im));
     cx.fx.b.switch_to_block(end);
     fx.b.ins().store(little(), u, at, 0);
@@ -124,12 +124,7 @@ impl Floats<'_, '_, '_, '_, '_> {
     }
 
     /// What the quotient is where neither part is a number.
-    fn limits(
-        &mut self,
-        [a, b, c, d]: [Value; 4],
-        (below, power): (Value, Value),
-        (re, im): (Value, Value),
-    ) -> (Value, Value) {
+    fn limits(&mut self, [a, b, c, d]: [Value; 4], below: Value, power: Value, re: Value, im: Value) -> (Value, Value) {
         let (zero, infinity) = (self.constant(0.0), self.constant(f64::INFINITY));
         let all = |cx: &mut Self, of: fn(&mut Self, Value) -> Value, x, y| {
             let (x, y) = (of(cx, x), of(cx, y));

@@ -13,10 +13,10 @@ use brolga::cranelift_codegen::ir::{InstBuilder, types};
 use wasmparser::{FuncType, ValType};
 
 use super::wasi::CLOCK;
+use crate::function::env::Helper;
+use crate::function::func::{Fx, call_host};
 use crate::layout::PAGE;
 use crate::provided::Shim;
-use crate::translate::env::Helper;
-use crate::translate::func::{Fx, call_host};
 
 const I32: ValType = ValType::I32;
 

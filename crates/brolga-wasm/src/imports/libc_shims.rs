@@ -7,8 +7,8 @@ use wasmparser::{FuncType, ValType};
 
 use super::complex;
 use crate::error::trap;
+use crate::function::func::Fx;
 use crate::provided::Shim;
-use crate::translate::func::Fx;
 
 /// The shim for `name`, if it is one of the functions here and has their type.
 pub(super) fn shim(name: &str, ty: &FuncType) -> Option<Shim> {

@@ -35,10 +35,10 @@ use wasmparser::{FuncType, ValType};
 
 use crate::error::Error;
 use crate::forked::{ForkKind, OpenMp};
+use crate::function::env::HostFunc;
+use crate::function::func::Fx;
 use crate::parse::{ImportName, Info};
 use crate::provided::{Provided, Replaced};
-use crate::translate::env::HostFunc;
-use crate::translate::func::Fx;
 use crate::val::Val;
 
 /// `brolga_wasm_grow(memory, bytes) -> ok`.
@@ -104,7 +104,7 @@ const C_MODULES: [&str; 6] = ["env", "c", "libc", "libm", "math", "Math"];
 
 impl Provider<'_> {
     /// What stands behind each function, in order: imported ones, and those that are replaced.
-    pub fn resolve(&self, info: &Info<'_>) -> Result<Vec<Option<Provided>>, Error> {
+    pub(crate) fn resolve(&self, info: &Info<'_>) -> Result<Vec<Option<Provided>>, Error> {
         let mut missing = Vec::new();
         let mut out = Vec::new();
         for (i, f) in info.funcs.iter().enumerate() {
@@ -147,7 +147,7 @@ impl Provider<'_> {
     }
 
     /// The bits of an imported global.
-    pub fn global(&self, import: &ImportName, ty: ValType) -> Option<u128> {
+    pub(crate) fn global(&self, import: &ImportName, ty: ValType) -> Option<u128> {
         let key = (import.module.clone(), import.name.clone());
         self.imports.globals.get(&key).filter(|v| v.ty() == ty).map(|v| v.bits())
     }
@@ -198,7 +198,7 @@ impl Provider<'_> {
     }
 
     /// Whether the module imports a function that forks.
-    pub fn forks(&self, info: &Info<'_>) -> bool {
+    pub(crate) fn forks(&self, info: &Info<'_>) -> bool {
         let forks = |f: &crate::parse::Func<'_>| {
             let by = f.import.as_ref().and_then(|i| self.forks_by(i, &info.types[f.ty as usize], info));
             matches!(by, Some(Provided::Fork(_) | Provided::OpenMp(OpenMp::Region)))
@@ -207,7 +207,7 @@ impl Provider<'_> {
     }
 
     /// Whether a function that the module imports makes its memory grow.
-    pub fn grows(&self, info: &Info<'_>) -> bool {
+    pub(crate) fn grows(&self, info: &Info<'_>) -> bool {
         let imports = info.funcs.iter().filter_map(|f| f.import.as_ref());
         imports.map(|i| self.meant(i)).any(|(module, name)| C_MODULES.contains(&module) && emscripten::grows(name))
     }

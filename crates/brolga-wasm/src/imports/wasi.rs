@@ -12,18 +12,18 @@ use brolga::cranelift_codegen::ir::{InstBuilder, Type, Value, types};
 use wasmparser::{FuncType, ValType};
 
 use crate::error::trap;
+use crate::function::env::HostFunc;
+use crate::function::func::{Fx, call_host};
+use crate::function::ops::little;
 use crate::host;
 use crate::provided::Shim;
-use crate::translate::env::HostFunc;
-use crate::translate::func::{Fx, call_host};
-use crate::translate::ops::little;
 
 /// Error numbers of WASI.
 mod errno {
-    pub const SUCCESS: i64 = 0;
-    pub const BADF: i64 = 8;
-    pub const NOTSUP: i64 = 58;
-    pub const SPIPE: i64 = 70;
+    pub(super) const SUCCESS: i64 = 0;
+    pub(super) const BADF: i64 = 8;
+    pub(super) const NOTSUP: i64 = 58;
+    pub(super) const SPIPE: i64 = 70;
 }
 
 static WRITE: HostFunc = HostFunc {

@@ -11,7 +11,7 @@
 //! A task that forks does so if there are stacks for all tasks. If not, a loop calls them.
 //!
 //! **Serial.** Tasks run one after the other where the module has one thing of which all of them
-//! would need one of their own: [`crate::serial`].
+//! would need one of their own: [`crate::load::serial`].
 
 use brolga::FuncKey;
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
@@ -21,12 +21,12 @@ use brolga_ir::fork::{MOST_TASKS, NEGATIVE_RANGE, TASK, TASKS, chunks, part, tre
 use cranelift_codegen::ir::TrapCode;
 use wasmparser::{FuncType, ValType};
 
-use super::env::{Env, Fork, Forked, VIEW};
-use super::func::{Context, Fx, build};
 use super::openmp;
 use super::views::{call_body, each, frame_below};
 use crate::error::Error;
 use crate::forked::{ForkImport, ForkKind};
+use crate::function::env::{Env, Fork, Forked, VIEW};
+use crate::function::func::{Context, Fx, build};
 use crate::parse::{ConstOp, Info, SegmentMode};
 
 /// How the name of a loop ends that calls tasks for which there are no stacks.
@@ -34,7 +34,7 @@ const SERIAL: &str = "__serial";
 
 impl ForkKind {
     /// The name of the import.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Join => "brolga_par_join",
             Self::Entries => "brolga_par_n",
@@ -76,7 +76,7 @@ impl Fork {
             (_, "") => "_indirect".to_owned(),
             (_, of) => of.to_owned(),
         };
-        format!("{name}{of}{}", if self.nested { super::env::TASK } else { "" })
+        format!("{name}{of}{}", if self.nested { crate::function::env::TASK } else { "" })
     }
 
     /// The type of what tasks call.
@@ -296,7 +296,7 @@ fn one(fx: &mut Fx<'_, '_, '_, '_>, kind: ForkKind, fork: &Fork) {
 
 impl Fx<'_, '_, '_, '_> {
     /// Call a fork whose callees are told by constants; nothing if this function is no fork.
-    pub fn known_fork(&mut self, index: u32, args: &[Value]) -> Option<Vec<Value>> {
+    pub(crate) fn known_fork(&mut self, index: u32, args: &[Value]) -> Option<Vec<Value>> {
         let (of, functions) = match self.env.fork_imports[index as usize]? {
             ForkImport::Call(kind) => (Forked::Call(kind), kind.functions()),
             // A region says how many arguments there are.
@@ -325,7 +325,7 @@ impl Fx<'_, '_, '_, '_> {
     }
 
     /// The import itself, whose callees are not known.
-    pub fn fork_of_import(&mut self, kind: ForkKind) {
+    pub(crate) fn fork_of_import(&mut self, kind: ForkKind) {
         let args = std::mem::take(&mut self.stack);
         let fork = Fork { of: Forked::Call(kind), callees: Vec::new(), nested: self.view.is_some() };
         let results = self.call_fork(fork, &args);

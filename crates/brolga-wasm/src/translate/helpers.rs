@@ -11,12 +11,12 @@ use brolga::cranelift_codegen::ir::{InstBuilder, JumpTableData, types};
 use brolga_ir::Refused;
 use wasmparser::FuncType;
 
-use super::env::{Env, Helper, TASK, dispatcher_signature};
-use super::func::{Context, Fx, build, call_host, translate_for_tasks};
-use super::memory::{entry_of, header};
 use super::{forks, inverses, loops, openmp};
 use crate::error::{Error, trap};
 use crate::forked::OpenMp;
+use crate::function::env::{Env, Helper, TASK, dispatcher_signature};
+use crate::function::func::{Context, Fx, build, call_host, translate_for_tasks};
+use crate::function::memory::{entry_of, header};
 use crate::imports;
 use crate::layout::PAGE;
 use crate::provided::Provided;

@@ -13,10 +13,10 @@ use brolga::cranelift_codegen::ir::InstBuilder;
 use brolga_ir::driver::{Driver, InverseDriver};
 use wasmparser::{FuncType, ValType};
 
-use super::env::Env;
-use super::func::{Context, Fx, build};
 use super::loops::state;
 use crate::error::Error;
+use crate::function::env::Env;
+use crate::function::func::{Context, Fx, build};
 
 /// What undoes a call.
 const UNDO: &str = "inverse.undo";

@@ -15,9 +15,9 @@ use brolga::cranelift_codegen::ir::{InstBuilder, Signature, Type, types};
 use brolga_ir::driver::{Driver, StateLength, StatePart, StepsDriver};
 use wasmparser::{FuncType, ValType};
 
-use super::env::{Env, VIEW};
-use super::func::{Context, Fx, build};
 use crate::error::Error;
+use crate::function::env::{Env, VIEW};
+use crate::function::func::{Context, Fx, build};
 
 /// The driver, what it calls, and what tasks call.
 fn symbols(ends_early: bool) -> [&'static str; 3] {

@@ -9,11 +9,7 @@
 //!
 //! | part | file |
 //! |---|---|
-//! | what functions share | `env` |
-//! | control flow, locals, calls | `func` |
-//! | numbers | `ops` |
-//! | vectors | `simd` |
-//! | linear memory, globals, tables | `memory` |
+//! | one function | [`crate::function`] |
 //! | dispatchers, `memory.grow`, table loops | `helpers` |
 //! | time loops | `loops` |
 //! | calls that are undone | `inverses` |
@@ -21,35 +17,31 @@
 //! | forks | `forks` |
 //! | OpenMP | `openmp` |
 
-pub(crate) mod env;
 mod forks;
-pub(crate) mod func;
 mod helpers;
 mod inverses;
 mod loops;
-mod memory;
 mod openmp;
-pub(crate) mod ops;
-mod simd;
-mod views;
+pub(crate) mod views;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use brolga::cranelift_codegen::ir::Function;
 use brolga::cranelift_codegen::isa::CallConv;
 use brolga::{DataObject, FuncKey, Program};
 use indexmap::{IndexMap, IndexSet};
 use wasmparser::ExternalKind;
 
-use crate::around;
 use crate::error::{Error, trap};
+use crate::function::env::{self, CodeOptions, Env};
+use crate::function::func;
 use crate::imports::Provider;
 use crate::layout::Layout;
 use crate::parse::{ConstOp, ElemSegment, Func, Info};
 use crate::provided::Provided;
-use env::{CodeOptions, Env};
 
 /// A translated module.
-pub struct Translated {
+pub(crate) struct Translated {
     /// The functions.
     pub program: Program,
     /// Key of each function of the index space that is defined in the module.
@@ -64,14 +56,14 @@ pub struct Translated {
 
 impl Translated {
     /// What a function of the index space has become: one function, and what tasks call.
-    pub fn keys_of(&self, index: u32) -> Vec<FuncKey> {
+    pub(crate) fn keys_of(&self, index: u32) -> Vec<FuncKey> {
         let tasks = self.tasks.iter().filter(|t| t.0 == index).map(|t| t.1);
         self.funcs[index as usize].into_iter().chain(tasks).collect()
     }
 }
 
 /// Translate all functions of a module.
-pub fn translate(
+pub(crate) fn translate(
     info: &Info<'_>,
     layout: &Layout,
     provider: &Provider<'_>,
@@ -132,7 +124,7 @@ pub fn translate(
     // Others may call what is exported, or in a table.
     let exported = info.exports.iter().filter(|e| e.kind == ExternalKind::Func).map(|e| e.index);
     let known = exported.chain(env.refs.keys().copied()).chain(info.start).filter_map(|i| funcs[i as usize]).collect();
-    around::spread(&mut env.program, &known);
+    spread(&mut env.program, &known);
     let refs = env.refs.keys().enumerate().map(|(n, &f)| (f, n as u32 + 1)).collect();
     Ok(Translated { program: env.program, funcs, refs, tasks, sets_globals: env.sets_globals })
 }
@@ -181,6 +173,38 @@ fn names<'a>(info: &'a Info<'_>) -> Vec<Option<&'a str>> {
         exported.get(&i).copied().or(info.names.get(&i).map(String::as_str)).or(import)
     };
     (0..).zip(&info.funcs).map(name).collect()
+}
+
+/// What is called by functions alone that are left to the run is left to it, too. `known` are
+/// functions that others may call.
+fn spread(program: &mut Program, known: &HashSet<FuncKey>) {
+    if !program.funcs.values().any(|f| f.untracked) {
+        return;
+    }
+    let callers = |program: &Program, f: FuncKey| {
+        let calls = |body: &Function| body.dfg.ext_funcs.keys().any(|r| program.callee(body, r) == Some(f));
+        program
+            .funcs
+            .keys()
+            .filter(|&k| k != f && program.funcs[k].body.as_ref().is_some_and(calls))
+            .collect::<Vec<_>>()
+    };
+    let mut open: Vec<FuncKey> = program.funcs.keys().filter(|&k| program.funcs[k].untracked).collect();
+    while let Some(f) = open.pop() {
+        let Some(body) = &program.funcs[f].body else { continue };
+        let callees: Vec<FuncKey> = body.dfg.ext_funcs.keys().filter_map(|r| program.callee(body, r)).collect();
+        for callee in callees {
+            let found = &program.funcs[callee];
+            if found.body.is_some()
+                && !found.untracked
+                && !known.contains(&callee)
+                && callers(program, callee).iter().all(|&k| program.funcs[k].untracked)
+            {
+                program.func_mut(callee).untracked = true;
+                open.push(callee);
+            }
+        }
+    }
 }
 
 /// A symbol for each function: its name, or its number; never that of a C function, since a call by

@@ -28,11 +28,11 @@ use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
 use wasmparser::{FuncType, ValType};
 
-use super::env::Fork;
-use super::func::Fx;
 use super::views::{call_body, each, frame_below};
 use crate::error::trap;
 use crate::forked::OpenMp;
+use crate::function::env::Fork;
+use crate::function::func::Fx;
 
 /// Threads of a team: sixteen tasks, and thread 0.
 const TEAM: i64 = 17;
@@ -42,19 +42,19 @@ const MOST_THREADS: i64 = 64;
 
 /// Words of what is known of a thread.
 mod known {
-    pub const NUMBER: i32 = 0;
-    pub const TEAM: i32 = 4;
-    pub const LIST: i32 = 8;
-    pub const ZERO: i32 = 12;
-    pub const BYTES: i64 = 16;
+    pub(super) const NUMBER: i32 = 0;
+    pub(super) const TEAM: i32 = 4;
+    pub(super) const LIST: i32 = 8;
+    pub(super) const ZERO: i32 = 12;
+    pub(super) const BYTES: i64 = 16;
 }
 
 /// Schedules of a loop, of `enum sched_type`.
 mod schedule {
-    pub const STATIC_CHUNKED: i64 = 33;
-    pub const STATIC: i64 = 34;
+    pub(super) const STATIC_CHUNKED: i64 = 33;
+    pub(super) const STATIC: i64 = 34;
     /// What is no modifier.
-    pub const KIND: i64 = 0xffff;
+    pub(super) const KIND: i64 = 0xffff;
 }
 
 /// A parallel region, of `n` arguments.
@@ -65,7 +65,7 @@ pub(super) fn region(fx: &mut Fx<'_, '_, '_, '_>, fork: &Fork, n: usize, symbol:
     let zero = fx.b.ins().iconst(types::I32, 0);
     let one = fx.b.ins().iconst(types::I32, 1);
     if fork.nested {
-        call_thread(fx, fork, (function, &args), [zero, one, zero]);
+        call_thread(fx, fork, function, &args, [zero, one, zero]);
         fx.b.ins().return_(&[]);
         return;
     }
@@ -86,7 +86,7 @@ pub(super) fn region(fx: &mut Fx<'_, '_, '_, '_>, fork: &Fork, n: usize, symbol:
     fx.b.ins().call(callee, &[&own[..], &[workers]].concat());
     let (stack_pointer, stacks) = fx.of_task(list, stacks, threads, zero);
     fx.enter_view(stack_pointer, stacks, zero);
-    call_thread(fx, fork, (function, &args), [zero, threads, list]);
+    call_thread(fx, fork, function, &args, [zero, threads, list]);
     fx.b.ins().return_(&[]);
 }
 
@@ -100,12 +100,12 @@ pub(super) fn thread(fx: &mut Fx<'_, '_, '_, '_>, fork: &Fork, n: usize) {
     let (stack_pointer, stacks) = fx.of_task(stack_pointer, stacks, threads, number);
     let none = fx.b.ins().iconst(types::I32, 0);
     fx.enter_view(stack_pointer, stacks, none);
-    call_thread(fx, fork, (function, args), [number, threads, list]);
+    call_thread(fx, fork, function, args, [number, threads, list]);
     fx.b.ins().return_(&[]);
 }
 
 /// Call the function of a thread, of whose number, team and list this is known.
-fn call_thread(fx: &mut Fx<'_, '_, '_, '_>, fork: &Fork, (function, args): (Value, &[Value]), own: [Value; 3]) {
+fn call_thread(fx: &mut Fx<'_, '_, '_, '_>, fork: &Fork, function: Value, args: &[Value], own: [Value; 3]) {
     let at = fx.frame(known::BYTES);
     let zero = fx.b.ins().iconst(types::I32, 0);
     let places = [known::NUMBER, known::TEAM, known::LIST, known::ZERO];
@@ -255,7 +255,7 @@ fn reduce(fx: &mut Fx<'_, '_, '_, '_>) {
 fn number(fx: &mut Fx<'_, '_, '_, '_>, at: Value, ty: Type, signed: bool) -> Value {
     let address = fx.wide(at);
     let address = fx.b.ins().iadd(fx.vmctx, address);
-    let found = fx.b.ins().load(ty, super::ops::little(), address, 0);
+    let found = fx.b.ins().load(ty, crate::function::ops::little(), address, 0);
     widened(fx, found, signed)
 }
 
@@ -324,7 +324,7 @@ fn static_init(fx: &mut Fx<'_, '_, '_, '_>, wide: bool, signed: bool) {
     let rest = fx.b.ins().udiv(rest, chunk);
     let rest = fx.b.ins().urem(rest, threads);
     let is_last = fx.b.ins().icmp(IntCC::Equal, rest, thread);
-    finish(fx, put, (last, is_last), [(lower, first), (upper, end), (stride, round)]);
+    finish(fx, put, last, is_last, [(lower, first), (upper, end), (stride, round)]);
     // One part for each thread but the first one, which has none.
     fx.b.switch_to_block(whole);
     let alone = fx.b.ins().icmp(IntCC::Equal, threads, one);
@@ -355,14 +355,15 @@ fn static_init(fx: &mut Fx<'_, '_, '_, '_>, wide: bool, signed: bool) {
     let has = fx.b.ins().icmp(IntCC::NotEqual, count, zero);
     let is_last = fx.b.ins().band(is_last, has);
     let all = fx.b.ins().imul(trips, incr);
-    finish(fx, put, (last, is_last), [(lower, first), (upper, end), (stride, all)]);
+    finish(fx, put, last, is_last, [(lower, first), (upper, end), (stride, all)]);
 }
 
 /// Write what a thread has, and return.
 fn finish<'e, 'a>(
     fx: &mut Fx<'_, '_, 'e, 'a>,
     put: impl Fn(&mut Fx<'_, '_, 'e, 'a>, Value, Value),
-    (last, is_last): (Value, Value),
+    last: Value,
+    is_last: Value,
     limits: [(Value, Value); 3],
 ) {
     let is_last = fx.b.ins().uextend(types::I32, is_last);

@@ -38,8 +38,8 @@ use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
 use wasmparser::FuncType;
 
-use super::func::{Fx, TaskView};
 use crate::error::trap;
+use crate::function::func::{Fx, TaskView};
 use crate::layout::{FIRST_STACK, STACK, STACKS};
 use crate::parse::Info;
 use crate::provided::Provided;
@@ -76,20 +76,20 @@ pub(crate) fn need_view(info: &Info<'_>, provided: &[Option<Provided>]) -> Vec<b
 
 impl Fx<'_, '_, '_, '_> {
     /// The view is what the last parameters are.
-    pub fn take_view(&mut self) {
+    pub(crate) fn take_view(&mut self) {
         let given = self.stack.split_off(self.stack.len() - 3);
         self.enter_view(given[0], given[1], given[2]);
     }
 
     /// From here on this is the view.
-    pub fn enter_view(&mut self, stack_pointer: Value, stacks: Value, thread: Value) {
+    pub(crate) fn enter_view(&mut self, stack_pointer: Value, stacks: Value, thread: Value) {
         let stack = self.b.declare_var(types::I32);
         self.b.def_var(stack, stack_pointer);
         self.view = Some(TaskView { stack, given: stack_pointer, stacks, thread });
     }
 
     /// The instance, arguments, and the view, if there is one.
-    pub fn with_view(&mut self, args: &[Value]) -> Vec<Value> {
+    pub(crate) fn with_view(&mut self, args: &[Value]) -> Vec<Value> {
         let mut all = [&[self.vmctx], args].concat();
         if let Some(TaskView { stack, stacks, thread, .. }) = self.view {
             all.extend([self.b.use_var(stack), stacks, thread]);
@@ -98,12 +98,12 @@ impl Fx<'_, '_, '_, '_> {
     }
 
     /// Whether a global is the stack pointer, and the task has one of its own.
-    pub fn is_own_stack(&self, global: u32) -> bool {
+    pub(crate) fn is_own_stack(&self, global: u32) -> bool {
         self.view.is_some() && self.env.info.stack_pointer() == Some(global)
     }
 
     /// How far the stack of C reaches; 0 in a module without one.
-    pub fn stack_pointer(&mut self) -> Value {
+    pub(crate) fn stack_pointer(&mut self) -> Value {
         if let Some(view) = self.view {
             return self.b.use_var(view.stack);
         }
@@ -117,7 +117,7 @@ impl Fx<'_, '_, '_, '_> {
     }
 
     /// The stack of a task reaches up to here from here on. It stays where it is among others.
-    pub fn set_stack_pointer(&mut self, to: Value) {
+    pub(crate) fn set_stack_pointer(&mut self, to: Value) {
         let Some(TaskView { stack, .. }) = self.view else { return };
         let before = self.b.use_var(stack);
         let changed = self.b.ins().bxor(to, before);
@@ -131,7 +131,7 @@ impl Fx<'_, '_, '_, '_> {
 
     /// So many bytes of the stack, a multiple of 16. What this function calls has its frames below,
     /// if it is given this stack pointer.
-    pub fn frame(&mut self, bytes: i64) -> Value {
+    pub(crate) fn frame(&mut self, bytes: i64) -> Value {
         let top = self.stack_pointer();
         let below = self.b.ins().iadd_imm_s(top, -bytes);
         let at = self.b.ins().band_imm_s(below, -16);
@@ -140,7 +140,7 @@ impl Fx<'_, '_, '_, '_> {
     }
 
     /// A function that tasks call returns, and has to have given its stack back.
-    pub fn gives_stack_back(&mut self) {
+    pub(crate) fn gives_stack_back(&mut self) {
         let Some(TaskView { stack, given, .. }) = self.view else { return };
         let now = self.b.use_var(stack);
         if now != given {
@@ -150,7 +150,7 @@ impl Fx<'_, '_, '_, '_> {
     }
 
     /// Stacks that a function may give to its tasks.
-    pub fn stacks(&mut self) -> Value {
+    pub(crate) fn stacks(&mut self) -> Value {
         match self.view {
             Some(view) => view.stacks,
             None => self.b.ins().iconst(types::I32, (STACKS << 16) as i64),
@@ -158,7 +158,7 @@ impl Fx<'_, '_, '_, '_> {
     }
 
     /// Stack pointer and stacks of task `t` of `n`, of 32 bits, if these are those of what forks.
-    pub fn of_task(&mut self, stack_pointer: Value, stacks: Value, n: Value, t: Value) -> (Value, Value) {
+    pub(crate) fn of_task(&mut self, stack_pointer: Value, stacks: Value, n: Value, t: Value) -> (Value, Value) {
         let all = self.b.ins().ushr_imm_u(stacks, 16);
         let first = self.b.ins().band_imm_s(stacks, 0xffff);
         let each = self.b.ins().udiv(all, n);
@@ -176,17 +176,17 @@ impl Fx<'_, '_, '_, '_> {
     }
 
     /// A word of memory at an address, and so many bytes behind it.
-    pub fn word(&mut self, at: Value, offset: i32) -> Value {
+    pub(crate) fn word(&mut self, at: Value, offset: i32) -> Value {
         let address = self.wide(at);
         let address = self.b.ins().iadd(self.vmctx, address);
-        self.b.ins().load(types::I32, super::ops::little(), address, offset)
+        self.b.ins().load(types::I32, crate::function::ops::little(), address, offset)
     }
 
     /// Store such a word.
-    pub fn set_word(&mut self, value: Value, at: Value, offset: i32) {
+    pub(crate) fn set_word(&mut self, value: Value, at: Value, offset: i32) {
         let address = self.wide(at);
         let address = self.b.ins().iadd(self.vmctx, address);
-        self.b.ins().store(super::ops::little(), value, address, offset);
+        self.b.ins().store(crate::function::ops::little(), value, address, offset);
     }
 }
 

@@ -147,7 +147,7 @@ impl DerivedRule {
     pub(super) fn check_args(&self, args: &[Arg]) -> Result<(), Error> {
         let inner = &*self.0;
         check_args(&inner.signature, args.iter().map(|a| &a.value))?;
-        if inner.debug && !brolga_runtime::guard::handlers_are_in_place() {
+        if inner.debug && !brolga_runtime::traps::handlers_are_in_place() {
             let message = "the signal handlers that turn traps into errors have been replaced: let the new ones pass on what \
                            they do not know, or call `brolga::install_handlers` behind them";
             return Err(Error::Usage(message.to_owned()));

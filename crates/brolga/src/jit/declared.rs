@@ -17,7 +17,7 @@ use std::sync::Arc;
 use brolga_ir::program::InstanceMemory;
 use brolga_ir::request::Elem;
 use brolga_ir::{ArgActivity, ArgSpec, Request};
-use brolga_runtime::debug::overlap;
+use brolga_runtime::calls::debug::overlap;
 use brolga_runtime::pieces::There;
 use brolga_runtime::{Declared, Floats, Segment, SharedInstance};
 use cranelift_codegen::data_value::DataValue;
@@ -232,7 +232,7 @@ impl ShadowPlaces {
 #[cfg(test)]
 mod tests {
     use brolga_ir::lower::debug::answer;
-    use brolga_runtime::debug;
+    use brolga_runtime::calls::debug;
 
     #[test]
     fn run_time_and_generated_code_agree_on_answers() {
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn run_time_and_generated_code_agree_on_workspaces() {
         use brolga_ir::lower::{Channel, Position, segment};
-        use brolga_runtime::workspace;
+        use brolga_runtime::segment::workspace;
         assert_eq!(workspace::COUNT, Channel::TYPED.len());
         for (k, channel) in Channel::TYPED.into_iter().enumerate() {
             for (i, position) in [Position::Top, Position::Limit, Position::Cursor].into_iter().enumerate() {
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn run_time_and_generated_code_agree_on_loops() {
         use brolga_ir::driver::{part, run};
-        use brolga_runtime::loops::{self, CELL, HEAD, LoopForward, PART, offset};
+        use brolga_runtime::states::loops::{self, CELL, HEAD, LoopForward, PART, offset};
         let generated = [run::FROM, run::TO, run::CELLS, run::ENDED, run::TAPED, run::VALUES, run::COTANGENTS];
         let offsets = [offset::FROM, offset::TO, offset::CELLS, offset::ENDED, offset::TAPED];
         let offsets = [&offsets[..], &[offset::VALUES, offset::COTANGENTS]].concat();
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn run_time_and_generated_code_agree_on_inverses() {
         use brolga_ir::driver::inverse;
-        use brolga_runtime::inverse_calls::code;
+        use brolga_runtime::calls::inverses::code;
         let generated = [inverse::BEGIN, inverse::END, inverse::COMPARE, inverse::UNDO, inverse::REDO, inverse::DONE];
         assert_eq!(generated, [code::BEGIN, code::END, code::COMPARE, code::UNDO, code::REDO, code::DONE]);
         let generated = [inverse::PARTS, inverse::CHECK, inverse::BITS, inverse::RECORD, inverse::WITHIN];

@@ -100,9 +100,9 @@ impl Code {
     }
 }
 
-/// One task of a batch: of a unit, by number.
+/// One job of a batch: of a unit, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CompileTask {
+enum CompileJob {
     Verify(usize),
     Compile(usize),
 }
@@ -117,12 +117,12 @@ enum Done {
 /// In which order units of these sizes are compiled, and these verified. The caller begins at one
 /// end, and helpers at the other, so that what takes longest is at the ends, and what takes least,
 /// which is to verify, in the middle, where they meet.
-fn order(sizes: &[usize], unverified: &[usize]) -> Vec<CompileTask> {
+fn order(sizes: &[usize], unverified: &[usize]) -> Vec<CompileJob> {
     let mut units: Vec<usize> = (0..sizes.len()).collect();
     units.sort_by_key(|&i| std::cmp::Reverse(sizes[i]));
-    let compile = |i: &usize| CompileTask::Compile(*i);
-    let mut order: Vec<CompileTask> = units.iter().step_by(2).map(compile).collect();
-    order.extend(unverified.iter().map(|&i| CompileTask::Verify(i)));
+    let compile = |i: &usize| CompileJob::Compile(*i);
+    let mut order: Vec<CompileJob> = units.iter().step_by(2).map(compile).collect();
+    order.extend(unverified.iter().map(|&i| CompileJob::Verify(i)));
     order.extend(units.iter().skip(1).step_by(2).rev().map(compile));
     order
 }
@@ -152,15 +152,15 @@ pub(crate) fn compile(units: Vec<Unit>, program: &Program, threads: usize) -> Re
     let (units, all) = (Arc::new(units), tasks.clone());
     let shared = Arc::clone(&units);
     let done = batch::run(tasks.len(), threads, move |t| match all[t] {
-        CompileTask::Compile(i) => Done::Compiled(code(&shared[i], &plain).map(Box::new)),
-        CompileTask::Verify(i) => {
+        CompileJob::Compile(i) => Done::Compiled(code(&shared[i], &plain).map(Box::new)),
+        CompileJob::Verify(i) => {
             let unit = &shared[i];
             Done::Verified(verify(&unit.func, &**unit.isa.as_ref().unwrap_or(&plain), &owners[i]))
         }
     });
     // As the units are, whatever was done first.
-    let mut done: Vec<(CompileTask, Done)> = tasks.into_iter().zip(done).collect();
-    done.sort_by_key(|(CompileTask::Verify(i) | CompileTask::Compile(i), _)| *i);
+    let mut done: Vec<(CompileJob, Done)> = tasks.into_iter().zip(done).collect();
+    done.sort_by_key(|(CompileJob::Verify(i) | CompileJob::Compile(i), _)| *i);
     let mut problems = Diagnostics::default();
     let (mut compiled, mut failed) = (Vec::with_capacity(units.len()), Diagnostics::default());
     for (task, done) in done {
@@ -168,7 +168,7 @@ pub(crate) fn compile(units: Vec<Unit>, program: &Program, threads: usize) -> Re
             Done::Verified(found) => problems.extend(found.err().into_iter().flat_map(|e| e.0)),
             Done::Compiled(Ok(code)) => compiled.push(*code),
             Done::Compiled(Err(what)) => {
-                let (CompileTask::Verify(i) | CompileTask::Compile(i)) = task;
+                let (CompileJob::Verify(i) | CompileJob::Compile(i)) = task;
                 let Unit { symbol, owner, .. } = &units[i];
                 let d = Diagnostic::new("AD0160", format!("Cranelift cannot compile %{symbol} for this machine"))
                     .in_func(&program.funcs[*owner].symbol)
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_takes_longest_is_at_the_ends() {
-        use CompileTask::{Compile, Verify};
+        use CompileJob::{Compile, Verify};
         assert_eq!(order(&[9], &[0]), [Compile(0), Verify(0)]);
         assert_eq!(order(&[9, 9], &[0, 1]), [Compile(0), Verify(0), Verify(1), Compile(1)]);
         let found = order(&[1, 4, 3, 2], &[1, 2]);

@@ -18,11 +18,11 @@
 //! live out of it is zero. So no cotangent survives from one iteration to another by accident, and
 //! block parameters have instantaneous semantics.
 
-use brolga_ir::BlockId;
-use brolga_ir::InstId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Check, Defs, FrameSlot, Shape, Val};
 use brolga_ir::map::{IndexMap, Table};
+use brolga_ir::verify::GraphKind;
+use brolga_ir::{BlockId, Diagnostics, InstId};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 
@@ -34,6 +34,7 @@ use crate::shadow::contract_array;
 use crate::translate::convert::fitted;
 use crate::translate::stmt::Given;
 use crate::val_map::ByName;
+use crate::verified;
 use builder::{Builder, Converter, Holds, RerunBlocks, Waiting, to};
 
 /// The pullback graph with the names of its parameters.
@@ -56,6 +57,24 @@ pub struct Pullbacks {
     /// What comes before the first where there is a choice: it clears what that is going to add to
     /// ([`crate::shadow::monotone_rows`]).
     pub clearing: Option<PullbackGraph>,
+}
+
+impl Pullbacks {
+    /// Look at them, beside their forward pass.
+    ///
+    /// # Errors
+    /// The rules that they break: a bug of ours.
+    pub fn verify(&self, forward: &CfgBlocks, facts: &Facts<'_>, plan: &Plan) -> Result<(), Diagnostics> {
+        let Self { guarded, free, clearing } = self;
+        verified::pair("assemble", forward, &guarded.graph, facts, plan)?;
+        if let Some(free) = free {
+            verified::pullback_of("assemble (without guards)", forward, &free.graph, facts, plan)?;
+        }
+        match clearing {
+            Some(clearing) => verified::graph("assemble (clearing)", GraphKind::Clearing, &clearing.graph, facts, plan),
+            None => Ok(()),
+        }
+    }
 }
 
 mod builder;

@@ -23,7 +23,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use brolga_analysis::memory::cell::Base;
+use brolga_analysis::query::cell::Base;
 use brolga_analysis::{CalleeKind, Cfg};
 use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};

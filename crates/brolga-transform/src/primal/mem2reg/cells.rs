@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use brolga_analysis::memory::cell::Base;
+use brolga_analysis::query::cell::Base;
 use cranelift_codegen::ir;
 
 /// A base and an offset.

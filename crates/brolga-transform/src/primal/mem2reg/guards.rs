@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use brolga_analysis::Cfg;
-use brolga_analysis::memory::cell::Base;
+use brolga_analysis::query::cell::Base;
 use brolga_analysis::query::{access_address, access_bytes, access_offset};
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;

@@ -2,7 +2,7 @@
 //!
 //! **Question.** Which accesses are to the same bytes, and which are to others for certain?
 //!
-//! **Answer.** Cells of [`brolga_analysis::memory::cell`]. In a WebAssembly memory their bases are
+//! **Answer.** Cells of [`brolga_analysis::query::cell`]. In a WebAssembly memory their bases are
 //! followed further: through constants that are added to an address of 32 bits, and through
 //! variables that hold one ([`CellNames::ints`]), to a *root*. The frame of a function is named
 //! after the load of the stack pointer, and so is that of an inlined callee, whose own load of the
@@ -15,7 +15,7 @@
 //! of one name whose accesses differ in that lie 2^32 bytes apart, so one of the two accesses is
 //! out of bounds and traps.
 
-use brolga_analysis::memory::cell::{Base, cell_of};
+use brolga_analysis::query::cell::{Base, cell_of};
 use brolga_analysis::query::{access_address, access_offset, constant_int};
 use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData, Opcode, ValueDef, types};

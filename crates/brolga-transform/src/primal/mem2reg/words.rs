@@ -26,7 +26,7 @@
 //! store-to-load forwarding as in LLVM's `EarlyCSE` and `mem2reg`.
 
 use brolga_analysis::Cfg;
-use brolga_analysis::memory::cell::Base;
+use brolga_analysis::query::cell::Base;
 use brolga_analysis::query::{access_address, access_bytes, constant_int};
 use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{self, Opcode, types};
@@ -67,19 +67,20 @@ impl<'a> Words<'a> {
         if mixed.is_empty() && !names.has_frame() {
             return None;
         }
-        Self::look(func, cfg, calls, (names, mixed))
+        Self::look(func, cfg, calls, names, mixed)
     }
 
     /// Look at a function to see what it writes.
     pub fn of_callee(func: &'a ir::Function, cfg: &Cfg, calls: &'a dyn Calls) -> Option<Self> {
-        Self::look(func, cfg, calls, (CellNames::new(func, true), HashSet::default()))
+        Self::look(func, cfg, calls, CellNames::new(func, true), HashSet::default())
     }
 
     fn look(
         func: &'a ir::Function,
         cfg: &Cfg,
         calls: &'a dyn Calls,
-        (names, mixed): (CellNames<'a>, HashSet<Base>),
+        names: CellNames<'a>,
+        mixed: HashSet<Base>,
     ) -> Option<Self> {
         let (enters, leaves) = Default::default();
         let mut words = Self { func, names, calls, mixed, enters, leaves, wide: HashMap::default() };

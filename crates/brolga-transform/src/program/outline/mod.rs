@@ -51,7 +51,7 @@ use cranelift_codegen::isa::TargetIsa;
 use crate::derived::LoopOutcome;
 use crate::primal::edit::before;
 use crate::primal::mem2reg::Callees;
-use crate::primal::normalise::{Normalised, normalise};
+use crate::primal::normalise::{Normalised, PrimalCx, normalise};
 
 pub(crate) use select::{StayingLoop, functions_named};
 
@@ -122,7 +122,9 @@ pub(crate) fn outline(
     keys: &mut Vec<FuncKey>,
     normalised: &mut IndexMap<FuncKey, Normalised>,
     staying: &[StayingLoop],
-    (root, options, isa): (FuncKey, &Options, &dyn TargetIsa),
+    root: FuncKey,
+    options: &Options,
+    isa: &dyn TargetIsa,
 ) -> Result<OutlinedLoops, Diagnostics> {
     let asked = &options.checkpoints;
     if options.memory == MemoryMode::Restore && !asked.around.is_empty() {
@@ -160,7 +162,8 @@ pub(crate) fn outline(
         let bodies: Vec<_> = std::iter::once((key, func)).chain(bodies).collect();
         let callees = Callees::new(program);
         for (k, body) in bodies {
-            normalised.insert(k, normalise(program, k, body, &callees, isa)?);
+            let cx = PrimalCx { program, key: k, callees: &callees, enabled: options.enabled(), isa };
+            normalised.insert(k, normalise(body, cx)?);
         }
         keys.extend(made);
     }

@@ -9,6 +9,7 @@
 use brolga_analysis::activity::State;
 use brolga_analysis::memory::mod_ref::Effect;
 use brolga_analysis::query::signature_id;
+use brolga_analysis::variant::combined_signature;
 use brolga_analysis::{Delta, ParamMode, ResultMode, Variant};
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, intrinsics};
@@ -16,7 +17,6 @@ use brolga_rules::helper_of_account;
 use cranelift_codegen::ir::{self, Signature, types};
 
 use super::fragments::hand_over;
-use crate::assemble::combined::signature;
 use crate::derived::PairSymbols;
 use crate::translate::convert::fitted;
 use crate::translate::rules::fragments::nothing_arrives;
@@ -30,7 +30,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     // What is known of the caller's cotangents is known to the callee; a sum of calls passes its
     // own on as it is.
     for (mode, r) in results.iter_mut().zip(cx.results()) {
-        if *mode == ResultMode::Active && cx.facts().units.contains(*r) {
+        if *mode == ResultMode::Active && cx.facts().unit_cotangents.contains(*r) {
             *mode = ResultMode::Unit;
         }
     }
@@ -83,7 +83,7 @@ fn joint(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
     deltas(cx, Where::Rvs, variant, &args, &mut operands);
     operands.push(None);
     seeds(cx, variant, sig, &mut operands);
-    let signature = signature(&variant.forward_signature(sig), &variant.pullback_signature(sig), 0);
+    let signature = combined_signature(&variant.forward_signature(sig), &variant.pullback_signature(sig), 0);
     let op = AdOp::Call { callee, args: operands.into(), sig: Box::new(signature), tape: Tape::Above };
     give_back(cx, variant, sig, &args, op);
 }

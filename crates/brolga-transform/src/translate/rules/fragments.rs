@@ -2,7 +2,7 @@
 //! (`brolga_runtime::pieces`).
 
 use brolga_analysis::activity::State;
-use brolga_analysis::kinds::bytes::{BytesOf, constant_in, pieces_of};
+use brolga_analysis::bits::bytes::{BytesOf, constant_in, pieces_of};
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};

@@ -105,10 +105,10 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             save_bytes(cx, args[0], args[2]);
             if let Some(d) = cx.facts().delta(args[0]) {
                 let pointers =
-                    cx.facts().contents.of_class(args[0]).moved() == brolga_analysis::kinds::kind::Kinds::POINTER;
+                    cx.facts().contents.of_class(args[0]).moved() == brolga_analysis::lattice::kinds::Kinds::POINTER;
                 let w = if pointers { Where::After } else { Where::Rvs };
                 let n = wide(cx, w, args[2]);
-                clear(cx, w, (Some(Val::Primal(args[0])), d), n);
+                clear(cx, w, Some(Val::Primal(args[0])), d, n);
             }
         }
         MemFn::Malloc | MemFn::Calloc => {
@@ -243,13 +243,13 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
             cx.helper(w, "brolga_memmove_rev", &operands, &[I64; 6], Defs::default(), false);
         }
         CopyRole::Fields(_) | CopyRole::Mixed => unreachable!("handled above"),
-        CopyRole::Ints => clear(cx, w, (to, dt), n),
+        CopyRole::Ints => clear(cx, w, to, dt, n),
     }
 }
 
 /// A block is filled with numbers: its shadow is cleared, and where floats may lie that it has a
 /// part of, it is seen what becomes of the others.
-fn clear(cx: Cx<'_, '_, '_, '_>, w: Where, (to, delta): (Option<Val>, Val), n: Val) {
+fn clear(cx: Cx<'_, '_, '_, '_>, w: Where, to: Option<Val>, delta: Val, n: Val) {
     let Some(of) = cx.facts().fills(cx.inst()).filter(|_| w == Where::Rvs) else {
         return cx.helper(w, "brolga_zero", &[to, Some(delta), Some(n)], &[I64; 3], Defs::default(), false);
     };

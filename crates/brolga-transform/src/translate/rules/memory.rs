@@ -121,7 +121,7 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
         MemRole::Float(shape) => {
             const_store_check(cx, addr);
             if let Some(total) = cx.facts().overwrites.summed.get(&inst) {
-                let ct = if total.always && cx.facts().units.contains(total.sum) {
+                let ct = if total.always && cx.facts().unit_cotangents.contains(total.sum) {
                     cx.constant(1.0, shape.ty())
                 } else {
                     cx.emit(Where::Rvs, AdOp::Held(total.name()), shape.ty())

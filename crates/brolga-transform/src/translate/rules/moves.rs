@@ -7,7 +7,7 @@
 //! in an integer, so one rule serves both.
 
 use brolga_analysis::activity::State;
-use brolga_analysis::kinds::bit_idioms::{self, BitOp};
+use brolga_analysis::bits::bit_idioms::{self, BitOp};
 use brolga_analysis::query::is_one_lane;
 use brolga_analysis::{Delta, RootKind};
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};

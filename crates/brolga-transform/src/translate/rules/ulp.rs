@@ -3,11 +3,11 @@
 //!
 //! The exponents of two floats may lie so far apart that their slope is no number, or that the
 //! product is none, although another step leads back. So the run time scales
-//! (`brolga_runtime::steps`), and says where digits are lost on the way; that is a trap, since it
-//! is not known whether they will be asked for.
+//! (`brolga_runtime::calls::steps`), and says where digits are lost on the way; that is a trap,
+//! since it is not known whether they will be asked for.
 
 use brolga_analysis::activity::State;
-use brolga_analysis::kinds::bit_arith::divides_by;
+use brolga_analysis::bits::bit_arith::divides_by;
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::{Opcode, types};
 

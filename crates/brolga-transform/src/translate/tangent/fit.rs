@@ -2,8 +2,8 @@
 //!
 //! The tangent of a fragment has the bytes of the float's tangent, in an integer of the fragment's
 //! own type. Where a float becomes a fragment the run time notes both; where a fragment becomes a
-//! float it says whether all bytes are of one tangent (`brolga_runtime::tangents`). A flag says
-//! whether a tangent was not zero ([`Shape::Demand`]).
+//! float it says whether all bytes are of one tangent (`brolga_runtime::calls::tangents`). A flag
+//! says whether a tangent was not zero ([`Shape::Demand`]).
 
 use brolga_ir::inst::{Arith, Shape, Val};
 use cranelift_codegen::ir::{self, Type, types};

@@ -5,8 +5,8 @@
 //! ([`Shape::Demand`]).
 
 use brolga_analysis::activity::State;
-use brolga_analysis::kinds::bit_idioms;
-use brolga_analysis::kinds::bytes::pieces_of;
+use brolga_analysis::bits::bit_idioms;
+use brolga_analysis::bits::bytes::pieces_of;
 use brolga_ir::inst::{AdOp, Arith, Shape, Val};
 use cranelift_codegen::ir::{Opcode, types};
 

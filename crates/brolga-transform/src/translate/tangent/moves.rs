@@ -2,7 +2,7 @@
 //! along.
 
 use brolga_analysis::activity::State;
-use brolga_analysis::kinds::bit_idioms::{self, BitOp};
+use brolga_analysis::bits::bit_idioms::{self, BitOp};
 use brolga_analysis::query::is_one_lane;
 use brolga_ir::inst::{Arith, Shape, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, condcodes::FloatCC, condcodes::IntCC, types};

@@ -1,0 +1,71 @@
+//! What generated code calls to poison cotangents ([`crate::pieces::poison`]).
+
+use crate::pieces::poison::Poison;
+use crate::segment::Segment;
+
+/// All bits of four bytes.
+const ALL: u32 = u32::MAX;
+
+impl Segment {
+    /// The cotangent of what lies at `n` bytes of shadow is not known.
+    ///
+    /// # Safety
+    /// They are valid.
+    pub(crate) unsafe fn poison(&mut self, at: usize, n: usize) {
+        // SAFETY: our contract.
+        unsafe { (at as *mut u8).write_bytes(u8::MAX, n) };
+        self.poison.any = true;
+        // Shadows of frames and blocks are cleared before they are used again, and may be gone by the end.
+        if self.poison.last != at && !self.owns(at) {
+            self.poison.last = at;
+            let known = self.poison.places.entry(at).or_default();
+            *known = (*known).max(n);
+        }
+    }
+
+    /// What the reverse of a task has poisoned, of which it has got to know what its parent asks.
+    pub(crate) fn join_poison(&mut self, strand: &mut Self) {
+        self.poison.any |= std::mem::take(&mut strand.poison).any;
+        self.asked |= std::mem::take(&mut strand.asked);
+    }
+
+    /// A pullback has run: shadows that are still poisoned are those of integers, and become zero.
+    /// Whether there ever were any.
+    pub fn forget_poison(&mut self) -> bool {
+        let Poison { any, places, .. } = std::mem::take(&mut self.poison);
+        for word in places.into_iter().flat_map(|(at, n)| (at..at + n).step_by(4)) {
+            // SAFETY: it was valid when the reverse of a load stored there, and shadows of the
+            // caller's are until the run is over.
+            unsafe {
+                if (word as *const u32).read_unaligned() == ALL {
+                    (word as *mut u32).write_unaligned(0);
+                }
+            }
+        }
+        any || self.pieces.poisoned
+    }
+}
+
+/// The cotangent of what lies at `n` bytes of shadow at `at` is not known.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses, and the bytes are valid.
+pub unsafe extern "C" fn brolga_poison(seg: *mut Segment, at: u64, n: u64) {
+    // SAFETY: our contract.
+    unsafe { (*seg).poison(at as usize, n as usize) };
+}
+
+/// What has arrived where an integer was stored that had been computed, without what is unknown:
+/// that leads to the loads that it was computed from.
+///
+/// # Safety
+/// As for [`brolga_poison`].
+pub unsafe extern "C" fn brolga_without_poison(seg: *mut Segment, x: u64) -> u64 {
+    let is_unknown = |half: u64| half == 0 || half == u64::from(ALL);
+    if !is_unknown(x & u64::from(ALL)) || !is_unknown(x >> 32) {
+        return x;
+    }
+    // SAFETY: our contract.
+    unsafe { (*seg).asked = 1 };
+    0
+}

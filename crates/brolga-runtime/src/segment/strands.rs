@@ -1,0 +1,525 @@
+//! Strands: segments that run tasks of forks, and what they do with their shadows.
+//!
+//! **Question.** Generated code forks, joins, records a delta, or reads a cotangent. What do
+//! segments do then? **Answer.** [`Segment::fork`] and [`Segment::join`] run tasks on segments of
+//! their own, as [`crate::forks`] says; [`Segment::pending`], [`Segment::pending_within`] and
+//! [`Segment::gather`] are of [`crate::forks::pending`].
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use crate::forks::pending::{Cells, Extent};
+use crate::forks::{Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, are_apart};
+use crate::mappings;
+use crate::pieces::WINDOW;
+use crate::segment::Segment;
+use crate::stack;
+use crate::traps::{self, CodeRanges, Entry, RawTrap};
+
+/// Bytes of a record: which fork it is.
+const RECORD: usize = 8;
+
+impl Segment {
+    /// Run the forward passes of a fork's tasks.
+    ///
+    /// # Safety
+    /// `call` and the words behind it are valid, its functions are such, and this is called by
+    /// generated code that has been entered by a guarded call.
+    pub(crate) unsafe fn fork(&mut self, call: *const ForkCall, n: usize) -> ForkEnd {
+        // SAFETY: our contract.
+        let (head, words) = unsafe {
+            let head = &*call;
+            (head, std::slice::from_raw_parts(call.add(1).cast::<u64>(), head.words as usize))
+        };
+        // What runs on this segment records below the fork's own record.
+        let width = self.forks.width.max(1).saturating_mul(n);
+        let inline = self.forks.inline || width > MOST_STRANDS;
+        self.forks.forget_from(self.top as usize);
+        if !inline && self.prepare(n, width).is_none() {
+            return ForkEnd::Full;
+        }
+        self.note_stack();
+        // SAFETY: our contract.
+        let code = unsafe { traps::innermost() };
+        // SAFETY: our contract.
+        let pass = |seg: &mut Self, t: usize| unsafe { seg.pass(head.forward, words, Some(t), code) };
+        let mut fork =
+            Fork { pullback: head.pullback, at: 0, tasks: n, marks: None, exclusive: self.forks.exclusive.len() };
+        let done = if inline {
+            stack::with_margin(|| self.one_by_one(0..n, pass))
+        } else {
+            let mut strands = std::mem::take(&mut self.forks.strands);
+            let first = self.forks.marks.len();
+            self.forks.marks.extend(strands[..n].iter().map(|s| (s.top as usize, 0)));
+            strands[..n].iter_mut().for_each(|s| s.forks.pending.begin_task());
+            fork.marks = Some(first);
+            let done = stack::with_margin(|| run(&mut strands[..n], self, false, pass));
+            for (t, strand) in strands[..n].iter_mut().enumerate() {
+                self.forks.marks[first + t].1 = strand.top as usize;
+                self.blocks.adopt(&mut strand.blocks);
+                self.forks.lacking |= std::mem::take(&mut strand.forks.lacking);
+            }
+            self.forks.exclusive.extend(exclusive(&strands[..n]));
+            self.forks.strands = strands;
+            done
+        };
+        let done = if done == ForkEnd::Done && self.forks.lacking { ForkEnd::Lacking } else { done };
+        let room = (self.limit as usize).saturating_sub(self.top as usize) >= RECORD;
+        fork.at = self.top as usize;
+        if done == ForkEnd::Done && room {
+            // SAFETY: there is room.
+            unsafe { self.top.cast::<u64>().write_unaligned(self.forks.forks.len() as u64) };
+            self.top = self.top.wrapping_add(RECORD);
+        }
+        self.forks.forks.push(fork);
+        if done == ForkEnd::Done && !room { ForkEnd::Full } else { done }
+    }
+
+    /// Run the pullbacks of the tasks of the fork whose record the cursor is behind.
+    ///
+    /// # Safety
+    /// As for [`Self::fork`], which has left the record.
+    pub(crate) unsafe fn join(&mut self) -> ForkEnd {
+        self.cursor = self.cursor.wrapping_sub(RECORD);
+        // SAFETY: our contract.
+        let i = unsafe { self.cursor.cast::<u64>().read_unaligned() } as usize;
+        debug_assert_eq!(self.forks.forks.get(i).map(|f| f.at), Some(self.cursor as usize));
+        let next = self.forks.forks.get(i + 1).map_or(self.forks.exclusive.len(), |f| f.exclusive);
+        let Some(&Fork { pullback, tasks: n, marks, exclusive, .. }) = self.forks.forks.get(i) else {
+            return ForkEnd::Trapped;
+        };
+        // SAFETY: our contract.
+        let code = unsafe { traps::innermost() };
+        // SAFETY: our contract.
+        let pass = |seg: &mut Self| unsafe { seg.pass(pullback, &[], None, code) };
+        let Some(first) = marks else {
+            return stack::with_margin(|| self.one_by_one((0..n).rev(), |seg, _| pass(seg)));
+        };
+        // Tasks do not know of them.
+        if self.waiting != 0 {
+            self.pieces.lost = true;
+        }
+        let mut strands = std::mem::take(&mut self.forks.strands);
+        for (strand, mark) in strands.iter_mut().zip(&self.forks.marks[first..first + n]) {
+            strand.forks.pending.begin();
+            strand.asked = self.asked;
+            strand.cursor = mark.1 as *mut u8;
+        }
+        if self.lead_exclusive(&mut strands, exclusive..next).is_none() {
+            self.forks.strands = strands;
+            return ForkEnd::Lacking;
+        }
+        let done = stack::with_margin(|| {
+            run(&mut strands[..n], self, true, |strand, _| {
+                strand.note_sums();
+                strand.data_is_pending();
+                pass(strand);
+                strand.forks.pending.end();
+            })
+        });
+        for &Exclusive { task, object, cell, .. } in &self.forks.exclusive[exclusive..next] {
+            let pending = &mut strands[task].forks.pending;
+            pending.lead(cell, pending.objects[object].distance());
+        }
+        for strand in &mut strands[..n] {
+            self.join_poison(strand);
+            if strand.pieces.lost || strand.waiting != 0 {
+                self.pieces.lost = true;
+                strand.pieces.clear();
+                strand.waiting = 0;
+            }
+        }
+        let lacking = strands[..n].iter_mut().any(|s| std::mem::take(&mut s.forks.lacking));
+        let done = match done {
+            ForkEnd::Done if lacking => ForkEnd::Lacking,
+            ForkEnd::Done => self.add_up(&mut strands[..n]),
+            done => done,
+        };
+        self.forks.strands = strands;
+        done
+    }
+
+    /// Pullbacks of tasks add to what this segment sees where no two of them touch the same.
+    fn lead_exclusive(&mut self, strands: &mut [Box<Self>], exclusive: Range<usize>) -> Option<()> {
+        let mut partly: Vec<(usize, usize)> = Vec::new();
+        for k in exclusive {
+            let Exclusive { task, object, cell, ref extent, all } = self.forks.exclusive[k];
+            let extent = extent.clone();
+            let place = self.pending_place(extent.start)?;
+            // Sums of this segment may be those of a smaller object.
+            let sums = self.forks.pending.of_sum(place).map(|o| o.shadow.clone());
+            if sums.is_none_or(|sums| sums.start <= extent.start && extent.end <= sums.end) {
+                let pending = &mut strands[task].forks.pending;
+                pending.lead(cell, place.wrapping_sub(extent.start));
+                pending.objects[object].unused = all;
+            } else {
+                partly.push((task, object));
+            }
+        }
+        for (task, object) in partly {
+            strands[task].forks.pending.objects[object].unused = false;
+        }
+        Some(())
+    }
+
+    /// The strands' pending sums are this segment's, the last one's first.
+    fn add_up(&mut self, strands: &mut [Box<Self>]) -> ForkEnd {
+        for strand in strands.iter_mut().rev() {
+            if self.add_pending(strand).is_none() {
+                return ForkEnd::Lacking;
+            }
+            strand.forks.pending.broken = false;
+        }
+        ForkEnd::Done
+    }
+
+    /// Stack slots of what has forked may be shadows that tasks share.
+    fn note_stack(&mut self) {
+        let here = std::ptr::from_ref(&self) as usize;
+        let stack = stack::around_here().filter(|stack| stack.contains(&here));
+        self.forks.stack = stack.map_or(0..0, |stack| here..stack.end);
+    }
+
+    /// The delta of pending sums, for a record. Without memory for them, the fork fails.
+    pub(crate) fn pending_or_note(&mut self, p: usize, delta: usize) -> usize {
+        let found = self.pending(p, delta);
+        self.forks.lacking |= found.is_none();
+        found.unwrap_or(delta)
+    }
+
+    /// The segment of the run, which has the shadows of data objects.
+    fn root(&self) -> &Self {
+        let mut strand = self;
+        while let Some(parent) = strand.forks.parent {
+            // SAFETY: a strand that waits for others is there, and does not change.
+            strand = unsafe { &*parent };
+        }
+        strand
+    }
+
+    /// The shadow of a data object.
+    pub(crate) fn data_shadow(&self, object: usize) -> Option<Range<usize>> {
+        self.root().global_shadows().ranges().nth(object)
+    }
+
+    /// The table of data objects' deltas leads to pending sums from here on.
+    fn data_is_pending(&mut self) {
+        let mut table = std::mem::take(&mut self.forks.data);
+        table.clear();
+        table.extend(self.root().global_shadows().deltas());
+        for (object, delta) in table.iter_mut().enumerate() {
+            let shadow = self.data_shadow(object).map_or(0, |shadow| shadow.start);
+            *delta = self.pending_or_note(shadow.wrapping_sub(*delta as usize), *delta as usize) as i64;
+        }
+        self.forks.data = table;
+        self.lead_data_by_strand();
+    }
+
+    /// What is known of a shadow's surroundings beside tapes and heap blocks.
+    pub(crate) fn known_shadow(&self, shadow: usize) -> Option<Range<usize>> {
+        let declared = self.declared.iter().filter(|d| d.shadow != 0).filter_map(|d| {
+            let from = d.shadow as usize;
+            Some(from..from.checked_add(usize::try_from(d.len?).ok()?)?)
+        });
+        let stack = self.forks.stack.clone();
+        declared.chain([stack]).chain(self.global_shadows().ranges()).find(|r| r.contains(&shadow))
+    }
+
+    /// Tasks one after the other, on this segment. All run, also behind one that traps.
+    fn one_by_one(&mut self, tasks: impl Iterator<Item = usize>, each: impl Fn(&mut Self, usize)) -> ForkEnd {
+        let mut first: Option<(usize, RawTrap)> = None;
+        for t in tasks {
+            each(self, t);
+            let trap = self.forks.failed.take();
+            if let Some(trap) = trap.filter(|_| first.as_ref().is_none_or(|f| t < f.0)) {
+                first = Some((t, trap));
+            }
+        }
+        let Some((_, trap)) = first else { return ForkEnd::Done };
+        self.forks.trap = Some(trap);
+        ForkEnd::Trapped
+    }
+
+    /// Have segments for the tasks of a fork, if there is memory for them.
+    fn prepare(&mut self, n: usize, width: usize) -> Option<()> {
+        let mut strands = std::mem::take(&mut self.forks.strands);
+        while strands.len() < n {
+            strands.push(Segment::new(self.capacity()).ok()?);
+        }
+        let parent: *const Segment = self;
+        for strand in &mut strands[..n] {
+            strand.follows(self);
+            strand.forks.executor.clone_from(&self.forks.executor);
+            strand.forks.instance.clone_from(&self.forks.instance);
+            (strand.forks.width, strand.forks.parent) = (width, Some(parent));
+            (strand.forks.inline, strand.forks.float_size) = (false, self.forks.float_size);
+        }
+        self.forks.strands = strands;
+        Some(())
+    }
+
+    /// Enter generated code with words, the number of the task if there is one, and this segment.
+    ///
+    /// # Safety
+    /// As for [`Self::fork`].
+    unsafe fn pass(&mut self, entry: Entry, words: &[u64], task: Option<usize>, code: &CodeRanges) {
+        let seg: *mut Segment = self;
+        let mut args = std::mem::take(&mut self.forks.args);
+        args.clear();
+        args.extend_from_slice(words);
+        args.extend(task.map(|t| t as u64));
+        args.push(seg as u64);
+        // SAFETY: our contract; the code is that of the run, of which all frames may be abandoned.
+        let done = unsafe { traps::call_guarded(entry, args.as_mut_ptr().cast(), code) };
+        self.forks.args = args;
+        // A fork within has noted what has stopped its task.
+        self.forks.failed = done.err().map(|own| self.forks.trap.take().unwrap_or(own));
+    }
+}
+
+/// Segments of which each thread uses those whose tasks it runs.
+#[derive(Clone, Copy)]
+struct OfTasks(*mut Box<Segment>);
+
+// SAFETY: each is used by the thread that runs its task.
+unsafe impl Sync for OfTasks {}
+
+impl OfTasks {
+    /// That of a task.
+    ///
+    /// # Safety
+    /// There is one, and it is not used elsewhere.
+    unsafe fn of<'s>(self, t: usize) -> &'s mut Segment {
+        // SAFETY: our contract.
+        unsafe { &mut *self.0.add(t) }
+    }
+}
+
+/// Run each task on its strand; in reverse, the last one first.
+fn run(
+    strands: &mut [Box<Segment>],
+    parent: &mut Segment,
+    reverse: bool,
+    each: impl Fn(&mut Segment, usize) + Sync,
+) -> ForkEnd {
+    let (n, shared) = (strands.len(), OfTasks(strands.as_mut_ptr()));
+    // SAFETY: there is one for each task, and no two tasks have one number.
+    let task = |t: usize| each(unsafe { shared.of(t) }, t);
+    match &parent.forks.executor {
+        Some(executor) if n > 1 => executor.each(n, &|i| task(if reverse { n - 1 - i } else { i })),
+        _ if reverse => (0..n).rev().for_each(task),
+        _ => (0..n).for_each(task),
+    }
+    let Some(failed) = strands.iter_mut().find(|s| s.forks.failed.is_some()) else { return ForkEnd::Done };
+    parent.forks.trap = failed.forks.failed.take();
+    parent.loops.fails_as(&failed.loops);
+    parent.inverses.fails_as(&failed.inverses);
+    ForkEnd::Trapped
+}
+
+/// What one task touches by a delta in a cell, and no other task does.
+fn exclusive(strands: &[Box<Segment>]) -> Vec<Exclusive> {
+    let mut touched: Vec<Exclusive> = Vec::new();
+    for (task, strand) in strands.iter().enumerate() {
+        for (object, o) in strand.forks.pending.objects.iter().enumerate() {
+            let all = !o.open && o.cells.iter().all(|c| !c.open);
+            for c in o.cells.iter().filter(|c| !c.open) {
+                touched.extend(c.extent.clone().map(|extent| Exclusive { task, object, cell: c.id, extent, all }));
+            }
+        }
+    }
+    touched.sort_unstable_by_key(|t| (t.extent.start, t.task));
+    let apart = are_apart(&touched);
+    let shared: HashSet<(usize, usize)> =
+        touched.iter().zip(&apart).filter(|(_, apart)| !**apart).map(|(t, _)| (t.task, t.object)).collect();
+    let mut apart = apart.into_iter();
+    touched.retain(|_| apart.next() == Some(true));
+    for t in &mut touched {
+        t.all &= !shared.contains(&(t.task, t.object));
+    }
+    touched
+}
+
+/// Pending sums.
+impl Segment {
+    /// Whether pullbacks of this segment's code run beside others.
+    fn is_strand(&self) -> bool {
+        self.forks.parent.is_some() && !self.forks.inline
+    }
+
+    /// Whether it knows of all cotangents that wait in pieces: not that of a task.
+    pub(crate) fn keeps_account(&self) -> bool {
+        !self.is_strand()
+    }
+
+    /// Numbers have been stored over some bytes, of which a task may find parts of a double's
+    /// cotangent only: that is lost then. Whether this is a task's segment.
+    ///
+    /// # Safety
+    /// The bytes and the windows that they lie in are those of a shadow, or of its pending sums.
+    pub(crate) unsafe fn cut_in_task(&mut self, at: usize, n: usize) -> bool {
+        if self.keeps_account() {
+            return false;
+        }
+        let (from, to) = (at & !(WINDOW - 1), (at + n).next_multiple_of(WINDOW));
+        if self.sums != 0 {
+            // SAFETY: our contract.
+            unsafe { self.gather(from, to - from) };
+        }
+        // SAFETY: our contract.
+        let is_zero = |place| unsafe { Cells::Doubles.is_zero(place) };
+        if !(from..to).step_by(WINDOW).all(is_zero) {
+            self.pieces.lost = true;
+        }
+        true
+    }
+
+    /// Whether nothing but this strand adds to a shadow.
+    pub(crate) fn owns(&self, shadow: usize) -> bool {
+        self.whole_tape().contains(&shadow) || self.blocks.around(shadow).is_some()
+    }
+
+    /// The delta of pending sums for the shadow of what lies at `p`; none if there is no memory for
+    /// them.
+    pub(crate) fn pending(&mut self, p: usize, delta: usize) -> Option<usize> {
+        if delta == 0 || !self.is_strand() {
+            return Some(delta);
+        }
+        self.pending_place(p.wrapping_add(delta)).map(|at| at.wrapping_sub(p))
+    }
+
+    /// Where the delta will be by which a pullback touches so much of the shadow of what lies at
+    /// `p`: more than is known, without an extent. None if there is no memory for pending sums.
+    pub(crate) fn pending_within(&mut self, p: usize, delta: usize, touched: Option<Extent>) -> *const usize {
+        let shadow = p.wrapping_add(delta);
+        if delta == 0 || !self.is_strand() || self.owns(shadow) {
+            return self.forks.pending.fixed_cell(delta);
+        }
+        let Some(object) = self.pending_object(shadow) else {
+            self.forks.lacking = true;
+            return self.forks.pending.fixed_cell(delta);
+        };
+        // Pullbacks have another way to data objects.
+        let is_data = self.root().global_shadows().ranges().any(|r| r.contains(&shadow));
+        self.forks.pending.cell(object, p, delta, touched.filter(|_| !is_data))
+    }
+
+    /// The pullback of a task begins: whether there may be sums that it gathers, its own or those
+    /// of strands that wait for it.
+    fn note_sums(&mut self) {
+        // SAFETY: a strand that waits is there, and does not change.
+        let waiting = self.forks.parent.is_some_and(|parent| unsafe { (*parent).sums } != 0);
+        self.sums = u64::from(waiting || self.forks.pending.objects.iter().any(|o| !o.unused));
+    }
+
+    /// Where the pending sum for an object's shadow is: there, if the strand owns it.
+    fn pending_place(&mut self, shadow: usize) -> Option<usize> {
+        // Around what the strand owns there may be an object that others add to.
+        if !self.is_strand() || self.owns(shadow) {
+            return Some(shadow);
+        }
+        let object = self.pending_object(shadow)?;
+        self.sums = 1;
+        let object = &mut self.forks.pending.objects[object];
+        (object.open, object.unused) = (true, false);
+        Some(shadow.wrapping_add(object.distance()))
+    }
+
+    /// Where sums of this strand for a page of a shadow are, if it has any.
+    fn sums_of_page(&mut self, shadow: usize) -> Option<usize> {
+        let object = self.forks.pending.objects.iter_mut().find(|o| o.shadow.contains(&shadow))?;
+        object.unused = false;
+        self.sums = 1;
+        Some(shadow.wrapping_add(object.distance()))
+    }
+
+    /// The number of the object of a shadow that this strand does not own.
+    fn pending_object(&mut self, shadow: usize) -> Option<usize> {
+        let known = self.forks.pending.of_object(shadow);
+        known.or_else(|| {
+            let instance = self.forks.instance.clone().filter(|i| i.shadow.contains(&shadow));
+            let extent = instance.as_ref().map(|i| i.shadow.clone()).or_else(|| self.object_around(shadow))?;
+            self.forks.pending.make(extent, instance).ok()
+        })
+    }
+
+    /// The object that a shadow lies in, of one of the strands that wait for this one, or of the
+    /// caller of the run.
+    fn object_around(&self, shadow: usize) -> Option<Range<usize>> {
+        let mut found = None;
+        let mut strand = self.forks.parent;
+        while let (Some(at), None) = (strand, &found) {
+            // SAFETY: a strand that waits is there, and does not change.
+            let waiting = unsafe { &*at };
+            let tape = waiting.used_tape();
+            found = if tape.contains(&shadow) { Some(tape) } else { waiting.blocks.around(shadow) };
+            found = found.or_else(|| waiting.known_shadow(shadow));
+            strand = waiting.forks.parent;
+        }
+        found.or_else(|| mappings::around(shadow))
+    }
+
+    /// A shadow is going to be read at some bytes, by the only strand that stores to them: what has
+    /// been added for them elsewhere comes to where it reads.
+    ///
+    /// # Safety
+    /// The bytes are those of a shadow, or of its pending sums for this strand.
+    pub(crate) unsafe fn gather(&mut self, at: usize, n: usize) {
+        if n == 0 {
+            return;
+        }
+        let chain = || {
+            std::iter::successors(Some(&*self), |strand| {
+                // SAFETY: a strand that waits is there, and does not change.
+                strand.forks.parent.map(|parent| unsafe { &*parent })
+            })
+        };
+        // The strand reads its own sums, those of one that waits for it, or the shadow.
+        let read = chain().find_map(|strand| strand.forks.pending.of_sum(at));
+        let (first, distance) = read.map_or((0, 0), |o| (o.place().start, o.distance()));
+        let (floats, shadow) = (Cells::of(self.forks.float_size), at.wrapping_sub(distance));
+        let bring = |from: usize, shadow: usize, n: usize| {
+            let (from, to) = (shadow.wrapping_add(from), shadow.wrapping_add(distance));
+            // SAFETY: our contract; no other strand adds there.
+            unsafe { floats.hand_over(from, to, n) };
+        };
+        let others = chain().flat_map(|strand| &strand.forks.pending.objects).filter(|o| o.place().start != first);
+        for object in others {
+            let (from, to) = (shadow.max(object.shadow.start), (shadow + n).min(object.shadow.end));
+            if from < to {
+                bring(object.distance(), from, to - from);
+            }
+        }
+        if distance != 0 {
+            bring(0, shadow, n);
+        }
+    }
+
+    /// The fork of a strand is over: its pending sums are this segment's.
+    pub(crate) fn add_pending(&mut self, strand: &mut Segment) -> Option<()> {
+        let floats = Cells::of(self.forks.float_size);
+        let page = mappings::page();
+        for &(object, i) in &strand.forks.pending.added {
+            let object = &strand.forks.pending.objects[object];
+            let (from, shadow) = (object.place().start + i * page, object.shadow.start + i * page);
+            let to = if self.is_strand() { self.sums_of_page(shadow) } else { Some(shadow) };
+            if let Some(to) = to {
+                // SAFETY: a page of the strand's own memory, whose task is over; where the program
+                // has added, there is a shadow.
+                unsafe { floats.hand_over(from, to, page) };
+                continue;
+            }
+            for off in (0..page).step_by(floats.size()) {
+                // SAFETY: as before.
+                unsafe {
+                    if !floats.is_zero(from + off) {
+                        let page = self.sums_of_page(shadow).map(|to| to + off);
+                        let to = page.or_else(|| self.pending_place(shadow + off))?;
+                        floats.hand_over(from + off, to, floats.size());
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Functions of a module around which others are written: which may be, by name and type, and which
+//! are, by what they compute.
+//!
+//! **Before.** A module, translated for fuel. **After.** What takes the place of functions that
+//! agree with their names ([`crate::library::around`] has what is common to them).
+
+use std::sync::Arc;
+
+use brolga::{FuncKey, Options, Primal};
+
+use crate::error::Error;
+use crate::instance::Instance;
+use crate::library::complexes::Complex;
+use crate::library::mathlib::{FUEL, plain};
+use crate::library::parts::FloatParts;
+use crate::library::quads::Quad;
+use crate::library::remquo::Remquo;
+use crate::library::unnamed::handles_bits;
+use crate::module::Module;
+use crate::parse::Info;
+use crate::provided::{Around, Provided, Replaced};
+use crate::val::Val;
+
+/// A function of a module that may be known.
+pub(crate) struct WrappedCandidate {
+    index: u32,
+    around: Arc<dyn Around>,
+}
+
+/// Functions of a module that have such a name, and the type.
+pub(crate) fn candidates(info: &Info<'_>) -> Vec<WrappedCandidate> {
+    // They write to the only memory.
+    if !matches!(&info.memories[..], [m] if m.ty.initial > 0) {
+        return Vec::new();
+    }
+    let of = |index: u32| {
+        let right = |a: &Arc<dyn Around>| a.ty() == *info.type_of(index);
+        let around = info.names_of(index).find_map(|name| {
+            let name = plain(name);
+            let quad = || Quad::named(&name).map(|q| Arc::new(q) as Arc<dyn Around>);
+            let parts = || FloatParts::named(&name, info.type_of(index)).map(|p| Arc::new(p) as Arc<dyn Around>);
+            let complex = Complex::named(&name).map(|c| Arc::new(c) as Arc<dyn Around>);
+            let remquo = || Remquo::named(&name).map(|r| Arc::new(r) as Arc<dyn Around>);
+            complex.filter(right).or_else(|| quad().filter(right)).or_else(|| remquo().filter(right)).or_else(parts)
+        });
+        let by_type = || FloatParts::named("frexp", info.type_of(index)).filter(|_| handles_bits(info, index));
+        let around = around.or_else(|| by_type().map(|p| Arc::new(p) as Arc<dyn Around>))?;
+        Some(WrappedCandidate { index, around })
+    };
+    (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some()).filter_map(of).collect()
+}
+
+/// Bytes of memory that a trial tells.
+const TOLD: usize = 1024;
+
+/// What takes the place of the candidates that are what they are called. The module is translated
+/// for fuel.
+pub(crate) fn confirmed(module: &Module, candidates: Vec<WrappedCandidate>) -> Result<Replaced, Error> {
+    let key = |c: &WrappedCandidate| module.0.translated.funcs[c.index as usize];
+    let roots: Vec<FuncKey> = candidates.iter().filter_map(key).collect();
+    if roots.is_empty() {
+        return Ok(Replaced::default());
+    }
+    let primal = Primal::new(module.program(), &roots, &Options::default())?;
+    let mut instance = Instance::not_started(module)?;
+    let mut out = Replaced::default();
+    for c in candidates {
+        let Some(key) = key(&c) else { continue };
+        let ty = c.around.ty();
+        instance.set_fuel(FUEL);
+        let mut trial = |memory: &[(usize, Vec<u8>)], args: &[Val]| {
+            for (at, bytes) in memory {
+                instance.memory_mut()[*at..*at + bytes.len()].copy_from_slice(bytes);
+            }
+            let found = instance.enter_in(&primal, key, &ty, args).ok()?;
+            Some((found, instance.memory()[..TOLD].to_vec()))
+        };
+        if c.around.agrees(&mut trial) {
+            out.insert(c.index, Provided::Around(c.around));
+        }
+    }
+    Ok(out)
+}

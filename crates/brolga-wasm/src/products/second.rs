@@ -1,0 +1,133 @@
+//! Second derivatives of exported functions: products of the Hessian with a direction.
+//!
+//! Memory takes part four times: as it is, its tangent, its shadow, and the tangent of the shadow.
+//! Tangents lie in a region of their own ([`crate::products::batch`]).
+
+use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::second::{Along, HessianRule, Second};
+use brolga::{ArgSpec, Mode, Options};
+use wasmparser::FuncType;
+
+use crate::error::Error;
+use crate::gradient::{default_activity, options};
+use crate::instance::{Instance, check, sets};
+use crate::module::Module;
+use crate::val::Val;
+
+/// A compiled second derivative of an exported function. Cheap to clone.
+#[derive(Clone)]
+pub struct Hessian {
+    module: Module,
+    rule: HessianRule,
+    ty: FuncType,
+}
+
+/// What [`Instance::product`] has found, beside what lies in memory: the gradient is added to the
+/// shadow of memory, the product to its tangent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Product {
+    /// The function's results.
+    pub values: Vec<Val>,
+    /// One entry for each parameter: its cotangent, if it is active.
+    pub cotangents: Vec<Option<Val>>,
+    /// The same of the Hessian-vector product.
+    pub products: Vec<Option<Val>>,
+}
+
+impl Hessian {
+    /// Derive the function exported as `name` twice, with respect to all its float parameters and
+    /// all of memory.
+    ///
+    /// # Errors
+    /// As [`crate::Gradient::new`].
+    pub fn new(module: &Module, name: &str) -> Result<Self, Error> {
+        let (_, ty) = module.function(name)?;
+        let activity: Vec<_> = ty.params().iter().map(|t| default_activity(*t)).collect();
+        Self::with_options(module, name, &activity, &options())
+    }
+
+    /// [`Self::new`] with one activity for each parameter (active or constant) and options, whose
+    /// mode is not asked. Their [width](Options::width) says along how many directions one call
+    /// goes.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_options<A: Copy + Into<ArgSpec>>(
+        module: &Module,
+        name: &str,
+        args: &[A],
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let (_, ty) = module.function(name)?;
+        // With the function's results.
+        let options = Options { mode: Mode::Combined, ..options.clone() };
+        let rule = HessianRule::new(module.program(), &module.request(name, args)?, &options)?;
+        Ok(Self { module: module.clone(), rule, ty: ty.clone() })
+    }
+
+    /// Along how many directions one call goes.
+    pub fn width(&self) -> usize {
+        self.rule.rule().width()
+    }
+}
+
+impl Instance {
+    /// Value, gradient and Hessian-vector product along one direction: `directions` has one entry
+    /// for each parameter, `None` for zero, and that of memory is its
+    /// [tangent](Self::tangents_mut). The gradient is added to the shadow of memory, and the
+    /// product to [its tangent](Self::products_mut).
+    ///
+    /// # Errors
+    /// As [`Self::gradient`]; [`Error::NoRoom`] if address space is short.
+    pub fn product(
+        &mut self,
+        hessian: &Hessian,
+        args: &[Val],
+        directions: &[Option<Val>],
+        seeds: &[Val],
+    ) -> Result<Product, Error> {
+        Ok(self.products(hessian, args, &[directions], seeds)?.remove(0))
+    }
+
+    /// The same along as many directions as the second derivative's width says, in one run: values
+    /// and gradient are the same in each.
+    ///
+    /// # Errors
+    /// As [`Self::product`].
+    pub fn products(
+        &mut self,
+        hessian: &Hessian,
+        args: &[Val],
+        directions: &[impl AsRef<[Option<Val>]>],
+        seeds: &[Val],
+    ) -> Result<Vec<Product>, Error> {
+        if !std::sync::Arc::ptr_eq(&hessian.module.0, &self.module.0) {
+            return Err(Error::Usage("the second derivative is of another module than the instance".to_owned()));
+        }
+        check(hessian.ty.results(), seeds, "seed")?;
+        let values = self.arguments(&hessian.ty, args)?;
+        let width = hessian.width();
+        sets(directions, width, hessian.ty.params().len(), "directions")?;
+        self.prepare()?;
+        let region = self.batch(width)?;
+        let memory = Along::Memory { tangent: region.vmctx() as u64, product: region.shadow() as u64 };
+        let value = |d: &Option<Val>| d.map_or(Along::Still, |d| Along::Value(d.to_data()));
+        let along: Vec<Along> =
+            directions.iter().flat_map(|d| [memory.clone()].into_iter().chain(d.as_ref().iter().map(value))).collect();
+        let mut all: Vec<brolga::Arg> = values.into_iter().map(brolga::Arg::new).collect();
+        all[0] = self.pointer();
+        let seeds: Vec<DataValue> = seeds.iter().map(|s| s.to_data()).collect();
+        let mut out = Second::default();
+        // SAFETY: as in `gradient`; the batch's region is laid out like the instance's, as many
+        // times as large.
+        drop(unsafe { hessian.rule.product(&all, &along, &seeds, &mut out) }.map_err(|e| self.ended(e))?);
+        let values = Self::results(&hessian.ty, &out.values);
+        let cotangents = Self::cotangents(&hessian.ty, &out.cotangents);
+        let one = |products: &[Option<DataValue>]| Product {
+            values: values.clone(),
+            cotangents: cotangents.clone(),
+            products: Self::cotangents(&hessian.ty, products),
+        };
+        Ok(out.products.chunks_exact(all.len()).map(one).collect())
+    }
+}
