@@ -43,8 +43,6 @@ pub(crate) mod poison;
 #[cfg(test)]
 mod tests;
 
-pub use demand::MOVED;
-
 /// Bytes of a window.
 pub(crate) const WINDOW: usize = 8;
 
@@ -62,6 +60,9 @@ pub const ACCOUNT: u64 = 0x100;
 
 /// Added to a size of floats: no digits stay where they are.
 pub const STRICT: u64 = 0x200;
+
+/// Added to a size of floats: an integer was moved there.
+pub const MOVED: u64 = 0x400;
 
 /// Each bit of a mask is a byte of a window, the lowest bit the first byte.
 type Mask = u8;
@@ -198,11 +199,6 @@ pub(crate) struct Pieces {
 /// The bytes of a record that lie in `from..to` if its byte 0 lies at `at`.
 fn within(at: isize, from: isize, to: isize) -> Mask {
     (0..WINDOW as isize).filter(|i| (from..to).contains(&(at + i))).fold(0, |m, i| m | 1 << i)
-}
-
-/// The bytes of a window that lie among `n` at `p`.
-pub(crate) fn bytes_of(window: usize, p: usize, n: usize) -> Mask {
-    within(window as isize - p as isize, 0, n as isize)
 }
 
 /// The first half.
@@ -710,17 +706,6 @@ impl Pieces {
             base += WINDOW;
         }
         known
-    }
-
-    /// Whether some bytes of a record, which are zeros, may end in a float of `of` bytes: what else
-    /// is of the same float must be zero, too, since it went elsewhere. Where doubles may lie
-    /// across, the rest may be of another one; but a number must not be stored over it.
-    fn ends(&mut self, record: u32, zeros: Mask, of: usize) -> bool {
-        let half = |mask: Mask| if zeros & mask != 0 { mask } else { 0 };
-        let float = if of == WINDOW && !self.across { 0xff } else { half(0xf) | half(0xf0) };
-        let r = &mut self.records[record as usize];
-        r.ended |= of == WINDOW;
-        nonzero(&r.bytes) & (float | if r.ended { r.cut } else { 0 }) == 0
     }
 
     /// Whether all that waits at a window waits for floats.

@@ -5,7 +5,6 @@ use brolga_ir::inst::Shape;
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use super::numbers::BecomingBytes;
 use crate::cfg::Cfg;
 
 /// What a memory access means for the derivative.
@@ -59,6 +58,15 @@ pub enum State {
         /// They are known to be floats.
         definite: bool,
     },
+}
+
+/// Bytes of a load that become something, the first in the lowest bit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BecomingBytes {
+    /// Numbers.
+    pub number: u16,
+    /// Integers in memory, by arithmetic.
+    pub stored: u16,
 }
 
 /// The answer.

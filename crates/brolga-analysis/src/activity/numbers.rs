@@ -31,6 +31,7 @@ use brolga_ir::FuncKey;
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
+use super::answer::BecomingBytes;
 use super::context::Cx;
 use super::demand::{DemandCx, DemandInput, Demanded};
 use crate::bits::bytes::{BytesOf, pieces_of};
@@ -159,15 +160,6 @@ fn matters(i: &DemandInput<'_>, conversion: ir::Inst) -> bool {
     false
 }
 
-/// Bytes of a load that become something, the first in the lowest bit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BecomingBytes {
-    /// Numbers.
-    pub number: u16,
-    /// Integers in memory, by arithmetic.
-    pub stored: u16,
-}
-
 impl Cx<'_> {
     /// Loads of integers of which the run has to find out.
     pub(super) fn number_loads(&self) -> SecondaryMap<ir::Inst, BecomingBytes> {
@@ -199,8 +191,8 @@ impl Cx<'_> {
         found
     }
 
-    /// Whether an integer is made of bytes of memory where no float is known to be, though there are
-    /// some beside them: the run finds out.
+    /// Whether an integer is made of bytes of memory where no float is known to be, though there
+    /// are some beside them: the run finds out.
     pub(super) fn are_beside_floats(&self, v: ir::Value) -> bool {
         let bytes = self.i.func.dfg.value_type(v).bytes();
         self.loaded_beside_floats(v, (0xffff_u32 >> 16_u32.saturating_sub(bytes)) as u16, 0)

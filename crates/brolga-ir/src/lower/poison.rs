@@ -1,5 +1,5 @@
-//! Loads of integers that become numbers, in reverse: the cotangent of a float that may lie there is
-//! unknown (`brolga_runtime::pieces::poison`).
+//! Loads of integers that become numbers, in reverse: the cotangent of a float that may lie there
+//! is unknown (`brolga_runtime::pieces::poison`).
 //!
 //! Where cotangents may wait in front of shadows, a demand waits. Elsewhere all bits of the shadow
 //! are set, which is a NaN, whatever the size of the float; the run time notes where. The check

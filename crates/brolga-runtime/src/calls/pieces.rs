@@ -2,8 +2,8 @@
 
 use crate::pieces::across::ANYWHERE;
 use crate::pieces::cut::{tears, whole_floats};
-use crate::pieces::demand::StoredThere;
-use crate::pieces::{ACCOUNT, DEMAND, STRICT, bytes_of};
+use crate::pieces::demand::{StoredThere, bytes_of};
+use crate::pieces::{ACCOUNT, DEMAND, STRICT};
 use crate::pieces::{Part, WINDOW};
 use crate::segment::Segment;
 use crate::status;

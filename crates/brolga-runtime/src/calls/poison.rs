@@ -15,7 +15,8 @@ impl Segment {
         // SAFETY: our contract.
         unsafe { (at as *mut u8).write_bytes(u8::MAX, n) };
         self.poison.any = true;
-        // Shadows of frames and blocks are cleared before they are used again, and may be gone by the end.
+        // Shadows of frames and blocks are cleared before they are used again, and may be gone by
+        // the end.
         if self.poison.last != at && !self.owns(at) {
             self.poison.last = at;
             let known = self.poison.places.entry(at).or_default();

@@ -21,13 +21,15 @@
 //!
 //! **Errs** on the side of a trap: the bits of two numbers in one word are not told apart.
 
-use super::{HALF, Mask, Part, Pieces, WINDOW, window_at, within};
+use super::{HALF, MOVED, Mask, Part, Pieces, WINDOW, window_at, within};
 
 /// In place of the size of a float: an integer of which it is not known that it is a constant.
 const CHECKED: u64 = u64::MAX;
 
-/// Added to a size of floats: an integer was moved there.
-pub const MOVED: u64 = 0x400;
+/// The bytes of a window that lie among `n` at `p`.
+pub(crate) fn bytes_of(window: usize, p: usize, n: usize) -> Mask {
+    within(window as isize - p as isize, 0, n as isize)
+}
 
 /// The parts of `n` bytes at `p`, by window.
 fn windows(p: usize, n: usize) -> impl Iterator<Item = (usize, Mask)> {

@@ -4,7 +4,7 @@
 //! floats of which it has all bytes, at their places; a part of a float is no number, and the run
 //! is lost. Where doubles may lie across two windows, [`super::across`] takes its parts first.
 
-use super::{DEMAND, HALF, Part, Pieces, WINDOW, low, within, without_signs_of_zero};
+use super::{DEMAND, HALF, Mask, Part, Pieces, WINDOW, low, nonzero, within, without_signs_of_zero};
 
 impl Pieces {
     /// A ticket for `n` bytes, which are a number of `of` bytes, if that is known.
@@ -17,6 +17,17 @@ impl Pieces {
         let r = &mut self.records[record as usize];
         (r.left, r.under_way, r.of) = (0, all.count_ones(), of);
         self.ticket(vec![Part { record, bytes: all, at: 0 }])
+    }
+
+    /// Whether some bytes of a record, which are zeros, may end in a float of `of` bytes: what else
+    /// is of the same float must be zero, too, since it went elsewhere. Where doubles may lie
+    /// across, the rest may be of another one; but a number must not be stored over it.
+    pub(crate) fn ends(&mut self, record: u32, zeros: Mask, of: usize) -> bool {
+        let half = |mask: Mask| if zeros & mask != 0 { mask } else { 0 };
+        let float = if of == WINDOW && !self.across { 0xff } else { half(0xf) | half(0xf0) };
+        let r = &mut self.records[record as usize];
+        r.ended |= of == WINDOW;
+        nonzero(&r.bytes) & (float | if r.ended { r.cut } else { 0 }) == 0
     }
 
     /// The sum of the numbers of `n` bytes that some parts are: of each record all bytes of one

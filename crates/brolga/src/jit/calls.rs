@@ -7,7 +7,7 @@ use brolga_runtime::pieces::Stuck;
 use cranelift_codegen::data_value::DataValue;
 
 use super::arg::Arg;
-use super::cells::{AbiCell, check_args, enter, fits, read, with_cells, write};
+use super::cells::{AbiCell, any_nan, check_args, enter, fits, read, with_cells, write};
 use super::declared::{self, ShadowPlaces};
 use super::rule::{Derived, DerivedRule};
 use super::runs::{Pullback, Run};
@@ -336,15 +336,6 @@ impl DerivedRule {
             Ok(Pullback { rule: self.clone(), tape, called: false, places: self.places(args) })
         })
     }
-}
-
-/// Whether a cotangent is a NaN.
-pub(super) fn any_nan(cotangents: &[Option<DataValue>]) -> bool {
-    cotangents.iter().flatten().any(|ct| match ct {
-        DataValue::F64(x) => x.is_nan(),
-        DataValue::F32(x) => x.is_nan(),
-        _ => false,
-    })
 }
 
 /// What is said of a rule that has no pullback.

@@ -79,3 +79,12 @@ pub(super) unsafe fn enter(
     }
     .map_err(|raw| Error::Trap(Box::new(code.explain(program, &raw, phase))))
 }
+
+/// Whether a cotangent is a NaN.
+pub(super) fn any_nan(cotangents: &[Option<DataValue>]) -> bool {
+    cotangents.iter().flatten().any(|ct| match ct {
+        DataValue::F64(x) => x.is_nan(),
+        DataValue::F32(x) => x.is_nan(),
+        _ => false,
+    })
+}

@@ -174,8 +174,7 @@ impl ShadowPlaces {
         let all = self.known.iter().flat_map(|(base, all)| all.iter().map(move |f| (base.wrapping_add(f.offset), f)));
         whole
             || all.filter(|(_, f)| f.size != 0).any(|(at, f)| {
-                // SAFETY: a shadow is as large as its primal, where the caller has said that there are
-                // floats.
+                // SAFETY: a shadow is as large as its primal, where floats are said to be.
                 let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, f.len as usize) };
                 let is_nan = |float: &[u8]| match *float {
                     [a, b, c, d] => f32::from_le_bytes([a, b, c, d]).is_nan(),

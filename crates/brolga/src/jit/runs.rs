@@ -10,8 +10,7 @@ use brolga_ir::time_loop::step_of;
 use brolga_runtime::{InverseStats, Lease, LoopStats, Selection};
 use cranelift_codegen::data_value::DataValue;
 
-use super::calls::any_nan;
-use super::cells::{with_cells, write};
+use super::cells::{any_nan, with_cells, write};
 use super::declared::ShadowPlaces;
 use super::rule::{Derived, DerivedRule};
 use super::traps::{Phase, explained};

@@ -48,7 +48,7 @@ fn expect_no_tangent(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
     let Some(place) = cx.facts().place(addr, off).filter(|_| bytes != 0) else { return };
     for (at, n) in floats_of(bytes) {
         let ty = if n == 8 { types::F64 } else { types::F32 };
-        let place = ShadowPlace { off: off + at as i32, ..place };
+        let place = ShadowPlace { off: off + at, ..place };
         let tangent = cx.emit(Where::After, AdOp::LoadTangent { place, ty }, ty);
         let zero = cx.constant(0.0, ty);
         let some = cx.arith(Arith::Fcmp(FloatCC::NotEqual), &[tangent, zero], types::I8);
