@@ -239,6 +239,8 @@ fn deltas_and_memory() {
             shadow.f64[v0+8; v0'] += d7
             shadow[v0; v0'] = 0, 4 bytes
             shadow[v0; v0'] = 0, 4 bytes, trap untracked_bits if it was not 0
+            shadow[v0; v0'] = poison, 4 bytes, if d7
+            shadow[v0; v0'] = poison, 8 bytes, if a number was made of them
             trap if d7, const_store
             watch v2, which is to be finite
             watch v2, which is to be finite and not zero, in memory
