@@ -57,10 +57,10 @@ fn render(file: &File, path: &Path, stages: &[Stage]) -> Result<String, String> 
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut out = format!("Stages of {name}. Rewritten by `cargo xtask bless`.\n");
     for request in requests(file) {
-        for stage in stages {
-            let dump = quiet::catch(|| brolga::dump(&file.program, &request.request, &Options::full(), *stage))
-                .map_err(|panic| format!("dump {}: panic: {panic}", stage.name()))?
-                .map_err(|e| format!("dump {}: {e}", stage.name()))?;
+        let dumps = quiet::catch(|| brolga::dumps(&file.program, &request.request, &Options::full(), stages))
+            .map_err(|panic| format!("dump: panic: {panic}"))?
+            .map_err(|e| format!("dump: {e}"))?;
+        for (stage, dump) in stages.iter().zip(dumps) {
             write!(out, "\n==== {} {} ====\n\n{}\n", request.name, stage.name(), dump.trim_end())
                 .map_err(|e| e.to_string())?;
         }

@@ -135,6 +135,7 @@ bare="-nostdlib -Wl,--no-entry"
     c bits bits $bare
     c rounded rounded $bare
     c digits digits $bare
+    c sampled sampled $bare -mbulk-memory
     optimised rounding rounding $bare
     optimised rounding32 rounding $bare -DSINGLE
     c remainders remainders $bare -Wl,--allow-undefined

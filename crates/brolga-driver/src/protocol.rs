@@ -232,13 +232,12 @@ const CLIF_STAGES: [Stage; 5] =
 /// What is wrong with the dumps of a request, as sentences.
 pub fn dump_violations(program: &Program, request: &Request, options: &Options) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
-    for stage in Stage::ALL {
-        let dump = || {
-            catch(|| brolga::dump(program, request, options, stage))
-                .unwrap_or_else(|message| Err(Error::Internal { stage: "dump", message }))
-        };
-        let text = dump()?;
-        if text != dump()? {
+    let dumps = || {
+        catch(|| brolga::dumps(program, request, options, &Stage::ALL))
+            .unwrap_or_else(|message| Err(Error::Internal { stage: "dump", message }))
+    };
+    for ((stage, text), again) in Stage::ALL.into_iter().zip(dumps()?).zip(dumps()?) {
+        if text != again {
             found.push(format!("two dumps of stage {} differ", stage.name()));
         }
         if CLIF_STAGES.contains(&stage) {

@@ -32,7 +32,7 @@ pub use cranelift_codegen;
 pub use error::{Error, Trap};
 pub use jit::{Arg, DerivedRule, Floats, LoopReport, Primal, Pullback, Run};
 pub use second::HessianRule;
-pub use stages::{Stage, dot, dump};
+pub use stages::{Stage, dot, dump, dumps};
 
 /// The program of the README, as a doctest.
 #[cfg(doctest)]

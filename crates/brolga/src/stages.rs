@@ -124,19 +124,41 @@ impl Stage {
 /// # Errors
 /// [`Error::Diagnostics`] with every problem of the program as asked.
 pub fn dump(program: &Program, request: &Request, options: &Options, stage: Stage) -> Result<String, Error> {
-    let mut out = String::new();
-    let options = &Options { mode: stage.mode(options.mode), ..options.clone() };
-    each_variant(program, request, options, |s| {
-        let whole = matches!(s.emitted, Emitted::Combined(_));
-        if matches!(stage, Stage::Combined | Stage::ClifCombined) && !whole && !s.serves {
-            return;
+    Ok(dumps(program, request, options, &[stage])?.swap_remove(0))
+}
+
+/// Several stages, as [`dump`] prints each: those of one mode are of one derivation.
+///
+/// # Errors
+/// As [`dump`].
+pub fn dumps(program: &Program, request: &Request, options: &Options, stages: &[Stage]) -> Result<Vec<String>, Error> {
+    let mut out = vec![String::new(); stages.len()];
+    let of = |stage: &Stage| stage.mode(options.mode);
+    let mut modes: Vec<Mode> = Vec::new();
+    for mode in stages.iter().map(of) {
+        if modes.contains(&mode) {
+            continue;
         }
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        write!(out, "; {}\n\n{}", header(s), text(s, stage)).expect("writing to a string does not fail");
-    })?;
+        modes.push(mode);
+        each_variant(program, request, &Options { mode, ..options.clone() }, |s| {
+            for (&stage, out) in stages.iter().zip(&mut out).filter(|p| of(p.0) == mode) {
+                add(out, s, stage);
+            }
+        })?;
+    }
     Ok(out)
+}
+
+/// A variant joins what is printed of a stage.
+fn add(out: &mut String, s: &Stages<'_>, stage: Stage) {
+    let whole = matches!(s.emitted, Emitted::Combined(_));
+    if matches!(stage, Stage::Combined | Stage::ClifCombined) && !whole && !s.serves {
+        return;
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    write!(out, "; {}\n\n{}", header(s), text(s, stage)).expect("writing to a string does not fail");
 }
 
 /// Forward and pullback graphs as two DOT clusters for each variant, each reverse block tied to its

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use brolga::{Error, MemoryMode, Options, Pass, PassSet, Request, Stage, dot, dump};
+use brolga::{Error, MemoryMode, Options, Pass, PassSet, Request, Stage, dot, dump, dumps};
 use brolga_driver::{File, guess};
 use expect_test::{Expect, expect};
 
@@ -711,9 +711,9 @@ fn dumps_are_deterministic() {
     for (name, file) in examples() {
         let request = guess::request(&file.program, file.functions[0].0);
         let all = || {
-            let text = |stage| dump(&file.program, &request, &Options::full(), stage).unwrap();
+            let texts = dumps(&file.program, &request, &Options::full(), &Stage::ALL).unwrap();
             let dot = dot(&file.program, &request, &Options::full()).unwrap();
-            Stage::ALL.map(text).join("") + &dot
+            texts.join("") + &dot
         };
         assert_eq!(all(), all(), "{name}");
     }

@@ -13,14 +13,12 @@ fn main() {
         let Ok(file) = File::read(&path) else { continue };
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
         for request in checks::requests(&file) {
-            for stage in Stage::ALL {
-                println!("==== {name} {} {}", request.name, stage.name());
-                let dump = quiet::catch(|| brolga::dump(&file.program, &request.request, &Options::full(), stage));
-                match dump {
-                    Ok(Ok(text)) => println!("{text}"),
-                    Ok(Err(e)) => println!("{e}"),
-                    Err(panic) => println!("panic: {panic}"),
-                }
+            println!("==== {name} {}", request.name);
+            let all = || brolga::dumps(&file.program, &request.request, &Options::full(), &Stage::ALL);
+            match quiet::catch(all) {
+                Ok(Ok(all)) => all.iter().zip(Stage::ALL).for_each(|(text, s)| println!("---- {}\n{text}", s.name())),
+                Ok(Err(e)) => println!("{e}"),
+                Err(panic) => println!("panic: {panic}"),
             }
         }
     }

@@ -63,6 +63,8 @@ impl LowerCx<'_> {
     /// The size of the floats that were stored, and whether they were moved as integers.
     pub(super) fn settled_size(&self, shape: Shape, store: Option<ir::Inst>) -> i32 {
         let dfg = &self.env.primal.dfg;
+        // Elsewhere there are no demands.
+        let store = store.filter(|_| self.env.standalone.is_none());
         let moved = store.filter(|&i| dfg.insts[i].opcode().can_store()).is_some_and(|i| {
             let value = dfg.inst_args(i)[0];
             !dfg.value_type(value).lane_type().is_float()

@@ -41,7 +41,8 @@ pub fn load(cx: Cx<'_, '_, '_, '_>) {
     }
 }
 
-/// A load of an integer that becomes a number: a trap if a tangent lies there.
+/// A load of an integer that becomes a number: a trap if a tangent lies there. Poison is none: an
+/// integer was stored that may have been computed from bits, and random generators do that.
 fn expect_no_tangent(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
     let inst = cx.inst();
     let bytes = cx.facts().activity.becomes[inst].number;
@@ -51,7 +52,7 @@ fn expect_no_tangent(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
         let place = ShadowPlace { off: off + at, ..place };
         let tangent = cx.emit(Where::After, AdOp::LoadTangent { place, ty }, ty);
         let zero = cx.constant(0.0, ty);
-        let some = cx.arith(Arith::Fcmp(FloatCC::NotEqual), &[tangent, zero], types::I8);
+        let some = cx.arith(Arith::Fcmp(FloatCC::OrderedNotEqual), &[tangent, zero], types::I8);
         cx.push(Where::After, Defs::default(), AdOp::TrapIf(some, Check::UntrackedBits));
     }
 }
