@@ -1,5 +1,5 @@
 /* Integers of memory that become numbers, in memory where floats lie, too: states of random generators, counts,
-   moments in nanoseconds, tagged unions, halves of doubles. Many of them are as large as a float's bits are. */
+   moments in nanoseconds, halves of doubles. Many of them are as large as a float's bits are. */
 #include "program.h"
 #include <stdint.h>
 #define copy __builtin_memcpy
@@ -98,21 +98,6 @@ EXPORT(paired) float paired(float x) {
     for (int i = 0; i < 4; i++) to[3 - i] = from[i];
     float sum = 0;
     for (int i = 0; i < 4; i++) sum += to[i].weight * (float)to[i].count * 1e-6f;
-    return sum;
-}
-
-struct tagged { int32_t is_float; union { float f; int32_t i; } value; };
-
-EXPORT(tags) float tags(float x, int n) {
-    static struct tagged from[MOST], to[MOST];
-    for (int i = 0; i < n; i++) {
-        from[i].is_float = i & 1;
-        if (i & 1) from[i].value.f = x * (float)i;
-        else from[i].value.i = 2000000 * i;
-    }
-    for (int i = 0; i < n; i++) to[i] = from[n - 1 - i];
-    float sum = 0;
-    for (int i = 0; i < n; i++) sum += to[i].is_float ? to[i].value.f * x : (float)to[i].value.i * 1e-6f;
     return sum;
 }
 
