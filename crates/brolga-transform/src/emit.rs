@@ -119,7 +119,8 @@ impl<'s, 'f> Emitter<'s, 'f> {
             pieces: self.fragments,
             strand: facts.variant.strand,
             waits: self.fragments && facts.mode != Mode::Tangent,
-            numbers: facts.summaries.makes_numbers(),
+            // Elsewhere all integers hand on what is demanded of them.
+            numbers: facts.summaries.makes_numbers() && !facts.demanded,
             short: self.quick(),
             fence: self.fence(plan),
             typed: (tape == TapeKind::Typed).then_some(typed),

@@ -91,7 +91,8 @@ pub struct LowerEnv<'a> {
     pub strand: bool,
     /// So cotangents may wait in front of shadows: not in forward mode, which has none.
     pub waits: bool,
-    /// The program makes numbers of integers in memory.
+    /// The program makes numbers of integers in memory, and what those are computed from asks what
+    /// became of them ([`AdOp::Poison`](crate::inst::AdOp::Poison)).
     pub numbers: bool,
     /// Guard products by as few instructions as there are, and not by the fastest.
     pub short: bool,

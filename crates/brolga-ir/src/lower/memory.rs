@@ -385,7 +385,8 @@ impl LowerCx<'_> {
         inst: Option<ir::Inst>,
     ) {
         self.check_access(b, place, bytes, Missing::Loses, inst);
-        self.settle(b, place, (bytes, -i32::from(checked)), inst);
+        let stored = self.settled_integer(checked);
+        self.settle(b, place, (bytes, stored), inst);
         let bytes = self.widened(bytes);
         let (at, from) = match i32::try_from(bytes).ok().and_then(|n| place.off.checked_add(n)) {
             Some(_) => self.shadow_or(b, place, ZEROED),

@@ -55,7 +55,9 @@ impl LowerCx<'_> {
             AdOp::TakeMem { place, shape } | AdOp::PeekMem { place, shape } => {
                 Some((place, (shape.bytes(), self.settled_size(shape, inst.at))))
             }
-            AdOp::ZeroMem { place, bytes, checked, cuts: None } => Some((place, (bytes, -i32::from(checked)))),
+            AdOp::ZeroMem { place, bytes, checked, cuts: None } => {
+                Some((place, (bytes, self.settled_integer(checked))))
+            }
             _ => None,
         }
     }
@@ -70,6 +72,16 @@ impl LowerCx<'_> {
             !dfg.value_type(value).lane_type().is_float()
         });
         shape.lane_bytes() as i32 | if moved { segment::MOVED } else { 0 }
+    }
+
+    /// What is said of an integer that was stored, in place of a size: 0 of a constant, and else
+    /// whether loads that it may have been computed from ask for what was demanded of it.
+    pub(super) fn settled_integer(&self, checked: bool) -> i32 {
+        match checked {
+            false => 0,
+            true if self.env.numbers || self.env.standalone.is_some() => -1,
+            true => -2,
+        }
     }
 
     /// The sum of two cotangents.
@@ -234,7 +246,7 @@ impl LowerCx<'_> {
     }
 
     /// The shadow of floats of `of` bytes is going to be read, or to be cleared if that is 0 (or
-    /// -1, where it is checked that nothing is lost): what waits there comes first.
+    /// negative, where it is checked that nothing is lost): what waits there comes first.
     pub(super) fn settle(
         &mut self,
         b: &mut FunctionBuilder<'_>,

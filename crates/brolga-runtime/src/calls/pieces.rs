@@ -228,8 +228,9 @@ pub(crate) unsafe fn moved(seg: &mut Segment, dst: *mut u8, src: *mut u8, n: usi
 /// cleared if that is 0: what waits there is added first, or forgotten. Returns
 /// [`status::UNTRACKED`] if it is no such float. An `elem` of all ones says that an integer was
 /// stored of which it is not known whether it is a constant: then a demand that waits there leads
-/// to the loads that it may have been computed from. With [`MOVED`] it is an integer that may be a
-/// float, whose cotangent is unknown if there is a demand.
+/// to the loads that it may have been computed from, or, with one less, is lost, since none of
+/// those asks. With [`MOVED`](crate::pieces::MOVED) it is an integer that may be a float, whose
+/// cotangent is not known if there is a demand.
 ///
 /// # Safety
 /// As for [`brolga_take_bytes`].
@@ -255,7 +256,7 @@ pub unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, delta: u
                 unsafe { seg.poison(float, size) };
             }
         }
-        StoredThere::Float(_) => lost = true,
+        StoredThere::Unasked | StoredThere::Float(_) => lost = true,
     }
     seg.note_waiting();
     let known = known && !lost;

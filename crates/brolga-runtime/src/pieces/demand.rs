@@ -23,8 +23,12 @@
 
 use super::{HALF, MOVED, Mask, Part, Pieces, WINDOW, window_at, within};
 
-/// In place of the size of a float: an integer of which it is not known that it is a constant.
+/// In place of the size of a float: an integer of which it is not known that it is a constant, and
+/// for which loads ask that it may have been computed from.
 const CHECKED: u64 = u64::MAX;
+
+/// The same where none asks.
+const UNASKED: u64 = u64::MAX - 1;
 
 /// The bytes of a window that lie among `n` at `p`.
 pub(crate) fn bytes_of(window: usize, p: usize, n: usize) -> Mask {
@@ -147,8 +151,10 @@ impl Pieces {
 pub(crate) enum StoredThere {
     /// An integer that is a constant.
     Integer,
-    /// Another integer.
+    /// Another integer, for which loads ask that it may have been computed from.
     Computed,
+    /// One for which none asks.
+    Unasked,
     /// An integer that was moved, and may be a float of so many bytes.
     Moved(usize),
     /// A float of so many bytes.
@@ -161,6 +167,7 @@ impl StoredThere {
         match elem {
             0 => Self::Integer,
             CHECKED => Self::Computed,
+            UNASKED => Self::Unasked,
             _ if elem & MOVED != 0 => Self::Moved((elem & !MOVED) as usize),
             _ => Self::Float(elem as usize),
         }
@@ -169,7 +176,7 @@ impl StoredThere {
     /// The size of a float there, or 0.
     pub(crate) fn size(self) -> usize {
         match self {
-            Self::Integer | Self::Computed => 0,
+            Self::Integer | Self::Computed | Self::Unasked => 0,
             Self::Moved(size) | Self::Float(size) => size,
         }
     }
