@@ -1,6 +1,6 @@
-//! The public API of the crates that users hold, listed: an item that becomes public by accident
-//! shows in a diff of `docs/api`. (`unreachable_pub` is a warning in these crates, so that `pub`
-//! means public.) The other crates serve these, and change with them.
+//! Public items of the crates that an embedder depends on directly. `docs/api` lists them, and this
+//! test compares: an item that becomes public by accident shows in a diff of the list. (`pub` means
+//! public there, since `unreachable_pub` is a warning.) The other crates change with these.
 
 use super::{files, root};
 

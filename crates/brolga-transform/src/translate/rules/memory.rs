@@ -8,8 +8,8 @@
 
 use brolga_analysis::query::{access_bytes, is_taped_integer};
 use brolga_analysis::{Delta, MemRole, RootKind};
-use brolga_ir::MemoryMode;
 use brolga_ir::inst::{AdOp, Args, Arith, Check, Defs, ShadowPlace, Shape, Val};
+use brolga_ir::{MemoryMode, TapeKind};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
 
@@ -79,7 +79,9 @@ pub(crate) fn floats_of(bytes: u16) -> impl Iterator<Item = (i32, u32)> {
 fn poison(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
     let (inst, z) = (cx.inst(), cx.results()[0]);
     let becomes = cx.facts().activity.becomes[inst];
-    let Some(place) = cx.facts().place(addr, off) else { return };
+    // In a derivative that is derived again the tangent is asked, and the integer need not be recorded.
+    let asks = cx.facts().options.tape != TapeKind::Typed;
+    let Some(place) = cx.facts().place(addr, off).filter(|_| asks) else { return };
     let at = |at: i32| ShadowPlace { off: off + at, ..place };
     for (first, bytes) in floats_of(becomes.number) {
         let (n, ty) = if cx.ty(z).is_int() {
