@@ -79,7 +79,7 @@ pub(crate) fn floats_of(bytes: u16) -> impl Iterator<Item = (i32, u32)> {
 fn poison(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
     let (inst, z) = (cx.inst(), cx.results()[0]);
     let becomes = cx.facts().activity.becomes[inst];
-    // In a derivative that is derived again the tangent is asked, and the integer need not be recorded.
+    // In a derivative that is derived again the tangent is asked: no integer is recorded for this.
     let asks = cx.facts().options.tape != TapeKind::Typed;
     let Some(place) = cx.facts().place(addr, off).filter(|_| asks) else { return };
     let at = |at: i32| ShadowPlace { off: off + at, ..place };
