@@ -253,10 +253,12 @@ fn integers_where_a_float_was() {
     let f = program("", &format!("{STORED} {sum} {CONVERTED}"));
     is(f(1, 1), f64::from((LARGE + 1) as f32));
     // What is computed from a float's bits is followed to where those were loaded.
-    let bits = "(i32.store offset=4 (local.get $p) (i32.add (i32.load (local.get $p)) (i32.const 1)))";
-    let put = format!("(func $put (param $p i32) {bits})");
-    let f = program(&put, &format!("{STORED} (call $put (local.get $p)) {CONVERTED}"));
-    is_lost(f(1, 2));
+    for computed in ["i32.add", "i32.shr_u"] {
+        let bits = format!("(i32.store offset=4 (local.get $p) ({computed} (i32.load (local.get $p)) (i32.const 1)))");
+        let put = format!("(func $put (param $p i32) {bits})");
+        let f = program(&put, &format!("{STORED} (call $put (local.get $p)) {CONVERTED}"));
+        is_lost(f(1, 2));
+    }
 }
 
 /// A generator whose state is in memory, seeded by another function, as in C.
