@@ -305,6 +305,40 @@ const STORED: &str = "function %by_index(f32, i64, i64) -> f32 {
         v10 = fdemote.f32 v9
         v11 = fmul v10, v0
         return v11
+    }
+    function %halved(i64, i64, i64) {
+    block0(v0: i64, v1: i64, v2: i64):
+        v3 = iconst.i64 2
+        v4 = ishl v0, v3
+        v5 = iadd v1, v4
+        v6 = iadd v2, v4
+        v7 = load.i32 v5
+        v8 = iconst.i32 1
+        v9 = ushr v7, v8
+        store v9, v6
+        return
+    }
+    function %by_another(f32, i64, i64) -> f32 {
+        ss0 = explicit_slot 16
+        ss1 = explicit_slot 16
+        fn0 = %halved(i64, i64, i64)
+    block0(v0: f32, v1: i64, v2: i64):
+        v3 = stack_addr.i64 ss0
+        v4 = stack_addr.i64 ss1
+        v5 = iconst.i64 0x7f80_0000_7f80_0000
+        store v5, v3
+        store v5, v3+8
+        v6 = iconst.i64 2
+        v7 = ishl v1, v6
+        v8 = iadd v3, v7
+        store v0, v8
+        call fn0(v2, v3, v4)
+        v9 = ishl v2, v6
+        v10 = iadd v4, v9
+        v11 = load.i32 v10
+        v12 = fcvt_from_sint.f32 v11
+        v13 = fmul v12, v0
+        return v13
     }";
 
 /// Bits of floats that become numbers: by whatever address they are read, the run says so; and
@@ -314,10 +348,12 @@ const STORED: &str = "function %by_index(f32, i64, i64) -> f32 {
 fn numbers_of_floats_that_were_stored() {
     let program = program(STORED);
     let activities = vec![ArgActivity::Active, ArgActivity::Const, ArgActivity::Const];
-    for (name, slope) in [("by_index", 0x3fc0_0000 as f32), ("in_a_callee", 0x3fc0_0000 as f32)] {
-        let request = Request::new(program.func(name).unwrap(), activities.clone());
-        for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-            let rule = DerivedRule::new(&program, &request, &Options { mode, ..Options::full() })
+    let slope = 0x3fc0_0000 as f32;
+    let of = |name| [Mode::Split, Mode::Combined, Mode::Gradient].map(|mode| (name, mode));
+    for (name, mode) in ["by_index", "in_a_callee", "by_another"].iter().flat_map(of) {
+        for inline in [Inline::Auto, Inline::Never] {
+            let request = Request::new(program.func(name).unwrap(), activities.clone());
+            let rule = DerivedRule::new(&program, &request, &Options { mode, inline, ..Options::full() })
                 .expect("it is left to the run");
             let run = |i: i64, k: i64| {
                 let args = [DataValue::F32(2.0.into()), DataValue::I64(i), DataValue::I64(k)].map(Arg::new);

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::context::LowerCx;
 use super::typed::Channel;
 use super::{ops, segment};
-use crate::inst::{AdInst, AdOp, Check, FragmentOp, ShadowPlace, Shape, Val};
+use crate::inst::{AdInst, AdOp, Asks, Check, FragmentOp, ShadowPlace, Shape, Val};
 use crate::lower::debug::Missing;
 
 /// Most places that are settled at once: their addresses are all there by then.
@@ -55,9 +55,7 @@ impl LowerCx<'_> {
             AdOp::TakeMem { place, shape } | AdOp::PeekMem { place, shape } => {
                 Some((place, (shape.bytes(), self.settled_size(shape, inst.at))))
             }
-            AdOp::ZeroMem { place, bytes, checked, cuts: None } => {
-                Some((place, (bytes, self.settled_integer(checked))))
-            }
+            AdOp::ZeroMem { place, bytes, asks, cuts: None } => Some((place, (bytes, self.settled_integer(asks)))),
             _ => None,
         }
     }
@@ -76,11 +74,13 @@ impl LowerCx<'_> {
 
     /// What is said of an integer that was stored, in place of a size: 0 of a constant, and else
     /// whether loads that it may have been computed from ask for what was demanded of it.
-    pub(super) fn settled_integer(&self, checked: bool) -> i32 {
-        match checked {
-            false => 0,
-            true if self.env.numbers || self.env.standalone.is_some() => -1,
-            true => -2,
+    pub(super) fn settled_integer(&self, asks: Asks) -> i32 {
+        let standalone = self.env.standalone.is_some();
+        match asks {
+            Asks::Known if self.env.numbers && !standalone => -3,
+            Asks::Nothing | Asks::Known => 0,
+            Asks::Zero if self.env.numbers || standalone => -1,
+            Asks::Zero => -2,
         }
     }
 
@@ -142,7 +142,7 @@ impl LowerCx<'_> {
     }
 
     /// Where cotangents wait.
-    fn waiting(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
+    pub(super) fn waiting(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
         b.ins().load(types::I64, MemFlagsData::new().with_notrap(), self.seg(), segment::WAITING)
     }
 

@@ -11,7 +11,7 @@ use cranelift_frontend::FunctionBuilder;
 use super::context::LowerCx;
 use super::segment;
 use super::typed::Channel;
-use crate::inst::{ShadowPlace, Val};
+use crate::inst::{Asks, ShadowPlace, Val};
 
 /// Bytes of the least float.
 const SINGLE: u32 = 4;
@@ -58,6 +58,24 @@ impl LowerCx<'_> {
             }
             at
         });
+    }
+
+    /// A number has been stored over a part of a float, and loads may ask what it was computed
+    /// from.
+    pub(super) fn hand_on_poison(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        place: ShadowPlace,
+        (bytes, asks): (u32, Asks),
+    ) {
+        if asks == Asks::Known && self.env.numbers && self.env.standalone.is_none() {
+            let any = self.waiting(b);
+            self.rarely(b, any, None, |cx, b| {
+                let args = cx.place(b, place, bytes);
+                cx.tell(b, "brolga_hand_on", &args);
+                args[0]
+            });
+        }
     }
 
     /// What has arrived where an integer is stored, without what is unknown.

@@ -70,3 +70,19 @@ pub unsafe extern "C" fn brolga_without_poison(seg: *mut Segment, x: u64) -> u64
     unsafe { (*seg).asked = 1 };
     0
 }
+
+/// An integer that had been computed was stored over `n` bytes at `p`, which may be a part of a
+/// float: a demand that waits there leads to the loads that it was computed from.
+///
+/// # Safety
+/// As for [`brolga_poison`].
+pub unsafe extern "C" fn brolga_hand_on(seg: *mut Segment, p: u64, delta: u64, n: u64) {
+    if delta != 0 {
+        // SAFETY: our contract.
+        let seg = unsafe { &mut *seg };
+        if !seg.pieces.take_demands(p.wrapping_add(delta) as usize, n as usize).is_empty() {
+            seg.asked = 1;
+        }
+        seg.note_waiting();
+    }
+}

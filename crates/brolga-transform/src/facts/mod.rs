@@ -237,6 +237,12 @@ impl<'a> Facts<'a> {
         (lost || self.program.vmctx_pointers_only && self.activity.possible.contains(v)) && !self.is_active(v)
     }
 
+    /// Whether a number may be made of an integer that is stored, and a float's bits may be what it
+    /// is computed from.
+    pub fn may_be_made_number(&self, v: ir::Value) -> bool {
+        self.summaries.makes_numbers() && self.activity.possible.contains(v)
+    }
+
     /// Which cotangents are 1, and which may be infinite because of a root at zero. It asks for
     /// totals of arrays, so [`Self::overwrites`] come first.
     pub fn find_units_and_roots(&mut self, root: bool) {

@@ -6,7 +6,7 @@
 //! undoes it.
 
 use brolga_analysis::{CopyRole, MemRole};
-use brolga_ir::inst::{AdOp, Arith, Check, Defs, ShadowPlace, Shape, Val};
+use brolga_ir::inst::{AdOp, Arith, Asks, Check, Defs, ShadowPlace, Shape, Val};
 use brolga_ir::{Diagnostic, MemoryMode, Mode};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
 use cranelift_codegen::ir::{self, types};
@@ -68,7 +68,7 @@ fn writes(cx: Cx<'_, '_, '_, '_>, row: &ExprRow, outs: &'static [OutPtr]) {
                     expr::apply(cx, row, n_rets + k, ct, args, results);
                 }
             }
-            _ => cx.zero_mem(p, 0, ty.bytes(), false),
+            _ => cx.zero_mem(p, 0, ty.bytes(), Asks::Nothing),
         }
     }
 }
@@ -295,7 +295,10 @@ fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &
     for &(off, role) in fields {
         match role {
             MemRole::Float(shape) => taken.extend(cx.take_mem(to, off, shape).map(|ct| (off, ct, shape))),
-            MemRole::Kill { bytes, checked } => cx.zero_mem(to, off, bytes, checked),
+            MemRole::Kill { bytes, checked } => {
+                let asks = if checked { Asks::Zero } else { Asks::Nothing };
+                cx.zero_mem(to, off, bytes, asks);
+            }
             MemRole::Pointer | MemRole::None => {}
         }
     }

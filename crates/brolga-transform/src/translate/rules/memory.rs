@@ -8,7 +8,7 @@
 
 use brolga_analysis::query::{access_bytes, is_taped_integer};
 use brolga_analysis::{Delta, MemRole, RootKind};
-use brolga_ir::inst::{AdOp, Args, Arith, Check, Defs, ShadowPlace, Shape, Val};
+use brolga_ir::inst::{AdOp, Args, Arith, Asks, Check, Defs, ShadowPlace, Shape, Val};
 use brolga_ir::{MemoryMode, TapeKind};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
@@ -150,7 +150,7 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
             // Floats may have been in this place before: what was added to a pointer's bits is not
             // theirs.
             if cx.facts().may_hold_floats(addr) && !restore {
-                cx.zero_mem(addr, off, 8, false);
+                cx.zero_mem(addr, off, 8, Asks::Nothing);
             }
         }
         // In its channel of a typed tape there are no floats.
@@ -160,10 +160,17 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
             cx.take_mem(addr, off, Shape::F32);
         }
         MemRole::Kill { .. } if cx.facts().overwrites.spent.contains(inst) && cx.facts().cuts(inst).is_none() => {}
-        MemRole::Kill { bytes, checked } => match cx.facts().cuts(inst).or_else(|| cx.facts().straddles(inst)) {
-            Some(of) => cx.cut_mem(addr, off, bytes, of),
-            None => cx.zero_mem(addr, off, bytes, checked),
-        },
+        MemRole::Kill { bytes, checked } => {
+            let asks = match checked {
+                true => Asks::Zero,
+                false if cx.facts().may_be_made_number(x) => Asks::Known,
+                false => Asks::Nothing,
+            };
+            match cx.facts().cuts(inst).or_else(|| cx.facts().straddles(inst)) {
+                Some(of) => cx.cut_mem(addr, off, (bytes, asks), of),
+                None => cx.zero_mem(addr, off, bytes, asks),
+            }
+        }
         MemRole::None => {}
     }
 }
