@@ -3,6 +3,9 @@
 //!
 //! Bit zero and the 62 after it are parameters, the next is all else that is older than the call,
 //! and the upper half are the sites of allocations. Sets are joined by union.
+//!
+//! **Cost.** Sixteen bytes for each set. Parameters and sites beyond the bits share one with
+//! others.
 
 /// What something may be made from: parameters by index, [`OTHER`], then sites.
 pub type Set = u128;

@@ -1,5 +1,8 @@
 //! The state of one lowering, and what all of its parts ask of it: names, cotangents, constants,
 //! imported functions, the flags of accesses to the tape.
+//!
+//! What a block computes twice (an address and its delta, a product with one cotangent and its
+//! mask) is kept by operation and operands until the block ends: local value numbering.
 
 use std::cell::Cell;
 use std::collections::HashSet;
