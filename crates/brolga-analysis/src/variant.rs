@@ -4,10 +4,10 @@
 //! **Question.** A function is derived for its callers' sake. What is it given beside its
 //! arguments, and what does it return?
 //!
-//! **Answer.** A function may be derived in several variants: the same function called with a constant where
-//! another call site has an active argument gives a smaller derivative. The modes of a call site's
-//! arguments are decided from the caller's facts, so signatures of derived functions are known
-//! before their bodies, and mutually recursive functions need no fixpoint.
+//! **Answer.** A function may be derived in several variants: the same function called with a
+//! constant where another call site has an active argument gives a smaller derivative. The modes of
+//! a call site's arguments are decided from the caller's facts, so signatures of derived functions
+//! are known before their bodies, and mutually recursive functions need no fixpoint.
 //!
 //! ABI, for a primal `f(p…) -> r…`:
 //!

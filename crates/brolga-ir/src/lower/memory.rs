@@ -3,8 +3,8 @@
 //! **Question.** The shadow of `a` is at `a + δ`, or there is none. Which code reads, adds to and
 //! clears it?
 //!
-//! **Answer.** Accesses to shadow memory carry no alias region and none of the primal access's flags but its
-//! trap behaviour: the shadow may be written where the primal is read-only.
+//! **Answer.** Accesses to shadow memory carry no alias region and none of the primal access's
+//! flags but its trap behaviour: the shadow may be written where the primal is read-only.
 //!
 //! Memory without a shadow (`δ = 0` at run time) needs no branch: its reads come from a field of
 //! zeros in the segment and its writes go to a sink beside it.

@@ -3,11 +3,11 @@
 //! **Question.** Where does a block's record go, where is an activation frame, and what do callees
 //! find?
 //!
-//! **Answer.** The tape position (`top` in the forward pass, `cursor` in the pullback) is a frontend variable;
-//! it is written to the segment around calls that use the tape, and at the end. A function of both
-//! halves leaves `top` as it found it, so a caller that calls one in its own second half sets `top`
-//! to its cursor first, if it has moved either, and need not look afterwards. How far the tape was
-//! ever filled is in `peak`.
+//! **Answer.** The tape position (`top` in the forward pass, `cursor` in the pullback) is a
+//! frontend variable; it is written to the segment around calls that use the tape, and at the end.
+//! A function of both halves leaves `top` as it found it, so a caller that calls one in its own
+//! second half sets `top` to its cursor first, if it has moved either, and need not look
+//! afterwards. How far the tape was ever filled is in `peak`.
 //!
 //! A record is written from where the tape ends, field by field without a gap, so that memory
 //! behind the tape that cannot be accessed is as good as a comparison ([`Fence`]). A frame is not:

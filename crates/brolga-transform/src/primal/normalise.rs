@@ -35,6 +35,9 @@
 //!
 //! What we do not support is refused here, all of it at once. The entry block has no predecessor,
 //! as in all CLIF; the pullback relies on it for its one exit.
+//!
+//! **Cost.** A few walks over the function for each pass, and the flow graph, dominators and loops
+//! of [`crate::primal::loop_simplify`]. Most passes see by one look that there is nothing to do.
 
 use brolga_analysis::body::Body;
 use brolga_analysis::query::constant_int;
