@@ -1,5 +1,8 @@
 //! Legalisation: the primal in the form that the rest of the pipeline relies on.
 //!
+//! **Question.** A frontend may write what the rest of the pipeline would have to ask about in many
+//! places. On which form may it rely?
+//!
 //! **Before.** A verified function of the program, its calls replaced or not
 //! ([`crate::program::inline`]). **After.**
 //! - no branch that constants decide ([`crate::primal::decided`]);
