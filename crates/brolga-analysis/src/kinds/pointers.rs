@@ -20,6 +20,10 @@
 //! Join at block parameters: equal deltas stay, different ones make the parameter a root of its own
 //! (the forward pass then passes the delta as a block parameter too), `Lost` absorbs. Every step
 //! goes up, and a value moves at most three times.
+//!
+//! **Cost.** A worklist for addresses, which at each sum looks at most sixteen operations up for
+//! the likelier base; rounds over the blocks for deltas, until none moves. Roots that are a choice
+//! between roots are taken back one at a time, which is quadratic in those.
 
 use brolga_ir::map::IndexMap;
 use brolga_ir::request::Elem;

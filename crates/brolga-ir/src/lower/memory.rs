@@ -1,10 +1,25 @@
 //! Shadow memory: loads, stores and additions of cotangents.
 //!
-//! Accesses to shadow memory carry no alias region and none of the primal access's flags but its
-//! trap behaviour: the shadow may be written where the primal is read-only.
+//! **Question.** The shadow of `a` is at `a + δ`, or there is none. Which code reads, adds to and
+//! clears it?
+//!
+//! **Answer.** Accesses to shadow memory carry no alias region and none of the primal access's
+//! flags but its trap behaviour: the shadow may be written where the primal is read-only.
 //!
 //! Memory without a shadow (`δ = 0` at run time) needs no branch: its reads come from a field of
 //! zeros in the segment and its writes go to a sink beside it.
+//!
+//! ```text
+//! add_mem v0, δ0, c                    v1 = iadd v0, δ0
+//!                            ⟶        v2 = iadd seg, 64                the sink
+//!                                      v3 = select δ0, v1, v2
+//!                                      v4 = load.f64 v3
+//!                                      v5 = fadd v4, c
+//!                                      store v5, v3
+//! ```
+//!
+//! **Cost.** In the run a `select` beside each access of which it is not known that there is a
+//! shadow; none where the delta is sure.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, types};

@@ -1,10 +1,16 @@
 //! Accesses to shadows of fragments, which the run time puts together (`brolga_runtime::pieces`).
 //!
-//! Most of what moves in pieces is no float, or has no cotangent. So a place is only taken by a
-//! call if there is something in the words of the shadow in which it lies, or something waits
-//! anywhere; a ticket is only added, joined or read by a call if it is one. In programs that move
-//! pieces, and in no other, every float's shadow is settled before it is read or cleared: also by a
-//! call, if something waits.
+//! **Question.** A float moves byte by byte, and its cotangent as tickets. When has the run time to
+//! be called?
+//!
+//! **Answer.** Most of what moves in pieces is no float, or has no cotangent. So a place is only
+//! taken by a call if there is something in the words of the shadow in which it lies, or something
+//! waits anywhere; a ticket is only added, joined or read by a call if it is one. In programs that
+//! move pieces, and in no other, every float's shadow is settled before it is read or cleared: also
+//! by a call, if something waits.
+//!
+//! **Cost.** In the run a load and a branch to cold code where nothing is there. Up to 64 places of
+//! a block are asked about at once.
 
 use std::collections::HashSet;
 

@@ -1,9 +1,15 @@
 //! Loads of integers that become numbers, in reverse: the cotangent of a float that may lie there
 //! is unknown (`brolga_runtime::pieces::poison`).
 //!
-//! Where cotangents may wait in front of shadows, a demand waits. Elsewhere all bits of the shadow
-//! are set, which is a NaN, whatever the size of the float; the run time notes where. The check
-//! that nothing has arrived where an integer is stored lets both pass, and notes that too.
+//! **Question.** An integer was loaded and a number made of it. If a float lay there, what is its
+//! cotangent?
+//!
+//! **Answer.** It is not known. Where cotangents may wait in front of shadows, a demand waits.
+//! Elsewhere all bits of the shadow are set, which is a NaN, whatever the size of the float; the
+//! run time notes where. The check that nothing has arrived where an integer is stored lets both
+//! pass, and notes that too.
+//!
+//! **Cost.** In the run a branch to cold code, and a load of a flag where nothing else tells.
 
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Type, types};
 use cranelift_frontend::FunctionBuilder;

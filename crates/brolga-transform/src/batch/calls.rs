@@ -1,8 +1,12 @@
 //! Calls in a batch: the callee gets all derivatives at once, in vectors or side by side in memory.
 //!
-//! A derived function of the program has the same width, and gets all parts of what is wide. A
-//! helper that computes is called once for each derivative. One that works on memory is told of N
-//! times as many bytes, at N times the address.
+//! **Question.** A call is given a name that stands for N derivatives. What is called?
+//!
+//! **Answer.** A derived function of the program has the same width, and gets all parts of what is
+//! wide. A helper that computes is called once for each derivative. One that works on memory is
+//! told of N times as many bytes, at N times the address.
+//!
+//! **Cost.** In the run one call for each derivative where a helper computes; else one.
 
 use brolga_ir::InstId;
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Defs, Tape, Val};

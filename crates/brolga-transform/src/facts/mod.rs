@@ -3,6 +3,8 @@
 //! **Question.** What do the later stages ask about the primal? **Answer.** One field for each
 //! answer. The stage `shadow` adds its table, and units and roots are found with it; from then on
 //! it is read-only.
+//!
+//! **Cost.** Each analysis runs once for each variant.
 
 pub mod overwrites;
 

@@ -1,12 +1,15 @@
 //! Worklist over variants: the pipeline for a function and everything that it calls.
 //!
-//! A worklist of variants (a function together with the modes of its parameters and results), each
-//! as a pair or as one function: deriving one may ask for others by name, and names are handed out
-//! before bodies exist, so recursion needs nothing special. The root is not on it unless it is a
-//! pair: a call of the root's own function asks for another variant, since more is known of the
-//! root (that its result is asked for, what its pointers lead to) than of a call. Functions whose
-//! address is taken are derived in their canonical variant as soon as an indirect call is seen.
-//! Problems of all functions are collected and reported together.
+//! **Question.** A request leads to functions that call each other, under modes that only their
+//! callers tell. In which order are they derived?
+//!
+//! **Answer.** A worklist of variants (a function together with the modes of its parameters and
+//! results), each as a pair or as one function: deriving one may ask for others by name, and names
+//! are handed out before bodies exist, so recursion needs nothing special. The root is not on it
+//! unless it is a pair: a call of the root's own function asks for another variant, since more is
+//! known of the root (that its result is asked for, what its pointers lead to) than of a call.
+//! Functions whose address is taken are derived in their canonical variant as soon as an indirect
+//! call is seen. Problems of all functions are collected and reported together.
 //!
 //! **Retries.** What one function does with the bits of floats, others have to know; a variant that
 //! was derived before that was seen is derived again:
@@ -21,6 +24,10 @@
 //!   function; everything starts again, and it stays a loop ([`crate::program::outline`]);
 //! - *forwarded*: a callee does what the root would; the worklist starts with that callee
 //!   ([`crate::program::forward_root`]).
+//!
+//! **Cost.** Each variant is derived once, and at most once more for fragments. Everything is
+//! derived again at most once for each fact that all have to know, and once for each set of loops
+//! that are refused as functions.
 
 use brolga_analysis::calls::{opaque_allocator, summarise};
 use brolga_analysis::query::signature_id;

@@ -18,6 +18,11 @@
 //! entered. Alias analysis (`brolga_analysis::memory::alias`) follows one scaled value and
 //! a span, before loops are known. One kind of sum for all would carry products, spans and 32-bit
 //! terms where they cannot occur.
+//!
+//! **Cost.** An address is followed at most 32 operations up, and a sum of more than 16 products is
+//! an atom.
+//!
+//! **Source.** Scalar evolution of LLVM; chains of recurrences (Bachmann, Wang and Zima, 1994).
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;

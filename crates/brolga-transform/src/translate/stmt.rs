@@ -1,9 +1,15 @@
 //! Statements (`AdStmt`): what one primal instruction becomes.
 //!
-//! A statement is translated on its own: a forward fragment around (or instead of) the primal
-//! instruction, a reverse fragment, and, read off the latter, what must be communicated from the
-//! one to the other. Whole graphs are assembled afterwards; a rule sees no block. Source:
+//! **Question.** How is one instruction of the primal differentiated, so that rules know of nothing
+//! else?
+//!
+//! **Answer.** A statement is translated on its own: a forward fragment around (or instead of) the
+//! primal instruction, a reverse fragment, and, read off the latter, what must be communicated from
+//! the one to the other. Whole graphs are assembled afterwards; a rule sees no block. Source:
 //! Mooncake's `ADStmtInfo`.
+//!
+//! **Cost.** Names and instructions are pushed to three lists; what a reverse reads is found by one
+//! look over it.
 
 use brolga_analysis::Variant;
 use brolga_ir::block::{Fragment, Ids};

@@ -4,6 +4,9 @@
 //! **Answer.** A mathematical function has a row of partials, as an instruction has
 //! (`brolga_rules::libm`); a memory function does to the shadow what it does to the primal, or
 //! undoes it.
+//!
+//! **Cost.** In the run that of the row, or a call of the run time that touches as many bytes of
+//! the shadow as the function does of the primal.
 
 use brolga_analysis::{CopyRole, MemRole};
 use brolga_ir::inst::{AdOp, Arith, Asks, Check, Defs, ShadowPlace, Shape, Val};

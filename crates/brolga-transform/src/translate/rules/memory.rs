@@ -1,10 +1,17 @@
 //! Loads, stores and the addresses that they use.
 //!
-//! `z = load p+off`: the pullback adds z̄ to the shadow of the place. `store x, p+off`: x̄ gets the
-//! shadow of the place, which is then cleared, since the value that was there before has nothing to
-//! do with what comes after (for an addition in place it has, and both are left out; where it is
-//! not read again, clearing is). Where a pointer is moved, its shadow is moved in the forward pass
-//! instead, and the pullback has nothing to do.
+//! **Question.** A value goes through memory. How does its cotangent come back?
+//!
+//! **Answer.** `z = load p+off`: the pullback adds z̄ to the shadow of the place. `store x, p+off`:
+//! x̄ gets the shadow of the place, which is then cleared, since the value that was there before
+//! has nothing to do with what comes after (for an addition in place it has, and both are left out;
+//! where it is not read again, clearing is). Where a pointer is moved, its shadow is moved in the
+//! forward pass instead, and the pullback has nothing to do.
+//!
+//! **Cost.** In the run one or two accesses of the shadow for each access of a float; the forward
+//! pass has one for each access of a pointer.
+//!
+//! **Source.** Shadow memory: Enzyme (Moses and Churavy, 2020).
 
 use brolga_analysis::query::{access_bytes, is_taped_integer};
 use brolga_analysis::{Delta, MemRole, RootKind};

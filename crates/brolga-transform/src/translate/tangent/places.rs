@@ -1,8 +1,14 @@
 //! Tangents in memory: a load reads the tangent from the shadow, a store writes it there.
 //!
+//! **Question.** A value goes through memory. Where does its tangent go?
+//!
+//! **Answer.** A load reads the tangent from the shadow, a store writes it there.
+//!
 //! What overwrites a float with a number without a derivative clears its tangent. A number computed
 //! from the bits of floats is stored as the bits of [`POISON`](super::POISON): where it is read as
 //! a float, the tangent is a NaN.
+//!
+//! **Cost.** In the run one access of the shadow for each access.
 
 use std::cmp::Ordering;
 
