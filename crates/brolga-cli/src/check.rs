@@ -188,8 +188,12 @@ fn check_second(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Res
     if found.rows.len() > MAX_ROWS && !all {
         show(&format!("… {} more (--all shows them)\n", found.rows.len() - MAX_ROWS));
     }
-    let DotProduct { forward, reverse, holds } = found.symmetry;
-    let symmetric = if holds { "holds" } else { "does NOT hold" };
+    let DotProduct { forward, reverse, .. } = found.symmetry;
+    let symmetric = match found.symmetric {
+        Some(true) => "holds",
+        Some(false) => "does NOT hold",
+        None => "unknown (not finite)",
+    };
     show(&format!("symmetry: u·Hv {forward:?}, v·Hu {reverse:?}: {symmetric}\n"));
     if let Some(error) = &found.oracle_error {
         show(&format!("the oracle could not run: {error}\n"));

@@ -244,11 +244,20 @@ impl File {
             return Err(by_line(problems));
         }
 
-        let (program, functions) = assemble(units, &directives)?;
+        let (mut program, functions) = assemble(units, &directives)?;
         let roots: Vec<FuncKey> = functions.iter().map(|f| f.0).collect();
+        let called = |program: &Program, roots: &[FuncKey]| {
+            brolga_transform::called::resolved(program, roots, &*isa).map(|p| p.into_owned())
+        };
         // A derivative that cannot be made is reported when a function asks for it.
-        let called = brolga_transform::called::resolved(&program, &roots, &*isa).map(|p| p.into_owned());
-        let program = called.unwrap_or(program);
+        match called(&program, &roots) {
+            Ok(found) => program = found,
+            Err(_) => {
+                for root in roots {
+                    program = called(&program, &[root]).unwrap_or(program);
+                }
+            }
+        }
         let (name, wasm, reversible, undone) = (name.to_owned(), None, None, vec![]);
         let mut file = Self { name, text, program, functions, directives, malformed, wasm, reversible, undone };
         for said in undone_in(&file.directives.clone()) {
@@ -518,7 +527,7 @@ fn reached(units: &[Unit], from: &[String]) -> BTreeSet<String> {
                 _ => None,
             });
             work.extend(named.chain(addressed).filter(|s| !found.contains(s)));
-        } else if let Some((base, _)) = brolga_transform::called::derivative_of(&symbol) {
+        } else if let Some((base, _)) = brolga_transform::derived::derivative_of(&symbol) {
             work.push(base.to_owned());
         }
         found.insert(symbol);

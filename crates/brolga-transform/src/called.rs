@@ -27,6 +27,7 @@ use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
+use crate::derived::derivative_of;
 use crate::nested::{self, Nested, NestedParam, NestedResult};
 use crate::standalone::typed_tape;
 
@@ -42,25 +43,9 @@ pub fn resolved<'p>(
 ) -> Result<Cow<'p, Program>, Diagnostics> {
     let mut out = Cow::Borrowed(program);
     loop {
-        let wanted = CalledDerivative::of(&out, roots);
-        let Some(first) = wanted.first() else { return Ok(out) };
-        // What the derived function itself wants is made first.
-        let next = wanted.iter().find(|w| CalledDerivative::of(&out, &[w.func]).is_empty());
-        let Some(next) = next else {
-            let d = Diagnostic::new("AD0172", format!("`%{}` depends on itself", first.symbol));
-            let d = d.note("the function calls its own derivative, directly or through others");
-            let d = d.help("derive a function that does not call its derivative");
-            return Err(first.located(&out, d).into());
-        };
+        let Some(first) = CalledDerivative::of(&out, roots).into_iter().next() else { return Ok(out) };
+        let next = first.ready(&out)?;
         out = Cow::Owned(next.put(&out, isa)?);
-    }
-}
-
-/// Of which function a name is the derivative, and in which mode.
-pub fn derivative_of(symbol: &str) -> Option<(&str, Mode)> {
-    match symbol.strip_suffix("__gradient") {
-        Some(base) => Some((base, Mode::Combined)),
-        None => Some((symbol.strip_suffix("__tangent")?, Mode::Tangent)),
     }
 }
 
@@ -106,6 +91,22 @@ impl CalledDerivative {
             Some(func) => Some(Self { symbol: symbol.to_owned(), func, mode, declared: declared.cloned() }),
             None => Self::of_symbol(program, base, None),
         }
+    }
+
+    /// What is made first: this one, or one that the function asks for of which this is the
+    /// derivative.
+    fn ready(self, program: &Program) -> Result<Self, Diagnostics> {
+        let (mut next, mut behind) = (self, BTreeSet::new());
+        while let Some(inner) = Self::of(program, &[next.func]).into_iter().next() {
+            if !behind.insert(next.symbol.clone()) {
+                let d = Diagnostic::new("AD0172", format!("`%{}` depends on itself", next.symbol));
+                let d = d.note("the function calls its own derivative, directly or through others");
+                let d = d.help("derive a function that does not call its derivative");
+                return Err(next.located(program, d).into());
+            }
+            next = inner;
+        }
+        Ok(next)
     }
 
     /// The same, placed at a call of it.

@@ -3,7 +3,7 @@
 use brolga_analysis::Variant;
 use brolga_ir::map::IndexMap;
 use brolga_ir::names::Names;
-use brolga_ir::{FuncKey, Program};
+use brolga_ir::{FuncKey, Mode, Program};
 use cranelift_codegen::ir;
 
 /// Both halves of one derived variant.
@@ -171,4 +171,12 @@ pub struct LoopOutcome {
     pub inst: ir::Inst,
     /// The function that runs its steps, or why it stays as it is: what it does.
     pub driver: Result<FuncKey, String>,
+}
+
+/// Of which function a name is the derivative, and in which mode.
+pub fn derivative_of(symbol: &str) -> Option<(&str, Mode)> {
+    match symbol.strip_suffix("__gradient") {
+        Some(base) => Some((base, Mode::Combined)),
+        None => Some((symbol.strip_suffix("__tangent")?, Mode::Tangent)),
+    }
 }

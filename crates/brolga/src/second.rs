@@ -26,6 +26,7 @@ use brolga_ir::{
     ResultActivity,
 };
 use brolga_runtime::Workspace;
+use brolga_transform::called::resolved;
 use brolga_transform::nested::{Nested, NestedParam, NestedResult, gradient, tangent};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Signature, Type, types};
@@ -127,6 +128,9 @@ impl HessianRule {
     /// derivation have the lines of the program, and name instructions of the gradient.
     pub fn new(program: &Program, request: &Request, options: &Options) -> Result<Self, Error> {
         let reverse = if options.mode == Mode::Gradient { Mode::Gradient } else { Mode::Combined };
+        let isa = host_isa(options)?;
+        let called = crate::quiet::caught("derive", program, || Ok(resolved(program, &[request.func], &*isa)?))?;
+        let program = &*called;
         let first = match Self::nested(program, request, options, reverse) {
             Err(Error::Diagnostics(first)) => first,
             found => return found,

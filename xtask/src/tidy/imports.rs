@@ -310,7 +310,7 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
                 ],
             ),
             ("nested", &["clif", "derived", "pipeline", "stand_in", "standalone"]),
-            ("called", &["nested", "standalone"]),
+            ("called", &["derived", "nested", "standalone"]),
             ("derive", &["called", "derived", "pipeline", "program"]),
             ("embed", &["called", "clif", "derived", "nested", "pipeline", "stand_in", "standalone"]),
         ],

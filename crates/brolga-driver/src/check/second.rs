@@ -2,7 +2,8 @@
 //! gradients, the oracle's forward over reverse of the primal, and symmetry.
 //!
 //! One product `H v` with a random direction v is compared, entry by entry. A second direction u
-//! gives `u·(H v) = v·(H u)`.
+//! gives `u·(H v) = v·(H u)`. The gradient that comes beside a product is compared with the one
+//! that comes alone.
 
 use std::cell::LazyCell;
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use brolga::{DerivedRule, Error, Program};
 use brolga_oracle::fd::{self, Verdict};
 use brolga_oracle::{Oracle, OracleError, Reverse, Tangent};
 
-use super::{DotProduct, FreshRule, RowVerdict, Tolerances, conclude, terms_of};
+use super::{DotProduct, FreshRule, RowVerdict, Tolerances, close, conclude, terms_of};
 use crate::bind::Invocation;
 use crate::inputs::{Input, flatten, inputs, oracle_args, with_inputs};
 use crate::memory::Memory;
@@ -51,6 +52,10 @@ pub struct Second {
     pub oracle_error: Option<OracleError>,
     /// `u·(H v)` and `v·(H u)`.
     pub symmetry: DotProduct,
+    /// Whether these are equal; `None` if one is not finite.
+    pub symmetric: Option<bool>,
+    /// Entries of the gradient that differ: beside the product, and alone.
+    pub gradients: Vec<(Input, [f64; 2])>,
 }
 
 impl Second {
@@ -67,8 +72,11 @@ impl Second {
             };
             out.push(format!("input {}: Hessian-vector product {:?}, but {other}", row.input.name(), row.product));
         }
-        let DotProduct { forward, reverse, holds } = self.symmetry;
-        if !holds {
+        for (input, [beside, alone]) in &self.gradients {
+            out.push(format!("input {}: gradient {beside:?} beside the product, but {alone:?} alone", input.name()));
+        }
+        let DotProduct { forward, reverse, .. } = self.symmetry;
+        if self.symmetric == Some(false) {
             out.push(format!("the Hessian is not symmetric: {forward:?} and {reverse:?}"));
         }
         out
@@ -91,10 +99,11 @@ pub fn second(
     let mut noise = Noise::new(3);
     let mut random = || inputs.iter().map(|_| noise.unit()).collect::<Vec<f64>>();
     let (v, u) = (random(), random());
-    let product = |along: &[f64]| -> Result<Vec<f64>, Error> {
-        Ok(flat(&products(&hessian(1)?, call, &Direction::along(call, &inputs, along))?.products, &inputs))
+    let product = |along: &[f64]| -> Result<[Vec<f64>; 2], Error> {
+        let found = products(&hessian(1)?, call, &Direction::along(call, &inputs, along))?;
+        Ok([flat(&found.products, &inputs), flat(&found.first.gradient, &inputs)])
     };
-    let (hv, hu) = (product(&v)?, product(&u)?);
+    let ([hv, beside], [hu, _]) = (product(&v)?, product(&u)?);
     let oracle = on_oracle(program, call, &inputs, &v).map(|[_, along]| along);
     let digits = LazyCell::new(|| last_digits(program, call, &inputs, &v, oracle.as_deref().unwrap_or_default()));
     let mut gradients = Gradients::new(program, call, &inputs, &v, rule)?;
@@ -124,8 +133,33 @@ pub fn second(
     let finite = forward.is_finite() && reverse.is_finite();
     let apart = (forward - reverse).abs();
     let rounded = || ROUNDINGS * digits.iter().zip(&u).map(|(d, u)| (d * u).abs()).sum::<f64>();
-    let symmetry = DotProduct { forward, reverse, holds: !finite || apart <= near || apart <= rounded() };
-    Ok(Second { rows, oracle_error: oracle.err(), symmetry })
+    let symmetric = finite.then(|| apart <= near || apart <= rounded());
+    let symmetry = DotProduct { forward, reverse, holds: symmetric == Some(true) };
+    let gradients = apart_from(&beside, &gradients.at(0.0)?, program, call, &inputs, tolerances);
+    Ok(Second { rows, oracle_error: oracle.err(), symmetry, symmetric, gradients })
+}
+
+/// Entries of the gradient beside a product that are not those of the gradient alone, by more than
+/// what the tape loses where terms cancel.
+fn apart_from(
+    beside: &[f64],
+    alone: &[f64],
+    program: &Program,
+    call: &Invocation,
+    inputs: &[Input],
+    tolerances: Tolerances,
+) -> Vec<(Input, [f64; 2])> {
+    let both = inputs.iter().zip(beside.iter().zip(alone));
+    let apart = both.enumerate().filter(|(_, (_, (b, a)))| !close(**b, **a, tolerances.tape)).collect::<Vec<_>>();
+    if apart.is_empty() {
+        return vec![];
+    }
+    let lost = super::on_tape(program, call).map_or(vec![0.0; inputs.len()], |t| flatten(&t.rounding, inputs));
+    let entry = |(i, (input, (b, a))): (usize, (&Input, (&f64, &f64)))| {
+        let rounded = (b - a).abs() <= super::LOST * lost[i];
+        (!rounded).then_some((*input, [*b, *a]))
+    };
+    apart.into_iter().filter_map(entry).collect()
 }
 
 /// Gradients along a line.
@@ -151,17 +185,20 @@ impl<'a> Gradients<'a> {
     }
 
     fn entry(&mut self, i: usize, t: f64) -> Result<f64, Error> {
+        self.at(t).map(|found| found[i])
+    }
+
+    fn at(&mut self, t: f64) -> Result<Vec<f64>, Error> {
         if let Some(known) = self.known.get(&t.to_bits()) {
-            return Ok(known[i]);
+            return Ok(known.clone());
         }
         let moved: Vec<f64> = self.inputs.iter().zip(self.direction).map(|(i, d)| i.value + t * d).collect();
         let call = with_inputs(self.call, self.inputs, &moved);
         let stateful = self.program.has_writable_data();
         let rule = if stateful { (self.rule)()? } else { self.kept.clone() };
         let found = flatten(&run::gradient(&rule, &call)?, self.inputs);
-        let entry = found[i];
-        self.known.insert(t.to_bits(), found);
-        Ok(entry)
+        self.known.insert(t.to_bits(), found.clone());
+        Ok(found)
     }
 
     /// Whether an entry of the gradient is a number at the point itself.

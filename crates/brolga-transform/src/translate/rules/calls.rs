@@ -23,7 +23,7 @@ use brolga_rules::helper_of_account;
 use cranelift_codegen::ir::{self, Signature, types};
 
 use super::fragments::hand_over;
-use crate::derived::PairSymbols;
+use crate::derived::{PairSymbols, derivative_of};
 use crate::translate::convert::fitted;
 use crate::translate::rules::fragments::nothing_arrives;
 use crate::translate::stmt::{Cx, Where};
@@ -179,9 +179,13 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
         return cx.problem(d);
     }
     let d = Diagnostic::new("AD0150", format!("no rule for the imported function %{symbol}"))
-        .note(format!("it is called with active arguments; its signature is {sig}"))
-        .help("define it in the program, give it a rule of your own, or mark its arguments const");
-    cx.problem(d);
+        .note(format!("it is called with active arguments; its signature is {sig}"));
+    cx.problem(match derivative_of(symbol) {
+        Some((base, _)) => d
+            .note(format!("as the derivative of %{base} it is not known: the program has no function of that name"))
+            .help(format!("define %{base}, or give %{symbol} a rule of your own")),
+        None => d.help("define it in the program, give it a rule of your own, or mark its arguments const"),
+    });
 }
 
 /// A call by which a derivative keeps account of its run gets the segment of this one. Any other
