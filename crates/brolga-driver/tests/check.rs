@@ -519,3 +519,27 @@ fn errors_of_the_primal_are_told() {
     assert_eq!(found.rows[0].verdict, RowVerdict::Ok, "the tape tells");
     assert!(found.rows[0].silent[0].contains("the primal fails"), "{found:?}");
 }
+
+/// Second derivatives of one function beside gradients of another one, and of a root at zero.
+#[test]
+fn second_derivatives_are_checked_against_gradients_and_each_other() {
+    use brolga_driver::check::second::second;
+    let of = |body: &str| format!("function %f(f64) -> f64 system_v {{\nblock0(v0: f64):\n{body}\nreturn v9\n}}\n");
+    let square = Subject::of(&of("v9 = fmul v0, v0"), "%f(1.5)");
+    let cube = Subject::of(&of("v1 = fmul v0, v0\nv9 = fmul v1, v0"), "%f(1.5)");
+    let root = Subject::of(&of("v9 = sqrt v0"), "%f(0.0)");
+    let ask = |at: &Subject, other: &Subject| {
+        let options = Options::full();
+        let hessian = brolga_driver::second::rules(&at.file.program, &at.call, &options);
+        let rule = || derive(&other.file.program, &other.call.request(), &options);
+        let tolerances = Tolerances::of(&at.file.program, &at.call, None);
+        second(&at.file.program, &at.call, &hessian, &rule, tolerances, false).expect("it runs")
+    };
+    let right = ask(&square, &square);
+    assert!(right.complaints().is_empty() && right.symmetric == Some(true), "{right:?}");
+    let wrong = ask(&square, &cube);
+    let said = wrong.complaints();
+    assert!(said.iter().any(|c| c.contains("gradient 3.0 beside the product, but 6.75 alone")), "{said:?}");
+    // Infinities say nothing of symmetry.
+    assert_eq!(ask(&root, &root).symmetric, None);
+}

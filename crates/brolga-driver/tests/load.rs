@@ -226,3 +226,42 @@ return v2
     // What belongs to no function is everybody's.
     assert!(File::parse_for("test.clif", format!("{F}oops\n"), &["f".to_owned()]).is_err());
 }
+
+/// `x³`, its slope and its bend by the names of derivatives, and one that calls a derivative of
+/// another type: that is its own concern.
+const BY_NAME: &str = "
+function %cube(f64) -> f64 system_v {
+block0(v0: f64):
+    v1 = fmul v0, v0
+    v2 = fmul v1, v0
+    return v2
+}
+function %slope(f64) -> f64 system_v {
+    fn0 = %cube__gradient(f64, f64) -> f64, f64 system_v
+block0(v0: f64):
+    v1 = f64const 0x1.0
+    v2, v3 = call fn0(v0, v1)
+    return v3
+}
+function %bend(f64) -> f64 system_v {
+    fn0 = %slope__gradient(f64, f64) -> f64, f64 system_v
+block0(v0: f64):
+    v1 = f64const 0x1.0
+    v2, v3 = call fn0(v0, v1)
+    return v3
+}
+function %unrelated(f64) -> f64 system_v {
+    fn0 = %slope__gradient__tangent(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = call fn0(v0)
+    return v1
+}
+";
+
+#[test]
+fn a_derivative_that_cannot_be_made_leaves_the_others_there() {
+    let file = load(BY_NAME);
+    let has_body = |symbol: &str| file.defined(symbol).is_some();
+    assert!(has_body("cube__gradient") && has_body("slope__gradient"));
+    assert!(!has_body("slope__gradient__tangent"));
+}

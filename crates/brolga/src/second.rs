@@ -220,6 +220,10 @@ impl HessianRule {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).extend(tape);
         let run = run?;
         let (n, width) = (args.len(), self.rule.width());
+        if !reverse {
+            // SAFETY: our contract.
+            unsafe { self.rule.all_known(self.floats(args, along)) }?;
+        }
         out.cotangents.clear();
         out.cotangents.resize(n, None);
         out.products.clear();
@@ -244,6 +248,25 @@ impl HessianRule {
         values.truncate(if self.values { self.primal.returns.len() } else { 0 });
         out.values = values;
         Ok(run)
+    }
+
+    /// Products in memory where floats are known to be: the address, the size of a float, and the
+    /// bytes of all.
+    fn floats<'a>(&self, args: &'a [Arg], along: &'a [Along]) -> impl Iterator<Item = (u64, u32, u64)> + 'a {
+        let width = self.rule.width() as u64;
+        let elems: Vec<Option<Elem>> = self.request.args.iter().map(|a| a.elem).collect();
+        args.iter().zip(along).zip(elems).flat_map(move |((arg, along), elem)| {
+            let Along::Memory { product, .. } = *along else { return Vec::new() };
+            let size = match elem {
+                Some(Elem::F64) => 8,
+                Some(Elem::F32) => 4,
+                _ => 0,
+            };
+            let whole = arg.len.filter(|_| size != 0).map(|len| (0, size, len));
+            let said = arg.floats.iter().flat_map(|f| f.iter()).filter(|f| f.size != 0);
+            let all = whole.into_iter().chain(said.map(|f| (f.offset, f.size, f.len)));
+            all.map(|(at, size, len)| (product.wrapping_add(at * width), size, len * width)).collect()
+        })
     }
 
     /// An argument of the outer derivative, with its shadow.

@@ -231,3 +231,55 @@ fn products_are_added() {
         );
     }
 }
+
+/// `x³`, its slope and its bend by names of derivatives, and a declaration that does not fit.
+const BY_NAME: &str = "
+function %cube(f64) -> f64 {
+block0(v0: f64):
+    v1 = fmul v0, v0
+    v2 = fmul v1, v0
+    return v2
+}
+function %slope(f64) -> f64 {
+    fn0 = %cube__gradient(f64, f64) -> f64, f64
+block0(v0: f64):
+    v1 = f64const 0x1.0
+    v2, v3 = call fn0(v0, v1)
+    return v3
+}
+function %bend(f64) -> f64 {
+    fn0 = %slope__gradient(f64, f64) -> f64, f64
+block0(v0: f64):
+    v1 = f64const 0x1.0
+    v2, v3 = call fn0(v0, v1)
+    return v3
+}
+function %wrong(f64) -> f64 {
+    fn0 = %cube__tangent(f64) -> f64
+block0(v0: f64):
+    v1 = call fn0(v0)
+    return v1
+}
+";
+
+#[test]
+fn derivatives_that_are_called_by_name_are_derived_at_any_order() {
+    let p = program(BY_NAME);
+    let double = |x: f64| DataValue::F64(x.into());
+    let second = |name: &str| {
+        let request = Request::new(p.func(name).unwrap(), [ArgSpec::ACTIVE]);
+        HessianRule::new(&p, &request, &Options::default())
+    };
+    for (name, values) in [("cube", [3.375, 6.75, 9.0]), ("slope", [6.75, 9.0, 6.0]), ("bend", [9.0, 6.0, 0.0])] {
+        let (rule, mut out) = (second(name).unwrap(), Second::default());
+        let (args, along) = ([Arg::new(double(1.5))], [Along::Value(double(1.0))]);
+        // SAFETY: no memory takes part.
+        unsafe { rule.product(&args, &along, &[double(1.0)], &mut out) }.unwrap();
+        let found = [Some(out.values[0].clone()), out.cotangents[0].clone(), out.products[0].clone()];
+        assert_eq!(found, values.map(|x| Some(double(x))), "{name}");
+    }
+    match second("wrong") {
+        Err(Error::Diagnostics(found)) => assert_eq!(found.0[0].code, "AD0171", "{found:?}"),
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+}

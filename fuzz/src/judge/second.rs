@@ -42,10 +42,16 @@ pub(super) fn judge(file: &File, call: &Invocation, outcome: &Outcome, wild: boo
     }
     let DotProduct { forward, reverse, .. } = found.symmetry;
     if let Some((input, [beside, alone])) = found.gradients.first().filter(|_| !wild) {
-        return Err(wrong("gradient beside the product", format!("input {}: {beside:?}, {alone:?} alone", input.name())));
+        return Err(wrong(
+            "gradient beside the product",
+            format!("input {}: {beside:?}, {alone:?} alone", input.name()),
+        ));
     }
     // What cancels inside of an entry is not seen in the sum.
-    if found.symmetric == Some(false) && !wild && (forward - reverse).abs() > tolerances.tape * (scale + forward.abs().max(reverse.abs())) {
+    if found.symmetric == Some(false)
+        && !wild
+        && (forward - reverse).abs() > tolerances.tape * (scale + forward.abs().max(reverse.abs()))
+    {
         return Err(wrong("symmetry", format!("{forward:?} and {reverse:?}")));
     }
     let silent = found.rows.iter().all(|r| r.verdict == RowVerdict::Unknown || r.product == 0.0);

@@ -214,9 +214,32 @@ fn read_lane(cells: &[AbiCell], k: usize, width: usize, ty: Type) -> DataValue {
     DataValue::read_from_slice_ne(&cells[cell].0[at..at + ty.bytes() as usize], ty)
 }
 
+impl DerivedRule {
+    /// Whether tangents in memory are known: floats with an address, the size of one, and the bytes
+    /// of all.
+    ///
+    /// # Safety
+    /// Those bytes are valid.
+    pub(crate) unsafe fn all_known(&self, floats: impl Iterator<Item = (u64, u32, u64)>) -> Result<(), Error> {
+        for (at, size, len) in floats {
+            // SAFETY: our contract.
+            let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, len as usize) };
+            let ty = if size == 8 { types::F64 } else { types::F32 };
+            if bytes.chunks_exact(size as usize).any(|x| is_poison(&DataValue::read_from_slice_ne(x, ty))) {
+                return Err(self.untracked("tangent", IN_MEMORY.to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What is said of a tangent that is not known.
 const POISONED: &str = "the tangent of a result depends on bits of a float that integer arithmetic has changed in a way that is \
                         not followed";
+
+/// The same of a tangent in memory.
+const IN_MEMORY: &str = "a derivative in memory depends on bits of a float that integer arithmetic has changed in a way that \
+                         is not followed";
 
 /// Whether a lane of a tangent is the NaN that stands for bits that are lost
 /// ([`POISON`](brolga_transform::POISON)), as arithmetic hands it on: it keeps what digits there
