@@ -133,11 +133,14 @@ pub fn jacobian_of(args: &JacobianArgs) -> Result<(), Failure> {
                 Err(Error::Usage(message)) => return Err(Failure::Usage(message)),
                 rows => rows.map_err(|e| Failure::Run(job.name(), e))?,
             };
-            if let (true, Some(i)) = (rows.is_empty(), job.call.first_of_floats()) {
+            if rows.is_empty() {
                 let name = job.name();
-                let message =
-                    format!("{name} returns no float: say in which buffers its results are, as `--outputs {i}`");
-                return Err(Failure::Usage(message));
+                return Err(Failure::Usage(match job.call.first_of_floats() {
+                    Some(i) => {
+                        format!("{name} returns no float: say in which buffers its results are, as `--outputs {i}`")
+                    }
+                    None => format!("{name} returns no float, and has no buffer of floats: there is nothing to derive"),
+                }));
             }
             let failed = |e| Failure::Run(job.name(), e);
             let pattern =

@@ -128,6 +128,15 @@ fn jacobians() {
     let table = file.run("jacobian", &scale).expect(0).stdout;
     assert!(table.contains("buffer 0[1]") && table.contains("0[0]"), "{table}");
     file.run("jacobian", &["--call", "%f(2.0, 3.0)", "--outputs", "1"]).expect(2).says("no duplicated buffer");
+    let twice = ["--call", "%scale([1.0, 2.0], 3.0)", "--outputs", "0,0"];
+    file.run("jacobian", &twice).expect(2).says("name each buffer once");
+    let constant = ["--call", "%scale([1.0, 2.0], 3.0)", "--outputs", "0", "--activity", "const,active"];
+    file.run("jacobian", &constant).expect(2).says("let its activity be `duplicated`");
+    let twice = "function %twice(i32) -> i32 {\nblock0(v0: i32):\nv1 = iadd v0, v0\nreturn v1\n}\n";
+    temporary("whole.clif", twice)
+        .run("jacobian", &["--call", "%twice(2)"])
+        .expect(2)
+        .says("there is nothing to derive");
 }
 
 #[test]
@@ -276,6 +285,10 @@ fn checks_of_order_2() {
     assert!(!run.contains("NOT") && !run.contains("WRONG"), "{run}");
     let scale = ["--call", "%scale([1.0, 2.0], 3.0)", "--shadow", "0=[1.0, 10.0]", "--order", "2"];
     assert!(file.run("check", &scale).expect(0).stdout.contains("symmetry"));
+    let weighted = file.run("check", &scale).expect(0).stdout;
+    assert!(!weighted.contains("nothing but zeros"), "{weighted}");
+    let zeros = file.run("check", &scale[..2]).expect(0).stdout;
+    assert!(zeros.contains("nothing but zeros was checked") && zeros.contains("--shadow 0=[1.0, …]"), "{zeros}");
     // Where there is no derivative, there is no second one.
     file.run("check", &["--call", "%root(0.0) nofd", "--order", "2"]).expect(0);
 }

@@ -39,7 +39,7 @@ pub enum Output {
 /// What a call gives: its float results, and the elements of these arguments' buffers.
 ///
 /// # Errors
-/// [`Error::Usage`] for an argument that is no duplicated buffer of floats.
+/// [`Error::Usage`] for an argument that is no duplicated buffer of floats, or is there twice.
 pub fn outputs(call: &Invocation, buffers: &[usize]) -> Result<Vec<Output>, Error> {
     let mut found = Vec::new();
     for (k, ty) in call.returns.iter().enumerate().filter(|(_, ty)| ty.lane_type().is_float()) {
@@ -49,10 +49,19 @@ pub fn outputs(call: &Invocation, buffers: &[usize]) -> Result<Vec<Output>, Erro
             found.push(Output::Result(k, None));
         }
     }
-    for &arg in buffers {
+    for (n, &arg) in buffers.iter().enumerate() {
+        if buffers[..n].contains(&arg) {
+            return Err(Error::Usage(format!("argument {arg} is an output twice: name each buffer once")));
+        }
         let usable = arg < call.args.len() && call.activity(arg) == ArgActivity::Duplicated;
         let Some((_, elem, data, _)) = call.buffer(arg).filter(|b| usable && b.1.is_float()) else {
-            let message = format!("argument {arg} is no duplicated buffer of floats, so it cannot be an output");
+            let constant = arg < call.args.len() && call.buffer(arg).is_some_and(|b| b.1.is_float());
+            let help = match (constant, call.first_of_floats()) {
+                (true, _) => "; it is constant: let its activity be `duplicated`".to_owned(),
+                (false, Some(i)) => format!("; argument {i} is one"),
+                (false, None) => String::new(),
+            };
+            let message = format!("argument {arg} is no duplicated buffer of floats, so it cannot be an output{help}");
             return Err(Error::Usage(message));
         };
         found.extend((0..data.len() / elem.bytes()).map(|i| Output::Element(arg, i)));
