@@ -34,7 +34,7 @@ use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Cell, cell_of};
-use crate::query::{access_address, access_offset, is_one_lane, signature_id};
+use crate::query::{access_address, access_offset, is_one_lane, is_taped_integer, signature_id};
 use crate::summary::Sources;
 use crate::uses::Use;
 use crate::variant::ParamMode;
@@ -512,7 +512,9 @@ impl Cx<'_> {
         // that is calculated with is a number, unless it could be a whole float.
         let number = self.i.contents.of_cell(cell).has(Kinds::INT) || k.has(Kinds::INT) && !k.has_float();
         let could_be_float = k.has(Kinds::F64) && bytes >= 8 || k.has(Kinds::F32) && bytes >= 4;
-        if moved && bytes == 8 && k.has(Kinds::POINTER) && k.has_float() && is_handed_on(func, self.i.uses, v) {
+        // On a typed tape there are no addresses among integers.
+        let pointer = k.has(Kinds::POINTER) && !is_taped_integer(func, inst);
+        if moved && bytes == 8 && pointer && k.has_float() && is_handed_on(func, self.i.uses, v) {
             self.either(inst);
         }
         let becomes = moved && (could_be_float || !number) || self.i.steps.is_rounded(v) || self.demand[v].is_some();
