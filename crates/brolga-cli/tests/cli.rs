@@ -791,27 +791,3 @@ fn closed_pipes_are_no_errors() {
         assert!(matches!(status, Some(0..=2)), "{args:?}: {status:?}");
     }
 }
-
-/// Signs that are taken of floats in a module's memory, and recorded: the gradient is known, and
-/// where a product is not, it is no number.
-#[test]
-fn a_second_derivative_that_is_not_known_is_a_trap() {
-    let text = r#"(module (memory (export "memory") 1)
-  (func $signed (param $x i32) (param $y i32) (result f64)
-    (f64.mul (f64.load (local.get $x)) (f64.reinterpret_i64 (i64.or
-      (i64.and (i64.load (local.get $y)) (i64.const 0x8000000000000000))
-      (i64.and (i64.reinterpret_f64 (f64.load (local.get $x))) (i64.const 0x7fffffffffffffff))))))
-  (func (export "f") (param $x i32) (param $n i32) (param $y i32) (result f64) (local $r f64) (local $at i32)
-    (local.set $at (local.get $y))
-    (loop $next
-      (local.set $r (f64.add (local.get $r) (call $signed (local.get $x) (local.get $at))))
-      (local.set $x (i32.add (local.get $x) (i32.const 8)))
-      (local.set $at (i32.add (local.get $at) (i32.const 8)))
-      (br_if $next (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))
-    (f64.store (local.get $y) (local.get $r))
-    (f64.mul (local.get $r) (local.get $r))))"#;
-    let file = temporary("signs.wat", text);
-    let call = ["--call", "%f([0.9, -0.3], 2, [1.5, -0.5])"];
-    assert!(file.run("grad", &call).expect(0).stdout.contains("[3.24, -1.08]"));
-    file.run("hessian", &call).expect(1).says("untracked_bits");
-}
