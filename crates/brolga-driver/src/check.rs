@@ -252,7 +252,7 @@ impl<'a> Samples<'a> {
     /// What differences say of input `i`; if they say nothing, why.
     fn derivative(&mut self, i: usize, silent: &mut Vec<String>) -> Verdict {
         let input = self.inputs[i];
-        let options = fd::Options { precision: self.precision, f32_inputs: input.f32, noise: self.noise };
+        let options = fd::Options { precision: self.precision, f32_inputs: input.f32, noise: self.noise, size: 0.0 };
         let mut failed = None;
         let sample = |x| self.at(i, x).inspect_err(|e| failed = Some(format!("at {x:?} the primal fails: {e}")));
         let verdict = fd::derivative(sample, input.value, &options);

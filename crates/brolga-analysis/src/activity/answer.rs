@@ -90,6 +90,8 @@ pub struct Activity {
     /// Integers without an active value in them, as far as this function knows, that may be a
     /// float's bits, or computed from some.
     pub possible: EntitySet<ir::Value>,
+    /// Whether some of them are stored where there is no shadow.
+    pub leaves_shadows: bool,
     /// Of loads of integers of four bytes or more, the bytes that become numbers, or are stored: if
     /// those are floats', how numbers depend on them is lost.
     pub becomes: SecondaryMap<ir::Inst, BecomingBytes>,

@@ -26,6 +26,7 @@ use super::ambiguous_width::written_as;
 use super::answer::{CopyRole, MemRole, State};
 use super::context::{BITS_HELP, Cx, LATER_NOTE};
 use super::demand::may_be_bits;
+use super::numbers::is_left;
 use crate::kinds::contents::{becomes_float, goes_on};
 use crate::kinds::pointers::{Delta, RootKind};
 use crate::kinds::punned_evidence::place_of;
@@ -71,6 +72,7 @@ impl Cx<'_> {
                     self.floats_of_callees(inst);
                     self.pointers_of_callees(inst);
                     self.bits_for_callees(inst);
+                    self.a.leaves_shadows |= self.may_be_left(inst, &bits);
                 }
                 if func.dfg.insts[inst].opcode() == Opcode::Bitcast
                     && self.is_float(func.dfg.first_result(inst))
@@ -90,7 +92,7 @@ impl Cx<'_> {
                             }
                             self.a.mem[inst] = role;
                         }
-                        Delta::None | Delta::Unknown => self.const_store(inst),
+                        Delta::None | Delta::Unknown => self.const_store(inst, &bits),
                     }
                 } else if let Some(CalleeKind::Known(rule)) = CalleeKind::of(self.i.program, func, inst)
                     && let MathKind::Memory(MemFn::Memcpy | MemFn::Memmove) = rule.kind
@@ -225,7 +227,16 @@ impl Cx<'_> {
         self.problem(inst, None, d);
     }
 
-    pub(super) fn const_store(&mut self, inst: ir::Inst) {
+    /// Whether a callee may store integers that may be a float's bits where there is no shadow.
+    fn may_be_left(&self, call: ir::Inst, bits: &EntitySet<ir::Value>) -> bool {
+        let func = self.i.func;
+        let args = || func.dfg.inst_args(call).iter();
+        matches!(CalleeKind::of(self.i.program, func, call), Some(CalleeKind::Derived(_)))
+            && args().any(|&a| bits.contains(a) && self.ty(a).bytes() >= 4)
+            && args().any(|&a| is_left(self.i.pointers, a))
+    }
+
+    fn const_store(&mut self, inst: ir::Inst, bits: &EntitySet<ir::Value>) {
         let func = self.i.func;
         let op = func.dfg.insts[inst].opcode();
         if matches!(op, Opcode::Store | Opcode::AtomicStore | Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32) {
@@ -237,6 +248,8 @@ impl Cx<'_> {
                 // Of what may be a number it counts whether a float is made of it.
                 _ => self.becomes_float_again(addr),
             };
+            let computed = self.i.demanded && self.a.state[x] != State::No;
+            self.a.leaves_shadows |= access_bytes(func, inst) >= 4 && (computed || bits.contains(x));
             if lost {
                 let d = Diagnostic::new("AD0120", "an active value is stored in memory that has no shadow")
                     .note("a later load of it would have no derivative, silently")

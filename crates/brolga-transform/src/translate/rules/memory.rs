@@ -13,6 +13,7 @@
 //!
 //! **Source.** Shadow memory: Enzyme (Moses and Churavy, 2020).
 
+use brolga_analysis::activity::State;
 use brolga_analysis::query::{access_bytes, is_taped_integer};
 use brolga_analysis::{Delta, MemRole, RootKind};
 use brolga_ir::inst::{AdOp, Args, Arith, Asks, Check, Defs, ShadowPlace, Shape, Val};
@@ -169,6 +170,7 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
         MemRole::Kill { .. } if cx.facts().overwrites.spent.contains(inst) && cx.facts().cuts(inst).is_none() => {}
         MemRole::Kill { bytes, checked } => {
             let asks = match checked {
+                true if cx.facts().activity.state[x] == (State::Taint { definite: true }) => Asks::Bits,
                 true => Asks::Zero,
                 false if cx.facts().may_be_made_number(x) => Asks::Known,
                 false => Asks::Nothing,
