@@ -206,21 +206,17 @@ impl Cx<'_> {
         for what in [Becomes::Stored, Becomes::Number] {
             let returned = |k: usize| !i.root && i.summaries.result_becomes(i.key, k, what);
             let such = become_such(&input, what, returned);
-            // What is stored as it is takes its cotangent along.
-            let computed = if what == Becomes::Stored { Demand::Computed } else { Demand::Moved };
             for &inst in i.cfg.all_insts() {
                 let op = func.dfg.insts[inst].opcode();
-                // Where the host alone may have put floats, nothing goes along.
-                let of_host = || access_address(func, inst).is_some_and(|a| !self.holds_active(a));
-                let least = if of_host() { Demand::Moved } else { computed };
-                let becomes = func.dfg.inst_results(inst).iter().find(|v| such.how[**v] >= Some(least));
+                let becomes = func.dfg.inst_results(inst).iter().find(|v| such.how[**v].is_some());
                 let Some(&v) = becomes.filter(|_| op.can_load() && !op.is_call()) else { continue };
                 if self.may_hold_bits(inst) {
                     let there = 0xffff >> 16_u32.saturating_sub(access_bytes(func, inst));
                     let bytes = such.bytes(&input, v, 0, &mut HashMap::default()) & there;
                     match what {
                         Becomes::Number => found[inst].number = bytes,
-                        Becomes::Stored => found[inst].stored = bytes,
+                        Becomes::Stored if such.how[v] == Some(Demand::Computed) => found[inst].stored = bytes,
+                        Becomes::Stored => found[inst].moved = bytes,
                     }
                 }
             }
@@ -275,7 +271,9 @@ impl Cx<'_> {
         access_bytes(self.i.func, load) >= 4
             && !self.i.constant.contains(load)
             && self.i.pointers.root(addr).is_some()
-            && (self.i.program.vmctx_pointers_only || self.holds_active(addr))
+            && (self.i.program.vmctx_pointers_only
+                || self.holds_active(addr)
+                || self.declared_floats(addr, access_bytes(self.i.func, load)))
     }
 
     fn holds_active(&self, addr: ir::Value) -> bool {

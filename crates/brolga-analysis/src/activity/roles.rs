@@ -62,7 +62,10 @@ impl Cx<'_> {
     /// Roles of memory accesses, and stores into memory that has no shadow.
     pub(super) fn roles(&mut self) {
         let func = self.i.func;
-        let bits = self.may_be_bits();
+        let bits = self.may_be_bits(false);
+        // Modules are asked if they make numbers; other programs may leave what has shadows, too.
+        let asks = self.i.summaries.makes_numbers() || !self.i.program.vmctx_pointers_only;
+        let or_hosts = if asks { self.may_be_bits(true) } else { EntitySet::new() };
         for &b in &self.i.cfg.blocks {
             for &inst in self.i.cfg.insts(b) {
                 if func.dfg.insts[inst].opcode() == Opcode::Return {
@@ -72,7 +75,7 @@ impl Cx<'_> {
                     self.floats_of_callees(inst);
                     self.pointers_of_callees(inst);
                     self.bits_for_callees(inst);
-                    self.a.leaves_shadows |= self.may_be_left(inst, &bits);
+                    self.a.leaves_shadows |= self.may_be_left(inst, &or_hosts);
                 }
                 if func.dfg.insts[inst].opcode() == Opcode::Bitcast
                     && self.is_float(func.dfg.first_result(inst))
@@ -92,7 +95,7 @@ impl Cx<'_> {
                             }
                             self.a.mem[inst] = role;
                         }
-                        Delta::None | Delta::Unknown => self.const_store(inst, &bits),
+                        Delta::None | Delta::Unknown => self.const_store(inst, &or_hosts),
                     }
                 } else if let Some(CalleeKind::Known(rule)) = CalleeKind::of(self.i.program, func, inst)
                     && let MathKind::Memory(MemFn::Memcpy | MemFn::Memmove) = rule.kind
@@ -102,12 +105,15 @@ impl Cx<'_> {
             }
         }
         self.a.possible = bits;
+        self.a.possible_of_host = or_hosts;
     }
 
     /// Integers without an active value in them, as far as this function knows, that may be a
     /// float's bits, or computed from some. Where all stores of integers are demanded, what may be
     /// such bits is not without.
-    fn may_be_bits(&self) -> EntitySet<ir::Value> {
+    ///
+    /// `hosts`: a float may also lie where the host alone, or the caller, may have put one.
+    fn may_be_bits(&self, hosts: bool) -> EntitySet<ir::Value> {
         if self.i.demanded {
             return EntitySet::new();
         }
@@ -126,7 +132,9 @@ impl Cx<'_> {
                     f.sure && f.offset == 0 && f.bytes == access_bytes(func, inst) && constant
                 })
             };
-            of_floats && !pointer && self.active_memory.contains(self.i.contents.find(addr)) && !constant()
+            let put = || self.i.program.vmctx_pointers_only || self.declared_floats(addr, access_bytes(func, inst));
+            let may = self.active_memory.contains(self.i.contents.find(addr)) || hosts && put();
+            of_floats && !pointer && may && !constant()
         };
         let from_caller = |n: usize| !self.i.root && self.i.params[n] == ParamMode::Const;
         may_be_bits(&self.i.for_demand(), from_memory, from_caller)

@@ -220,7 +220,7 @@ pub fn is_unclear(func: &ir::Function, inst: ir::Inst) -> bool {
         seen
     };
     let (g, kept) = (made_of(g, &moves), made_of(kept, &multiplies));
-    kept.keys().any(|v| g.contains(v) && !is_zero(func, v))
+    kept.iter().any(|v| g.contains(v) && !is_zero(func, v))
 }
 
 /// The walk to what factors are computed from.

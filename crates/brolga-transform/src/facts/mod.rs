@@ -242,7 +242,7 @@ impl<'a> Facts<'a> {
     /// Whether a number may be made of an integer that is stored, and a float's bits may be what it
     /// is computed from.
     pub fn may_be_made_number(&self, v: ir::Value) -> bool {
-        self.summaries.makes_numbers() && self.activity.possible.contains(v)
+        self.summaries.makes_numbers() && self.activity.possible_of_host.contains(v)
     }
 
     /// Which cotangents are 1, and which may be infinite because of a root at zero. It asks for

@@ -246,7 +246,13 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
             cx.helper(w, "brolga_memmove_rev", &operands, &[I64; 6], Defs::default(), false);
         }
         CopyRole::Fields(_) | CopyRole::Mixed => unreachable!("handled above"),
-        CopyRole::Ints => clear(cx, w, to, dt, n),
+        CopyRole::Ints => {
+            if cx.facts().summaries.makes_numbers() && !cx.facts().options.tape.is_standalone() {
+                let operands = [None, to, Some(dt), from, Some(df), Some(n)];
+                cx.helper(w, "brolga_move_poison", &operands, &[I64; 6], Defs::default(), false);
+            }
+            clear(cx, w, to, dt, n);
+        }
     }
 }
 

@@ -109,7 +109,10 @@ fn poison(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
         let when = cx.arith(Arith::Icmp(IntCC::UnsignedGreaterThanOrEqual), &[moved, range], types::I8);
         cx.push(Where::Rvs, Defs::default(), AdOp::Poison { place: at(first), bytes, when: Some(when) });
     }
-    for (first, bytes) in floats_of(becomes.stored) {
+    // What is stored as it is takes its cotangent along, if it has one.
+    let has_one = matches!(cx.facts().activity.mem[inst], MemRole::Float(_));
+    let stored = if has_one { becomes.stored } else { becomes.stored | becomes.moved };
+    for (first, bytes) in floats_of(stored) {
         cx.push(Where::Rvs, Defs::default(), AdOp::Poison { place: at(first), bytes, when: None });
     }
 }
