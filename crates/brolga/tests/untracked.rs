@@ -441,3 +441,71 @@ fn bits_that_go_where_there_is_no_shadow() {
         }
     }
 }
+
+/// What is computed from a float's bits in registers, and put where integers are.
+const FROM_REGISTERS: &str = "function %shifted(f64, i64) -> f64 {
+        ss0 = explicit_slot 16
+    block0(v0: f64, v1: i64):
+        v3 = stack_addr.i64 ss0
+        v4 = bitcast.i64 v0
+        v5 = iconst.i64 12
+        v6 = ushr v4, v5
+        v7 = iconst.i64 0x4008_0000_0000_0000
+        store v7, v3+8
+        store v6, v3
+        v8 = iadd v3, v1
+        v9 = load.i64 v8
+        v10 = fcvt_from_uint.f64 v9
+        v11 = fmul v10, v0
+        return v11
+    }
+    function %put(i64, i64) {
+    block0(v0: i64, v1: i64):
+        v5 = iconst.i64 12
+        v6 = ushr v0, v5
+        store v6, v1
+        return
+    }
+    function %given(f64, i64) -> f64 {
+        ss0 = explicit_slot 16
+        fn0 = %put(i64, i64)
+    block0(v0: f64, v1: i64):
+        v3 = stack_addr.i64 ss0
+        v7 = iconst.i64 0x4008_0000_0000_0000
+        store v7, v3+8
+        v4 = bitcast.i64 v0
+        call fn0(v4, v3)
+        v8 = iadd v3, v1
+        v9 = load.i64 v8
+        v10 = fcvt_from_uint.f64 v9
+        v11 = fmul v10, v0
+        return v11
+    }";
+
+/// Broken on purpose: if such an integer handed poison on to loads alone, the slope of the number
+/// would be missing.
+#[test]
+fn numbers_of_what_was_computed_in_registers() {
+    let program = program(FROM_REGISTERS);
+    let of = |name| [Mode::Split, Mode::Combined, Mode::Gradient].map(|mode| (name, mode));
+    for (name, mode) in ["shifted", "given"].into_iter().flat_map(of) {
+        for inline in [Inline::Auto, Inline::Never] {
+            let request = Request::new(program.func(name).unwrap(), vec![ArgActivity::Active, ArgActivity::Const]);
+            let rule = DerivedRule::new(&program, &request, &Options { mode, inline, ..Options::full() })
+                .expect("it is left to the run");
+            let run = |at: i64| {
+                let args = [DataValue::F64(1.5.into()), DataValue::I64(at)].map(Arg::new);
+                let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+                // SAFETY: the function has memory of its own only.
+                unsafe { rule.gradient(&args, &[DataValue::F64(1.0.into())], &mut results, &mut cotangents) }?;
+                Ok::<_, Error>(cotangents.swap_remove(0))
+            };
+            for _ in 0..2 {
+                let slope = 0x4008_0000_0000_0000_u64 as f64;
+                assert_eq!(run(8).unwrap(), Some(DataValue::F64(slope.into())), "{name}");
+                let lost = run(0);
+                assert!(matches!(&lost, Err(Error::Trap(t)) if t.code == "untracked_bits"), "{name}: {lost:?}");
+            }
+        }
+    }
+}
