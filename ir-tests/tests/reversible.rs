@@ -74,7 +74,7 @@ fn gradients_are_those_that_are_expected_and_those_of_the_tape() {
         for directive in &file.directives {
             let Directive::Grad(line) = directive else { continue };
             let call = file.bind(&line.text, &line.call, &line.clauses).unwrap();
-            let found = gradient(file, &call, Mode::Combined, file.options().inverse_check).unwrap();
+            let found = gradient(file, &call, Mode::Combined, InverseCheck::Declared).unwrap();
             let tol = compare::tolerance(&file.program, &call, &line.clauses);
             let wrong: Vec<String> = compare::differences(&found, &line.expected, &line.clauses, tol)
                 .iter()
@@ -101,7 +101,7 @@ fn all_ways_to_a_gradient_agree() {
     let mut recorded = 0;
     for file in &files() {
         for (name, call, _) in calls(file) {
-            let usual = gradient(file, &call, Mode::Combined, file.options().inverse_check).unwrap();
+            let usual = gradient(file, &call, Mode::Combined, InverseCheck::Declared).unwrap();
             let single = file.text.contains("f32");
             let tolerance = if single { 1e-5 } else { 1e-11 };
             for mode in [Mode::Split, Mode::Combined] {
@@ -141,7 +141,7 @@ fn inverses_undo() {
                 ..call.clone()
             };
             for call in [&call, &back] {
-                let found = round_trip(&file.program, file.inverses(), call, InverseCheck::Off, 200).unwrap().unwrap();
+                let found = round_trip(&file.program, file.inverses(), call, InverseCheck::Declared, 200).unwrap().unwrap();
                 assert_eq!(found.wrong, None, "{name} {}", call.symbol);
                 undone += found.undone;
                 refused += found.refused;
@@ -160,7 +160,7 @@ fn the_example_of_the_page_is_right() {
     let file = parse(text);
     let Some(Directive::Grad(line)) = file.directives.first() else { panic!("it has a call") };
     let call = file.bind(&line.text, &line.call, &line.clauses).unwrap();
-    let found = gradient(&file, &call, Mode::Combined, file.options().inverse_check).unwrap();
+    let found = gradient(&file, &call, Mode::Combined, InverseCheck::Declared).unwrap();
     assert_eq!(compare::differences(&found, &line.expected, &line.clauses, 1e-12).len(), 0);
 }
 
@@ -173,7 +173,7 @@ fn fails(text: &str, call: &str) -> (String, Option<u32>) {
         Err(Error::Trap(trap)) => trap,
         other => panic!("{other:?}"),
     };
-    let found: RoundTrip = round_trip(&file.program, file.inverses(), &call, InverseCheck::Off, 1).unwrap().unwrap();
+    let found: RoundTrip = round_trip(&file.program, file.inverses(), &call, InverseCheck::Declared, 1).unwrap().unwrap();
     assert_eq!((found.wrong, found.undone), (None, 0));
     (trap.code.clone(), trap.line)
 }
@@ -362,10 +362,9 @@ fn floats_of_both_widths_are_compared_each_by_its_own() {
     let apart = "fn f(x: f64, y: f32, a: in f64, b: in f32) {\n    x += a\n    y += b\n}";
     let run = |a: f64, b: f64| {
         let file = parse(apart);
-        assert_eq!(file.options().inverse_check, InverseCheck::Within(1e-8.into()));
         let text = format!("%f([0.1], f32[0.1], [{a:?}], f32[{b:?}]) shadow 0=[1.0] shadow 1=[1.0]");
         let (call, _) = bind(&file, &text);
-        match gradient(&file, &call, Mode::Combined, file.options().inverse_check) {
+        match gradient(&file, &call, Mode::Combined, InverseCheck::Declared) {
             Ok(found) => Ok(floats(&found)),
             Err(e @ Error::Trap(_)) => Err(e.to_string()),
             Err(e) => panic!("{e}"),
@@ -382,5 +381,5 @@ fn floats_of_both_widths_are_compared_each_by_its_own() {
     let file =
         parse("record P { a: f64, b: f32, c: f32 }\nfn g(p: P) {\n    p.a += 0.25\n    p.b += 0.5\n    p.c += p.b\n}");
     let (call, _) = bind(&file, "%g([0.1, 0.2])");
-    assert!(gradient(&file, &call, Mode::Combined, file.options().inverse_check).is_ok());
+    assert!(gradient(&file, &call, Mode::Combined, InverseCheck::Declared).is_ok());
 }

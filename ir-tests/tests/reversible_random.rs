@@ -375,7 +375,7 @@ fn one(seed: u64, counts: &mut Counts) -> Result<(), String> {
     let file = File::parse("random.rev", text.as_str()).map_err(|e| said(e.to_string()))?;
     let (call, clauses) = call_with_clauses(CALL).unwrap();
     let call: Invocation = file.bind(CALL, &call, &clauses).map_err(|e| said(e.to_string()))?;
-    let found = round_trip(&file.program, file.inverses(), &call, InverseCheck::Off, 40)
+    let found = round_trip(&file.program, file.inverses(), &call, InverseCheck::Declared, 40)
         .map_err(|e| said(e.to_string()))?
         .unwrap();
     if let Some(wrong) = found.wrong {

@@ -193,7 +193,7 @@ impl std::ops::Neg for Expr {
 impl ReversibleBuilder {
     /// A function of this name, which does nothing yet.
     pub fn new(name: &str) -> Self {
-        let at = SourceSpan { line: 1, column: 0 };
+        let at = SourceSpan::default();
         let (params, body, check) = Default::default();
         let function = Function { name: name.to_owned(), params, body, check, at };
         Self { function, blocks: vec![vec![]], made: 0 }

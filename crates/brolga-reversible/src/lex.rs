@@ -11,6 +11,7 @@ use crate::error::{ErrorKind, RevError};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token {
     Name(String),
+    /// Without its sign: the least number stands for 2⁶³.
     Int(i64),
     Float(f64),
     Sign(&'static str),
@@ -24,7 +25,7 @@ impl Token {
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Name(n) => format!("`{n}`"),
-            Self::Int(n) => format!("`{n}`"),
+            Self::Int(n) => format!("`{}`", n.unsigned_abs()),
             Self::Float(x) => format!("`{x}`"),
             Self::Sign(s) => format!("`{s}`"),
             Self::Line => "the end of the line".to_owned(),
@@ -106,7 +107,12 @@ fn number(rest: &str, at: SourceSpan) -> Result<(Token, usize), RevError> {
             Err(e) => Err(e.to_string()),
         }
     } else {
-        text.parse().map(Token::Int).map_err(|e| e.to_string())
+        // The least integer is this one with a sign, which the parser sees.
+        match text.parse::<u64>() {
+            Ok(n) if n <= 1 << 63 => Ok(Token::Int(n as i64)),
+            Ok(_) => Err("it has more than 64 bits".to_owned()),
+            Err(e) => Err(e.to_string()),
+        }
     };
     match token {
         Ok(token) => Ok((token, len)),
