@@ -114,7 +114,13 @@ fn diagnostics(problems: &Diagnostics, source: Option<&SourceText>) -> String {
 }
 
 fn diagnostic(d: &Diagnostic, source: Option<&SourceText>) -> String {
-    let place = place(&d.function, d.block.map(|b| b.to_string()), d.inst.map(|i| i.to_string()));
+    let place = match source {
+        // What a reversible function is lowered to has its name in front.
+        Some((name, _)) if is_reversible(name) && !d.function.is_empty() => {
+            format!("in `{}`", d.function.split("__").next().unwrap_or_default())
+        }
+        _ => place(&d.function, d.block.map(|b| b.to_string()), d.inst.map(|i| i.to_string())),
+    };
     let excerpt = source.zip(d.line).and_then(|((name, text), line)| Excerpt::new(name, text, line));
     let Some(mut excerpt) = excerpt else { return d.to_string() };
     let mut notes = Vec::new();

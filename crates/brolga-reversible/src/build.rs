@@ -28,6 +28,8 @@
 //! ");
 //! # Ok::<(), brolga_reversible::Errors>(())
 //! ```
+//!
+//! [`Compiled::define_in`] puts it into a program, to be called and differentiated.
 
 use crate::ast::{
     BinaryOp, CheckMode, Expr, ExprKind, File, FnParam, Function, PathStep, RecordType, RevPlace, SourceSpan, Stmt,

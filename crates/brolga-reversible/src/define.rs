@@ -34,6 +34,33 @@ impl Compiled {
     /// told otherwise. Traps of failed checks have the names of [`Fault`], and are in the line of
     /// the statement, or name the statement of a builder by its number.
     ///
+    /// ```
+    /// use brolga::cranelift_codegen::data_value::DataValue;
+    /// use brolga::{Arg, ArgSpec, DerivedRule, Mode, Options, Program, Request};
+    /// # use brolga_reversible::compile;
+    /// let squares = compile("fn squares(y: f64, x: in [f64 x n], n: in i64) {
+    ///     for i in 0 .. n {
+    ///         y += x[i] * x[i]
+    ///     }
+    /// }")?;
+    /// let mut program = Program::new();
+    /// squares.define_in(&mut program)?;
+    /// let f = program.func("squares").expect("it is defined");
+    /// let request = Request::new(f, [ArgSpec::DUPLICATED, ArgSpec::DUPLICATED, ArgSpec::CONST]);
+    /// let rule = DerivedRule::new(&program, &request, &Options { mode: Mode::Combined, ..Options::default() })?;
+    ///
+    /// let (mut y, mut x, mut dy, mut dx) = ([0.0], [1.0, 2.0, 3.0], [1.0], [0.0; 3]);
+    /// let args = [
+    ///     Arg::duplicated(y.as_mut_ptr() as u64, dy.as_mut_ptr() as u64),
+    ///     Arg::duplicated(x.as_mut_ptr() as u64, dx.as_mut_ptr() as u64),
+    ///     Arg::new(DataValue::I64(3)),
+    /// ];
+    /// // SAFETY: the places are as long as the function is told.
+    /// unsafe { rule.gradient(&args, &[], &mut vec![], &mut vec![]) }?;
+    /// assert_eq!((y, dx), ([14.0], [2.0, 4.0, 6.0]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// AD0004 if the program has a function of such a name.
     pub fn define_in(&self, program: &mut Program) -> Result<(), Diagnostics> {

@@ -66,6 +66,7 @@ impl fmt::Display for RevError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (code, SourceSpan { line, column }) = (self.kind.code(), self.at);
         match column {
+            0 if self.function.is_empty() => write!(f, "{code}: {}", self.message),
             0 if line == 0 => write!(f, "{code}: `{}`: {}", self.function, self.message),
             0 => write!(f, "{code}: `{}`, statement {line}: {}", self.function, self.message),
             _ => write!(f, "{code}: line {line}, column {column}: {}", self.message),

@@ -101,6 +101,7 @@ pub(crate) fn checked(mut file: File) -> Result<(File, Layouts), Vec<RevError>> 
             errors.push(e.help("these begin with `brolga_`, or have two underscores in a row; give it another name"));
         }
         errors.extend(readable(&f.name, f.at).err());
+        errors.iter_mut().filter(|e| e.function.is_empty()).for_each(|e| e.function.clone_from(&f.name));
         known.insert(f.name.clone(), Function { body: vec![], ..f.clone() });
     }
     for f in &mut file.functions {

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Value, types};
-use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::abi::{
     Form, allocate, call_symbol, clear, import, is_returned, is_word, narrowed, order, passed, release, signature,
@@ -248,22 +248,11 @@ pub(super) fn traps(cx: &Lowering<'_>, f: &Function) -> Lowered {
     b.append_block_params_for_function_params(entry);
     b.switch_to_block(entry);
     let status = b.block_params(entry)[0];
-    let sites = cx.sites.borrow();
-    let mut switch = Switch::new();
-    let mut blocks = Vec::new();
-    for (number, site) in (1..).zip(sites.iter()).filter(|(_, s)| s.function == f.name) {
-        let block = b.create_block();
-        switch.set_entry(number, block);
-        blocks.push((block, site));
-    }
-    let other = b.create_block();
-    switch.emit(&mut b, status, other);
-    for (block, site) in blocks {
-        b.switch_to_block(block);
+    for (number, site) in (1..).zip(cx.sites.borrow().iter()).filter(|(_, s)| s.function == f.name) {
         b.set_srcloc(ir::SourceLoc::new(site.line));
-        b.ins().trap(TrapCode::unwrap_user(site.fault.code()));
+        let failed = b.ins().icmp_imm_u(IntCC::Equal, status, number);
+        b.ins().trapnz(failed, TrapCode::unwrap_user(site.fault.code()));
     }
-    b.switch_to_block(other);
     b.ins().return_(&[]);
     b.seal_all_blocks();
     b.finalize(cx.isa.frontend_config());
