@@ -143,7 +143,8 @@ fn inverses_undo() {
                 ..call.clone()
             };
             for call in [&call, &back] {
-                let found = round_trip(&file.program, file.inverses(), call, InverseCheck::Declared, 200).unwrap().unwrap();
+                let found =
+                    round_trip(&file.program, file.inverses(), call, InverseCheck::Declared, 200).unwrap().unwrap();
                 assert_eq!(found.wrong, None, "{name} {}", call.symbol);
                 undone += found.undone;
                 refused += found.refused;
@@ -175,7 +176,8 @@ fn fails(text: &str, call: &str) -> (String, Option<u32>) {
         Err(Error::Trap(trap)) => trap,
         other => panic!("{other:?}"),
     };
-    let found: RoundTrip = round_trip(&file.program, file.inverses(), &call, InverseCheck::Declared, 1).unwrap().unwrap();
+    let found: RoundTrip =
+        round_trip(&file.program, file.inverses(), &call, InverseCheck::Declared, 1).unwrap().unwrap();
     assert_eq!((found.wrong, found.undone), (None, 0));
     (trap.code.clone(), trap.line)
 }
@@ -251,7 +253,8 @@ fn what_is_made_a_fixed_point_number_is_one() {
 
 #[test]
 fn differences_of_fixed_point_numbers_are_multiples() {
-    let file = parse("fn f(y: f64, q: q43, r: [q43 x 2]) {\n    q += float(r[0])\n    y += sin(float(q)) * float(r[1])\n}");
+    let file =
+        parse("fn f(y: f64, q: q43, r: [q43 x 2]) {\n    q += float(r[0])\n    y += sin(float(q)) * float(r[1])\n}");
     let (call, _) = bind(&file, "%f([0.0], [0.5], [0.25, 1.5]) shadow 0=[1.0]");
     let rule = || DerivedRule::new(&file.program, &call.request(), &Options::default());
     let outcome = run::gradient(&rule().unwrap(), &call).unwrap();
@@ -299,7 +302,9 @@ fn a_float_comes_back_in_proportion() {
         assert_eq!(floats(&gradient(&file, &call, Mode::Combined, InverseCheck::Declared).unwrap()), [1.0, 1.0]);
     }
     // So does what ends.
-    let drop = |more: &str| format!("fn f(x: f64) {{\n    let t: f64 = 1e-9\n    x += t\n    t += {more}\n    drop t = 1e-9\n}}");
+    let drop = |more: &str| {
+        format!("fn f(x: f64) {{\n    let t: f64 = 1e-9\n    x += t\n    t += {more}\n    drop t = 1e-9\n}}")
+    };
     assert_eq!(fails(&drop("1e-15"), "%f([3.0])"), ("dealloc_mismatch".to_owned(), Some(5)));
     let file = parse(&drop("1e-18"));
     assert!(run::primal(&file.program, &bind(&file, "%f([3.0])").0).is_ok());

@@ -202,7 +202,8 @@ impl Maker {
         let text = match self.random.below(9) {
             0 => format!("({a}) + ({b})"),
             1 => format!("({a}) - ({b})"),
-            2 => format!("0.5 * ({a}) * ({b})"),
+            // What grows by its square overflows on its way back.
+            2 => format!("0.5 * tanh({a}) * ({b})"),
             3 => format!("sin({a}) * tanh({b})"),
             4 => format!("({a}) / (1.5 + abs2({b}))"),
             5 => format!("sqrt(1.0 + abs2({a})) - atan({b})"),
@@ -459,8 +460,7 @@ fn program(seed: u64) -> String {
     format!("{head}{}}}\n{others}{}", m.text, filled(seed ^ 0x5eed))
 }
 
-const CALL: &str =
-    "%f([0.51, -0.77, 1.23], [0.5, -0.25], i64[1, 2, -3], [0.3, 0.6], 2, [0.4, 0.0, -0.6, 0.9], [0.31, -0.4], [0.2, 0.7], [0.35], f32[0.5, -0.25, 1.5]) shadow \
+const CALL: &str = "%f([0.51, -0.77, 1.23], [0.5, -0.25], i64[1, 2, -3], [0.3, 0.6], 2, [0.4, 0.0, -0.6, 0.9], [0.31, -0.4], [0.2, 0.7], [0.35], f32[0.5, -0.25, 1.5]) shadow \
      0=[1.0, 2.0, -1.0] shadow 1=[0.5, 1.5] shadow 5=[1.0, 0.0, 0.5, -1.0] shadow 6=[1.0, 0.25] shadow 7=[-0.5, 1.0] \
      shadow 8=[0.5] shadow 9=SINGLES";
 
@@ -527,9 +527,7 @@ fn one(seed: u64, counts: &mut Counts) -> Result<(), String> {
 fn random_programs_are_undone_and_differentiated() {
     let mut counts = Counts::default();
     let programs = budget::budget(60, 20);
-    // Another range of them, for longer searches.
-    let first: u64 = std::env::var("BROLGA_FIRST").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
-    for seed in first..first + programs {
+    for seed in 0..programs {
         if let Err(wrong) = one(seed * 7919 + 1, &mut counts) {
             panic!("{wrong}");
         }

@@ -44,7 +44,9 @@ fn places_are_duplicated_where_no_line_says_it() {
     let text = "record R { k: i64, a: f64 }\nfn f(y: f64, x: in [f64 x n], m: in [i64 x n], r: R, k: i64, n: in i64) {\n    for i in 0 .. n {\n        y += x[i] * float(m[i]) * r.a\n        k += m[i]\n    }\n}\n";
     let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "places.rev", text);
     for f in ["f", "f__inverse"] {
-        let dump = |more: &[&str]| file.run("dump", &[&["--func", f, "--stage", "clif-combined"], more].concat()).expect(0).stdout;
+        let dump = |more: &[&str]| {
+            file.run("dump", &[&["--func", f, "--stage", "clif-combined"], more].concat()).expect(0).stdout
+        };
         let says = |list: &str| dump(&["--activity", list]);
         let found = dump(&[]);
         assert_eq!(found, says("duplicated, duplicated, const, duplicated, const, const"), "{f}");
@@ -53,7 +55,9 @@ fn places_are_duplicated_where_no_line_says_it() {
     // A pointer that is passed on is one, in CLIF, too.
     let text = "function %f(i64, i64) {\n    fn0 = %g(i64, i64)\nblock0(v0: i64, v1: i64):\n    call fn0(v1, v0)\n    return\n}\nfunction %g(i64, i64) {\nblock0(v0: i64, v1: i64):\n    v2 = load.f64 v1\n    v3 = fcvt_from_sint.f64 v0\n    v4 = fmul v2, v3\n    store v4, v1\n    return\n}\n";
     let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "passed.clif", text);
-    let dump = |more: &[&str]| file.run("dump", &[&["--func", "f", "--stage", "clif-combined"], more].concat()).expect(0).stdout;
+    let dump = |more: &[&str]| {
+        file.run("dump", &[&["--func", "f", "--stage", "clif-combined"], more].concat()).expect(0).stdout
+    };
     assert_eq!(dump(&[]), dump(&["--activity", "duplicated, const"]));
 }
 
@@ -66,7 +70,8 @@ fn messages_name_what_the_user_has_written() {
         assert!(!run.stderr.contains("brolga_reversible"), "{}", run.stderr);
     };
     names(file.run("run", &["--call", "%down([1.0], 100000000)"]), &["stk_ovf", "deep.rev:", "in `down`"]);
-    let text = "fn near(x: f64, a: in f64) {\n    x += a\n}\n\nfn far(x: f64, a: in f64) check 1e-12 {\n    x += a\n}\n";
+    let text =
+        "fn near(x: f64, a: in f64) {\n    x += a\n}\n\nfn far(x: f64, a: in f64) check 1e-12 {\n    x += a\n}\n";
     let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "far.rev", text);
     let call = |f: &str| file.run("grad", &["--call", &format!("%{f}([0.1], [1e5]) shadow 0=[1.0]")]);
     call("near").expect(0);

@@ -43,9 +43,8 @@ fn pointer_params(program: &Program, key: FuncKey, known: &mut Pointers) -> Hash
     let Some(func) = &program.funcs[key].body else { return HashSet::new() };
     let Some(entry) = func.layout.entry_block() else { return HashSet::new() };
     let params = func.dfg.block_params(entry).to_vec();
-    let is_pointer = |&i: &usize| {
-        func.dfg.value_type(params[i]) == types::I64 && is_address((program, func), params[i], known)
-    };
+    let is_pointer =
+        |&i: &usize| func.dfg.value_type(params[i]) == types::I64 && is_address((program, func), params[i], known);
     let found: HashSet<usize> = (0..params.len()).filter(is_pointer).collect();
     known.insert(key, found.clone());
     found

@@ -118,7 +118,8 @@ fn name_pairs(program: &mut Program, f: &Function) {
     for (key, name) in found {
         let of = program.func_mut(key);
         of.called = Some(name);
-        let insts: Vec<_> = of.body.iter().flat_map(|b| b.layout.blocks().flat_map(|k| b.layout.block_insts(k))).collect();
+        let insts: Vec<_> =
+            of.body.iter().flat_map(|b| b.layout.blocks().flat_map(|k| b.layout.block_insts(k))).collect();
         insts.into_iter().for_each(|i| of.lines[i] = f.at.line);
     }
 }

@@ -14,12 +14,7 @@ fn array(of: Type, n: &str) -> Type {
 }
 
 /// What `f` of a program does with places, and integers behind them.
-fn run<const N: usize>(
-    program: &Program,
-    name: &str,
-    places: [&mut [f64]; N],
-    words: &[i64],
-) -> Result<(), Box<Trap>> {
+fn run<const N: usize>(program: &Program, name: &str, places: [&mut [f64]; N], words: &[i64]) -> Result<(), Box<Trap>> {
     let func = program.func(name).unwrap();
     let primal = Primal::new(program, &[func], &Options::default()).unwrap();
     let places = places.map(|p| DataValue::I64(p.as_mut_ptr() as i64));

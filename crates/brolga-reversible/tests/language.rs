@@ -277,7 +277,10 @@ fn a_brace_that_is_not_closed_is_named() {
         (e.at.line, e.at.column)
     };
     assert_eq!(at("fn f(x: f64) {\n    x += 1.0\n"), (1, 14));
-    assert_eq!(at("fn f(x: f64) {\n    for i in 0 .. 2 {\n        x += 1.0\n}\n\nfn g(x: f64) {\n    x += 1.0\n}"), (1, 14));
+    assert_eq!(
+        at("fn f(x: f64) {\n    for i in 0 .. 2 {\n        x += 1.0\n}\n\nfn g(x: f64) {\n    x += 1.0\n}"),
+        (1, 14)
+    );
     assert_eq!(at("; A comment.\nfn f(x: f64) {\n    if x > 0.0 {\n        x += 1.0\n"), (3, 16));
 }
 

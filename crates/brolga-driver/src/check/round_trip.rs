@@ -15,8 +15,8 @@
 //! functions is not checked, and in states of an inverse that is not derived.
 
 use brolga::{Error, FuncKey, InverseCheck, Options, Primal, Program, StateLength, Tolerance};
-use brolga_reversible::{Fault, PlaceWord};
 use brolga_reversible::ast::{CheckMode, FnParam, Function, Stmt, StmtKind, Type};
+use brolga_reversible::{Fault, PlaceWord};
 use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::{BoundArg, Invocation};
@@ -202,7 +202,8 @@ fn one(primal: &Primal, call: &Invocation, pair: &UndonePair, found: &mut RoundT
     let is_finite =
         |n: &Num| !matches!(n, Num::F64(x) if !x.is_finite()) && !matches!(n, Num::F32(x) if !x.is_finite());
     let behind: Vec<Option<Vec<u8>>> = (0..call.args.len()).map(bytes).collect();
-    let finite = |i: usize, b: &[u8]| numbers(call, i).iter().all(|&(at, elem)| is_finite(&Num::decode(elem, &b[at..])));
+    let finite =
+        |i: usize, b: &[u8]| numbers(call, i).iter().all(|&(at, elem)| is_finite(&Num::decode(elem, &b[at..])));
     if !(0..call.args.len()).all(|i| memory.buffer(i).is_none_or(|b| finite(i, b.primal.bytes()))) {
         found.left_out += 1;
         return Ok(());
@@ -227,7 +228,8 @@ fn one(primal: &Primal, call: &Invocation, pair: &UndonePair, found: &mut RoundT
         let of = buffer.1;
         let allowed = tolerance(pair.check).filter(|_| !pair.args[i].exact);
         let numbers = numbers(call, i).into_iter();
-        let mut both = numbers.map(|(at, elem)| (at, elem, Num::decode(elem, &before[at..]), Num::decode(elem, &is[at..])));
+        let mut both =
+            numbers.map(|(at, elem)| (at, elem, Num::decode(elem, &before[at..]), Num::decode(elem, &is[at..])));
         if let Some((at, elem, was, is)) = both.find(|&(_, _, was, is)| !same(was, is, allowed)) {
             let k = at / of.bytes();
             let far = (was.as_f64() - is.as_f64()).abs();

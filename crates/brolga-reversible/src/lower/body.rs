@@ -81,7 +81,11 @@ pub(super) fn lowered<'f>(cx: &'f Lowering<'f>, f: &'f Function, form: Form) -> 
     let StmtLowering { mut b, errors, .. } = this;
     b.seal_all_blocks();
     b.finalize(cx.isa.frontend_config());
-    if errors.is_empty() { Ok(Lowered { symbol, func, line: f.at.line, called: Some(form.called(&f.name)) }) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(Lowered { symbol, func, line: f.at.line, called: Some(form.called(&f.name)) })
+    } else {
+        Err(errors)
+    }
 }
 
 /// The signature of statements: words, shadows of what has an address; a number if something is

@@ -344,7 +344,21 @@ impl Inverses {
             self.bytes -= chains.all.drain(chains.live..).map(|c| c.bytes).sum::<u64>();
             let bytes = (after.len() + first.len() + before.len()) as u64;
             let (now, words, marks, marks_left, calls, left, sum, undone) = Default::default();
-            let copies = CallChain { check: kind, after, first, before, now, words, marks, marks_left, bytes, calls, left, sum, undone };
+            let copies = CallChain {
+                check: kind,
+                after,
+                first,
+                before,
+                now,
+                words,
+                marks,
+                marks_left,
+                bytes,
+                calls,
+                left,
+                sum,
+                undone,
+            };
             chains.all.push(copies);
             chains.live += 1;
             self.bytes += bytes;

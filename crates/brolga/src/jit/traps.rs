@@ -112,7 +112,10 @@ impl CodeMap {
             inst,
             inst_text: inst.and_then(|i| Some(body?.dfg.display_inst(i).to_string())),
             // A stack that overflows does so before the first instruction.
-            line: inst.or_else(|| first.filter(|_| raw.cause == Cause::Stack)).map(|i| prim.lines[i]).filter(|&l| l != 0),
+            line: inst
+                .or_else(|| first.filter(|_| raw.cause == Cause::Stack))
+                .map(|i| prim.lines[i])
+                .filter(|&l| l != 0),
             inlined: origin
                 .map_or_else(Vec::new, |o| o.calls.iter().map(|&(f, call)| program.place(f, call)).collect()),
             phase: entered.name(),
