@@ -269,17 +269,7 @@ impl Maker {
                 let (Some(p), Some(q)) = (self.changed(&all), self.changed(&all)) else { return };
                 self.line(&format!("swap {p}, {q}"));
             }
-            4 => {
-                let (Some(p), Some(q)) = (self.changed(&self.floats.clone()), self.changed(&self.floats.clone()))
-                else {
-                    return;
-                };
-                if p != q {
-                    let by = *self.random.pick(&["c[0]", "0.75", "c[1] * c[0]"]);
-                    let word = *self.random.pick(&["rotate", "unrotate"]);
-                    self.line(&format!("{word} {p}, {q} by {by}"));
-                }
-            }
+            4 => self.rotated(),
             5 => {
                 let all = [self.floats.clone(), self.fixed.clone(), self.integers.clone()].concat();
                 let Some(p) = self.changed(&all) else { return };
@@ -345,6 +335,16 @@ impl Maker {
                 self.believed = around;
                 self.line("}");
             }
+        }
+    }
+
+    fn rotated(&mut self) {
+        let all = self.floats.clone();
+        let (Some(p), Some(q)) = (self.changed(&all), self.changed(&all)) else { return };
+        if p != q {
+            let by = *self.random.pick(&["c[0]", "0.75", "c[1] * c[0]"]);
+            let word = *self.random.pick(&["rotate", "unrotate"]);
+            self.line(&format!("{word} {p}, {q} by {by}"));
         }
     }
 

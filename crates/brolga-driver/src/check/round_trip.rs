@@ -6,8 +6,8 @@
 //! what it was: integers bit by bit, fixed-point numbers too, unless floats are changed beside
 //! them, and floats as the function says: what is not, a run whose calls are checked refuses, too
 //! ([`Tolerance::allows`]). It is no fault of the inverse where roundings of the state that it is
-//! given grow as large: of that a second run says what it makes of last digits. Where a check of the function fails instead, it has left the state as
-//! it was, bit by bit.
+//! given grow as large: of that a second run says what it makes of last digits. Where a check of
+//! the function fails instead, it has left the state as it was, bit by bit.
 //!
 //! Of a reversible function the file says what is a state. Of a function in CLIF that another one
 //! undoes, what declares that says it; then `f` changes nothing else, which is compared, too.
