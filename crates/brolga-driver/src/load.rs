@@ -150,9 +150,9 @@ impl File {
     /// What to ask for of a function that no line calls: of a reversible one its types say it, of
     /// another one it is a guess ([`guess`](crate::guess)).
     pub fn request(&self, func: FuncKey) -> Request {
-        let known = self.reversible.as_ref().and_then(|r| r.activities(&self.program.funcs[func].symbol));
+        let known = self.reversible.as_ref().and_then(|r| r.specs(&self.program.funcs[func].symbol));
         match known {
-            Some(activities) => Request::new(func, activities),
+            Some(specs) => Request::new(func, specs),
             None => crate::guess::request(&self.program, func),
         }
     }

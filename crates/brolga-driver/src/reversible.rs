@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use brolga::{ArgActivity, Diagnostic, Diagnostics, Program};
+use brolga::{ArgSpec, Diagnostic, Diagnostics, Elem, Program};
 use brolga_reversible::ast::{File as Functions, FnParam, Type};
 use brolga_reversible::{Compiled, PlaceWord, RevError, compile};
 use cranelift_codegen::data_value::DataValue;
@@ -88,14 +88,20 @@ impl Reversible {
 impl Reversible {
     /// What the parameters of `%f` or `%f__inverse` are to a derivative where a caller does not say
     /// it: places are duplicated, unless they and all that is passed by value hold integers.
-    pub fn activities(&self, symbol: &str) -> Option<Vec<ArgActivity>> {
+    pub fn specs(&self, symbol: &str) -> Option<Vec<ArgSpec>> {
         let name = symbol.strip_suffix("__inverse").unwrap_or(symbol);
         let function = self.functions.functions.iter().find(|f| f.name == name)?;
-        let activity = |p: &FnParam| match self.functions.has_cotangents(&p.ty) {
-            true => ArgActivity::Duplicated,
-            false => ArgActivity::Const,
+        let spec = |p: &FnParam| {
+            let elem = (!(p.input && matches!(p.ty, Type::I64 | Type::I32))).then(|| element(&p.ty)).flatten();
+            let elem = elem.map(|elem| match elem {
+                ElemType::F64 => Elem::F64,
+                ElemType::F32 => Elem::F32,
+                ElemType::Int(_) => Elem::Int,
+            });
+            let activity = if self.functions.has_cotangents(&p.ty) { ArgSpec::DUPLICATED } else { ArgSpec::CONST };
+            ArgSpec { elem, ..activity }
         };
-        Some(function.params.iter().map(activity).collect())
+        Some(function.params.iter().map(spec).collect())
     }
 }
 
