@@ -77,7 +77,10 @@ fn a_built_function_runs_both_ways_and_has_a_gradient() {
     }
 }
 
-/// A function that calls another one, in which a check fails: `later` is put before what fails.
+/// A fault, the number of the statement that has it, and the statements.
+type Failing<'f> = (Fault, u32, &'f dyn Fn(&mut ReversibleBuilder));
+
+/// A function that calls another one, in which a check fails.
 fn failing(fails: impl FnOnce(&mut ReversibleBuilder)) -> Box<Trap> {
     let mut f = ReversibleBuilder::new("f");
     let x = f.param("x", array(Type::F64, "n"));
@@ -100,7 +103,7 @@ fn failing(fails: impl FnOnce(&mut ReversibleBuilder)) -> Box<Trap> {
 fn failed_checks_name_statements() {
     let x = || build::place("x");
     let n = || build::place("n");
-    let cases: [(Fault, u32, &dyn Fn(&mut ReversibleBuilder)); 7] = [
+    let cases: [Failing<'_>; 7] = [
         (Fault::OutOfRange, 2, &|g| {
             g.sub(x().at(0), 0.5);
             g.add(x().at(n()), 1.0);
@@ -108,12 +111,7 @@ fn failed_checks_name_statements() {
         (Fault::AliasWrite, 1, &|g| g.add(x().at(n() - 2), x().at(1))),
         (Fault::PostconditionFailed, 2, &|g| {
             g.add(x().at(1), 1.0);
-            g.choose(
-                Into::<brolga_reversible::ast::Expr>::into(x().at(0)).greater(0.0),
-                Into::<brolga_reversible::ast::Expr>::into(x().at(0)).greater(9.0),
-                |g| g.add(x().at(0), 1.0),
-                |_| {},
-            );
+            g.choose(num(x().at(0)).greater(0.0), num(x().at(0)).greater(9.0), |g| g.add(x().at(0), 1.0), |_| {});
         }),
         (Fault::DeallocMismatch, 3, &|g| {
             let t = g.make("t", Type::F64, 0);
