@@ -275,7 +275,7 @@ pub fn drifts(rows: &[DriftRow]) -> String {
 
 /// A table of what was aimed at.
 pub fn targets(rows: &[TargetRow]) -> String {
-    let cells = |r: &TargetRow| [r.what.to_owned(), format!("{:.2}x", r.target), format!("{:.2}x", r.found)];
+    let cells = |r: &TargetRow| [r.what.to_owned(), format!("{:.3}x", r.target), format!("{:.3}x", r.found)];
     of_numbers(["ratio", "target", "is"], rows.iter().map(cells))
 }
 
