@@ -1,4 +1,12 @@
 //! Def-use chains: where each value is used.
+//!
+//! **Question.** Which instructions read a value, and which block parameters is it passed to?
+//!
+//! **Answer.** One list of all uses, sorted by value by counting, with the end of each value's
+//! part.
+//!
+//! **Cost.** One walk over the operands of the function and two over the list; one worklist, back
+//! from casts, for integers that become floats.
 
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::EntitySet;

@@ -1,10 +1,13 @@
 //! Variants: what a derived function receives and returns for each parameter and result of its
 //! primal.
 //!
-//! A function may be derived in several variants: the same function called with a constant where
-//! another call site has an active argument gives a smaller derivative. The modes of a call site's
-//! arguments are decided from the caller's facts, so signatures of derived functions are known
-//! before their bodies, and mutually recursive functions need no fixpoint.
+//! **Question.** A function is derived for its callers' sake. What is it given beside its
+//! arguments, and what does it return?
+//!
+//! **Answer.** A function may be derived in several variants: the same function called with a
+//! constant where another call site has an active argument gives a smaller derivative. The modes of
+//! a call site's arguments are decided from the caller's facts, so signatures of derived functions
+//! are known before their bodies, and mutually recursive functions need no fixpoint.
 //!
 //! ABI, for a primal `f(p…) -> r…`:
 //!
@@ -14,6 +17,8 @@
 //! f__tangent (p…, δ of each Dup parameter…, seg, ṗ of each Active or Bits parameter…)
 //!                                                          -> (r…, δ of each Ptr result…, ṙ of each Active or Bits result…)
 //! ```
+//!
+//! **Cost.** A function is derived once for each combination of modes that its calls have.
 
 use brolga_ir::driver::Driver;
 use brolga_ir::inst::Shape;

@@ -21,6 +21,20 @@
 //!
 //! **Invariants.** Only pure instructions move, and only to where their operands are defined, so
 //! each value is what it was. Control flow and the order of everything with an effect stay.
+//!
+//! ```text
+//! block1(v3: i64):                 block0:
+//!     v4 = imul v1, v2                 v4 = imul v1, v2
+//!     v5 = iadd v4, v3       ⟶         jump block1(v8)
+//!     v6 = imul v1, v2             block1(v3: i64):
+//!     v7 = iadd v6, v3                 v5 = iadd v4, v3
+//! ```
+//!
+//! **Cost.** One walk over the blocks, with a hash for each pure instruction, and for what moves a
+//! climb through the loops around it.
+//!
+//! **Source.** Value numbering over the dominator tree (Briggs, Cooper and Simpson, *Value
+//! numbering*, 1997); loop-invariant code motion as in LLVM's `licm`.
 
 use crate::map::HashMap;
 use crate::pure::is_pure;

@@ -6,6 +6,8 @@
 //! code. A function without these marks has no tape, and nothing is assumed.
 //!
 //! **Invariant.** Memory in the region is not reached by accesses outside of it.
+//!
+//! **Cost.** None: the marks are flags of accesses and a trap code.
 
 use cranelift_codegen::ir;
 

@@ -1,4 +1,9 @@
 //! Purity: which instructions may be moved, merged and left out.
+//!
+//! **Question.** May an instruction run elsewhere, once in place of twice, or not at all?
+//! **Answer.** If its result depends on its operands alone and it cannot trap; by opcode.
+//!
+//! **Cost.** A match on the opcode.
 
 use cranelift_codegen::ir::Opcode;
 

@@ -158,7 +158,7 @@ impl Invocation {
     /// The buffer that argument `i` points at: the argument that owns it, what it holds, contents,
     /// shadow.
     pub fn buffer(&self, i: usize) -> Option<(usize, ElemType, &[u8], &[u8])> {
-        match &self.args[i] {
+        match self.args.get(i)? {
             BoundArg::Buffer { elem, data, shadow } => Some((i, *elem, data, shadow)),
             BoundArg::Same(j) => self.buffer(*j),
             BoundArg::Value(_) => None,

@@ -253,7 +253,8 @@ impl<'a> Samples<'a> {
     fn derivative(&mut self, i: usize, silent: &mut Vec<String>) -> Verdict {
         let input = self.inputs[i];
         let unit = if input.on_grid() { GRID } else { 0.0 };
-        let options = fd::Options { precision: self.precision, f32_inputs: input.f32, noise: self.noise, unit };
+        let options =
+            fd::Options { precision: self.precision, f32_inputs: input.f32, noise: self.noise, size: 0.0, unit };
         let mut failed = None;
         let sample = |x| self.at(i, x).inspect_err(|e| failed = Some(format!("at {x:?} the primal fails: {e}")));
         let verdict = fd::derivative(sample, input.value, &options);

@@ -435,6 +435,22 @@ impl ShadowPlace {
     }
 }
 
+/// What is asked of a shadow that is cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// Nothing: a constant was stored.
+    Nothing,
+    /// Whether what has arrived is unknown ([`AdOp::Poison`]): then so is that of what the integer
+    /// that was stored was computed from. All else is dropped.
+    Known,
+    /// The same, and [`Check::UntrackedBits`] if they are not zero; or, of less than four bytes, if
+    /// the word that they lie in is not: it may be a float of which they are a part that is zero.
+    Zero,
+    /// The same of an integer that was computed from a float's bits: if what has arrived is unknown,
+    /// that float's cotangent is.
+    Bits,
+}
+
 /// What a derived instruction does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AdOp {
@@ -588,10 +604,8 @@ pub enum AdOp {
         place: ShadowPlace,
         /// How many.
         bytes: u32,
-        /// Trap with [`Check::UntrackedBits`] if they were not zero; or, of less than four bytes,
-        /// if the word that they lie in was not: it may be a float of which they are a part that is
-        /// zero.
-        checked: bool,
+        /// What is asked of them before.
+        asks: Asks,
         /// They may be a part of a float: of one of so many bytes, or, if that is 0, of a double or
         /// of a single. Then the run time keeps account of what becomes of the other parts.
         cuts: Option<u8>,

@@ -32,7 +32,7 @@ use cranelift_codegen::ir::{self, InstructionData, Type, ValueDef, types};
 
 use crate::block::{CfgBlock, CfgBlocks, Fragment, Role, Target, Term};
 use crate::inst::{
-    AdInst, AdOp, Arith, Callee, DOUBLES_ANYWHERE, FragmentOp, FrameSlot, ShadowPlace, Shape, Sum, Tape, Val,
+    AdInst, AdOp, Arith, Asks, Callee, DOUBLES_ANYWHERE, FragmentOp, FrameSlot, ShadowPlace, Shape, Sum, Tape, Val,
 };
 use crate::program::symbol_of;
 use crate::{BlockId, InstId};
@@ -279,10 +279,12 @@ impl AdInst {
 impl DisplayInst<'_> {
     /// A shadow is cleared.
     fn zero(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let AdOp::ZeroMem { place, bytes, checked, cuts } = &self.inst.op else { return Ok(()) };
+        let AdOp::ZeroMem { place, bytes, asks, cuts } = &self.inst.op else { return Ok(()) };
         write!(f, "{place} = 0, {bytes} bytes")?;
-        if *checked {
-            write!(f, ", trap untracked_bits if it was not 0")?;
+        match asks {
+            Asks::Nothing => {}
+            Asks::Known => write!(f, ", loads ask if it was poison")?,
+            Asks::Zero | Asks::Bits => write!(f, ", trap untracked_bits if it was not 0")?,
         }
         match cuts {
             None => Ok(()),

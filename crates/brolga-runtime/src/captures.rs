@@ -1,11 +1,17 @@
 //! Captures: what forward and pullback share from derivation on, and the look-up behind indirect
 //! calls.
 //!
-//! An indirect call hands us an address of a primal function at run time. The forward pass needs
-//! that function's derived forward, the pullback its pullback; both are found by binary search in
-//! one immutable table, sorted by primal address and then by signature. The signature id stands for
-//! everything that the two sides of the call must agree on, so a function called through the wrong
-//! type is not found instead of being called wrongly; one primal may appear under several ids.
+//! **Question.** An indirect call hands over the address of a primal function. Which functions are
+//! its derivative?
+//!
+//! **Answer.** An indirect call hands us an address of a primal function at run time. The forward
+//! pass needs that function's derived forward, the pullback its pullback; both are found by binary
+//! search in one immutable table, sorted by primal address and then by signature. The signature id
+//! stands for everything that the two sides of the call must agree on, so a function called through
+//! the wrong type is not found instead of being called wrongly; one primal may appear under several
+//! ids.
+//!
+//! **Cost.** A binary search for each call; 32 bytes for each function.
 
 use std::ptr;
 

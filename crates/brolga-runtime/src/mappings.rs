@@ -1,5 +1,13 @@
 //! Mappings: what the system says of the memory of the process, and what is left out where it says
 //! that it has none.
+//!
+//! **Question.** Which pages of memory hold anything, and which bytes around an address belong to
+//! one mapping?
+//!
+//! **Answer.** What `mincore` and `/proc/self/maps` say on Linux; elsewhere every page may hold
+//! something, and nothing is known around an address.
+//!
+//! **Cost.** A system call for each question, and for a mapping a walk over the list of all.
 
 use std::io;
 use std::ops::Range;

@@ -29,6 +29,10 @@
 //! **Errs** on the side of a trap. A double at 4 modulo 8 lies in two windows, and is put together
 //! from two records ([`across`]) if it is said that there may be such; floats at other addresses
 //! are not.
+//!
+//! **Cost.** Hash look-ups for each move of a piece. What waits in a window, and the parts of a
+//! ticket, are short lists that are searched from the start; at the end of a pullback comes one
+//! walk over all that waits. A program that moves no pieces pays nothing.
 
 use std::collections::{BTreeMap, HashMap};
 

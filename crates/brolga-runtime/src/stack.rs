@@ -1,13 +1,15 @@
 //! Stack for work that may recurse.
 //!
-//! *Problem.* To derive and to compile is done by walks over blocks, values and expressions, ours
+//! **Problem.** To derive and to compile is done by walks over blocks, values and expressions, ours
 //! and Cranelift's, some of which recurse as deep as their input is. A host may call on a thread
 //! with a small stack (fibers of a server, threads of musl, secondary threads of macOS), and to run
 //! out of stack is the end of the process.
 //!
-//! *Answer.* The caller of such work says how much stack it may need. If less is left, or that is
+//! **Answer.** The caller of such work says how much stack it may need. If less is left, or that is
 //! not known, the work is done on a thread of its own, while the caller waits. Untouched pages of a
 //! stack take no memory.
+//!
+//! **Cost.** A look at the stack pointer; a thread where there is too little.
 
 use std::thread::{Builder, scope};
 

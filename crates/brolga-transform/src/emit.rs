@@ -1,6 +1,10 @@
 //! Emission: a variant's graphs become CLIF functions, and passes over CLIF change those.
 //!
-//! `brolga_ir::lower` writes the functions, [`crate::clif::passes`] change them.
+//! **Question.** A variant has its graphs. Which CLIF is compiled?
+//!
+//! **Answer.** `brolga_ir::lower` writes the functions, [`crate::clif::passes`] change them.
+//!
+//! **Cost.** That of lowering and of the passes.
 
 use std::cell::RefCell;
 

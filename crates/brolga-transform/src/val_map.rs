@@ -1,4 +1,11 @@
-//! Secondary map by the names of derived code. Most are numbers, so a look-up is an index.
+//! Secondary map by the names of derived code.
+//!
+//! **Question.** What is known of a name, where every operand of every instruction asks?
+//! **Answer.** Most names are numbers, of primal values or of derived ones, so a look-up is an
+//! index; only what forward fragments hand over is looked up by hash.
+//!
+//! **Cost.** A constant number of steps for a look-up; space for each value of the primal, and up
+//! to twice the derived values.
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, one_each};

@@ -1,10 +1,13 @@
 //! Layout of an instance: where memories, globals and tables lie in its address space.
 //!
-//! An instance is one stretch of address space, and its shadow another one, laid out alike, at a
-//! constant distance. So one number, the shadow delta of the instance pointer, leads to the shadow
-//! of every byte: of linear memory, of globals, of tables. The instance pointer (`vmctx`, the first
-//! parameter of every translated function) is the address of byte 0 of memory 0; what the instance
-//! needs beside its memories lies in front of it:
+//! **Question.** At what distance is the shadow of a byte, and how does an access stay within its
+//! memory without a comparison?
+//!
+//! **Answer.** An instance is one stretch of address space, and its shadow another one, laid out
+//! alike, at a constant distance. So one number, the shadow delta of the instance pointer, leads to
+//! the shadow of every byte: of linear memory, of globals, of tables. The instance pointer
+//! (`vmctx`, the first parameter of every translated function) is the address of byte 0 of memory
+//! 0; what the instance needs beside its memories lies in front of it:
 //!
 //! ```text
 //!        header                        memory 0        guard   memory 1   guard
@@ -22,6 +25,11 @@
 //!
 //! In a module that forks, the last bytes of the 4 GiB are stacks of C for tasks ([`STACKS`]), to
 //! which memory never grows.
+//!
+//! **Cost.** One addition for each place when a module is loaded. An instance reserves 8 GiB of
+//! address space for each memory, and as much for its shadow.
+//!
+//! **Source.** Wasmtime, for guards in place of comparisons.
 
 use brolga_ir::program::{InstanceMemory, MemoryPlace};
 

@@ -1,8 +1,12 @@
 //! A module's sections as plain tables.
 //!
-//! Everything is validated first, against the features that the translator knows, so that what
-//! comes after may rely on a module being well typed. Valid modules that use what we lack are
-//! refused here as far as types and sections go; operators are the translator's business.
+//! **Question.** May what follows rely on what it reads?
+//!
+//! **Answer.** Everything is validated first, against the features that the translator knows, so
+//! that what comes after may rely on a module being well typed. Valid modules that use what we lack
+//! are refused here as far as types and sections go; operators are the translator's business.
+//!
+//! **Cost.** A pass that validates, one over the sections, and two over the bodies of functions.
 
 use std::collections::{HashMap, HashSet};
 

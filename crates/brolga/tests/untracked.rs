@@ -305,6 +305,40 @@ const STORED: &str = "function %by_index(f32, i64, i64) -> f32 {
         v10 = fdemote.f32 v9
         v11 = fmul v10, v0
         return v11
+    }
+    function %halved(i64, i64, i64) {
+    block0(v0: i64, v1: i64, v2: i64):
+        v3 = iconst.i64 2
+        v4 = ishl v0, v3
+        v5 = iadd v1, v4
+        v6 = iadd v2, v4
+        v7 = load.i32 v5
+        v8 = iconst.i32 1
+        v9 = ushr v7, v8
+        store v9, v6
+        return
+    }
+    function %by_another(f32, i64, i64) -> f32 {
+        ss0 = explicit_slot 16
+        ss1 = explicit_slot 16
+        fn0 = %halved(i64, i64, i64)
+    block0(v0: f32, v1: i64, v2: i64):
+        v3 = stack_addr.i64 ss0
+        v4 = stack_addr.i64 ss1
+        v5 = iconst.i64 0x7f80_0000_7f80_0000
+        store v5, v3
+        store v5, v3+8
+        v6 = iconst.i64 2
+        v7 = ishl v1, v6
+        v8 = iadd v3, v7
+        store v0, v8
+        call fn0(v2, v3, v4)
+        v9 = ishl v2, v6
+        v10 = iadd v4, v9
+        v11 = load.i32 v10
+        v12 = fcvt_from_sint.f32 v11
+        v13 = fmul v12, v0
+        return v13
     }";
 
 /// Bits of floats that become numbers: by whatever address they are read, the run says so; and
@@ -314,10 +348,12 @@ const STORED: &str = "function %by_index(f32, i64, i64) -> f32 {
 fn numbers_of_floats_that_were_stored() {
     let program = program(STORED);
     let activities = vec![ArgActivity::Active, ArgActivity::Const, ArgActivity::Const];
-    for (name, slope) in [("by_index", 0x3fc0_0000 as f32), ("in_a_callee", 0x3fc0_0000 as f32)] {
-        let request = Request::new(program.func(name).unwrap(), activities.clone());
-        for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-            let rule = DerivedRule::new(&program, &request, &Options { mode, ..Options::full() })
+    let slope = 0x3fc0_0000 as f32;
+    let of = |name| [Mode::Split, Mode::Combined, Mode::Gradient].map(|mode| (name, mode));
+    for (name, mode) in ["by_index", "in_a_callee", "by_another"].iter().flat_map(of) {
+        for inline in [Inline::Auto, Inline::Never] {
+            let request = Request::new(program.func(name).unwrap(), activities.clone());
+            let rule = DerivedRule::new(&program, &request, &Options { mode, inline, ..Options::full() })
                 .expect("it is left to the run");
             let run = |i: i64, k: i64| {
                 let args = [DataValue::F32(2.0.into()), DataValue::I64(i), DataValue::I64(k)].map(Arg::new);
@@ -329,6 +365,145 @@ fn numbers_of_floats_that_were_stored() {
             for _ in 0..2 {
                 assert_eq!(run(1, 2).unwrap(), Some(DataValue::F32(slope.into())), "{name}");
                 let lost = run(1, 1);
+                assert!(matches!(&lost, Err(Error::Trap(t)) if t.code == "untracked_bits"), "{name}: {lost:?}");
+            }
+        }
+    }
+}
+
+/// Bits of a float that go where there is no shadow, by a function that does not know them for
+/// such: what is read there has no derivative, and the run says so. An integer may go there.
+const LEFT: &str = "function %put(i64, i64) {
+    block0(v0: i64, v1: i64):
+        v2 = load.i64 v0
+        store v2, v1
+        return
+    }
+    function %read(f64, i64, i64) -> f64 {
+        ss0 = explicit_slot 16
+        fn0 = %put(i64, i64)
+    block0(v0: f64, v1: i64, v2: i64):
+        v3 = stack_addr.i64 ss0
+        v4 = iconst.i64 0x4008_0000_0000_0000
+        store v4, v3+8
+        store v0, v3
+        v5 = iadd v3, v1
+        call fn0(v5, v2)
+        v6 = load.f64 v2
+        v7 = fmul v6, v0
+        return v7
+    }
+    function %put_that(i64, i64) {
+    block0(v0: i64, v1: i64):
+        store v0, v1
+        return
+    }
+    function %given(f64, i64, i64) -> f64 {
+        ss0 = explicit_slot 16
+        fn0 = %put_that(i64, i64)
+    block0(v0: f64, v1: i64, v2: i64):
+        v3 = stack_addr.i64 ss0
+        v4 = iconst.i64 0x4008_0000_0000_0000
+        store v4, v3+8
+        store v0, v3
+        v5 = iadd v3, v1
+        v8 = load.i64 v5
+        call fn0(v8, v2)
+        v6 = load.f64 v2
+        v7 = fmul v6, v0
+        return v7
+    }";
+
+/// Broken on purpose: where no function says that bits leave what has shadows, half of the
+/// derivative is missing.
+#[test]
+fn bits_that_go_where_there_is_no_shadow() {
+    let program = program(LEFT);
+    let activities = vec![ArgActivity::Active, ArgActivity::Const, ArgActivity::Const];
+    let of = |name| [Mode::Split, Mode::Combined, Mode::Gradient].map(|mode| (name, mode));
+    for (name, mode) in ["read", "given"].into_iter().flat_map(of) {
+        let request = Request::new(program.func(name).unwrap(), activities.clone());
+        let options = Options { mode, inline: Inline::Never, ..Options::full() };
+        let rule = DerivedRule::new(&program, &request, &options).expect("it is left to the run");
+        let run = |at: i64| {
+            let mut place = 0_u64;
+            let to = std::ptr::from_mut(&mut place) as i64;
+            let args = [DataValue::F64(1.5.into()), DataValue::I64(at), DataValue::I64(to)].map(Arg::new);
+            let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+            // SAFETY: the place is there.
+            unsafe { rule.gradient(&args, &[DataValue::F64(1.0.into())], &mut results, &mut cotangents) }?;
+            Ok::<_, Error>(cotangents.swap_remove(0))
+        };
+        for _ in 0..2 {
+            assert_eq!(run(8).unwrap(), Some(DataValue::F64(3.0.into())), "{name}");
+            let lost = run(0);
+            assert!(matches!(&lost, Err(Error::Trap(t)) if t.code == "untracked_bits"), "{name}: {lost:?}");
+        }
+    }
+}
+
+/// What is computed from a float's bits in registers, and put where integers are.
+const FROM_REGISTERS: &str = "function %shifted(f64, i64) -> f64 {
+        ss0 = explicit_slot 16
+    block0(v0: f64, v1: i64):
+        v3 = stack_addr.i64 ss0
+        v4 = bitcast.i64 v0
+        v5 = iconst.i64 12
+        v6 = ushr v4, v5
+        v7 = iconst.i64 0x4008_0000_0000_0000
+        store v7, v3+8
+        store v6, v3
+        v8 = iadd v3, v1
+        v9 = load.i64 v8
+        v10 = fcvt_from_uint.f64 v9
+        v11 = fmul v10, v0
+        return v11
+    }
+    function %put(i64, i64) {
+    block0(v0: i64, v1: i64):
+        v5 = iconst.i64 12
+        v6 = ushr v0, v5
+        store v6, v1
+        return
+    }
+    function %given(f64, i64) -> f64 {
+        ss0 = explicit_slot 16
+        fn0 = %put(i64, i64)
+    block0(v0: f64, v1: i64):
+        v3 = stack_addr.i64 ss0
+        v7 = iconst.i64 0x4008_0000_0000_0000
+        store v7, v3+8
+        v4 = bitcast.i64 v0
+        call fn0(v4, v3)
+        v8 = iadd v3, v1
+        v9 = load.i64 v8
+        v10 = fcvt_from_uint.f64 v9
+        v11 = fmul v10, v0
+        return v11
+    }";
+
+/// Broken on purpose: if such an integer handed poison on to loads alone, the slope of the number
+/// would be missing.
+#[test]
+fn numbers_of_what_was_computed_in_registers() {
+    let program = program(FROM_REGISTERS);
+    let of = |name| [Mode::Split, Mode::Combined, Mode::Gradient].map(|mode| (name, mode));
+    for (name, mode) in ["shifted", "given"].into_iter().flat_map(of) {
+        for inline in [Inline::Auto, Inline::Never] {
+            let request = Request::new(program.func(name).unwrap(), vec![ArgActivity::Active, ArgActivity::Const]);
+            let rule = DerivedRule::new(&program, &request, &Options { mode, inline, ..Options::full() })
+                .expect("it is left to the run");
+            let run = |at: i64| {
+                let args = [DataValue::F64(1.5.into()), DataValue::I64(at)].map(Arg::new);
+                let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+                // SAFETY: the function has memory of its own only.
+                unsafe { rule.gradient(&args, &[DataValue::F64(1.0.into())], &mut results, &mut cotangents) }?;
+                Ok::<_, Error>(cotangents.swap_remove(0))
+            };
+            for _ in 0..2 {
+                let slope = 0x4008_0000_0000_0000_u64 as f64;
+                assert_eq!(run(8).unwrap(), Some(DataValue::F64(slope.into())), "{name}");
+                let lost = run(0);
                 assert!(matches!(&lost, Err(Error::Trap(t)) if t.code == "untracked_bits"), "{name}: {lost:?}");
             }
         }

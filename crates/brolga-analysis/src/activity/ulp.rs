@@ -35,6 +35,9 @@
 //! which is, and it is no step. Bytes that are put together by an addition ([`bytes_of`]) are no
 //! step, either, and neither are bytes that are cut off at the end, unless the rest is used as a
 //! float and as nothing else.
+//!
+//! **Cost.** One walk over the instructions for additions that could be steps, and no more if there
+//! are none; else four worklists along moves and steps, each linear in the values that it reaches.
 
 use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};

@@ -1,5 +1,22 @@
-//! Arithmetic on the bits of floats: which integer instructions count in units of the last place
-//! ([`crate::activity::ulp`]).
+//! Ulp arithmetic, instruction by instruction: which integer instructions count in units of a
+//! float's last place ([`crate::activity::ulp`]).
+//!
+//! **Question.** An integer may be the bits of a float. Which instructions may be steps on such
+//! bits, and which operand is the float's bits?
+//!
+//! **Answer.** By opcode and constants:
+//!
+//! | instruction | step |
+//! |---|---|
+//! | `iadd`, `isub` | a sum or a difference |
+//! | `band` with a mask that leaves the mantissa | the exponent goes |
+//! | `bor`, `bxor` with what has no mantissa | the exponent comes |
+//! | a division, a shift to the right, a mask that cuts last digits off | bits count several times as much, or are rounded |
+//!
+//! Whether one is a step is for the analysis to say, which knows where its operands come from.
+//!
+//! **Cost.** A few operands for each question; [`close_backwards`] is a worklist, which takes each
+//! value once.
 
 use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::EntitySet;

@@ -1,14 +1,23 @@
-//! Bitwise operations on float bits that mean something for floats: sign changes, absolute values,
-//! lane masks.
+//! Idioms on float bits: bitwise operations that are sign changes, absolute values or lane masks.
 //!
-//! `band`, `bor`, `bxor`, `bitselect` (and `bnot` on masks) are legal on floats and on integers
-//! that carry float bits, and compilers use them for `fabs`, `-x`, `copysign` and lane-wise
-//! selection. [`classify`] recognises these by their constant or mask operands; whatever it does
+//! **Question.** `band`, `bor`, `bxor`, `bitselect` (and `bnot` on masks) are legal on floats and
+//! on integers that carry float bits, and compilers use them for `fabs`, `-x`, `copysign` and
+//! lane-wise selection. What does one do to the float?
+//!
+//! **Answer.** [`classify`] recognises these by their constant or mask operands; whatever it does
 //! not recognise cannot be differentiated.
 //!
-//! What an operand is, is asked of the operations that made it, and those of their operands. Such
-//! chains may be as long as a function, and may come together again in every step, and the question
-//! is asked at each: so each looks at no more than a few values (`Left`), and then does not know.
+//! ```text
+//! band x, 0x7fff…        |x|
+//! bxor x, 0x8000…        -x
+//! band x, mask           x where the mask is set, else 0
+//! bor (band x, 0x7fff…), (band y, 0x8000…)        copysign(x, y)
+//! ```
+//!
+//! **Cost.** What an operand is, is asked of the operations that made it, and those of their
+//! operands. Such chains may be as long as a function, and may come together again in every step,
+//! and the question is asked at each: so each looks at no more than a few values (`Left`), and then
+//! does not know.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef};
 use smallvec::SmallVec;

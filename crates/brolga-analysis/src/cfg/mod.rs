@@ -1,9 +1,13 @@
 //! Control-flow graph of the primal: its edges, and which blocks run at most once per call.
 //!
-//! Parallel edges have been split, so an edge is named by its two blocks. A block outside every
-//! cycle runs at most once per call: what it records has a fixed place in the activation frame, and
-//! needs no stack. Cycles are the strongly connected components of the graph, irreducible ones
-//! included.
+//! **Question.** Which blocks lead to a block, what does each pass, and can it run twice in a call?
+//!
+//! **Answer.** Parallel edges have been split, so an edge is named by its two blocks. A block
+//! outside every cycle runs at most once per call: what it records has a fixed place in the
+//! activation frame, and needs no stack. Cycles are the strongly connected components of the graph,
+//! irreducible ones included.
+//!
+//! **Cost.** One walk over the function, and one over its edges for the cycles.
 
 pub mod loops;
 pub mod stores;

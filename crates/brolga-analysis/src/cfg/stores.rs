@@ -1,5 +1,14 @@
-//! Stores of a function by block, base and place: the cache behind
+//! Index of stores: those of a function by block, base and place, behind
 //! [`crate::memory::reaching_store`].
+//!
+//! **Question.** Which is the last write to some bytes before a place in a block?
+//!
+//! **Answer.** Writes with a name are listed for each sixteen bytes that they touch, in the order
+//! of the block; a load looks into the lists of the bytes that it reads. Calls, and all that is
+//! written, have lists of their own.
+//!
+//! **Cost.** One walk over the function. A question is a binary search in one or two lists, and a
+//! look at the writes in front that touch other bytes of the same sixteen.
 
 use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, Opcode};

@@ -1,4 +1,14 @@
 //! Takers of roots: which functions take a root, by themselves or by what they call.
+//!
+//! **Question.** A root has an infinite slope at zero. Which calls may make a cotangent infinite
+//! for that?
+//!
+//! **Answer.** Those of functions that have an instruction whose row has an edge (`ExprRow`), of
+//! functions that call such, and of functions that call through a pointer if any function takes a
+//! root.
+//!
+//! **Cost.** Rounds over the functions that are left, until none is found: each reads their
+//! instructions once. Where no function takes a root, one walk over all.
 
 use std::ops::Deref;
 use std::sync::Arc;

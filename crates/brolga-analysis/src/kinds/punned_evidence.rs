@@ -1,5 +1,15 @@
 //! Evidence of punned cells: what one function does by itself to places that hold pointers and
-//! floats in time.
+//! floats in time ([`crate::memory::punned_cells`]).
+//!
+//! **Question.** Which places does a function use for pointers, which for floats, and what does it
+//! pass to callees?
+//!
+//! **Answer.** For each cell the kinds that are accessed there, and the parameters that a stored
+//! value or an address may come from; for each call the cells and parameters that its arguments
+//! are.
+//!
+//! **Cost.** One walk over the function; for each access and argument a walk over the roots of its
+//! delta.
 
 use std::collections::BTreeSet;
 

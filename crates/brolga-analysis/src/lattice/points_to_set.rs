@@ -1,8 +1,16 @@
 //! Points-to sets: what an address may be made from, as bits
 //! ([`points_to`](crate::memory::points_to) computes them).
 //!
-//! Bit zero and the 62 after it are parameters, the next is all else that is older than the call,
-//! and the upper half are the sites of allocations. Sets are joined by union.
+//! **Question.** Can two addresses lead to the same place, as far as it matters what they were made
+//! from?
+//!
+//! **Answer.** Not if their sets are apart. Bits 1 to 62 are parameters, bit 63 is all else that is
+//! older than the call (among it parameter 0 and those beyond the bits), and the upper half are the
+//! sites of allocations. In sets of bases bit 0 is what is no address, or that of a static object.
+//! Sets are joined by union.
+//!
+//! **Cost.** Sixteen bytes for each set, one instruction or two for each join. Parameters and sites
+//! beyond the bits share one with others.
 
 /// What something may be made from: parameters by index, [`OTHER`], then sites.
 pub type Set = u128;

@@ -1,5 +1,13 @@
 //! Callee resolution: whether a call goes to a function of the program, to a known C function, or
 //! to something unknown.
+//!
+//! **Question.** What does a call do, as far as derivatives are concerned?
+//!
+//! **Answer.** The first that fits: the rule that a user has given the function; the known function
+//! that its body computes; its body, called as it is or derived; a function of the embedder; a
+//! known C function of its name, if the signature is the call's. Else nothing is known.
+//!
+//! **Cost.** A look-up by symbol.
 
 use std::ops::Deref;
 use std::sync::Arc;

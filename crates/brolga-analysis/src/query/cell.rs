@@ -1,10 +1,21 @@
 //! Cells: places in memory that have a name, a base and a constant offset.
 //!
-//! Two accesses with the same cell are to the same place. Two with different cells may be as well:
-//! a base is what the function calls it, and parameters may overlap. Stack slots and data objects
-//! are the same base wherever their addresses are taken, which frontends do again for each access;
-//! and so is the sum of two values (a memory's base and an offset in it, say), wherever it is
-//! computed.
+//! **Question.** Are two accesses to the same bytes, as far as their addresses say?
+//!
+//! **Answer.** Constants that are added to an address are followed to what they are added to, the
+//! *base*. Two accesses with the same cell are to the same place. Two with different cells may be
+//! as well: a base is what the function calls it, and parameters may overlap. Stack slots and data
+//! objects are the same base wherever their addresses are taken, which frontends do again for each
+//! access; and so is the sum of two values (a memory's base and an offset in it, say), wherever it
+//! is computed.
+//!
+//! ```text
+//! v1 = iconst.i64 8
+//! v2 = iadd v0, v1
+//! v3 = load.f64 v2+16        (v0, 24)
+//! ```
+//!
+//! **Cost.** As many steps as constants are added one to the other.
 
 use brolga_ir::program::symbol_in;
 use cranelift_codegen::ir::{self, ExternalName, InstructionData, Opcode, ValueDef};

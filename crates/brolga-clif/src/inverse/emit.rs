@@ -1,7 +1,22 @@
-//! The inverse of each piece, as CLIF.
+//! Inversion of control flow: the inverse of each piece, as CLIF.
+//!
+//! **Question.** A function is a list of straight pieces, loops, branches and calls
+//! ([`super::structure`]). What undoes it?
 //!
 //! **Answer.** Pieces are undone one by one, the last first: straight ones ([`super::straight`]),
-//! loops ([`super::loops`]), branches, and calls, by a call of what undoes the callee.
+//! loops ([`super::loops`]), branches, and calls, by a call of what undoes the callee. A branch
+//! asks again what decided it, so that has to be *steady*: computed from what no piece changes.
+//!
+//! ```text
+//! brif v1, block1, block2                brif v1', block1', block2'
+//! block1: …; jump block3         ⟶       block1': … undone; jump block3'
+//! block2: …; jump block3                 block2': … undone; jump block3'
+//! ```
+//!
+//! **Cost.** One inverse of each piece; what is steady is computed where it is asked for first.
+//!
+//! **Source.** NiLang (Liu and Zhao, 2020) for the statements; here the control flow of a function
+//! that is not written for it.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, Block, Inst, InstBuilder, Value, ValueDef};

@@ -3,6 +3,9 @@
 //! **Question.** Do two accesses touch the same bytes?
 //! **Answer.** If their addresses are sums of the same terms, the numbers in them say so.
 //! Otherwise it is known when the inverse runs.
+//!
+//! **Cost.** For each address one visit of each value that it is made of, and as many additions as
+//! sums have terms.
 
 use std::collections::BTreeMap;
 

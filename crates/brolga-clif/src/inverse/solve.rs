@@ -16,6 +16,9 @@
 //! | `k x` for an odd `k` | the product with the inverse of `k` modulo 2ⁿ |
 //! | `x` made wider | making it narrower |
 //! | the bits of a float or an integer as the other | the same |
+//!
+//! **Cost.** Walks over the piece until one finds nothing: one more than the order of the piece is
+//! against, at worst as many as it has instructions.
 
 use cranelift_codegen::cursor::FuncCursor;
 use cranelift_codegen::ir::{self, Inst, InstBuilder, InstructionData, MemFlagsData, Opcode, Value, ValueDef};

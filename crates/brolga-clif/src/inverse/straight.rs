@@ -1,5 +1,7 @@
 //! A straight piece, undone.
 //!
+//! **Question.** A piece has no branch. What did the places that it has stored to hold before?
+//!
 //! **Answer.** What the piece has left in each place that it touches is loaded, steps lead back to
 //! what was there ([`super::solve`]), and that is stored.
 //!
@@ -14,6 +16,9 @@
 //! store v4, b                          store v4, a
 //!                                      store v5, b
 //! ```
+//!
+//! **Cost.** For k pairs of places that may be the same, of which there are at most six, up to 2ᵏ
+//! inverses of the piece, one of which runs.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Inst, InstBuilder, MemFlagsData, Opcode, Type, Value, types};

@@ -1,10 +1,19 @@
 //! Affine loops: loops of one path, with their linear addresses and induction variables.
 //!
-//! A value inside of a loop is an integer combination of values that are known as the loop is
+//! **Question.** Which loops are runs through arrays, and where is an access in an iteration?
+//!
+//! **Answer.** A loop is a cycle of at most eight blocks with one way in and one way out.
+//! A value inside of it is an integer combination of values that are known as the loop is
 //! entered ([`Steps::linear`]): of what is defined outside, of header parameters, and of
 //! instructions that are evaluated there. Arithmetic is that of the machine, modulo a power of two,
 //! so it holds whatever overflows. Widening an integer is not linear: it is where nothing overflows
 //! for as long as the vectors run, which is asked at run time ([`Steps::widened`]).
+//!
+//! **Cost.** A walk over the blocks for the loops; in a loop each value is written as a combination
+//! once.
+//!
+//! **Source.** Induction variables and linear forms: Allen and Kennedy, *Optimizing compilers for
+//! modern architectures* (2001).
 
 use crate::map::{HashMap, IndexMap, one_each};
 use cranelift_codegen::ir::{self, BlockArg, InstructionData, Opcode, Type, Value, ValueDef, types};

@@ -1,4 +1,14 @@
 //! Loop bodies for vectorisation: accesses, parameters, trip count, and the tests before the loop.
+//!
+//! **Question.** What has to be known of an iteration so that several run as one?
+//!
+//! **Answer.** A [`LoopBody`]: for each value of which kind it is ([`ValueKind`]), for each access
+//! where it goes ([`LoopAccess`]), for each parameter of the header what becomes of it
+//! ([`LoopParam`]), and which pairs of accesses are compared in the run ([`Test`]).
+//! [`super::legality`] and [`super::promote`] fill it, [`super::codegen`] reads it.
+//!
+//! **Cost.** Iterations of more than 300 instructions, and loops that want more than twelve tests,
+//! are left alone.
 
 use crate::map::HashMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value};

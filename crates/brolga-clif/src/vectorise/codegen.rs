@@ -1,5 +1,23 @@
-//! Code generation of vectorisation: the blocks that run a loop several iterations at a time. See
-//! [`super`] for what they are.
+//! Code generation of vectorisation: the blocks that run a loop several iterations at a time.
+//!
+//! **Question.** A loop may run several iterations at a time ([`super::legality`]). By which
+//! blocks?
+//!
+//! **Answer.** Those of [`super`]: the number of iterations, the tests, what is fixed, the loop in
+//! lanes, and what is behind it. For `dx[i] += c·y[i]` the loop in lanes is
+//!
+//! ```text
+//! V(v1: i64):
+//!     v2 = load.f64x2 y + v1
+//!     v3 = fmul v2, c2                 c2 = splat c, in front of the loop
+//!     v4 = load.f64x2 dx + v1
+//!     v5 = fadd v4, v3
+//!     store v5, dx + v1
+//!     v6 = iadd v1, 16
+//!     brif (icmp ult v6, end), V(v6), X
+//! ```
+//!
+//! **Cost.** Five blocks for each loop, and an iteration of it for each vector of one.
 
 use crate::map::HashMap;
 use cranelift_codegen::cursor::FuncCursor;

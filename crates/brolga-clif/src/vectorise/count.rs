@@ -1,4 +1,11 @@
-//! Trip counts: how often a loop's body runs.
+//! Trip counts of affine loops: how often a loop's body runs.
+//!
+//! **Question.** How many iterations does a loop have, as far as that is known when it is entered?
+//!
+//! **Answer.** It goes on while a comparison holds of an integer in constant steps and a number
+//! that does not change. The step goes in the direction of the comparison, and is a power of two.
+//!
+//! **Cost.** A look at the test of the loop.
 
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{InstructionData, Type, Value, types};

@@ -6,6 +6,9 @@
 //! may be reordered. Each value of an iteration is of one of the kinds of [`ValueKind`], and
 //! instructions are read in order, so that kinds of operands are known. What nothing needs may be
 //! of any kind; it is left to the scalar loop.
+//!
+//! **Cost.** One walk over an iteration, and all pairs of its accesses, until more than twelve
+//! tests would be needed ([`MOST_TESTS`](super::body)).
 
 use crate::map::HashMap;
 use crate::marks::TAPE_FULL;

@@ -7,6 +7,8 @@
 //! of the header are the arguments of the entering edge, constants and multiples are made once for
 //! each block ([`Front`]). If the entering block does more than to jump there, a block is put
 //! between.
+//!
+//! **Cost.** Each value, constant and multiple is computed once, in front of the loop.
 
 use crate::map::HashMap;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};

@@ -31,6 +31,20 @@
 //! happens, so this is done with reverses only: after a trap shadows are undefined, and what the
 //! primal has stored is not. (A reverse that restores memory and is cut short has restored some of
 //! it.)
+//!
+//! ```text
+//! loop:                                v3 = load.f64 v0
+//!     v3 = load.f64 v0             loop(v3: f64):
+//!     v4 = fadd v3, v2       ⟶         v4 = fadd v3, v2
+//!     store v4, v0                     brif v5, loop(v4), behind
+//!     brif v5, loop, behind        behind:
+//! behind:                              store v4, v0
+//! ```
+//!
+//! **Cost.** Each cell is compared with each other access, here and in the run when the loop is
+//! entered.
+//!
+//! **Source.** Scalar promotion of LLVM's `licm`; tests at run time in place of a proof.
 
 use crate::map::HashMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Value, types};

@@ -9,7 +9,7 @@ use brolga_oracle::fd::{self, Verdict};
 
 use super::{DotProduct, Tolerances, terms_of};
 use crate::bind::Invocation;
-use crate::inputs::{direction, inputs, objective, with_inputs};
+use crate::inputs::{direction, inputs, objective, size, with_inputs};
 use crate::jacobian::RulesOf;
 use crate::noise::Noise;
 use crate::run::Outcome;
@@ -107,6 +107,6 @@ fn along_the_line(
         objective(rule, &call)
     };
     let f32_inputs = inputs.iter().any(|i| i.f32);
-    let options = fd::Options { precision: tolerances.precision, f32_inputs, noise, unit: 0.0 };
+    let options = fd::Options { precision: tolerances.precision, f32_inputs, noise, size: size(&inputs), unit: 0.0 };
     Ok(fd::derivative(at, 0.0, &options))
 }

@@ -13,7 +13,7 @@ use brolga_oracle::{Oracle, OracleError, Reverse, Tangent};
 
 use super::{DotProduct, FreshRule, RowVerdict, Tolerances, conclude, terms_of};
 use crate::bind::Invocation;
-use crate::inputs::{Input, direction, flatten, inputs, oracle_args, with_inputs};
+use crate::inputs::{Input, direction, flatten, inputs, oracle_args, size, with_inputs};
 use crate::memory::Memory;
 use crate::noise::Noise;
 use crate::run;
@@ -101,7 +101,8 @@ pub fn second(
     let mut rows = Vec::new();
     for (i, input) in inputs.iter().enumerate().filter(|(_, i)| !i.is_other()) {
         let f32_inputs = inputs.iter().any(|i| i.f32);
-        let options = fd::Options { precision: tolerances.precision, f32_inputs, noise: 0.0, unit: 0.0 };
+        let options =
+            fd::Options { precision: tolerances.precision, f32_inputs, noise: 0.0, size: size(&inputs), unit: 0.0 };
         let difference = differences.then(|| fd::derivative(|t| gradients.entry(i, t), 0.0, &options));
         let says = oracle.as_ref().ok().map(|o| o[i]);
         // Where the first derivative has a pole there is no second one.

@@ -23,6 +23,13 @@
 //! Otherwise, let it begin in B. B dominates the blocks that ask, and runs once, before anything is
 //! added. Behind B places go up, but on cycles, which the span has as a whole. And a cotangent that
 //! shares the variable sets it within another span.
+//!
+//! **Cost.** Asks are sorted; each takes a logarithmic number of steps in the tree of dominators.
+//! To find where cotangents on cycles are alive, at most 32 blocks are looked at for each block of
+//! the graph; cotangents beyond that have the whole cycle.
+//!
+//! **Source.** Sharing by spans: linear-scan allocation (Poletto and Sarkar, 1999). Steps in the
+//! tree: Myers, *An applicative random-access stack* (1983).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,14 @@
-//! Calls: of derived functions, of helpers of the run time, and of what stands in a table.
+//! Lowering of calls: of derived functions, of helpers of the run time, and of what stands in a
+//! table.
+//!
+//! **Question.** A derived instruction calls. What stands around the call in CLIF?
+//!
+//! **Answer.** The position of the tape is written to the segment in front of a call that uses the
+//! tape, and read behind one that moves it. A helper that does nothing for a ticket of zero is
+//! called on a cold way. Forward pass and pullback of a function's address are looked up by the run
+//! time, or where there is none by functions of the program.
+//!
+//! **Cost.** In the run two accesses to the segment for each call that uses the tape.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};

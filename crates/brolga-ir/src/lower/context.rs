@@ -1,5 +1,19 @@
 //! The state of one lowering, and what all of its parts ask of it: names, cotangents, constants,
 //! imported functions, the flags of accesses to the tape.
+//!
+//! **Question.** Rules ask for the same products, masks and addresses again. How is none computed
+//! twice in a block?
+//!
+//! **Answer.** Local value numbering: what a block computes is kept by operation and operands
+//! ([`Repeated`]) until the block ends.
+//!
+//! ```text
+//! x * x, both cotangents      v7 = fmul v6, v1      ;; x̄ += v7, x̄ += v7: the second is found
+//! ```
+//!
+//! **Cost.** A look-up in a hash table for each of these operations.
+//!
+//! **Source.** Value numbering within a block (Cocke and Schwartz, 1970).
 
 use std::cell::Cell;
 use std::collections::HashSet;

@@ -1,6 +1,12 @@
-//! Copying an instruction into another function, a primal one into a derived one: every entity that
-//! it refers to is imported on first use, so a derived function declares what it uses and nothing
-//! else.
+//! Copying an instruction into another function, a primal one into a derived one.
+//!
+//! **Question.** An instruction names entities of its function: signatures, functions, slots,
+//! constants, flags. What are they called in another one?
+//!
+//! **Answer.** Each is imported on first use, so that a derived function declares what it uses and
+//! nothing else.
+//!
+//! **Cost.** A look-up for each entity of each instruction.
 
 use crate::map::HashMap;
 

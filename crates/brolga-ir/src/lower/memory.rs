@@ -1,10 +1,25 @@
 //! Shadow memory: loads, stores and additions of cotangents.
 //!
-//! Accesses to shadow memory carry no alias region and none of the primal access's flags but its
-//! trap behaviour: the shadow may be written where the primal is read-only.
+//! **Question.** The shadow of `a` is at `a + δ`, or there is none. Which code reads, adds to and
+//! clears it?
+//!
+//! **Answer.** Accesses to shadow memory carry no alias region and none of the primal access's
+//! flags but its trap behaviour: the shadow may be written where the primal is read-only.
 //!
 //! Memory without a shadow (`δ = 0` at run time) needs no branch: its reads come from a field of
 //! zeros in the segment and its writes go to a sink beside it.
+//!
+//! ```text
+//! add_mem v0, δ0, c                    v1 = iadd v0, δ0
+//!                            ⟶        v2 = iadd seg, 64                the sink
+//!                                      v3 = select δ0, v1, v2
+//!                                      v4 = load.f64 v3
+//!                                      v5 = fadd v4, c
+//!                                      store v5, v3
+//! ```
+//!
+//! **Cost.** In the run a `select` beside each access of which it is not known that there is a
+//! shadow; none where the delta is sure.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, types};
@@ -15,7 +30,7 @@ use super::debug::Missing;
 use super::typed::{Channel, shadow_of_data};
 use super::{ops, segment};
 use crate::DataKey;
-use crate::inst::{AdInst, AdOp, Check, ShadowPlace, Shape, Val};
+use crate::inst::{AdInst, AdOp, Asks, Check, ShadowPlace, Shape, Val};
 
 /// Bytes of a field of the segment that stands for a shadow.
 const FIELD: i32 = 64;
@@ -162,16 +177,17 @@ impl LowerCx<'_> {
             &AdOp::LoadTangent { place, ty } => self.load_tangent(b, place, ty, inst),
             &AdOp::StoreTangent { place, value } => self.store_tangent(b, place, value, inst.at),
             &AdOp::Fragment { what, place, n } => self.fragment(b, what, place, n),
-            &AdOp::ZeroMem { place, bytes, cuts: Some(of), .. } if bytes >= 8 => {
+            &AdOp::ZeroMem { place, bytes, asks, cuts: Some(of) } if bytes >= 8 => {
                 if of != 0 || self.env.pieces {
                     self.cut_across(b, place, (bytes, of), inst.at);
                 }
-                self.zero_mem(b, place, bytes, false, inst.at);
+                self.zero_mem(b, place, bytes, asks, inst.at);
             }
-            &AdOp::ZeroMem { place, bytes, cuts: Some(of), .. } if self.env.pieces => {
+            &AdOp::ZeroMem { place, bytes, asks, cuts: Some(of) } if self.env.pieces => {
+                self.hand_on_poison(b, place, (bytes, asks));
                 self.cut(b, place, (bytes, of), inst.at);
             }
-            &AdOp::ZeroMem { place, bytes, checked, .. } => self.zero_mem(b, place, bytes, checked, inst.at),
+            &AdOp::ZeroMem { place, bytes, asks, .. } => self.zero_mem(b, place, bytes, asks, inst.at),
             &AdOp::Poison { place, bytes, when } => self.poison(b, place, (bytes, when)),
             AdOp::Call { callee, args, sig, tape } => self.call(b, (callee, args, sig, *tape), inst),
             AdOp::Lookup { addr, signature } => self.lookup(b, *addr, *signature, inst),
@@ -375,17 +391,17 @@ impl LowerCx<'_> {
         }
     }
 
-    /// Clear a shadow; if it is `checked`, nothing may have arrived there.
+    /// Clear a shadow, of which this is asked.
     fn zero_mem(
         &mut self,
         b: &mut FunctionBuilder<'_>,
         place: ShadowPlace,
         bytes: u32,
-        checked: bool,
+        asks: Asks,
         inst: Option<ir::Inst>,
     ) {
         self.check_access(b, place, bytes, Missing::Loses, inst);
-        let stored = self.settled_integer(checked);
+        let (stored, checked) = (self.settled_integer(asks), matches!(asks, Asks::Zero | Asks::Bits));
         self.settle(b, place, (bytes, stored), inst);
         let bytes = self.widened(bytes);
         let (at, from) = match i32::try_from(bytes).ok().and_then(|n| place.off.checked_add(n)) {
@@ -396,11 +412,17 @@ impl LowerCx<'_> {
         if part {
             let first = b.ins().iadd_imm_s(at, i64::from(from));
             let word = b.ins().band_imm_s(first, !3);
-            self.check_zero(b, word, 0, types::I32, inst);
+            self.ask_shadow(b, (word, 0, types::I32), asks, inst);
         }
+        let asked = match asks {
+            Asks::Nothing => false,
+            // Where cotangents may wait, a demand does.
+            Asks::Known => self.env.numbers && !self.env.waits,
+            Asks::Zero | Asks::Bits => !part,
+        };
         for (o, ty) in pieces(bytes).into_iter().map(|(o, ty)| (from + o, ty)) {
-            if checked && !part {
-                self.check_zero(b, at, o, ty, inst);
+            if asked {
+                self.ask_shadow(b, (at, o, ty), asks, inst);
             }
             let z = if ty == types::I128 { ops::constant(b, types::F64X2, 0.0) } else { b.ins().iconst(ty, 0) };
             let store = b.ins().store(MemFlagsData::new(), z, at, o);
@@ -408,17 +430,28 @@ impl LowerCx<'_> {
         }
     }
 
-    /// Trap if a cotangent arrived where it cannot be followed.
+    /// Trap if a cotangent arrived where it cannot be followed; if that is asked.
     ///
     /// Negative zero is a zero cotangent, but has a bit set; shifting the sign out would miss
     /// half-word accesses, so the check is exact for all but a `-0.0`, which is added to memory
     /// only if the primal's own cotangents are negative zeros.
-    fn check_zero(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, off: i32, ty: Type, inst: Option<ir::Inst>) {
+    fn ask_shadow(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        (at, off, ty): (ir::Value, i32, Type),
+        asks: Asks,
+        inst: Option<ir::Inst>,
+    ) {
         let halves: &[(i32, Type)] = if ty == types::I128 { &[(0, types::I64), (8, types::I64)] } else { &[(0, ty)] };
         for &(o, t) in halves {
             let mut x = b.ins().load(t, MemFlagsData::new(), at, off + o);
             self.in_shadows.all.extend(b.func.dfg.value_def(x).inst());
-            x = self.without_poison(b, x, t);
+            if asks != Asks::Bits {
+                x = self.without_poison(b, x, t);
+            }
+            if asks == Asks::Known {
+                continue;
+            }
             if t.bytes() >= 4 {
                 // The sign bit alone is a zero.
                 x = b.ins().iadd(x, x);

@@ -13,6 +13,12 @@
 //! blocks; those of a loop that is run again follow each other. Every instruction carries the
 //! source location of the primal instruction it stems from; with the top bit set where it is a
 //! check of ours.
+//!
+//! **Cost.** One walk over the graph for what it uses ([`seen`]), one over its blocks, and those of
+//! the frontend.
+//!
+//! **Source.** The frontend's SSA construction: Braun et al., *Simple and efficient construction of
+//! static single assignment form* (2013).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

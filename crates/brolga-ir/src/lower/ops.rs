@@ -1,4 +1,17 @@
-//! Arithmetic of derived code, for scalars and vectors alike.
+//! Instruction selection for arithmetic of derived code, for scalars and vectors alike.
+//!
+//! **Question.** A graph has an operation such as `KeepWhere` or `NonZero`. Which CLIF is it?
+//!
+//! **Answer.** As few instructions as Cranelift's back ends have for it: masks by comparison, a
+//! subtraction in place of the sum with a negation, a shift in place of a product with a power of
+//! two. C's functions are called lane by lane.
+//!
+//! ```text
+//! v2 = fneg v1; sum of v0, v2            ⟶        v3 = fsub v0, v1
+//! product of v0 and 8                    ⟶        v3 = ishl v0, 3
+//! ```
+//!
+//! **Cost.** One look at each operation.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Endianness, InstBuilder, InstructionData, MemFlagsData, Opcode, Type, types};

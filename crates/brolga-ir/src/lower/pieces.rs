@@ -1,10 +1,16 @@
 //! Accesses to shadows of fragments, which the run time puts together (`brolga_runtime::pieces`).
 //!
-//! Most of what moves in pieces is no float, or has no cotangent. So a place is only taken by a
-//! call if there is something in the words of the shadow in which it lies, or something waits
-//! anywhere; a ticket is only added, joined or read by a call if it is one. In programs that move
-//! pieces, and in no other, every float's shadow is settled before it is read or cleared: also by a
-//! call, if something waits.
+//! **Question.** A float moves byte by byte, and its cotangent as tickets. When has the run time to
+//! be called?
+//!
+//! **Answer.** Most of what moves in pieces is no float, or has no cotangent. So a place is only
+//! taken by a call if there is something in the words of the shadow in which it lies, or something
+//! waits anywhere; a ticket is only added, joined or read by a call if it is one. In programs that
+//! move pieces, and in no other, every float's shadow is settled before it is read or cleared: also
+//! by a call, if something waits.
+//!
+//! **Cost.** In the run a load and a branch to cold code where nothing is there. Up to 64 places of
+//! a block are asked about at once.
 
 use std::collections::HashSet;
 
@@ -16,7 +22,7 @@ use smallvec::SmallVec;
 use super::context::LowerCx;
 use super::typed::Channel;
 use super::{ops, segment};
-use crate::inst::{AdInst, AdOp, Check, FragmentOp, ShadowPlace, Shape, Val};
+use crate::inst::{AdInst, AdOp, Asks, Check, FragmentOp, ShadowPlace, Shape, Val};
 use crate::lower::debug::Missing;
 
 /// Most places that are settled at once: their addresses are all there by then.
@@ -55,9 +61,7 @@ impl LowerCx<'_> {
             AdOp::TakeMem { place, shape } | AdOp::PeekMem { place, shape } => {
                 Some((place, (shape.bytes(), self.settled_size(shape, inst.at))))
             }
-            AdOp::ZeroMem { place, bytes, checked, cuts: None } => {
-                Some((place, (bytes, self.settled_integer(checked))))
-            }
+            AdOp::ZeroMem { place, bytes, asks, cuts: None } => Some((place, (bytes, self.settled_integer(asks)))),
             _ => None,
         }
     }
@@ -76,11 +80,13 @@ impl LowerCx<'_> {
 
     /// What is said of an integer that was stored, in place of a size: 0 of a constant, and else
     /// whether loads that it may have been computed from ask for what was demanded of it.
-    pub(super) fn settled_integer(&self, checked: bool) -> i32 {
-        match checked {
-            false => 0,
-            true if self.env.numbers || self.env.standalone.is_some() => -1,
-            true => -2,
+    pub(super) fn settled_integer(&self, asks: Asks) -> i32 {
+        let standalone = self.env.standalone.is_some();
+        match asks {
+            Asks::Known if self.env.numbers && !standalone => -3,
+            Asks::Nothing | Asks::Known => 0,
+            Asks::Zero if self.env.numbers || standalone => -1,
+            Asks::Zero | Asks::Bits => -2,
         }
     }
 
@@ -142,7 +148,7 @@ impl LowerCx<'_> {
     }
 
     /// Where cotangents wait.
-    fn waiting(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
+    pub(super) fn waiting(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
         b.ins().load(types::I64, MemFlagsData::new().with_notrap(), self.seg(), segment::WAITING)
     }
 

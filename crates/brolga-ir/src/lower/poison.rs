@@ -1,9 +1,15 @@
 //! Loads of integers that become numbers, in reverse: the cotangent of a float that may lie there
 //! is unknown (`brolga_runtime::pieces::poison`).
 //!
-//! Where cotangents may wait in front of shadows, a demand waits. Elsewhere all bits of the shadow
-//! are set, which is a NaN, whatever the size of the float; the run time notes where. The check
-//! that nothing has arrived where an integer is stored lets both pass, and notes that too.
+//! **Question.** An integer was loaded and a number made of it. If a float lay there, what is its
+//! cotangent?
+//!
+//! **Answer.** It is not known. Where cotangents may wait in front of shadows, a demand waits.
+//! Elsewhere all bits of the shadow are set, which is a NaN, whatever the size of the float; the
+//! run time notes where. The check that nothing has arrived where an integer is stored lets both
+//! pass, and notes that too.
+//!
+//! **Cost.** In the run a branch to cold code, and a load of a flag where nothing else tells.
 
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Type, types};
 use cranelift_frontend::FunctionBuilder;
@@ -11,7 +17,7 @@ use cranelift_frontend::FunctionBuilder;
 use super::context::LowerCx;
 use super::segment;
 use super::typed::Channel;
-use crate::inst::{ShadowPlace, Val};
+use crate::inst::{Asks, ShadowPlace, Val};
 
 /// Bytes of the least float.
 const SINGLE: u32 = 4;
@@ -58,6 +64,24 @@ impl LowerCx<'_> {
             }
             at
         });
+    }
+
+    /// A number has been stored over a part of a float, and loads may ask what it was computed
+    /// from.
+    pub(super) fn hand_on_poison(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        place: ShadowPlace,
+        (bytes, asks): (u32, Asks),
+    ) {
+        if asks == Asks::Known && self.env.numbers && self.env.standalone.is_none() {
+            let any = self.waiting(b);
+            self.rarely(b, any, None, |cx, b| {
+                let args = cx.place(b, place, bytes);
+                cx.tell(b, "brolga_hand_on", &args);
+                args[0]
+            });
+        }
     }
 
     /// What has arrived where an integer is stored, without what is unknown.

@@ -13,6 +13,16 @@
 //! loop's header, whatever it turns out to be.
 //!
 //! **Invariant.** Every address is the number that it was: addition of integers wraps.
+//!
+//! ```text
+//! block0(v0: i64, v1: i64):        block0(v0: i64, v1: i64):
+//!     …                                v5 = iadd v0, v1
+//! block1(v2: i64):           ⟶     block1(v2: i64):
+//!     v3 = iadd v0, v2                 v3 = iadd v0, v2
+//!     v4 = iadd v3, v1                 v4 = iadd v5, v2
+//! ```
+//!
+//! **Cost.** A few look-ups for each shadow address.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef};

@@ -1,8 +1,14 @@
 //! Renumbering: a function once more, numbered in the order of its blocks.
 //!
-//! What [`super::lower`] makes of a lifted function, without the graph on the way: blocks,
-//! parameters, instructions and whatever they refer to are numbered as they come, and what nothing
-//! refers to is not there any more.
+//! **Problem.** A body that passes have changed has entities that nothing names, in an order of
+//! their making. Tables by entity are as long as those are many, and what is derived depends on
+//! their numbers.
+//!
+//! **Answer.** What [`super::lower`] makes of a lifted function, without the graph on the way:
+//! blocks, parameters, instructions and whatever they refer to are numbered as they come, and what
+//! nothing refers to is not there any more. A function that is numbered so already stays.
+//!
+//! **Cost.** One walk to see, and one to copy.
 
 use cranelift_codegen::ir;
 use cranelift_codegen::packed_option::PackedOption;

@@ -1,8 +1,14 @@
 //! Use counts of a graph: one look at all of it, before it is lowered.
 //!
-//! A cotangent is a frontend variable, so that it finds its way through blocks. But one that begins
-//! as zero in a block and is asked for nowhere else has no way to find: what it is at present is
-//! enough. In straight code that is all of them, and a variable costs as much as ten instructions.
+//! **Problem.** A cotangent is a frontend variable, so that it finds its way through blocks, and a
+//! variable costs as much as ten instructions.
+//!
+//! **Answer.** One that begins as zero in a block and is asked for nowhere else has no way to find:
+//! what it is at present is enough. In straight code that is all of them. The same look lists what
+//! asks for the others ([`super::births`]), what is kept in variables, and what of the tape is
+//! used.
+//!
+//! **Cost.** One walk over the graph.
 
 use cranelift_codegen::ir::{self, Type};
 use cranelift_codegen::packed_option::PackedOption;

@@ -1,12 +1,12 @@
 //! What a debug run checks of shadow accesses: that they stay inside what the caller declared.
 //!
-//! *Problem.* A shadow is the caller's memory. One that is too short, or that lies on top of a
+//! **Problem.** A shadow is the caller's memory. One that is too short, or that lies on top of a
 //! primal, gives no trap: the pullback adds cotangents to whatever is there, and the gradient, or
 //! the caller, is wrong later.
 //!
-//! *Answer.* In debug mode the caller says how long its buffers are, the run keeps that list in its
-//! segment, and every shadow access of generated code asks [`brolga_debug_shadow`] first. An access
-//! is known by its delta:
+//! **Answer.** In debug mode the caller says how long its buffers are, the run keeps that list in
+//! its segment, and every shadow access of generated code asks [`brolga_debug_shadow`] first. An
+//! access is known by its delta:
 //!
 //! ```text
 //!   delta of a declared buffer     the access lies in the shadow of one of the buffers with this delta,
@@ -20,13 +20,16 @@
 //! declared delta by chance. A buffer without a declared length takes its delta out of the first
 //! line: what cannot be judged is not reported.
 //!
-//! *Steps.* What steps of a time loop write has to be in its states, or go with the run that wrote
-//! it. So each store of a step asks [`brolga_debug_store`], which knows the loops that are running.
-//! It looks at buffers that the caller has declared: a step's own slots and blocks are none.
+//! **Steps.** What steps of a time loop write has to be in its states, or go with the run that
+//! wrote it. So each store of a step asks [`brolga_debug_store`], which knows the loops that are
+//! running. It looks at buffers that the caller has declared: a step's own slots and blocks are
+//! none.
 //!
-//! *Limits.* Buffers that a caller carves out of two arenas with one distance between them share a
-//! delta. If a callee is given a pointer to one that was not declared, its accesses look like ones
-//! that are out of bounds.
+//! **Limits.** Buffers that a caller carves out of two arenas with one distance between them share
+//! a delta. If a callee is given a pointer to one that was not declared, its accesses look like
+//! ones that are out of bounds.
+//!
+//! **Cost.** Of a debug run alone: for each access a look at each buffer that was declared.
 
 use crate::segment::Segment;
 use crate::shadows::declared::Declared;

@@ -1,7 +1,12 @@
 //! Digamma, trigamma and polygamma of any order, which C's library lacks and the derivatives of
 //! `lgamma` and `tgamma` need.
 //!
-//! *Method.* For large arguments the asymptotic series
+//! **Question.** C's library lacks digamma, trigamma and polygamma of any order, and the
+//! derivatives of `lgamma` and `tgamma` need them. How are they computed to the last digits?
+//!
+//! **Answer.** By the asymptotic series, the recurrence and reflection.
+//!
+//! **Method.** For large arguments the asymptotic series
 //!
 //! ```text
 //!   psi(x)  ~ ln x - 1/(2x) - sum B(2k) / (2k x^2k)        psi'(x) ~ 1/x + 1/(2x^2) + sum B(2k) / x^(2k+1)
@@ -24,6 +29,12 @@
 //! small against the argument, then the asymptotic series. Negative arguments are brought to
 //! positive ones by the sum over all integers, of which the nearest one is the largest term. At
 //! poles it is infinite where both sides agree (odd orders), and zero with its sign has one.
+//!
+//! **Cost.** Digamma and trigamma: at most some ten steps of the recurrence, and nine or twenty-two
+//! terms. Polygamma of order n: at most some ten and n steps, each a power, and nine terms; three
+//! times that for negative arguments.
+//!
+//! **Source.** Abramowitz and Stegun, *Handbook of mathematical functions*, chapter 6.
 
 use std::f64::consts::PI;
 

@@ -1,5 +1,9 @@
 //! `malloc` and its family in derived code: each primal block gets a zeroed shadow.
 //!
+//! **Question.** A program allocates memory. Where is its shadow, and until when?
+//!
+//! **Answer.** Each block gets a zeroed shadow, which lives until the run is over:
+//!
 //! | primal | forward | pullback |
 //! |---|---|---|
 //! | `p = malloc(n)` | `p, d = brolga_malloc(seg, n)` | `brolga_malloc_rev(p + d)` |
@@ -27,6 +31,9 @@
 //! A result with delta 0 has no shadow; this happens only with a null pointer. A failed allocation
 //! of primal memory is the primal's own business and returns null as C does. Failures of ours are
 //! statuses in the delta, see [`status`].
+//!
+//! **Cost.** As C's for a block and its shadow, with zeros for the shadow; a look-up for each
+//! release.
 
 use std::ptr::NonNull;
 

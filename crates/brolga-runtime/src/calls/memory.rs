@@ -1,5 +1,9 @@
 //! Shadow moves, saved bytes, and C's block routines.
 //!
+//! **Question.** Routines move and clear bytes of memory. What do they do to shadows, backwards?
+//!
+//! **Answer.** The shadow block is moved back and added, in an order that needs no buffer.
+//!
 //! *Reverse of a copy.* The primal's `memmove(dst, src, n)` gives `new[dst+i] = old[src+i]`, so in
 //! reverse, for the shadows `D = dst + dst_delta` and `S = src + src_delta`,
 //!
@@ -20,8 +24,10 @@
 //! sum is the other one, whatever it is, so its bytes are moved. Only where both are there, within
 //! the bytes of one float, is it not known what to add: then they wait ([`crate::pieces`]).
 //!
-//! *Faults.* Routines that touch primal memory on behalf of a primal instruction can fault where
+//! **Faults.** Routines that touch primal memory on behalf of a primal instruction can fault where
 //! that instruction would have, so they name their caller to the guard (see `traps::leaf`).
+//!
+//! **Cost.** Linear in the bytes; no other memory is asked for.
 
 use std::ops::Add;
 

@@ -1,5 +1,11 @@
 //! What generated code asks where an integer of memory becomes a number: whether the caller has put
-//! a float there. How the number depends on the float is lost then.
+//! a float there.
+//!
+//! **Problem.** How the number depends on the float is lost then, and only the caller knows where
+//! it has put floats. **Answer.** It says so by ranges of bytes; a load that finds itself in one is
+//! told.
+//!
+//! **Cost.** A binary search for each such load.
 
 use std::sync::Arc;
 

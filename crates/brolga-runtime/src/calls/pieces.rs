@@ -229,7 +229,8 @@ pub(crate) unsafe fn moved(seg: &mut Segment, dst: *mut u8, src: *mut u8, n: usi
 /// [`status::UNTRACKED`] if it is no such float. An `elem` of all ones says that an integer was
 /// stored of which it is not known whether it is a constant: then a demand that waits there leads
 /// to the loads that it may have been computed from, or, with one less, is lost, since none of
-/// those asks. With [`MOVED`](crate::pieces::MOVED) it is an integer that may be a float, whose
+/// those asks; or, with two less, leads there and is all that counts. With
+/// [`MOVED`](crate::pieces::MOVED) it is an integer that may be a float, whose
 /// cotangent is not known if there is a demand.
 ///
 /// # Safety
@@ -243,12 +244,14 @@ pub unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, delta: u
     let (at, n, stored) = (p.wrapping_add(delta) as usize, n as usize, StoredThere::of(elem));
     let demanded = seg.pieces.take_demands(at, n);
     // SAFETY: our contract.
-    let known = unsafe { seg.pieces.settle(at, n, stored.size(), stored == StoredThere::Integer) };
+    let known = unsafe {
+        seg.pieces.settle(at, n, stored.size(), matches!(stored, StoredThere::Integer | StoredThere::Demanded))
+    };
     let mut lost = false;
     match stored {
         _ if demanded.is_empty() => {}
         StoredThere::Integer => {}
-        StoredThere::Computed => seg.asked = 1,
+        StoredThere::Computed | StoredThere::Demanded => seg.asked = 1,
         StoredThere::Moved(size) => {
             let asked = |float: &usize| demanded.iter().any(|d| d.1 & bytes_of(d.0, *float, size) != 0);
             for float in (at..at + n).step_by(size).filter(asked) {

@@ -30,6 +30,11 @@ impl Segment {
         self.asked |= std::mem::take(&mut strand.asked);
     }
 
+    /// Whether any shadow has been poisoned.
+    pub fn has_poison(&self) -> bool {
+        self.poison.any
+    }
+
     /// A pullback has run: shadows that are still poisoned are those of integers, and become zero.
     /// Whether there ever were any.
     pub fn forget_poison(&mut self) -> bool {
@@ -69,4 +74,50 @@ pub unsafe extern "C" fn brolga_without_poison(seg: *mut Segment, x: u64) -> u64
     // SAFETY: our contract.
     unsafe { (*seg).asked = 1 };
     0
+}
+
+/// An integer that had been computed was stored over `n` bytes at `p`, which may be a part of a
+/// float: a demand that waits there leads to the loads that it was computed from.
+///
+/// # Safety
+/// As for [`brolga_poison`].
+pub unsafe extern "C" fn brolga_hand_on(seg: *mut Segment, p: u64, delta: u64, n: u64) {
+    if delta != 0 {
+        // SAFETY: our contract.
+        let seg = unsafe { &mut *seg };
+        if !seg.pieces.take_demands(p.wrapping_add(delta) as usize, n as usize).is_empty() {
+            seg.asked = 1;
+        }
+        seg.note_waiting();
+    }
+}
+
+/// `n` bytes of integers have been copied from `src` to `dst`: what is unknown of the copy is
+/// unknown of the original.
+///
+/// # Safety
+/// As for [`brolga_poison`], of shadows that exist.
+pub unsafe extern "C" fn brolga_move_poison(seg: *mut Segment, dst: u64, to: u64, src: u64, from: u64, n: u64) {
+    if to == 0 || from == 0 {
+        return;
+    }
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    let (dst, src, n) = (dst.wrapping_add(to) as usize, src.wrapping_add(from) as usize, n as usize);
+    seg.pieces.move_demand(dst, src, n);
+    seg.note_waiting();
+    // Nothing else puts such words there.
+    if !seg.poison.any || dst == src {
+        return;
+    }
+    for at in (0..n.saturating_sub(3)).step_by(4) {
+        // SAFETY: our contract.
+        unsafe {
+            if ((dst + at) as *const u32).read_unaligned() == ALL {
+                seg.poison(src + at, 4);
+                // What overlaps is not moved twice.
+                ((dst + at) as *mut u32).write_unaligned(0);
+            }
+        }
+    }
 }

@@ -1,7 +1,12 @@
 //! Ulp arithmetic at run time: the slope of a float whose bits another float has, plus a number
 //! (`brolga_analysis::activity::ulp`).
 //!
-//! *Method.* A step by one unit in the last place is as long as the exponent field says, so the
+//! **Question.** A float's bits are another's, plus a number. What is a cotangent times the slope,
+//! when the slope is no float?
+//!
+//! **Answer.** As two factors.
+//!
+//! **Method.** A step by one unit in the last place is as long as the exponent field says, so the
 //! slope is `± 2^d`, where `d` is the difference of the fields: up to 2046 for doubles, which is no
 //! double. A cotangent is therefore multiplied twice, by `2^⌊d/2⌋` and by the rest. Both go in one
 //! direction, so nothing is lost between them that the product has.
@@ -11,6 +16,8 @@
 //!
 //! *Steps by one* are `nextafter`, whose slope is one on both sides of a power of two, although the
 //! next float is half as far away on one of them.
+//!
+//! **Cost.** A dozen instructions.
 
 use crate::status;
 

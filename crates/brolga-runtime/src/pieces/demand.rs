@@ -30,6 +30,9 @@ const CHECKED: u64 = u64::MAX;
 /// The same where none asks.
 const UNASKED: u64 = u64::MAX - 1;
 
+/// The first, where only a demand is of interest.
+const DEMANDED: u64 = u64::MAX - 2;
+
 /// The bytes of a window that lie among `n` at `p`.
 pub(crate) fn bytes_of(window: usize, p: usize, n: usize) -> Mask {
     within(window as isize - p as isize, 0, n as isize)
@@ -153,6 +156,8 @@ pub(crate) enum StoredThere {
     Integer,
     /// Another integer, for which loads ask that it may have been computed from.
     Computed,
+    /// The same: a cotangent that is no demand ends there.
+    Demanded,
     /// One for which none asks.
     Unasked,
     /// An integer that was moved, and may be a float of so many bytes.
@@ -168,6 +173,7 @@ impl StoredThere {
             0 => Self::Integer,
             CHECKED => Self::Computed,
             UNASKED => Self::Unasked,
+            DEMANDED => Self::Demanded,
             _ if elem & MOVED != 0 => Self::Moved((elem & !MOVED) as usize),
             _ => Self::Float(elem as usize),
         }
@@ -176,7 +182,7 @@ impl StoredThere {
     /// The size of a float there, or 0.
     pub(crate) fn size(self) -> usize {
         match self {
-            Self::Integer | Self::Computed | Self::Unasked => 0,
+            Self::Integer | Self::Computed | Self::Demanded | Self::Unasked => 0,
             Self::Moved(size) | Self::Float(size) => size,
         }
     }

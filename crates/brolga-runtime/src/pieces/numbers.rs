@@ -3,6 +3,8 @@
 //! **Question.** Which float is it that the parts of a ticket add up to? **Answer.** The sum of the
 //! floats of which it has all bytes, at their places; a part of a float is no number, and the run
 //! is lost. Where doubles may lie across two windows, [`super::across`] takes its parts first.
+//!
+//! **Cost.** Quadratic in the parts of a ticket.
 
 use super::{DEMAND, HALF, Mask, Part, Pieces, WINDOW, low, nonzero, within, without_signs_of_zero};
 

@@ -1,21 +1,21 @@
 //! The tape segment: the one pointer that every derived function receives.
 //!
-//! *Problem.* The forward pass records an amount of data that is not known in advance, generated
+//! **Problem.** The forward pass records an amount of data that is not known in advance, generated
 //! code wants to record a value with one compare and one store, and the pullback must find
 //! everything where the forward pass left it.
 //!
-//! *Answer.* A private anonymous mapping, reserved in one piece at the size of the limit and
+//! **Answer.** A private anonymous mapping, reserved in one piece at the size of the limit and
 //! touched page by page as the forward pass gets there. The kernel does the growing, so recording
 //! is `top += n` with a check against `limit`, and an address on the tape stays valid until
 //! [`Segment::reset`]. The pullback walks `cursor` down from `top`; `top` itself stays, so a
 //! pullback can be run again.
 //!
-//! *The end.* A helper that takes room compares with `limit`. Records of generated code need not,
+//! **The end.** A helper that takes room compares with `limit`. Records of generated code need not,
 //! where memory that cannot be accessed begins right at `limit` (the *fence*, on Linux): they are
 //! written byte by byte from where the tape ends, without a gap, so the first that does not fit
 //! faults, and the fault is reported as the check would be.
 //!
-//! *Layout.* The first 2248 bytes are read and written by generated code at the offsets in
+//! **Layout.** The first 2248 bytes are read and written by generated code at the offsets in
 //! `brolga_ir::lower::segment`; the rest is private.
 //!
 //! ```text
@@ -31,10 +31,13 @@
 //! 2240  asked    whether a number was made of an integer that had been computed and stored
 //! ```
 //!
-//! *Invariants.* `base <= cursor <= top <= limit` between calls, and `base <= peak <= limit`;
+//! **Invariants.** `base <= cursor <= top <= limit` between calls, and `base <= peak <= limit`;
 //! `base` and `limit` are aligned to 16 bytes, but `top` is not aligned at all: a record is as long
 //! as what is in it, down to one byte for the number of a block, and generated code reads and
 //! writes records without assuming any alignment. `zeros` is never written.
+//!
+//! **Cost.** Address space of the limit, and as much memory as a run has touched. A run that
+//! follows another one touches no new page where that has been.
 
 pub(crate) mod pool;
 pub(crate) mod strands;

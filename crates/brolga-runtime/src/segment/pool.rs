@@ -1,12 +1,16 @@
 //! Pool of segments that wait for their next run.
 //!
-//! Reserving address space costs system calls, and first touching a page costs a fault; a rule that
-//! is called in a loop should pay for neither twice. Each derived rule has a pool, shared by its
-//! clones: a run takes a segment, and the last user of the run (usually the pullback) gives it
-//! back, on whatever thread. In the steady state neither direction allocates.
+//! **Problem.** Reserving address space costs system calls, and first touching a page costs a
+//! fault; a rule that is called in a loop should pay for neither twice.
 //!
-//! *Invariant.* Every segment in the pool has been reset and is linked to the captures and data
+//! **Answer.** Each derived rule has a pool, shared by its clones: a run takes a segment, and the
+//! last user of the run (usually the pullback) gives it back, on whatever thread. In the steady
+//! state neither direction allocates.
+//!
+//! **Invariant.** Every segment in the pool has been reset and is linked to the captures and data
 //! objects of the plan.
+//!
+//! **Cost.** A lock for each run, and for each return.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -4,6 +4,10 @@
 //! segments do then? **Answer.** [`Segment::fork`] and [`Segment::join`] run tasks on segments of
 //! their own, as [`crate::forks`] says; [`Segment::pending`], [`Segment::pending_within`] and
 //! [`Segment::gather`] are of [`crate::forks::pending`].
+//!
+//! **Cost.** A fork has a segment for each task, which later forks use again. A join adds up the
+//! pages that tasks have added to. A read of a cotangent goes through the objects with pending sums
+//! of this strand and of those that wait for it.
 
 use std::collections::HashSet;
 use std::ops::Range;

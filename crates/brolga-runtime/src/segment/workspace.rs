@@ -1,9 +1,9 @@
 //! Workspace: the memory of a typed tape, for derived functions that are derived again.
 //!
-//! *Problem.* A derived function that is derived again records on a tape that takes part itself: it
-//! has a shadow, and in a derivative of order n so has that shadow.
+//! **Problem.** A derived function that is derived again records on a tape that takes part itself:
+//! it has a shadow, and in a derivative of order n so has that shadow.
 //!
-//! *Answer.* A typed tape is four channels (doubles, singles, integers, addresses), each of which
+//! **Answer.** A typed tape is four channels (doubles, singles, integers, addresses), each of which
 //! is a mapping of its own, and a *header* with three addresses for each: where the next record
 //! goes, where the channel ends, and where the pullback reads. The header and the channels exist
 //! once for each *copy*: the first is the tape, the others are its shadows, whose addresses stand
@@ -17,8 +17,10 @@
 //! A shadow of several derivatives at once has room for as many in the place of each byte, and
 //! addresses in the first of the words in the place of one.
 //!
-//! *Invariants.* Channels are zero at first. Forward mode reads of a shadow only what it has
+//! **Invariants.** Channels are zero at first. Forward mode reads of a shadow only what it has
 //! written, and the reverse of a tape leaves zeros, so that channels are never cleared.
+//!
+//! **Cost.** Address space of four channels for each copy, and memory as far as they fill.
 
 use memmap2::MmapMut;
 

@@ -1,10 +1,14 @@
 //! Shadows of writable data objects.
 //!
-//! A data object has one primal, shared by all threads, and one shadow per segment, so that runs on
-//! different threads do not mix their cotangents. All shadows of a segment lie in one block, each
-//! on its own cache lines (hence aligned at least as well as any object that a compiler would
-//! emit); generated code finds the shadow of object *i* by adding entry *i* of the table of deltas
-//! to the object's address.
+//! **Question.** A data object is one for all threads. Where are its cotangents?
+//!
+//! **Answer.** A data object has one primal, shared by all threads, and one shadow per segment, so
+//! that runs on different threads do not mix their cotangents. All shadows of a segment lie in one
+//! block, each on its own cache lines (hence aligned at least as well as any object that a compiler
+//! would emit); generated code finds the shadow of object *i* by adding entry *i* of the table of
+//! deltas to the object's address.
+//!
+//! **Cost.** Memory of the objects' sizes for each segment, cleared for each run.
 
 /// Where a writable data object lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,20 @@
 //! Routines whose faults are faults of the instruction that called them.
 //!
-//! The primal's `store` may be preceded by a call that saves the bytes about to be overwritten, and
-//! its `memcpy` is a call to begin with. If the address is bad, the fault happens in the routine,
-//! at a pc that is not generated code. Such a routine is declared by [`leaf!`]: a stub appends the
-//! return address to the arguments, and the body makes its access in [`attributed`], which notes
-//! that address for the signal handler. A leaf routine owns nothing and locks nothing, so its
-//! frames may be abandoned.
+//! **Problem.** A routine touches memory on behalf of an instruction of the program. Whose fault is
+//! it, if that is not there?
+//!
+//! **Answer.** The primal's `store` may be preceded by a call that saves the bytes about to be
+//! overwritten, and its `memcpy` is a call to begin with. If the address is bad, the fault happens
+//! in the routine, at a pc that is not generated code. Such a routine is declared by [`leaf!`]: a
+//! stub appends the return address to the arguments, and the body makes its access in
+//! [`attributed`], which notes that address for the signal handler. A leaf routine owns nothing and
+//! locks nothing, so its frames may be abandoned.
 //!
 //! The stub is two instructions, which is why such a routine has exactly three arguments that are
 //! no floats (a caller may give fewer): the return address goes to the register of the fourth.
 //! Floats, which have registers of their own, stand before them in brackets.
+//!
+//! **Cost.** Two instructions and two writes of a cell for each call.
 
 use super::platform::imp;
 

@@ -1,11 +1,11 @@
 //! Guarded calls: a hardware trap in generated code comes back as an error, and the process lives.
 //!
-//! *Problem.* A trap in CLIF is an undefined instruction or a faulting access in machine code: the
-//! kernel answers with a signal whose default is the end of the process. The code that trapped has
-//! no landing pads and keeps nothing that must be cleaned up, so all we need is to abandon its
+//! **Problem.** A trap in CLIF is an undefined instruction or a faulting access in machine code:
+//! the kernel answers with a signal whose default is the end of the process. The code that trapped
+//! has no landing pads and keeps nothing that must be cleaned up, so all we need is to abandon its
 //! frames.
 //!
-//! *Answer.* [`call_guarded`] enters the code through a trampoline that saves what the calling
+//! **Answer.** [`call_guarded`] enters the code through a trampoline that saves what the calling
 //! convention lets a callee not touch, and notes its stack pointer and the address of its landing
 //! pad in a frame on a thread-local chain:
 //!
@@ -21,14 +21,14 @@
 //! word and direction flag, or FPCR) and returns 1 to `call_guarded`. The kernel restores the
 //! signal mask on the way. Nothing is allocated or locked in the handler.
 //!
-//! *Which faults are ours.* Those raised by the hardware (not sent by `kill`) while the innermost
+//! **Which faults are ours.** Those raised by the hardware (not sent by `kill`) while the innermost
 //! guarded call of the thread runs and either the pc lies in that call's [`CodeRanges`], or a leaf
 //! routine is at work, which touches memory on behalf of one instruction of the code and is
 //! reported as that instruction, or the pc is itself the address that could not be accessed, and
 //! the code has just called it: a call through a pointer that leads nowhere. Any other goes to the
 //! handler that was there before us, as the kernel would have delivered it.
 //!
-//! *Handlers that come later.* A handler that is installed after the first guarded call, and does
+//! **Handlers that come later.** A handler that is installed after the first guarded call, and does
 //! not pass on what it does not know, takes our traps: they end as it sees fit, mostly with the
 //! process. [`install_handlers`] puts ours in front again, and [`handlers_are_in_place`] tells,
 //! which a debug run asks before each call.
@@ -39,12 +39,16 @@
 //! the C library that generated code has called is not ours: that routine may hold a lock, so
 //! abandoning it would be worse than the end of the process.
 //!
-//! *Invariants.* `CURRENT` is null or points to the frame of the innermost guarded call of this
+//! **Invariants.** `CURRENT` is null or points to the frame of the innermost guarded call of this
 //! thread. Rust frames between generated code and its trampoline are never abandoned, except those
 //! of leaf routines, which own nothing.
 //!
 //! On targets other than Linux on x86-64 and aarch64 the call is a plain call, and a trap ends the
 //! process as ever.
+//!
+//! **Cost.** Some dozen instructions for each guarded call; nothing in the code that it enters.
+//!
+//! **Source.** Trap handling of Wasmtime.
 
 mod leaf;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

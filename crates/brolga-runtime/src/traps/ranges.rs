@@ -1,4 +1,11 @@
-//! Where generated code lies. Searched by the signal handler, so it is sorted beforehand.
+//! Set of addresses of machine code, as sorted ranges.
+//!
+//! **Question.** Does an interrupted instruction lie in our code? A signal handler asks, so it may
+//! neither allocate nor lock.
+//!
+//! **Answer.** Sorted ranges that neither overlap nor touch, made beforehand.
+//!
+//! **Cost.** A sort when it is made, a binary search for each question.
 
 use std::ops::Range;
 

@@ -1,11 +1,19 @@
 //! Assembly of one variant: its graphs are made of its statements and its plan, and made again
 //! where a graph shows that the plan asks for another.
 //!
+//! **Question.** A plan is made before there is a graph, and some of what it should know only a
+//! graph shows. How is a variant assembled?
+//!
+//! **Answer.** Plan, assemble, prune, look; and again with what was seen.
+//!
 //! **Retries.** What a graph shows and a plan cannot know:
 //! - *replanned*: the forward half needs something of a loop that was to run in the reverse half
 //!   only ([`only_rerun`]); the plan is made again without that loop ([`Assembly::plan_with`]);
 //! - *versioned*: which numbers the forward half has left to watch, once what has no use is gone;
 //!   if watching them pays, the pullback is there twice ([`crate::guards::versioning`]).
+//!
+//! **Cost.** A pair is made and pruned once. One function of both halves is made again each time
+//! that loops have to be given up, and once more if the pullback is there twice.
 
 use brolga_analysis::CalleeKind;
 use brolga_ir::block::{CfgBlocks, Ids, Role, Term};

@@ -1,6 +1,9 @@
 //! Joint reversal of the root: the combined graph, forward blocks and then reverse blocks in one
 //! function.
 //!
+//! **Question.** A gradient is asked for, and the primal has no other use. How do both halves
+//! become one function?
+//!
 //! ```text
 //! f__gradient(p…, δ of each Dup parameter…, seg, r̄ of each Active result…)
 //!     -> (r…, δ of each Ptr result…, p̄ of each Active parameter…)
@@ -13,6 +16,8 @@
 //! [`crate::dce`] removes what only they needed. Calls inside such a function may be of this kind
 //! as well (`brolga_analysis::calls::joint`). At its very end it releases the blocks whose release
 //! has waited.
+//!
+//! **Cost.** One walk over the blocks of both halves, which move.
 //!
 //! **Source.** Enzyme's combined mode (`ReverseModeCombined`).
 

@@ -1,5 +1,7 @@
 //! The graph of forward mode: the primal, with its tangents beside it.
 //!
+//! **Question.** What computes values and tangents in one run?
+//!
 //! **Answer.** The lifted primal is copied block by block, as in the augmented forward pass
 //! ([`crate::assemble::forward`]). Behind each statement are the statements of its tangents; a
 //! block has one more parameter for each of its parameters that has a tangent, and an edge one more
@@ -11,6 +13,8 @@
 //!     jump block1(v3, v2)                v3.t = …
 //!                                        jump block1(v3, v2, v3.t)
 //! ```
+//!
+//! **Cost.** One walk over the lifted graph.
 
 use brolga_analysis::{CalleeKind, ParamMode, ResultMode, RootKind};
 use brolga_ir::Diagnostics;

@@ -1,8 +1,12 @@
 //! Calls in a batch: the callee gets all derivatives at once, in vectors or side by side in memory.
 //!
-//! A derived function of the program has the same width, and gets all parts of what is wide. A
-//! helper that computes is called once for each derivative. One that works on memory is told of N
-//! times as many bytes, at N times the address.
+//! **Question.** A call is given a name that stands for N derivatives. What is called?
+//!
+//! **Answer.** A derived function of the program has the same width, and gets all parts of what is
+//! wide. A helper that computes is called once for each derivative. One that works on memory is
+//! told of N times as many bytes, at N times the address.
+//!
+//! **Cost.** In the run one call for each derivative where a helper computes; else one.
 
 use brolga_ir::InstId;
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Defs, Tape, Val};
@@ -27,7 +31,7 @@ fn allocates(symbol: &str) -> Option<&'static str> {
 fn of_primal_memory(symbol: &str) -> &'static [usize] {
     match symbol {
         "brolga_tangent_zero" => &[1, 3],
-        "brolga_tangent_copy" => &[1, 3, 5],
+        "brolga_tangent_copy" | "brolga_move_poison" => &[1, 3, 5],
         "brolga_zero" => &[0, 2],
         "brolga_copy_shadow" | "brolga_memmove_rev" => &[0, 2, 4],
         _ => &[],

@@ -1,9 +1,13 @@
 //! Wide cotangents: N seeds go back through one record.
 //!
-//! The cotangent of a value is a variable of the graph that is named after the value. Each part of
-//! a wide one is such a variable of its own, named after a value that the primal does not have. In
-//! shadow memory cotangents are where tangents would be ([`super::memory`]). What the reverse half
-//! pops, restores and computes again of the primal is there once.
+//! **Question.** N seeds go through one pullback. Where are N cotangents of a value?
+//!
+//! **Answer.** The cotangent of a value is a variable of the graph that is named after the value.
+//! Each part of a wide one is such a variable of its own, named after a value that the primal does
+//! not have. In shadow memory cotangents are where tangents would be ([`super::memory`]). What the
+//! reverse half pops, restores and computes again of the primal is there once.
+//!
+//! **Cost.** As many variables as a value has parts.
 
 use brolga_ir::inst::{AdInst, AdOp, Defs, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::{self, Type};

@@ -1,8 +1,13 @@
 //! Wide values in shadow memory: for each float of the primal its N derivatives, side by side
 //! (`brolga_ir::lower`, `batch`).
 //!
-//! Those of a scalar are loaded and stored as the vectors that hold them. Those of a vector of
-//! floats are several floats' derivatives: they are taken apart and put together.
+//! **Question.** A float of the primal has N derivatives in the shadow. How are they loaded and
+//! stored?
+//!
+//! **Answer.** Those of a scalar are loaded and stored as the vectors that hold them. Those of a
+//! vector of floats are several floats' derivatives: they are taken apart and put together.
+//!
+//! **Cost.** One access for each part of each float.
 
 use brolga_ir::inst::{AdInst, AdOp, Arith, Defs, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::{Type, types};

@@ -1,7 +1,11 @@
 //! Parts of wide values: which types hold N values of one.
 //!
-//! Those of an `f64` are ⌊N/2⌋ `f64x2`, and an `f64` if N is odd; those of an `f32` are ⌊N/4⌋
-//! `f32x4`, and N mod 4 times an `f32`. Those of anything else are N of it.
+//! **Question.** Which types hold N values of one type?
+//!
+//! **Answer.** Those of an `f64` are ⌊N/2⌋ `f64x2`, and an `f64` if N is odd; those of an `f32` are
+//! ⌊N/4⌋ `f32x4`, and N mod 4 times an `f32`. Those of anything else are N of it.
+//!
+//! **Cost.** ⌈N/2⌉ vectors or scalars for N values of `f64`.
 
 use brolga_ir::inst::Val;
 use cranelift_codegen::ir::{Type, types};

@@ -1,8 +1,14 @@
 //! Widening of values: arithmetic on names that stand for N derivatives, part by part.
 //!
-//! One that does the same to each lane of a vector as to a scalar is one for each part
+//! **Question.** An operation reads N derivatives, and values of which there is one. What computes
+//! its N results?
+//!
+//! **Answer.** One that does the same to each lane of a vector as to a scalar is one for each part
 //! ([`super::parts`]); where an operand is no derivative, it is put into all lanes, once for each
 //! block. Any other operation takes the lanes apart, and its results are put together.
+//!
+//! **Cost.** One operation for each part; for an operation that takes lanes apart, N operations,
+//! and what moves the lanes.
 
 use brolga_ir::inst::{AdOp, Args, Arith, Val};
 use cranelift_codegen::ir::{Type, types};

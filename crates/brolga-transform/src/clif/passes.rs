@@ -1,9 +1,14 @@
 //! The pass manager: what is done to the CLIF of a function that has been lowered, in order, and a
 //! remark for each loop that a pass has looked at.
 //!
-//! A pass reads CLIF and knows nothing of derivatives. What it must know of a loop, whether it is
-//! one that reverses, follows from the role of the block that was lowered to its header; what it
-//! must know of an access follows from a mark ([`Shadows`], tape, primal).
+//! **Question.** Which passes run over a derived function, in which order, and what do they know of
+//! derivatives?
+//!
+//! **Answer.** A pass reads CLIF and knows nothing of derivatives. What it must know of a loop,
+//! whether it is one that reverses, follows from the role of the block that was lowered to its
+//! header; what it must know of an access follows from a mark ([`Shadows`], tape, primal).
+//!
+//! **Cost.** That of the passes; a look-up by block for each loop that one has changed.
 
 use std::cell::RefCell;
 

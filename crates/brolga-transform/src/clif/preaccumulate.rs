@@ -45,6 +45,9 @@
 //! all that is done to loops that reverse; it asks for nothing but arithmetic of floats, which is
 //! the same in both; and functions whose products are guarded are left alone, as one pass with all
 //! effort has them twice ([`crate::guards::versioning`]).
+//!
+//! **Cost.** For each float that a loop carries a walk over what it is computed from, up to chains
+//! of 24 nodes; for each loop that changes at most one walk over the function.
 
 use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};

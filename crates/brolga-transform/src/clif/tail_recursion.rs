@@ -15,6 +15,15 @@
 //!
 //! **Invariants.** Each activation does what it did, in the same order. Fewer are there at a time,
 //! so that less of the stack is used.
+//!
+//! ```text
+//!     v5 = call %f(v3, v4)        ⟶         jump block0(v3, v4)
+//!     return v5
+//! ```
+//!
+//! **Cost.** A look at the end of each block.
+//!
+//! **Source.** Tail-call elimination of LLVM.
 
 use brolga_ir::names::Names;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};

@@ -13,9 +13,10 @@
 //! apart as [`Control::endless`].
 //!
 //! **Invariants.** Only reachable blocks are here, in layout order; they are named by their
-//! position in that order. Nothing that can be seen depends on the order of a hash map. Time and
-//! space are linear in the graph but for the dependences themselves, of which a block has as many
-//! as there are branches that decide on it.
+//! position in that order. Nothing that can be seen depends on the order of a hash map.
+//!
+//! **Cost.** Linear in the graph but for dominators and for the dependences themselves, of which a
+//! block has as many as there are branches that decide on it.
 
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlocks, Term};

@@ -1,9 +1,13 @@
 //! Numbering for dead-code elimination: all that a derived graph consists of, and what each item
 //! reads.
 //!
-//! A name is looked up for every operand there is, so names are indices into tables
+//! **Question.** Which definition does each use in a derived graph mean?
+//!
+//! **Answer.** A name is looked up for every operand there is, so names are indices into tables
 //! ([`crate::val_map`]), and lists of items are chains through one pool ([`UseChains`]): a list is
 //! mostly of one item, and an allocation for each costs more than all else that is done here.
+//!
+//! **Cost.** One walk over the graph, with a table by name.
 
 use brolga_ir::block::{CfgBlock, CfgBlocks, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Val};

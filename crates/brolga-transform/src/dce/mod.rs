@@ -46,6 +46,13 @@
 //! it, as with held variables. Private memory is read where it was made: a pullback that is a
 //! function of its own never reads the primal's memory. A frame slot is read at the offset at which
 //! it is kept, or not at all.
+//!
+//! **Cost.** Each item is taken once, and each write of a cell once from a sorted list: n log n in
+//! the instructions, and linear in the control dependences. Graphs without branches have a walk of
+//! their own ([`straight_line`]).
+//!
+//! **Source.** Cytron et al., *Efficiently computing static single assignment form and the control
+//! dependence graph* (1991).
 
 use brolga_ir::map::HashMap;
 

@@ -14,6 +14,8 @@
 //! **Invariants.** What is found is what the search for all graphs finds ([`super::Live`]); a debug
 //! build asks both. What only that one can tell is said by `None`: blocks that are run again, whose
 //! names are their own, memory that is given back if it is still made, frames that are left.
+//!
+//! **Cost.** Linear: one walk, with a table by name.
 
 use brolga_ir::block::{CfgBlock, CfgBlocks, Role, Term};
 use brolga_ir::inst::{AdOp, Val};

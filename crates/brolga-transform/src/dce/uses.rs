@@ -1,5 +1,14 @@
 //! Uses and effects: what each instruction of a derived graph is needed for, and which cells it
 //! reads and writes.
+//!
+//! **Question.** May an instruction go if its names are not read, and what else would miss it?
+//!
+//! **Answer.** By operation ([`Use`]): it has an effect and stays; it is needed for its names; it
+//! writes a cell (a frame slot, a held variable, private memory, a cotangent) and is needed where
+//! that is read; or it belongs to an allocation.
+//!
+//! **Cost.** A match for each instruction, and a look-up for each piece of private memory that its
+//! operands lead to.
 
 use brolga_analysis::Private;
 use brolga_analysis::calls::joint::divides_safely;

@@ -1,7 +1,12 @@
 //! Validation of specs: whether a spec fits a function, and whether what came out stands alone.
 //!
-//! All that does not fit is told at once, as AD0010; what a derived function needs of the run time
-//! is told as AD0174, with what it is for.
+//! **Question.** Can a derivative of this spec stand in a module without the run time?
+//!
+//! **Answer.** All that does not fit is told at once, as AD0010; what a derived function needs of
+//! the run time is told as AD0174, with what it is for.
+//!
+//! **Cost.** A look at each parameter and result, and a walk over the calls of each derived
+//! function.
 
 use std::collections::BTreeSet;
 

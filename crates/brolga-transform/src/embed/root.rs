@@ -1,5 +1,8 @@
 //! Adaptation of the root: the derivative that a spec asks for gets the signature of the spec.
 //!
+//! **Question.** Derived functions take a delta for each shadow and a workspace, in a convention of
+//! their own. How does one get the signature that a spec asks for?
+//!
 //! **Before.** `(p…, δ of each duplicated p…, workspace, seeds or tangents…) -> (r…, δ of each
 //! returned pointer…, cotangents or tangents…)`, in the convention of derived functions.
 //! **After.** The parameters and results of [`DerivedSignature`], in the target's convention. At

@@ -41,6 +41,11 @@
 //!
 //! **Invariant.** Where it is taken, the pullback without guards gives the same numbers, apart from
 //! the signs of zeros.
+//!
+//! **Cost.** In the run an instruction for each watched number, and the code of a second pullback.
+//! Here each chain is followed once; whether a block always runs behind another is a walk over at
+//! most 64 blocks, once for each pair. Functions of more than 12 000 statements or 512 blocks are
+//! not looked at.
 
 use std::cell::RefCell;
 use std::cmp::{Ordering, Reverse};

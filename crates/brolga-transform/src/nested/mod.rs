@@ -22,6 +22,11 @@
 //! **After.** The function has a [`NestedParam`] for each parameter and a [`NestedResult`] for each
 //! result. Lines of its instructions are those of the primal's, so that diagnostics of a second
 //! derivation lead to the program as it was written.
+//!
+//! **Cost.** One derivation, and a few walks over each function that it gives.
+//!
+//! **Source.** Reverse over reverse and forward over reverse mode: Griewank and Walther (2008),
+//! chapter 5.
 
 mod data;
 

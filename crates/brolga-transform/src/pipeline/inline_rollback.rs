@@ -16,8 +16,11 @@
 //!
 //! **Invariants.** What can be derived without inlining can be derived with it. What is said of a
 //! program that cannot is said of the program as it is written. Bugs of ours are not passed over.
+//!
+//! **Cost.** One derivation where inlining is not refused and leaves no doubt. At most two with
+//! inlining, one without, and one examination.
 
-use brolga_ir::inst::{AdOp, Check, Shape};
+use brolga_ir::inst::{AdOp, Asks, Check, Shape};
 use brolga_ir::map::IndexSet;
 use brolga_ir::{Diagnostics, FuncKey, Inline};
 use cranelift_codegen::ir;
@@ -105,7 +108,7 @@ fn check(op: &AdOp) -> Option<Check> {
     match op {
         AdOp::TrapIf(_, c @ (Check::UntrackedBits | Check::ConstStore)) => Some(*c),
         AdOp::TrapIfBytes(_)
-        | AdOp::ZeroMem { checked: true, .. }
+        | AdOp::ZeroMem { asks: Asks::Zero | Asks::Bits, .. }
         | AdOp::AddMem { shape: Shape::Bytes { .. }, .. } => Some(Check::UntrackedBits),
         _ => None,
     }

@@ -5,6 +5,9 @@
 //! reverse fragments that add to it, and active arguments of branches. Backward data flow over the
 //! primal's blocks, to a fixed point. The assembly of reverse blocks sets cotangents to zero where
 //! they begin to mean something.
+//!
+//! **Cost.** One walk over the statements, then rounds over the blocks of which a successor has
+//! changed. A set is a sorted list.
 
 use brolga_ir::inst::AdOp;
 use brolga_ir::map::one_each;

@@ -32,6 +32,9 @@
 //! reverse of that block, so on every path pops mirror pushes. A block pushes a number only if some
 //! successor in a loop reads it. Every choice gives the same value, bit for bit, so no choice
 //! changes a gradient; a loop that is run again adds up in another order.
+//!
+//! **Cost.** A block is planned again whenever its needs have grown ([`planner`]), and each time a
+//! minimum cut is looked for in what that block needs ([`min_cut`]).
 
 pub mod liveness;
 pub mod rerun_loops;

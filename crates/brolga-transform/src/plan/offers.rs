@@ -1,6 +1,11 @@
 //! Cost of the ways to have a name, and what keeps the reverse half from recomputing it.
 //!
-//! [`super::ways`] asks both, [`super::remarks`] says the second.
+//! **Question.** By which ways could the reverse half have a name, and what stands in the way of
+//! computing it again?
+//!
+//! **Answer.** [`super::ways`] asks both, [`super::remarks`] says the second.
+//!
+//! **Cost.** Expressions are followed 64 operations deep at most.
 
 use brolga_analysis::LoopId;
 use brolga_ir::inst::Val;

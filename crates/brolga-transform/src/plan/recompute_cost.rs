@@ -1,8 +1,14 @@
 //! Cost of rematerialisation: the latency of the chain that a reverse block would wait for.
 //!
-//! The cut of [`super::min_cut`] weighs bytes. What it saves in bytes is paid for in instructions,
-//! and where an iteration is long, in cycles that its chain takes: of divisions and roots above
-//! all. Both are compared here with the record, by the model of [`mod@brolga_rules::cost`].
+//! **Question.** Does a block compute so much from what is recorded that it is better to record
+//! what it needs?
+//!
+//! **Answer.** The cut of [`super::min_cut`] weighs bytes. What it saves in bytes is paid for in
+//! instructions, and where an iteration is long, in cycles that its chain takes: of divisions and
+//! roots above all. Both are compared here with the record, by the model of
+//! [`mod@brolga_rules::cost`].
+//!
+//! **Cost.** A walk over what the names that a block needs are computed from.
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, IndexSet};

@@ -1,8 +1,12 @@
 //! Optimisation remarks: why a reverse block has a name in the way that it does, and what reads it
 //! there.
 //!
-//! The plan keeps the way of each name ([`super::ways`]); here are the sentences. Nothing that is
-//! derived depends on them.
+//! **Question.** Why is a value on the tape, or computed again?
+//!
+//! **Answer.** The plan keeps the way of each name ([`super::ways`]); here are the sentences.
+//! Nothing that is derived depends on them.
+//!
+//! **Cost.** A look at the sources of one block for each name that is asked about.
 
 use brolga_analysis::query::access_address;
 use brolga_analysis::{MemRole, RootKind};

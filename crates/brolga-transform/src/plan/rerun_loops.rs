@@ -41,6 +41,9 @@
 //! loop of which the forward half needs anything (its value, a trap) runs there, and then
 //! backwards: `derive` sees that when the graph has been pruned.
 //!
+//! **Cost.** A few walks over each outermost loop that records; loads whose reverse stores are
+//! compared with all other loads of the loop. If a loop is found, the function is planned again.
+//!
 //! Source: for parallel loops, Hascoët, Hovland and Hückelheim ("Source-to-source adjoint
 //! differentiation of parallel loops", 2021) reverse each iteration on its own, in any order.
 

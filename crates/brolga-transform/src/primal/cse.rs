@@ -25,6 +25,20 @@
 //!
 //! **Invariants.** Control flow, parameters, and everything with an effect stay. Blocks come in any
 //! order.
+//!
+//! ```text
+//! v2 = uextend.i64 v1                   v2 = uextend.i64 v1
+//! v3 = iadd v0, v2                      v3 = iadd v0, v2
+//! v4 = load.f64 v3              ⟶       v4 = load.f64 v3
+//! v5 = uextend.i64 v1                   v6 = iadd v0, v2
+//! v6 = iadd v0, v5                      store v4, v6
+//! store v4, v6
+//! ```
+//!
+//! **Cost.** Two walks over the instructions, with a hash for each pure integer operation.
+//!
+//! **Source.** Value numbering over the dominator tree (Briggs, Cooper and Simpson, *Value
+//! numbering*, 1997).
 
 use brolga_analysis::query::access_address;
 use brolga_analysis::{Cfg, Loops};

@@ -1,8 +1,12 @@
 //! Editing a primal function: where new instructions go, and arguments for block parameters that a
 //! pass adds.
 //!
-//! What an edge hands on for one new parameter may ask for another of the same block, so arguments
-//! are collected, and written in the order of the parameters at last.
+//! **Question.** A pass adds block parameters while it rewrites. When are their arguments written?
+//!
+//! **Answer.** What an edge hands on for one new parameter may ask for another of the same block,
+//! so arguments are collected, and written in the order of the parameters at last.
+//!
+//! **Cost.** A sort of the arguments of each edge.
 
 use std::collections::BTreeMap;
 

@@ -42,6 +42,9 @@
 //! and if they are, it is three instructions more.
 //!
 //! **Invariant.** Every integer is the number that it was.
+//!
+//! **Cost.** A walk over the instructions, and no more if no integer has just the mantissa or the
+//! lower half of another. Of what has become of an upper half at most 64 values are looked at.
 
 use brolga_analysis::Cfg;
 use brolga_analysis::bits::exponent::{UPPER, is_bare, lowest, mantissa_bits, upper_half_of};

@@ -22,6 +22,19 @@
 //! Irreducible cycles stay as they are, and their blocks
 //! are logged. New instructions have the source location of the terminator that they stand before.
 //!
+//! ```text
+//!     jump block1(v0)                       v8 = iconst.i64 0
+//! block1(v1: f64):                          jump block1(v0, v8)
+//!     …                         ⟶       block1(v1: f64, v9: i64):
+//!     jump block1(v2)                       …
+//!                                           v10 = iconst.i64 1
+//!                                           v11 = iadd v9, v10
+//!                                           jump block1(v2, v11)
+//! ```
+//!
+//! **Cost.** The flow graph and its loops are computed at most three times, and once more for each
+//! round in which a join is taken apart.
+//!
 //! Source: loop simplification of LLVM, for the form; the counter is ours.
 
 use brolga_analysis::cfg::edge_args;

@@ -1,5 +1,8 @@
 //! Legalisation: the primal in the form that the rest of the pipeline relies on.
 //!
+//! **Question.** A frontend may write what the rest of the pipeline would have to ask about in many
+//! places. On which form may it rely?
+//!
 //! **Before.** A verified function of the program, its calls replaced or not
 //! ([`crate::program::inline`]). **After.**
 //! - no branch that constants decide ([`crate::primal::decided`]);
@@ -35,6 +38,9 @@
 //!
 //! What we do not support is refused here, all of it at once. The entry block has no predecessor,
 //! as in all CLIF; the pullback relies on it for its one exit.
+//!
+//! **Cost.** A few walks over the function for each pass, and the flow graph, dominators and loops
+//! of [`crate::primal::loop_simplify`]. Most passes see by one look that there is nothing to do.
 
 use brolga_analysis::body::Body;
 use brolga_analysis::query::constant_int;

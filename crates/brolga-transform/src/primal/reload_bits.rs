@@ -8,6 +8,14 @@
 //! **Answer.** Where the bits of a loaded float are cut in pieces, they are loaded once more, as an
 //! integer, beside the float, and all pieces go back to one place (`brolga_runtime::pieces`). It is
 //! the same memory at the same time.
+//!
+//! ```text
+//! v1 = load.f64 v0              v1 = load.f64 v0
+//! v2 = bitcast.i64 v1    ⟶      v2 = load.i64 v0
+//! istore8 v2, v3                istore8 v2, v3
+//! ```
+//!
+//! **Cost.** Two walks over the instructions, and one that renames if anything has changed.
 
 use brolga_analysis::bits::bytes::bytes_of;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};

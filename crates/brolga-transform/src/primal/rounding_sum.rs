@@ -33,6 +33,8 @@
 //! negative one added, or such a difference subtracted from one. To add a positive constant is to
 //! round. Not where the instruction before has added the constant, which the analysis sees: a
 //! question is seven instructions.
+//!
+//! **Cost.** One walk over the instructions, and a second one if such a constant is found.
 
 use brolga_analysis::activity::rounding::{Shift, is_plain, shift_of};
 use cranelift_codegen::cursor::FuncCursor;

@@ -25,6 +25,9 @@
 //! **Invariant.** Parameters are made where a cell is read later, and paths meet. Some get one
 //! value along all of them: what runs next takes those away.
 //!
+//! **Cost.** Two walks over the accesses, rounds over the blocks, backwards, for the cells that are
+//! live, and one walk that replaces loads.
+//!
 //! **Source.** The `mem2reg` pass of LLVM.
 
 use std::collections::BTreeMap;

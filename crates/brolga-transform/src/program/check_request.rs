@@ -1,7 +1,11 @@
 //! Request validation: whether a request fits the function that it asks for.
 //!
-//! Everything else relies on it: one activity for each parameter, and only such as its type can
-//! have. All that does not fit is told at once.
+//! **Question.** Does a request fit the function that it asks for?
+//!
+//! **Answer.** Everything else relies on it: one activity for each parameter, and only such as its
+//! type can have. All that does not fit is told at once.
+//!
+//! **Cost.** A look at each parameter and result.
 
 use brolga_ir::options::WIDTHS;
 use brolga_ir::{ArgActivity, Diagnostic, Diagnostics, MemoryMode, Mode, Options, Program, Request, ResultActivity};

@@ -24,6 +24,8 @@
 //!
 //! **Where.** With little effort. With all, a root of its own may be faster, as where most of the
 //! work is done before it calls itself.
+//!
+//! **Cost.** A look at each variant that is asked for so far.
 
 use brolga_analysis::variant::combined_signature;
 use brolga_analysis::{ParamMode, ResultMode, Variant};

@@ -50,6 +50,12 @@
 //! with a location for each instruction; it computes, writes and traps as before, in the same
 //! order. A function in which nothing was replaced is not there at all. Which calls are replaced
 //! depends on the program and the options alone.
+//!
+//! **Cost.** A few walks over each function, callees first, and a copy of a callee for each call
+//! that is replaced. All functions together grow by at most their own length and 10 000
+//! instructions, but for callees that are called in one place.
+//!
+//! **Source.** Cranelift's inliner puts the bodies in.
 
 use std::borrow::Cow;
 

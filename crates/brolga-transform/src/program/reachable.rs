@@ -1,7 +1,11 @@
 //! Call-graph reachability: which functions a derivation is of, by calls and by addresses.
 //!
-//! A known C function whose address is taken has no body that could be derived, so it gets one that
-//! calls it, a *thunk*; its address stands for it as before.
+//! **Question.** Which functions may a run of the root come to?
+//!
+//! **Answer.** A known C function whose address is taken has no body that could be derived, so it
+//! gets one that calls it, a *thunk*; its address stands for it as before.
+//!
+//! **Cost.** One walk over the call graph. To name a chain of calls, one more, breadth first.
 
 use brolga_analysis::calls::summarise;
 use brolga_ir::driver::Driver;

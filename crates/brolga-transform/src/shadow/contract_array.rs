@@ -25,6 +25,17 @@
 //! **Invariants.** The variable is zero until the loop has run in reverse. If it has not run, on a
 //! way around it, the array has not been read, and zero is right. Numbers are the same as with the
 //! shadow, bit for bit, since what is put there is stored, or added to zero.
+//!
+//! ```text
+//! shadow of a[k] += s̄            for all k              t = s̄
+//! x̄[i] += f'(x[i]) · shadow of a[i]           ⟶        x̄[i] += f'(x[i]) · t
+//! ```
+//!
+//! **Cost.** For each array that one load reads a look at each of its accesses, of which there are
+//! at most 64.
+//!
+//! **Source.** Array contraction, of a shadow (Wolfe, *High performance compilers for parallel
+//! computing*, 1996).
 
 use brolga_analysis::LoopId;
 use brolga_analysis::memory::alias::Origin;

@@ -29,6 +29,9 @@
 //! **Invariants.** Only addresses that are the start of the piece plus a sum without other pointers
 //! are compared; if there is any other access that might touch the piece (a copy, an address that
 //! may be of another piece), nothing is changed.
+//!
+//! **Cost.** One walk over all accesses. Those of one piece are compared in pairs, if there are no
+//! more than 64.
 
 use brolga_analysis::memory::alias::{Origin, Places};
 use brolga_analysis::memory::escape::Piece;

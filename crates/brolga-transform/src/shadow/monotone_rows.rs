@@ -24,6 +24,11 @@
 //! fewer than would come round to the same address ([`crate::shadow::store_for_add`]). Where rows
 //! may be passed by, each `high` is asked to be below 2⁵¹ as well: then all that are read are, but
 //! for what lies in the first row, of which that holds as for any loop.
+//!
+//! **Cost.** In the run a comparison for each row.
+//!
+//! **Source.** Inspectors and executors: Saltz, Mirchandaney and Crowley, *Run-time parallelization
+//! and scheduling of loops* (1991).
 
 use brolga_analysis::LoopId;
 use brolga_analysis::cfg::edge_args;

@@ -27,6 +27,9 @@
 //! loops around that: iterations that are counted there have been made. Longer steps are followed
 //! where each iteration of each loop accesses: on their way round, addresses come through those
 //! that no process has, and fault ([`super::strides`]).
+//!
+//! **Cost.** A walk along the uses of each argument that is promised to be fresh; its loads in one
+//! iteration are compared in pairs.
 
 use brolga_analysis::ParamMode;
 use brolga_analysis::uses::Use;

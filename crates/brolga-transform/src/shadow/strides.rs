@@ -4,6 +4,9 @@
 //! **Question.** May two iterations of a nest of loops access the same byte? **Answer.** By the sum
 //! of an address ([`crate::primal::scev`]): each loop moves it by a multiple of a number, and where
 //! that is more than the loops further in cover together, they do not. **Errs** on the side of yes.
+//!
+//! **Cost.** Linear in the products of a sum and in the loops of the nest; quadratic in the reads
+//! of one iteration.
 
 use brolga_analysis::{LoopId, Loops};
 use cranelift_codegen::ir;

@@ -1,5 +1,8 @@
 //! The pair of a call: the callee's forward pass, and the callee's pullback.
 //!
+//! **Question.** A driver does nothing but call a function. What is its pair? **Answer.** Two
+//! calls:
+//!
 //! ```text
 //!   d(p…) -> r… = f(p…)          d__forward (p…, δ…, seg) -> r…, δ…  =  f__forward (p…, δ…, seg)
 //!                                d__pullback(seg, r̄…) -> p̄…         =  f__pullback(seg, r̄…)
@@ -7,6 +10,8 @@
 //!
 //! It is what all templates are compared with: a call by way of a driver gives the bits that the
 //! call gives.
+//!
+//! **Cost.** In the run one call more in each half.
 
 use brolga_analysis::Variant;
 use brolga_ir::FuncKey;

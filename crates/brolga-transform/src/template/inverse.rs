@@ -25,6 +25,10 @@
 //!
 //! `brolga_runtime::states::inverses` keeps states, checks them, and puts them there.
 //!
+//! **Cost.** In the run a call of the inverse and one of the gradient for each call that is undone,
+//! and no record. A check is a comparison of the state, behind one more call of the inverse if it
+//! is up to a tolerance.
+//!
 //! **Source.** J.-G. Liu, T. Zhao: Differentiate everything with a reversible embedded
 //! domain-specific language. arXiv:2003.04617 (2020).
 

@@ -31,6 +31,9 @@
 //! bits. What the step before is given back replaces what the steps behind it were: cotangents of
 //! all floats are handed on, also of those that no step changes.
 //!
+//! **Cost.** In the run the steps that the schedule runs again (`brolga_schedules`), and two calls
+//! of the run time for each step or run of steps.
+//!
 //! **Source.** A. Griewank, A. Walther: Algorithm 799 (revolve). ACM Transactions on Mathematical
 //! Software 26 (2000).
 

@@ -21,6 +21,9 @@
 //!
 //! **Invariant.** Tasks are those of the body, in its numbers, so that cotangents are.
 //!
+//! **Cost.** In the run one call of the run time for each half of a fork, and a guarded call for
+//! each half of a task.
+//!
 //! **Source.** T. Smeding, M. Vákár: Parallel dual-numbers reverse AD. Journal of Functional
 //! Programming (2025).
 

@@ -1,13 +1,19 @@
 //! Statements (`AdStmt`): what one primal instruction becomes.
 //!
-//! A statement is translated on its own: a forward fragment around (or instead of) the primal
-//! instruction, a reverse fragment, and, read off the latter, what must be communicated from the
-//! one to the other. Whole graphs are assembled afterwards; a rule sees no block. Source:
+//! **Question.** How is one instruction of the primal differentiated, so that rules know of nothing
+//! else?
+//!
+//! **Answer.** A statement is translated on its own: a forward fragment around (or instead of) the
+//! primal instruction, a reverse fragment, and, read off the latter, what must be communicated from
+//! the one to the other. Whole graphs are assembled afterwards; a rule sees no block. Source:
 //! Mooncake's `ADStmtInfo`.
+//!
+//! **Cost.** Names and instructions are pushed to three lists; what a reverse reads is found by one
+//! look over it.
 
 use brolga_analysis::Variant;
 use brolga_ir::block::{Fragment, Ids};
-use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, Shape, Tape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Asks, Defs, Shape, Tape, Val};
 use brolga_ir::map::{IndexMap, Table};
 use brolga_ir::{Diagnostic, Diagnostics, Mode};
 use cranelift_codegen::ir::condcodes::FloatCC;
@@ -337,17 +343,17 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// Clear `bytes` bytes of `shadow[addr + off]`.
-    pub fn zero_mem(&mut self, addr: ir::Value, off: i32, bytes: u32, checked: bool) {
-        if checked {
+    pub fn zero_mem(&mut self, addr: ir::Value, off: i32, bytes: u32, asks: Asks) {
+        if matches!(asks, Asks::Zero | Asks::Bits) {
             self.forget_pointer(addr, off, bytes);
         }
-        self.zero_mem_in(Where::Rvs, addr, off, bytes, checked);
+        self.zero_mem_in(Where::Rvs, addr, off, bytes, asks);
     }
 
     /// The same of what may be a part of a float (see [`AdOp::ZeroMem`]).
-    pub fn cut_mem(&mut self, addr: ir::Value, off: i32, bytes: u32, of: u8) {
+    pub fn cut_mem(&mut self, addr: ir::Value, off: i32, (bytes, asks): (u32, Asks), of: u8) {
         if let Some(place) = self.facts().place(addr, off) {
-            self.push(Where::Rvs, Defs::default(), AdOp::ZeroMem { place, bytes, checked: false, cuts: Some(of) });
+            self.push(Where::Rvs, Defs::default(), AdOp::ZeroMem { place, bytes, asks, cuts: Some(of) });
         }
     }
 
@@ -357,13 +363,13 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// both are refused (AD0142).
     fn forget_pointer(&mut self, addr: ir::Value, off: i32, bytes: u32) {
         if self.facts().held_pointers(addr) {
-            self.zero_mem_in(Where::Before, addr, off, bytes, false);
+            self.zero_mem_in(Where::Before, addr, off, bytes, Asks::Nothing);
         }
     }
 
-    fn zero_mem_in(&mut self, w: Where, addr: ir::Value, off: i32, bytes: u32, checked: bool) {
+    fn zero_mem_in(&mut self, w: Where, addr: ir::Value, off: i32, bytes: u32, asks: Asks) {
         if let Some(place) = self.facts().place(addr, off) {
-            self.push(w, Defs::default(), AdOp::ZeroMem { place, bytes, checked, cuts: None });
+            self.push(w, Defs::default(), AdOp::ZeroMem { place, bytes, asks, cuts: None });
         }
     }
 

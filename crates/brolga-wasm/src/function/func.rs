@@ -1,9 +1,24 @@
-//! One function: its control flow, locals and calls.
+//! Translation of a function body: control flow, locals and calls.
 //!
-//! A validated body is a program for a stack machine whose stack is known at every point, so the
-//! stack holds CLIF values while we translate. Each structured block becomes CLIF blocks; what
-//! flows to its end are block parameters. Locals are variables of the SSA builder. Code that cannot
-//! be reached is skipped, except that blocks are counted.
+//! **Question.** Wasm is a program for a stack machine, CLIF is in SSA form. How does one become
+//! the other?
+//!
+//! **Answer.** The stack of a validated body is known at every point, so while we translate it
+//! holds CLIF values. Each structured block becomes CLIF blocks; what flows to its end are block
+//! parameters. Locals are variables of the SSA builder. Code that cannot be reached is skipped,
+//! except that blocks are counted.
+//!
+//! ```text
+//! local.get 0   local.get 1   f64.add   local.tee 0   br_if 1 …
+//!
+//! v4 = fadd v1, v2      ;; stack: v1 v2 -> v4; variable 0 is v4 from here on
+//! ```
+//!
+//! **Cost.** One pass over the operators. A branch copies what it passes, so a `br_table` costs its
+//! arms times the values that they pass.
+//!
+//! **Source.** Wasmtime's translation of Wasm to Cranelift's IR; the SSA construction of
+//! `cranelift-frontend`, which is that of Braun et al. (2013).
 
 use std::collections::HashMap;
 

@@ -1,8 +1,22 @@
-//! Linear memory, globals and tables.
+//! Accesses of linear memory, globals and tables.
 //!
-//! All addresses are sums of `vmctx`, so all have its shadow delta. Bulk operators check their
-//! ranges first and then call C's `memmove` and `memset`, which have rules; Wasm wants a trap
-//! before anything is written.
+//! **Question.** Which CLIF accesses does an operator on memory become, and which checks come
+//! before them?
+//!
+//! **Answer.** All addresses are sums of `vmctx`, so all have its shadow delta. An access of memory
+//! needs no comparison: what lies outside hits the guard ([`crate::layout`]), unless
+//! [checks](Bounds::Checked) are asked for. Bulk operators check their ranges first and then call
+//! C's `memmove`, `memcpy` and `memset`, which have rules; Wasm wants a trap before anything is
+//! written.
+//!
+//! ```text
+//! f64.load offset=8        v3 = uextend.i64 v2        ;; v2: the address, of 32 bits
+//!                          v4 = iadd v0, v3           ;; v0: vmctx
+//!                          v5 = load.f64 v4+8
+//! ```
+//!
+//! **Cost.** An extension and a sum for each access, and a comparison with the size where it is
+//! checked.
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, TrapCode, Type, Value, types};

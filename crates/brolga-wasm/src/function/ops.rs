@@ -1,4 +1,7 @@
-//! Operators on numbers. Almost all are one CLIF instruction, which traps where Wasm wants it to.
+//! Operators on numbers: almost all are one CLIF instruction, which traps where Wasm wants it to.
+//!
+//! Truth values have 32 bits in Wasm and 8 in CLIF: a comparison is extended, and where a branch
+//! takes the result the extension is seen through ([`Fx::pop_condition`]).
 
 use brolga::cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use brolga::cranelift_codegen::ir::immediates::{Ieee32, Ieee64};

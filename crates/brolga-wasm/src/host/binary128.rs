@@ -1,4 +1,15 @@
-//! Numbers in binary128, as two words: from and to doubles.
+//! Conversion of binary128 to doubles and back, on two words.
+//!
+//! **Question.** C's `long double` has 128 bits in Wasm, and no hardware for it. Which double is
+//! next to such a number?
+//!
+//! **Answer.** The fraction is cut at the last bit that a double has, or at that of a subnormal
+//! double, and rounded to the nearest, ties to even; what is carried goes into the exponent by
+//! itself. The way back is exact, NaNs included.
+//!
+//! **Cost.** A few shifts.
+//!
+//! **Source.** IEEE 754, roundTiesToEven.
 
 /// Bits of the fraction of a binary128, and of those a binary64 does not have.
 const FRACTION: u32 = 112;

@@ -1,8 +1,11 @@
 //! The address space of an instance and of its shadow.
 //!
-//! One reservation holds both, laid out alike (see [`crate::layout`]). Pages become accessible as
-//! memories grow and stay where they are. The kernel gives them memory when they are first touched,
-//! so a shadow that nothing differentiates costs nothing.
+//! **Question.** Where do the shadows of an instance lie, and what does a shadow cost that nothing
+//! uses?
+//!
+//! **Answer.** One reservation holds both, laid out alike (see [`crate::layout`]). Pages become
+//! accessible as memories grow and stay where they are. The kernel gives them memory when they are
+//! first touched, so a shadow that nothing differentiates costs nothing.
 //!
 //! The shadow half is shifted by a few lines of the cache ([`SHIFT`]). At a distance of whole pages
 //! a float and its cotangent would be in the same set of a first-level cache, and a reverse that
@@ -11,6 +14,10 @@
 //!
 //! A region of a *width* has as many bytes for each byte of an instance: its halves are shadows of
 //! batches.
+//!
+//! **Cost.** Two changes of protection for each growth of memory. Clearing a shadow fills the pages
+//! that have been touched, up to 4 MiB in each part, and gives back the whole part where there are
+//! more; a part of more than 256 MiB is given back unasked. An image copies all that is accessible.
 
 use crate::error::Error;
 use crate::layout::{FIRST_STACK, Layout, PAGE, STACK, STACKS};

@@ -1,5 +1,12 @@
-//! C functions that take pointers, as imports: the pointers are offsets into memory 0 on one side
-//! and addresses on the other; and division of complex numbers.
+//! C functions that take pointers, as imports, and division of complex numbers.
+//!
+//! The pointers are offsets into memory 0 on one side and addresses on the other: a shim checks the
+//! range, adds the base, and calls C's function, which has a rule.
+//!
+//! ```text
+//! frexp(f64 x, i32 p)      v3 = range(p, 4)        ;; a trap, if these four bytes lie outside
+//!                          v4 = call %frexp(v1, v3)
+//! ```
 
 use brolga::cranelift_codegen::ir::{self, InstBuilder, Signature, types};
 use brolga_rules::{MathKind, MathRule, Ty};

@@ -1,5 +1,11 @@
 //! What a module's imports mean.
 //!
+//! **Question.** A module imports functions of its host. Which have a derivative, and what happens
+//! to the others?
+//!
+//! **Answer.** What has a rule is called, what moves or writes memory is written out in CLIF, and
+//! the rest is a trap:
+//!
 //! | import | becomes |
 //! |---|---|
 //! | a mathematical function of C (`env.sin`) | a call of that function, which has a rule |
@@ -20,6 +26,8 @@
 //! them. A global without a value is an error when the module is loaded, since its value would be
 //! made up. An embedder that wants every name to be known asks for that
 //! ([`Imports::refuse_missing`]).
+//!
+//! **Cost.** A few look-ups by name for each import.
 
 pub(crate) mod complex;
 mod emscripten;

@@ -1,11 +1,13 @@
 //! WASI preview 1: what a C library calls when a program starts, prints, asks the time or exits.
 //!
-//! There are no files, directories, sockets, arguments or environment variables. Standard output
-//! and error go where the instance sends them ([`crate::Output`]), standard input is at its end.
-//! What needs more than that is there, since libraries link it for their logs, and answers with the
-//! error that a sandbox answers with to which nothing was given ([`REFUSED`]). What a function
-//! writes to memory it writes by CLIF instructions, so the pass sees floats being overwritten; the
-//! host only computes the numbers.
+//! **Question.** Which of the system's functions does a computation need, and what do they write?
+//!
+//! **Answer.** There are no files, directories, sockets, arguments or environment variables.
+//! Standard output and error go where the instance sends them ([`crate::Output`]), standard input
+//! is at its end. What needs more than that is there, since libraries link it for their logs, and
+//! answers with the error that a sandbox answers with to which nothing was given ([`REFUSED`]).
+//! What a function writes to memory it writes by CLIF instructions, so the pass sees floats being
+//! overwritten; the host only computes the numbers.
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, Type, Value, types};

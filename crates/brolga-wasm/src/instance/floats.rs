@@ -1,13 +1,17 @@
 //! Where the host has put floats into an instance's memory.
 //!
-//! *Problem.* A program that moves floats in pieces, in a module with floats of both sizes, sends
+//! **Problem.** A program that moves floats in pieces, in a module with floats of both sizes, sends
 //! back cotangents of bytes. Where it has written a float itself, that says what they are; what its
 //! caller has put there only the caller knows.
 //!
-//! *Answer.* Intervals of memory, each with the size of the floats in it, kept as the host writes.
-//! What is written later replaces what was there. Derivatives get all of them as one list
+//! **Answer.** Intervals of memory, each with the size of the floats in it, kept as the host
+//! writes. What is written later replaces what was there. Derivatives get all of them as one list
 //! ([`brolga::Floats`]), which is made when it is first asked for. Initial data of the module are
 //! constants of unknown kind, unless the host declares them.
+//!
+//! **Cost.** A write looks up a sorted map, and splits or takes out the intervals that it covers;
+//! one that puts the same there as before changes nothing. The list is made again after each
+//! change, when a derivative asks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

@@ -14,6 +14,8 @@
 //!
 //! Functions whose last digits depend on the library keep their bodies
 //! ([`crate::library::mathlib`]).
+//!
+//! **Cost.** As a module is loaded, at most 1331 calls of each candidate.
 
 use brolga::{FuncKey, Options, Primal};
 use brolga_rules::{MathKind, Ty, math_rule};

@@ -20,6 +20,9 @@
 //! functions of singles. The other complex functions are differentiated as the library has written
 //! them.
 //!
+//! **Cost.** As a module is loaded, at most 121 calls of a function of such a name. In the run that
+//! of the function and of the expression beside it.
+//!
 //! Source: the C standard, annex G; the way around a function is ours.
 
 use brolga::cranelift_codegen::ir::condcodes::FloatCC;

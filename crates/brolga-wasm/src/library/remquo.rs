@@ -4,6 +4,8 @@
 //! it leaves is the library's choice, so the host's cannot take its place
 //! ([`crate::library::clib`]). **Answer.** A function around it ([`crate::library::around`]): the
 //! result is `x - n y` for a whole number `n`, and has that derivative.
+//!
+//! **Cost.** As a module is loaded, 56 calls of a function of such a name.
 
 use brolga::cranelift_codegen::ir::{InstBuilder, types};
 use wasmparser::{FuncType, ValType};

@@ -22,6 +22,10 @@
 //!
 //! A function without bits of its own whose callees are all known is left alone: its derivative
 //! follows from theirs.
+//!
+//! **Cost.** As a module is loaded, calls of each candidate until none of the known functions is
+//! left, at some thousand points at most. A candidate has at most 16 KiB of code in each of some
+//! two dozen functions.
 
 use std::collections::HashSet;
 

@@ -1,8 +1,14 @@
 //! Functions of a module around which others are written: which may be, by name and type, and which
 //! are, by what they compute.
 //!
+//! **Question.** Which functions of a module are those of a library that need a wrapper?
+//!
 //! **Before.** A module, translated for fuel. **After.** What takes the place of functions that
 //! agree with their names ([`crate::library::around`] has what is common to them).
+//!
+//! **Cost.** For each function, a walk over the exports, for its names. If there are candidates,
+//! all of them are compiled, and each is run on a fixed set of arguments, with bounded fuel for all
+//! its runs.
 
 use std::sync::Arc;
 

@@ -1,7 +1,13 @@
 //! Loading a module: parsed, translated, its library functions recognised.
 //!
-//! What may be a function of a C library is tried in an instance of a first translation, which runs
-//! on fuel; what agrees with C's is marked, or replaced, in a second one.
+//! **Question.** A C library is compiled into the module. Which of its functions are what their
+//! names say, so that a rule may take their place?
+//!
+//! **Answer.** What may be one, by its name and type, is tried in an instance of a first
+//! translation, which runs on fuel; what agrees with C's is marked, or replaced, in a second one.
+//!
+//! **Cost.** One translation where nothing may be of a library, else two, and the candidates are
+//! compiled and run.
 
 pub(crate) mod serial;
 

@@ -7,6 +7,8 @@
 //! that is called from them, through tables as well.
 //!
 //! **Errs** on the side of a loop.
+//!
+//! **Cost.** A walk over the functions that each task reaches.
 
 use std::collections::{HashMap, HashSet};
 

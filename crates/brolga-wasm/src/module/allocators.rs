@@ -11,6 +11,8 @@
 //!
 //! What places a block where it is told to (placement `new`) or leaves its address in memory
 //! (`posix_memalign`) is not listed: its blocks are taken for anything.
+//!
+//! **Cost.** A look at the names of each function.
 
 use std::str::FromStr;
 

@@ -8,6 +8,9 @@
 //! each width. They are made when a batch is run first, and grow with memory: pages cost nothing
 //! until they are touched. One half is the shadow of a batch, or the tangent of memory; the other
 //! is used by second derivatives only, for the tangent of the shadow.
+//!
+//! **Cost.** For each width that is used address space of a region whose memory and shadow are that
+//! much wider.
 
 use crate::error::Error;
 use crate::host::region::Region;

@@ -7,6 +7,9 @@
 //! back before each run (a copy of all of memory). Inputs are the active parameters in their order,
 //! then the floats in memory that are named; outputs are the float results, then those that are
 //! named.
+//!
+//! **Cost.** Each kind of derivative is derived once for each width. A run first puts memory back
+//! and clears its shadows.
 
 use brolga::drivers::{
     Derivatives, MOST_ORDER, Products, RowProducts, WIDTH, fits, some_at_a_time, taylor_options, width_for,

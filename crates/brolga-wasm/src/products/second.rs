@@ -1,7 +1,13 @@
 //! Second derivatives of exported functions: products of the Hessian with a direction.
 //!
-//! Memory takes part four times: as it is, its tangent, its shadow, and the tangent of the shadow.
-//! Tangents lie in a region of their own ([`crate::products::batch`]).
+//! **Question.** An instance's memory is one block. Where do its tangent, its shadow and the
+//! tangent of its shadow lie?
+//!
+//! **Answer.** Memory takes part four times: as it is, its tangent, its shadow, and the tangent of
+//! the shadow. Tangents lie in a region of their own ([`crate::products::batch`]).
+//!
+//! **Cost.** One run of the derived rule for as many directions as its width says; a region of that
+//! width, which the instance keeps.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::second::{Along, HessianRule, Second};

@@ -12,6 +12,8 @@
 //!
 //! **Serial.** Tasks run one after the other where the module has one thing of which all of them
 //! would need one of their own: [`crate::load::serial`].
+//!
+//! **Cost.** At most four functions for each fork with its callees.
 
 use brolga::FuncKey;
 use brolga::cranelift_codegen::ir::condcodes::IntCC;

@@ -1,9 +1,15 @@
 //! Functions that no Wasm function is, but that translated ones call: dispatchers, growth, loops
 //! over tables, and shims for imports.
 //!
-//! They are ordinary CLIF, so they are differentiated like everything else. What only the host can
-//! do (map pages, write to a terminal) is a call of a host function; its effect on anything that a
-//! program reads is written out here, so that the pass sees it.
+//! **Question.** These have no code in the module, and a derivative must still see what they do.
+//! How are they written?
+//!
+//! **Answer.** In ordinary CLIF, so they are differentiated like everything else. What only
+//! the host can do (map pages, write to a terminal) is a call of a host function; its effect on
+//! anything that a program reads is written out here, so that the pass sees it.
+//!
+//! **Cost.** A dispatcher has a jump table of all functions with references; a call through it
+//! costs a bounded jump and a direct call. Filling a table is a loop over its entries.
 
 use brolga::FuncKey;
 use brolga::cranelift_codegen::ir::condcodes::IntCC;

@@ -1,11 +1,14 @@
 //! From a module to a [`Program`]: one CLIF function for each Wasm function, and a few helpers.
 //!
-//! A function of type `[t…] -> [u…]` becomes `(i64 vmctx, t…) -> (u…)`; see [`crate::layout`] for
-//! what `vmctx` points at. References are 32-bit numbers: 0 is null, a function is its number among
-//! those that have references, plus one. So a table holds numbers and no addresses, and needs no
-//! shadow of its own. A call through a table goes to the *dispatcher* of its type, `(i64 vmctx, i32
-//! reference, t…)`, a `br_table` of direct calls: the callees are known, so a derivative is as
-//! exact as through a direct call, and nothing depends on where code lies.
+//! **Question.** What is a function of Wasm in CLIF, and what are a reference, a table and a call
+//! through one, so that a derivative can follow them?
+//!
+//! **Answer.** A function of type `[t…] -> [u…]` becomes `(i64 vmctx, t…) -> (u…)`; see
+//! [`crate::layout`] for what `vmctx` points at. References are 32-bit numbers: 0 is null, a
+//! function is its number among those that have references, plus one. So a table holds numbers and
+//! no addresses, and needs no shadow of its own. A call through a table goes to the *dispatcher* of
+//! its type, `(i64 vmctx, i32 reference, t…)`, a `br_table` of direct calls: the callees are known,
+//! so a derivative is as exact as through a direct call, and nothing depends on where code lies.
 //!
 //! | part | file |
 //! |---|---|
@@ -16,6 +19,10 @@
 //! | what tasks have of their own | `views` |
 //! | forks | `forks` |
 //! | OpenMP | `openmp` |
+//!
+//! **Cost.** A pass over each body. A dispatcher has an entry for each function that has
+//! references: types that are called times such functions, in all. Where functions are left to the
+//! run, callers are looked for in the whole program, for each callee of theirs.
 
 mod forks;
 mod helpers;

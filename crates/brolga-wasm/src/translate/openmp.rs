@@ -22,6 +22,8 @@
 //! *Regions within regions* have one thread. *Barriers*, critical sections, tasks and schedules at
 //! run time are not there: no thread sees what another one does before the region is over.
 //!
+//! **Cost.** In the run a word for each thread of a team, and four words on the stack of each.
+//!
 //! **Source.** LLVM OpenMP runtime library interface, `openmp/runtime/src/kmp.h`.
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;

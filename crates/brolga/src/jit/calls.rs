@@ -31,13 +31,15 @@ impl DerivedRule {
         is_unknown: impl FnOnce() -> bool,
     ) -> Result<(), Error> {
         let mut tape = tape;
+        // Of memory of which it is not known what it holds, what is still poisoned holds integers.
+        let of_floats = tape.as_ref().is_some_and(|tape| tape.has_poison()) && places.any_poison(true);
         let poisoned = tape.as_mut().is_some_and(|tape| tape.forget_poison());
         let (at, holds) = (|window| places.at(window as u64), |byte| places.has_float(byte as u64));
         let ended = tape.map_or(Ok(()), |tape| tape.end_pullback(&at, &holds));
         let message = match ended {
             Err(Stuck(at)) => PIECES_LEFT.to_owned() + &at.and_then(|at| places.tell(at as u64)).unwrap_or_default(),
             Ok(()) if places.other_floats_have_moved(before) => OTHER_FLOATS.to_owned(),
-            Ok(()) if poisoned && (is_unknown() || places.any_poison()) => UNKNOWN.to_owned(),
+            Ok(()) if of_floats || poisoned && (is_unknown() || places.any_poison(false)) => UNKNOWN.to_owned(),
             Ok(()) => return Ok(()),
         };
         Err(self.untracked("pullback", message))

@@ -1,9 +1,16 @@
 //! The chain of guarded calls of a thread.
 //!
-//! *Invariant.* `CURRENT` is null or points to the frame of the innermost guarded call of this
+//! **Question.** A signal arrives. Which guarded call of the thread does it end?
+//!
+//! **Answer.** The innermost, if the fault is at generated code or in a leaf routine that was
+//! called from there.
+//!
+//! **Invariant.** `CURRENT` is null or points to the frame of the innermost guarded call of this
 //! thread, which is alive. Only this thread and signal handlers that interrupt it read or write a
 //! frame, hence cells and relaxed atomics suffice, with compiler fences where the order matters to
 //! the handler.
+//!
+//! **Cost.** Two writes of a thread-local cell for each guarded call.
 
 use std::cell::Cell;
 use std::ptr;

@@ -1,9 +1,14 @@
 //! The signal handler: whether a fault is ours.
 //!
-//! Installed once, for good, the first time a guarded call is made. A program that installs a
-//! handler later must pass on what it does not know, as we do, or have ours installed again
-//! ([`install_again`]): then its handler is asked after ours. A later handler may pass on to ours,
-//! which passes on to it: what comes back so goes to the handler that was there first.
+//! **Question.** A process has one handler for each signal, and others want it, too. Which faults
+//! are ours, and who gets the rest?
+//!
+//! **Answer.** Installed once, for good, the first time a guarded call is made. A program that
+//! installs a handler later must pass on what it does not know, as we do, or have ours installed
+//! again ([`install_again`]): then its handler is asked after ours. A later handler may pass on to
+//! ours, which passes on to it: what comes back so goes to the handler that was there first.
+//!
+//! **Cost.** Nothing until there is a fault.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

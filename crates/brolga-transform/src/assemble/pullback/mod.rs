@@ -1,5 +1,8 @@
 //! The pullback graph: the reverse of each block, in the reverse of the order in which they ran.
 //!
+//! **Question.** Statements have reverses. In which order do those of a whole function run, and
+//! where are cotangents meanwhile?
+//!
 //! **Answer.** A block for the reverse of each block, and one for the reverse of each edge:
 //!
 //! ```text
@@ -17,6 +20,11 @@
 //! arguments receive theirs; at the start of the reverse of B, a value that is used in B but not
 //! live out of it is zero. So no cotangent survives from one iteration to another by accident, and
 //! block parameters have instantaneous semantics.
+//!
+//! **Cost.** One walk over the statements, and for each edge a look at what is live on it.
+//!
+//! **Source.** Mooncake.jl: a reverse block for each block, and block parameters with instantaneous
+//! semantics.
 
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Check, Defs, FrameSlot, Shape, Val};

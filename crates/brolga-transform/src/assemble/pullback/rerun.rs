@@ -1,6 +1,12 @@
 //! II-loops in the pullback: the reverse half runs the loop forwards and reverses each iteration on
 //! the spot ([`crate::plan::rerun_loops`]).
 //!
+//! **Question.** A loop may run again in the reverse half, forwards. What stands for it in the
+//! pullback?
+//!
+//! **Answer.** A copy of its blocks, with the reverses of their statements, and what happens where
+//! it is entered and left:
+//!
 //! ```text
 //! edge p -> b   (out of the loop) the cotangent of the member of each sum that leaves goes to the sum's first
 //! loop of H     what is read from outside is had; the cotangents of sums are taken, once and for all
@@ -15,6 +21,8 @@
 //! reverse of B  as ever
 //! reverse of H  go to H again, with the arguments that L has kept
 //! ```
+//!
+//! **Cost.** One copy of the blocks of the loop; iteration by iteration, and their reverses.
 
 use brolga_analysis::cfg::edge_args;
 use brolga_ir::BlockId;

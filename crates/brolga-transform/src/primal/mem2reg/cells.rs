@@ -1,4 +1,8 @@
 //! Cells of scalar promotion: what they hold, what calls write to them, what loads of them become.
+//!
+//! The lattice of [`super::words`] is a map from places ([`CellPlace`]) to what four bytes hold
+//! ([`KnownWord`]); a place that is not in it may hold anything. What a call writes
+//! ([`CellWrites`]) is found by [`super::callees`].
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -30,6 +30,9 @@
 //! **Invariant.** Every load that is replaced reads what was stored by what it is replaced by, or a
 //! guard traps before. Stores stay.
 //!
+//! **Cost.** That of [`words`], a walk over the blocks with the states that it finds, and rounds
+//! over the instructions for integers that are computed from halves, until none is added.
+//!
 //! **Source.** SSA construction for scalars as in LLVM's `mem2reg`.
 
 mod callees;

@@ -14,6 +14,8 @@
 //! **Wraps.** An address of 32 bits may wrap around, and a constant behind it does not. Two places
 //! of one name whose accesses differ in that lie 2^32 bytes apart, so one of the two accesses is
 //! out of bounds and traps.
+//!
+//! **Cost.** An address is followed for at most 64 steps.
 
 use brolga_analysis::query::cell::{Base, cell_of};
 use brolga_analysis::query::{access_address, access_offset, constant_int};

@@ -5,6 +5,8 @@
 //!
 //! **Answer.** As many as weigh [`ENOUGH`], by the cost model, where a loop within is taken to have
 //! [`OF_INNER`] iterations, and a call of a function of the program is enough.
+//!
+//! **Cost.** One walk over the loop.
 
 use brolga_ir::Program;
 use brolga_rules::cost::cost;

@@ -12,6 +12,9 @@
 //! it writes memory of which is not known how far it reaches ([`super::footprint`]). So does one
 //! that computes the bits of a float from integers that are handed to it ([`makes_floats`]): where
 //! those come from says which bits are whose.
+//!
+//! **Cost.** One walk over all calls, and for each loop that is asked for walks over its
+//! instructions until nothing is added to what is made of given integers.
 
 use brolga_analysis::calls::summarise::reachable;
 use brolga_analysis::memory::mod_ref::Effect;

@@ -1,5 +1,8 @@
 //! Adjoints of users: calls of functions that have one (`brolga_rules::adjoint`).
 //!
+//! **Question.** A user says what the adjoint of a function is, by another function. How does it
+//! become a rule?
+//!
 //! **Before.** `r = call %f(x, p)`. **After.** Forward: the same call, or `r, record = call
 //! %f__augmented(x, p, …)`. Reverse: `dx = call %f__adjoint(x, shadow of p, r̄, record, …)`, and
 //! `x̄ += dx`. What the adjoint is given is recorded, or computed again, as operands of any rule.

@@ -1,10 +1,16 @@
-//! Calls of derived functions. Split reversal: run the callee's forward pass now and its pullback
-//! later, on the same tape. Joint reversal, where what the call returns is not used, or a recursion
-//! may as well run twice (`brolga_analysis::calls::joint`): run both of them later, as one
-//! function.
+//! Calls of derived functions: split and joint reversal.
+//!
+//! **Question.** A function of the program is called. How does its derivative take part?
+//!
+//! **Answer.** *Split reversal:* run the callee's forward pass now and its pullback later, on the
+//! same tape. *Joint reversal*, where what the call returns is not used, or a recursion may as well
+//! run twice (`brolga_analysis::calls::joint`): run both of them later, as one function.
 //!
 //! Signatures of derived functions follow from the primal signature and the modes of the call site
 //! alone (`brolga_analysis::variant`), so recursive functions need no more than a name.
+//!
+//! **Cost.** In the run two calls in place of one, and the callee's record; by joint reversal none
+//! of that.
 
 use brolga_analysis::activity::State;
 use brolga_analysis::memory::mod_ref::Effect;

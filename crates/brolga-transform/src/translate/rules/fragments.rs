@@ -1,5 +1,20 @@
 //! Fragments of floats: the cotangent of an integer that is some bytes of memory is a ticket
 //! (`brolga_runtime::pieces`).
+//!
+//! **Question.** An instruction takes integers apart, or puts them together, that may be bytes of a
+//! float. Where does its ticket go?
+//!
+//! **Answer.** Each operand gets the part of the ticket that stands for its bytes. Where a ticket
+//! comes to a float, or a float's cotangent to a fragment, it is converted
+//! ([`crate::translate::convert`]). An integer that is computed from fragments in another way has a
+//! demand, which goes to all operands.
+//!
+//! ```text
+//! v2 = iconcat v0, v1            v̄0 += part of v̄2, bytes 0…7
+//!                                v̄1 += part of v̄2, bytes 8…15, moved down
+//! ```
+//!
+//! **Cost.** In the run a call for each part of a ticket that is not zero.
 
 use brolga_analysis::activity::State;
 use brolga_analysis::bits::bytes::{BytesOf, constant_in, pieces_of};

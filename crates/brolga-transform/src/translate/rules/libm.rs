@@ -4,9 +4,12 @@
 //! **Answer.** A mathematical function has a row of partials, as an instruction has
 //! (`brolga_rules::libm`); a memory function does to the shadow what it does to the primal, or
 //! undoes it.
+//!
+//! **Cost.** In the run that of the row, or a call of the run time that touches as many bytes of
+//! the shadow as the function does of the primal.
 
 use brolga_analysis::{CopyRole, MemRole};
-use brolga_ir::inst::{AdOp, Arith, Check, Defs, ShadowPlace, Shape, Val};
+use brolga_ir::inst::{AdOp, Arith, Asks, Check, Defs, ShadowPlace, Shape, Val};
 use brolga_ir::{Diagnostic, MemoryMode, Mode};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
 use cranelift_codegen::ir::{self, types};
@@ -68,7 +71,7 @@ fn writes(cx: Cx<'_, '_, '_, '_>, row: &ExprRow, outs: &'static [OutPtr]) {
                     expr::apply(cx, row, n_rets + k, ct, args, results);
                 }
             }
-            _ => cx.zero_mem(p, 0, ty.bytes(), false),
+            _ => cx.zero_mem(p, 0, ty.bytes(), Asks::Nothing),
         }
     }
 }
@@ -243,7 +246,13 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
             cx.helper(w, "brolga_memmove_rev", &operands, &[I64; 6], Defs::default(), false);
         }
         CopyRole::Fields(_) | CopyRole::Mixed => unreachable!("handled above"),
-        CopyRole::Ints => clear(cx, w, to, dt, n),
+        CopyRole::Ints => {
+            if cx.facts().summaries.makes_numbers() && !cx.facts().options.tape.is_standalone() {
+                let operands = [None, to, Some(dt), from, Some(df), Some(n)];
+                cx.helper(w, "brolga_move_poison", &operands, &[I64; 6], Defs::default(), false);
+            }
+            clear(cx, w, to, dt, n);
+        }
     }
 }
 
@@ -295,7 +304,10 @@ fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &
     for &(off, role) in fields {
         match role {
             MemRole::Float(shape) => taken.extend(cx.take_mem(to, off, shape).map(|ct| (off, ct, shape))),
-            MemRole::Kill { bytes, checked } => cx.zero_mem(to, off, bytes, checked),
+            MemRole::Kill { bytes, checked } => {
+                let asks = if checked { Asks::Zero } else { Asks::Nothing };
+                cx.zero_mem(to, off, bytes, asks);
+            }
             MemRole::Pointer | MemRole::None => {}
         }
     }

@@ -1,5 +1,10 @@
-//! Translation by opcode: what each kind of instruction becomes, one file per family. A rule is a
-//! few lines: forward, reverse, done.
+//! Translation by opcode: what each kind of instruction becomes, one file per family.
+//!
+//! **Question.** Which rule is an instruction's? **Answer.** The row of its opcode in
+//! `brolga-rules`: a formula ([`expr`]), nothing, or a structural rule, which is a function of a
+//! few lines here: forward, reverse, done.
+//!
+//! **Cost.** A look-up by opcode.
 
 use brolga_analysis::activity::State;
 use brolga_analysis::{CalleeKind, ResultMode};

@@ -1,6 +1,11 @@
 //! Guarded products of derived code, derived again ([`brolga_analysis::guards::products`]): each
 //! factor gets the product of the others.
 //!
+//! **Question.** A derivative that is derived again has products that are zero where a factor is
+//! zero. What are their partials?
+//!
+//! **Answer.** Each factor gets the product of the others.
+//!
 //! Zero is strong on both sides: a cotangent that is zero contributes zero whatever the other
 //! factors are, and so does the zero of a factor that is strong in the product. What comes out is a
 //! guarded product again.
@@ -10,6 +15,8 @@
 //!                         t̄ += [z̄ ≠ 0][g ≠ 0] z̄·g/e
 //!                         ē -= [z̄ ≠ 0][g ≠ 0] z̄·z/e
 //! ```
+//!
+//! **Cost.** In the run a product of the other factors and a mask for each factor.
 
 use brolga_analysis::guards::products::Product;
 use brolga_ir::inst::{Arith, Val};

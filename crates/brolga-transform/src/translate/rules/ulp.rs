@@ -1,10 +1,15 @@
 //! Ulp arithmetic: a number is added to a float's bits (`brolga_analysis::activity::ulp`), and the
 //! cotangent is multiplied by a power of two.
 //!
-//! The exponents of two floats may lie so far apart that their slope is no number, or that the
-//! product is none, although another step leads back. So the run time scales
+//! **Question.** A float's bits are another's, plus a number. How is the cotangent multiplied by
+//! the slope?
+//!
+//! **Answer.** The exponents of two floats may lie so far apart that their slope is no number, or
+//! that the product is none, although another step leads back. So the run time scales
 //! (`brolga_runtime::calls::steps`), and says where digits are lost on the way; that is a trap,
 //! since it is not known whether they will be asked for.
+//!
+//! **Cost.** In the run one call for each step.
 
 use brolga_analysis::activity::State;
 use brolga_analysis::bits::bit_arith::divides_by;

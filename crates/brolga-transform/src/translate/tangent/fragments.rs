@@ -1,8 +1,13 @@
 //! Tangents of integers that are fragments of floats, or computed from them.
 //!
-//! The tangent of a fragment moves by the instruction that moves the fragment. What is computed
-//! from fragments in another way has a flag for a tangent: whether that of an operand was not zero
-//! ([`Shape::Demand`]).
+//! **Question.** An instruction moves some bytes of a float, or computes from them. What is the
+//! tangent of the result?
+//!
+//! **Answer.** The tangent of a fragment moves by the instruction that moves the fragment. What is
+//! computed from fragments in another way has a flag for a tangent: whether that of an operand was
+//! not zero ([`Shape::Demand`]).
+//!
+//! **Cost.** In the run one instruction more for each move.
 
 use brolga_analysis::activity::State;
 use brolga_analysis::bits::bit_idioms;

@@ -1,4 +1,11 @@
 //! Known C functions in forward mode: mathematics, and memory.
+//!
+//! **Question.** A call names a function of C that is not in the program. What are the tangents of
+//! its results? **Answer.** For a mathematical function, the partials of its row times the tangents
+//! of the operands ([`crate::translate::rules::expr`]). A memory function does to the shadow what
+//! it does to memory: copies it, clears it, allocates it.
+//!
+//! **Cost.** In the run that of the row, or as many bytes of the shadow as of memory.
 
 use brolga_analysis::CopyRole;
 use brolga_ir::Diagnostic;

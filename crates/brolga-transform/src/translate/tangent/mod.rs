@@ -24,6 +24,8 @@
 //! tangent is [`POISON`], a NaN that says so: it vanishes where the value is not used, and the run
 //! that returns it is an error.
 //!
+//! **Cost.** One look at each statement.
+//!
 //! **Source.** Tangent-linear mode (Griewank and Walther, 2008, chapter 3); Enzyme's forward mode.
 
 use brolga_analysis::CalleeKind;

@@ -1,5 +1,17 @@
 //! Data movement in forward mode: values move lane by lane or bit by bit, and their tangents move
 //! along.
+//!
+//! **Question.** The result has bits of its operands in other places. What is its tangent?
+//! **Answer.** The same instruction on the tangents; for bitwise operations that are sign changes,
+//! absolute values or masks, a factor for each lane, which is the same forwards and backwards.
+//!
+//! ```text
+//! v3 = select v0, v1, v2                 v3.t = select v0, v1.t, v2.t
+//! v4 = extractlane v3, 1                 v4.t = extractlane v3.t, 1
+//! ```
+//!
+//! **Cost.** In the run one instruction more for most; for bytes that are chosen at run time, some
+//! for each pair of lanes.
 
 use brolga_analysis::activity::State;
 use brolga_analysis::bits::bit_idioms::{self, BitOp};

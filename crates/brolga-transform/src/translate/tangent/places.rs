@@ -1,14 +1,20 @@
 //! Tangents in memory: a load reads the tangent from the shadow, a store writes it there.
 //!
+//! **Question.** A value goes through memory. Where does its tangent go?
+//!
+//! **Answer.** A load reads the tangent from the shadow, a store writes it there.
+//!
 //! What overwrites a float with a number without a derivative clears its tangent. A number computed
 //! from the bits of floats is stored as the bits of [`POISON`](super::POISON): where it is read as
 //! a float, the tangent is a NaN.
+//!
+//! **Cost.** In the run one access of the shadow for each access.
 
 use std::cmp::Ordering;
 
 use brolga_analysis::MemRole;
 use brolga_analysis::query::{access_address, access_offset, is_taped_integer};
-use brolga_ir::inst::{AdOp, Args, Arith, Check, Defs, FragmentOp, ShadowPlace, Shape, Val};
+use brolga_ir::inst::{AdOp, Args, Arith, Asks, Check, Defs, FragmentOp, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, Type, types};
 
@@ -166,7 +172,7 @@ pub fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32, poiso
             // What is left may be a float without its last digits.
             tell(cx, FragmentOp::Note, addr, off, bytes);
         }
-        let op = AdOp::ZeroMem { place, bytes, checked: false, cuts: None };
+        let op = AdOp::ZeroMem { place, bytes, asks: Asks::Nothing, cuts: None };
         cx.push(Where::After, Defs::default(), op);
         return tell(cx, if part { FragmentOp::Mark } else { FragmentOp::Clean }, addr, off, bytes);
     }

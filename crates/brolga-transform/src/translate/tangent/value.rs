@@ -1,4 +1,8 @@
 //! Names of tangents: what a statement reads of its operands, and gives its results.
+//!
+//! The tangent of an operand is its name if it has one, zero if nothing leads to it, and poison if
+//! its bits are lost; in another shape it is converted ([`super::fit`]). A result by a row is a sum
+//! of products, or in Taylor mode left to [`crate::batch::series`].
 
 use brolga_ir::inst::{AdOp, Args, Arith, Shape, Val};
 use brolga_rules::ExprRow;
