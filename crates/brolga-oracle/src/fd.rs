@@ -113,6 +113,8 @@ pub struct Options {
     /// What is known of the values' absolute error beside that: numbers that cancel on the way
     /// leave more than the result shows.
     pub noise: f64,
+    /// What inputs are multiples of; zero if they are any.
+    pub unit: f64,
     /// The size of the numbers that steps along a line are added to, or 0 where the argument is the
     /// number: steps that are lost in them say nothing.
     pub size: f64,
@@ -120,7 +122,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { precision: f64::EPSILON, f32_inputs: false, noise: 0.0, size: 0.0 }
+        Options { precision: f64::EPSILON, f32_inputs: false, noise: 0.0, size: 0.0, unit: 0.0 }
     }
 }
 
@@ -208,7 +210,11 @@ struct Samples<F> {
 
 impl<F: FnMut(f64) -> f64> Samples<F> {
     fn round(&self, x: f64) -> f64 {
-        if self.options.f32_inputs { f64::from(x as f32) } else { x }
+        match self.options.unit {
+            _ if self.options.f32_inputs => f64::from(x as f32),
+            0.0 => x,
+            unit => (x / unit).round() * unit,
+        }
     }
 
     fn at(&mut self, x: f64) -> f64 {
@@ -262,7 +268,7 @@ impl<F: FnMut(f64) -> f64> Samples<F> {
     fn verdict(&mut self) -> Verdict {
         let single = self.options.precision > 1e-12;
         let least = if self.options.f32_inputs { f64::from(f32::EPSILON) } else { f64::EPSILON };
-        let spacing = self.scale * self.options.precision.max(least);
+        let spacing = (self.scale * self.options.precision.max(least)).max(self.options.unit);
         self.measure(8.0 * spacing);
         let mut found: [Vec<Quotient>; 3] = Default::default();
         let halvings = if single { 18 } else { 30 };
