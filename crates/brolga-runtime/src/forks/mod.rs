@@ -109,6 +109,17 @@ pub(crate) struct Forks<S> {
     pub(crate) stack: Range<usize>,
     /// There was no memory for pending sums.
     pub(crate) lacking: bool,
+    /// Of a debug run: executed instructions that are not on the longest way to here.
+    pub(crate) beside: u64,
+}
+
+/// What a run has executed: instructions of derived code, as a debug run counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkAndSpan {
+    /// All of them.
+    pub work: u64,
+    /// Those on the longest way through forks: of a fork those of its longest task, and one.
+    pub span: u64,
 }
 
 /// Boxed because generated code holds the addresses of segments.
@@ -189,6 +200,7 @@ impl<S> Default for Forks<S> {
             data: Vec::new(),
             stack: 0..0,
             lacking: false,
+            beside: 0,
         }
     }
 }

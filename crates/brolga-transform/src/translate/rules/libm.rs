@@ -5,7 +5,7 @@
 //! (`brolga_rules::libm`); a memory function does to the shadow what it does to the primal, or
 //! undoes it.
 
-use brolga_analysis::{CopyRole, MemRole};
+use brolga_analysis::{CopyRole, MemRole, computed_operands};
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, ShadowPlace, Shape, Val};
 use brolga_ir::{Diagnostic, MemoryMode, Mode};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
@@ -34,7 +34,7 @@ pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
     {
         let ct = cx.take_ct(z);
         let args = cx.args();
-        expr::apply(cx, row, 0, ct, &args[1..], &[z]);
+        expr::apply(cx, row, 0, ct, computed_operands(rule, args), &[z]);
     }
 }
 
