@@ -342,3 +342,79 @@ fn races_are_found() {
         }
     }
 }
+
+/// Modules of `docs/DIAGNOSTICS.md` provoke what they stand under.
+#[test]
+fn examples_of_modules_provoke_their_codes() {
+    let document = include_str!("../../../docs/DIAGNOSTICS.md");
+    let mut n = 0;
+    for section in document.split("\n### ").skip(1) {
+        let code = section.split(' ').next().unwrap_or_default();
+        for example in section.split("```wat\n").skip(1) {
+            let text = example.split("```").next().unwrap_or_default();
+            let found = Module::new(text).and_then(|m| rule(&m, "f", &options(Mode::Combined, 2)));
+            let said = found.err().unwrap_or_else(|| panic!("the example of {code} is derived")).to_string();
+            assert!(said.contains(&format!("error[{code}]")), "{code}: {said}");
+            n += 1;
+        }
+    }
+    assert!(n > 0);
+}
+
+/// Numbers that tasks make of integers in memory: of the caller's, of which all tasks read one, and
+/// of the module's own. Broken on purpose: demands of tasks that stay with them are cotangents that
+/// did not arrive.
+#[test]
+fn tasks_make_numbers_of_integers() {
+    let number = |at: &str| format!("(f64.convert_i32_s (i32.load offset={at} (local.get $ctx)))");
+    // One for each task, four bytes apart, behind one that all tasks read.
+    let body = format!(
+        "(local.set $f (i32.add (local.get $ctx) (i32.mul (local.get $lo) (i32.const 8))))
+         (f64.store (local.get $f) (f64.mul (f64.load (local.get $f))
+           (f64.mul {} (f64.convert_i32_s (i32.load offset=260 (i32.add (local.get $ctx)
+             (i32.mul (local.get $lo) (i32.const 4))))))))",
+        number("256")
+    );
+    // Where the first double of the array is stored over that, nothing is known.
+    let first = "(f64.store offset=256 (local.get $x) (f64.load (local.get $x)))";
+    let ints: Vec<i32> = (0..21).map(|i| 0x2000_0000 + 1000 * i).collect();
+    for (before, known) in [("", true), (first, false)] {
+        let module = with_body("", &body, &format!("{before} {CALL}"));
+        let mut all = Vec::new();
+        for (mode, threads) in [(Mode::Split, 1), (Mode::Split, 2), (Mode::Combined, 1), (Mode::Combined, 3)] {
+            let gradient = rule(&module, "f", &options(mode, threads)).unwrap();
+            let mut instance = Instance::new(&module).unwrap();
+            let at = instance.alloc_f64(&[0.5; 32 + 11]).unwrap() as usize;
+            let bytes: Vec<u8> = ints.iter().flat_map(|n| n.to_le_bytes()).collect();
+            instance.memory_mut()[at + 256..][..84].copy_from_slice(&bytes);
+            instance.declare_floats(at as u32 + 256, 88, 0).unwrap();
+            for i in 0..20 {
+                instance.shadow_mut()[at + 8 * i..][..8].copy_from_slice(&(1.0 + i as f64).to_le_bytes());
+            }
+            let args = [Val::I32(at as i32), Val::I32(20)];
+            let mut run = || {
+                if mode == Mode::Split {
+                    let (_, mut pullback) = instance.forward(&gradient, &args)?;
+                    instance.pullback(&mut pullback, &[Val::F64(1.0)])?;
+                } else {
+                    instance.gradient(&gradient, &args, &[Val::F64(1.0)])?;
+                }
+                instance.shadow_f64(at as u32, 32 + 11)
+            };
+            match run() {
+                Ok(found) if known => {
+                    for i in 0..20 {
+                        let ct = 1.0 + i as f64 + if i == 0 { 1.0 } else { 0.0 };
+                        let number = f64::from(ints[0]) * f64::from(ints[1 + i]);
+                        assert_eq!(found[i], ct * number, "{mode:?} {threads} {i}");
+                    }
+                    assert!(found[20..].iter().all(|ct| ct.to_bits() == 0), "{mode:?} {threads}: {found:?}");
+                    all.push(found);
+                }
+                Err(Error::Trap(trap)) if !known => assert_eq!(trap.code, "untracked_bits"),
+                other => panic!("{known} {mode:?} {threads}: {other:?}"),
+            }
+        }
+        assert!(all.iter().all(|found| *found == all[0]));
+    }
+}
