@@ -4,52 +4,13 @@
 use std::cell::Cell;
 
 use brolga_module::ParamActivity::{Const, Dual, Duplicated};
-use brolga_module::{ParamRole, ResultRole, ReturnActivity, Spec};
+use brolga_module::{AdModule, ParamRole, ReturnActivity, Spec};
 use brolga_testing::module::entry;
-use cranelift_codegen::data_value::DataValue;
-use cranelift_module::FuncId;
+use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlagsData, Signature, types};
+use cranelift_jit::JITModule;
+use cranelift_module::{FuncId, Linkage, Module};
 
-use crate::common::{Fixture, address, double, number};
-
-/// Σ w x[i]² in parts of two, where the address of w is the last word of the context.
-const ENERGY: &str = "function %part(i64, i64, i64) -> f64 system_v {
-block0(v0: i64, v1: i64, v2: i64):
-    v3 = load.i64 v0
-    v4 = load.i64 v0+8
-    v5 = load.f64 v4
-    v6 = f64const 0.0
-    jump block1(v1, v6)
-block1(v7: i64, v8: f64):
-    v9 = icmp slt v7, v2
-    brif v9, block2, block3
-block2:
-    v10 = iconst.i64 3
-    v11 = ishl v7, v10
-    v12 = iadd v3, v11
-    v13 = load.f64 v12
-    v14 = fmul v13, v13
-    v15 = fmul v5, v14
-    v16 = fadd v8, v15
-    v17 = iconst.i64 1
-    v18 = iadd v7, v17
-    jump block1(v18, v16)
-block3:
-    return v8
-}
-function %energy(i64, i64, i64) -> f64 system_v {
-    ss0 = explicit_slot 16, align = 8
-    fn0 = %part(i64, i64, i64) -> f64 system_v
-    fn1 = %brolga_par_reduce_f64(i64, i64, i64, i64, i64) -> f64 system_v
-block0(v0: i64, v1: i64, v2: i64):
-    v3 = stack_addr.i64 ss0
-    store v0, v3
-    store v1, v3+8
-    v4 = func_addr.i64 fn0
-    v5 = iconst.i64 0
-    v6 = iconst.i64 2
-    v7 = call fn1(v4, v3, v5, v2, v6)
-    return v7
-}";
+use crate::programs::define;
 
 thread_local! {
     /// Calls of the embedder's own function.
@@ -61,44 +22,76 @@ type Body = extern "C" fn(i64, i64, i64) -> f64;
 /// What the embedder has for a parallel sum.
 extern "C" fn par_reduce(body: Body, ctx: i64, lo: i64, hi: i64, _: i64) -> f64 {
     CALLS.set(CALLS.get() + 1);
-    body(ctx, lo, hi)
+    (lo..hi).map(|i| body(ctx, i, i + 1)).sum()
+}
+
+fn words(m: &impl Module, n: usize) -> Signature {
+    let mut sig = m.make_signature();
+    sig.params.extend(vec![AbiParam::new(types::I64); n]);
+    sig.returns.push(AbiParam::new(types::F64));
+    sig
+}
+
+/// Σ x[i]³, each of a task of its own.
+fn cubes(m: &mut AdModule<JITModule>) -> FuncId {
+    let sig = words(m, 3);
+    let part = define(m, Some("part"), sig, |_, b, p| {
+        let at = b.ins().ishl_imm_s(p[1], 3);
+        let at = b.ins().iadd(p[0], at);
+        let x = b.ins().load(types::F64, MemFlagsData::new(), at, 0);
+        let square = b.ins().fmul(x, x);
+        let cube = b.ins().fmul(square, x);
+        b.ins().return_(&[cube]);
+    });
+    let sum = m.declare_function("brolga_par_reduce_f64", Linkage::Import, &words(m, 5)).unwrap();
+    let sig = words(m, 2);
+    define(m, Some("cubes"), sig, |m, b, p| {
+        let (part, sum) = (m.declare_func_in_func(part, b.func), m.declare_func_in_func(sum, b.func));
+        let part = b.ins().func_addr(types::I64, part);
+        let [zero, one] = [0, 1].map(|n| b.ins().iconst(types::I64, n));
+        let call = b.ins().call(sum, &[part, p[0], zero, p[1], one]);
+        let found = b.inst_results(call)[0];
+        b.ins().return_(&[found]);
+    })
+}
+
+/// Call by an entry: words in, and two results, as far as there are.
+fn call(m: &AdModule<JITModule>, door: FuncId, args: &[u64]) -> [f64; 2] {
+    let mut cells: Vec<[u64; 2]> = args.iter().map(|&a| [a, 0]).collect();
+    // SAFETY: an entry of one pointer, to cells of 16 bytes.
+    let f: extern "C" fn(*mut [u64; 2]) = unsafe { std::mem::transmute(m.get_finalized_function(door)) };
+    f(cells.as_mut_ptr());
+    [0, 1].map(|i| f64::from_bits(cells[i][0]))
 }
 
 #[test]
 fn derivatives_run_tasks_one_after_the_other() {
-    let symbols = [("brolga_par_reduce_f64", par_reduce as *const () as *const u8)];
-    let mut f = Fixture::with(ENERGY, "energy", &symbols);
-    let (active, dual) = ([ReturnActivity::Active], [ReturnActivity::Dual]);
-    let gradient = f.derivative("energy", &Spec::gradient([Duplicated, Duplicated, Const]).results(active));
-    let tangent = f.derivative("energy", &Spec::tangent([Dual, Dual, Const]).results(dual));
-    let primal = entry(&mut *f.module, f.func("energy")).unwrap();
-    f.finish();
-    let (mut x, mut w) = ([1.0, 2.0, 3.0, 4.0, 5.0], [0.5]);
-    let mut tape = vec![0_u64; 1 << 12];
-    let mut call = |id: FuncId, dx: &mut [f64], dw: &mut [f64]| {
-        f.call(id, |role| match role {
-            ParamRole::Primal(0) => address(&mut x),
-            ParamRole::Primal(1) => address(&mut w),
-            ParamRole::Primal(2) => DataValue::I64(5),
-            ParamRole::Shadow(0) => address(dx),
-            ParamRole::Shadow(1) => address(dw),
-            ParamRole::Seed(0) => double(1.0),
-            ParamRole::WorkspaceBytes => DataValue::I64(8 << 12),
-            ParamRole::Workspace => address(&mut tape),
+    let mut builder = brolga_testing::jit::host();
+    builder.symbol("brolga_par_reduce_f64", par_reduce as *const () as *const u8);
+    let mut m = AdModule::new(JITModule::new(builder));
+    let f = cubes(&mut m);
+    let gradient = m.derivative(f, &Spec::gradient([Duplicated, Const]).results([ReturnActivity::Active])).unwrap();
+    let tangent = m.derivative(f, &Spec::tangent([Dual, Const]).results([ReturnActivity::Dual])).unwrap();
+    let doors = [f, gradient, tangent].map(|f| entry(&mut *m, f).unwrap());
+    m.finalize_definitions().unwrap();
+    let (mut x, mut dx, mut tape) = ([1.0, 2.0, 3.0, 4.0], [0.0; 4], vec![0_u64; 1 << 12]);
+    let mut run = |door: usize, of: FuncId, dx: &mut [f64]| {
+        let word = |role: &ParamRole| match role {
+            ParamRole::Primal(0) => x.as_mut_ptr() as u64,
+            ParamRole::Primal(1) => 4,
+            ParamRole::Shadow(0) => dx.as_mut_ptr() as u64,
+            ParamRole::Seed(0) => 1.0_f64.to_bits(),
+            ParamRole::WorkspaceBytes => 8 << 12,
+            ParamRole::Workspace => tape.as_mut_ptr() as u64,
             other => panic!("{other:?}"),
-        })
+        };
+        let args: Vec<u64> = m.signature(of).expect("it is derived").params.iter().map(word).collect();
+        call(&m, doors[door], &args)
     };
-    let (mut dx, mut dw) = ([0.0; 5], [0.0]);
-    let results = call(gradient, &mut dx, &mut dw);
-    assert_eq!(number(&results, ResultRole::Value(0)), Some(27.5));
-    assert_eq!((dx, dw), ([1.0, 2.0, 3.0, 4.0, 5.0], [55.0]));
-    let results = call(tangent, &mut [1.0, 0.0, 0.0, 0.0, 2.0], &mut [0.5]);
-    assert_eq!(number(&results, ResultRole::Tangent(0)), Some(1.0 + 10.0 + 27.5));
+    assert_eq!(run(1, gradient, &mut dx)[0], 100.0);
+    assert_eq!(dx, [3.0, 12.0, 27.0, 48.0]);
+    assert_eq!(run(2, tangent, &mut [1.0, 0.0, 0.0, 1.0]), [100.0, 51.0]);
     assert_eq!(CALLS.get(), 0, "derivatives have no use for it");
     // The function itself calls what the embedder has.
-    let mut cells = [[x.as_mut_ptr() as u64, 0], [w.as_mut_ptr() as u64, 0], [5, 0]];
-    // SAFETY: an entry of one pointer, to cells of 16 bytes.
-    let own: extern "C" fn(*mut [u64; 2]) = unsafe { std::mem::transmute(f.module.get_finalized_function(primal)) };
-    own(cells.as_mut_ptr());
-    assert_eq!((f64::from_bits(cells[0][0]), CALLS.get()), (27.5, 1));
+    assert_eq!((call(&m, doors[0], &[x.as_mut_ptr() as u64, 4])[0], CALLS.get()), (100.0, 1));
 }

@@ -343,6 +343,39 @@ fn races_are_found() {
     }
 }
 
+/// A region whose threads add into one place: with the atomic instructions that `omp atomic` becomes,
+/// and with ordinary ones, which it becomes without `-matomics`.
+#[test]
+fn atomic_updates_of_openmp_are_refused_or_race() {
+    let module = |update: &str| {
+        let text = format!(
+            r#"(module
+              (import "env" "__kmpc_fork_call" (func $fork (param i32 i32 i32 i32)))
+              (memory (export "memory") 2)
+              (global $__stack_pointer (mut i32) (i32.const 65536))
+              (table 2 funcref)
+              (elem (i32.const 1) $thread)
+              (func $thread (param $number i32) (param $bound i32) (param $x i32) {update})
+              (func (export "f") (param $x i32) (result f64)
+                (i32.store (i32.const 16) (local.get $x))
+                (call $fork (i32.const 0) (i32.const 1) (i32.const 1) (i32.const 16))
+                (f64.load (local.get $x))))"#
+        );
+        Module::with_options(text, &ModuleOptions { bounds: Bounds::Checked, ..ModuleOptions::default() })
+    };
+    let atomic = "(drop (i64.atomic.rmw.cmpxchg (local.get $x) (i64.load (local.get $x)) (i64.const 0)))";
+    let said = module(atomic).expect_err("it is refused").to_string();
+    assert!(said.contains("is not supported") && said.contains("write `reduction` for `omp atomic`"), "{said}");
+    let module = module("(f64.store (local.get $x) (f64.add (f64.load (local.get $x)) (f64.const 1)))").unwrap();
+    let (instance, key) = (Instance::new(&module).unwrap(), module.function("f").unwrap().0);
+    let args = [DataValue::I64(instance.vmctx() as i64), DataValue::I32(1024)];
+    // SAFETY: translated code checks its accesses, and stays in the instance.
+    match unsafe { Oracle::new(module.program()).run(key, &args) } {
+        Err(OracleError::Race(race)) => assert!(race.diagnostic.to_string().contains("%thread"), "{}", race.diagnostic),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Modules of `docs/DIAGNOSTICS.md` provoke what they stand under.
 #[test]
 fn examples_of_modules_provoke_their_codes() {

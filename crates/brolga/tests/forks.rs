@@ -3,6 +3,7 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Program, Request};
+use brolga_testing::counting::requests;
 use brolga_testing::{budget, program};
 
 pub(crate) fn rule(program: &Program, func: &str, options: &Options) -> DerivedRule {
@@ -237,6 +238,32 @@ fn forks_nest_as_deep_as_they_like() {
     for threads in [1, 2] {
         let found = called("deep", &[3.0, 0.0], &[10_000], &options(Mode::Split, threads)).unwrap();
         assert_eq!(f64::from_bits(found[0]), 9.0);
+    }
+}
+
+/// Joins on one thread, within tasks as well; a fork whose tasks touch parts of an array compares
+/// those, in as much memory each time. (Threads of a pool are handed tasks by way of memory of
+/// theirs.)
+#[test]
+fn later_joins_allocate_nothing() {
+    let program = program(LOOPS);
+    for (func, more) in [("squares", vec![64, 100]), ("deep", vec![30])] {
+        let rule = rule(&program, func, &options(Mode::Gradient, 1));
+        let (mut memory, mut shadow) = (cells(), vec![0.0; 65]);
+        let at = [memory.as_mut_ptr() as u64, shadow.as_mut_ptr() as u64];
+        let mut args = vec![Arg::duplicated_len(at[0], at[1], 8 * 65)];
+        args.extend(more.into_iter().map(|n| Arg::new(DataValue::I64(n))));
+        let seeds = [DataValue::F64(1.0.into())];
+        let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+        let mut call = || {
+            let before = requests();
+            // SAFETY: buffers are as long as the program expects.
+            drop(unsafe { rule.gradient(&args, &seeds, &mut results, &mut cotangents) }.unwrap());
+            requests() - before
+        };
+        let counts: [usize; 4] = std::array::from_fn(|_| call());
+        let wanted = if func == "deep" { 0 } else { counts[1] };
+        assert!(counts[0] > 20 && counts[2..] == [wanted; 2] && wanted < 20, "{func}: {counts:?}");
     }
 }
 
