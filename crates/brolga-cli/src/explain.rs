@@ -109,7 +109,9 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
                 show(&format!("\nForks, whose tasks run on threads ({} in all):\n", forks.len()));
                 forks.iter().for_each(|fork| show(&format!("  {fork}\n")));
                 for (of, _, [work, span]) in &counts {
-                    show(&format!("  {of}: work {work} instructions; span, on the longest way through forks, {span}\n"));
+                    show(&format!(
+                        "  {of}: work {work} instructions; span, on the longest way through forks, {span}\n"
+                    ));
                 }
             }
             modes.iter().for_each(|mode| show(&mode_text(mode)));

@@ -174,7 +174,10 @@ fn shadows_of_integers_are_zero_when_tasks_are_over() {
                     }
                     let wanted = number * (1.0 + i as f64) + number * (2.0 + i as f64);
                     let is = f64::from_bits(found[i]);
-                    assert!((is - wanted).abs() <= 1e-12 * wanted.abs(), "{name} {mode:?} {threads} {i}: {is} {wanted}");
+                    assert!(
+                        (is - wanted).abs() <= 1e-12 * wanted.abs(),
+                        "{name} {mode:?} {threads} {i}: {is} {wanted}"
+                    );
                 }
                 let left = found.iter().skip(N).position(|&word| word != 0);
                 assert_eq!(left, None, "{name} {mode:?} {threads} {declared}: {:x?}", left.map(|at| found[N + at]));

@@ -5,11 +5,10 @@
 //! their own, as [`crate::forks`] says; [`Segment::pending`], [`Segment::pending_within`] and
 //! [`Segment::gather`] are of [`crate::forks::pending`].
 
-use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::forks::pending::{Cells, Extent};
-use crate::forks::{Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, WorkAndSpan, are_apart};
+use crate::forks::{Compared, Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, WorkAndSpan, are_apart};
 use crate::mappings;
 use crate::pieces::WINDOW;
 use crate::segment::Segment;
@@ -59,7 +58,7 @@ impl Segment {
                 self.blocks.adopt(&mut strand.blocks);
                 self.forks.lacking |= std::mem::take(&mut strand.forks.lacking);
             }
-            self.forks.exclusive.extend(exclusive(&strands[..n]));
+            add_exclusive(&strands[..n], &mut self.forks.exclusive, &mut self.forks.compared);
             self.forks.strands = strands;
             done
         };
@@ -345,27 +344,34 @@ fn run(
     ForkEnd::Trapped
 }
 
-/// What one task touches by a delta in a cell, and no other task does.
-fn exclusive(strands: &[Box<Segment>]) -> Vec<Exclusive> {
-    let mut touched: Vec<Exclusive> = Vec::new();
+/// Add what one task touches by a delta in a cell, and no other task does.
+fn add_exclusive(strands: &[Box<Segment>], found: &mut Vec<Exclusive>, compared: &mut Compared) {
+    let first = found.len();
     for (task, strand) in strands.iter().enumerate() {
         for (object, o) in strand.forks.pending.objects.iter().enumerate() {
             let all = !o.open && o.cells.iter().all(|c| !c.open);
             for c in o.cells.iter().filter(|c| !c.open) {
-                touched.extend(c.extent.clone().map(|extent| Exclusive { task, object, cell: c.id, extent, all }));
+                found.extend(c.extent.clone().map(|extent| Exclusive { task, object, cell: c.id, extent, all }));
             }
         }
     }
-    touched.sort_unstable_by_key(|t| (t.extent.start, t.task));
-    let apart = are_apart(&touched);
-    let shared: HashSet<(usize, usize)> =
-        touched.iter().zip(&apart).filter(|(_, apart)| !**apart).map(|(t, _)| (t.task, t.object)).collect();
-    let mut apart = apart.into_iter();
-    touched.retain(|_| apart.next() == Some(true));
-    for t in &mut touched {
+    let Compared { apart, shared } = compared;
+    found[first..].sort_unstable_by_key(|t| (t.extent.start, t.task));
+    are_apart(&found[first..], apart);
+    shared.clear();
+    let mut kept = first;
+    for (k, &apart) in (first..).zip(&*apart) {
+        if apart {
+            found.swap(kept, k);
+            kept += 1;
+        } else {
+            shared.insert((found[k].task, found[k].object));
+        }
+    }
+    found.truncate(kept);
+    for t in &mut found[first..] {
         t.all &= !shared.contains(&(t.task, t.object));
     }
-    touched
 }
 
 /// Pending sums.

@@ -18,9 +18,9 @@
 
 use std::cmp::Ordering;
 
-use brolga_analysis::{CalleeKind, computed_operands};
 use brolga_analysis::query::constant_float;
 use brolga_analysis::uses::Use;
+use brolga_analysis::{CalleeKind, computed_operands};
 use brolga_ir::map::HashMap;
 
 use brolga_ir::inst::{Arith, Val};
