@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brolga_runtime::calls::forks::{brolga_fork, brolga_gather, brolga_join, brolga_pending, brolga_pending_within};
 use brolga_runtime::forks::Executor;
-use brolga_runtime::{CodeRanges, Entry, Plan, Pool, Segment, call_guarded};
+use brolga_runtime::{CodeRanges, Declared, Entry, Plan, Pool, Segment, call_guarded};
+use brolga_testing::counting::requests;
 
 /// Numbers that all tasks read; those that they write follow.
 const READ: usize = 8;
@@ -28,14 +29,15 @@ struct Threads(usize);
 impl Executor for Threads {
     fn each(&self, n: usize, task: &(dyn Fn(usize) + Sync)) {
         let next = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..self.0.min(n) {
-                scope.spawn(|| {
-                    while let Some(t) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&t| t < n) {
-                        task(t);
-                    }
-                });
+        let take = || {
+            while let Some(t) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&t| t < n) {
+                task(t);
             }
+        };
+        std::thread::scope(|scope| {
+            // The end of a scope is not seen by ThreadSanitizer, but that of a thread is.
+            let all: Vec<_> = (0..self.0.min(n)).map(|_| scope.spawn(take)).collect();
+            all.into_iter().for_each(|thread| thread.join().unwrap());
         });
     }
 }
@@ -68,16 +70,22 @@ unsafe fn pop(seg: u64) -> u64 {
 }
 
 /// What generated code says of a fork.
-fn fork_call<const N: usize>(forward: Entry, pullback: Entry, words: [u64; N]) -> Vec<u64> {
-    [&[forward as *const () as u64, pullback as *const () as u64, N as u64], &words[..]].concat()
+#[repr(C)]
+struct Call<const N: usize>(Entry, Entry, u64, [u64; N]);
+
+impl<const N: usize> Call<N> {
+    /// How the fork ends.
+    unsafe fn fork(&self, seg: u64, n: u64) -> u64 {
+        // SAFETY: the layout is that of what generated code says.
+        unsafe { brolga_fork(seg as *mut Segment, std::ptr::from_ref(self).cast(), n) }
+    }
 }
 
 unsafe extern "C" fn root_forward(words: *mut u8) {
     // SAFETY: the test passes two words and the segment.
     unsafe {
         let [p, delta, seg] = words.cast::<[u64; 3]>().read();
-        let call = fork_call(task_forward, task_pullback, [p, delta]);
-        assert_eq!(brolga_fork(seg as *mut Segment, call.as_ptr().cast(), TASKS as u64), 1);
+        assert_eq!(Call(task_forward, task_pullback, 2, [p, delta]).fork(seg, TASKS as u64), 1);
     }
 }
 
@@ -95,8 +103,7 @@ unsafe extern "C" fn task_forward(words: *mut u8) {
         let [p, delta, t, seg] = words.cast::<[u64; 4]>().read();
         RUN.with_borrow_mut(|run| run[0].push(t));
         let slot = push(seg, 0);
-        let call = fork_call(half_forward, half_pullback, [p, delta, t, slot]);
-        assert_eq!(brolga_fork(seg as *mut Segment, call.as_ptr().cast(), 2), 1);
+        assert_eq!(Call(half_forward, half_pullback, 4, [p, delta, t, slot]).fork(seg, 2), 1);
         let own = p + 8 * (READ as u64 + t);
         let cell = brolga_pending_within(seg as *mut Segment, p, delta, own, 8, 0, 1, 0, 1, 0, 1);
         for word in [t, slot, own, cell as u64] {
@@ -149,16 +156,19 @@ fn weight(t: u64, j: u64) -> f64 {
     (t + 1) as f64 * (j + 1) as f64 / 3.0
 }
 
-/// The shadow behind three runs, whose pullbacks are called twice.
-fn gradient(executor: Option<Arc<dyn Executor>>) -> Vec<u64> {
+/// The shadow behind three runs, whose pullbacks are called twice, and what each has allocated.
+fn gradient(executor: Option<Arc<dyn Executor>>) -> (Vec<u64>, Vec<usize>) {
     let plan = Plan { capacity: 1 << 20, executor, task_floats: Some(8), ..Plan::default() };
     let (pool, code) = (Arc::new(Pool::new(plan)), CodeRanges::default());
     let primal = vec![0.0_f64; READ + TASKS];
     let mut shadow = vec![0.0_f64; READ + TASKS];
+    let mut asked = Vec::new();
     for run in 0..3 {
+        let before = requests();
         let mut seg = pool.lease().unwrap();
         let p = primal.as_ptr() as u64;
         let delta = (shadow.as_mut_ptr() as u64).wrapping_sub(p);
+        seg.declare(Declared { primal: p, shadow: shadow.as_mut_ptr() as u64, len: Some(8 * (READ + TASKS) as u64) });
         let seg_word = seg.as_mut_ptr() as u64;
         // SAFETY: the functions are those above, and get what they expect.
         unsafe { call_guarded(root_forward, [p, delta, seg_word].as_mut_ptr().cast(), &code) }.unwrap();
@@ -171,15 +181,19 @@ fn gradient(executor: Option<Arc<dyn Executor>>) -> Vec<u64> {
             unsafe { call_guarded(root_pullback, [seg_word].as_mut_ptr().cast(), &code) }.unwrap();
             assert_eq!(seg.bytes_left(), 0);
         }
+        drop(seg);
+        asked.push(requests() - before);
     }
-    shadow.into_iter().map(f64::to_bits).collect()
+    (shadow.into_iter().map(f64::to_bits).collect(), asked)
 }
 
 /// Seen to fail: pullbacks that run in the order of the forward passes, sums of the first task that
 /// come first, sums that stay where they are, and those that are not cleared.
 #[test]
 fn tasks_on_threads() {
-    let one = gradient(None);
+    RUN.with_borrow_mut(|run| run.iter_mut().for_each(|run| run.reserve(6 * TASKS)));
+    let (one, asked) = gradient(None);
+    assert!(asked[0] > 0 && asked[2] == 0, "{asked:?}");
     for j in 0..READ {
         // Sums of the last task come first, to the last bit.
         let mut wanted = 0.0;
@@ -198,7 +212,7 @@ fn tasks_on_threads() {
     assert_eq!(back, [(); 6].into_iter().flat_map(|()| tasks.clone().rev()).collect::<Vec<_>>());
     for threads in [1, 2, 3, 7] {
         for _ in 0..5 {
-            assert_eq!(gradient(Some(Arc::new(Threads(threads)))), one, "{threads}");
+            assert_eq!(gradient(Some(Arc::new(Threads(threads)))).0, one, "{threads}");
         }
     }
 }

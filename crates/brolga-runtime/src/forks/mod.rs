@@ -93,7 +93,7 @@ pub(crate) struct Forks<S> {
     pub(crate) width: usize,
     /// The strand that has forked, while it waits.
     pub(crate) parent: Option<*const S>,
-    /// What a task is given.
+    /// What tasks are given that run on this segment, one within the other.
     pub(crate) args: Vec<u64>,
     /// What has stopped a task.
     pub(crate) trap: Option<RawTrap>,

@@ -291,14 +291,16 @@ impl Segment {
     /// As for [`Self::fork`].
     unsafe fn pass(&mut self, entry: Entry, words: &[u64], task: Option<usize>, code: &CodeRanges) {
         let seg: *mut Segment = self;
-        let mut args = std::mem::take(&mut self.forks.args);
-        args.clear();
+        // Generated code reads them first. A fork within has its own behind them.
+        let args = &mut self.forks.args;
+        let from = args.len();
         args.extend_from_slice(words);
         args.extend(task.map(|t| t as u64));
         args.push(seg as u64);
+        let given = args[from..].as_mut_ptr();
         // SAFETY: our contract; the code is that of the run, of which all frames may be abandoned.
-        let done = unsafe { traps::call_guarded(entry, args.as_mut_ptr().cast(), code) };
-        self.forks.args = args;
+        let done = unsafe { traps::call_guarded(entry, given.cast(), code) };
+        self.forks.args.truncate(from);
         // A fork within has noted what has stopped its task.
         self.forks.failed = done.err().map(|own| self.forks.trap.take().unwrap_or(own));
     }
