@@ -1,6 +1,6 @@
 //! Tasks that make numbers of integers in memory: what they share, and what is theirs alone. A
 //! shadow of integers is zero when a run is over; where a float was stored, the run says so. Seen to
-//! fail: a task whose parent does not hear what it has poisoned.
+//! fail: a parent that does not hear of what tasks have poisoned, in sums of theirs or in shadows.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Program, Request};
@@ -8,7 +8,7 @@ use brolga_testing::program;
 
 /// Doubles at 0, doubles that tasks write at 512, integers of 64 bits at 1024, of 32 bits at 1536,
 /// and some that all tasks read at 2048. A task of iterations makes of x[i] the product with four
-/// numbers. `%stored` puts its second argument where tasks find an integer, `%within` has tasks
+/// numbers, one of `%apart` that with its own. `%stored` puts its second argument where tasks find an integer, `%within` has tasks
 /// that fork.
 const NUMBERS: &str = "
 function %part(i64, i64, i64) {
@@ -71,6 +71,46 @@ block0(v0: i64, v1: i64):
     v3 = iconst.i64 0
     v4 = iconst.i64 4
     call fn1(v2, v0, v3, v1, v4)
+    return
+}
+function %own(i64, i64, i64) {
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = load.i64 v0
+    v4 = load.i64 v0+8
+    jump block1(v1)
+block1(v5: i64):
+    v6 = icmp slt v5, v2
+    brif v6, block2, block3
+block2:
+    v7 = iconst.i64 3
+    v8 = ishl v5, v7
+    v9 = iadd v3, v8
+    v10 = load.f64 aligned v9
+    v11 = iadd v4, v8
+    v12 = load.i64 v11
+    v13 = fcvt_from_sint.f64 v12
+    v14 = fmul v10, v13
+    store aligned v14, v9+512
+    v15 = iconst.i64 1
+    v16 = iadd v5, v15
+    jump block1(v16)
+block3:
+    return
+}
+function %apart(i64, i64) {
+    ss0 = explicit_slot 16, align = 8
+    fn0 = %own(i64, i64, i64)
+    fn1 = %brolga_par_for(i64, i64, i64, i64, i64)
+block0(v0: i64, v1: i64):
+    v2 = stack_addr.i64 ss0
+    store v0, v2
+    v3 = iconst.i64 1024
+    v4 = iadd v0, v3
+    store v4, v2+8
+    v5 = func_addr.i64 fn0
+    v6 = iconst.i64 0
+    v7 = iconst.i64 2
+    call fn1(v5, v2, v6, v1, v7)
     return
 }
 function %plain(i64, i64) {
@@ -156,7 +196,7 @@ fn shadow(rule: &DerivedRule, more: &[DataValue], declared: bool) -> Result<Vec<
 #[test]
 fn shadows_of_integers_are_zero_when_tasks_are_over() {
     let program = program(NUMBERS);
-    for name in ["plain", "tasks", "within", "computed"] {
+    for name in ["plain", "tasks", "within", "computed", "apart"] {
         for (mode, threads) in [(Mode::Split, 1), (Mode::Split, 2), (Mode::Gradient, 1), (Mode::Gradient, 3)] {
             // What computes integers asks the caller where floats are.
             for declared in [false, true].into_iter().take(if name == "computed" { 1 } else { 2 }) {
@@ -168,6 +208,9 @@ fn shadows_of_integers_are_zero_when_tasks_are_over() {
                     let mut number = words[128 + i] as f64 * int(2 * 192 + i) * int(2 * 256 + 1);
                     let unsigned = f64::from(words[256] as u32);
                     number *= unsigned;
+                    if name == "apart" {
+                        number = words[128 + i] as f64;
+                    }
                     if name == "computed" {
                         number *= f64::from(0x4480_0000 + 0x10_0000) / unsigned;
                         number *= if i == 1 { (1 << 30) as f64 / words[129] as f64 } else { 1.0 };

@@ -53,8 +53,8 @@ pub(crate) fn outcome(
     Ok(found.into_iter().map(f64::to_bits).collect())
 }
 
-/// Each task of a loop squares its cells; the one of cell k traps if `%limit` is below k. What is
-/// summed up is read by all tasks at the end of the cells.
+/// Each task of a loop squares its cells; the one of cell k traps if `%limit` is below k, the first of
+/// these in a way of its own. What is summed up is read by all tasks at the end of the cells.
 const LOOPS: &str = "
 function %square(i64, i64, i64) {
 block0(v0: i64, v1: i64, v2: i64):
@@ -65,6 +65,10 @@ block1(v5: i64):
     v6 = icmp slt v5, v2
     brif v6, block2, block3
 block2:
+    v30 = iconst.i64 -1
+    v31 = iadd v5, v30
+    v32 = icmp eq v31, v4
+    trapnz v32, user9
     v7 = icmp sgt v5, v4
     trapnz v7, user7
     v20 = iconst.i64 3
@@ -184,6 +188,7 @@ fn repetitions_have_the_same_bits() {
     }
 }
 
+/// Seen to fail: the trap of the last task that has one.
 #[test]
 fn the_first_task_that_traps_is_reported() {
     for (mode, threads) in [(Mode::Split, 1), (Mode::Split, 2), (Mode::Gradient, 7)] {
@@ -191,7 +196,7 @@ fn the_first_task_that_traps_is_reported() {
         match called("squares", &cells(), &[64, 40], &options) {
             Err(Error::Trap(trap)) => {
                 let said = (&*trap.code, &*trap.function, trap.inst_text.as_deref());
-                assert_eq!(said, ("user7", "square", Some("trapnz.i8 v7, user7")), "{trap}");
+                assert_eq!(said, ("user9", "square", Some("trapnz.i8 v32, user9")), "{trap}");
             }
             other => panic!("{other:?}"),
         }
