@@ -394,6 +394,23 @@ fn examples_of_modules_provoke_their_codes() {
     assert!(n > 0);
 }
 
+/// Bits of doubles that the program has stored become numbers in tasks. Seen to fail: demands of
+/// tasks that are not known to what has forked.
+#[test]
+fn tasks_make_numbers_of_bits() {
+    for level in 0..3 {
+        let module = Module::new(FORKS[level]).unwrap();
+        for (mode, threads) in [(Mode::Split, 1), (Mode::Split, 2), (Mode::Combined, 3)] {
+            let given = [Given::Int(20), array(20), array(20)];
+            match outcome(&module, "of_bits", &given, &options(mode, threads)) {
+                // Where the double was stored.
+                Err(Error::Trap(t)) => assert_eq!((&*t.code, &*t.function), ("untracked_bits", "of_bits"), "{t}"),
+                other => panic!("{level} {mode:?} {threads}: {other:?}"),
+            }
+        }
+    }
+}
+
 /// Numbers that tasks make of integers in memory: of the caller's, of which all tasks read one, and
 /// of the module's own. Broken on purpose: demands of tasks that stay with them are cotangents that
 /// did not arrive.

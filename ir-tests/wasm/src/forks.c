@@ -148,3 +148,15 @@ EXPORT(counts) double counts(int m, const double *x, const int *n, double *y) {
     for (int i = 0; i < m; i++) sum += y[i] * y[i];
     return sum;
 }
+
+/* The same of the bits of doubles, which nothing is known of. */
+static double scaled[64];
+
+EXPORT(of_bits) double of_bits(int m, const double *x, double *y) {
+    for (int i = 0; i < m; i++) scaled[i] = x[i] * 1.5;
+    struct counted c = {x, (const int *)scaled + 1, y};
+    brolga_par_for(count, &c, 0, m, 1);
+    double sum = 0;
+    for (int i = 0; i < m; i++) sum += y[i];
+    return sum;
+}
