@@ -1,5 +1,6 @@
-//! Forks with tasks that are Rust, so that ThreadSanitizer sees all that tasks on threads touch: the
-//! records of a fork, strands, sums that wait and what is added up (docs/TESTING.md has the command).
+//! Forks with tasks that are Rust, so that ThreadSanitizer sees all that tasks on threads touch:
+//! the records of a fork, strands, sums that wait and what is added up (docs/TESTING.md has the
+//! command).
 //!
 //! A task makes one number of eight that all of them read, in two tasks of its own; its pullback
 //! takes the cotangent of that number and leaves it on its tape, where those two read it.

@@ -343,8 +343,8 @@ fn races_are_found() {
     }
 }
 
-/// A region whose threads add into one place: with the atomic instructions that `omp atomic` becomes,
-/// and with ordinary ones, which it becomes without `-matomics`.
+/// A region whose threads add into one place: with the atomic instructions that `omp atomic`
+/// becomes, and with ordinary ones, which it becomes without `-matomics`.
 #[test]
 fn atomic_updates_of_openmp_are_refused_or_race() {
     let module = |update: &str| {

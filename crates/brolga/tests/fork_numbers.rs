@@ -1,6 +1,7 @@
 //! Tasks that make numbers of integers in memory: what they share, and what is theirs alone. A
-//! shadow of integers is zero when a run is over; where a float was stored, the run says so. Seen to
-//! fail: a parent that does not hear of what tasks have poisoned, in sums of theirs or in shadows.
+//! shadow of integers is zero when a run is over; where a float was stored, the run says so. Seen
+//! to fail: a parent that does not hear of what tasks have poisoned, in sums of theirs or in
+//! shadows.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Program, Request};
@@ -8,8 +9,8 @@ use brolga_testing::program;
 
 /// Doubles at 0, doubles that tasks write at 512, integers of 64 bits at 1024, of 32 bits at 1536,
 /// and some that all tasks read at 2048. A task of iterations makes of x[i] the product with four
-/// numbers, one of `%apart` that with its own. `%stored` puts its second argument where tasks find an integer, `%within` has tasks
-/// that fork.
+/// numbers, one of `%apart` that with its own. `%stored` puts its second argument where tasks find
+/// an integer, `%within` has tasks that fork.
 const NUMBERS: &str = "
 function %part(i64, i64, i64) {
 block0(v0: i64, v1: i64, v2: i64):

@@ -53,8 +53,8 @@ pub(crate) fn outcome(
     Ok(found.into_iter().map(f64::to_bits).collect())
 }
 
-/// Each task of a loop squares its cells; the one of cell k traps if `%limit` is below k, the first of
-/// these in a way of its own. What is summed up is read by all tasks at the end of the cells.
+/// Each task of a loop squares its cells; the one of cell k traps if `%limit` is below k, the first
+/// of these in a way of its own. What is summed up is read by all tasks at the end of the cells.
 const LOOPS: &str = "
 function %square(i64, i64, i64) {
 block0(v0: i64, v1: i64, v2: i64):

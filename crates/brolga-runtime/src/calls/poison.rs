@@ -30,8 +30,8 @@ impl Segment {
     }
 
     /// What the reverse of a task has poisoned is known to its parent from here on, which asks as
-    /// well. What is in sums of the task comes out of them, since sums are added up as floats; where
-    /// in the shadow it was goes to `again`.
+    /// well. What is in sums of the task comes out of them, since sums are added up as floats;
+    /// where in the shadow it was goes to `again`.
     pub(crate) fn join_poison(&mut self, strand: &mut Self, again: &mut Vec<usize>) {
         let Poison { any, places, .. } = std::mem::take(&mut strand.poison);
         self.poison.any |= any;
