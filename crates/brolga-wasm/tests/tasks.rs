@@ -398,8 +398,8 @@ fn examples_of_modules_provoke_their_codes() {
 /// tasks that are not known to what has forked.
 #[test]
 fn tasks_make_numbers_of_bits() {
-    for level in 0..3 {
-        let module = Module::new(FORKS[level]).unwrap();
+    for (level, bytes) in FORKS.into_iter().enumerate() {
+        let module = Module::new(bytes).unwrap();
         for (mode, threads) in [(Mode::Split, 1), (Mode::Split, 2), (Mode::Combined, 3)] {
             let given = [Given::Int(20), array(20), array(20)];
             match outcome(&module, "of_bits", &given, &options(mode, threads)) {

@@ -464,6 +464,12 @@ fn objects_may_lie_side_by_side() {
         // ȳ s, where s is 1, and Σ y ȳ.
         assert!(shadow[1..].iter().all(|&ct| ct == 1.0));
         assert_eq!(shadow[0], 1.0 + (2..N + 2).map(|i| i as f64).sum::<f64>());
+        // Shadows that lie on each other, where the arrays do not.
+        let mut args = args;
+        args[0].shadow = args[1].shadow + 8;
+        // SAFETY: the same, if it runs.
+        let said = unsafe { rule.gradient(&args, &[], &mut vec![], &mut vec![]) }.err().map(|e| e.to_string());
+        assert_eq!(said.is_some_and(|e| e.contains("the shadows of arguments 0 and 1 overlap")), declared);
     }
 }
 

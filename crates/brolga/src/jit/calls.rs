@@ -152,7 +152,8 @@ impl DerivedRule {
                            they do not know, or call `brolga::install_handlers` behind them";
             return Err(Error::Usage(message.to_owned()));
         }
-        declared::check(args, &inner.request, inner.debug, inner.width as u64, |i| self.overwrites(i))
+        let width = inner.width as u64;
+        declared::check(args, &inner.request, inner.debug, inner.forks, width, |i| self.overwrites(i))
     }
 
     /// Write arguments, deltas and the tape to the first cells.
