@@ -37,7 +37,7 @@ fn pointers<'a>(args: &'a [Arg], specs: &'a [ArgSpec]) -> impl Iterator<Item = (
     })
 }
 
-/// Refuse arguments whose shadows, of so many derivatives, lie on primals; for a program that forks,
+/// Refuse arguments whose shadows, of so many derivatives, lie on primals; in a program that forks,
 /// shadows that lie on each other where their primals do not, since different tasks may clear them;
 /// and in a debug run what else was promised and does not hold.
 ///
