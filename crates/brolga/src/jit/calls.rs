@@ -2,8 +2,8 @@
 
 use brolga_ir::inst::Check;
 use brolga_ir::{ArgActivity, ResultActivity};
-use brolga_runtime::Lease;
 use brolga_runtime::pieces::Stuck;
+use brolga_runtime::{Lease, WorkAndSpan};
 use cranelift_codegen::data_value::DataValue;
 
 use super::arg::Arg;
@@ -154,7 +154,8 @@ impl DerivedRule {
                            they do not know, or call `brolga::install_handlers` behind them";
             return Err(Error::Usage(message.to_owned()));
         }
-        declared::check(args, &inner.request, inner.debug, inner.width as u64, |i| self.overwrites(i))
+        let width = inner.width as u64;
+        declared::check(args, &inner.request, inner.debug, inner.forks, width, |i| self.overwrites(i))
     }
 
     /// Write arguments, deltas and the tape to the first cells.
@@ -335,7 +336,8 @@ impl DerivedRule {
                 .map_err(|e| explained(self.0.of_runs(), Phase::Forward, e, Some(&tape)))?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
-            Ok(Pullback { rule: self.clone(), tape, called: false, places: self.places(args) })
+            let (executed, places) = ([tape.executed(), WorkAndSpan::default()], self.places(args));
+            Ok(Pullback { rule: self.clone(), tape, called: false, places, executed })
         })
     }
 }

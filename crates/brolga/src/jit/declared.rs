@@ -37,8 +37,9 @@ fn pointers<'a>(args: &'a [Arg], specs: &'a [ArgSpec]) -> impl Iterator<Item = (
     })
 }
 
-/// Refuse arguments whose shadows, of so many derivatives, lie on primals, and in a debug run what
-/// else was promised and does not hold.
+/// Refuse arguments whose shadows, of so many derivatives, lie on primals; in a program that forks,
+/// shadows that lie on each other where their primals do not, since different tasks may clear them;
+/// and in a debug run what else was promised and does not hold.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -46,6 +47,7 @@ pub(crate) fn check(
     args: &[Arg],
     request: &Request,
     debug: bool,
+    forks: bool,
     width: u64,
     overwrites: impl Fn(usize) -> bool,
 ) -> Result<(), Error> {
@@ -68,6 +70,14 @@ pub(crate) fn check(
             if a.shadow != 0 && overlap(a.shadow, n.saturating_mul(width), b.primal, m) {
                 let whose = if i == j { "its own primal".to_owned() } else { format!("the primal of argument {j}") };
                 return Err(Error::Usage(format!("the shadow of argument {i} overlaps {whose}")));
+            }
+            let (delta_a, delta_b) = (a.shadow.wrapping_sub(a.primal), b.shadow.wrapping_sub(b.primal));
+            let are_two = i < j && a.shadow != 0 && b.shadow != 0 && delta_a != delta_b;
+            if forks && width == 1 && are_two && overlap(a.shadow, n, b.shadow, m) {
+                return Err(Error::Usage(format!(
+                    "the shadows of arguments {i} and {j} overlap, but not as the arguments do, and tasks of a fork may \
+                     write to both: give each a shadow of its own"
+                )));
             }
             if debug && i != j && specs[i].promises.noalias && overlap(a.primal, n, b.primal, m) {
                 return Err(Error::Usage(format!("argument {i} is said to be noalias, but overlaps argument {j}")));

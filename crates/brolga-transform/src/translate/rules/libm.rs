@@ -8,7 +8,7 @@
 //! **Cost.** In the run that of the row, or a call of the run time that touches as many bytes of
 //! the shadow as the function does of the primal.
 
-use brolga_analysis::{CopyRole, MemRole};
+use brolga_analysis::{CopyRole, MemRole, computed_operands};
 use brolga_ir::inst::{AdOp, Arith, Asks, Check, Defs, ShadowPlace, Shape, Val};
 use brolga_ir::{Diagnostic, MemoryMode, Mode};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
@@ -37,7 +37,7 @@ pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
     {
         let ct = cx.take_ct(z);
         let args = cx.args();
-        expr::apply(cx, row, 0, ct, &args[1..], &[z]);
+        expr::apply(cx, row, 0, ct, computed_operands(rule, args), &[z]);
     }
 }
 
