@@ -99,6 +99,7 @@ impl ByHand {
             memory: MemoryMode::Leave,
             args,
             wasm: Some(wasm),
+            words: vec![],
         };
         Ok(Some((file, call)))
     }

@@ -155,5 +155,6 @@ fn call(program: &Program, symbol: &str, args: &[Input]) -> Result<Invocation, F
         seeds: vec![DataValue::F64(1.0.into())],
         memory: brolga::MemoryMode::Leave,
         wasm: None,
+        words: vec![],
     })
 }

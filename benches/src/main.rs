@@ -158,8 +158,15 @@ fn of_tangents(filter: Option<&str>, how: How) -> Result<String, Failure> {
 
 /// Reversible functions, and steps that run backwards.
 fn of_reversible(filter: Option<&str>, how: How) -> Result<String, Failure> {
-    let (rows, steps) = reversible::run(filter, how, Effort::default()).map_err(failure)?;
-    let tables = [(rows.is_empty(), report::reversible(&rows)), (steps.is_empty(), report::steps(&steps))];
+    let found = reversible::run(filter, how, Effort::default()).map_err(failure)?;
+    let targets = found.targets();
+    let tables = [
+        (found.functions.is_empty(), report::reversible(&found.functions)),
+        (found.hessians.is_empty(), report::hessians(&found.hessians)),
+        (found.steps.is_empty(), report::steps(&found.steps)),
+        (found.drifts.is_empty(), report::drifts(&found.drifts)),
+        (targets.is_empty(), report::targets(&targets)),
+    ];
     let tables = tables.into_iter().filter(|t| !t.0).map(|t| t.1 + "\n");
     Ok(tables.collect::<Vec<_>>().join("\n"))
 }

@@ -12,7 +12,7 @@ use crate::loops::LoopRow;
 use crate::measure::MeasuredRow;
 use crate::passes::{Part, Worth};
 use crate::peers::Peers;
-use crate::reversible::{ReversibleRow, StepRow};
+use crate::reversible::{DriftRow, HessianRow, ReversibleRow, StepRow, TargetRow};
 use crate::scaling::Rows;
 use crate::second::{EmbeddingRow, ProductRow};
 use crate::tangents::TangentRow;
@@ -240,6 +240,43 @@ pub fn steps(rows: &[StepRow]) -> String {
     };
     let header = ["loop", "steps", "a step", "gradient", "/ step", "/ first", "keeps", "forwards"];
     of_numbers(header, rows.iter().map(cells))
+}
+
+/// A table of Hessians of reversible functions. `/ gradients` is the ratio to as many gradients as
+/// there are inputs.
+pub fn hessians(rows: &[HessianRow]) -> String {
+    let cells = |r: &HessianRow| {
+        let gradients = r.inputs as f64 * r.gradient_ns;
+        [
+            r.name.to_owned(),
+            r.inputs.to_string(),
+            time(r.gradient_ns),
+            time(r.hessian_ns),
+            format!("{:.2}x", r.hessian_ns / gradients),
+        ]
+    };
+    of_numbers(["Hessian", "inputs", "gradient", "Hessian", "/ gradients"], rows.iter().map(cells))
+}
+
+/// A table of steps that are undone.
+pub fn drifts(rows: &[DriftRow]) -> String {
+    let cells = |r: &DriftRow| {
+        let drift = [r.drift, r.by_hand].map(|x| format!("{x:.1e}"));
+        [
+            "leapfrog".to_owned(),
+            r.steps.to_string(),
+            drift[0].clone(),
+            drift[1].clone(),
+            format!("{:.2}x", r.drift / r.by_hand),
+        ]
+    };
+    of_numbers(["there and back", "steps", "drift", "by hand", "/ hand"], rows.iter().map(cells))
+}
+
+/// A table of what was aimed at.
+pub fn targets(rows: &[TargetRow]) -> String {
+    let cells = |r: &TargetRow| [r.what.to_owned(), format!("{:.3}x", r.target), format!("{:.3}x", r.found)];
+    of_numbers(["ratio", "target", "is"], rows.iter().map(cells))
 }
 
 /// A table of names and numbers.

@@ -96,6 +96,7 @@ impl WasmProblem {
             args,
             memory: brolga::MemoryMode::Leave,
             wasm: Some(wasm),
+            words: vec![],
         };
         debug_assert!(call.params.iter().all(|t| [types::I32, types::F64].contains(t)));
         Ok((file, call))

@@ -5,8 +5,8 @@
 //! reverse AD. Journal of Functional Programming (2025).
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Mode, Options};
-use brolga_driver::check::{Tolerances, check};
+use brolga::{Mode, Options, Program, WorkAndSpan};
+use brolga_driver::check::{Tolerances, check, work_and_span};
 use brolga_driver::protocol::derive;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Directive, File, Invocation, run};
@@ -267,8 +267,7 @@ fn same_on_threads(file: &File, call: &Invocation, mode: Mode) -> run::Outcome {
 fn cases_on_threads() {
     let mut calls = 0;
     for name in ["forks", "dual_numbers"] {
-        let path = format!("{}/cases/programs/{name}.clif", env!("CARGO_MANIFEST_DIR"));
-        let file = File::read(path.as_ref()).unwrap_or_else(|e| panic!("{e}"));
+        let file = case_file(name);
         for directive in &file.directives {
             let Directive::Grad(line) = directive else { continue };
             // The others fork nothing.
@@ -321,19 +320,67 @@ fn races_are_where_they_were_planted() {
     assert!(counts.iter().all(|&n| n > 15), "{counts:?}");
 }
 
+/// Work and span of a function and of both halves of its derivative.
+fn counts(program: &Program, call: &Invocation) -> [WorkAndSpan; 3] {
+    let (work, span) = work_and_span(program, call).expect("the interpreter gets to the end");
+    let [forward, pullback] = run::executed(program, call, &Options::full()).unwrap_or_else(|e| panic!("{e}"));
+    [WorkAndSpan { work, span }, forward, pullback]
+}
+
+/// The same of a call in a file.
+fn counts_of(file: &File, text: &str) -> [WorkAndSpan; 3] {
+    let (call, clauses) = call_with_clauses(text).unwrap();
+    counts(&file.program, &file.bind(text, &call, &clauses).unwrap())
+}
+
+/// One more level of a tree of forks is twice the work, and the same for its longest way. Broken on
+/// purpose: where the run time does not take off what other tasks have executed, the span of both
+/// halves is their work.
 #[test]
 fn the_span_of_a_tree_grows_with_its_depth() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/cases/programs/forks.clif");
-    let file = File::read(path.as_ref()).unwrap_or_else(|e| panic!("{e}"));
-    let p = &file.program;
-    let measured = |depth: i64| {
-        let args = [DataValue::F64(3.0.into()), DataValue::I64(depth)];
-        // SAFETY: the program has memory of its own.
-        unsafe { Oracle::new(p).work_and_span(p.func("tree").unwrap(), &args) }.unwrap()
-    };
-    let [a, b, c, d] = [3, 4, 9, 10].map(measured);
-    // One more level: twice the work, and the same for its longest way.
-    assert!(d.0 > 2 * c.0 - a.0 && d.0 > 100 * a.0, "{a:?} {c:?} {d:?}");
-    assert_eq!(d.1 - c.1, b.1 - a.1);
-    assert!(d.1 < 20 * (b.1 - a.1), "{a:?} {b:?} {d:?}");
+    let file = case_file("forks");
+    let [a, b, c, d] = [3, 4, 9, 10].map(|depth| counts_of(&file, &format!("%tree(3.0, {depth})")));
+    for k in 0..3 {
+        let [a, b, c, d] = [a, b, c, d].map(|counts| counts[k]);
+        assert!(d.work > 2 * c.work - a.work && d.work > 100 * a.work, "{k}: {a:?} {c:?} {d:?}");
+        assert_eq!(d.span - c.span, b.span - a.span, "{k}");
+        assert!(d.span < 20 * (b.span - a.span), "{k}: {a:?} {b:?} {d:?}");
+    }
+}
+
+/// Parts of a range are side by side: the span is that of the longest, and a sum adds the depth of
+/// its tree. Twice as many parts are twice the work, and hardly more span.
+#[test]
+fn the_span_of_a_range_is_that_of_a_part() {
+    let file = case_file("forks");
+    let [one, two] = [16, 32].map(|tasks| counts_of(&file, &format!("%weighted([2.0], 0, {}, 400)", 400 * tasks)));
+    for k in 0..3 {
+        let (one, two) = (one[k], two[k]);
+        assert!(10 * two.work > 19 * one.work, "{k}: {one:?} {two:?}");
+        // What adds up the parts does so one by one.
+        assert!(two.span - one.span < one.work / 16 && 8 * two.span < two.work, "{k}: {one:?} {two:?}");
+    }
+}
+
+/// The pullback does no more than six times what the forward pass does, in any program.
+#[test]
+fn the_work_of_the_reverse_is_bounded() {
+    let mut most = 0.0_f64;
+    for name in ["forks", "forks_and_loops", "dual_numbers"] {
+        let file = case_file(name);
+        for directive in &file.directives {
+            let Directive::Grad(line) = directive else { continue };
+            let call = file.bind(&line.text, &line.call, &line.clauses).unwrap();
+            let [_, forward, pullback] = counts(&file.program, &call);
+            assert!(pullback.work <= 6 * forward.work, "{name}: {}: {forward:?} {pullback:?}", line.text);
+            assert!(pullback.span <= 6 * forward.span, "{name}: {}: {forward:?} {pullback:?}", line.text);
+            most = most.max(pullback.work as f64 / forward.work as f64);
+        }
+    }
+    assert!(most > 1.0, "{most}");
+}
+
+fn case_file(name: &str) -> File {
+    let path = format!("{}/cases/programs/{name}.clif", env!("CARGO_MANIFEST_DIR"));
+    File::read(path.as_ref()).unwrap_or_else(|e| panic!("{e}"))
 }

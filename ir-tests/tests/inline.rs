@@ -9,7 +9,7 @@ use brolga::{Arg, ArgActivity, DerivedRule, Effort, Error, Inline, Mode, Options
 use brolga_driver::explain::{Wanted, explain, text};
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Directive, File};
-use brolga_ir::inst::{AdOp, Check, Shape};
+use brolga_ir::inst::{AdOp, Asks, Check, Shape};
 use brolga_transform::derive_with;
 
 const TEXT: &str = include_str!("../cases/calls/inline.clif");
@@ -432,7 +432,7 @@ fn checked(program: &Program, request: &Request, options: &Options) -> Vec<(Stri
         for (&inst, stmt) in s.stmts.iter() {
             let loses = |op: &AdOp| match op {
                 AdOp::TrapIf(_, check) => *check == Check::UntrackedBits,
-                AdOp::ZeroMem { checked, .. } => *checked,
+                AdOp::ZeroMem { asks, .. } => matches!(asks, Asks::Zero | Asks::Bits),
                 AdOp::AddMem { shape, .. } => matches!(shape, Shape::Bytes { .. }),
                 _ => false,
             };

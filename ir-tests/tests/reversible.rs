@@ -3,7 +3,8 @@
 //! says.
 //!
 //! Seen to fail: a place of the caller's that is computed in without cotangents, one that is taken
-//! for new in each iteration, un-computing that is left out where it is needed.
+//! for new in each iteration, un-computing that is left out where it is needed; a
+//! tolerance that is absolute below one, and one that is that of another function.
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use brolga_driver::check::{Tolerances, check};
 use brolga_driver::run::Outcome;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Clauses, Directive, File, Invocation, Item, Num, compare, run};
+use brolga_oracle::fd::Verdict;
 
 fn files() -> Vec<File> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("reversible");
@@ -74,7 +76,7 @@ fn gradients_are_those_that_are_expected_and_those_of_the_tape() {
         for directive in &file.directives {
             let Directive::Grad(line) = directive else { continue };
             let call = file.bind(&line.text, &line.call, &line.clauses).unwrap();
-            let found = gradient(file, &call, Mode::Combined, file.options().inverse_check).unwrap();
+            let found = gradient(file, &call, Mode::Combined, InverseCheck::Declared).unwrap();
             let tol = compare::tolerance(&file.program, &call, &line.clauses);
             let wrong: Vec<String> = compare::differences(&found, &line.expected, &line.clauses, tol)
                 .iter()
@@ -101,7 +103,7 @@ fn all_ways_to_a_gradient_agree() {
     let mut recorded = 0;
     for file in &files() {
         for (name, call, _) in calls(file) {
-            let usual = gradient(file, &call, Mode::Combined, file.options().inverse_check).unwrap();
+            let usual = gradient(file, &call, Mode::Combined, InverseCheck::Declared).unwrap();
             let single = file.text.contains("f32");
             let tolerance = if single { 1e-5 } else { 1e-11 };
             for mode in [Mode::Split, Mode::Combined] {
@@ -141,7 +143,8 @@ fn inverses_undo() {
                 ..call.clone()
             };
             for call in [&call, &back] {
-                let found = round_trip(&file.program, file.inverses(), call, InverseCheck::Off, 200).unwrap().unwrap();
+                let found =
+                    round_trip(&file.program, file.inverses(), call, InverseCheck::Declared, 200).unwrap().unwrap();
                 assert_eq!(found.wrong, None, "{name} {}", call.symbol);
                 undone += found.undone;
                 refused += found.refused;
@@ -160,7 +163,7 @@ fn the_example_of_the_page_is_right() {
     let file = parse(text);
     let Some(Directive::Grad(line)) = file.directives.first() else { panic!("it has a call") };
     let call = file.bind(&line.text, &line.call, &line.clauses).unwrap();
-    let found = gradient(&file, &call, Mode::Combined, file.options().inverse_check).unwrap();
+    let found = gradient(&file, &call, Mode::Combined, InverseCheck::Declared).unwrap();
     assert_eq!(compare::differences(&found, &line.expected, &line.clauses, 1e-12).len(), 0);
 }
 
@@ -173,7 +176,8 @@ fn fails(text: &str, call: &str) -> (String, Option<u32>) {
         Err(Error::Trap(trap)) => trap,
         other => panic!("{other:?}"),
     };
-    let found: RoundTrip = round_trip(&file.program, file.inverses(), &call, InverseCheck::Off, 1).unwrap().unwrap();
+    let found: RoundTrip =
+        round_trip(&file.program, file.inverses(), &call, InverseCheck::Declared, 1).unwrap().unwrap();
     assert_eq!((found.wrong, found.undone), (None, 0));
     (trap.code.clone(), trap.line)
 }
@@ -207,6 +211,9 @@ fn failed_checks_name_their_lines() {
     let fixed = "fn f(x: q43, y: in f64) {\n    x += y\n}";
     assert_eq!(fails(fixed, "%f([1.0], [2000.0])"), fault("no_number", 2));
     assert_eq!(fails(fixed, "%f([0.1], [0.5])"), fault("no_number", 2));
+    // It has one zero.
+    assert_eq!(fails(fixed, "%f([-0.0], [0.5])"), fault("no_number", 2));
+    assert_eq!(fails("fn f(x: q43) {\n    neg x\n}", "%f([-0.0])"), fault("no_number", 2));
     let log = "fn f(x: f64, l: log, y: in f64) {\n    x += 1.0\n    l *= y\n}";
     assert_eq!(fails(log, "%f([1.0], [0.5], [0.0])"), fault("no_number", 3));
     assert_eq!(fails(log, "%f([1.0], [0.5], [-2.0])"), fault("no_number", 3));
@@ -225,6 +232,93 @@ fn failed_checks_name_their_lines() {
         "fn f(x: [f64 x 2], n: in i64) {\n    call g(x, n)\n}\nfn g(x: [f64 x n], n: in i64) {\n    x[1] += 1.0\n}";
     assert_eq!(fails(whole, "%f([1.0, 2.0], -1)"), fault("out_of_range", 5));
     assert_eq!(fails(whole, "%f([1.0, 2.0], 3)"), fault("out_of_range", 2));
+}
+
+#[test]
+fn what_is_made_a_fixed_point_number_is_one() {
+    // A zero with a sign, and what is no multiple, which another place holds that is only read.
+    for (made, given) in [("y", "-0.0"), ("-1e-20", "0.0"), ("y", "0.1"), ("y + 0.1", "-0.1")] {
+        let text = format!(
+            "fn f(x: q43, y: in TYPE, z: in f64) {{\n    let q: q43 = {made}\n    x += q\n    q -= z\n    q += z\n    \
+             drop q = {made}\n}}"
+        );
+        for ty in ["q43", "f64"].iter().filter(|ty| **ty == "f64" || !made.contains('+')) {
+            let file = parse(&text.replace("TYPE", ty));
+            let (call, _) = bind(&file, &format!("%f([0.5], [{given}], [0.3])"));
+            let found = round_trip(&file.program, file.inverses(), &call, InverseCheck::Declared, 20).unwrap().unwrap();
+            assert_eq!((found.wrong, found.undone), (None, 20), "{made} {ty}");
+        }
+    }
+}
+
+#[test]
+fn differences_of_fixed_point_numbers_are_multiples() {
+    let file =
+        parse("fn f(y: f64, q: q43, r: [q43 x 2]) {\n    q += float(r[0])\n    y += sin(float(q)) * float(r[1])\n}");
+    let (call, _) = bind(&file, "%f([0.0], [0.5], [0.25, 1.5]) shadow 0=[1.0]");
+    let rule = || DerivedRule::new(&file.program, &call.request(), &Options::default());
+    let outcome = run::gradient(&rule().unwrap(), &call).unwrap();
+    let found = check(&file.program, &call, &outcome, &rule, Tolerances::of(&file.program, &call, None), true).unwrap();
+    assert_eq!(found.complaints(), [""; 0]);
+    for row in &found.rows {
+        assert!(matches!(row.difference, Some(Verdict::Smooth { .. })), "{row:?}");
+    }
+}
+
+#[test]
+fn what_a_list_holds_of_another_type_is_not_moved_as_one() {
+    // Of 0x1.000003e8p-3 the halves are 0.25 and 1.5.
+    let file = parse(
+        "record R { a: f64, k: i64, b: f32, c: f32 }\nfn f(y: f64, r: R) {\n    y += r.a * r.a\n    r.b += r.c\n    \
+         r.k += 3\n}",
+    );
+    let (call, _) = bind(&file, "%f([0.0], [0.5, 0.0, 0x1.000003e8p-3]) shadow 0=[1.0]");
+    let rule = || DerivedRule::new(&file.program, &call.request(), &Options::default());
+    let outcome = run::gradient(&rule().unwrap(), &call).unwrap();
+    let found = check(&file.program, &call, &outcome, &rule, Tolerances::of(&file.program, &call, None), true).unwrap();
+    assert_eq!(found.complaints(), [""; 0]);
+    let names: Vec<String> = found.rows.iter().map(|r| r.input.name()).collect();
+    assert_eq!(names, ["0[0]", "1[0]"]);
+    let found = round_trip(&file.program, file.inverses(), &call, InverseCheck::Declared, 100).unwrap().unwrap();
+    assert_eq!((found.wrong, found.undone), (None, 100));
+}
+
+#[test]
+fn a_float_comes_back_in_proportion() {
+    // x is left with two digits, of which a logarithm makes as many of its slope.
+    let file = parse(
+        "fn f(y: f64, x: f64) check 1e-12 {\n    y += 1e-9 * log(x)\n    x += 1000\n}\n\
+         fn g(y: f64, x: f64) check 1e-3 {\n    y += x\n    x += 0.25\n}",
+    );
+    let (call, _) = bind(&file, "%f([0.0], [1e-12]) shadow 0=[1.0]");
+    let said = gradient(&file, &call, Mode::Combined, InverseCheck::Declared).unwrap_err().to_string();
+    assert!(said.contains("inverse_pair") && said.contains("record what differs"), "{said}");
+    assert!(said.contains("%f__do, line 1"), "{said}");
+    let exact = gradient(&file, &call, Mode::Combined, InverseCheck::Record).unwrap();
+    assert!((floats(&exact)[1] - 1000.0).abs() < 1e-9, "{exact:?}");
+    // What was zero has no proportion; other functions have other words.
+    for x in ["0.0", "0.1"] {
+        let (call, _) = bind(&file, &format!("%g([0.0], [{x}]) shadow 0=[1.0]"));
+        assert_eq!(floats(&gradient(&file, &call, Mode::Combined, InverseCheck::Declared).unwrap()), [1.0, 1.0]);
+    }
+    // So does what ends.
+    let drop = |more: &str| {
+        format!("fn f(x: f64) {{\n    let t: f64 = 1e-9\n    x += t\n    t += {more}\n    drop t = 1e-9\n}}")
+    };
+    assert_eq!(fails(&drop("1e-15"), "%f([3.0])"), ("dealloc_mismatch".to_owned(), Some(5)));
+    let file = parse(&drop("1e-18"));
+    assert!(run::primal(&file.program, &bind(&file, "%f([3.0])").0).is_ok());
+}
+
+#[test]
+fn roundings_that_grow_are_no_fault_of_an_inverse() {
+    // What comes back from 1e12 has five digits.
+    let file = parse("fn f(x: f64, a: in f64) {\n    x += 1e12 * a\n}");
+    let (call, _) = bind(&file, "%f([0.1], [1.0])");
+    let found = round_trip(&file.program, file.inverses(), &call, InverseCheck::Declared, 20).unwrap().unwrap();
+    assert_eq!(found.wrong, None);
+    assert!(found.left_out >= 19, "{found:?}");
+    assert!(gradient(&file, &call, Mode::Combined, InverseCheck::Declared).is_err());
 }
 
 #[test]
@@ -362,10 +456,9 @@ fn floats_of_both_widths_are_compared_each_by_its_own() {
     let apart = "fn f(x: f64, y: f32, a: in f64, b: in f32) {\n    x += a\n    y += b\n}";
     let run = |a: f64, b: f64| {
         let file = parse(apart);
-        assert_eq!(file.options().inverse_check, InverseCheck::Within(1e-8.into()));
         let text = format!("%f([0.1], f32[0.1], [{a:?}], f32[{b:?}]) shadow 0=[1.0] shadow 1=[1.0]");
         let (call, _) = bind(&file, &text);
-        match gradient(&file, &call, Mode::Combined, file.options().inverse_check) {
+        match gradient(&file, &call, Mode::Combined, InverseCheck::Declared) {
             Ok(found) => Ok(floats(&found)),
             Err(e @ Error::Trap(_)) => Err(e.to_string()),
             Err(e) => panic!("{e}"),
@@ -378,9 +471,9 @@ fn floats_of_both_widths_are_compared_each_by_its_own() {
         let said = run(a, b).unwrap_err();
         assert!(said.contains(at) && said.contains("tolerance"), "{said}");
     }
-    // Both in one place: a double, and two singles behind it.
+    // Both in one place: a double, and two singles behind it, 0.25 and 1.5.
     let file =
         parse("record P { a: f64, b: f32, c: f32 }\nfn g(p: P) {\n    p.a += 0.25\n    p.b += 0.5\n    p.c += p.b\n}");
-    let (call, _) = bind(&file, "%g([0.1, 0.2])");
-    assert!(gradient(&file, &call, Mode::Combined, file.options().inverse_check).is_ok());
+    let (call, _) = bind(&file, "%g([0.1, 0x1.000003e8p-3])");
+    assert!(gradient(&file, &call, Mode::Combined, InverseCheck::Declared).is_ok());
 }

@@ -152,6 +152,42 @@ fn the_embedding_has_the_gradient_and_the_hessian_that_are_known() {
 }
 
 #[test]
+fn the_mixture_of_gaussians_has_the_gradient_that_is_known() {
+    // Twelve points under four Gaussians in three dimensions: the lower triangles by columns, with
+    // a prior of gamma 1.5 and m 2. Computed with forty digits.
+    let (n, d, k) = (12, 3, 4);
+    let factors = d + d * (d - 1) / 2;
+    let wave = |n: usize, size: f64, a: f64, b: f64| list((0..n).map(|i| size * (i as f64 * a + b).sin()));
+    let (kd, kf, nd) = (k * d, k * factors, n * d);
+    let call = format!(
+        "%gmm([0.0], {}, {}, {}, {}, [1.125, 2.0, {n}.0, -26.542276959770164], {n}, {d}, {k}, {kd}, {kf}, {nd}) shadow \
+         0=[1.0]",
+        wave(k, 1.0, 0.7, 0.3),
+        wave(kd, 1.0, 1.3, 0.1),
+        wave(kf, 0.5, 0.9, 0.2),
+        wave(nd, 2.0, 1.1, 0.4)
+    );
+    let found = ran(&file("paper.rev"), &call, InverseCheck::Off);
+    close(&found.left[0], &[-37.95564910186145], 1e-12);
+    let of = |i: usize| &found.gradient[i];
+    close(of(1), &[-0.24791094528864752, 1.336390492804221, -0.14643292655162617, -0.9420466209639473], 1e-12);
+    let means = [2.602811777981989, 4.554894240741912, -1.1399301409030164, -4.080167119738962];
+    close(&of(2)[..4], &means, 1e-12);
+    let triangle = [
+        0.1077524575904017,
+        1.1497716925970797,
+        4.626116540189852,
+        -2.364204746768154,
+        0.4918867658853064,
+        -0.5704833445718133,
+    ];
+    close(&of(3)[..6], &triangle, 1e-12);
+    let all = || of(1).iter().chain(of(2)).chain(of(3)).copied();
+    close(&[all().sum(), norm(all())], &[5.554302164465884, 13.502609874440433], 1e-12);
+    assert_eq!(found.tape_bytes, 0);
+}
+
+#[test]
 fn lorenz_has_the_gradient_that_is_known() {
     let file = file("physics.rev");
     let cases = [

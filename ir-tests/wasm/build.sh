@@ -150,6 +150,8 @@ bare="-nostdlib -Wl,--no-entry"
     linked lstm $heap
     linked quadrature $heap
     linked remainders $libc
+    linked forks $libc -Wl,--allow-undefined -I"$here/../../crates/brolga-wasm/include"
+    linked openmp $libc -Wl,--allow-undefined -fopenmp
     by_hand gmm $heap
     by_hand ba $bare
     by_hand lstm $heap

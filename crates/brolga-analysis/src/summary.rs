@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 
 use brolga_ir::FuncKey;
 use brolga_ir::map::{HashMap, HashSet};
+use cranelift_codegen::ir;
 
 use crate::lattice::kinds::Kinds;
 use crate::memory::mod_ref::Effect;
 use crate::memory::points_to::PointerFlow;
 use crate::memory::punned_cells::PunnedCells;
+use crate::query::signature_id;
 
 /// How the bits of an integer become a float's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,18 +120,10 @@ pub enum Sources {
 pub struct Made {
     /// From what.
     pub from: Sources,
+    /// The parameters that lead to it from operand to operand, whatever memory is read beside.
+    pub through: Vec<usize>,
     /// It may be bits that were read from memory, or a part of them.
     pub bits: bool,
-}
-
-impl Sources {
-    pub(crate) fn add(&mut self, i: usize) {
-        if let Self::Params(all) = self
-            && let Err(at) = all.binary_search(&i)
-        {
-            all.insert(at, i);
-        }
-    }
 }
 
 /// Which functions take a root.
@@ -232,6 +226,17 @@ impl Summaries {
     /// What a result is made from.
     pub fn sources(&self, f: FuncKey, i: usize) -> &Sources {
         self.results.get(&f).and_then(|all| all.get(i)).map_or(&Sources::Anything, |made| &made.from)
+    }
+
+    /// The parameters that lead to a result from operand to operand.
+    pub fn through(&self, f: FuncKey, i: usize) -> &[usize] {
+        self.results.get(&f).and_then(|all| all.get(i)).map_or(&[], |made| &made.through)
+    }
+
+    /// Where an indirect call of `func` may go: functions of its signature whose address is taken.
+    pub fn addressed(&self, func: &ir::Function, sig: ir::SigRef) -> impl Iterator<Item = FuncKey> + '_ {
+        let id = signature_id(&func.dfg.signatures[sig]);
+        self.addressed.get(&id).into_iter().flatten().copied()
     }
 
     /// Whether a result may be bits that were read from memory.

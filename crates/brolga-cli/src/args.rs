@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum, ValueHint};
 /// The file that a command is about.
 #[derive(Args)]
 pub struct FileArg {
-    /// A CLIF file, or a WebAssembly module (.wasm, .wat).
+    /// A CLIF file, reversible functions (.rev), or a WebAssembly module (.wasm, .wat).
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// How it is read, if it is a module.

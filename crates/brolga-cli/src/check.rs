@@ -119,7 +119,7 @@ fn inverse_line(file: &File, job: &Job<'_>) -> Result<bool, Failure> {
     let refused = match (found.refused, found.left_out) {
         (0, 0) => String::new(),
         (n, 0) => format!("; {n} more were refused, and left as they were"),
-        (n, m) => format!("; {n} more were refused, and left as they were; {m} trapped, or were not finite"),
+        (n, m) => format!("; {n} more were refused, and left as they were; {m} trapped, or lost their digits"),
     };
     show(&format!("inverse: from {} random states back to them, {how}{refused}: {verdict}\n", found.undone));
     if let Some(wrong) = &found.wrong {

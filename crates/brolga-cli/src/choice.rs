@@ -2,7 +2,7 @@
 
 use brolga::{FuncKey, Request};
 use brolga_driver::text::cursor::Cursor;
-use brolga_driver::{Directive, File, SyntaxError, guess};
+use brolga_driver::{Directive, File, SyntaxError};
 
 use crate::failure::Failure;
 
@@ -26,7 +26,7 @@ pub(crate) fn request(file: &File, func: FuncKey, activity: Option<&str>) -> Res
         }
         _ => None,
     });
-    let mut request = line.unwrap_or_else(|| guess::request(&file.program, func));
+    let mut request = line.unwrap_or_else(|| file.request(func));
     if let Some(text) = activity {
         let mut cursor = Cursor::new(text);
         let given = brolga_driver::text::directive::activities(&mut cursor)?;

@@ -7,6 +7,7 @@ use brolga_driver::check::work_and_span;
 use brolga_driver::explain::{Wanted, explain, json, text};
 use brolga_driver::output::{error_json, plan_json, plan_text};
 use brolga_driver::protocol::derive;
+use brolga_driver::run::executed;
 use brolga_ir::FuncKey;
 use brolga_ir::driver::Driver;
 use brolga_ir::fork::{TASKS, described};
@@ -72,7 +73,7 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
         let asked = job.options.checkpoints != Checkpoints::default();
         let loops = if asked || runs_loops(&file.program) { outcome_of(&rules, job)?.plans } else { Vec::new() };
         let forks = forks(&file.program, job.call.func);
-        let counts = if forks.is_empty() { None } else { work_and_span(&file.program, &job.call) };
+        let counts = if forks.is_empty() { Vec::new() } else { counts(&file.program, job) };
         let staying = if asked { staying(&rules, job)? } else { Vec::new() };
         if args.json {
             let mut all = json::json(&job.call, &found);
@@ -84,7 +85,9 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             }
             if !forks.is_empty() {
                 all["forks"] = forks.into();
-                all["work_and_span"] = counts.map_or(Value::Null, |(work, span)| [work, span].into());
+                for (_, key, [work, span]) in &counts {
+                    all[*key] = [*work, *span].into();
+                }
             }
             if args.modes {
                 let entry =
@@ -105,14 +108,26 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             if !forks.is_empty() {
                 show(&format!("\nForks, whose tasks run on threads ({} in all):\n", forks.len()));
                 forks.iter().for_each(|fork| show(&format!("  {fork}\n")));
-                if let Some((work, span)) = counts {
-                    show(&format!("  work: {work} instructions; span, on the longest way through forks: {span}\n"));
+                for (of, _, [work, span]) in &counts {
+                    show(&format!(
+                        "  {of}: work {work} instructions; span, on the longest way through forks, {span}\n"
+                    ));
                 }
             }
             modes.iter().for_each(|mode| show(&mode_text(mode)));
         }
     }
     Ok(())
+}
+
+/// Work and span of a call's function and of both halves of its derivative, as far as they run:
+/// whose in words and as a key.
+fn counts(program: &Program, job: &Job<'_>) -> Vec<(&'static str, &'static str, [u64; 2])> {
+    let own = work_and_span(program, &job.call).map(|(work, span)| ("the function", "work_and_span", [work, span]));
+    let derived = executed(program, &job.call, &job.options()).ok().into_iter().flatten();
+    let names = [("its forward pass", "forward_work_and_span"), ("its pullback", "pullback_work_and_span")];
+    let derived = names.into_iter().zip(derived).map(|((of, key), n)| (of, key, [n.work, n.span]));
+    own.into_iter().chain(derived).collect()
 }
 
 /// Loops of a call that cannot be reversed from states, and why.

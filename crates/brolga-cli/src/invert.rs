@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::args::FileArg;
 use crate::failure::Failure;
-use crate::jobs::read;
+use crate::jobs::read_for;
 use crate::report::show;
 
 /// `invert`.
@@ -21,8 +21,8 @@ pub struct InvertArgs {
 
 /// Run the command.
 pub fn run(args: &InvertArgs) -> Result<(), Failure> {
-    let file = read(&args.input, &[])?;
     let name = args.func.as_deref().map(|name| name.trim_start_matches('%'));
+    let file = read_for(&args.input, name.map(str::to_owned).as_slice(), false)?;
     let Some(reversible) = &file.reversible else { return of_clif(&file, name) };
     let mut inverses = reversible.inverses.clone();
     if let Some(name) = name {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use brolga::{Diagnostic, Diagnostics, Error, Trap};
-use brolga_driver::reversible::{is_reversible, routine};
+use brolga_driver::reversible::is_reversible;
 use brolga_driver::wasm::{calls_of, is_module};
 
 use crate::failure::{Failure, failure_json};
@@ -114,7 +114,13 @@ fn diagnostics(problems: &Diagnostics, source: Option<&SourceText>) -> String {
 }
 
 fn diagnostic(d: &Diagnostic, source: Option<&SourceText>) -> String {
-    let place = place(&d.function, d.block.map(|b| b.to_string()), d.inst.map(|i| i.to_string()));
+    let place = match source {
+        // What a reversible function is lowered to has its name in front.
+        Some((name, _)) if is_reversible(name) && !d.function.is_empty() => {
+            format!("in `{}`", d.function.split("__").next().unwrap_or_default())
+        }
+        _ => place(&d.function, d.block.map(|b| b.to_string()), d.inst.map(|i| i.to_string())),
+    };
     let excerpt = source.zip(d.line).and_then(|((name, text), line)| Excerpt::new(name, text, line));
     let Some(mut excerpt) = excerpt else { return d.to_string() };
     let mut notes = Vec::new();
@@ -136,8 +142,9 @@ fn diagnostic(d: &Diagnostic, source: Option<&SourceText>) -> String {
 }
 
 fn trap(t: &Trap, source: Option<&SourceText>) -> String {
-    let routine = source.filter(|s| is_reversible(&s.0)).zip(t.line).and_then(|(s, line)| routine(&s.1, line));
-    let place = match routine {
+    // A reversible function is known by the user's name, not by that of what it was lowered to.
+    let own = source.filter(|s| is_reversible(&s.0)).map(|_| t.source_name.as_deref().unwrap_or(&t.function));
+    let place = match own {
         Some(name) => format!("in `{name}`"),
         None => place(&t.function, t.block.map(|b| b.to_string()), t.inst.map(|i| i.to_string())),
     };
@@ -146,7 +153,8 @@ fn trap(t: &Trap, source: Option<&SourceText>) -> String {
     let phase = if t.phase == "forward" { "forward pass" } else { t.phase };
     let title = format!("trap {} in the {phase}: {}", t.code, t.message);
     let group = excerpt.group(Level::ERROR.primary_title(title.as_str()), &place);
-    let group = t.notes().fold(group, |group, note| group.element(Level::NOTE.message(note)));
+    let notes = t.notes().filter(|_| own.is_none());
+    let group = notes.fold(group, |group, note| group.element(Level::NOTE.message(note)));
     Renderer::styled().render(&[group]).to_string()
 }
 

@@ -81,12 +81,16 @@ fn forks_are_listed() {
     let text = file.run("explain", &call).expect(0).stdout;
     let shown = "\nForks, whose tasks run on threads (1 in all):\n  %brolga_par_for of %square, called at %squares, block0, inst6, ";
     assert!(text.contains(shown) && text.contains("line 38"), "{text}");
-    assert!(text.contains("\n  work: ") && text.contains(" instructions; span, "), "{text}");
+    for of in ["the function", "its forward pass", "its pullback"] {
+        assert!(text.contains(&format!("\n  {of}: work ")) && text.contains(" instructions; span, "), "{text}");
+    }
     let found = file.run("explain", &[&call[..], &["--json"]].concat()).expect(0).json();
     assert_eq!(found[0]["forks"].as_array().map(Vec::len), Some(1), "{found:?}");
     // Two tasks do the same, and about half of it counts.
-    let [work, span] = [0, 1].map(|i| found[0]["work_and_span"][i].as_u64().unwrap());
-    assert!(span < work && 2 * span > work, "{found:?}");
+    for of in ["work_and_span", "forward_work_and_span", "pullback_work_and_span"] {
+        let [work, span] = [0, 1].map(|i| found[0][of][i].as_u64().unwrap());
+        assert!(span < work && 2 * span > work, "{of}: {found:?}");
+    }
 }
 
 #[test]

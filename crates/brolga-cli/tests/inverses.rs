@@ -124,6 +124,31 @@ fn files_say_what_undoes_what() {
 }
 
 #[test]
+fn an_inverse_is_wrong_beside_a_large_number_too() {
+    let wrong = "    v8 = f64const 0x1.0p-12\n    v9 = fadd v7, v8\n    store v9, v0+8\n";
+    let (head, retreat) = ADDED.split_once("function %retreat").unwrap();
+    let text = format!("{head}function %retreat{}", retreat.replacen("    store v7, v0+8\n", wrong, 1));
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "wrong.clif", text);
+    for x in ["0.7", "1e6"] {
+        let call = format!("%advance([{x}, 2.0], [1e-12])");
+        let args = ["--call", &call, "--inverse", "advance=retreat,0:16", "--inverse-check", "1e-9"];
+        file.run("check", &args).expect(1).says("argument 0 at [1] was 2.0").says("more than the 1e-9 that is allowed");
+    }
+}
+
+#[test]
+fn a_line_that_is_wrong_stops_no_command_about_others() {
+    for line in ["%advance = %back, 0:16", "%advance = %retreat, 2:16", "%advance, 1:8"] {
+        let file = said("other.clif", line);
+        file.run("run", &["--call", "%retreat([0.7, 2.0], [0.3])"]).expect(0);
+        file.run("dump", &["--func", "retreat", "--stage", "cfg"]).expect(0);
+        // What calls it is concerned.
+        file.run("run", &CALL).expect(1).says("other.clif:");
+        file.run("invert", &["--func", "advance"]).expect(1);
+    }
+}
+
+#[test]
 fn lines_that_are_wrong_are_named() {
     let says = |line: &str, code: &str, what: &str| {
         said("wrong.clif", line).run("check", &CALL).expect(1).says(code).says("wrong.clif:1").says(what);

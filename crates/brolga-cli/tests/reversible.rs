@@ -1,6 +1,6 @@
 //! Files of reversible functions: every command reads them, and errors name their lines.
 
-use brolga_testing::command::TempFile;
+use brolga_testing::command::{Run, TempFile};
 
 const SUM: &str = "\
 ; grad: %sum([0.0], [1.0, 2.0], 2) shadow 0=[1.0] buffers [[5.0], [1.0, 2.0], null] == [[1.0], [2.0, 4.0], null]
@@ -37,6 +37,45 @@ fn commands_read_reversible_functions() {
     run.says("out_of_range").says("sum.rev:9").says("in `first`");
     // The inverse is a function, too.
     prints("run", &["--call", "%sum__inverse([5.0], [1.0, 2.0], 2)"], "[0.0]");
+}
+
+#[test]
+fn places_are_duplicated_where_no_line_says_it() {
+    let text = "record R { k: i64, a: f64 }\nfn f(y: f64, x: in [f64 x n], m: in [i64 x n], r: R, k: i64, n: in i64) {\n    for i in 0 .. n {\n        y += x[i] * float(m[i]) * r.a\n        k += m[i]\n    }\n}\n";
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "places.rev", text);
+    for f in ["f", "f__inverse"] {
+        let dump = |more: &[&str]| {
+            file.run("dump", &[&["--func", f, "--stage", "clif-combined"], more].concat()).expect(0).stdout
+        };
+        let says = |list: &str| dump(&["--activity", list]);
+        let found = dump(&[]);
+        assert_eq!(found, says("duplicated, duplicated, const, duplicated, const, const"), "{f}");
+        assert_ne!(found, says("duplicated, const, const, duplicated, const, const"), "{f}");
+    }
+    // A pointer that is passed on is one, in CLIF, too.
+    let text = "function %f(i64, i64) {\n    fn0 = %g(i64, i64)\nblock0(v0: i64, v1: i64):\n    call fn0(v1, v0)\n    return\n}\nfunction %g(i64, i64) {\nblock0(v0: i64, v1: i64):\n    v2 = load.f64 v1\n    v3 = fcvt_from_sint.f64 v0\n    v4 = fmul v2, v3\n    store v4, v1\n    return\n}\n";
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "passed.clif", text);
+    let dump = |more: &[&str]| {
+        file.run("dump", &[&["--func", "f", "--stage", "clif-combined"], more].concat()).expect(0).stdout
+    };
+    assert_eq!(dump(&[]), dump(&["--activity", "duplicated, const"]));
+}
+
+#[test]
+fn messages_name_what_the_user_has_written() {
+    let deep = "fn down(x: f64, n: in i64) {\n    x += 1.0\n    if n > 0 {\n        call down(x, n - 1)\n    }\n}\n";
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "deep.rev", deep);
+    let names = |run: Run, what: &[&str]| {
+        let run = what.iter().fold(run.expect(1), |run, what| run.says(what));
+        assert!(!run.stderr.contains("brolga_reversible"), "{}", run.stderr);
+    };
+    names(file.run("run", &["--call", "%down([1.0], 100000000)"]), &["stk_ovf", "deep.rev:", "in `down`"]);
+    let text =
+        "fn near(x: f64, a: in f64) {\n    x += a\n}\n\nfn far(x: f64, a: in f64) check 1e-12 {\n    x += a\n}\n";
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "far.rev", text);
+    let call = |f: &str| file.run("grad", &["--call", &format!("%{f}([0.1], [1e5]) shadow 0=[1.0]")]);
+    call("near").expect(0);
+    names(call("far"), &["inverse_pair", "far.rev:5", "in `far`"]);
 }
 
 #[test]

@@ -77,6 +77,39 @@ fn is_exact(body: &str) {
 }
 
 #[test]
+fn sides_of_branches_read_what_is_loaded_above() {
+    let body = |above: &str, inner: &str| {
+        format!(
+            "block0(v0: i64, v1: i64, v2: i64):
+                v3 = load.i64 v0
+                v4 = load.i64 v0+8
+                v5 = iconst.i64 1
+                v6 = band v2, v5
+                {above}
+                brif v6, block1, block2
+            block1:
+                v7 = iadd v3, v4
+                store v7, v0
+                jump block3
+            block2:
+                {inner}
+            block3:
+                return"
+        )
+    };
+    let plain = "v8 = bxor v3, v4\n store v8, v0+8\n jump block3";
+    let nested = "v8 = icmp_imm ugt v2, 4\n brif v8, block4, block5\n block4:\n v9 = isub v3, v4\n store v9, v0\n jump \
+                  block6\n block5:\n store v4, v0\n store v3, v0+8\n jump block6\n block6:\n jump block3";
+    let nested = nested.replace("icmp_imm ugt v2, 4", "ushr v2, v5");
+    for inner in [plain, &nested] {
+        is_exact(&body("", inner));
+        // Where something is stored between, they would read another number.
+        let between = function(&text(&body("store v3, v0+8\n store v4, v0", inner)));
+        assert!(found(&between).is_err());
+    }
+}
+
+#[test]
 fn straight_lines() {
     // Both are exchanged; nothing is rounded.
     is_exact(

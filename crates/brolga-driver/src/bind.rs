@@ -9,7 +9,10 @@
 //! argument that is the buffer of another one shares its shadow, and its activity unless it says
 //! otherwise.
 
+use std::sync::Arc;
+
 use brolga::{ArgActivity, ArgSpec, Elem, FuncKey, MemoryMode, Program, Promises, Request};
+use brolga_reversible::PlaceWord;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
@@ -59,6 +62,9 @@ pub struct Invocation {
     /// The module whose instances it runs in. Then the function has one more parameter than is
     /// written, the instance, in front of all others.
     pub wasm: Option<Wasm>,
+    /// Of buffers of which a type says it, what each four bytes are: elements of a list may be of
+    /// other types than the list. Empty if nothing is known of any argument.
+    pub words: Vec<Option<Arc<[PlaceWord]>>>,
 }
 
 impl Invocation {
@@ -97,7 +103,7 @@ impl Invocation {
         promise(text, clauses.noalias.as_deref(), &args, &mut specs, ArgSpec::noalias)?;
         promise(text, clauses.fresh.as_deref(), &args, &mut specs, ArgSpec::fresh)?;
         promise(text, clauses.no_need.as_deref(), &args, &mut specs, ArgSpec::no_need)?;
-        Ok(Self { func, symbol, params, returns, args, specs, seeds, memory, wasm: None })
+        Ok(Self { func, symbol, params, returns, args, specs, seeds, memory, wasm: None, words: vec![] })
     }
 
     /// Arguments of the function in front of those that are written.
@@ -130,8 +136,17 @@ impl Invocation {
             });
             return Request::new(self.func, [ArgSpec::DUPLICATED].into_iter().chain(args));
         }
+        // What holds numbers of several types is for the program to show.
+        let mixed = |owner: usize, elem: ElemType| {
+            let own = |w: &PlaceWord| match elem {
+                ElemType::F64 => matches!(w, PlaceWord::F64 | PlaceWord::Q43 | PlaceWord::Rest),
+                ElemType::F32 => *w == PlaceWord::F32,
+                ElemType::Int(_) => matches!(w, PlaceWord::I64 | PlaceWord::I32 | PlaceWord::Rest),
+            };
+            self.words.get(owner).and_then(Option::as_ref).is_some_and(|words| !words.iter().all(own))
+        };
         let elem = |i| {
-            self.buffer(i).map(|(_, elem, ..)| match elem {
+            self.buffer(i).filter(|b| !mixed(b.0, b.1)).map(|(_, elem, ..)| match elem {
                 ElemType::F64 => Elem::F64,
                 ElemType::F32 => Elem::F32,
                 ElemType::Int(_) => Elem::Int,
@@ -143,11 +158,17 @@ impl Invocation {
     /// The buffer that argument `i` points at: the argument that owns it, what it holds, contents,
     /// shadow.
     pub fn buffer(&self, i: usize) -> Option<(usize, ElemType, &[u8], &[u8])> {
-        match &self.args[i] {
+        match self.args.get(i)? {
             BoundArg::Buffer { elem, data, shadow } => Some((i, *elem, data, shadow)),
             BoundArg::Same(j) => self.buffer(*j),
             BoundArg::Value(_) => None,
         }
+    }
+
+    /// What element `k` of a buffer is, by the number that it begins with, where a type says it.
+    pub fn word(&self, arg: usize, k: usize) -> Option<PlaceWord> {
+        let (owner, elem, ..) = self.buffer(arg)?;
+        self.words.get(owner)?.as_ref()?.get(k * elem.bytes() / 4).copied()
     }
 
     /// The first argument that is a duplicated buffer of floats.

@@ -23,7 +23,7 @@ use brolga_oracle::{Oracle, OracleError, Stray, Tangent};
 
 use crate::bind::Invocation;
 use crate::compare::{close, uses_f32};
-use crate::inputs::{Input, flatten, inputs, objective, oracle_args, with_inputs};
+use crate::inputs::{GRID, Input, direction, flatten, inputs, objective, oracle_args, with_inputs};
 use crate::memory::Memory;
 use crate::noise::Noise;
 use crate::run::Outcome;
@@ -172,7 +172,7 @@ pub fn check(
         if differences { Some(Samples::new(program, call, rule, &inputs, tolerances.precision, noise)?) } else { None };
     let rounding = known.map(|t| flatten(&t.rounding, &inputs));
     let mut rows = Vec::new();
-    for (i, input) in inputs.iter().enumerate() {
+    for (i, input) in inputs.iter().enumerate().filter(|(_, i)| !i.is_other()) {
         let mut silent = Vec::new();
         let tape = known.map(|t| flatten(&t.outcome, &inputs)[i]);
         let difference = samples.as_mut().map(|s| s.derivative(i, &mut silent));
@@ -252,7 +252,9 @@ impl<'a> Samples<'a> {
     /// What differences say of input `i`; if they say nothing, why.
     fn derivative(&mut self, i: usize, silent: &mut Vec<String>) -> Verdict {
         let input = self.inputs[i];
-        let options = fd::Options { precision: self.precision, f32_inputs: input.f32, noise: self.noise };
+        let unit = if input.on_grid() { GRID } else { 0.0 };
+        let options =
+            fd::Options { precision: self.precision, f32_inputs: input.f32, noise: self.noise, size: 0.0, unit };
         let mut failed = None;
         let sample = |x| self.at(i, x).inspect_err(|e| failed = Some(format!("at {x:?} the primal fails: {e}")));
         let verdict = fd::derivative(sample, input.value, &options);
@@ -343,7 +345,7 @@ fn dot_product(
     tolerances: Tolerances,
 ) -> Result<DotProduct, String> {
     let mut noise = Noise::new(1);
-    let direction: Vec<f64> = inputs.iter().map(|_| noise.unit()).collect();
+    let direction = direction(inputs, &mut noise);
     let hidden = call.hidden();
     let mut tangents = vec![Tangent::Zero; hidden + call.args.len()];
     for (input, x) in inputs.iter().zip(&direction) {

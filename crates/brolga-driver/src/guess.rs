@@ -3,10 +3,10 @@
 //! A call says by its arguments what is a buffer. `dump` and `; error:` name a function alone, and
 //! in CLIF a pointer is an integer like any other (unless the program says that only the instance
 //! is one). So we look: an `i64` parameter whose value, with offsets added, is the address of a
-//! load or a store counts as a pointer with a shadow; other integers are constant, floats are
-//! active.
+//! load or a store, here or in a function that it is passed to, counts as a pointer with a shadow;
+//! other integers are constant, floats are active.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use brolga::{ArgActivity, FuncKey, Program, Request};
 use cranelift_codegen::ir::{self, Opcode, types};
@@ -22,7 +22,7 @@ pub fn request(program: &Program, func: FuncKey) -> Request {
             |p: &ir::AbiParam| if vmctx(p) { ArgActivity::Duplicated } else { default_activity(p.value_type) };
         return Request::new(func, signature.params.iter().map(activity));
     }
-    let pointers = program.funcs[func].body.as_ref().map(pointer_params).unwrap_or_default();
+    let pointers = pointer_params(program, func, &mut HashMap::new());
     Request::new(
         func,
         signature
@@ -33,18 +33,29 @@ pub fn request(program: &Program, func: FuncKey) -> Request {
     )
 }
 
-/// Parameters that serve as addresses in the body.
-fn pointer_params(func: &ir::Function) -> HashSet<usize> {
+/// Parameters that serve as addresses in the body, or in those of functions that it calls.
+fn pointer_params(program: &Program, key: FuncKey, known: &mut Pointers) -> HashSet<usize> {
+    if let Some(found) = known.get(&key) {
+        return found.clone();
+    }
+    // Of a function that calls itself, what it does besides decides.
+    known.insert(key, HashSet::new());
+    let Some(func) = &program.funcs[key].body else { return HashSet::new() };
     let Some(entry) = func.layout.entry_block() else { return HashSet::new() };
-    let params = func.dfg.block_params(entry);
-    (0..params.len())
-        .filter(|i| func.dfg.value_type(params[*i]) == types::I64 && is_address(func, params[*i]))
-        .collect()
+    let params = func.dfg.block_params(entry).to_vec();
+    let is_pointer =
+        |&i: &usize| func.dfg.value_type(params[i]) == types::I64 && is_address((program, func), params[i], known);
+    let found: HashSet<usize> = (0..params.len()).filter(is_pointer).collect();
+    known.insert(key, found.clone());
+    found
 }
+
+/// Parameters of functions that serve as addresses.
+type Pointers = HashMap<FuncKey, HashSet<usize>>;
 
 /// Whether `param`, or a sum that it is part of, is dereferenced. Follows block parameters; one set
 /// of values suffices, since it only grows.
-fn is_address(func: &ir::Function, param: ir::Value) -> bool {
+fn is_address((program, func): (&Program, &ir::Function), param: ir::Value, known: &mut Pointers) -> bool {
     let dfg = &func.dfg;
     let mut derived = HashSet::from([param]);
     loop {
@@ -59,6 +70,15 @@ fn is_address(func: &ir::Function, param: ir::Value) -> bool {
             };
             if address.is_some_and(|a| derived.contains(a)) {
                 return true;
+            }
+            if let ir::InstructionData::Call { func_ref, .. } = dfg.insts[inst]
+                && args.iter().any(|a| derived.contains(a))
+                && let Some(callee) = program.callee(func, func_ref)
+            {
+                let pointers = pointer_params(program, callee, known);
+                if args.iter().enumerate().any(|(i, a)| derived.contains(a) && pointers.contains(&i)) {
+                    return true;
+                }
             }
             if matches!(opcode, Opcode::Iadd | Opcode::Isub | Opcode::Select)
                 && args.iter().any(|a| derived.contains(a))

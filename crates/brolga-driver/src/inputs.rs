@@ -13,9 +13,11 @@
 
 use brolga::{ArgActivity, DerivedRule, Error};
 use brolga_oracle::{Activity, BufferRef, Elem, OracleArg};
+use brolga_reversible::PlaceWord;
 
 use crate::bind::{BoundArg, Invocation};
 use crate::memory::Memory;
+use crate::noise::Noise;
 use crate::run::{Outcome, primal_in};
 use crate::text::ElemType;
 use crate::value::{Num, decode_all, from_data, to_data};
@@ -31,6 +33,39 @@ pub struct Input {
     pub value: f64,
     /// Whether it is a 32-bit float.
     pub f32: bool,
+    /// What it is, where a type says that.
+    pub word: Option<PlaceWord>,
+}
+
+impl Input {
+    /// Whether it is no number of its list's type, but an integer or two singles, say: it is not
+    /// moved.
+    pub fn is_other(&self) -> bool {
+        match self.word {
+            None => false,
+            Some(word) if self.f32 => word != PlaceWord::F32,
+            Some(word) => !matches!(word, PlaceWord::F64 | PlaceWord::Q43),
+        }
+    }
+
+    /// Whether it is a fixed-point number: a multiple of [`GRID`].
+    pub fn on_grid(&self) -> bool {
+        self.word == Some(PlaceWord::Q43)
+    }
+}
+
+/// A random direction.
+pub fn direction(inputs: &[Input], noise: &mut Noise) -> Vec<f64> {
+    let one = |i: &Input, x: f64| if i.is_other() { 0.0 } else { x };
+    inputs.iter().map(|i| one(i, noise.unit())).collect()
+}
+
+/// The unit of fixed-point numbers.
+pub const GRID: f64 = 1.0 / (1_u64 << 43) as f64;
+
+/// The nearest fixed-point number.
+pub fn on_grid(x: f64) -> f64 {
+    (x / GRID).round() * GRID + 0.0
 }
 
 impl Input {
@@ -43,24 +78,29 @@ impl Input {
     }
 }
 
+/// The largest magnitude of any of them.
+pub fn size(inputs: &[Input]) -> f64 {
+    inputs.iter().map(|i| i.value.abs()).filter(|x| x.is_finite()).fold(0.0, f64::max)
+}
+
 /// The inputs of a call, in order.
 pub fn inputs(call: &Invocation) -> Vec<Input> {
     let mut out = Vec::new();
     for arg in 0..call.args.len() {
-        let mut push = |index, n: Num| {
-            out.push(Input { arg, index, value: n.as_f64(), f32: matches!(n, Num::F32(_)) });
+        let mut push = |index, n: Num, word| {
+            out.push(Input { arg, index, value: n.as_f64(), f32: matches!(n, Num::F32(_)), word });
         };
         match (&call.args[arg], call.activity(arg)) {
             (BoundArg::Value(v), ArgActivity::Active) => {
                 let ty = call.params[arg];
                 for (i, n) in from_data(v, ty).nums().iter().enumerate() {
-                    push(ty.is_vector().then_some(i), *n);
+                    push(ty.is_vector().then_some(i), *n, None);
                 }
             }
             (_, ArgActivity::Duplicated) if call.owns_shadow(arg) => {
                 let Some((_, elem, data, _)) = call.buffer(arg).filter(|b| b.1.is_float()) else { continue };
                 for (i, n) in decode_all(elem, data).into_iter().enumerate() {
-                    push(Some(i), n);
+                    push(Some(i), n, call.word(arg, i));
                 }
             }
             _ => {}
@@ -72,7 +112,7 @@ pub fn inputs(call: &Invocation) -> Vec<Input> {
 /// The same call with other values for its inputs.
 pub fn with_inputs(call: &Invocation, inputs: &[Input], values: &[f64]) -> Invocation {
     let mut moved = call.clone();
-    for (input, value) in inputs.iter().zip(values) {
+    for (input, value) in inputs.iter().zip(values).filter(|(i, _)| !i.is_other()) {
         let lane = input.index.unwrap_or(0);
         let owner = call.buffer(input.arg).map_or(input.arg, |b| b.0);
         match &mut moved.args[owner] {
@@ -84,7 +124,8 @@ pub fn with_inputs(call: &Invocation, inputs: &[Input], values: &[f64]) -> Invoc
             }
             BoundArg::Buffer { elem, data, .. } => {
                 let n = elem.bytes();
-                Num::F64(*value).encode(*elem, &mut data[lane * n..(lane + 1) * n]);
+                let value = if input.on_grid() { on_grid(*value) } else { *value };
+                Num::F64(value).encode(*elem, &mut data[lane * n..(lane + 1) * n]);
             }
             BoundArg::Same(_) => unreachable!("the owner of a buffer is a buffer"),
         }

@@ -36,7 +36,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
-use brolga::{DataObject, Diagnostic, Diagnostics, FuncKey, Options, Program};
+use brolga::{DataObject, Diagnostic, Diagnostics, FuncKey, Options, Program, Request};
 use brolga_ir::diag::cut;
 use brolga_ir::intrinsics::is_intrinsic;
 use brolga_ir::program::{functions_used, symbol_of, symbol_of_func, symbols_used};
@@ -144,10 +144,16 @@ impl File {
 
     /// Options that suit what is in it, where nothing else is asked for.
     pub fn options(&self) -> Options {
-        match &self.reversible {
-            Some(reversible) => reversible.options(),
-            None if self.wasm.is_some() => brolga_wasm::options(),
-            None => Options::default(),
+        if self.wasm.is_some() { brolga_wasm::options() } else { Options::default() }
+    }
+
+    /// What to ask for of a function that no line calls: of a reversible one its types say it, of
+    /// another one it is a guess ([`guess`](crate::guess)).
+    pub fn request(&self, func: FuncKey) -> Request {
+        let known = self.reversible.as_ref().and_then(|r| r.specs(&self.program.funcs[func].symbol));
+        match known {
+            Some(specs) => Request::new(func, specs),
+            None => crate::guess::request(&self.program, func),
         }
     }
 
@@ -155,9 +161,9 @@ impl File {
     /// were parsed from.
     pub fn bind(&self, text: &str, call: &Call, clauses: &Clauses) -> Parsed<Invocation> {
         let Some(wasm) = &self.wasm else {
-            let bound = Invocation::bind(&self.program, text, call, clauses)?;
+            let mut bound = Invocation::bind(&self.program, text, call, clauses)?;
             if let Some(reversible) = &self.reversible {
-                reversible.fits(text, call, &bound)?;
+                bound.words = reversible.fits(text, call, &bound)?;
             }
             return Ok(bound);
         };
@@ -233,6 +239,7 @@ impl File {
         // Of a function that is not there it is said what may have been meant to be it.
         let all_there = wanted.iter().all(|w| units.iter().any(|u| u.symbol == *w));
         let in_part = !wanted.is_empty() && !problems.is_empty() && all_there;
+        let asked = (!wanted.is_empty()).then(|| reached(&units, wanted));
         if in_part {
             let mut kept = reached(&units, wanted);
             let undone: Vec<_> = undone_in(&directives).filter(|u| kept.contains(&u.undone.function.node)).collect();
@@ -261,8 +268,14 @@ impl File {
         let (name, wasm, reversible, undone) = (name.to_owned(), None, None, vec![]);
         let mut file = Self { name, text, program, functions, directives, malformed, wasm, reversible, undone };
         for said in undone_in(&file.directives.clone()) {
-            if !in_part || file.program.func(&said.undone.function.node).is_some() {
-                file.undo(&said.undone).map_err(|d| at_line(d, said.line))?;
+            let function = &said.undone.function.node;
+            if in_part && file.program.func(function).is_none() {
+                continue;
+            }
+            match file.undo(&said.undone) {
+                Err(d) if asked.as_ref().is_none_or(|a| a.contains(function)) => return Err(at_line(d, said.line)),
+                // What is wrong with others is nothing to those that are asked for.
+                Ok(()) | Err(_) => {}
             }
         }
         Ok(file)

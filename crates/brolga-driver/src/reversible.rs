@@ -14,10 +14,11 @@
 //! | AD0035 | a place that does not end where it was made |
 //! | AD0036 | the number of an iteration is changed |
 
-use brolga::{Diagnostic, Diagnostics, InverseCheck, Options, Program, Tolerance};
-use brolga_ir::program::symbol_of_func;
-use brolga_reversible::ast::{CheckMode, File as Functions, Type};
-use brolga_reversible::{Compiled, Fault, RevError, compile};
+use std::sync::Arc;
+
+use brolga::{ArgSpec, Diagnostic, Diagnostics, Elem, Program};
+use brolga_reversible::ast::{File as Functions, FnParam, Type};
+use brolga_reversible::{Compiled, PlaceWord, RevError, compile};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::verify_function;
@@ -50,28 +51,14 @@ pub fn is_reversible(name: &str) -> bool {
 }
 
 impl Reversible {
-    /// Options that suit the functions: what they say of checks, calls of them are checked for.
-    pub fn options(&self) -> Options {
-        let mut found = InverseCheck::Off;
-        for f in &self.functions.functions {
-            found = match (found, f.check) {
-                (found, CheckMode::Off) => found,
-                (InverseCheck::Off, CheckMode::Bits) => InverseCheck::Bits,
-                (found @ InverseCheck::Bits, CheckMode::Bits) => found,
-                (_, CheckMode::Within(t)) => InverseCheck::Within(Tolerance::from(t)),
-                (found, CheckMode::Bits) => found,
-            };
-        }
-        Options { inverse_check: found, ..Options::default() }
-    }
-}
-
-impl Reversible {
     /// That a call gives each parameter what it takes: buffers of its numbers, as long as they have
-    /// to be.
-    pub(crate) fn fits(&self, text: &str, call: &Call, bound: &Invocation) -> Parsed<()> {
+    /// to be. What lies in each.
+    pub(crate) fn fits(&self, text: &str, call: &Call, bound: &Invocation) -> Parsed<Vec<Option<Arc<[PlaceWord]>>>> {
         let name = bound.symbol.strip_suffix("__inverse").unwrap_or(&bound.symbol);
-        let Some(function) = self.functions.functions.iter().find(|f| f.name == name) else { return Ok(()) };
+        let Some(function) = self.functions.functions.iter().find(|f| f.name == name) else {
+            return Ok(vec![]);
+        };
+        let mut words = vec![None; bound.args.len()];
         let length = |n: &str| match bound.args.get(function.params.iter().position(|p| p.name == n)?)? {
             BoundArg::Value(DataValue::I64(n)) => Some(*n),
             _ => None,
@@ -92,8 +79,29 @@ impl Reversible {
                 // A run says so, if an element is named.
                 None => {}
             }
+            words[i] = self.functions.words_of(&p.ty, length).map(Arc::from);
         }
-        Ok(())
+        Ok(words)
+    }
+}
+
+impl Reversible {
+    /// What the parameters of `%f` or `%f__inverse` are to a derivative where a caller does not say
+    /// it: places are duplicated, unless they and all that is passed by value hold integers.
+    pub fn specs(&self, symbol: &str) -> Option<Vec<ArgSpec>> {
+        let name = symbol.strip_suffix("__inverse").unwrap_or(symbol);
+        let function = self.functions.functions.iter().find(|f| f.name == name)?;
+        let spec = |p: &FnParam| {
+            let elem = (!(p.input && matches!(p.ty, Type::I64 | Type::I32))).then(|| element(&p.ty)).flatten();
+            let elem = elem.map(|elem| match elem {
+                ElemType::F64 => Elem::F64,
+                ElemType::F32 => Elem::F32,
+                ElemType::Int(_) => Elem::Int,
+            });
+            let activity = if self.functions.has_cotangents(&p.ty) { ArgSpec::DUPLICATED } else { ArgSpec::CONST };
+            ArgSpec { elem, ..activity }
+        };
+        Some(function.params.iter().map(spec).collect())
     }
 }
 
@@ -146,40 +154,20 @@ fn diagnostic(e: &RevError, text: &str) -> Diagnostic {
     }
 }
 
-/// The function that a line of a text is of.
-pub fn routine(text: &str, line: u32) -> Option<String> {
-    let functions = brolga_reversible::parse::parse(text).ok()?.functions;
-    functions.into_iter().rfind(|f| f.at.line <= line).map(|f| f.name)
-}
-
 /// A program, and its functions with their lines.
 pub(crate) type Defined = (Program, Vec<(brolga::FuncKey, u32)>);
 
 /// The functions as a program; those that a caller calls, with their lines.
 fn program(compiled: &Compiled, isa: &dyn TargetIsa) -> Result<Defined, Diagnostics> {
-    let mut program = Program::new();
-    for fault in Fault::ALL {
-        program.traps.insert(fault.code(), (fault.name(), fault.message()));
-    }
-    for f in &compiled.functions {
-        program.declare(&f.symbol, &f.func.signature);
-    }
-    let mut functions = Vec::new();
     for f in &compiled.functions {
         if let Err(e) = verify_function(&f.func, isa) {
             let d = Diagnostic::new("AD0901", format!("what `{}` was lowered to is not valid", f.symbol));
             return Err(d.in_func(&f.symbol).note(e.to_string()).into());
         }
-        let lines = f.func.clone();
-        let line = |inst| {
-            let loc = lines.srcloc(inst);
-            if loc.is_default() { f.line } else { loc.bits() }
-        };
-        let key = program
-            .define(&f.symbol, f.func.clone(), line)
-            .map_err(|s| Diagnostic::new("AD0004", format!("`%{s}` is defined twice")))?;
-        debug_assert_eq!(symbol_of_func(&f.func.name), f.symbol);
-        functions.push((key, f.line));
     }
+    let mut program = Program::new();
+    compiled.define_in(&mut program)?;
+    let key = |symbol: &str| program.func(symbol).expect("it is defined");
+    let functions = compiled.functions.iter().map(|f| (key(&f.symbol), f.line)).collect();
     Ok((program, functions))
 }

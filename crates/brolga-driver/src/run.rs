@@ -1,6 +1,8 @@
 //! One call through primal, forward pass and pullback, and what came out.
 
-use brolga::{ArgActivity, DerivedRule, Error, InverseStats, LoopReport, LoopStats, Options, Primal, Program};
+use brolga::{
+    ArgActivity, DerivedRule, Error, InverseStats, LoopReport, LoopStats, Mode, Options, Primal, Program, WorkAndSpan,
+};
 use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::Invocation;
@@ -92,6 +94,19 @@ pub fn gradient_in(rule: &DerivedRule, call: &Invocation, memory: &mut Memory) -
     let outcome = collect(call, memory, &value, &cotangents, run.tape_bytes());
     undamaged(memory)?;
     Ok(Outcome { loops: run.loop_stats(), plans: run.loop_plans(), inverses: run.inverse_stats(), ..outcome })
+}
+
+/// What the derivative of a call executes: its forward pass and its pullback, in a debug run.
+pub fn executed(program: &Program, call: &Invocation, options: &Options) -> Result<[WorkAndSpan; 2], Error> {
+    let options = Options { mode: Mode::Split, debug: true, ..options.clone() };
+    let rule = DerivedRule::new(program, &call.request(), &options)?;
+    let memory = Memory::new(call)?;
+    // SAFETY: as in `gradient_in`.
+    let mut pullback = unsafe { rule.forward(&memory.arguments()) }?.1;
+    // SAFETY: as in `gradient_in`.
+    unsafe { pullback.call(&call.seeds) }?;
+    undamaged(&memory)?;
+    Ok(pullback.executed())
 }
 
 /// Run a call without differentiating anything, in fresh memory.

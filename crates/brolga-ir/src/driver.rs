@@ -6,6 +6,7 @@
 //! of its own.
 
 use crate::FuncKey;
+use crate::options::InverseCheck;
 
 /// What the derived pair of a function is a template of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct InverseDriver {
     /// Its parameters are those of the function, and then the shadow of each, null where there is
     /// none.
     pub adjoint: Option<Box<str>>,
+    /// What is checked of it, if the program says so.
+    pub check: Option<InverseCheck>,
 }
 
 /// What the parameters of a function mean that does the steps of a loop from one to another. It

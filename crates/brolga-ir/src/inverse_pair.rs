@@ -113,7 +113,7 @@ impl PairFuncs {
         let adjoint = self.adjoint.as_ref().map(|_| format!("{}__adjoint", self.symbol).into());
         let part = |i| StatePart { address: vec![2 * i], offset: 0, length: StateLength::Param(2 * i + 1) };
         let state = (0..self.parts).map(part).collect();
-        let driver = InverseDriver { state, undo: undo.clone().into(), adjoint };
+        let driver = InverseDriver { state, undo: undo.clone().into(), adjoint, check: None };
         let n = self.signature.params.len();
         let is_length = |i: &usize| *i < 2 * self.parts && i % 2 == 1;
         let mut handed: Vec<usize> = (0..n).filter(|i| !is_length(i)).collect();

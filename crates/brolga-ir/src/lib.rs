@@ -49,7 +49,7 @@ pub use options::{
     Untracked,
 };
 pub use passes::{Pass, PassSet};
-pub use position::{OFFSET, position};
+pub use position::{OFFSET, STATEMENT, position};
 pub use program::{Allocator, DataObject, Func, Program, Refused};
 pub use request::{ArgActivity, ArgSpec, Elem, Promises, Request, ResultActivity};
 pub use spec::{Derivative, ParamActivity, ParamSpec, ReturnActivity, Spec};

@@ -182,22 +182,40 @@ impl TapeKind {
 /// What is checked of a function that undoes another one ([`crate::inverse_pair`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InverseCheck {
+    /// What the program says of each pair
+    /// ([`Program::set_inverse_check`](crate::Program::set_inverse_check)); [`Bits`](Self::Bits) of
+    /// one of which it says nothing.
+    #[default]
+    Declared,
     /// Nothing: it is taken on trust.
     Off,
-    /// Floats of the state may differ from those before the call, by so much: absolutely, and of
-    /// those above one relatively. Other words may not.
+    /// Floats of the state may differ from those before the call as far as
+    /// [`Tolerance::allows`]. Other words may not.
     Within(Tolerance),
     /// The state has to be the one before the call, bit by bit.
-    #[default]
     Bits,
     /// The same, and what the inverse does not give back is recorded and put there: words of eight
     /// bytes. So sums of floats are undone where that is exact, and recorded where it is not.
     Record,
 }
 
-/// How far floats may be from each other.
+/// How far floats may be from each other: in proportion. What was zero has no proportion, and may
+/// become as much as the tolerance. Of singles it is the root of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tolerance(u64);
+
+impl Tolerance {
+    /// Whether a double that was `before` may be `found`.
+    pub fn allows(self, before: f64, found: f64) -> bool {
+        let size = if before == 0.0 { 1.0 } else { before.abs() };
+        before == found || (found - before).abs() <= f64::from_bits(self.0) * size
+    }
+
+    /// The same of singles.
+    pub fn allows_single(self, before: f32, found: f32) -> bool {
+        Self::from(f64::from_bits(self.0).sqrt()).allows(before.into(), found.into())
+    }
+}
 
 impl From<f64> for Tolerance {
     fn from(x: f64) -> Self {

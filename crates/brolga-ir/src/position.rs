@@ -3,9 +3,18 @@
 /// Set in a position that is a byte offset in a binary file, not a line of a text.
 pub const OFFSET: u32 = 1 << 31;
 
-/// A position in words: `line 12`, or `byte 0x1f3` of a binary file.
+/// Set in a position, without [`OFFSET`], that is the number of a statement that a Rust program has
+/// made, from 1.
+pub const STATEMENT: u32 = 1 << 30;
+
+/// A position in words: `line 12`, `statement 3`, or `byte 0x1f3` of a binary file.
 ///
-/// Positions are 1-based lines, or byte offsets with the bit [`OFFSET`]; 0 is an unknown one.
+/// Positions are 1-based lines, byte offsets with the bit [`OFFSET`], or numbers of statements with
+/// the bit [`STATEMENT`]; 0 is an unknown one.
 pub fn position(at: u32) -> String {
-    if at & OFFSET == 0 { format!("line {at}") } else { format!("byte {:#x}", at & !OFFSET) }
+    match at {
+        at if at & OFFSET != 0 => format!("byte {:#x}", at & !OFFSET),
+        at if at & STATEMENT != 0 => format!("statement {}", at & !STATEMENT),
+        line => format!("line {line}"),
+    }
 }

@@ -284,7 +284,7 @@ impl DisplayInst<'_> {
         match asks {
             Asks::Nothing => {}
             Asks::Known => write!(f, ", loads ask if it was poison")?,
-            Asks::Zero => write!(f, ", trap untracked_bits if it was not 0")?,
+            Asks::Zero | Asks::Bits => write!(f, ", trap untracked_bits if it was not 0")?,
         }
         match cuts {
             None => Ok(()),

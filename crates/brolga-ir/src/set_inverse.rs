@@ -11,6 +11,8 @@ use cranelift_codegen::ir::{self, InstructionData, Signature, types};
 
 use crate::driver::{Driver, InverseDriver, StateLength, StatePart};
 use crate::driver_call::{Misuse, calls, import};
+use crate::options::InverseCheck;
+use crate::program::Func;
 use crate::symbols::symbol_in;
 use crate::{Diagnostic, Diagnostics, Program};
 
@@ -35,7 +37,8 @@ impl Program {
             Diagnostics::from(d.in_func(function).help(help))
         })?;
         let part = |&(param, length): &(usize, StateLength)| StatePart { address: vec![param], offset: 0, length };
-        let driver = InverseDriver { state: state.iter().map(part).collect(), undo: inverse.into(), adjoint: None };
+        let state = state.iter().map(part).collect();
+        let driver = InverseDriver { state, undo: inverse.into(), adjoint: None, check: None };
         let symbol = undone(function, inverse);
         let handed: Vec<usize> = (0..sig.params.len()).collect();
         let body = calls(&symbol, &sig, &(function.to_owned(), sig.clone()), &handed);
@@ -57,6 +60,27 @@ impl Program {
                     *func_ref = driver;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Say what is checked of calls of a function that another one undoes, where
+    /// [`Options::inverse_check`](crate::Options::inverse_check) leaves it to the program.
+    ///
+    /// # Errors
+    /// AD0192 if no call of it is undone.
+    pub fn set_inverse_check(&mut self, function: &str, check: InverseCheck) -> Result<(), Diagnostics> {
+        let calls = |f: &Func| f.body.as_ref().is_some_and(|b| calls_of(b, function).next().is_some());
+        let is_pair = |f: &Func| matches!(f.driver, Some(Driver::Inverse(_))) && calls(f);
+        let pairs: Vec<_> = self.funcs.iter().filter(|(_, f)| is_pair(f)).map(|(k, _)| k).collect();
+        for &pair in &pairs {
+            if let Some(Driver::Inverse(of)) = &mut self.func_mut(pair).driver {
+                of.check = Some(check);
+            }
+        }
+        if pairs.is_empty() {
+            let d = Diagnostic::new("AD0192", format!("no call of %{function} is undone"));
+            return Err(d.in_func(function).help("say first which function undoes it (`set_inverse`)").into());
         }
         Ok(())
     }

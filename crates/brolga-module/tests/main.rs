@@ -11,6 +11,7 @@ mod corners;
 mod equations;
 mod errors;
 mod features;
+mod forks;
 mod formula;
 mod growth;
 mod heap;

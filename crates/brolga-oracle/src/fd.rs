@@ -113,11 +113,16 @@ pub struct Options {
     /// What is known of the values' absolute error beside that: numbers that cancel on the way
     /// leave more than the result shows.
     pub noise: f64,
+    /// What inputs are multiples of; zero if they are any.
+    pub unit: f64,
+    /// The size of the numbers that steps along a line are added to, or 0 where the argument is the
+    /// number: steps that are lost in them say nothing.
+    pub size: f64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { precision: f64::EPSILON, f32_inputs: false, noise: 0.0 }
+        Options { precision: f64::EPSILON, f32_inputs: false, noise: 0.0, size: 0.0, unit: 0.0 }
     }
 }
 
@@ -205,7 +210,11 @@ struct Samples<F> {
 
 impl<F: FnMut(f64) -> f64> Samples<F> {
     fn round(&self, x: f64) -> f64 {
-        if self.options.f32_inputs { f64::from(x as f32) } else { x }
+        match self.options.unit {
+            _ if self.options.f32_inputs => f64::from(x as f32),
+            0.0 => x,
+            unit => (x / unit).round() * unit,
+        }
     }
 
     fn at(&mut self, x: f64) -> f64 {
@@ -229,8 +238,20 @@ impl<F: FnMut(f64) -> f64> Samples<F> {
         }
     }
 
+    /// How far a step along a line may be off, and how many times that it must be long.
+    fn resolution(&self) -> (f64, f64) {
+        match self.options.f32_inputs {
+            true => (self.options.size * f64::from(f32::EPSILON), 64.0),
+            false => (self.options.size * f64::EPSILON, 4096.0),
+        }
+    }
+
     /// Quotients with a step of `h`: central, left, right.
     fn quotients(&mut self, h: f64) -> Option<[Quotient; 3]> {
+        let (off, least) = self.resolution();
+        if h < least * off {
+            return None;
+        }
         // The steps that the arguments really take.
         let (up, down) = (self.round(self.t + h), self.round(self.t - h));
         let (dup, ddown) = (up - self.t, self.t - down);
@@ -240,14 +261,14 @@ impl<F: FnMut(f64) -> f64> Samples<F> {
         let (fu, fd, f0) = (self.at(up), self.at(down), self.f0);
         let magnitude = [f0, fu, fd].into_iter().filter(|y| y.is_finite()).map(f64::abs).fold(0.0, f64::max);
         let noise = self.noise.max(self.options.precision * magnitude);
-        let q = |value, step| Quotient { value, noise: 2.0 * noise / step };
+        let q = |value: f64, step| Quotient { value, noise: (2.0 * noise + value.abs() * off) / step };
         Some([q((fu - fd) / (dup + ddown), dup + ddown), q((f0 - fd) / ddown, ddown), q((fu - f0) / dup, dup)])
     }
 
     fn verdict(&mut self) -> Verdict {
         let single = self.options.precision > 1e-12;
         let least = if self.options.f32_inputs { f64::from(f32::EPSILON) } else { f64::EPSILON };
-        let spacing = self.scale * self.options.precision.max(least);
+        let spacing = (self.scale * self.options.precision.max(least)).max(self.options.unit);
         self.measure(8.0 * spacing);
         let mut found: [Vec<Quotient>; 3] = Default::default();
         let halvings = if single { 18 } else { 30 };
@@ -290,10 +311,11 @@ pub fn derivative<E>(mut f: impl FnMut(f64) -> Result<f64, E>, t: f64, options: 
     // A step near 0 has only the size of the function's values to go by; where those have few
     // digits it must be large.
     let least = if options.precision > 1e-12 { 0.5 } else { 1e-3 };
+    let size = options.size * least;
     let mut at_scale = |scale| {
         Samples { f: &mut f, t, f0, options: *options, scale, noise: options.noise, undefined: false }.verdict()
     };
-    match at_scale(t.abs().max(least)) {
+    match at_scale(t.abs().max(least).max(size)) {
         // A small argument may be all the room that there is.
         Verdict::Unreliable(_) if t != 0.0 && t.abs() < least => at_scale(t.abs()),
         said => said,

@@ -127,8 +127,23 @@ fn what_larger_steps_say_is_checked_by_smaller_ones() {
     let knows = Options { noise: 1e4, ..Options::default() };
     let lost = derivative(|x| Ok::<_, OracleError>((x + 1e20 * x) - 1e20 * x), 1.0, &knows);
     assert_eq!(lost, Verdict::Unreliable(Why::Noise));
-    let single = Options { precision: f32::EPSILON.into(), f32_inputs: true, noise: f64::MIN_POSITIVE };
+    let single =
+        Options { precision: f32::EPSILON.into(), f32_inputs: true, noise: f64::MIN_POSITIVE, size: 0.0, unit: 0.0 };
     let ceil = |x: f64| Ok::<_, OracleError>(f64::from((x as f32).ceil()));
     assert_eq!(derivative(ceil, 1088.0, &single), Verdict::Unreliable(Why::NoLimit));
     assert!(derivative(ceil, 1088.5, &single).accepts(0.0, 1e-6));
+}
+
+/// Along a line through large numbers steps that are lost in them say nothing.
+#[test]
+fn steps_along_a_line_are_seen_by_the_numbers_that_they_are_added_to() {
+    for x in [1.0, 3e4, 1e6, 1e9] {
+        let options = Options { size: x, ..Options::default() };
+        for (f, slope) in [(f64::sin as fn(f64) -> f64, x.cos()), (|y: f64| y * y, 2.0 * x)] {
+            let v = derivative(|t| Ok::<_, OracleError>(f(x + 0.75 * t)), 0.0, &options);
+            let right = v.accepts(0.75 * slope, 1e-6);
+            assert!(right && (x > 1e6 || matches!(v, Verdict::Smooth { .. })), "{x}: {v:?}, not {slope}");
+            assert!(matches!(v, Verdict::Unreliable(_)) || !v.accepts(0.75 * slope * 1.01 + 1e-2, 1e-6), "{x}: {v:?}");
+        }
+    }
 }

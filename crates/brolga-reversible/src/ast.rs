@@ -13,7 +13,8 @@
 /// Where something stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceSpan {
-    /// Line, from 1; of a builder the number of the statement.
+    /// Line, from 1; of a builder the number of the statement in its function, zero of the function
+    /// itself.
     pub line: u32,
     /// Column, from 1; zero in what a builder has made.
     pub column: u32,
@@ -107,8 +108,8 @@ pub enum Len {
 pub enum CheckMode {
     /// Nothing: claims are believed, and indices are taken to be in range.
     Off,
-    /// Floats may differ by so much, in proportion where they are above one; singles by the root
-    /// of it. Integers may not.
+    /// Floats may differ by so much, in proportion; what is to be zero, by as much as that. Singles
+    /// may by the root of it. Integers may not.
     Within(f64),
     /// All bits count.
     Bits,

@@ -28,6 +28,8 @@
 //! ");
 //! # Ok::<(), brolga_reversible::Errors>(())
 //! ```
+//!
+//! [`Compiled::define_in`] puts it into a program, to be called and differentiated.
 
 use crate::ast::{
     BinaryOp, CheckMode, Expr, ExprKind, File, FnParam, Function, PathStep, RecordType, RevPlace, SourceSpan, Stmt,
@@ -193,7 +195,7 @@ impl std::ops::Neg for Expr {
 impl ReversibleBuilder {
     /// A function of this name, which does nothing yet.
     pub fn new(name: &str) -> Self {
-        let at = SourceSpan { line: 1, column: 0 };
+        let at = SourceSpan::default();
         let (params, body, check) = Default::default();
         let function = Function { name: name.to_owned(), params, body, check, at };
         Self { function, blocks: vec![vec![]], made: 0 }

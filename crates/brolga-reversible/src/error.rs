@@ -66,7 +66,9 @@ impl fmt::Display for RevError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (code, SourceSpan { line, column }) = (self.kind.code(), self.at);
         match column {
-            0 => write!(f, "{code}: statement {line}: {}", self.message),
+            0 if self.function.is_empty() => write!(f, "{code}: {}", self.message),
+            0 if line == 0 => write!(f, "{code}: `{}`: {}", self.function, self.message),
+            0 => write!(f, "{code}: `{}`, statement {line}: {}", self.function, self.message),
             _ => write!(f, "{code}: line {line}, column {column}: {}", self.message),
         }
     }
@@ -152,7 +154,7 @@ impl Fault {
             Self::OutOfRange => "an index is out of range, or a stack is full or empty",
             Self::NoQuotient => "an integer is divided by zero, or the least one by -1",
             Self::NoNumber => {
-                "a `q43` is beyond 2¹⁰ or no multiple of 2⁻⁴³, or a `log` is multiplied by what is not positive"
+                "a `q43` is beyond 2¹⁰, no multiple of 2⁻⁴³ or -0.0, or a `log` is multiplied by what is not positive"
             }
             Self::NoMemory => "a place is larger than the memory that there is: correct its length",
         }

@@ -70,6 +70,37 @@ impl File {
         let n = u64::try_from(length(n)?).ok()?;
         n.checked_mul(layouts.size(of).ok()?.0.into())?.checked_add(head)
     }
+
+    /// What each four bytes of a place are, in order; none as of [`File::bytes_of`].
+    pub fn words_of(&self, ty: &Type, length: impl Fn(&str) -> Option<i64>) -> Option<Vec<PlaceWord>> {
+        let layouts = Layouts::new(self).ok()?;
+        let bytes = usize::try_from(self.bytes_of(ty, &length)?).ok()?;
+        let mut words = vec![PlaceWord::Rest; bytes.div_ceil(4)];
+        layouts.mark(ty, &length, &mut words)?;
+        Some(words)
+    }
+
+    /// Whether some number of a place of a type has a cotangent: all but integers do.
+    pub fn has_cotangents(&self, ty: &Type) -> bool {
+        Layouts::new(self).is_ok_and(|layouts| layouts.is_active(ty))
+    }
+}
+
+/// What four bytes of a place are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceWord {
+    /// The first half of a double.
+    F64,
+    /// The first half of a fixed-point number.
+    Q43,
+    /// A single.
+    F32,
+    /// The first half of an integer of 64 bits.
+    I64,
+    /// An integer of 32 bits.
+    I32,
+    /// The other half of a number, or nothing.
+    Rest,
 }
 
 /// Sizes of types, and offsets of fields.
@@ -152,6 +183,44 @@ impl Layouts {
                 (r.size, r.align)
             }
         })
+    }
+
+    /// Say of each word of a place what it is.
+    fn mark(&self, ty: &Type, length: &dyn Fn(&str) -> Option<i64>, words: &mut [PlaceWord]) -> Option<()> {
+        let (of, n, head) = match ty {
+            Type::Array(of, n) => (of, n, 0),
+            Type::Stack(of, n) => (of, n, 2),
+            Type::Record(name) => {
+                for (_, ty, at) in self.fields(name) {
+                    self.mark(ty, length, words.get_mut(*at as usize / 4..)?)?;
+                }
+                return Some(());
+            }
+            scalar => {
+                let (first, every) = match Scalar::of(scalar)? {
+                    Scalar::F32 => (PlaceWord::F32, 1),
+                    Scalar::I64 => (PlaceWord::I64, 1),
+                    Scalar::I32 | Scalar::Bool => (PlaceWord::I32, 1),
+                    Scalar::Q43 => (PlaceWord::Q43, 1),
+                    Scalar::Complex => (PlaceWord::F64, 2),
+                    Scalar::F64 | Scalar::Log => (PlaceWord::F64, 1),
+                };
+                (0..every).try_for_each(|k| words.get_mut(2 * k).map(|w| *w = first))?;
+                return Some(());
+            }
+        };
+        if head > 0 {
+            *words.first_mut()? = PlaceWord::I64;
+        }
+        let n = match n {
+            Len::Fixed(n) => i64::from(*n),
+            Len::Param(n) => length(n)?,
+        };
+        let size = self.size(of).ok()?.0 as usize / 4;
+        for k in 0..usize::try_from(n).ok()? {
+            self.mark(of, length, words.get_mut(head + k * size..)?)?;
+        }
+        Some(())
     }
 
     /// A field of a record: its type, and how many bytes it lies behind the beginning.

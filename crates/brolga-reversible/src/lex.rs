@@ -1,8 +1,9 @@
 //! Words of a text, with their places.
 //!
 //! **Question.** Where does each name, number and sign of a `.rev` file stand?
-//! **Answer.** One pass over the characters. A comment goes from `;` to the end of its line. The
-//! end of a line ends a statement, unless a bracket is open.
+//! **Answer.** One pass over the characters. A comment goes from `;` to the end of its line, with a
+//! space in front of it where something else is: what other languages end a statement by would
+//! hide the next one. The end of a line ends a statement, unless a bracket is open.
 
 use crate::ast::SourceSpan;
 use crate::error::{ErrorKind, RevError};
@@ -11,6 +12,7 @@ use crate::error::{ErrorKind, RevError};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token {
     Name(String),
+    /// Without its sign: the least number stands for 2⁶³.
     Int(i64),
     Float(f64),
     Sign(&'static str),
@@ -24,7 +26,7 @@ impl Token {
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Name(n) => format!("`{n}`"),
-            Self::Int(n) => format!("`{n}`"),
+            Self::Int(n) => format!("`{}`", n.unsigned_abs()),
             Self::Float(x) => format!("`{x}`"),
             Self::Sign(s) => format!("`{s}`"),
             Self::Line => "the end of the line".to_owned(),
@@ -42,12 +44,20 @@ const SIGNS: [&str; 36] = [
 /// The words of a text.
 ///
 /// # Errors
-/// A character that begins none, a number that is none.
+/// A character that begins none, a number that is none, a comment that may be meant for another
+/// thing.
 pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, SourceSpan)>, RevError> {
     let mut out: Vec<(Token, SourceSpan)> = Vec::new();
     let mut depth = 0_i32;
+    // Some editors put a mark in front of a text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (line, whole) in (1..).zip(text.lines()) {
         let code = whole.split(';').next().unwrap_or_default();
+        if code.len() < whole.len() && code.ends_with(|c: char| !c.is_whitespace()) {
+            let at = SourceSpan { line, column: code.len() as u32 + 1 };
+            let e = RevError::new(ErrorKind::Syntax, at, "`;` begins a comment, and what stands in front of it ends");
+            return Err(e.help("statements are lines, and an array is `[f64 x 3]`; put a space in front of a comment"));
+        }
         let mut rest = code;
         while let Some(first) = rest.trim_start().chars().next() {
             rest = rest.trim_start();
@@ -106,7 +116,12 @@ fn number(rest: &str, at: SourceSpan) -> Result<(Token, usize), RevError> {
             Err(e) => Err(e.to_string()),
         }
     } else {
-        text.parse().map(Token::Int).map_err(|e| e.to_string())
+        // The least integer is this one with a sign, which the parser sees.
+        match text.parse::<u64>() {
+            Ok(n) if n <= 1 << 63 => Ok(Token::Int(n as i64)),
+            Ok(_) => Err("it has more than 64 bits".to_owned()),
+            Err(e) => Err(e.to_string()),
+        }
     };
     match token {
         Ok(token) => Ok((token, len)),

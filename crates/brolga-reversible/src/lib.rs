@@ -24,12 +24,14 @@
 //! | `build` | functions from Rust |
 //! | `layout`, `types` | what is refused before it runs |
 //! | `invert` | the inverse |
+//! | `define` | functions in a program, which is differentiated |
 //! | `lower/` | functions in CLIF, in both directions, with cotangents and without |
 
 #![warn(unreachable_pub)]
 
 pub mod ast;
 pub mod build;
+mod define;
 mod error;
 pub mod invert;
 mod layout;
@@ -42,6 +44,7 @@ mod types;
 use std::fmt;
 
 pub use error::{ErrorKind, Fault, RevError};
+pub use layout::PlaceWord;
 pub use lower::Lowered;
 
 use ast::File;

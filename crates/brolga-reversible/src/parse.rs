@@ -140,6 +140,12 @@ impl Parser {
         }
     }
 
+    /// Whether a function begins here, as none does in a block.
+    fn begins_function(&self) -> bool {
+        let next = self.tokens.get(self.next + 1);
+        self.is_word("fn") && next.is_some_and(|t| matches!(t.0, Token::Name(_)))
+    }
+
     fn deeper<T>(&mut self, of: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         self.depth += 1;
         if self.depth > MOST_DEEP {
@@ -262,12 +268,16 @@ impl Parser {
             if !p.is("{") {
                 p.next = behind;
             }
+            let open = p.at();
             p.expect("{")?;
             let mut body = Vec::new();
             loop {
                 p.lines();
                 if p.eat("}") {
                     return Ok(body);
+                }
+                if *p.peek() == Token::End || p.begins_function() {
+                    return Err(RevError::new(ErrorKind::Syntax, open, "this brace is never closed"));
                 }
                 body.push(p.stmt()?);
                 if *p.peek() != Token::Line && !p.is("}") {
@@ -528,6 +538,10 @@ impl Parser {
     fn unary(&mut self) -> Parsed<Expr> {
         let at = self.at();
         let op = if self.eat("-") {
+            if *self.peek() == Token::Int(i64::MIN) {
+                self.take();
+                return Ok(Expr { kind: ExprKind::Int(i64::MIN), at });
+            }
             UnaryOp::Neg
         } else if self.eat_word("not") {
             UnaryOp::Not
@@ -538,7 +552,7 @@ impl Parser {
         // A number with a sign is a number.
         let kind = match (op, &of.kind) {
             (UnaryOp::Neg, ExprKind::Float(x)) => ExprKind::Float(-x),
-            (UnaryOp::Neg, ExprKind::Int(n)) => ExprKind::Int(-n),
+            (UnaryOp::Neg, ExprKind::Int(n)) if *n != i64::MIN => ExprKind::Int(-n),
             _ => ExprKind::Unary(op, Box::new(of)),
         };
         Ok(Expr { kind, at })
@@ -547,6 +561,10 @@ impl Parser {
     fn atom(&mut self) -> Parsed<Expr> {
         let at = self.at();
         let kind = match self.peek().clone() {
+            Token::Int(i64::MIN) => {
+                let message = "9223372036854775808 has more than 64 bits";
+                return Err(RevError::new(ErrorKind::Syntax, at, message).help("the largest is 9223372036854775807"));
+            }
             Token::Int(n) => {
                 self.take();
                 ExprKind::Int(n)

@@ -101,6 +101,7 @@ pub(crate) fn checked(mut file: File) -> Result<(File, Layouts), Vec<RevError>> 
             errors.push(e.help("these begin with `brolga_`, or have two underscores in a row; give it another name"));
         }
         errors.extend(readable(&f.name, f.at).err());
+        errors.iter_mut().filter(|e| e.function.is_empty()).for_each(|e| e.function.clone_from(&f.name));
         known.insert(f.name.clone(), Function { body: vec![], ..f.clone() });
     }
     for f in &mut file.functions {
@@ -563,7 +564,8 @@ impl Checker<'_> {
     fn rotate(&self, a: &RevPlace, b: &RevPlace, by: &Expr, at: SourceSpan) -> TypeResult<()> {
         let (x, y) = (self.changed_scalar(a)?, self.changed_scalar(b)?);
         if x != y || !matches!(x, Scalar::F64 | Scalar::F32) {
-            return Err(RevError::new(ErrorKind::Type, at, "two floats alike are rotated"));
+            let message = format!("`{a}` is {} and `{b}` is {}, and no plane", x.name(), y.name());
+            return Err(RevError::new(ErrorKind::Type, at, message).help("rotate two f64, or two f32"));
         }
         if overlap(a, b) == Overlap::Always {
             return Err(RevError::new(ErrorKind::AliasWrite, b.at, format!("`{a}` is rotated with itself")));

@@ -249,12 +249,39 @@ fn numbers_and_statements_have_bounds() {
     assert_eq!(one("x += 1e400"), [(ErrorKind::Syntax, 2)]);
     assert_eq!(one("k += 2147483648"), [(ErrorKind::Type, 2)]);
     assert_eq!(one("x += 99999999999999999999"), [(ErrorKind::Syntax, 2)]);
+    compile("fn f(k: i64) {\nk += -9223372036854775808\nk -= - -9223372036854775808\n}").unwrap();
+    for stmt in ["x += 9223372036854775808", "x += -9223372036854775809", "x += 1 - 9223372036854775808"] {
+        assert_eq!(one(stmt), [(ErrorKind::Syntax, 2)], "{stmt}");
+    }
     compile("fn f(k: i32, j: in i32) {\nk += -2147483648\nk ^= min(j, 2147483647)\n}").unwrap();
     assert_eq!(one(&format!("x += 1.0{}", " + 1.0".repeat(100_000))), [(ErrorKind::Syntax, 2)]);
     let branch = |i: usize| format!("}} else if k > {i} {{\n");
     let chain: String = (0..10_000).map(branch).collect();
     assert_eq!(one(&format!("if k > 0 {{\n{chain}}}"))[0].0, ErrorKind::Syntax);
     compile(&format!("fn f(x: f64) {{\nx += 1.0{}\n}}", " + 1.0".repeat(500))).unwrap();
+}
+
+#[test]
+fn a_comment_hides_no_statement() {
+    assert_eq!(errors("fn f(x: f64) {\n    x += 1.0; x += 2.0\n}"), [(ErrorKind::Syntax, 2)]);
+    assert_eq!(errors("fn f(x: [f64; 3]) {\n    x[0] += 1.0\n}"), [(ErrorKind::Syntax, 1)]);
+    compile("\u{feff}; A mark, and a comment.\nfn f(x: f64) { ; another\n    x += 1.0 ; one\n}").unwrap();
+}
+
+#[test]
+fn a_brace_that_is_not_closed_is_named() {
+    let at = |text: &str| {
+        let found = compile(text).expect_err("it is refused");
+        let e = &found.0[0];
+        assert!(e.message.contains("never closed"), "{found}");
+        (e.at.line, e.at.column)
+    };
+    assert_eq!(at("fn f(x: f64) {\n    x += 1.0\n"), (1, 14));
+    assert_eq!(
+        at("fn f(x: f64) {\n    for i in 0 .. 2 {\n        x += 1.0\n}\n\nfn g(x: f64) {\n    x += 1.0\n}"),
+        (1, 14)
+    );
+    assert_eq!(at("; A comment.\nfn f(x: f64) {\n    if x > 0.0 {\n        x += 1.0\n"), (3, 16));
 }
 
 #[test]

@@ -243,11 +243,14 @@ fn power_less_one(x: &E, p: &E) -> E {
     p.eq(0.0).select(0.0, p * pow(x, p - 1.0))
 }
 
-/// The same for an exponent that may vary: what it is at `p = 0`, `p/x`, has the slope in `p` that
-/// it has there.
+/// 2⁻³⁰, whose inverse has a fourth power in single precision.
+const LEAST_BASE: f64 = 1.0 / (1 << 30) as f64;
+
+/// The same for an exponent that may vary, with all slopes in `p` where powers of `1/x` are
+/// numbers. Elsewhere what it is at `p = 0`, `p/x`, has the first one.
 fn slope_of_power(x: &E, p: &E) -> E {
     let at_zero = (x.eq(0.0) | x.is_nan()).select(0.0, p / x);
-    p.eq(0.0).select(at_zero, p * pow(x, p - 1.0))
+    (p.eq(0.0) & !x.gt(LEAST_BASE)).select(at_zero, p * pow(x, p - 1.0))
 }
 
 /// `a/r²`, zero where `r` is zero or infinite.

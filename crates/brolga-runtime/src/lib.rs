@@ -42,6 +42,7 @@ pub use brolga_schedules::Selection;
 pub use calls::heap::Pair;
 pub use calls::symbols::symbols;
 pub use captures::{CaptureError, CaptureTable, Captures, DerivedPair};
+pub use forks::WorkAndSpan;
 pub use segment::pool::{Lease, Plan, Pool};
 pub use segment::workspace::Workspace;
 pub use segment::{ReserveError, Segment};

@@ -35,6 +35,7 @@
 //! walk over all that waits. A program that moves no pieces pays nothing.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 pub(crate) mod across;
 mod covered;
@@ -190,6 +191,9 @@ pub(crate) struct Pieces {
     pub(crate) across: bool,
     /// By window: bytes at which a demand waits ([`demand`]).
     demanded: HashMap<usize, Mask>,
+    /// Of a task that runs back: sums that it or what waits for it has, and how far each is from
+    /// the shadow.
+    pub(crate) sums: Vec<(Range<usize>, usize)>,
     /// By address: doubles in two windows that have been stored over in part ([`covered`]).
     covered: HashMap<usize, Covered>,
     /// By address: upper halves of windows that have been given up, as last digits of doubles in
@@ -238,6 +242,7 @@ impl Pieces {
         if !self.records.is_empty() || self.lost || self.poisoned || noted != 0 {
             *self = Self { across: self.across, ..Self::default() };
         }
+        self.sums.clear();
     }
 
     /// Whether doubles may lie across windows.

@@ -1,6 +1,7 @@
 //! The tape in the steady state, and signals that are not ours.
 
 mod foreign;
+mod forks;
 mod steady_state;
 
 use brolga_testing::counting::Counting;

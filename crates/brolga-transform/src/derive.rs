@@ -30,7 +30,7 @@ pub fn derive_with(
         staying: &staying,
         inlining: &inlining,
         pieces: found.pieces,
-        demanded: found.demanded,
+        known: found.known,
         unaligned: found.program.unaligned_doubles,
     };
     let found = derive_once(asked, manner, Observer { stages: Some(&mut look), statements: None })?;

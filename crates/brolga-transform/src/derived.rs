@@ -1,6 +1,7 @@
 //! Derivation, the output: pairs, combined functions, and the tables that hold them together.
 
 use brolga_analysis::Variant;
+use brolga_analysis::calls::summarise::Found;
 use brolga_ir::map::IndexMap;
 use brolga_ir::names::Names;
 use brolga_ir::{FuncKey, Mode, Program};
@@ -151,8 +152,8 @@ pub struct Derivation {
     /// Bytes of the floats whose cotangents tasks of forks add up; none if they differ, or if there
     /// are no tasks.
     pub task_floats: Option<u8>,
-    /// Whether a function computes a float's bits from integers in memory.
-    pub demanded: bool,
+    /// What some function does that all had to know of.
+    pub known: Found,
     /// Of which sizes floats are that are moved as integers which may be none
     /// ([`Activity::guessed`](brolga_analysis::activity::Activity::guessed)).
     pub guessed: u8,

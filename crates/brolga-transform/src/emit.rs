@@ -21,7 +21,8 @@ use cranelift_entity::EntitySet;
 
 use crate::assemble::assembly::{Assembled, Graphs, OneGraph};
 use crate::batch::Shapes;
-use crate::clif::dead_segment_arg;
+use crate::clif::count::count;
+use crate::clif::dead_segment_arg::position;
 use crate::clif::passes::{self, ClifCx, Remarks};
 use crate::derived::{DerivedCombined, DerivedPair, Emitted, PairSymbols, Symbols};
 use crate::facts::Facts;
@@ -83,8 +84,12 @@ impl<'s, 'f> Emitter<'s, 'f> {
         let emitted = match graphs {
             Graphs::Pair { forward, pullback, ct } => {
                 let PairSymbols { forward: forward_symbol, pullback: pullback_symbol } = symbols.pair();
-                let forward = self.function(&forward.graph, plan, forward.seg, None).0;
-                let pullback = self.function(&pullback.graph, plan, pullback.seg, ct.as_ref()).0;
+                let mut forward = self.function(&forward.graph, plan, forward.seg, None).0;
+                let mut pullback = self.function(&pullback.graph, plan, pullback.seg, ct.as_ref()).0;
+                if self.counts() {
+                    count(&mut forward, position(&variant));
+                    count(&mut pullback, 0);
+                }
                 let frame = plan.frame.as_ref().map_or(0, |f| f.size);
                 let entries = Vec::new();
                 let pair = DerivedPair { variant, forward_symbol, pullback_symbol, forward, pullback, frame, entries };
@@ -187,15 +192,24 @@ impl<'s, 'f> Emitter<'s, 'f> {
 
     /// The one function of a variant, and whether it has a use for its segment.
     fn one_function(&mut self, graph: &CfgBlocks, plan: &Plan, seg: Val) -> (ir::Function, bool) {
-        let (func, asked) = self.function(graph, plan, seg, None);
+        let (mut func, mut asked) = self.function(graph, plan, seg, None);
         if self.facts.mode == Mode::Tangent {
             return (func, asked);
+        }
+        if self.counts() {
+            count(&mut func, position(self.facts.variant));
+            asked = true;
         }
         let uses = || uses_segment(&func, self.facts.variant);
         // With much effort it may not be used any more.
         let segment = asked && (self.quick() || uses());
         debug_assert_eq!(segment, uses(), "what is asked for is used");
         (func, segment)
+    }
+
+    /// Whether functions count what they execute.
+    fn counts(&self) -> bool {
+        self.facts.options.debug && !self.facts.options.tape.is_standalone()
     }
 
     fn quick(&self) -> bool {
@@ -217,6 +231,6 @@ impl<'s, 'f> Emitter<'s, 'f> {
 /// their deltas.
 fn uses_segment(func: &ir::Function, variant: &Variant) -> bool {
     let entry = func.layout.entry_block().expect("a function has a body");
-    let segment = func.dfg.block_params(entry)[dead_segment_arg::position(variant)];
+    let segment = func.dfg.block_params(entry)[position(variant)];
     func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).any(|i| func.dfg.inst_values(i).any(|v| v == segment))
 }

@@ -296,6 +296,10 @@ pub(crate) fn features() -> WasmFeatures {
 const NEWER: &str = "compile without this feature; Wasm 2.0 with tail calls, multiple memories and extended constant \
                      expressions is supported";
 
+const ATOMIC: &str = "there are no atomic instructions and no shared memory here, and compiled without them an update \
+                      by several threads of OpenMP is a race: write `reduction` for `omp atomic`, and let each thread \
+                      write memory of its own";
+
 impl<'a> Info<'a> {
     /// Validate and read a module.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
@@ -495,12 +499,10 @@ impl<'a> Info<'a> {
 /// Validate. A module that only newer features make valid is told apart from one that nothing does.
 fn validate(bytes: &[u8]) -> Result<(), Error> {
     let Err(e) = Validator::new_with_features(features()).validate_all(bytes) else { return Ok(()) };
-    if Validator::new_with_features(WasmFeatures::all()).validate_all(bytes).is_ok() {
-        return Err(Error::unsupported(
-            format!("a feature that this module uses ({})", e.message()),
-            e.offset(),
-            NEWER,
-        ));
+    let is_valid = |with: WasmFeatures| Validator::new_with_features(with).validate_all(bytes).is_ok();
+    if is_valid(WasmFeatures::all()) {
+        let help = if is_valid(features().union(WasmFeatures::THREADS)) { ATOMIC } else { NEWER };
+        return Err(Error::unsupported(format!("a feature that this module uses ({})", e.message()), e.offset(), help));
     }
     Err(e.into())
 }

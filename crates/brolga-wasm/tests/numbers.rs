@@ -292,3 +292,29 @@ fn generators_of_numbers() {
     let slope = draw() + draw();
     is(f(1, 2), f64::from(slope));
 }
+
+/// Functions that know of no float in memory, whose copies become numbers. Broken on purpose: if
+/// the run did not ask what the host has put, the gradients would be zeros.
+#[test]
+fn floats_that_only_the_host_knows() {
+    for copied in [
+        "(i64.store (i32.const 64) (i64.load (local.get $p)))",
+        "(i64.store (i32.const 64) (i64.and (i64.load (local.get $p)) (i64.const 0xffffffffffff)))",
+        "(i32.store (i32.const 64) (i32.load (local.get $p)))
+         (i32.store (i32.const 68) (i32.load offset=4 (local.get $p)))",
+        "(memory.copy (i32.const 64) (local.get $p) (i32.const 8))",
+    ] {
+        let text = format!(
+            r#"(module (memory (export "memory") 1)
+                (func (export "f") (param $p i32) (result f64)
+                    {copied} (f64.convert_i64_u (i64.load (i32.const 64)))))"#
+        );
+        let module = Module::new(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        for found in gradients(&module, with(Ok(1.7))) {
+            assert!(matches!(&found, Err(Error::Trap(t)) if t.code == "untracked_bits"), "{copied}: {found:?}");
+        }
+        for found in gradients(&module, with(Err(7))) {
+            assert_eq!(found.unwrap_or_else(|e| panic!("{copied}: {e}")), [0.0; 2], "{copied}");
+        }
+    }
+}

@@ -342,3 +342,137 @@ fn races_are_found() {
         }
     }
 }
+
+/// A region whose threads add into one place: with the atomic instructions that `omp atomic`
+/// becomes, and with ordinary ones, which it becomes without `-matomics`.
+#[test]
+fn atomic_updates_of_openmp_are_refused_or_race() {
+    let module = |update: &str| {
+        let text = format!(
+            r#"(module
+              (import "env" "__kmpc_fork_call" (func $fork (param i32 i32 i32 i32)))
+              (memory (export "memory") 2)
+              (global $__stack_pointer (mut i32) (i32.const 65536))
+              (table 2 funcref)
+              (elem (i32.const 1) $thread)
+              (func $thread (param $number i32) (param $bound i32) (param $x i32) {update})
+              (func (export "f") (param $x i32) (result f64)
+                (i32.store (i32.const 16) (local.get $x))
+                (call $fork (i32.const 0) (i32.const 1) (i32.const 1) (i32.const 16))
+                (f64.load (local.get $x))))"#
+        );
+        Module::with_options(text, &ModuleOptions { bounds: Bounds::Checked, ..ModuleOptions::default() })
+    };
+    let atomic = "(drop (i64.atomic.rmw.cmpxchg (local.get $x) (i64.load (local.get $x)) (i64.const 0)))";
+    let said = module(atomic).expect_err("it is refused").to_string();
+    assert!(said.contains("is not supported") && said.contains("write `reduction` for `omp atomic`"), "{said}");
+    let module = module("(f64.store (local.get $x) (f64.add (f64.load (local.get $x)) (f64.const 1)))").unwrap();
+    let (instance, key) = (Instance::new(&module).unwrap(), module.function("f").unwrap().0);
+    let args = [DataValue::I64(instance.vmctx() as i64), DataValue::I32(1024)];
+    // SAFETY: translated code checks its accesses, and stays in the instance.
+    match unsafe { Oracle::new(module.program()).run(key, &args) } {
+        Err(OracleError::Race(race)) => assert!(race.diagnostic.to_string().contains("%thread"), "{}", race.diagnostic),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Modules of `docs/DIAGNOSTICS.md` provoke what they stand under.
+#[test]
+fn examples_of_modules_provoke_their_codes() {
+    let document = include_str!("../../../docs/DIAGNOSTICS.md");
+    let mut n = 0;
+    for section in document.split("\n### ").skip(1) {
+        let code = section.split(' ').next().unwrap_or_default();
+        for example in section.split("```wat\n").skip(1) {
+            let text = example.split("```").next().unwrap_or_default();
+            let found = Module::new(text).and_then(|m| rule(&m, "f", &options(Mode::Combined, 2)));
+            let said = found.err().unwrap_or_else(|| panic!("the example of {code} is derived")).to_string();
+            assert!(said.contains(&format!("error[{code}]")), "{code}: {said}");
+            n += 1;
+        }
+    }
+    assert!(n > 0);
+}
+
+/// Bits of doubles that the program has stored become numbers in tasks. Seen to fail: demands of
+/// tasks that are not known to what has forked.
+#[test]
+fn tasks_make_numbers_of_bits() {
+    for (level, bytes) in FORKS.into_iter().enumerate() {
+        let module = Module::new(bytes).unwrap();
+        for (mode, threads) in [(Mode::Split, 1), (Mode::Split, 2), (Mode::Combined, 3)] {
+            let given = [Given::Int(20), array(20), array(20)];
+            match outcome(&module, "of_bits", &given, &options(mode, threads)) {
+                // Where the double was stored.
+                Err(Error::Trap(t)) => assert_eq!((&*t.code, &*t.function), ("untracked_bits", "of_bits"), "{t}"),
+                other => panic!("{level} {mode:?} {threads}: {other:?}"),
+            }
+        }
+    }
+}
+
+/// Numbers that tasks make of integers in memory: of the caller's, of which all tasks read one, and
+/// of the module's own. Broken on purpose: demands of tasks that stay with them are cotangents that
+/// did not arrive.
+#[test]
+fn tasks_make_numbers_of_integers() {
+    let number = |at: &str| format!("(f64.convert_i32_s (i32.load offset={at} (local.get $ctx)))");
+    // One for each task, four bytes apart, behind one that all tasks read.
+    let body = format!(
+        "(local.set $f (i32.add (local.get $ctx) (i32.mul (local.get $lo) (i32.const 8))))
+         (f64.store (local.get $f) (f64.mul (f64.load (local.get $f))
+           (f64.mul {} (f64.convert_i32_s (i32.load offset=260 (i32.add (local.get $ctx)
+             (i32.mul (local.get $lo) (i32.const 4))))))))",
+        number("256")
+    );
+    // Where the first double of the array is stored over that, nothing is known.
+    let first = "(f64.store offset=256 (local.get $x) (f64.load (local.get $x)))";
+    // Copies of floats that are not loaded as such: cotangents may come in pieces.
+    let copy = "(i64.store offset=384 (local.get $x) (i64.load offset=16 (local.get $x)))";
+    let ints: Vec<i32> = (0..21).map(|i| 0x2000_0000 + 1000 * i).collect();
+    for (before, known, copies) in [("", true, false), (first, false, false), ("", true, true), (first, false, true)] {
+        let call = if copies {
+            format!("{before} {copy} (f64.add (f64.load offset=384 (local.get $x)) (block (result f64) {CALL}))")
+        } else {
+            format!("{before} {CALL}")
+        };
+        let module = with_body("", &body, &call);
+        let mut all = Vec::new();
+        for (mode, threads) in [(Mode::Split, 1), (Mode::Split, 2), (Mode::Combined, 1), (Mode::Combined, 3)] {
+            let gradient = rule(&module, "f", &options(mode, threads)).unwrap();
+            let mut instance = Instance::new(&module).unwrap();
+            let at = instance.alloc_f64(&[0.5; 49]).unwrap() as usize;
+            let bytes: Vec<u8> = ints.iter().flat_map(|n| n.to_le_bytes()).collect();
+            instance.memory_mut()[at + 256..][..84].copy_from_slice(&bytes);
+            instance.declare_floats(at as u32 + 256, 88, 0).unwrap();
+            for i in 0..20 {
+                instance.shadow_mut()[at + 8 * i..][..8].copy_from_slice(&(1.0 + i as f64).to_le_bytes());
+            }
+            let args = [Val::I32(at as i32), Val::I32(20)];
+            let mut run = || {
+                if mode == Mode::Split {
+                    let (_, mut pullback) = instance.forward(&gradient, &args)?;
+                    instance.pullback(&mut pullback, &[Val::F64(1.0)])?;
+                } else {
+                    instance.gradient(&gradient, &args, &[Val::F64(1.0)])?;
+                }
+                instance.shadow_f64(at as u32, 49)
+            };
+            match run() {
+                Ok(found) if known => {
+                    for i in 0..20 {
+                        let ct = 1.0 + i as f64 + if i == 0 { 1.0 } else { 0.0 };
+                        let number = f64::from(ints[0]) * f64::from(ints[1 + i]);
+                        let own = if copies && i == 2 { 1.0 } else { 0.0 };
+                        assert_eq!(found[i], ct * number + own, "{mode:?} {threads} {i}");
+                    }
+                    assert!(found[20..].iter().all(|ct| ct.to_bits() == 0), "{mode:?} {threads}: {found:?}");
+                    all.push(found);
+                }
+                Err(Error::Trap(trap)) if !known => assert_eq!(trap.code, "untracked_bits"),
+                other => panic!("{known} {mode:?} {threads}: {other:?}"),
+            }
+        }
+        assert!(all.iter().all(|found| *found == all[0]));
+    }
+}

@@ -144,6 +144,24 @@ fn closed_forms() {
     }
 }
 
+/// Exponents that are, or become, zero: `(2 + ¾t)^(-t/2)` and `(1 + t/2)^(3 + t)`, by series of
+/// arbitrary precision.
+#[test]
+fn exponents_that_are_zero() {
+    let raised =
+        |x: f64, y: f64, along: [f64; 2], order| series(&mut at("raised", vec![float(x), float(y)]), &along, order);
+    let want = [
+        1.0,
+        -0.346_573_590_279_972_65,
+        -0.127_443_373_260_224_82,
+        0.093_200_784_594_392_18,
+        -0.014_054_649_727_761_355,
+    ];
+    near(&raised(2.0, 0.0, [0.75, -0.5], 4), want, "x^0");
+    let want = [1.0, 1.5, 1.25, 0.75, 17.0 / 48.0, 0.140625, 23.0 / 480.0, 7.0 / 480.0, 0.003_937_251_984_126_984];
+    near(&raised(1.0, 3.0, [0.5, 1.0], 8), want, "x^3");
+}
+
 /// ψ of order n, by its sum with a tail by Euler and Maclaurin.
 fn polygamma(n: usize, x: f64) -> f64 {
     let (s, far) = (n as i32 + 1, x + 60.0);

@@ -370,3 +370,142 @@ fn numbers_of_floats_that_were_stored() {
         }
     }
 }
+
+/// Bits of a float that go where there is no shadow, by a function that does not know them for
+/// such: what is read there has no derivative, and the run says so. An integer may go there.
+const LEFT: &str = "function %put(i64, i64) {
+    block0(v0: i64, v1: i64):
+        v2 = load.i64 v0
+        store v2, v1
+        return
+    }
+    function %read(f64, i64, i64) -> f64 {
+        ss0 = explicit_slot 16
+        fn0 = %put(i64, i64)
+    block0(v0: f64, v1: i64, v2: i64):
+        v3 = stack_addr.i64 ss0
+        v4 = iconst.i64 0x4008_0000_0000_0000
+        store v4, v3+8
+        store v0, v3
+        v5 = iadd v3, v1
+        call fn0(v5, v2)
+        v6 = load.f64 v2
+        v7 = fmul v6, v0
+        return v7
+    }
+    function %put_that(i64, i64) {
+    block0(v0: i64, v1: i64):
+        store v0, v1
+        return
+    }
+    function %given(f64, i64, i64) -> f64 {
+        ss0 = explicit_slot 16
+        fn0 = %put_that(i64, i64)
+    block0(v0: f64, v1: i64, v2: i64):
+        v3 = stack_addr.i64 ss0
+        v4 = iconst.i64 0x4008_0000_0000_0000
+        store v4, v3+8
+        store v0, v3
+        v5 = iadd v3, v1
+        v8 = load.i64 v5
+        call fn0(v8, v2)
+        v6 = load.f64 v2
+        v7 = fmul v6, v0
+        return v7
+    }";
+
+/// Broken on purpose: where no function says that bits leave what has shadows, half of the
+/// derivative is missing.
+#[test]
+fn bits_that_go_where_there_is_no_shadow() {
+    let program = program(LEFT);
+    let activities = vec![ArgActivity::Active, ArgActivity::Const, ArgActivity::Const];
+    let of = |name| [Mode::Split, Mode::Combined, Mode::Gradient].map(|mode| (name, mode));
+    for (name, mode) in ["read", "given"].into_iter().flat_map(of) {
+        let request = Request::new(program.func(name).unwrap(), activities.clone());
+        let options = Options { mode, inline: Inline::Never, ..Options::full() };
+        let rule = DerivedRule::new(&program, &request, &options).expect("it is left to the run");
+        let run = |at: i64| {
+            let mut place = 0_u64;
+            let to = std::ptr::from_mut(&mut place) as i64;
+            let args = [DataValue::F64(1.5.into()), DataValue::I64(at), DataValue::I64(to)].map(Arg::new);
+            let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+            // SAFETY: the place is there.
+            unsafe { rule.gradient(&args, &[DataValue::F64(1.0.into())], &mut results, &mut cotangents) }?;
+            Ok::<_, Error>(cotangents.swap_remove(0))
+        };
+        for _ in 0..2 {
+            assert_eq!(run(8).unwrap(), Some(DataValue::F64(3.0.into())), "{name}");
+            let lost = run(0);
+            assert!(matches!(&lost, Err(Error::Trap(t)) if t.code == "untracked_bits"), "{name}: {lost:?}");
+        }
+    }
+}
+
+/// What is computed from a float's bits in registers, and put where integers are.
+const FROM_REGISTERS: &str = "function %shifted(f64, i64) -> f64 {
+        ss0 = explicit_slot 16
+    block0(v0: f64, v1: i64):
+        v3 = stack_addr.i64 ss0
+        v4 = bitcast.i64 v0
+        v5 = iconst.i64 12
+        v6 = ushr v4, v5
+        v7 = iconst.i64 0x4008_0000_0000_0000
+        store v7, v3+8
+        store v6, v3
+        v8 = iadd v3, v1
+        v9 = load.i64 v8
+        v10 = fcvt_from_uint.f64 v9
+        v11 = fmul v10, v0
+        return v11
+    }
+    function %put(i64, i64) {
+    block0(v0: i64, v1: i64):
+        v5 = iconst.i64 12
+        v6 = ushr v0, v5
+        store v6, v1
+        return
+    }
+    function %given(f64, i64) -> f64 {
+        ss0 = explicit_slot 16
+        fn0 = %put(i64, i64)
+    block0(v0: f64, v1: i64):
+        v3 = stack_addr.i64 ss0
+        v7 = iconst.i64 0x4008_0000_0000_0000
+        store v7, v3+8
+        v4 = bitcast.i64 v0
+        call fn0(v4, v3)
+        v8 = iadd v3, v1
+        v9 = load.i64 v8
+        v10 = fcvt_from_uint.f64 v9
+        v11 = fmul v10, v0
+        return v11
+    }";
+
+/// Broken on purpose: if such an integer handed poison on to loads alone, the slope of the number
+/// would be missing.
+#[test]
+fn numbers_of_what_was_computed_in_registers() {
+    let program = program(FROM_REGISTERS);
+    let of = |name| [Mode::Split, Mode::Combined, Mode::Gradient].map(|mode| (name, mode));
+    for (name, mode) in ["shifted", "given"].into_iter().flat_map(of) {
+        for inline in [Inline::Auto, Inline::Never] {
+            let request = Request::new(program.func(name).unwrap(), vec![ArgActivity::Active, ArgActivity::Const]);
+            let rule = DerivedRule::new(&program, &request, &Options { mode, inline, ..Options::full() })
+                .expect("it is left to the run");
+            let run = |at: i64| {
+                let args = [DataValue::F64(1.5.into()), DataValue::I64(at)].map(Arg::new);
+                let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+                // SAFETY: the function has memory of its own only.
+                unsafe { rule.gradient(&args, &[DataValue::F64(1.0.into())], &mut results, &mut cotangents) }?;
+                Ok::<_, Error>(cotangents.swap_remove(0))
+            };
+            for _ in 0..2 {
+                let slope = 0x4008_0000_0000_0000_u64 as f64;
+                assert_eq!(run(8).unwrap(), Some(DataValue::F64(slope.into())), "{name}");
+                let lost = run(0);
+                assert!(matches!(&lost, Err(Error::Trap(t)) if t.code == "untracked_bits"), "{name}: {lost:?}");
+            }
+        }
+    }
+}

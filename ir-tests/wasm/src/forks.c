@@ -128,3 +128,35 @@ EXPORT(trapped) double trapped(int n, const double *x, double *y, int at) {
     brolga_par_for(divide, &c, 0, n, 1);
     return y[0];
 }
+
+/* Integers that become numbers: each task's own, and one that all of them read. */
+struct counted {
+    const double *x;
+    const int *n;
+    double *y;
+};
+
+static void count(void *ctx, int lo, int hi) {
+    struct counted *c = ctx;
+    for (int i = lo; i < hi; i++) c->y[i] = c->x[i] * c->n[i] + c->x[i] * c->n[0];
+}
+
+EXPORT(counts) double counts(int m, const double *x, const int *n, double *y) {
+    struct counted c = {x, n, y};
+    brolga_par_for(count, &c, 0, m, 1);
+    double sum = 0;
+    for (int i = 0; i < m; i++) sum += y[i] * y[i];
+    return sum;
+}
+
+/* The same of the bits of doubles, which nothing is known of. */
+static double scaled[64];
+
+EXPORT(of_bits) double of_bits(int m, const double *x, double *y) {
+    for (int i = 0; i < m; i++) scaled[i] = x[i] * 1.5;
+    struct counted c = {x, (const int *)scaled + 1, y};
+    brolga_par_for(count, &c, 0, m, 1);
+    double sum = 0;
+    for (int i = 0; i < m; i++) sum += y[i];
+    return sum;
+}

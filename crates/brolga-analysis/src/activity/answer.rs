@@ -67,6 +67,8 @@ pub struct BecomingBytes {
     pub number: u16,
     /// Integers in memory, by arithmetic.
     pub stored: u16,
+    /// Integers in memory, perhaps as they are: that counts where no cotangent goes along.
+    pub moved: u16,
 }
 
 /// The answer.
@@ -90,6 +92,11 @@ pub struct Activity {
     /// Integers without an active value in them, as far as this function knows, that may be a
     /// float's bits, or computed from some.
     pub possible: EntitySet<ir::Value>,
+    /// The same, where the host or the caller may have put floats that the program does not know
+    /// for such; in programs where that counts.
+    pub possible_of_host: EntitySet<ir::Value>,
+    /// Whether some of them are stored where there is no shadow.
+    pub leaves_shadows: bool,
     /// Of loads of integers of four bytes or more, the bytes that become numbers, or are stored: if
     /// those are floats', how numbers depend on them is lost.
     pub becomes: SecondaryMap<ir::Inst, BecomingBytes>,

@@ -39,7 +39,7 @@ use crate::bits::bytes::pieces_of;
 use crate::bits::exponent::leaves_exponent;
 use crate::cfg::Cfg;
 use crate::kinds::contents::Contents;
-use crate::kinds::pointers::Pointers;
+use crate::kinds::pointers::{Pointers, RootKind};
 use crate::lattice::kinds::Kinds;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::cell_of;
@@ -92,11 +92,13 @@ pub(super) struct DemandCx<'a, 'b> {
     stores: Option<Vec<ir::Inst>>,
     /// Results of functions of the program that are demanded.
     pub results: Vec<(FuncKey, usize)>,
+    /// Whether a parameter that may be a pointer may as well be an integer.
+    pub with_params: bool,
 }
 
 impl<'a, 'b> DemandCx<'a, 'b> {
     pub fn new(i: &'a DemandInput<'b>) -> Self {
-        Self { i, found: SecondaryMap::new(), work: Vec::new(), stores: None, results: Vec::new() }
+        Self { i, found: SecondaryMap::new(), work: Vec::new(), stores: None, results: Vec::new(), with_params: false }
     }
 
     /// Close what has been found backwards.
@@ -110,8 +112,14 @@ impl<'a, 'b> DemandCx<'a, 'b> {
     fn is_int(&self, v: ir::Value) -> bool {
         let i = self.i;
         !i.func.dfg.value_type(v).lane_type().is_float()
-            && i.pointers.root(v).is_none()
             && !i.pointers.address.contains(v)
+            && i.pointers.root(v).is_none_or(|root| self.with_params && self.may_be_int(root))
+    }
+
+    /// Whether a root is a parameter of which nothing says that it is a pointer.
+    fn may_be_int(&self, root: ir::Value) -> bool {
+        let p = self.i.pointers;
+        matches!(p.roots.get(&root), Some(RootKind::Param(_))) && !p.sure.contains(root) && !p.address.contains(root)
     }
 
     /// An integer is demanded.
@@ -223,8 +231,15 @@ impl<'a, 'b> DemandCx<'a, 'b> {
     fn call(&mut self, inst: ir::Inst, v: ir::Value, how: Demand) {
         let func = self.i.func;
         let args = func.dfg.inst_args(inst);
-        let Some(CalleeKind::Derived(f)) = CalleeKind::of(self.i.program, func, inst) else { return };
         let k = func.dfg.inst_results(inst).iter().position(|&r| r == v).expect("it is a result");
+        let f = match CalleeKind::of(self.i.program, func, inst) {
+            Some(CalleeKind::Derived(f)) => f,
+            Some(CalleeKind::Indirect(sig)) => {
+                self.results.extend(self.i.summaries.addressed(func, sig).map(|f| (f, k)));
+                return;
+            }
+            _ => return,
+        };
         self.results.push((f, k));
         let summaries = self.i.summaries;
         let moved = |n: usize| summaries.links(f).iter().any(|l| l.ends == (End::Param(n), End::Result(k)));

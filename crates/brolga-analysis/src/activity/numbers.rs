@@ -5,8 +5,8 @@
 //! tell, nor can an analysis where all memory is one array of bytes. Of which loads must the run
 //! find out?
 //!
-//! **Answer.** Of those that lead to a conversion whose result is more than compared, here, in a
-//! callee or in a caller ([`Becomes::Number`]). The set is closed backwards as that of
+//! **Answer.** Of those that lead to a conversion whose result is more than compared, or to memory
+//! without a shadow, here, in a callee or in a caller ([`Becomes::Number`]). The set is closed backwards as that of
 //! [`super::demand`] is. And since a number may be made of an integer that another function has
 //! computed and stored, of those that lead by arithmetic to the store of an integer
 //! ([`Becomes::Stored`]), in programs that make numbers at all.
@@ -28,6 +28,7 @@
 //! **Source.** Demanded-bits analysis; what the run does is in `brolga_runtime::pieces::poison`.
 
 use brolga_ir::FuncKey;
+use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
@@ -35,6 +36,7 @@ use super::answer::BecomingBytes;
 use super::context::Cx;
 use super::demand::{DemandCx, DemandInput, Demanded};
 use crate::bits::bytes::{BytesOf, pieces_of};
+use crate::kinds::pointers::Pointers;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Cell, cell_of};
 use crate::query::{access_address, access_bytes, access_offset};
@@ -63,6 +65,7 @@ pub struct Becoming {
 /// `returned` says which results do.
 pub fn become_such(i: &DemandInput<'_>, what: Becomes, returned: impl Fn(usize) -> bool) -> Becoming {
     let (mut cx, mut all) = (DemandCx::new(i), EntitySet::new());
+    cx.with_params = true;
     for &inst in i.cfg.all_insts() {
         for v in ends(i, inst, what, &returned) {
             let v = i.func.dfg.resolve_aliases(v);
@@ -75,21 +78,31 @@ pub fn become_such(i: &DemandInput<'_>, what: Becomes, returned: impl Fn(usize) 
 }
 
 impl Becoming {
-    /// The bytes of a value that become such, the first in the lowest bit.
-    fn bytes(&self, i: &DemandInput<'_>, v: ir::Value, depth: u32) -> u16 {
+    /// The bytes of a value that become such, the first in the lowest bit; `known` are those of
+    /// values that have been looked at.
+    fn bytes(&self, i: &DemandInput<'_>, v: ir::Value, depth: u32, known: &mut HashMap<ir::Value, u16>) -> u16 {
+        if let Some(&bytes) = known.get(&v) {
+            return bytes;
+        }
+        let bytes = self.look_at(i, v, depth, known);
+        known.insert(v, bytes);
+        bytes
+    }
+
+    fn look_at(&self, i: &DemandInput<'_>, v: ir::Value, depth: u32, known: &mut HashMap<ir::Value, u16>) -> u16 {
         let func = i.func;
         let all = (0xffff_u32 >> 16_u32.saturating_sub(func.dfg.value_type(v).bytes())) as u16;
         if depth == MOST_MOVES || self.ends.contains(v) {
             return all;
         }
-        let of_use = |used: &Use| match *used {
+        let mut of_use = |used: &Use| match *used {
             Use::Edge(_, p) if self.how[p].is_some() => all,
             Use::Inst(inst, _) => {
                 let mut results = func.dfg.inst_results(inst).iter().filter(|r| self.how[**r].is_some());
                 match (results.next(), pieces_of(func, inst)) {
                     (None, _) => 0,
                     (Some(&r), Some((from, _))) => {
-                        let asked = self.bytes(i, r, depth + 1);
+                        let asked = self.bytes(i, r, depth + 1, known);
                         from.iter().filter(|b| b.of == v).fold(0, |m, b| m | moved(asked & b.mask, b.up.into()) & all)
                     }
                     (Some(_), None) => all,
@@ -117,17 +130,38 @@ fn ends(i: &DemandInput<'_>, inst: ir::Inst, what: Becomes, returned: &impl Fn(u
     match func.dfg.insts[inst].opcode() {
         Opcode::FcvtFromSint | Opcode::FcvtFromUint if what == Becomes::Number && matters(i, inst) => vec![args[0]],
         Opcode::Store | Opcode::AtomicStore | Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32
-            if what == Becomes::Stored =>
+            if what == Becomes::Stored || leaves_shadows(i, inst) =>
         {
             vec![args[0]]
         }
         Opcode::Call => match CalleeKind::of(i.program, func, inst) {
-            Some(CalleeKind::Derived(f)) => those(&|n| i.summaries.becomes(f, n, what)),
+            Some(CalleeKind::Derived(f)) => {
+                let lost = what == Becomes::Number && args.iter().any(|&a| is_left(i.pointers, a));
+                let is = |n| i.summaries.becomes(f, n, what) || lost && i.summaries.becomes(f, n, Becomes::Stored);
+                those(&is)
+            }
+            _ => Vec::new(),
+        },
+        Opcode::CallIndirect => match CalleeKind::of(i.program, func, inst) {
+            Some(CalleeKind::Indirect(sig)) => {
+                those(&|n| n > 0 && i.summaries.addressed(func, sig).any(|f| i.summaries.becomes(f, n - 1, what)))
+            }
             _ => Vec::new(),
         },
         Opcode::Return => those(returned),
         _ => Vec::new(),
     }
+}
+
+/// Whether an address leads where there is no shadow.
+pub(super) fn is_left(p: &Pointers, addr: ir::Value) -> bool {
+    p.address.contains(addr) && p.root(addr).is_none()
+}
+
+/// Whether an integer is stored where there is no shadow: what becomes of it is not followed.
+fn leaves_shadows(i: &DemandInput<'_>, store: ir::Inst) -> bool {
+    let bytes = access_bytes(i.func, store);
+    access_address(i.func, store).is_some_and(|addr| bytes >= 4 && i.pointers.root(addr).is_none())
 }
 
 /// Whether something may depend on a float by its value: it is more than compared, or made an
@@ -172,18 +206,17 @@ impl Cx<'_> {
         for what in [Becomes::Stored, Becomes::Number] {
             let returned = |k: usize| !i.root && i.summaries.result_becomes(i.key, k, what);
             let such = become_such(&input, what, returned);
-            // What is stored as it is takes its cotangent along.
-            let least = if what == Becomes::Stored { Demand::Computed } else { Demand::Moved };
             for &inst in i.cfg.all_insts() {
                 let op = func.dfg.insts[inst].opcode();
-                let becomes = func.dfg.inst_results(inst).iter().find(|v| such.how[**v] >= Some(least));
+                let becomes = func.dfg.inst_results(inst).iter().find(|v| such.how[**v].is_some());
                 let Some(&v) = becomes.filter(|_| op.can_load() && !op.is_call()) else { continue };
-                if self.may_hold_bits(inst, what) {
+                if self.may_hold_bits(inst) {
                     let there = 0xffff >> 16_u32.saturating_sub(access_bytes(func, inst));
-                    let bytes = such.bytes(&input, v, 0) & there;
+                    let bytes = such.bytes(&input, v, 0, &mut HashMap::default()) & there;
                     match what {
                         Becomes::Number => found[inst].number = bytes,
-                        Becomes::Stored => found[inst].stored = bytes,
+                        Becomes::Stored if such.how[v] == Some(Demand::Computed) => found[inst].stored = bytes,
+                        Becomes::Stored => found[inst].moved = bytes,
                     }
                 }
             }
@@ -232,13 +265,18 @@ impl Cx<'_> {
     }
 
     /// Whether the bits of a float may be loaded: not of a constant, nor where there is no shadow.
-    fn may_hold_bits(&self, load: ir::Inst, what: Becomes) -> bool {
+    fn may_hold_bits(&self, load: ir::Inst) -> bool {
         let Some(addr) = access_address(self.i.func, load) else { return false };
         // The host is asked of memory that holds nothing active, too.
-        let hosted = what == Becomes::Number && self.i.program.vmctx_pointers_only;
         access_bytes(self.i.func, load) >= 4
             && !self.i.constant.contains(load)
             && self.i.pointers.root(addr).is_some()
-            && (hosted || self.active_memory.contains(self.i.contents.find(addr)))
+            && (self.i.program.vmctx_pointers_only
+                || self.holds_active(addr)
+                || self.declared_floats(addr, access_bytes(self.i.func, load)))
+    }
+
+    fn holds_active(&self, addr: ir::Value) -> bool {
+        self.active_memory.contains(self.i.contents.find(addr))
     }
 }

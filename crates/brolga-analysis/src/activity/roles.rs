@@ -26,6 +26,7 @@ use super::ambiguous_width::written_as;
 use super::answer::{CopyRole, MemRole, State};
 use super::context::{BITS_HELP, Cx, LATER_NOTE};
 use super::demand::may_be_bits;
+use super::numbers::is_left;
 use crate::kinds::contents::{becomes_float, goes_on};
 use crate::kinds::pointers::{Delta, RootKind};
 use crate::kinds::punned_evidence::place_of;
@@ -61,7 +62,10 @@ impl Cx<'_> {
     /// Roles of memory accesses, and stores into memory that has no shadow.
     pub(super) fn roles(&mut self) {
         let func = self.i.func;
-        let bits = self.may_be_bits();
+        let bits = self.may_be_bits(false);
+        // Modules are asked if they make numbers; other programs may leave what has shadows, too.
+        let asks = self.i.summaries.makes_numbers() || !self.i.program.vmctx_pointers_only;
+        let or_hosts = if asks { self.may_be_bits(true) } else { EntitySet::new() };
         for &b in &self.i.cfg.blocks {
             for &inst in self.i.cfg.insts(b) {
                 if func.dfg.insts[inst].opcode() == Opcode::Return {
@@ -71,6 +75,7 @@ impl Cx<'_> {
                     self.floats_of_callees(inst);
                     self.pointers_of_callees(inst);
                     self.bits_for_callees(inst);
+                    self.a.leaves_shadows |= self.may_be_left(inst, &or_hosts);
                 }
                 if func.dfg.insts[inst].opcode() == Opcode::Bitcast
                     && self.is_float(func.dfg.first_result(inst))
@@ -90,7 +95,7 @@ impl Cx<'_> {
                             }
                             self.a.mem[inst] = role;
                         }
-                        Delta::None | Delta::Unknown => self.const_store(inst),
+                        Delta::None | Delta::Unknown => self.const_store(inst, &or_hosts),
                     }
                 } else if let Some(CalleeKind::Known(rule)) = CalleeKind::of(self.i.program, func, inst)
                     && let MathKind::Memory(MemFn::Memcpy | MemFn::Memmove) = rule.kind
@@ -100,12 +105,15 @@ impl Cx<'_> {
             }
         }
         self.a.possible = bits;
+        self.a.possible_of_host = or_hosts;
     }
 
     /// Integers without an active value in them, as far as this function knows, that may be a
     /// float's bits, or computed from some. Where all stores of integers are demanded, what may be
     /// such bits is not without.
-    fn may_be_bits(&self) -> EntitySet<ir::Value> {
+    ///
+    /// `hosts`: a float may also lie where the host alone, or the caller, may have put one.
+    fn may_be_bits(&self, hosts: bool) -> EntitySet<ir::Value> {
         if self.i.demanded {
             return EntitySet::new();
         }
@@ -124,7 +132,9 @@ impl Cx<'_> {
                     f.sure && f.offset == 0 && f.bytes == access_bytes(func, inst) && constant
                 })
             };
-            of_floats && !pointer && self.active_memory.contains(self.i.contents.find(addr)) && !constant()
+            let put = || self.i.program.vmctx_pointers_only || self.declared_floats(addr, access_bytes(func, inst));
+            let may = self.active_memory.contains(self.i.contents.find(addr)) || hosts && put();
+            of_floats && !pointer && may && !constant()
         };
         let from_caller = |n: usize| !self.i.root && self.i.params[n] == ParamMode::Const;
         may_be_bits(&self.i.for_demand(), from_memory, from_caller)
@@ -225,7 +235,16 @@ impl Cx<'_> {
         self.problem(inst, None, d);
     }
 
-    pub(super) fn const_store(&mut self, inst: ir::Inst) {
+    /// Whether a callee may store integers that may be a float's bits where there is no shadow.
+    fn may_be_left(&self, call: ir::Inst, bits: &EntitySet<ir::Value>) -> bool {
+        let func = self.i.func;
+        let args = || func.dfg.inst_args(call).iter();
+        matches!(CalleeKind::of(self.i.program, func, call), Some(CalleeKind::Derived(_)))
+            && args().any(|&a| bits.contains(a) && self.ty(a).bytes() >= 4)
+            && args().any(|&a| is_left(self.i.pointers, a))
+    }
+
+    fn const_store(&mut self, inst: ir::Inst, bits: &EntitySet<ir::Value>) {
         let func = self.i.func;
         let op = func.dfg.insts[inst].opcode();
         if matches!(op, Opcode::Store | Opcode::AtomicStore | Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32) {
@@ -237,6 +256,8 @@ impl Cx<'_> {
                 // Of what may be a number it counts whether a float is made of it.
                 _ => self.becomes_float_again(addr),
             };
+            let computed = self.i.demanded && self.a.state[x] != State::No;
+            self.a.leaves_shadows |= access_bytes(func, inst) >= 4 && (computed || bits.contains(x));
             if lost {
                 let d = Diagnostic::new("AD0120", "an active value is stored in memory that has no shadow")
                     .note("a later load of it would have no derivative, silently")

@@ -112,7 +112,10 @@ impl Cx<'_> {
                         _ => false,
                     },
                     Some(CalleeKind::Computes(rule)) => match rule.kind {
-                        MathKind::Expr(ref row) => n > 0 && !row.partial(0, n - 1).is_zero() && result_useful(0),
+                        MathKind::Expr(ref row) => {
+                            let is_operand = (1..=rule.params.len()).contains(&n);
+                            is_operand && !row.partial(0, n - 1).is_zero() && result_useful(0)
+                        }
                         _ => false,
                     },
                     Some(callee @ (CalleeKind::Derived(_) | CalleeKind::Indirect(_))) => {

@@ -32,7 +32,7 @@ use crate::kinds::contents::{becomes_float, goes_on, is_handed_on, moves_half};
 use crate::kinds::pointers::{Delta, RootKind, declared_elem};
 use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store;
-use crate::query::callee::CalleeKind;
+use crate::query::callee::{CalleeKind, computed_operands};
 use crate::query::cell::{Cell, cell_of};
 use crate::query::{access_address, access_offset, is_one_lane, is_taped_integer, signature_id};
 use crate::summary::Sources;
@@ -712,7 +712,8 @@ impl Cx<'_> {
             Some(CalleeKind::Computes(rule)) => match rule.kind {
                 MathKind::Expr(ref row) => {
                     let flows = |i: usize| !row.partial(k, i).is_zero();
-                    let any = args[1..].iter().enumerate().any(|(i, &a)| flows(i) && self.a.is_varied(a));
+                    let operands = computed_operands(rule, args);
+                    let any = operands.iter().enumerate().any(|(i, &a)| flows(i) && self.a.is_varied(a));
                     if any { State::Varied { definite: true } } else { State::No }
                 }
                 _ => State::No,

@@ -28,6 +28,8 @@
 //! Source: jump functions (Callahan, Cooper, Kennedy and Torczon, "Interprocedural constant
 //! propagation", 1986), as far as activity needs them.
 
+use std::collections::BTreeSet;
+
 use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
@@ -46,7 +48,10 @@ pub fn compute(program: &Program, funcs: &HashMap<FuncKey, Body<'_>>) -> HashMap
     let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
     order.sort_unstable();
     let nothing = |k: &FuncKey| {
-        vec![Made { from: Sources::Params(Vec::new()), bits: false }; funcs[k].func.signature.returns.len()]
+        vec![
+            Made { from: Sources::Params(Vec::new()), through: Vec::new(), bits: false };
+            funcs[k].func.signature.returns.len()
+        ]
     };
     let mut all: HashMap<FuncKey, Vec<Made>> = order.iter().map(|k| (*k, nothing(k))).collect();
     loop {
@@ -55,7 +60,10 @@ pub fn compute(program: &Program, funcs: &HashMap<FuncKey, Body<'_>>) -> HashMap
             let Body { func, cfg, .. } = funcs[&k];
             let reader = Reader { program, func, cfg, all: &all };
             let now: Vec<Made> = (0..func.signature.returns.len())
-                .map(|i| Made { from: reader.sources(i), bits: reader.reads_bits(i) })
+                .map(|i| {
+                    let (from, through) = reader.sources(i);
+                    Made { from, through, bits: reader.reads_bits(i) }
+                })
                 .collect();
             if now != all[&k] {
                 all.insert(k, now);
@@ -68,6 +76,13 @@ pub fn compute(program: &Program, funcs: &HashMap<FuncKey, Body<'_>>) -> HashMap
     }
 }
 
+/// What a result is made from.
+struct Operands {
+    known: Vec<ir::Value>,
+    /// Whether there may be something else.
+    others: bool,
+}
+
 /// A function, and what is known of the others.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
@@ -78,12 +93,12 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// What a result is made from.
-    fn sources(&self, result: usize) -> Sources {
+    /// What a result is made from, and the parameters among that.
+    fn sources(&self, result: usize) -> (Sources, Vec<usize>) {
         let (func, cfg) = (self.func, self.cfg);
         let mut work: Vec<ir::Value> = self.returned(result).collect();
         let mut seen = EntitySet::new();
-        let mut found = Sources::Params(Vec::new());
+        let (mut found, mut anything) = (BTreeSet::new(), false);
         while let Some(v) = work.pop() {
             let v = func.dfg.resolve_aliases(v);
             if !seen.insert(v) {
@@ -92,18 +107,20 @@ impl Reader<'_> {
             match func.dfg.value_def(v) {
                 ValueDef::Param(b, i) => {
                     if b == cfg.blocks[0] {
-                        found.add(i);
+                        found.insert(i);
                     }
                     work.extend(cfg.incoming(b, i));
                 }
-                ValueDef::Result(inst, k) => match self.operands(inst, k) {
-                    Some(args) => work.extend(args),
-                    None => return Sources::Anything,
-                },
-                ValueDef::Union(..) => return Sources::Anything,
+                ValueDef::Result(inst, k) => {
+                    let Operands { known, others } = self.operands(inst, k);
+                    work.extend(known);
+                    anything |= others;
+                }
+                ValueDef::Union(..) => anything = true,
             }
         }
-        found
+        let params: Vec<usize> = found.into_iter().collect();
+        (if anything { Sources::Anything } else { Sources::Params(params.clone()) }, params)
     }
 
     /// What a function returns as one of its results.
@@ -168,30 +185,34 @@ impl Reader<'_> {
         false
     }
 
-    /// The operands that an instruction makes a result from; `None` if there may be something else.
-    fn operands(&self, inst: ir::Inst, result: usize) -> Option<Vec<ir::Value>> {
+    /// What an instruction makes a result from.
+    fn operands(&self, inst: ir::Inst, result: usize) -> Operands {
         let Self { program, func, all, .. } = *self;
         let args = func.dfg.inst_args(inst);
         let op = func.dfg.insts[inst].opcode();
+        let of = |known: &[ir::Value], others| Operands { known: known.to_vec(), others };
         if op.is_call() {
-            return match CalleeKind::of(program, func, inst)? {
-                CalleeKind::Known(rule) => match rule.kind {
-                    MathKind::Expr(_) => Some(args.to_vec()),
-                    MathKind::Inactive => Some(Vec::new()),
-                    MathKind::Writes(..) | MathKind::Memory(_) => None,
+            return match CalleeKind::of(program, func, inst) {
+                Some(CalleeKind::Known(rule)) => match rule.kind {
+                    MathKind::Expr(_) => of(args, false),
+                    MathKind::Inactive => of(&[], false),
+                    MathKind::Writes(..) | MathKind::Memory(_) => of(&[], true),
                 },
-                CalleeKind::Derived(f) => match &all.get(&f)?.get(result)?.from {
-                    Sources::Params(from) => Some(from.iter().map(|&i| args[i]).collect()),
-                    Sources::Anything => None,
+                Some(CalleeKind::Derived(f)) => match all.get(&f).and_then(|all| all.get(result)) {
+                    Some(Made { from, through, .. }) => Operands {
+                        known: through.iter().map(|&i| args[i]).collect(),
+                        others: *from == Sources::Anything,
+                    },
+                    None => of(&[], true),
                 },
-                _ => None,
+                _ => of(&[], true),
             };
         }
         match opcode_rule(op) {
-            _ if op.can_load() || op.other_side_effects() => None,
-            OpcodeRule::Zero => Some(Vec::new()),
-            _ if leaves_exponent(func, self.cfg, inst) && bytes_of(func, inst).is_none() => Some(Vec::new()),
-            _ => Some(args.to_vec()),
+            _ if op.can_load() || op.other_side_effects() => of(&[], true),
+            OpcodeRule::Zero => of(&[], false),
+            _ if leaves_exponent(func, self.cfg, inst) && bytes_of(func, inst).is_none() => of(&[], false),
+            _ => of(args, false),
         }
     }
 }

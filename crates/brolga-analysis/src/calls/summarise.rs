@@ -41,29 +41,37 @@ use crate::summary::{Becomes, Link, Origins, Summaries, Summary};
 use crate::uses::Uses;
 use crate::variant::{ParamMode, ResultMode};
 
+/// What an earlier run has found some function to do, of which all have to know.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Found {
+    /// It computes a float's bits from integers in memory.
+    pub demanded: bool,
+    /// It stores integers that may be a float's bits where there is no shadow.
+    pub leaves_shadows: bool,
+}
+
 impl Summaries {
     /// Summarise normalised functions.
     pub fn compute(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Self {
         let cfgs: HashMap<FuncKey, Cfg> = funcs.iter().map(|(&k, func)| (k, Cfg::compute(func))).collect();
         let uses: HashMap<FuncKey, Uses> = funcs.iter().map(|(&k, f)| (k, Uses::compute(f, &cfgs[&k]))).collect();
         let body = |(&k, &func)| (k, Body { func, cfg: &cfgs[&k], uses: &uses[&k] });
-        Self::of_bodies(program, &funcs.iter().map(body).collect(), false)
+        Self::of_bodies(program, &funcs.iter().map(body).collect(), Found::default())
     }
 
     /// The same if edges and uses are known, or nothing if no analysis will ask.
-    pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, demanded: bool) -> Self {
+    pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: Found) -> Self {
         match bodies.len() == 1 && bodies.values().all(|b| nobody_asks(program, b.func)) {
             true => {
-                let makes_numbers = makes_numbers(bodies.values().map(|b| b.func));
+                let makes_numbers = found.leaves_shadows || makes_numbers(bodies.values().map(|b| b.func));
                 Summaries { makes_numbers, ..Summaries::default() }
             }
-            false => Self::of_bodies(program, bodies, demanded),
+            false => Self::of_bodies(program, bodies, found),
         }
     }
 
-    /// The same if edges and uses are known. `demanded`: some function computes a float's bits from
-    /// integers in memory.
-    pub fn of_bodies(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, demanded: bool) -> Self {
+    /// The same if edges and uses are known.
+    pub fn of_bodies(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: Found) -> Self {
         let funcs: &HashMap<FuncKey, &ir::Function> = &bodies.iter().map(|(&k, body)| (k, body.func)).collect();
         let flows = points_to::flows(program, funcs);
         let effects = mod_ref::compute(program, bodies, &flows);
@@ -78,8 +86,8 @@ impl Summaries {
             flows,
             rewinding: reload_after_undo::rewinding(program, funcs),
             addressed: addressed(program, funcs),
-            demanded,
-            makes_numbers: makes_numbers(funcs.values().copied()),
+            demanded: found.demanded,
+            makes_numbers: found.leaves_shadows || makes_numbers(funcs.values().copied()),
             ..Summaries::default()
         };
         let mut order: Vec<FuncKey> = funcs.keys().copied().collect();

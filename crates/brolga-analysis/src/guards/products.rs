@@ -19,7 +19,9 @@
 //!
 //! A product whose other factors are computed from `g` stays the branch that it is: `x ≠ 0 ? x·log
 //! x : 0` is a function of a user's. What is computed from an earlier `g`, in another iteration of
-//! a loop, is not. Memory is not followed: a factor that is loaded counts as another number.
+//! a loop, is not, and a function's result is computed from the arguments that lead to it: the
+//! value that a tangent returns beside it is not from tangents. Memory is not followed: a factor
+//! that is loaded counts as another number.
 //!
 //! **Before.** Scalars are chosen by `select` (the normal form writes masks of scalars so), vectors
 //! by `band` or `bitselect`. **Cost.** A few steps for each masked float, and for its factors a
@@ -27,6 +29,7 @@
 
 use std::cmp::Ordering;
 
+use brolga_ir::Program;
 use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef};
@@ -36,6 +39,8 @@ use smallvec::SmallVec;
 use crate::bits::bit_idioms::constant_bytes;
 use crate::cfg::Cfg;
 use crate::cfg::loops::Loops;
+use crate::query::callee::CalleeKind;
+use crate::summary::Summaries;
 
 /// Steps from a masked value to its factors.
 pub const MOST_STEPS: u32 = 16;
@@ -57,6 +62,21 @@ pub struct Product {
     pub gates: SmallVec<[(ir::Value, bool); 1]>,
     /// The instructions between the factors and the result.
     pub steps: SmallVec<[ir::Inst; 4]>,
+}
+
+/// Where products are looked for.
+#[derive(Clone, Copy)]
+pub struct ProductCx<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// The normalised function.
+    pub func: &'a ir::Function,
+    /// Its control flow.
+    pub cfg: &'a Cfg,
+    /// Its loops.
+    pub loops: &'a Loops,
+    /// What is known of callees.
+    pub summaries: &'a Summaries,
 }
 
 /// A masked float: what must not be zero, and what is kept where it is not.
@@ -110,13 +130,14 @@ pub fn form(func: &ir::Function, inst: ir::Inst) -> Option<Product> {
 }
 
 /// The guarded product that an instruction ends, if it does.
-pub fn product(func: &ir::Function, cfg: &Cfg, loops: &Loops, inst: ir::Inst) -> Option<Product> {
+pub fn product(cx: ProductCx<'_>, inst: ir::Inst) -> Option<Product> {
+    let func = cx.func;
     let p = form(func, inst)?;
     let (g, _) = masked(func, inst)?;
     // One of the numerators is what the mask is about.
     let own = p.times.iter().position(|&t| t == g)?;
     let others = p.times.iter().enumerate().filter(|&(k, _)| k != own).map(|(_, &t)| t).chain(p.over.iter().copied());
-    let mut walk = Walk { func, cfg, loops, g, seen: EntitySet::new(), left: MOST_VALUES };
+    let mut walk = Walk { cx, g, seen: EntitySet::new(), left: MOST_VALUES };
     others.collect::<Vec<_>>().into_iter().all(|f| !walk.is_computed(f)).then_some(p)
 }
 
@@ -191,7 +212,9 @@ pub fn is_unclear(func: &ir::Function, inst: ir::Inst) -> bool {
             if seen.insert(v)
                 && let Some(inst) = inst
             {
-                work.extend(func.dfg.inst_args(inst));
+                // What a product is divided by is no factor that a guard is about.
+                let factors = if func.dfg.insts[inst].opcode() == Opcode::Fdiv { 1 } else { usize::MAX };
+                work.extend(func.dfg.inst_args(inst).iter().take(factors));
             }
         }
         seen
@@ -202,9 +225,7 @@ pub fn is_unclear(func: &ir::Function, inst: ir::Inst) -> bool {
 
 /// The walk to what factors are computed from.
 struct Walk<'a> {
-    func: &'a ir::Function,
-    cfg: &'a Cfg,
-    loops: &'a Loops,
+    cx: ProductCx<'a>,
     g: ir::Value,
     seen: EntitySet<ir::Value>,
     left: u32,
@@ -223,30 +244,47 @@ impl Walk<'_> {
                 continue;
             }
             self.left -= 1;
-            match self.func.dfg.value_def(v) {
-                ValueDef::Result(inst, _) => work.extend(self.func.dfg.inst_args(inst)),
-                ValueDef::Param(block, k) => work.extend(self.cfg.incoming(block, k)),
+            match self.cx.func.dfg.value_def(v) {
+                ValueDef::Result(inst, k) => self.operands(inst, k, &mut work),
+                ValueDef::Param(block, k) => work.extend(self.cx.cfg.incoming(block, k)),
                 ValueDef::Union(..) => {}
             }
         }
         false
     }
 
+    /// What a result of an instruction is computed from: of a function's, the arguments that lead
+    /// there. A tangent's callee returns values that do not depend on its tangents.
+    fn operands(&self, inst: ir::Inst, k: usize, work: &mut Vec<ir::Value>) {
+        let ProductCx { program, func, summaries, .. } = self.cx;
+        let args = func.dfg.inst_args(inst);
+        match CalleeKind::of(program, func, inst) {
+            Some(CalleeKind::Derived(f)) => {
+                work.extend(summaries.through(f, k).iter().filter_map(|&i| args.get(i)));
+            }
+            Some(CalleeKind::Indirect(sig)) => {
+                let ways = |f| summaries.through(f, k).iter().filter_map(|&i| args.get(i + 1));
+                work.extend(summaries.addressed(func, sig).flat_map(ways));
+            }
+            _ => work.extend(args),
+        }
+    }
+
     /// Whether `g` is defined on every way that leads to a value: what does not follow it, and is
     /// there all the same, is of another iteration.
     fn follows(&self, v: ir::Value) -> bool {
-        let [Some(own), Some(of_g)] = [v, self.g].map(|v| self.cfg.def_block[v]) else { return false };
-        let inst = |v| self.func.dfg.value_def(v).inst();
+        let [Some(own), Some(of_g)] = [v, self.g].map(|v| self.cx.cfg.def_block[v]) else { return false };
+        let inst = |v| self.cx.func.dfg.value_def(v).inst();
         match (inst(v), inst(self.g)) {
-            _ if own != of_g => self.loops.dominates(of_g, own),
-            (Some(v), Some(g)) => self.func.layout.pp_cmp(v, g) == Ordering::Greater,
+            _ if own != of_g => self.cx.loops.dominates(of_g, own),
+            (Some(v), Some(g)) => self.cx.func.layout.pp_cmp(v, g) == Ordering::Greater,
             (v, _) => v.is_some(),
         }
     }
 }
 
 /// All guarded products of a function.
-pub fn products(func: &ir::Function, cfg: &Cfg, loops: &Loops) -> HashMap<ir::Inst, Product> {
-    let insts = cfg.all_insts().iter().copied();
-    insts.filter_map(|inst| Some((inst, product(func, cfg, loops, inst)?))).collect()
+pub fn products(cx: ProductCx<'_>) -> HashMap<ir::Inst, Product> {
+    let insts = cx.cfg.all_insts().iter().copied();
+    insts.filter_map(|inst| Some((inst, product(cx, inst)?))).collect()
 }

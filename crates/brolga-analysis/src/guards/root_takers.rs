@@ -18,7 +18,7 @@ use brolga_ir::{FuncKey, Program};
 use brolga_rules::{ExprRow, MathKind, OpcodeRule, opcode_rule};
 use cranelift_codegen::ir;
 
-use crate::query::callee::CalleeKind;
+use crate::query::callee::{CalleeKind, computed_operands};
 use crate::summary::Taking;
 
 /// Functions that take a root, or call one that does.
@@ -57,7 +57,7 @@ pub(super) fn row<'a>(program: &Program, func: &'a ir::Function, inst: ir::Inst)
         OpcodeRule::Expr(row) => Some((Formula::OfOpcode(row), args)),
         _ => match CalleeKind::of(program, func, inst)? {
             CalleeKind::Known(rule) => formula(&rule.kind).map(|row| (row, args)),
-            CalleeKind::Computes(rule) => formula(&rule.kind).map(|row| (row, &args[1..])),
+            CalleeKind::Computes(rule) => formula(&rule.kind).map(|row| (row, computed_operands(rule, args))),
             _ => None,
         },
     }

@@ -21,11 +21,11 @@
 //! (the forward pass then passes the delta as a block parameter too), `Lost` absorbs. Every step
 //! goes up, and a value moves at most three times.
 //!
-//! **Cost.** A worklist for addresses, which at each sum looks at most sixteen operations up for
-//! the likelier base; rounds over the blocks for deltas, until none moves. Roots that are a choice
+//! **Cost.** A worklist for addresses, which at each sum looks at most sixteen operations up, at
+//! each value once, for the likelier base; rounds over the blocks for deltas, until none moves. Roots that are a choice
 //! between roots are taken back one at a time, which is quadratic in those.
 
-use brolga_ir::map::IndexMap;
+use brolga_ir::map::{HashMap, IndexMap};
 use brolga_ir::request::Elem;
 use brolga_ir::{DataKey, Program};
 use brolga_rules::{MathKind, MemFn};
@@ -124,7 +124,22 @@ pub struct PointerInput<'a> {
 }
 
 /// How likely a value is the base of an address: 2 surely a pointer, 1 perhaps, 0 not.
-fn rank(func: &ir::Function, cx: &PointerInput<'_>, v: ir::Value, depth: u32) -> u32 {
+fn rank(cx: &PointerInput<'_>, v: ir::Value) -> u32 {
+    ranked(cx, v, 0, &mut HashMap::default())
+}
+
+/// The same; `known` are values whose operands have been looked at.
+fn ranked(cx: &PointerInput<'_>, v: ir::Value, depth: u32, known: &mut HashMap<ir::Value, u32>) -> u32 {
+    if let Some(&rank) = known.get(&v) {
+        return rank;
+    }
+    let rank = look_at(cx, v, depth, known);
+    known.insert(v, rank);
+    rank
+}
+
+fn look_at(cx: &PointerInput<'_>, v: ir::Value, depth: u32, known: &mut HashMap<ir::Value, u32>) -> u32 {
+    let func = cx.func;
     if func.dfg.value_type(v) != types::I64 {
         return 0;
     }
@@ -138,7 +153,7 @@ fn rank(func: &ir::Function, cx: &PointerInput<'_>, v: ir::Value, depth: u32) ->
             }
             // The likeliest of what flows in; a cycle adds nothing.
             let arg = cx.cfg.incoming(b, i).find(|&a| a != v);
-            arg.map_or(0, |a| rank(func, cx, a, depth + 4).min(2))
+            arg.map_or(0, |a| ranked(cx, a, depth + 4, known).min(2))
         }
         ValueDef::Result(inst, _) => match func.dfg.insts[inst].opcode() {
             Opcode::StackAddr | Opcode::SymbolValue => 2,
@@ -148,11 +163,11 @@ fn rank(func: &ir::Function, cx: &PointerInput<'_>, v: ir::Value, depth: u32) ->
                 _ => 1,
             },
             Opcode::Iadd | Opcode::Isub | Opcode::Band | Opcode::Bor | Opcode::UaddOverflowTrap => {
-                func.dfg.inst_args(inst).iter().map(|&a| rank(func, cx, a, depth + 1)).max().unwrap_or(0)
+                func.dfg.inst_args(inst).iter().map(|&a| ranked(cx, a, depth + 1, known)).max().unwrap_or(0)
             }
             Opcode::Select | Opcode::SelectSpectreGuard => {
                 let a = func.dfg.inst_args(inst);
-                rank(func, cx, a[1], depth + 1).max(rank(func, cx, a[2], depth + 1))
+                ranked(cx, a[1], depth + 1, known).max(ranked(cx, a[2], depth + 1, known))
             }
             Opcode::GetFramePointer | Opcode::GetStackPointer => 1,
             _ => 0,
@@ -233,7 +248,7 @@ fn follow_deltas(cx: &PointerInput<'_>, p: &mut Pointers) {
             .map(|&i| func.dfg.inst_args(i))
             .filter(|a| p.address.contains(a[1]) || p.pointer_copy.contains(a[1]))
             .map(|a| a[0])
-            .filter(|&a| !p.address.contains(a) && rank(func, cx, a, 0) > 0)
+            .filter(|&a| !p.address.contains(a) && rank(cx, a) > 0)
             .collect();
         if found.is_empty() {
             return;
@@ -259,7 +274,7 @@ fn follow_addresses(cx: &PointerInput<'_>, p: &mut Pointers, mut work: Vec<ir::V
                 let args = func.dfg.inst_args(inst);
                 match func.dfg.insts[inst].opcode() {
                     Opcode::Iadd | Opcode::UaddOverflowTrap | Opcode::Band | Opcode::Bor => {
-                        let (r0, r1) = (rank(func, cx, args[0], 0), rank(func, cx, args[1], 0));
+                        let (r0, r1) = (rank(cx, args[0]), rank(cx, args[1]));
                         if r0 >= r1 && r0 > 0 {
                             work.push(args[0]);
                         }

@@ -100,6 +100,12 @@ fn computed(program: &Program, k: FuncKey) -> Option<&'static MathRule> {
     program.funcs[k].computes.and_then(math_rule)
 }
 
+/// Operands of a call of a function that computes a known one: behind the instance, and in front of
+/// what tasks of a module have of their own.
+pub fn computed_operands<'a>(rule: &MathRule, args: &'a [ir::Value]) -> &'a [ir::Value] {
+    &args[1..=rule.params.len()]
+}
+
 /// The rule that a user has given a function.
 fn users(program: &Program, k: FuncKey) -> Option<KnownRule> {
     program.funcs[k].rule.as_ref()?.get().map(KnownRule::OfUser)

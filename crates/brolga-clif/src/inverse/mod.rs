@@ -6,7 +6,8 @@
 //! straight piece is an equation for each place that it stores to: what lies there now is known,
 //! what lay there before is wanted, and instructions that lose nothing lead back ([`solve`]). A
 //! loop is counted first, by its control alone, and then runs so many times with its integers
-//! backwards. A branch is taken again, since what decides does not change.
+//! backwards. A branch is taken again, since what decides does not change; what its sides have read
+//! above it, they read themselves ([`sink`]).
 //!
 //! ```text
 //! v2 = load v0                        v6 = load v0+8
@@ -37,6 +38,7 @@ mod loops;
 mod origin;
 mod readings;
 mod rerun;
+mod sink;
 mod solve;
 mod straight;
 mod structure;
@@ -61,6 +63,13 @@ pub fn inverse(
     asked: &InverseRequest<'_>,
     name: UserFuncName,
 ) -> Result<ir::Function, NotInvertible> {
+    found(func, asked, name.clone()).or_else(|e| match sink::sunk(func) {
+        Some(func) => found(&func, asked, name).map_err(|_| e),
+        None => Err(e),
+    })
+}
+
+fn found(func: &ir::Function, asked: &InverseRequest<'_>, name: UserFuncName) -> Result<ir::Function, NotInvertible> {
     let view = View::of(func, asked)?;
     let parts = structure::parts(&view)?;
     let mut out = func.clone();

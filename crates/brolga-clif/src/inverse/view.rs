@@ -7,6 +7,7 @@
 //! **Cost.** One walk over the function, behind that of [`super::origin`].
 
 use cranelift_codegen::ir::{self, Block, FuncRef, Inst, Opcode, TrapCode, Value, ValueDef};
+use cranelift_entity::EntitySet;
 
 use super::origin::{AddressOrigin, origins, targets};
 use crate::map::{HashMap, HashSet};
@@ -119,12 +120,18 @@ impl<'f> View<'f> {
 
     /// Whether an address is a distance from the beginning of a stack slot.
     fn is_on_stack(&self, address: Value) -> bool {
-        let ValueDef::Result(inst, _) = self.func.dfg.value_def(self.resolved(address)) else { return false };
-        match self.func.dfg.insts[inst].opcode() {
-            Opcode::StackAddr => true,
-            Opcode::Iadd | Opcode::Isub => self.func.dfg.inst_args(inst).iter().any(|&a| self.is_on_stack(a)),
-            _ => false,
+        let (mut seen, mut work) = (EntitySet::new(), vec![self.resolved(address)]);
+        while let Some(v) = work.pop() {
+            let ValueDef::Result(inst, _) = self.func.dfg.value_def(v) else { continue };
+            match self.func.dfg.insts[inst].opcode() {
+                Opcode::StackAddr => return true,
+                Opcode::Iadd | Opcode::Isub if seen.insert(v) => {
+                    work.extend(self.func.dfg.inst_args(inst).iter().map(|&a| self.resolved(a)));
+                }
+                _ => {}
+            }
         }
+        false
     }
 
     /// What a call does.

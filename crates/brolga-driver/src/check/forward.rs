@@ -9,7 +9,7 @@ use brolga_oracle::fd::{self, Verdict};
 
 use super::{DotProduct, Tolerances, terms_of};
 use crate::bind::Invocation;
-use crate::inputs::{inputs, objective, with_inputs};
+use crate::inputs::{direction, inputs, objective, size, with_inputs};
 use crate::jacobian::RulesOf;
 use crate::noise::Noise;
 use crate::run::Outcome;
@@ -42,7 +42,7 @@ pub fn forward(
 ) -> Result<ForwardCheck, Error> {
     let inputs = inputs(call);
     let mut noise = Noise::new(2);
-    let direction: Vec<f64> = inputs.iter().map(|_| noise.unit()).collect();
+    let direction = direction(&inputs, &mut noise);
     let found = tangents(&rules(Mode::Tangent, 1)?, call, &Direction::along(call, &inputs, &direction))?;
     let (forward, forward_size) = terms_of(&weighted(call, &found));
     let gradient = super::flatten(outcome, &inputs);
@@ -107,6 +107,6 @@ fn along_the_line(
         objective(rule, &call)
     };
     let f32_inputs = inputs.iter().any(|i| i.f32);
-    let options = fd::Options { precision: tolerances.precision, f32_inputs, noise };
+    let options = fd::Options { precision: tolerances.precision, f32_inputs, noise, size: size(&inputs), unit: 0.0 };
     Ok(fd::derivative(at, 0.0, &options))
 }

@@ -14,7 +14,7 @@ use brolga_oracle::{Oracle, OracleError, Reverse, Tangent};
 
 use super::{DotProduct, FreshRule, RowVerdict, Tolerances, close, conclude, terms_of};
 use crate::bind::Invocation;
-use crate::inputs::{Input, flatten, inputs, oracle_args, with_inputs};
+use crate::inputs::{Input, direction, flatten, inputs, oracle_args, size, with_inputs};
 use crate::memory::Memory;
 use crate::noise::Noise;
 use crate::run;
@@ -97,7 +97,7 @@ pub fn second(
 ) -> Result<Second, Error> {
     let inputs = inputs(call);
     let mut noise = Noise::new(3);
-    let mut random = || inputs.iter().map(|_| noise.unit()).collect::<Vec<f64>>();
+    let mut random = || direction(&inputs, &mut noise);
     let (v, u) = (random(), random());
     let product = |along: &[f64]| -> Result<[Vec<f64>; 2], Error> {
         let found = products(&hessian(1)?, call, &Direction::along(call, &inputs, along))?;
@@ -108,9 +108,10 @@ pub fn second(
     let digits = LazyCell::new(|| last_digits(program, call, &inputs, &v, oracle.as_deref().unwrap_or_default()));
     let mut gradients = Gradients::new(program, call, &inputs, &v, rule)?;
     let mut rows = Vec::new();
-    for (i, input) in inputs.iter().enumerate() {
+    for (i, input) in inputs.iter().enumerate().filter(|(_, i)| !i.is_other()) {
         let f32_inputs = inputs.iter().any(|i| i.f32);
-        let options = fd::Options { precision: tolerances.precision, f32_inputs, noise: 0.0 };
+        let options =
+            fd::Options { precision: tolerances.precision, f32_inputs, noise: 0.0, size: size(&inputs), unit: 0.0 };
         let difference = differences.then(|| fd::derivative(|t| gradients.entry(i, t), 0.0, &options));
         let says = oracle.as_ref().ok().map(|o| o[i]);
         // Where the first derivative has a pole there is no second one.

@@ -202,7 +202,7 @@ fn constants(call: &Invocation) -> Vec<Input> {
             _ if call.buffer(arg).is_some_and(|b| b.1.is_float()) => Some(0),
             _ => continue,
         };
-        out.push(Input { arg, index, value: f64::NAN, f32: false });
+        out.push(Input { arg, index, value: f64::NAN, f32: false, word: None });
     }
     out
 }

@@ -401,7 +401,7 @@ impl LowerCx<'_> {
         inst: Option<ir::Inst>,
     ) {
         self.check_access(b, place, bytes, Missing::Loses, inst);
-        let (stored, checked) = (self.settled_integer(asks), asks == Asks::Zero);
+        let (stored, checked) = (self.settled_integer(asks), matches!(asks, Asks::Zero | Asks::Bits));
         self.settle(b, place, (bytes, stored), inst);
         let bytes = self.widened(bytes);
         let (at, from) = match i32::try_from(bytes).ok().and_then(|n| place.off.checked_add(n)) {
@@ -418,7 +418,7 @@ impl LowerCx<'_> {
             Asks::Nothing => false,
             // Where cotangents may wait, a demand does.
             Asks::Known => self.env.numbers && !self.env.waits,
-            Asks::Zero => !part,
+            Asks::Zero | Asks::Bits => !part,
         };
         for (o, ty) in pieces(bytes).into_iter().map(|(o, ty)| (from + o, ty)) {
             if asked {
@@ -446,8 +446,10 @@ impl LowerCx<'_> {
         for &(o, t) in halves {
             let mut x = b.ins().load(t, MemFlagsData::new(), at, off + o);
             self.in_shadows.all.extend(b.func.dfg.value_def(x).inst());
-            x = self.without_poison(b, x, t);
-            if asks != Asks::Zero {
+            if asks != Asks::Bits {
+                x = self.without_poison(b, x, t);
+            }
+            if asks == Asks::Known {
                 continue;
             }
             if t.bytes() >= 4 {

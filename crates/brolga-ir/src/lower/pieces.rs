@@ -86,7 +86,7 @@ impl LowerCx<'_> {
             Asks::Known if self.env.numbers && !standalone => -3,
             Asks::Nothing | Asks::Known => 0,
             Asks::Zero if self.env.numbers || standalone => -1,
-            Asks::Zero => -2,
+            Asks::Zero | Asks::Bits => -2,
         }
     }
 

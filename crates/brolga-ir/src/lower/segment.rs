@@ -28,6 +28,8 @@ pub const PENDING: i32 = 56;
 pub const BLOCKS: i32 = PENDING;
 /// Whether a number was made of what was found where an integer had been computed and stored.
 pub const ASKED: i32 = 192 + 2 * 1024;
+/// How many instructions a debug run has executed.
+pub const EXECUTED: i32 = ASKED + 8;
 /// 64 bytes that cotangents of inactive memory are added to.
 pub const SINK: i32 = 64;
 /// 64 bytes of zeros.

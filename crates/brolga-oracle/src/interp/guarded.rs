@@ -13,10 +13,12 @@
 //! ```
 //!
 //! A factor that has been computed from `g` since `g` was (by the clock of the run) makes it a
-//! branch: `x ≠ 0 ? x·log x : 0`.
+//! branch: `x ≠ 0 ? x·log x : 0`. What a function returns has been computed from the arguments that
+//! lead there in its body.
 
 use std::collections::HashSet;
 
+use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value};
 use smallvec::SmallVec;
@@ -187,6 +189,52 @@ impl ProductChain {
     }
 }
 
+/// The arguments of a call that lead to one of its results, from operand to operand: of a function
+/// without a body all, of one that only the run knows none.
+fn leading(
+    program: &Program,
+    (body, call): (&ir::Function, ir::Inst),
+    result: usize,
+    within: &mut HashSet<(FuncKey, usize)>,
+) -> Vec<Value> {
+    let args = body.dfg.inst_args(call);
+    let (InstructionData::Call { func_ref, .. } | InstructionData::TryCall { func_ref, .. }) = body.dfg.insts[call]
+    else {
+        return Vec::new();
+    };
+    let Some(f) = program.callee(body, func_ref) else { return args.to_vec() };
+    let Some(callee) = &program.funcs[f].body else { return args.to_vec() };
+    if !within.insert((f, result)) {
+        return Vec::new();
+    }
+    let (dfg, mut seen, mut found) = (&callee.dfg, HashSet::new(), Vec::new());
+    let lasts = || callee.layout.blocks().filter_map(|b| callee.layout.last_inst(b));
+    let mut work: Vec<Value> = lasts()
+        .filter(|&i| dfg.insts[i].opcode() == Opcode::Return)
+        .filter_map(|i| dfg.inst_args(i).get(result).copied())
+        .collect();
+    while let Some(v) = work.pop().map(|v| dfg.resolve_aliases(v)) {
+        if !seen.insert(v) {
+            continue;
+        }
+        match dfg.value_def(v) {
+            ir::ValueDef::Result(inst, k) if dfg.insts[inst].opcode().is_call() => {
+                work.extend(leading(program, (callee, inst), k, within));
+            }
+            ir::ValueDef::Result(inst, _) => work.extend(dfg.inst_args(inst)),
+            ir::ValueDef::Param(block, k) if callee.layout.entry_block() == Some(block) => found.extend(args.get(k)),
+            ir::ValueDef::Param(block, k) => {
+                let branches =
+                    lasts().flat_map(|i| dfg.insts[i].branch_destination(&dfg.jump_tables, &dfg.exception_tables));
+                let to = branches.filter(|call| call.block(&dfg.value_lists) == block);
+                work.extend(to.filter_map(|call| call.args(&dfg.value_lists).nth(k).and_then(|a| a.as_value())));
+            }
+            ir::ValueDef::Union(..) => {}
+        }
+    }
+    found
+}
+
 impl<D: Domain> Machine<'_, D> {
     /// Where the floats of a masked product come from, if it is one and a mask cuts. `cut` is what
     /// is there otherwise.
@@ -279,6 +327,10 @@ impl<D: Domain> Machine<'_, D> {
             }
             let dfg = &body.dfg;
             match dfg.value_def(v.of) {
+                ir::ValueDef::Result(inst, k) if dfg.insts[inst].opcode().is_call() => {
+                    let given = leading(self.program(), (body, inst), k, &mut HashSet::new());
+                    work.extend(given.into_iter().map(|a| ProductFloat::named(body, a, None)));
+                }
                 ir::ValueDef::Result(inst, _) => {
                     let by_lanes =
                         matches!(dfg.insts[inst].opcode(), Opcode::Fneg | Opcode::Fmul | Opcode::Fdiv | Opcode::Fadd);

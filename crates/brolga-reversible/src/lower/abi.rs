@@ -7,6 +7,7 @@
 //! | `%f__do`, `%f__undo` | the pair: states, then what is read; a failed check puts the states back and traps |
 //! | `%f__adjoint`, `%f__inverse__adjoint` | what undoes each with cotangents: a shadow for each parameter behind |
 //! | `%f__steps`, `%f__back`, and so on | the statements; a failed check is returned as a number |
+//! | `%f__fails` | traps as a check of the function's statements does that has this number |
 //!
 //! All parameters are words of 64 bits: addresses of places, and integers that are read. Statements
 //! take an integer that they change by value, too, and return it behind the number: memory may hold
@@ -46,6 +47,12 @@ impl Form {
             (false, true) => "back__adjoint",
         };
         format!("{f}__{which}")
+    }
+
+    /// What the user calls it.
+    pub(super) fn called(self, f: &str) -> String {
+        // An adjoint is of the opposite direction.
+        if self.back == self.cotangents { f.to_owned() } else { format!("the inverse of {f}") }
     }
 
     /// What puts states back where a check fails.

@@ -24,7 +24,7 @@ use crate::layout::Scalar;
 use crate::types::{NameRole, NameScope, Overlap, overlap};
 
 /// A form of a function.
-pub(super) fn lowered(cx: &Lowering<'_>, f: &Function, form: Form) -> Result<Lowered, Vec<RevError>> {
+pub(super) fn lowered<'f>(cx: &'f Lowering<'f>, f: &'f Function, form: Form) -> Result<Lowered, Vec<RevError>> {
     let symbol = form.symbol(&f.name);
     let fallible = cx.fallible.contains(&f.name);
     let mut func = empty(&symbol, steps_signature(cx, f, form));
@@ -42,6 +42,7 @@ pub(super) fn lowered(cx: &Lowering<'_>, f: &Function, form: Form) -> Result<Low
     let scope = NameScope::of(f, cx.layouts);
     let mut this = StmtLowering {
         cx,
+        name: &f.name,
         b,
         scope,
         homes: HashMap::new(),
@@ -80,7 +81,11 @@ pub(super) fn lowered(cx: &Lowering<'_>, f: &Function, form: Form) -> Result<Low
     let StmtLowering { mut b, errors, .. } = this;
     b.seal_all_blocks();
     b.finalize(cx.isa.frontend_config());
-    if errors.is_empty() { Ok(Lowered { symbol, func, line: f.at.line }) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(Lowered { symbol, func, line: f.at.line, called: Some(form.called(&f.name)) })
+    } else {
+        Err(errors)
+    }
 }
 
 /// The signature of statements: words, shadows of what has an address; a number if something is
@@ -263,6 +268,7 @@ impl<'f> StmtLowering<'_, 'f> {
                 };
                 let parts = if at.scalar() == Scalar::Q43 {
                     // A fixed-point number has one zero.
+                    self.is_number_of(Scalar::Q43, parts[0], &[], line);
                     let zero = self.b.ins().f64const(0.0);
                     vec![self.b.ins().fsub(zero, parts[0])]
                 } else {
@@ -304,8 +310,8 @@ impl<'f> StmtLowering<'_, 'f> {
         let old = self.load(&at);
         let more = self.of_leaves(&leaves, |m| m.for_place(by, ty));
         let adds = matches!(op, UpdateOp::Add | UpdateOp::Mul);
-        let more = self.on_grid(more, ty, &leaves, by);
-        self.is_number_of(ty, &old, &more, span.line);
+        let more = self.on_grid(more, ty);
+        self.is_number_of(ty, old[0], &more, span.line);
         // A real number changes the real part.
         let parts = old.iter().enumerate().map(|(i, &old)| {
             let Some(&more) = more.get(i) else { return old };
@@ -330,25 +336,27 @@ impl<'f> StmtLowering<'_, 'f> {
         }
     }
 
-    /// What is added to a fixed-point number is one, too. Of two of them the sum is exact.
-    fn on_grid(&mut self, parts: Vec<Value>, ty: Scalar, leaves: &[Leaf], e: &Expr) -> Vec<Value> {
-        match leaves {
-            [leaf] if leaf.ty == Scalar::Q43 && e.kind == ExprKind::Read(leaf.place.clone()) => parts,
-            _ if ty == Scalar::Q43 => parts.into_iter().map(|v| to_fixed(&mut self.b, v)).collect(),
+    /// What is added to a fixed-point number is one, too, so that the sum is exact.
+    fn on_grid(&mut self, parts: Vec<Value>, ty: Scalar) -> Vec<Value> {
+        match ty {
+            Scalar::Q43 => parts.into_iter().map(|v| to_fixed(&mut self.b, v)).collect(),
             _ => parts,
         }
     }
 
-    /// That a fixed-point number is a multiple of its unit, and a logarithm one of a positive
-    /// number.
-    fn is_number_of(&mut self, ty: Scalar, old: &[Value], more: &[Value], line: u32) {
+    /// That a fixed-point number is a multiple of its unit and no second zero, and what is added to
+    /// a logarithm one of a positive number.
+    fn is_number_of(&mut self, ty: Scalar, old: Value, more: &[Value], line: u32) {
         let fits = match ty {
             _ if self.check == CheckMode::Off => return,
             Scalar::Q43 => {
                 let units = self.b.ins().f64const(UNITS);
-                let scaled = self.b.ins().fmul(old[0], units);
+                let scaled = self.b.ins().fmul(old, units);
                 let whole = self.b.ins().nearest(scaled);
-                self.b.ins().fcmp(FloatCC::Equal, scaled, whole)
+                let fits = self.b.ins().fcmp(FloatCC::Equal, scaled, whole);
+                let bits = self.b.ins().bitcast(types::I64, MemFlagsData::new(), old);
+                let signed = self.b.ins().icmp_imm_s(IntCC::NotEqual, bits, i64::MIN);
+                self.b.ins().band(fits, signed)
             }
             Scalar::Log => {
                 let (size, most) = (self.b.ins().fabs(more[0]), self.b.ins().f64const(f64::MAX));
@@ -536,7 +544,7 @@ impl<'f> StmtLowering<'_, 'f> {
     /// What a new place holds, in the form in which it lies there.
     pub(super) fn initial(&mut self, ty: Scalar, leaves: &[Leaf], value: &Expr) -> Vec<Value> {
         let parts = self.of_leaves(leaves, |m| m.for_place(value, ty));
-        let mut parts = self.on_grid(parts, ty, leaves, value);
+        let mut parts = self.on_grid(parts, ty);
         if ty == Scalar::Complex && parts.len() == 1 {
             parts.push(self.b.ins().f64const(0.0));
         }

@@ -19,8 +19,10 @@ pub struct Lowered {
     pub symbol: String,
     /// The function.
     pub func: ir::Function,
-    /// The line of the function that it is made of.
+    /// The line of the function that it is made of; zero of one that a builder has made.
     pub line: u32,
+    /// What the user calls it, if it is not the symbol.
+    pub called: Option<String>,
 }
 
 /// What functions of a file share while they are lowered.
@@ -35,8 +37,10 @@ pub(super) struct Lowering<'f> {
 }
 
 /// What a check that fails says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CheckSite {
+    /// The function whose statement it is.
+    pub function: String,
     pub fault: Fault,
     pub line: u32,
 }
@@ -47,9 +51,9 @@ impl Lowering<'_> {
     }
 
     /// The number of a check, from 1.
-    pub(super) fn site(&self, fault: Fault, line: u32) -> i64 {
+    pub(super) fn site(&self, function: &str, fault: Fault, line: u32) -> i64 {
         let mut sites = self.sites.borrow_mut();
-        let site = CheckSite { fault, line };
+        let site = CheckSite { function: function.to_owned(), fault, line };
         let at = sites.iter().position(|s| *s == site).unwrap_or_else(|| {
             sites.push(site);
             sites.len() - 1

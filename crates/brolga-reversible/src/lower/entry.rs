@@ -5,16 +5,19 @@
 //! **Answer.** `%f` takes its parameters as they are written and calls `%brolga_reversible`, which
 //! stands for a driver of `%f__do`, `%f__undo` and `%f__adjoint`. Each of those keeps a copy of the
 //! states, if something is checked, and calls the statements. If they return the number of a check,
-//! it puts the states back, and traps with the code and the line of that check.
+//! it puts the states back, and traps with the code and the line of that check, in a function that
+//! stands for the one whose statement has failed.
 //!
 //! An adjoint is given shadows, or none; it makes one where there is none, since numbers may pass
 //! through a place whose cotangent is not asked for.
 //!
 //! **Cost.** A copy of the states for each call from outside, where something is checked.
 
+use std::collections::BTreeSet;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Value, types};
-use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::abi::{
     Form, allocate, call_symbol, clear, import, is_returned, is_word, narrowed, order, passed, release, signature,
@@ -186,7 +189,7 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
             moved(cx, &mut b, ty, n, (room, at));
         }
         freed.iter().for_each(|&at| release(&mut b, at));
-        traps(cx, &mut b, status);
+        fails(cx, &mut b, status);
         b.switch_to_block(done);
         b.set_srcloc(ir::SourceLoc::new(f.at.line));
     }
@@ -198,7 +201,7 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
     b.ins().return_(&[]);
     b.seal_all_blocks();
     b.finalize(cx.isa.frontend_config());
-    Lowered { symbol, func, line: f.at.line }
+    Lowered { symbol, func, line: f.at.line, called: Some(form.called(&f.name)) }
 }
 
 /// Trap if a place that is changed is given by two names.
@@ -220,23 +223,40 @@ fn apart(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, f: &Function, given: &[
     }
 }
 
-/// The trap of each check, by its number.
-fn traps(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, status: Value) {
-    let sites = cx.sites.borrow().clone();
-    let mut switch = Switch::new();
-    let blocks: Vec<_> = sites.iter().map(|_| b.create_block()).collect();
-    for (i, &block) in blocks.iter().enumerate() {
-        switch.set_entry(i as u128 + 1, block);
+/// The function whose name the trap of a failed check has.
+fn traps_of(f: &str) -> String {
+    format!("{f}__fails")
+}
+
+/// Trap in the function whose statement has failed.
+fn fails(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, status: Value) {
+    let sites = cx.sites.borrow();
+    let functions: BTreeSet<&str> = sites.iter().map(|s| &s.function[..]).collect();
+    for f in functions {
+        call_symbol(b, &traps_of(f), &[types::I32], &[], &[status]);
     }
-    let other = b.create_block();
-    switch.emit(b, status, other);
-    for (site, block) in sites.iter().zip(blocks) {
-        b.switch_to_block(block);
-        b.set_srcloc(ir::SourceLoc::new(site.line));
-        b.ins().trap(TrapCode::unwrap_user(site.fault.code()));
-    }
-    b.switch_to_block(other);
     b.ins().trap(TrapCode::unwrap_user(crate::error::Fault::OutOfRange.code()));
+}
+
+/// `%f__fails`: the trap of each check of a function, by its number. Of other numbers it returns.
+pub(super) fn traps(cx: &Lowering<'_>, f: &Function) -> Lowered {
+    let symbol = traps_of(&f.name);
+    let mut func = empty(&symbol, signature(&[types::I32], &[]));
+    let mut fcx = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut func, &mut fcx);
+    let entry = b.create_block();
+    b.append_block_params_for_function_params(entry);
+    b.switch_to_block(entry);
+    let status = b.block_params(entry)[0];
+    for (number, site) in (1..).zip(cx.sites.borrow().iter()).filter(|(_, s)| s.function == f.name) {
+        b.set_srcloc(ir::SourceLoc::new(site.line));
+        let failed = b.ins().icmp_imm_u(IntCC::Equal, status, number);
+        b.ins().trapnz(failed, TrapCode::unwrap_user(site.fault.code()));
+    }
+    b.ins().return_(&[]);
+    b.seal_all_blocks();
+    b.finalize(cx.isa.frontend_config());
+    Lowered { symbol, func, line: f.at.line, called: Some(f.name.clone()) }
 }
 
 /// A shadow that is there, or one of zeros; and what is to be freed.
@@ -302,5 +322,6 @@ pub(super) fn caller(cx: &Lowering<'_>, f: &Function, back: bool) -> Lowered {
     call_symbol(&mut b, "brolga_reversible", &params, &[], &args);
     b.ins().return_(&[]);
     b.finalize(cx.isa.frontend_config());
-    Lowered { symbol, func, line: f.at.line }
+    let called = back.then(|| Form { back, cotangents: false }.called(&f.name));
+    Lowered { symbol, func, line: f.at.line, called }
 }

@@ -318,6 +318,9 @@ pub(super) fn to_fixed(b: &mut FunctionBuilder<'_>, x: Value) -> Value {
     let scaled = b.ins().fmul(x, units);
     let whole = b.ins().nearest(scaled);
     let rounded = b.ins().fmul(whole, unit);
+    // It has one zero.
+    let zero = b.ins().f64const(0.0);
+    let rounded = b.ins().fadd(rounded, zero);
     call_symbol(b, "brolga_with_value", &[types::F64; 2], &[types::F64], &[x, rounded])[0]
 }
 

@@ -116,12 +116,13 @@ fn derived(body: &StmtLowering<'_, '_>, e: &Expr, ty: Scalar, leaves: &[Leaf]) -
     let func = functions.next().ok_or("nothing was derived")?.func;
     let mut all = body.cx.gradients.borrow_mut();
     let line = e.at.line;
+    let called = || Some(format!("the gradient of an expression of {}", body.name));
     for f in functions {
-        all.functions.push(Lowered { symbol: f.symbol, func: f.func, line });
+        all.functions.push(Lowered { symbol: f.symbol, func: f.func, line, called: called() });
     }
     if straight(&func).is_none() {
         let symbol = brolga_ir::program::symbol_of_func(&func.name);
-        all.functions.push(Lowered { symbol, func: func.clone(), line });
+        all.functions.push(Lowered { symbol, func: func.clone(), line, called: called() });
     }
     let derived = ExprGradient { func, signature };
     all.known.insert(key, derived.clone());

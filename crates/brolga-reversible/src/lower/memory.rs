@@ -177,8 +177,11 @@ impl StmtLowering<'_, '_> {
         };
         let apart = self.b.ins().fsub(found, said);
         let apart = self.b.ins().fabs(apart);
+        // What is said to be zero has no proportion.
         let size = self.b.ins().fabs(said);
-        let size = self.b.ins().fmax(size, one);
+        let zero = super::expr::zero(&mut self.b, ty);
+        let is_zero = self.b.ins().fcmp(FloatCC::Equal, said, zero);
+        let size = self.b.ins().select(is_zero, one, size);
         let most = self.b.ins().fmul(size, allowed);
         let near = self.b.ins().fcmp(FloatCC::LessThanOrEqual, apart, most);
         // Infinity is near itself.

@@ -60,6 +60,7 @@ pub(crate) fn lower(file: &File, layouts: &Layouts) -> Result<Vec<Lowered>, Vec<
         for back in [false, true] {
             out.push(entry::caller(&cx, f, back));
         }
+        out.push(entry::traps(&cx, f));
     }
     out.extend(cx.gradients.into_inner().functions);
     // Callers come first, in the order of the text.

@@ -17,6 +17,8 @@ use crate::types::NameScope;
 /// A function that is lowered.
 pub(super) struct StmtLowering<'b, 'f> {
     pub cx: &'f Lowering<'f>,
+    /// The function's name.
+    pub name: &'f str,
     pub b: FunctionBuilder<'b>,
     pub scope: NameScope<'f>,
     pub homes: HashMap<String, Home>,
@@ -75,7 +77,7 @@ impl At {
 impl StmtLowering<'_, '_> {
     /// Return the number of a check if it fails.
     pub(super) fn fail_if(&mut self, failed: Value, fault: Fault, line: u32) {
-        let site = self.cx.site(fault, line);
+        let site = self.cx.site(self.name, fault, line);
         let site = self.b.ins().iconst(types::I32, site);
         self.leave_if(failed, site);
     }

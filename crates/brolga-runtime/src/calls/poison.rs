@@ -1,5 +1,6 @@
 //! What generated code calls to poison cotangents ([`crate::pieces::poison`]).
 
+use crate::forks::pending::PendingObject;
 use crate::pieces::poison::Poison;
 use crate::segment::Segment;
 
@@ -15,8 +16,12 @@ impl Segment {
         // SAFETY: our contract.
         unsafe { (at as *mut u8).write_bytes(u8::MAX, n) };
         self.poison.any = true;
-        // Shadows of frames and blocks are cleared before they are used again, and may be gone by
-        // the end.
+        self.note_poison(at, n);
+    }
+
+    /// Shadows of frames and blocks are cleared before they are used again, and may be gone by the
+    /// end: others are noted.
+    fn note_poison(&mut self, at: usize, n: usize) {
         if self.poison.last != at && !self.owns(at) {
             self.poison.last = at;
             let known = self.poison.places.entry(at).or_default();
@@ -24,26 +29,63 @@ impl Segment {
         }
     }
 
-    /// What the reverse of a task has poisoned, of which it has got to know what its parent asks.
-    pub(crate) fn join_poison(&mut self, strand: &mut Self) {
-        self.poison.any |= std::mem::take(&mut strand.poison).any;
+    /// What the reverse of a task has poisoned is known to its parent from here on, which asks as
+    /// well. What is in sums of the task comes out of them, since sums are added up as floats;
+    /// where in the shadow it was goes to `again`.
+    pub(crate) fn join_poison(&mut self, strand: &mut Self, again: &mut Vec<usize>) {
+        let Poison { any, places, .. } = std::mem::take(&mut strand.poison);
+        self.poison.any |= any;
+        self.pieces.poisoned |= std::mem::take(&mut strand.pieces.poisoned);
         self.asked |= std::mem::take(&mut strand.asked);
+        for (at, n) in places {
+            let sums = strand.forks.pending.of_sum(at).map(PendingObject::distance);
+            match sums {
+                Some(distance) => {
+                    // SAFETY: memory of the task's own, which has come to its end.
+                    let left = words(at, n).filter(|&word| unsafe { take_poison(word) });
+                    again.extend(left.map(|word| word.wrapping_sub(distance)));
+                }
+                None => self.note_poison(at, n),
+            }
+        }
+    }
+
+    /// Whether any shadow has been poisoned.
+    pub fn has_poison(&self) -> bool {
+        self.poison.any
     }
 
     /// A pullback has run: shadows that are still poisoned are those of integers, and become zero.
     /// Whether there ever were any.
     pub fn forget_poison(&mut self) -> bool {
         let Poison { any, places, .. } = std::mem::take(&mut self.poison);
-        for word in places.into_iter().flat_map(|(at, n)| (at..at + n).step_by(4)) {
+        for word in places.into_iter().flat_map(|(at, n)| words(at, n)) {
             // SAFETY: it was valid when the reverse of a load stored there, and shadows of the
             // caller's are until the run is over.
-            unsafe {
-                if (word as *const u32).read_unaligned() == ALL {
-                    (word as *mut u32).write_unaligned(0);
-                }
-            }
+            unsafe { take_poison(word) };
         }
         any || self.pieces.poisoned
+    }
+}
+
+/// Words of so many bytes.
+fn words(at: usize, n: usize) -> impl Iterator<Item = usize> {
+    (at..at + n).step_by(4)
+}
+
+/// Clear a word that is poisoned. Whether it was.
+///
+/// # Safety
+/// It can be read and written.
+unsafe fn take_poison(word: usize) -> bool {
+    let word = word as *mut u32;
+    // SAFETY: our contract.
+    unsafe {
+        let is_poisoned = word.read_unaligned() == ALL;
+        if is_poisoned {
+            word.write_unaligned(0);
+        }
+        is_poisoned
     }
 }
 
@@ -84,5 +126,35 @@ pub unsafe extern "C" fn brolga_hand_on(seg: *mut Segment, p: u64, delta: u64, n
             seg.asked = 1;
         }
         seg.note_waiting();
+    }
+}
+
+/// `n` bytes of integers have been copied from `src` to `dst`: what is unknown of the copy is
+/// unknown of the original.
+///
+/// # Safety
+/// As for [`brolga_poison`], of shadows that exist.
+pub unsafe extern "C" fn brolga_move_poison(seg: *mut Segment, dst: u64, to: u64, src: u64, from: u64, n: u64) {
+    if to == 0 || from == 0 {
+        return;
+    }
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    let (dst, src, n) = (dst.wrapping_add(to) as usize, src.wrapping_add(from) as usize, n as usize);
+    seg.pieces.move_demand(dst, src, n);
+    seg.note_waiting();
+    // Nothing else puts such words there.
+    if !seg.poison.any || dst == src {
+        return;
+    }
+    for at in (0..n.saturating_sub(3)).step_by(4) {
+        // SAFETY: our contract.
+        unsafe {
+            if ((dst + at) as *const u32).read_unaligned() == ALL {
+                seg.poison(src + at, 4);
+                // What overlaps is not moved twice.
+                ((dst + at) as *mut u32).write_unaligned(0);
+            }
+        }
     }
 }

@@ -209,6 +209,7 @@ fn helpers() -> Table {
         ("brolga_join_bytes", pieces::brolga_join_bytes as *const u8),
         ("brolga_poison", crate::calls::poison::brolga_poison as *const u8),
         ("brolga_hand_on", crate::calls::poison::brolga_hand_on as *const u8),
+        ("brolga_move_poison", crate::calls::poison::brolga_move_poison as *const u8),
         ("brolga_without_poison", crate::calls::poison::brolga_without_poison as *const u8),
         ("brolga_expect_number", crate::calls::numbers::brolga_expect_number as *const u8),
         ("brolga_drop_digits", pieces::brolga_drop_digits as *const u8),

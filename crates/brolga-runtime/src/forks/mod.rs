@@ -39,6 +39,7 @@
 
 pub(crate) mod pending;
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -84,6 +85,7 @@ pub(crate) struct Forks<S> {
     pub(crate) marks: Vec<(usize, usize)>,
     /// What tasks of forks touch that no other task of the same fork does.
     pub(crate) exclusive: Vec<Exclusive>,
+    pub(crate) compared: Compared,
     /// A segment for each task: the first is that of the first task of all forks.
     pub(crate) strands: Strands<S>,
     /// Runs tasks; without one, the calling thread does.
@@ -94,7 +96,7 @@ pub(crate) struct Forks<S> {
     pub(crate) width: usize,
     /// The strand that has forked, while it waits.
     pub(crate) parent: Option<*const S>,
-    /// What a task is given.
+    /// What tasks are given that run on this segment, one within the other.
     pub(crate) args: Vec<u64>,
     /// What has stopped a task.
     pub(crate) trap: Option<RawTrap>,
@@ -112,6 +114,17 @@ pub(crate) struct Forks<S> {
     pub(crate) stack: Range<usize>,
     /// There was no memory for pending sums.
     pub(crate) lacking: bool,
+    /// Of a debug run: executed instructions that are not on the longest way to here.
+    pub(crate) beside: u64,
+}
+
+/// What a run has executed: instructions of derived code, as a debug run counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkAndSpan {
+    /// All of them.
+    pub work: u64,
+    /// Those on the longest way through forks: of a fork those of its longest task, and one.
+    pub span: u64,
 }
 
 /// Boxed because generated code holds the addresses of segments.
@@ -145,13 +158,23 @@ pub(crate) struct Exclusive {
     pub(crate) all: bool,
 }
 
+/// Memory in which what tasks touch is compared.
+#[derive(Default)]
+pub(crate) struct Compared {
+    /// Whether each touches nothing that one of another task does.
+    pub(crate) apart: Vec<bool>,
+    /// Objects that a task touches with another one: the task, and the number of the object.
+    pub(crate) shared: HashSet<(usize, usize)>,
+}
+
 /// Whether each of these touches nothing that one of another task does; they are sorted by where
 /// they begin.
-pub(crate) fn are_apart(touched: &[Exclusive]) -> Vec<bool> {
-    let mut apart = vec![true; touched.len()];
+pub(crate) fn are_apart(touched: &[Exclusive], apart: &mut Vec<bool>) {
+    apart.clear();
+    apart.resize(touched.len(), true);
     // The farthest end so far, of which task, and that of all other tasks.
     let (mut farthest, mut other) = ((0, usize::MAX), 0);
-    for (t, apart) in touched.iter().zip(&mut apart) {
+    for (t, apart) in touched.iter().zip(&mut *apart) {
         let before = if farthest.1 == t.task { other } else { farthest.0 };
         *apart = before <= t.extent.start;
         if t.extent.end > farthest.0 {
@@ -169,7 +192,6 @@ pub(crate) fn are_apart(touched: &[Exclusive]) -> Vec<bool> {
         }
         apart[k] &= next.is_none_or(|next| touched[k].extent.end <= next);
     }
-    apart
 }
 
 impl<S> Default for Forks<S> {
@@ -178,6 +200,7 @@ impl<S> Default for Forks<S> {
             forks: Vec::new(),
             marks: Vec::new(),
             exclusive: Vec::new(),
+            compared: Compared::default(),
             strands: Vec::new(),
             executor: None,
             inline: false,
@@ -192,6 +215,7 @@ impl<S> Default for Forks<S> {
             data: Vec::new(),
             stack: 0..0,
             lacking: false,
+            beside: 0,
         }
     }
 }
@@ -260,7 +284,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % below
         };
-        let mut found = [0; 2];
+        let (mut found, mut apart) = ([0; 2], Vec::new());
         for round in 0..20_000 {
             let mut touched: Vec<Exclusive> = (0..1 + draw(8))
                 .map(|_| {
@@ -273,7 +297,8 @@ mod tests {
                 a.task != b.task && a.extent.start < b.extent.end && b.extent.start < a.extent.end
             };
             let wanted: Vec<bool> = touched.iter().map(|a| !touched.iter().any(|b| meet(a, b))).collect();
-            assert_eq!(are_apart(&touched), wanted, "round {round}");
+            are_apart(&touched, &mut apart);
+            assert_eq!(apart, wanted, "round {round}");
             wanted.iter().for_each(|&w| found[usize::from(w)] += 1);
         }
         assert!(found.iter().all(|&n| n > 1000), "{found:?}");

@@ -19,7 +19,13 @@
 //!
 //! **Cost.** Nothing in a run in which no demand arises, but the question whether anything waits.
 //!
+//! **Forks.** A task that runs back knows of the demands of its parent, which may be of what it has
+//! stored, and what it has not taken of its own goes on to the parent. Its sums
+//! ([`crate::forks::pending`]) are no other places than the shadows that they are pending for.
+//!
 //! **Errs** on the side of a trap: the bits of two numbers in one word are not told apart.
+
+use std::ops::Range;
 
 use super::{HALF, MOVED, Mask, Part, Pieces, WINDOW, window_at, within};
 
@@ -45,9 +51,48 @@ fn windows(p: usize, n: usize) -> impl Iterator<Item = (usize, Mask)> {
 }
 
 impl Pieces {
+    /// Sums and the shadow that they are pending for are one place: how far that is.
+    fn to_shadow(&self, p: usize) -> usize {
+        self.sums.iter().find(|s| s.0.contains(&p)).map_or(0, |s| s.1)
+    }
+
+    /// A task begins to run back, which waits for nothing: it knows what its parent knows. It has
+    /// these sums, each so far from the shadow.
+    pub(crate) fn begin_task(&mut self, parent: &Self, sums: impl Iterator<Item = (Range<usize>, usize)>) {
+        self.demanded.clone_from(&parent.demanded);
+        self.sums.clone_from(&parent.sums);
+        self.sums.extend(sums);
+    }
+
+    /// Tasks have run back: what none of them has taken is still demanded, and what they have left.
+    pub(crate) fn end_tasks<'p>(&mut self, tasks: impl Iterator<Item = &'p mut Self>) {
+        let before = std::mem::take(&mut self.demanded);
+        let mut left = before.clone();
+        for task in tasks {
+            left.retain(|base, bytes| {
+                *bytes &= task.demanded.get(base).copied().unwrap_or_default();
+                *bytes != 0
+            });
+            for (base, bytes) in task.demanded.drain() {
+                let more = bytes & !before.get(&base).copied().unwrap_or_default();
+                if more != 0 {
+                    *self.demanded.entry(base).or_default() |= more;
+                }
+            }
+        }
+        for (base, bytes) in left {
+            *self.demanded.entry(base).or_default() |= bytes;
+        }
+    }
+
+    /// Whether cotangents wait: something else than demands.
+    pub(crate) fn any_cotangent_waits(&self) -> bool {
+        self.places() != self.demanded.len() as u64
+    }
+
     /// A demand arrives at `n` bytes at `p`.
     pub(crate) fn demand(&mut self, p: usize, n: usize) {
-        for (base, bytes) in windows(p, n) {
+        for (base, bytes) in windows(p.wrapping_sub(self.to_shadow(p)), n) {
             *self.demanded.entry(base).or_default() |= bytes;
         }
     }
@@ -63,9 +108,10 @@ impl Pieces {
         if self.demanded.is_empty() {
             return found;
         }
-        for (base, bytes) in windows(p, n) {
+        let distance = self.to_shadow(p);
+        for (base, bytes) in windows(p.wrapping_sub(distance), n) {
             let Some(there) = self.demanded.get_mut(&base) else { continue };
-            found.extend((*there & bytes != 0).then_some((base, *there & bytes)));
+            found.extend((*there & bytes != 0).then_some((base.wrapping_add(distance), *there & bytes)));
             *there &= !bytes;
             if *there == 0 {
                 self.demanded.remove(&base);

@@ -17,7 +17,7 @@
 //! Where cotangents move in pieces, a demand waits in place of the NaN
 //! ([`super::demand`]).
 //!
-//! A task poisons what it adds to, and what is left in the shadows of integers stays there.
+//! A task poisons what it adds to. What is left in its sums when it is over is that of its parent.
 //!
 //! **Cost.** Nothing where the integer is too near to zero to be a float's bits; else a look-up.
 //!

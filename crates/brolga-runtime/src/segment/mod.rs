@@ -15,7 +15,7 @@
 //! written byte by byte from where the tape ends, without a gap, so the first that does not fit
 //! faults, and the fault is reported as the check would be.
 //!
-//! **Layout.** The first 2248 bytes are read and written by generated code at the offsets in
+//! **Layout.** The first 2256 bytes are read and written by generated code at the offsets in
 //! `brolga_ir::lower::segment`; the rest is private.
 //!
 //! ```text
@@ -29,6 +29,7 @@
 //!  56  pending    of a task that runs back: whether there may be pending sums that it reads
 //! 192  sink and zeros once more, 1024 bytes each, for batches of derivatives
 //! 2240  asked    whether a number was made of an integer that had been computed and stored
+//! 2248  executed of a debug run: how many instructions
 //! ```
 //!
 //! **Invariants.** `base <= cursor <= top <= limit` between calls, and `base <= peak <= limit`;
@@ -111,6 +112,7 @@ pub struct Segment {
     wide_sink: Wide,
     wide_zeros: Wide,
     pub(crate) asked: u64,
+    pub(crate) executed: u64,
     mapping: MmapMut,
     /// Where in the mapping the tape is: it ends where a page does.
     place: std::ops::Range<usize>,
@@ -166,6 +168,7 @@ impl Segment {
             wide_sink: Wide([0; WIDE]),
             wide_zeros: Wide([0; WIDE]),
             asked: 0,
+            executed: 0,
             mapping,
             place,
             touched: 0,
@@ -214,6 +217,7 @@ impl Segment {
         self.loops.clear();
         self.inverses.clear();
         self.forks.clear();
+        self.count_again();
         let unused = self.top == base && self.cursor == base && self.peak == base && self.touched == 0;
         // What records nothing may be shorter than what follows here.
         if !(unused && self.blocks.is_empty() && self.declared.is_empty() && self.global_shadows.is_empty()) {
@@ -568,6 +572,7 @@ mod tests {
             (offset_of!(Segment, wide_sink), offset::WIDE_SINK),
             (offset_of!(Segment, wide_zeros), offset::WIDE_ZEROS),
             (offset_of!(Segment, asked), offset::ASKED),
+            (offset_of!(Segment, executed), offset::EXECUTED),
         ];
         assert_eq!(fields.map(|f| f.0 as i32), fields.map(|f| f.1));
         assert_eq!(align_of::<Segment>(), 64);

@@ -9,11 +9,10 @@
 //! pages that tasks have added to. A read of a cotangent goes through the objects with pending sums
 //! of this strand and of those that wait for it.
 
-use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::forks::pending::{Cells, Extent};
-use crate::forks::{Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, are_apart};
+use crate::forks::{Compared, Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, WorkAndSpan, are_apart};
 use crate::mappings;
 use crate::pieces::WINDOW;
 use crate::segment::Segment;
@@ -63,7 +62,7 @@ impl Segment {
                 self.blocks.adopt(&mut strand.blocks);
                 self.forks.lacking |= std::mem::take(&mut strand.forks.lacking);
             }
-            self.forks.exclusive.extend(exclusive(&strands[..n]));
+            add_exclusive(&strands[..n], &mut self.forks.exclusive, &mut self.forks.compared);
             self.forks.strands = strands;
             done
         };
@@ -100,12 +99,14 @@ impl Segment {
             return stack::with_margin(|| self.one_by_one((0..n).rev(), |seg, _| pass(seg)));
         };
         // Tasks do not know of them.
-        if self.waiting != 0 {
-            self.pieces.lost = true;
-        }
+        self.pieces.lost |= self.pieces.any_cotangent_waits();
         let mut strands = std::mem::take(&mut self.forks.strands);
         for (strand, mark) in strands.iter_mut().zip(&self.forks.marks[first..first + n]) {
+            let strand = &mut **strand;
             strand.forks.pending.begin();
+            let sums = strand.forks.pending.objects.iter().map(|o| (o.place(), o.distance()));
+            strand.pieces.begin_task(&self.pieces, sums);
+            strand.note_waiting();
             strand.asked = self.asked;
             strand.cursor = mark.1 as *mut u8;
         }
@@ -125,18 +126,22 @@ impl Segment {
             let pending = &mut strands[task].forks.pending;
             pending.lead(cell, pending.objects[object].distance());
         }
+        let mut poisoned = Vec::new();
         for strand in &mut strands[..n] {
-            self.join_poison(strand);
-            if strand.pieces.lost || strand.waiting != 0 {
+            self.join_poison(strand, &mut poisoned);
+            if strand.pieces.lost || strand.pieces.any_cotangent_waits() {
                 self.pieces.lost = true;
                 strand.pieces.clear();
-                strand.waiting = 0;
             }
+            strand.waiting = 0;
         }
+        self.pieces.end_tasks(strands[..n].iter_mut().map(|s| &mut s.pieces));
+        self.note_waiting();
+        poisoned.sort_unstable();
         let lacking = strands[..n].iter_mut().any(|s| std::mem::take(&mut s.forks.lacking));
         let done = match done {
             ForkEnd::Done if lacking => ForkEnd::Lacking,
-            ForkEnd::Done => self.add_up(&mut strands[..n]),
+            ForkEnd::Done => self.add_up(&mut strands[..n], &poisoned),
             done => done,
         };
         self.forks.strands = strands;
@@ -166,13 +171,19 @@ impl Segment {
         Some(())
     }
 
-    /// The strands' pending sums are this segment's, the last one's first.
-    fn add_up(&mut self, strands: &mut [Box<Self>]) -> ForkEnd {
+    /// The strands' pending sums are this segment's, the last one's first, and words of shadow that
+    /// were poisoned there are here.
+    fn add_up(&mut self, strands: &mut [Box<Self>], poisoned: &[usize]) -> ForkEnd {
         for strand in strands.iter_mut().rev() {
             if self.add_pending(strand).is_none() {
                 return ForkEnd::Lacking;
             }
             strand.forks.pending.broken = false;
+        }
+        for &word in poisoned {
+            let Some(at) = self.pending_place(word) else { return ForkEnd::Lacking };
+            // SAFETY: where the program has stored, there is a shadow.
+            unsafe { self.poison(at, 4) };
         }
         ForkEnd::Done
     }
@@ -232,16 +243,32 @@ impl Segment {
     /// Tasks one after the other, on this segment. All run, also behind one that traps.
     fn one_by_one(&mut self, tasks: impl Iterator<Item = usize>, each: impl Fn(&mut Self, usize)) -> ForkEnd {
         let mut first: Option<(usize, RawTrap)> = None;
+        let before = self.executed().span;
+        let mut longest = before;
         for t in tasks {
+            self.forks.beside = self.executed - before;
             each(self, t);
+            longest = longest.max(self.executed().span);
             let trap = self.forks.failed.take();
             if let Some(trap) = trap.filter(|_| first.as_ref().is_none_or(|f| t < f.0)) {
                 first = Some((t, trap));
             }
         }
+        self.executed += 1;
+        self.forks.beside = self.executed - (longest + 1);
         let Some((_, trap)) = first else { return ForkEnd::Done };
         self.forks.trap = Some(trap);
         ForkEnd::Trapped
+    }
+
+    /// What has been executed since [`Self::count_again`]. Only code of a debug run counts.
+    pub fn executed(&self) -> WorkAndSpan {
+        WorkAndSpan { work: self.executed, span: self.executed - self.forks.beside }
+    }
+
+    /// Count from zero on.
+    pub fn count_again(&mut self) {
+        (self.executed, self.forks.beside) = (0, 0);
     }
 
     /// Have segments for the tasks of a fork, if there is memory for them.
@@ -268,14 +295,16 @@ impl Segment {
     /// As for [`Self::fork`].
     unsafe fn pass(&mut self, entry: Entry, words: &[u64], task: Option<usize>, code: &CodeRanges) {
         let seg: *mut Segment = self;
-        let mut args = std::mem::take(&mut self.forks.args);
-        args.clear();
+        // Generated code reads them first. A fork within has its own behind them.
+        let args = &mut self.forks.args;
+        let from = args.len();
         args.extend_from_slice(words);
         args.extend(task.map(|t| t as u64));
         args.push(seg as u64);
+        let given = args[from..].as_mut_ptr();
         // SAFETY: our contract; the code is that of the run, of which all frames may be abandoned.
-        let done = unsafe { traps::call_guarded(entry, args.as_mut_ptr().cast(), code) };
-        self.forks.args = args;
+        let done = unsafe { traps::call_guarded(entry, given.cast(), code) };
+        self.forks.args.truncate(from);
         // A fork within has noted what has stopped its task.
         self.forks.failed = done.err().map(|own| self.forks.trap.take().unwrap_or(own));
     }
@@ -321,27 +350,34 @@ fn run(
     ForkEnd::Trapped
 }
 
-/// What one task touches by a delta in a cell, and no other task does.
-fn exclusive(strands: &[Box<Segment>]) -> Vec<Exclusive> {
-    let mut touched: Vec<Exclusive> = Vec::new();
+/// Add what one task touches by a delta in a cell, and no other task does.
+fn add_exclusive(strands: &[Box<Segment>], found: &mut Vec<Exclusive>, compared: &mut Compared) {
+    let first = found.len();
     for (task, strand) in strands.iter().enumerate() {
         for (object, o) in strand.forks.pending.objects.iter().enumerate() {
             let all = !o.open && o.cells.iter().all(|c| !c.open);
             for c in o.cells.iter().filter(|c| !c.open) {
-                touched.extend(c.extent.clone().map(|extent| Exclusive { task, object, cell: c.id, extent, all }));
+                found.extend(c.extent.clone().map(|extent| Exclusive { task, object, cell: c.id, extent, all }));
             }
         }
     }
-    touched.sort_unstable_by_key(|t| (t.extent.start, t.task));
-    let apart = are_apart(&touched);
-    let shared: HashSet<(usize, usize)> =
-        touched.iter().zip(&apart).filter(|(_, apart)| !**apart).map(|(t, _)| (t.task, t.object)).collect();
-    let mut apart = apart.into_iter();
-    touched.retain(|_| apart.next() == Some(true));
-    for t in &mut touched {
+    let Compared { apart, shared } = compared;
+    found[first..].sort_unstable_by_key(|t| (t.extent.start, t.task));
+    are_apart(&found[first..], apart);
+    shared.clear();
+    let mut kept = first;
+    for (k, &apart) in (first..).zip(&*apart) {
+        if apart {
+            found.swap(kept, k);
+            kept += 1;
+        } else {
+            shared.insert((found[k].task, found[k].object));
+        }
+    }
+    found.truncate(kept);
+    for t in &mut found[first..] {
         t.all &= !shared.contains(&(t.task, t.object));
     }
-    touched
 }
 
 /// Pending sums.
@@ -443,7 +479,10 @@ impl Segment {
         known.or_else(|| {
             let instance = self.forks.instance.clone().filter(|i| i.shadow.contains(&shadow));
             let extent = instance.as_ref().map(|i| i.shadow.clone()).or_else(|| self.object_around(shadow))?;
-            self.forks.pending.make(extent, instance).ok()
+            let made = self.forks.pending.make(extent, instance).ok()?;
+            let object = &self.forks.pending.objects[made];
+            self.pieces.sums.push((object.place(), object.distance()));
+            Some(made)
         })
     }
 

@@ -25,7 +25,8 @@
 //! began with, with what undoing all of it has left. With a record of what differs: each call is
 //! undone at once, and the words that the state had before, where undoing does not give them, are
 //! put there by the pullback; and then bit by bit as above. That is exact whatever the inverse is,
-//! and a sum of floats that undoes itself costs nothing.
+//! and a sum of floats that undoes itself costs nothing. Each function has a check of its own; a
+//! call of which another one is asked begins a new chain.
 //!
 //! **Invariant.** A pullback leaves the state as it found it, and may run again.
 //!
@@ -75,8 +76,8 @@ pub enum InverseFault {
     Between(u64),
     /// It does not lead back, within the tolerance.
     #[error(
-        "an inverse gives {found:e} at byte {offset} of the state, where {before:e} was before the call: correct it, or \
-         raise the tolerance of {tolerance:e} (`inverse_check`)"
+        "an inverse gives {found:e} at byte {offset} of the state, where {before:e} was before the call: correct it, \
+         raise the tolerance of {tolerance:e}, or record what differs (`inverse_check`)"
     )]
     Far {
         /// Where in the state, as bytes from its first.
@@ -91,7 +92,8 @@ pub enum InverseFault {
     /// The inverses of calls in a row do not, each of which does.
     #[error(
         "the inverses of {calls} calls in a row give {found:e} at byte {offset} of the state, where {before:e} was \
-         before the first: raise the tolerance of {tolerance:e} (`inverse_check`), or use a time loop"
+         before the first: raise the tolerance of {tolerance:e}, record what differs (`inverse_check`), or use a time \
+         loop"
     )]
     Drifts {
         /// How many calls.
@@ -127,13 +129,26 @@ pub struct InverseStats {
 pub(crate) enum UndoCheck<'c> {
     Off,
     /// Floats may differ: of each part of the state how many bytes one has, or zero if there are
-    /// both, and by how much a double may differ. A single may by the root of that.
+    /// both, and by how much a double may differ, in proportion if it was not zero. A single may by
+    /// the root of that.
     Within {
         widths: &'c [u64],
         tolerance: f64,
     },
     Bits,
     Record,
+}
+
+impl UndoCheck<'_> {
+    /// Which it is, and its tolerance.
+    fn kind(&self) -> (u8, u64) {
+        match *self {
+            Self::Off => (0, 0),
+            Self::Within { tolerance, .. } => (1, tolerance.to_bits()),
+            Self::Bits => (2, 0),
+            Self::Record => (3, 0),
+        }
+    }
 }
 
 /// A word of a state that an inverse does not give back.
@@ -143,8 +158,10 @@ struct Word {
     before: [u8; 8],
 }
 
-/// Calls on one state, each of which found what the one before had left.
+/// Calls on one state, each of which found what the one before had left, and of which the same is
+/// checked.
 struct CallChain {
+    check: (u8, u64),
     /// Behind the last call.
     after: Box<[u8]>,
     /// Before the first call, and for a tolerance before the last: for checks.
@@ -316,7 +333,9 @@ impl Inverses {
             level.insert(state.clone(), CallChains::default());
         }
         let chains = level.get_mut(&state).expect("it is there");
-        let goes_on = |c: &CallChain| c.left == c.calls && c.calls < u64::from(u32::MAX) && state.is(&c.after, caller);
+        let kind = check.kind();
+        let is_open = |c: &CallChain| c.check == kind && c.left == c.calls && c.calls < u64::from(u32::MAX);
+        let goes_on = |c: &CallChain| is_open(c) && state.is(&c.after, caller);
         if !chains.all[..chains.live].last().is_some_and(goes_on) {
             let after = state.copied(&mut self.spare, caller)?;
             let first = if check == UndoCheck::Off { Box::default() } else { after.clone() };
@@ -325,9 +344,22 @@ impl Inverses {
             self.bytes -= chains.all.drain(chains.live..).map(|c| c.bytes).sum::<u64>();
             let bytes = (after.len() + first.len() + before.len()) as u64;
             let (now, words, marks, marks_left, calls, left, sum, undone) = Default::default();
-            let fresh =
-                CallChain { after, first, before, now, words, marks, marks_left, bytes, calls, left, sum, undone };
-            chains.all.push(fresh);
+            let copies = CallChain {
+                check: kind,
+                after,
+                first,
+                before,
+                now,
+                words,
+                marks,
+                marks_left,
+                bytes,
+                calls,
+                left,
+                sum,
+                undone,
+            };
+            chains.all.push(copies);
             chains.live += 1;
             self.bytes += bytes;
             self.stats.chains += 1;
@@ -538,7 +570,9 @@ fn near_singles(a: &[u8], b: &[u8], tolerance: f64) -> bool {
 
 /// What is no float but a number has an exponent of none, or of all.
 fn is_near(x: f64, y: f64, tolerance: f64, is_float: impl Fn(f64) -> bool) -> bool {
-    is_float(x) && is_float(y) && (x - y).abs() <= tolerance * x.abs().max(1.0)
+    // What was zero has no proportion.
+    let size = if x == 0.0 { 1.0 } else { x.abs() };
+    is_float(x) && is_float(y) && (x - y).abs() <= tolerance * size
 }
 
 #[cfg(test)]
@@ -562,7 +596,8 @@ mod tests {
     fn floats_may_differ_and_numbers_may_not() {
         assert!(!far(1.0, 1.0 + 1e-9) && far(1.0, 1.0 + 1e-7));
         assert!(!far(1e6, 1e6 + 1e-3) && far(1e6, 1e6 + 1e-1));
-        assert!(!far(0.0, 1e-12) && !far(-0.0, 0.0) && far(0.0, 1e-3));
+        assert!(!far(1e-6, 1e-6 + 1e-15) && far(1e-6, 1e-6 + 1e-13));
+        assert!(!far(0.0, 1e-12) && !far(-0.0, 0.0) && far(0.0, 1e-3) && far(1e-12, 0.0));
         assert!(!far(f64::NAN, -f64::NAN) && far(f64::NAN, 1.0) && far(f64::INFINITY, 1e300));
         // Integers of a word.
         assert!(far(f64::from_bits(5), f64::from_bits(6)) && far(0.0, f64::from_bits(1)));

@@ -31,7 +31,7 @@ fn allocates(symbol: &str) -> Option<&'static str> {
 fn of_primal_memory(symbol: &str) -> &'static [usize] {
     match symbol {
         "brolga_tangent_zero" => &[1, 3],
-        "brolga_tangent_copy" => &[1, 3, 5],
+        "brolga_tangent_copy" | "brolga_move_poison" => &[1, 3, 5],
         "brolga_zero" => &[0, 2],
         "brolga_copy_shadow" | "brolga_memmove_rev" => &[0, 2, 4],
         _ => &[],

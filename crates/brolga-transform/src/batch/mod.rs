@@ -304,7 +304,7 @@ impl Widener<'_, '_> {
             AdOp::Hold(name, _) | AdOp::Held(name) if self.held.contains_key(&name) => self.hold(name, &inst),
             AdOp::AddMem { .. } => self.add(&inst),
             AdOp::TakeMem { .. } | AdOp::PeekMem { .. } => self.read(&inst),
-            AdOp::ZeroMem { bytes: ..4, asks: Asks::Zero, .. } => self.unfit("a part of a float"),
+            AdOp::ZeroMem { bytes: ..4, asks: Asks::Zero | Asks::Bits, .. } => self.unfit("a part of a float"),
             AdOp::Series(primal, result, _) => self.series(primal, result.into(), &inst),
             AdOp::LoadTangent { .. } => self.load(&inst),
             AdOp::StoreTangent { .. } => self.store(&inst),

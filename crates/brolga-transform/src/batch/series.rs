@@ -25,7 +25,7 @@
 
 use std::sync::Arc;
 
-use brolga_analysis::CalleeKind;
+use brolga_analysis::{CalleeKind, computed_operands};
 use brolga_ir::inst::{AdInst, Arith, Val};
 use brolga_ir::map::HashMap;
 use brolga_rules::expr::CondNode;
@@ -98,7 +98,7 @@ impl Widener<'_, '_> {
                     _ => return self.unfit("this call"),
                 },
                 Some(CalleeKind::Computes(rule)) => match &rule.kind {
-                    MathKind::Expr(row) => (Arc::clone(row), &args[1..]),
+                    MathKind::Expr(row) => (Arc::clone(row), computed_operands(rule, args)),
                     _ => return self.unfit("this call"),
                 },
                 _ => return self.unfit("this call"),

@@ -4,6 +4,7 @@
 use brolga_clif::marks::{TAPE_FULL, TAPE_REGION};
 use brolga_ir::inst::Check;
 
+pub(crate) mod count;
 pub(crate) mod dead_segment_arg;
 pub mod entry_thunk;
 pub mod hoist_tape_check;

@@ -16,7 +16,7 @@ use brolga_analysis::activity::width::kinds_around;
 use brolga_analysis::activity::{self, Activity, ActivityInput, MemRole, State};
 use brolga_analysis::calls::joint::{JointInput, joint_calls};
 use brolga_analysis::calls::{deferred_free, summarise};
-use brolga_analysis::guards::products::{self, Product};
+use brolga_analysis::guards::products::{self, Product, ProductCx};
 use brolga_analysis::guards::roots::{self, Roots};
 use brolga_analysis::guards::unit_cotangents;
 use brolga_analysis::kinds::pointers::PointerInput;
@@ -211,7 +211,7 @@ impl<'a> Facts<'a> {
             constant,
             roots: Roots::default(),
             unit_cotangents: EntitySet::new(),
-            products: products::products(func, cfg, loops),
+            products: products::products(ProductCx { program, func, cfg, loops, summaries }),
             joint,
             overwrites: Overwrites::default(),
             float_stores: OnceCell::new(),
@@ -242,7 +242,7 @@ impl<'a> Facts<'a> {
     /// Whether a number may be made of an integer that is stored, and a float's bits may be what it
     /// is computed from.
     pub fn may_be_made_number(&self, v: ir::Value) -> bool {
-        self.summaries.makes_numbers() && self.activity.possible.contains(v)
+        self.summaries.makes_numbers() && self.activity.possible_of_host.contains(v)
     }
 
     /// Which cotangents are 1, and which may be infinite because of a root at zero. It asks for

@@ -29,6 +29,7 @@
 //! derived again at most once for each fact that all have to know, and once for each set of loops
 //! that are refused as functions.
 
+use brolga_analysis::calls::summarise::Found;
 use brolga_analysis::calls::{opaque_allocator, summarise};
 use brolga_analysis::query::signature_id;
 use brolga_analysis::{ParamMode, ResultMode, Summaries, Variant};
@@ -65,9 +66,10 @@ pub(crate) struct Manner<'a> {
     /// Whether it is known that a function moves floats in pieces, so that all must settle what
     /// they read.
     pub pieces: bool,
-    /// Whether it is known that a function computes a float's bits from integers in memory, so that
-    /// all say where they store such integers ([`brolga_analysis::activity::demand`]).
-    pub demanded: bool,
+    /// What else some function is known to do: all say where they store integers that become a
+    /// float's bits ([`brolga_analysis::activity::demand`]), or where they load what is lost where
+    /// there is no shadow ([`brolga_analysis::activity::numbers`]).
+    pub known: Found,
     /// Whether it is known that a function moves words as if doubles need not lie at multiples of
     /// eight ([`Program::unaligned_doubles`]).
     pub unaligned: bool,
@@ -78,7 +80,7 @@ pub(crate) struct Manner<'a> {
 impl<'a> Manner<'a> {
     /// With these calls replaced.
     pub fn with(inlining: &'a Inlining) -> Self {
-        Self { inlining, pieces: false, demanded: false, unaligned: false, staying: &[] }
+        Self { inlining, pieces: false, known: Found::default(), unaligned: false, staying: &[] }
     }
 }
 
@@ -126,7 +128,10 @@ fn run(
                 staying.extend(loops);
                 manner
             }
-            RunEnd::Needs(Need::Demands) => Manner { pieces: true, demanded: true, ..manner },
+            RunEnd::Needs(Need::Demands) => {
+                Manner { pieces: true, known: Found { demanded: true, ..manner.known }, ..manner }
+            }
+            RunEnd::Needs(Need::Numbers) => Manner { known: Found { leaves_shadows: true, ..manner.known }, ..manner },
             RunEnd::Needs(Need::UnalignedDoubles) => Manner { unaligned: true, ..manner },
         };
     }
@@ -155,7 +160,7 @@ fn derive_all(
         return Err(problems);
     }
     let bodies = normalised.iter().map(|(k, n)| (*k, n.body())).collect();
-    let summaries = Summaries::as_asked(&program, &bodies, manner.demanded);
+    let summaries = Summaries::as_asked(&program, &bodies, manner.known);
     let asked = Asked { program: &program, ..asked };
     let mut all = AllVariants::new(asked, manner, &normalised, &summaries, problems);
     if let Err(need) = all.work_off(depth, observer) {
@@ -190,7 +195,7 @@ fn derive_all(
     let on_one_tape = account || asked.options.debug || asked.options.float_order == FloatOrder::AsWritten;
     let has_strands = !on_one_tape && pairs.iter().any(|p| p.variant.strand);
     let task_floats = if has_strands { task_floats.only() } else { None };
-    let demanded = manner.demanded;
+    let known = manner.known;
     let whole = combined.iter().chain(&joint).map(|w| &w.func);
     let derived = whole.chain(pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
     let primals = with_called_by_rules(&program, keys, derived, &names);
@@ -209,7 +214,7 @@ fn derive_all(
         pieces,
         numbers,
         task_floats,
-        demanded,
+        known,
         guessed,
         spare,
     }))))
@@ -368,7 +373,7 @@ impl<'a> AllVariants<'a> {
                 overwrites,
                 names,
                 pieces,
-                account: manner.demanded,
+                account: manner.known.demanded,
                 numbers: false,
                 task_floats: FloatSizes::default(),
                 guessed,
@@ -386,7 +391,7 @@ impl<'a> AllVariants<'a> {
 
     fn context(&self) -> Context<'a> {
         let Asked { program, options, isa, .. } = self.asked;
-        Context { program, options, summaries: self.summaries, demanded: self.manner.demanded, isa }
+        Context { program, options, summaries: self.summaries, demanded: self.manner.known.demanded, isa }
     }
 
     /// Derive the root and all that it asks for. False if all have to start again, with demands.

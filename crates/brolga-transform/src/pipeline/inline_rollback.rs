@@ -108,7 +108,7 @@ fn check(op: &AdOp) -> Option<Check> {
     match op {
         AdOp::TrapIf(_, c @ (Check::UntrackedBits | Check::ConstStore)) => Some(*c),
         AdOp::TrapIfBytes(_)
-        | AdOp::ZeroMem { asks: Asks::Zero, .. }
+        | AdOp::ZeroMem { asks: Asks::Zero | Asks::Bits, .. }
         | AdOp::AddMem { shape: Shape::Bytes { .. }, .. } => Some(Check::UntrackedBits),
         _ => None,
     }

@@ -137,6 +137,9 @@ impl Observer<'_> {
 pub(crate) enum Need {
     /// It computes a float's bits from integers in memory.
     Demands,
+    /// It stores integers that may be a float's bits where there is no shadow: what becomes of them
+    /// is not followed, as of numbers.
+    Numbers,
     /// It moves words of eight bytes that need not lie as doubles do, where there may be such.
     UnalignedDoubles,
 }
@@ -228,6 +231,9 @@ pub(crate) fn derive_variant<'a>(
 fn need(cx: Context<'_>, facts: &Facts<'_>) -> Option<Need> {
     if !cx.demanded && facts.activity.computes_bits() {
         return Some(Need::Demands);
+    }
+    if !facts.summaries.makes_numbers() && facts.activity.leaves_shadows {
+        return Some(Need::Numbers);
     }
     let unaligned = || facts.mode != Mode::Tangent && facts.moves_unaligned_words();
     (!cx.program.unaligned_doubles && unaligned()).then_some(Need::UnalignedDoubles)

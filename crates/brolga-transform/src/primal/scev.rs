@@ -19,7 +19,7 @@
 //! a span, before loops are known. One kind of sum for all would carry products, spans and 32-bit
 //! terms where they cannot occur.
 //!
-//! **Cost.** An address is followed at most 32 operations up, and a sum of more than 16 products is
+//! **Cost.** An address is followed at most 32 operations up, each value once, and a sum of more than 16 products is
 //! an atom.
 //!
 //! **Source.** Scalar evolution of LLVM; chains of recurrences (Bachmann, Wang and Zima, 1994).
@@ -27,6 +27,7 @@
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
 use brolga_analysis::{LoopId, Loops};
+use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
 use smallvec::SmallVec;
 
@@ -170,6 +171,9 @@ struct Walk {
     step: i64,
 }
 
+/// Sums of values, each at the beginning of a nest of so many loops.
+type Known = HashMap<(ir::Value, usize), Sum>;
+
 /// What is asked about: a function with canonical loops.
 #[derive(Clone, Copy)]
 pub struct Affine<'a> {
@@ -182,18 +186,28 @@ pub struct Affine<'a> {
 impl Affine<'_> {
     /// A 64-bit integer, at a place in these loops (outermost first).
     pub fn sum(&self, v: ir::Value, around: &[LoopId]) -> Sum {
-        self.sum_at(v, around, 0)
+        self.sum_at(v, around, 0, &mut Known::default())
     }
 
-    fn sum_at(&self, v: ir::Value, around: &[LoopId], depth: u32) -> Sum {
+    /// What is known of a value does not change with its depth, but for how far it is followed.
+    fn sum_at(&self, v: ir::Value, around: &[LoopId], depth: u32, known: &mut Known) -> Sum {
+        if let Some(sum) = known.get(&(v, around.len())) {
+            return sum.clone();
+        }
+        let sum = self.look_at(v, around, depth, known);
+        known.insert((v, around.len()), sum.clone());
+        sum
+    }
+
+    fn look_at(&self, v: ir::Value, around: &[LoopId], depth: u32, known: &mut Known) -> Sum {
         let itself = || Sum::atom(Atom::Value(v));
         if depth > 32 || self.func.dfg.value_type(v) != types::I64 {
             return itself();
         }
-        let of = |v| self.sum_at(v, around, depth + 1);
+        let mut of = |v| self.sum_at(v, around, depth + 1, known);
         let inst = match self.func.dfg.value_def(v) {
             ValueDef::Result(inst, _) => inst,
-            ValueDef::Param(b, i) => return self.param(v, b, i, around, depth).unwrap_or_else(itself),
+            ValueDef::Param(b, i) => return self.param((v, b, i), around, depth, known).unwrap_or_else(itself),
             ValueDef::Union(..) => return itself(),
         };
         let sum = match self.func.dfg.insts[inst] {
@@ -221,11 +235,17 @@ impl Affine<'_> {
     }
 
     /// A parameter of the header of one of the loops around.
-    fn param(&self, v: ir::Value, b: ir::Block, i: usize, around: &[LoopId], depth: u32) -> Option<Sum> {
+    fn param(
+        &self,
+        (v, b, i): (ir::Value, ir::Block, usize),
+        around: &[LoopId],
+        depth: u32,
+        known: &mut Known,
+    ) -> Option<Sum> {
         let at = around.iter().position(|&l| self.loops.loops[l].header == b)?;
         let Walk { outer, start, step, .. } = self.walk(v, i, &around[..=at])?;
         let iterations = if outer == at { Atom::TripCount(around[at]) } else { Atom::Walk(around[at], around[outer]) };
-        Some(self.sum_at(start, &around[..outer], depth + 1).plus(&Sum::atom(iterations), step))
+        Some(self.sum_at(start, &around[..outer], depth + 1, known).plus(&Sum::atom(iterations), step))
     }
 
     /// How far out a variable of the innermost of these loops goes on where an inner loop has

@@ -54,6 +54,7 @@ use crate::translate::stmt::Callees;
 struct Template<'t, 'n> {
     cx: Context<'t>,
     of: &'t InverseDriver,
+    check: InverseCheck,
     variant: &'t Variant,
     names: &'n mut Names,
 }
@@ -73,9 +74,13 @@ pub(super) fn pair(
     let mut called = Variant { func, preserved: Preserved::NOTHING, ..variant.clone() };
     called.params = given.iter().map(|&i| variant.params[i]).collect();
     called.promises = given.iter().filter_map(|&i| variant.promises.get(i).copied()).collect();
-    let adjoint = of.adjoint.as_deref().filter(|_| cx.options.inverse_check != InverseCheck::Record);
+    let check = match cx.options.inverse_check {
+        InverseCheck::Declared => of.check.unwrap_or(InverseCheck::Bits),
+        asked => asked,
+    };
+    let adjoint = of.adjoint.as_deref().filter(|_| check != InverseCheck::Record);
     let gradient = adjoint.is_none().then(|| work.joint(called.clone()));
-    let mut this = Template { cx, of, variant, names };
+    let mut this = Template { cx, of, check, variant, names };
     let forward = this.forward(&symbols.forward);
     let pullback = match (adjoint, gradient) {
         (None, Some(gradient)) => this.pullback(&symbols.pullback, (&called, &given, &gradient)),
@@ -113,7 +118,7 @@ impl Template<'_, '_> {
         self.at(&mut b, run_time, inverse::BEGIN);
         self.call(&mut b, &own, given);
         self.at(&mut b, run_time, inverse::END);
-        if let InverseCheck::Within(_) | InverseCheck::Record = self.cx.options.inverse_check {
+        if let InverseCheck::Within(_) | InverseCheck::Record = self.check {
             self.call(&mut b, &self.of.undo, given);
             self.at(&mut b, run_time, inverse::COMPARE);
         }
@@ -220,7 +225,7 @@ impl Template<'_, '_> {
 
     /// The address of what the run time is told at each point.
     fn cells(&self, b: &mut FunctionBuilder<'_>, given: &[ir::Value]) -> ir::Value {
-        let tolerance = match self.cx.options.inverse_check {
+        let tolerance = match self.check {
             InverseCheck::Within(t) => Some(f64::from(t)),
             _ => None,
         };
@@ -237,10 +242,10 @@ impl Template<'_, '_> {
 
     /// Let the run time do what there is to do at a point.
     fn at(&mut self, b: &mut FunctionBuilder<'_>, (seg, cells): (ir::Value, ir::Value), point: u64) {
-        let check = match self.cx.options.inverse_check {
+        let check = match self.check {
             InverseCheck::Off => 0,
             InverseCheck::Within(_) => inverse::WITHIN,
-            InverseCheck::Bits => inverse::BITS,
+            InverseCheck::Bits | InverseCheck::Declared => inverse::BITS,
             InverseCheck::Record => inverse::RECORD,
         };
         let what = point | (self.of.state.len() as u64) << inverse::PARTS | check << inverse::CHECK;

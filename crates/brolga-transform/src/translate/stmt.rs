@@ -344,7 +344,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
 
     /// Clear `bytes` bytes of `shadow[addr + off]`.
     pub fn zero_mem(&mut self, addr: ir::Value, off: i32, bytes: u32, asks: Asks) {
-        if asks == Asks::Zero {
+        if matches!(asks, Asks::Zero | Asks::Bits) {
             self.forget_pointer(addr, off, bytes);
         }
         self.zero_mem_in(Where::Rvs, addr, off, bytes, asks);

@@ -30,7 +30,7 @@ pub(super) fn driver(env: &mut Env<'_, '_>, context: &mut Context, ty: &FuncType
             Ok(())
         })?;
     }
-    Ok(Driver::Inverse(InverseDriver { state: state(env, 3), undo: UNDO.into(), adjoint: None }))
+    Ok(Driver::Inverse(InverseDriver { state: state(env, 3), undo: UNDO.into(), adjoint: None, check: None }))
 }
 
 /// A call of the function, or of its inverse.

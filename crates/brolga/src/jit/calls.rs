@@ -2,8 +2,8 @@
 
 use brolga_ir::inst::Check;
 use brolga_ir::{ArgActivity, ResultActivity};
-use brolga_runtime::Lease;
 use brolga_runtime::pieces::Stuck;
+use brolga_runtime::{Lease, WorkAndSpan};
 use cranelift_codegen::data_value::DataValue;
 
 use super::arg::Arg;
@@ -31,13 +31,15 @@ impl DerivedRule {
         is_unknown: impl FnOnce() -> bool,
     ) -> Result<(), Error> {
         let mut tape = tape;
+        // Of memory of which it is not known what it holds, what is still poisoned holds integers.
+        let of_floats = tape.as_ref().is_some_and(|tape| tape.has_poison()) && places.any_poison(true);
         let poisoned = tape.as_mut().is_some_and(|tape| tape.forget_poison());
         let (at, holds) = (|window| places.at(window as u64), |byte| places.has_float(byte as u64));
         let ended = tape.map_or(Ok(()), |tape| tape.end_pullback(&at, &holds));
         let message = match ended {
             Err(Stuck(at)) => PIECES_LEFT.to_owned() + &at.and_then(|at| places.tell(at as u64)).unwrap_or_default(),
             Ok(()) if places.other_floats_have_moved(before) => OTHER_FLOATS.to_owned(),
-            Ok(()) if poisoned && (is_unknown() || places.any_poison()) => UNKNOWN.to_owned(),
+            Ok(()) if of_floats || poisoned && (is_unknown() || places.any_poison(false)) => UNKNOWN.to_owned(),
             Ok(()) => return Ok(()),
         };
         Err(self.untracked("pullback", message))
@@ -152,7 +154,8 @@ impl DerivedRule {
                            they do not know, or call `brolga::install_handlers` behind them";
             return Err(Error::Usage(message.to_owned()));
         }
-        declared::check(args, &inner.request, inner.debug, inner.width as u64, |i| self.overwrites(i))
+        let width = inner.width as u64;
+        declared::check(args, &inner.request, inner.debug, inner.forks, width, |i| self.overwrites(i))
     }
 
     /// Write arguments, deltas and the tape to the first cells.
@@ -333,7 +336,8 @@ impl DerivedRule {
                 .map_err(|e| explained(self.0.of_runs(), Phase::Forward, e, Some(&tape)))?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
-            Ok(Pullback { rule: self.clone(), tape, called: false, places: self.places(args) })
+            let (executed, places) = ([tape.executed(), WorkAndSpan::default()], self.places(args));
+            Ok(Pullback { rule: self.clone(), tape, called: false, places, executed })
         })
     }
 }

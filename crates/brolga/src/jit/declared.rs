@@ -37,8 +37,9 @@ fn pointers<'a>(args: &'a [Arg], specs: &'a [ArgSpec]) -> impl Iterator<Item = (
     })
 }
 
-/// Refuse arguments whose shadows, of so many derivatives, lie on primals, and in a debug run what
-/// else was promised and does not hold.
+/// Refuse arguments whose shadows, of so many derivatives, lie on primals; in a program that forks,
+/// shadows that lie on each other where their primals do not, since different tasks may clear them;
+/// and in a debug run what else was promised and does not hold.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -46,6 +47,7 @@ pub(crate) fn check(
     args: &[Arg],
     request: &Request,
     debug: bool,
+    forks: bool,
     width: u64,
     overwrites: impl Fn(usize) -> bool,
 ) -> Result<(), Error> {
@@ -68,6 +70,14 @@ pub(crate) fn check(
             if a.shadow != 0 && overlap(a.shadow, n.saturating_mul(width), b.primal, m) {
                 let whose = if i == j { "its own primal".to_owned() } else { format!("the primal of argument {j}") };
                 return Err(Error::Usage(format!("the shadow of argument {i} overlaps {whose}")));
+            }
+            let (delta_a, delta_b) = (a.shadow.wrapping_sub(a.primal), b.shadow.wrapping_sub(b.primal));
+            let are_two = i < j && a.shadow != 0 && b.shadow != 0 && delta_a != delta_b;
+            if forks && width == 1 && are_two && overlap(a.shadow, n, b.shadow, m) {
+                return Err(Error::Usage(format!(
+                    "the shadows of arguments {i} and {j} overlap, but not as the arguments do, and tasks of a fork may \
+                     write to both: give each a shadow of its own"
+                )));
             }
             if debug && i != j && specs[i].promises.noalias && overlap(a.primal, n, b.primal, m) {
                 return Err(Error::Usage(format!("argument {i} is said to be noalias, but overlaps argument {j}")));
@@ -113,8 +123,8 @@ pub(crate) struct ShadowPlaces {
     /// Of all arguments with a shadow it is known where floats are.
     all_said: bool,
     /// Shadows of arguments of which the caller has said no more than how long they are, or that
-    /// they hold floats: address and length.
-    whole: SmallVec<[(u64, u64); 8]>,
+    /// they hold floats: address, length, and whether there is nothing else.
+    whole: SmallVec<[(u64, u64, bool); 8]>,
     /// Shadows of floats of another size than those which a program moves as integers: address and
     /// length.
     others: Vec<(u64, usize)>,
@@ -126,12 +136,13 @@ impl ShadowPlaces {
         let shadowed = || args.iter().enumerate().filter(|a| a.1.shadow != 0);
         let known = shadowed().filter_map(|(_, a)| Some((a.shadow, a.floats.clone()?))).collect();
         let no_floats = |i: usize| matches!(specs.get(i).and_then(|a| a.elem), Some(Elem::Int | Elem::Pointer));
+        let only_floats = |i: usize| matches!(specs.get(i).and_then(|a| a.elem), Some(Elem::F32 | Elem::F64));
         let whole = shadowed().filter(|&(i, a)| a.floats.is_none() && !no_floats(i));
         let all_said = shadowed().all(|(i, a)| a.floats.is_some() || no_floats(i));
         Self {
             known,
             all_said,
-            whole: whole.filter_map(|(_, a)| Some((a.shadow, a.len?))).collect(),
+            whole: whole.filter_map(|(i, a)| Some((a.shadow, a.len?, only_floats(i)))).collect(),
             others: Vec::new(),
         }
     }
@@ -164,9 +175,11 @@ impl ShadowPlaces {
 
     /// Whether the cotangent of a float of which the caller has said where it is is a NaN; or, of
     /// floats of which it is not known how long they are, one such as those that are not known.
-    pub(crate) fn any_poison(&self) -> bool {
+    ///
+    /// `only_floats`: where nothing else can lie.
+    pub(crate) fn any_poison(&self, only_floats: bool) -> bool {
         let is_such = |word: &[u8]| word.try_into().is_ok_and(|w| u32::from_le_bytes(w) | 1 << 31 == u32::MAX);
-        let whole = self.whole.iter().any(|&(at, len)| {
+        let whole = self.whole.iter().filter(|w| w.2 || !only_floats).any(|&(at, len, _)| {
             // SAFETY: a shadow is as large as its primal, as far as the caller has said.
             let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, len as usize) };
             bytes.chunks_exact(4).any(is_such)
@@ -197,7 +210,7 @@ impl ShadowPlaces {
     /// there.
     pub(crate) fn has_float(&self, address: u64) -> bool {
         let holds = |base: u64, f: &Floats| f.size != 0 && address.wrapping_sub(base.wrapping_add(f.offset)) < f.len;
-        self.whole.iter().any(|&(base, len)| address.wrapping_sub(base) < len)
+        self.whole.iter().any(|&(base, len, _)| address.wrapping_sub(base) < len)
             || self.known.iter().any(|(base, all)| all.iter().any(|f| holds(*base, f)))
     }
 

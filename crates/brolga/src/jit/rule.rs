@@ -43,6 +43,8 @@ pub(super) struct Inner {
     pub(super) debug: bool,
     /// States of loops lie in memory of arguments, whose lengths the run time has to know.
     pub(super) keeps_objects: bool,
+    /// Whether the program forks.
+    pub(super) forks: bool,
     /// Whether a function moves floats in pieces.
     pub(super) pieces: bool,
     /// Whether a function makes numbers of integers in memory.
@@ -292,6 +294,7 @@ impl DerivedRule {
             width: options.width as usize,
             debug: options.debug,
             keeps_objects: d.program.funcs.values().any(|f| f.driver.as_ref().is_some_and(Driver::keeps_objects)),
+            forks: tasks::forks(&d.program),
             pool: Arc::new(pool),
             program: d.program,
             compiled,

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use brolga_ir::FuncKey;
 use brolga_ir::time_loop::step_of;
-use brolga_runtime::{InverseStats, Lease, LoopStats, Selection};
+use brolga_runtime::{InverseStats, Lease, LoopStats, Selection, WorkAndSpan};
 use cranelift_codegen::data_value::DataValue;
 
 use super::cells::{any_nan, with_cells, write};
@@ -132,6 +132,8 @@ pub struct Pullback {
     /// It has been called before, so that shadows of data objects hold what that call left there.
     pub(super) called: bool,
     pub(super) places: ShadowPlaces,
+    /// What the forward run and the last call have executed.
+    pub(super) executed: [WorkAndSpan; 2],
 }
 
 impl Pullback {
@@ -191,6 +193,7 @@ impl Pullback {
             self.tape.global_shadows_mut().zero();
         }
         self.tape.begin_pullback();
+        self.tape.count_again();
         let before = self.places.other_floats();
         let seg = self.tape.as_mut_ptr() as i64;
         let (params, returns) = (&inner.signature.params, &inner.signature.returns);
@@ -203,6 +206,7 @@ impl Pullback {
             // to this pullback.
             unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }
                 .map_err(|e| explained(self.rule.0.of_runs(), Phase::Pullback, e, Some(&self.tape)))?;
+            self.executed[1] = self.tape.executed();
             self.rule.cotangents(cells, out);
             self.rule.all_arrived(Some(&mut self.tape), &self.places, &before, || any_nan(out))?;
             let left = self.tape.bytes_left();
@@ -213,6 +217,13 @@ impl Pullback {
             }
             Ok(())
         })
+    }
+
+    /// How many instructions of derived code the forward run has executed, and the last call of
+    /// this, as CLIF has them; all zero but in a [debug run](brolga_ir::Options::debug). Functions
+    /// that are called as they are do not count.
+    pub fn executed(&self) -> [WorkAndSpan; 2] {
+        self.executed
     }
 
     /// What time loops have done so far, all together: the forward run's, and all calls of this.

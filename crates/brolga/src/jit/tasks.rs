@@ -54,6 +54,11 @@ impl Executor for Threads {
     }
 }
 
+/// Whether a program forks.
+pub(super) fn forks(program: &Program) -> bool {
+    program.funcs.values().any(|f| matches!(f.driver, Some(Driver::Tasks(_))))
+}
+
 /// What runs the tasks of a program; nothing if the calling thread does.
 pub(super) fn executor(program: &Program, options: &Options) -> Result<Option<Arc<dyn Executor>>, Error> {
     let threads = match options.task_threads {
@@ -65,7 +70,6 @@ pub(super) fn executor(program: &Program, options: &Options) -> Result<Option<Ar
         Some(n) => n,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let forks = program.funcs.values().any(|f| matches!(f.driver, Some(Driver::Tasks(_))));
-    let pool = if forks && threads > 1 { pool(threads) } else { None };
+    let pool = if forks(program) && threads > 1 { pool(threads) } else { None };
     Ok(pool.map(|pool| Arc::new(Threads { pool, yields: options.task_threads.is_none() }) as Arc<dyn Executor>))
 }

@@ -4,8 +4,10 @@
 //! from; Cranelift keeps source locations and trap codes by code offset. A trap's address therefore
 //! names a primal instruction and a code.
 
+use brolga_ir::driver::Driver;
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;
+use brolga_ir::program::functions_used;
 use brolga_ir::time_loop::step_of;
 use brolga_ir::{FuncKey, Program};
 use brolga_runtime::{Cause, CodeRanges, Lease, RawTrap, Signal};
@@ -98,6 +100,7 @@ impl CodeMap {
         let prim = &program.funcs[origin.as_ref().map_or(f.owner, |o| o.func)];
         let inst = origin.as_ref().map(|o| o.inst);
         let body = prim.body.as_ref();
+        let first = body.and_then(first_inst);
         let inst = inst.filter(|&i| {
             body.is_some_and(|b| (i.as_u32() as usize) < b.dfg.num_insts() && b.layout.inst_block(i).is_some())
         });
@@ -108,13 +111,21 @@ impl CodeMap {
             block: inst.and_then(|i| body?.layout.inst_block(i)),
             inst,
             inst_text: inst.and_then(|i| Some(body?.dfg.display_inst(i).to_string())),
-            line: inst.map(|i| prim.lines[i]).filter(|&l| l != 0),
+            // A stack that overflows does so before the first instruction.
+            line: inst
+                .or_else(|| first.filter(|_| raw.cause == Cause::Stack))
+                .map(|i| prim.lines[i])
+                .filter(|&l| l != 0),
             inlined: origin
                 .map_or_else(Vec::new, |o| o.calls.iter().map(|&(f, call)| program.place(f, call)).collect()),
             phase: entered.name(),
             message,
         }
     }
+}
+
+fn first_inst(body: &ir::Function) -> Option<ir::Inst> {
+    body.layout.blocks().flat_map(|b| body.layout.block_insts(b)).next()
 }
 
 fn describe(program: &Program, code: Option<TrapCode>, loc: u32, raw: &RawTrap) -> (String, String) {
@@ -179,11 +190,29 @@ pub(super) fn explained(of: RunOf<'_>, phase: Phase, error: Error, tape: Option<
             name_loop(of.program, of.loops, &mut trap);
             tape.loop_fault().map(|f| f.to_string())
         }
-        code if code == Check::InversePair.name() => tape.inverse_fault().map(|f| f.to_string()),
+        code if code == Check::InversePair.name() => {
+            name_undone(of.program, &mut trap);
+            tape.inverse_fault().map(|f| f.to_string())
+        }
         _ => None,
     };
     trap.message = said.unwrap_or(trap.message);
     Error::Trap(trap)
+}
+
+/// Let a trap of a call that is undone be one of the function that is called, where that begins.
+fn name_undone(program: &Program, trap: &mut Trap) {
+    let driver = program.func(&trap.function).map(|k| &program.funcs[k]);
+    let Some(body) = driver.filter(|f| matches!(f.driver, Some(Driver::Inverse(_)))).and_then(|f| f.body.as_ref())
+    else {
+        return;
+    };
+    let callee = functions_used(body).iter().next().and_then(|r| program.callee(body, r));
+    let Some(f) = callee.map(|k| &program.funcs[k]) else { return };
+    trap.function.clone_from(&f.symbol);
+    trap.source_name = f.source_name();
+    trap.line = f.body.as_ref().and_then(first_inst).map(|i| f.lines[i]).filter(|&line| line != 0);
+    (trap.block, trap.inst, trap.inst_text) = (None, None, None);
 }
 
 /// Let a trap of a loop be one of its step's function, or of the loop that is not marked.

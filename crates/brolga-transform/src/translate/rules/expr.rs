@@ -21,9 +21,9 @@
 
 use std::cmp::Ordering;
 
-use brolga_analysis::CalleeKind;
 use brolga_analysis::query::constant_float;
 use brolga_analysis::uses::Use;
+use brolga_analysis::{CalleeKind, computed_operands};
 use brolga_ir::map::HashMap;
 
 use brolga_ir::inst::{Arith, Val};
@@ -272,7 +272,7 @@ impl Walker<'_> {
             let callee = CalleeKind::of(facts.program, func, inst)?;
             let (rule, args): (&MathRule, _) = match &callee {
                 CalleeKind::Known(rule) => (rule, args),
-                CalleeKind::Computes(rule) => (rule, &args[1..]),
+                CalleeKind::Computes(rule) => (rule, computed_operands(rule, args)),
                 _ => return None,
             };
             // The reverse of a block comes behind all of it, a tangent behind its own instruction.

@@ -8,7 +8,7 @@
 //! **Cost.** In the run that of the row, or a call of the run time that touches as many bytes of
 //! the shadow as the function does of the primal.
 
-use brolga_analysis::{CopyRole, MemRole};
+use brolga_analysis::{CopyRole, MemRole, computed_operands};
 use brolga_ir::inst::{AdOp, Arith, Asks, Check, Defs, ShadowPlace, Shape, Val};
 use brolga_ir::{Diagnostic, MemoryMode, Mode};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
@@ -37,7 +37,7 @@ pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
     {
         let ct = cx.take_ct(z);
         let args = cx.args();
-        expr::apply(cx, row, 0, ct, &args[1..], &[z]);
+        expr::apply(cx, row, 0, ct, computed_operands(rule, args), &[z]);
     }
 }
 
@@ -246,7 +246,13 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
             cx.helper(w, "brolga_memmove_rev", &operands, &[I64; 6], Defs::default(), false);
         }
         CopyRole::Fields(_) | CopyRole::Mixed => unreachable!("handled above"),
-        CopyRole::Ints => clear(cx, w, to, dt, n),
+        CopyRole::Ints => {
+            if cx.facts().summaries.makes_numbers() && !cx.facts().options.tape.is_standalone() {
+                let operands = [None, to, Some(dt), from, Some(df), Some(n)];
+                cx.helper(w, "brolga_move_poison", &operands, &[I64; 6], Defs::default(), false);
+            }
+            clear(cx, w, to, dt, n);
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 //!
 //! **Source.** Shadow memory: Enzyme (Moses and Churavy, 2020).
 
+use brolga_analysis::activity::State;
 use brolga_analysis::query::{access_bytes, is_taped_integer};
 use brolga_analysis::{Delta, MemRole, RootKind};
 use brolga_ir::inst::{AdOp, Args, Arith, Asks, Check, Defs, ShadowPlace, Shape, Val};
@@ -108,7 +109,10 @@ fn poison(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
         let when = cx.arith(Arith::Icmp(IntCC::UnsignedGreaterThanOrEqual), &[moved, range], types::I8);
         cx.push(Where::Rvs, Defs::default(), AdOp::Poison { place: at(first), bytes, when: Some(when) });
     }
-    for (first, bytes) in floats_of(becomes.stored) {
+    // What is stored as it is takes its cotangent along, if it has one.
+    let has_one = matches!(cx.facts().activity.mem[inst], MemRole::Float(_));
+    let stored = if has_one { becomes.stored } else { becomes.stored | becomes.moved };
+    for (first, bytes) in floats_of(stored) {
         cx.push(Where::Rvs, Defs::default(), AdOp::Poison { place: at(first), bytes, when: None });
     }
 }
@@ -169,6 +173,7 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
         MemRole::Kill { .. } if cx.facts().overwrites.spent.contains(inst) && cx.facts().cuts(inst).is_none() => {}
         MemRole::Kill { bytes, checked } => {
             let asks = match checked {
+                true if cx.facts().activity.state[x] == (State::Taint { definite: true }) => Asks::Bits,
                 true => Asks::Zero,
                 false if cx.facts().may_be_made_number(x) => Asks::Known,
                 false => Asks::Nothing,

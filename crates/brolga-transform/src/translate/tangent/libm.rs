@@ -7,7 +7,7 @@
 //!
 //! **Cost.** In the run that of the row, or as many bytes of the shadow as of memory.
 
-use brolga_analysis::CopyRole;
+use brolga_analysis::{CopyRole, computed_operands};
 use brolga_ir::Diagnostic;
 use brolga_ir::inst::{Defs, Shape, Val};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr};
@@ -45,7 +45,7 @@ pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
         && cx.facts().is_active(z)
     {
         let args = cx.args();
-        let by = by_row(cx, row, 0, &args[1..], &[z]);
+        let by = by_row(cx, row, 0, computed_operands(rule, args), &[z]);
         define(cx, z, by);
     }
 }

@@ -1,0 +1,86 @@
+//! Loads above a branch, in what the branch leads to.
+//!
+//! **Problem.** A branch is taken again from behind, and each side is an equation of its own. What
+//! a side has read above the branch is no part of it.
+//!
+//! ```text
+//! v2 = load v0                          brif v1, block1, block2
+//! brif v1, block1, block2         ⟶   block1:
+//! block1:                                   v9 = load v0
+//!     v3 = fadd v2, v4                      v3 = fadd v9, v4
+//!     store v3, v0                          store v3, v0
+//! ```
+//!
+//! **Answer.** Nothing between a load and the branch behind it stores, so each side may load again
+//! at its beginning. The load above stays, for who else reads it.
+//!
+//! **Cost.** A walk over the function for each load above a branch.
+
+use cranelift_codegen::dominator_tree::DominatorTree;
+use cranelift_codegen::flowgraph::ControlFlowGraph;
+use cranelift_codegen::ir::{self, Block, Inst, Opcode, Value};
+
+/// The same function with loads behind branches; none if there are none to put there.
+pub(super) fn sunk(func: &ir::Function) -> Option<ir::Function> {
+    let cfg = ControlFlowGraph::with_function(func);
+    let tree = DominatorTree::with_function(func, &cfg);
+    let mut out = func.clone();
+    let mut any = false;
+    // A load that has got behind one branch may get behind another one.
+    for &block in tree.cfg_postorder().iter().rev() {
+        let Some(last) = out.layout.last_inst(block) else { continue };
+        if out.dfg.insts[last].opcode() != Opcode::Brif {
+            continue;
+        }
+        let loads = loads_at_the_end(&out, block);
+        for side in cfg.succ_iter(block).filter(|&side| cfg.pred_iter(side).count() == 1) {
+            for &load in loads.iter().rev() {
+                any |= again(&mut out, &tree, load, side);
+            }
+        }
+    }
+    any.then_some(out)
+}
+
+/// The loads of a block behind which it does not store, in order.
+fn loads_at_the_end(func: &ir::Function, block: Block) -> Vec<Inst> {
+    let mut found = Vec::new();
+    for inst in func.layout.block_insts(block) {
+        match func.dfg.insts[inst].opcode() {
+            Opcode::Load => found.push(inst),
+            op if op.can_store() || op.is_call() => found.clear(),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Load again at the beginning of a block, for what it dominates; whether something there reads it.
+fn again(func: &mut ir::Function, tree: &DominatorTree, load: Inst, side: Block) -> bool {
+    let value = func.dfg.first_result(load);
+    let within: Vec<Inst> = func
+        .layout
+        .blocks()
+        .filter(|&b| tree.is_reachable(b) && tree.block_dominates(side, b))
+        .flat_map(|b| func.layout.block_insts(b))
+        .collect();
+    let is_it = |func: &ir::Function, v: Value| func.dfg.resolve_aliases(v) == value;
+    let reads = |&i: &Inst| func.dfg.inst_values(i).any(|v| is_it(func, v));
+    let readers: Vec<Inst> = within.into_iter().filter(reads).collect();
+    if readers.is_empty() {
+        return false;
+    }
+    let copy = func.dfg.clone_inst(load);
+    func.set_srcloc(copy, func.srcloc(load));
+    let new = func.dfg.first_result(copy);
+    match func.layout.first_inst(side) {
+        Some(first) => func.layout.insert_inst(copy, first),
+        None => func.layout.append_inst(copy, side),
+    }
+    for reader in readers {
+        let old: Vec<Value> = func.dfg.inst_values(reader).collect();
+        let mut new = old.into_iter().map(|v| if is_it(func, v) { new } else { v }).collect::<Vec<_>>().into_iter();
+        func.dfg.map_inst_values(reader, |_| new.next().expect("there is one for each"));
+    }
+    true
+}
