@@ -5,13 +5,11 @@ use std::collections::BTreeSet;
 
 use brolga_ir::FuncKey;
 use brolga_ir::map::{HashMap, HashSet};
-use cranelift_codegen::ir;
 
 use crate::lattice::kinds::Kinds;
 use crate::memory::mod_ref::Effect;
 use crate::memory::points_to::PointerFlow;
 use crate::memory::punned_cells::PunnedCells;
-use crate::query::signature_id;
 
 /// How the bits of an integer become a float's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -233,10 +231,9 @@ impl Summaries {
         self.results.get(&f).and_then(|all| all.get(i)).map_or(&[], |made| &made.through)
     }
 
-    /// Where an indirect call of `func` may go: functions of its signature whose address is taken.
-    pub fn addressed(&self, func: &ir::Function, sig: ir::SigRef) -> impl Iterator<Item = FuncKey> + '_ {
-        let id = signature_id(&func.dfg.signatures[sig]);
-        self.addressed.get(&id).into_iter().flatten().copied()
+    /// Where an indirect call may go: functions of its signature whose address is taken.
+    pub fn addressed(&self, signature: u64) -> impl Iterator<Item = FuncKey> + '_ {
+        self.addressed.get(&signature).into_iter().flatten().copied()
     }
 
     /// Whether a result may be bits that were read from memory.

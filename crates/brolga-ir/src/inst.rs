@@ -446,8 +446,8 @@ pub enum Asks {
     /// The same, and [`Check::UntrackedBits`] if they are not zero; or, of less than four bytes, if
     /// the word that they lie in is not: it may be a float of which they are a part that is zero.
     Zero,
-    /// The same of an integer that was computed from a float's bits: if what has arrived is unknown,
-    /// that float's cotangent is.
+    /// The same of an integer that was computed from a float's bits: if what has arrived is
+    /// unknown, that float's cotangent is.
     Bits,
 }
 

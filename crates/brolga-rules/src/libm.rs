@@ -226,7 +226,7 @@ fn elementary(m: &mut Rules) {
     def!(m, "log10", x => z: over(x * LN_10));
     def!(m, "log1p", x => z: over(1.0 + x));
 
-    def!(m, "pow", x, y => z: times(slope_of_power(x, y)).at_edge(), times(z.eq(0.0).select(0.0, z * log(x))));
+    def!(m, "pow", x, y => z: times(slope_of_power(x, y, z)).at_edge(), times(z.eq(0.0).select(0.0, z * log(x))));
     m.float(["sqrt", "sqrtf"], as_opcode(cranelift_codegen::ir::Opcode::Sqrt));
     def!(m, "cbrt", x => z: over(3.0 * (z * z)));
     def!(m, "hypot", x, y => z: times(z.eq(0.0).select(0.0, x / z)).bounded(), times(z.eq(0.0).select(0.0, y / z)).bounded());
@@ -243,14 +243,11 @@ fn power_less_one(x: &E, p: &E) -> E {
     p.eq(0.0).select(0.0, p * pow(x, p - 1.0))
 }
 
-/// 2⁻³⁰, whose inverse has a fourth power in single precision.
-const LEAST_BASE: f64 = 1.0 / (1 << 30) as f64;
-
-/// The same for an exponent that may vary, with all slopes in `p` where powers of `1/x` are
-/// numbers. Elsewhere what it is at `p = 0`, `p/x`, has the first one.
-fn slope_of_power(x: &E, p: &E) -> E {
-    let at_zero = (x.eq(0.0) | x.is_nan()).select(0.0, p / x);
-    (p.eq(0.0) & !x.gt(LEAST_BASE)).select(at_zero, p * pow(x, p - 1.0))
+/// The same for an exponent that may vary: what it is at `p = 0`, `p·z/x` for the power `z`, has
+/// the slopes in `p` that it has there.
+fn slope_of_power(x: &E, p: &E, z: &E) -> E {
+    let at_zero = (x.eq(0.0) | x.is_nan()).select(0.0, p * z / x);
+    p.eq(0.0).select(at_zero, p * pow(x, p - 1.0))
 }
 
 /// `a/r²`, zero where `r` is zero or infinite.

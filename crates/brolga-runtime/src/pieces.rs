@@ -26,9 +26,8 @@
 //! right whatever it is, and where the caller of the run knows what it has put into memory, it is
 //! added as that ([`There`]).
 //!
-//! **Errs** on the side of a trap. A double at 4 modulo 8 lies in two windows, and is put together
-//! from two records ([`across`]) if it is said that there may be such; floats at other addresses
-//! are not.
+//! **Errs** on the side of a trap. A double at 4 modulo 8 is put together from the records of two
+//! windows ([`across`]) if it is said that there may be such; floats at other addresses are not.
 //!
 //! **Cost.** Hash look-ups for each move of a piece. What waits in a window, and the parts of a
 //! ticket, are short lists that are searched from the start; at the end of a pullback comes one
@@ -54,7 +53,7 @@ pub(crate) const WINDOW: usize = 8;
 /// Bytes of memory that are there in whole or not at all.
 const PAGE: usize = 4096;
 
-/// Bytes of half a window: a single may be there.
+/// Bytes of half a window.
 pub(crate) const HALF: usize = 4;
 
 /// A ticket that stands for a demand of all bytes of a piece.
@@ -191,8 +190,7 @@ pub(crate) struct Pieces {
     pub(crate) across: bool,
     /// By window: bytes at which a demand waits ([`demand`]).
     demanded: HashMap<usize, Mask>,
-    /// Of a task that runs back: sums that it or what waits for it has, and how far each is from
-    /// the shadow.
+    /// Of a task that runs back: sums, and how far each is from the shadow.
     pub(crate) sums: Vec<(Range<usize>, usize)>,
     /// By address: doubles in two windows that have been stored over in part ([`covered`]).
     covered: HashMap<usize, Covered>,

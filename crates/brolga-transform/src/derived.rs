@@ -1,7 +1,7 @@
 //! Derivation, the output: pairs, combined functions, and the tables that hold them together.
 
 use brolga_analysis::Variant;
-use brolga_analysis::calls::summarise::Found;
+use brolga_analysis::calls::summarise::Learned;
 use brolga_ir::map::IndexMap;
 use brolga_ir::names::Names;
 use brolga_ir::{FuncKey, Mode, Program};
@@ -153,7 +153,7 @@ pub struct Derivation {
     /// are no tasks.
     pub task_floats: Option<u8>,
     /// What some function does that all had to know of.
-    pub known: Found,
+    pub known: Learned,
     /// Of which sizes floats are that are moved as integers which may be none
     /// ([`Activity::guessed`](brolga_analysis::activity::Activity::guessed)).
     pub guessed: u8,

@@ -4,7 +4,7 @@
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::drivers::{Argument, Derivatives, Pattern, Point, Star, Sweep};
 use brolga::second::{Along, HessianRule, Second};
-use brolga::{Arg, ArgSpec, Elem, Error, Options, Request};
+use brolga::{Arg, ArgSpec, DerivedRule, Elem, Error, Options, Request};
 use brolga_testing::program;
 
 /// `(1 - x)² + 100 (y - x²)²`; `x·y` and `sin x` of a vector's lanes; differences of neighbours
@@ -281,5 +281,74 @@ fn derivatives_that_are_called_by_name_are_derived_at_any_order() {
     match second("wrong") {
         Err(Error::Diagnostics(found)) => assert_eq!(found.0[0].code, "AD0171", "{found:?}"),
         other => panic!("{:?}", other.map(|_| ())),
+    }
+}
+
+/// A loop in a recursion, its slope and its bend by name: counts of iterations are recorded twice.
+const TURNS: &str = "function %turns(i32, f64) -> f64 {
+    fn0 = %sin(f64) -> f64
+    fn1 = %turns(i32, f64) -> f64
+block0(v0: i32, v1: f64):
+    v2 = iconst.i32 1
+    v3 = icmp slt v0, v2
+    brif v3, block1, block2
+block1:
+    return v1
+block2:
+    jump block3(v0, v1)
+block3(v4: i32, v5: f64):
+    v6 = iconst.i32 0
+    jump block4(v4, v5, v5, v6)
+block4(v7: i32, v8: f64, v9: f64, v10: i32):
+    v11 = iconst.i32 2
+    v12 = icmp slt v10, v11
+    brif v12, block5, block6
+block5:
+    v13 = fmul v9, v8
+    v14 = call fn0(v13)
+    v15 = iconst.i32 1
+    v16 = iadd v10, v15
+    jump block4(v7, v8, v14, v16)
+block6:
+    v17 = iconst.i32 1
+    v18 = isub v7, v17
+    v19 = call fn1(v18, v9)
+    v20 = fmul v19, v8
+    return v20
+}
+
+function %turns_slope(f64) -> f64 {
+    fn0 = %turns__gradient(i32, f64, f64) -> f64, f64
+block0(v0: f64):
+    v1 = iconst.i32 2
+    v2 = f64const 0x1.0000000000000p0
+    v3, v4 = call fn0(v1, v0, v2)
+    return v4
+}
+
+function %turns_bend(f64) -> f64 {
+    fn0 = %turns_slope__gradient(f64, f64) -> f64, f64
+block0(v0: f64):
+    v1 = f64const 0x1.0000000000000p0
+    v2, v3 = call fn0(v0, v1)
+    return v3
+}";
+
+#[test]
+fn counts_that_are_recorded_twice_are_no_pointers() {
+    let p = program(TURNS);
+    let request = Request::new(p.func("turns_bend").unwrap(), [ArgSpec::ACTIVE]);
+    let rule = DerivedRule::new(&p, &request, &Options::default()).expect("there is no memory in it");
+    let double = |x: f64| DataValue::F64(x.into());
+    for _ in 0..2 {
+        let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+        // SAFETY: no memory takes part.
+        unsafe { rule.gradient(&[Arg::new(double(0.7))], &[double(1.0)], &mut results, &mut cotangents) }.unwrap();
+        let near = |found: &DataValue, wanted: f64| {
+            let DataValue::F64(x) = found else { panic!("{found:?}") };
+            assert!((x.as_f64() - wanted).abs() <= 1e-12 * wanted, "{found:?}, not {wanted}");
+        };
+        near(&results[0], 1.9493181118444207);
+        near(cotangents[0].as_ref().unwrap(), 24.405241510947224);
     }
 }

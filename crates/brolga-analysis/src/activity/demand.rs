@@ -43,7 +43,7 @@ use crate::kinds::pointers::{Pointers, RootKind};
 use crate::lattice::kinds::Kinds;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::cell_of;
-use crate::query::{access_address, access_bytes, access_offset};
+use crate::query::{access_address, access_bytes, access_offset, signature_id};
 use crate::summary::Sources;
 use crate::summary::{Demand, End, Summaries};
 use crate::uses::Uses;
@@ -235,7 +235,8 @@ impl<'a, 'b> DemandCx<'a, 'b> {
         let f = match CalleeKind::of(self.i.program, func, inst) {
             Some(CalleeKind::Derived(f)) => f,
             Some(CalleeKind::Indirect(sig)) => {
-                self.results.extend(self.i.summaries.addressed(func, sig).map(|f| (f, k)));
+                let signature = signature_id(&func.dfg.signatures[sig]);
+                self.results.extend(self.i.summaries.addressed(signature).map(|f| (f, k)));
                 return;
             }
             _ => return,

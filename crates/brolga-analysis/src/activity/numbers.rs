@@ -6,10 +6,10 @@
 //! find out?
 //!
 //! **Answer.** Of those that lead to a conversion whose result is more than compared, or to memory
-//! without a shadow, here, in a callee or in a caller ([`Becomes::Number`]). The set is closed backwards as that of
-//! [`super::demand`] is. And since a number may be made of an integer that another function has
-//! computed and stored, of those that lead by arithmetic to the store of an integer
-//! ([`Becomes::Stored`]), in programs that make numbers at all.
+//! without a shadow, here, in a callee or in a caller ([`Becomes::Number`]). The set is closed
+//! backwards as that of [`super::demand`] is. And since a number may be made of an integer that
+//! another function has computed and stored, of those that lead by arithmetic to the store of an
+//! integer ([`Becomes::Stored`]), in programs that make numbers at all.
 //!
 //! ```text
 //! v1 = load.i64 v0            Number
@@ -39,7 +39,7 @@ use crate::bits::bytes::{BytesOf, pieces_of};
 use crate::kinds::pointers::Pointers;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Cell, cell_of};
-use crate::query::{access_address, access_bytes, access_offset};
+use crate::query::{access_address, access_bytes, access_offset, signature_id};
 use crate::summary::{Becomes, Demand};
 use crate::uses::Use;
 
@@ -144,7 +144,8 @@ fn ends(i: &DemandInput<'_>, inst: ir::Inst, what: Becomes, returned: &impl Fn(u
         },
         Opcode::CallIndirect => match CalleeKind::of(i.program, func, inst) {
             Some(CalleeKind::Indirect(sig)) => {
-                those(&|n| n > 0 && i.summaries.addressed(func, sig).any(|f| i.summaries.becomes(f, n - 1, what)))
+                let signature = |sig| signature_id(&func.dfg.signatures[sig]);
+                those(&|n| n > 0 && i.summaries.addressed(signature(sig)).any(|f| i.summaries.becomes(f, n - 1, what)))
             }
             _ => Vec::new(),
         },

@@ -43,7 +43,7 @@ use crate::variant::{ParamMode, ResultMode};
 
 /// What an earlier run has found some function to do, of which all have to know.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Found {
+pub struct Learned {
     /// It computes a float's bits from integers in memory.
     pub demanded: bool,
     /// It stores integers that may be a float's bits where there is no shadow.
@@ -56,11 +56,11 @@ impl Summaries {
         let cfgs: HashMap<FuncKey, Cfg> = funcs.iter().map(|(&k, func)| (k, Cfg::compute(func))).collect();
         let uses: HashMap<FuncKey, Uses> = funcs.iter().map(|(&k, f)| (k, Uses::compute(f, &cfgs[&k]))).collect();
         let body = |(&k, &func)| (k, Body { func, cfg: &cfgs[&k], uses: &uses[&k] });
-        Self::of_bodies(program, &funcs.iter().map(body).collect(), Found::default())
+        Self::of_bodies(program, &funcs.iter().map(body).collect(), Learned::default())
     }
 
     /// The same if edges and uses are known, or nothing if no analysis will ask.
-    pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: Found) -> Self {
+    pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: Learned) -> Self {
         match bodies.len() == 1 && bodies.values().all(|b| nobody_asks(program, b.func)) {
             true => {
                 let makes_numbers = found.leaves_shadows || makes_numbers(bodies.values().map(|b| b.func));
@@ -71,7 +71,7 @@ impl Summaries {
     }
 
     /// The same if edges and uses are known.
-    pub fn of_bodies(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: Found) -> Self {
+    pub fn of_bodies(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: Learned) -> Self {
         let funcs: &HashMap<FuncKey, &ir::Function> = &bodies.iter().map(|(&k, body)| (k, body.func)).collect();
         let flows = points_to::flows(program, funcs);
         let effects = mod_ref::compute(program, bodies, &flows);

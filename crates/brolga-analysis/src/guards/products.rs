@@ -40,6 +40,7 @@ use crate::bits::bit_idioms::constant_bytes;
 use crate::cfg::Cfg;
 use crate::cfg::loops::Loops;
 use crate::query::callee::CalleeKind;
+use crate::query::signature_id;
 use crate::summary::Summaries;
 
 /// Steps from a masked value to its factors.
@@ -264,7 +265,8 @@ impl Walk<'_> {
             }
             Some(CalleeKind::Indirect(sig)) => {
                 let ways = |f| summaries.through(f, k).iter().filter_map(|&i| args.get(i + 1));
-                work.extend(summaries.addressed(func, sig).flat_map(ways));
+                let signature = signature_id(&func.dfg.signatures[sig]);
+                work.extend(summaries.addressed(signature).flat_map(ways));
             }
             _ => work.extend(args),
         }

@@ -22,8 +22,8 @@
 //! goes up, and a value moves at most three times.
 //!
 //! **Cost.** A worklist for addresses, which at each sum looks at most sixteen operations up, at
-//! each value once, for the likelier base; rounds over the blocks for deltas, until none moves. Roots that are a choice
-//! between roots are taken back one at a time, which is quadratic in those.
+//! each value once, for the likelier base; rounds over the blocks for deltas, until none moves.
+//! Roots that are a choice between roots are taken back one at a time, which is quadratic in those.
 
 use brolga_ir::map::{HashMap, IndexMap};
 use brolga_ir::request::Elem;

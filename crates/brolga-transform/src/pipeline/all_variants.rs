@@ -29,7 +29,7 @@
 //! derived again at most once for each fact that all have to know, and once for each set of loops
 //! that are refused as functions.
 
-use brolga_analysis::calls::summarise::Found;
+use brolga_analysis::calls::summarise::Learned;
 use brolga_analysis::calls::{opaque_allocator, summarise};
 use brolga_analysis::query::signature_id;
 use brolga_analysis::{ParamMode, ResultMode, Summaries, Variant};
@@ -69,7 +69,7 @@ pub(crate) struct Manner<'a> {
     /// What else some function is known to do: all say where they store integers that become a
     /// float's bits ([`brolga_analysis::activity::demand`]), or where they load what is lost where
     /// there is no shadow ([`brolga_analysis::activity::numbers`]).
-    pub known: Found,
+    pub known: Learned,
     /// Whether it is known that a function moves words as if doubles need not lie at multiples of
     /// eight ([`Program::unaligned_doubles`]).
     pub unaligned: bool,
@@ -80,7 +80,7 @@ pub(crate) struct Manner<'a> {
 impl<'a> Manner<'a> {
     /// With these calls replaced.
     pub fn with(inlining: &'a Inlining) -> Self {
-        Self { inlining, pieces: false, known: Found::default(), unaligned: false, staying: &[] }
+        Self { inlining, pieces: false, known: Learned::default(), unaligned: false, staying: &[] }
     }
 }
 
@@ -129,9 +129,11 @@ fn run(
                 manner
             }
             RunEnd::Needs(Need::Demands) => {
-                Manner { pieces: true, known: Found { demanded: true, ..manner.known }, ..manner }
+                Manner { pieces: true, known: Learned { demanded: true, ..manner.known }, ..manner }
             }
-            RunEnd::Needs(Need::Numbers) => Manner { known: Found { leaves_shadows: true, ..manner.known }, ..manner },
+            RunEnd::Needs(Need::Numbers) => {
+                Manner { known: Learned { leaves_shadows: true, ..manner.known }, ..manner }
+            }
             RunEnd::Needs(Need::UnalignedDoubles) => Manner { unaligned: true, ..manner },
         };
     }

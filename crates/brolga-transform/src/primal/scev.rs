@@ -19,8 +19,8 @@
 //! a span, before loops are known. One kind of sum for all would carry products, spans and 32-bit
 //! terms where they cannot occur.
 //!
-//! **Cost.** An address is followed at most 32 operations up, each value once, and a sum of more than 16 products is
-//! an atom.
+//! **Cost.** An address is followed at most 32 operations up, each value once, and a sum of more
+//! than 16 products is an atom.
 //!
 //! **Source.** Scalar evolution of LLVM; chains of recurrences (Bachmann, Wang and Zima, 1994).
 
@@ -172,7 +172,7 @@ struct Walk {
 }
 
 /// Sums of values, each at the beginning of a nest of so many loops.
-type Known = HashMap<(ir::Value, usize), Sum>;
+type SumTable = HashMap<(ir::Value, usize), Sum>;
 
 /// What is asked about: a function with canonical loops.
 #[derive(Clone, Copy)]
@@ -186,11 +186,11 @@ pub struct Affine<'a> {
 impl Affine<'_> {
     /// A 64-bit integer, at a place in these loops (outermost first).
     pub fn sum(&self, v: ir::Value, around: &[LoopId]) -> Sum {
-        self.sum_at(v, around, 0, &mut Known::default())
+        self.sum_at(v, around, 0, &mut SumTable::default())
     }
 
     /// What is known of a value does not change with its depth, but for how far it is followed.
-    fn sum_at(&self, v: ir::Value, around: &[LoopId], depth: u32, known: &mut Known) -> Sum {
+    fn sum_at(&self, v: ir::Value, around: &[LoopId], depth: u32, known: &mut SumTable) -> Sum {
         if let Some(sum) = known.get(&(v, around.len())) {
             return sum.clone();
         }
@@ -199,7 +199,7 @@ impl Affine<'_> {
         sum
     }
 
-    fn look_at(&self, v: ir::Value, around: &[LoopId], depth: u32, known: &mut Known) -> Sum {
+    fn look_at(&self, v: ir::Value, around: &[LoopId], depth: u32, known: &mut SumTable) -> Sum {
         let itself = || Sum::atom(Atom::Value(v));
         if depth > 32 || self.func.dfg.value_type(v) != types::I64 {
             return itself();
@@ -240,7 +240,7 @@ impl Affine<'_> {
         (v, b, i): (ir::Value, ir::Block, usize),
         around: &[LoopId],
         depth: u32,
-        known: &mut Known,
+        known: &mut SumTable,
     ) -> Option<Sum> {
         let at = around.iter().position(|&l| self.loops.loops[l].header == b)?;
         let Walk { outer, start, step, .. } = self.walk(v, i, &around[..=at])?;
