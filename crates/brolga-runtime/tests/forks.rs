@@ -161,7 +161,7 @@ fn weight(t: u64, j: u64) -> f64 {
 fn gradient(executor: Option<Arc<dyn Executor>>) -> (Vec<u64>, Vec<usize>) {
     let plan = Plan { capacity: 1 << 20, executor, task_floats: Some(8), ..Plan::default() };
     let (pool, code) = (Arc::new(Pool::new(plan)), CodeRanges::default());
-    let primal = vec![0.0_f64; READ + TASKS];
+    let primal = [0.0_f64; READ + TASKS];
     let mut shadow = vec![0.0_f64; READ + TASKS];
     let mut asked = Vec::new();
     for run in 0..3 {
@@ -195,7 +195,7 @@ fn tasks_on_threads() {
     RUN.with_borrow_mut(|run| run.iter_mut().for_each(|run| run.reserve(6 * TASKS)));
     let (one, asked) = gradient(None);
     assert!(asked[0] > 0 && asked[2] == 0, "{asked:?}");
-    for j in 0..READ {
+    for (j, &found) in one[..READ].iter().enumerate() {
         // Sums of the last task come first, to the last bit.
         let mut wanted = 0.0;
         for run in (0..3).flat_map(|run| [run, run]) {
@@ -203,7 +203,7 @@ fn tasks_on_threads() {
                 wanted += 1.0 / (1.0 + t as f64 + f64::from(run)) * weight(t, j as u64);
             }
         }
-        assert_eq!(f64::from_bits(one[j]), wanted, "{j}");
+        assert_eq!(f64::from_bits(found), wanted, "{j}");
     }
     assert!(one[READ..].iter().all(|&bits| bits == 0));
     // One thread goes through the serial program, and back.

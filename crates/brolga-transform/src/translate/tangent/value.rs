@@ -2,7 +2,7 @@
 //!
 //! The tangent of an operand is its name if it has one, zero if nothing leads to it, and poison if
 //! its bits are lost; in another shape it is converted ([`super::fit`]). A result by a row is a sum
-//! of products, or in Taylor mode left to [`crate::batch::series`].
+//! of products, or in Taylor mode left to `crate::batch` (`series.rs`).
 
 use brolga_ir::inst::{AdOp, Args, Arith, Shape, Val};
 use brolga_rules::ExprRow;
