@@ -69,8 +69,9 @@ const LARGE: f64 = 10.0;
 
 /// The derivative of `lgamma`.
 pub extern "C" fn brolga_digamma(x: f64) -> f64 {
+    // A pole, where the limits of both sides disagree.
     if x == 0.0 {
-        return f64::INFINITY.copysign(-x);
+        return f64::NAN;
     }
     if x < 0.0 {
         return brolga_digamma(1.0 - x) - PI * cot_pi(x);
