@@ -91,3 +91,50 @@ fn errors_name_lines() {
     let run = file.run("run", &["--call", "%f([1.0])"]).expect(1);
     run.says("dealloc_mismatch").says("called.rev:8").says("in `g`");
 }
+
+/// Functions that call themselves, and another one in a block that is undone.
+const CALLS: &str = "\
+fn fib(x: i64, y: i64, n: in i64) {
+    if (n == 0, x == y) {
+        x += 1
+        y += 1
+    } else {
+        call fib(x, y, n - 1)
+        x += y
+        swap x, y
+    }
+}
+
+fn double(x: i64, y: in i64) {
+    x += 2 * y
+}
+
+fn both(x: i64, y: in i64) {
+    let t: i64 = 0
+    compute {
+        call double(t, y)
+    } copy {
+        x += t
+    }
+    uncall double(x, 1)
+    drop t = 0
+}
+";
+
+/// All functions of an inverted text undo what they are named after. Broken on purpose: if calls
+/// went to what they went to before, the numbers would not come back.
+#[test]
+fn inverted_texts_run_back() {
+    let bin = env!("CARGO_BIN_EXE_brolga");
+    let file = TempFile::new(bin, "calls.rev", CALLS);
+    let inverse = TempFile::new(bin, "inverse.rev", &file.run("invert", &[]).expect(0).stdout);
+    for (there, back, numbers) in [
+        ("%fib(i64[0], i64[0], 4)", "%fib(i64[5], i64[8], 4)", ["[5]\n", "[0]\n"]),
+        ("%both(i64[10], 3)", "%both(i64[14], 3)", ["[14]\n", "[10]\n"]),
+    ] {
+        for (file, call, number) in [(&file, there, numbers[0]), (&inverse, back, numbers[1])] {
+            let run = file.run("run", &["--call", call]).expect(0);
+            assert!(run.stdout.contains(number), "{call}: no {number:?} in:\n{}", run.stdout);
+        }
+    }
+}

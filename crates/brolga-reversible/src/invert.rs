@@ -22,6 +22,41 @@ pub fn inverse(function: &Function) -> Function {
     Function { body: inverse_of(&function.body), ..function.clone() }
 }
 
+/// The same where all functions are inverted, so that a name stands for what undoes a function: a
+/// call undoes where it ran, and runs where it undid.
+pub fn inverse_by_name(function: &Function) -> Function {
+    let mut inverse = inverse(function);
+    turn_calls(&mut inverse.body);
+    inverse
+}
+
+fn turn_calls(body: &mut [Stmt]) {
+    use StmtKind as S;
+    for stmt in body {
+        match &mut stmt.kind {
+            S::Call { un_call, .. } => *un_call = !*un_call,
+            S::If { then, other, .. } => {
+                turn_calls(then);
+                turn_calls(other);
+            }
+            S::While { body, .. } | S::For { body, .. } | S::Checked { body, .. } => turn_calls(body),
+            S::Compute { compute, copy } => {
+                turn_calls(compute);
+                turn_calls(copy);
+            }
+            S::Update { .. }
+            | S::Swap(..)
+            | S::Rotate { .. }
+            | S::Negate(_)
+            | S::Step { .. }
+            | S::Let { .. }
+            | S::Drop { .. }
+            | S::Push { .. }
+            | S::Pop { .. } => {}
+        }
+    }
+}
+
 /// The statements that undo some.
 pub fn inverse_of(body: &[Stmt]) -> Vec<Stmt> {
     body.iter().rev().map(inverse_stmt).collect()

@@ -76,9 +76,10 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// The inverses of all functions, each by the name of what it undoes.
+    /// The inverses of all functions, each by the name of what it undoes: a call by such a name is
+    /// a call of an inverse.
     pub fn inverse(&self) -> File {
-        let functions = self.file.functions.iter().map(invert::inverse).collect();
+        let functions = self.file.functions.iter().map(invert::inverse_by_name).collect();
         File { functions, ..self.file.clone() }
     }
 }

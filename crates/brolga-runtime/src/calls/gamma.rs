@@ -302,15 +302,12 @@ mod tests {
 
     #[test]
     fn poles_and_ends() {
-        assert_eq!(brolga_digamma(0.0), f64::NEG_INFINITY);
-        assert_eq!(brolga_digamma(-0.0), f64::INFINITY);
         assert_eq!(brolga_digamma(f64::INFINITY), f64::INFINITY);
         assert_eq!(brolga_trigamma(f64::INFINITY), 0.0);
-        for pole in [-1.0, -2.0, -77.0, -1e300] {
+        for pole in [0.0, -0.0, -1.0, -2.0, -77.0, -1e300] {
             assert!(brolga_digamma(pole).is_nan());
             assert_eq!(brolga_trigamma(pole), f64::INFINITY);
         }
-        assert_eq!(brolga_trigamma(0.0), f64::INFINITY);
         for f in [brolga_digamma, brolga_trigamma] {
             assert!(f(f64::NAN).is_nan());
             assert!(f(f64::NEG_INFINITY).is_nan());
