@@ -318,3 +318,20 @@ fn floats_that_only_the_host_knows() {
         }
     }
 }
+
+/// The same, copied to where the original was: the run traps, since where both overlap is cleared.
+/// Broken on purpose: without that the gradient is a zero.
+#[test]
+fn copies_that_overlap() {
+    let text = r#"(module (memory (export "memory") 1)
+        (func (export "f") (param $p i32) (result f64)
+            (memory.copy (i32.sub (local.get $p) (i32.const 8)) (local.get $p) (i32.const 24))
+            (f64.convert_i64_u (i64.load (i32.sub (local.get $p) (i32.const 8))))))"#;
+    let module = Module::new(text).unwrap();
+    for found in gradients(&module, with(Ok(1.7))) {
+        assert!(matches!(&found, Err(Error::Trap(t)) if t.code == "untracked_bits"), "{found:?}");
+    }
+    for found in gradients(&module, with(Err(7))) {
+        assert_eq!(found.unwrap_or_else(|e| panic!("{e}")), [0.0; 2]);
+    }
+}

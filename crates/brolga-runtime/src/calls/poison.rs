@@ -141,20 +141,22 @@ pub unsafe extern "C" fn brolga_move_poison(seg: *mut Segment, dst: u64, to: u64
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
     let (dst, src, n) = (dst.wrapping_add(to) as usize, src.wrapping_add(from) as usize, n as usize);
-    seg.pieces.move_demand(dst, src, n);
-    seg.note_waiting();
+    // SAFETY: our contract.
+    let is_poisoned = |word: usize| unsafe { (word as *const u32).read_unaligned() == ALL };
     // Nothing else puts such words there.
-    if !seg.poison.any || dst == src {
+    let all = (0..n.saturating_sub(3)).step_by(4).filter(|_| seg.poison.any);
+    let found: Vec<usize> = all.filter(|at| is_poisoned(dst + at)).collect();
+    if dst.abs_diff(src) < n {
+        // The copy is cleared next, and where the original overlaps it with it.
+        if !found.is_empty() || seg.pieces.take_demand(dst, n) {
+            seg.pieces.lose();
+        }
         return;
     }
-    for at in (0..n.saturating_sub(3)).step_by(4) {
+    seg.pieces.move_demand(dst, src, n);
+    seg.note_waiting();
+    for at in found {
         // SAFETY: our contract.
-        unsafe {
-            if ((dst + at) as *const u32).read_unaligned() == ALL {
-                seg.poison(src + at, 4);
-                // What overlaps is not moved twice.
-                ((dst + at) as *mut u32).write_unaligned(0);
-            }
-        }
+        unsafe { seg.poison(src + at, 4) };
     }
 }

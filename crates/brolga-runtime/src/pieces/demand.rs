@@ -97,6 +97,11 @@ impl Pieces {
         }
     }
 
+    /// A cotangent cannot be put together: the run says so when it ends.
+    pub(crate) fn lose(&mut self) {
+        self.lost = true;
+    }
+
     /// Whether any of `n` bytes at `p` are demanded; they are not any more.
     pub(crate) fn take_demand(&mut self, p: usize, n: usize) -> bool {
         !self.take_demands(p, n).is_empty()
