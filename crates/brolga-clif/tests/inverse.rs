@@ -110,6 +110,112 @@ fn sides_of_branches_read_what_is_loaded_above() {
 }
 
 #[test]
+fn loads_above_a_branch_may_be_in_front_of_stores_elsewhere() {
+    let body = |store: &str| {
+        format!(
+            "block0(v0: i64, v1: i64, v2: i64):
+                v3 = load.i64 v0
+                v4 = load.i64 v0+8
+                v5 = bnot v4
+                {store}
+                brif v2, block1, block2
+            block1:
+                v7 = iadd v3, v2
+                store v7, v0
+                jump block2
+            block2:
+                return"
+        )
+    };
+    is_exact(&body("store v5, v0+8"));
+    let part = refused(&body("store v5, v0+4"));
+    assert!(part.contains("a part of what"), "{part}");
+}
+
+/// What is chosen in registers, and stored behind that.
+const CHOSEN: &str = "block0(v0: i64, v1: i64, v2: i64):
+            v3 = iconst.i64 1
+            v4 = load.i64 v0
+            v5 = load.i64 v0+8
+            v6 = band v2, v3
+            brif v6, block1, block2(v4, v5)
+        block1:
+            v7 = iadd v4, v2
+            v8 = rotl v5, v2
+            jump block2(v7, v8)
+        block2(v10: i64, v11: i64):
+            v12 = imul v10, v2
+            v13 = bxor v11, v12
+            store v10, v0
+            store v13, v0+8
+            return";
+
+/// The same, twice, by `select`; the address is computed behind the choice.
+const SELECTED: &str = "block0(v0: i64, v1: i64, v2: i64):
+            v3 = iconst.i64 1
+            v20 = load.i64 v1
+            v21 = iconst.i64 56
+            v22 = band v20, v21
+            v4 = iadd v0, v22
+            v5 = load.i64 v4+8
+            v6 = band v2, v3
+            v7 = iadd v5, v2
+            v8 = select v6, v7, v5
+            v9 = icmp ugt v2, v3
+            v10 = rotl v8, v2
+            v11 = select v9, v10, v8
+            v12 = iconst.i64 8
+            v13 = iadd v4, v12
+            store v11, v13
+            return";
+
+/// What a loop carries in registers: two numbers, by turns.
+const PROMOTED: &str = "block0(v0: i64, v1: i64, v2: i64):
+            v3 = iconst.i64 0
+            v4 = load.i64 v0+8
+            v5 = load.i64 v0+24
+            v6 = iconst.i64 1
+            jump block1(v3, v4, v5)
+        block1(v10: i64, v11: i64, v12: i64):
+            v13 = rotl v12, v10
+            v14 = isub v13, v11
+            v15 = bxor v11, v14
+            v16 = iadd v10, v6
+            v17 = icmp ult v16, v2
+            brif v17, block1(v16, v14, v15), block2
+        block2:
+            store v14, v0+8
+            store v15, v0+24
+            return";
+
+#[test]
+fn what_is_kept_in_registers_is_put_back_into_memory() {
+    for body in [CHOSEN, SELECTED, PROMOTED] {
+        for n in [1, 2, 3, 5, 8] {
+            assert_eq!(there_and_back_by(body, &[0], 500, n, Some([16; 16])), (0.0, 0, true), "n = {n}\n{body}");
+        }
+    }
+    // In a loop, with a choice in an iteration.
+    let inner = "brif v17, block1(v16, v14, v15), block2";
+    let chosen = PROMOTED.replace(
+        inner,
+        "v30 = band v10, v6\nv31 = iadd v15, v10\nv32 = select v30, v31, v15\nbrif v17, block1(v16, v14, v32), block2",
+    );
+    is_exact(&chosen.replace("store v15", "store v32"));
+    // What decides is one of the numbers; the place is read between; one way does not store there.
+    for (body, from, to) in [
+        (CHOSEN, "band v2, v3", "band v4, v3"),
+        (CHOSEN, "v12 = imul v10, v2", "v14 = load.i64 v0\nv12 = imul v14, v2"),
+        (SELECTED, "icmp ugt v2, v3", "icmp ugt v5, v3"),
+        (PROMOTED, "block2:\n", "block2:\nbrif v2, block3, block4\nblock4:\nreturn\nblock3:\n"),
+    ] {
+        let changed = body.replace(from, to);
+        assert_ne!(changed, body);
+        refused(&changed);
+    }
+}
+
+#[test]
 fn straight_lines() {
     // Both are exchanged; nothing is rounded.
     is_exact(

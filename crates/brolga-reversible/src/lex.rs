@@ -112,7 +112,7 @@ fn number(rest: &str, at: SourceSpan) -> Result<(Token, usize), RevError> {
     let token = if is_float {
         match text.parse::<f64>() {
             Ok(x) if x.is_finite() => Ok(Token::Float(x)),
-            Ok(_) => Err("it is too large".to_owned()),
+            Ok(_) => Err("it is beyond the largest double, 1.8e308".to_owned()),
             Err(e) => Err(e.to_string()),
         }
     } else {
@@ -125,6 +125,9 @@ fn number(rest: &str, at: SourceSpan) -> Result<(Token, usize), RevError> {
     };
     match token {
         Ok(token) => Ok((token, len)),
-        Err(e) => Err(RevError::new(ErrorKind::Syntax, at, format!("`{text}` is no number: {e}"))),
+        Err(e) => {
+            let e = RevError::new(ErrorKind::Syntax, at, format!("`{text}` is no number: {e}"));
+            Err(e.help("numbers are `12`, `1.5`, `1e-3`; an integer has 64 bits with its sign"))
+        }
     }
 }

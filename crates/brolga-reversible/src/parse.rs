@@ -102,7 +102,9 @@ impl Parser {
 
     fn wrong<T>(&self, wanted: &str) -> Parsed<T> {
         let message = format!("expected {wanted}, found {}", self.peek().text());
-        Err(RevError::new(ErrorKind::Syntax, self.at(), message))
+        let e = RevError::new(ErrorKind::Syntax, self.at(), message);
+        let ends = *self.peek() == Token::End;
+        Err(if ends { e.help("a bracket, or a statement, is not finished: look at where it begins") } else { e })
     }
 
     fn expect(&mut self, sign: &str) -> Parsed<()> {

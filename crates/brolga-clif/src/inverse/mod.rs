@@ -7,7 +7,8 @@
 //! what lay there before is wanted, and instructions that lose nothing lead back ([`solve`]). A
 //! loop is counted first, by its control alone, and then runs so many times with its integers
 //! backwards. A branch is taken again, since what decides does not change; what its sides have read
-//! above it, they read themselves ([`sink`]).
+//! above it, they read themselves ([`sink`]), and what is kept in registers is put back into memory
+//! ([`demote`]).
 //!
 //! ```text
 //! v2 = load v0                        v6 = load v0+8
@@ -31,6 +32,7 @@
 //! Development 17 (1973); J.-G. Liu, T. Zhao, arXiv:2003.04617 (2020), for the statements that are
 //! undone.
 
+mod demote;
 mod effects;
 mod emit;
 mod linear;
@@ -63,9 +65,10 @@ pub fn inverse(
     asked: &InverseRequest<'_>,
     name: UserFuncName,
 ) -> Result<ir::Function, NotInvertible> {
-    found(func, asked, name.clone()).or_else(|e| match sink::sunk(func) {
-        Some(func) => found(&func, asked, name).map_err(|_| e),
-        None => Err(e),
+    found(func, asked, name.clone()).or_else(|e| {
+        let sunk = sink::sunk(func, asked).and_then(|f| found(&f, asked, name.clone()).ok());
+        let demoted = || demote::demoted(func, asked).map(|f| sink::sunk(&f, asked).unwrap_or(f));
+        sunk.or_else(|| found(&demoted()?, asked, name).ok()).ok_or(e)
     })
 }
 

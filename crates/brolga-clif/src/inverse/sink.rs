@@ -11,8 +11,8 @@
 //!     store v3, v0                          store v3, v0
 //! ```
 //!
-//! **Answer.** Nothing between a load and the branch behind it stores, so each side may load again
-//! at its beginning. The load above stays, for who else reads it.
+//! **Answer.** Nothing between a load and the branch behind it stores there, so each side may load
+//! again at its beginning. The load above stays, for what else reads it.
 //!
 //! **Cost.** A walk over the function for each load above a branch.
 
@@ -20,8 +20,11 @@ use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::{self, Block, Inst, Opcode, Value};
 
+use super::linear::Nearness;
+use super::view::{InverseRequest, UndoneCall, View};
+
 /// The same function with loads behind branches; none if there are none to put there.
-pub(super) fn sunk(func: &ir::Function) -> Option<ir::Function> {
+pub(super) fn sunk(func: &ir::Function, asked: &InverseRequest<'_>) -> Option<ir::Function> {
     let cfg = ControlFlowGraph::with_function(func);
     let tree = DominatorTree::with_function(func, &cfg);
     let mut out = func.clone();
@@ -32,7 +35,7 @@ pub(super) fn sunk(func: &ir::Function) -> Option<ir::Function> {
         if out.dfg.insts[last].opcode() != Opcode::Brif {
             continue;
         }
-        let loads = loads_at_the_end(&out, block);
+        let loads = loads_at_the_end(&View::of(&out, asked).ok()?, block);
         for side in cfg.succ_iter(block).filter(|&side| cfg.pred_iter(side).count() == 1) {
             for &load in loads.iter().rev() {
                 any |= again(&mut out, &tree, load, side);
@@ -42,17 +45,26 @@ pub(super) fn sunk(func: &ir::Function) -> Option<ir::Function> {
     any.then_some(out)
 }
 
-/// The loads of a block behind which it does not store, in order.
-fn loads_at_the_end(func: &ir::Function, block: Block) -> Vec<Inst> {
+/// The loads of a block behind which it does not store to the same place, in order.
+fn loads_at_the_end(view: &View<'_>, block: Block) -> Vec<Inst> {
     let mut found = Vec::new();
-    for inst in func.layout.block_insts(block) {
-        match func.dfg.insts[inst].opcode() {
+    for inst in view.func.layout.block_insts(block) {
+        match view.func.dfg.insts[inst].opcode() {
             Opcode::Load => found.push(inst),
-            op if op.can_store() || op.is_call() => found.clear(),
+            Opcode::Store => found.retain(|&load| are_apart(view, load, inst)),
+            op if op.is_call() && view.called(inst) != Some(UndoneCall::Computes) => found.clear(),
             _ => {}
         }
     }
     found
+}
+
+/// Whether a load reads nothing of what is stored: states are apart from all else.
+fn are_apart(view: &View<'_>, load: Inst, store: Inst) -> bool {
+    let [a, b] = [load, store].map(|i| view.place(view.address(i)));
+    let (Some(a), Some(b)) = (a, b) else { return false };
+    let [(at, ty), (stored, stored_ty)] = [load, store].map(|i| view.accessed(i));
+    a != b || at.near(ty, &stored, stored_ty) == Nearness::Apart
 }
 
 /// Load again at the beginning of a block, for what it dominates; whether something there reads it.

@@ -93,16 +93,13 @@ impl Inverse<'_, '_, '_, '_> {
             if !view.written.contains(&state) {
                 continue;
             }
-            let mut at = Linear::of(view, view.address(inst));
-            at.number = at.number.wrapping_add(view.offset(inst));
-            let stored = (op == Opcode::Store).then(|| dfg.inst_args(inst)[0]);
-            let ty = dfg.value_type(stored.unwrap_or_else(|| dfg.first_result(inst)));
+            let (at, ty) = view.accessed(inst);
             let known = found.all.iter().position(|c| c.state == state && c.at == at && c.ty == ty);
             let k = known.unwrap_or(found.all.len());
             if known.is_none() {
                 found.all.push(StatePlace { state, at, ty, inst, store: None, address: None });
             }
-            if stored.is_some() {
+            if op == Opcode::Store {
                 found.all[k].store = Some(inst);
             }
             found.of.insert(inst, k);

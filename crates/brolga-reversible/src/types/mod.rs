@@ -1,0 +1,108 @@
+//! Types: that names are known, that operands fit, and that a statement can be undone.
+//!
+//! **Question.** Which programs are refused before they run?
+//! **Answer.** Those of which a name is unknown, a type does not fit, a place is updated by what it
+//! holds itself ([`ErrorKind::AliasWrite`]), a place does not end where it was made
+//! ([`ErrorKind::Dealloc`]), or the number of an iteration is changed
+//! ([`ErrorKind::IteratorChanged`]). Where indices decide whether two places are one, a run
+//! decides.
+//!
+//! **After.** Each `drop` has its type, so that it can be inverted.
+
+mod advice;
+mod scope;
+mod spared;
+mod statements;
+
+use std::collections::HashMap;
+
+use crate::ast::{ExprKind, File, Function, PathStep, RevPlace, SourceSpan};
+use crate::error::{ErrorKind, RevError};
+use crate::layout::Layouts;
+pub(crate) use scope::{NameRole, NameScope};
+use statements::Checker;
+
+/// What lowered functions call.
+const OF_C: [&str; 18] = [
+    "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "pow", "atan2", "hypot",
+    "malloc", "free", "memset",
+];
+
+/// Words that begin something else where they stand.
+const WORDS: [&str; 11] = ["if", "else", "from", "while", "for", "compute", "copy", "check", "not", "and", "or"];
+
+type TypeResult<T> = Result<T, RevError>;
+
+/// Whether two places share memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overlap {
+    Never,
+    Always,
+    /// Indices decide.
+    Maybe,
+}
+
+/// Whether what two places lead to shares memory.
+pub(crate) fn overlap(a: &RevPlace, b: &RevPlace) -> Overlap {
+    if a.root != b.root {
+        return Overlap::Never;
+    }
+    let mut found = Overlap::Always;
+    for (x, y) in a.path.iter().zip(&b.path) {
+        match (x, y) {
+            (PathStep::Field(x), PathStep::Field(y)) if x != y => return Overlap::Never,
+            (PathStep::Index(x), PathStep::Index(y)) if x != y => match (&x.kind, &y.kind) {
+                (ExprKind::Int(_), ExprKind::Int(_)) => return Overlap::Never,
+                _ => found = Overlap::Maybe,
+            },
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Check a file, and give each `drop` its type.
+pub(crate) fn checked(mut file: File) -> Result<(File, Layouts), Vec<RevError>> {
+    let layouts = Layouts::new(&file)?;
+    let mut errors = Vec::new();
+    let mut known: HashMap<String, Function> = HashMap::new();
+    for f in &file.functions {
+        if known.contains_key(&f.name) {
+            let e = RevError::new(ErrorKind::Name, f.at, format!("function `{}` is defined twice", f.name));
+            errors.push(e.help("give one of them another name"));
+        } else if OF_C.iter().any(|c| f.name == *c || f.name.strip_suffix('f') == Some(c)) {
+            let e = RevError::new(ErrorKind::Name, f.at, format!("`{}` is a function of C", f.name));
+            errors.push(e.help("expressions call it by this name; give the function another one"));
+        } else if f.name.contains("__") || f.name.starts_with("brolga_") {
+            let e = RevError::new(ErrorKind::Name, f.at, format!("`{}` is a name of derived functions", f.name));
+            errors.push(e.help("these begin with `brolga_`, or have two underscores in a row; give it another name"));
+        }
+        errors.extend(readable(&f.name, f.at).err());
+        errors.iter_mut().filter(|e| e.function.is_empty()).for_each(|e| e.function.clone_from(&f.name));
+        known.insert(f.name.clone(), Function { body: vec![], ..f.clone() });
+    }
+    for f in &mut file.functions {
+        let mut checker = Checker { scope: NameScope::of(f, &layouts), known: &known, errors: vec![], depth: 0 };
+        // Of places whose type is not known nothing can be said.
+        if checker.params(f) {
+            checker.block(&mut f.body);
+        }
+        errors.extend(checker.errors.into_iter().map(|e| RevError { function: f.name.clone(), ..e }));
+    }
+    errors.sort_by_key(|e| (e.at.line, e.at.column));
+    if errors.is_empty() { Ok((file, layouts)) } else { Err(errors) }
+}
+
+/// That a name can be read where it is used; a builder may say anything.
+fn readable(name: &str, at: SourceSpan) -> TypeResult<()> {
+    let wrong = |what: &str| {
+        let e = RevError::new(ErrorKind::Name, at, format!("`{name}` {what}"));
+        Err(e.help("give it another name"))
+    };
+    let begins = name.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    if !begins || !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
+        return wrong("is no name: it has other than letters, digits and underscores, or begins with a digit");
+    }
+    if WORDS.contains(&name) { wrong("is a word of the language") } else { Ok(()) }
+}
+

@@ -1,0 +1,389 @@
+//! Statements: that each can be undone.
+//!
+//! **Question.** Does a statement change what it does not read, and are the types of its places and
+//! expressions those that it is for?
+//! **Answer.** By cases, one for each statement. After an error the next statement is looked at.
+
+use std::collections::HashMap;
+
+use super::advice::alike;
+use super::scope::{Name, NameRole, NameScope};
+use super::spared::spared;
+use super::{Overlap, TypeResult, overlap, readable};
+use crate::ast::{Expr, ExprKind, Function, Len, RevPlace, SourceSpan, Stmt, StmtKind, Type, UpdateOp};
+use crate::error::{ErrorKind, RevError};
+use crate::layout::Scalar;
+
+pub(super) struct Checker<'f> {
+    pub scope: NameScope<'f>,
+    pub known: &'f HashMap<String, Function>,
+    pub errors: Vec<RevError>,
+    pub depth: u32,
+}
+
+impl Checker<'_> {
+    /// Check parameters: whether all their types are known.
+    pub fn params(&mut self, f: &Function) -> bool {
+        let mut known = true;
+        for (i, p) in f.params.iter().enumerate() {
+            if f.params[..i].iter().any(|q| q.name == p.name) {
+                let e = RevError::new(ErrorKind::Name, p.at, format!("parameter `{}` is there twice", p.name));
+                self.errors.push(e.help("give one of them another name"));
+            }
+            self.errors.extend(readable(&p.name, p.at).err());
+            let unknown = self.declared(&p.ty, p.at).err();
+            known &= unknown.is_none();
+            self.errors.extend(unknown);
+        }
+        if f.params.iter().all(|p| p.input) {
+            let e = RevError::new(ErrorKind::Type, f.at, format!("`{}` changes nothing: all it takes is `in`", f.name));
+            self.errors.push(e.help("take the place of the result as a parameter"));
+        }
+        known
+    }
+
+    /// That a type is known, and its length an integer that is passed.
+    fn declared(&self, ty: &Type, at: SourceSpan) -> TypeResult<()> {
+        let wrong = |m: String| RevError::new(ErrorKind::Type, at, m);
+        if let Type::Array(of, Len::Param(n)) | Type::Stack(of, Len::Param(n)) = ty {
+            let is_length = |x: &Name| x.name == *n && x.role == NameRole::Input && x.ty == Type::I64 && x.depth == 0;
+            if !self.scope.names.iter().any(is_length) {
+                return Err(wrong(format!("the length `{n}` is no parameter `{n}: in i64`")));
+            }
+            self.element(of).and_then(|()| self.scope.layouts.size(of).map(|_| ())).map_err(wrong)
+        } else {
+            if let Type::Array(of, _) | Type::Stack(of, _) = ty {
+                self.element(of).map_err(wrong)?;
+            }
+            self.scope.layouts.size(ty).map(|_| ()).map_err(wrong)
+        }
+    }
+
+    fn element(&self, ty: &Type) -> Result<(), String> {
+        match ty {
+            Type::Stack(..) => Err("there are no arrays of stacks".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// A block. What was made in it ends in it.
+    pub fn block(&mut self, body: &mut [Stmt]) {
+        let mark = self.open(body);
+        for n in self.scope.names.split_off(mark) {
+            let e = RevError::new(
+                ErrorKind::Dealloc,
+                n.at,
+                format!("`{}` does not end in the block that makes it", n.name),
+            );
+            self.errors
+                .push(e.help(format!("undo what is computed in it, and say what is left: `drop {} = …`", n.name)));
+        }
+    }
+
+    /// The same, but for the end; how many names there were.
+    fn open(&mut self, body: &mut [Stmt]) -> usize {
+        let mark = self.scope.names.len();
+        self.depth += 1;
+        for stmt in body {
+            if let Err(e) = self.stmt(stmt) {
+                self.errors.push(e);
+            }
+        }
+        self.depth -= 1;
+        mark
+    }
+
+    /// A place that a statement may change.
+    fn changed(&self, place: &RevPlace) -> TypeResult<Type> {
+        let ty = self.scope.place(place)?;
+        let name = self.scope.find(&place.root).expect("it was found");
+        match name.role {
+            NameRole::Place => Ok(ty),
+            NameRole::Input => {
+                let e = RevError::new(ErrorKind::Type, place.at, format!("`{}` is read only", place.root));
+                Err(e.help("take it without `in`"))
+            }
+            NameRole::Iteration => {
+                let message = format!("`{}` is the number of an iteration, which must not change", place.root);
+                Err(RevError::new(ErrorKind::IteratorChanged, place.at, message).help("copy it to a place of its own"))
+            }
+        }
+    }
+
+    fn changed_scalar(&self, place: &RevPlace) -> TypeResult<Scalar> {
+        self.changed(place)?;
+        self.scope.scalar(place)
+    }
+
+    /// That a place is not read by what changes it.
+    fn unread(&self, place: &RevPlace, by: &[&Expr]) -> TypeResult<()> {
+        let mut reads = Vec::new();
+        by.iter().for_each(|e| e.reads(&mut reads));
+        place.index_reads(&mut reads);
+        match reads.into_iter().find(|r| overlap(place, r) == Overlap::Always) {
+            None => Ok(()),
+            Some(read) => {
+                let message = format!("`{place}` is changed by an expression that reads it");
+                let e = RevError::new(ErrorKind::AliasWrite, read.at, message);
+                Err(e.help("compute the expression in a place of its own first"))
+            }
+        }
+    }
+
+    fn fits(&self, place: Scalar, by: &Expr) -> TypeResult<()> {
+        let found = self.scope.expr(by, Some(place))?;
+        let fits = found == place
+            || matches!((place, found), (Scalar::Complex, Scalar::F64) | (Scalar::Q43 | Scalar::Log, Scalar::F64));
+        let message = || format!("`{by}` is {}, and the place is {}", found.name(), place.name());
+        if fits { Ok(()) } else { Err(RevError::new(ErrorKind::Type, by.at, message()).help(alike(place, found))) }
+    }
+
+    fn stmt(&mut self, stmt: &mut Stmt) -> TypeResult<()> {
+        use StmtKind as S;
+        let at = stmt.at;
+        let wrong = |message: String| RevError::new(ErrorKind::Type, at, message);
+        match &mut stmt.kind {
+            S::Update { op, to, by } => {
+                let ty = self.changed_scalar(to)?;
+                let fits = match op {
+                    UpdateOp::Add | UpdateOp::Sub => ty != Scalar::Log,
+                    UpdateOp::Xor => ty.is_int(),
+                    UpdateOp::Mul | UpdateOp::Div => ty == Scalar::Log,
+                };
+                if !fits {
+                    let e = wrong(format!("`{op}` of {} cannot be undone", ty.name()));
+                    return Err(e.help(
+                        "`+=` and `-=` are for floats and integers, `^=` for integers, `*=` and `/=` for `log`",
+                    ));
+                }
+                self.fits(ty, by)?;
+                self.unread(to, &[by])
+            }
+            S::Swap(a, b) => {
+                let (x, y) = (self.changed_scalar(a)?, self.changed_scalar(b)?);
+                if x != y {
+                    return Err(wrong(format!("{} and {} cannot be exchanged", x.name(), y.name())));
+                }
+                self.apart(a, b)
+            }
+            S::Rotate { a, b, by, .. } => self.rotate(a, b, by, at),
+            S::Negate(place) => match self.changed_scalar(place)? {
+                Scalar::Log => Err(wrong("a logarithm stands for a positive number".to_owned())),
+                _ => self.unread(place, &[]),
+            },
+            S::Step { place, .. } => match self.changed_scalar(place)? {
+                Scalar::I64 | Scalar::I32 | Scalar::F64 | Scalar::F32 => self.unread(place, &[]),
+                other => Err(wrong(format!("{} is not counted", other.name()))),
+            },
+            S::If { pre, post, then, other } => {
+                self.scope.condition(pre)?;
+                self.scope.condition(post)?;
+                self.block(then);
+                self.block(other);
+                Ok(())
+            }
+            S::While { from, cond, body } => {
+                self.scope.condition(from)?;
+                self.scope.condition(cond)?;
+                self.block(body);
+                Ok(())
+            }
+            S::For { var, from, to, body, .. } => {
+                for limit in [&*from, &*to] {
+                    match self.scope.expr(limit, Some(Scalar::I64))? {
+                        Scalar::I64 => {}
+                        found => return Err(wrong(format!("`{limit}` is {}, and limits are i64", found.name()))),
+                    }
+                }
+                self.fresh(var, at)?;
+                self.scope.push(var, Type::I64, NameRole::Iteration);
+                self.block(body);
+                self.scope.pop(var);
+                Ok(())
+            }
+            S::Let { name, ty, value } => {
+                self.fresh(name, at)?;
+                self.declared(ty, at)?;
+                self.value(ty, value)?;
+                let depth = self.depth;
+                self.scope.names.push(Name { name: name.clone(), ty: ty.clone(), role: NameRole::Place, depth, at });
+                Ok(())
+            }
+            S::Drop { name, ty, value } => self.ends(name, ty, value, at),
+            S::Compute { compute, copy } => {
+                let mark = self.open(compute);
+                self.block(copy);
+                self.scope.names.truncate(mark);
+                spared(compute, copy, self.known)
+            }
+            S::Call { name, args, .. } => self.call(name, args, at),
+            S::Push { stack, from: place } | S::Pop { stack, to: place } => {
+                let found = self.changed_scalar(place)?;
+                match self.changed(stack)? {
+                    Type::Stack(of, _) if Scalar::of(&of) == Some(found) => {}
+                    ty => return Err(wrong(format!("`{stack}` is {ty}, and no stack of {}", found.name()))),
+                }
+                self.unread(place, &[])?;
+                self.unread(stack, &[])
+            }
+            S::Checked { body, .. } => {
+                self.block(body);
+                Ok(())
+            }
+        }
+    }
+
+    fn rotate(&self, a: &RevPlace, b: &RevPlace, by: &Expr, at: SourceSpan) -> TypeResult<()> {
+        let (x, y) = (self.changed_scalar(a)?, self.changed_scalar(b)?);
+        if x != y || !matches!(x, Scalar::F64 | Scalar::F32) {
+            let message = format!("`{a}` is {} and `{b}` is {}, and no plane", x.name(), y.name());
+            return Err(RevError::new(ErrorKind::Type, at, message).help("rotate two f64, or two f32"));
+        }
+        if overlap(a, b) == Overlap::Always {
+            return Err(RevError::new(ErrorKind::AliasWrite, b.at, format!("`{a}` is rotated with itself")));
+        }
+        self.fits(x, by)?;
+        self.unread(a, &[by])?;
+        self.unread(b, &[by])?;
+        self.apart(a, b)
+    }
+
+    /// That neither place is led to by the other.
+    fn apart(&self, a: &RevPlace, b: &RevPlace) -> TypeResult<()> {
+        let mut reads = Vec::new();
+        a.index_reads(&mut reads);
+        b.index_reads(&mut reads);
+        match reads.into_iter().find(|r| [a, b].iter().any(|p| overlap(p, r) == Overlap::Always)) {
+            None => Ok(()),
+            Some(r) => {
+                let message = format!("an index reads `{r}`, which is changed");
+                Err(RevError::new(ErrorKind::AliasWrite, r.at, message).help("copy the index to a place of its own"))
+            }
+        }
+    }
+
+    fn fresh(&self, name: &str, at: SourceSpan) -> TypeResult<()> {
+        readable(name, at)?;
+        match self.scope.find(name) {
+            None => Ok(()),
+            Some(_) => {
+                let e = RevError::new(ErrorKind::Name, at, format!("`{name}` is there already"));
+                Err(e.help("give this one another name, or end the other one first (`drop`)"))
+            }
+        }
+    }
+
+    /// What a place holds when it is made, or ends.
+    fn value(&self, ty: &Type, value: &Expr) -> TypeResult<()> {
+        let scalar = match ty {
+            Type::Array(of, _) => Scalar::of(of),
+            other => Scalar::of(other),
+        };
+        let is_zero = matches!(value.kind, ExprKind::Int(0));
+        let is_number = matches!(value.kind, ExprKind::Int(_) | ExprKind::Float(_));
+        match scalar {
+            _ if is_zero && scalar != Some(Scalar::Log) => Ok(()),
+            Some(s) if is_number || matches!(ty, Type::F64 | Type::F32 | Type::Complex) || Scalar::of(ty).is_some() => {
+                self.fits(s, value)
+            }
+            _ => {
+                let e = RevError::new(ErrorKind::Type, value.at, format!("{ty} is made of one number, or of 0"));
+                Err(e.help("make it of 0, and compute in it"))
+            }
+        }
+    }
+
+    fn ends(&mut self, name: &str, ty: &mut Option<Type>, value: &Expr, at: SourceSpan) -> TypeResult<()> {
+        let Some(i) = self.scope.names.iter().position(|n| n.name == name) else {
+            return Err(RevError::new(ErrorKind::Dealloc, at, format!("there is no `{name}` that could end here")));
+        };
+        let found = self.scope.names[i].clone();
+        if found.depth == 0 || found.role != NameRole::Place {
+            let e = RevError::new(ErrorKind::Dealloc, at, format!("`{name}` was not made by `let`, and does not end"));
+            return Err(e);
+        }
+        if found.depth != self.depth {
+            let e = RevError::new(
+                ErrorKind::Dealloc,
+                at,
+                format!("`{name}` ends in another block than that which makes it"),
+            );
+            return Err(e.help("let it end where it was made"));
+        }
+        if ty.as_ref().is_some_and(|t| *t != found.ty) {
+            let message = format!("`{name}` is {}", found.ty);
+            let e = RevError::new(ErrorKind::Type, at, message);
+            return Err(e.help("leave the type out, or write that of `let`"));
+        }
+        self.scope.names.remove(i);
+        *ty = Some(found.ty.clone());
+        // What it holds is said by others.
+        self.value(&found.ty, value)
+    }
+
+    fn call(&self, name: &str, args: &[Expr], at: SourceSpan) -> TypeResult<()> {
+        let Some(callee) = self.known.get(name) else {
+            return Err(RevError::new(ErrorKind::Name, at, format!("there is no function `{name}` in this file")));
+        };
+        if args.len() != callee.params.len() {
+            let (n, given) = (callee.params.len(), args.len());
+            let message = format!("`{name}` takes {n} {}, and is given {given}", if n == 1 { "argument" } else { "arguments" });
+            return Err(RevError::new(ErrorKind::Type, at, message).help(format!("it is `{}`", head(callee))));
+        }
+        let mut places: Vec<(&RevPlace, bool)> = Vec::new();
+        let mut others = Vec::new();
+        for (arg, p) in args.iter().zip(&callee.params) {
+            let wrong = |found: &str| {
+                let message = format!("`{name}` takes {} as `{}`, and is given {found}", p.ty, p.name);
+                RevError::new(ErrorKind::Type, arg.at, message).help(format!("it is `{}`", head(callee)))
+            };
+            if p.input && matches!(p.ty, Type::I64 | Type::I32) {
+                let want = Scalar::of(&p.ty).expect("it is an integer");
+                let found = self.scope.expr(arg, Some(want))?;
+                if found != want {
+                    return Err(wrong(found.name()));
+                }
+                arg.reads(&mut others);
+                continue;
+            }
+            let ExprKind::Read(place) = &arg.kind else {
+                return Err(wrong("an expression").help("pass a place; make one with `let`"));
+            };
+            let found = if p.input { self.scope.place(place)? } else { self.changed(place)? };
+            if !passes(&found, &p.ty) {
+                return Err(wrong(&found.to_string()));
+            }
+            place.index_reads(&mut others);
+            places.push((place, p.input));
+        }
+        for (i, &(place, input)) in places.iter().enumerate() {
+            let mut beside = places[..i].iter().filter(|q| !(input && q.1)).map(|q| q.0);
+            let twice = beside.find(|q| overlap(place, q) == Overlap::Always);
+            let read = others.iter().copied().find(|r| !input && overlap(place, r) == Overlap::Always);
+            if let Some(other) = twice.or(read) {
+                let message = format!("`{name}` is given `{place}` and `{other}`, which share a place that it changes");
+                return Err(RevError::new(ErrorKind::AliasWrite, place.at, message).help("pass a copy of one of them"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a function begins.
+fn head(f: &Function) -> String {
+    let param = |p: &crate::ast::FnParam| format!("{}: {}{}", p.name, if p.input { "in " } else { "" }, p.ty);
+    format!("{}({})", f.name, f.params.iter().map(param).collect::<Vec<_>>().join(", "))
+}
+
+/// Whether what lies in a place is what a parameter takes. A run compares lengths that are not
+/// fixed.
+fn passes(found: &Type, wanted: &Type) -> bool {
+    let lengths = |a: &Len, b: &Len| match (a, b) {
+        (Len::Fixed(a), Len::Fixed(b)) => a == b,
+        _ => true,
+    };
+    match (found, wanted) {
+        (Type::Array(x, a), Type::Array(y, b)) | (Type::Stack(x, a), Type::Stack(y, b)) => x == y && lengths(a, b),
+        _ => found == wanted,
+    }
+}
