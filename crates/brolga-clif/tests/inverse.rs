@@ -128,8 +128,7 @@ fn loads_above_a_branch_may_be_in_front_of_stores_elsewhere() {
         )
     };
     is_exact(&body("store v5, v0+8"));
-    let part = refused(&body("store v5, v0+4"));
-    assert!(part.contains("a part of what"), "{part}");
+    refused(&body("store v5, v0+4"));
 }
 
 /// What is chosen in registers, and stored behind that.
@@ -169,6 +168,25 @@ const SELECTED: &str = "block0(v0: i64, v1: i64, v2: i64):
             store v11, v13
             return";
 
+/// A sum over other memory that a loop carries in a register, asked before an iteration.
+const SUMMED: &str = "block0(v0: i64, v1: i64, v2: i64):
+            v3 = iconst.i64 0
+            v4 = load.i64 v0+8
+            v6 = iconst.i64 1
+            jump block1(v3, v4)
+        block1(v10: i64, v11: i64):
+            v17 = icmp ult v10, v2
+            brif v17, block3, block2
+        block3:
+            v12 = load.i64 v1
+            v13 = rotl v11, v12
+            v14 = isub v13, v10
+            v16 = iadd v10, v6
+            jump block1(v16, v14)
+        block2:
+            store v11, v0+8
+            return";
+
 /// What a loop carries in registers: two numbers, by turns.
 const PROMOTED: &str = "block0(v0: i64, v1: i64, v2: i64):
             v3 = iconst.i64 0
@@ -190,18 +208,11 @@ const PROMOTED: &str = "block0(v0: i64, v1: i64, v2: i64):
 
 #[test]
 fn what_is_kept_in_registers_is_put_back_into_memory() {
-    for body in [CHOSEN, SELECTED, PROMOTED] {
+    for body in [CHOSEN, SELECTED, SUMMED, PROMOTED] {
         for n in [1, 2, 3, 5, 8] {
             assert_eq!(there_and_back_by(body, &[0], 500, n, Some([16; 16])), (0.0, 0, true), "n = {n}\n{body}");
         }
     }
-    // In a loop, with a choice in an iteration.
-    let inner = "brif v17, block1(v16, v14, v15), block2";
-    let chosen = PROMOTED.replace(
-        inner,
-        "v30 = band v10, v6\nv31 = iadd v15, v10\nv32 = select v30, v31, v15\nbrif v17, block1(v16, v14, v32), block2",
-    );
-    is_exact(&chosen.replace("store v15", "store v32"));
     // What decides is one of the numbers; the place is read between; one way does not store there.
     for (body, from, to) in [
         (CHOSEN, "band v2, v3", "band v4, v3"),
@@ -739,7 +750,8 @@ fn random_place(noise: &mut Noise, text: &mut String, next: &mut u64, by_index: 
 }
 
 /// Statements that change one number by others, or exchange two. `more` is a number to change by.
-fn random_body(noise: &mut Noise, by_index: bool, more: &str) -> String {
+/// Where some are `chosen`, it may stay as it is.
+fn random_body(noise: &mut Noise, by_index: bool, more: &str, chosen: bool) -> String {
     let (mut text, mut next) = (String::new(), 100);
     for _ in 0..=noise.below(if by_index { 2 } else { 8 }) {
         let (i, at) = random_place(noise, &mut text, &mut next, by_index);
@@ -778,6 +790,13 @@ fn random_body(noise: &mut Noise, by_index: bool, more: &str) -> String {
                 a
             }
         };
+        let new = match chosen && new != a && noise.below(2) == 0 {
+            true => {
+                let c = value(&mut text, format!("icmp ult v{c}, {more}"));
+                value(&mut text, format!("select v{c}, v{new}, v{x}"))
+            }
+            false => new,
+        };
         text += &format!("store v{new}, {at}\n");
     }
     text
@@ -785,14 +804,14 @@ fn random_body(noise: &mut Noise, by_index: bool, more: &str) -> String {
 
 #[test]
 fn random_functions_are_undone() {
-    let (mut all, mut looked) = (0, 0);
+    let (mut all, mut looked, mut picked) = (0, 0, 0);
     for seed in 0..brolga_testing::budget(300, 60) {
         let mut noise = Noise(seed * 7919 + 3);
-        let by_index = seed % 2 == 1;
+        let (by_index, chosen) = (seed % 2 == 1, seed % 4 == 2);
         let head = "block0(v0: i64, v1: i64, v2: i64):";
-        let straight = format!("{head}\n{}\nreturn", random_body(&mut noise, by_index, "v2"));
+        let straight = format!("{head}\n{}\nreturn", random_body(&mut noise, by_index, "v2", chosen));
         // A sum of what is read is carried, and used.
-        let body = random_body(&mut noise, by_index, noise_of(seed));
+        let body = random_body(&mut noise, by_index, noise_of(seed), chosen);
         let again = format!(
             "{head}\nv6 = iconst.i64 0\nv7 = iconst.i64 1\njump block1(v6, v2)\nblock1(v8: i64, v20: i64):\n\
              v10 = icmp ult v8, v2\nbrif v10, block2, block3\nblock2:\n{body}\nv9 = iadd v8, v7\n\
@@ -805,6 +824,11 @@ fn random_functions_are_undone() {
             if by_index && found(&function(&text(&body))).is_err_and(|e| e.contains("as others may")) {
                 continue;
             }
+            // Two choices in a row need what lies between them.
+            if chosen && found(&function(&text(&body))).is_err() {
+                continue;
+            }
+            picked += u64::from(body.contains("select"));
             let (apart, differ, changed) = there_and_back_by(&body, &[0], 40, 3, Some(read));
             assert_eq!((apart, differ), (0.0, 0), "seed {seed}\n{body}");
             all += u64::from(changed);
@@ -812,6 +836,7 @@ fn random_functions_are_undone() {
         }
     }
     assert!(all >= 100 && looked >= 40, "{all} of them do something, {looked} look where places are");
+    assert!(picked >= 8, "{picked} choose");
 }
 
 /// What an iteration changes numbers by.

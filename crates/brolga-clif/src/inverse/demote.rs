@@ -53,6 +53,9 @@ struct Home {
     offset: i32,
 }
 
+/// A state, where in it, and what lies there.
+type Place = (usize, Linear, Type);
+
 /// The same function with values in their homes; none if there are none, or it is refused.
 pub(super) fn demoted(func: &ir::Function, asked: &InverseRequest<'_>) -> Option<ir::Function> {
     if func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).count() > MOST_INSTS {
@@ -107,7 +110,7 @@ impl<'f> Demotion<'f> {
             dfg.insts[inst].opcode() == Opcode::Select
                 && self.reads(*by).is_empty()
                 && self.first_user(inst).is_some()
-                && self.homes(dfg.first_result(inst), inst).next().is_some()
+                && !self.homes(dfg.first_result(inst), inst).is_empty()
         })
     }
 
@@ -190,14 +193,14 @@ impl<'f> Demotion<'f> {
     fn param(&self) -> Option<(Block, usize, Home)> {
         let func = self.view.func;
         for &block in self.tree.cfg_postorder() {
-            let by_branch = |p: &ir::BasicBlock| matches!(func.dfg.insts[p.inst].opcode(), Opcode::Jump | Opcode::Brif);
-            let mut preds = self.cfg.pred_iter(block).map(|p| ir::BasicBlock { block: p.block, inst: p.inst });
-            if block == self.view.entry || self.cfg.pred_iter(block).next().is_none() || !preds.all(|p| by_branch(&p)) {
+            let by_branch = |p: Inst| matches!(func.dfg.insts[p].opcode(), Opcode::Jump | Opcode::Brif);
+            let reached = self.cfg.pred_iter(block).next().is_some();
+            if block == self.view.entry || !reached || !self.cfg.pred_iter(block).all(|p| by_branch(p.inst)) {
                 continue;
             }
             for (number, &param) in func.dfg.block_params(block).iter().enumerate() {
                 let first = func.layout.first_inst(block)?;
-                let home = self.homes(param, first).find(|home| self.is_overwritten(block, home));
+                let home = self.homes(param, first).into_iter().find(|home| self.is_overwritten(block, home));
                 if let Some(home) = home {
                     return Some((block, number, home));
                 }
@@ -207,34 +210,63 @@ impl<'f> Demotion<'f> {
     }
 
     /// Places that a value is computed from, and that are stored to: those that have an address in
-    /// front of an instruction's block.
-    fn homes(&self, v: Value, inst: Inst) -> impl Iterator<Item = Home> {
+    /// front of an instruction's block. First comes where it is stored itself, and then where
+    /// something is stored or loaded that it is chosen from.
+    fn homes(&self, v: Value, inst: Inst) -> Vec<Home> {
         let func = self.view.func;
         let ty = func.dfg.value_type(v);
         let block = func.layout.inst_block(inst).expect("it is in a block");
-        let read: Vec<(usize, Linear, Type)> = self.reads(v).into_iter().filter_map(|i| self.accessed(i)).collect();
-        self.insts().filter_map(move |access| {
-            let (state, at, of) = self.accessed(access)?;
-            let is_stored = |i: Inst| {
-                func.dfg.insts[i].opcode() == Opcode::Store && self.accessed(i).as_ref() == Some(&(state, at.clone(), ty))
-            };
-            if of != ty || !read.contains(&(state, at.clone(), ty)) || !self.insts().any(is_stored) {
-                return None;
-            }
+        let read: Vec<Place> = self.reads(v).into_iter().filter_map(|i| self.accessed(i)).collect();
+        let mut found: Vec<Home> = Vec::new();
+        for access in self.insts() {
+            let Some(place) = self.accessed(access).filter(|p| p.2 == ty && read.contains(p)) else { continue };
             let (address, offset) = (self.view.address(access), self.view.offset(access) as i32);
-            let defined = self.view.block_of(address)?;
+            let Some(defined) = self.view.block_of(address) else { continue };
             let is_above = defined != block && self.tree.block_dominates(defined, block);
             let is_before = match func.dfg.value_def(address) {
                 // Of a `select` what stands in front of it in its block does, too.
                 ValueDef::Result(of, _) => defined == block && self.tree.dominates(of, inst, &func.layout),
                 _ => false,
             };
-            (is_above || is_before).then(|| Home { state, at, ty, address, offset })
-        })
+            let (state, at, ty) = place;
+            if (is_above || is_before) && !found.iter().any(|h| h.state == state && h.at == at) {
+                found.push(Home { state, at, ty, address, offset });
+            }
+        }
+        let chosen_from = self.chosen_from(v);
+        let of = |values: &[Value], home: &Home, stores: bool| {
+            self.insts().any(|i| {
+                let is_store = func.dfg.insts[i].opcode() == Opcode::Store;
+                let is_there = || self.accessed(i).is_some_and(|p| p.0 == home.state && p.1 == home.at && p.2 == ty);
+                match is_store {
+                    true => values.contains(&self.view.resolved(func.dfg.inst_args(i)[0])) && is_there(),
+                    false => !stores && func.dfg.inst_results(i).iter().any(|r| values.contains(r)) && is_there(),
+                }
+            })
+        };
+        found.sort_by_cached_key(|home| match (of(&[v], home, true), of(&chosen_from, home, false)) {
+            (true, _) => 0,
+            (_, true) => 1,
+            _ => 2,
+        });
+        found
+    }
+
+    /// What a parameter may be, or a `select`.
+    fn chosen_from(&self, v: Value) -> Vec<Value> {
+        let dfg = &self.view.func.dfg;
+        match dfg.value_def(v) {
+            ValueDef::Result(inst, _) => dfg.inst_args(inst)[1..].iter().map(|&a| self.view.resolved(a)).collect(),
+            ValueDef::Param(block, number) => {
+                let targets = self.cfg.pred_iter(block).flat_map(|p| self.view.targets(p.inst));
+                targets.filter(|t| t.0 == block).filter_map(|t| t.1.get(number).copied()).collect()
+            }
+            ValueDef::Union(..) => vec![],
+        }
     }
 
     /// The place of a load or store of a state that is changed.
-    fn accessed(&self, inst: Inst) -> Option<(usize, Linear, Type)> {
+    fn accessed(&self, inst: Inst) -> Option<Place> {
         let view = &self.view;
         if !matches!(view.func.dfg.insts[inst].opcode(), Opcode::Load | Opcode::Store) {
             return None;
@@ -307,208 +339,6 @@ impl<'f> Demotion<'f> {
             Opcode::Call => (self.view.called(inst) != Some(UndoneCall::Computes)).then_some(false),
             _ => None,
         }
-    }
-}
-
-/// The first instruction of its block that uses what an instruction gives.
-    fn first_user(&self, inst: Inst) -> Option<Inst> {
-        first_user(self.view.func, inst)
-    }
-
-    /// A store of what is computed from its place in a block above, and the branch in front of which
-    /// it may stand: on all other ways the place is stored to, too.
-    fn early(&self) -> Option<(Inst, Inst)> {
-        let func = self.view.func;
-        self.insts().find_map(|store| {
-            let block = func.layout.inst_block(store)?;
-            let (value, address) = (func.dfg.inst_args(store).first().copied()?, self.accessed(store)?);
-            let mut preds = self.cfg.pred_iter(block);
-            let (Some(pred), None) = (preds.next(), preds.next()) else { return None };
-            let is_there = |v: Value| self.view.block_of(v) != Some(block);
-            if func.dfg.insts[store].opcode() != Opcode::Store
-                || pred.block == block
-                || !is_there(value)
-                || !is_there(self.view.address(store))
-                || !self.reads(value).into_iter().any(|i| self.accessed(i).as_ref() == Some(&address))
-            {
-                return None;
-            }
-            let (state, at, ty) = address;
-            let home = Home { state, at, ty, address: self.view.address(store), offset: 0 };
-            let is_first = self.first(block, &home) == Some((store, true));
-            let others = self.cfg.succ_iter(pred.block).all(|to| self.is_overwritten(to, &home));
-            (is_first && others).then_some((store, pred.inst))
-        })
-    }
-
-    /// The branches to a block that come behind a store of what they give, where it has its home.
-    fn stored_there(&self, block: Block, number: usize, home: &Home) -> HashSet<Inst> {
-        let func = self.view.func;
-        let is_stored = |pred: &Inst| {
-            let within = func.layout.inst_block(*pred).expect("it is in a block");
-            let accesses = func.layout.block_insts(within).filter(|&i| self.touches(i, home).is_some());
-            let given = self.view.targets(*pred).into_iter().filter(|t| t.0 == block).map(|t| t.1[number]);
-            let last = accesses.last();
-            last.is_some_and(|i| {
-                self.touches(i, home) == Some(true)
-                    && given.into_iter().all(|v| self.view.resolved(func.dfg.inst_args(i)[0]) == v)
-            })
-        };
-        self.cfg.pred_iter(block).map(|p| p.inst).filter(is_stored).collect()
-    }
-
-    /// Stores of what is loaded from there.
-    fn changing_nothing(&self) -> Vec<Inst> {
-        let func = self.view.func;
-        let mut found = Vec::new();
-        for block in func.layout.blocks() {
-            let mut held: Vec<(Value, Home)> = Vec::new();
-            for inst in func.layout.block_insts(block) {
-                let op = func.dfg.insts[inst].opcode();
-                if op.is_call() {
-                    held.clear();
-                }
-                let Some((state, at, ty)) = self.accessed(inst) else { continue };
-                let home = Home { state, at, ty, address: self.view.address(inst), offset: 0 };
-                if op == Opcode::Load {
-                    held.push((func.dfg.first_result(inst), home));
-                    continue;
-                }
-                let value = self.view.resolved(func.dfg.inst_args(inst)[0]);
-                if held.iter().any(|(v, h)| *v == value && self.touches(inst, h) == Some(true)) {
-                    found.push(inst);
-                } else {
-                    held.retain(|(_, h)| self.touches(inst, h).is_none());
-                }
-            }
-        }
-        found
-    }
-
-    /// A parameter that has a home: its block, its number, and that.
-    fn param(&self) -> Option<(Block, usize, Home)> {
-        let func = self.view.func;
-        for &block in self.tree.cfg_postorder() {
-            let by_branch = |p: &ir::BasicBlock| matches!(func.dfg.insts[p.inst].opcode(), Opcode::Jump | Opcode::Brif);
-            let mut preds = self.cfg.pred_iter(block).map(|p| ir::BasicBlock { block: p.block, inst: p.inst });
-            if block == self.view.entry || self.cfg.pred_iter(block).next().is_none() || !preds.all(|p| by_branch(&p)) {
-                continue;
-            }
-            for (number, &param) in func.dfg.block_params(block).iter().enumerate() {
-                let first = func.layout.first_inst(block)?;
-                let home = self.homes(param, first).find(|home| self.is_overwritten(block, home));
-                if let Some(home) = home {
-                    return Some((block, number, home));
-                }
-            }
-        }
-        None
-    }
-
-    /// Places that a value is computed from, and that are stored to: those that have an address in
-    /// front of an instruction's block.
-    fn homes(&self, v: Value, inst: Inst) -> impl Iterator<Item = Home> {
-        let func = self.view.func;
-        let ty = func.dfg.value_type(v);
-        let block = func.layout.inst_block(inst).expect("it is in a block");
-        let read: Vec<(usize, Linear, Type)> = self.reads(v).into_iter().filter_map(|i| self.accessed(i)).collect();
-        self.insts().filter_map(move |access| {
-            let (state, at, of) = self.accessed(access)?;
-            let is_stored = |i: Inst| {
-                func.dfg.insts[i].opcode() == Opcode::Store && self.accessed(i).as_ref() == Some(&(state, at.clone(), ty))
-            };
-            if of != ty || !read.contains(&(state, at.clone(), ty)) || !self.insts().any(is_stored) {
-                return None;
-            }
-            let (address, offset) = (self.view.address(access), self.view.offset(access) as i32);
-            let defined = self.view.block_of(address)?;
-            let is_above = defined != block && self.tree.block_dominates(defined, block);
-            let is_before = match func.dfg.value_def(address) {
-                // Of a `select` what stands in front of it in its block does, too.
-                ValueDef::Result(of, _) => defined == block && self.tree.dominates(of, inst, &func.layout),
-                _ => false,
-            };
-            (is_above || is_before).then(|| Home { state, at, ty, address, offset })
-        })
-    }
-
-    /// The place of a load or store of a state that is changed.
-    fn accessed(&self, inst: Inst) -> Option<(usize, Linear, Type)> {
-        let view = &self.view;
-        if !matches!(view.func.dfg.insts[inst].opcode(), Opcode::Load | Opcode::Store) {
-            return None;
-        }
-        let Some(MemoryRoot::State(state)) = view.place(view.address(inst)) else { return None };
-        let (at, ty) = view.accessed(inst);
-        view.written.contains(&state).then_some((state, at, ty))
-    }
-
-    /// The loads of changed states that a value is computed from.
-    fn reads(&self, v: Value) -> HashSet<Inst> {
-        let (view, dfg) = (&self.view, &self.view.func.dfg);
-        let (mut seen, mut work, mut found) = (EntitySet::new(), vec![view.resolved(v)], HashSet::default());
-        while let Some(v) = work.pop() {
-            if !seen.insert(v) {
-                continue;
-            }
-            match dfg.value_def(v) {
-                ValueDef::Result(inst, _) if view.reads(inst) => {
-                    if view.states_read(inst).iter().any(|s| view.written.contains(s)) {
-                        found.insert(inst);
-                    }
-                }
-                ValueDef::Result(inst, _) => work.extend(dfg.inst_args(inst).iter().map(|&a| view.resolved(a))),
-                ValueDef::Param(block, number) => {
-                    for pred in self.cfg.pred_iter(block) {
-                        let given = view.targets(pred.inst).into_iter().filter(|t| t.0 == block);
-                        work.extend(given.filter_map(|t| t.1.get(number).copied()));
-                    }
-                }
-                ValueDef::Union(..) => {}
-            }
-        }
-        found
-    }
-
-    /// Whether a place is stored to on every way from the beginning of a block, before it is read.
-    fn is_overwritten(&self, block: Block, home: &Home) -> bool {
-        let (mut seen, mut work) = (EntitySet::new(), vec![block]);
-        while let Some(b) = work.pop() {
-            // Where the block begins anew the place is stored to.
-            if !seen.insert(b) {
-                continue;
-            }
-            match self.first(b, home).map(|f| f.1) {
-                Some(true) => {}
-                Some(false) => return false,
-                None if self.cfg.succ_iter(b).next().is_none() => return false,
-                None => work.extend(self.cfg.succ_iter(b)),
-            }
-        }
-        true
-    }
-
-    /// Whether a block stores to a place first, or does something else with it; nothing if neither.
-    fn stores(&self, block: Block, home: &Home) -> Option<bool> {
-        let (view, func) = (&self.view, self.view.func);
-        for inst in func.layout.block_insts(block) {
-            match func.dfg.insts[inst].opcode() {
-                Opcode::Load | Opcode::Store => {
-                    let Some((state, at, ty)) = self.accessed(inst) else { continue };
-                    match at.near(ty, &home.at, home.ty) {
-                        _ if state != home.state => {}
-                        Nearness::Apart => {}
-                        Nearness::Overlapping | Nearness::Unknown => {
-                            let is_store = func.dfg.insts[inst].opcode() == Opcode::Store;
-                            return Some(is_store && at == home.at && ty == home.ty);
-                        }
-                    }
-                }
-                Opcode::Call if view.called(inst) != Some(UndoneCall::Computes) => return Some(false),
-                _ => {}
-            }
-        }
-        None
     }
 }
 

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! **Answer.** Nothing between a load and the branch behind it stores there, so each side may load
-//! again at its beginning. The load above stays, for what else reads it.
+//! again at its beginning, and compute again what it takes. The load above stays, for what else
+//! reads it.
 //!
 //! **Cost.** A walk over the function for each load above a branch.
 
@@ -45,14 +46,29 @@ pub(super) fn sunk(func: &ir::Function, asked: &InverseRequest<'_>) -> Option<ir
     any.then_some(out)
 }
 
-/// The loads of a block behind which it does not store to the same place, in order.
+/// The loads of a block behind which it does not store to the same place, and what is computed from
+/// them, in order.
 fn loads_at_the_end(view: &View<'_>, block: Block) -> Vec<Inst> {
-    let mut found = Vec::new();
+    let dfg = &view.func.dfg;
+    let mut found: Vec<Inst> = Vec::new();
+    let is_of = |inst: Inst, found: &[Inst]| {
+        let by = |v: &Value| dfg.value_def(view.resolved(*v)).inst();
+        dfg.inst_args(inst).iter().filter_map(by).any(|i| found.contains(&i))
+    };
     for inst in view.func.layout.block_insts(block) {
-        match view.func.dfg.insts[inst].opcode() {
+        let op = dfg.insts[inst].opcode();
+        match op {
             Opcode::Load => found.push(inst),
-            Opcode::Store => found.retain(|&load| are_apart(view, load, inst)),
+            Opcode::Store => {
+                for i in std::mem::take(&mut found) {
+                    let is_load = dfg.insts[i].opcode() == Opcode::Load;
+                    if if is_load { are_apart(view, i, inst) } else { is_of(i, &found) } {
+                        found.push(i);
+                    }
+                }
+            }
             op if op.is_call() && view.called(inst) != Some(UndoneCall::Computes) => found.clear(),
+            op if !op.is_terminator() && !op.is_call() && is_of(inst, &found) => found.push(inst),
             _ => {}
         }
     }
@@ -67,7 +83,7 @@ fn are_apart(view: &View<'_>, load: Inst, store: Inst) -> bool {
     a != b || at.near(ty, &stored, stored_ty) == Nearness::Apart
 }
 
-/// Load again at the beginning of a block, for what it dominates; whether something there reads it.
+/// Load, or compute, again at the beginning of a block, for what it dominates; whether something there reads it.
 fn again(func: &mut ir::Function, tree: &DominatorTree, load: Inst, side: Block) -> bool {
     let value = func.dfg.first_result(load);
     let within: Vec<Inst> = func

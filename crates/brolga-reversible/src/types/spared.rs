@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::{Overlap, TypeResult, overlap};
-use crate::ast::{ExprKind, Function, RevPlace, Stmt, StmtKind};
+use crate::ast::{Expr, ExprKind, Function, RevPlace, Stmt, StmtKind};
 use crate::error::{ErrorKind, RevError};
 
 /// AD0034 if a block that is run between changes what the one that is undone has read.
