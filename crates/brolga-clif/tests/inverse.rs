@@ -213,11 +213,28 @@ fn what_is_kept_in_registers_is_put_back_into_memory() {
             assert_eq!(there_and_back_by(body, &[0], 500, n, Some([16; 16])), (0.0, 0, true), "n = {n}\n{body}");
         }
     }
+    // What is chosen by a number of the state stays a choice: it is found again, and is not undone.
+    is_exact(
+        "block0(v0: i64, v1: i64, v2: i64):
+            v4 = load.i64 v0
+            v5 = load.i64 v0+8
+            v6 = iconst.i64 0
+            v7 = icmp sgt v4, v6
+            v8 = select v7, v4, v6
+            v9 = iadd v5, v8
+            store v9, v0+8
+            v10 = iadd v4, v2
+            v11 = icmp sgt v2, v6
+            v12 = select v11, v10, v4
+            store v12, v0
+            return",
+    );
     // What decides is one of the numbers; the place is read between; one way does not store there.
     for (body, from, to) in [
         (CHOSEN, "band v2, v3", "band v4, v3"),
         (CHOSEN, "v12 = imul v10, v2", "v14 = load.i64 v0\nv12 = imul v14, v2"),
         (SELECTED, "icmp ugt v2, v3", "icmp ugt v5, v3"),
+        (CHOSEN, "store v10, v0\n", "brif v2, block3, block4\nblock4:\nreturn\nblock3:\nstore v10, v0\n"),
         (PROMOTED, "block2:\n", "block2:\nbrif v2, block3, block4\nblock4:\nreturn\nblock3:\n"),
     ] {
         let changed = body.replace(from, to);
