@@ -223,11 +223,12 @@ impl<'f> Demotion<'f> {
             let (address, offset) = (self.view.address(access), self.view.offset(access) as i32);
             let Some(defined) = self.view.block_of(address) else { continue };
             let is_above = defined != block && self.tree.block_dominates(defined, block);
-            let is_before = match func.dfg.value_def(address) {
-                // Of a `select` what stands in front of it in its block does, too.
-                ValueDef::Result(of, _) => defined == block && self.tree.dominates(of, inst, &func.layout),
-                _ => false,
-            };
+            // Of a `select` what stands in front of it in its block does, too.
+            let is_before = defined == block
+                && match func.dfg.value_def(address) {
+                    ValueDef::Result(of, _) => self.tree.dominates(of, inst, &func.layout),
+                    _ => func.dfg.value_def(v).inst().is_some(),
+                };
             let (state, at, ty) = place;
             if (is_above || is_before) && !found.iter().any(|h| h.state == state && h.at == at) {
                 found.push(Home { state, at, ty, address, offset });
