@@ -234,7 +234,7 @@ fn what_is_kept_in_registers_is_put_back_into_memory() {
         (CHOSEN, "band v2, v3", "band v4, v3"),
         (CHOSEN, "v12 = imul v10, v2", "v14 = load.i64 v0\nv12 = imul v14, v2"),
         (SELECTED, "icmp ugt v2, v3", "icmp ugt v5, v3"),
-        (CHOSEN, "store v10, v0\n", "brif v2, block3, block4\nblock4:\nreturn\nblock3:\nstore v10, v0\n"),
+        (CHOSEN, "store v13, v0+8\n", "brif v2, block3, block4\nblock3:\nstore v13, v0+8\njump block4\nblock4:\n"),
         (PROMOTED, "block2:\n", "block2:\nbrif v2, block3, block4\nblock4:\nreturn\nblock3:\n"),
     ] {
         let changed = body.replace(from, to);
