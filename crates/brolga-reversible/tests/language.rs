@@ -86,15 +86,53 @@ fn errors(text: &str) -> Vec<(ErrorKind, u32)> {
     found.0.iter().map(|e| (e.kind, e.at.line)).collect()
 }
 
-/// What is wrong with a statement of a function of some places.
+/// What is wrong with a statement of a function of some places. All of it has a help.
 fn refused(stmt: &str) -> (ErrorKind, u32) {
     let head = "record R { a: f64, b: [f64 x 2] }\nfn g(a: f64, b: f64, n: in i64) { }\n";
     let text = format!(
         "{head}fn f(x: f64, y: f64, a: [f64 x n], k: i64, r: R, c: in f64, s: stack [i64 x 4], l: log, n: in i64) {{\n{stmt}\n}}"
     );
-    let found = errors(&text);
+    let found = compile(&text).expect_err(stmt).0;
     assert_eq!(found.len(), 1, "{stmt}: {found:?}");
-    (found[0].0, found[0].1 - 3)
+    assert!(found[0].help.is_some(), "{stmt}: {}", found[0]);
+    (found[0].kind, found[0].at.line - 3)
+}
+
+#[test]
+fn what_is_computed_and_undone_is_not_changed_between() {
+    let of = |compute: &str, copy: &str| {
+        format!("let t: f64 = 0\ncompute {{\n{compute}\n}} copy {{\n{copy}\n}}\ndrop t = 0")
+    };
+    for (compute, copy) in [
+        ("t += x", "x += t"),
+        ("t += x * y", "for i in 0 .. n {\ny -= t\n}"),
+        ("t += a[k]", "inc k"),
+        ("if x > 0.0 {\nt += 1.0\n}", "x += t"),
+        ("for i in 0 .. k {\nt += 1.0\n}", "k += n"),
+        ("a[k] += 1.0", "k += 1"),
+        ("call g(t, y, k)", "k += 1"),
+    ] {
+        assert_eq!(
+            refused(&of(compute, copy)),
+            (ErrorKind::AliasWrite, 5 + compute.matches('\n').count() as u32 + u32::from(copy.contains('\n'))),
+            "{copy}"
+        );
+    }
+    // What is changed twice may be what it was, and of indices a run knows.
+    let head = "fn g(a: f64, b: f64, n: in i64) { }\n";
+    for (compute, copy) in [
+        ("t += x", "x += y\na[0] += x\nx -= y"),
+        ("t += a[k]", "a[n] += t"),
+        ("t += x", "call g(x, y, 1)"),
+        ("t += r.b[0]", "r.b[1] += t"),
+        ("y += x", "y += 1.0"),
+    ] {
+        let f = format!(
+            "record R {{ a: f64, b: [f64 x 2] }}\n{head}fn f(x: f64, y: f64, a: [f64 x n], k: i64, r: R, n: in i64) {{\n{}\n}}",
+            of(compute, copy)
+        );
+        compile(&f).unwrap_or_else(|e| panic!("{copy}: {e}"));
+    }
 }
 
 #[test]
@@ -152,6 +190,17 @@ fn what_cannot_be_undone_is_refused() {
         "neg l",
         "x += l",
         "x += 1.0 % 2.0",
+        "x += x ^ 2.0",
+        "x += float(k ^ s)",
+        "x += sqrt(complex(y, 1.0))",
+        "if complex(y, 1.0) > complex(x, 1.0) { }",
+        "x += hypot(y)",
+        "x += select(k > 0, 1, y > 0.0)",
+        "k += long(n)",
+        "x += re(y)",
+        "x += pow(y, k)",
+        "k += y",
+        "x += y + (k > 0)",
     ] {
         assert_eq!(refused(stmt).0, E::Type, "{stmt}");
     }

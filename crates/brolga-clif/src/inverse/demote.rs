@@ -384,8 +384,7 @@ fn demote(func: &mut ir::Function, block: Block, number: usize, home: &Home, the
         for edge in edges(func, pred, block) {
             let given: Vec<BlockArg> = call(func, pred, edge).args(&func.dfg.value_lists).collect();
             let BlockArg::Value(value) = given[number] else { unreachable!("a branch gives values") };
-            let rest: Vec<BlockArg> =
-                given.iter().enumerate().filter(|a| a.0 != number).map(|a| *a.1).collect();
+            let rest: Vec<BlockArg> = given.iter().enumerate().filter(|a| a.0 != number).map(|a| *a.1).collect();
             let loc = func.srcloc(pred);
             let mut pos = FuncCursor::new(func).with_srcloc(loc);
             if there.contains(&pred) {

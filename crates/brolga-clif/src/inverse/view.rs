@@ -220,7 +220,8 @@ impl<'f> View<'f> {
     /// Where a load or store goes, as a sum, and what type it has there.
     pub fn accessed(&self, inst: Inst) -> (Linear, Type) {
         let dfg = &self.func.dfg;
-        let value = if dfg.insts[inst].opcode() == Opcode::Store { dfg.inst_args(inst)[0] } else { dfg.first_result(inst) };
+        let value =
+            if dfg.insts[inst].opcode() == Opcode::Store { dfg.inst_args(inst)[0] } else { dfg.first_result(inst) };
         let mut at = Linear::of(self, self.address(inst));
         at.number = at.number.wrapping_add(self.offset(inst));
         (at, dfg.value_type(value))

@@ -16,7 +16,9 @@ pub(super) fn alike(x: Scalar, y: Scalar) -> &'static str {
         }
         (S::F32, _) | (_, S::F32) => "`single(x)` makes a single of a double, `float(x)` a double of an integer",
         (S::I64, S::I32) | (S::I32, S::I64) => "`long(k)` has 64 bits of 32",
-        (S::Complex, _) | (_, S::Complex) => "`re(z)`, `im(z)` and `abs(z)` are doubles; `complex(a, b)` is made of two",
+        (S::Complex, _) | (_, S::Complex) => {
+            "`re(z)`, `im(z)` and `abs(z)` are doubles; `complex(a, b)` is made of two"
+        }
         (S::Bool, _) | (_, S::Bool) => "a condition is no number: `select(c, 1.0, 0.0)` makes one",
         _ => "`float(x)` makes a double of an integer, a single, a `q43` or a `log`",
     }
@@ -38,4 +40,3 @@ pub(super) fn instead(name: &str, of: Scalar) -> &'static str {
 pub(super) fn numbers(count: usize) -> &'static str {
     if count == 1 { "number" } else { "numbers" }
 }
-

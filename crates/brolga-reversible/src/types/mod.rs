@@ -105,4 +105,3 @@ fn readable(name: &str, at: SourceSpan) -> TypeResult<()> {
     }
     if WORDS.contains(&name) { wrong("is a word of the language") } else { Ok(()) }
 }
-

@@ -4,8 +4,8 @@
 //! **Answer.** The type of its operands, which are alike; a number that is written has the type of
 //! what stands beside it.
 
-use super::advice::{HOW_TO_SELECT, alike, instead, numbers};
 use super::TypeResult;
+use super::advice::{HOW_TO_SELECT, alike, instead, numbers};
 use crate::ast::{BinaryOp, Expr, ExprKind, Function, Len, PathStep, RevPlace, SourceSpan, Type, UnaryOp};
 use crate::error::{ErrorKind, RevError};
 use crate::layout::{Layouts, Scalar};
@@ -78,29 +78,33 @@ impl<'f> NameScope<'f> {
                     let found = self.expr(i, Some(Scalar::I64))?;
                     if !found.is_int() {
                         let message = format!("an index is an integer, and `{i}` is {}", found.name());
-                        return Err(RevError::new(ErrorKind::Type, i.at, message));
+                        return Err(RevError::new(ErrorKind::Type, i.at, message).help("count in an i64"));
                     }
                     if let (ExprKind::Int(k), Len::Fixed(n)) = (&i.kind, n)
                         && !(0..i64::from(*n)).contains(k)
                     {
                         let message = format!("index {k} is out of range: there are {n}");
-                        return Err(RevError::new(ErrorKind::Type, i.at, message));
+                        return Err(RevError::new(ErrorKind::Type, i.at, message).help("indices begin at 0"));
                     }
                     (**of).clone()
                 }
                 (PathStep::Field(f), Type::Record(r)) => match self.layouts.field(r, f) {
                     Some((ty, _)) => ty.clone(),
                     None => {
-                        return Err(RevError::new(ErrorKind::Name, place.at, format!("`{r}` has no field `{f}`")));
+                        let e = RevError::new(ErrorKind::Name, place.at, format!("`{r}` has no field `{f}`"));
+                        return Err(e.help(format!("`record {r}` names its fields")));
                     }
                 },
                 (PathStep::Field(f), Type::Complex) if f == "re" || f == "im" => Type::F64,
                 (PathStep::Index(_), ty) => {
                     let message = format!("`{}` is {ty}, of which there is no element", place.root);
-                    return Err(RevError::new(ErrorKind::Type, place.at, message));
+                    return Err(
+                        RevError::new(ErrorKind::Type, place.at, message).help("elements are of arrays: `[T x n]`")
+                    );
                 }
                 (PathStep::Field(f), ty) => {
-                    return Err(RevError::new(ErrorKind::Type, place.at, format!("{ty} has no field `{f}`")));
+                    let e = RevError::new(ErrorKind::Type, place.at, format!("{ty} has no field `{f}`"));
+                    return Err(e.help("records have fields, and complex numbers `re` and `im`"));
                 }
             };
         }
@@ -126,7 +130,7 @@ impl<'f> NameScope<'f> {
                 _ => Scalar::F64,
             }),
             ExprKind::Int(n) if want == Some(Scalar::I32) && i32::try_from(*n).is_err() => {
-                Err(wrong(format!("{n} has more than 32 bits")))
+                Err(wrong(format!("{n} has more than 32 bits")).help("use an i64, and `long(k)` of what has 32"))
             }
             ExprKind::Int(_) => Ok(match want {
                 Some(w @ (Scalar::F64 | Scalar::F32 | Scalar::Complex | Scalar::I32)) => w,
@@ -140,7 +144,8 @@ impl<'f> NameScope<'f> {
             }
             ExprKind::Unary(UnaryOp::Neg, a) => match self.expr(a, want)? {
                 found @ (Scalar::Bool | Scalar::Log | Scalar::Q43) => {
-                    Err(wrong(format!("{} has no sign to change here", found.name())))
+                    let help = "subtract it (`-=`), or take `-float(x)`; of a condition, `not` is the opposite";
+                    Err(wrong(format!("{} has no sign to change here", found.name())).help(help))
                 }
                 found => Ok(found),
             },
@@ -269,4 +274,3 @@ impl<'f> NameScope<'f> {
         }
     }
 }
-

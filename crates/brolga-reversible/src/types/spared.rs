@@ -23,7 +23,8 @@ pub(super) fn spared(compute: &[Stmt], copy: &[Stmt], known: &HashMap<String, Fu
             continue;
         }
         if let Some(r) = read.iter().find(|r| overlap(place, r) == Overlap::Always) {
-            let message = format!("`{place}` is changed by `copy`, and `compute` has read `{r}`, so it is not undone behind it");
+            let message =
+                format!("`{place}` is changed by `copy`, and `compute` has read `{r}`, so it is not undone behind it");
             let e = RevError::new(ErrorKind::AliasWrite, stmt.at, message);
             return Err(e.help("add to another place, and exchange the two behind the statement"));
         }
@@ -80,4 +81,3 @@ fn changes_of<'s>(stmt: &'s Stmt, found: &mut Vec<(&'s RevPlace, &'s Stmt)>) {
         _ => {}
     }
 }
-

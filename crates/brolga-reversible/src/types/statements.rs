@@ -15,15 +15,15 @@ use crate::error::{ErrorKind, RevError};
 use crate::layout::Scalar;
 
 pub(super) struct Checker<'f> {
-    pub scope: NameScope<'f>,
-    pub known: &'f HashMap<String, Function>,
-    pub errors: Vec<RevError>,
-    pub depth: u32,
+    pub(super) scope: NameScope<'f>,
+    pub(super) known: &'f HashMap<String, Function>,
+    pub(super) errors: Vec<RevError>,
+    pub(super) depth: u32,
 }
 
 impl Checker<'_> {
     /// Check parameters: whether all their types are known.
-    pub fn params(&mut self, f: &Function) -> bool {
+    pub(super) fn params(&mut self, f: &Function) -> bool {
         let mut known = true;
         for (i, p) in f.params.iter().enumerate() {
             if f.params[..i].iter().any(|q| q.name == p.name) {
@@ -44,11 +44,11 @@ impl Checker<'_> {
 
     /// That a type is known, and its length an integer that is passed.
     fn declared(&self, ty: &Type, at: SourceSpan) -> TypeResult<()> {
-        let wrong = |m: String| RevError::new(ErrorKind::Type, at, m);
+        let wrong = |m: String| RevError::new(ErrorKind::Type, at, m).help(KINDS);
         if let Type::Array(of, Len::Param(n)) | Type::Stack(of, Len::Param(n)) = ty {
             let is_length = |x: &Name| x.name == *n && x.role == NameRole::Input && x.ty == Type::I64 && x.depth == 0;
             if !self.scope.names.iter().any(is_length) {
-                return Err(wrong(format!("the length `{n}` is no parameter `{n}: in i64`")));
+                return Err(wrong(format!("the length `{n}` is no parameter `{n}: in i64`")).help(LENGTHS));
             }
             self.element(of).and_then(|()| self.scope.layouts.size(of).map(|_| ())).map_err(wrong)
         } else {
@@ -67,7 +67,7 @@ impl Checker<'_> {
     }
 
     /// A block. What was made in it ends in it.
-    pub fn block(&mut self, body: &mut [Stmt]) {
+    pub(super) fn block(&mut self, body: &mut [Stmt]) {
         let mark = self.open(body);
         for n in self.scope.names.split_off(mark) {
             let e = RevError::new(
@@ -162,18 +162,25 @@ impl Checker<'_> {
             S::Swap(a, b) => {
                 let (x, y) = (self.changed_scalar(a)?, self.changed_scalar(b)?);
                 if x != y {
-                    return Err(wrong(format!("{} and {} cannot be exchanged", x.name(), y.name())));
+                    let e = wrong(format!("{} and {} cannot be exchanged", x.name(), y.name()));
+                    return Err(e.help("exchange two places of one type"));
                 }
                 self.apart(a, b)
             }
             S::Rotate { a, b, by, .. } => self.rotate(a, b, by, at),
             S::Negate(place) => match self.changed_scalar(place)? {
-                Scalar::Log => Err(wrong("a logarithm stands for a positive number".to_owned())),
+                Scalar::Log => {
+                    let e = wrong("a logarithm stands for a positive number".to_owned());
+                    Err(e.help("`m /= float(l)` makes one over it, in a place that holds 1"))
+                }
                 _ => self.unread(place, &[]),
             },
             S::Step { place, .. } => match self.changed_scalar(place)? {
                 Scalar::I64 | Scalar::I32 | Scalar::F64 | Scalar::F32 => self.unread(place, &[]),
-                other => Err(wrong(format!("{} is not counted", other.name()))),
+                other => {
+                    let e = wrong(format!("{} is not counted", other.name()));
+                    Err(e.help("`inc` and `dec` are for floats and integers; add a number by `+=`"))
+                }
             },
             S::If { pre, post, then, other } => {
                 self.scope.condition(pre)?;
@@ -192,7 +199,10 @@ impl Checker<'_> {
                 for limit in [&*from, &*to] {
                     match self.scope.expr(limit, Some(Scalar::I64))? {
                         Scalar::I64 => {}
-                        found => return Err(wrong(format!("`{limit}` is {}, and limits are i64", found.name()))),
+                        found => {
+                            let e = wrong(format!("`{limit}` is {}, and limits are i64", found.name()));
+                            return Err(e.help(alike(Scalar::I64, found)));
+                        }
                     }
                 }
                 self.fresh(var, at)?;
@@ -221,7 +231,10 @@ impl Checker<'_> {
                 let found = self.changed_scalar(place)?;
                 match self.changed(stack)? {
                     Type::Stack(of, _) if Scalar::of(&of) == Some(found) => {}
-                    ty => return Err(wrong(format!("`{stack}` is {ty}, and no stack of {}", found.name()))),
+                    ty => {
+                        let e = wrong(format!("`{stack}` is {ty}, and no stack of {}", found.name()));
+                        return Err(e.help("the stack is named first: `push s, x`, `pop s, x`"));
+                    }
                 }
                 self.unread(place, &[])?;
                 self.unread(stack, &[])
@@ -240,7 +253,8 @@ impl Checker<'_> {
             return Err(RevError::new(ErrorKind::Type, at, message).help("rotate two f64, or two f32"));
         }
         if overlap(a, b) == Overlap::Always {
-            return Err(RevError::new(ErrorKind::AliasWrite, b.at, format!("`{a}` is rotated with itself")));
+            let e = RevError::new(ErrorKind::AliasWrite, b.at, format!("`{a}` is rotated with itself"));
+            return Err(e.help("a plane has two places"));
         }
         self.fits(x, by)?;
         self.unread(a, &[by])?;
@@ -295,12 +309,13 @@ impl Checker<'_> {
 
     fn ends(&mut self, name: &str, ty: &mut Option<Type>, value: &Expr, at: SourceSpan) -> TypeResult<()> {
         let Some(i) = self.scope.names.iter().position(|n| n.name == name) else {
-            return Err(RevError::new(ErrorKind::Dealloc, at, format!("there is no `{name}` that could end here")));
+            let e = RevError::new(ErrorKind::Dealloc, at, format!("there is no `{name}` that could end here"));
+            return Err(e.help("`drop` ends what `let` has made in the same block"));
         };
         let found = self.scope.names[i].clone();
         if found.depth == 0 || found.role != NameRole::Place {
             let e = RevError::new(ErrorKind::Dealloc, at, format!("`{name}` was not made by `let`, and does not end"));
-            return Err(e);
+            return Err(e.help("leave the statement out: a parameter is the caller's place"));
         }
         if found.depth != self.depth {
             let e = RevError::new(
@@ -323,11 +338,13 @@ impl Checker<'_> {
 
     fn call(&self, name: &str, args: &[Expr], at: SourceSpan) -> TypeResult<()> {
         let Some(callee) = self.known.get(name) else {
-            return Err(RevError::new(ErrorKind::Name, at, format!("there is no function `{name}` in this file")));
+            let e = RevError::new(ErrorKind::Name, at, format!("there is no function `{name}` in this file"));
+            return Err(e.help("define it in the file; functions of numbers (`sqrt`) stand in expressions"));
         };
         if args.len() != callee.params.len() {
             let (n, given) = (callee.params.len(), args.len());
-            let message = format!("`{name}` takes {n} {}, and is given {given}", if n == 1 { "argument" } else { "arguments" });
+            let message =
+                format!("`{name}` takes {n} {}, and is given {given}", if n == 1 { "argument" } else { "arguments" });
             return Err(RevError::new(ErrorKind::Type, at, message).help(format!("it is `{}`", head(callee))));
         }
         let mut places: Vec<(&RevPlace, bool)> = Vec::new();
@@ -368,6 +385,10 @@ impl Checker<'_> {
         Ok(())
     }
 }
+
+const KINDS: &str = "there are numbers, records that stand in front of it, and `[T x n]` and `stack [T x n]` of these";
+
+const LENGTHS: &str = "lengths are numbers, or parameters of the function that are passed by value";
 
 /// How a function begins.
 fn head(f: &Function) -> String {
