@@ -33,6 +33,13 @@ fn commands_read_reversible_functions() {
         .expect(2)
         .says("takes `x: [f64 x n]`, and is given 8 bytes of 16");
     file.run("invert", &["--func", "third"]).expect(2).says("no function `third`");
+    for (call, says) in [
+        ("%sum([0.0], 2)", "takes 3 arguments, not 2"),
+        ("%sum__inverse(null, [1.0], 1)", "`y` is a place, and `null` is none"),
+        ("%sum([0.0], [1.0], [1])", "`n` is an integer that is passed by value"),
+    ] {
+        file.run("run", &["--call", call]).expect(2).says(says).says("it is `sum(y: f64, x: in [f64 x n], n: in i64)`");
+    }
     let run = file.run("run", &["--call", "%first([0.0], [1.0], 1)"]).expect(1);
     run.says("out_of_range").says("sum.rev:9").says("in `first`");
     // The inverse is a function, too.

@@ -440,7 +440,7 @@ pub fn zero(ty: Type) -> DataValue {
     to_data(ty, |_| Num::Int(0)).unwrap_or_else(|| DataValue::read_from_slice_ne(&[0; 16], ty))
 }
 
-fn arguments(n: usize) -> String {
+pub(crate) fn arguments(n: usize) -> String {
     plural(n, "argument", "arguments")
 }
 

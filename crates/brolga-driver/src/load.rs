@@ -161,6 +161,9 @@ impl File {
     /// were parsed from.
     pub fn bind(&self, text: &str, call: &Call, clauses: &Clauses) -> Parsed<Invocation> {
         let Some(wasm) = &self.wasm else {
+            if let Some(reversible) = &self.reversible {
+                reversible.takes(text, call)?;
+            }
             let mut bound = Invocation::bind(&self.program, text, call, clauses)?;
             if let Some(reversible) = &self.reversible {
                 bound.words = reversible.fits(text, call, &bound)?;

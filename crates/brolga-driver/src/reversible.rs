@@ -23,9 +23,9 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::verify_function;
 
-use crate::bind::{BoundArg, Invocation};
+use crate::bind::{BoundArg, Invocation, arguments};
 use crate::text::cursor::Parsed;
-use crate::text::{Call, ElemType, SyntaxError, Undone};
+use crate::text::{Call, ElemType, Literal, SyntaxError, Undone};
 
 /// The reversible functions of a file.
 #[derive(Clone, Debug)]
@@ -51,6 +51,35 @@ pub fn is_reversible(name: &str) -> bool {
 }
 
 impl Reversible {
+    /// That a call gives as many arguments as there are parameters, and a buffer for each place.
+    pub(crate) fn takes(&self, text: &str, call: &Call) -> Parsed<()> {
+        let symbol = call.func.node.as_str();
+        let name = symbol.strip_suffix("__inverse").unwrap_or(symbol);
+        let Some(function) = self.functions.functions.iter().find(|f| f.name == name) else { return Ok(()) };
+        let wrong =
+            |span, message| Err(SyntaxError::new(text, span, message).help(format!("it is `{}`", function.head())));
+        if call.args.len() != function.params.len() {
+            let message = format!("`{symbol}` takes {}, not {}", arguments(function.params.len()), call.args.len());
+            return wrong(call.span.clone(), message);
+        }
+        for (p, written) in function.params.iter().zip(&call.args) {
+            let is_place = !(p.input && matches!(p.ty, Type::I64 | Type::I32));
+            match written {
+                Literal::Number(n) if is_place => {
+                    let message =
+                        format!("`{}` is a place, and `{}` is none: write `[…]`, with what it holds", p.name, n.node);
+                    return wrong(n.span.clone(), message);
+                }
+                Literal::List(l) if !is_place => {
+                    let message = format!("`{}` is an integer that is passed by value: write no brackets", p.name);
+                    return wrong(l.span.clone(), message);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// That a call gives each parameter what it takes: buffers of its numbers, as long as they have
     /// to be. What lies in each.
     pub(crate) fn fits(&self, text: &str, call: &Call, bound: &Invocation) -> Parsed<Vec<Option<Arc<[PlaceWord]>>>> {

@@ -55,6 +55,14 @@ pub struct Function {
     pub at: SourceSpan,
 }
 
+impl Function {
+    /// Its name and its parameters, as they are written.
+    pub fn head(&self) -> String {
+        let param = |p: &FnParam| format!("{}: {}{}", p.name, if p.input { "in " } else { "" }, p.ty);
+        format!("{}({})", self.name, self.params.iter().map(param).collect::<Vec<_>>().join(", "))
+    }
+}
+
 /// A parameter: a place of the caller's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FnParam {

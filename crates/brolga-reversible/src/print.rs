@@ -23,10 +23,8 @@ impl fmt::Display for File {
 
 impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let param = |p: &crate::ast::FnParam| format!("{}: {}{}", p.name, if p.input { "in " } else { "" }, p.ty);
-        let params: Vec<String> = self.params.iter().map(param).collect();
         let check = if self.check == CheckMode::default() { String::new() } else { format!(" check {}", self.check) };
-        writeln!(f, "fn {}({}){check} {{", self.name, params.join(", "))?;
+        writeln!(f, "fn {}{check} {{", self.head())?;
         let mut text = String::new();
         statements(&mut text, &self.body, 1);
         writeln!(f, "{text}}}")

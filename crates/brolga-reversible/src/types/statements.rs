@@ -345,14 +345,14 @@ impl Checker<'_> {
             let (n, given) = (callee.params.len(), args.len());
             let message =
                 format!("`{name}` takes {n} {}, and is given {given}", if n == 1 { "argument" } else { "arguments" });
-            return Err(RevError::new(ErrorKind::Type, at, message).help(format!("it is `{}`", head(callee))));
+            return Err(RevError::new(ErrorKind::Type, at, message).help(format!("it is `{}`", callee.head())));
         }
         let mut places: Vec<(&RevPlace, bool)> = Vec::new();
         let mut others = Vec::new();
         for (arg, p) in args.iter().zip(&callee.params) {
             let wrong = |found: &str| {
                 let message = format!("`{name}` takes {} as `{}`, and is given {found}", p.ty, p.name);
-                RevError::new(ErrorKind::Type, arg.at, message).help(format!("it is `{}`", head(callee)))
+                RevError::new(ErrorKind::Type, arg.at, message).help(format!("it is `{}`", callee.head()))
             };
             if p.input && matches!(p.ty, Type::I64 | Type::I32) {
                 let want = Scalar::of(&p.ty).expect("it is an integer");
@@ -389,12 +389,6 @@ impl Checker<'_> {
 const KINDS: &str = "there are numbers, records that stand in front of it, and `[T x n]` and `stack [T x n]` of these";
 
 const LENGTHS: &str = "lengths are numbers, or parameters of the function that are passed by value";
-
-/// How a function begins.
-fn head(f: &Function) -> String {
-    let param = |p: &crate::ast::FnParam| format!("{}: {}{}", p.name, if p.input { "in " } else { "" }, p.ty);
-    format!("{}({})", f.name, f.params.iter().map(param).collect::<Vec<_>>().join(", "))
-}
 
 /// Whether what lies in a place is what a parameter takes. A run compares lengths that are not
 /// fixed.
