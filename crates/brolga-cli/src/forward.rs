@@ -3,7 +3,7 @@
 use brolga::drivers::taylor_options;
 use brolga::{Error, Mode, Options};
 use brolga_driver::batch::{along_each, batch};
-use brolga_driver::jacobian::{Jacobian, Output, jacobian, outputs};
+use brolga_driver::jacobian::{Jacobian, Output, jacobian, known, outputs};
 use brolga_driver::sparsity::of_jacobian;
 use brolga_driver::tangent::{Direction, Tangents};
 use brolga_driver::{Invocation, Item, output};
@@ -118,6 +118,9 @@ pub fn jvp(args: &JvpArgs) -> Result<(), Failure> {
                 true => format!("{}\n", jvp_json(&job.call, &found, what)),
                 false => jvp_text(&job.text, &found, what),
             });
+            let rules = |_, width| rule(forward_mode(&job, width));
+            let all_known = found.iter().try_for_each(|t| known(&rules, &in_memory(t)));
+            all_known.map_err(|e| Failure::Run(job.name(), e))?;
         }
         Ok(())
     })
@@ -158,6 +161,11 @@ pub fn jacobian_of(args: &JacobianArgs) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// The tangents of buffers.
+fn in_memory(tangents: &Tangents) -> Vec<f64> {
+    tangents.of_buffers.iter().flatten().flatten().map(|n| n.as_f64()).collect()
 }
 
 fn forward_mode(job: &Job<'_>, width: u32) -> Options {

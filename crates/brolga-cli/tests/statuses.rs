@@ -237,3 +237,20 @@ fn a_second_derivative_that_is_not_known_is_a_trap() {
     assert!(file.run("grad", &call).expect(0).stdout.contains("[3.24, -1.08]"));
     file.run("hessian", &call).expect(1).says("untracked_bits");
 }
+
+/// Bits that are computed by integers, and a tangent of memory that depends on them. Seen to fail:
+/// without the question (`DerivedRule::known_tangents`) both say NaN, and nothing of it.
+#[test]
+fn tangents_of_memory_that_are_not_known_are_said_so() {
+    let text = "function %f(i64, i64) {\nblock0(v0: i64, v1: i64):\n    v2 = load.i64 v0\n    v3 = iconst.i64 12345\n    \
+                v4 = imul v2, v3\n    store v4, v1\n    v5 = load.f64 v1\n    v6 = load.f64 v0+8\n    v7 = fmul v5, v6\n    \
+                store v7, v1\n    return\n}\n";
+    let file = TempFile::new(PROGRAM, "bits.clif", text);
+    let call = ["--untracked", "trap", "--call", "%f([1.5, 2.0], [0.0])"];
+    let run = file.run("jvp", &[&call[..], &["--dir", "0=[1.0, 0.0]"]].concat()).expect(1).says("untracked_bits");
+    assert!(run.stdout.contains("tangent of buffer 1 [nan]"), "{}", run.stdout);
+    for sweep in ["forward", "reverse"] {
+        let jacobian = [&call[..], &["--outputs", "1", "--way", sweep]].concat();
+        file.run("jacobian", &jacobian).expect(1).says("untracked_bits");
+    }
+}

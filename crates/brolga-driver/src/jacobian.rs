@@ -72,6 +72,14 @@ pub fn outputs(call: &Invocation, buffers: &[usize]) -> Result<Vec<Output>, Erro
 /// How to get a rule of a mode and a width, whose data objects are as at the start.
 pub type RulesOf<'a> = &'a dyn Fn(Mode, u32) -> Result<DerivedRule, Error>;
 
+/// That tangents of memory are known ([`DerivedRule::known_tangents`]).
+///
+/// # Errors
+/// As of that.
+pub fn known(rules: RulesOf<'_>, tangents: &[f64]) -> Result<(), Error> {
+    if tangents.iter().any(|x| x.is_nan()) { rules(Mode::Tangent, 1)?.known_tangents(tangents) } else { Ok(()) }
+}
+
 /// The Jacobian of a call, in the [cheaper way](Sweep::cheaper) unless one is asked for, and with
 /// fewer runs if a pattern is given; `step` is called before each run, with how many products there
 /// are and how many are to be.
@@ -104,14 +112,15 @@ pub fn jacobian(
                     Output::Result(k, lane) => found.results[k].as_ref().map(|r| r.nums()[lane.unwrap_or(0)]),
                     Output::Element(arg, i) => found.of_buffers[arg].as_ref().map(|b| b[i]),
                 });
-                column.map(|x| x.map_or(0.0, Num::as_f64)).collect()
+                let column: Vec<f64> = column.map(|x| x.map_or(0.0, Num::as_f64)).collect();
+                known(rules, &column).map(|()| column)
             };
             let some = |along: &[Vec<f64>]| {
                 begin(along.len());
                 let directions: Vec<_> = along.iter().map(|along| Direction::along(call, &columns, along)).collect();
                 let found = along_each(call, &directions, |width| rules(Mode::Tangent, width))?;
                 value.get_or_insert_with(|| found[0].value.clone());
-                Ok::<_, Error>(found.iter().map(column).collect())
+                found.iter().map(column).collect::<Result<_, Error>>()
             };
             let entries = match pattern {
                 Some(p) => p.dense(&sparse::jacobian(p, way, some)?),

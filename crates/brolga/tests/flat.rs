@@ -3,7 +3,7 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::drivers::{Argument, Derivatives, FlatFunction, FlatParam, Pattern, Star, Sweep};
-use brolga::{Error, Options};
+use brolga::{Error, Options, Untracked};
 use brolga_testing::program;
 
 /// Inputs by value and in memory, results and memory as outputs, what is given and what is fixed;
@@ -53,6 +53,22 @@ function %single(f64) -> f32 {
 block0(v0: f64):
     v1 = fdemote.f32 v0
     return v1
+}
+";
+
+/// Bits that are computed by integers, in an output.
+const BITS: &str = "
+function %bits(i64, i64) {
+block0(v0: i64, v1: i64):
+    v2 = load.i64 v0
+    v3 = iconst.i64 12345
+    v4 = imul v2, v3
+    store v4, v1
+    v5 = load.f64 v1
+    v6 = load.f64 v0+8
+    v7 = fmul v5, v6
+    store v7, v1
+    return
 }
 ";
 
@@ -186,4 +202,21 @@ fn traps_are_errors_and_leave_the_function_usable() {
             }
         }
     }
+}
+
+/// Seen to fail: without the question (`DerivedRule::known_tangents`) all of these are NaN.
+#[test]
+fn tangents_of_outputs_that_are_not_known_are_an_error() {
+    let p = program(BITS);
+    let options = Options { untracked: Untracked::Trap, ..Options::default() };
+    let parameters = vec![FlatParam::Input(2), FlatParam::Output(1)];
+    // SAFETY: it reads two floats, and stores one.
+    let f = unsafe { FlatFunction::new(&p, p.func("bits").unwrap(), parameters, &options) }.unwrap();
+    let mut at = f.at(&[&[1.5, 2.0]]).unwrap();
+    let is_said = |e: Error| assert!(matches!(&e, Error::Trap(t) if t.code == "untracked_bits"), "{e}");
+    is_said(at.jvp(&[1.0, 0.0]).unwrap_err());
+    is_said(at.jvps(&[vec![1.0, 0.0], vec![1.0, 1.0]]).unwrap_err());
+    is_said(at.jacobian_by(Sweep::Forward).unwrap_err());
+    is_said(at.taylor(&[1.0, 0.0], 2).unwrap_err());
+    is_said(at.vjp(&[1.0]).unwrap_err());
 }

@@ -311,8 +311,11 @@ impl<'a> Point<'a> {
         let found = self.instance.tangents(rule, &self.args, &directions)?;
         let value = self.outputs_now(&found[0].values);
         let shadow = self.instance.shadows(width);
-        let one = |k: usize| self.gather_outputs(found[k].tangents.iter().copied(), shadow, (k, width));
-        Ok((value, (0..width).map(one).collect()))
+        let one = |k: usize| {
+            let tangents = self.gather_outputs(found[k].tangents.iter().copied(), shadow, (k, width));
+            rule.rule.known_tangents(&tangents).map(|()| tangents)
+        };
+        Ok((value, (0..width).map(one).collect::<Result<_, _>>()?))
     }
 
     /// Products of the Hessian along these directions, by a rule of second derivatives.

@@ -393,7 +393,7 @@ impl FlatPoint<'_> {
         drop(unsafe { rule.tangent(&args, &f.directions(along), &mut results, &mut found) }?);
         f.put_results(results.iter().map(Some), outputs);
         f.put_results(found.iter().map(Option::as_ref), tangents);
-        Ok(())
+        rule.known_tangents(tangents)
     }
 
     /// [`Derivatives::vjp`] into vectors: the outputs, and the product of seeds with the Jacobian.
@@ -550,9 +550,9 @@ impl FlatPoint<'_> {
         let one = |k: usize| {
             let mut one = nth(&tangents, k, width);
             f.put_results(found.iter().skip(k * f.returns.len()).map(Option::as_ref), &mut one);
-            one
+            rule.known_tangents(&one).map(|()| one)
         };
-        Ok((outputs, (0..along.len()).map(one).collect()))
+        Ok((outputs, (0..along.len()).map(one).collect::<Result<_, _>>()?))
     }
 
     /// Directions of inputs by value, one direction after the other.

@@ -463,9 +463,10 @@ impl Point {
         let Some(_) = unless_too_wide(run)? else { return Ok(None) };
         let one = |k: usize| {
             let own = tangents.iter().skip(k * self.returns.len()).map(Option::as_ref);
-            self.gather_outputs(own, &shadows, (k, width))
+            let tangents = self.gather_outputs(own, &shadows, (k, width));
+            rule.known_tangents(&tangents).map(|()| tangents)
         };
-        Ok(Some((0..along.len()).map(one).collect()))
+        (0..along.len()).map(one).collect::<Result<_, _>>().map(Some)
     }
 
     /// Hessian-vector products along all of these directions in one run, if that can be.
@@ -517,7 +518,9 @@ impl Derivatives for Point {
         // SAFETY: promised to `new`; shadows are as large as primals.
         drop(unsafe { rule.tangent(&self.args(&primals, &shadows), &directions, &mut values, &mut tangents) }?);
         let value = self.gather_outputs(values.iter().map(Some), &primals, ONE);
-        Ok((value, self.gather_outputs(tangents.iter().map(Option::as_ref), &shadows, ONE)))
+        let tangents = self.gather_outputs(tangents.iter().map(Option::as_ref), &shadows, ONE);
+        rule.known_tangents(&tangents)?;
+        Ok((value, tangents))
     }
 
     fn jvps(&mut self, along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
@@ -535,10 +538,11 @@ impl Derivatives for Point {
         drop(unsafe { rule.tangent(&self.args(&primals, &shadows), &directions, &mut values, &mut found) }?);
         let coefficients = |k: usize| {
             let own = found.iter().skip(k * self.returns.len()).map(Option::as_ref);
-            self.gather_outputs(own, &shadows, (k, order))
+            let all = self.gather_outputs(own, &shadows, (k, order));
+            rule.known_tangents(&all).map(|()| all)
         };
         let value = self.gather_outputs(values.iter().map(Some), &primals, ONE);
-        Ok(std::iter::once(value).chain((0..order).map(coefficients)).collect())
+        std::iter::once(Ok(value)).chain((0..order).map(coefficients)).collect()
     }
 
     fn hvps(&mut self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {

@@ -215,6 +215,19 @@ fn read_lane(cells: &[AbiCell], k: usize, width: usize, ty: Type) -> DataValue {
 }
 
 impl DerivedRule {
+    /// That tangents which a run has left in memory are known. A run refuses unknown ones of
+    /// results only: which memory matters, its caller knows. A driver of
+    /// [outputs in memory](crate::Flat) asks this of them.
+    ///
+    /// # Errors
+    /// [`Error::Trap`] if one is the NaN that stands for bits that are lost.
+    pub fn known_tangents(&self, tangents: &[f64]) -> Result<(), Error> {
+        match tangents.iter().any(|x| is_poison(&DataValue::F64((*x).into()))) {
+            true => Err(self.untracked("tangent", IN_MEMORY.to_owned())),
+            false => Ok(()),
+        }
+    }
+
     /// Whether tangents in memory are known: floats with an address, the size of one, and the bytes
     /// of all.
     ///
