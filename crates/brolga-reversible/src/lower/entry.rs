@@ -68,13 +68,15 @@ fn count(b: &mut FunctionBuilder<'_>, f: &Function, ty: &Type, words: &[Value]) 
     })
 }
 
-/// Copy a place, number by number, so that it is known what each is.
+/// Copy a place, number by number, so that it is known what each is: integers are negated,
+/// which no address is. What is copied back is what was there.
 fn moved(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, ty: &Type, count: Option<Value>, (from, to): (Value, Value)) {
     match ty {
         Type::Array(of, _) | Type::Stack(of, _) => {
             let head = if matches!(ty, Type::Stack(..)) { 8 } else { 0 };
             if head > 0 {
                 let top = b.ins().load(types::I64, MemFlagsData::new(), from, 0);
+                let top = b.ins().ineg(top);
                 b.ins().store(MemFlagsData::new(), top, to, 0);
             }
             let n = count.expect("it has a length");
@@ -107,6 +109,7 @@ fn moved(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, ty: &Type, count: Optio
             let mut offset = 0;
             for &clif in parts_of(Scalar::of(scalar).expect("it is a number")) {
                 let v = b.ins().load(clif, MemFlagsData::new(), from, offset);
+                let v = if clif.is_int() { b.ins().ineg(v) } else { v };
                 b.ins().store(MemFlagsData::new(), v, to, offset);
                 offset += clif.bytes() as i32;
             }
