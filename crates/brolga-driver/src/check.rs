@@ -23,7 +23,7 @@ use brolga_oracle::{Oracle, OracleError, Stray, Tangent};
 
 use crate::bind::Invocation;
 use crate::compare::{close, uses_f32};
-use crate::inputs::{GRID, Input, direction, flatten, inputs, objective, oracle_args, with_inputs};
+use crate::inputs::{GRID, Input, direction, flatten, inputs, noise_of_grid, objective, oracle_args, with_inputs};
 use crate::memory::Memory;
 use crate::noise::Noise;
 use crate::run::Outcome;
@@ -167,7 +167,7 @@ pub fn check(
         return Err(Error::Diagnostics(race.diagnostic.clone().into()));
     }
     let known = tape.as_ref().ok();
-    let noise = known.map_or(0.0, |t| t.noise_at(tolerances));
+    let noise = known.map_or(0.0, |t| t.noise_at(tolerances)).max(noise_of_grid(call));
     let mut samples =
         if differences { Some(Samples::new(program, call, rule, &inputs, tolerances.precision, noise)?) } else { None };
     let rounding = known.map(|t| flatten(&t.rounding, &inputs));

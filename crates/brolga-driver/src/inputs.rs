@@ -63,6 +63,21 @@ pub fn direction(inputs: &[Input], noise: &mut Noise) -> Vec<f64> {
 /// The unit of fixed-point numbers.
 pub const GRID: f64 = 1.0 / (1_u64 << 43) as f64;
 
+/// By how much roundings to fixed-point numbers may move what a call is asked for; nothing of a
+/// call without such numbers. A sum of a few is as far from that of numbers as this.
+pub fn noise_of_grid(call: &Invocation) -> f64 {
+    const ROUNDINGS: f64 = 8.0;
+    if !call.words.iter().flatten().any(|w| w.contains(&PlaceWord::Q43)) {
+        return 0.0;
+    }
+    let seeds = |i: usize| match call.buffer(i) {
+        Some((owner, elem, _, shadow)) if owner == i && elem.is_float() => decode_all(elem, shadow),
+        _ => vec![],
+    };
+    let sum: f64 = (0..call.args.len()).flat_map(seeds).map(|n| n.as_f64().abs()).filter(|x| x.is_finite()).sum();
+    ROUNDINGS * GRID * sum.max(1.0)
+}
+
 /// The nearest fixed-point number.
 pub fn on_grid(x: f64) -> f64 {
     (x / GRID).round() * GRID + 0.0

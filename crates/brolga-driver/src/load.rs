@@ -168,6 +168,7 @@ impl File {
             if let Some(reversible) = &self.reversible {
                 bound.words = reversible.fits(text, call, &bound)?;
             }
+            crate::reversible::states_fit(&self.program, &self.undone, text, call, &bound)?;
             return Ok(bound);
         };
         let mut named = call.clone();

@@ -16,10 +16,12 @@
 
 use std::sync::Arc;
 
-use brolga::{ArgSpec, Diagnostic, Diagnostics, Elem, Program};
+use brolga::{ArgSpec, Diagnostic, Diagnostics, Elem, Program, StateLength};
+use brolga_ir::driver::Driver;
 use brolga_reversible::ast::{File as Functions, FnParam, Type};
 use brolga_reversible::{Compiled, PlaceWord, RevError, compile};
 use cranelift_codegen::data_value::DataValue;
+use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::verify_function;
 
@@ -132,6 +134,48 @@ impl Reversible {
         };
         Some(function.params.iter().map(spec).collect())
     }
+}
+
+/// That the buffers of a call are as long as the states that they are, if the function is one that
+/// is undone, or passes its parameters to such.
+///
+/// # Errors
+/// The buffer that is too short: copies of the state would read past it.
+pub(crate) fn states_fit(
+    program: &Program,
+    undone: &[Undone],
+    text: &str,
+    call: &Call,
+    bound: &Invocation,
+) -> Parsed<()> {
+    let fits = |name: &str, param: usize, arg: usize, length: StateLength| match (length, bound.buffer(arg)) {
+        (StateLength::Bytes(n), Some((_, _, data, _))) if data.len() < n as usize => {
+            let is = data.len();
+            let message = format!("the state at parameter {param} of %{name} has {n} bytes, and this buffer {is}");
+            let e = SyntaxError::new(text, call.args[arg].span(), message);
+            Err(e.help("say how many bytes there are, or pass a longer buffer"))
+        }
+        _ => Ok(()),
+    };
+    for u in undone.iter().filter(|u| [u.function.node.clone(), u.undoes()].contains(&bound.symbol)) {
+        u.state.iter().try_for_each(|&(param, length)| fits(&bound.symbol, param, param, length))?;
+    }
+    let Some(body) = &program.funcs[bound.func].body else { return Ok(()) };
+    let entry = body.layout.entry_block().expect("it has a body");
+    for inst in body.layout.blocks().flat_map(|b| body.layout.block_insts(b)) {
+        let ir::InstructionData::Call { func_ref, .. } = body.dfg.insts[inst] else { continue };
+        let Some(callee) = program.callee(body, func_ref).map(|k| &program.funcs[k]) else { continue };
+        let Some(Driver::Inverse(of)) = &callee.driver else { continue };
+        for part in of.state.iter().filter(|p| p.offset == 0) {
+            let [param] = part.address[..] else { continue };
+            let v = body.dfg.resolve_aliases(body.dfg.inst_args(inst)[param]);
+            if let Some(arg) = body.dfg.block_params(entry).iter().position(|&p| p == v) {
+                let name = undone.iter().find(|u| *u.undoes() == *of.undo).map_or("f", |u| u.function.node.as_str());
+                fits(name, param, arg, part.length)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What a place is a buffer of, if of one kind of numbers.

@@ -87,12 +87,14 @@ impl Program {
 
     /// The signature of a function and of its inverse, or why they are none of each other.
     fn fits(&self, function: &str, inverse: &str, state: &[(usize, StateLength)]) -> Result<Signature, Misuse> {
-        let mut found = vec![];
+        let (mut found, mut bodies) = (vec![], vec![]);
         for symbol in [function, inverse] {
-            let Some(f) = self.func(symbol).map(|k| &self.funcs[k]).filter(|f| f.body.is_some()) else {
+            let Some((f, body)) = self.func(symbol).map(|k| &self.funcs[k]).and_then(|f| Some((f, f.body.as_ref()?)))
+            else {
                 return Err((format!("%{symbol} is no function of the program"), "define it, or correct the name"));
             };
             found.push(&f.signature);
+            bodies.push(body);
         }
         let sig = found[0];
         if found[1] != sig || !sig.returns.is_empty() {
@@ -115,6 +117,19 @@ impl Program {
             if ty(param) != Some(types::I64) || self.vmctx_pointers_only {
                 return Err((format!("parameter {param} of {sig} is no pointer"), help));
             }
+            if let StateLength::Bytes(n) = length {
+                for (symbol, f) in [function, inverse].iter().zip([0, 1].map(|k| bodies[k])) {
+                    let entry = f.layout.entry_block().expect("it has a body");
+                    let state = f.dfg.block_params(entry)[param];
+                    if let Some((store, at)) = stored_outside(f, state, n) {
+                        let text = f.dfg.display_inst(store);
+                        let why = format!(
+                            "`{text}` of %{symbol} is at byte {at} of the state at parameter {param}, which has {n}"
+                        );
+                        return Err((why, "give the state all bytes that the two change"));
+                    }
+                }
+            }
             match length {
                 StateLength::Bytes(0) => return Err((format!("the state at parameter {param} has no byte"), help)),
                 StateLength::Param(i) if ty(i).is_none_or(|t| !t.is_int() || t.bits() > 64) => {
@@ -124,6 +139,41 @@ impl Program {
             }
         }
         Ok(sig.clone())
+    }
+}
+
+/// A store at a constant distance from the beginning of a state that is not within it, and where it
+/// is.
+fn stored_outside(body: &ir::Function, state: ir::Value, bytes: u32) -> Option<(ir::Inst, i64)> {
+    let mut insts = body.layout.blocks().flat_map(|b| body.layout.block_insts(b));
+    insts.find_map(|inst| {
+        let InstructionData::Store { args: [value, address], offset, .. } = body.dfg.insts[inst] else { return None };
+        let at = distance(body, address, state)?.wrapping_add(offset.into());
+        let end = at.wrapping_add(body.dfg.value_type(value).bytes().into());
+        (at < 0 || end > bytes.into()).then_some((inst, at))
+    })
+}
+
+/// How far an address is behind another one, if that is a sum with constants.
+fn distance(body: &ir::Function, mut address: ir::Value, from: ir::Value) -> Option<i64> {
+    let mut sum = 0_i64;
+    loop {
+        address = body.dfg.resolve_aliases(address);
+        if address == from {
+            return Some(sum);
+        }
+        let inst = body.dfg.value_def(address).inst()?;
+        let InstructionData::Binary { opcode: ir::Opcode::Iadd, args } = body.dfg.insts[inst] else { return None };
+        let constant = |v: ir::Value| match body.dfg.insts[body.dfg.value_def(body.dfg.resolve_aliases(v)).inst()?] {
+            InstructionData::UnaryImm { opcode: ir::Opcode::Iconst, imm } => Some(imm.bits()),
+            _ => None,
+        };
+        let (next, by) = match (constant(args[1]), constant(args[0])) {
+            (Some(k), _) => (args[0], k),
+            (_, Some(k)) => (args[1], k),
+            _ => return None,
+        };
+        (address, sum) = (next, sum.wrapping_add(by));
     }
 }
 

@@ -10,8 +10,11 @@
 //!
 //! **Source.** Structural analysis: Sharir (1980).
 
+use std::cell::RefCell;
+
 use cranelift_codegen::ir::{Block, Inst, InstructionData, Opcode, Value};
 use cranelift_codegen::loop_analysis::Loop;
+use cranelift_entity::EntitySet;
 
 use super::view::{Undoable, UndoneCall, View, refused};
 use crate::shape::FlowInfo;
@@ -66,12 +69,14 @@ const GOTO: &str = "write an inverse by hand, or loops with one way out and bran
 /// The pieces of a function.
 pub(super) fn parts(view: &View<'_>) -> Undoable<Vec<UndoPart>> {
     let shape = FlowInfo::of(view.func);
-    UndoWalk { view, shape: &shape }.parts(view.entry, Stop::default())
+    UndoWalk { view, shape: &shape, seen: RefCell::default() }.parts(view.entry, Stop::default())
 }
 
 struct UndoWalk<'w, 'f> {
     view: &'w View<'f>,
     shape: &'w FlowInfo,
+    /// The blocks of pieces.
+    seen: RefCell<EntitySet<Block>>,
 }
 
 /// Where a piece is over.
@@ -110,7 +115,7 @@ impl UndoWalk<'_, '_> {
                 continue;
             }
             let last = self.terminator(block);
-            self.straight(block, last, &mut found);
+            self.straight(block, last, &mut found)?;
             if stop.at == Some(block) {
                 return Ok(found);
             }
@@ -134,7 +139,10 @@ impl UndoWalk<'_, '_> {
     }
 
     /// The instructions of a block, of which calls that change states are pieces by themselves.
-    fn straight(&self, block: Block, last: Inst, found: &mut Vec<UndoPart>) {
+    fn straight(&self, block: Block, last: Inst, found: &mut Vec<UndoPart>) -> Undoable<()> {
+        if !self.seen.borrow_mut().insert(block) {
+            return refused(last, "several branches lead to it, none of which decides alone", GOTO);
+        }
         let mut own = Vec::new();
         for inst in self.view.func.layout.block_insts(block).filter(|&i| i != last) {
             match self.view.called(inst) {
@@ -146,6 +154,7 @@ impl UndoWalk<'_, '_> {
             }
         }
         found.push(UndoPart::Straight(own));
+        Ok(())
     }
 
     fn header(&self, block: Block) -> Option<Loop> {
@@ -153,23 +162,28 @@ impl UndoWalk<'_, '_> {
         (self.shape.loops.loop_header(lp) == block).then_some(lp)
     }
 
-    /// The first block that both ways lead to.
+    /// The first block that all ways from both lead through, but for those round a loop.
     fn join(&self, a: Block, b: Block) -> Option<Block> {
-        let reached = |from: Block| {
-            let (mut seen, mut next) = (vec![from], vec![from]);
-            while let Some(block) = next.pop() {
-                for to in self.shape.cfg.succ_iter(block) {
-                    // Not round a loop.
-                    if !seen.contains(&to) && !self.shape.domtree.block_dominates(to, from) {
-                        seen.push(to);
-                        next.push(to);
-                    }
+        // Without passing a block, if one is given; whether the function or an iteration may end.
+        let reached = |from: Block, without: Option<Block>| {
+            let (mut seen, mut next, mut ends) = (vec![], vec![from], false);
+            while let Some(block) = next.pop().filter(|&b| Some(b) != without) {
+                if seen.contains(&block) {
+                    continue;
                 }
+                seen.push(block);
+                // Not round a loop.
+                let (back, on): (Vec<Block>, Vec<Block>) =
+                    self.shape.cfg.succ_iter(block).partition(|&to| self.shape.domtree.block_dominates(to, from));
+                ends |= !back.is_empty() || on.is_empty();
+                next.extend(on);
             }
-            seen
+            (seen, ends)
         };
-        let (a, b) = (reached(a), reached(b));
-        self.shape.domtree.cfg_rpo().copied().find(|block| a.contains(block) && b.contains(block))
+        let both = [a, b].map(|from| reached(from, None).0);
+        let ways = |block: Block| [a, b].iter().all(|&from| !reached(from, Some(block)).1);
+        let mut order = self.shape.domtree.cfg_rpo().copied();
+        order.find(|block| both.iter().all(|seen| seen.contains(block)) && ways(*block))
     }
 
     /// A loop that stores nothing, if it is one that goes on by jumps and branches of two ways.
@@ -236,7 +250,7 @@ impl UndoWalk<'_, '_> {
         let body = if before {
             let first = self.view.targets(head).into_iter().find(|t| loops.is_in_loop(t.0, lp)).expect("it goes on").0;
             let mut body = Vec::new();
-            self.straight(header, head, &mut body);
+            self.straight(header, head, &mut body)?;
             head_parts = body.len();
             body.extend(self.parts(first, Stop { before: Some(header), ..within })?);
             body

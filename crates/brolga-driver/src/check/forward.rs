@@ -9,7 +9,7 @@ use brolga_oracle::fd::{self, Verdict};
 
 use super::{DotProduct, Tolerances, terms_of};
 use crate::bind::Invocation;
-use crate::inputs::{direction, inputs, objective, size, with_inputs};
+use crate::inputs::{direction, inputs, noise_of_grid, objective, size, with_inputs};
 use crate::jacobian::RulesOf;
 use crate::noise::Noise;
 use crate::run::Outcome;
@@ -51,7 +51,7 @@ pub fn forward(
         forward == reverse || (forward - reverse).abs() <= tolerances.tape * (1.0 + forward_size.max(reverse_size));
     let product = DotProduct { forward, reverse, holds: agrees };
     let tape = super::on_tape(program, call).ok();
-    let noise = tape.as_ref().map_or(0.0, |t| t.noise_at(tolerances));
+    let noise = tape.as_ref().map_or(0.0, |t| t.noise_at(tolerances)).max(noise_of_grid(call));
     let line = || along_the_line(program, call, &direction, rules, tolerances, noise);
     let difference = differences.then(line).transpose()?;
     let close = |v: Verdict| v.accepts(forward, tolerances.differences);

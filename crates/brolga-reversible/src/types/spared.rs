@@ -1,25 +1,40 @@
 //! What `copy` leaves as it is, so that `compute` can be undone behind it.
 //!
 //! **Question.** May a statement between change what has been read?
-//! **Answer.** Not if it is the only one there that changes it. Of calls, exchanges and several
-//! statements it is not known whether they undo each other; a run whose checks are on finds out.
+//! **Answer.** Not if no other one there undoes the change: `x += e` and `x -= e`, `inc` and `dec`,
+//! a rotation and its opposite, the halves of a `compute`. Of calls, exchanges and stacks it is not
+//! known, nor of indices that differ in what they read; a run whose checks are on finds out.
 //!
 //! **Cost.** One walk over both blocks, and a comparison of each change with each read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{Overlap, TypeResult, overlap};
 use crate::ast::{Expr, ExprKind, Function, RevPlace, Stmt, StmtKind};
 use crate::error::{ErrorKind, RevError};
+use crate::invert::inverse_stmt;
 
 /// AD0034 if a block that is run between changes what the one that is undone has read.
 pub(super) fn spared(compute: &[Stmt], copy: &[Stmt], known: &HashMap<String, Function>) -> TypeResult<()> {
     let (mut read, mut changed) = (Vec::new(), Vec::new());
-    walk(compute, &mut |s| reads_of(s, known, &mut read));
-    walk(copy, &mut |s| changes_of(s, &mut changed));
-    for (place, stmt) in &changed {
-        let is_update = matches!(stmt.kind, StmtKind::Update { .. } | StmtKind::Step { .. });
-        if !is_update || changed.iter().any(|(other, s)| !std::ptr::eq(*s, *stmt) && other.root == place.root) {
+    walk(compute, true, &mut |s| reads_of(s, known, &mut read));
+    walk(copy, false, &mut |s| changes_of(s, known, &mut changed));
+    let mut inner = HashSet::new();
+    walk(compute, true, &mut |s| inner.extend(ended(s)));
+    walk(copy, true, &mut |s| inner.extend(begun(s)));
+    let mut moves = inner.clone();
+    for block in [compute, copy] {
+        let mut all = Vec::new();
+        walk(block, true, &mut |s| changes_of(s, known, &mut all));
+        moves.extend(all.iter().map(|c| c.0.root.as_str()));
+        walk(block, true, &mut |s| moves.extend(counted(s)));
+    }
+    for (i, (place, stmt)) in changed.iter().enumerate() {
+        let opposite = inverse_stmt(stmt).kind;
+        let is_undone = changed.iter().enumerate().any(|(j, (to, other))| {
+            i != j && (other.kind == opposite || !is_change(&other.kind) && to.root == place.root)
+        });
+        if !is_change(&stmt.kind) || is_undone || inner.contains(place.root.as_str()) || is_led(place, &moves) {
             continue;
         }
         if let Some(r) = read.iter().find(|r| overlap(place, r) == Overlap::Always) {
@@ -32,51 +47,91 @@ pub(super) fn spared(compute: &[Stmt], copy: &[Stmt], known: &HashMap<String, Fu
     Ok(())
 }
 
-/// Each statement of a block, and of the blocks in it.
-fn walk<'s>(body: &'s [Stmt], each: &mut impl FnMut(&'s Stmt)) {
+/// Whether a statement changes places in a way that is known.
+fn is_change(kind: &StmtKind) -> bool {
+    use StmtKind as S;
+    matches!(kind, S::Update { .. } | S::Step { .. } | S::Negate(_) | S::Rotate { .. })
+}
+
+/// Whether an index of a place reads one of these names.
+fn is_led(place: &RevPlace, by: &HashSet<&str>) -> bool {
+    let mut read = Vec::new();
+    place.index_reads(&mut read);
+    read.iter().any(|r| by.contains(r.root.as_str()))
+}
+
+/// Each statement of a block, and of the blocks in it: of a `compute` in it both, or, if it has
+/// undone what it computes, the other one.
+fn walk<'s>(body: &'s [Stmt], computed: bool, each: &mut impl FnMut(&'s Stmt)) {
     use StmtKind as S;
     for stmt in body {
         each(stmt);
         match &stmt.kind {
-            S::If { then, other, .. } => [then, other].into_iter().for_each(|b| walk(b, each)),
-            S::Compute { compute, copy } => [compute, copy].into_iter().for_each(|b| walk(b, each)),
-            S::While { body, .. } | S::For { body, .. } | S::Checked { body, .. } => walk(body, each),
+            S::If { then, other, .. } => [then, other].into_iter().for_each(|b| walk(b, computed, each)),
+            S::Compute { compute, copy } => {
+                if computed {
+                    walk(compute, computed, each);
+                }
+                walk(copy, computed, each);
+            }
+            S::While { body, .. } | S::For { body, .. } | S::Checked { body, .. } => walk(body, computed, each),
             _ => {}
         }
     }
 }
 
-/// The places that a statement reads besides those that it changes.
+/// The name that a statement makes.
+fn begun(stmt: &Stmt) -> Option<&str> {
+    if let StmtKind::Let { name, .. } = &stmt.kind { Some(name) } else { None }
+}
+
+/// The name that a statement ends.
+fn ended(stmt: &Stmt) -> Option<&str> {
+    if let StmtKind::Drop { name, .. } = &stmt.kind { Some(name) } else { None }
+}
+
+/// What a statement counts with.
+fn counted(stmt: &Stmt) -> Option<&str> {
+    if let StmtKind::For { var, .. } = &stmt.kind { Some(var) } else { None }
+}
+
+/// The places that a statement reads. Those that are exchanged, moved or passed are read, too.
 fn reads_of<'s>(stmt: &'s Stmt, known: &HashMap<String, Function>, found: &mut Vec<&'s RevPlace>) {
     use StmtKind as S;
     let mut changed = Vec::new();
-    changes_of(stmt, &mut changed);
+    changes_of(stmt, known, &mut changed);
     changed.iter().for_each(|c| c.0.index_reads(found));
     match &stmt.kind {
-        S::Update { by, .. } | S::Rotate { by, .. } => by.reads(found),
+        S::Update { by, .. } => by.reads(found),
+        S::Rotate { a, b, by, .. } => {
+            by.reads(found);
+            found.extend([a, b]);
+        }
+        S::Swap(a, b) | S::Push { stack: a, from: b } | S::Pop { stack: a, to: b } => found.extend([a, b]),
         S::If { pre, post, .. } => [pre, post].into_iter().for_each(|e| e.reads(found)),
         S::While { from, cond, .. } => [from, cond].into_iter().for_each(|e| e.reads(found)),
         S::For { from, to, .. } => [from, to].into_iter().for_each(|e| e.reads(found)),
         S::Let { value, .. } | S::Drop { value, .. } => value.reads(found),
-        S::Call { name, args, .. } => {
-            let params = known.get(name).map_or(&[][..], |f| &f.params);
-            args.iter().zip(params).filter(|(_, p)| p.input).for_each(|(arg, _)| arg.reads(found));
-        }
-        _ => {}
+        S::Call { args, .. } => args.iter().for_each(|arg| arg.reads(found)),
+        S::Negate(_) | S::Step { .. } | S::Compute { .. } | S::Checked { .. } => {}
     }
 }
 
 /// The places that a statement may change.
-fn changes_of<'s>(stmt: &'s Stmt, found: &mut Vec<(&'s RevPlace, &'s Stmt)>) {
+fn changes_of<'s>(stmt: &'s Stmt, known: &HashMap<String, Function>, found: &mut Vec<(&'s RevPlace, &'s Stmt)>) {
     use StmtKind as S;
     match &stmt.kind {
         S::Update { to: a, .. } | S::Negate(a) | S::Step { place: a, .. } => found.push((a, stmt)),
         S::Swap(a, b) | S::Rotate { a, b, .. } | S::Push { stack: a, from: b } | S::Pop { stack: a, to: b } => {
             found.extend([(a, stmt), (b, stmt)]);
         }
-        S::Call { args, .. } => {
-            let place = |e: &'s Expr| if let ExprKind::Read(place) = &e.kind { Some((place, stmt)) } else { None };
-            found.extend(args.iter().filter_map(place));
+        S::Call { name, args, .. } => {
+            let params = known.get(name).map_or(&[][..], |f| &f.params);
+            let place = |(e, p): (&'s Expr, &crate::ast::FnParam)| match &e.kind {
+                ExprKind::Read(place) if !p.input => Some((place, stmt)),
+                _ => None,
+            };
+            found.extend(args.iter().zip(params).filter_map(place));
         }
         _ => {}
     }
