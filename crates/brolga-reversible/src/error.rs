@@ -5,6 +5,11 @@ use std::fmt;
 use crate::ast::SourceSpan;
 
 /// What is wrong with a program: seen before it runs.
+///
+/// ```
+/// # use brolga_reversible::{ErrorKind, Fault, compile};
+/// assert_eq!(compile("fn f(x: f64) { x += y }").unwrap_err().0[0].kind, ErrorKind::Name);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The text is none of the language.
@@ -36,6 +41,13 @@ impl ErrorKind {
 }
 
 /// An error with its place.
+///
+/// ```
+/// # use brolga_reversible::{ErrorKind, Fault, compile};
+/// let error = compile("fn f(x: f64) { x += y }").unwrap_err().0.remove(0);
+/// assert_eq!((error.at.line, &error.function[..]), (1, "f"));
+/// assert!(error.to_string().starts_with("AD0032: line 1, column "));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevError {
     /// What is wrong.
