@@ -262,6 +262,18 @@ pub fn default_activity(ty: ValType) -> ArgActivity {
 }
 
 /// What [`crate::Instance::gradient`] has found, beside what it has added to the shadow of memory.
+///
+/// ```
+/// # use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Range, Val, ValType};
+/// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+/// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+/// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+/// # let mut instance = Instance::new(&module)?;
+/// let gradient = Gradient::new(&module, "square")?;
+/// let found = instance.gradient(&gradient, &[Val::F64(3.0)], &[Val::F64(1.0)])?;
+/// assert_eq!((found.values, found.cotangents), (vec![Val::F64(9.0)], vec![Some(Val::F64(6.0))]));
+/// # Ok::<(), brolga_wasm::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     /// The function's results; none with [`Mode::Gradient`].
@@ -273,6 +285,18 @@ pub struct Evaluation {
 }
 
 /// What [`crate::Instance::tangent`] has found, beside the tangents of memory in its shadow.
+///
+/// ```
+/// # use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Range, Val, ValType};
+/// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+/// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+/// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+/// # let mut instance = Instance::new(&module)?;
+/// let gradient = Gradient::tangent(&module, "square")?;
+/// let found = instance.tangent(&gradient, &[Val::F64(3.0)], &[None])?; // along nothing
+/// assert_eq!((found.values, found.tangents), (vec![Val::F64(9.0)], vec![Some(Val::F64(0.0))]));
+/// # Ok::<(), brolga_wasm::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tangents {
     /// The function's results.
@@ -282,6 +306,20 @@ pub struct Tangents {
 }
 
 /// The pullback of one forward run of an instance; see [`crate::Instance::pullback`].
+///
+/// ```
+/// # use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Range, Val, ValType};
+/// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+/// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+/// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+/// # let mut instance = Instance::new(&module)?;
+/// let gradient = Gradient::split(&module, "square")?;
+/// let (_, mut pullback) = instance.forward(&gradient, &[Val::F64(3.0)])?;
+/// assert!(pullback.tape_bytes() > 0); // the argument is recorded
+/// assert!(pullback.loop_plans().is_empty()); // no loop is of time
+/// assert_eq!(instance.pullback(&mut pullback, &[Val::F64(1.0)])?, [Some(Val::F64(6.0))]);
+/// # Ok::<(), brolga_wasm::Error>(())
+/// ```
 pub struct Pullback {
     pub(crate) inner: brolga::Pullback,
     pub(crate) gradient: Gradient,

@@ -579,12 +579,33 @@ impl Instance {
     }
 
     /// The shadow of memory 0.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Range, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// assert!(instance.shadow().iter().all(|byte| *byte == 0)); // at first
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn shadow(&self) -> &[u8] {
         // SAFETY: the shadow is as accessible as the primal.
         unsafe { std::slice::from_raw_parts(self.shadow_vmctx(), self.memory_size() as usize) }
     }
 
     /// The shadow of memory 0, to be changed.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Range, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// instance.shadow_mut()[64..72].copy_from_slice(&0.5_f64.to_le_bytes());
+    /// assert_eq!(instance.shadow_f64(64, 1)?, [0.5]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn shadow_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `shadow`.
         unsafe { std::slice::from_raw_parts_mut(self.shadow_vmctx(), self.memory_size() as usize) }
