@@ -99,6 +99,27 @@ pub enum CallRule<'a> {
 pub trait CallRules {
     /// What a call means. This is asked of the first call of each function that `caller` declares
     /// under a name that was not asked of before: all calls of a name mean the same.
+    ///
+    /// ```
+    /// # use brolga_module::{ParamActivity::Active, Spec, bare::{CallRule, CallRules, derivative}};
+    /// # use cranelift_codegen::{ir, settings};
+    /// # let isa = cranelift_native::builder()?.finish(settings::Flags::new(settings::builder()))?;
+    /// # let text = "function u0:0(f64) -> f64 { fn0 = u0:7(f64) -> f64
+    /// #     block0(v0: f64): v1 = call fn0(v0) v2 = call fn0(v1) return v2 }";
+    /// # let calls_twice = cranelift_reader::parse_functions(text)?.remove(0);
+    /// /// All that is called is C's sine, and questions are counted.
+    /// struct Counted(u32);
+    /// impl CallRules for Counted {
+    ///     fn rule(&mut self, _: &ir::Function, _: ir::Inst, _: ir::FuncRef, _: &[ir::Value]) -> CallRule<'_> {
+    ///         self.0 += 1;
+    ///         CallRule::Known("sin")
+    ///     }
+    /// }
+    /// let mut counted = Counted(0);
+    /// derivative(&calls_twice, &Spec::gradient([Active]), &mut counted, &*isa)?;
+    /// assert_eq!(counted.0, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     fn rule(&mut self, caller: &ir::Function, inst: ir::Inst, callee: ir::FuncRef, args: &[ir::Value]) -> CallRule<'_>;
 }
 
