@@ -44,6 +44,25 @@ use cranelift_codegen::isa::TargetIsa;
 use crate::{AdError, Spec};
 
 /// What a call means for the derivative.
+///
+/// ```
+/// # use brolga_module::{AdError, ParamActivity::Active, Spec, UserRule, bare::{CallRule, CallRules, derivative}};
+/// # use cranelift_codegen::{ir, settings};
+/// # let isa = cranelift_native::builder()?.finish(settings::Flags::new(settings::builder()))?;
+/// # let text = "function u0:0(f64) -> f64 { fn0 = u0:7(f64) -> f64 block0(v0: f64): v1 = call fn0(v0) return v1 }";
+/// # let calls_7 = cranelift_reader::parse_functions(text)?.remove(0);
+/// /// All that is called is logistic.
+/// struct Logistic;
+/// impl CallRules for Logistic {
+///     fn rule(&mut self, _: &ir::Function, _: ir::Inst, _: ir::FuncRef, _: &[ir::Value]) -> CallRule<'_> {
+///         CallRule::Rule(UserRule::parse("x => z: z*(1 - z)").expect("it is a rule"))
+///     }
+/// }
+/// let found = derivative(&calls_7, &Spec::gradient([Active]), &mut Logistic, &*isa)?;
+/// let text = found.functions[0].func.to_string();
+/// assert!(text.contains("u0:7") && text.contains("fsub")); // z is what is called, then 1 - z
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[allow(clippy::large_enum_variant, reason = "a body is handed over as Cranelift's `InlineCommand` does it")]
 #[derive(Clone, Debug)]
 pub enum CallRule<'a> {
@@ -58,9 +77,49 @@ pub enum CallRule<'a> {
 }
 
 /// Says of calls what they mean.
+///
+/// ```
+/// # use brolga_module::{AdError, ParamActivity::Active, Spec, UserRule, bare::{CallRule, CallRules, derivative}};
+/// # use cranelift_codegen::{ir, settings};
+/// # let isa = cranelift_native::builder()?.finish(settings::Flags::new(settings::builder()))?;
+/// # let text = "function u0:0(f64) -> f64 { fn0 = u0:7(f64) -> f64 block0(v0: f64): v1 = call fn0(v0) return v1 }";
+/// # let calls_7 = cranelift_reader::parse_functions(text)?.remove(0);
+/// /// Nothing is known of what is called.
+/// struct Nothing;
+/// impl CallRules for Nothing {
+///     fn rule(&mut self, _: &ir::Function, _: ir::Inst, _: ir::FuncRef, _: &[ir::Value]) -> CallRule<'_> {
+///         CallRule::Unknown
+///     }
+/// }
+/// let found = derivative(&calls_7, &Spec::gradient([Active]), &mut Nothing, &*isa);
+/// let Err(AdError::Diagnostics(all)) = found else { panic!("it is refused") };
+/// assert_eq!(all.0[0].code, "AD0150");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait CallRules {
     /// What a call means. This is asked of the first call of each function that `caller` declares
     /// under a name that was not asked of before: all calls of a name mean the same.
+    ///
+    /// ```
+    /// # use brolga_module::{ParamActivity::Active, Spec, bare::{CallRule, CallRules, derivative}};
+    /// # use cranelift_codegen::{ir, settings};
+    /// # let isa = cranelift_native::builder()?.finish(settings::Flags::new(settings::builder()))?;
+    /// # let text = "function u0:0(f64) -> f64 { fn0 = u0:7(f64) -> f64
+    /// #     block0(v0: f64): v1 = call fn0(v0) v2 = call fn0(v1) return v2 }";
+    /// # let calls_twice = cranelift_reader::parse_functions(text)?.remove(0);
+    /// /// All that is called is C's sine, and questions are counted.
+    /// struct Counted(u32);
+    /// impl CallRules for Counted {
+    ///     fn rule(&mut self, _: &ir::Function, _: ir::Inst, _: ir::FuncRef, _: &[ir::Value]) -> CallRule<'_> {
+    ///         self.0 += 1;
+    ///         CallRule::Known("sin")
+    ///     }
+    /// }
+    /// let mut counted = Counted(0);
+    /// derivative(&calls_twice, &Spec::gradient([Active]), &mut counted, &*isa)?;
+    /// assert_eq!(counted.0, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     fn rule(&mut self, caller: &ir::Function, inst: ir::Inst, callee: ir::FuncRef, args: &[ir::Value]) -> CallRule<'_>;
 }
 
@@ -69,6 +128,26 @@ const ROOT: &str = "function";
 
 /// The derivative of a function. The first of the functions is the gradient or the tangent; of a
 /// pair the first two are forward pass and pullback.
+///
+/// ```
+/// # use brolga_module::{AdError, ParamActivity::Active, Spec, UserRule, bare::{CallRule, CallRules, derivative}};
+/// # use cranelift_codegen::{ir, settings};
+/// # let isa = cranelift_native::builder()?.finish(settings::Flags::new(settings::builder()))?;
+/// # let text = "function u0:0(f64) -> f64 { fn0 = u0:7(f64) -> f64 block0(v0: f64): v1 = call fn0(v0) return v1 }";
+/// # let calls_7 = cranelift_reader::parse_functions(text)?.remove(0);
+/// # /// Nothing is known of what is called.
+/// # struct Nothing;
+/// # impl CallRules for Nothing {
+/// #     fn rule(&mut self, _: &ir::Function, _: ir::Inst, _: ir::FuncRef, _: &[ir::Value]) -> CallRule<'_> {
+/// #         CallRule::Unknown
+/// #     }
+/// # }
+/// # let text = "function u0:0(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+/// # let square = cranelift_reader::parse_functions(text)?.remove(0);
+/// let found = derivative(&square, &Spec::gradient([Active]), &mut Nothing, &*isa)?;
+/// assert_eq!((found.functions.len(), found.signatures[0].params.len()), (1, 2)); // x and the seed
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`AdModule::derivative`](crate::AdModule::derivative); [`AdError::Usage`] if the function or

@@ -103,6 +103,30 @@ pub struct UserRules;
 ///
 /// All that [`Module`] has goes through to the inner module; what else that has is there by
 /// [`Deref`].
+///
+/// ```
+/// # use brolga_module::{AdError, AdModule, DataActivity, ParamActivity::Active, Room, Spec};
+/// # use cranelift_jit::{JITBuilder, JITModule};
+/// # use cranelift_module::{Linkage, Module, default_libcall_names};
+/// # let jit = || JITBuilder::new(default_libcall_names()).map(JITModule::new);
+/// let mut module = AdModule::new(jit()?);
+/// # let mut cx = module.make_context();
+/// # let text = "function %f(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+/// # cx.func = cranelift_reader::parse_functions(text)?.remove(0);
+/// # cx.func.signature.call_conv = module.target_config().default_call_conv;
+/// let f = module.declare_function("f", Linkage::Export, &cx.func.signature)?;
+/// module.define_function(f, &mut cx)?;
+/// // f(x) = x², its value and its slope.
+/// let gradient = module.derivative(f, &Spec::gradient([Active]).in_struct())?;
+/// module.finalize_definitions()?;
+/// let code = module.get_finalized_function(gradient);
+/// // SAFETY: (x, the seed, a struct of value and slope) are the parameters.
+/// let gradient: extern "C" fn(f64, f64, *mut [f64; 2]) = unsafe { std::mem::transmute(code) };
+/// let mut found = [0.0; 2];
+/// gradient(3.0, 1.0, &mut found);
+/// assert_eq!(found, [9.0, 6.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct AdModule<M> {
     inner: M,
     recorded: Recorded,
@@ -116,6 +140,19 @@ pub struct AdModule<M> {
 impl<M: Module> AdModule<M> {
     /// A module without functions that are to be derived yet. What `inner` has been given before is
     /// not known here.
+    ///
+    /// ```
+    /// # use brolga_module::{AdError, AdModule, DataActivity, ParamActivity::Active, Room, Spec};
+    /// # use cranelift_jit::{JITBuilder, JITModule};
+    /// # use cranelift_module::{Linkage, Module, default_libcall_names};
+    /// # let jit = || JITBuilder::new(default_libcall_names()).map(JITModule::new);
+    /// let mut jit = jit()?;
+    /// let before = jit.declare_anonymous_function(&jit.make_signature())?;
+    /// // What is there before is declared, but its body is not known.
+    /// let module = AdModule::new(jit);
+    /// assert!(module.derive(before, &Spec::gradient([Active; 0])).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(inner: M) -> Self {
         Self::with_options(inner, Options::full())
     }
@@ -137,6 +174,24 @@ impl<M: Module> AdModule<M> {
     }
 
     /// The inner module, with all that was defined.
+    ///
+    /// ```
+    /// # use brolga_module::{AdError, AdModule, DataActivity, ParamActivity::Active, Room, Spec};
+    /// # use cranelift_jit::{JITBuilder, JITModule};
+    /// # use cranelift_module::{Linkage, Module, default_libcall_names};
+    /// # let jit = || JITBuilder::new(default_libcall_names()).map(JITModule::new);
+    /// # let mut module = AdModule::new(jit()?);
+    /// # let mut cx = module.make_context();
+    /// # let text = "function %f(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # cx.func = cranelift_reader::parse_functions(text)?.remove(0);
+    /// # cx.func.signature.call_conv = module.target_config().default_call_conv;
+    /// # let f = module.declare_function("f", Linkage::Export, &cx.func.signature)?;
+    /// # module.define_function(f, &mut cx)?;
+    /// module.derivative(f, &Spec::gradient([Active]))?;
+    /// let jit: JITModule = module.into_inner();
+    /// assert!(jit.get_name("f").is_some() && jit.get_name("f__gradient").is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn into_inner(self) -> M {
         self.inner
     }
@@ -274,6 +329,26 @@ impl<M: Module> AdModule<M> {
 
     /// Derive without defining anything: to look at signatures and functions first.
     ///
+    /// ```
+    /// # use brolga_module::{AdError, AdModule, DataActivity, ParamActivity::Active, Room, Spec};
+    /// # use cranelift_jit::{JITBuilder, JITModule};
+    /// # use cranelift_module::{Linkage, Module, default_libcall_names};
+    /// # let jit = || JITBuilder::new(default_libcall_names()).map(JITModule::new);
+    /// # let mut module = AdModule::new(jit()?);
+    /// # let mut cx = module.make_context();
+    /// # let text = "function %f(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # cx.func = cranelift_reader::parse_functions(text)?.remove(0);
+    /// # cx.func.signature.call_conv = module.target_config().default_call_conv;
+    /// # let f = module.declare_function("f", Linkage::Export, &cx.func.signature)?;
+    /// # module.define_function(f, &mut cx)?;
+    /// let derived = module.derive(f, &Spec::gradient([Active]))?;
+    /// assert_eq!(derived.room, Room::Nothing);
+    /// assert!(module.get_name("f__gradient").is_none()); // nothing is defined yet
+    /// let two = module.derive(f, &Spec::gradient([Active, Active]));
+    /// assert!(two.is_err()); // it has one parameter
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Where the function cannot be differentiated as asked: see [`AdError`].
     pub fn derive(&self, func: FuncId, spec: &Spec) -> Result<Embedded, AdError> {
@@ -301,6 +376,24 @@ impl<M: Module> AdModule<M> {
     /// the pair: of the address of the workspace, to be called once, when no pullback is called any
     /// more. There is none where the pair keeps no blocks. A forward pass whose status is not zero
     /// has freed them.
+    ///
+    /// ```
+    /// # use brolga_module::{AdError, AdModule, DataActivity, ParamActivity::Active, Room, Spec};
+    /// # use cranelift_jit::{JITBuilder, JITModule};
+    /// # use cranelift_module::{Linkage, Module, default_libcall_names};
+    /// # let jit = || JITBuilder::new(default_libcall_names()).map(JITModule::new);
+    /// # let mut module = AdModule::new(jit()?);
+    /// # let mut cx = module.make_context();
+    /// # let text = "function %f(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # cx.func = cranelift_reader::parse_functions(text)?.remove(0);
+    /// # cx.func.signature.call_conv = module.target_config().default_call_conv;
+    /// # let f = module.declare_function("f", Linkage::Export, &cx.func.signature)?;
+    /// # module.define_function(f, &mut cx)?;
+    /// let (forward, pullback) = module.pair(f, &Spec::pair([Active]))?;
+    /// // A square keeps no blocks of the heap.
+    /// assert!(module.release(forward).is_none() && module.release(pullback).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn release(&self, half: FuncId) -> Option<FuncId> {
         self.releases.get(&half).copied()
     }
@@ -351,11 +444,46 @@ impl<M: Module> AdModule<M> {
     }
 
     /// How a derivative is called that is defined here.
+    ///
+    /// ```
+    /// # use brolga_module::{AdError, AdModule, DataActivity, ParamActivity::Active, Room, Spec};
+    /// # use cranelift_jit::{JITBuilder, JITModule};
+    /// # use cranelift_module::{Linkage, Module, default_libcall_names};
+    /// # let jit = || JITBuilder::new(default_libcall_names()).map(JITModule::new);
+    /// # let mut module = AdModule::new(jit()?);
+    /// # let mut cx = module.make_context();
+    /// # let text = "function %f(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # cx.func = cranelift_reader::parse_functions(text)?.remove(0);
+    /// # cx.func.signature.call_conv = module.target_config().default_call_conv;
+    /// # let f = module.declare_function("f", Linkage::Export, &cx.func.signature)?;
+    /// # module.define_function(f, &mut cx)?;
+    /// let gradient = module.derivative(f, &Spec::gradient([Active]))?;
+    /// assert_eq!(module.signature(gradient).map(|s| s.params.len()), Some(2)); // x and the seed
+    /// assert!(module.signature(f).is_none()); // it is no derivative
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn signature(&self, derivative: FuncId) -> Option<&DerivedSignature> {
         self.recorded.derived(derivative).map(|d| &d.signature)
     }
 
     /// The workspace that a derivative needs that is defined here.
+    ///
+    /// ```
+    /// # use brolga_module::{AdError, AdModule, DataActivity, ParamActivity::Active, Room, Spec};
+    /// # use cranelift_jit::{JITBuilder, JITModule};
+    /// # use cranelift_module::{Linkage, Module, default_libcall_names};
+    /// # let jit = || JITBuilder::new(default_libcall_names()).map(JITModule::new);
+    /// # let mut module = AdModule::new(jit()?);
+    /// # let mut cx = module.make_context();
+    /// # let text = "function %f(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # cx.func = cranelift_reader::parse_functions(text)?.remove(0);
+    /// # cx.func.signature.call_conv = module.target_config().default_call_conv;
+    /// # let f = module.declare_function("f", Linkage::Export, &cx.func.signature)?;
+    /// # module.define_function(f, &mut cx)?;
+    /// let gradient = module.derivative(f, &Spec::gradient([Active]))?;
+    /// assert_eq!((module.room(gradient), module.room(f)), (Some(Room::Nothing), None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn room(&self, derivative: FuncId) -> Option<Room> {
         self.recorded.derived(derivative).map(|d| d.room)
     }

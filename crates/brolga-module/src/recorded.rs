@@ -20,6 +20,19 @@ use cranelift_module::{DataDescription, DataId, FuncId, FuncOrDataId, Init, Modu
 use crate::AdError;
 
 /// How a data object takes part.
+///
+/// ```
+/// # use brolga_module::{AdError, AdModule, DataActivity, ParamActivity::Active, Room, Spec};
+/// # use cranelift_jit::{JITBuilder, JITModule};
+/// # use cranelift_module::{Linkage, Module, default_libcall_names};
+/// # let jit = || JITBuilder::new(default_libcall_names()).map(JITModule::new);
+/// let mut module = AdModule::new(jit()?);
+/// let log = module.declare_data("log", Linkage::Export, true, false)?;
+/// module.set_data(log, DataActivity::Const); // a program may write its log
+/// let [state, shadow] = ["state", "shadow"].map(|name| module.declare_data(name, Linkage::Export, true, false));
+/// module.set_data(state?, DataActivity::Shadow(shadow?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataActivity {
     /// It is not differentiated, whether or not code writes to it.

@@ -11,6 +11,13 @@
 //! (2020).
 
 /// Where something stands.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let file = parse("fn f(x: f64) { neg x }").expect("it is of the language");
+/// assert_eq!(file.functions[0].at.line, 1);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceSpan {
     /// Line, from 1; of a builder the number of the statement in its function, zero of the function
@@ -21,6 +28,13 @@ pub struct SourceSpan {
 }
 
 /// A file: records and functions, in order.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let file = parse("fn f(x: f64) { neg x }").expect("it is of the language");
+/// assert_eq!(file.to_string(), "fn f(x: f64) {\n    neg x\n}\n");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct File {
     /// Records.
@@ -30,6 +44,13 @@ pub struct File {
 }
 
 /// A record: named fields, one behind the other in memory.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let file = parse("record Ball { at: f64, speed: f64 } fn f(b: Ball) { b.at += b.speed }").expect("it is of the language");
+/// assert_eq!(file.records[0].fields[1], ("speed".to_owned(), Type::F64));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordType {
     /// Its name.
@@ -41,6 +62,13 @@ pub struct RecordType {
 }
 
 /// A function.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let file = parse("fn f(x: f64) { neg x }").expect("it is of the language");
+/// assert_eq!((&file.functions[0].name[..], file.functions[0].check), ("f", CheckMode::default()));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     /// Its name.
@@ -57,6 +85,13 @@ pub struct Function {
 
 impl Function {
     /// Its name and its parameters, as they are written.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+    /// let file = parse("fn f(x: f64, n: in i64) { neg x }").expect("it is of the language");
+    /// assert_eq!(file.functions[0].head(), "f(x: f64, n: in i64)");
+    /// ```
     pub fn head(&self) -> String {
         let param = |p: &FnParam| format!("{}: {}{}", p.name, if p.input { "in " } else { "" }, p.ty);
         format!("{}({})", self.name, self.params.iter().map(param).collect::<Vec<_>>().join(", "))
@@ -64,6 +99,14 @@ impl Function {
 }
 
 /// A parameter: a place of the caller's.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let file = parse("fn f(x: f64, n: in i64) { neg x }").expect("it is of the language");
+/// let n = &file.functions[0].params[1];
+/// assert!(n.name == "n" && n.ty == Type::I64 && n.input);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct FnParam {
     /// Its name.
@@ -77,6 +120,13 @@ pub struct FnParam {
 }
 
 /// What lies in a place.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let row = Type::Array(Box::new(Type::F64), Len::Fixed(3));
+/// assert_eq!(Type::Stack(Box::new(row), Len::Param("n".to_owned())).to_string(), "stack [[f64 x 3] x n]");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
     /// A double.
@@ -103,6 +153,12 @@ pub enum Type {
 }
 
 /// How long an array is.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// assert_eq!([Len::Fixed(3), Len::Param("n".to_owned())].map(|n| n.to_string()), ["3", "n"]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Len {
     /// So long.
@@ -112,6 +168,13 @@ pub enum Len {
 }
 
 /// What is checked of what a program claims.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// assert_eq!(CheckMode::default(), CheckMode::Within(1e-8));
+/// assert_eq!([CheckMode::Off, CheckMode::Within(1e-6), CheckMode::Bits].map(|c| c.to_string()), ["off", "1e-6", "bits"]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CheckMode {
     /// Nothing: claims are believed, and indices are taken to be in range.
@@ -130,6 +193,13 @@ impl Default for CheckMode {
 }
 
 /// A statement.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let file = parse("fn f(x: f64) { neg x }").expect("it is of the language");
+/// assert_eq!(file.functions[0].body[0].kind, StmtKind::Negate(place("x")));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stmt {
     /// What it does.
@@ -139,6 +209,12 @@ pub struct Stmt {
 }
 
 /// How a place is updated by an expression.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// assert_eq!([UpdateOp::Add, UpdateOp::Xor].map(|op| op.to_string()), ["+=", "^="]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateOp {
     /// `+=`
@@ -154,6 +230,13 @@ pub enum UpdateOp {
 }
 
 /// What a statement does.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let file = parse("fn f(x: f64, y: f64) { swap x, y }").expect("it is of the language");
+/// assert_eq!(file.functions[0].body[0].kind, StmtKind::Swap(place("x"), place("y")));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum StmtKind {
     /// Update a place by an expression that does not read it.
@@ -278,6 +361,13 @@ pub enum StmtKind {
 }
 
 /// A place: a name, and what leads from there.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let x = place("x").at(0);
+/// assert_eq!((&x.root[..], &x.path[..], x.to_string()), ("x", &[PathStep::Index(num(0))][..], "x[0]".to_owned()));
+/// ```
 #[derive(Clone, Debug)]
 pub struct RevPlace {
     /// The name.
@@ -296,6 +386,12 @@ impl PartialEq for RevPlace {
 }
 
 /// A step of a place.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// assert_eq!(place("z").field("re").path, [PathStep::Field("re".to_owned())]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum PathStep {
     /// An element of an array.
@@ -305,6 +401,12 @@ pub enum PathStep {
 }
 
 /// A pure expression.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// assert_eq!(num(2).kind, ExprKind::Int(2));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Expr {
     /// What it is.
@@ -321,6 +423,12 @@ impl PartialEq for Expr {
 }
 
 /// What an expression is.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// assert_eq!(num(0.5).kind, ExprKind::Float(0.5));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
     /// A number with a point.
@@ -338,6 +446,12 @@ pub enum ExprKind {
 }
 
 /// Operators of one operand.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// assert_eq!((-num(2)).kind, ExprKind::Unary(UnaryOp::Neg, Box::new(num(2))));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnaryOp {
     /// `-x`
@@ -347,6 +461,12 @@ pub enum UnaryOp {
 }
 
 /// Operators of two operands.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// assert!(matches!((num(2) + 3).kind, ExprKind::Binary(BinaryOp::Add, ..)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinaryOp {
     /// `a + b`
@@ -389,6 +509,12 @@ pub enum BinaryOp {
 
 impl BinaryOp {
     /// As it is written.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+    /// assert_eq!(BinaryOp::Le.text(), "<=");
+    /// ```
     pub fn text(self) -> &'static str {
         match self {
             Self::Add => "+",
@@ -413,6 +539,12 @@ impl BinaryOp {
     }
 
     /// How tightly it binds.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+    /// assert!(BinaryOp::Mul.level() > BinaryOp::Add.level());
+    /// ```
     pub fn level(self) -> u8 {
         match self {
             Self::Either => 1,
@@ -430,6 +562,14 @@ impl BinaryOp {
 
 impl Expr {
     /// Each place that it reads, and each that an index of such a place reads.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+    /// let (e, mut found) = (place("x").at(place("i")) + 1, vec![]);
+    /// e.reads(&mut found);
+    /// assert!(found.contains(&&place("x").at(place("i"))) && found.contains(&&place("i")));
+    /// ```
     pub fn reads<'e>(&'e self, found: &mut Vec<&'e RevPlace>) {
         match &self.kind {
             ExprKind::Float(_) | ExprKind::Int(_) => {}
@@ -447,6 +587,14 @@ impl Expr {
     }
 
     /// The opposite of a condition.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+    /// let less = num(1).less(place("n"));
+    /// assert_eq!(less.negated().to_string(), "not (1 < n)");
+    /// assert_eq!(less.negated().negated(), less);
+    /// ```
     pub fn negated(&self) -> Self {
         match &self.kind {
             ExprKind::Unary(UnaryOp::Not, inner) => (**inner).clone(),
@@ -457,6 +605,14 @@ impl Expr {
 
 impl RevPlace {
     /// The places that its indices read.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+    /// let (x, mut found) = (place("x").at(place("i")), vec![]);
+    /// x.index_reads(&mut found);
+    /// assert_eq!(found, [&place("i")]);
+    /// ```
     pub fn index_reads<'e>(&'e self, found: &mut Vec<&'e RevPlace>) {
         for step in &self.path {
             if let PathStep::Index(i) = step {

@@ -38,6 +38,15 @@ use crate::ast::{
 use crate::{Compiled, Errors, compile_file};
 
 /// A function that is being made.
+///
+/// ```
+/// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+/// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+/// let mut f = ReversibleBuilder::new("f");
+/// let (x, y) = (f.input("x", Type::F64), f.param("y", Type::F64));
+/// f.add(y, x.clone() * x);
+/// assert_eq!(f.finish().to_string(), "fn f(x: in f64, y: f64) {\n    y += x * x\n}\n");
+/// ```
 #[derive(Clone, Debug)]
 pub struct ReversibleBuilder {
     function: Function,
@@ -48,6 +57,15 @@ pub struct ReversibleBuilder {
 
 /// Compile functions that use no records.
 ///
+/// ```
+/// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+/// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+/// let mut f = ReversibleBuilder::new("f");
+/// let x = f.param("x", Type::F64);
+/// f.add(x.clone(), x); // cannot be undone
+/// assert_eq!(build::compile([f]).unwrap_err().0[0].kind.code(), "AD0034");
+/// ```
+///
 /// # Errors
 /// As [`compile_file`].
 pub fn compile(functions: impl IntoIterator<Item = ReversibleBuilder>) -> Result<Compiled, Errors> {
@@ -55,6 +73,20 @@ pub fn compile(functions: impl IntoIterator<Item = ReversibleBuilder>) -> Result
 }
 
 /// Compile functions with records.
+///
+/// ```
+/// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+/// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+/// use brolga_reversible::ast::{RecordType, SourceSpan};
+/// let fields = vec![("at".to_owned(), Type::F64), ("speed".to_owned(), Type::F64)];
+/// let ball = RecordType { name: "Ball".to_owned(), fields, at: SourceSpan::default() };
+/// let mut f = ReversibleBuilder::new("fly");
+/// let b = f.param("b", Type::Record("Ball".to_owned()));
+/// f.add(b.clone().field("at"), b.field("speed"));
+/// let text = build::compile_with(vec![ball], [f])?.file.to_string();
+/// assert!(text.starts_with("record Ball { at: f64, speed: f64 }") && text.contains("b.at += b.speed"));
+/// # Ok::<(), brolga_reversible::Errors>(())
+/// ```
 ///
 /// # Errors
 /// As [`compile_file`].
@@ -66,22 +98,46 @@ pub fn compile_with(
 }
 
 /// A place by its name.
+///
+/// ```
+/// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+/// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+/// assert_eq!(place("x").to_string(), "x");
+/// ```
 pub fn place(name: &str) -> RevPlace {
     RevPlace { root: name.to_owned(), path: vec![], at: SourceSpan::default() }
 }
 
 /// A number.
+///
+/// ```
+/// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+/// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+/// assert_eq!((num(2) * place("x") - 0.5).to_string(), "2 * x - 0.5");
+/// ```
 pub fn num(n: impl Into<Expr>) -> Expr {
     n.into()
 }
 
 /// A function of numbers, such as `sqrt`.
+///
+/// ```
+/// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+/// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+/// assert_eq!(apply("sqrt", [place("x").into()]).to_string(), "sqrt(x)");
+/// ```
 pub fn apply<const N: usize>(name: &str, args: [Expr; N]) -> Expr {
     ExprKind::Apply(name.to_owned(), args.into()).into()
 }
 
 impl RevPlace {
     /// An element of the array that lies there.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// assert_eq!(place("x").at(place("i") + 1).to_string(), "x[i + 1]");
+    /// ```
     #[must_use]
     pub fn at(mut self, index: impl Into<Expr>) -> Self {
         self.path.push(PathStep::Index(index.into()));
@@ -89,6 +145,12 @@ impl RevPlace {
     }
 
     /// A field of the record that lies there.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// assert_eq!(place("ball").field("speed").to_string(), "ball.speed");
+    /// ```
     #[must_use]
     pub fn field(mut self, name: &str) -> Self {
         self.path.push(PathStep::Field(name.to_owned()));
@@ -102,24 +164,49 @@ impl Expr {
     }
 
     /// Whether it is the same.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// assert_eq!(num(2).equals(place("n")).to_string(), "2 == n");
+    /// ```
     #[must_use]
     pub fn equals(self, other: impl Into<Self>) -> Self {
         self.with(BinaryOp::Eq, other)
     }
 
     /// Whether it is less.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// assert_eq!(Expr::from(place("x")).less(0.5).to_string(), "x < 0.5");
+    /// ```
     #[must_use]
     pub fn less(self, other: impl Into<Self>) -> Self {
         self.with(BinaryOp::Lt, other)
     }
 
     /// Whether it is more.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// assert_eq!(Expr::from(place("x")).greater(0.5).to_string(), "x > 0.5");
+    /// ```
     #[must_use]
     pub fn greater(self, other: impl Into<Self>) -> Self {
         self.with(BinaryOp::Gt, other)
     }
 
     /// Whether both hold.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// let x = Expr::from(place("x"));
+    /// assert_eq!(x.clone().greater(0.0).both(x.less(1.0)).to_string(), "x > 0.0 and x < 1.0");
+    /// ```
     #[must_use]
     pub fn both(self, other: impl Into<Self>) -> Self {
         self.with(BinaryOp::Both, other)
@@ -194,6 +281,12 @@ impl std::ops::Neg for Expr {
 
 impl ReversibleBuilder {
     /// A function of this name, which does nothing yet.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// assert_eq!(ReversibleBuilder::new("f").finish().to_string(), "fn f() {\n}\n");
+    /// ```
     pub fn new(name: &str) -> Self {
         let at = SourceSpan::default();
         let (params, body, check) = Default::default();
@@ -202,16 +295,40 @@ impl ReversibleBuilder {
     }
 
     /// What is checked.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.check(CheckMode::Bits);
+    /// assert!(f.finish().to_string().contains("check bits"));
+    /// ```
     pub fn check(&mut self, check: CheckMode) {
         self.function.check = check;
     }
 
     /// A parameter that the function changes.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.param("x", Type::F64);
+    /// assert!(f.finish().to_string().contains("fn f(x: f64)"));
+    /// ```
     pub fn param(&mut self, name: &str, ty: Type) -> RevPlace {
         self.parameter(name, ty, false)
     }
 
     /// A parameter that is read only.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.input("n", Type::I64);
+    /// assert!(f.finish().to_string().contains("fn f(n: in i64)"));
+    /// ```
     pub fn input(&mut self, name: &str, ty: Type) -> RevPlace {
         self.parameter(name, ty, true)
     }
@@ -222,6 +339,14 @@ impl ReversibleBuilder {
     }
 
     /// The function.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.negate(place("x"));
+    /// assert_eq!(f.finish().body.len(), 1);
+    /// ```
     pub fn finish(mut self) -> Function {
         self.function.body = self.blocks.pop().unwrap_or_default();
         self.function
@@ -249,77 +374,200 @@ impl ReversibleBuilder {
     }
 
     /// Any statement.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.stmt(StmtKind::Step { place: place("n"), down: false });
+    /// assert!(f.finish().to_string().contains("inc n"));
+    /// ```
     pub fn stmt(&mut self, kind: StmtKind) {
         self.push(kind);
     }
 
     /// `to += by`
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.add(place("y"), place("x") * 2.0);
+    /// assert!(f.finish().to_string().contains("y += x * 2.0"));
+    /// ```
     pub fn add(&mut self, to: RevPlace, by: impl Into<Expr>) {
         self.push(StmtKind::Update { op: UpdateOp::Add, to, by: by.into() });
     }
 
     /// `to -= by`
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.sub(place("y"), 1);
+    /// assert!(f.finish().to_string().contains("y -= 1"));
+    /// ```
     pub fn sub(&mut self, to: RevPlace, by: impl Into<Expr>) {
         self.push(StmtKind::Update { op: UpdateOp::Sub, to, by: by.into() });
     }
 
     /// `to ^= by`
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.xor(place("bits"), place("mask"));
+    /// assert!(f.finish().to_string().contains("bits ^= mask"));
+    /// ```
     pub fn xor(&mut self, to: RevPlace, by: impl Into<Expr>) {
         self.push(StmtKind::Update { op: UpdateOp::Xor, to, by: by.into() });
     }
 
     /// `to *= by`, of logarithms.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.multiply(place("p"), 0.5);
+    /// assert!(f.finish().to_string().contains("p *= 0.5"));
+    /// ```
     pub fn multiply(&mut self, to: RevPlace, by: impl Into<Expr>) {
         self.push(StmtKind::Update { op: UpdateOp::Mul, to, by: by.into() });
     }
 
     /// `to /= by`, of logarithms.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.divide(place("p"), 0.5);
+    /// assert!(f.finish().to_string().contains("p /= 0.5"));
+    /// ```
     pub fn divide(&mut self, to: RevPlace, by: impl Into<Expr>) {
         self.push(StmtKind::Update { op: UpdateOp::Div, to, by: by.into() });
     }
 
     /// Exchange two places.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.swap(place("x"), place("y"));
+    /// assert!(f.finish().to_string().contains("swap x, y"));
+    /// ```
     pub fn swap(&mut self, a: RevPlace, b: RevPlace) {
         self.push(StmtKind::Swap(a, b));
     }
 
     /// Rotate the plane of two floats by an angle in radians.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.rotate(place("x"), place("y"), 0.1);
+    /// assert!(f.finish().to_string().contains("rotate x, y by 0.1"));
+    /// ```
     pub fn rotate(&mut self, a: RevPlace, b: RevPlace, by: impl Into<Expr>) {
         self.push(StmtKind::Rotate { a, b, by: by.into(), back: false });
     }
 
     /// Rotate it back.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.unrotate(place("x"), place("y"), 0.1);
+    /// assert!(f.finish().to_string().contains("unrotate x, y by 0.1"));
+    /// ```
     pub fn unrotate(&mut self, a: RevPlace, b: RevPlace, by: impl Into<Expr>) {
         self.push(StmtKind::Rotate { a, b, by: by.into(), back: true });
     }
 
     /// Move a number onto a stack, which leaves zero.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.push_to(place("s"), place("n"));
+    /// assert!(f.finish().to_string().contains("push s, n"));
+    /// ```
     pub fn push_to(&mut self, stack: RevPlace, from: RevPlace) {
         self.push(StmtKind::Push { stack, from });
     }
 
     /// Move the top of a stack to a place that holds zero.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.pop_from(place("s"), place("n"));
+    /// assert!(f.finish().to_string().contains("pop s, n"));
+    /// ```
     pub fn pop_from(&mut self, stack: RevPlace, to: RevPlace) {
         self.push(StmtKind::Pop { stack, to });
     }
 
     /// Change the sign.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.negate(place("x"));
+    /// assert!(f.finish().to_string().contains("neg x"));
+    /// ```
     pub fn negate(&mut self, place: RevPlace) {
         self.push(StmtKind::Negate(place));
     }
 
     /// A new place.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// let t = f.make("t", Type::F64, 0.0);
+    /// f.swap(t, place("x"));
+    /// assert!(f.finish().to_string().contains("let t: f64 = 0.0"));
+    /// ```
     pub fn make(&mut self, name: &str, ty: Type, value: impl Into<Expr>) -> RevPlace {
         self.push(StmtKind::Let { name: name.to_owned(), ty, value: value.into() });
         place(name)
     }
 
     /// The end of a place, which holds this.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// let t = f.make("t", Type::F64, 0.0);
+    /// f.end(&t, 0.0);
+    /// assert!(f.finish().to_string().contains("drop t = 0.0"));
+    /// ```
     pub fn end(&mut self, name: &RevPlace, value: impl Into<Expr>) {
         self.push(StmtKind::Drop { name: name.root.clone(), ty: None, value: value.into() });
     }
 
     /// `if (pre, post)`
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// let positive = Expr::from(place("n")).greater(0);
+    /// f.choose(positive.clone(), positive, |f| f.add(place("y"), 1), |f| f.sub(place("y"), 1));
+    /// assert!(f.finish().to_string().contains("if n > 0 {"));
+    /// ```
     pub fn choose(
         &mut self,
         pre: impl Into<Expr>,
@@ -334,6 +582,15 @@ impl ReversibleBuilder {
     }
 
     /// `from … while …`
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// let k = || Expr::from(place("k"));
+    /// f.repeat(k().equals(0), k().less(place("n")), |f| f.add(place("k"), 1));
+    /// assert!(f.finish().to_string().contains("from k == 0 while k < n {"));
+    /// ```
     pub fn repeat(&mut self, from: impl Into<Expr>, cond: impl Into<Expr>, body: impl FnOnce(&mut Self)) {
         let at = self.next();
         let (from, cond) = (from.into(), cond.into());
@@ -342,6 +599,14 @@ impl ReversibleBuilder {
     }
 
     /// `for var in from .. to`
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.count("i", 0, place("n"), |f, i| f.add(place("y"), place("x").at(i)));
+    /// assert!(f.finish().to_string().contains("for i in 0 .. n {"));
+    /// ```
     pub fn count(
         &mut self,
         var: &str,
@@ -356,6 +621,14 @@ impl ReversibleBuilder {
     }
 
     /// Compute, copy, and undo the first.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.compute(|f| f.add(place("t"), place("x")), |f| f.add(place("y"), place("t")));
+    /// assert_eq!(f.finish().to_string().matches("+=").count(), 2); // the undoing is not written
+    /// ```
     pub fn compute(&mut self, compute: impl FnOnce(&mut Self), copy: impl FnOnce(&mut Self)) {
         let at = self.next();
         let (compute, copy) = (self.block(compute), self.block(copy));
@@ -363,16 +636,40 @@ impl ReversibleBuilder {
     }
 
     /// Call a function.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.call("step", [place("x").into(), num(2)]);
+    /// assert!(f.finish().to_string().contains("call step(x, 2)"));
+    /// ```
     pub fn call(&mut self, name: &str, args: impl IntoIterator<Item = Expr>) {
         self.push(StmtKind::Call { name: name.to_owned(), args: args.into_iter().collect(), un_call: false });
     }
 
     /// Call the inverse of a function.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.uncall("step", [place("x").into(), num(2)]);
+    /// assert!(f.finish().to_string().contains("uncall step(x, 2)"));
+    /// ```
     pub fn uncall(&mut self, name: &str, args: impl IntoIterator<Item = Expr>) {
         self.push(StmtKind::Call { name: name.to_owned(), args: args.into_iter().collect(), un_call: true });
     }
 
     /// A region with checks of its own.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{CheckMode, Expr, Len, StmtKind, Type};
+    /// # use brolga_reversible::build::{self, ReversibleBuilder, apply, num, place};
+    /// # let mut f = ReversibleBuilder::new("f");
+    /// f.checked(CheckMode::Off, |f| f.negate(place("x")));
+    /// assert!(f.finish().to_string().contains("check off {"));
+    /// ```
     pub fn checked(&mut self, check: CheckMode, body: impl FnOnce(&mut Self)) {
         let at = self.next();
         let body = self.block(body);

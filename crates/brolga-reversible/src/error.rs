@@ -5,6 +5,11 @@ use std::fmt;
 use crate::ast::SourceSpan;
 
 /// What is wrong with a program: seen before it runs.
+///
+/// ```
+/// # use brolga_reversible::{ErrorKind, Fault, compile};
+/// assert_eq!(compile("fn f(x: f64) { x += y }").unwrap_err().0[0].kind, ErrorKind::Name);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The text is none of the language.
@@ -23,6 +28,11 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// The code of its diagnostic.
+    ///
+    /// ```
+    /// # use brolga_reversible::{ErrorKind, Fault};
+    /// assert_eq!(ErrorKind::AliasWrite.code(), "AD0034");
+    /// ```
     pub fn code(self) -> &'static str {
         match self {
             Self::Syntax => "AD0031",
@@ -36,6 +46,13 @@ impl ErrorKind {
 }
 
 /// An error with its place.
+///
+/// ```
+/// # use brolga_reversible::{ErrorKind, Fault, compile};
+/// let error = compile("fn f(x: f64) { x += y }").unwrap_err().0.remove(0);
+/// assert_eq!((error.at.line, &error.function[..]), (1, "f"));
+/// assert!(error.to_string().starts_with("AD0032: line 1, column "));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevError {
     /// What is wrong.
@@ -77,6 +94,11 @@ impl fmt::Display for RevError {
 impl std::error::Error for RevError {}
 
 /// What a check of a run has found: the trap's code, its name, and a sentence.
+///
+/// ```
+/// # use brolga_reversible::{ErrorKind, Fault};
+/// assert_eq!(Fault::ALL.map(Fault::code), [230, 231, 232, 233, 234, 235, 236, 237]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Two names lead to one place, one of which is changed.
@@ -111,6 +133,11 @@ impl Fault {
     ];
 
     /// The code of the trap.
+    ///
+    /// ```
+    /// # use brolga_reversible::{ErrorKind, Fault};
+    /// assert_eq!(Fault::OutOfRange.code(), 234);
+    /// ```
     pub fn code(self) -> u8 {
         match self {
             Self::AliasWrite => 230,
@@ -125,6 +152,11 @@ impl Fault {
     }
 
     /// Its name.
+    ///
+    /// ```
+    /// # use brolga_reversible::{ErrorKind, Fault};
+    /// assert_eq!(Fault::OutOfRange.name(), "out_of_range");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Self::AliasWrite => "alias_write",
@@ -139,6 +171,11 @@ impl Fault {
     }
 
     /// What has happened, and what to do.
+    ///
+    /// ```
+    /// # use brolga_reversible::{ErrorKind, Fault};
+    /// assert_eq!(Fault::OutOfRange.message(), "an index is out of range, or a stack is full or empty");
+    /// ```
     pub fn message(self) -> &'static str {
         match self {
             Self::AliasWrite => "a statement changes what it reads, or changes one place by two names",

@@ -18,12 +18,29 @@
 use crate::ast::{Function, Stmt, StmtKind, UpdateOp};
 
 /// The function that undoes a function. It has the same name: callers say `uncall`.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let file = parse("fn f(x: f64) { x += 1.0 \n neg x }").expect("it is of the language");
+/// let inverse = invert::inverse(&file.functions[0]);
+/// assert_eq!(inverse.to_string(), "fn f(x: f64) {\n    neg x\n    x -= 1.0\n}\n");
+/// assert_eq!(invert::inverse(&inverse).to_string(), file.functions[0].to_string());
+/// ```
 pub fn inverse(function: &Function) -> Function {
     Function { body: inverse_of(&function.body), ..function.clone() }
 }
 
 /// The same where all functions are inverted, so that a name stands for what undoes a function: a
 /// call undoes where it ran, and runs where it undid.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let file = parse("fn f(x: f64) { call g(x) } fn g(x: f64) { neg x }").expect("it is of the language");
+/// assert!(invert::inverse(&file.functions[0]).to_string().contains("uncall g(x)"));
+/// assert!(invert::inverse_by_name(&file.functions[0]).to_string().contains("    call g(x)"));
+/// ```
 pub fn inverse_by_name(function: &Function) -> Function {
     let mut inverse = inverse(function);
     turn_calls(&mut inverse.body);
@@ -58,11 +75,27 @@ fn turn_calls(body: &mut [Stmt]) {
 }
 
 /// The statements that undo some.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let file = parse("fn f(x: f64) { x += 1.0 \n neg x }").expect("it is of the language");
+/// let inverse = invert::inverse_of(&file.functions[0].body);
+/// assert_eq!(inverse[0].kind, StmtKind::Negate(place("x")));
+/// ```
 pub fn inverse_of(body: &[Stmt]) -> Vec<Stmt> {
     body.iter().rev().map(inverse_stmt).collect()
 }
 
 /// The statement that undoes one.
+///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let file = parse("fn f(x: f64) { x += 1.0 }").expect("it is of the language");
+/// let inverse = invert::inverse_stmt(&file.functions[0].body[0]);
+/// assert_eq!(inverse.kind, StmtKind::Update { op: UpdateOp::Sub, to: place("x"), by: num(1.0) });
+/// ```
 pub fn inverse_stmt(stmt: &Stmt) -> Stmt {
     use StmtKind as S;
     let kind = match stmt.kind.clone() {

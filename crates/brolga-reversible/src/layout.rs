@@ -60,6 +60,14 @@ impl Scalar {
 impl File {
     /// How many bytes a place of a type has, with lengths as the parameters say; none if a length
     /// is negative, or there is no such type.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+    /// let pairs = Type::Array(Box::new(Type::Complex), Len::Param("n".to_owned()));
+    /// assert_eq!(File::default().bytes_of(&pairs, |_| Some(3)), Some(3 * 16));
+    /// assert_eq!(File::default().bytes_of(&pairs, |_| Some(-1)), None);
+    /// ```
     pub fn bytes_of(&self, ty: &Type, length: impl Fn(&str) -> Option<i64>) -> Option<u64> {
         let layouts = Layouts::new(self).ok()?;
         let (of, n, head) = match ty {
@@ -72,6 +80,14 @@ impl File {
     }
 
     /// What each four bytes of a place are, in order; none as of [`File::bytes_of`].
+    ///
+    /// ```
+    /// # use brolga_reversible::PlaceWord;
+    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+    /// let words = File::default().words_of(&Type::F64, |_| None);
+    /// assert_eq!(words, Some(vec![PlaceWord::F64, PlaceWord::Rest]));
+    /// ```
     pub fn words_of(&self, ty: &Type, length: impl Fn(&str) -> Option<i64>) -> Option<Vec<PlaceWord>> {
         let layouts = Layouts::new(self).ok()?;
         let bytes = usize::try_from(self.bytes_of(ty, &length)?).ok()?;
@@ -81,12 +97,26 @@ impl File {
     }
 
     /// Whether some number of a place of a type has a cotangent: all but integers do.
+    ///
+    /// ```
+    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+    /// let file = File::default();
+    /// assert!(file.has_cotangents(&Type::F64) && !file.has_cotangents(&Type::I64));
+    /// ```
     pub fn has_cotangents(&self, ty: &Type) -> bool {
         Layouts::new(self).is_ok_and(|layouts| layouts.is_active(ty))
     }
 }
 
 /// What four bytes of a place are.
+///
+/// ```
+/// # use brolga_reversible::PlaceWord;
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// assert_eq!(File::default().words_of(&Type::I32, |_| None), Some(vec![PlaceWord::I32]));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceWord {
     /// The first half of a double.

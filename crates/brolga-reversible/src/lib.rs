@@ -50,6 +50,12 @@ pub use lower::Lowered;
 use ast::File;
 
 /// All that is wrong with a program.
+///
+/// ```
+/// # use brolga_reversible::{ErrorKind, Fault, compile};
+/// let errors = compile("fn f(x: f64) { x += x }").unwrap_err();
+/// assert_eq!((errors.0.len(), errors.0[0].kind), (1, ErrorKind::AliasWrite));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Errors(pub Vec<RevError>);
 
@@ -65,6 +71,14 @@ impl fmt::Display for Errors {
 impl std::error::Error for Errors {}
 
 /// A program: its text as a tree, and its functions in CLIF.
+///
+/// ```
+/// # use brolga_reversible::{ErrorKind, Fault, compile};
+/// let program = compile("fn f(x: f64) { x += 1.0 }")?;
+/// assert_eq!(program.file.functions[0].name, "f");
+/// assert!(program.functions.iter().any(|f| f.symbol == "f__inverse"));
+/// # Ok::<(), brolga_reversible::Errors>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// The functions, checked.
@@ -78,6 +92,13 @@ pub struct Compiled {
 impl Compiled {
     /// The inverses of all functions, each by the name of what it undoes: a call by such a name is
     /// a call of an inverse.
+    ///
+    /// ```
+    /// # use brolga_reversible::{ErrorKind, Fault, compile};
+    /// let program = compile("fn f(x: f64) { x += 1.0 }")?;
+    /// assert_eq!(program.inverse().to_string(), "fn f(x: f64) {\n    x -= 1.0\n}\n");
+    /// # Ok::<(), brolga_reversible::Errors>(())
+    /// ```
     pub fn inverse(&self) -> File {
         let functions = self.file.functions.iter().map(invert::inverse_by_name).collect();
         File { functions, ..self.file.clone() }
@@ -85,6 +106,12 @@ impl Compiled {
 }
 
 /// Compile a text.
+///
+/// ```
+/// # use brolga_reversible::{ErrorKind, Fault, compile};
+/// assert!(compile("fn f(x: f64, y: in f64) { x += y * y }").is_ok());
+/// assert_eq!(compile("fn f(").unwrap_err().0[0].kind.code(), "AD0031");
+/// ```
 ///
 /// # Errors
 /// AD0031 to AD0036: what is no text of the language, names, types, and statements that cannot be
@@ -94,6 +121,13 @@ pub fn compile(text: &str) -> Result<Compiled, Errors> {
 }
 
 /// Compile functions that a builder has made.
+///
+/// ```
+/// # use brolga_reversible::{compile, compile_file};
+/// let inverse = compile("fn f(x: f64) { x += 1.0 }")?.inverse();
+/// assert_eq!(compile_file(inverse.clone())?.file, inverse);
+/// # Ok::<(), brolga_reversible::Errors>(())
+/// ```
 ///
 /// # Errors
 /// As [`compile`], but for what is wrong with a text.

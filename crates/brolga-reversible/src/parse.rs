@@ -19,6 +19,14 @@ use crate::lex::{Token, tokens};
 
 /// Read a text.
 ///
+/// ```
+/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
+/// let file = parse("fn f(x: f64) { neg x }").expect("it is of the language");
+/// assert_eq!(file.functions[0].name, "f");
+/// assert_eq!(parse("fn f(").unwrap_err()[0].kind.code(), "AD0031");
+/// ```
+///
 /// # Errors
 /// What is no text of the language: one error for each function at most.
 pub fn parse(text: &str) -> Result<File, Vec<RevError>> {

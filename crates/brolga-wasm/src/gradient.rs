@@ -23,6 +23,18 @@ use crate::val::Val;
 /// [`Instance::gradient`]: crate::Instance::gradient
 /// [`Instance::forward`]: crate::Instance::forward
 /// [`Instance::pullback`]: crate::Instance::pullback
+///
+/// ```
+/// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+/// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+/// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+/// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+/// # let mut instance = Instance::new(&module)?;
+/// let gradient = Gradient::new(&module, "square")?;
+/// let found = instance.gradient(&gradient, &[Val::F64(3.0)], &[Val::F64(1.0)])?;
+/// assert_eq!(found.cotangents, [Some(Val::F64(6.0))]);
+/// # Ok::<(), brolga_wasm::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Gradient {
     pub(crate) module: Module,
@@ -36,6 +48,10 @@ pub struct Gradient {
 /// floats and has no derivative that is known is left to the run: the pullback traps
 /// (`untracked_bits`) where a cotangent comes there. With [`Untracked::Refuse`] all such places are
 /// errors at once.
+///
+/// ```
+/// assert_eq!(brolga_wasm::options().untracked, brolga_wasm::brolga::Untracked::Trap);
+/// ```
 pub fn options() -> Options {
     Options { untracked: Untracked::Trap, ..Options::default() }
 }
@@ -43,6 +59,16 @@ pub fn options() -> Options {
 impl Gradient {
     /// Differentiate the function exported as `name`, with respect to all its float parameters and
     /// all of memory: one function that computes value and gradient.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// assert_eq!(Gradient::new(&module, "square")?.mode(), brolga_wasm::brolga::Mode::Combined);
+    /// assert!(matches!(Gradient::new(&module, "cube"), Err(Error::Usage(_)))); // there is none
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Usage`] if there is no such function, [`Error::Diagnostics`] if it cannot be
@@ -53,6 +79,15 @@ impl Gradient {
 
     /// [`Self::new`] as a forward pass and a pullback.
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// assert_eq!(Gradient::split(&module, "square")?.mode(), brolga_wasm::brolga::Mode::Split);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::new`].
     pub fn split(module: &Module, name: &str) -> Result<Self, Error> {
@@ -60,6 +95,15 @@ impl Gradient {
     }
 
     /// [`Self::new`] in forward mode: values and their tangents along a direction.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// assert_eq!(Gradient::tangent(&module, "square")?.mode(), brolga_wasm::brolga::Mode::Tangent);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -76,6 +120,20 @@ impl Gradient {
     /// [`Self::new`] with one activity for each parameter (active or constant: what lies in memory
     /// has a shadow in any case) and options, which say what kind it is to be (`Options::mode`);
     /// see [`options`].
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// use brolga_wasm::brolga::{ArgActivity, Mode, Options};
+    /// let options = Options { mode: Mode::Combined, ..brolga_wasm::options() };
+    /// let constant = Gradient::with_options(&module, "square", &[ArgActivity::Const], &options)?;
+    /// let found = instance.gradient(&constant, &[Val::F64(3.0)], &[Val::F64(1.0)])?;
+    /// assert_eq!((found.values, found.cotangents), (vec![Val::F64(9.0)], vec![None]));
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -98,6 +156,18 @@ impl Gradient {
     /// trust. What is written to such an object need not be written if the caller does not read it
     /// ([`no_need`](brolga::Promises::no_need)), with [`Mode::Gradient`].
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// use brolga_wasm::brolga::{ArgSpec, Mode, Options};
+    /// let request = module.request("scaled", &[ArgSpec::CONST])?;
+    /// let options = Options { mode: Mode::Combined, ..brolga_wasm::options() };
+    /// assert_eq!(Gradient::with_request(&module, &request, &options)?.ty().params(), [ValType::I32]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::new`], and [`Error::Usage`] for a request of no exported function of this module,
     /// or if a number that is no address is said to be one.
@@ -119,6 +189,15 @@ impl Gradient {
     }
 
     /// The same with [all effort](brolga::Effort) now, before calls have paid for it.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// assert!(Gradient::new(&module, "square")?.settled().rule().is_settled());
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     #[must_use]
     pub fn settled(self) -> Self {
         self.rule.settle();
@@ -126,22 +205,55 @@ impl Gradient {
     }
 
     /// The type of the function.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// assert_eq!(Gradient::new(&module, "square")?.ty().results(), [ValType::F64]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn ty(&self) -> &FuncType {
         &self.ty
     }
 
     /// Which functions it is made of.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// assert_eq!(Gradient::split(&module, "square")?.mode(), brolga_wasm::brolga::Mode::Split);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
     /// The rule behind it, whose first argument is the instance pointer.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// // The instance pointer, and the float.
+    /// assert_eq!(Gradient::new(&module, "square")?.rule().signature().params.len(), 2);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn rule(&self) -> &DerivedRule {
         &self.rule
     }
 }
 
 /// Floats by value are active, everything else is constant.
+///
+/// ```
+/// use brolga_wasm::{ValType, brolga::ArgActivity, default_activity};
+/// assert_eq!([ValType::F64, ValType::I32].map(default_activity), [ArgActivity::Active, ArgActivity::Const]);
+/// ```
 pub fn default_activity(ty: ValType) -> ArgActivity {
     match ty {
         ValType::F32 | ValType::F64 => ArgActivity::Active,
@@ -150,6 +262,18 @@ pub fn default_activity(ty: ValType) -> ArgActivity {
 }
 
 /// What [`crate::Instance::gradient`] has found, beside what it has added to the shadow of memory.
+///
+/// ```
+/// # use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Range, Val, ValType};
+/// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+/// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+/// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+/// # let mut instance = Instance::new(&module)?;
+/// let gradient = Gradient::new(&module, "square")?;
+/// let found = instance.gradient(&gradient, &[Val::F64(3.0)], &[Val::F64(1.0)])?;
+/// assert_eq!((found.values, found.cotangents), (vec![Val::F64(9.0)], vec![Some(Val::F64(6.0))]));
+/// # Ok::<(), brolga_wasm::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     /// The function's results; none with [`Mode::Gradient`].
@@ -161,6 +285,18 @@ pub struct Evaluation {
 }
 
 /// What [`crate::Instance::tangent`] has found, beside the tangents of memory in its shadow.
+///
+/// ```
+/// # use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Range, Val, ValType};
+/// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+/// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+/// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+/// # let mut instance = Instance::new(&module)?;
+/// let gradient = Gradient::tangent(&module, "square")?;
+/// let found = instance.tangent(&gradient, &[Val::F64(3.0)], &[None])?; // along nothing
+/// assert_eq!((found.values, found.tangents), (vec![Val::F64(9.0)], vec![Some(Val::F64(0.0))]));
+/// # Ok::<(), brolga_wasm::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tangents {
     /// The function's results.
@@ -170,6 +306,20 @@ pub struct Tangents {
 }
 
 /// The pullback of one forward run of an instance; see [`crate::Instance::pullback`].
+///
+/// ```
+/// # use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Range, Val, ValType};
+/// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+/// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+/// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+/// # let mut instance = Instance::new(&module)?;
+/// let gradient = Gradient::split(&module, "square")?;
+/// let (_, mut pullback) = instance.forward(&gradient, &[Val::F64(3.0)])?;
+/// assert!(pullback.tape_bytes() > 0); // the argument is recorded
+/// assert!(pullback.loop_plans().is_empty()); // no loop is of time
+/// assert_eq!(instance.pullback(&mut pullback, &[Val::F64(1.0)])?, [Some(Val::F64(6.0))]);
+/// # Ok::<(), brolga_wasm::Error>(())
+/// ```
 pub struct Pullback {
     pub(crate) inner: brolga::Pullback,
     pub(crate) gradient: Gradient,

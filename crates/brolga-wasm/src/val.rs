@@ -4,6 +4,11 @@ use brolga::cranelift_codegen::data_value::DataValue;
 use wasmparser::ValType;
 
 /// A Wasm value.
+///
+/// ```
+/// # use brolga_wasm::{Val, ValType};
+/// assert_ne!(Val::I32(1), Val::I64(1));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Val {
     /// 32-bit integer, or an address.
@@ -22,6 +27,11 @@ pub enum Val {
 
 impl Val {
     /// Its type. References are of type `funcref` here, whatever they refer to.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Val, ValType};
+    /// assert_eq!(Val::F32(1.5).ty(), ValType::F32);
+    /// ```
     pub fn ty(self) -> ValType {
         match self {
             Val::I32(_) => ValType::I32,
@@ -34,6 +44,11 @@ impl Val {
     }
 
     /// Whether it can be passed for a type.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Val, ValType};
+    /// assert!(Val::Ref(0).fits(ValType::EXTERNREF) && !Val::I32(0).fits(ValType::I64));
+    /// ```
     pub fn fits(self, ty: ValType) -> bool {
         match (self, ty) {
             (Val::Ref(_), ValType::Ref(_)) => true,
@@ -42,6 +57,11 @@ impl Val {
     }
 
     /// Its bits, zero-extended.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Val, ValType};
+    /// assert_eq!(Val::I32(-1).bits(), 0xffff_ffff);
+    /// ```
     pub fn bits(self) -> u128 {
         match self {
             Val::I32(x) => (x as u32).into(),
@@ -54,6 +74,11 @@ impl Val {
     }
 
     /// The value of a type with these bits.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Val, ValType};
+    /// assert_eq!(Val::from_bits(ValType::F64, Val::F64(1.5).bits()), Val::F64(1.5));
+    /// ```
     pub fn from_bits(ty: ValType, bits: u128) -> Self {
         match ty {
             ValType::I32 => Val::I32(bits as i32),
@@ -66,11 +91,22 @@ impl Val {
     }
 
     /// The number, if it is a 64-bit float.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Val, ValType};
+    /// assert_eq!((Val::F64(1.5).f64(), Val::F32(1.5).f64()), (Some(1.5), None));
+    /// ```
     pub fn f64(self) -> Option<f64> {
         if let Val::F64(x) = self { Some(x) } else { None }
     }
 
     /// As Brolga passes it.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Val, ValType};
+    /// use brolga_wasm::brolga::cranelift_codegen::data_value::DataValue;
+    /// assert_eq!(Val::F64(1.5).to_data(), DataValue::F64(1.5.into()));
+    /// ```
     pub fn to_data(self) -> DataValue {
         match self {
             Val::I32(x) => DataValue::I32(x),
@@ -83,6 +119,11 @@ impl Val {
     }
 
     /// From what Brolga returns for a result of this type.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Val, ValType};
+    /// assert_eq!(Val::from_data(&Val::F32(1.5).to_data(), ValType::F32), Val::F32(1.5));
+    /// ```
     pub fn from_data(v: &DataValue, ty: ValType) -> Self {
         let mut bytes = [0; 16];
         let n = v.ty().bytes() as usize;

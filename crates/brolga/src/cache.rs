@@ -62,11 +62,31 @@ struct CachedRules {
 
 impl Cache {
     /// A cache that knows nothing yet.
+    ///
+    /// ```
+    /// # use brolga::Cache;
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// let cache = Cache::new(program);
+    /// assert!(cache.is_empty()); // a rule is made when it is asked for
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(program: Program) -> Self {
         Self(Arc::new(CachedRules { program, known: Mutex::new(HashMap::new()) }))
     }
 
     /// The program.
+    ///
+    /// ```
+    /// # use brolga::Cache;
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// let cache = Cache::new(program);
+    /// assert_eq!(cache.program().funcs[square].symbol, "square");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn program(&self) -> &Program {
         &self.0.program
     }
@@ -74,6 +94,21 @@ impl Cache {
     /// The rule for a request: the one that was made before, or a new one. Threads that ask for
     /// different rules do not wait for each other; if they ask for the same at once, both may make
     /// it, and one is kept.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, Cache, Options, Request, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// let cache = Cache::new(program);
+    /// let rule = cache.rule(&Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// let double = |x: f64| DataValue::F64(x.into());
+    /// let (mut values, mut slopes) = (Vec::new(), Vec::new());
+    /// // SAFETY: the function accesses no memory.
+    /// unsafe { rule.gradient(&[Arg::new(double(3.0))], &[double(1.0)], &mut values, &mut slopes) }?;
+    /// assert_eq!(slopes, [Some(double(6.0))]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`DerivedRule::new`].
@@ -91,16 +126,56 @@ impl Cache {
     }
 
     /// How many rules it remembers.
+    ///
+    /// ```
+    /// # use brolga::{ArgSpec, Cache, Effort, Options, Request};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// let cache = Cache::new(program);
+    /// let request = Request::new(square, [ArgSpec::ACTIVE]);
+    /// for effort in [Effort::Quick, Effort::Full, Effort::Quick] {
+    ///     cache.rule(&request, &Options { effort, ..Options::default() })?;
+    /// }
+    /// assert_eq!(cache.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.known().len()
     }
 
     /// Whether it remembers none.
+    ///
+    /// ```
+    /// # use brolga::{ArgSpec, Cache, Options, Request};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// let cache = Cache::new(program);
+    /// assert!(cache.is_empty());
+    /// cache.rule(&Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// assert!(!cache.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Forget all rules. Those that are held live on.
+    ///
+    /// ```
+    /// # use brolga::{ArgSpec, Cache, Options, Request};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// let cache = Cache::new(program);
+    /// let request = Request::new(square, [ArgSpec::ACTIVE]);
+    /// let held = cache.rule(&request, &Options::default())?;
+    /// cache.clear();
+    /// let made_anew = cache.rule(&request, &Options::default())?;
+    /// assert!(!made_anew.is(&held));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn clear(&self) {
         self.known().clear();
     }

@@ -7,6 +7,19 @@ use brolga_ir::Diagnostics;
 use cranelift_codegen::ir;
 
 /// A run that did not finish: the primal trapped, or one of our own run-time checks failed.
+///
+/// ```
+/// # use brolga::{Error, Options, Primal, cranelift_codegen::data_value::DataValue};
+/// # let text = "function %f(i32) -> i32 { block0(v0: i32): v1 = sdiv v0, v0 return v1 }";
+/// # let mut program = brolga::Program::new();
+/// # let f = program.define("f", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+/// let primal = Primal::new(&program, &[f], &Options::default())?;
+/// // SAFETY: the function accesses no memory.
+/// let Err(Error::Trap(trap)) = (unsafe { primal.call(f, &[DataValue::I32(0)]) }) else { panic!("it divides by zero") };
+/// assert_eq!((&trap.code[..], &trap.function[..], trap.phase), ("int_divz", "f", "primal"));
+/// assert!(trap.to_string().starts_with("trap int_divz: "));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trap {
     /// Trap code in CLIF's spelling (`int_divz`, `heap_oob`, `user3`), or for our own checks
@@ -60,6 +73,19 @@ impl std::fmt::Display for Trap {
 
 impl Trap {
     /// What else is known of the place, in sentences.
+    ///
+    /// ```
+    /// # use brolga::Trap;
+    /// let trap = Trap {
+    ///     source_name: Some("mean(xs)".to_owned()),
+    ///     inlined: vec!["%main, block0, inst2".to_owned()],
+    /// #   code: "int_divz".to_owned(), function: "mean".to_owned(), block: None, inst: None, inst_text: None, line: None,
+    /// #   phase: "primal", message: "a division by zero".to_owned(),
+    ///     // what every trap has
+    /// };
+    /// let notes: Vec<String> = trap.notes().collect();
+    /// assert_eq!(notes, ["inlined into %main, block0, inst2", "the function is mean(xs)"]);
+    /// ```
     pub fn notes(&self) -> impl Iterator<Item = String> {
         let inlined = self.inlined.iter().map(|call| format!("inlined into {call}"));
         inlined.chain(self.source_name.iter().map(|name| format!("the function is {name}")))
@@ -69,12 +95,28 @@ impl Trap {
 impl Error {
     /// Whether a program was refused because it cannot be derived for several directions at once
     /// (AD0180): for one it can be, unless something else is said.
+    ///
+    /// ```
+    /// use brolga::{Diagnostic, Diagnostics, Error};
+    /// let refused = |code| Error::from(Diagnostics::from(Diagnostic::new(code, "it has no derivative")));
+    /// assert!(refused("AD0180").has_no_batch() && !refused("AD0150").has_no_batch());
+    /// ```
     pub fn has_no_batch(&self) -> bool {
         matches!(self, Error::Diagnostics(all) if all.0.iter().any(|d| d.code == "AD0180"))
     }
 
     /// Whether one direction at a time may do where several at once do not: they are refused, or
     /// their frames have filled the stack.
+    ///
+    /// ```
+    /// # use brolga::{Diagnostic, Diagnostics, Error, Trap};
+    /// # let stopped = |code: &str| Error::Trap(Box::new(Trap {
+    /// #     code: code.to_owned(), function: "f".to_owned(), source_name: None, block: None, inst: None, inst_text: None,
+    /// #     line: None, inlined: Vec::new(), phase: "forward", message: String::new(),
+    /// # }));
+    /// assert!(stopped("stk_ovf").is_too_wide() && !stopped("int_divz").is_too_wide());
+    /// assert!(Error::from(Diagnostics::from(Diagnostic::new("AD0180", "it has no batch"))).is_too_wide());
+    /// ```
     pub fn is_too_wide(&self) -> bool {
         self.has_no_batch() || matches!(self, Error::Trap(t) if t.code == "stk_ovf")
     }

@@ -35,6 +35,24 @@ use crate::jit::host_isa;
 use crate::{Arg, DerivedRule, Error, Run};
 
 /// The direction of one argument.
+///
+/// ```
+/// # use brolga::{Arg, ArgSpec, HessianRule, Mode, Options, Request, cranelift_codegen::data_value::DataValue};
+/// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+/// # let mut program = brolga::Program::new();
+/// # let product = program.define("product", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+/// # use brolga::second::{Along, Second};
+/// # let double = |x: f64| DataValue::F64(x.into());
+/// let rule = HessianRule::new(&program, &Request::new(product, [ArgSpec::ACTIVE; 2]), &Options::default())?;
+/// let args = [3.0, 5.0].map(|x| Arg::new(double(x)));
+/// let mut out = Second::default();
+/// // SAFETY: the function accesses no memory.
+/// unsafe { rule.product(&args, &[Along::Still, Along::Value(double(2.0))], &[double(1.0)], &mut out) }?;
+/// // The derivative of x y by x is y, which moves by two.
+/// assert_eq!((&out.cotangents[0], &out.products[0]), (&Some(double(5.0)), &Some(double(2.0))));
+/// assert_eq!(Along::default(), Along::Still);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Along {
     /// It does not move.
@@ -53,6 +71,22 @@ pub enum Along {
 }
 
 /// What a call of a [`HessianRule`] returns; what belongs to memory is in memory.
+///
+/// ```
+/// # use brolga::{Arg, ArgSpec, HessianRule, Mode, Options, Request, cranelift_codegen::data_value::DataValue};
+/// # let text = "function %cube(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 v2 = fmul v1, v0 return v2 }";
+/// # let mut program = brolga::Program::new();
+/// # let cube = program.define("cube", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+/// # use brolga::second::{Along, Second};
+/// # let double = |x: f64| DataValue::F64(x.into());
+/// let rule = HessianRule::new(&program, &Request::new(cube, [ArgSpec::ACTIVE]), &Options::default())?;
+/// let mut out = Second::default();
+/// // SAFETY: the function accesses no memory.
+/// unsafe { rule.product(&[Arg::new(double(2.0))], &[Along::Value(double(0.5))], &[double(1.0)], &mut out) }?;
+/// let Second { values, cotangents, products } = out; // x³, 3x², and half of 6x
+/// assert_eq!((values, cotangents, products), (vec![double(8.0)], vec![Some(double(12.0))], vec![Some(double(6.0))]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Second {
     /// The primal's results.
@@ -123,6 +157,22 @@ impl HessianRule {
     /// asked: memory is left as the function leaves it. No argument's shadow is taken to be fresh.
     /// The [width](Options::width) says along how many directions one call goes.
     ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, HessianRule, Mode, Options, Request, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %cube(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 v2 = fmul v1, v0 return v2 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let cube = program.define("cube", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # use brolga::second::{Along, Second};
+    /// # let double = |x: f64| DataValue::F64(x.into());
+    /// let options = Options { mode: Mode::Gradient, ..Options::default() };
+    /// let rule = HessianRule::new(&program, &Request::new(cube, [ArgSpec::ACTIVE]), &options)?;
+    /// let mut out = Second::default();
+    /// // SAFETY: the function accesses no memory.
+    /// unsafe { rule.product(&[Arg::new(double(2.0))], &[Along::Value(double(1.0))], &[double(1.0)], &mut out) }?;
+    /// assert_eq!((out.values, out.products), (vec![], vec![Some(double(12.0))]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Diagnostics`] with every problem of the program as asked. Problems of the second
     /// derivation have the lines of the program, and name instructions of the gradient.
@@ -179,6 +229,19 @@ impl HessianRule {
     }
 
     /// The rule of the outer derivative behind it: in forward mode, or in reverse mode.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, HessianRule, Mode, Options, Request, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %cube(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 v2 = fmul v1, v0 return v2 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let cube = program.define("cube", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # use brolga::second::{Along, Second};
+    /// # let double = |x: f64| DataValue::F64(x.into());
+    /// let options = Options { width: 4, ..Options::default() };
+    /// let second = HessianRule::new(&program, &Request::new(cube, [ArgSpec::ACTIVE]), &options)?;
+    /// assert_eq!(second.rule().width(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn rule(&self) -> &DerivedRule {
         &self.rule
     }
@@ -187,6 +250,23 @@ impl HessianRule {
     /// [`DerivedRule::gradient`], with shadows; `along` and `seeds` have one entry per argument and
     /// per result. Of several directions `along` has the entries one direction after the other; for
     /// memory each has the same, which is that of all.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, HessianRule, Mode, Options, Request, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %cube(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 v2 = fmul v1, v0 return v2 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let cube = program.define("cube", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # use brolga::second::{Along, Second};
+    /// # let double = |x: f64| DataValue::F64(x.into());
+    /// let options = Options { width: 2, ..Options::default() };
+    /// let rule = HessianRule::new(&program, &Request::new(cube, [ArgSpec::ACTIVE]), &options)?;
+    /// let along = [1.0, 0.5].map(|x| Along::Value(double(x)));
+    /// let mut out = Second::default();
+    /// // SAFETY: the function accesses no memory.
+    /// unsafe { rule.product(&[Arg::new(double(2.0))], &along, &[double(1.0)], &mut out) }?;
+    /// assert_eq!(out.products, [12.0, 6.0].map(|x| Some(double(x))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Usage`] for what does not fit; [`Error::Trap`] if the primal traps, or if a

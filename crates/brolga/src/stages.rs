@@ -24,6 +24,12 @@ use crate::Error;
 use crate::jit::host_isa;
 
 /// A stage of the pipeline.
+///
+/// ```
+/// use brolga::Stage;
+/// let asked = Stage::ALL.into_iter().find(|stage| stage.name() == "tangent");
+/// assert_eq!(asked, Some(Stage::Tangent));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The primal after normalisation.
@@ -67,6 +73,10 @@ impl Stage {
     ];
 
     /// Name on the command line.
+    ///
+    /// ```
+    /// assert_eq!(brolga::Stage::ClifPullback.name(), "clif-pullback");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Stage::Normalised => "normalised",
@@ -129,6 +139,17 @@ pub fn dump(program: &Program, request: &Request, options: &Options, stage: Stag
 
 /// Several stages, as [`dump`] prints each: those of one mode are of one derivation.
 ///
+/// ```
+/// # use brolga::{ArgSpec, Options, Request, Stage, dumps};
+/// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+/// # let mut program = brolga::Program::new();
+/// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+/// let request = Request::new(square, [ArgSpec::ACTIVE]);
+/// let clif = dumps(&program, &request, &Options::default(), &[Stage::ClifForward, Stage::ClifPullback])?;
+/// assert!(clif.iter().all(|text| cranelift_reader::parse_functions(text).is_ok_and(|all| all.len() == 1)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As [`dump`].
 pub fn dumps(program: &Program, request: &Request, options: &Options, stages: &[Stage]) -> Result<Vec<String>, Error> {
@@ -163,6 +184,16 @@ fn add(out: &mut String, s: &Stages<'_>, stage: Stage) {
 
 /// Forward and pullback graphs as two DOT clusters for each variant, each reverse block tied to its
 /// forward block.
+///
+/// ```
+/// # use brolga::{ArgSpec, Options, Request, dot};
+/// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+/// # let mut program = brolga::Program::new();
+/// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+/// let drawing = dot(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+/// assert!(drawing.starts_with("digraph") && drawing.trim_end().ends_with('}'));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`dump`].

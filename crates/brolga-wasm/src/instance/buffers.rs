@@ -51,6 +51,17 @@ impl Instance {
     /// grows by. At least 16-byte aligned in the second case. (A C library takes all of memory
     /// behind its data for its heap when it is first asked, so others had better not use it.)
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// let at = instance.alloc(24)?;
+    /// assert!(at % 16 == 0 && u64::from(at) + 24 <= instance.memory_size());
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] if there is no memory left.
     pub fn alloc(&mut self, bytes: u32) -> Result<u32, Error> {
@@ -94,6 +105,18 @@ impl Instance {
     /// is, the run traps (`untracked_bits`). It is taken on trust. A size of 0 says that something
     /// else is there, in `n` bytes.
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// instance.memory_mut()[64..72].copy_from_slice(&1.5_f64.to_le_bytes());
+    /// instance.declare_floats(64, 1, 8)?;
+    /// assert!(instance.declare_floats(68, 1, 8).is_err()); // not at a multiple of eight
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] if they are outside of memory, not at a multiple of their size, or of
     /// another size.
@@ -108,6 +131,17 @@ impl Instance {
 
     /// A buffer of doubles in newly allocated memory.
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// let x = instance.alloc_f64(&[1.0, 2.0])?;
+    /// assert_eq!(instance.read_f64(x, 2)?, [1.0, 2.0]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::alloc`].
     pub fn alloc_f64(&mut self, values: &[f64]) -> Result<u32, Error> {
@@ -117,6 +151,17 @@ impl Instance {
     }
 
     /// A buffer of singles in newly allocated memory.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// let x = instance.alloc_f32(&[1.0, 2.0])?;
+    /// assert_eq!(instance.read_f32(x, 2)?, [1.0, 2.0]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::alloc`].
@@ -156,6 +201,17 @@ impl Instance {
 
     /// `n` doubles of memory.
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// assert_eq!(instance.read_f64(64, 2)?, [0.0, 0.0]);
+    /// assert!(instance.read_f64(65532, 1).is_err()); // it ends outside of memory
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] if they are outside of memory; so below.
     pub fn read_f64(&self, at: u32, n: usize) -> Result<Vec<f64>, Error> {
@@ -163,6 +219,16 @@ impl Instance {
     }
 
     /// `n` singles of memory.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// assert_eq!(instance.read_f32(64, 2)?, [0.0, 0.0]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::read_f64`].
@@ -173,6 +239,17 @@ impl Instance {
     /// Write doubles to memory. As long as the host writes nothing else there, they are taken to be
     /// there whenever a derivative begins ([`Self::declare_floats`]).
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// instance.write_f64(64, &[1.5])?;
+    /// assert_eq!(instance.read_f64(64, 1)?, [1.5]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::read_f64`].
     pub fn write_f64(&mut self, at: u32, values: &[f64]) -> Result<(), Error> {
@@ -182,6 +259,17 @@ impl Instance {
     /// Write singles to memory. As long as the host writes nothing else there, they are taken to be
     /// there whenever a derivative begins ([`Self::declare_floats`]).
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// instance.write_f32(64, &[1.5])?;
+    /// assert_eq!(instance.read_f32(64, 1)?, [1.5]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::read_f64`].
     pub fn write_f32(&mut self, at: u32, values: &[f32]) -> Result<(), Error> {
@@ -189,6 +277,19 @@ impl Instance {
     }
 
     /// The cotangents of `n` doubles of memory.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// let gradient = Gradient::new(&module, "scaled")?; // 2 · *x
+    /// let x = instance.alloc_f64(&[5.0])?;
+    /// instance.gradient(&gradient, &[Val::I32(x as i32)], &[Val::F64(1.0)])?;
+    /// assert_eq!(instance.shadow_f64(x, 1)?, [2.0]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::read_f64`].
@@ -198,6 +299,17 @@ impl Instance {
 
     /// The cotangents of `n` singles of memory.
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// instance.set_shadow_f32(64, &[0.5])?;
+    /// assert_eq!(instance.shadow_f32(64, 1)?, [0.5]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::read_f64`].
     pub fn shadow_f32(&self, at: u32, n: usize) -> Result<Vec<f32>, Error> {
@@ -206,6 +318,17 @@ impl Instance {
 
     /// Set cotangents of doubles: seeds of what a function will write, or zeros.
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// instance.set_shadow_f64(64, &[0.5])?;
+    /// assert_eq!(instance.shadow_f64(64, 1)?, [0.5]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::read_f64`].
     pub fn set_shadow_f64(&mut self, at: u32, values: &[f64]) -> Result<(), Error> {
@@ -213,6 +336,17 @@ impl Instance {
     }
 
     /// Set cotangents of singles: seeds of what a function will write, or zeros.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// instance.set_shadow_f32(64, &[0.5])?;
+    /// assert_eq!(instance.shadow_f32(64, 1)?, [0.5]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::read_f64`].

@@ -23,6 +23,18 @@ use crate::val::Val;
 ///
 /// Addresses are Wasm's: offsets into memory 0. Every byte of memory has a shadow byte at the same
 /// address of the shadow; where memory holds a float, the shadow holds its cotangent.
+///
+/// ```
+/// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+/// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+/// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+/// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+/// let (mut one, other) = (Instance::new(&module)?, Instance::new(&module)?);
+/// one.set_global("scale", Val::F64(3.0))?;
+/// assert_eq!(other.global("scale")?, Val::F64(2.0)); // they are independent
+/// assert_eq!(one.call("square", &[Val::F64(3.0)])?, [Val::F64(9.0)]);
+/// # Ok::<(), brolga_wasm::Error>(())
+/// ```
 pub struct Instance {
     pub(crate) module: Module,
     pub(crate) state: Box<HostState>,
@@ -35,6 +47,16 @@ pub struct Instance {
 }
 
 /// How an instance is made.
+///
+/// ```
+/// # use brolga_wasm::{Error, Instance, InstanceOptions, Module, ModuleOptions};
+/// let text = r#"(module (func (export "for_ever") (loop $again (br $again))))"#;
+/// let module = Module::with_options(text, &ModuleOptions { fuel: true, ..ModuleOptions::default() })?;
+/// let options = InstanceOptions { fuel: 1000, ..InstanceOptions::default() };
+/// let found = Instance::with_options(&module, &options)?.call("for_ever", &[]);
+/// assert!(matches!(found, Err(Error::Trap(_))));
+/// # Ok::<(), brolga_wasm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceOptions {
     /// Where standard output and error go.
@@ -62,6 +84,16 @@ impl Instance {
     /// A fresh instance; the start function, if there is one, has run, and so has what a library
     /// exports to be called first (`_initialize`, or `__wasm_call_ctors`).
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// assert_eq!(instance.memory_size(), 1 << 16); // one page
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NoRoom`] if address space is short, [`Error::Trap`] if one of these functions
     /// traps.
@@ -70,6 +102,16 @@ impl Instance {
     }
 
     /// [`Self::new`], with options.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// let mut instance = Instance::with_options(&module, &InstanceOptions::default())?;
+    /// assert_eq!(instance.call("square", &[Val::F64(3.0)])?, [Val::F64(9.0)]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -147,6 +189,16 @@ impl Instance {
     }
 
     /// The module.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// assert_eq!(instance.module(), &module);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn module(&self) -> &Module {
         &self.module
     }
@@ -237,6 +289,17 @@ impl Instance {
 
     /// Call an exported function.
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// assert_eq!(instance.call("square", &[Val::F64(3.0)])?, [Val::F64(9.0)]);
+    /// assert!(matches!(instance.call("square", &[]), Err(Error::Usage(_))));
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] for a wrong name or wrong arguments, [`Error::Trap`] or [`Error::Exit`] if
     /// it does not return.
@@ -278,6 +341,18 @@ impl Instance {
     /// in memory, which are added to its shadow. Memory is as the function leaves it, unless
     /// options say that it is to be restored.
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// let gradient = Gradient::new(&module, "square")?;
+    /// let found = instance.gradient(&gradient, &[Val::F64(3.0)], &[Val::F64(1.0)])?;
+    /// assert_eq!((found.values, found.cotangents), (vec![Val::F64(9.0)], vec![Some(Val::F64(6.0))]));
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] for wrong arguments or seeds; [`Error::Trap`] or [`Error::Exit`] if the
     /// function does not return, if the tape is full, or if a cotangent reaches something that
@@ -302,6 +377,18 @@ impl Instance {
     /// The shadow of memory holds the tangent of what is in memory, before the call and after it;
     /// what an earlier call has left there is [cleared](Self::clear_shadow) first, unless it is
     /// meant.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// let gradient = Gradient::tangent(&module, "square")?;
+    /// let found = instance.tangent(&gradient, &[Val::F64(3.0)], &[Some(Val::F64(0.5))])?;
+    /// assert_eq!(found.tangents, [Some(Val::F64(3.0))]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Usage`] for wrong arguments or directions, or a gradient that is of another mode;
@@ -354,6 +441,19 @@ impl Instance {
     /// Run the forward pass of a gradient that is [split](Gradient::split): the function's results,
     /// and the pullback of this run. Memory is as the function leaves it.
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// let gradient = Gradient::split(&module, "square")?;
+    /// let (values, mut pullback) = instance.forward(&gradient, &[Val::F64(3.0)])?;
+    /// assert_eq!(values, [Val::F64(9.0)]);
+    /// assert_eq!(instance.pullback(&mut pullback, &[Val::F64(1.0)])?, [Some(Val::F64(6.0))]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::call`]; also if the tape is full, or if the gradient is one function.
     pub fn forward(&mut self, gradient: &Gradient, args: &[Val]) -> Result<(Vec<Val>, Pullback), Error> {
@@ -372,6 +472,20 @@ impl Instance {
     /// Run a pullback: from cotangents of the results (one for each; those of integers are ignored)
     /// and of what is in memory (its shadow) to cotangents of the arguments (`Some` for active
     /// ones) and of what was in memory before.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// let gradient = Gradient::split(&module, "square")?;
+    /// let (_, mut pullback) = instance.forward(&gradient, &[Val::F64(3.0)])?;
+    /// for seed in [1.0, 0.5] {
+    ///     assert_eq!(instance.pullback(&mut pullback, &[Val::F64(seed)])?, [Some(Val::F64(6.0 * seed))]);
+    /// }
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Usage`] for seeds that do not fit or a pullback of another instance;
@@ -415,11 +529,32 @@ impl Instance {
     }
 
     /// Bytes of memory 0.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// assert_eq!(instance.memory_size(), 1 << 16); // one page
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn memory_size(&self) -> u64 {
         self.module.0.layout.memory_size.first().map_or(0, |c| self.cell::<u64>(*c))
     }
 
     /// Memory 0.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// let at = instance.alloc_f64(&[1.5])? as usize;
+    /// assert_eq!(instance.memory()[at..at + 8], 1.5_f64.to_le_bytes());
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn memory(&self) -> &[u8] {
         // SAFETY: as many bytes are accessible, and translated code does not run while `self` is
         // borrowed.
@@ -427,24 +562,68 @@ impl Instance {
     }
 
     /// Memory 0, to be changed.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// instance.memory_mut()[64..72].copy_from_slice(&1.5_f64.to_le_bytes());
+    /// assert_eq!(instance.read_f64(64, 1)?, [1.5]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn memory_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `memory`.
         unsafe { std::slice::from_raw_parts_mut(self.vmctx(), self.memory_size() as usize) }
     }
 
     /// The shadow of memory 0.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Range, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// assert!(instance.shadow().iter().all(|byte| *byte == 0)); // at first
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn shadow(&self) -> &[u8] {
         // SAFETY: the shadow is as accessible as the primal.
         unsafe { std::slice::from_raw_parts(self.shadow_vmctx(), self.memory_size() as usize) }
     }
 
     /// The shadow of memory 0, to be changed.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Range, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// instance.shadow_mut()[64..72].copy_from_slice(&0.5_f64.to_le_bytes());
+    /// assert_eq!(instance.shadow_f64(64, 1)?, [0.5]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn shadow_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `shadow`.
         unsafe { std::slice::from_raw_parts_mut(self.shadow_vmctx(), self.memory_size() as usize) }
     }
 
     /// Set all shadows, of memories, globals and tables, to zero.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// instance.set_shadow_f64(64, &[1.0])?;
+    /// instance.clear_shadow();
+    /// assert_eq!(instance.shadow_f64(64, 1)?, [0.0]);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn clear_shadow(&mut self) {
         self.state.region.clear_shadow();
     }
@@ -459,6 +638,16 @@ impl Instance {
 
     /// The value of an exported global.
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// assert_eq!(instance.global("scale")?, Val::F64(2.0));
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] if there is none.
     pub fn global(&self, name: &str) -> Result<Val, Error> {
@@ -468,6 +657,19 @@ impl Instance {
 
     /// The cotangent of an exported global of float type.
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// let gradient = Gradient::new(&module, "scaled")?; // scale · *x
+    /// let x = instance.alloc_f64(&[5.0])?;
+    /// instance.gradient(&gradient, &[Val::I32(x as i32)], &[Val::F64(1.0)])?;
+    /// assert_eq!((instance.global_shadow("scale")?, instance.shadow_f64(x, 1)?), (Val::F64(5.0), vec![2.0]));
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::global`].
     pub fn global_shadow(&self, name: &str) -> Result<Val, Error> {
@@ -476,6 +678,18 @@ impl Instance {
     }
 
     /// Set an exported global.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// # let mut instance = Instance::new(&module)?;
+    /// instance.set_global("scale", Val::F64(3.0))?;
+    /// assert_eq!(instance.global("scale")?, Val::F64(3.0));
+    /// assert!(instance.set_global("scale", Val::I32(3)).is_err()); // of another type
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Usage`] if there is none, if it cannot change, or if the type is another.

@@ -46,6 +46,12 @@ impl Inner {
 impl Module {
     /// Load a module from its binary form or its text.
     ///
+    /// ```
+    /// # use brolga_wasm::{Error, Module};
+    /// assert!(Module::new(r#"(module (func (export "f")))"#).is_ok());
+    /// assert!(matches!(Module::new(b"no module"), Err(Error::Invalid { .. })));
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::Unsupported`], [`Error::Imports`], or [`Error::Usage`] where an
     /// allocator is named that is not there.
@@ -54,6 +60,13 @@ impl Module {
     }
 
     /// [`Self::new`], with options.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Module, ModuleOptions};
+    /// let options = ModuleOptions { fuel: true, ..ModuleOptions::default() };
+    /// assert_eq!(Module::with_options(r#"(module (func (export "f")))"#, &options)?.functions().count(), 1);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::new`].

@@ -16,6 +16,13 @@ use crate::parse::Export;
 use crate::translate::Translated;
 
 /// How a module is translated.
+///
+/// ```
+/// # use brolga_wasm::{Bounds, Module, ModuleOptions};
+/// let options = ModuleOptions { bounds: Bounds::Checked, ..ModuleOptions::default() };
+/// assert!(Module::with_options("(module (memory 1))", &options)?.functions().next().is_none());
+/// # Ok::<(), brolga_wasm::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ModuleOptions {
     /// What its imports are.
@@ -41,6 +48,16 @@ impl Default for ModuleOptions {
 }
 
 /// A WebAssembly module. Cheap to clone; clones share everything, and threads may share one.
+///
+/// ```
+/// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+/// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+/// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+/// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+/// assert!(module == module.clone());
+/// assert!(format!("{module:?}").contains("square"));
+/// # Ok::<(), brolga_wasm::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Module(pub(crate) Arc<Inner>);
 
@@ -80,11 +97,30 @@ pub(crate) struct Inner {
 impl Module {
     /// The CLIF that the module was translated to. The instance pointer is the first parameter of
     /// every function.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// let (square, _) = module.function("square")?;
+    /// assert_eq!(module.program().funcs[square].signature.params.len(), 2); // the instance pointer comes first
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn program(&self) -> &Program {
         &self.0.translated.program
     }
 
     /// Names and types of the exported functions, in order.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// assert!(module.functions().map(|f| f.0).eq(["square", "scaled"]));
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn functions(&self) -> impl Iterator<Item = (&str, &FuncType)> {
         self.0
             .exports
@@ -94,6 +130,15 @@ impl Module {
     }
 
     /// The keys of those of them that are defined in the module.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// assert_eq!(module.keys().next(), Some(module.function("square")?.0));
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn keys(&self) -> impl Iterator<Item = FuncKey> {
         let kinds = [ExternalKind::Func, ExternalKind::FuncExact];
         let functions = self.0.exports.iter().filter(move |e| kinds.contains(&e.kind));
@@ -105,6 +150,17 @@ impl Module {
     }
 
     /// The function exported under `name`: its key in the program, and its type.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// let (_, ty) = module.function("square")?;
+    /// assert_eq!((ty.params(), ty.results()), (&[ValType::F64][..], &[ValType::F64][..]));
+    /// assert!(matches!(module.function("cube"), Err(Error::Usage(_))));
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Usage`] if there is none, or if it is an import that is exported again.
@@ -121,6 +177,17 @@ impl Module {
     /// What is asked of the function exported under `name`, with one activity for each of its
     /// parameters, or an activity with promises. Parameter 0 of a request is the instance, so those
     /// of the function count from 1 there.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// use brolga_wasm::brolga::ArgActivity;
+    /// let request = module.request("square", &[ArgActivity::Active])?;
+    /// assert_eq!(request.args[1].activity, ArgActivity::Active); // 0 is the instance
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::function`], or if there is not one activity for each, or if one is duplicated.

@@ -26,6 +26,11 @@ use crate::products::second::Hessian;
 use crate::val::Val;
 
 /// Floats in memory.
+///
+/// ```
+/// # use brolga_wasm::Range;
+/// assert_eq!(Range { at: 64, n: 3, size: 8 }, Range::f64(64, 3));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The address of the first.
@@ -38,11 +43,19 @@ pub struct Range {
 
 impl Range {
     /// Doubles from an address on.
+    ///
+    /// ```
+    /// assert_eq!(brolga_wasm::Range::f64(64, 3).size, 8);
+    /// ```
     pub fn f64(at: u32, n: usize) -> Self {
         Self { at, n, size: 8 }
     }
 
     /// Singles from an address on.
+    ///
+    /// ```
+    /// assert_eq!(brolga_wasm::Range::f32(64, 3).size, 4);
+    /// ```
     pub fn f32(at: u32, n: usize) -> Self {
         Self { at, n, size: 4 }
     }

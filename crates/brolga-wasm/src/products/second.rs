@@ -21,6 +21,19 @@ use crate::module::Module;
 use crate::val::Val;
 
 /// A compiled second derivative of an exported function. Cheap to clone.
+///
+/// ```
+/// # use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Range, Val, ValType};
+/// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+/// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+/// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+/// # let mut instance = Instance::new(&module)?;
+/// let hessian = Hessian::new(&module, "square")?;
+/// let found = instance.product(&hessian, &[Val::F64(3.0)], &[Some(Val::F64(0.5))], &[Val::F64(1.0)])?;
+/// // x², 2x, and 2 times the direction.
+/// assert_eq!((found.cotangents[0], found.products[0]), (Some(Val::F64(6.0)), Some(Val::F64(1.0))));
+/// # Ok::<(), brolga_wasm::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Hessian {
     module: Module,
@@ -72,6 +85,15 @@ impl Hessian {
     }
 
     /// Along how many directions one call goes.
+    ///
+    /// ```
+    /// # use brolga_wasm::{Error, Gradient, Hessian, Instance, Module, Range, Val, ValType};
+    /// # let module = Module::new(r#"(module (memory (export "memory") 1) (global (export "scale") (mut f64) (f64.const 2))
+    /// #     (func (export "square") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+    /// #     (func (export "scaled") (param i32) (result f64) (f64.mul (global.get 0) (f64.load (local.get 0)))))"#)?;
+    /// assert_eq!(Hessian::new(&module, "square")?.width(), 1);
+    /// # Ok::<(), brolga_wasm::Error>(())
+    /// ```
     pub fn width(&self) -> usize {
         self.rule.rule().width()
     }

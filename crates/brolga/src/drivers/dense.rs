@@ -18,18 +18,32 @@ pub const WIDTH: usize = 8;
 
 /// The width of a rule for so many directions, at most [`WIDTH`] and more than one: few widths
 /// serve all numbers, and what is left over is along nothing.
+///
+/// ```
+/// assert_eq!([2, 3, 8, 50].map(brolga::drivers::width_for), [2, 4, 8, 8]);
+/// ```
 pub fn width_for(directions: usize) -> usize {
     directions.next_power_of_two().min(WIDTH)
 }
 
 /// Put the tangent of memory along direction `k` of a batch of a width where it belongs: `bytes`
 /// are those of floats of `size` bytes each.
+///
+/// ```
+/// let mut batch = [0; 4]; // of two floats of a byte each, as it were
+/// brolga::drivers::interleave(&mut batch, &[7, 8], 1, (1, 2));
+/// assert_eq!(batch, [0, 7, 0, 8]);
+/// ```
 pub fn interleave(batch: &mut [u8], bytes: &[u8], size: usize, (k, width): (usize, usize)) {
     let places = batch.chunks_exact_mut(size).skip(k).step_by(width);
     places.zip(bytes.chunks_exact(size)).for_each(|(place, float)| place.copy_from_slice(float));
 }
 
 /// The tangent of memory along direction `k` of a batch of a width.
+///
+/// ```
+/// assert_eq!(brolga::drivers::of_direction(&[5, 7, 6, 8], 1, (1, 2)), [7, 8]);
+/// ```
 pub fn of_direction(batch: &[u8], size: usize, (k, width): (usize, usize)) -> Vec<u8> {
     batch.chunks_exact(size).skip(k).step_by(width).flatten().copied().collect()
 }
@@ -46,6 +60,11 @@ pub enum Sweep {
 impl Sweep {
     /// The one that needs less: forward mode where there are fewer inputs than outputs, else
     /// reverse mode. A pullback costs about as much as a run of forward mode.
+    ///
+    /// ```
+    /// # use brolga::drivers::Sweep;
+    /// assert_eq!((Sweep::cheaper(1, 100), Sweep::cheaper(100, 1)), (Sweep::Forward, Sweep::Reverse));
+    /// ```
     pub fn cheaper(inputs: usize, outputs: usize) -> Self {
         if inputs < outputs { Self::Forward } else { Self::Reverse }
     }
@@ -53,6 +72,18 @@ impl Sweep {
 
 /// Products with each of some vectors: [`WIDTH`] at a time by `batch`, or, where that has none, by
 /// `one`.
+///
+/// ```
+/// # use brolga::drivers::some_at_a_time;
+/// let mut runs = 0;
+/// let twice = |v: &[f64]| v.iter().map(|x| 2.0 * x).collect::<Vec<_>>();
+/// let batch = |runs: &mut i32, some: &[Vec<f64>]| {
+///     *runs += 1;
+///     Ok::<_, ()>(Some(some.iter().map(|v| twice(v)).collect()))
+/// };
+/// let found = some_at_a_time(&mut runs, &vec![vec![1.0]; 20], batch, |_, v| Ok(twice(v)));
+/// assert_eq!((found, runs), (Ok(vec![vec![2.0]; 20]), 3)); // 8, 8 and 4 vectors
+/// ```
 ///
 /// # Errors
 /// Those of `batch` and of `one`.
@@ -90,6 +121,12 @@ fn units<E>(n: usize, mut f: impl FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E>
 /// A matrix, row by row, from its products with directions, of which `products` gets some at a
 /// time.
 ///
+/// ```
+/// # use brolga::drivers::{by_columns, one_by_one};
+/// let product = |v: &[f64]| Ok::<_, ()>(vec![v[0] + 2.0 * v[1]]);
+/// assert_eq!(by_columns(1, 2, one_by_one(product)), Ok(vec![vec![1.0, 2.0]]));
+/// ```
+///
 /// # Errors
 /// Those of `products`.
 pub fn by_columns<E>(
@@ -104,6 +141,12 @@ pub fn by_columns<E>(
 /// A matrix, row by row, from products of rows of seeds with it, of which `products` gets some at a
 /// time.
 ///
+/// ```
+/// # use brolga::drivers::{by_rows, one_by_one};
+/// let product = |s: &[f64]| Ok::<_, ()>(vec![s[0], 2.0 * s[0]]);
+/// assert_eq!(by_rows(1, one_by_one(product)), Ok(vec![vec![1.0, 2.0]]));
+/// ```
+///
 /// # Errors
 /// Those of `products`.
 pub fn by_rows<E>(
@@ -114,6 +157,12 @@ pub fn by_rows<E>(
 }
 
 /// Products with some vectors, from a function for one.
+///
+/// ```
+/// # use brolga::drivers::one_by_one;
+/// let mut products = one_by_one(|v: &[f64]| Ok::<_, ()>(vec![2.0 * v[0]]));
+/// assert_eq!(products(&[vec![1.0], vec![3.0]]), Ok(vec![vec![2.0], vec![6.0]]));
+/// ```
 pub fn one_by_one<E>(
     mut product: impl FnMut(&[f64]) -> Result<Vec<f64>, E>,
 ) -> impl FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, E> {

@@ -29,6 +29,14 @@ pub(super) fn with_values(options: &Options, width: u32) -> Options {
 
 /// The options of a rule for Taylor coefficients.
 ///
+/// ```
+/// # use brolga::{Mode, Options, drivers::{MOST_ORDER, taylor_options}};
+/// let options = taylor_options(&Options::default(), 3)?;
+/// assert_eq!((options.mode, options.width, options.taylor), (Mode::Tangent, 3, true));
+/// assert!(taylor_options(&Options::default(), MOST_ORDER + 1).is_err());
+/// # Ok::<(), brolga::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Usage`] for an order that there is none of.
 pub fn taylor_options(options: &Options, order: usize) -> Result<Options, Error> {
@@ -99,6 +107,19 @@ pub trait Derivatives {
     /// Tangents of the outputs along each of some directions: in one run for several of
     /// them, where that can be.
     ///
+    /// ```
+    /// # use brolga::{Options, drivers::{Argument, Derivatives, Pattern, Point, Star, Sweep}};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let product = program.define("product", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let float = |x: f64| Argument::Active(brolga::cranelift_codegen::data_value::DataValue::F64(x.into()));
+    /// # // SAFETY: the function accesses no memory.
+    /// # let mut at = unsafe { Point::new(&program, product, vec![float(3.0), float(5.0)], &Options::default()) }?;
+    /// // Of x y at (3, 5).
+    /// assert_eq!(at.jvps(&[vec![1.0, 0.0], vec![0.0, 1.0]])?, [[5.0], [3.0]]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`Self::jvp`].
     fn jvps(&mut self, along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Self::Error> {
@@ -107,6 +128,18 @@ pub trait Derivatives {
 
     /// The outputs, and the product of seeds with the Jacobian (a vector-Jacobian product), by
     /// reverse mode.
+    ///
+    /// ```
+    /// # use brolga::{Options, drivers::{Argument, Derivatives, Pattern, Point, Star, Sweep}};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let product = program.define("product", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let float = |x: f64| Argument::Active(brolga::cranelift_codegen::data_value::DataValue::F64(x.into()));
+    /// # // SAFETY: the function accesses no memory.
+    /// # let mut at = unsafe { Point::new(&program, product, vec![float(3.0), float(5.0)], &Options::default()) }?;
+    /// assert_eq!(at.vjp(&[2.0])?, (vec![15.0], vec![10.0, 6.0])); // of x y at (3, 5)
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`Self::jvp`].
@@ -132,6 +165,19 @@ pub trait Derivatives {
     /// Hessian-vector products of the outputs' sum, weighted by seeds, along each of some
     /// directions: in one run for several of them, where that can be.
     ///
+    /// ```
+    /// # use brolga::{Options, drivers::{Argument, Derivatives, Pattern, Point, Star, Sweep}};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let product = program.define("product", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let float = |x: f64| Argument::Active(brolga::cranelift_codegen::data_value::DataValue::F64(x.into()));
+    /// # // SAFETY: the function accesses no memory.
+    /// # let mut at = unsafe { Point::new(&program, product, vec![float(3.0), float(5.0)], &Options::default()) }?;
+    /// // Of x y.
+    /// assert_eq!(at.hvps(&[1.0], &[vec![1.0, 0.0], vec![0.0, 2.0]])?, [[0.0, 1.0], [2.0, 0.0]]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`Self::hvp`].
     fn hvps(&mut self, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Self::Error> {
@@ -149,6 +195,18 @@ pub trait Derivatives {
 
     /// Value and gradient of a function of one output.
     ///
+    /// ```
+    /// # use brolga::{Options, drivers::{Argument, Derivatives, Pattern, Point, Star, Sweep}};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let product = program.define("product", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let float = |x: f64| Argument::Active(brolga::cranelift_codegen::data_value::DataValue::F64(x.into()));
+    /// # // SAFETY: the function accesses no memory.
+    /// # let mut at = unsafe { Point::new(&program, product, vec![float(3.0), float(5.0)], &Options::default()) }?;
+    /// assert_eq!(at.value_and_gradient()?, (15.0, vec![5.0, 3.0])); // of x y at (3, 5)
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`Self::vjp`]; [`Error::Usage`] if there are more outputs.
     fn value_and_gradient(&mut self) -> Result<(f64, Vec<f64>), Self::Error> {
@@ -163,6 +221,18 @@ pub trait Derivatives {
 
     /// The Jacobian, row by row, in the [cheaper way](Sweep::cheaper).
     ///
+    /// ```
+    /// # use brolga::{Options, drivers::{Argument, Derivatives, Pattern, Point, Star, Sweep}};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let product = program.define("product", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let float = |x: f64| Argument::Active(brolga::cranelift_codegen::data_value::DataValue::F64(x.into()));
+    /// # // SAFETY: the function accesses no memory.
+    /// # let mut at = unsafe { Point::new(&program, product, vec![float(3.0), float(5.0)], &Options::default()) }?;
+    /// assert_eq!(at.jacobian()?, [[5.0, 3.0]]); // of x y at (3, 5)
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`Self::jacobian_by`].
     fn jacobian(&mut self) -> Result<Vec<Vec<f64>>, Self::Error> {
@@ -171,6 +241,18 @@ pub trait Derivatives {
 
     /// The Jacobian, row by row: a run of forward mode for some columns at a time, or one forward
     /// pass and a pullback for some rows at a time.
+    ///
+    /// ```
+    /// # use brolga::{Options, drivers::{Argument, Derivatives, Pattern, Point, Star, Sweep}};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let product = program.define("product", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let float = |x: f64| Argument::Active(brolga::cranelift_codegen::data_value::DataValue::F64(x.into()));
+    /// # // SAFETY: the function accesses no memory.
+    /// # let mut at = unsafe { Point::new(&program, product, vec![float(3.0), float(5.0)], &Options::default()) }?;
+    /// assert_eq!(at.jacobian_by(Sweep::Forward)?, at.jacobian_by(Sweep::Reverse)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`Self::jvp`] and [`Self::pulled`].
@@ -202,6 +284,18 @@ pub trait Derivatives {
 
     /// The Hessian of the outputs' sum, weighted by seeds: one product for each input.
     ///
+    /// ```
+    /// # use brolga::{Options, drivers::{Argument, Derivatives, Pattern, Point, Star, Sweep}};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let product = program.define("product", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let float = |x: f64| Argument::Active(brolga::cranelift_codegen::data_value::DataValue::F64(x.into()));
+    /// # // SAFETY: the function accesses no memory.
+    /// # let mut at = unsafe { Point::new(&program, product, vec![float(3.0), float(5.0)], &Options::default()) }?;
+    /// assert_eq!(at.hessian(&[1.0])?, [[0.0, 1.0], [1.0, 0.0]]); // of x y
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`Self::hvp`].
     fn hessian(&mut self, seeds: &[f64]) -> Result<Vec<Vec<f64>>, Self::Error> {
@@ -210,6 +304,20 @@ pub trait Derivatives {
     }
 
     /// The Hessian's entries in a pattern that is [coloured](Star).
+    ///
+    /// ```
+    /// # use brolga::{Options, drivers::{Argument, Derivatives, Pattern, Point, Star, Sweep}};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let product = program.define("product", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let float = |x: f64| Argument::Active(brolga::cranelift_codegen::data_value::DataValue::F64(x.into()));
+    /// # // SAFETY: the function accesses no memory.
+    /// # let mut at = unsafe { Point::new(&program, product, vec![float(3.0), float(5.0)], &Options::default()) }?;
+    /// // Of x y: the diagonal is zero, and belongs to the pattern.
+    /// let star = Star::new(&Pattern::new(2, [vec![1], vec![]])?)?;
+    /// assert_eq!(at.sparse_hessian(&[1.0], &star)?, [[0.0, 1.0], [1.0, 0.0]]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`Self::hvp`] and [`Star::hessian`].
@@ -220,6 +328,13 @@ pub trait Derivatives {
 }
 
 /// Whether there are as many numbers as are wanted.
+///
+/// ```
+/// # use brolga::drivers::fits;
+/// assert!(fits(2, 2, "seeds", "one per output").is_ok());
+/// let message = fits(1, 2, "seeds", "one per output").unwrap_err().to_string();
+/// assert_eq!(message, "1 seeds are given, 2 are wanted, one per output");
+/// ```
 ///
 /// # Errors
 /// [`Error::Usage`] if not.

@@ -21,6 +21,19 @@ use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Primal, Pullback};
 
 /// What a parameter of a [`FlatFunction`] is.
+///
+/// ```
+/// # use {brolga::{Error, Options, drivers::{Argument, Derivatives, FlatFunction, FlatParam}}, cranelift_reader::parse_functions};
+/// # let text = "function %f(f64, f64, i64) { block0(v0: f64, v1: f64, v2: i64): v3 = fmul v0, v1 store v3, v2 return }";
+/// # let mut program = brolga::Program::new(); let f = program.define("f", parse_functions(text)?.remove(0), |_| 0)?;
+/// # let five = brolga::cranelift_codegen::data_value::DataValue::F64(5.0.into());
+/// // void f(double x, double a, double *y) { *y = x * a; }, where a is five
+/// let params = vec![FlatParam::Input(1), FlatParam::Fixed(Argument::Const(five)), FlatParam::Output(1)];
+/// // SAFETY: it writes one float to its output.
+/// let f = unsafe { FlatFunction::new(&program, f, params, &Options::default()) }?;
+/// assert_eq!(f.at(&[&[3.0]])?.value_and_gradient()?, (15.0, vec![5.0]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum FlatParam {
     /// Inputs: this many 64-bit floats behind a pointer, or one by value. The function does not
@@ -129,6 +142,17 @@ impl FlatFunction {
     /// A function, and what its parameters are. The options' mode and what they say of memory are
     /// not asked.
     ///
+    /// ```
+    /// # use {brolga::{Error, Options, drivers::{Argument, Derivatives, FlatFunction, FlatParam}}, cranelift_reader::parse_functions};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new(); let product = program.define("product", parse_functions(text)?.remove(0), |_| 0)?;
+    /// let too_few = vec![FlatParam::Input(1)];
+    /// // SAFETY: it is refused.
+    /// let refused = unsafe { FlatFunction::new(&program, product, too_few, &Options::default()) };
+    /// assert!(matches!(refused, Err(Error::Usage(message)) if message.starts_with("1 parameters are given, 2 are wanted")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] for parameters that do not fit the function, for results that are floats
     /// of another type than `f64`, or if the program has data objects that may be written.
@@ -179,17 +203,48 @@ impl FlatFunction {
     }
 
     /// How many inputs there are.
+    ///
+    /// ```
+    /// # use {brolga::{Error, Options, drivers::{Argument, Derivatives, FlatFunction, FlatParam}}, cranelift_reader::parse_functions};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new(); let product = program.define("product", parse_functions(text)?.remove(0), |_| 0)?;
+    /// # // SAFETY: the function accesses no memory.
+    /// # let f = unsafe { FlatFunction::new(&program, product, vec![FlatParam::Input(1); 2], &Options::default()) }?;
+    /// assert_eq!(f.inputs(), 2); // of x y
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn inputs(&self) -> usize {
         self.inputs
     }
 
     /// How many outputs there are.
+    ///
+    /// ```
+    /// # use {brolga::{Error, Options, drivers::{Argument, Derivatives, FlatFunction, FlatParam}}, cranelift_reader::parse_functions};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new(); let product = program.define("product", parse_functions(text)?.remove(0), |_| 0)?;
+    /// # // SAFETY: the function accesses no memory.
+    /// # let f = unsafe { FlatFunction::new(&program, product, vec![FlatParam::Input(1); 2], &Options::default()) }?;
+    /// assert_eq!(f.outputs(), 1); // of x y
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn outputs(&self) -> usize {
         self.outputs
     }
 
     /// The function at a point: one slice for each [`FlatParam::Input`] and [`FlatParam::Given`],
     /// in their order.
+    ///
+    /// ```
+    /// # use {brolga::{Error, Options, drivers::{Argument, Derivatives, FlatFunction, FlatParam}}, cranelift_reader::parse_functions};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new(); let product = program.define("product", parse_functions(text)?.remove(0), |_| 0)?;
+    /// # // SAFETY: the function accesses no memory.
+    /// # let f = unsafe { FlatFunction::new(&program, product, vec![FlatParam::Input(1); 2], &Options::default()) }?;
+    /// assert_eq!(f.at(&[&[3.0], &[5.0]])?.value()?, 15.0);
+    /// assert!(f.at(&[&[3.0, 5.0]]).is_err()); // one slice per parameter
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Usage`] for slices that do not fit.
@@ -206,6 +261,16 @@ impl FlatFunction {
     }
 
     /// Flat inputs as slices for [`Self::at`], of a function that is given nothing else.
+    ///
+    /// ```
+    /// # use {brolga::{Error, Options, drivers::{Argument, Derivatives, FlatFunction, FlatParam}}, cranelift_reader::parse_functions};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new(); let product = program.define("product", parse_functions(text)?.remove(0), |_| 0)?;
+    /// # // SAFETY: the function accesses no memory.
+    /// # let f = unsafe { FlatFunction::new(&program, product, vec![FlatParam::Input(1); 2], &Options::default()) }?;
+    /// assert_eq!(f.at(&f.split(&[3.0, 5.0])?)?.value()?, 15.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Usage`] for more or fewer inputs, or if there is a [`FlatParam::Given`].
@@ -281,6 +346,17 @@ fn float(value: &DataValue) -> f64 {
 
 /// A [`FlatFunction`] at a point. It has all that [`Derivatives`] has, and calls that write to
 /// vectors of the caller's.
+///
+/// ```
+/// # use {brolga::{Error, Options, drivers::{Argument, Derivatives, FlatFunction, FlatParam}}, cranelift_reader::parse_functions};
+/// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+/// # let mut program = brolga::Program::new(); let product = program.define("product", parse_functions(text)?.remove(0), |_| 0)?;
+/// # // SAFETY: the function accesses no memory.
+/// # let f = unsafe { FlatFunction::new(&program, product, vec![FlatParam::Input(1); 2], &Options::default()) }?;
+/// let mut at = f.at(&[&[3.0], &[5.0]])?; // of x y
+/// assert_eq!((at.value()?, at.jacobian()?, at.hessian(&[1.0])?), (15.0, vec![vec![5.0, 3.0]], vec![vec![0.0, 1.0], vec![1.0, 0.0]]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct FlatPoint<'a> {
     function: &'a FlatFunction,
@@ -337,6 +413,18 @@ impl FlatPoint<'_> {
 
     /// The outputs.
     ///
+    /// ```
+    /// # use {brolga::{Error, Options, drivers::{Argument, Derivatives, FlatFunction, FlatParam}}, cranelift_reader::parse_functions};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new(); let product = program.define("product", parse_functions(text)?.remove(0), |_| 0)?;
+    /// # // SAFETY: the function accesses no memory.
+    /// # let f = unsafe { FlatFunction::new(&program, product, vec![FlatParam::Input(1); 2], &Options::default()) }?;
+    /// let mut outputs = [0.0];
+    /// f.at(&[&[3.0], &[5.0]])?.value_into(&mut outputs)?;
+    /// assert_eq!(outputs, [15.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] if there are more or fewer; otherwise those of [`Derivatives::jvp`].
     pub fn value_into(&self, outputs: &mut [f64]) -> Result<(), Error> {
@@ -355,6 +443,16 @@ impl FlatPoint<'_> {
 
     /// The value of a function of one output.
     ///
+    /// ```
+    /// # use {brolga::{Error, Options, drivers::{Argument, Derivatives, FlatFunction, FlatParam}}, cranelift_reader::parse_functions};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new(); let product = program.define("product", parse_functions(text)?.remove(0), |_| 0)?;
+    /// # // SAFETY: the function accesses no memory.
+    /// # let f = unsafe { FlatFunction::new(&program, product, vec![FlatParam::Input(1); 2], &Options::default()) }?;
+    /// assert_eq!(f.at(&[&[3.0], &[5.0]])?.value()?, 15.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`Self::value_into`].
     pub fn value(&self) -> Result<f64, Error> {
@@ -365,6 +463,18 @@ impl FlatPoint<'_> {
 
     /// The value of a function of one output, and its gradient into a vector.
     ///
+    /// ```
+    /// # use {brolga::{Error, Options, drivers::{Argument, Derivatives, FlatFunction, FlatParam}}, cranelift_reader::parse_functions};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new(); let product = program.define("product", parse_functions(text)?.remove(0), |_| 0)?;
+    /// # // SAFETY: the function accesses no memory.
+    /// # let f = unsafe { FlatFunction::new(&program, product, vec![FlatParam::Input(1); 2], &Options::default()) }?;
+    /// let mut gradient = [0.0; 2];
+    /// assert_eq!(f.at(&[&[3.0], &[5.0]])?.gradient_into(&mut gradient)?, 15.0);
+    /// assert_eq!(gradient, [5.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`Self::vjp_into`].
     pub fn gradient_into(&self, gradient: &mut [f64]) -> Result<f64, Error> {
@@ -374,6 +484,18 @@ impl FlatPoint<'_> {
     }
 
     /// [`Derivatives::jvp`] into vectors: the outputs, and their tangents.
+    ///
+    /// ```
+    /// # use {brolga::{Error, Options, drivers::{Argument, Derivatives, FlatFunction, FlatParam}}, cranelift_reader::parse_functions};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new(); let product = program.define("product", parse_functions(text)?.remove(0), |_| 0)?;
+    /// # // SAFETY: the function accesses no memory.
+    /// # let f = unsafe { FlatFunction::new(&program, product, vec![FlatParam::Input(1); 2], &Options::default()) }?;
+    /// let (mut outputs, mut tangents) = ([0.0], [0.0]);
+    /// f.at(&[&[3.0], &[5.0]])?.jvp_into(&[1.0, 0.5], &mut outputs, &mut tangents)?;
+    /// assert_eq!(tangents, [5.0 + 0.5 * 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Usage`] for vectors that do not fit; otherwise those of [`Derivatives::jvp`].
@@ -397,6 +519,18 @@ impl FlatPoint<'_> {
     }
 
     /// [`Derivatives::vjp`] into vectors: the outputs, and the product of seeds with the Jacobian.
+    ///
+    /// ```
+    /// # use {brolga::{Error, Options, drivers::{Argument, Derivatives, FlatFunction, FlatParam}}, cranelift_reader::parse_functions};
+    /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
+    /// # let mut program = brolga::Program::new(); let product = program.define("product", parse_functions(text)?.remove(0), |_| 0)?;
+    /// # // SAFETY: the function accesses no memory.
+    /// # let f = unsafe { FlatFunction::new(&program, product, vec![FlatParam::Input(1); 2], &Options::default()) }?;
+    /// let (mut outputs, mut cotangents) = ([0.0], [0.0; 2]);
+    /// f.at(&[&[3.0], &[5.0]])?.vjp_into(&[2.0], &mut outputs, &mut cotangents)?;
+    /// assert_eq!(cotangents, [10.0, 6.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`Self::jvp_into`].

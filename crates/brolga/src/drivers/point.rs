@@ -21,6 +21,23 @@ use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Pullback};
 
 /// One argument, by its contents.
+///
+/// ```
+/// # use brolga::{Error, Options, drivers::{Argument, Derivatives, Point}, cranelift_codegen::data_value::DataValue};
+/// # let text = "function %f(i64, f64) -> f64 { block0(v0: i64, v1: f64): v2 = load.f64 v0 v3 = fmul v2, v1 return v3 }";
+/// # let mut program = brolga::Program::new();
+/// # let f = program.define("f", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+/// // double f(const double *x, double a) { return x[0] * a; }
+/// let gradient = |a: Argument| -> Result<Vec<f64>, Error> {
+///     let arguments = vec![Argument::Floats(vec![3.0]), a];
+///     // SAFETY: the function reads one number.
+///     Ok(unsafe { Point::new(&program, f, arguments, &Options::default()) }?.value_and_gradient()?.1)
+/// };
+/// let a = DataValue::F64(2.0.into());
+/// assert_eq!(gradient(Argument::Active(a.clone()))?, [2.0, 3.0]);
+/// assert_eq!(gradient(Argument::Const(a))?, [2.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Argument {
     /// A value that is not differentiated.
@@ -284,6 +301,18 @@ impl Argument {
 impl Point {
     /// A function with its arguments. The options' mode is not asked.
     ///
+    /// ```
+    /// # use brolga::{Error, Options, drivers::{Argument, Derivatives, Point}, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %f(i64, f64) -> f64 { block0(v0: i64, v1: f64): v2 = load.f64 v0 v3 = fmul v2, v1 return v3 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let f = program.define("f", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// let only_one = vec![Argument::Floats(vec![3.0])];
+    /// // SAFETY: it is refused.
+    /// let Err(Error::Usage(message)) = (unsafe { Point::new(&program, f, only_one, &Options::default()) }) else { panic!() };
+    /// assert_eq!(message, "1 arguments are given, 2 are wanted");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] for arguments that do not fit the function, or if the program has data
     /// objects that may be written.
@@ -326,6 +355,19 @@ impl Point {
 
     /// The same, with the contents of these arguments' buffers as outputs, as the function leaves
     /// them.
+    ///
+    /// ```
+    /// # use brolga::{Error, Options, drivers::{Argument, Derivatives, Point}, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %f(i64) { block0(v0: i64): v1 = load.f64 v0 v2 = fmul v1, v1 store v2, v0 return }";
+    /// # let mut program = brolga::Program::new();
+    /// # let f = program.define("f", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// // void f(double *x) { x[0] = x[0] * x[0]; }
+    /// let x = vec![Argument::Floats(vec![3.0])];
+    /// // SAFETY: the function reads and writes one number.
+    /// let mut at = unsafe { Point::new(&program, f, x, &Options::default()) }?.with_outputs(&[0])?;
+    /// assert_eq!(at.jvp(&[1.0])?, (vec![9.0], vec![6.0]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Usage`] for an argument that is no buffer of floats, or is named twice.

@@ -50,6 +50,13 @@ pub type Entries = Vec<Vec<f64>>;
 impl Pattern {
     /// A pattern with these columns in each row.
     ///
+    /// ```
+    /// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+    /// assert_eq!(Pattern::new(3, [vec![2, 0, 2]])?.row(0), [0, 2]);
+    /// assert!(Pattern::new(3, [vec![3]]).is_err());
+    /// # Ok::<(), brolga::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] if a column is not below `columns`.
     pub fn new(columns: usize, rows: impl IntoIterator<Item = Vec<usize>>) -> Result<Self, Error> {
@@ -67,27 +74,57 @@ impl Pattern {
     }
 
     /// All entries within `below` of the diagonal to the left and `above` to the right.
+    ///
+    /// ```
+    /// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+    /// let below = Pattern::banded(3, 1, 0);
+    /// assert_eq!([below.row(0), below.row(1), below.row(2)], [&[0][..], &[0, 1], &[1, 2]]);
+    /// ```
     pub fn banded(n: usize, below: usize, above: usize) -> Self {
         let row = |i: usize| (i.saturating_sub(below)..n.min(i + above + 1)).collect();
         Self { columns: n, rows: (0..n).map(row).collect() }
     }
 
     /// How many rows there are.
+    ///
+    /// ```
+    /// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+    /// assert_eq!(Pattern::new(3, [vec![2, 0]])?.rows(), 1);
+    /// # Ok::<(), brolga::Error>(())
+    /// ```
     pub fn rows(&self) -> usize {
         self.rows.len()
     }
 
     /// How many columns there are.
+    ///
+    /// ```
+    /// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+    /// assert_eq!(Pattern::new(3, [vec![2, 0]])?.columns(), 3);
+    /// # Ok::<(), brolga::Error>(())
+    /// ```
     pub fn columns(&self) -> usize {
         self.columns
     }
 
     /// The columns of a row, in order.
+    ///
+    /// ```
+    /// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+    /// assert_eq!(Pattern::banded(4, 1, 1).row(2), [1, 2, 3]);
+    /// ```
     pub fn row(&self, row: usize) -> &[usize] {
         &self.rows[row]
     }
 
     /// The pattern of the transposed matrix.
+    ///
+    /// ```
+    /// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+    /// let row = Pattern::new(2, [vec![0, 1]])?;
+    /// assert_eq!(row.transposed(), Pattern::new(1, [vec![0], vec![0]])?);
+    /// # Ok::<(), brolga::Error>(())
+    /// ```
     #[must_use]
     pub fn transposed(&self) -> Self {
         let mut rows = vec![Vec::new(); self.columns];
@@ -98,6 +135,12 @@ impl Pattern {
     }
 
     /// A matrix with these entries, zeros included.
+    ///
+    /// ```
+    /// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+    /// let diagonal = Pattern::banded(2, 0, 0);
+    /// assert_eq!(diagonal.dense(&[vec![3.0], vec![5.0]]), [[3.0, 0.0], [0.0, 5.0]]);
+    /// ```
     pub fn dense(&self, entries: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let row = |(columns, entries): (&Vec<usize>, &Vec<f64>)| {
             let mut row = vec![0.0; self.columns];
@@ -108,6 +151,13 @@ impl Pattern {
     }
 
     /// A colour for each column, such that no two columns of one colour share a row.
+    ///
+    /// ```
+    /// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+    /// assert_eq!(Pattern::banded(3, 0, 0).column_colours(), [0, 0, 0]);
+    /// assert_eq!(Pattern::new(3, [vec![0, 1, 2]])?.column_colours(), [0, 1, 2]);
+    /// # Ok::<(), brolga::Error>(())
+    /// ```
     pub fn column_colours(&self) -> Vec<usize> {
         let by_column = self.transposed();
         let mut order: Vec<usize> = (0..self.columns).collect();
@@ -154,6 +204,14 @@ impl Colours {
 }
 
 /// A star colouring of a symmetric pattern.
+///
+/// ```
+/// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+/// // All depends on the first: an arrow of any size takes two products, and one to compare.
+/// let arrow = Pattern::new(50, (0..50).map(|i| vec![0, i]))?;
+/// assert_eq!(Star::new(&arrow)?.products(), 3);
+/// # Ok::<(), brolga::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Star {
     pattern: Pattern,
@@ -163,6 +221,12 @@ pub struct Star {
 impl Star {
     /// Colour the pattern of a Hessian. What one half of it says counts for both; the diagonal
     /// belongs to it in any case.
+    ///
+    /// ```
+    /// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+    /// assert!(Star::new(&Pattern::new(2, [vec![0, 1]])?).is_err()); // one row, two columns
+    /// # Ok::<(), brolga::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Usage`] if it is not square.
@@ -193,22 +257,51 @@ impl Star {
     }
 
     /// The pattern, with both halves.
+    ///
+    /// ```
+    /// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+    /// let half = Pattern::new(2, [vec![1], vec![]])?;
+    /// assert_eq!(Star::new(&half)?.pattern(), &Pattern::banded(2, 1, 1));
+    /// # Ok::<(), brolga::Error>(())
+    /// ```
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
     /// One colour for each row and column.
+    ///
+    /// ```
+    /// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+    /// assert_eq!(Star::new(&Pattern::banded(3, 0, 0))?.colours(), [0, 0, 0]);
+    /// # Ok::<(), brolga::Error>(())
+    /// ```
     pub fn colours(&self) -> &[usize] {
         &self.colours
     }
 
     /// How many products the Hessian takes.
+    ///
+    /// ```
+    /// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+    /// // The diagonal by one product, and one to compare.
+    /// assert_eq!(Star::new(&Pattern::banded(100, 0, 0))?.products(), 2);
+    /// # Ok::<(), brolga::Error>(())
+    /// ```
     pub fn products(&self) -> usize {
         count(&self.colours) + 1
     }
 
     /// The entries of a Hessian from its products, one for each colour and one to compare, of which
     /// `products` gets some at a time.
+    ///
+    /// ```
+    /// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+    /// // Of x² + 3 x y.
+    /// let star = Star::new(&Pattern::new(2, [vec![0, 1], vec![0]])?)?;
+    /// let hessian = star.hessian::<brolga::Error>(one_by_one(|v: &[f64]| Ok(vec![2.0 * v[0] + 3.0 * v[1], 3.0 * v[0]])))?;
+    /// assert_eq!(star.pattern().dense(&hessian), [[2.0, 3.0], [3.0, 0.0]]);
+    /// # Ok::<(), brolga::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of `products`; [`Error::Usage`] if the pattern lacks an entry.
@@ -227,6 +320,13 @@ impl Star {
 }
 
 /// How many products a [Jacobian](jacobian) takes: one for each colour, and one to compare.
+///
+/// ```
+/// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+/// let row = Pattern::new(4, [vec![0, 1, 2, 3]])?;
+/// assert_eq!((sparse::products(&row, Sweep::Forward), sparse::products(&row, Sweep::Reverse)), (5, 2));
+/// # Ok::<(), brolga::Error>(())
+/// ```
 pub fn products(pattern: &Pattern, way: Sweep) -> usize {
     let colours = match way {
         Sweep::Forward => pattern.column_colours(),
@@ -241,6 +341,12 @@ fn count(colours: &[usize]) -> usize {
 }
 
 /// The way that takes fewer products for a pattern.
+///
+/// ```
+/// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+/// assert_eq!(sparse::cheaper(&Pattern::new(4, [vec![0, 1, 2, 3]])?), Sweep::Reverse);
+/// # Ok::<(), brolga::Error>(())
+/// ```
 pub fn cheaper(pattern: &Pattern) -> Sweep {
     Sweep::cheaper(products(pattern, Sweep::Forward), products(pattern, Sweep::Reverse))
 }
@@ -259,6 +365,18 @@ fn by_colour<E>(
 /// The entries of a Jacobian. `products` are those with directions ([`Sweep::Forward`]: one for
 /// each colour of columns), or those of seeds with it ([`Sweep::Reverse`]: one for each colour of
 /// rows), some at a time; one more compares.
+///
+/// ```
+/// # use brolga::drivers::{Pattern, Star, Sweep, one_by_one, sparse};
+/// // Of (x, y) -> (2 x, 3 y): one product for both columns, and one to compare.
+/// let diagonal = Pattern::banded(2, 0, 0);
+/// let products = one_by_one(|v: &[f64]| Ok(vec![2.0 * v[0], 3.0 * v[1]]));
+/// assert_eq!(sparse::jacobian::<brolga::Error>(&diagonal, Sweep::Forward, products)?, [[2.0], [3.0]]);
+/// // Of (x, y) -> (2 x + y, 3 y) an entry is missing.
+/// let products = one_by_one(|v: &[f64]| Ok(vec![2.0 * v[0] + v[1], 3.0 * v[1]]));
+/// assert!(sparse::jacobian::<brolga::Error>(&diagonal, Sweep::Forward, products).is_err());
+/// # Ok::<(), brolga::Error>(())
+/// ```
 ///
 /// # Errors
 /// Those of `products`; [`Error::Usage`] if the pattern lacks an entry.

@@ -52,26 +52,54 @@ pub struct Arg {
 
 impl Arg {
     /// An argument without a shadow.
+    ///
+    /// ```
+    /// # use brolga::{Arg, cranelift_codegen::data_value::DataValue};
+    /// let arg = Arg::new(DataValue::I32(7));
+    /// assert_eq!((arg.value, arg.shadow, arg.len), (DataValue::I32(7), 0, None));
+    /// ```
     pub fn new(value: DataValue) -> Self {
         Self { value, shadow: 0, len: None, floats: None }
     }
 
     /// A pointer and its shadow.
+    ///
+    /// ```
+    /// # use brolga::{Arg, cranelift_codegen::data_value::DataValue};
+    /// let arg = Arg::duplicated(0x1000, 0x2000);
+    /// assert_eq!((arg.value, arg.shadow), (DataValue::I64(0x1000), 0x2000));
+    /// ```
     pub fn duplicated(primal: u64, shadow: u64) -> Self {
         Self { shadow, ..Self::new(DataValue::I64(primal as i64)) }
     }
 
     /// A pointer and its shadow, with the length of both in bytes.
+    ///
+    /// ```
+    /// # use brolga::Arg;
+    /// assert_eq!(Arg::duplicated_len(0x1000, 0x2000, 8).len, Some(8));
+    /// ```
     pub fn duplicated_len(primal: u64, shadow: u64, len: u64) -> Self {
         Self::duplicated(primal, shadow).with_len(len)
     }
 
     /// The same argument, with floats that are known to lie behind it. It is taken on trust.
+    ///
+    /// ```
+    /// # use brolga::{Arg, Floats};
+    /// let arg = Arg::duplicated(0x1000, 0x2000).with_floats([Floats { offset: 0, len: 8, size: 4 }].into());
+    /// assert_eq!(arg.floats.map(|all| all.len()), Some(1));
+    /// ```
     pub fn with_floats(self, floats: Arc<[Floats]>) -> Self {
         Self { floats: Some(floats), ..self }
     }
 
     /// The same argument, with a declared length in bytes.
+    ///
+    /// ```
+    /// # use brolga::Arg;
+    /// assert_eq!(Arg::duplicated(0x1000, 0x2000).with_len(8).len, Some(8));
+    /// ```
     pub fn with_len(self, len: u64) -> Self {
         Self { len: Some(len), ..self }
     }

@@ -64,6 +64,18 @@ impl DerivedRule {
 
     /// Run the primal alone, as compiled by the same Cranelift.
     ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// # let double = |x: f64| DataValue::F64(x.into());
+    /// // SAFETY: the function accesses no memory.
+    /// assert_eq!(unsafe { rule.primal(&[double(3.0)]) }?, [double(9.0)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] for arguments that do not fit, [`Error::Trap`] if it traps.
     ///
@@ -77,6 +89,20 @@ impl DerivedRule {
     }
 
     /// [`Self::primal`] into a vector of the caller's: allocates nothing if that has room.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// # let double = |x: f64| DataValue::F64(x.into());
+    /// let mut values = Vec::new();
+    /// // SAFETY: the function accesses no memory.
+    /// unsafe { rule.primal_into(&[double(3.0)], &mut values) }?;
+    /// assert_eq!(values, [double(9.0)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::primal`].
@@ -101,6 +127,21 @@ impl DerivedRule {
     }
 
     /// Run the forward pass: the primal results, bit for bit, and the pullback of this run.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// # let double = |x: f64| DataValue::F64(x.into());
+    /// // SAFETY: the function accesses no memory.
+    /// let (values, mut pullback) = unsafe { rule.forward(&[Arg::new(double(3.0))]) }?;
+    /// assert_eq!(values, [double(9.0)]);
+    /// // SAFETY: the function accesses no memory.
+    /// assert_eq!(unsafe { pullback.call(&[double(1.0)]) }?, [Some(double(6.0))]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`Self::primal`]; also if a duplicated argument has no shadow, if a shadow overlaps a
@@ -245,6 +286,20 @@ impl DerivedRule {
     /// [`Pullback::call`], for one seed per result. A rule that was derived split runs its two
     /// functions one after the other. In the steady state this allocates nothing.
     ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// # let double = |x: f64| DataValue::F64(x.into());
+    /// let (mut values, mut slopes) = (Vec::new(), Vec::new());
+    /// // SAFETY: the function accesses no memory.
+    /// unsafe { rule.gradient(&[Arg::new(double(3.0))], &[double(0.5)], &mut values, &mut slopes) }?;
+    /// assert_eq!((values, slopes), (vec![double(9.0)], vec![Some(double(3.0))]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`Self::forward`] and [`Pullback::call`].
     ///
@@ -306,6 +361,20 @@ impl DerivedRule {
 
     /// [`Self::forward`] into a vector of the caller's. In the steady state (the tape of an earlier
     /// run has been given back, the vector has room) this allocates nothing.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// # let double = |x: f64| DataValue::F64(x.into());
+    /// let mut values = Vec::new();
+    /// // SAFETY: the function accesses no memory.
+    /// let mut pullback = unsafe { rule.forward_into(&[Arg::new(double(3.0))], &mut values) }?;
+    /// assert_eq!(values, [double(9.0)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::forward`].

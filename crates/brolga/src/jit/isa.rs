@@ -20,6 +20,12 @@ enum Tuning {
 }
 
 /// The host, with the flags that derived code needs.
+///
+/// ```
+/// let isa = brolga::jit::host_isa(&brolga::Options::default())?;
+/// assert_eq!(isa.pointer_bytes(), 8);
+/// # Ok::<(), brolga::Error>(())
+/// ```
 pub fn host_isa(options: &Options) -> Result<OwnedTargetIsa, Error> {
     tuned(match options.effort {
         Effort::Quick => Tuning::Quick,

@@ -17,6 +17,17 @@ use super::traps::Phase;
 use crate::Error;
 
 /// Compiled primals. Immutable, so threads may share it.
+///
+/// ```
+/// # use brolga::{Error, Options, Primal, cranelift_codegen::data_value::DataValue};
+/// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+/// # let mut program = brolga::Program::new();
+/// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+/// let primal = Primal::new(&program, &[square], &Options::default())?;
+/// // SAFETY: the function accesses no memory.
+/// assert_eq!(unsafe { primal.call(square, &[DataValue::F64(3.0.into())]) }?, [DataValue::F64(9.0.into())]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Primal {
     compiled: Compiled,
     program: Program,
@@ -47,6 +58,17 @@ impl Primal {
 
     /// Call a root.
     ///
+    /// ```
+    /// # use brolga::{Error, Options, Primal, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// let primal = Primal::new(&program, &[square], &Options::default())?;
+    /// // SAFETY: the function accesses no memory.
+    /// assert!(matches!(unsafe { primal.call(square, &[]) }, Err(Error::Usage(_)))); // it has one parameter
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] for arguments that do not fit or a function that is no root,
     /// [`Error::Trap`] if it traps.
@@ -71,6 +93,15 @@ impl Primal {
     }
 
     /// Bytes of machine code.
+    ///
+    /// ```
+    /// # use brolga::{Error, Options, Primal, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// assert!(Primal::new(&program, &[square], &Options::default())?.code_bytes() > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn code_bytes(&self) -> usize {
         self.compiled.code.code_bytes()
     }

@@ -127,6 +127,18 @@ impl DerivedRule {
     /// Differentiate and compile. By default ([`Effort::Tiered`]) the rule is there soon, and
     /// becomes faster when its calls have taken as long as that takes.
     ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// let request = Request::new(square, [ArgSpec::ACTIVE]);
+    /// assert_eq!(DerivedRule::new(&program, &request, &Options::default())?.width(), 1);
+    /// let typed = Options { tape: TapeKind::Typed, ..Options::default() };
+    /// assert!(matches!(DerivedRule::new(&program, &request, &typed), Err(Error::Usage(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Diagnostics`] with every problem of the program as asked; [`Error::Usage`] for
     /// [`TapeKind::Typed`].
@@ -146,6 +158,17 @@ impl DerivedRule {
     }
 
     /// Whether this is a clone of another rule.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// let again = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// assert!(rule.is(&rule.clone()) && !rule.is(&again));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -156,6 +179,16 @@ impl DerivedRule {
     }
 
     /// Whether the rule stays as it is: nothing faster is going to take its place.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// let options = Options { effort: Effort::Full, ..Options::default() };
+    /// assert!(DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &options)?.is_settled());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_settled(&self) -> bool {
         self.0.tiers.as_ref().is_none_or(Tiers::is_settled)
     }
@@ -177,6 +210,17 @@ impl DerivedRule {
 
     /// Make the rule of full effort now, if one is to come. If it cannot be made, as for want of
     /// memory, that is no error: the first one runs on.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// rule.settle();
+    /// assert!(rule.is_settled());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn settle(&self) {
         if let Some(tiers) = &self.0.tiers {
             tiers.make(self);
@@ -304,6 +348,16 @@ impl DerivedRule {
     }
 
     /// The primal signature.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// assert_eq!(rule.signature(), &program.funcs[square].signature);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn signature(&self) -> &Signature {
         &self.0.signature
     }
@@ -311,6 +365,18 @@ impl DerivedRule {
     /// The root's derivative as CLIF, as the next call runs it: forward pass and pullback, or the
     /// combined function and nothing. If nothing else calls them, they take their arguments from
     /// memory, and leave results there, 16 bytes each.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// let options = Options { mode: Mode::Combined, ..Options::default() };
+    /// let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &options)?;
+    /// let (both, none) = rule.clif();
+    /// assert!(both.contains("fmul") && none.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn clif(&self) -> (&str, &str) {
         let inner = &*self.now().0;
         let text = |i: usize| inner.emitted.get(i).map(|f| f.display().to_string()).unwrap_or_default();
@@ -329,6 +395,16 @@ impl DerivedRule {
     /// Bytes of machine code: of the derivative and what it calls, and of the primal once it has
     /// been called. What has been compiled with little effort stays there when something faster has
     /// taken its place, and counts.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// assert!(rule.code_bytes() > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn code_bytes(&self) -> usize {
         let whole = self.0.primal.get().and_then(|p| p.as_ref().ok()).map(|p| &p.0.code);
         let own = whole.unwrap_or_else(|| self.0.code()).code_bytes();
@@ -352,6 +428,16 @@ impl DerivedRule {
 
     /// Loops that were to be reversed from states ([`Options::checkpoints`]) and stay as they are:
     /// where each is, and why. They record all iterations.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// assert!(rule.loops_that_stay().is_empty()); // it has no loops
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn loops_that_stay(&self) -> Vec<String> {
         let loops = self.0.loops.iter();
         loops.filter_map(|l| Some(format!("{} {}", self.0.place(l), l.driver.as_ref().err()?))).collect()
@@ -359,12 +445,33 @@ impl DerivedRule {
 
     /// Whether the shadow of an argument that was declared [`fresh`](crate::Promises::fresh) is
     /// overwritten: it may hold anything before the call. Otherwise the caller fills it with zeros.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// assert!(!rule.overwrites(0)); // a float by value has no shadow
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn overwrites(&self, arg: usize) -> bool {
         self.0.overwrites.get(arg).copied().unwrap_or(false)
     }
 
     /// The address of a function or data object of the program, as the compiled code sees it. If
     /// the derivative has no use for it, the primal is compiled.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// assert!(rule.address_of("square").is_some_and(|address| address != 0));
+    /// assert_eq!(rule.address_of("cube"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn address_of(&self, symbol: &str) -> Option<u64> {
         let found = address(&self.0.compiled, self.0.added.as_ref(), symbol);
         found.or_else(|| self.compiled_primal().ok()?.0.address(symbol)).map(|a| a as u64)

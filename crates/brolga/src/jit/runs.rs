@@ -18,6 +18,24 @@ use crate::Error;
 
 /// A finished run of a combined function: what can still be asked about it. Dropping it gives its
 /// tape back.
+///
+/// ```
+/// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+/// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+/// # let mut program = brolga::Program::new();
+/// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+/// # let double = |x: f64| DataValue::F64(x.into());
+/// # let (mut values, mut slopes) = (Vec::new(), Vec::new());
+/// let options = Options { mode: Mode::Combined, ..Options::default() };
+/// let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &options)?;
+/// // SAFETY: the function accesses no memory.
+/// let run = unsafe { rule.gradient(&[Arg::new(double(3.0))], &[double(1.0)], &mut values, &mut slopes) }?;
+/// // A square needs no tape, and there are no loops, inverses or data objects.
+/// assert_eq!(run.tape_bytes(), 0);
+/// assert_eq!((run.loop_stats(), run.inverse_stats()), Default::default());
+/// assert!(run.loop_plans().is_empty() && run.data_shadow("state").is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Run {
     pub(super) rule: DerivedRule,
     /// `None` if the function has no use for one.
@@ -145,6 +163,22 @@ impl Pullback {
     /// returns as many sets of cotangents, one after the other. Its shadows are laid out as those
     /// of [`DerivedRule::tangent`].
     ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// # let double = |x: f64| DataValue::F64(x.into());
+    /// // SAFETY: the function accesses no memory.
+    /// let (_, mut pullback) = unsafe { rule.forward(&[Arg::new(double(3.0))]) }?;
+    /// for seed in [1.0, 0.5] {
+    ///     // SAFETY: the same.
+    ///     assert_eq!(unsafe { pullback.call(&[double(seed)]) }?, [Some(double(6.0 * seed))]);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] for seeds that do not fit; [`Error::Trap`] if a cotangent reached something
     /// that cannot be followed.
@@ -159,6 +193,22 @@ impl Pullback {
     }
 
     /// [`Self::call`] into a vector of the caller's: allocates nothing if that has room.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// # let double = |x: f64| DataValue::F64(x.into());
+    /// // SAFETY: the function accesses no memory.
+    /// let (_, mut pullback) = unsafe { rule.forward(&[Arg::new(double(3.0))]) }?;
+    /// let mut slopes = Vec::with_capacity(1);
+    /// // SAFETY: the same.
+    /// unsafe { pullback.call_into(&[double(1.0)], &mut slopes) }?;
+    /// assert_eq!(slopes, [Some(double(6.0))]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::call`].

@@ -52,6 +52,16 @@ impl DerivedRule {
     }
 
     /// How many derivatives a run computes: [`Options::width`](brolga_ir::Options::width).
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// let options = Options { mode: Mode::Tangent, width: 3, ..Options::default() };
+    /// assert_eq!(DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &options)?.width(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn width(&self) -> usize {
         self.0.width
     }
