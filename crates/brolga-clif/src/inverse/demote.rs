@@ -150,10 +150,10 @@ impl<'f> Demotion<'f> {
         let func = self.view.func;
         let is_stored = |pred: &Inst| {
             let within = func.layout.inst_block(*pred).expect("it is in a block");
-            let accesses = func.layout.block_insts(within).filter(|&i| self.touches(i, home).is_some());
+            let accesses: Vec<Inst> =
+                func.layout.block_insts(within).filter(|&i| self.touches(i, home).is_some()).collect();
             let given = self.view.targets(*pred).into_iter().filter(|t| t.0 == block).map(|t| t.1[number]);
-            let last = accesses.last();
-            last.is_some_and(|i| {
+            accesses.last().is_some_and(|&i| {
                 self.touches(i, home) == Some(true)
                     && given.into_iter().all(|v| self.view.resolved(func.dfg.inst_args(i)[0]) == v)
             })

@@ -172,11 +172,11 @@ impl UndoWalk<'_, '_> {
                     continue;
                 }
                 seen.push(block);
-                // Not round a loop.
-                let (back, on): (Vec<Block>, Vec<Block>) =
-                    self.shape.cfg.succ_iter(block).partition(|&to| self.shape.domtree.block_dominates(to, from));
-                ends |= !back.is_empty() || on.is_empty();
-                next.extend(on);
+                // Not round a loop that both are in.
+                let goes_back = |to: Block| to != from && self.shape.domtree.block_dominates(to, from);
+                ends |= self.shape.cfg.succ_iter(block).next().is_none();
+                ends |= self.shape.cfg.succ_iter(block).any(goes_back);
+                next.extend(self.shape.cfg.succ_iter(block).filter(|&to| !goes_back(to)));
             }
             (seen, ends)
         };
