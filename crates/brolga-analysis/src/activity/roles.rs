@@ -453,8 +453,8 @@ impl Cx<'_> {
             Kinds::F64 => CopyRole::Floats(8),
             Kinds::F32 => CopyRole::Floats(4),
             Kinds::POINTER => CopyRole::Pointers,
-            // Integers of which a float is made may be that float's bits.
-            Kinds::NONE if self.i.demanded && self.i.program.vmctx_pointers_only => CopyRole::Mixed,
+            // What a module copies may be floats that other functions, or the host, have put there.
+            Kinds::NONE if self.i.program.vmctx_pointers_only => CopyRole::Mixed,
             Kinds::NONE if k.has(Kinds::INT) => CopyRole::Ints,
             _ if let Some(fields) = self.fields(inst, mixed == moved)
                 && (mixed != moved || fields.iter().all(|f| matches!(f.1, MemRole::Float(_)))) =>
