@@ -127,6 +127,9 @@ pub fn form(func: &ir::Function, inst: ir::Inst) -> Option<Product> {
     let (g, kept) = masked(func, inst)?;
     let mut p = from(func, kept, g, &mut { MOST_STEPS })?;
     p.strong.push(g);
+    // A factor may be guarded more than once.
+    p.strong.sort_unstable();
+    p.strong.dedup();
     p.strong.iter().all(|s| p.times.contains(s)).then_some(p)
 }
 

@@ -83,8 +83,9 @@ fn scaled(cx: &mut StmtCx<'_, '_, '_>, p: &Product, z: ir::Value, ct: Val, part:
     let mut strong: Vec<ir::Value> = p.strong.to_vec();
     let factors: Vec<(Arith, ir::Value)> = match part {
         ProductPart::Times(own) => {
-            if let Some(k) = strong.iter().position(|&s| s == p.times[own]) {
-                strong.remove(k);
+            // A factor that is there twice is one of the others, too.
+            if p.times.iter().filter(|&&x| x == p.times[own]).count() == 1 {
+                strong.retain(|s| *s != p.times[own]);
             }
             let others = p.times.iter().enumerate().filter(|&(k, _)| k != own).map(|(_, &x)| (Arith::Fmul, x));
             p.over.iter().map(|&x| (Arith::Fdiv, x)).chain(others).collect()
@@ -103,7 +104,6 @@ fn scaled(cx: &mut StmtCx<'_, '_, '_>, p: &Product, z: ir::Value, ct: Val, part:
         let factor = factors.iter().fold(one, |f, (op, x)| cx.arith(op.clone(), &[f, Val::Primal(*x)], ty));
         by = cx.unless_at_root(ct, factor, by, ty);
     }
-    strong.dedup();
     for s in strong {
         by = cx.strong(Val::Primal(s), by, ty, None);
     }
