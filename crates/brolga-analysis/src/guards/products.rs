@@ -125,12 +125,26 @@ fn not_zero(func: &ir::Function, mask: ir::Value) -> Option<ir::Value> {
 /// from.
 pub fn form(func: &ir::Function, inst: ir::Inst) -> Option<Product> {
     let (g, kept) = masked(func, inst)?;
-    let mut p = from(func, kept, g, &mut { MOST_STEPS })?;
+    let left = &mut { MOST_STEPS };
+    let mut p = from(func, kept, g, left)?;
     p.strong.push(g);
+    // What a mask is about may be within a factor.
+    while let Some(&lacking) = p.strong.iter().find(|s| !p.times.contains(s)) {
+        let within = |(k, &t): (usize, &ir::Value)| Some((k, from(func, t, lacking, left)?));
+        let (k, inner) = p.times.iter().enumerate().find_map(within)?;
+        p.times.remove(k);
+        p.times.extend(inner.times);
+        p.over.extend(inner.over);
+        p.strong.extend(inner.strong);
+        p.gates.extend(inner.gates);
+        p.neg ^= inner.neg;
+        // Steps of a factor come before those that take it.
+        p.steps = inner.steps.into_iter().chain(p.steps).collect();
+    }
     // A factor may be guarded more than once.
     p.strong.sort_unstable();
     p.strong.dedup();
-    p.strong.iter().all(|s| p.times.contains(s)).then_some(p)
+    Some(p)
 }
 
 /// The guarded product that an instruction ends, if it does.

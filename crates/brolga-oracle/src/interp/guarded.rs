@@ -181,6 +181,22 @@ impl ProductChain {
         }
     }
 
+    /// Take apart the factors that are products of what a mask asks about; nothing if that is in
+    /// none.
+    fn expand(&mut self, body: &ir::Function) -> Option<()> {
+        while let Some(&v) = self.about.iter().find(|&&v| !self.factors.contains(&(v, false))) {
+            let factors = self.factors.iter().enumerate().filter(|f| !f.1.1);
+            let (k, way) = factors.into_iter().find_map(|(k, &(f, _))| {
+                let mut way = ProductChain::default();
+                way.follow(body, f, v, 16)?;
+                Some((k, way))
+            })?;
+            self.factors.remove(k);
+            self.join(way);
+        }
+        Some(())
+    }
+
     fn join(&mut self, other: ProductChain) {
         self.factors.extend(other.factors);
         self.about.extend(other.about);
@@ -251,11 +267,11 @@ impl<D: Domain> Machine<'_, D> {
         let mut chain = ProductChain::default();
         chain.follow(body, ProductFloat::named(body, v, None), g, 16)?;
         chain.about.push(g);
+        chain.expand(body)?;
         // A mask that cuts nothing is not looked at.
         let cuts = |m: &Self, l: u32| chain.about.iter().any(|&v| m.number(v, l, width).1 == 0.0);
-        let all_here = chain.about.iter().all(|&v| chain.factors.contains(&(v, false)));
         let cut_lanes: SmallVec<[u32; 4]> = (0..ty.lane_count()).filter(|&l| cuts(self, l)).collect();
-        if !all_here || cut_lanes.is_empty() || self.is_branch(body, g, &chain) {
+        if cut_lanes.is_empty() || self.is_branch(body, g, &chain) {
             return None;
         }
         let mut bytes = cut.bytes();
