@@ -58,6 +58,9 @@ impl ProductFloat {
     fn named(body: &ir::Function, of: Value, lane: Option<u8>) -> ProductFloat {
         let of = body.dfg.resolve_aliases(of);
         let here = ProductFloat { of, lane };
+        if let Some(first) = same_bits(body, of) {
+            return ProductFloat { of: first, lane };
+        }
         match (data(body, of), lane) {
             (Some(InstructionData::BinaryImm8 { opcode: Opcode::Extractlane, arg, imm }), None) => {
                 ProductFloat::named(body, arg, Some(imm))
@@ -77,6 +80,22 @@ impl ProductFloat {
     fn meets(self, other: ProductFloat) -> bool {
         self.of == other.of && (self.lane == other.lane || self.lane.is_none() || other.lane.is_none())
     }
+}
+
+/// The first float vector in its block that is made of the same bits.
+fn same_bits(body: &ir::Function, v: Value) -> Option<Value> {
+    let bits = |inst: ir::Inst| match body.dfg.insts[inst] {
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } => Some(body.dfg.resolve_aliases(arg)),
+        _ => None,
+    };
+    let inst = body.dfg.value_def(v).inst()?;
+    let (from, ty) = (bits(inst)?, body.dfg.value_type(v));
+    if !ty.is_vector() || !ty.lane_type().is_float() {
+        return None;
+    }
+    let mut all = body.layout.block_insts(body.layout.inst_block(inst)?);
+    let first = all.find(|&i| bits(i) == Some(from) && body.dfg.value_type(body.dfg.first_result(i)) == ty)?;
+    Some(body.dfg.first_result(first)).filter(|&first| first != v)
 }
 
 /// Whether a value is the constant zero, in all its bits.
@@ -126,6 +145,18 @@ fn kept(body: &ir::Function, inst: &InstructionData) -> Option<(Value, Value)> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// The float vector whose bits a value is, if it is one of those.
+fn vector(body: &ir::Function, v: Value) -> Value {
+    match data(body, v) {
+        Some(InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. })
+            if body.dfg.value_type(arg).is_vector() && body.dfg.value_type(arg).lane_type().is_float() =>
+        {
+            arg
+        }
+        _ => v,
     }
 }
 
@@ -255,14 +286,17 @@ impl<D: Domain> Machine<'_, D> {
     /// Where the floats of a masked product come from, if it is one and a mask cuts. `cut` is what
     /// is there otherwise.
     pub(super) fn guarded(&mut self, body: &ir::Function, inst: ir::Inst, ty: Type, cut: &Prov) -> Option<Prov> {
-        if !D::TRACKS || !ty.lane_type().is_float() {
+        if !D::TRACKS || !(ty.is_vector() || ty.is_float()) {
             return None;
         }
         let (v, g) = kept(body, &body.dfg.insts[inst])?;
-        let width = (ty.lane_bits() / 8) as u8;
-        if body.dfg.value_type(g) != ty {
+        // The bits of a vector may be masked as integers.
+        let (of, v) = (body.dfg.value_type(g), vector(body, v));
+        if body.dfg.value_type(v) != of || of.bits() != ty.bits() || !of.lane_type().is_float() {
             return None;
         }
+        let (g, ty) = (vector(body, g), of);
+        let width = (ty.lane_bits() / 8) as u8;
         let g = ProductFloat::named(body, g, None);
         let mut chain = ProductChain::default();
         chain.follow(body, ProductFloat::named(body, v, None), g, 16)?;

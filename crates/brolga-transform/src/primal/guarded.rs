@@ -6,7 +6,8 @@
 //! ([`brolga_analysis::guards::products`]); and its rule gives cotangents to factors where the mask
 //! is, though an optimiser may have moved a part of the product to another block.
 //!
-//! **Answer.** A scalar mask becomes a `select`. A product that was computed in one lane of a
+//! **Answer.** A mask of a vector's bits as integers, as all are in modules, becomes one of the
+//! vector. A scalar mask becomes a `select`. A product that was computed in one lane of a
 //! vector is computed by itself. The steps between the factors and the mask are done once more in
 //! front of it, if they stand in another block.
 //!
@@ -27,12 +28,19 @@ use brolga_analysis::guards::products::{MOST_STEPS, form, masked};
 use brolga_ir::map::HashMap;
 use cranelift_codegen::cursor::Cursor;
 use cranelift_codegen::ir::condcodes::FloatCC;
-use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, types};
+use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, Type, types};
 
 use crate::primal::edit::before;
 
 /// Write them so.
 pub fn guards(func: &mut ir::Function) {
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    let masks = insts.filter(|&i| matches!(func.dfg.insts[i].opcode(), Opcode::Band | Opcode::Bitselect));
+    let masks: Vec<ir::Inst> = masks.collect();
+    let any = masks.iter().fold(false, |any, &inst| of_floats(func, inst) || any);
+    if any {
+        one_name(func);
+    }
     let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     let float = |i: ir::Inst| func.dfg.inst_results(i).first().map(|&z| func.dfg.value_type(z).lane_type().is_float());
     let is_masked = |&i: &ir::Inst| {
@@ -49,6 +57,87 @@ pub fn guards(func: &mut ir::Function) {
         }
         gather(func, inst);
     }
+}
+
+/// Give the floats that a vector's bits are one name in each block: a mask is about the factor that
+/// is multiplied.
+fn one_name(func: &mut ir::Function) {
+    let blocks: Vec<ir::Block> = func.layout.blocks().collect();
+    for block in blocks {
+        let mut known: HashMap<(ir::Value, Type), ir::Value> = HashMap::default();
+        let insts: Vec<ir::Inst> = func.layout.block_insts(block).collect();
+        for inst in insts {
+            let InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } = func.dfg.insts[inst] else {
+                continue;
+            };
+            let v = func.dfg.first_result(inst);
+            let (arg, ty) = (func.dfg.resolve_aliases(arg), func.dfg.value_type(v));
+            if !ty.is_vector() || !ty.lane_type().is_float() {
+                continue;
+            }
+            if let Some(&first) = known.get(&(arg, ty)) {
+                func.layout.remove_inst(inst);
+                func.dfg.clear_results(inst);
+                func.dfg.change_to_alias(v, first);
+            } else {
+                known.insert((arg, ty), v);
+            }
+        }
+    }
+    // Others are asked by the names of their operands.
+    func.dfg.resolve_all_aliases();
+}
+
+/// A mask of a float vector's bits, as one of the vector; whether it was one of bits.
+fn of_floats(func: &mut ir::Function, inst: ir::Inst) -> bool {
+    let result = func.dfg.first_result(inst);
+    let ty = func.dfg.value_type(result);
+    if !ty.is_vector() || ty.lane_type().is_float() {
+        return false;
+    }
+    // Of what float vector these are the bits.
+    let float = |func: &ir::Function, v: ir::Value| {
+        let inst = func.dfg.value_def(v).inst()?;
+        let InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } = func.dfg.insts[inst] else {
+            return None;
+        };
+        let of = func.dfg.value_type(arg);
+        (of.is_vector() && of.lane_type().is_float()).then_some((arg, of))
+    };
+    let (op, args) = (func.dfg.insts[inst].opcode(), func.dfg.inst_args(inst).to_vec());
+    let Some((mask, (x, of))) = (match op {
+        Opcode::Band => [(0, 1), (1, 0)].into_iter().find_map(|(m, x)| Some((args[m], float(func, args[x])?))),
+        _ if is_zero(func, args[2]) => float(func, args[1]).map(|x| (args[0], x)),
+        _ => None,
+    }) else {
+        return false;
+    };
+    if compared(func, mask) != Some(of) {
+        return false;
+    }
+    let little = MemFlagsData::new().with_endianness(ir::Endianness::Little);
+    let mut pos = before(func, inst);
+    let mask = pos.ins().bitcast(of, little, mask);
+    let masked = pos.ins().band(x, mask);
+    let bits = pos.ins().bitcast(ty, little, masked);
+    func.layout.remove_inst(inst);
+    func.dfg.clear_results(inst);
+    func.dfg.change_to_alias(result, bits);
+    true
+}
+
+/// The vectors whose lanes a mask compares with each other.
+fn compared(func: &ir::Function, mask: ir::Value) -> Option<Type> {
+    match func.dfg.insts[func.dfg.value_def(mask).inst()?] {
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } => compared(func, arg),
+        InstructionData::FloatCompare { cond: FloatCC::NotEqual, args, .. } => Some(func.dfg.value_type(args[0])),
+        _ => None,
+    }
+}
+
+/// Whether all bits are zero.
+fn is_zero(func: &ir::Function, v: ir::Value) -> bool {
+    brolga_analysis::bits::bit_idioms::constant_bytes(func, v).is_some_and(|b| b.iter().all(|&b| b == 0))
 }
 
 /// A scalar mask as a `select`.
@@ -69,9 +158,7 @@ fn scalar_mask(func: &ir::Function, mask: ir::Value) -> Option<ir::Value> {
     let InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } = data(arg)? else { return None };
     let InstructionData::FloatCompare { cond: FloatCC::NotEqual, args, .. } = data(arg)? else { return None };
     let (ty, vector) = (func.dfg.value_type(mask), func.dfg.value_type(args[0]));
-    let zero =
-        |v| brolga_analysis::bits::bit_idioms::constant_bytes(func, v).is_some_and(|b| b.iter().all(|&b| b == 0));
-    let of = match args.map(zero) {
+    let of = match args.map(|v| is_zero(func, v)) {
         [false, true] => args[0],
         [true, false] => args[1],
         _ => return None,
