@@ -8,73 +8,13 @@
 //! an iteration has left loaded in the first one, or though the next one stores there.
 
 use brolga_clif::inverse::{InverseRequest, UndoneCall, inverse};
+use brolga_testing::function;
 use brolga_testing::noise::Noise;
-use brolga_testing::{function, jit};
-use cranelift_codegen::ir::{self, TrapCode, UserFuncName};
+use cranelift_codegen::ir::UserFuncName;
 
-const OVERLAP: TrapCode = TrapCode::unwrap_user(238);
-
-/// `%f(i64 state, i64 read, i64 n)`.
-fn text(body: &str) -> String {
-    format!("function %f(i64, i64, i64) system_v {{\n    fn0 = %sin(f64) -> f64 system_v\n{body}\n}}")
-}
-
-fn found(func: &ir::Function) -> Result<ir::Function, String> {
-    found_of(func, &[0])
-}
-
-fn found_of(func: &ir::Function, states: &[usize]) -> Result<ir::Function, String> {
-    let asked = InverseRequest { states, called: &|_| UndoneCall::Computes, overlap: OVERLAP };
-    inverse(func, &asked, UserFuncName::testcase("g"))
-        .map_err(|e| format!("{}: {}", func.dfg.display_inst(e.inst), e.why))
-}
-
-/// Call both, one behind the other: how far words are apart, at most, as floats, how many are not
-/// the same, and whether the function does something.
-fn there_and_back(body: &str, states: u64, n: u64) -> (f64, usize, bool) {
-    there_and_back_of(body, &[0], states, n)
-}
-
-/// The same, of these states: parameters 0 and 1.
-fn there_and_back_of(body: &str, parts: &[usize], states: u64, n: u64) -> (f64, usize, bool) {
-    there_and_back_by(body, parts, states, n, None)
-}
-
-/// The same, where the other parameter points at these words.
-fn there_and_back_by(body: &str, parts: &[usize], states: u64, n: u64, given: Option<[u64; 16]>) -> (f64, usize, bool) {
-    let func = function(&text(body));
-    let back = found_of(&func, parts).unwrap_or_else(|e| panic!("{e}"));
-    let isa = jit::host_isa();
-    cranelift_codegen::verify_function(&back, &*isa).unwrap_or_else(|e| panic!("{e}\n{back}"));
-    let (_module, code) = jit::compile(vec![func, back.clone()]);
-    type Entry = extern "sysv64" fn(*mut u64, *mut u64, u64);
-    // SAFETY: both have this signature.
-    let [f, g] = [code[0], code[1]].map(|p| unsafe { std::mem::transmute::<*const u8, Entry>(p) });
-    let mut noise = Noise(7);
-    let (mut apart, mut differ, mut changed) = (0.0_f64, 0, false);
-    for _ in 0..states {
-        let mut float = |_| (noise.below(2001) as f64 / 1000.0 - 1.0).to_bits();
-        let before: [u64; 16] = std::array::from_fn(&mut float);
-        let read: [u64; 16] = given.unwrap_or_else(|| std::array::from_fn(&mut float));
-        let (mut state, mut other) = (before, read);
-        f(state.as_mut_ptr(), other.as_mut_ptr(), n);
-        changed |= state != before;
-        g(state.as_mut_ptr(), other.as_mut_ptr(), n);
-        for (a, b) in state.iter().chain(&other).zip(before.iter().chain(&read)).filter(|(a, b)| a != b) {
-            differ += 1;
-            apart = apart.max((f64::from_bits(*a) - f64::from_bits(*b)).abs());
-        }
-    }
-    (apart, differ, changed)
-}
-
-fn is_exact(body: &str) {
-    for n in [0, 1, 2, 5, 8] {
-        let (apart, differ, changed) = there_and_back(body, 2000, n);
-        assert_eq!((apart, differ), (0.0, 0), "n = {n}\n{body}");
-        assert!(changed || n == 0, "nothing was changed\n{body}");
-    }
-}
+use crate::undone::{
+    OVERLAP, found, found_of, is_exact, refused, text, there_and_back, there_and_back_by, there_and_back_of,
+};
 
 #[test]
 fn sides_of_branches_read_what_is_loaded_above() {
@@ -106,177 +46,6 @@ fn sides_of_branches_read_what_is_loaded_above() {
         // Where something is stored between, they would read another number.
         let between = function(&text(&body("store v3, v0+8\n store v4, v0", inner)));
         assert!(found(&between).is_err());
-    }
-}
-
-/// `a || b`, in a loop: three ways, of which two run the same. Where all of them meet is behind it.
-/// Seen to fail: with the first block that both ways of a branch lead to, what is behind the first
-/// condition was undone always, and what is behind both twice.
-#[test]
-fn branches_that_share_a_way_are_refused() {
-    let shared = "block0(v0: i64, v1: i64, v2: i64):
-            v3 = iconst.i64 1
-            v4 = iconst.i64 3
-            v5 = iconst.i64 0
-            jump block1(v5)
-        block1(v6: i64):
-            v7 = ishl v6, v4
-            v8 = iadd v1, v7
-            v9 = iadd v0, v7
-            v10 = load.i64 v8
-            v11 = band v10, v3
-            brif v11, block3, block2
-        block2:
-            v12 = load.i64 v8+8
-            v13 = band v12, v3
-            brif v13, block3, block4
-        block3:
-            v14 = load.i64 v9
-            v15 = iadd v14, v2
-            store v15, v9
-            jump block4
-        block4:
-            v16 = iadd v6, v3
-            v17 = icmp ult v16, v2
-            brif v17, block1(v16), block5
-        block5:
-            return";
-    let said = refused(shared);
-    assert!(said.contains("brif") || said.contains("jump"), "{said}");
-    is_exact(&shared.replace("brif v13, block3, block4", "jump block4"));
-}
-
-#[test]
-fn loads_above_a_branch_may_be_in_front_of_stores_elsewhere() {
-    let body = |store: &str| {
-        format!(
-            "block0(v0: i64, v1: i64, v2: i64):
-                v3 = load.i64 v0
-                v4 = load.i64 v0+8
-                v5 = bnot v4
-                {store}
-                brif v2, block1, block2
-            block1:
-                v7 = iadd v3, v2
-                store v7, v0
-                jump block2
-            block2:
-                return"
-        )
-    };
-    is_exact(&body("store v5, v0+8"));
-    refused(&body("store v5, v0+4"));
-}
-
-/// What is chosen in registers, and stored behind that.
-const CHOSEN: &str = "block0(v0: i64, v1: i64, v2: i64):
-            v3 = iconst.i64 1
-            v4 = load.i64 v0
-            v5 = load.i64 v0+8
-            v6 = band v2, v3
-            brif v6, block1, block2(v4, v5)
-        block1:
-            v7 = iadd v4, v2
-            v8 = rotl v5, v2
-            jump block2(v7, v8)
-        block2(v10: i64, v11: i64):
-            v12 = imul v10, v2
-            v13 = bxor v11, v12
-            store v10, v0
-            store v13, v0+8
-            return";
-
-/// The same, twice, by `select`; the address is computed behind the choice.
-const SELECTED: &str = "block0(v0: i64, v1: i64, v2: i64):
-            v3 = iconst.i64 1
-            v20 = load.i64 v1
-            v21 = iconst.i64 56
-            v22 = band v20, v21
-            v4 = iadd v0, v22
-            v5 = load.i64 v4+8
-            v6 = band v2, v3
-            v7 = iadd v5, v2
-            v8 = select v6, v7, v5
-            v9 = icmp ugt v2, v3
-            v10 = rotl v8, v2
-            v11 = select v9, v10, v8
-            v12 = iconst.i64 8
-            v13 = iadd v4, v12
-            store v11, v13
-            return";
-
-/// A sum over other memory that a loop carries in a register, asked before an iteration.
-const SUMMED: &str = "block0(v0: i64, v1: i64, v2: i64):
-            v3 = iconst.i64 0
-            v4 = load.i64 v0+8
-            v6 = iconst.i64 1
-            jump block1(v3, v4)
-        block1(v10: i64, v11: i64):
-            v17 = icmp ult v10, v2
-            brif v17, block3, block2
-        block3:
-            v12 = load.i64 v1
-            v13 = rotl v11, v12
-            v14 = isub v13, v10
-            v16 = iadd v10, v6
-            jump block1(v16, v14)
-        block2:
-            store v11, v0+8
-            return";
-
-/// What a loop carries in registers: two numbers, by turns.
-const PROMOTED: &str = "block0(v0: i64, v1: i64, v2: i64):
-            v3 = iconst.i64 0
-            v4 = load.i64 v0+8
-            v5 = load.i64 v0+24
-            v6 = iconst.i64 1
-            jump block1(v3, v4, v5)
-        block1(v10: i64, v11: i64, v12: i64):
-            v13 = rotl v12, v10
-            v14 = isub v13, v11
-            v15 = bxor v11, v14
-            v16 = iadd v10, v6
-            v17 = icmp ult v16, v2
-            brif v17, block1(v16, v14, v15), block2
-        block2:
-            store v14, v0+8
-            store v15, v0+24
-            return";
-
-#[test]
-fn what_is_kept_in_registers_is_put_back_into_memory() {
-    for body in [CHOSEN, SELECTED, SUMMED, PROMOTED] {
-        for n in [1, 2, 3, 5, 8] {
-            assert_eq!(there_and_back_by(body, &[0], 500, n, Some([16; 16])), (0.0, 0, true), "n = {n}\n{body}");
-        }
-    }
-    // What is chosen by a number of the state stays a choice: it is found again, and is not undone.
-    is_exact(
-        "block0(v0: i64, v1: i64, v2: i64):
-            v4 = load.i64 v0
-            v5 = load.i64 v0+8
-            v6 = iconst.i64 0
-            v7 = icmp sgt v4, v6
-            v8 = select v7, v4, v6
-            v9 = iadd v5, v8
-            store v9, v0+8
-            v10 = iadd v4, v2
-            v11 = icmp sgt v2, v6
-            v12 = select v11, v10, v4
-            store v12, v0
-            return",
-    );
-    // What decides is one of the numbers; the place is read between; one way does not store there.
-    for (body, from, to) in [
-        (CHOSEN, "band v2, v3", "band v4, v3"),
-        (CHOSEN, "v12 = imul v10, v2", "v14 = load.i64 v0\nv12 = imul v14, v2"),
-        (SELECTED, "icmp ugt v2, v3", "icmp ugt v5, v3"),
-        (CHOSEN, "store v13, v0+8\n", "brif v2, block3, block4\nblock3:\nstore v13, v0+8\njump block4\nblock4:\n"),
-        (PROMOTED, "block2:\n", "block2:\nbrif v2, block3, block4\nblock4:\nreturn\nblock3:\n"),
-    ] {
-        let changed = body.replace(from, to);
-        assert_ne!(changed, body);
-        refused(&changed);
     }
 }
 
@@ -719,10 +488,6 @@ fn places_that_are_the_same_and_cannot_be_undone_trap() {
     for n in [8, 12, 100] {
         assert_eq!(there_and_back(sizes, 20, n), (0.0, 0, true));
     }
-}
-
-fn refused(body: &str) -> String {
-    found(&function(&text(body))).expect_err("it has no inverse")
 }
 
 #[test]

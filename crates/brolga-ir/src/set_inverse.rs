@@ -117,7 +117,7 @@ impl Program {
             if ty(param) != Some(types::I64) || self.vmctx_pointers_only {
                 return Err((format!("parameter {param} of {sig} is no pointer"), help));
             }
-            if let StateLength::Bytes(n) = length {
+            if let StateLength::Bytes(n @ 1..) = length {
                 for (symbol, f) in [function, inverse].iter().zip([0, 1].map(|k| bodies[k])) {
                     let entry = f.layout.entry_block().expect("it has a body");
                     let state = f.dfg.block_params(entry)[param];

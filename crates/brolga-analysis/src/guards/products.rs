@@ -125,12 +125,11 @@ fn not_zero(func: &ir::Function, mask: ir::Value) -> Option<ir::Value> {
 /// from.
 pub fn form(func: &ir::Function, inst: ir::Inst) -> Option<Product> {
     let (g, kept) = masked(func, inst)?;
-    let left = &mut { MOST_STEPS };
-    let mut p = from(func, kept, g, left)?;
+    let mut p = from(func, kept, g, &mut { MOST_STEPS })?;
     p.strong.push(g);
     // What a mask is about may be within a factor.
     while let Some(&lacking) = p.strong.iter().find(|s| !p.times.contains(s)) {
-        let within = |(k, &t): (usize, &ir::Value)| Some((k, from(func, t, lacking, left)?));
+        let within = |(k, &t): (usize, &ir::Value)| Some((k, from(func, t, lacking, &mut { MOST_STEPS })?));
         let (k, inner) = p.times.iter().enumerate().find_map(within)?;
         p.times.remove(k);
         p.times.extend(inner.times);

@@ -44,7 +44,7 @@ const MOST_INSTS: usize = 20_000;
 
 /// A place of a state, by an access of it.
 #[derive(Clone, Debug)]
-struct Home {
+struct DemotedPlace {
     state: usize,
     at: Linear,
     ty: Type,
@@ -54,7 +54,7 @@ struct Home {
 }
 
 /// A state, where in it, and what lies there.
-type Place = (usize, Linear, Type);
+type StateAccess = (usize, Linear, Type);
 
 /// The same function with values in their homes; none if there are none, or it is refused.
 pub(super) fn demoted(func: &ir::Function, asked: &InverseRequest<'_>) -> Option<ir::Function> {
@@ -119,8 +119,8 @@ impl<'f> Demotion<'f> {
         first_user(self.view.func, inst)
     }
 
-    /// A store of what is computed from its place in a block above, and the branch in front of which
-    /// it may stand: on all other ways the place is stored to, too.
+    /// A store of what is computed from its place in a block above, and the branch in front of
+    /// which it may stand: on all other ways the place is stored to, too.
     fn early(&self) -> Option<(Inst, Inst)> {
         let func = self.view.func;
         self.insts().find_map(|store| {
@@ -138,7 +138,7 @@ impl<'f> Demotion<'f> {
                 return None;
             }
             let (state, at, ty) = address;
-            let home = Home { state, at, ty, address: self.view.address(store), offset: 0 };
+            let home = DemotedPlace { state, at, ty, address: self.view.address(store), offset: 0 };
             let is_first = self.first(block, &home) == Some((store, true));
             let others = self.cfg.succ_iter(pred.block).all(|to| self.is_overwritten(to, &home));
             (is_first && others).then_some((store, pred.inst))
@@ -146,7 +146,7 @@ impl<'f> Demotion<'f> {
     }
 
     /// The branches to a block that come behind a store of what they give, where it has its home.
-    fn stored_there(&self, block: Block, number: usize, home: &Home) -> HashSet<Inst> {
+    fn stored_there(&self, block: Block, number: usize, home: &DemotedPlace) -> HashSet<Inst> {
         let func = self.view.func;
         let is_stored = |pred: &Inst| {
             let within = func.layout.inst_block(*pred).expect("it is in a block");
@@ -166,14 +166,14 @@ impl<'f> Demotion<'f> {
         let func = self.view.func;
         let mut found = Vec::new();
         for block in func.layout.blocks() {
-            let mut held: Vec<(Value, Home)> = Vec::new();
+            let mut held: Vec<(Value, DemotedPlace)> = Vec::new();
             for inst in func.layout.block_insts(block) {
                 let op = func.dfg.insts[inst].opcode();
                 if op.is_call() {
                     held.clear();
                 }
                 let Some((state, at, ty)) = self.accessed(inst) else { continue };
-                let home = Home { state, at, ty, address: self.view.address(inst), offset: 0 };
+                let home = DemotedPlace { state, at, ty, address: self.view.address(inst), offset: 0 };
                 if op == Opcode::Load {
                     held.push((func.dfg.first_result(inst), home));
                     continue;
@@ -190,7 +190,7 @@ impl<'f> Demotion<'f> {
     }
 
     /// A parameter that has a home: its block, its number, and that.
-    fn param(&self) -> Option<(Block, usize, Home)> {
+    fn param(&self) -> Option<(Block, usize, DemotedPlace)> {
         let func = self.view.func;
         for &block in self.tree.cfg_postorder() {
             let by_branch = |p: Inst| matches!(func.dfg.insts[p].opcode(), Opcode::Jump | Opcode::Brif);
@@ -212,12 +212,12 @@ impl<'f> Demotion<'f> {
     /// Places that a value is computed from, and that are stored to: those that have an address in
     /// front of an instruction's block. First comes where it is stored itself, and then where
     /// something is stored or loaded that it is chosen from.
-    fn homes(&self, v: Value, inst: Inst) -> Vec<Home> {
+    fn homes(&self, v: Value, inst: Inst) -> Vec<DemotedPlace> {
         let func = self.view.func;
         let ty = func.dfg.value_type(v);
         let block = func.layout.inst_block(inst).expect("it is in a block");
-        let read: Vec<Place> = self.reads(v).into_iter().filter_map(|i| self.accessed(i)).collect();
-        let mut found: Vec<Home> = Vec::new();
+        let read: Vec<StateAccess> = self.reads(v).into_iter().filter_map(|i| self.accessed(i)).collect();
+        let mut found: Vec<DemotedPlace> = Vec::new();
         for access in self.insts() {
             let Some(place) = self.accessed(access).filter(|p| p.2 == ty && read.contains(p)) else { continue };
             let (address, offset) = (self.view.address(access), self.view.offset(access) as i32);
@@ -231,11 +231,11 @@ impl<'f> Demotion<'f> {
                 };
             let (state, at, ty) = place;
             if (is_above || is_before) && !found.iter().any(|h| h.state == state && h.at == at) {
-                found.push(Home { state, at, ty, address, offset });
+                found.push(DemotedPlace { state, at, ty, address, offset });
             }
         }
         let chosen_from = self.chosen_from(v);
-        let of = |values: &[Value], home: &Home, stores: bool| {
+        let of = |values: &[Value], home: &DemotedPlace, stores: bool| {
             self.insts().any(|i| {
                 let is_store = func.dfg.insts[i].opcode() == Opcode::Store;
                 let is_there = || self.accessed(i).is_some_and(|p| p.0 == home.state && p.1 == home.at && p.2 == ty);
@@ -267,13 +267,13 @@ impl<'f> Demotion<'f> {
     }
 
     /// The place of a load or store of a state that is changed.
-    fn accessed(&self, inst: Inst) -> Option<Place> {
+    fn accessed(&self, inst: Inst) -> Option<StateAccess> {
         let view = &self.view;
         if !matches!(view.func.dfg.insts[inst].opcode(), Opcode::Load | Opcode::Store) {
             return None;
         }
         let Some(MemoryRoot::State(state)) = view.place(view.address(inst)) else { return None };
-        let (at, ty) = view.accessed(inst);
+        let (at, ty) = Linear::accessed(view, inst);
         view.written.contains(&state).then_some((state, at, ty))
     }
 
@@ -305,7 +305,7 @@ impl<'f> Demotion<'f> {
     }
 
     /// Whether a place is stored to on every way from the beginning of a block, before it is read.
-    fn is_overwritten(&self, block: Block, home: &Home) -> bool {
+    fn is_overwritten(&self, block: Block, home: &DemotedPlace) -> bool {
         let (mut seen, mut work) = (EntitySet::new(), vec![block]);
         while let Some(b) = work.pop() {
             // Where the block begins anew the place is stored to.
@@ -323,13 +323,14 @@ impl<'f> Demotion<'f> {
     }
 
     /// What a block does first with a place, and whether it is a store to it.
-    fn first(&self, block: Block, home: &Home) -> Option<(Inst, bool)> {
+    fn first(&self, block: Block, home: &DemotedPlace) -> Option<(Inst, bool)> {
         let mut insts = self.view.func.layout.block_insts(block);
         insts.find_map(|inst| Some((inst, self.touches(inst, home)?)))
     }
 
-    /// Whether an instruction stores to a place, or does something else with it; nothing if neither.
-    fn touches(&self, inst: Inst, home: &Home) -> Option<bool> {
+    /// Whether an instruction stores to a place, or does something else with it; nothing if
+    /// neither.
+    fn touches(&self, inst: Inst, home: &DemotedPlace) -> Option<bool> {
         let op = self.view.func.dfg.insts[inst].opcode();
         match op {
             Opcode::Load | Opcode::Store => {
@@ -375,7 +376,7 @@ fn branch(func: &mut ir::Function, select: Inst) {
 }
 
 /// Store what a parameter is given where it has its home, and load it from there.
-fn demote(func: &mut ir::Function, block: Block, number: usize, home: &Home, there: &HashSet<Inst>) {
+fn demote(func: &mut ir::Function, block: Block, number: usize, home: &DemotedPlace, there: &HashSet<Inst>) {
     let cfg = ControlFlowGraph::with_function(func);
     let preds: Vec<Inst> = cfg.pred_iter(block).map(|p| p.inst).collect();
     let flags = MemFlagsData::new();

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use cranelift_codegen::ir::{InstructionData, Opcode, Type, Value, ValueDef};
+use cranelift_codegen::ir::{Inst, InstructionData, Opcode, Type, Value, ValueDef};
 
 use super::view::View;
 use crate::map::HashMap;
@@ -36,7 +36,17 @@ impl Linear {
         Self::known(view, v, &mut HashMap::default())
     }
 
-    /// The same, with what is known of others.
+    /// Where a load or store goes, and what type it has there.
+    pub fn accessed(view: &View<'_>, inst: Inst) -> (Self, Type) {
+        let dfg = &view.func.dfg;
+        let is_store = dfg.insts[inst].opcode() == Opcode::Store;
+        let value = if is_store { dfg.inst_args(inst)[0] } else { dfg.first_result(inst) };
+        let mut at = Self::of(view, view.address(inst));
+        at.number = at.number.wrapping_add(view.offset(inst));
+        (at, dfg.value_type(value))
+    }
+
+    /// A value as a sum, with what is known of others.
     fn known(view: &View<'_>, v: Value, seen: &mut HashMap<Value, Self>) -> Self {
         let v = view.resolved(v);
         if let Some(found) = seen.get(&v) {

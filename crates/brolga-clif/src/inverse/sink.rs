@@ -21,7 +21,7 @@ use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::{self, Block, Inst, Opcode, Value};
 
-use super::linear::Nearness;
+use super::linear::{Linear, Nearness};
 use super::view::{InverseRequest, UndoneCall, View};
 
 /// The same function with loads behind branches; none if there are none to put there.
@@ -79,11 +79,12 @@ fn loads_at_the_end(view: &View<'_>, block: Block) -> Vec<Inst> {
 fn are_apart(view: &View<'_>, load: Inst, store: Inst) -> bool {
     let [a, b] = [load, store].map(|i| view.place(view.address(i)));
     let (Some(a), Some(b)) = (a, b) else { return false };
-    let [(at, ty), (stored, stored_ty)] = [load, store].map(|i| view.accessed(i));
+    let [(at, ty), (stored, stored_ty)] = [load, store].map(|i| Linear::accessed(view, i));
     a != b || at.near(ty, &stored, stored_ty) == Nearness::Apart
 }
 
-/// Load, or compute, again at the beginning of a block, for what it dominates; whether something there reads it.
+/// Load, or compute, again at the beginning of a block, for what it dominates; whether something
+/// there reads it.
 fn again(func: &mut ir::Function, tree: &DominatorTree, load: Inst, side: Block) -> bool {
     let value = func.dfg.first_result(load);
     let within: Vec<Inst> = func

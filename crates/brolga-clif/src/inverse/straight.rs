@@ -93,7 +93,7 @@ impl Inverse<'_, '_, '_, '_> {
             if !view.written.contains(&state) {
                 continue;
             }
-            let (at, ty) = view.accessed(inst);
+            let (at, ty) = Linear::accessed(view, inst);
             let known = found.all.iter().position(|c| c.state == state && c.at == at && c.ty == ty);
             let k = known.unwrap_or(found.all.len());
             if known.is_none() {

@@ -6,10 +6,9 @@
 //!
 //! **Cost.** One walk over the function, behind that of [`super::origin`].
 
-use cranelift_codegen::ir::{self, Block, FuncRef, Inst, Opcode, TrapCode, Type, Value, ValueDef};
+use cranelift_codegen::ir::{self, Block, FuncRef, Inst, Opcode, TrapCode, Value, ValueDef};
 use cranelift_entity::EntitySet;
 
-use super::linear::Linear;
 use super::origin::{AddressOrigin, origins, targets};
 use crate::map::{HashMap, HashSet};
 
@@ -215,16 +214,6 @@ impl<'f> View<'f> {
             }
             _ => 0,
         }
-    }
-
-    /// Where a load or store goes, as a sum, and what type it has there.
-    pub fn accessed(&self, inst: Inst) -> (Linear, Type) {
-        let dfg = &self.func.dfg;
-        let value =
-            if dfg.insts[inst].opcode() == Opcode::Store { dfg.inst_args(inst)[0] } else { dfg.first_result(inst) };
-        let mut at = Linear::of(self, self.address(inst));
-        at.number = at.number.wrapping_add(self.offset(inst));
-        (at, dfg.value_type(value))
     }
 
     pub fn resolved(&self, v: Value) -> Value {

@@ -10,15 +10,18 @@
 //! **After.** Each `drop` has its type, so that it can be inverted.
 
 mod advice;
+mod overlap;
 mod scope;
 mod spared;
 mod statements;
 
 use std::collections::HashMap;
 
-use crate::ast::{ExprKind, File, Function, PathStep, RevPlace, SourceSpan};
+use crate::ast::{File, Function};
 use crate::error::{ErrorKind, RevError};
 use crate::layout::Layouts;
+use overlap::readable;
+pub(crate) use overlap::{Overlap, overlap};
 pub(crate) use scope::{NameRole, NameScope};
 use statements::Checker;
 
@@ -27,39 +30,6 @@ const OF_C: [&str; 18] = [
     "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "pow", "atan2", "hypot",
     "malloc", "free", "memset",
 ];
-
-/// Words that begin something else where they stand.
-const WORDS: [&str; 11] = ["if", "else", "from", "while", "for", "compute", "copy", "check", "not", "and", "or"];
-
-type TypeResult<T> = Result<T, RevError>;
-
-/// Whether two places share memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overlap {
-    Never,
-    Always,
-    /// Indices decide.
-    Maybe,
-}
-
-/// Whether what two places lead to shares memory.
-pub(crate) fn overlap(a: &RevPlace, b: &RevPlace) -> Overlap {
-    if a.root != b.root {
-        return Overlap::Never;
-    }
-    let mut found = Overlap::Always;
-    for (x, y) in a.path.iter().zip(&b.path) {
-        match (x, y) {
-            (PathStep::Field(x), PathStep::Field(y)) if x != y => return Overlap::Never,
-            (PathStep::Index(x), PathStep::Index(y)) if x != y => match (&x.kind, &y.kind) {
-                (ExprKind::Int(_), ExprKind::Int(_)) => return Overlap::Never,
-                _ => found = Overlap::Maybe,
-            },
-            _ => {}
-        }
-    }
-    found
-}
 
 /// Check a file, and give each `drop` its type.
 pub(crate) fn checked(mut file: File) -> Result<(File, Layouts), Vec<RevError>> {
@@ -91,17 +61,4 @@ pub(crate) fn checked(mut file: File) -> Result<(File, Layouts), Vec<RevError>> 
     }
     errors.sort_by_key(|e| (e.at.line, e.at.column));
     if errors.is_empty() { Ok((file, layouts)) } else { Err(errors) }
-}
-
-/// That a name can be read where it is used; a builder may say anything.
-fn readable(name: &str, at: SourceSpan) -> TypeResult<()> {
-    let wrong = |what: &str| {
-        let e = RevError::new(ErrorKind::Name, at, format!("`{name}` {what}"));
-        Err(e.help("give it another name"))
-    };
-    let begins = name.starts_with(|c: char| c.is_alphabetic() || c == '_');
-    if !begins || !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
-        return wrong("is no name: it has other than letters, digits and underscores, or begins with a digit");
-    }
-    if WORDS.contains(&name) { wrong("is a word of the language") } else { Ok(()) }
 }

@@ -4,8 +4,8 @@
 //! **Answer.** The type of its operands, which are alike; a number that is written has the type of
 //! what stands beside it.
 
-use super::TypeResult;
 use super::advice::{HOW_TO_SELECT, alike, instead, numbers};
+use super::overlap::TypeResult;
 use crate::ast::{BinaryOp, Expr, ExprKind, Function, Len, PathStep, RevPlace, SourceSpan, Type, UnaryOp};
 use crate::error::{ErrorKind, RevError};
 use crate::layout::{Layouts, Scalar};

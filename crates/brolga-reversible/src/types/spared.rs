@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Overlap, TypeResult, overlap};
+use super::overlap::{Overlap, TypeResult, overlap};
 use crate::ast::{Expr, ExprKind, Function, RevPlace, Stmt, StmtKind};
 use crate::error::{ErrorKind, RevError};
 use crate::invert::inverse_stmt;

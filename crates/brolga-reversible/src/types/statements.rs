@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 
 use super::advice::alike;
+use super::overlap::{Overlap, TypeResult, overlap, readable};
 use super::scope::{Name, NameRole, NameScope};
 use super::spared::spared;
-use super::{Overlap, TypeResult, overlap, readable};
 use crate::ast::{Expr, ExprKind, Function, Len, RevPlace, SourceSpan, Stmt, StmtKind, Type, UpdateOp};
 use crate::error::{ErrorKind, RevError};
 use crate::layout::Scalar;
@@ -195,22 +195,7 @@ impl Checker<'_> {
                 self.block(body);
                 Ok(())
             }
-            S::For { var, from, to, body, .. } => {
-                for limit in [&*from, &*to] {
-                    match self.scope.expr(limit, Some(Scalar::I64))? {
-                        Scalar::I64 => {}
-                        found => {
-                            let e = wrong(format!("`{limit}` is {}, and limits are i64", found.name()));
-                            return Err(e.help(alike(Scalar::I64, found)));
-                        }
-                    }
-                }
-                self.fresh(var, at)?;
-                self.scope.push(var, Type::I64, NameRole::Iteration);
-                self.block(body);
-                self.scope.pop(var);
-                Ok(())
-            }
+            S::For { var, from, to, body, .. } => self.count(var, [from, to], body, at),
             S::Let { name, ty, value } => {
                 self.fresh(name, at)?;
                 self.declared(ty, at)?;
@@ -227,23 +212,45 @@ impl Checker<'_> {
                 spared(compute, copy, self.known)
             }
             S::Call { name, args, .. } => self.call(name, args, at),
-            S::Push { stack, from: place } | S::Pop { stack, to: place } => {
-                let found = self.changed_scalar(place)?;
-                match self.changed(stack)? {
-                    Type::Stack(of, _) if Scalar::of(&of) == Some(found) => {}
-                    ty => {
-                        let e = wrong(format!("`{stack}` is {ty}, and no stack of {}", found.name()));
-                        return Err(e.help("the stack is named first: `push s, x`, `pop s, x`"));
-                    }
-                }
-                self.unread(place, &[])?;
-                self.unread(stack, &[])
-            }
+            S::Push { stack, from: place } | S::Pop { stack, to: place } => self.moved(stack, place, at),
             S::Checked { body, .. } => {
                 self.block(body);
                 Ok(())
             }
         }
+    }
+
+    fn count(&mut self, var: &str, limits: [&Expr; 2], body: &mut [Stmt], at: SourceSpan) -> TypeResult<()> {
+        let wrong = |message: String| RevError::new(ErrorKind::Type, at, message);
+        for limit in limits {
+            match self.scope.expr(limit, Some(Scalar::I64))? {
+                Scalar::I64 => {}
+                found => {
+                    let e = wrong(format!("`{limit}` is {}, and limits are i64", found.name()));
+                    return Err(e.help(alike(Scalar::I64, found)));
+                }
+            }
+        }
+        self.fresh(var, at)?;
+        self.scope.push(var, Type::I64, NameRole::Iteration);
+        self.block(body);
+        self.scope.pop(var);
+        Ok(())
+    }
+
+    /// A number goes to a stack, or comes from it.
+    fn moved(&self, stack: &RevPlace, place: &RevPlace, at: SourceSpan) -> TypeResult<()> {
+        let wrong = |message: String| RevError::new(ErrorKind::Type, at, message);
+        let found = self.changed_scalar(place)?;
+        match self.changed(stack)? {
+            Type::Stack(of, _) if Scalar::of(&of) == Some(found) => {}
+            ty => {
+                let e = wrong(format!("`{stack}` is {ty}, and no stack of {}", found.name()));
+                return Err(e.help("the stack is named first: `push s, x`, `pop s, x`"));
+            }
+        }
+        self.unread(place, &[])?;
+        self.unread(stack, &[])
     }
 
     fn rotate(&self, a: &RevPlace, b: &RevPlace, by: &Expr, at: SourceSpan) -> TypeResult<()> {

@@ -37,8 +37,8 @@ pub fn guards(func: &mut ir::Function) {
     let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     let masks = insts.filter(|&i| matches!(func.dfg.insts[i].opcode(), Opcode::Band | Opcode::Bitselect));
     let masks: Vec<ir::Inst> = masks.collect();
-    let any = masks.iter().fold(false, |any, &inst| of_floats(func, inst) || any);
-    if any {
+    let of_floats: Vec<ir::Inst> = masks.into_iter().filter(|&inst| of_floats(func, inst)).collect();
+    if !of_floats.is_empty() {
         one_name(func);
     }
     let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
