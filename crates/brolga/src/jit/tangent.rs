@@ -227,7 +227,7 @@ fn read_lane(cells: &[AbiCell], k: usize, width: usize, ty: Type) -> DataValue {
 impl DerivedRule {
     /// That tangents which a run has left in memory are known. A run refuses unknown ones of
     /// results only: which memory matters, its caller knows. A driver of
-    /// [outputs in memory](crate::Flat) asks this of them.
+    /// [outputs in memory](crate::drivers::FlatFunction) asks this of them.
     ///
     /// # Errors
     /// [`Error::Trap`] if one is the NaN that stands for bits that are lost.
