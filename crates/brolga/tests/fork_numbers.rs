@@ -4,7 +4,7 @@
 //! shadows.
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Program, Request};
+use brolga::{Arg, ArgActivity, ArgSpec, DerivedRule, Error, Inline, Mode, Options, Program, Request};
 use brolga_testing::program;
 
 /// Doubles at 0, doubles that tasks write at 512, integers of 64 bits at 1024, of 32 bits at 1536,
@@ -245,6 +245,52 @@ fn numbers_of_floats_are_found_in_tasks() {
                     other => panic!("{name} {mode:?} {threads} {place}: {other:?}"),
                 }
             }
+        }
+    }
+}
+
+/// Tasks of which the last one's pullback traps, on one segment, since halves of a double are read.
+/// Seen to fail: the pullback of the task before it began within the record of the last, and stored
+/// to an address that was none.
+#[test]
+fn no_pullback_follows_one_that_traps() {
+    let text = "
+function %task(i64, i64, i64) -> f64 {
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = uload32.i64 v0
+    v4 = bitcast.f64 v3
+    return v4
+}
+function %f(f64) -> f64 {
+    ss0 = explicit_slot 8, align = 8
+    fn0 = %task(i64, i64, i64) -> f64
+    fn1 = %brolga_par_reduce_f64(i64, i64, i64, i64, i64) -> f64
+block0(v0: f64):
+    v5 = stack_addr.i64 ss0
+    store v0, v5
+    v6 = iconst.i64 0
+    v7 = iconst.i64 4
+    v8 = iconst.i64 1
+    v9 = func_addr.i64 fn0
+    v10 = call fn1(v9, v5, v6, v7, v8)
+    v11 = fadd v10, v0
+    return v11
+}";
+    for (mode, threads) in [(Mode::Split, 1), (Mode::Split, 2), (Mode::Combined, 1), (Mode::Combined, 2)] {
+        let options = Options { inline: Inline::Never, mode, task_threads: Some(threads), ..Options::default() };
+        let p = program(text);
+        let rule = DerivedRule::new(&p, &Request::new(p.func("f").unwrap(), [ArgSpec::ACTIVE]), &options).unwrap();
+        let (args, seeds) = ([Arg::new(DataValue::F64(1.7.into()))], [DataValue::F64(1.0.into())]);
+        for _ in 0..2 {
+            // SAFETY: it takes no pointer.
+            let found = unsafe {
+                if mode == Mode::Split {
+                    rule.forward(&args).and_then(|(_, mut pullback)| pullback.call(&seeds).map(drop))
+                } else {
+                    rule.gradient(&args, &seeds, &mut vec![], &mut vec![]).map(drop)
+                }
+            };
+            assert!(matches!(&found, Err(Error::Trap(t)) if t.code == "untracked_bits"), "{found:?}");
         }
     }
 }

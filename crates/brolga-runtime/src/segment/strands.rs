@@ -49,7 +49,7 @@ impl Segment {
         let mut fork =
             Fork { pullback: head.pullback, at: 0, tasks: n, marks: None, exclusive: self.forks.exclusive.len() };
         let done = if inline {
-            stack::with_margin(|| self.one_by_one(0..n, pass))
+            stack::with_margin(|| self.one_by_one(0..n, true, pass))
         } else {
             let mut strands = std::mem::take(&mut self.forks.strands);
             let first = self.forks.marks.len();
@@ -96,7 +96,7 @@ impl Segment {
         // SAFETY: our contract.
         let pass = |seg: &mut Self| unsafe { seg.pass(pullback, &[], None, code) };
         let Some(first) = marks else {
-            return stack::with_margin(|| self.one_by_one((0..n).rev(), |seg, _| pass(seg)));
+            return stack::with_margin(|| self.one_by_one((0..n).rev(), false, |seg, _| pass(seg)));
         };
         // Tasks do not know of them.
         self.pieces.lost |= self.pieces.any_cotangent_waits();
@@ -240,8 +240,15 @@ impl Segment {
         declared.chain([stack]).chain(self.global_shadows().ranges()).find(|r| r.contains(&shadow))
     }
 
-    /// Tasks one after the other, on this segment. All run, also behind one that traps.
-    fn one_by_one(&mut self, tasks: impl Iterator<Item = usize>, each: impl Fn(&mut Self, usize)) -> ForkEnd {
+    /// Tasks one after the other, on this segment. Forward, all run, also behind one that traps.
+    /// The pullback of one that has trapped has not found the end of its record, where that of the
+    /// next task is.
+    fn one_by_one(
+        &mut self,
+        tasks: impl Iterator<Item = usize>,
+        goes_on: bool,
+        each: impl Fn(&mut Self, usize),
+    ) -> ForkEnd {
         let mut first: Option<(usize, RawTrap)> = None;
         let before = self.executed().span;
         let mut longest = before;
@@ -252,6 +259,9 @@ impl Segment {
             let trap = self.forks.failed.take();
             if let Some(trap) = trap.filter(|_| first.as_ref().is_none_or(|f| t < f.0)) {
                 first = Some((t, trap));
+            }
+            if first.is_some() && !goes_on {
+                break;
             }
         }
         self.executed += 1;
