@@ -37,10 +37,10 @@ use cranelift_entity::EntitySet;
 
 use super::linear::{Linear, Nearness};
 use super::view::{InverseRequest, MemoryRoot, UndoneCall, View};
-use crate::map::HashSet;
+use crate::map::{HashMap, HashSet};
 
 /// Of a function that is larger, nothing is put back into memory.
-const MOST_INSTS: usize = 20_000;
+const MOST_INSTS: usize = 2000;
 
 /// A place of a state, by an access of it.
 #[derive(Clone, Debug)]
@@ -89,13 +89,18 @@ struct Demotion<'f> {
     view: View<'f>,
     cfg: ControlFlowGraph,
     tree: DominatorTree,
+    /// Where loads and stores of states go that are changed.
+    places: HashMap<Inst, StateAccess>,
 }
 
 impl<'f> Demotion<'f> {
     fn of(func: &'f ir::Function, asked: &'f InverseRequest<'f>) -> Option<Self> {
         let cfg = ControlFlowGraph::with_function(func);
         let tree = DominatorTree::with_function(func, &cfg);
-        Some(Self { view: View::of(func, asked).ok()?, cfg, tree })
+        let view = View::of(func, asked).ok()?;
+        let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+        let places = insts.filter_map(|inst| Some((inst, accessed(&view, inst)?))).collect();
+        Some(Self { view, cfg, tree, places })
     }
 
     fn insts(&self) -> impl Iterator<Item = Inst> {
@@ -125,7 +130,7 @@ impl<'f> Demotion<'f> {
         let func = self.view.func;
         self.insts().find_map(|store| {
             let block = func.layout.inst_block(store)?;
-            let (value, address) = (func.dfg.inst_args(store).first().copied()?, self.accessed(store)?);
+            let (value, address) = (func.dfg.inst_args(store).first().copied()?, self.accessed(store)?.clone());
             let mut preds = self.cfg.pred_iter(block);
             let (Some(pred), None) = (preds.next(), preds.next()) else { return None };
             let is_there = |v: Value| self.view.block_of(v) != Some(block);
@@ -133,7 +138,7 @@ impl<'f> Demotion<'f> {
                 || pred.block == block
                 || !is_there(value)
                 || !is_there(self.view.address(store))
-                || !self.reads(value).into_iter().any(|i| self.accessed(i).as_ref() == Some(&address))
+                || !self.reads(value).into_iter().any(|i| self.accessed(i) == Some(&address))
             {
                 return None;
             }
@@ -172,7 +177,7 @@ impl<'f> Demotion<'f> {
                 if op.is_call() {
                     held.clear();
                 }
-                let Some((state, at, ty)) = self.accessed(inst) else { continue };
+                let Some((state, at, ty)) = self.accessed(inst).cloned() else { continue };
                 let home = DemotedPlace { state, at, ty, address: self.view.address(inst), offset: 0 };
                 if op == Opcode::Load {
                     held.push((func.dfg.first_result(inst), home));
@@ -216,10 +221,11 @@ impl<'f> Demotion<'f> {
         let func = self.view.func;
         let ty = func.dfg.value_type(v);
         let block = func.layout.inst_block(inst).expect("it is in a block");
-        let read: Vec<StateAccess> = self.reads(v).into_iter().filter_map(|i| self.accessed(i)).collect();
+        let read: Vec<&StateAccess> = self.reads(v).into_iter().filter_map(|i| self.accessed(i)).collect();
         let mut found: Vec<DemotedPlace> = Vec::new();
         for access in self.insts() {
-            let Some(place) = self.accessed(access).filter(|p| p.2 == ty && read.contains(p)) else { continue };
+            let place = self.accessed(access).filter(|p| p.2 == ty && read.contains(p)).cloned();
+            let Some(place) = place else { continue };
             let (address, offset) = (self.view.address(access), self.view.offset(access) as i32);
             let Some(defined) = self.view.block_of(address) else { continue };
             let is_above = defined != block && self.tree.block_dominates(defined, block);
@@ -267,14 +273,8 @@ impl<'f> Demotion<'f> {
     }
 
     /// The place of a load or store of a state that is changed.
-    fn accessed(&self, inst: Inst) -> Option<StateAccess> {
-        let view = &self.view;
-        if !matches!(view.func.dfg.insts[inst].opcode(), Opcode::Load | Opcode::Store) {
-            return None;
-        }
-        let Some(MemoryRoot::State(state)) = view.place(view.address(inst)) else { return None };
-        let (at, ty) = Linear::accessed(view, inst);
-        view.written.contains(&state).then_some((state, at, ty))
+    fn accessed(&self, inst: Inst) -> Option<&StateAccess> {
+        self.places.get(&inst)
     }
 
     /// The loads of changed states that a value is computed from.
@@ -335,13 +335,23 @@ impl<'f> Demotion<'f> {
         match op {
             Opcode::Load | Opcode::Store => {
                 let (state, at, ty) = self.accessed(inst)?;
-                let is_other = state != home.state || at.near(ty, &home.at, home.ty) == Nearness::Apart;
-                (!is_other).then_some(op == Opcode::Store && at == home.at && ty == home.ty)
+                let is_other = *state != home.state || at.near(*ty, &home.at, home.ty) == Nearness::Apart;
+                (!is_other).then_some(op == Opcode::Store && *at == home.at && *ty == home.ty)
             }
             Opcode::Call => (self.view.called(inst) != Some(UndoneCall::Computes)).then_some(false),
             _ => None,
         }
     }
+}
+
+/// The place of a load or store of a state that is changed.
+fn accessed(view: &View<'_>, inst: Inst) -> Option<StateAccess> {
+    if !matches!(view.func.dfg.insts[inst].opcode(), Opcode::Load | Opcode::Store) {
+        return None;
+    }
+    let Some(MemoryRoot::State(state)) = view.place(view.address(inst)) else { return None };
+    let (at, ty) = Linear::accessed(view, inst);
+    view.written.contains(&state).then_some((state, at, ty))
 }
 
 /// The first instruction of its block that uses what an instruction gives; if none does, the last.
