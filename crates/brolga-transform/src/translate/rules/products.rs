@@ -13,7 +13,7 @@
 //! ```text
 //! z = [g ≠ 0] g·t/e       ḡ += [z̄ ≠ 0] z̄·t/e
 //!                         t̄ += [z̄ ≠ 0][g ≠ 0] z̄·g/e
-//!                         ē -= [z̄ ≠ 0][z ≠ 0] z̄·z/e
+//!                         ē -= [z̄ ≠ 0][g ≠ 0] z̄·z/e
 //! ```
 //!
 //! **Cost.** In the run a product of the other factors and a mask for each factor.
@@ -90,11 +90,7 @@ fn scaled(cx: &mut StmtCx<'_, '_, '_>, p: &Product, z: ir::Value, ct: Val, part:
             let others = p.times.iter().enumerate().filter(|&(k, _)| k != own).map(|(_, &x)| (Arith::Fmul, x));
             p.over.iter().map(|&x| (Arith::Fdiv, x)).chain(others).collect()
         }
-        // The product is zero where a factor is, and leads to that where it is derived again.
-        ProductPart::Over(own) => {
-            strong = vec![z];
-            vec![(Arith::Fmul, z), (Arith::Fdiv, p.over[own])]
-        }
+        ProductPart::Over(own) => vec![(Arith::Fmul, z), (Arith::Fdiv, p.over[own])],
     };
     let mut by = ct;
     for (op, x) in &factors {
