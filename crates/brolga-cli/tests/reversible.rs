@@ -85,6 +85,18 @@ fn messages_name_what_the_user_has_written() {
     names(call("far"), &["inverse_pair", "far.rev:5", "in `far`"]);
 }
 
+/// Seen to fail: where copies of a state moved integers as they are, it was not known whether they
+/// are addresses (AD0140).
+#[test]
+fn second_derivatives_of_functions_that_change_integers() {
+    let text = "fn f(x: [f64 x n], k: [i64 x n], s: stack [i64 x 2], y: in f64, n: in i64) {\n    inc k[0]\n    push s, k[1]\n    x[0] += y * y\n}\n";
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "integers.rev", text);
+    let call = "%f([1.0, 2.0], i64[3, 4], i64[0, 0, 0], [2.0], 2) shadow 0=[1.0, 0.0]";
+    let found = file.run("hessian", &["--call", call]).expect(0).stdout;
+    assert!(found.lines().any(|l| l.split_whitespace().eq(["3[0]", "0.0", "0.0", "2.0"])), "{found}");
+    file.run("check", &["--order", "2", "--call", call]).expect(0);
+}
+
 #[test]
 fn errors_name_lines() {
     let text = SUM.replace("x[i] * x[i]", "x[i] * y");

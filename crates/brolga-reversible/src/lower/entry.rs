@@ -68,15 +68,26 @@ fn count(b: &mut FunctionBuilder<'_>, f: &Function, ty: &Type, words: &[Value]) 
     })
 }
 
-/// Copy a place, number by number, so that it is known what each is: integers are negated,
-/// which no address is. What is copied back is what was there.
-fn moved(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, ty: &Type, count: Option<Value>, (from, to): (Value, Value)) {
+/// Copy a place, number by number, so that it is known what each is. Where there are integers only
+/// they are negated, which no address is; what is copied back is what was there.
+fn moved(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, ty: &Type, count: Option<Value>, places: (Value, Value)) {
+    moved_by(cx, b, ty, count, places, !cx.layouts.is_active(ty));
+}
+
+fn moved_by(
+    cx: &Lowering<'_>,
+    b: &mut FunctionBuilder<'_>,
+    ty: &Type,
+    count: Option<Value>,
+    (from, to): (Value, Value),
+    negates: bool,
+) {
     match ty {
         Type::Array(of, _) | Type::Stack(of, _) => {
             let head = if matches!(ty, Type::Stack(..)) { 8 } else { 0 };
             if head > 0 {
                 let top = b.ins().load(types::I64, MemFlagsData::new(), from, 0);
-                let top = b.ins().ineg(top);
+                let top = if negates { b.ins().ineg(top) } else { top };
                 b.ins().store(MemFlagsData::new(), top, to, 0);
             }
             let n = count.expect("it has a length");
@@ -93,7 +104,7 @@ fn moved(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, ty: &Type, count: Optio
             let far = b.ins().iadd_imm_s(far, head);
             let places = (b.ins().iadd(from, far), b.ins().iadd(to, far));
             let inner = inner_count(b, of);
-            moved(cx, b, of, inner, places);
+            moved_by(cx, b, of, inner, places, negates);
             let next = b.ins().iadd_imm_s(i, 1);
             b.ins().jump(again, &[next.into()]);
             b.switch_to_block(done);
@@ -102,14 +113,14 @@ fn moved(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, ty: &Type, count: Optio
             for (_, ty, at) in cx.layouts.fields(name) {
                 let places = (b.ins().iadd_imm_s(from, i64::from(*at)), b.ins().iadd_imm_s(to, i64::from(*at)));
                 let inner = inner_count(b, ty);
-                moved(cx, b, ty, inner, places);
+                moved_by(cx, b, ty, inner, places, negates);
             }
         }
         scalar => {
             let mut offset = 0;
             for &clif in parts_of(Scalar::of(scalar).expect("it is a number")) {
                 let v = b.ins().load(clif, MemFlagsData::new(), from, offset);
-                let v = if clif.is_int() { b.ins().ineg(v) } else { v };
+                let v = if negates { b.ins().ineg(v) } else { v };
                 b.ins().store(MemFlagsData::new(), v, to, offset);
                 offset += clif.bytes() as i32;
             }

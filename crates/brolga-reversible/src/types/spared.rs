@@ -37,7 +37,9 @@ pub(super) fn spared(compute: &[Stmt], copy: &[Stmt], known: &HashMap<String, Fu
         if !is_change(&stmt.kind) || is_undone || inner.contains(place.root.as_str()) || is_led(place, &moves) {
             continue;
         }
-        if let Some(r) = read.iter().find(|r| overlap(place, r) == Overlap::Always) {
+        // Of a whole that is passed a part may be read.
+        let is_read = |r: &&&RevPlace| r.path.len() >= place.path.len() && overlap(place, r) == Overlap::Always;
+        if let Some(r) = read.iter().find(is_read) {
             let message =
                 format!("`{place}` is changed by `copy`, and `compute` has read `{r}`, so it is not undone behind it");
             let e = RevError::new(ErrorKind::AliasWrite, stmt.at, message);
