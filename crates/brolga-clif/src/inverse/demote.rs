@@ -114,14 +114,8 @@ impl<'f> Demotion<'f> {
             let [by, ..] = dfg.inst_args(inst) else { return false };
             dfg.insts[inst].opcode() == Opcode::Select
                 && self.reads(*by).is_empty()
-                && self.first_user(inst).is_some()
                 && !self.homes(dfg.first_result(inst), inst).is_empty()
         })
-    }
-
-    /// The first instruction of its block that uses what an instruction gives.
-    fn first_user(&self, inst: Inst) -> Option<Inst> {
-        first_user(self.view.func, inst)
     }
 
     /// A store of what is computed from its place in a block above, and the branch in front of
@@ -305,9 +299,14 @@ impl<'f> Demotion<'f> {
     }
 
     /// Whether a place is stored to on every way from the beginning of a block, before it is read.
+    /// A way that comes to where the address is computed comes to another place.
     fn is_overwritten(&self, block: Block, home: &DemotedPlace) -> bool {
+        let Some(defined) = self.view.block_of(home.address) else { return false };
         let (mut seen, mut work) = (EntitySet::new(), vec![block]);
         while let Some(b) = work.pop() {
+            if b == defined || !self.tree.block_dominates(defined, b) {
+                return false;
+            }
             // Where the block begins anew the place is stored to.
             if !seen.insert(b) {
                 continue;
