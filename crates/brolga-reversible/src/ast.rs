@@ -13,7 +13,7 @@
 /// Where something stands.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let file = parse("fn f(x: f64) { neg x }").expect("it is of the language");
 /// assert_eq!(file.functions[0].at.line, 1);
@@ -30,7 +30,7 @@ pub struct SourceSpan {
 /// A file: records and functions, in order.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let file = parse("fn f(x: f64) { neg x }").expect("it is of the language");
 /// assert_eq!(file.to_string(), "fn f(x: f64) {\n    neg x\n}\n");
@@ -46,7 +46,7 @@ pub struct File {
 /// A record: named fields, one behind the other in memory.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let file = parse("record Ball { at: f64, speed: f64 } fn f(b: Ball) { b.at += b.speed }").expect("it is of the language");
 /// assert_eq!(file.records[0].fields[1], ("speed".to_owned(), Type::F64));
@@ -64,7 +64,7 @@ pub struct RecordType {
 /// A function.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let file = parse("fn f(x: f64) { neg x }").expect("it is of the language");
 /// assert_eq!((&file.functions[0].name[..], file.functions[0].check), ("f", CheckMode::default()));
@@ -87,7 +87,7 @@ impl Function {
     /// Its name and its parameters, as they are written.
     ///
     /// ```
-    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::ast::*;
     /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
     /// let file = parse("fn f(x: f64, n: in i64) { neg x }").expect("it is of the language");
     /// assert_eq!(file.functions[0].head(), "f(x: f64, n: in i64)");
@@ -101,7 +101,7 @@ impl Function {
 /// A parameter: a place of the caller's.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let file = parse("fn f(x: f64, n: in i64) { neg x }").expect("it is of the language");
 /// let n = &file.functions[0].params[1];
@@ -122,7 +122,7 @@ pub struct FnParam {
 /// What lies in a place.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let row = Type::Array(Box::new(Type::F64), Len::Fixed(3));
 /// assert_eq!(Type::Stack(Box::new(row), Len::Param("n".to_owned())).to_string(), "stack [[f64 x 3] x n]");
@@ -155,7 +155,7 @@ pub enum Type {
 /// How long an array is.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// assert_eq!([Len::Fixed(3), Len::Param("n".to_owned())].map(|n| n.to_string()), ["3", "n"]);
 /// ```
@@ -170,7 +170,7 @@ pub enum Len {
 /// What is checked of what a program claims.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// assert_eq!(CheckMode::default(), CheckMode::Within(1e-8));
 /// assert_eq!([CheckMode::Off, CheckMode::Within(1e-6), CheckMode::Bits].map(|c| c.to_string()), ["off", "1e-6", "bits"]);
@@ -195,7 +195,7 @@ impl Default for CheckMode {
 /// A statement.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let file = parse("fn f(x: f64) { neg x }").expect("it is of the language");
 /// assert_eq!(file.functions[0].body[0].kind, StmtKind::Negate(place("x")));
@@ -211,7 +211,7 @@ pub struct Stmt {
 /// How a place is updated by an expression.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// assert_eq!([UpdateOp::Add, UpdateOp::Xor].map(|op| op.to_string()), ["+=", "^="]);
 /// ```
@@ -232,7 +232,7 @@ pub enum UpdateOp {
 /// What a statement does.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let file = parse("fn f(x: f64, y: f64) { swap x, y }").expect("it is of the language");
 /// assert_eq!(file.functions[0].body[0].kind, StmtKind::Swap(place("x"), place("y")));
@@ -363,7 +363,7 @@ pub enum StmtKind {
 /// A place: a name, and what leads from there.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let x = place("x").at(0);
 /// assert_eq!((&x.root[..], &x.path[..], x.to_string()), ("x", &[PathStep::Index(num(0))][..], "x[0]".to_owned()));
@@ -388,7 +388,7 @@ impl PartialEq for RevPlace {
 /// A step of a place.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// assert_eq!(place("z").field("re").path, [PathStep::Field("re".to_owned())]);
 /// ```
@@ -403,7 +403,7 @@ pub enum PathStep {
 /// A pure expression.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// assert_eq!(num(2).kind, ExprKind::Int(2));
 /// ```
@@ -425,7 +425,7 @@ impl PartialEq for Expr {
 /// What an expression is.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// assert_eq!(num(0.5).kind, ExprKind::Float(0.5));
 /// ```
@@ -448,7 +448,7 @@ pub enum ExprKind {
 /// Operators of one operand.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// assert_eq!((-num(2)).kind, ExprKind::Unary(UnaryOp::Neg, Box::new(num(2))));
 /// ```
@@ -463,7 +463,7 @@ pub enum UnaryOp {
 /// Operators of two operands.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// assert!(matches!((num(2) + 3).kind, ExprKind::Binary(BinaryOp::Add, ..)));
 /// ```
@@ -511,7 +511,7 @@ impl BinaryOp {
     /// As it is written.
     ///
     /// ```
-    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::ast::*;
     /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
     /// assert_eq!(BinaryOp::Le.text(), "<=");
     /// ```
@@ -541,7 +541,7 @@ impl BinaryOp {
     /// How tightly it binds.
     ///
     /// ```
-    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::ast::*;
     /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
     /// assert!(BinaryOp::Mul.level() > BinaryOp::Add.level());
     /// ```
@@ -564,7 +564,7 @@ impl Expr {
     /// Each place that it reads, and each that an index of such a place reads.
     ///
     /// ```
-    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::ast::*;
     /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
     /// let (e, mut found) = (place("x").at(place("i")) + 1, vec![]);
     /// e.reads(&mut found);
@@ -589,7 +589,7 @@ impl Expr {
     /// The opposite of a condition.
     ///
     /// ```
-    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::ast::*;
     /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
     /// let less = num(1).less(place("n"));
     /// assert_eq!(less.negated().to_string(), "not (1 < n)");
@@ -607,7 +607,7 @@ impl RevPlace {
     /// The places that its indices read.
     ///
     /// ```
-    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::ast::*;
     /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
     /// let (x, mut found) = (place("x").at(place("i")), vec![]);
     /// x.index_reads(&mut found);

@@ -20,7 +20,7 @@ use crate::ast::{Function, Stmt, StmtKind, UpdateOp};
 /// The function that undoes a function. It has the same name: callers say `uncall`.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let file = parse("fn f(x: f64) { x += 1.0 \n neg x }").expect("it is of the language");
 /// let inverse = invert::inverse(&file.functions[0]);
@@ -35,7 +35,7 @@ pub fn inverse(function: &Function) -> Function {
 /// call undoes where it ran, and runs where it undid.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let file = parse("fn f(x: f64) { call g(x) } fn g(x: f64) { neg x }").expect("it is of the language");
 /// assert!(invert::inverse(&file.functions[0]).to_string().contains("uncall g(x)"));
@@ -77,7 +77,7 @@ fn turn_calls(body: &mut [Stmt]) {
 /// The statements that undo some.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let file = parse("fn f(x: f64) { x += 1.0 \n neg x }").expect("it is of the language");
 /// let inverse = invert::inverse_of(&file.functions[0].body);
@@ -90,7 +90,7 @@ pub fn inverse_of(body: &[Stmt]) -> Vec<Stmt> {
 /// The statement that undoes one.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let file = parse("fn f(x: f64) { x += 1.0 }").expect("it is of the language");
 /// let inverse = invert::inverse_stmt(&file.functions[0].body[0]);

@@ -62,7 +62,7 @@ impl File {
     /// is negative, or there is no such type.
     ///
     /// ```
-    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::ast::*;
     /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
     /// let pairs = Type::Array(Box::new(Type::Complex), Len::Param("n".to_owned()));
     /// assert_eq!(File::default().bytes_of(&pairs, |_| Some(3)), Some(3 * 16));
@@ -83,7 +83,7 @@ impl File {
     ///
     /// ```
     /// # use brolga_reversible::PlaceWord;
-    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::ast::*;
     /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
     /// let words = File::default().words_of(&Type::F64, |_| None);
     /// assert_eq!(words, Some(vec![PlaceWord::F64, PlaceWord::Rest]));
@@ -99,7 +99,7 @@ impl File {
     /// Whether some number of a place of a type has a cotangent: all but integers do.
     ///
     /// ```
-    /// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+    /// # use brolga_reversible::ast::*;
     /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
     /// let file = File::default();
     /// assert!(file.has_cotangents(&Type::F64) && !file.has_cotangents(&Type::I64));
@@ -113,7 +113,7 @@ impl File {
 ///
 /// ```
 /// # use brolga_reversible::PlaceWord;
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// assert_eq!(File::default().words_of(&Type::I32, |_| None), Some(vec![PlaceWord::I32]));
 /// ```

@@ -20,7 +20,7 @@ use crate::lex::{Token, tokens};
 /// Read a text.
 ///
 /// ```
-/// # use brolga_reversible::ast::{BinaryOp, CheckMode, Expr, ExprKind, File, Len, PathStep, SourceSpan, StmtKind, Type, UnaryOp, UpdateOp};
+/// # use brolga_reversible::ast::*;
 /// # use brolga_reversible::{build::{num, place}, invert, parse::parse};
 /// let file = parse("fn f(x: f64) { neg x }").expect("it is of the language");
 /// assert_eq!(file.functions[0].name, "f");
