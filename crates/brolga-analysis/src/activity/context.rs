@@ -1,5 +1,7 @@
 //! What the parts of activity analysis share: the input, what has been found so far, and problems.
 
+use std::cell::OnceCell;
+
 use brolga_ir::inst::Shape;
 use brolga_ir::map::HashMap;
 use brolga_ir::{Diagnostic, FuncKey, Program, Untracked};
@@ -7,7 +9,7 @@ use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use super::answer::Activity;
-use super::demand::DemandInput;
+use super::demand::{DemandInput, Demanded};
 use super::ulp::Steps;
 use super::width;
 use crate::cfg::Cfg;
@@ -17,7 +19,7 @@ use crate::lattice::kinds::Kinds;
 use crate::memory::punned_cells::Here;
 use crate::query::cell::Base;
 use crate::query::original;
-use crate::summary::{Demand, Summaries};
+use crate::summary::Summaries;
 use crate::uses::Uses;
 use crate::variant::{ParamMode, ResultMode};
 
@@ -101,8 +103,10 @@ pub(super) struct Cx<'a> {
     pub rounding: EntitySet<ir::Inst>,
     /// Where a float's bits meet an integer that no rule follows.
     pub joins: EntitySet<ir::Value>,
-    /// Integers whose bits become a float's.
-    pub demand: SecondaryMap<ir::Value, Option<Demand>>,
+    /// Integers whose bits become a float's, or are stored where they may.
+    pub demand: Demanded,
+    /// The same without those that are only stored, once it has been asked for.
+    pub made_floats: OnceCell<Demanded>,
     pub problems: Vec<Problem>,
 }
 

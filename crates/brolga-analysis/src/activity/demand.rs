@@ -18,8 +18,10 @@
 //!
 //! Where some function of a program computes such bits from a load
 //! ([`super::Activity::computes_bits`]), what it has loaded may have been computed and stored by
-//! any other function. So the program is derived once more, and then each store of an integer is a
-//! sink ([`DemandInput::stores`]).
+//! any other function. And where one stores a word that may be a float's bits, or was computed from
+//! some, although it sees no float there ([`super::Activity::stores_possible`]), a caller may know
+//! better. So the program is derived once more, and then each store of an integer is a sink
+//! ([`DemandInput::stores`]).
 //!
 //! The same worklist answers which integers become numbers ([`super::numbers`]), with other sinks.
 //!
@@ -43,7 +45,7 @@ use crate::kinds::pointers::{Pointers, RootKind};
 use crate::lattice::kinds::Kinds;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::cell_of;
-use crate::query::{access_address, access_bytes, access_offset, signature_id};
+use crate::query::{access_address, access_bytes, access_offset, signature_id, stored_operand};
 use crate::summary::Sources;
 use crate::summary::{Demand, End, Summaries};
 use crate::uses::Uses;
@@ -139,14 +141,6 @@ impl<'a, 'b> DemandCx<'a, 'b> {
             Opcode::Bitcast if Shape::of_float(func.dfg.value_type(func.dfg.first_result(inst))).is_some() => {
                 self.reach(args[0], Demand::Moved);
             }
-            Opcode::Store | Opcode::AtomicStore | Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 => {
-                let addr = access_address(func, inst).expect("a store has an address");
-                let cell = cell_of(func, addr, access_offset(func, inst));
-                let among_floats = || self.i.contents.float_overlaps(cell, access_bytes(func, inst)) != Kinds::NONE;
-                if self.i.stores || among_floats() {
-                    self.reach(args[0], Demand::Moved);
-                }
-            }
             Opcode::Call => {
                 let Some(CalleeKind::Derived(f)) = CalleeKind::of(self.i.program, func, inst) else { return };
                 for (n, &a) in args.iter().enumerate() {
@@ -159,7 +153,15 @@ impl<'a, 'b> DemandCx<'a, 'b> {
                 let asked = args.iter().enumerate().filter(|a| returned(a.0));
                 asked.for_each(|(_, &a)| self.reach(a, Demand::Moved));
             }
-            _ => {}
+            _ => {
+                let Some(x) = stored_operand(func, inst) else { return };
+                let addr = access_address(func, inst).expect("a store has an address");
+                let cell = cell_of(func, addr, access_offset(func, inst));
+                let among_floats = || self.i.contents.float_overlaps(cell, access_bytes(func, inst)) != Kinds::NONE;
+                if self.i.stores || among_floats() {
+                    self.reach(x, Demand::Moved);
+                }
+            }
         }
     }
 
@@ -200,7 +202,7 @@ impl<'a, 'b> DemandCx<'a, 'b> {
             | Structural::Extractlane
             | Structural::ScalarToVector
             | Structural::Shuffle => args.iter().for_each(|&a| self.reach(a, how)),
-            Structural::AtomicRmw | Structural::AtomicCas => {}
+            Structural::AtomicRmw | Structural::AtomicCas => self.stored_there(inst, how),
             _ => args.iter().for_each(|&a| self.reach(a, Demand::Computed)),
         }
     }
@@ -208,10 +210,7 @@ impl<'a, 'b> DemandCx<'a, 'b> {
     /// What this function stores where an integer is loaded.
     fn stored_there(&mut self, load: ir::Inst, how: Demand) {
         let func = self.i.func;
-        let is_store = |&i: &ir::Inst| {
-            use Opcode::{AtomicStore, Istore8, Istore16, Istore32, Store};
-            matches!(func.dfg.insts[i].opcode(), Store | AtomicStore | Istore8 | Istore16 | Istore32)
-        };
+        let is_store = |&i: &ir::Inst| stored_operand(func, i).is_some();
         let all = self.i.cfg.all_insts();
         let stores = self.stores.get_or_insert_with(|| all.iter().copied().filter(is_store).collect());
         let place = |inst: ir::Inst| {
@@ -224,7 +223,7 @@ impl<'a, 'b> DemandCx<'a, 'b> {
             other == base && to < at.saturating_add(n) && at < to.saturating_add(m)
         };
         let found: Vec<ir::Inst> = stores.iter().copied().filter(overlaps).collect();
-        found.into_iter().for_each(|store| self.reach(func.dfg.inst_args(store)[0], how));
+        found.into_iter().filter_map(|store| stored_operand(func, store)).for_each(|x| self.reach(x, how));
     }
 
     /// What a callee makes of its arguments.
@@ -263,7 +262,18 @@ pub(super) fn may_be_bits(
 ) -> EntitySet<ir::Value> {
     let (func, cfg) = (i.func, i.cfg);
     let mut found: EntitySet<ir::Value> = EntitySet::new();
-    let is_int = |v: ir::Value| !func.dfg.value_type(v).lane_type().is_float() && i.pointers.root(v).is_none();
+    // What comes through a pointer to a function may be an address, or not.
+    let any = |root| match i.pointers.roots.get(&root) {
+        Some(RootKind::Call(inst, _)) => func.dfg.insts[*inst].opcode() == Opcode::CallIndirect,
+        Some(RootKind::Param(_)) => !i.pointers.sure.contains(root),
+        Some(RootKind::Phi(..) | RootKind::Select(_)) => true,
+        _ => false,
+    };
+    let is_int = |v: ir::Value| {
+        let p = i.pointers;
+        let anything = || !p.address.contains(v) && p.root(v) == Some(v) && any(v);
+        !func.dfg.value_type(v).lane_type().is_float() && (p.root(v).is_none() || anything())
+    };
     let formal = func.dfg.block_params(cfg.blocks[0]).iter().enumerate();
     found.extend(formal.filter(|(n, v)| is_int(**v) && from_caller(*n)).map(|(_, &v)| v));
     let mut changed = true;

@@ -40,6 +40,8 @@
 //! **Source.** Activity analysis by *varied* and *useful* (Hascoët and Pascual, *The Tapenade
 //! automatic differentiation tool*, 2013).
 
+use std::cell::OnceCell;
+
 use brolga_ir::inst::Shape;
 use brolga_ir::map::HashMap;
 use brolga_ir::{Diagnostic, Untracked};
@@ -96,6 +98,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         holding: HashMap::default(),
         joins: EntitySet::new(),
         demand: demand::demand(&input.for_demand(), |k| matches!(input.results[k], ResultMode::Bits(_))),
+        made_floats: OnceCell::new(),
         problems: Vec::new(),
     };
     let unsure = ambiguous_width::unsure(input);
@@ -118,6 +121,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
             holding: HashMap::default(),
             joins,
             demand: cx.demand,
+            made_floats: OnceCell::new(),
             problems: Vec::new(),
         };
     }

@@ -39,7 +39,7 @@ use crate::bits::bytes::{BytesOf, pieces_of};
 use crate::kinds::pointers::Pointers;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Cell, cell_of};
-use crate::query::{access_address, access_bytes, access_offset, signature_id};
+use crate::query::{access_address, access_bytes, access_offset, signature_id, stored_operand};
 use crate::summary::{Becomes, Demand};
 use crate::uses::Use;
 
@@ -129,11 +129,6 @@ fn ends(i: &DemandInput<'_>, inst: ir::Inst, what: Becomes, returned: &impl Fn(u
     let those = |is: &dyn Fn(usize) -> bool| args.iter().enumerate().filter(|a| is(a.0)).map(|a| *a.1).collect();
     match func.dfg.insts[inst].opcode() {
         Opcode::FcvtFromSint | Opcode::FcvtFromUint if what == Becomes::Number && matters(i, inst) => vec![args[0]],
-        Opcode::Store | Opcode::AtomicStore | Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32
-            if what == Becomes::Stored || leaves_shadows(i, inst) =>
-        {
-            vec![args[0]]
-        }
         Opcode::Call => match CalleeKind::of(i.program, func, inst) {
             Some(CalleeKind::Derived(f)) => {
                 let lost = what == Becomes::Number && args.iter().any(|&a| is_left(i.pointers, a));
@@ -150,7 +145,10 @@ fn ends(i: &DemandInput<'_>, inst: ir::Inst, what: Becomes, returned: &impl Fn(u
             _ => Vec::new(),
         },
         Opcode::Return => those(returned),
-        _ => Vec::new(),
+        _ => {
+            let stored = stored_operand(i.func, inst);
+            stored.filter(|_| what == Becomes::Stored || leaves_shadows(i, inst)).into_iter().collect()
+        }
     }
 }
 

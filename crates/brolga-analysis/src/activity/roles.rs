@@ -25,7 +25,7 @@ use cranelift_entity::EntitySet;
 use super::ambiguous_width::written_as;
 use super::answer::{CopyRole, MemRole, State};
 use super::context::{BITS_HELP, Cx, LATER_NOTE};
-use super::demand::may_be_bits;
+use super::demand::{DemandInput, demand, may_be_bits};
 use super::numbers::is_left;
 use crate::kinds::contents::{becomes_float, goes_on};
 use crate::kinds::pointers::{Delta, RootKind};
@@ -34,7 +34,7 @@ use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store::last_store;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Cell, cell_of};
-use crate::query::{access_address, access_bytes, access_offset, constant_int, signature_id};
+use crate::query::{access_address, access_bytes, access_offset, constant_int, signature_id, stored_operand};
 use crate::variant::{ParamMode, ResultMode};
 
 const BY_TURNS_NOTE: &str = "one place in the shadow cannot be the address of a shadow and a cotangent in the same run";
@@ -67,6 +67,7 @@ impl Cx<'_> {
         let asks = self.i.summaries.makes_numbers() || !self.i.program.vmctx_pointers_only;
         let or_hosts = if asks { self.may_be_bits(true) } else { EntitySet::new() };
         for &b in &self.i.cfg.blocks {
+            self.joins_from_anyone(b);
             for &inst in self.i.cfg.insts(b) {
                 if func.dfg.insts[inst].opcode() == Opcode::Return {
                     self.returned(inst);
@@ -91,7 +92,9 @@ impl Cx<'_> {
                             if let MemRole::Kill { checked, .. } = &mut role {
                                 // Elsewhere the caller's seed may lie there.
                                 let asks = self.i.program.vmctx_pointers_only || self.is_made_here(addr);
-                                *checked |= asks && bits.contains(func.dfg.inst_args(inst)[0]);
+                                let possible = stored_operand(func, inst).is_some_and(|x| bits.contains(x));
+                                *checked |= asks && possible;
+                                self.a.stores_possible |= possible;
                             }
                             self.a.mem[inst] = role;
                         }
@@ -136,7 +139,9 @@ impl Cx<'_> {
             let may = self.active_memory.contains(self.i.contents.find(addr)) || hosts && put();
             of_floats && !pointer && may && !constant()
         };
-        let from_caller = |n: usize| !self.i.root && self.i.params[n] == ParamMode::Const;
+        let from_caller = |n: usize| {
+            !self.i.root && matches!(self.i.params[n], ParamMode::Const | ParamMode::Dup { sure: false, .. })
+        };
         may_be_bits(&self.i.for_demand(), from_memory, from_caller)
     }
 
@@ -195,6 +200,21 @@ impl Cx<'_> {
         false
     }
 
+    /// One of several integers carries a float's bits, and one is such an integer.
+    fn joins_from_anyone(&mut self, block: ir::Block) {
+        let func = self.i.func;
+        let selected = self.i.cfg.insts(block).iter().copied();
+        let selected = selected.filter(|&i| func.dfg.insts[i].opcode() == Opcode::Select);
+        let first = self.i.cfg.insts(block).first().copied();
+        let params = func.dfg.block_params(block).iter().filter_map(|&v| Some((first?, v)));
+        let all = params.chain(selected.map(|i| (i, func.dfg.first_result(i))));
+        for (inst, v) in all.collect::<Vec<_>>() {
+            if self.a.is_varied(v) && !self.is_float(v) && self.is_from_anyone(v) {
+                self.bits_from_anyone(inst);
+            }
+        }
+    }
+
     /// Such an integer is put where a float is read, or becomes one. If it is an address, it has no
     /// business there.
     fn bits_from_anyone(&mut self, inst: ir::Inst) {
@@ -246,9 +266,7 @@ impl Cx<'_> {
 
     fn const_store(&mut self, inst: ir::Inst, bits: &EntitySet<ir::Value>) {
         let func = self.i.func;
-        let op = func.dfg.insts[inst].opcode();
-        if matches!(op, Opcode::Store | Opcode::AtomicStore | Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32) {
-            let (x, addr) = (func.dfg.inst_args(inst)[0], func.dfg.inst_args(inst)[1]);
+        if let (Some(x), Some(addr)) = (stored_operand(func, inst), access_address(func, inst)) {
             let lost = match self.a.state[x] {
                 State::No => false,
                 State::Varied { definite: true } => true,
@@ -272,10 +290,14 @@ impl Cx<'_> {
     fn becomes_float_again(&self, addr: ir::Value) -> bool {
         let (func, contents) = (self.i.func, self.i.contents);
         let class = contents.find(addr);
+        let made = self.made_floats.get_or_init(|| {
+            let input = DemandInput { stores: false, ..self.i.for_demand() };
+            demand(&input, |k| matches!(self.i.results[k], ResultMode::Bits(_)))
+        });
         self.i.cfg.all_insts().iter().filter(|&&i| func.dfg.insts[i].opcode().can_load()).any(|&i| {
             let Some(from) = access_address(func, i).filter(|&a| contents.find(a) == class) else { return false };
             let v = func.dfg.first_result(i);
-            self.i.pointers.root(from).is_none() && (self.is_float(v) || self.demand[v].is_some())
+            self.i.pointers.root(from).is_none() && (self.is_float(v) || made[v].is_some())
         })
     }
 
@@ -353,7 +375,7 @@ impl Cx<'_> {
             }
             Opcode::AtomicRmw | Opcode::AtomicCas => {
                 let bytes = self.ty(func.dfg.first_result(inst)).bytes();
-                let x = args[args.len() - 1];
+                let x = stored_operand(func, inst).expect("an atomic update writes");
                 if self.a.is_varied(x) {
                     let d = Diagnostic::new("AD0108", "an atomic update writes the bits of an active float")
                         .note("which of the competing updates won is not known to the pullback")
@@ -455,7 +477,11 @@ impl Cx<'_> {
             Kinds::POINTER => CopyRole::Pointers,
             // What a module copies may be floats that other functions, or the host, have put there.
             Kinds::NONE if self.i.program.vmctx_pointers_only => CopyRole::Mixed,
-            Kinds::NONE if k.has(Kinds::INT) => CopyRole::Ints,
+            Kinds::NONE if k.has(Kinds::INT) => {
+                let active = |&a: &ir::Value| self.active_memory.contains(self.i.contents.find(a));
+                self.a.stores_possible |= args[..2].iter().any(active);
+                if self.i.demanded && self.a.stores_possible { CopyRole::Mixed } else { CopyRole::Ints }
+            }
             _ if let Some(fields) = self.fields(inst, mixed == moved)
                 && (mixed != moved || fields.iter().all(|f| matches!(f.1, MemRole::Float(_)))) =>
             {

@@ -34,7 +34,7 @@ use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store;
 use crate::query::callee::{CalleeKind, computed_operands};
 use crate::query::cell::{Cell, cell_of};
-use crate::query::{access_address, access_offset, is_one_lane, is_taped_integer, signature_id};
+use crate::query::{access_address, access_offset, is_one_lane, is_taped_integer, signature_id, stored_operand};
 use crate::summary::Sources;
 use crate::uses::Use;
 use crate::variant::ParamMode;
@@ -120,6 +120,9 @@ impl Cx<'_> {
                 }
                 ParamMode::Bits { definite, .. } => self.a.state[v] = State::Varied { definite },
                 ParamMode::Opaque { definite } => self.a.state[v] = State::Taint { definite },
+                ParamMode::Const | ParamMode::Dup { sure: false, .. } if self.is_word_of_any_caller(v) => {
+                    self.a.state[v] = State::Taint { definite: false };
+                }
                 ParamMode::Const | ParamMode::Dup { .. } => {}
             }
         }
@@ -135,6 +138,21 @@ impl Cx<'_> {
             }
         }
         debug_assert!(self.nothing_more(&mut open), "a block was not looked at again");
+    }
+
+    /// Whether a parameter of a function that is called through a pointer may be a float's bits: a
+    /// caller that does not know the function cannot say. Only where it is asked for.
+    fn is_word_of_any_caller(&self, v: ir::Value) -> bool {
+        let i = self.i;
+        let called = || i.summaries.addressed(signature_id(&i.func.signature)).any(|f| f == i.key);
+        i.demanded && !i.program.vmctx_pointers_only && !self.is_float(v) && !i.pointers.address.contains(v) && called()
+    }
+
+    /// The same of what such a function returns, if it has been given any.
+    fn is_word_from_any_callee(&self, callee: &CalleeKind, v: ir::Value, args: &[ir::Value]) -> bool {
+        let given = |a: &ir::Value| !self.is_float(*a) && self.a.state[*a] != State::No;
+        let through_pointer = matches!(callee, CalleeKind::Indirect(_));
+        self.i.demanded && through_pointer && !self.i.pointers.address.contains(v) && args.iter().any(given)
     }
 
     /// Whether all blocks have nothing to add, nor to object.
@@ -227,24 +245,18 @@ impl Cx<'_> {
     /// A store of something active makes its memory active.
     fn stored(&mut self, inst: ir::Inst) -> bool {
         let func = self.i.func;
-        if !matches!(
-            opcode_rule(func.dfg.insts[inst].opcode()),
-            OpcodeRule::Structural(Structural::Store | Structural::AtomicStore | Structural::IntStore)
-        ) {
+        if stored_operand(func, inst).is_none_or(|x| self.a.state[x] == State::No) {
             return false;
         }
-        let args = func.dfg.inst_args(inst);
-        if self.a.state[args[0]] == State::No {
-            return false;
-        }
-        let (base, offset) = cell_of(func, args[1], access_offset(func, inst));
+        let addr = access_address(func, inst).expect("a store has an address");
+        let (base, offset) = cell_of(func, addr, access_offset(func, inst));
         let place = (offset, crate::query::access_bytes(func, inst));
         let places = self.holding.entry(base).or_default();
         let new = !places.contains(&place);
         if new {
             places.push(place);
         }
-        self.active_memory.insert(self.i.contents.find(args[1])) || new
+        self.active_memory.insert(self.i.contents.find(addr)) || new
     }
 
     /// Whether something active is stored to a place of this name, or computed from it, whenever
@@ -338,7 +350,9 @@ impl Cx<'_> {
                     return State::No;
                 }
                 let k = self.i.contents.at(cell_of(func, addr, 0), addr);
-                if k.has_float() { State::Taint { definite: false } } else { State::No }
+                let active = self.active_memory.contains(self.i.contents.find(addr));
+                let demanded = active && (self.demand[v].is_some() || goes_on(func, self.i.uses, v));
+                if k.has_float() || demanded { State::Taint { definite: false } } else { State::No }
             }
             Structural::Select => self.joined(v, &args[1..]),
             Structural::Band if self.is_exponent(inst, v) => State::No,
@@ -751,6 +765,8 @@ impl Cx<'_> {
                     // Where bits go that are handed on is not followed, so they may be of use.
                     self.problem(inst, (!handed_on).then_some(v), d);
                     self.carried(v, false)
+                } else if self.is_word_from_any_callee(&callee, v, args) {
+                    State::Taint { definite: false }
                 } else if !reached || p.root(v).is_some() {
                     State::No
                 } else if self.is_float(v) {

@@ -212,6 +212,8 @@ fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir:
             Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
                 Opcode::Store | Opcode::AtomicStore if n == 0 => f.stored = true,
                 Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 if n == 0 => f.cut = true,
+                Opcode::AtomicCas if n == 2 => f.stored = true,
+                Opcode::AtomicRmw if exchanges(func, i) && n == 1 => f.stored = true,
                 // The address of code is used up by the call.
                 Opcode::CallIndirect if n == 0 => f.arithmetic = true,
                 Opcode::Call | Opcode::CallIndirect | Opcode::Return => f.passed = true,
@@ -255,6 +257,11 @@ fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir:
         }
     }
     f
+}
+
+/// Whether an atomic update leaves in memory what it is given.
+fn exchanges(func: &ir::Function, inst: ir::Inst) -> bool {
+    matches!(func.dfg.insts[inst], ir::InstructionData::AtomicRmw { op: ir::AtomicRmwOp::Xchg, .. })
 }
 
 /// Whether a value goes, by moves alone, to where its bits become a float.

@@ -41,6 +41,16 @@ pub fn access_offset(func: &ir::Function, inst: ir::Inst) -> i32 {
     }
 }
 
+/// The value that an instruction writes to memory, or combines with what is there.
+pub fn stored_operand(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> {
+    match func.dfg.insts[inst] {
+        InstructionData::Store { args, .. } | InstructionData::StoreNoOffset { args, .. } => Some(args[0]),
+        InstructionData::AtomicRmw { args, .. } => Some(args[1]),
+        InstructionData::AtomicCas { args, .. } => Some(args[2]),
+        _ => None,
+    }
+}
+
 /// Bytes that a memory access moves.
 pub fn access_bytes(func: &ir::Function, inst: ir::Inst) -> u32 {
     match func.dfg.insts[inst].opcode() {

@@ -229,7 +229,10 @@ pub(crate) fn derive_variant<'a>(
 
 /// What a function does that all have to know of, and do not yet.
 fn need(cx: Context<'_>, facts: &Facts<'_>) -> Option<Need> {
-    if !cx.demanded && facts.activity.computes_bits() {
+    // A module asks where it stores them. What has no run time takes such words for numbers.
+    let may_ask = !cx.program.vmctx_pointers_only && !cx.options.tape.is_standalone();
+    let asks = || facts.activity.computes_bits() || may_ask && facts.activity.stores_possible;
+    if !cx.demanded && asks() {
         return Some(Need::Demands);
     }
     if !facts.summaries.makes_numbers() && facts.activity.leaves_shadows {

@@ -144,6 +144,7 @@ pub(crate) fn lost_through_pointer(cx: Cx<'_, '_, '_, '_>, args: &[ir::Value], s
     for (i, &a) in args.iter().enumerate() {
         let lost = match cx.facts().activity.state[a] {
             State::Varied { definite: true } => true,
+            State::Taint { definite: true } if cx.facts().activity.pieces.contains(a) => true,
             State::No => false,
             // Perhaps a number. But then the program would make no float of it.
             _ => cx.facts().summaries.takes_bits_through(signature, i),

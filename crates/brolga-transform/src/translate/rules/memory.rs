@@ -123,7 +123,7 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
     let addr = brolga_analysis::query::access_address(cx.func(), inst).expect("a store has an address");
     let off = brolga_analysis::query::access_offset(cx.func(), inst);
     remember(cx, addr, off, stored_type(cx.func(), inst), 0);
-    let x = cx.args()[0];
+    let x = brolga_analysis::query::stored_operand(cx.func(), inst).expect("a store writes a value");
     match cx.facts().activity.mem[inst] {
         // Most likely a number: that may be stored anywhere.
         MemRole::Float(shape @ (Shape::Bytes { .. } | Shape::Demand { .. })) => {
