@@ -24,8 +24,8 @@ pub struct FileArg {
     pub rules: Option<PathBuf>,
     /// A function of a CLIF file whose calls another one undoes, so that they record nothing, and
     /// what both change: F=G,0:24 where parameter 0 points at 24 bytes, F=G,0:v1 where parameter 1
-    /// says at how many; several behind commas. With F alone the inverse is derived. May be
-    /// repeated.
+    /// says at how many, F=G,0:v1*8 where it counts elements of 8 bytes; several behind commas.
+    /// With F alone the inverse is derived. May be repeated.
     #[arg(long = "inverse", value_name = "F[=G],N:BYTES", value_parser = inverse)]
     pub inverses: Vec<Undone>,
 }

@@ -58,12 +58,8 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
     match wrong {
         0 => Ok(()),
-        n => Err(Failure::Mismatch(format!("{n} of {} {} are wrong", jobs.len(), what(args.order)))),
+        n => Err(Failure::Mismatch(format!("{n} of {} calls did not pass", jobs.len()))),
     }
-}
-
-fn what(order: u8) -> &'static str {
-    if order == 2 { "derivatives" } else { "gradients" }
 }
 
 /// Check one call and print the table; whether all is well.
@@ -119,6 +115,7 @@ fn inverse_line(file: &File, job: &Job<'_>) -> Result<bool, Failure> {
     let refused = match (found.refused, found.left_out) {
         (0, 0) => String::new(),
         (n, 0) => format!("; {n} more were refused, and left as they were"),
+        (0, m) => format!("; {m} more trapped, or lost their digits"),
         (n, m) => format!("; {n} more were refused, and left as they were; {m} trapped, or lost their digits"),
     };
     show(&format!("inverse: from {} random states back to them, {how}{refused}: {verdict}\n", found.undone));

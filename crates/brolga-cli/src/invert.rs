@@ -48,8 +48,9 @@ fn of_clif(file: &File, name: Option<&str>) -> Result<(), Failure> {
     if found > 0 {
         return Ok(());
     }
-    let what = name.map_or_else(|| "no function of the file".to_owned(), |n| format!("%{n}"));
-    let message =
-        format!("nothing says what state {what} changes: `--inverse f,0:24`, or a line `; inverse: %f, 0:24`");
-    Err(Failure::Usage(message))
+    let what = match name {
+        Some(n) => format!("nothing says what state %{n} changes"),
+        None => "nothing says which functions change what state".to_owned(),
+    };
+    Err(Failure::Usage(format!("{what}: write `--inverse f,0:24`, or a line `; inverse: %f, 0:24`")))
 }

@@ -165,6 +165,15 @@ impl Invocation {
         }
     }
 
+    /// The value of an argument that is an integer of 32 or 64 bits.
+    pub fn integer(&self, i: usize) -> Option<i64> {
+        match self.args.get(i)? {
+            BoundArg::Value(DataValue::I64(n)) => Some(*n),
+            BoundArg::Value(DataValue::I32(n)) => Some((*n).into()),
+            _ => None,
+        }
+    }
+
     /// What element `k` of a buffer is, by the number that it begins with, where a type says it.
     pub fn word(&self, arg: usize, k: usize) -> Option<PlaceWord> {
         let (owner, elem, ..) = self.buffer(arg)?;

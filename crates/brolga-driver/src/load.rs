@@ -229,6 +229,10 @@ impl File {
         }
 
         let (directives, malformed) = directives_of(&parts);
+        // Whatever is asked for: a line that says which function undoes which is part of the program.
+        let says_inverse = |c: &&source::SourceLine<'_>| c.text.trim_start_matches([';', ' ']).starts_with("inverse:");
+        let lines: Vec<_> = parts.comments.iter().filter(says_inverse).map(|c| Some(c.line)).collect();
+        problems.0.extend(malformed.0.iter().filter(|d| lines.contains(&d.line)).cloned());
 
         let isa = host_isa();
         let mut units = Vec::new();
@@ -276,10 +280,12 @@ impl File {
             if in_part && file.program.func(function).is_none() {
                 continue;
             }
+            let is_there = file.program.func(function).is_some();
             match file.undo(&said.undone) {
-                Err(d) if asked.as_ref().is_none_or(|a| a.contains(function)) => return Err(at_line(d, said.line)),
                 // What is wrong with others is nothing to those that are asked for.
-                Ok(()) | Err(_) => {}
+                Err(_) if is_there && asked.as_ref().is_some_and(|a| !a.contains(function)) => {}
+                Err(d) => return Err(at_line(d, said.line)),
+                Ok(()) => {}
             }
         }
         Ok(file)

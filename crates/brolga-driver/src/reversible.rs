@@ -148,8 +148,9 @@ pub(crate) fn states_fit(
     call: &Call,
     bound: &Invocation,
 ) -> Parsed<()> {
-    let fits = |name: &str, param: usize, arg: usize, length: StateLength| match (length, bound.buffer(arg)) {
-        (StateLength::Bytes(n), Some((_, _, data, _))) if data.len() < n as usize => {
+    // Of what a callee is given for a length nothing is known here.
+    let fits = |name: &str, param: usize, arg: usize, length: Option<u64>| match (length, bound.buffer(arg)) {
+        (Some(n), Some((_, _, data, _))) if (data.len() as u64) < n => {
             let is = data.len();
             let message = format!("the state at parameter {param} of %{name} has {n} bytes, and this buffer {is}");
             let e = SyntaxError::new(text, call.args[arg].span(), message);
@@ -158,7 +159,8 @@ pub(crate) fn states_fit(
         _ => Ok(()),
     };
     for u in undone.iter().filter(|u| [u.function.node.clone(), u.undoes()].contains(&bound.symbol)) {
-        u.state.iter().try_for_each(|&(param, length)| fits(&bound.symbol, param, param, length))?;
+        let bytes = |length: StateLength| length.of(|i| bound.integer(i).unwrap_or(0));
+        u.state.iter().try_for_each(|&(param, length)| fits(&bound.symbol, param, param, bytes(length)))?;
     }
     let Some(body) = &program.funcs[bound.func].body else { return Ok(()) };
     let entry = body.layout.entry_block().expect("it has a body");
@@ -171,7 +173,7 @@ pub(crate) fn states_fit(
             let v = body.dfg.resolve_aliases(body.dfg.inst_args(inst)[param]);
             if let Some(arg) = body.dfg.block_params(entry).iter().position(|&p| p == v) {
                 let name = undone.iter().find(|u| *u.undoes() == *of.undo).map_or("f", |u| u.function.node.as_str());
-                fits(name, param, arg, part.length)?;
+                fits(name, param, arg, part.length.of(|_| 0))?;
             }
         }
     }

@@ -96,6 +96,13 @@ pub struct StatePart {
 pub enum StateLength {
     /// This parameter, which has a sign.
     Param(usize),
+    /// As many elements as this parameter says, which has a sign.
+    Elements {
+        /// The parameter.
+        count: usize,
+        /// Bytes of an element.
+        bytes: u32,
+    },
     /// This many.
     Bytes(u32),
     /// This many, of which steps change few: a state has the pages that differ from those in front
@@ -109,10 +116,30 @@ pub enum StateLength {
 }
 
 impl StateLength {
+    /// The parameter that says how long it is.
+    pub fn param(self) -> Option<usize> {
+        match self {
+            Self::Param(count) | Self::Elements { count, .. } => Some(count),
+            Self::Bytes(_) | Self::Pages(_) | Self::PagesUpTo(_) | Self::Object => None,
+        }
+    }
+
+    /// The number of bytes, where parameters have these values; nothing if it is not a matter of
+    /// parameters. Less than none is none.
+    pub fn of(self, value: impl Fn(usize) -> i64) -> Option<u64> {
+        let count = |i| u64::try_from(value(i)).unwrap_or(0);
+        match self {
+            Self::Param(i) => Some(count(i)),
+            Self::Elements { count: i, bytes } => Some(count(i).saturating_mul(bytes.into())),
+            Self::Bytes(n) | Self::Pages(n) => Some(n.into()),
+            Self::PagesUpTo(_) | Self::Object => None,
+        }
+    }
+
     /// How the run time is told what the length stands for (`brolga_runtime::states::loops::part`).
     pub fn kind(self) -> u64 {
         match self {
-            Self::Param(_) | Self::Bytes(_) => part::BYTES,
+            Self::Param(_) | Self::Elements { .. } | Self::Bytes(_) => part::BYTES,
             Self::Pages(_) => part::PAGES,
             Self::PagesUpTo(_) => part::PAGES_UP_TO,
             Self::Object => part::OBJECT,

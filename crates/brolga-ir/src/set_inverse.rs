@@ -132,10 +132,13 @@ impl Program {
             }
             match length {
                 StateLength::Bytes(0) => return Err((format!("the state at parameter {param} has no byte"), help)),
-                StateLength::Param(i) if ty(i).is_none_or(|t| !t.is_int() || t.bits() > 64) => {
-                    return Err((format!("parameter {i} of {sig} is no length"), help));
+                StateLength::Elements { bytes: 0, .. } => {
+                    return Err((format!("an element of the state at parameter {param} has no byte"), help));
                 }
                 _ => {}
+            }
+            if let Some(i) = length.param().filter(|&i| ty(i).is_none_or(|t| !t.is_int() || t.bits() > 64)) {
+                return Err((format!("parameter {i} of {sig} is no length"), help));
             }
         }
         Ok(sig.clone())

@@ -97,8 +97,9 @@ pub struct Activity {
     pub possible_of_host: EntitySet<ir::Value>,
     /// Whether some of them are stored where there is no shadow.
     pub leaves_shadows: bool,
-    /// Whether some of [`Self::possible`] are stored where there is one.
-    pub stores_possible: bool,
+    /// Whether some of [`Self::possible`] are stored where there is one, or are put together with
+    /// what is active.
+    pub uses_possible: bool,
     /// Of loads of integers of four bytes or more, the bytes that become numbers, or are stored: if
     /// those are floats', how numbers depend on them is lost.
     pub becomes: SecondaryMap<ir::Inst, BecomingBytes>,

@@ -19,7 +19,7 @@
 //! Where some function of a program computes such bits from a load
 //! ([`super::Activity::computes_bits`]), what it has loaded may have been computed and stored by
 //! any other function. And where one stores a word that may be a float's bits, or was computed from
-//! some, although it sees no float there ([`super::Activity::stores_possible`]), a caller may know
+//! some, although it sees no float there ([`super::Activity::uses_possible`]), a caller may know
 //! better. So the program is derived once more, and then each store of an integer is a sink
 //! ([`DemandInput::stores`]).
 //!

@@ -84,6 +84,7 @@ impl Cx<'_> {
                 {
                     self.bits_from_anyone(inst);
                 }
+                self.a.uses_possible |= self.meets_floats(inst, &bits);
                 if let Some(addr) = access_address(func, inst) {
                     match self.i.pointers.delta[addr] {
                         Delta::Lost => self.lost(inst),
@@ -94,7 +95,7 @@ impl Cx<'_> {
                                 let asks = self.i.program.vmctx_pointers_only || self.is_made_here(addr);
                                 let possible = stored_operand(func, inst).is_some_and(|x| bits.contains(x));
                                 *checked |= asks && possible;
-                                self.a.stores_possible |= possible;
+                                self.a.uses_possible |= possible;
                             }
                             self.a.mem[inst] = role;
                         }
@@ -176,7 +177,17 @@ impl Cx<'_> {
     /// Whether an integer is what a function that was called through a pointer has returned: that
     /// comes with the delta of a pointer, not with a cotangent.
     fn is_from_anyone(&self, v: ir::Value) -> bool {
+        self.comes_from_anyone(v, false)
+    }
+
+    /// The same, `through_memory` also of what this function has stored and loaded since.
+    fn comes_from_anyone(&self, v: ir::Value, through_memory: bool) -> bool {
         let func = self.i.func;
+        let stored_beside = |load: ir::Inst| {
+            let class = access_address(func, load).map(|a| self.i.contents.find(a));
+            let there = move |&i: &ir::Inst| access_address(func, i).map(|a| self.i.contents.find(a)) == class;
+            self.i.cfg.all_insts().iter().copied().filter(there).filter_map(|i| stored_operand(func, i))
+        };
         let (mut seen, mut work) = (EntitySet::new(), vec![v]);
         while let Some(v) = work.pop() {
             let Some(root) = self.i.pointers.root(v).filter(|r| seen.insert(*r)) else { continue };
@@ -194,10 +205,23 @@ impl Cx<'_> {
                 },
                 Some(RootKind::Phi(b, i)) => work.extend(self.i.cfg.incoming(*b, *i)),
                 Some(RootKind::Select(inst)) => work.extend(&func.dfg.inst_args(*inst)[1..]),
+                Some(RootKind::Load(inst)) if through_memory => work.extend(stored_beside(*inst)),
                 _ => {}
             }
         }
         false
+    }
+
+    /// Whether integers of which nothing says that they are a float's bits, although they may be,
+    /// become a float, or are put together with some.
+    fn meets_floats(&self, inst: ir::Inst, possible: &EntitySet<ir::Value>) -> bool {
+        let func = self.i.func;
+        let op = func.dfg.insts[inst].opcode();
+        let args = &func.dfg.inst_args(inst)[usize::from(op == Opcode::Select)..];
+        let unknown = |a: &ir::Value| possible.contains(*a) && self.a.state[*a] == State::No;
+        let joined = || func.dfg.inst_results(inst).iter().any(|&r| self.a.state[r] != State::No);
+        let made = || op == Opcode::Bitcast && self.is_float(func.dfg.first_result(inst));
+        !op.is_call() && args.iter().any(unknown) && (joined() || made())
     }
 
     /// One of several integers carries a float's bits, and one is such an integer.
@@ -325,8 +349,8 @@ impl Cx<'_> {
                 let k = self.kinds_at(inst, addr);
                 if self.i.pointers.root(x).is_some() {
                     let over = self.i.contents.float_overlaps(cell_of(func, addr, access_offset(func, inst)), bytes);
-                    let float = over != Kinds::NONE || k.has_float() || self.declared_floats(addr, bytes);
-                    if float && self.is_from_anyone(x) {
+                    let sure = over != Kinds::NONE || self.declared_floats(addr, bytes);
+                    if (sure || k.has_float()) && self.comes_from_anyone(x, sure) {
                         self.bits_from_anyone(inst);
                     }
                     return MemRole::Pointer;
@@ -479,8 +503,9 @@ impl Cx<'_> {
             Kinds::NONE if self.i.program.vmctx_pointers_only => CopyRole::Mixed,
             Kinds::NONE if k.has(Kinds::INT) => {
                 let active = |&a: &ir::Value| self.active_memory.contains(self.i.contents.find(a));
-                self.a.stores_possible |= args[..2].iter().any(active);
-                if self.i.demanded && self.a.stores_possible { CopyRole::Mixed } else { CopyRole::Ints }
+                let active = args[..2].iter().any(active);
+                self.a.uses_possible |= active;
+                if self.i.demanded && active { CopyRole::Mixed } else { CopyRole::Ints }
             }
             _ if let Some(fields) = self.fields(inst, mixed == moved)
                 && (mixed != moved || fields.iter().all(|f| matches!(f.1, MemRole::Float(_)))) =>

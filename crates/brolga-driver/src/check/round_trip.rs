@@ -17,7 +17,6 @@
 use brolga::{Error, FuncKey, InverseCheck, Options, Primal, Program, StateLength, Tolerance};
 use brolga_reversible::ast::{CheckMode, FnParam, Function, Stmt, StmtKind, Type};
 use brolga_reversible::{Fault, PlaceWord};
-use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::{BoundArg, Invocation};
 use crate::inputs::on_grid;
@@ -151,15 +150,7 @@ fn undone_pair(
         (f, back) if back == call.symbol => Some((u, f.clone())),
         _ => None,
     })?;
-    let bytes = |length: StateLength| match length {
-        StateLength::Bytes(n) => n as usize,
-        StateLength::Param(i) => match call.args.get(i) {
-            Some(BoundArg::Value(DataValue::I64(n))) => usize::try_from(*n).unwrap_or(0),
-            Some(BoundArg::Value(DataValue::I32(n))) => usize::try_from(*n).unwrap_or(0),
-            _ => 0,
-        },
-        _ => usize::MAX,
-    };
+    let bytes = |length: StateLength| length.of(|i| call.integer(i).unwrap_or(0)).map_or(usize::MAX, |n| n as usize);
     let state = |i: usize| said.state.iter().filter(|s| s.0 == i).map(|s| bytes(s.1)).max().unwrap_or(0);
     let check = asked(check).unwrap_or(match check {
         InverseCheck::Declared => CheckMode::Bits,

@@ -2,7 +2,7 @@
 //!
 //! First come the function and what undoes it, which is derived if the text does not name it. Then
 //! come the states that both change: the number of the parameter that points there, and how many
-//! bytes, or the parameter that says how many.
+//! bytes, or the parameter that says how many, or how many elements of so many bytes: `0:v1*8`.
 
 use brolga::StateLength;
 
@@ -39,6 +39,12 @@ impl Undone {
     }
 }
 
+/// Bytes of an element of a state.
+fn element(c: &mut Cursor<'_>) -> Parsed<u32> {
+    let bytes = c.count().map_err(|e| e.help(HELP))?;
+    u32::try_from(bytes.node).map_err(|_| c.error(bytes.span, "that is more than there can be"))
+}
+
 pub(super) fn undone(c: &mut Cursor<'_>) -> Parsed<Undone> {
     let function = name(c)?;
     let inverse = if c.eat("=") { Some(name(c)?.node) } else { None };
@@ -51,6 +57,7 @@ pub(super) fn undone(c: &mut Cursor<'_>) -> Parsed<Undone> {
         let of_param = c.eat("v");
         let count = c.count().map_err(|e| e.help(HELP))?;
         let length = match u32::try_from(count.node) {
+            _ if of_param && c.eat("*") => StateLength::Elements { count: count.node, bytes: element(c)? },
             _ if of_param => StateLength::Param(count.node),
             Ok(bytes) => StateLength::Bytes(bytes),
             Err(_) => return Err(c.error(count.span, "that is more than there can be")),

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use brolga_ir::Func;
-use brolga_ir::driver::{Driver, StateLength, StatePart};
+use brolga_ir::driver::{Driver, StatePart};
 
 use super::value::TrackedVal;
 use crate::error::InstSite;
@@ -144,12 +144,10 @@ impl Footprints {
 fn range(part: &StatePart, func: &Func, args: &[TrackedVal]) -> Range<usize> {
     let word = |i: usize| args[i].bits as u64;
     let at = part.address.iter().fold(part.offset as u64, |sum, &i| sum.wrapping_add(word(i))) as usize;
-    let length = match part.length {
-        StateLength::Bytes(n) | StateLength::Pages(n) => i64::from(n),
-        // As much as there is.
-        StateLength::PagesUpTo(_) | StateLength::Object => i64::MAX,
-        StateLength::Param(i) if func.signature.params[i].value_type.bits() == 32 => i64::from(word(i) as i32),
-        StateLength::Param(i) => word(i) as i64,
+    let count = |i: usize| match func.signature.params[i].value_type.bits() {
+        32 => i64::from(word(i) as i32),
+        _ => word(i) as i64,
     };
-    at..at.saturating_add(usize::try_from(length).unwrap_or(0))
+    // Where nothing says how much, as much as there is.
+    at..at.saturating_add(part.length.of(count).unwrap_or(i64::MAX as u64) as usize)
 }

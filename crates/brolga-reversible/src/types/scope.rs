@@ -157,13 +157,12 @@ impl<'f> NameScope<'f> {
     /// The common type of two operands.
     pub(crate) fn operands(&self, a: &Expr, b: &Expr, want: Option<Scalar>) -> TypeResult<(Scalar, Scalar)> {
         // A number has the type of what stands beside it.
-        let open = |e: &Expr| matches!(e.kind, ExprKind::Int(_) | ExprKind::Float(_));
-        let (x, y) = if open(a) && !open(b) {
+        let (x, y) = if is_number(a) && !is_number(b) {
             let y = self.expr(b, want)?;
             (self.expr(a, Some(y))?, y)
         } else {
             let x = self.expr(a, want)?;
-            (x, self.expr(b, if open(b) && !open(a) { Some(x) } else { want })?)
+            (x, self.expr(b, if is_number(b) && !is_number(a) { Some(x) } else { want })?)
         };
         Ok((x, y))
     }
@@ -272,5 +271,18 @@ impl<'f> NameScope<'f> {
             (_, S::F64 | S::F32) => Ok(x),
             _ => Err(no_such(x)),
         }
+    }
+}
+
+/// Whether an expression is made of written numbers alone, which have no type of their own.
+fn is_number(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Int(_) | ExprKind::Float(_) => true,
+        ExprKind::Unary(UnaryOp::Neg, a) => is_number(a),
+        ExprKind::Binary(op, a, b) => {
+            let is_condition = matches!(op, BinaryOp::Both | BinaryOp::Either) || op.level() == BinaryOp::Eq.level();
+            !is_condition && is_number(a) && is_number(b)
+        }
+        ExprKind::Read(_) | ExprKind::Unary(UnaryOp::Not, _) | ExprKind::Apply(..) => false,
     }
 }

@@ -84,10 +84,22 @@ pub(super) fn bounds(b: &mut FunctionBuilder<'_>, part: &StatePart, given: &[ir:
         StateLength::Bytes(n) | StateLength::Pages(n) => b.ins().iconst(types::I64, i64::from(n)),
         StateLength::Object => b.ins().iconst(types::I64, 0),
         StateLength::PagesUpTo(at) => b.ins().iadd_imm_s(address, at),
-        StateLength::Param(p) if b.func.dfg.value_type(given[p]) == types::I64 => given[p],
-        StateLength::Param(p) => b.ins().sextend(types::I64, given[p]),
+        StateLength::Param(p) => signed(b, given[p]),
+        StateLength::Elements { count, bytes } => {
+            let count = signed(b, given[count]);
+            let most = b.ins().iconst(types::I64, i64::MAX / i64::from(bytes.max(1)));
+            let negative = b.ins().iconst(types::I64, -1);
+            let count = b.ins().smin(count, most);
+            let count = b.ins().smax(count, negative);
+            b.ins().imul_imm_s(count, i64::from(bytes))
+        }
     };
     [address, length]
+}
+
+/// A length of 64 bits.
+fn signed(b: &mut FunctionBuilder<'_>, length: ir::Value) -> ir::Value {
+    if b.func.dfg.value_type(length) == types::I64 { length } else { b.ins().sextend(types::I64, length) }
 }
 
 /// Trap with a check of ours, which is no instruction of the program's.

@@ -419,8 +419,9 @@ const PIECES_LEFT: &str = "a cotangent that moved in pieces could not be put tog
                            one float was made of two";
 
 /// What is said where a cotangent is not known.
-const UNKNOWN: &str = "the bits of a float have become a number, by a conversion of an integer, and how the number depends on the float is not known: the \
-                       cotangents that follow from it are NaN. Use float instructions, or a function of the C library by name";
+const UNKNOWN: &str = "the bits of a float have become a number, by a conversion of an integer, or were stored as an integer in memory that has no \
+                       shadow, and how what follows depends on the float is not known: its cotangents are NaN. Use float instructions, or a function \
+                       of the C library by name; give the memory a shadow (duplicated)";
 
 /// What is said where floats have moved that are of another size than those of the program.
 const OTHER_FLOATS: &str = "words of memory were moved, or overwritten with numbers, as floats of the size that the program itself loads and stores, but what lies \
