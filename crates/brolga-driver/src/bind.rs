@@ -19,7 +19,7 @@ use cranelift_codegen::ir::{Type, types};
 use crate::text::cursor::Parsed;
 use crate::text::number::{parse_f32, parse_f64, parse_int};
 use crate::text::{Call, Clauses, ElemType, List, Literal, Spanned, SyntaxError};
-use crate::value::{Num, bits_of_vector, is_float, to_data};
+use crate::value::{Num, bits_of_vector, decode_all, is_float, to_data};
 use crate::wasm::Wasm;
 
 /// An argument that is ready to be passed.
@@ -137,16 +137,8 @@ impl Invocation {
             return Request::new(self.func, [ArgSpec::DUPLICATED].into_iter().chain(args));
         }
         // What holds numbers of several types is for the program to show.
-        let mixed = |owner: usize, elem: ElemType| {
-            let own = |w: &PlaceWord| match elem {
-                ElemType::F64 => matches!(w, PlaceWord::F64 | PlaceWord::Q43 | PlaceWord::Rest),
-                ElemType::F32 => *w == PlaceWord::F32,
-                ElemType::Int(_) => matches!(w, PlaceWord::I64 | PlaceWord::I32 | PlaceWord::Rest),
-            };
-            self.words.get(owner).and_then(Option::as_ref).is_some_and(|words| !words.iter().all(own))
-        };
         let elem = |i| {
-            self.buffer(i).filter(|b| !mixed(b.0, b.1)).map(|(_, elem, ..)| match elem {
+            self.buffer(i).filter(|b| !self.is_mixed(b.0)).map(|(_, elem, ..)| match elem {
                 ElemType::F64 => Elem::F64,
                 ElemType::F32 => Elem::F32,
                 ElemType::Int(_) => Elem::Int,
@@ -180,6 +172,60 @@ impl Invocation {
         self.words.get(owner)?.as_ref()?.get(k * elem.bytes() / 4).copied()
     }
 
+    /// Whether a type says that a buffer holds other numbers than those of its list's type.
+    fn is_mixed(&self, owner: usize) -> bool {
+        let Some((_, elem, ..)) = self.buffer(owner) else { return false };
+        let usual = |w: &PlaceWord| match elem {
+            ElemType::F64 => matches!(w, PlaceWord::F64 | PlaceWord::Q43 | PlaceWord::Rest),
+            ElemType::F32 => *w == PlaceWord::F32,
+            ElemType::Int(_) => matches!(w, PlaceWord::I64 | PlaceWord::I32 | PlaceWord::Rest),
+        };
+        self.words.get(owner).and_then(Option::as_ref).is_some_and(|words| !words.iter().all(usual))
+    }
+
+    /// Write the numbers of lists whose elements are of several types, by the type of each: all of
+    /// four bytes, or all of eight. A list that says of what type it is stays as it is.
+    ///
+    /// # Errors
+    /// Numbers that are none of their type, and types of both sizes.
+    pub(crate) fn encode_mixed(&mut self, text: &str, call: &Call) -> Parsed<()> {
+        for (i, written) in call.args.iter().enumerate() {
+            let Literal::List(list) = written else { continue };
+            let Some(words) = self.words[i].clone().filter(|_| list.elem.is_none() && self.is_mixed(i)) else {
+                continue;
+            };
+            let is_short = |w: &PlaceWord| matches!(w, PlaceWord::F32 | PlaceWord::I32);
+            let numbers = || words.iter().filter(|w| **w != PlaceWord::Rest);
+            let of = if numbers().all(is_short) { ElemType::F32 } else { ElemType::F64 };
+            if of == ElemType::F64 && numbers().any(is_short) {
+                let message = "this place has numbers of four bytes and of eight";
+                return Err(SyntaxError::new(text, list.span.clone(), message)
+                    .help("write its memory, eight bytes as one double each: `f64[…]`"));
+            }
+            let mut bytes = Vec::with_capacity(list.len() * of.bytes());
+            let items = (0..list.copies).flat_map(|_| &list.items);
+            for (k, item) in items.enumerate() {
+                let word = words.get(k * of.bytes() / 4).copied();
+                let elem = word.map_or(of, |w| word_elem(w, of));
+                elem.encode(&item.node, &mut bytes).map_err(|e| SyntaxError::new(text, item.span.clone(), e))?;
+            }
+            let BoundArg::Buffer { elem, data, shadow } = &mut self.args[i] else { continue };
+            let kept = decode_all(*elem, shadow);
+            (*elem, *data, *shadow) = (of, bytes, vec![0; list.len() * of.bytes()]);
+            for (number, place) in kept.into_iter().zip(shadow.chunks_exact_mut(of.bytes())) {
+                number.encode(of, place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers in the bytes of argument `i`, each of its own type.
+    pub fn decode(&self, i: usize, bytes: &[u8]) -> Option<Vec<Num>> {
+        let (_, elem, ..) = self.buffer(i)?;
+        let one = |(k, b)| Num::decode(self.word(i, k).map_or(elem, |w| word_elem(w, elem)), b);
+        Some(bytes.chunks_exact(elem.bytes()).enumerate().map(one).collect())
+    }
+
     /// The first argument that is a duplicated buffer of floats.
     pub fn first_of_floats(&self) -> Option<usize> {
         let floats = |i: usize| self.buffer(i).is_some_and(|b| b.1.is_float());
@@ -194,6 +240,15 @@ impl Invocation {
                     self.activity(j) != ArgActivity::Duplicated || self.buffer(j).is_none_or(|(o, ..)| o != owner)
                 })
             })
+    }
+}
+
+/// The type of a number of a place, in a list of elements of its size.
+fn word_elem(word: PlaceWord, list: ElemType) -> ElemType {
+    match (word, list) {
+        (PlaceWord::I64, ElemType::F64) => ElemType::Int(64),
+        (PlaceWord::I32, ElemType::F32) => ElemType::Int(32),
+        _ => list,
     }
 }
 

@@ -167,6 +167,7 @@ impl File {
             let mut bound = Invocation::bind(&self.program, text, call, clauses)?;
             if let Some(reversible) = &self.reversible {
                 bound.words = reversible.fits(text, call, &bound)?;
+                bound.encode_mixed(text, call)?;
             }
             crate::reversible::states_fit(&self.program, &self.undone, text, call, &bound)?;
             return Ok(bound);

@@ -57,7 +57,14 @@ impl Reversible {
     pub(crate) fn takes(&self, text: &str, call: &Call) -> Parsed<()> {
         let symbol = call.func.node.as_str();
         let name = symbol.strip_suffix("__inverse").unwrap_or(symbol);
-        let Some(function) = self.functions.functions.iter().find(|f| f.name == name) else { return Ok(()) };
+        let Some(function) = self.functions.functions.iter().find(|f| f.name == name) else {
+            // Parts of what a function is compiled to take their numbers in a form of their own.
+            let part = self.functions.functions.iter().find(|f| symbol.starts_with(&format!("{}__", f.name)));
+            let Some(of) = part else { return Ok(()) };
+            let message = format!("`%{symbol}` is a part of what `{}` is compiled to", of.name);
+            let help = format!("call `%{}`, or `%{}__inverse`", of.name, of.name);
+            return Err(SyntaxError::new(text, call.func.span.clone(), message).help(help));
+        };
         let wrong =
             |span, message| Err(SyntaxError::new(text, span, message).help(format!("it is `{}`", function.head())));
         if call.args.len() != function.params.len() {

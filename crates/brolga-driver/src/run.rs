@@ -155,7 +155,7 @@ pub fn collect(
 
 /// Contents of the buffers, by argument.
 pub fn contents(call: &Invocation, memory: &Memory) -> Vec<Option<Vec<Num>>> {
-    (0..call.args.len()).map(|i| memory.buffer(i).map(|b| decode_all(b.elem, b.primal.bytes()))).collect()
+    (0..call.args.len()).map(|i| call.decode(i, memory.buffer(i)?.primal.bytes())).collect()
 }
 
 pub(crate) fn undamaged(memory: &Memory) -> Result<(), Error> {
