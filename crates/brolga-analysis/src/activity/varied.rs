@@ -140,19 +140,21 @@ impl Cx<'_> {
         debug_assert!(self.nothing_more(&mut open), "a block was not looked at again");
     }
 
-    /// Whether a parameter of a function that is called through a pointer may be a float's bits: a
-    /// caller that does not know the function cannot say. Only where it is asked for.
+    /// Whether a parameter may be a float's bits although it may be an address, too, or although the
+    /// caller does not know the function and cannot say. Only where it is asked for.
     fn is_word_of_any_caller(&self, v: ir::Value) -> bool {
         let i = self.i;
         let called = || i.summaries.addressed(signature_id(&i.func.signature)).any(|f| f == i.key);
-        i.demanded && !i.program.vmctx_pointers_only && !self.is_float(v) && !i.pointers.address.contains(v) && called()
+        let may_be = i.demanded && !i.program.vmctx_pointers_only && !self.is_float(v);
+        may_be && !i.pointers.address.contains(v) && (i.pointers.root(v).is_some() || called())
     }
 
-    /// The same of what such a function returns, if it has been given any.
+    /// The same of what a function returns that has been given any.
     fn is_word_from_any_callee(&self, callee: &CalleeKind, v: ir::Value, args: &[ir::Value]) -> bool {
+        let p = self.i.pointers;
         let given = |a: &ir::Value| !self.is_float(*a) && self.a.state[*a] != State::No;
-        let through_pointer = matches!(callee, CalleeKind::Indirect(_));
-        self.i.demanded && through_pointer && !self.i.pointers.address.contains(v) && args.iter().any(given)
+        let may_be = matches!(callee, CalleeKind::Indirect(_)) || p.root(v).is_some();
+        self.i.demanded && may_be && !p.address.contains(v) && args.iter().any(given)
     }
 
     /// Whether all blocks have nothing to add, nor to object.

@@ -19,7 +19,7 @@
 use std::collections::HashSet;
 
 use brolga_ir::{FuncKey, Program};
-use cranelift_codegen::ir::condcodes::FloatCC;
+use cranelift_codegen::ir::condcodes::{CondCode, FloatCC};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value};
 use smallvec::SmallVec;
 
@@ -114,12 +114,20 @@ fn zero(body: &ir::Function, v: Value) -> bool {
 
 /// The float that a condition or mask asks about, if it asks whether that is not zero.
 fn asks(body: &ir::Function, mask: Value) -> Option<Value> {
+    asks_whether(body, mask, FloatCC::NotEqual)
+}
+
+/// The same if it compares it with zero in this way; the opposite of a mask asks the opposite.
+fn asks_whether(body: &ir::Function, mask: Value, cond: FloatCC) -> Option<Value> {
     match data(body, mask)? {
-        InstructionData::FloatCompare { cond: FloatCC::NotEqual, args, .. } => {
+        InstructionData::FloatCompare { cond: found, args, .. } if found == cond => {
             let other = args.iter().position(|&v| zero(body, v))?;
             Some(args[1 - other])
         }
-        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } => asks(body, arg),
+        InstructionData::Unary { opcode: Opcode::Bnot, arg } if matches!(cond, FloatCC::Equal | FloatCC::NotEqual) => {
+            asks_whether(body, arg, cond.complement())
+        }
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } => asks_whether(body, arg, cond),
         // A lane of a mask, for the scalar that was put there.
         InstructionData::BinaryImm8 { opcode: Opcode::Extractlane, arg, imm } => match data(body, asks(body, arg)?)? {
             InstructionData::TernaryImm8 { opcode: Opcode::Insertlane, args, imm: lane } if imm == lane => {
@@ -137,7 +145,8 @@ fn asks(body: &ir::Function, mask: Value) -> Option<Value> {
 fn kept(body: &ir::Function, inst: &InstructionData) -> Option<(Value, Value)> {
     match *inst {
         InstructionData::Ternary { opcode: Opcode::Select | Opcode::Bitselect, args: [c, x, y] } => {
-            zero(body, y).then(|| Some((x, asks(body, c)?)))?
+            let equal = || Some((y, asks_whether(body, c, FloatCC::Equal).filter(|_| zero(body, x))?));
+            zero(body, y).then(|| Some((x, asks(body, c)?))).flatten().or_else(equal)
         }
         InstructionData::Binary { opcode: Opcode::Band, args: [x, y] } => match (asks(body, y), asks(body, x)) {
             (Some(g), _) => Some((x, g)),

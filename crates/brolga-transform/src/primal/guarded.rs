@@ -6,7 +6,8 @@
 //! ([`brolga_analysis::guards::products`]); and its rule gives cotangents to factors where the mask
 //! is, though an optimiser may have moved a part of the product to another block.
 //!
-//! **Answer.** A mask of a vector's bits as integers, as all are in modules, becomes one of the
+//! **Answer.** A zero where a factor is equal to zero is a mask where it is not. A mask of a vector's
+//! bits as integers, as all are in modules, becomes one of the
 //! vector. A scalar mask becomes a `select`. A product that was computed in one lane of a
 //! vector is computed by itself. The steps between the factors and the mask are done once more in
 //! front of it, if they stand in another block.
@@ -34,6 +35,8 @@ use crate::primal::edit::before;
 
 /// Write them so.
 pub fn guards(func: &mut ir::Function) {
+    let all: Vec<ir::Inst> = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect();
+    all.into_iter().for_each(|inst| of_equality(func, inst));
     let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     let masks = insts.filter(|&i| matches!(func.dfg.insts[i].opcode(), Opcode::Band | Opcode::Bitselect));
     let masks: Vec<ir::Inst> = masks.collect();
@@ -56,6 +59,45 @@ pub fn guards(func: &mut ir::Function) {
             single_lane(func, inst);
         }
         gather(func, inst);
+    }
+}
+
+/// A zero where a factor is equal to zero, as what is kept where it is not.
+fn of_equality(func: &mut ir::Function, inst: ir::Inst) {
+    let args = func.dfg.inst_args(inst).to_vec();
+    match func.dfg.insts[inst] {
+        InstructionData::Ternary { opcode: Opcode::Select | Opcode::Bitselect, .. } if is_zero(func, args[1]) => {
+            if let Some(mask) = opposite(func, inst, args[0]) {
+                func.dfg.inst_args_mut(inst).copy_from_slice(&[mask, args[2], args[1]]);
+            }
+        }
+        InstructionData::Binary { opcode: Opcode::Band, .. } => {
+            for (k, &arg) in args.iter().enumerate() {
+                let data = func.dfg.value_def(arg).inst().map(|i| func.dfg.insts[i]);
+                let Some(InstructionData::Unary { opcode: Opcode::Bnot, arg }) = data else { continue };
+                if let Some(mask) = opposite(func, inst, arg) {
+                    func.dfg.inst_args_mut(inst)[k] = mask;
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The mask that is set where another one is not, which says where a float is equal to zero.
+fn opposite(func: &mut ir::Function, at: ir::Inst, mask: ir::Value) -> Option<ir::Value> {
+    match func.dfg.insts[func.dfg.value_def(mask).inst()?] {
+        InstructionData::FloatCompare { cond: FloatCC::Equal, args: [x, y], .. }
+            if is_zero(func, x) || is_zero(func, y) =>
+        {
+            Some(before(func, at).ins().fcmp(FloatCC::NotEqual, x, y))
+        }
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } => {
+            let (bits, ty) = (opposite(func, at, arg)?, func.dfg.value_type(mask));
+            let little = MemFlagsData::new().with_endianness(ir::Endianness::Little);
+            Some(before(func, at).ins().bitcast(ty, little, bits))
+        }
+        _ => None,
     }
 }
 
