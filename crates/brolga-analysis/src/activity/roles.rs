@@ -367,7 +367,10 @@ impl Cx<'_> {
                         }
                         self.a.shape(func, x).map_or(kill(true), MemRole::Float)
                     }
-                    State::Taint { .. } if self.a.pieces.contains(x) => MemRole::Float(self.bytes_at(inst, addr)),
+                    State::Taint { .. } if self.a.pieces.contains(x) => {
+                        self.puns(inst, addr);
+                        MemRole::Float(self.bytes_at(inst, addr))
+                    }
                     State::Taint { definite } => {
                         let cell = cell_of(func, addr, access_offset(func, inst));
                         if definite
@@ -391,6 +394,7 @@ impl Cx<'_> {
                 MemRole::Float(self.bytes_at(inst, addr))
             }
             Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 if self.a.pieces.contains(args[0]) => {
+                self.puns(inst, addr);
                 MemRole::Float(self.bytes_at(inst, addr))
             }
             Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 => {
@@ -422,7 +426,7 @@ impl Cx<'_> {
     fn puns(&mut self, inst: ir::Inst, addr: ir::Value) {
         let func = self.i.func;
         let cell = cell_of(func, addr, access_offset(func, inst));
-        let bytes = self.ty(func.dfg.inst_args(inst)[0]).bytes();
+        let bytes = access_bytes(func, inst);
         let place = self.place_of(addr, access_offset(func, inst));
         if !self.is_made_here(addr)
             && (self.i.contents.of_cell(cell).has(Kinds::POINTER) || self.punned.pointer(place, bytes))
