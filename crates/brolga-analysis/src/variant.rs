@@ -22,6 +22,7 @@
 
 use brolga_ir::driver::Driver;
 use brolga_ir::inst::Shape;
+use brolga_ir::request::Elem;
 use brolga_ir::{ArgActivity, FuncKey, Options, Program, Promises, Request, ResultActivity};
 use cranelift_codegen::ir::{AbiParam, Signature, types};
 use cranelift_codegen::isa::CallConv;
@@ -48,6 +49,9 @@ pub enum ParamMode {
         /// It points at memory that the caller, or a caller of its, has made and keeps floats in,
         /// whose cotangents may be where this function stores pointers.
         floats: bool,
+        /// It leads to memory in which there may be a float's bits, whatever this function sees
+        /// there ([`crate::activity::float_memory`]).
+        bits: bool,
     },
     /// An integer that carries float bits, whose cotangent the pullback returns.
     Bits {
@@ -108,7 +112,8 @@ impl Variant {
                 ArgActivity::Const => ParamMode::Const,
                 ArgActivity::Active => ParamMode::Active,
                 ArgActivity::Duplicated => {
-                    ParamMode::Dup { sure: true, holds: Kinds::of_elem(a.elem), recycled: false, floats: false }
+                    let bits = a.elem != Some(Elem::Int);
+                    ParamMode::Dup { sure: true, holds: Kinds::of_elem(a.elem), recycled: false, floats: false, bits }
                 }
             })
             .collect();
@@ -248,7 +253,7 @@ pub fn canonical_params(sig: &Signature) -> Vec<ParamMode> {
         .map(|p| match Shape::of_float(p.value_type) {
             Some(_) => ParamMode::Active,
             None if p.value_type == types::I64 => {
-                ParamMode::Dup { sure: false, holds: Kinds::NONE, recycled: false, floats: false }
+                ParamMode::Dup { sure: false, holds: Kinds::NONE, recycled: false, floats: false, bits: true }
             }
             None => ParamMode::Const,
         })

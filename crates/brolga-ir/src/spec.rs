@@ -8,9 +8,9 @@
 //! |---|---|---|
 //! | [`Derivative::Gradient`] | `p…`, the shadow directly behind each duplicated `p`; a seed for each active result; the workspace, if there is one | `r…`, the cotangent of each active `p`; the status, if there is a workspace |
 //! | [`Derivative::Pair`] | forward pass: `p…` with shadows, the workspace; pullback: a seed for each active result, the workspace | forward pass: `r…`, the status; pullback: the cotangent of each active `p`, the status |
-//! | [`Derivative::Tangent`] | `p…`, the tangent or the shadow directly behind each dual `p` | `r…`, the tangent of each dual result |
+//! | [`Derivative::Tangent`] | `p…`, the tangent or the shadow directly behind each dual `p`; the workspace, if there is one | `r…`, the tangent of each dual result; the status, if there is a workspace |
 //!
-//! A workspace has a pointer and a number of bytes; where it may grow ([`Spec::growing`]), a
+//! A tangent has a workspace where integers may be parts of floats. A workspace has a pointer and a number of bytes; where it may grow ([`Spec::growing`]), a
 //! function and its context follow.
 //!
 //! Source: the activity table is Enzyme's, in the words of `std::autodiff`.
@@ -83,7 +83,8 @@ impl ReturnActivity {
 pub struct ParamSpec {
     /// How it takes part.
     pub activity: ParamActivity,
-    /// What a pointer points at, if the caller knows.
+    /// What a pointer points at, if the caller knows, and nothing else lies there: not for a struct
+    /// of floats and integers.
     pub elem: Option<Elem>,
     /// The memory behind a pointer is reached through no other pointer while the function runs
     /// (C's `restrict`). If that does not hold, numbers may be wrong.

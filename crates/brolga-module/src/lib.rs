@@ -369,7 +369,7 @@ impl<M: Module> AdModule<M> {
             )));
         }
         let found = brolga_transform::embed::embed_as_named(&program, key, spec, &self.options, isa);
-        Ok(found.map_err(|d| self.recorded.of_halves(d, self.inner.declarations()))?)
+        Ok(found.map_err(|d| self.recorded.of_callees(d, self.inner.declarations()))?)
     }
 
     /// The function that frees the blocks of the heap that a pair keeps in its record, by a half of

@@ -15,7 +15,7 @@ use brolga_transform::primal::slots::promote_slots;
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{self, ExternalName};
 use cranelift_codegen::isa::TargetIsa;
-use cranelift_module::{DataDescription, DataId, FuncId, FuncOrDataId, Init, ModuleDeclarations};
+use cranelift_module::{DataDescription, DataId, FuncId, FuncOrDataId, FunctionDeclaration, Init, ModuleDeclarations};
 
 use crate::AdError;
 
@@ -139,10 +139,16 @@ impl Recorded {
         if !self.bodies.contains_key(&root) && !self.is_derivable(root) {
             return Err(self.no_body(root, declared));
         }
+        self.activities_fit(declared)?;
         let mut program = Program::new();
         let (mut seen, mut work) = (BTreeSet::from([root]), vec![root]);
         let mut derivatives = Vec::new();
         while let Some(id) = work.pop() {
+            if name(id).is_empty() {
+                return Err(AdError::usage(
+                    "a function whose name is empty: declare it by another one, or by `declare_anonymous_function`",
+                ));
+            }
             if let Some(derived) = self.derivatives.get(&id)
                 && let Some(of) = derived.of
                 && !self.rules.contains_key(&name(id))
@@ -175,6 +181,37 @@ impl Recorded {
         let (program, recording) = self.with_derivatives(program, derivatives, declared, options, isa)?;
         let key = program.func(&name(root)).expect("the root was the first");
         Ok((program, key, recording.contains(&root)))
+    }
+
+    /// That what has been said of data fits it: shadows are data of their own, that can be written
+    /// to, and as large as what they are shadows of.
+    fn activities_fit(&self, declared: &ModuleDeclarations) -> Result<(), AdError> {
+        let known = declared.get_data_objects().count();
+        let is_known = |id: DataId| (id.as_u32() as usize) < known;
+        let name = |id: DataId| declared.get_data_decl(id).linkage_name(id).into_owned();
+        let size = |id: DataId| self.data.get(&id).map(|d| d.init.size());
+        for (&id, &activity) in &self.activities {
+            let shadow = if let DataActivity::Shadow(shadow) = activity { Some(shadow) } else { None };
+            if let Some(unknown) = [Some(id), shadow].into_iter().flatten().find(|&d| !is_known(d)) {
+                return Err(AdError::usage(format!("`set_data` of {unknown}, which the module has not declared")));
+            }
+            let Some(shadow) = shadow else { continue };
+            let wrong = match (size(id), size(shadow)) {
+                _ if shadow == id => Some("is its own shadow: declare data for that".to_owned()),
+                _ if !declared.get_data_decl(shadow).writable => {
+                    Some(format!("has %{} for a shadow, which is not writable: declare it so", name(shadow)))
+                }
+                (Some(n), Some(m)) if n != m => Some(format!(
+                    "has {n} bytes, and its shadow %{} {m}: a shadow is as large as what it is the shadow of",
+                    name(shadow)
+                )),
+                _ => None,
+            };
+            if let Some(wrong) = wrong {
+                return Err(AdError::usage(format!("%{} {wrong}", name(id))));
+            }
+        }
+        Ok(())
     }
 
     /// Functions of the module that the rule of a function calls.
@@ -292,8 +329,8 @@ impl Recorded {
     }
 
     /// What is refused because a half of a pair is called with something active, with the code of
-    /// that.
-    pub(crate) fn of_halves(&self, mut all: Diagnostics, declared: &ModuleDeclarations) -> Diagnostics {
+    /// that, or because a function is called that is declared and not defined.
+    pub(crate) fn of_callees(&self, mut all: Diagnostics, declared: &ModuleDeclarations) -> Diagnostics {
         let halves = self.derivatives.iter().filter(|d| d.1.spec.derivative == Derivative::Pair);
         let halves: Vec<String> =
             halves.map(|d| format!("%{}", declared.get_function_decl(*d.0).linkage_name(*d.0))).collect();
@@ -302,6 +339,14 @@ impl Recorded {
                 d.code = "AD0173";
                 d.message = format!("a derivative of {symbol}, which is half of a pair");
                 (d.notes, d.help) = (vec![HALF.0.to_owned()], Some(HALF.1.to_owned()));
+                continue;
+            }
+            let missing = |(id, decl): &(FuncId, &FunctionDeclaration)| {
+                decl.linkage.is_definable() && d.message.ends_with(&format!("%{}", decl.linkage_name(*id)))
+            };
+            if let Some((id, decl)) = declared.get_functions().find(missing) {
+                d.message = format!("%{} is called, and has not been defined yet", decl.linkage_name(id));
+                d.help = Some("ask for the derivative after `define_function` of all that it calls".to_owned());
             }
         }
         all

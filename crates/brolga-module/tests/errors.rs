@@ -1,10 +1,11 @@
 //! What cannot be derived is an error that says what to write instead, and leaves the module whole.
 
 use brolga_module::ParamActivity::{Active, Const, Dual, Duplicated};
-use brolga_module::{AdError, AdModule, Options, ReturnActivity, Spec};
+use brolga_module::{AdError, AdModule, DataActivity, Options, ReturnActivity, Spec};
 use cranelift_codegen::ir::{AbiParam, InstBuilder, types};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::JITModule;
-use cranelift_module::{FuncId, Linkage, Module};
+use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module};
 
 use crate::common::Fixture;
 
@@ -80,6 +81,80 @@ fn a_function_without_a_body() {
 }
 
 #[test]
+fn a_function_without_a_name() {
+    let mut m = module();
+    let mut sig = m.make_signature();
+    sig.params.push(AbiParam::new(types::F64));
+    sig.returns.push(AbiParam::new(types::F64));
+    let id = m.declare_function("", Linkage::Export, &sig).unwrap();
+    let mut cx = m.make_context();
+    cx.func.signature = sig;
+    let mut build = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut cx.func, &mut build);
+    let block = b.create_block();
+    b.append_block_params_for_function_params(block);
+    b.switch_to_block(block);
+    let x = b.block_params(block)[0];
+    b.ins().return_(&[x]);
+    b.seal_all_blocks();
+    b.finalize(m.isa().frontend_config());
+    m.define_function(id, &mut cx).unwrap();
+    says(m.derivative(id, &Spec::gradient([Active])), "a function whose name is empty: declare it by another one");
+}
+
+/// Whatever is said of data that cannot be so is an error of the next derivative.
+#[test]
+fn shadows_of_data_that_do_not_fit() {
+    let case = |said: &dyn Fn(&mut AdModule<JITModule>, [DataId; 3]) -> (DataId, DataActivity), part: &str| {
+        let mut f = Fixture::new(TEXT, "f");
+        let mut data = |name: &str, bytes: usize, writable: bool| {
+            let id = f.module.declare_data(name, Linkage::Local, writable, false).unwrap();
+            let mut zeros = DataDescription::new();
+            zeros.define_zeroinit(bytes);
+            f.module.define_data(id, &zeros).unwrap();
+            id
+        };
+        let all = [data("state", 16, true), data("short", 8, true), data("table", 16, false)];
+        let (of, activity) = said(&mut f.module, all);
+        f.module.set_data(of, activity);
+        says(f.module.derivative(f.func("f"), &Spec::gradient([Active, Const, Const])), part);
+    };
+    case(&|_, d| (d[0], DataActivity::Shadow(d[0])), "%state is its own shadow: declare data for that");
+    case(&|_, d| (d[0], DataActivity::Shadow(d[1])), "%state has 16 bytes, and its shadow %short 8");
+    case(&|_, d| (d[0], DataActivity::Shadow(d[2])), "%state has %table for a shadow, which is not writable");
+    case(&|_, _| (DataId::from_u32(777), DataActivity::Const), "which the module has not declared");
+    case(&|_, d| (d[0], DataActivity::Shadow(DataId::from_u32(777))), "which the module has not declared");
+}
+
+/// C returns three words in memory, a function in registers.
+#[test]
+fn a_prototype_that_is_none() {
+    let text = "function %f(f64, i64) -> f64, i64 {\nblock0(v0: f64, v1: i64):\n v2 = fmul v0, v0\n return v2, v1\n}";
+    let mut f = Fixture::new(text, "f");
+    let mut prototype = |spec: Spec| {
+        let id = f.module.derivative(f.func("f"), &spec).unwrap();
+        f.module.signature(id).unwrap().prototype("g")
+    };
+    let warns = |p: String| p.contains("cannot be called from C");
+    assert!(warns(prototype(Spec::gradient([Active, Const]))));
+    assert!(!warns(prototype(Spec::gradient([Active, Const]).in_struct())));
+    assert!(!warns(prototype(
+        Spec::gradient([Active, Const]).results([ReturnActivity::ActiveOnly, ReturnActivity::Omitted])
+    )));
+}
+
+/// A function that returns nothing but what it writes where the caller says has its cotangents
+/// there, too.
+#[test]
+fn a_result_in_memory_of_the_callers() {
+    let text = "function %f(i64 sret, f64) {\nblock0(v0: i64, v1: f64):\n v2 = fmul v1, v1\n store v2, v0\n return\n}";
+    let mut f = Fixture::new(text, "f");
+    let id = f.module.derivative(f.func("f"), &Spec::gradient([Duplicated, Active])).unwrap();
+    assert!(f.module.signature(id).unwrap().layout.is_some());
+    f.finish();
+}
+
+#[test]
 fn a_derivative_that_is_there() {
     let mut f = Fixture::new(TEXT, "f");
     let spec = Spec::gradient([Active, Const, Const]);
@@ -107,6 +182,35 @@ fn an_import_that_is_no_function_of_c() {
     let mut f = Fixture::new(text, "f");
     let found = f.module.derivative(f.func("f"), &Spec::gradient([Active])).expect_err("no rule").to_string();
     assert!(found.contains("AD0150") && found.contains("%mystery") && found.contains("inst0"), "{found}");
+}
+
+#[test]
+fn a_callee_that_is_not_defined_yet() {
+    let mut f = Fixture::new(TEXT, "f");
+    let mut sig = f.module.make_signature();
+    sig.params.push(AbiParam::new(types::F64));
+    sig.returns.push(AbiParam::new(types::F64));
+    let later = f.module.declare_function("later", Linkage::Export, &sig).unwrap();
+    let caller = f.module.declare_function("caller", Linkage::Export, &sig).unwrap();
+    let mut cx = f.module.make_context();
+    cx.func.signature = sig;
+    let callee = f.module.declare_func_in_func(later, &mut cx.func);
+    let mut build = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut cx.func, &mut build);
+    let block = b.create_block();
+    b.append_block_params_for_function_params(block);
+    b.switch_to_block(block);
+    let x = b.block_params(block)[0];
+    let call = b.ins().call(callee, &[x]);
+    let result = b.inst_results(call)[0];
+    b.ins().return_(&[result]);
+    b.seal_all_blocks();
+    b.finalize(f.module.isa().frontend_config());
+    f.module.define_function(caller, &mut cx).unwrap();
+    let found = f.module.derivative(caller, &Spec::gradient([Active])).expect_err("it is refused").to_string();
+    for part in ["%later is called, and has not been defined yet", "after `define_function` of all that it calls"] {
+        assert!(found.contains(part), "no {part:?} in: {found}");
+    }
 }
 
 #[test]

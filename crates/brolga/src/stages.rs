@@ -265,7 +265,7 @@ fn param_mode(m: ParamMode) -> String {
     match m {
         ParamMode::Const => word(ArgActivity::Const).to_owned(),
         ParamMode::Active => word(ArgActivity::Active).to_owned(),
-        ParamMode::Dup { sure, holds, recycled, floats } => {
+        ParamMode::Dup { sure, holds, recycled, floats, bits: _ } => {
             let holds = match holds.to_elem() {
                 Some(Elem::F64) => " of f64",
                 Some(Elem::F32) => " of f32",

@@ -97,9 +97,10 @@ pub struct Activity {
     pub possible_of_host: EntitySet<ir::Value>,
     /// Whether some of them are stored where there is no shadow.
     pub leaves_shadows: bool,
-    /// Whether some of [`Self::possible`] are stored where there is one, or are put together with
-    /// what is active.
-    pub uses_possible: bool,
+    /// Classes of memory that may hold floats' bits ([`super::float_memory`]).
+    pub float_memory: EntitySet<ir::Value>,
+    /// Whether integers from there of which nothing says that they are such are stored or handed on.
+    pub uses_unknown: bool,
     /// Of loads of integers of four bytes or more, the bytes that become numbers, or are stored: if
     /// those are floats', how numbers depend on them is lost.
     pub becomes: SecondaryMap<ir::Inst, BecomingBytes>,

@@ -19,7 +19,7 @@
 //! Where some function of a program computes such bits from a load
 //! ([`super::Activity::computes_bits`]), what it has loaded may have been computed and stored by
 //! any other function. And where one stores a word that may be a float's bits, or was computed from
-//! some, although it sees no float there ([`super::Activity::uses_possible`]), a caller may know
+//! some, although it sees no float there ([`super::Activity::uses_unknown`]), a caller may know
 //! better. So the program is derived once more, and then each store of an integer is a sink
 //! ([`DemandInput::stores`]).
 //!
@@ -258,24 +258,13 @@ impl<'a, 'b> DemandCx<'a, 'b> {
 pub(super) fn may_be_bits(
     i: &DemandInput<'_>,
     from_memory: impl Fn(ir::Inst) -> bool,
-    from_caller: impl Fn(usize) -> bool,
+    others: impl Iterator<Item = ir::Value>,
+    from_call: impl Fn(ir::Inst) -> bool,
 ) -> EntitySet<ir::Value> {
     let (func, cfg) = (i.func, i.cfg);
     let mut found: EntitySet<ir::Value> = EntitySet::new();
-    // What comes through a pointer to a function may be an address, or not.
-    let any = |root| match i.pointers.roots.get(&root) {
-        Some(RootKind::Call(inst, _)) => func.dfg.insts[*inst].opcode() == Opcode::CallIndirect,
-        Some(RootKind::Param(_)) => !i.pointers.sure.contains(root),
-        Some(RootKind::Phi(..) | RootKind::Select(_)) => true,
-        _ => false,
-    };
-    let is_int = |v: ir::Value| {
-        let p = i.pointers;
-        let anything = || !p.address.contains(v) && p.root(v) == Some(v) && any(v);
-        !func.dfg.value_type(v).lane_type().is_float() && (p.root(v).is_none() || anything())
-    };
-    let formal = func.dfg.block_params(cfg.blocks[0]).iter().enumerate();
-    found.extend(formal.filter(|(n, v)| is_int(**v) && from_caller(*n)).map(|(_, &v)| v));
+    let is_int = |v: ir::Value| !func.dfg.value_type(v).lane_type().is_float() && i.pointers.root(v).is_none();
+    found.extend(others);
     let mut changed = true;
     while std::mem::take(&mut changed) {
         for &b in &cfg.blocks {
@@ -297,12 +286,13 @@ pub(super) fn may_be_bits(
                 let args = func.dfg.inst_args(inst);
                 let may = match s {
                     Structural::Load | Structural::AtomicLoad | Structural::IntLoad => from_memory(inst),
-                    Structural::AtomicRmw | Structural::AtomicCas => true,
+                    Structural::AtomicRmw | Structural::AtomicCas => from_call(inst),
                     Structural::Call | Structural::CallIndirect => {
-                        matches!(
+                        let derived = matches!(
                             CalleeKind::of(i.program, func, inst),
                             Some(CalleeKind::Derived(_) | CalleeKind::Indirect(_))
-                        )
+                        );
+                        derived && from_call(inst)
                     }
                     Structural::Select => args[1..].iter().any(|&a| found.contains(a)),
                     _ if leaves_exponent(func, cfg, inst) => false,

@@ -63,6 +63,7 @@ mod answer;
 mod context;
 pub mod demand;
 mod dirty;
+pub mod float_memory;
 pub mod fragments;
 mod moved_pointers;
 pub mod numbers;

@@ -26,6 +26,7 @@ use super::ambiguous_width::written_as;
 use super::answer::{CopyRole, MemRole, State};
 use super::context::{BITS_HELP, Cx, LATER_NOTE};
 use super::demand::{DemandInput, demand, may_be_bits};
+use super::float_memory::leads_to;
 use super::numbers::is_left;
 use crate::kinds::contents::{becomes_float, goes_on};
 use crate::kinds::pointers::{Delta, RootKind};
@@ -66,7 +67,11 @@ impl Cx<'_> {
         // Modules are asked if they make numbers; other programs may leave what has shadows, too.
         let asks = self.i.summaries.makes_numbers() || !self.i.program.vmctx_pointers_only;
         let or_hosts = if asks { self.may_be_bits(true) } else { EntitySet::new() };
+        self.a.float_memory = self.float_memory();
+        let asks = !self.i.demanded && !self.i.program.vmctx_pointers_only;
+        let unknown = if asks { self.unknown_words(&self.a.float_memory) } else { EntitySet::new() };
         for &b in &self.i.cfg.blocks {
+            self.a.uses_unknown |= self.joins_unknown(b, &unknown);
             self.joins_from_anyone(b);
             for &inst in self.i.cfg.insts(b) {
                 if func.dfg.insts[inst].opcode() == Opcode::Return {
@@ -84,7 +89,7 @@ impl Cx<'_> {
                 {
                     self.bits_from_anyone(inst);
                 }
-                self.a.uses_possible |= self.meets_floats(inst, &bits);
+                self.a.uses_unknown |= self.hands_on_unknown(inst, &unknown);
                 if let Some(addr) = access_address(func, inst) {
                     match self.i.pointers.delta[addr] {
                         Delta::Lost => self.lost(inst),
@@ -93,9 +98,7 @@ impl Cx<'_> {
                             if let MemRole::Kill { checked, .. } = &mut role {
                                 // Elsewhere the caller's seed may lie there.
                                 let asks = self.i.program.vmctx_pointers_only || self.is_made_here(addr);
-                                let possible = stored_operand(func, inst).is_some_and(|x| bits.contains(x));
-                                *checked |= asks && possible;
-                                self.a.uses_possible |= possible;
+                                *checked |= asks && stored_operand(func, inst).is_some_and(|x| bits.contains(x));
                             }
                             self.a.mem[inst] = role;
                         }
@@ -127,23 +130,26 @@ impl Cx<'_> {
             let of_floats = self.i.pointers.root(addr).is_some();
             let v = func.dfg.first_result(inst);
             let pointer = self.i.pointers.address.contains(v) || self.i.pointers.pointer_copy.contains(v);
-            let constant = || {
-                let cell = cell_of(func, addr, access_offset(func, inst));
-                let found = last_store(func, self.i.cfg, inst, cell, access_bytes(func, inst));
-                found.is_some_and(|f| {
-                    let x = func.dfg.inst_args(f.store)[0];
-                    let constant = constant_int(func, x).is_some() || self.is_float(x) && self.a.state[x] == State::No;
-                    f.sure && f.offset == 0 && f.bytes == access_bytes(func, inst) && constant
-                })
-            };
             let put = || self.i.program.vmctx_pointers_only || self.declared_floats(addr, access_bytes(func, inst));
             let may = self.active_memory.contains(self.i.contents.find(addr)) || hosts && put();
-            of_floats && !pointer && may && !constant()
+            of_floats && !pointer && may && !self.is_known(inst)
         };
-        let from_caller = |n: usize| {
-            !self.i.root && matches!(self.i.params[n], ParamMode::Const | ParamMode::Dup { sure: false, .. })
-        };
-        may_be_bits(&self.i.for_demand(), from_memory, from_caller)
+        let formal = func.dfg.block_params(self.i.cfg.blocks[0]).iter().zip(self.i.params);
+        let words = formal.filter(|(v, mode)| !self.i.root && **mode == ParamMode::Const && !self.is_float(**v));
+        may_be_bits(&self.i.for_demand(), from_memory, words.map(|(&v, _)| v), |_| true)
+    }
+
+    /// Whether a load reads a constant, or a float that is not active.
+    pub(super) fn is_known(&self, load: ir::Inst) -> bool {
+        let func = self.i.func;
+        let addr = access_address(func, load).expect("a load has an address");
+        let cell = cell_of(func, addr, access_offset(func, load));
+        let found = last_store(func, self.i.cfg, load, cell, access_bytes(func, load));
+        found.is_some_and(|f| {
+            let x = func.dfg.inst_args(f.store)[0];
+            let constant = constant_int(func, x).is_some() || self.is_float(x) && self.a.state[x] == State::No;
+            f.sure && f.offset == 0 && f.bytes == access_bytes(func, load) && constant
+        })
     }
 
     /// Bits that the caller will make a float of must still be a float's, and pointers must have
@@ -212,16 +218,29 @@ impl Cx<'_> {
         false
     }
 
-    /// Whether integers of which nothing says that they are a float's bits, although they may be,
-    /// become a float, or are put together with some.
-    fn meets_floats(&self, inst: ir::Inst, possible: &EntitySet<ir::Value>) -> bool {
+    /// Whether an instruction stores integers, hands them to a callee, makes a float of them, or puts
+    /// them together with floats' bits, although they may be such themselves and nothing says so.
+    fn hands_on_unknown(&self, inst: ir::Inst, unknown: &EntitySet<ir::Value>) -> bool {
         let func = self.i.func;
         let op = func.dfg.insts[inst].opcode();
+        let is = |a: &ir::Value| unknown.contains(*a) && self.a.state[*a] == State::No;
+        if let Some(x) = stored_operand(func, inst) {
+            return is(&x);
+        }
         let args = &func.dfg.inst_args(inst)[usize::from(op == Opcode::Select)..];
-        let unknown = |a: &ir::Value| possible.contains(*a) && self.a.state[*a] == State::No;
+        let callee = || matches!(CalleeKind::of(self.i.program, func, inst), Some(CalleeKind::Derived(_)));
         let joined = || func.dfg.inst_results(inst).iter().any(|&r| self.a.state[r] != State::No);
         let made = || op == Opcode::Bitcast && self.is_float(func.dfg.first_result(inst));
-        !op.is_call() && args.iter().any(unknown) && (joined() || made())
+        args.iter().any(is) && if op.is_call() { callee() } else { joined() || made() }
+    }
+
+    /// The same of a block that such integers come to where others carry floats' bits.
+    fn joins_unknown(&self, block: ir::Block, unknown: &EntitySet<ir::Value>) -> bool {
+        let (func, cfg) = (self.i.func, self.i.cfg);
+        let is = |a: ir::Value| unknown.contains(a) && self.a.state[a] == State::No;
+        let params = func.dfg.block_params(block).iter().enumerate().filter(|_| block != cfg.blocks[0]);
+        let mut active = params.filter(|p| self.a.state[*p.1] != State::No);
+        active.any(|(n, _)| cfg.incoming(block, n).any(is))
     }
 
     /// One of several integers carries a float's bits, and one is such an integer.
@@ -508,7 +527,7 @@ impl Cx<'_> {
             Kinds::NONE if k.has(Kinds::INT) => {
                 let active = |&a: &ir::Value| self.active_memory.contains(self.i.contents.find(a));
                 let active = args[..2].iter().any(active);
-                self.a.uses_possible |= active;
+                self.a.uses_unknown |= args[..2].iter().any(|&a| leads_to(&self.a.float_memory, self.i.contents, a));
                 if self.i.demanded && active { CopyRole::Mixed } else { CopyRole::Ints }
             }
             _ if let Some(fields) = self.fields(inst, mixed == moved)

@@ -120,9 +120,6 @@ impl Cx<'_> {
                 }
                 ParamMode::Bits { definite, .. } => self.a.state[v] = State::Varied { definite },
                 ParamMode::Opaque { definite } => self.a.state[v] = State::Taint { definite },
-                ParamMode::Const | ParamMode::Dup { sure: false, .. } if self.is_word_of_any_caller(v) => {
-                    self.a.state[v] = State::Taint { definite: false };
-                }
                 ParamMode::Const | ParamMode::Dup { .. } => {}
             }
         }
@@ -138,23 +135,6 @@ impl Cx<'_> {
             }
         }
         debug_assert!(self.nothing_more(&mut open), "a block was not looked at again");
-    }
-
-    /// Whether a parameter may be a float's bits although it may be an address, too, or although the
-    /// caller does not know the function and cannot say. Only where it is asked for.
-    fn is_word_of_any_caller(&self, v: ir::Value) -> bool {
-        let i = self.i;
-        let called = || i.summaries.addressed(signature_id(&i.func.signature)).any(|f| f == i.key);
-        let may_be = i.demanded && !i.program.vmctx_pointers_only && !self.is_float(v);
-        may_be && !i.pointers.address.contains(v) && (i.pointers.root(v).is_some() || called())
-    }
-
-    /// The same of what a function returns that has been given any.
-    fn is_word_from_any_callee(&self, callee: &CalleeKind, v: ir::Value, args: &[ir::Value]) -> bool {
-        let p = self.i.pointers;
-        let given = |a: &ir::Value| !self.is_float(*a) && self.a.state[*a] != State::No;
-        let may_be = matches!(callee, CalleeKind::Indirect(_)) || p.root(v).is_some();
-        self.i.demanded && may_be && !p.address.contains(v) && args.iter().any(given)
     }
 
     /// Whether all blocks have nothing to add, nor to object.
@@ -353,7 +333,7 @@ impl Cx<'_> {
                 }
                 let k = self.i.contents.at(cell_of(func, addr, 0), addr);
                 let active = self.active_memory.contains(self.i.contents.find(addr));
-                let demanded = active && (self.demand[v].is_some() || goes_on(func, self.i.uses, v));
+                let demanded = active && self.demand[v].is_some();
                 if k.has_float() || demanded { State::Taint { definite: false } } else { State::No }
             }
             Structural::Select => self.joined(v, &args[1..]),
@@ -564,7 +544,7 @@ impl Cx<'_> {
         let k = self.kinds_at(inst, addr);
         let active = self.active_memory.contains(self.i.contents.find(addr));
         let demanded = self.demand[func.dfg.first_result(inst)].is_some();
-        if active && (demanded || k.has_float() || k == Kinds::NONE) {
+        if active && (demanded || k.has_float() || k == Kinds::NONE || self.holds(cell, bytes)) {
             State::Taint { definite: false }
         } else {
             State::No
@@ -767,8 +747,6 @@ impl Cx<'_> {
                     // Where bits go that are handed on is not followed, so they may be of use.
                     self.problem(inst, (!handed_on).then_some(v), d);
                     self.carried(v, false)
-                } else if self.is_word_from_any_callee(&callee, v, args) {
-                    State::Taint { definite: false }
                 } else if !reached || p.root(v).is_some() {
                     State::No
                 } else if self.is_float(v) {

@@ -165,7 +165,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
                 false => p.value_type == types::I64,
             };
             if pointer {
-                ParamMode::Dup { sure: false, holds: Kinds::NONE, recycled: false, floats: false }
+                ParamMode::Dup { sure: false, holds: Kinds::NONE, recycled: false, floats: false, bits: true }
             } else {
                 ParamMode::Const
             }

@@ -12,7 +12,7 @@ use std::fmt;
 
 use brolga_analysis::Variant;
 use brolga_ir::spec::{ReturnActivity, Spec};
-use cranelift_codegen::ir::{AbiParam, Signature, Type, types};
+use cranelift_codegen::ir::{AbiParam, ArgumentPurpose, Signature, Type, types};
 use cranelift_codegen::isa::CallConv;
 
 use super::room::Room;
@@ -141,7 +141,8 @@ impl DerivedSignature {
 
     /// A prototype in C, behind the struct of its results if there is one. Names are those of the
     /// roles. More than one result in registers is written as the struct that such a function
-    /// returns; where the target's C convention has another place for it, ask for
+    /// returns. C returns longer ones than registers hold two words of, and of Windows any, in memory:
+    /// that is no prototype of the function then, and a comment says so. Ask for
     /// [`Spec::in_struct`].
     pub fn prototype(&self, symbol: &str) -> String {
         Prototype { signature: self, symbol }.to_string()
@@ -150,7 +151,9 @@ impl DerivedSignature {
     fn new(roles: (Vec<ParamRole>, Vec<ResultRole>), primal: &Signature, conv: CallConv, in_struct: bool) -> Self {
         let (mut params, results) = roles;
         let types: Vec<Type> = results.iter().map(|r| type_of_result(*r, primal)).collect();
-        let in_struct = in_struct && !types.is_empty() || !fits_registers(&types, conv);
+        // A function that writes its result to memory of the caller's returns nothing beside that.
+        let writes = primal.params.iter().any(|p| p.purpose == ArgumentPurpose::StructReturn);
+        let in_struct = (in_struct || writes) && !types.is_empty() || !fits_registers(&types, conv);
         let layout = in_struct.then(|| StructLayout::of(types.iter().copied()));
         if in_struct {
             params.push(ParamRole::Results);
@@ -298,6 +301,11 @@ impl fmt::Display for Prototype<'_> {
         let fields: Vec<(String, String)> =
             s.results.iter().zip(&s.types).map(|(r, ty)| (c_type_of_result(*r, *ty), r.name())).collect();
         let many = s.layout.is_some() || fields.len() > 1;
+        let in_registers = if s.clif.call_conv == CallConv::WindowsFastcall { 8 } else { 16 };
+        if s.layout.is_none() && many && StructLayout::of(s.types.iter().copied()).size > in_registers {
+            writeln!(f, "/* C returns a struct of this size in memory, this function in registers: */")?;
+            writeln!(f, "/* it cannot be called from C. Ask for the results in a struct (in_struct). */")?;
+        }
         if many {
             writeln!(f, "struct {symbol}_results {{")?;
             fields.iter().try_for_each(|(ty, name)| writeln!(f, "    {ty} {name};"))?;

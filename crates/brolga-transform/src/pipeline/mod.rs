@@ -231,7 +231,7 @@ pub(crate) fn derive_variant<'a>(
 fn need(cx: Context<'_>, facts: &Facts<'_>) -> Option<Need> {
     // A module asks where it stores them. What has no run time takes such words for numbers.
     let may_ask = !cx.program.vmctx_pointers_only && !cx.options.tape.is_standalone();
-    let asks = || facts.activity.computes_bits() || may_ask && facts.activity.uses_possible;
+    let asks = || facts.activity.computes_bits() || may_ask && facts.activity.uses_unknown;
     if !cx.demanded && asks() {
         return Some(Need::Demands);
     }

@@ -13,6 +13,7 @@
 //! of that.
 
 use brolga_analysis::activity::State;
+use brolga_analysis::activity::float_memory;
 use brolga_analysis::memory::mod_ref::Effect;
 use brolga_analysis::query::signature_id;
 use brolga_analysis::variant::combined_signature;
@@ -234,6 +235,7 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
             holds,
             recycled: facts.held_pointers(a) && punned.floats(f, i),
             floats: !holds.has_float() && punned.pointers(f, i) && facts.held_floats(a),
+            bits: float_memory::leads_to(&facts.activity.float_memory, &facts.contents, a),
         };
     }
     match state {
