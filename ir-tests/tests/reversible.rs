@@ -272,7 +272,7 @@ fn what_a_list_holds_of_another_type_is_not_moved_as_one() {
         "record R { a: f64, k: i64, b: f32, c: f32 }\nfn f(y: f64, r: R) {\n    y += r.a * r.a\n    r.b += r.c\n    \
          r.k += 3\n}",
     );
-    let (call, _) = bind(&file, "%f([0.0], [0.5, 0.0, 0x1.000003e8p-3]) shadow 0=[1.0]");
+    let (call, _) = bind(&file, "%f([0.0], f64[0.5, 0.0, 0x1.000003e8p-3]) shadow 0=[1.0]");
     let rule = || DerivedRule::new(&file.program, &call.request(), &Options::default());
     let outcome = run::gradient(&rule().unwrap(), &call).unwrap();
     let found = check(&file.program, &call, &outcome, &rule, Tolerances::of(&file.program, &call, None), true).unwrap();
@@ -383,14 +383,14 @@ fn calls_give_what_parameters_take() {
         let (parsed, clauses) = call_with_clauses(call).unwrap();
         file.bind(call, &parsed, &clauses).err().map(|e| e.message)
     };
-    assert_eq!(says("%f([1.0, 2.0], i32[1, 2], [1.0, 0.5], [1.0, 2.0], [0.0, 0.0, 0.0], 2)"), None);
+    assert_eq!(says("%f([1.0, 2.0], i32[1, 2], [1.0, 0.5], f64[1.0, 2.0], [0, 0.0, 0.0], 2)"), None);
     for (call, what) in [
-        ("%f([1.0], i32[1, 2], [1.0, 0.5], [1.0, 2.0], [0.0, 0.0, 0.0], 2)", "8 bytes of 16"),
-        ("%f([1.0], i64[1, 2], [1.0, 0.5], [1.0, 2.0], [0.0, 0.0, 0.0], 1)", "a buffer of i64"),
-        ("%f([1.0], i32[1], [1.0, 0.5], [1.0, 2.0], [0.0, 0.0, 0.0], 1)", "4 bytes of 8"),
-        ("%f([1.0], i32[1, 2], [1.0], [1.0, 2.0], [0.0, 0.0, 0.0], 1)", "`z: complex`, and is given 8 bytes"),
-        ("%f__inverse([1.0], i32[1, 2], [1.0, 0.5], [1.0], [0.0, 0.0, 0.0], 1)", "`p: P`, and is given 8 bytes"),
-        ("%f([1.0], i32[1, 2], [1.0, 0.5], [1.0, 2.0], [0.0], 1)", "8 bytes of 24"),
+        ("%f([1.0], i32[1, 2], [1.0, 0.5], f64[1.0, 2.0], [0, 0.0, 0.0], 2)", "8 bytes of 16"),
+        ("%f([1.0], i64[1, 2], [1.0, 0.5], f64[1.0, 2.0], [0, 0.0, 0.0], 1)", "a buffer of i64"),
+        ("%f([1.0], i32[1], [1.0, 0.5], f64[1.0, 2.0], [0, 0.0, 0.0], 1)", "4 bytes of 8"),
+        ("%f([1.0], i32[1, 2], [1.0], f64[1.0, 2.0], [0, 0.0, 0.0], 1)", "`z: complex`, and is given 8 bytes"),
+        ("%f__inverse([1.0], i32[1, 2], [1.0, 0.5], f64[1.0], [0, 0.0, 0.0], 1)", "`p: P`, and is given 8 bytes"),
+        ("%f([1.0], i32[1, 2], [1.0, 0.5], f64[1.0, 2.0], [0], 1)", "8 bytes of 24"),
     ] {
         let found = says(call).expect("it is refused");
         assert!(found.contains(what), "{call}: {found}");
@@ -474,6 +474,6 @@ fn floats_of_both_widths_are_compared_each_by_its_own() {
     // Both in one place: a double, and two singles behind it, 0.25 and 1.5.
     let file =
         parse("record P { a: f64, b: f32, c: f32 }\nfn g(p: P) {\n    p.a += 0.25\n    p.b += 0.5\n    p.c += p.b\n}");
-    let (call, _) = bind(&file, "%g([0.1, 0x1.000003e8p-3])");
+    let (call, _) = bind(&file, "%g(f64[0.1, 0x1.000003e8p-3])");
     assert!(gradient(&file, &call, Mode::Combined, InverseCheck::Declared).is_ok());
 }

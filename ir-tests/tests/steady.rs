@@ -50,6 +50,7 @@ fn a_second_call_allocates_nothing() {
             "bits/pieces.clif",
             "bits/cut.clif",
             "bits/halves.clif",
+            "bits/words.clif",
             "programs/time_loops.clif",
             "programs/inverse_pairs.clif",
             "programs/dual_numbers.clif",

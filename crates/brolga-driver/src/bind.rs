@@ -191,7 +191,8 @@ impl Invocation {
     pub(crate) fn encode_mixed(&mut self, text: &str, call: &Call) -> Parsed<()> {
         for (i, written) in call.args.iter().enumerate() {
             let Literal::List(list) = written else { continue };
-            let Some(words) = self.words[i].clone().filter(|_| list.elem.is_none() && self.is_mixed(i)) else {
+            let Some(words) = self.words.get(i).cloned().flatten().filter(|_| list.elem.is_none() && self.is_mixed(i))
+            else {
                 continue;
             };
             let is_short = |w: &PlaceWord| matches!(w, PlaceWord::F32 | PlaceWord::I32);
