@@ -397,6 +397,24 @@ fn calls_give_what_parameters_take() {
     }
 }
 
+/// Each number of a list is one of its own type, going in and coming out; a list that says of what
+/// type it is is memory.
+#[test]
+fn lists_of_several_types() {
+    let file = parse("record P { k: i64, x: f64 }\nfn f(p: P, n: in i64) {\n    p.k += n\n    p.x += 0.5\n}");
+    let left = |call: &str| {
+        let (call, _) = bind(&file, call);
+        run::primal(&file.program, &call).unwrap().buffers.swap_remove(0)
+    };
+    assert_eq!(left("%f([3, 2.0], 4)"), Some(vec![Num::Int(7), Num::F64(2.5)]));
+    let bits = f64::from_bits(1.0_f64.to_bits() + 4);
+    assert_eq!(left("%f(f64[1.0, 2.0], 4)"), Some(vec![Num::F64(bits), Num::F64(2.5)]));
+    // An integer has no direction, and nothing depends on it.
+    let (call, _) = bind(&file, "%f([3, 2.0], 4) shadow 0=[0, 1.0]");
+    let inputs = brolga_driver::inputs::inputs(&call);
+    assert_eq!(inputs.iter().map(|i| i.is_other()).collect::<Vec<_>>(), [true, false]);
+}
+
 #[test]
 fn regions_decide_what_is_checked() {
     let text = |check: &str| {

@@ -65,6 +65,8 @@ pub struct Invocation {
     /// Of buffers of which a type says it, what each four bytes are: elements of a list may be of
     /// other types than the list. Empty if nothing is known of any argument.
     pub words: Vec<Option<Arc<[PlaceWord]>>>,
+    /// Arguments whose lists have numbers of several types, each written as its type.
+    pub mixed: Vec<usize>,
 }
 
 impl Invocation {
@@ -103,7 +105,7 @@ impl Invocation {
         promise(text, clauses.noalias.as_deref(), &args, &mut specs, ArgSpec::noalias)?;
         promise(text, clauses.fresh.as_deref(), &args, &mut specs, ArgSpec::fresh)?;
         promise(text, clauses.no_need.as_deref(), &args, &mut specs, ArgSpec::no_need)?;
-        Ok(Self { func, symbol, params, returns, args, specs, seeds, memory, wasm: None, words: vec![] })
+        Ok(Self { func, symbol, params, returns, args, specs, seeds, memory, wasm: None, words: vec![], mixed: vec![] })
     }
 
     /// Arguments of the function in front of those that are written.
@@ -157,11 +159,13 @@ impl Invocation {
         }
     }
 
-    /// The value of an argument that is an integer of 32 or 64 bits.
+    /// The value of an argument that is an integer of at most 64 bits.
     pub fn integer(&self, i: usize) -> Option<i64> {
         match self.args.get(i)? {
             BoundArg::Value(DataValue::I64(n)) => Some(*n),
             BoundArg::Value(DataValue::I32(n)) => Some((*n).into()),
+            BoundArg::Value(DataValue::I16(n)) => Some((*n).into()),
+            BoundArg::Value(DataValue::I8(n)) => Some((*n).into()),
             _ => None,
         }
     }
@@ -213,6 +217,7 @@ impl Invocation {
             let BoundArg::Buffer { elem, data, shadow } = &mut self.args[i] else { continue };
             let kept = decode_all(*elem, shadow);
             (*elem, *data, *shadow) = (of, bytes, vec![0; list.len() * of.bytes()]);
+            self.mixed.push(i);
             for (number, place) in kept.into_iter().zip(shadow.chunks_exact_mut(of.bytes())) {
                 number.encode(of, place);
             }
@@ -220,10 +225,12 @@ impl Invocation {
         Ok(())
     }
 
-    /// Numbers in the bytes of argument `i`, each of its own type.
+    /// Numbers in the bytes of argument `i`, each of its own type, unless its list said of what
+    /// type all are.
     pub fn decode(&self, i: usize, bytes: &[u8]) -> Option<Vec<Num>> {
-        let (_, elem, ..) = self.buffer(i)?;
-        let one = |(k, b)| Num::decode(self.word(i, k).map_or(elem, |w| word_elem(w, elem)), b);
+        let (owner, elem, ..) = self.buffer(i)?;
+        let word = |k| self.word(i, k).filter(|_| self.mixed.contains(&owner));
+        let one = |(k, b)| Num::decode(word(k).map_or(elem, |w| word_elem(w, elem)), b);
         Some(bytes.chunks_exact(elem.bytes()).enumerate().map(one).collect())
     }
 

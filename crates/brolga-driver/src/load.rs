@@ -230,7 +230,8 @@ impl File {
         }
 
         let (directives, malformed) = directives_of(&parts);
-        // Whatever is asked for: a line that says which function undoes which is part of the program.
+        // Whatever is asked for: a line that says which function undoes which is part of the
+        // program.
         let says_inverse = |c: &&source::SourceLine<'_>| c.text.trim_start_matches([';', ' ']).starts_with("inverse:");
         let lines: Vec<_> = parts.comments.iter().filter(says_inverse).map(|c| Some(c.line)).collect();
         problems.0.extend(malformed.0.iter().filter(|d| lines.contains(&d.line)).cloned());

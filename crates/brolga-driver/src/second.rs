@@ -202,7 +202,7 @@ pub fn hessian(
 /// The numbers of some inputs, in their order.
 pub fn flat(items: &[Option<Item>], inputs: &[Input]) -> Vec<f64> {
     let entry = |i: &Input| Some(items.get(i.arg)?.as_ref()?.nums().get(i.index.unwrap_or(0))?.as_f64());
-    inputs.iter().map(|i| entry(i).unwrap_or(f64::NAN)).collect()
+    inputs.iter().map(|i| if i.is_other() { 0.0 } else { entry(i).unwrap_or(f64::NAN) }).collect()
 }
 
 /// How to get the rule of a call's second derivatives, of a width, whose data objects are as at the

@@ -102,7 +102,9 @@ impl Direction {
     pub fn along(call: &Invocation, inputs: &[Input], by: &[f64]) -> Self {
         let mut found = Self::zero(call);
         for arg in 0..call.args.len() {
-            let along: Vec<f64> = inputs.iter().zip(by).filter(|(i, _)| i.arg == arg).map(|(_, x)| *x).collect();
+            // An integer among floats has no tangent.
+            let one = |(i, x): (&Input, &f64)| if i.is_other() { 0.0 } else { *x };
+            let along: Vec<f64> = inputs.iter().zip(by).filter(|(i, _)| i.arg == arg).map(one).collect();
             if along.is_empty() {
                 continue;
             }

@@ -10,8 +10,8 @@
 //! | [`Derivative::Pair`] | forward pass: `p…` with shadows, the workspace; pullback: a seed for each active result, the workspace | forward pass: `r…`, the status; pullback: the cotangent of each active `p`, the status |
 //! | [`Derivative::Tangent`] | `p…`, the tangent or the shadow directly behind each dual `p`; the workspace, if there is one | `r…`, the tangent of each dual result; the status, if there is a workspace |
 //!
-//! A tangent has a workspace where integers may be parts of floats. A workspace has a pointer and a number of bytes; where it may grow ([`Spec::growing`]), a
-//! function and its context follow.
+//! A tangent has a workspace where integers may be parts of floats. A workspace has a pointer and a
+//! number of bytes; where it may grow ([`Spec::growing`]), a function and its context follow.
 //!
 //! Source: the activity table is Enzyme's, in the words of `std::autodiff`.
 

@@ -99,7 +99,8 @@ pub struct Activity {
     pub leaves_shadows: bool,
     /// Classes of memory that may hold floats' bits ([`super::float_memory`]).
     pub float_memory: EntitySet<ir::Value>,
-    /// Whether integers from there of which nothing says that they are such are stored or handed on.
+    /// Whether integers from there of which nothing says that they are such are stored, or handed
+    /// on.
     pub uses_unknown: bool,
     /// Of loads of integers of four bytes or more, the bytes that become numbers, or are stored: if
     /// those are floats', how numbers depend on them is lost.

@@ -6,8 +6,8 @@
 //! ([`crate::kinds::contents`]) is that so?
 //!
 //! **Answer.** Of those that hold floats by their accesses, to which something active is stored, or
-//! of which a caller says so ([`ParamMode::Dup`], `bits`); and of what their pointers lead to. A call
-//! that is given any of these, or active values, may have put floats wherever it leads.
+//! of which a caller says so ([`ParamMode::Dup`], `bits`); and of what their pointers lead to. A
+//! call that is given any of these, or active values, may have put floats wherever it leads.
 //!
 //! ```text
 //! store v0, v1          ; v0: f64     the class of v1

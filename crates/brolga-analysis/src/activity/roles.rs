@@ -218,8 +218,9 @@ impl Cx<'_> {
         false
     }
 
-    /// Whether an instruction stores integers, hands them to a callee, makes a float of them, or puts
-    /// them together with floats' bits, although they may be such themselves and nothing says so.
+    /// Whether an instruction stores integers, hands them to a callee, makes a float of them, or
+    /// puts them together with floats' bits, although they may be such themselves and nothing says
+    /// so.
     fn hands_on_unknown(&self, inst: ir::Inst, unknown: &EntitySet<ir::Value>) -> bool {
         let func = self.i.func;
         let op = func.dfg.insts[inst].opcode();

@@ -141,9 +141,8 @@ impl DerivedSignature {
 
     /// A prototype in C, behind the struct of its results if there is one. Names are those of the
     /// roles. More than one result in registers is written as the struct that such a function
-    /// returns. C returns longer ones than registers hold two words of, and of Windows any, in memory:
-    /// that is no prototype of the function then, and a comment says so. Ask for
-    /// [`Spec::in_struct`].
+    /// returns. C returns one of more than two words in memory, and on Windows any: that is no
+    /// prototype of the function then, and a comment says so. Ask for [`Spec::in_struct`].
     pub fn prototype(&self, symbol: &str) -> String {
         Prototype { signature: self, symbol }.to_string()
     }

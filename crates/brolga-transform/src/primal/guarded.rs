@@ -6,11 +6,11 @@
 //! ([`brolga_analysis::guards::products`]); and its rule gives cotangents to factors where the mask
 //! is, though an optimiser may have moved a part of the product to another block.
 //!
-//! **Answer.** A zero where a factor is equal to zero is a mask where it is not. A mask of a vector's
-//! bits as integers, as all are in modules, becomes one of the
-//! vector. A scalar mask becomes a `select`. A product that was computed in one lane of a
-//! vector is computed by itself. The steps between the factors and the mask are done once more in
-//! front of it, if they stand in another block.
+//! **Answer.** A zero where a factor is equal to zero is a mask where it is not. A mask of a
+//! vector's bits as integers, as all are in modules, becomes one of the vector. A scalar mask
+//! becomes a `select`. A product that was computed in one lane of a vector is computed by itself.
+//! The steps between the factors and the mask are done once more in front of it, if they stand in
+//! another block.
 //!
 //! ```text
 //! v3 = insertlane v2, v1, 0     ; v2 = 0
