@@ -100,6 +100,7 @@ impl ByHand {
             args,
             wasm: Some(wasm),
             words: vec![],
+            mixed: vec![],
         };
         Ok(Some((file, call)))
     }

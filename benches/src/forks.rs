@@ -156,5 +156,6 @@ fn call(program: &Program, symbol: &str, args: &[Input]) -> Result<Invocation, F
         memory: brolga::MemoryMode::Leave,
         wasm: None,
         words: vec![],
+        mixed: vec![],
     })
 }

@@ -97,6 +97,7 @@ impl WasmProblem {
             memory: brolga::MemoryMode::Leave,
             wasm: Some(wasm),
             words: vec![],
+            mixed: vec![],
         };
         debug_assert!(call.params.iter().all(|t| [types::I32, types::F64].contains(t)));
         Ok((file, call))

@@ -105,7 +105,7 @@ fn a_function_without_a_name() {
 /// Whatever is said of data that cannot be so is an error of the next derivative.
 #[test]
 fn shadows_of_data_that_do_not_fit() {
-    let case = |said: &dyn Fn(&mut AdModule<JITModule>, [DataId; 3]) -> (DataId, DataActivity), part: &str| {
+    let case = |said: &dyn Fn([DataId; 3]) -> (DataId, DataActivity), part: &str| {
         let mut f = Fixture::new(TEXT, "f");
         let mut data = |name: &str, bytes: usize, writable: bool| {
             let id = f.module.declare_data(name, Linkage::Local, writable, false).unwrap();
@@ -115,15 +115,15 @@ fn shadows_of_data_that_do_not_fit() {
             id
         };
         let all = [data("state", 16, true), data("short", 8, true), data("table", 16, false)];
-        let (of, activity) = said(&mut f.module, all);
+        let (of, activity) = said(all);
         f.module.set_data(of, activity);
         says(f.module.derivative(f.func("f"), &Spec::gradient([Active, Const, Const])), part);
     };
-    case(&|_, d| (d[0], DataActivity::Shadow(d[0])), "%state is its own shadow: declare data for that");
-    case(&|_, d| (d[0], DataActivity::Shadow(d[1])), "%state has 16 bytes, and its shadow %short 8");
-    case(&|_, d| (d[0], DataActivity::Shadow(d[2])), "%state has %table for a shadow, which is not writable");
-    case(&|_, _| (DataId::from_u32(777), DataActivity::Const), "which the module has not declared");
-    case(&|_, d| (d[0], DataActivity::Shadow(DataId::from_u32(777))), "which the module has not declared");
+    case(&|d| (d[0], DataActivity::Shadow(d[0])), "%state is its own shadow: declare data for that");
+    case(&|d| (d[0], DataActivity::Shadow(d[1])), "%state has 16 bytes, and its shadow %short 8");
+    case(&|d| (d[0], DataActivity::Shadow(d[2])), "%state has %table for a shadow, which is not writable");
+    case(&|_| (DataId::from_u32(777), DataActivity::Const), "which the module has not declared");
+    case(&|d| (d[0], DataActivity::Shadow(DataId::from_u32(777))), "which the module has not declared");
 }
 
 /// C returns three words in memory, a function in registers.
