@@ -366,6 +366,23 @@ fn no_right_gradient_is_called_wrong() {
     assert!(found.dot.is_err_and(|why| why.contains("cancel")));
 }
 
+/// A step that the noise of singles allows crosses a kink nearby; the value does not depend on the
+/// input by singles.
+#[test]
+fn a_double_beside_a_single_has_the_digits_of_doubles() {
+    let text = "function %f(f64, f32) -> f64, f32 {
+    block0(v0: f64, v1: f32):
+        v2 = f64const 0x1.8cccccccccccdp0
+        v3 = fmin v0, v2
+        v4 = f32const 0x1.0p0
+        v5 = fadd v1, v4
+        return v3, v5
+    }";
+    let s = Subject::of(text, "%f(1.5, 0.5)");
+    let found = s.check(&s.outcome(), true);
+    assert!(found.rows.iter().all(|r| r.verdict == RowVerdict::Ok), "{found:?}");
+}
+
 #[test]
 fn what_is_no_number_is_not_ok() {
     let s = Subject::of(MISLEADING, "%ln(-1.0)");

@@ -34,7 +34,7 @@ use crate::kinds::pointers::{PointerInput, Pointers};
 use crate::lattice::kinds::Kinds;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Base, Cell, cell_of, object_of};
-use crate::query::{access_address, access_offset, constant_int, is_taped_address};
+use crate::query::{access_address, access_bytes, access_offset, constant_int, is_taped_address};
 use crate::uses::{Use, Uses};
 use crate::variant::ParamMode;
 
@@ -45,6 +45,8 @@ pub struct Contents {
     pointee: HashMap<ir::Value, ir::Value>,
     class: HashMap<ir::Value, Kinds>,
     cells: HashMap<Base, BTreeMap<i64, Kinds>>,
+    /// Where integers of fewer bytes than a pointer are stored, and of how many.
+    short: HashMap<Base, BTreeMap<i64, u32>>,
     /// Loaded integers that move, whole or in part: to memory, to a callee, to a float.
     pub moved: EntitySet<ir::Value>,
 }
@@ -106,6 +108,11 @@ impl Contents {
         *e = e.join(k);
     }
 
+    fn note_short(&mut self, (base, at): Cell, bytes: u32) {
+        let most = self.short.entry(base).or_default().entry(at).or_default();
+        *most = bytes.max(*most);
+    }
+
     /// What is known of a place of one block is known of the same place of its copy, either way:
     /// records of pointers and floats are told apart by their fields.
     fn copy_cells(&mut self, copies: &[Copied]) {
@@ -148,6 +155,12 @@ impl Contents {
                 k.has_float() && o.saturating_add(w) > cell.1
             })
             .fold(Kinds::NONE, |a, (_, k)| a.join(k.floats()))
+    }
+
+    /// Whether an integer that is no pointer is stored in some of the eight bytes of a cell.
+    fn is_put_together(&self, (base, at): Cell) -> bool {
+        let stores = self.short.get(&base).into_iter();
+        stores.flat_map(|m| m.range(at.saturating_sub(3)..at.saturating_add(8))).any(|(&o, &n)| o + i64::from(n) > at)
     }
 
     /// The best answer for a place: its cell's, else its class's.
@@ -444,10 +457,14 @@ pub fn compute(
 }
 
 /// Loads that copy pointers that are not dereferenced, from cells of which nothing is known among
-/// pointers. This is the weakest evidence there is; of a cell that is known to hold a float's bits
-/// it says nothing.
+/// pointers. This is the weakest evidence there is; of a cell that is known to hold a float's bits,
+/// or that is put together of halves, it says nothing.
 pub fn beside_pointers(func: &ir::Function, c: &Contents) -> Vec<ir::Value> {
-    copies_where(func, c, |cell, addr| c.at(cell, addr))
+    let there = |cell, addr| match c.of_cell(cell).moved() {
+        Kinds::NONE if c.is_put_together(cell) => Kinds::NONE,
+        _ => c.at(cell, addr),
+    };
+    copies_where(func, c, there)
 }
 
 fn copies_where(func: &ir::Function, c: &Contents, there: impl Fn(Cell, ir::Value) -> Kinds) -> Vec<ir::Value> {
@@ -504,7 +521,13 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
                 c.points_at(addr, args[0]);
             } else if let Some(k) = from_float(func, args[0]) {
                 c.note_cell(cell, addr, k);
+            } else if ty.bytes() < 8 {
+                c.note_short(cell, ty.bytes());
             }
+        }
+        Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 => {
+            let cell = cell_of(func, args[1], access_offset(func, inst));
+            c.note_short(cell, access_bytes(func, inst));
         }
         Opcode::Call => match CalleeKind::of(cx.program, func, inst) {
             Some(CalleeKind::Derived(f)) => {
