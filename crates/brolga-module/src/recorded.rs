@@ -198,7 +198,8 @@ impl Recorded {
             let Some(shadow) = shadow else { continue };
             let wrong = match (size(id), size(shadow)) {
                 _ if shadow == id => Some("is its own shadow: declare data for that".to_owned()),
-                _ if !declared.get_data_decl(shadow).writable => {
+                // A table of addresses that is only read has a table of their shadows.
+                _ if declared.get_data_decl(id).writable && !declared.get_data_decl(shadow).writable => {
                     Some(format!("has %{} for a shadow, which is not writable: declare it so", name(shadow)))
                 }
                 (Some(n), Some(m)) if n != m => Some(format!(
