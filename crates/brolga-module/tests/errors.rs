@@ -2,7 +2,7 @@
 
 use brolga_module::ParamActivity::{Active, Const, Dual, Duplicated};
 use brolga_module::{AdError, AdModule, DataActivity, Options, ReturnActivity, Spec};
-use cranelift_codegen::ir::{AbiParam, InstBuilder, types};
+use cranelift_codegen::ir::{AbiParam, FuncRef, InstBuilder, Signature, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::JITModule;
 use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module};
@@ -80,25 +80,42 @@ fn a_function_without_a_body() {
     says(m.derivative(FuncId::from_u32(99), &spec), "funcid99 is no function of this module");
 }
 
-#[test]
-fn a_function_without_a_name() {
-    let mut m = module();
-    let mut sig = m.make_signature();
-    sig.params.push(AbiParam::new(types::F64));
-    sig.returns.push(AbiParam::new(types::F64));
-    let id = m.declare_function("", Linkage::Export, &sig).unwrap();
+/// Define a function of a float to a float, of which `body` makes the result.
+fn define(
+    m: &mut AdModule<JITModule>,
+    name: &str,
+    callee: Option<FuncId>,
+    body: impl FnOnce(&mut FunctionBuilder<'_>, Option<FuncRef>, Value) -> Value,
+) -> FuncId {
     let mut cx = m.make_context();
-    cx.func.signature = sig;
+    cx.func.signature = of_floats(m);
+    let id = m.declare_function(name, Linkage::Export, &cx.func.signature).unwrap();
+    let callee = callee.map(|f| m.declare_func_in_func(f, &mut cx.func));
     let mut build = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut cx.func, &mut build);
     let block = b.create_block();
     b.append_block_params_for_function_params(block);
     b.switch_to_block(block);
     let x = b.block_params(block)[0];
-    b.ins().return_(&[x]);
+    let result = body(&mut b, callee, x);
+    b.ins().return_(&[result]);
     b.seal_all_blocks();
     b.finalize(m.isa().frontend_config());
     m.define_function(id, &mut cx).unwrap();
+    id
+}
+
+fn of_floats(m: &AdModule<JITModule>) -> Signature {
+    let mut sig = m.make_signature();
+    sig.params.push(AbiParam::new(types::F64));
+    sig.returns.push(AbiParam::new(types::F64));
+    sig
+}
+
+#[test]
+fn a_function_without_a_name() {
+    let mut m = module();
+    let id = define(&mut m, "", None, |_, _, x| x);
     says(m.derivative(id, &Spec::gradient([Active])), "a function whose name is empty: declare it by another one");
 }
 
@@ -186,28 +203,13 @@ fn an_import_that_is_no_function_of_c() {
 
 #[test]
 fn a_callee_that_is_not_defined_yet() {
-    let mut f = Fixture::new(TEXT, "f");
-    let mut sig = f.module.make_signature();
-    sig.params.push(AbiParam::new(types::F64));
-    sig.returns.push(AbiParam::new(types::F64));
-    let later = f.module.declare_function("later", Linkage::Export, &sig).unwrap();
-    let caller = f.module.declare_function("caller", Linkage::Export, &sig).unwrap();
-    let mut cx = f.module.make_context();
-    cx.func.signature = sig;
-    let callee = f.module.declare_func_in_func(later, &mut cx.func);
-    let mut build = FunctionBuilderContext::new();
-    let mut b = FunctionBuilder::new(&mut cx.func, &mut build);
-    let block = b.create_block();
-    b.append_block_params_for_function_params(block);
-    b.switch_to_block(block);
-    let x = b.block_params(block)[0];
-    let call = b.ins().call(callee, &[x]);
-    let result = b.inst_results(call)[0];
-    b.ins().return_(&[result]);
-    b.seal_all_blocks();
-    b.finalize(f.module.isa().frontend_config());
-    f.module.define_function(caller, &mut cx).unwrap();
-    let found = f.module.derivative(caller, &Spec::gradient([Active])).expect_err("it is refused").to_string();
+    let mut m = module();
+    let later = m.declare_function("later", Linkage::Export, &of_floats(&m)).unwrap();
+    let caller = define(&mut m, "caller", Some(later), |b, callee, x| {
+        let call = b.ins().call(callee.expect("it is declared"), &[x]);
+        b.inst_results(call)[0]
+    });
+    let found = m.derivative(caller, &Spec::gradient([Active])).expect_err("it is refused").to_string();
     for part in ["%later is called, and has not been defined yet", "after `define_function` of all that it calls"] {
         assert!(found.contains(part), "no {part:?} in: {found}");
     }

@@ -512,96 +512,51 @@ fn numbers_of_what_was_computed_in_registers() {
 
 /// A record of two addresses: the word at one is copied to the other, and squared or compared
 /// besides, in a callee or in a task of a fork. Only a caller knows that it is a float.
-const BEHIND_TWO_ADDRESSES: &str = "
-    function %copy_and_square(i64) {
-    block0(v0: i64):
-        v1 = load.i64 v0
-        v2 = load.i64 v0+8
-        v3 = load.i64 v1
-        v4 = imul v3, v3
-        store v3, v2
-        return
-    }
-    function %copied(f64) -> f64 {
-        ss0 = explicit_slot 8
-        ss1 = explicit_slot 8
-        ss2 = explicit_slot 16
-        fn0 = %copy_and_square(i64)
-    block0(v0: f64):
-        v1 = stack_addr.i64 ss0
-        v2 = stack_addr.i64 ss1
-        v3 = stack_addr.i64 ss2
-        store v1, v3
-        store v2, v3+8
-        store v0, v1
-        call fn0(v3)
-        v4 = load.f64 v2
-        return v4
-    }
-    function %copy_and_compare(i64) {
-    block0(v0: i64):
-        v1 = load.i64 v0
-        v2 = load.i64 v0+8
-        v3 = load.i64 v1
-        v4 = icmp slt v3, v1
-        store v3, v2
-        return
-    }
-    function %compared(f64) -> f64 {
-        ss0 = explicit_slot 8
-        ss1 = explicit_slot 8
-        ss2 = explicit_slot 16
-        fn0 = %copy_and_compare(i64)
-    block0(v0: f64):
-        v1 = stack_addr.i64 ss0
-        v2 = stack_addr.i64 ss1
-        v3 = stack_addr.i64 ss2
-        store v1, v3
-        store v2, v3+8
-        store v0, v1
-        call fn0(v3)
-        v4 = load.f64 v2
-        return v4
-    }
-    function %square_beside(i64, i64, i64) {
-    block0(v0: i64, v1: i64, v2: i64):
-        v4 = load.i64 v0
-        v5 = load.i64 v0+8
-        v6 = load.i64 v4
-        v7 = imul v6, v6
-        store v6, v5
-        return
-    }
-    function %copied_by_task(f64) -> f64 {
-        ss0 = explicit_slot 8
-        ss1 = explicit_slot 8
-        ss2 = explicit_slot 16
-        fn0 = %square_beside(i64, i64, i64)
-        fn1 = %brolga_par_for(i64, i64, i64, i64, i64)
-    block0(v0: f64):
-        v1 = stack_addr.i64 ss0
-        v2 = stack_addr.i64 ss1
-        v3 = stack_addr.i64 ss2
-        store v1, v3
-        store v2, v3+8
-        store v0, v1
-        v4 = iconst.i64 0
-        v5 = iconst.i64 1
-        v7 = func_addr.i64 fn0
-        call fn1(v7, v3, v4, v5, v5)
-        v8 = load.f64 v2
-        return v8
-    }";
+fn behind_two_addresses(besides: &str, call: &str) -> String {
+    format!(
+        "function %copy(i64, i64, i64) {{
+        block0(v0: i64, v1: i64, v2: i64):
+            v4 = load.i64 v0
+            v5 = load.i64 v0+8
+            v6 = load.i64 v4
+            {besides}
+            store v6, v5
+            return
+        }}
+        function %f(f64) -> f64 {{
+            ss0 = explicit_slot 8
+            ss1 = explicit_slot 8
+            ss2 = explicit_slot 16
+            fn0 = %copy(i64, i64, i64)
+            fn1 = %brolga_par_for(i64, i64, i64, i64, i64)
+        block0(v0: f64):
+            v1 = stack_addr.i64 ss0
+            v2 = stack_addr.i64 ss1
+            v3 = stack_addr.i64 ss2
+            store v1, v3
+            store v2, v3+8
+            store v0, v1
+            v4 = iconst.i64 0
+            v5 = iconst.i64 1
+            v6 = func_addr.i64 fn0
+            {call}
+            v8 = load.f64 v2
+            return v8
+        }}"
+    )
+}
 
 /// Broken on purpose: where nothing was asked of words that are calculated with, all were zero.
 #[test]
 fn words_that_only_a_caller_knows_to_be_floats() {
-    let program = program(BEHIND_TWO_ADDRESSES);
-    for name in ["copied", "compared", "copied_by_task"] {
+    let (squared, compared) = ("v7 = imul v6, v6", "v7 = icmp slt v6, v4");
+    let (called, forked) = ("call fn0(v3, v4, v5)", "call fn1(v6, v3, v4, v5, v5)");
+    for (besides, call) in [(squared, called), (compared, called), (squared, forked)] {
+        let program = program(&behind_two_addresses(besides, call));
         for (mode, inline) in
             [Mode::Split, Mode::Gradient].into_iter().flat_map(|m| [(m, Inline::Auto), (m, Inline::Never)])
         {
-            let request = Request::new(program.func(name).unwrap(), vec![ArgActivity::Active]);
+            let request = Request::new(program.func("f").unwrap(), vec![ArgActivity::Active]);
             let rule = DerivedRule::new(&program, &request, &Options { mode, inline, ..Options::full() })
                 .expect("it is left to the run");
             for _ in 0..2 {
@@ -609,7 +564,7 @@ fn words_that_only_a_caller_knows_to_be_floats() {
                 let args = [Arg::new(DataValue::F64(1.5.into()))];
                 // SAFETY: the function has memory of its own only.
                 unsafe { rule.gradient(&args, &[DataValue::F64(3.0.into())], &mut results, &mut cotangents) }.unwrap();
-                assert_eq!(cotangents, [Some(DataValue::F64(3.0.into()))], "{name}");
+                assert_eq!(cotangents, [Some(DataValue::F64(3.0.into()))], "{besides}, {call}");
             }
         }
     }
