@@ -8,9 +8,11 @@
 
 use std::path::PathBuf;
 
+use brolga::drivers::Sweep;
 use brolga::{DerivedRule, Error, InverseCheck, Mode, Options};
 use brolga_driver::check::round_trip::{RoundTrip, round_trip};
 use brolga_driver::check::{Tolerances, check};
+use brolga_driver::jacobian::jacobian;
 use brolga_driver::run::Outcome;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Clauses, Directive, File, Invocation, Item, Num, compare, run};
@@ -413,6 +415,27 @@ fn lists_of_several_types() {
     let (call, _) = bind(&file, "%f([3, 2.0], 4) shadow 0=[0, 1.0]");
     let inputs = brolga_driver::inputs::inputs(&call);
     assert_eq!(inputs.iter().map(|i| i.is_other()).collect::<Vec<_>>(), [true, false]);
+}
+
+/// Second derivatives and Jacobians of what an integer among floats is a factor of: it has no
+/// direction, and its rows and columns are zero.
+#[test]
+fn integers_among_floats_have_no_derivatives() {
+    let text = "record P { k: i64, x: f64 }\nfn f(y: f64, p: P) {\n    y += p.x * p.x * float(p.k)\n    p.k += 1\n}";
+    let file = parse(text);
+    let (call, _) = bind(&file, "%f([0.0], [3, 2.0]) shadow 0=[1.0]");
+    let options = Options::default();
+    let rules = brolga_driver::second::rules(&file.program, &call, &options);
+    let found = brolga_driver::second::hessian(&rules, &call, None, &mut |_, _| ()).unwrap();
+    assert_eq!(found.gradient, [1.0, 0.0, 12.0]);
+    assert_eq!(found.entries, [[0.0; 3], [0.0; 3], [0.0, 0.0, 6.0]]);
+    let (call, _) = bind(&file, "%f([0.0], [3, 2.0])");
+    let rule =
+        |mode, width| DerivedRule::new(&file.program, &call.request(), &Options { mode, width, ..Options::default() });
+    for way in [Sweep::Forward, Sweep::Reverse] {
+        let found = jacobian(&rule, &call, &[0, 1], Some(way), None, &mut |_, _| ()).unwrap();
+        assert_eq!(found.entries, [[1.0, 0.0, 12.0], [0.0; 3], [0.0, 0.0, 1.0]], "{way:?}");
+    }
 }
 
 #[test]
