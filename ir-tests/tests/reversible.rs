@@ -421,7 +421,7 @@ fn lists_of_several_types() {
 /// direction, and its rows and columns are zero.
 #[test]
 fn integers_among_floats_have_no_derivatives() {
-    let text = "record P { k: i64, x: f64 }\nfn f(y: f64, p: P) {\n    y += p.x * p.x * float(p.k)\n    p.k += 1\n}";
+    let text = "record P { k: i64, x: f64 }\nfn f(y: f64, p: P) {\n    y += p.x * p.x * float(p.k)\n    p.k += 1\n}\nfn swapped(p: P, q: P) {\n    swap p.k, q.k\n    p.x += q.x\n}";
     let file = parse(text);
     let (call, _) = bind(&file, "%f([0.0], [3, 2.0]) shadow 0=[1.0]");
     let options = Options::default();
@@ -429,12 +429,12 @@ fn integers_among_floats_have_no_derivatives() {
     let found = brolga_driver::second::hessian(&rules, &call, None, &mut |_, _| ()).unwrap();
     assert_eq!(found.gradient, [1.0, 0.0, 12.0]);
     assert_eq!(found.entries, [[0.0; 3], [0.0; 3], [0.0, 0.0, 6.0]]);
-    let (call, _) = bind(&file, "%f([0.0], [3, 2.0])");
+    let (call, _) = bind(&file, "%swapped([1, 0.5], [2, 1.5])");
     let rule =
         |mode, width| DerivedRule::new(&file.program, &call.request(), &Options { mode, width, ..Options::default() });
     for way in [Sweep::Forward, Sweep::Reverse] {
         let found = jacobian(&rule, &call, &[0, 1], Some(way), None, &mut |_, _| ()).unwrap();
-        assert_eq!(found.entries, [[1.0, 0.0, 12.0], [0.0; 3], [0.0, 0.0, 1.0]], "{way:?}");
+        assert_eq!(found.entries, [[0.0; 4], [0.0, 1.0, 0.0, 1.0], [0.0; 4], [0.0, 0.0, 0.0, 1.0]], "{way:?}");
     }
 }
 

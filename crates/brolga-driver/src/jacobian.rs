@@ -12,7 +12,6 @@ use crate::run::{items, undamaged};
 use crate::second::flat;
 use crate::tangent::{Direction, Tangents, tangents};
 use crate::value::{Item, Num, to_data};
-use brolga_reversible::PlaceWord;
 
 /// A Jacobian: rows are lanes of float results, then elements of buffers; columns are inputs, in
 /// the order of arguments.
@@ -158,26 +157,7 @@ pub fn jacobian(
         Some(value) => value,
         None => tangents(&rules(Mode::Tangent, 1)?, call, &Direction::zero(call))?.value,
     };
-    let entries = without_integers(call, &rows, &columns, entries);
     Ok(Jacobian { value, rows, columns, entries })
-}
-
-/// Nothing depends on an integer among floats, and none on anything.
-fn without_integers(
-    call: &Invocation,
-    rows: &[Output],
-    columns: &[Input],
-    mut entries: Vec<Vec<f64>>,
-) -> Vec<Vec<f64>> {
-    let is_integer = |output: &Output| match *output {
-        Output::Element(arg, i) => matches!(call.word(arg, i), Some(PlaceWord::I64 | PlaceWord::I32)),
-        Output::Result(..) => false,
-    };
-    for (output, row) in rows.iter().zip(&mut entries) {
-        let others = row.iter_mut().zip(columns).filter(|(_, input)| is_integer(output) || input.is_other());
-        others.for_each(|(entry, _)| *entry = 0.0);
-    }
-    entries
 }
 
 /// A forward pass whose pullback is called for some rows after others.
