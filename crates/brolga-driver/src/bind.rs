@@ -176,6 +176,16 @@ impl Invocation {
         self.words.get(owner)?.as_ref()?.get(k * elem.bytes() / 4).copied()
     }
 
+    /// Whether a type says that element `k` of a buffer is an integer, or two.
+    pub fn is_integer(&self, arg: usize, k: usize) -> bool {
+        let Some((owner, elem, ..)) = self.buffer(arg) else { return false };
+        let Some(words) = self.words.get(owner).and_then(Option::as_ref) else { return false };
+        let of = elem.bytes() / 4;
+        let Some(of) = words.get(k * of..(k + 1) * of) else { return false };
+        matches!(of[0], PlaceWord::I64 | PlaceWord::I32)
+            && of[1..].iter().all(|w| matches!(w, PlaceWord::I32 | PlaceWord::Rest))
+    }
+
     /// Whether a type says that a buffer holds other numbers than those of its list's type.
     fn is_mixed(&self, owner: usize) -> bool {
         let Some((_, elem, ..)) = self.buffer(owner) else { return false };

@@ -204,11 +204,8 @@ pub fn oracle_args(call: &Invocation, memory: &Memory) -> Vec<OracleArg> {
                 },
             };
             let shadow = elem.is_float().then(|| decode_all(elem, shadow).iter().map(|n| n.as_f64()).collect());
-            let mut arg = OracleArg { value, activity: Activity::Duplicated, buffer: Some(reference), shadow };
-            if !elem.is_float() {
-                arg.shadow = None;
-            }
-            arg
+            let integers = (0..data.len() / elem.bytes()).filter(|&k| call.is_integer(i, k)).collect();
+            OracleArg { value, activity: Activity::Duplicated, buffer: Some(reference), shadow, integers }
         }
     });
     instance.into_iter().chain(written).collect()

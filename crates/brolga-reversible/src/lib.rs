@@ -33,6 +33,7 @@ pub mod ast;
 pub mod build;
 mod define;
 mod error;
+mod expressions;
 pub mod invert;
 mod layout;
 mod lex;

@@ -1,6 +1,7 @@
 //! Functions as text: what [`crate::parse`] reads.
 //!
-//! **Invariant.** Reading what is printed gives the same function, but for where its nodes stand.
+//! **Invariant.** Reading what is printed gives the same function, but for where its nodes stand
+//! and the types of `drop`, which the checker adds.
 
 use std::fmt::{self, Write as _};
 
@@ -98,6 +99,9 @@ impl fmt::Display for Expr {
             ExprKind::Float(x) => write!(f, "{x:?}"),
             ExprKind::Int(n) => write!(f, "{n}"),
             ExprKind::Read(place) => write!(f, "{place}"),
+            ExprKind::Unary(UnaryOp::Neg, a) if matches!(a.kind, ExprKind::Read(_) | ExprKind::Apply(..)) => {
+                write!(f, "-{a}")
+            }
             ExprKind::Unary(UnaryOp::Neg, a) => write!(f, "-({a})"),
             ExprKind::Unary(UnaryOp::Not, a) => write!(f, "not ({a})"),
             ExprKind::Binary(op, a, b) => {
@@ -143,9 +147,16 @@ fn statement(out: &mut String, stmt: &Stmt, depth: usize) {
         S::If { pre, post, then, other } => {
             let _ = if pre == post { write!(out, "if {pre} ") } else { write!(out, "if ({pre}, {post}) ") };
             block(out, then, depth);
-            if !other.is_empty() {
-                out.push_str(" else ");
-                block(out, other, depth);
+            match &other[..] {
+                [] => {}
+                [one @ Stmt { kind: S::If { .. }, .. }] => {
+                    out.push_str(" else ");
+                    statement(out, one, depth);
+                }
+                more => {
+                    out.push_str(" else ");
+                    block(out, more, depth);
+                }
             }
             Ok(())
         }
@@ -160,8 +171,7 @@ fn statement(out: &mut String, stmt: &Stmt, depth: usize) {
             Ok(())
         }
         S::Let { name, ty, value } => write!(out, "let {name}: {ty} = {value}"),
-        S::Drop { name, ty: Some(ty), value } => write!(out, "drop {name}: {ty} = {value}"),
-        S::Drop { name, ty: None, value } => write!(out, "drop {name} = {value}"),
+        S::Drop { name, value, .. } => write!(out, "drop {name} = {value}"),
         S::Compute { compute, copy } => {
             out.push_str("compute ");
             block(out, compute, depth);

@@ -14,7 +14,7 @@ fn step(b: Body, q: q43, s: stack [f64 x 8], l: log, z: complex, n: in i64, x: i
     let a: [f64 x n] = 0
     for i in 0 .. n {
         b.m += x[i] * (x[i] - 1.5) / (2.0 + x[i])
-        a[i] -= -(x[i])
+        a[i] -= -x[i]
         inc k
     }
     for i in back 1 .. n - 1 {
@@ -31,8 +31,10 @@ fn step(b: Body, q: q43, s: stack [f64 x 8], l: log, z: complex, n: in i64, x: i
     neg b.m
     if (k > 2 and (not (k == 5 or k == 6)), k > 3) {
         inc k
-    } else {
+    } else if n == 9 {
         dec k
+    } else {
+        k += -(3 + n % 2)
     }
     if k & 3 != 0 {
         swap b.r[0], b.m
@@ -51,7 +53,7 @@ fn step(b: Body, q: q43, s: stack [f64 x 8], l: log, z: complex, n: in i64, x: i
     call step(b, q, s, l, z, n, x)
     uncall step(b, q, s, l, z, n - 1, x)
     drop a = 0
-    drop k: i64 = 7
+    drop k = 7
     drop t = 0.5
 }
 ";
@@ -69,7 +71,8 @@ fn the_inverse_of_the_inverse_is_the_function() {
     let text = ALL
         .replace("z_of(1)", "2.0")
         .replace("drop a = 0", "drop a: [f64 x n] = 0")
-        .replace("drop t =", "drop t: f64 =");
+        .replace("drop t =", "drop t: f64 =")
+        .replace("drop k =", "drop k: i64 =");
     let file = parse(&text).unwrap();
     for f in &file.functions {
         let back = invert::inverse(f);

@@ -76,12 +76,12 @@ impl<'p> Oracle<'p> {
         // Map from address to the cell there, because an element may be named by several buffers.
         let mut known: HashMap<usize, usize> = HashMap::new();
         let of_args = args.iter().map(|a| match a.activity {
-            Activity::Duplicated => a.buffer.map(|b| (b, a.shadow.as_ref())),
+            Activity::Duplicated => a.buffer.map(|b| (b, a.shadow.as_ref(), &a.integers[..])),
             _ => None,
         });
-        let of_extra = self.extra.iter().map(|(b, s)| Some((*b, s.as_ref())));
+        let of_extra = self.extra.iter().map(|(b, s)| Some((*b, s.as_ref(), &[][..])));
         for (k, buffer) in of_args.chain(of_extra).enumerate() {
-            let Some((b, shadow)) = buffer.filter(|(b, _)| b.elem != Elem::Bytes) else {
+            let Some((b, shadow, integers)) = buffer.filter(|b| b.0.elem != Elem::Bytes) else {
                 inputs.buffers.push(None);
                 continue;
             };
@@ -107,7 +107,9 @@ impl<'p> Oracle<'p> {
                 // SAFETY: the caller says that buffers are readable.
                 let x = float_of(unsafe { read_bits(addr, width) }, width);
                 let node = leaf(&mut m.domain, x, Leaf::Element { buffer: k, index: i });
-                m.marks.store(addr, width as usize, &Prov::Float { node, width });
+                if !integers.contains(&i) {
+                    m.marks.store(addr, width as usize, &Prov::Float { node, width });
+                }
                 known.insert(addr, inputs.cells.len());
                 cells.push(inputs.cells.len());
                 inputs.cells.push(InputCell { addr, width, leaf: node, shadow: shadow.map_or(0.0, |s| s[i]) });

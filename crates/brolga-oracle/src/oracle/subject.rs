@@ -68,17 +68,20 @@ pub struct OracleArg {
     pub buffer: Option<BufferRef>,
     /// The buffer's initial shadow, one number per element; `None` is zeros.
     pub shadow: Option<Vec<f64>>,
+    /// Elements of the buffer that hold integers: they are no inputs, and what is computed from
+    /// them has no derivative.
+    pub integers: Vec<usize>,
 }
 
 impl OracleArg {
     /// An argument that is not differentiated.
     pub fn constant(value: DataValue) -> Self {
-        OracleArg { value, activity: Activity::Const, buffer: None, shadow: None }
+        OracleArg { value, activity: Activity::Const, buffer: None, shadow: None, integers: vec![] }
     }
 
     /// A float by value.
     pub fn active(value: DataValue) -> Self {
-        OracleArg { value, activity: Activity::Active, buffer: None, shadow: None }
+        OracleArg { value, activity: Activity::Active, buffer: None, shadow: None, integers: vec![] }
     }
 
     /// A pointer to a buffer, with its initial shadow.
@@ -88,6 +91,7 @@ impl OracleArg {
             activity: Activity::Duplicated,
             buffer: Some(buffer),
             shadow,
+            integers: vec![],
         }
     }
 }

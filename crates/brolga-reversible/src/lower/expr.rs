@@ -14,7 +14,7 @@ use cranelift_frontend::FunctionBuilder;
 use super::abi::call_symbol;
 use crate::ast::{BinaryOp, Expr, ExprKind, RevPlace, UnaryOp};
 use crate::layout::Scalar;
-use crate::types::NameScope;
+use crate::types::{NameScope, type_of_argument, type_of_operands};
 
 /// What an expression reads.
 #[derive(Clone, Debug)]
@@ -132,8 +132,7 @@ impl Maker<'_, '_> {
             return vec![if op == O::Both { self.b.ins().band(a, b) } else { self.b.ins().bor(a, b) }];
         }
         let compares = op.level() == O::Eq.level();
-        let wanted = want.filter(|_| !compares);
-        let (tx, ty) = self.scope.operands(a, b, wanted).expect("the checker has seen it");
+        let (tx, ty) = self.scope.operands(a, b, type_of_operands(op, want)).expect("the checker has seen it");
         let (x, y) = (self.expr(a, Some(tx)).1, self.expr(b, Some(ty)).1);
         if compares {
             return vec![self.compare(op, tx, x[0], y[0])];
@@ -242,16 +241,16 @@ impl Maker<'_, '_> {
 
     fn apply(&mut self, name: &str, args: &[Expr], ty: Scalar, want: Option<Scalar>) -> Parts {
         let clif = if ty == Scalar::F32 { types::F32 } else { types::F64 };
+        let wanted = type_of_argument(name, want);
         match name {
             "select" => {
                 let c = self.expr(&args[0], None).1[0];
-                let (tx, ty) = self.scope.operands(&args[1], &args[2], want).expect("the checker has seen it");
+                let (tx, ty) = self.scope.operands(&args[1], &args[2], wanted).expect("the checker has seen it");
                 let (x, y) = (self.expr(&args[1], Some(tx)).1[0], self.expr(&args[2], Some(ty)).1[0]);
                 return vec![self.b.ins().select(c, x, y)];
             }
             "pow" | "atan2" | "hypot" | "min" | "max" | "complex" => {
-                let wanted = if name == "complex" { Some(Scalar::F64) } else { want.filter(|w| *w == Scalar::F32) };
-                let found = self.scope.operands(&args[0], &args[1], wanted.or(Some(Scalar::F64)));
+                let found = self.scope.operands(&args[0], &args[1], wanted);
                 let (tx, ty) = found.expect("the checker has seen it");
                 let (x, y) = (self.expr(&args[0], Some(tx)).1[0], self.expr(&args[1], Some(ty)).1[0]);
                 let i = self.b.ins();
@@ -266,12 +265,7 @@ impl Maker<'_, '_> {
             }
             _ => {}
         }
-        let wanted = match name {
-            "abs" | "abs2" | "re" | "im" | "float" | "single" | "long" => None,
-            _ => want.filter(|w| matches!(w, Scalar::F32 | Scalar::F64 | Scalar::Complex)),
-        };
-        let open = if name == "long" { Scalar::I32 } else { Scalar::F64 };
-        let (from, x) = self.expr(&args[0], wanted.or(Some(open)));
+        let (from, x) = self.expr(&args[0], wanted);
         self.function(name, from, &x, clif)
     }
 
@@ -289,6 +283,7 @@ impl Maker<'_, '_> {
             ("im", _) => vec![x[1]],
             ("conj", _) => vec![x[0], self.b.ins().fneg(x[1])],
             ("abs", S::Complex) => vec![self.call("hypot", types::F64, x)],
+            ("abs", S::I64 | S::I32) => vec![self.b.ins().iabs(x[0])],
             ("abs", _) => vec![self.b.ins().fabs(x[0])],
             ("abs2", S::Complex) => {
                 let (a, b) = (self.b.ins().fmul(x[0], x[0]), self.b.ins().fmul(x[1], x[1]));

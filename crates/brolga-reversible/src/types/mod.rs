@@ -22,7 +22,7 @@ use crate::error::{ErrorKind, RevError};
 use crate::layout::Layouts;
 use overlap::readable;
 pub(crate) use overlap::{Overlap, overlap};
-pub(crate) use scope::{NameRole, NameScope};
+pub(crate) use scope::{NameRole, NameScope, type_of_argument, type_of_operands};
 use statements::Checker;
 
 /// What lowered functions call.

@@ -174,8 +174,8 @@ impl<'f> NameScope<'f> {
             self.condition(b)?;
             return Ok(Scalar::Bool);
         }
-        let compares = op.level() == O::Eq.level();
-        let (x, y) = self.operands(a, b, want.filter(|_| !compares))?;
+        let compares = compares(op);
+        let (x, y) = self.operands(a, b, type_of_operands(op, want))?;
         let wrong = |why: &str| {
             let message = format!("`{}` of {} and {}: {why}", op.text(), x.name(), y.name());
             RevError::new(ErrorKind::Type, e.at, message)
@@ -238,14 +238,13 @@ impl<'f> NameScope<'f> {
         let no_such = |ty: Scalar| wrong(format!("there is no `{name}` of {}", ty.name())).help(instead(name, ty));
         if name == "select" {
             self.condition(&args[0])?;
-            let (x, y) = self.operands(&args[1], &args[2], want)?;
+            let (x, y) = self.operands(&args[1], &args[2], type_of_argument(name, want))?;
             let fits = x == y && matches!(x, S::F64 | S::F32 | S::I64 | S::I32);
             let no = || wrong(format!("`select` of {} and {}", x.name(), y.name())).help(HOW_TO_SELECT);
             return if fits { Ok(x) } else { Err(no()) };
         }
         if count == 2 {
-            let wanted = if name == "complex" { Some(S::F64) } else { want.filter(|w| *w == S::F32) };
-            let (x, y) = self.operands(&args[0], &args[1], wanted.or(Some(S::F64)))?;
+            let (x, y) = self.operands(&args[0], &args[1], type_of_argument(name, want))?;
             return match (name, x, y) {
                 ("complex", S::F64, S::F64) => Ok(S::Complex),
                 ("min" | "max", S::I64 | S::I32, _) if x == y => Ok(x),
@@ -254,17 +253,13 @@ impl<'f> NameScope<'f> {
                 _ => Err(wrong(format!("`{name}` of {} and {}", x.name(), y.name())).help(alike(x, y))),
             };
         }
-        let wanted = match name {
-            "abs" | "abs2" | "re" | "im" | "float" | "single" | "long" => None,
-            _ => want.filter(|w| matches!(w, S::F32 | S::F64 | S::Complex)),
-        };
-        // What is written without a point is a float to a function of floats.
-        let x = self.expr(&args[0], wanted.or(Some(if name == "long" { S::I32 } else { S::F64 })))?;
+        let x = self.expr(&args[0], type_of_argument(name, want))?;
         match (name, x) {
             ("float", S::F64 | S::F32 | S::I64 | S::I32 | S::Q43 | S::Log) => Ok(S::F64),
             ("single", S::F64) => Ok(S::F32),
             ("long", S::I32) => Ok(S::I64),
             ("abs" | "abs2", S::F32) => Ok(S::F32),
+            ("abs", S::I64 | S::I32) => Ok(x),
             ("re" | "im" | "abs" | "abs2", S::Complex) | ("abs" | "abs2", S::F64) => Ok(S::F64),
             ("conj" | "exp" | "log", S::Complex) => Ok(S::Complex),
             ("re" | "im" | "conj" | "float" | "single" | "long" | "abs" | "abs2", _) => Err(no_such(x)),
@@ -280,9 +275,46 @@ fn is_number(e: &Expr) -> bool {
         ExprKind::Int(_) | ExprKind::Float(_) => true,
         ExprKind::Unary(UnaryOp::Neg, a) => is_number(a),
         ExprKind::Binary(op, a, b) => {
-            let is_condition = matches!(op, BinaryOp::Both | BinaryOp::Either) || op.level() == BinaryOp::Eq.level();
+            let is_condition = matches!(op, BinaryOp::Both | BinaryOp::Either) || compares(*op);
             !is_condition && is_number(a) && is_number(b)
         }
-        ExprKind::Read(_) | ExprKind::Unary(UnaryOp::Not, _) | ExprKind::Apply(..) => false,
+        ExprKind::Apply(name, args) => has_type_of_arguments(name) && args.iter().all(is_number),
+        ExprKind::Read(_) | ExprKind::Unary(UnaryOp::Not, _) => false,
+    }
+}
+
+fn compares(op: BinaryOp) -> bool {
+    op.level() == BinaryOp::Eq.level()
+}
+
+/// Whether a function of numbers of one type is a number of that type.
+fn has_type_of_arguments(name: &str) -> bool {
+    !matches!(name, "float" | "single" | "long" | "complex" | "re" | "im" | "select")
+}
+
+/// What numbers without a type of their own are, as operands of what is wanted to be of a type.
+pub(crate) fn type_of_operands(op: BinaryOp, want: Option<Scalar>) -> Option<Scalar> {
+    use BinaryOp as O;
+    match op {
+        _ if compares(op) => None,
+        O::Rem | O::And | O::Or | O::Xor | O::Shl | O::Shr => want.filter(|w| w.is_int()),
+        _ => want,
+    }
+}
+
+/// What numbers without a type of their own are, as arguments of a function that is wanted to be of
+/// a type: floats where nothing says otherwise, with a point or without.
+pub(crate) fn type_of_argument(name: &str, want: Option<Scalar>) -> Option<Scalar> {
+    use Scalar as S;
+    let may_be = |w: &S| match name {
+        "min" | "max" | "abs" => matches!(w, S::F64 | S::F32 | S::I64 | S::I32),
+        "pow" | "atan2" | "hypot" | "abs2" => matches!(w, S::F64 | S::F32),
+        _ => matches!(w, S::F64 | S::F32 | S::Complex),
+    };
+    match name {
+        "select" => want,
+        "long" => Some(S::I32),
+        "complex" | "re" | "im" | "float" | "single" => Some(S::F64),
+        _ => want.filter(may_be).or(Some(S::F64)),
     }
 }
