@@ -133,9 +133,13 @@ fn a_workspace_has_a_shadow() {
     let error = m.module.derivative(gradient, &Spec::tangent([Dual, Const, Const, Const, Const])).unwrap_err();
     assert!(error.to_string().contains("parameter 3 of %s__gradient is its workspace"), "{error}");
     let forward = m.derivative_of(gradient, &Spec::tangent([Dual, Const, Const, Dual, Const]));
-    let reverse = m.derivative_of(gradient, &Spec::gradient([Active, Const, Active, Duplicated, Const]));
+    let nested = |derivative| m.module.signature(gradient).expect("it is derived").nested(derivative);
+    let (of_gradient, spec) = (nested(Derivative::Gradient), nested(Derivative::Pair));
+    let activities: Vec<_> = of_gradient.params.iter().map(|p| p.activity).collect();
+    assert_eq!(activities, [Active, Const, Active, Duplicated, Const]);
+    assert_eq!(of_gradient.params, spec.params);
+    let reverse = m.derivative_of(gradient, &of_gradient);
     let (f, r) = {
-        let spec = Spec::pair([Active, Const, Active, Duplicated, Const]);
         let (f, r) = m.module.pair(gradient, &spec).expect("it is derived");
         m.door(f);
         m.door(r);
@@ -365,8 +369,9 @@ fn a_pointer_that_is_returned() {
     let spec = Spec::gradient([Duplicated, Const]).results([ReturnActivity::Duplicated]);
     let first = m.derivative("r", &spec);
     let s = m.module.signature(first).expect("it is derived").clone();
-    let again = Spec::tangent(s.params.iter().map(|r| if *r == ParamRole::Primal(1) { Const } else { Dual }));
-    let second = m.derivative_of(first, &again.clone().results([ReturnActivity::Duplicated; 2]));
+    let again = s.nested(Derivative::Tangent);
+    assert_eq!(again, Spec::tangent([Dual, Dual, Const]).results([ReturnActivity::Duplicated; 2]));
+    let second = m.derivative_of(first, &again);
     m.finish();
     let (mut x, mut dx) = ([1.5, 0.0], [0.0, 2.0]);
     let (mut tx, mut tdx) = ([0.5, 0.0], [0.0, 0.25]);

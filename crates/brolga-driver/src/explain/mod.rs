@@ -146,7 +146,8 @@ pub fn explain(program: &Program, call: &Invocation, wanted: Wanted) -> Result<E
     let compiled = derive(run_as, &call.request(), &options).and_then(|rule| gradient(&rule, call));
     let all = inputs(call);
     let flat = compiled.as_ref().ok().map(|o| flatten(o, &all));
-    let asked = |i: &Input| wanted.wrt.is_none_or(|(arg, k)| i.arg == arg && (k.is_none() || i.index == k));
+    let asked =
+        |i: &Input| !i.is_other() && wanted.wrt.is_none_or(|(arg, k)| i.arg == arg && (k.is_none() || i.index == k));
     let mut entries = Vec::new();
     let mut nodes = Vec::new();
     let mut explained = 0;

@@ -11,7 +11,7 @@
 use std::fmt;
 
 use brolga_analysis::Variant;
-use brolga_ir::spec::{ReturnActivity, Spec};
+use brolga_ir::spec::{Derivative, ParamActivity, ReturnActivity, Spec};
 use cranelift_codegen::ir::{AbiParam, ArgumentPurpose, Signature, Type, types};
 use cranelift_codegen::isa::CallConv;
 
@@ -137,6 +137,39 @@ impl DerivedSignature {
     /// Which result has this role.
     pub fn result(&self, role: ResultRole) -> Option<usize> {
         self.results.iter().position(|&r| r == role)
+    }
+
+    /// A spec of a derivative of this one, along all that may vary: floats that the first spec
+    /// differentiates, seeds and tangents, and all memory that has a shadow, in which the workspace
+    /// and a struct of results are. What is to be constant is so after
+    /// `spec.params[k] = ParamActivity::Const.into()`. A pointer that is returned beside its shadow
+    /// has one again.
+    pub fn nested(&self, derivative: Derivative) -> Spec {
+        let float = |i| self.param(ParamRole::Tangent(i)).is_some() || self.result(ResultRole::Cotangent(i)).is_some();
+        let forward = derivative == Derivative::Tangent;
+        let activity = |role: &ParamRole| match *role {
+            ParamRole::Primal(i) if !float(i) && self.param(ParamRole::Shadow(i)).is_none() => ParamActivity::Const,
+            ParamRole::WorkspaceBytes | ParamRole::Grow | ParamRole::GrowContext => ParamActivity::Const,
+            _ if forward => ParamActivity::Dual,
+            ParamRole::Primal(i) if float(i) => ParamActivity::Active,
+            ParamRole::Tangent(_) | ParamRole::Seed(_) => ParamActivity::Active,
+            _ => ParamActivity::Duplicated,
+        };
+        let returned = |(role, ty): (&ResultRole, &Type)| match *role {
+            ResultRole::Shadow(_) => ReturnActivity::Duplicated,
+            ResultRole::Value(i) if self.result(ResultRole::Shadow(i)).is_some() => ReturnActivity::Duplicated,
+            _ if !ty.lane_type().is_float() => ReturnActivity::Const,
+            _ if forward => ReturnActivity::Dual,
+            _ => ReturnActivity::Active,
+        };
+        let params = self.params.iter().map(activity);
+        let spec = match derivative {
+            Derivative::Gradient => Spec::gradient(params),
+            Derivative::Pair => Spec::pair(params),
+            Derivative::Tangent => Spec::tangent(params),
+        };
+        let results = self.results.iter().zip(&self.types).filter(|_| self.layout.is_none());
+        spec.results(results.map(returned))
     }
 
     /// A prototype in C, behind the struct of its results if there is one. Names are those of the
