@@ -265,6 +265,8 @@ impl Recorded {
             let now = self.let_take_part(&mut program, &derived.data, declared);
             let in_workspace;
             (program, in_workspace) = define_nested(&program, of, options, isa)?;
+            // It may call functions that a rule names, which have rules of their own.
+            brolga_transform::set_rules(&mut program, &self.rules, true)?;
             now.into_iter().for_each(|(key, writable)| program.data[key].writable = writable);
             recording.extend(Some(id).filter(|_| in_workspace));
         }

@@ -3,7 +3,7 @@
 
 use brolga_ir::{MemoryMode, Options};
 use brolga_module::ParamActivity::{Active, Const, Dual, Duplicated};
-use brolga_module::{AdModule, ParamRole, ResultRole, ReturnActivity, Spec, UserRule};
+use brolga_module::{AdModule, Derivative, ParamRole, ResultRole, ReturnActivity, Spec, UserRule};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_jit::JITModule;
 use cranelift_module::FuncId;
@@ -602,5 +602,83 @@ fn a_sum_over_threads() {
             // Each of n losses is the square of the sum.
             near(gradient, f64::from(n) * 2.0 * sum * x);
         }
+    }
+}
+
+/// The derivative of [`norm_adjoint`] along a direction of `x`, of the shadow and of the seed.
+extern "C" fn norm_adjoint_tangent(
+    x: *const f64,
+    dx: *const f64,
+    shadow: *mut f64,
+    dshadow: *mut f64,
+    n: i64,
+    seed: f64,
+    dseed: f64,
+) {
+    norm_adjoint(x, shadow, n, seed);
+    let length = norm(x, n);
+    for i in 0..n as usize {
+        // SAFETY: as many numbers as it is told; the caller passes a shadow for each.
+        unsafe {
+            let along: f64 = (0..n as usize).map(|k| *x.add(k) * *dx.add(k)).sum::<f64>() / length;
+            let slope = (*dx.add(i) - *x.add(i) * along / length) / length;
+            *dshadow.add(i) += dseed * *x.add(i) / length + seed * slope;
+        }
+    }
+}
+
+/// The derivative of [`norm`] along a direction of `x`.
+extern "C" fn norm_tangent(x: *const f64, dx: *const f64, n: i64) -> Results {
+    let length = norm(x, n);
+    // SAFETY: as many numbers as it is told, and a tangent for each.
+    let along = (0..n as usize).map(|k| unsafe { *x.add(k) * *dx.add(k) }).sum::<f64>() / length;
+    Results(length, along)
+}
+
+/// An adjoint of the host's has a rule of its own, by which its calls are derived.
+#[test]
+fn a_rule_of_an_adjoint() {
+    let mut builder = brolga_testing::jit::host();
+    builder.symbols([
+        ("norm", norm as *const u8),
+        ("norm__tangent", norm_tangent as *const u8),
+        ("norm__adjoint", norm_adjoint as *const u8),
+        ("norm__adjoint__tangent", norm_adjoint_tangent as *const u8),
+    ]);
+    let mut module = AdModule::new(JITModule::new(builder));
+    let text = "function %f(i64, i64) -> f64 {
+        fn0 = %norm(i64, i64) -> f64
+    block0(v0: i64, v1: i64):
+        v2 = call fn0(v0, v1)
+        v3 = fmul v2, v2
+        v4 = fmul v3, v2
+        return v4
+    }";
+    let program = brolga_testing::program(text);
+    let key = program.func("f").expect("it is in the text");
+    let f = brolga_testing::module::load(&mut module, &program, key).expect("it is compiled").functions["f"];
+    let rule = "x, n => adjoint norm__adjoint(x, dx, n, seed) tangent norm__tangent(x, dx, n)";
+    module.set_rule("norm", UserRule::parse(rule).expect("a rule"));
+    let spec = Spec::gradient([Duplicated, Const]).results([ReturnActivity::ActiveOnly]);
+    let gradient = module.derivative(f, &spec).expect("it is derived");
+    let again = module.signature(gradient).expect("it is derived").nested(Derivative::Tangent);
+    let found = module.derive(gradient, &again).expect_err("refused").to_string();
+    assert!(found.contains("AD0150") && found.contains("norm__adjoint"), "{found}");
+    let rule = "x, s, n, seed => adjoint none(x) tangent norm__adjoint__tangent(x, dx, s, ds, n, seed, dseed)";
+    module.set_rule("norm__adjoint", UserRule::parse(rule).expect("a rule"));
+    let product = module.derivative(gradient, &again).expect("it is derived");
+    module.finalize_definitions().expect("it is linked");
+    type Product = extern "C" fn(*mut f64, *mut f64, *mut f64, *mut f64, i64, f64, f64);
+    // SAFETY: x and its tangent, the shadow and its tangent, n, the seed and its tangent.
+    let code: Product = unsafe { std::mem::transmute(module.get_finalized_function(product)) };
+    let (mut x, mut dx) = ([3.0, -4.0], [0.5, 2.0]);
+    let (mut gradient, mut along) = ([0.25, -1.0], [0.75, 0.0]);
+    code(x.as_mut_ptr(), dx.as_mut_ptr(), gradient.as_mut_ptr(), along.as_mut_ptr(), 2, 1.5, -0.5);
+    // The gradient of |x|³ is 3|x|x.
+    let (length, inner) = (5.0, 3.0 * 0.5 - 4.0 * 2.0);
+    for i in 0..2 {
+        let slope = 3.0 * (inner / length * x[i] + length * dx[i]);
+        near(gradient[i], [0.25, -1.0][i] + 1.5 * 3.0 * length * x[i]);
+        near(along[i], [0.75, 0.0][i] + 1.5 * slope - 0.5 * 3.0 * length * x[i]);
     }
 }
