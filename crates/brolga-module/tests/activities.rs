@@ -316,4 +316,24 @@ fn prototypes_are_for_c() {
 };
 void f_gradient(double p0, int64_t p1, void *shadow1, double p2, int32_t p3, double seed0, struct f_gradient_results *results);";
     assert_eq!(many, want);
+
+    // Structs by value and vectors.
+    let text = "function %g(i64 sarg(24), f64x2, i64) -> f64x2 {
+    block0(v0: i64, v1: f64x2, v2: i64):
+        v3 = fmul v1, v1
+        return v3
+    }";
+    let mut g = Fixture::new(text, "g");
+    let id = g.derivative("g", &Spec::gradient([Const, Active, Const]));
+    let double = "double __attribute__((vector_size(16)))";
+    let want = format!(
+        "struct g_p0 {{ int64_t words[3]; }};
+struct g_results {{
+    {double} value0;
+    {double} cotangent1;
+}};
+struct g_results g(struct g_p0 p0, {double} p1, int64_t p2, {double} seed0);"
+    );
+    let found = g.module.signature(id).unwrap().prototype("g");
+    assert!(found.ends_with(&want), "{found}");
 }

@@ -30,7 +30,7 @@ fn refused(f: &mut Fixture, symbol: &str, spec: &Spec, says: &[&str]) {
 #[test]
 fn a_spec_that_does_not_fit() {
     let case = |spec: Spec, says: &[&str]| refused(&mut Fixture::new(TEXT, "f"), "f", &spec, says);
-    case(Spec::gradient([Active]), &["AD0010", "has 3 parameters, but 1 activities", "one activity for each"]);
+    case(Spec::gradient([Active]), &["AD0010", "has 3 parameters, but 1 activity is given", "one activity for each"]);
     case(Spec::gradient([Duplicated, Const, Const]), &["argument 0", "its type is f64", "a float is `active`"]);
     case(Spec::gradient([Active, Active, Const]), &["argument 1", "its type is i64", "a pointer is `duplicated`"]);
     case(Spec::gradient([Active, Const, Duplicated]), &["argument 2", "its type is i32"]);

@@ -78,6 +78,14 @@ fn a_run_that_does_not_fit_says_so() {
         let id = f.derivative(symbol, &Spec::gradient([Active, Const]));
         f.finish();
         assert_eq!(f.module.room(id), Some(Room::Unknown), "{symbol}");
+        // C's type of the size is signed.
+        let none = f.call(id, |role| match role {
+            ParamRole::Primal(0) | ParamRole::Seed(_) => double(1.0),
+            ParamRole::Primal(_) => DataValue::I64(3),
+            ParamRole::WorkspaceBytes => DataValue::I64(-8),
+            _ => DataValue::I64(0),
+        });
+        assert_eq!(number(&none, ResultRole::Status), Some(1.0), "{symbol}");
         let (mut fits, mut full) = (0, 0);
         for n in [0, 1, 5, 40] {
             // Every size, at every alignment: nothing is written outside of it.

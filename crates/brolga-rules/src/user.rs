@@ -246,10 +246,16 @@ impl Parser<'_> {
         }
         self.at = start;
         self.operands = self.names()?;
+        self.space();
+        if let ([word], true) = (&self.operands[..], self.rest().is_empty()) {
+            return Err(self.error(format!(
+                "`{word}` is no rule: write `inactive`, `x => z: …`, `tangent f(x, dx)`, or `x => adjoint f(…)`"
+            )));
+        }
         self.expect("=>")?;
         let result = self.name()?;
         self.space();
-        if result == "adjoint" && !self.rest().is_empty() && !self.rest().starts_with(':') {
+        if result == "adjoint" && !self.rest().starts_with(':') {
             return self.adjoint();
         }
         self.results = vec![result];
@@ -266,7 +272,9 @@ impl Parser<'_> {
         }
         let (n, want) = (partials.len(), self.operands.len());
         if n != want {
-            return Err(self.error(format!("{n} partials are given for {want} operands")));
+            let several = |n: usize| if n == 1 { "" } else { "s" };
+            let (s, t) = (several(n), several(want));
+            return Err(self.error(format!("{n} partial{s} given for {want} operand{t}: one for each is wanted")));
         }
         Ok(UserRule::Row(ExprRow::new(want, vec![partials])))
     }
@@ -522,6 +530,9 @@ pub fn parse_rules(text: &str) -> Result<BTreeMap<String, UserRule>, (usize, Rul
             return Err(wrong(0, "`name: rule` is wanted here"));
         };
         let name = name.trim().trim_start_matches('%').to_owned();
+        if name.is_empty() || name.contains(char::is_whitespace) {
+            return Err(wrong(0, "`name: rule` is wanted here"));
+        }
         let offset = line.len() - rule.len();
         let rule = UserRule::parse(rule).map_err(|e| (i + 1, RuleError { at: e.at + offset, ..e }))?;
         if out.insert(name, rule).is_some() {
@@ -560,10 +571,11 @@ mod tests {
     fn what_is_no_rule_is_told_where() {
         for (text, at, says) in [
             ("", 0, "a name is wanted"),
-            ("x", 1, "`=>` is wanted"),
+            ("x", 1, "`x` is no rule: write `inactive`"),
+            ("x, y", 4, "`=>` is wanted"),
             ("x => z", 6, "`:` is wanted"),
             ("x => z: y", 8, "`y` is neither an operand nor the result: there are x, z"),
-            ("x => z: x, x", 12, "2 partials are given for 1 operands"),
+            ("x => z: x, x", 12, "2 partials given for 1 operand:"),
             ("x, x => z: 1, 1", 4, "twice"),
             ("x => x: 1", 6, "an operand and the result"),
             ("x => z: sin(x, x)", 8, "other arguments"),
@@ -571,7 +583,7 @@ mod tests {
             ("x => z: x x", 10, "nothing follows"),
             ("tangent f(x)", 12, "no argument is a tangent"),
             ("inactive x", 9, "nothing follows"),
-            ("x => adjoint", 12, "`:` is wanted"),
+            ("x => adjoint", 12, "a name is wanted"),
             ("x => adjoint f(y)", 15, "`y` is none of x, of these"),
             ("x => adjoint f(x, seed) -> x", 27, "`x` is no operand with a `d`"),
             ("x => adjoint f(x) reads y", 24, "`y` is none of x"),
@@ -587,6 +599,7 @@ mod tests {
         let rules = parse_rules("# ours\n%a: inactive\n\nb: x => z: 1 # one\n").unwrap();
         assert_eq!(rules.keys().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(parse_rules("a: inactive\nb").unwrap_err().0, 2);
+        assert!(parse_rules("g x => z: 1").unwrap_err().1.message.contains("`name: rule`"));
         assert_eq!(parse_rules("a: inactive\na: inactive").unwrap_err().0, 2);
         assert_eq!(parse_rules("ab: x => z: y").unwrap_err().1.at, 12);
     }

@@ -170,7 +170,7 @@ impl Writer<'_> {
         let n = used.iter().filter(|u| **u).count().max(1) as i64;
         let header_bytes = i64::from(typed_tape::HEADER);
         let least = b.ins().iconst(types::I64, header_bytes + 16 + 16 * n);
-        let short = b.ins().icmp(IntCC::UnsignedLessThan, bytes, least);
+        let short = b.ins().icmp(IntCC::SignedLessThan, bytes, least);
         let (out, next) = (b.create_block(), b.create_block());
         b.set_cold_block(out);
         b.ins().brif(short, out, &[], next, &[]);

@@ -513,5 +513,6 @@ pub(super) fn is_short(cursor: &mut FuncCursor<'_>, bytes: ir::Value, room: Room
         _ => i64::from(HEADER),
     };
     let least = cursor.ins().iconst(types::I64, least);
-    cursor.ins().icmp(IntCC::UnsignedLessThan, bytes, least)
+    // C's type of it is signed.
+    cursor.ins().icmp(IntCC::SignedLessThan, bytes, least)
 }

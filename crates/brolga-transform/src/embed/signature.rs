@@ -338,6 +338,15 @@ impl fmt::Display for Prototype<'_> {
             writeln!(f, "/* C returns a struct of this size in memory, this function in registers: */")?;
             writeln!(f, "/* it cannot be called from C. Ask for the results in a struct (in_struct). */")?;
         }
+        for (role, abi) in s.params.iter().zip(&s.clif.params) {
+            if let ArgumentPurpose::StructArgument(bytes) = abi.purpose {
+                let words = bytes.div_ceil(8);
+                if words <= 2 {
+                    writeln!(f, "/* C passes a struct of this size in registers: it cannot be called from C. */")?;
+                }
+                writeln!(f, "struct {symbol}_{} {{ int64_t words[{words}]; }};", role.name())?;
+            }
+        }
         if many {
             writeln!(f, "struct {symbol}_results {{")?;
             fields.iter().try_for_each(|(ty, name)| writeln!(f, "    {ty} {name};"))?;
@@ -362,7 +371,8 @@ fn c_param(role: ParamRole, abi: &AbiParam, symbol: &str) -> String {
     let ty = match role {
         ParamRole::Shadow(_) | ParamRole::Workspace | ParamRole::GrowContext => "void *".to_owned(),
         ParamRole::Results => format!("struct {symbol}_results *"),
-        _ => format!("{} ", c_type(abi.value_type)),
+        _ if matches!(abi.purpose, ArgumentPurpose::StructArgument(_)) => format!("struct {symbol}_{} ", role.name()),
+        _ => format!("{} ", c_value(abi.value_type)),
     };
     format!("{ty}{}", role.name())
 }
@@ -370,8 +380,16 @@ fn c_param(role: ParamRole, abi: &AbiParam, symbol: &str) -> String {
 fn c_type_of_result(role: ResultRole, ty: Type) -> String {
     match role {
         ResultRole::Shadow(_) => "void *".to_owned(),
-        _ => c_type(ty),
+        _ => c_value(ty),
     }
+}
+
+/// A type of C that needs no declaration: vectors as GCC and clang write them.
+fn c_value(ty: Type) -> String {
+    if ty.is_vector() {
+        return format!("{} __attribute__((vector_size({})))", c_type(ty.lane_type()), ty.bytes());
+    }
+    c_type(ty)
 }
 
 /// A type of C with the same place in the convention. A pointer is an integer of CLIF.

@@ -58,7 +58,10 @@ pub fn check(program: &Program, request: &Request) -> Result<(), Diagnostics> {
     let n = f.signature.params.len();
     if request.args.len() != n {
         wrong(
-            format!("%{} has {n} parameters, but {} activities are given", f.symbol, request.args.len()),
+            match (request.args.len(), if n == 1 { "" } else { "s" }) {
+                (1, s) => format!("%{} has {n} parameter{s}, but 1 activity is given", f.symbol),
+                (given, s) => format!("%{} has {n} parameter{s}, but {given} activities are given", f.symbol),
+            },
             "give one activity for each parameter",
         );
     }
