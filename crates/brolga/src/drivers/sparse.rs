@@ -407,6 +407,11 @@ pub fn jacobian<E: From<Error>>(
 const APART: f64 = 1e-6;
 /// The same of a function of singles.
 const APART_SINGLE: f64 = 1e-4;
+/// The same where the terms of a row cancel: what is left are roundings of larger numbers, of the
+/// size of those in other rows.
+const ROUNDINGS: f64 = 1e-13;
+/// The same of a function of singles.
+const ROUNDINGS_SINGLE: f64 = 1e-5;
 
 fn compare<E: From<Error>>(
     pattern: &Pattern,
@@ -418,13 +423,14 @@ fn compare<E: From<Error>>(
     let wanted = products(std::slice::from_ref(&along))?.remove(0);
     // With doubles no product along fractions is a single.
     let single = wanted.iter().all(|&x| f64::from(x as f32) == x);
-    let apart = if single { APART_SINGLE } else { APART };
+    let (apart, roundings) = if single { (APART_SINGLE, ROUNDINGS_SINGLE) } else { (APART, ROUNDINGS) };
+    let largest = entries.iter().flatten().map(|x| x.abs()).filter(|x| x.is_finite()).fold(0.0, f64::max);
     for (i, (columns, row)) in pattern.rows.iter().zip(entries).enumerate() {
         let terms = columns.iter().zip(row).map(|(&j, &x)| if x == 0.0 { 0.0 } else { x * along[j] });
         let (is, size) = terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + f64::abs(t)));
         let want = wanted[i];
         // What is not finite cannot be compared.
-        if (is - want).abs() > apart * (size + want.abs()) && size.is_finite() {
+        if (is - want).abs() > apart * (size + want.abs()) + roundings * largest && size.is_finite() {
             let message = format!(
                 "row {i} of the matrix has entries outside of the pattern: along a direction of no structure it gives \
                  {want:?}, what the pattern has gives {is:?}. Add the missing columns, or leave the pattern out"
@@ -522,6 +528,20 @@ mod tests {
         .unwrap();
         let narrow = Pattern::banded(6, 0, 1);
         assert!(jacobian::<Error>(&narrow, Sweep::Forward, one_by_one(|a: &[f64]| Ok(times_single(a)))).is_err());
+    }
+
+    /// Of a row whose terms cancel roundings are left, other ones along each direction.
+    #[test]
+    fn a_row_may_be_made_of_roundings() {
+        let pattern = Pattern::banded(6, 1, 1);
+        let matrix = matrix(&pattern);
+        let rounded = |along: &[f64]| {
+            let mut product = times(&matrix, along);
+            product[2] = 1e-14 * along.iter().sum::<f64>().sin();
+            product
+        };
+        let found = jacobian::<Error>(&pattern, Sweep::Forward, one_by_one(|a: &[f64]| Ok(rounded(a)))).unwrap();
+        assert!(found[2].iter().all(|x| x.abs() < 1e-13));
     }
 
     #[test]
