@@ -22,15 +22,18 @@ pub struct DerivedPair {
     pub pullback: ir::Function,
     /// Bytes of the frame that they have on the tape.
     pub frame: u32,
-    /// Functions that the run time calls, which call other derivatives: those of a fork's tasks.
-    pub entries: Vec<TaskEntry>,
 }
 
-/// A function of C's calling convention, of a pointer to words.
+/// A function that the run time calls, by C's calling convention, with a pointer to words. It calls
+/// a derivative: that of a fork's task.
 #[derive(Clone, Debug)]
 pub struct TaskEntry {
+    /// The driver that forks.
+    pub of: FuncKey,
     /// Its symbol.
     pub symbol: String,
+    /// The symbol of what it calls.
+    pub calls: String,
     /// The function.
     pub func: ir::Function,
 }
@@ -131,6 +134,8 @@ pub struct Derivation {
     pub pairs: Vec<DerivedPair>,
     /// Functions of both halves that others call. They return cotangents and no value.
     pub joint: Vec<DerivedCombined>,
+    /// Functions by which the run time enters tasks.
+    pub entries: Vec<TaskEntry>,
     /// The captures tuple: which pair belongs to which function address.
     pub captures: Vec<Addressable>,
     /// One per parameter of the root: its shadow is overwritten, so it need not be filled with

@@ -91,8 +91,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
                     count(&mut pullback, 0);
                 }
                 let frame = plan.frame.as_ref().map_or(0, |f| f.size);
-                let entries = Vec::new();
-                let pair = DerivedPair { variant, forward_symbol, pullback_symbol, forward, pullback, frame, entries };
+                let pair = DerivedPair { variant, forward_symbol, pullback_symbol, forward, pullback, frame };
                 Emitted::Pair(Box::new(pair))
             }
             Graphs::One(OneGraph { graph, seg, .. }) => {

@@ -163,13 +163,15 @@ fn random_programs() {
         let cells: Vec<f64> = (0..CELLS).map(|i| 0.75 - step * i as f64).collect();
         let (serial, parallel) = (program(&tree.text(false)), program(&tree.text(true)));
         forks += usize::from(tree.tasks.len() > 1);
-        for mode in [Mode::Split, Mode::Gradient] {
+        for mode in [Mode::Split, Mode::Gradient, Mode::Tangent] {
             let run = |p: &Program, threads| {
                 let rule = rule(p, "root", &options(mode, threads));
                 outcome(&rule, &cells, &[], mode, seed % 4 < 2).unwrap_or_else(|e| panic!("seed {seed}: {e}"))
             };
             let (wanted, one) = (run(&serial, 1), run(&parallel, 1));
             assert!(near(&wanted, &one), "seed {seed}, {mode:?}:\n{}\n{wanted:x?}\n{one:x?}", tree.text(true));
+            // Forward mode adds nothing up.
+            assert!(mode != Mode::Tangent || wanted == one, "seed {seed}");
             shared += usize::from(wanted != one);
             for threads in [2, 3, 7] {
                 assert_eq!(one, run(&parallel, threads), "seed {seed}, {mode:?}, {threads} threads");

@@ -104,7 +104,7 @@ fn part_of(d: &mut Derivation, at: usize) -> &mut Function {
         PartRole::Joint(i) => &mut d.joint[i].func,
         PartRole::Forward(i) => &mut d.pairs[i].forward,
         PartRole::Pullback(i) => &mut d.pairs[i].pullback,
-        PartRole::Entry(i, k) => &mut d.pairs[i].entries[k].func,
+        PartRole::Entry(i) => &mut d.entries[i].func,
     }
 }
 

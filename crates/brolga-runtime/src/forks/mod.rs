@@ -61,8 +61,9 @@ pub trait Executor: std::fmt::Debug + Send + Sync {
 pub struct ForkCall {
     /// Takes the address of what a task is given, its number and its segment.
     pub(crate) forward: Entry,
-    /// Takes the address of a segment's address.
-    pub(crate) pullback: Entry,
+    /// Takes the address of a segment's address. In forward mode there is none, and nothing is kept
+    /// of the fork when it is over.
+    pub(crate) pullback: Option<Entry>,
     /// How many words follow, which each task is given.
     pub(crate) words: u64,
 }
@@ -81,6 +82,8 @@ pub(crate) trait Strand {
 pub(crate) struct Forks<S> {
     /// In the order of their records.
     pub(crate) forks: Vec<Fork>,
+    /// Tasks have run since the run began.
+    pub(crate) has_forked: bool,
     /// For each task of each fork with strands: where its records begin and end.
     pub(crate) marks: Vec<(usize, usize)>,
     /// What tasks of forks touch that no other task of the same fork does.
@@ -198,6 +201,7 @@ impl<S> Default for Forks<S> {
     fn default() -> Self {
         Self {
             forks: Vec::new(),
+            has_forked: false,
             marks: Vec::new(),
             exclusive: Vec::new(),
             compared: Compared::default(),
@@ -223,7 +227,7 @@ impl<S> Default for Forks<S> {
 impl<S: Strand> Forks<S> {
     /// The run is over.
     pub(crate) fn clear(&mut self) {
-        if !self.forks.is_empty() {
+        if std::mem::take(&mut self.has_forked) {
             self.forks.clear();
             self.marks.clear();
             self.exclusive.clear();

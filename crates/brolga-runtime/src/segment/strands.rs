@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use crate::forks::pending::{Cells, Extent};
-use crate::forks::{Compared, Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, WorkAndSpan, are_apart};
+use crate::forks::{Compared, Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, Strand, WorkAndSpan, are_apart};
 use crate::mappings;
 use crate::pieces::WINDOW;
 use crate::segment::Segment;
@@ -42,12 +42,12 @@ impl Segment {
             return ForkEnd::Full;
         }
         self.note_stack();
+        self.forks.has_forked = true;
         // SAFETY: our contract.
         let code = unsafe { traps::innermost() };
         // SAFETY: our contract.
         let pass = |seg: &mut Self, t: usize| unsafe { seg.pass(head.forward, words, Some(t), code) };
-        let mut fork =
-            Fork { pullback: head.pullback, at: 0, tasks: n, marks: None, exclusive: self.forks.exclusive.len() };
+        let (mut marks, exclusive) = (None, self.forks.exclusive.len());
         let done = if inline {
             stack::with_margin(|| self.one_by_one(0..n, true, pass))
         } else {
@@ -55,7 +55,7 @@ impl Segment {
             let first = self.forks.marks.len();
             self.forks.marks.extend(strands[..n].iter().map(|s| (s.top as usize, 0)));
             strands[..n].iter_mut().for_each(|s| s.forks.pending.begin_task());
-            fork.marks = Some(first);
+            marks = Some(first);
             let done = stack::with_margin(|| run(&mut strands[..n], self, false, pass));
             for (t, strand) in strands[..n].iter_mut().enumerate() {
                 self.forks.marks[first + t].1 = strand.top as usize;
@@ -67,8 +67,12 @@ impl Segment {
             done
         };
         let done = if done == ForkEnd::Done && self.forks.lacking { ForkEnd::Lacking } else { done };
+        let Some(pullback) = head.pullback else {
+            self.forget_fork(marks, n);
+            return done;
+        };
         let room = (self.limit as usize).saturating_sub(self.top as usize) >= RECORD;
-        fork.at = self.top as usize;
+        let fork = Fork { pullback, at: self.top as usize, tasks: n, marks, exclusive };
         if done == ForkEnd::Done && room {
             // SAFETY: there is room.
             unsafe { self.top.cast::<u64>().write_unaligned(self.forks.forks.len() as u64) };
@@ -76,6 +80,14 @@ impl Segment {
         }
         self.forks.forks.push(fork);
         if done == ForkEnd::Done && !room { ForkEnd::Full } else { done }
+    }
+
+    /// Forget what the tasks of the latest fork have recorded: no pullback reads it.
+    fn forget_fork(&mut self, marks: Option<usize>, n: usize) {
+        let Some(first) = marks else { return };
+        for (strand, mark) in self.forks.strands[..n].iter_mut().zip(self.forks.marks.drain(first..)) {
+            strand.rewind(mark.0);
+        }
     }
 
     /// Run the pullbacks of the tasks of the fork whose record the cursor is behind.

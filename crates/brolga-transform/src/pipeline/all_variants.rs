@@ -44,7 +44,7 @@ use cranelift_entity::EntitySet;
 use crate::assemble::strands::{FloatSizes, float_sizes};
 use crate::clif::dead_segment_arg;
 use crate::clif::tail_recursion::jump_back;
-use crate::derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted, PairSymbols, Symbols};
+use crate::derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted, PairSymbols, Symbols, TaskEntry};
 use crate::facts::Context;
 use crate::pipeline::{Depth, Goal, Need, Observer, Outcome, Shared, Stages, VariantInput, derive_variant};
 use crate::primal::mem2reg::Callees;
@@ -181,6 +181,7 @@ fn derive_all(
         combined,
         pairs,
         joint,
+        entries,
         captures,
         overwrites,
         names,
@@ -196,7 +197,9 @@ fn derive_all(
     let account = account || pieces && program.unaligned_doubles;
     let on_one_tape = account || asked.options.debug || asked.options.float_order == FloatOrder::AsWritten;
     let has_strands = !on_one_tape && pairs.iter().any(|p| p.variant.strand);
-    let task_floats = if has_strands { task_floats.only() } else { None };
+    // In forward mode nothing is added up.
+    let forward = asked.options.mode == Mode::Tangent && !entries.is_empty() && !on_one_tape && !pieces;
+    let task_floats = if has_strands { task_floats.only() } else { forward.then_some(8) };
     let known = manner.known;
     let whole = combined.iter().chain(&joint).map(|w| &w.func);
     let derived = whole.chain(pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
@@ -208,6 +211,7 @@ fn derive_all(
         combined,
         pairs,
         joint,
+        entries,
         captures,
         overwrites,
         names,
@@ -321,6 +325,7 @@ struct Finished {
     combined: Option<DerivedCombined>,
     pairs: Vec<DerivedPair>,
     joint: Vec<DerivedCombined>,
+    entries: Vec<TaskEntry>,
     captures: Vec<Addressable>,
     overwrites: Vec<bool>,
     names: Names,
@@ -357,7 +362,7 @@ impl<'a> AllVariants<'a> {
         let own = program.funcs.values().filter(|f| f.body.is_some() || f.host.is_some()).map(|f| &f.symbol);
         let of_c = own.chain(program.data.values().map(|d| &d.symbol)).filter(|s| math_rule(s).is_some());
         names.of_c.extend(of_c.map(|s| (s.clone(), format!("{OF_C}{s}"))));
-        let (combined, pairs, joint, captures, overwrites) = Default::default();
+        let (combined, pairs, joint, entries, captures, overwrites) = Default::default();
         let (pieces, guessed, spare) = (manner.pieces, 0, 0);
         Self {
             asked,
@@ -371,6 +376,7 @@ impl<'a> AllVariants<'a> {
                 combined,
                 pairs,
                 joint,
+                entries,
                 captures,
                 overwrites,
                 names,
@@ -441,10 +447,18 @@ impl<'a> AllVariants<'a> {
         let input = VariantInput { primal, variant: &variant, goal: goal.clone(), depth, fragments: self.found.pieces };
         let cx = self.context();
         if let (Symbols::Pair(symbols), false) = (&goal.symbols, goal.is_root)
-            && let Some(pair) = template::pair(cx, &variant, symbols, &mut self.work, &mut self.found.names)
+            && let Some((pair, entries)) = template::pair(cx, &variant, symbols, &mut self.work, &mut self.found.names)
         {
             self.templates.push(variant.func);
             self.found.pairs.push(pair);
+            self.found.entries.extend(entries);
+            return Ok(());
+        }
+        if let (Symbols::Combined(symbol), false, Mode::Tangent) = (&goal.symbols, goal.is_root, goal.mode)
+            && let Some((func, entry)) = template::tangent(cx, &variant, symbol, &mut self.work, &mut self.found.names)
+        {
+            self.found.joint.push(func);
+            self.found.entries.push(entry);
             return Ok(());
         }
         if cx.program.funcs[variant.func].driver.is_some() {
@@ -597,7 +611,8 @@ impl<'a> AllVariants<'a> {
             let names = &mut found.names;
             found.combined = Some(forward_root::root(variant, by, callees, symbol, options.mode, primal, names));
         }
-        let captured = found.captures.iter().map(|c| c.forward.as_str()).collect();
+        let entered = found.entries.iter().map(|e| e.calls.as_str());
+        let captured = found.captures.iter().map(|c| c.forward.as_str()).chain(entered).collect();
         let (whole, names) = (found.combined.as_mut(), &found.names);
         dead_segment_arg::forget(whole, &mut found.joint, &mut found.pairs, &captured, names);
         if options.effort != Effort::Quick {

@@ -42,8 +42,8 @@ pub enum PartRole {
     Forward(usize),
     /// The pullback of a pair.
     Pullback(usize),
-    /// One of the [entries](DerivedPair::entries) of a pair.
-    Entry(usize, usize),
+    /// One of the [entries](Derivation::entries).
+    Entry(usize),
 }
 
 impl Derivation {
@@ -56,7 +56,7 @@ impl Derivation {
             let thunk = match role {
                 PartRole::Root => true,
                 PartRole::Forward(i) | PartRole::Pullback(i) => pair && i == 0,
-                PartRole::Joint(_) | PartRole::Entry(..) => false,
+                PartRole::Joint(_) | PartRole::Entry(_) => false,
             };
             let symbol = if thunk { format!("{symbol}.entry") } else { symbol.to_owned() };
             CodegenUnit { symbol, role, thunk, twice, owner }
@@ -69,9 +69,9 @@ impl Derivation {
         for (i, p) in self.pairs.iter().enumerate() {
             parts.push(part(&p.forward_symbol, PartRole::Forward(i), false, p.variant.func));
             parts.push(part(&p.pullback_symbol, PartRole::Pullback(i), false, p.variant.func));
-            let entries = p.entries.iter().enumerate();
-            parts.extend(entries.map(|(k, e)| part(&e.symbol, PartRole::Entry(i, k), false, p.variant.func)));
         }
+        let entries = self.entries.iter().enumerate();
+        parts.extend(entries.map(|(i, e)| part(&e.symbol, PartRole::Entry(i), false, e.of)));
         parts
     }
 
@@ -96,7 +96,7 @@ impl Derivation {
             PartRole::Joint(i) => &self.joint[i].func,
             PartRole::Forward(i) => &self.pairs[i].forward,
             PartRole::Pullback(i) => &self.pairs[i].pullback,
-            PartRole::Entry(i, k) => &self.pairs[i].entries[k].func,
+            PartRole::Entry(i) => &self.entries[i].func,
         }
     }
 
@@ -112,7 +112,7 @@ impl Derivation {
             PartRole::Joint(i) => &mut self.joint[i].func,
             PartRole::Forward(i) => &mut self.pairs[i].forward,
             PartRole::Pullback(i) => &mut self.pairs[i].pullback,
-            PartRole::Entry(i, k) => &mut self.pairs[i].entries[k].func,
+            PartRole::Entry(i) => &mut self.entries[i].func,
         };
         let left = ir::Function::with_name_signature(place.name.clone(), place.signature.clone());
         let func = std::mem::replace(place, left);

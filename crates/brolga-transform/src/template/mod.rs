@@ -24,7 +24,7 @@ use brolga_ir::names::Names;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use cranelift_codegen::ir;
 
-use crate::derived::{DerivedPair, PairSymbols};
+use crate::derived::{DerivedCombined, DerivedPair, PairSymbols, TaskEntry};
 use crate::facts::{Context, Facts};
 use crate::program::variants::Worklist;
 use crate::translate::stmt::{AdStmt, AdStmts};
@@ -36,7 +36,7 @@ pub(crate) fn pair(
     symbols: &PairSymbols,
     work: &mut Worklist<'_>,
     names: &mut Names,
-) -> Option<DerivedPair> {
+) -> Option<(DerivedPair, Vec<TaskEntry>)> {
     // The pullback of what is undone is given more than a pullback is.
     let undone = |func| Variant { func, ..variant.clone() }.is_undone(cx.program, cx.options);
     let mut entries = Vec::new();
@@ -55,15 +55,30 @@ pub(crate) fn pair(
         }
         Driver::Call(_) | Driver::Inverse(_) => return None,
     };
-    Some(DerivedPair {
+    let pair = DerivedPair {
         variant: variant.clone(),
         forward_symbol: symbols.forward.clone(),
         pullback_symbol: symbols.pullback.clone(),
         forward,
         pullback,
         frame: 0,
-        entries,
-    })
+    };
+    Some((pair, entries))
+}
+
+/// The function of forward mode of a variant, if it is one of a driver to which a template applies:
+/// tasks are entered by the run time in forward mode, too.
+pub(crate) fn tangent(
+    cx: Context<'_>,
+    variant: &Variant,
+    symbol: &str,
+    work: &mut Worklist<'_>,
+    names: &mut Names,
+) -> Option<(DerivedCombined, TaskEntry)> {
+    let Driver::Tasks(task) = cx.program.funcs[variant.func].driver.as_ref()? else { return None };
+    let (func, entry) = tasks::tangent(cx, variant, task, symbol, work, names)?;
+    let (variant, symbol) = (variant.clone(), symbol.to_owned());
+    Some((DerivedCombined { variant, symbol, func, results: true, segment: true, twice: false }, entry))
 }
 
 /// Where a function stores a pointer, or copies some, to memory that outlives it. The shadow is

@@ -19,6 +19,9 @@
 //! `brolga_runtime::forks` has the tapes. A fork in the primal is a join in its reverse: the call
 //! is where both are, so control flow is reversed as that of any call.
 //!
+//! In forward mode a fork is a fork, whose tasks are entered in forward mode, and no record is left
+//! of it. Each stores tangents where it stores floats, so tasks that do not race do not race then.
+//!
 //! **Invariant.** Tasks are those of the body, in its numbers, so that cotangents are.
 //!
 //! **Cost.** In the run one call of the run time for each half of a fork, and a guarded call for
@@ -38,7 +41,7 @@ use super::build::{begin, call_of, cells_at, empty, helper, trap_if};
 use crate::clif::entry_thunk::entry_signature;
 use crate::derived::{PairSymbols, TaskEntry};
 use crate::facts::Context;
-use crate::program::variants::Worklist;
+use crate::program::variants::{VariantForm, Worklist};
 
 /// How `brolga_fork` ends, in words of the run time; a test compares the two.
 pub mod end {
@@ -69,11 +72,9 @@ pub(super) fn pair(
     work: &mut Worklist<'_>,
     names: &mut Names,
 ) -> Option<(ir::Function, ir::Function, Vec<TaskEntry>)> {
-    let primal = &cx.program.funcs[variant.func].signature;
-    let passes_words = variant.param_shapes(primal).next().is_none() && variant.takes_words();
     // A user's adjoint reads shadows that it is given, and gathers nothing.
     let users = cx.program.funcs.values().any(|f| f.adjoint.is_some());
-    if !cx.options.keeps_states() || !passes_words || users {
+    if users || !passes_words(cx, variant) {
         return None;
     }
     let func = cx.program.func(task).expect("the body calls it");
@@ -84,6 +85,35 @@ pub(super) fn pair(
     let entries = vec![this.enter_forward(enter, &pair.forward), this.enter_pullback(leave, &pair.pullback)];
     let forward = this.forward(&symbols.forward, &entries);
     Some((forward, this.pullback(&symbols.pullback), entries))
+}
+
+/// The function of forward mode, and what enters that of a task; none where the tasks are given
+/// something that has a tangent.
+pub(super) fn tangent(
+    cx: Context<'_>,
+    variant: &Variant,
+    task: &str,
+    symbol: &str,
+    work: &mut Worklist<'_>,
+    names: &mut Names,
+) -> Option<(ir::Function, TaskEntry)> {
+    if !passes_words(cx, variant) {
+        return None;
+    }
+    let func = cx.program.func(task).expect("the body calls it");
+    let of_task = Variant { func, preserved: Preserved::NOTHING, ..variant.clone() };
+    let tangent = work.ask(of_task.clone(), VariantForm::Tangent).combined();
+    let mut this = TasksTemplate { cx, variant, task: of_task, names };
+    let entries = [this.enter_forward(format!("{symbol}__task"), &tangent)];
+    let func = this.forward(symbol, &entries);
+    let [entry] = entries;
+    Some((func, entry))
+}
+
+/// Whether tasks are given words alone, and have tapes of their own.
+fn passes_words(cx: Context<'_>, variant: &Variant) -> bool {
+    let primal = &cx.program.funcs[variant.func].signature;
+    cx.options.keeps_states() && variant.param_shapes(primal).next().is_none() && variant.takes_words()
 }
 
 impl TasksTemplate<'_, '_> {
@@ -104,6 +134,8 @@ impl TasksTemplate<'_, '_> {
         let seg = given.pop().expect("there is a segment");
         let n = given.remove(self.primal().params.len() - 1);
         let mut cells: Vec<ir::Value> = entries.iter().map(|e| self.address(&mut b, e)).collect();
+        // Forward mode has no pullback.
+        cells.extend((entries.len() == 1).then(|| b.ins().iconst(types::I64, 0)));
         cells.push(b.ins().iconst(types::I64, given.len() as i64));
         cells.extend(given);
         let call = cells_at(&mut b, &cells);
@@ -149,7 +181,7 @@ impl TasksTemplate<'_, '_> {
             order.zip(&sig.params).map(|(i, p)| load(&mut b, p.value_type, given[0], i)).collect();
         call_of(&mut b, self.names, task, sig, &args);
         self.finish(b);
-        TaskEntry { symbol, func }
+        TaskEntry { of: self.variant.func, symbol, calls: task.to_owned(), func }
     }
 
     /// One word, the segment.
@@ -161,7 +193,7 @@ impl TasksTemplate<'_, '_> {
         let sig = self.task.pullback_signature(self.primal());
         call_of(&mut b, self.names, task, sig, &[seg]);
         self.finish(b);
-        TaskEntry { symbol, func }
+        TaskEntry { of: self.variant.func, symbol, calls: task.to_owned(), func }
     }
 }
 

@@ -11,7 +11,7 @@ use super::cells::{AbiCell, fits, read, with_cells};
 use super::declared::ShadowPlaces;
 use super::rule::{Derived, DerivedRule};
 use super::runs::Run;
-use super::traps::Phase;
+use super::traps::{Phase, explained};
 use crate::Error;
 
 impl DerivedRule {
@@ -94,7 +94,8 @@ impl DerivedRule {
                 directions[k * args.len() + i].as_ref()
             });
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(Phase::Tangent, entry, cells) }?;
+            unsafe { self.enter(Phase::Tangent, entry, cells) }
+                .map_err(|e| explained(self.0.of_runs(), Phase::Tangent, e, tape.as_ref()))?;
             if let Some(tape) = &mut tape {
                 let places = self.places(args);
                 // SAFETY: our contract.
