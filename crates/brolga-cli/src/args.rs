@@ -256,6 +256,10 @@ pub struct ForwardOptions {
     /// Arguments, counted from 0, whose memory is not read after the call: 0,2.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub no_need: Option<String>,
+    /// Threads on which tasks of a program that forks run; with 1, on no other thread. The default
+    /// is as many as there are processors. The numbers are the same.
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub task_threads: Option<usize>,
     /// Check at run time: bounds and overlaps of shadows, lost shadows.
     #[arg(long)]
     pub debug: bool,
@@ -278,6 +282,7 @@ impl From<&ForwardOptions> for CallOptions {
             activity: o.activity.clone(),
             noalias: o.noalias.clone(),
             no_need: o.no_need.clone(),
+            task_threads: o.task_threads,
             debug: o.debug,
             inline: o.inline,
             effort: o.effort,

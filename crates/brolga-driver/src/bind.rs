@@ -186,6 +186,30 @@ impl Invocation {
             && of[1..].iter().all(|w| matches!(w, PlaceWord::I32 | PlaceWord::Rest))
     }
 
+    /// Floats of two lists of what a buffer holds, or of its shadow, in pairs: each of its own type
+    /// where a type says what lies there.
+    pub fn pairs(&self, arg: usize, a: &[Num], b: &[Num]) -> Vec<(f64, f64)> {
+        let words = self.buffer(arg).and_then(|b| self.words.get(b.0)?.as_deref());
+        let mut found = Vec::new();
+        for (k, (a, b)) in a.iter().zip(b).enumerate() {
+            let (of, halves) = match a {
+                Num::F64(_) => (words.and_then(|w| w.get(2 * k..2 * k + 2)), [0, 32]),
+                _ => (words.and_then(|w| w.get(k..=k)), [0, 0]),
+            };
+            let single = |n: &Num, by: u32| f64::from(f32::from_bits((n.as_f64().to_bits() >> by) as u32));
+            match of {
+                Some([PlaceWord::F64 | PlaceWord::Q43, _] | [PlaceWord::F32]) => found.push((a.as_f64(), b.as_f64())),
+                None if a.is_float() && b.is_float() => found.push((a.as_f64(), b.as_f64())),
+                Some(two @ [_, _]) => {
+                    let singles = two.iter().zip(halves).filter(|(w, _)| **w == PlaceWord::F32);
+                    found.extend(singles.map(|(_, by)| (single(a, by), single(b, by))));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
     /// Whether a type says that a buffer holds other numbers than those of its list's type.
     fn is_mixed(&self, owner: usize) -> bool {
         let Some((_, elem, ..)) = self.buffer(owner) else { return false };

@@ -171,9 +171,8 @@ pub fn objective(rule: &DerivedRule, call: &Invocation) -> Result<f64, Error> {
     }
     for arg in (0..call.args.len()).filter(|a| call.owns_shadow(*a)) {
         let (Some((_, elem, _, shadow)), Some(buffer)) = (call.buffer(arg), memory.buffer(arg)) else { continue };
-        for (s, v) in decode_all(elem, shadow).iter().zip(decode_all(elem, buffer.primal.bytes())) {
-            sum += strong_product(s.as_f64(), v.as_f64(), v.is_float());
-        }
+        let (seeds, values) = (decode_all(elem, shadow), decode_all(elem, buffer.primal.bytes()));
+        sum += call.pairs(arg, &seeds, &values).into_iter().map(|(s, v)| strong_product(s, v, true)).sum::<f64>();
     }
     Ok(sum)
 }

@@ -26,9 +26,14 @@ pub(super) fn isa(triple: Option<&str>, pic: bool, flags: &[(String, String)]) -
         })
     })?;
     let mut shared = settings::builder();
-    // Large frames touch their pages themselves: no library has `__cranelift_probestack`.
-    let ours =
-        [("is_pic", if pic { "true" } else { "false" }), ("opt_level", "speed"), ("probestack_strategy", "inline")];
+    // Large frames touch their pages themselves: no library has `__cranelift_probestack`. Functions
+    // of the file may have more results than registers hold.
+    let ours = [
+        ("is_pic", if pic { "true" } else { "false" }),
+        ("opt_level", "speed"),
+        ("probestack_strategy", "inline"),
+        ("enable_multi_ret_implicit_sret", "true"),
+    ];
     for (name, value) in ours {
         shared.set(name, value).expect("Cranelift has this flag");
     }

@@ -78,7 +78,7 @@ fn weighted(call: &Invocation, found: &Tangents) -> Vec<(f64, f64)> {
     }
     for arg in (0..call.args.len()).filter(|a| call.owns_shadow(*a)) {
         let (Some((_, elem, _, shadow)), Some(tangent)) = (call.buffer(arg), &found.of_buffers[arg]) else { continue };
-        terms.extend(decode_all(elem, shadow).iter().zip(tangent).map(|(s, t)| (s.as_f64(), t.as_f64())));
+        terms.extend(call.pairs(arg, &decode_all(elem, shadow), tangent));
     }
     terms
 }

@@ -62,6 +62,8 @@ struct UndoneArg {
     exact: bool,
     /// Whether it is made of fixed-point numbers.
     on_grid: bool,
+    /// Whether floats that are zero stay so: it may be a stack, above whose top there are such.
+    keeps_zeros: bool,
     /// Whether integers of the state may be others.
     moves: bool,
 }
@@ -119,6 +121,7 @@ fn reversible_pair(
         state: if p.input { 0 } else { usize::MAX },
         exact: is_exact(&p.ty) || check == CheckMode::Bits,
         on_grid: is_fixed(&p.ty),
+        keeps_zeros: matches!(p.ty, Type::Stack(..) | Type::Record(_)),
         moves: !p.input && is_counted(&p.ty),
     };
     Some(UndonePair {
@@ -157,7 +160,7 @@ fn undone_pair(
         // Nothing is said of how far floats may be from what they were.
         _ => CheckMode::default(),
     });
-    let arg = |i| UndoneArg { state: state(i), exact: check == CheckMode::Bits, on_grid: false, moves: state(i) > 0 };
+    let arg = |i| UndoneArg { state: state(i), exact: check == CheckMode::Bits, on_grid: false, keeps_zeros: false, moves: state(i) > 0 };
     let args = (0..call.args.len()).map(arg).collect();
     Some(UndonePair { other: program.func(&other)?, args, check, moves_integers: said.inverse.is_none() })
 }
@@ -336,13 +339,16 @@ fn around(call: &Invocation, pair: &UndonePair, number: u64, integers: bool) -> 
     let mut call = call.clone();
     for (i, own) in pair.args.iter().enumerate() {
         let numbers = numbers(&call, i);
+        let words = call.words.get(i).cloned().flatten();
         let BoundArg::Buffer { data, .. } = &mut call.args[i] else { continue };
         for (at, elem) in numbers {
+            let is_fixed = own.on_grid || words.as_ref().is_some_and(|w| w[at / 4] == PlaceWord::Q43);
             let word = &mut data[at..at + elem.bytes()];
             match Num::decode(elem, word) {
+                Num::F64(0.0) | Num::F32(0.0) if own.keeps_zeros => {}
                 Num::F64(x) => {
                     let x = moved(x, &mut noise);
-                    Num::F64(if own.on_grid { on_grid(x) } else { x }).encode(elem, word);
+                    Num::F64(if is_fixed { on_grid(x) } else { x }).encode(elem, word);
                 }
                 Num::F32(x) => Num::F32(moved(x.into(), &mut noise) as f32).encode(elem, word),
                 _ if integers && own.moves => {

@@ -108,7 +108,7 @@ fn dot_product(
     }
     for arg in (0..call.args.len()).filter(|a| call.owns_shadow(*a)) {
         let (Some((_, elem, _, shadow)), Some(left)) = (call.buffer(arg), &forward.of_buffers[arg]) else { continue };
-        terms.extend(decode_all(elem, shadow).iter().zip(left).map(|(s, t)| (s.as_f64(), t.as_f64())));
+        terms.extend(call.pairs(arg, &decode_all(elem, shadow), left));
     }
     let (forward, forward_size) = product(terms.into_iter());
     let gradient = flatten(back, inputs);
