@@ -199,15 +199,19 @@ fn not_run(name: &str, program: &Program, error: OracleError) -> Failure {
     };
     let func = program.func(&at.function).map(|k| &program.funcs[k]);
     let body = func.and_then(|f| f.body.as_ref());
+    let (called, message) = match program.traps.get(&code.as_raw().get()) {
+        Some((name, message)) => ((*name).to_owned(), (*message).to_owned()),
+        None => (code.to_string(), format!("the program trapped with code {code}")),
+    };
     let trap = Trap {
-        code: code.to_string(),
+        code: called,
         block: body.and_then(|b| b.layout.inst_block(at.inst)),
         inst: Some(at.inst),
         inst_text: Some(at.text),
         line: (at.line != 0).then_some(at.line),
         inlined: Vec::new(),
         phase: "primal",
-        message: format!("the program trapped with code {code}"),
+        message,
         source_name: func.and_then(|f| f.source_name()),
         function: at.function,
     };

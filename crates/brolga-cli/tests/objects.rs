@@ -795,3 +795,49 @@ fn several_processes() {
         }
     }
 }
+
+/// Reversible functions: more results between their parts than registers hold, and numbers on a
+/// grid. The gradient of q + x·x, whose square is rounded to the grid, is that of the square.
+#[test]
+fn reversible_functions_are_linked() {
+    let folder = Folder::new("reversible");
+    folder.write(
+        "f.rev",
+        "fn turn(a: i64, b: i64, c: i64, k: in i64) {
+            a += b * k
+            c ^= a
+            swap a, b
+        }
+        fn square(q: q43, x: in f64) {
+            q += x * x
+        }",
+    );
+    for mode in ["gradient", "split", "forward"] {
+        let args = ["-f", "%turn", "--mode", mode, "--with-primal", "-o", "turn.o"];
+        folder.compile("f.rev", &args).expect(0);
+    }
+    folder.compile("f.rev", &["-f", "%turn", "--with-primal", "-o", "turn.o", "--header", "turn.h"]).expect(0);
+    let args = ["-f", "%square", "--with-primal", "--in-struct", "-o", "square.o", "--header", "square.h"];
+    folder.compile("f.rev", &args).expect(0);
+    folder.write(
+        "main.c",
+        "#include <stdio.h>
+        #include <stdint.h>
+        #include \"turn.h\"
+        #include \"square.h\"
+        int main(void) {
+            int64_t a = 5, b = 7, c = 1;
+            double q = 0.5, dq = 2.0, x = 1.5, dx = 0.25;
+            turn(&a, &b, &c, 3);
+            printf(\"%d %d %d\\n\", (int)a, (int)b, (int)c);
+            square(&q, &x);
+            printf(\"%.17g\\n\", q);
+            square_gradient(&q, &dq, &x, &dx);
+            printf(\"%.17g %.17g\\n\", dq, dx);
+            return 0;
+        }",
+    );
+    if folder.build("cc", &["main.c", "turn.o", "square.o", "-lm", "-o", "main"]) {
+        close(&numbers(&folder.run("main")), &[7.0, 26.0, 27.0, 2.75, 2.0, 0.25 + 2.0 * 3.0]);
+    }
+}

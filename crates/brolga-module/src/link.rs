@@ -138,8 +138,8 @@ struct Links<'a, M> {
 }
 
 impl<M: Module> Links<'_, M> {
-    /// What is derived, and functions of the program that the module does not have: the thunks of
-    /// C's functions.
+    /// What is derived, and functions that the module does not have: those of the program, such as
+    /// the thunks of C's functions, and what primal code calls that is ours.
     fn functions(&self) -> Result<Vec<EmbeddedFunction>, AdError> {
         let mut out: Vec<EmbeddedFunction> = self.embedded.functions.clone();
         let mut seen: BTreeSet<String> = out.iter().map(|f| f.symbol.clone()).collect();
@@ -155,6 +155,8 @@ impl<M: Module> Links<'_, M> {
                     && let Some(body) = &program.funcs[key].body
                 {
                     out.push(EmbeddedFunction { symbol, func: body.clone(), of: key });
+                } else if let Some(func) = brolga_transform::embed::intrinsic(&symbol, self.module.isa()) {
+                    out.push(EmbeddedFunction { symbol, func, of: self.embedded.func });
                 }
             }
             at += 1;

@@ -160,7 +160,13 @@ fn undone_pair(
         // Nothing is said of how far floats may be from what they were.
         _ => CheckMode::default(),
     });
-    let arg = |i| UndoneArg { state: state(i), exact: check == CheckMode::Bits, on_grid: false, keeps_zeros: false, moves: state(i) > 0 };
+    let arg = |i| UndoneArg {
+        state: state(i),
+        exact: check == CheckMode::Bits,
+        on_grid: false,
+        keeps_zeros: false,
+        moves: state(i) > 0,
+    };
     let args = (0..call.args.len()).map(arg).collect();
     Some(UndonePair { other: program.func(&other)?, args, check, moves_integers: said.inverse.is_none() })
 }

@@ -309,3 +309,8 @@ fn derived_funcs(found: &Derivation, helpers: Helpers, isa: &dyn TargetIsa) -> V
     }
     out
 }
+
+/// The body of an intrinsic that primal code may call where no import provides it.
+pub fn intrinsic(symbol: &str, isa: &dyn TargetIsa) -> Option<ir::Function> {
+    matches!(symbol, "brolga_with_value" | "brolga_with_valuef").then(|| prelude::of_workspace(symbol, isa))
+}
