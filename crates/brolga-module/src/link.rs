@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use brolga_ir::lower::CHECK_SRCLOC;
+use brolga_ir::lower::{CHECK_SRCLOC, forget_integer_region};
 use brolga_ir::program::{functions_used, symbol_of, symbols_used};
 use brolga_rules::{OF_C, math_rule};
 use brolga_transform::embed::{Embedded, EmbeddedFunction};
@@ -357,6 +357,7 @@ impl<M: Module> Links<'_, M> {
         cx.func = func.clone();
         cx.func.name = UserFuncName::user(0, id.as_u32());
         let name = self.module.declarations().get_function_decl(id).linkage_name(id).into_owned();
+        forget_integer_region(&mut cx.func);
         let found = self.module.define_function(id, &mut cx);
         found.map_err(|e| AdError::module(format!("%{name} cannot be compiled"), e))?;
         if share {

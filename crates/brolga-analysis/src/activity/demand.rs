@@ -45,7 +45,7 @@ use crate::kinds::pointers::{Pointers, RootKind};
 use crate::lattice::kinds::Kinds;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::cell_of;
-use crate::query::{access_address, access_bytes, access_offset, signature_id, stored_operand};
+use crate::query::{access_address, access_bytes, access_offset, is_plain_integer, signature_id, stored_operand};
 use crate::summary::Sources;
 use crate::summary::{Demand, End, Summaries};
 use crate::uses::Uses;
@@ -154,7 +154,7 @@ impl<'a, 'b> DemandCx<'a, 'b> {
                 asked.for_each(|(_, &a)| self.reach(a, Demand::Moved));
             }
             _ => {
-                let Some(x) = stored_operand(func, inst) else { return };
+                let Some(x) = stored_operand(func, inst).filter(|_| !is_plain_integer(func, inst)) else { return };
                 let addr = access_address(func, inst).expect("a store has an address");
                 let cell = cell_of(func, addr, access_offset(func, inst));
                 let among_floats = || self.i.contents.float_overlaps(cell, access_bytes(func, inst)) != Kinds::NONE;
@@ -210,6 +210,9 @@ impl<'a, 'b> DemandCx<'a, 'b> {
     /// What this function stores where an integer is loaded.
     fn stored_there(&mut self, load: ir::Inst, how: Demand) {
         let func = self.i.func;
+        if is_plain_integer(func, load) {
+            return;
+        }
         let is_store = |&i: &ir::Inst| stored_operand(func, i).is_some();
         let all = self.i.cfg.all_insts();
         let stores = self.stores.get_or_insert_with(|| all.iter().copied().filter(is_store).collect());

@@ -26,7 +26,7 @@ use cranelift_entity::EntitySet;
 use super::answer::State;
 use super::context::Cx;
 use crate::kinds::contents::Contents;
-use crate::query::{access_address, stored_operand};
+use crate::query::{access_address, is_plain_integer, stored_operand};
 use crate::variant::ParamMode;
 
 /// Whether an address leads to memory of these classes, itself or by pointers in it.
@@ -86,7 +86,8 @@ impl Cx<'_> {
             let addr = access_address(func, inst).expect("a load has an address");
             let v = func.dfg.first_result(inst);
             let pointer = p.address.contains(v) || p.pointer_copy.contains(v);
-            p.root(addr).is_some() && !pointer && found.contains(self.i.contents.find(addr)) && !self.is_known(inst)
+            let may_be = p.root(addr).is_some() && !pointer && !is_plain_integer(func, inst);
+            may_be && found.contains(self.i.contents.find(addr)) && !self.is_known(inst)
         };
         let from_call = |inst: ir::Inst| self.is_given_floats(inst, found);
         super::demand::may_be_bits(&self.i.for_demand(), from_memory, std::iter::empty(), from_call)

@@ -39,7 +39,7 @@ use crate::bits::bytes::{BytesOf, pieces_of};
 use crate::kinds::pointers::Pointers;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Cell, cell_of};
-use crate::query::{access_address, access_bytes, access_offset, signature_id, stored_operand};
+use crate::query::{access_address, access_bytes, access_offset, is_plain_integer, signature_id, stored_operand};
 use crate::summary::{Becomes, Demand};
 use crate::uses::Use;
 
@@ -209,7 +209,7 @@ impl Cx<'_> {
                 let op = func.dfg.insts[inst].opcode();
                 let becomes = func.dfg.inst_results(inst).iter().find(|v| such.how[**v].is_some());
                 let Some(&v) = becomes.filter(|_| op.can_load() && !op.is_call()) else { continue };
-                if self.may_hold_bits(inst) {
+                if !is_plain_integer(func, inst) && self.may_hold_bits(inst) {
                     let there = 0xffff >> 16_u32.saturating_sub(access_bytes(func, inst));
                     let bytes = such.bytes(&input, v, 0, &mut HashMap::default()) & there;
                     match what {

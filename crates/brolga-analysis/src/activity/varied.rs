@@ -34,7 +34,9 @@ use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store;
 use crate::query::callee::{CalleeKind, computed_operands};
 use crate::query::cell::{Cell, cell_of};
-use crate::query::{access_address, access_offset, is_one_lane, is_taped_integer, signature_id, stored_operand};
+use crate::query::{
+    access_address, access_offset, is_integer_access, is_one_lane, is_plain_integer, signature_id, stored_operand,
+};
 use crate::summary::Sources;
 use crate::uses::Use;
 use crate::variant::ParamMode;
@@ -465,7 +467,7 @@ impl Cx<'_> {
             }
             return State::Varied { definite: true };
         }
-        if pointer {
+        if pointer || is_plain_integer(func, inst) {
             return State::No;
         }
         if bytes < 4 {
@@ -509,7 +511,7 @@ impl Cx<'_> {
         let number = self.i.contents.of_cell(cell).has(Kinds::INT) || k.has(Kinds::INT) && !k.has_float();
         let could_be_float = k.has(Kinds::F64) && bytes >= 8 || k.has(Kinds::F32) && bytes >= 4;
         // On a typed tape there are no addresses among integers.
-        let pointer = k.has(Kinds::POINTER) && !is_taped_integer(func, inst);
+        let pointer = k.has(Kinds::POINTER) && !is_integer_access(func, inst);
         if moved && bytes == 8 && pointer && k.has_float() && is_handed_on(func, self.i.uses, v) {
             self.either(inst);
         }

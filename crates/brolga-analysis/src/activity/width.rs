@@ -32,7 +32,7 @@ use crate::kinds::pointers::{PointerInput, Pointers};
 use crate::lattice::kinds::Kinds;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Base, Cell, cell_of};
-use crate::query::{access_address, access_offset};
+use crate::query::{access_address, access_offset, is_plain_integer};
 use crate::summary::{End, Link, Summaries};
 use crate::variant::{ParamMode, ResultMode};
 
@@ -317,6 +317,9 @@ pub(super) fn kinds_at(
     inst: ir::Inst,
     addr: ir::Value,
 ) -> Kinds {
+    if is_plain_integer(func, inst) {
+        return Kinds::INT;
+    }
     let k = contents.at(cell_of(func, addr, access_offset(func, inst)), addr);
     if k.moved() != Kinds::NONE {
         return k;

@@ -266,6 +266,7 @@ fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -
         for inst in func.layout.block_insts(b) {
             if let (Some(r), Some(addr)) =
                 (func.dfg.insts[inst].alias_region(&func.dfg), crate::query::access_address(func, inst))
+                && !crate::query::is_plain_integer(func, inst)
             {
                 let cell = cell::cell_of(func, addr, crate::query::access_offset(func, inst));
                 regions.push((func.dfg.alias_regions[r].user_id, c.of_cell(cell)));

@@ -3,7 +3,7 @@
 pub mod callee;
 pub mod cell;
 
-use brolga_ir::lower::Channel;
+use brolga_ir::lower::{Channel, INTEGER_REGION};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Signature};
 
 /// The value of an `iconst`.
@@ -89,17 +89,24 @@ pub fn constant_float(func: &ir::Function, v: ir::Value) -> Option<f64> {
 /// Whether an instruction accesses addresses on a typed tape
 /// ([`Channel::Addresses`](brolga_ir::lower::Channel)): the function is a derivative.
 pub fn is_taped_address(func: &ir::Function, inst: ir::Inst) -> bool {
-    is_taped(func, inst, Channel::Addresses)
+    is_of_region(func, inst, Channel::Addresses.region())
 }
 
-/// The same of integers that are no addresses.
-pub fn is_taped_integer(func: &ir::Function, inst: ir::Inst) -> bool {
-    is_taped(func, inst, Channel::Integers)
+/// The same of integers that are no addresses; or a frontend says so ([`INTEGER_REGION`]), and that
+/// they are no bits of floats.
+pub fn is_integer_access(func: &ir::Function, inst: ir::Inst) -> bool {
+    is_of_region(func, inst, Channel::Integers.region()) || is_plain_integer(func, inst)
 }
 
-fn is_taped(func: &ir::Function, inst: ir::Inst, channel: Channel) -> bool {
+/// Whether a frontend says that an access is of an integer which is neither an address nor bits of
+/// a float.
+pub fn is_plain_integer(func: &ir::Function, inst: ir::Inst) -> bool {
+    is_of_region(func, inst, INTEGER_REGION)
+}
+
+fn is_of_region(func: &ir::Function, inst: ir::Inst, number: u32) -> bool {
     let region = func.dfg.insts[inst].alias_region(&func.dfg);
-    region.is_some_and(|r| func.dfg.alias_regions[r].user_id == channel.region())
+    region.is_some_and(|r| func.dfg.alias_regions[r].user_id == number)
 }
 
 /// The `return`s of a function.

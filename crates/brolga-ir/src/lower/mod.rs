@@ -65,7 +65,10 @@ pub use env::{CHECK_SRCLOC, Fence, LowerEnv, Lowered, Shadows, tape_flags};
 pub use frame::{FrameHome, FrameLayout, SlotPlace};
 pub use ops::zero;
 pub use renumber::{is_numbered, renumber};
-pub use typed::{Channel, OF_A_RUN, Position, Standalone, TAPE_REGION, Typed, half_of, is_half, shadow_of_data};
+pub use typed::{
+    Channel, INTEGER_REGION, OF_A_RUN, Position, Standalone, TAPE_REGION, Typed, forget_integer_region, half_of,
+    integer_flags, is_half, shadow_of_data,
+};
 
 /// Make CLIF of a graph.
 pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {

@@ -17,12 +17,43 @@
 //! **Source.** Reverse over reverse in this form is ours; Enzyme keeps a typed structure per call
 //! and a shadow of it.
 
-use cranelift_codegen::ir::{self, Type, types};
+use cranelift_codegen::ir::{self, MemFlagsData, Type, types};
 
 use crate::DataKey;
 
 /// The alias region of the tape, by its number.
 pub const TAPE_REGION: u32 = 0x0b20_16a0;
+
+/// The alias region, by its number, of integers of which a frontend knows that they are neither
+/// addresses nor bits of floats. It is a hint for derivatives: what is compiled has lost it
+/// ([`forget_integer_region`]), since other code may access the memory without it.
+pub const INTEGER_REGION: u32 = TAPE_REGION + Channel::COUNT as u32;
+
+/// Flags of accesses to such integers.
+pub fn integer_flags(func: &mut ir::Function) -> MemFlagsData {
+    let description = std::borrow::Cow::Borrowed("brolga integers");
+    let region = func.dfg.alias_regions.insert(ir::AliasRegionData { user_id: INTEGER_REGION, description });
+    MemFlagsData::new().with_alias_region(Some(region))
+}
+
+/// Let accesses of [`INTEGER_REGION`] be like any other.
+pub fn forget_integer_region(func: &mut ir::Function) {
+    if !func.dfg.alias_regions.contains(INTEGER_REGION) {
+        return;
+    }
+    let insts: Vec<ir::Inst> = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect();
+    for inst in insts {
+        let region = func.dfg.insts[inst].alias_region(&func.dfg);
+        if region.is_none_or(|r| func.dfg.alias_regions[r].user_id != INTEGER_REGION) {
+            continue;
+        }
+        let data = func.dfg.insts[inst].memflags_data(&func.dfg).expect("it has a region");
+        let plain = func.dfg.mem_flags.insert(data.with_alias_region(None));
+        if let (Ok(plain), Some(flags)) = (plain, func.dfg.insts[inst].memflags_mut()) {
+            *flags = plain;
+        }
+    }
+}
 
 /// A part of the tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

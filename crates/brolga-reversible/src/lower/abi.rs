@@ -15,7 +15,7 @@
 //! their complements. A parameter of 64 bits may be an address, as far as an analysis sees, and so
 //! may a sum with one, and what lies where such a sum is stored; a complement is none.
 
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, Signature, Type as Clif, Value, types};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, Type as Clif, Value, types};
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
@@ -103,6 +103,12 @@ pub(super) fn taken(b: &mut FunctionBuilder<'_>, v: Value, ty: &Type) -> Value {
 pub(super) fn order(f: &Function) -> Vec<usize> {
     let (states, others): (Vec<_>, Vec<_>) = (0..f.params.len()).partition(|&i| !f.params[i].input);
     states.into_iter().chain(others).collect()
+}
+
+/// Flags of accesses to numbers of a place. Integers are told from bits of floats by them, as far
+/// as an analysis sees.
+pub(super) fn flags_of(b: &mut FunctionBuilder<'_>, ty: Clif) -> MemFlagsData {
+    if ty.is_int() { brolga_ir::lower::integer_flags(b.func) } else { MemFlagsData::new() }
 }
 
 /// A signature.

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Type as Clif, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::abi::{Form, call_symbol, is_returned, is_word, order, passed, signature, slot, taken, widened};
+use super::abi::{Form, call_symbol, flags_of, is_returned, is_word, order, passed, signature, slot, taken, widened};
 use super::context::{Lowered, Lowering, empty};
 use super::expr::{Leaf, Maker, UNITS, parts_of, to_fixed};
 use super::state::{At, Home, StmtLowering, cotangents};
@@ -682,7 +682,8 @@ impl<'f> StmtLowering<'_, 'f> {
             }
             At::Fixed(v, _) => {
                 let address = slot(&mut self.b, 8);
-                self.b.ins().store(MemFlagsData::new(), *v, address, 0);
+                let flags = flags_of(&mut self.b, types::I64);
+                self.b.ins().store(flags, *v, address, 0);
                 (address, self.b.ins().iconst(types::I64, 0))
             }
             At::Registers { ty, .. } => {

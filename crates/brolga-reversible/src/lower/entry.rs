@@ -16,12 +16,12 @@
 use std::collections::BTreeSet;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Value, types};
+use cranelift_codegen::ir::{self, InstBuilder, TrapCode, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::abi::{
-    Form, allocate, call_symbol, clear, import, is_returned, is_word, narrowed, order, passed, release, signature,
-    slot, taken,
+    Form, allocate, call_symbol, clear, flags_of, import, is_returned, is_word, narrowed, order, passed, release,
+    signature, slot, taken,
 };
 use super::body::steps_signature;
 use super::context::{Lowered, Lowering, empty};
@@ -86,9 +86,10 @@ fn moved_by(
         Type::Array(of, _) | Type::Stack(of, _) => {
             let head = if matches!(ty, Type::Stack(..)) { 8 } else { 0 };
             if head > 0 {
-                let top = b.ins().load(types::I64, MemFlagsData::new(), from, 0);
+                let flags = flags_of(b, types::I64);
+                let top = b.ins().load(types::I64, flags, from, 0);
                 let top = if negates { b.ins().ineg(top) } else { top };
-                b.ins().store(MemFlagsData::new(), top, to, 0);
+                b.ins().store(flags, top, to, 0);
             }
             let n = count.expect("it has a length");
             let size = i64::from(cx.layouts.size(of).expect("the checker has seen it").0);
@@ -119,9 +120,10 @@ fn moved_by(
         scalar => {
             let mut offset = 0;
             for &clif in parts_of(Scalar::of(scalar).expect("it is a number")) {
-                let v = b.ins().load(clif, MemFlagsData::new(), from, offset);
+                let flags = flags_of(b, clif);
+                let v = b.ins().load(clif, flags, from, offset);
                 let v = if negates { b.ins().ineg(v) } else { v };
-                b.ins().store(MemFlagsData::new(), v, to, offset);
+                b.ins().store(flags, v, to, offset);
                 offset += clif.bytes() as i32;
             }
         }
@@ -183,7 +185,8 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
         .collect();
     for &(p, k, address) in &counted {
         let clif = parts_of(Scalar::of(&p.ty).expect("it is an integer"))[0];
-        let v = b.ins().load(clif, MemFlagsData::new(), address, 0);
+        let flags = flags_of(&mut b, clif);
+        let v = b.ins().load(clif, flags, address, 0);
         given[k] = passed(&mut b, v);
     }
     for (k, &i) in order.iter().enumerate().filter(|&(_, &i)| is_word(&f.params[i])) {
@@ -209,7 +212,9 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
     }
     for (&(p, _, address), &v) in counted.iter().zip(counts) {
         let v = taken(&mut b, v, &p.ty);
-        b.ins().store(MemFlagsData::new(), v, address, 0);
+        let ty = b.func.dfg.value_type(v);
+        let flags = flags_of(&mut b, ty);
+        b.ins().store(flags, v, address, 0);
     }
     freed.iter().for_each(|&at| release(&mut b, at));
     b.ins().return_(&[]);

@@ -7,7 +7,7 @@
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, TrapCode, Value, types};
 
-use super::abi::{allocate, clear, release, slot};
+use super::abi::{allocate, clear, flags_of, release, slot};
 use super::expr::parts_of;
 use super::state::{At, Home, StmtLowering};
 use crate::ast::{CheckMode, Expr, ExprKind, Len, RevPlace, Type};
@@ -108,7 +108,8 @@ impl StmtLowering<'_, '_> {
             }
             Type::Array(of, len) => self.all_hold(of, len, address, offset, value, line),
             Type::Stack(of, len) => {
-                let top = self.b.ins().load(types::I64, MemFlagsData::new(), address, offset);
+                let flags = flags_of(&mut self.b, types::I64);
+                let top = self.b.ins().load(types::I64, flags, address, offset);
                 self.fail_if(top, Fault::DeallocMismatch, line);
                 self.all_hold(of, len, address, offset + 8, value, line);
             }
@@ -205,7 +206,8 @@ impl StmtLowering<'_, '_> {
     fn top(&mut self, stack: &RevPlace) -> (Value, Value, i32, Value) {
         let At::Memory { address, offset, ty, .. } = self.at(stack) else { unreachable!("it is memory") };
         let Type::Stack(_, len) = ty else { unreachable!("the checker has seen it") };
-        let top = self.b.ins().load(types::I64, MemFlagsData::new(), address, offset);
+        let flags = flags_of(&mut self.b, types::I64);
+        let top = self.b.ins().load(types::I64, flags, address, offset);
         (top, address, offset, self.length(&len))
     }
 
@@ -232,7 +234,8 @@ impl StmtLowering<'_, '_> {
         self.is_zero(&cell, line);
         self.moved(from, &cell, true);
         let top = self.b.ins().iadd_imm_s(top, 1);
-        self.b.ins().store(MemFlagsData::new(), top, address, offset);
+        let flags = flags_of(&mut self.b, types::I64);
+        self.b.ins().store(flags, top, address, offset);
     }
 
     pub(super) fn pop(&mut self, stack: &RevPlace, to: &RevPlace, line: u32) {
@@ -247,7 +250,8 @@ impl StmtLowering<'_, '_> {
         let at = self.at(to);
         self.is_zero(&at, line);
         self.moved(to, &cell, false);
-        self.b.ins().store(MemFlagsData::new(), top, address, offset);
+        let flags = flags_of(&mut self.b, types::I64);
+        self.b.ins().store(flags, top, address, offset);
     }
 
     /// Move a number to a cell, or from it, and leave zero. So do cotangents.

@@ -6,9 +6,10 @@
 //! An index is compared with the length where checks are on.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type as Clif, Value, types};
+use cranelift_codegen::ir::{InstBuilder, Type as Clif, Value, types};
 use cranelift_frontend::Variable;
 
+use super::abi::flags_of;
 use super::expr::{Leaf, leaves_of, parts_of, zero};
 use super::state::{At, Home, StmtLowering, cotangents};
 use crate::ast::{CheckMode, Expr, Len, PathStep, RevPlace, Type};
@@ -119,7 +120,8 @@ impl<'f> StmtLowering<'_, 'f> {
     fn load_all(&mut self, tys: &[Clif], address: Value, offset: i32) -> Vec<Value> {
         let mut at = offset;
         let load = |&ty: &Clif| {
-            let v = self.b.ins().load(ty, MemFlagsData::new(), address, at);
+            let flags = flags_of(&mut self.b, ty);
+            let v = self.b.ins().load(ty, flags, address, at);
             at += ty.bytes() as i32;
             v
         };
@@ -129,8 +131,10 @@ impl<'f> StmtLowering<'_, 'f> {
     fn store_all(&mut self, parts: &[Value], address: Value, offset: i32) {
         let mut at = offset;
         for &v in parts {
-            self.b.ins().store(MemFlagsData::new(), v, address, at);
-            at += self.b.func.dfg.value_type(v).bytes() as i32;
+            let ty = self.b.func.dfg.value_type(v);
+            let flags = flags_of(&mut self.b, ty);
+            self.b.ins().store(flags, v, address, at);
+            at += ty.bytes() as i32;
         }
     }
 

@@ -26,7 +26,7 @@ use brolga_analysis::memory::clobber::{self, ClobberInput};
 use brolga_analysis::memory::constant::{Constant, ConstantInput};
 use brolga_analysis::memory::preserved;
 use brolga_analysis::query::callee::CalleeKind;
-use brolga_analysis::query::{access_address, is_taped_integer, original};
+use brolga_analysis::query::{access_address, is_integer_access, original};
 use brolga_analysis::uses::Uses;
 use brolga_analysis::{
     Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Preserved, Private, RootKind, Summaries, Variant,
@@ -304,7 +304,7 @@ impl<'a> Facts<'a> {
     /// The size of the floats of which a number may be stored over a part, or 0 if there may be
     /// doubles and singles. On a typed tape integers are in a channel of their own.
     pub fn cuts(&self, inst: ir::Inst) -> Option<u8> {
-        if is_taped_integer(self.func(), inst) {
+        if is_integer_access(self.func(), inst) {
             return None;
         }
         let MemRole::Kill { bytes, checked: false } = self.activity.mem[inst] else { return None };

@@ -16,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use brolga_clif::simplify_cfg::has_aliases;
+use brolga_ir::lower::forget_integer_region;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_transform::clif::entry_thunk::verify;
 use cranelift_codegen::control::ControlPlane;
@@ -234,6 +235,7 @@ fn attempt(unit: &Unit, isa: &dyn TargetIsa) -> Result<Code, String> {
             None => {
                 ctx.func = func.into_owned();
                 ctx.func.name = UserFuncName::user(0, unit.id.as_u32());
+                forget_integer_region(&mut ctx.func);
                 ctx.compile(isa, &mut ControlPlane::default()).map_err(|e| format!("{:?}", e.inner))?;
                 let code = ctx.take_compiled_code().expect("just compiled");
                 done(code, &ctx.func)

@@ -14,7 +14,7 @@
 //! **Source.** Shadow memory: Enzyme (Moses and Churavy, 2020).
 
 use brolga_analysis::activity::State;
-use brolga_analysis::query::{access_bytes, is_taped_integer};
+use brolga_analysis::query::{access_bytes, is_integer_access};
 use brolga_analysis::{Delta, MemRole, RootKind};
 use brolga_ir::inst::{AdOp, Args, Arith, Asks, Check, Defs, ShadowPlace, Shape, Val};
 use brolga_ir::{MemoryMode, TapeKind};
@@ -165,7 +165,7 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
             }
         }
         // In its channel of a typed tape there are no floats.
-        MemRole::Kill { checked: false, .. } if is_taped_integer(cx.func(), inst) => {}
+        MemRole::Kill { checked: false, .. } if is_integer_access(cx.func(), inst) => {}
         // As a float, so that it is one where the pullback is derived.
         MemRole::Kill { checked: false, .. } if cx.facts().is_a_single(inst) => {
             cx.take_mem(addr, off, Shape::F32);

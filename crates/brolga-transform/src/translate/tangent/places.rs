@@ -13,7 +13,7 @@
 use std::cmp::Ordering;
 
 use brolga_analysis::MemRole;
-use brolga_analysis::query::{access_address, access_offset, is_taped_integer};
+use brolga_analysis::query::{access_address, access_offset, is_integer_access};
 use brolga_ir::inst::{AdOp, Args, Arith, Asks, Check, Defs, FragmentOp, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, Type, types};
@@ -88,7 +88,7 @@ pub fn store(cx: Cx<'_, '_, '_, '_>) {
             cx.push(Where::After, Defs::default(), op);
         }
         // In its channel of a typed tape there are no floats.
-        MemRole::Kill { checked: false, .. } if is_taped_integer(cx.func(), inst) => {}
+        MemRole::Kill { checked: false, .. } if is_integer_access(cx.func(), inst) => {}
         MemRole::Kill { checked: false, .. } if cx.facts().is_a_single(inst) => {
             let zero = cx.constant(0.0, types::F32);
             write(cx, addr, off, zero, Shape::F32);
