@@ -10,10 +10,9 @@
 //! | `%f__fails` | traps as a check of the function's statements does that has this number |
 //!
 //! All parameters are words of 64 bits: addresses of places, and integers that are read. Statements
-//! take an integer that they change by value, too, and return it behind the number: memory may hold
-//! bits of floats, as far as an analysis sees, and a value is what it is. They take integers by
-//! their complements. A parameter of 64 bits may be an address, as far as an analysis sees, and so
-//! may a sum with one, and what lies where such a sum is stored; a complement is none.
+//! take these by their complements. A parameter of 64 bits may be an address, as far as an analysis
+//! sees, and so may a sum with one, and what lies where such a sum is stored; a complement is none.
+//! Accesses of integers in memory say that they are no bits of floats ([`flags_of`]).
 
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, Type as Clif, Value, types};
 use cranelift_codegen::isa::CallConv;
@@ -70,11 +69,6 @@ impl Form {
 /// Whether a parameter is an integer that is read, which is passed as it is.
 pub(super) fn is_word(p: &FnParam) -> bool {
     p.input && matches!(p.ty, Type::I64 | Type::I32)
-}
-
-/// Whether a parameter is an integer that is changed, which statements take and return.
-pub(super) fn is_returned(p: &FnParam) -> bool {
-    !p.input && matches!(p.ty, Type::I64 | Type::I32)
 }
 
 /// An integer as a word.

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Type as Clif, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::abi::{Form, call_symbol, flags_of, is_returned, is_word, order, passed, signature, slot, taken, widened};
+use super::abi::{Form, call_symbol, flags_of, is_word, order, signature, slot, taken, widened};
 use super::context::{Lowered, Lowering, empty};
 use super::expr::{Leaf, Maker, UNITS, parts_of, to_fixed};
 use super::state::{At, Home, StmtLowering, cotangents};
@@ -65,17 +65,13 @@ pub(super) fn lowered<'f>(cx: &'f Lowering<'f>, f: &'f Function, form: Form) -> 
     }
     this.b.set_srcloc(ir::SourceLoc::new(f.at.line));
     this.leave(back);
-    let mut results = this.returned(f, &order);
+    let mut results = vec![];
     if let Some(fail) = this.fail {
         let nothing = this.b.ins().iconst(types::I32, 0);
-        results.insert(0, nothing);
-        this.b.ins().return_(&results);
+        this.b.ins().return_(&[nothing]);
         this.b.switch_to_block(fail);
-        let site = this.b.block_params(fail)[0];
+        results.push(this.b.block_params(fail)[0]);
         this.b.set_cold_block(fail);
-        let nothing = this.b.ins().iconst(types::I64, 0);
-        results.fill(nothing);
-        results[0] = site;
     }
     this.b.ins().return_(&results);
     let StmtLowering { mut b, errors, .. } = this;
@@ -89,15 +85,12 @@ pub(super) fn lowered<'f>(cx: &'f Lowering<'f>, f: &'f Function, form: Form) -> 
 }
 
 /// The signature of statements: words, shadows of what has an address; a number if something is
-/// checked, and integers that are changed.
+/// checked.
 pub(super) fn steps_signature(cx: &Lowering<'_>, f: &Function, form: Form) -> ir::Signature {
     let shadows = if form.cotangents { f.params.len() } else { 0 };
     let params = vec![types::I64; f.params.len() + shadows];
-    let mut returns = vec![types::I64; f.params.iter().filter(|p| is_returned(p)).count()];
-    if cx.fallible.contains(&f.name) {
-        returns.insert(0, types::I32);
-    }
-    signature(&params, &returns)
+    let returns: &[Clif] = if cx.fallible.contains(&f.name) { &[types::I32] } else { &[] };
+    signature(&params, returns)
 }
 
 /// A parameter that is in registers: where it is put in the end.
@@ -130,11 +123,6 @@ impl<'f> StmtLowering<'_, 'f> {
                 self.homes.insert(p.name.clone(), Home::Memory { address, shadow });
                 continue;
             };
-            if is_returned(p) {
-                let v = taken(&mut self.b, address, &p.ty);
-                self.in_registers(&p.name, ty, &[v], &[]);
-                continue;
-            }
             let there = At::Memory { address, shadow, offset: 0, ty: p.ty.clone() };
             let values = self.load(&there);
             // What is read only is added to in the end.
@@ -164,18 +152,6 @@ impl<'f> StmtLowering<'_, 'f> {
                 self.set_cotangent(&there, &cts);
             }
         }
-    }
-
-    /// Integers that are changed.
-    fn returned(&mut self, f: &Function, order: &[usize]) -> Vec<Value> {
-        let mut found = Vec::new();
-        for p in order.iter().map(|&i| &f.params[i]).filter(|p| is_returned(p)) {
-            let place = RevPlace { root: p.name.clone(), path: vec![], at: p.at };
-            let at = self.at(&place);
-            let v = self.load(&at)[0];
-            found.push(passed(&mut self.b, v));
-        }
-        found
     }
 
     /// A name for a number in registers.
@@ -621,11 +597,6 @@ impl<'f> StmtLowering<'_, 'f> {
                     passed.push(super::abi::passed(&mut self.b, v));
                     shadows.push(self.b.ins().iconst(types::I64, 0));
                 }
-                (Some(at), None) if is_returned(&callee.params[i]) => {
-                    let v = self.load(at)[0];
-                    passed.push(super::abi::passed(&mut self.b, v));
-                    shadows.push(self.b.ins().iconst(types::I64, 0));
-                }
                 (Some(at), None) => {
                     let (address, shadow) = self.passed(at);
                     passed.push(address);
@@ -643,19 +614,12 @@ impl<'f> StmtLowering<'_, 'f> {
         let params: Vec<Clif> = sig.params.iter().map(|p| p.value_type).collect();
         let returns: Vec<Clif> = sig.returns.iter().map(|p| p.value_type).collect();
         let found = call_symbol(&mut self.b, &form.symbol(name), &params, &returns, &passed);
-        let mut found = found.into_iter();
-        if self.cx.fallible.contains(name)
-            && let Some(status) = found.next()
-        {
+        if let [status] = found[..] {
             self.leave_if(status, status);
         }
         let n = order.len();
         for (k, &i) in order.iter().enumerate() {
-            if let (true, Some(at)) = (is_returned(&callee.params[i]), &places[i]) {
-                let v = found.next().expect("it is returned");
-                let v = taken(&mut self.b, v, &callee.params[i].ty);
-                self.store(at, &[v]);
-            } else if let Some(at @ At::Registers { .. }) = &places[i] {
+            if let Some(at @ At::Registers { .. }) = &places[i] {
                 let shadow = self.carries().then(|| passed[n + k]);
                 let scalar = callee.params[i].ty.clone();
                 let there = At::Memory { address: passed[k], shadow, offset: 0, ty: scalar };

@@ -20,8 +20,7 @@ use cranelift_codegen::ir::{self, InstBuilder, TrapCode, Value, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::abi::{
-    Form, allocate, call_symbol, clear, flags_of, import, is_returned, is_word, narrowed, order, passed, release,
-    signature, slot, taken,
+    Form, allocate, call_symbol, clear, flags_of, import, is_word, narrowed, order, passed, release, signature, slot,
 };
 use super::body::steps_signature;
 use super::context::{Lowered, Lowering, empty};
@@ -162,7 +161,7 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
     let mut kept = Vec::new();
     for (k, p) in order.iter().map(|&i| &f.params[i]).enumerate().filter(|(_, p)| !is_word(p)) {
         let size = bytes(cx, &mut b, f, &p.ty, &given);
-        if fallible && !p.input && !is_returned(p) {
+        if fallible && !p.input {
             let (room, is_freed) = room(cx, &mut b, &p.ty, size);
             let n = count(&mut b, f, &p.ty, &given);
             moved(cx, &mut b, &p.ty, n, (given[k], room));
@@ -175,20 +174,6 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
             freed.extend(own);
         }
     }
-    // Integers that are changed are taken from where they lie, and put back in the end.
-    let counted: Vec<(&FnParam, usize, Value)> = order
-        .iter()
-        .map(|&i| &f.params[i])
-        .enumerate()
-        .filter(|(_, p)| is_returned(p))
-        .map(|(k, p)| (p, k, given[k]))
-        .collect();
-    for &(p, k, address) in &counted {
-        let clif = parts_of(Scalar::of(&p.ty).expect("it is an integer"))[0];
-        let flags = flags_of(&mut b, clif);
-        let v = b.ins().load(clif, flags, address, 0);
-        given[k] = passed(&mut b, v);
-    }
     for (k, &i) in order.iter().enumerate().filter(|&(_, &i)| is_word(&f.params[i])) {
         let v = narrowed(&mut b, given[k], &f.params[i].ty);
         given[k] = passed(&mut b, v);
@@ -196,8 +181,7 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
     let sig = steps_signature(cx, f, form);
     let [params, returns] = [&sig.params, &sig.returns].map(|s| s.iter().map(|p| p.value_type).collect::<Vec<_>>());
     let found = call_symbol(&mut b, &form.symbol(&f.name), &params, &returns, &given);
-    let (status, counts) = found.split_at(usize::from(fallible));
-    if let &[status] = status {
+    if let [status] = found[..] {
         let [failed, done] = [(); 2].map(|()| b.create_block());
         b.ins().brif(status, failed, &[], done, &[]);
         b.switch_to_block(failed);
@@ -209,12 +193,6 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
         fails(cx, &mut b, status);
         b.switch_to_block(done);
         b.set_srcloc(ir::SourceLoc::new(f.at.line));
-    }
-    for (&(p, _, address), &v) in counted.iter().zip(counts) {
-        let v = taken(&mut b, v, &p.ty);
-        let ty = b.func.dfg.value_type(v);
-        let flags = flags_of(&mut b, ty);
-        b.ins().store(flags, v, address, 0);
     }
     freed.iter().for_each(|&at| release(&mut b, at));
     b.ins().return_(&[]);
