@@ -270,6 +270,9 @@ pub struct Options {
     /// Treat a cotangent of exactly zero as "nothing depends on this": it contributes zero even
     /// where the partial derivative is infinite or NaN.
     pub strong_zero: bool,
+    /// Cotangents of results may be infinite because a caller takes a root at zero: products ask for
+    /// that (`docs/KINKS.md`). Of roots in the program itself that is known.
+    pub under_root: bool,
     /// What becomes of operations on the bits of active floats that have no known derivative.
     pub untracked: Untracked,
     /// Most bytes that one run may record.
@@ -317,6 +320,7 @@ impl Default for Options {
             taylor: false,
             memory: MemoryMode::Leave,
             strong_zero: true,
+            under_root: false,
             untracked: Untracked::Refuse,
             tape_limit: 8 << 30,
             memory_budget: 64 << 20,

@@ -8,7 +8,8 @@
 //! **Answer.** The operand of a root ([`Scale::edge`](brolga_rules::Scale)) is *under a root*, and
 //! so is whatever passes its cotangent on: operands of instructions with such a result, arguments
 //! of parameters. Memory is one place here: what is stored is under a root if anything is that was
-//! loaded. At the border of a function it counts whether there is any root on the other side.
+//! loaded. At the border of a function it counts whether there is any root on the other side, and
+//! at that of the program what the caller says of itself.
 //!
 //! **Least fixpoint.** It errs on the side of what is under a root.
 //!
@@ -40,8 +41,9 @@ impl Roots {
     }
 }
 
-/// Compute what is under a root among the values that `active` says have a cotangent.
-pub fn compute(i: &ActivityInput<'_>, active: &dyn Fn(ir::Value) -> bool) -> Roots {
+/// Compute what is under a root among the values that `active` says have a cotangent. With
+/// `caller_takes` the caller of the program may take a root of what it returns.
+pub fn compute(i: &ActivityInput<'_>, caller_takes: bool, active: &dyn Fn(ir::Value) -> bool) -> Roots {
     let (func, cfg) = (i.func, i.cfg);
     let Taking { direct, all: taking } = i.summaries.roots();
     let calls = |inst: ir::Inst| match CalleeKind::of(i.program, func, inst) {
@@ -51,7 +53,9 @@ pub fn compute(i: &ActivityInput<'_>, active: &dyn Fn(ir::Value) -> bool) -> Roo
     };
     let mut roots = Roots {
         found: EntitySet::new(),
-        foreign: !i.root && direct.iter().any(|&f| f != i.key) || cfg.calls.iter().any(|&c| calls(c)),
+        foreign: caller_takes
+            || !i.root && direct.iter().any(|&f| f != i.key)
+            || cfg.calls.iter().any(|&c| calls(c)),
     };
     let edge = |inst: ir::Inst| {
         row(i.program, func, inst)
@@ -80,7 +84,7 @@ pub fn compute(i: &ActivityInput<'_>, active: &dyn Fn(ir::Value) -> bool) -> Roo
                     }
                     None => {
                         let passes = match op {
-                            Opcode::Return => !i.root && !taking.is_empty(),
+                            Opcode::Return => caller_takes || !i.root && !taking.is_empty(),
                             _ if op.is_call() || op.can_store() => any || memory || calls(inst),
                             _ => any,
                         };

@@ -598,7 +598,7 @@ impl<'f> StmtLowering<'_, 'f> {
                     shadows.push(self.b.ins().iconst(types::I64, 0));
                 }
                 (Some(at), None) => {
-                    let (address, shadow) = self.passed(at);
+                    let (address, shadow) = self.passed(at, callee.params[i].input);
                     passed.push(address);
                     shadows.push(shadow);
                 }
@@ -628,13 +628,19 @@ impl<'f> StmtLowering<'_, 'f> {
                     self.store(at, &values);
                 }
                 let cts = self.cotangent(&there);
-                self.set_cotangent(at, &cts);
+                if callee.params[i].input {
+                    self.add_cotangent(at, &cts);
+                } else {
+                    self.set_cotangent(at, &cts);
+                }
             }
         }
     }
 
-    /// The address of a place, and of its shadow; of one in registers, of a copy.
-    fn passed(&mut self, at: &At) -> (Value, Value) {
+    /// The address of a place, and of its shadow; of one in registers, of a copy. A place that is
+    /// only read may be passed several times, so each copy has a cotangent of its own, which is
+    /// added.
+    fn passed(&mut self, at: &At, input: bool) -> (Value, Value) {
         match at {
             At::Memory { address, shadow, offset, .. } => {
                 let address = self.b.ins().iadd_imm_s(*address, i64::from(*offset));
@@ -664,7 +670,7 @@ impl<'f> StmtLowering<'_, 'f> {
                 let there = At::Memory { address, shadow: shadowed, offset: 0, ty: of };
                 let values = self.load(at);
                 self.store(&there, &values);
-                let cts = self.cotangent(at);
+                let cts = if input && self.carries() { self.no_cotangent(*ty) } else { self.cotangent(at) };
                 self.set_cotangent(&there, &cts);
                 (address, shadow)
             }

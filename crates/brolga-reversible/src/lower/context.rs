@@ -31,6 +31,8 @@ pub(super) struct Lowering<'f> {
     pub layouts: &'f Layouts,
     /// Functions that return a number.
     pub fallible: HashSet<String>,
+    /// Whether an expression takes a root: the cotangents of others may be infinite for that.
+    pub takes_roots: bool,
     pub sites: RefCell<Vec<CheckSite>>,
     pub gradients: RefCell<Gradients>,
     pub isa: OwnedTargetIsa,

@@ -109,7 +109,7 @@ fn derived(body: &StmtLowering<'_, '_>, e: &Expr, ty: Scalar, leaves: &[Leaf]) -
     let mut program = Program::new();
     let key_of = program.define(&symbol, func, |_| 0).map_err(|s| format!("`%{s}` is there twice"))?;
     let spec = Spec::gradient(params).results(returns);
-    let options = Options { disabled: LEFT_OUT, ..Options::default() };
+    let options = Options { disabled: LEFT_OUT, under_root: body.cx.takes_roots, ..Options::default() };
     let found = embed(&program, key_of, &spec, &options, &*body.cx.isa).map_err(|d| d.to_string())?;
     let signature = found.signatures.into_iter().next().ok_or("nothing was derived")?;
     let mut functions = found.functions.into_iter();

@@ -269,7 +269,7 @@ impl<'a> Facts<'a> {
         let summed = &self.overwrites.summed;
         let through = |store: ir::Inst| summed.get(&store).filter(|t| t.always).map(|t| t.sum);
         let units = unit_cotangents::compute(&input, &|v| self.is_active(v), &through);
-        let roots = roots::compute(&input, &|v| self.is_active(v));
+        let roots = roots::compute(&input, self.options.under_root, &|v| self.is_active(v));
         (self.unit_cotangents, self.roots) = (units, roots);
     }
 
