@@ -95,7 +95,7 @@ impl Input {
 
 /// The largest magnitude of any of them.
 pub fn size(inputs: &[Input]) -> f64 {
-    inputs.iter().map(|i| i.value.abs()).filter(|x| x.is_finite()).fold(0.0, f64::max)
+    inputs.iter().filter(|i| !i.is_other()).map(|i| i.value.abs()).filter(|x| x.is_finite()).fold(0.0, f64::max)
 }
 
 /// The inputs of a call, in order.

@@ -168,6 +168,8 @@ impl File {
             if let Some(reversible) = &self.reversible {
                 bound.words = reversible.fits(text, call, &bound)?;
                 bound.encode_mixed(text, call)?;
+                // Numbers of four bytes make a list shorter than it was.
+                reversible.fits(text, call, &bound)?;
             }
             crate::reversible::states_fit(&self.program, &self.undone, text, call, &bound)?;
             return Ok(bound);

@@ -106,6 +106,11 @@ impl Reversible {
                 let takes = format!("`{}` takes `{}: {}`", function.name, p.name, p.ty);
                 Err(SyntaxError::new(text, written.span(), format!("{takes}, and is given {what}")))
             };
+            if let (Type::I32, BoundArg::Value(DataValue::I64(n))) = (&p.ty, &bound.args[i])
+                && i32::try_from(*n).is_err()
+            {
+                return wrong(format!("{n}, which has more than 32 bits"));
+            }
             let Some((_, elem, data, _)) = bound.buffer(i) else { continue };
             let numbers = element(&p.ty);
             if numbers.is_some_and(|wanted| wanted != elem) {

@@ -144,12 +144,16 @@ struct Layout {
     fields: Vec<(String, Type, u32)>,
     size: u32,
     align: u32,
+    /// Numbers outside of arrays.
+    numbers: u32,
 }
 
 const TYPES: &str = "there are f64, f32, complex, i64, i32, q43 and log, and records that stand in front of it";
 
 /// Most bytes of a type whose size is fixed.
 const MOST: u64 = 1 << 30;
+/// Most numbers of a record outside of arrays: for each there is code.
+const MOST_NUMBERS: u32 = 1 << 10;
 
 impl Layouts {
     /// The layouts of a file's records.
@@ -174,7 +178,7 @@ impl Layouts {
         if self.records.contains_key(&r.name) {
             return Err(wrong(ErrorKind::Name, format!("record `{}` is defined twice", r.name)));
         }
-        let mut layout = Layout { fields: vec![], size: 0, align: 1 };
+        let mut layout = Layout { fields: vec![], size: 0, align: 1, numbers: 0 };
         for (name, ty) in &r.fields {
             if layout.fields.iter().any(|f| f.0 == *name) {
                 return Err(wrong(ErrorKind::Name, format!("field `{name}` of `{}` is there twice", r.name)));
@@ -182,14 +186,31 @@ impl Layouts {
             let (size, align) = self.size(ty).map_err(|m| wrong(ErrorKind::Type, format!("field `{name}`: {m}")))?;
             let at = layout.size.next_multiple_of(align);
             layout.fields.push((name.clone(), ty.clone(), at));
-            layout.size = at + size;
+            layout.numbers = layout.numbers.saturating_add(self.numbers(ty));
+            layout.size = match at.checked_add(size) {
+                Some(all) if u64::from(all) <= MOST => all,
+                _ => return Err(wrong(ErrorKind::Type, format!("`{}` has more than {MOST} bytes", r.name))),
+            };
             layout.align = layout.align.max(align);
+        }
+        if layout.numbers > MOST_NUMBERS {
+            let message = format!("`{}` has more than {MOST_NUMBERS} numbers that are not in arrays", r.name);
+            return Err(wrong(ErrorKind::Type, message).help("put those that are alike into an array"));
         }
         if layout.fields.is_empty() {
             return Err(wrong(ErrorKind::Type, format!("record `{}` has no field", r.name)));
         }
         layout.size = layout.size.next_multiple_of(layout.align);
         Ok(layout)
+    }
+
+    /// How many statements what is done to each number of a place takes.
+    fn numbers(&self, ty: &Type) -> u32 {
+        match ty {
+            Type::Array(of, _) | Type::Stack(of, _) => self.numbers(of),
+            Type::Record(name) => self.records.get(name).map_or(0, |r| r.numbers),
+            _ => 1,
+        }
     }
 
     /// Bytes and alignment of a type whose size is fixed.

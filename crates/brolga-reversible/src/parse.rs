@@ -479,7 +479,7 @@ impl Parser {
         let mut place = RevPlace { root: self.name()?, path: vec![], at };
         loop {
             if self.eat("[") {
-                place.path.push(PathStep::Index(self.expr()?));
+                place.path.push(PathStep::Index(self.deeper(Self::expr)?));
                 self.expect("]")?;
             } else if self.eat(".") {
                 place.path.push(PathStep::Field(self.name()?));

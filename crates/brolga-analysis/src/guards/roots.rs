@@ -53,9 +53,7 @@ pub fn compute(i: &ActivityInput<'_>, caller_takes: bool, active: &dyn Fn(ir::Va
     };
     let mut roots = Roots {
         found: EntitySet::new(),
-        foreign: caller_takes
-            || !i.root && direct.iter().any(|&f| f != i.key)
-            || cfg.calls.iter().any(|&c| calls(c)),
+        foreign: caller_takes || !i.root && direct.iter().any(|&f| f != i.key) || cfg.calls.iter().any(|&c| calls(c)),
     };
     let edge = |inst: ir::Inst| {
         row(i.program, func, inst)

@@ -13,7 +13,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::abi::{Form, call_symbol, flags_of, is_word, order, signature, slot, taken, widened};
 use super::context::{Lowered, Lowering, empty};
-use super::expr::{Leaf, Maker, UNITS, parts_of, to_fixed};
+use super::expr::{Leaf, MOST_FIXED, Maker, UNITS, parts_of, to_fixed};
 use super::state::{At, Home, StmtLowering, cotangents};
 use crate::ast::{
     BinaryOp, CheckMode, Expr, ExprKind, Function, Len, RevPlace, SourceSpan, Stmt, StmtKind, Type, UnaryOp, UpdateOp,
@@ -320,8 +320,8 @@ impl<'f> StmtLowering<'_, 'f> {
         }
     }
 
-    /// That a fixed-point number is a multiple of its unit and no second zero, and what is added to
-    /// a logarithm one of a positive number.
+    /// That a fixed-point number is a multiple of its unit, no second zero, and in range, as the
+    /// inverse asks of it, and what is added to a logarithm one of a positive number.
     fn is_number_of(&mut self, ty: Scalar, old: Value, more: &[Value], line: u32) {
         let fits = match ty {
             _ if self.check == CheckMode::Off => return,
@@ -332,7 +332,9 @@ impl<'f> StmtLowering<'_, 'f> {
                 let fits = self.b.ins().fcmp(FloatCC::Equal, scaled, whole);
                 let bits = self.b.ins().bitcast(types::I64, MemFlagsData::new(), old);
                 let signed = self.b.ins().icmp_imm_s(IntCC::NotEqual, bits, i64::MIN);
-                self.b.ins().band(fits, signed)
+                let fits = self.b.ins().band(fits, signed);
+                let near = self.is_in_range(old);
+                self.b.ins().band(fits, near)
             }
             Scalar::Log => {
                 let (size, most) = (self.b.ins().fabs(more[0]), self.b.ins().f64const(f64::MAX));
@@ -348,10 +350,14 @@ impl<'f> StmtLowering<'_, 'f> {
         if ty != Scalar::Q43 || self.check == CheckMode::Off {
             return;
         }
-        let most = self.b.ins().f64const(1024.0);
-        let size = self.b.ins().fabs(parts[0]);
-        let fits = self.b.ins().fcmp(FloatCC::LessThanOrEqual, size, most);
+        let fits = self.is_in_range(parts[0]);
         self.fail_unless(fits, Fault::NoNumber, line);
+    }
+
+    fn is_in_range(&mut self, fixed: Value) -> Value {
+        let most = self.b.ins().f64const(MOST_FIXED);
+        let size = self.b.ins().fabs(fixed);
+        self.b.ins().fcmp(FloatCC::LessThanOrEqual, size, most)
     }
 
     /// Add what an expression hands to the places that it reads.

@@ -57,6 +57,9 @@ pub(super) fn leaves_of<'e>(e: &'e Expr, found: &mut Vec<&'e RevPlace>) {
 /// Units of a fixed-point number, as a float.
 pub(super) const UNITS: f64 = (1_u64 << 43) as f64;
 
+/// The largest fixed-point number: sums of such are exact.
+pub(crate) const MOST_FIXED: f64 = 1024.0;
+
 /// What expressions are made with.
 pub(super) struct Maker<'m, 'b> {
     pub b: &'m mut FunctionBuilder<'b>,

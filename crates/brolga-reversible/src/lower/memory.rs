@@ -226,6 +226,8 @@ impl StmtLowering<'_, '_> {
 
     pub(super) fn push(&mut self, stack: &RevPlace, from: &RevPlace, line: u32) {
         let (top, address, offset, len) = self.top(stack);
+        let at = self.at(from);
+        self.unread(from, &at, &[], line);
         if self.check != CheckMode::Off {
             let full = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, top, len);
             self.fail_if(full, Fault::OutOfRange, line);
@@ -248,6 +250,7 @@ impl StmtLowering<'_, '_> {
         }
         let cell = self.cell(stack, top);
         let at = self.at(to);
+        self.unread(to, &at, &[], line);
         self.is_zero(&at, line);
         self.moved(to, &cell, false);
         let flags = flags_of(&mut self.b, types::I64);

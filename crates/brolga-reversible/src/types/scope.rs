@@ -197,7 +197,8 @@ impl<'f> NameScope<'f> {
             _ => match (x, y) {
                 (Scalar::Complex, Scalar::F64) | (Scalar::F64, Scalar::Complex) => Ok(Scalar::Complex),
                 (Scalar::Q43 | Scalar::Log, _) | (_, Scalar::Q43 | Scalar::Log) => {
-                    let help = "`float(x)` is the number that it stands for; what is added to a place of this type is a double";
+                    let help = "`float(x)` is the number that it stands for, in an expression; alone, one is added to \
+                                another (`x += y`), or multiplied with it (`p *= q`)";
                     Err(wrong("they are stored in a form of their own").help(help))
                 }
                 _ if x == y && x != Scalar::Bool => Ok(x),
@@ -278,6 +279,7 @@ fn is_number(e: &Expr) -> bool {
             let is_condition = matches!(op, BinaryOp::Both | BinaryOp::Either) || compares(*op);
             !is_condition && is_number(a) && is_number(b)
         }
+        ExprKind::Apply(name, args) if name == "select" && args.len() == 3 => args[1..].iter().all(is_number),
         ExprKind::Apply(name, args) => has_type_of_arguments(name) && args.iter().all(is_number),
         ExprKind::Read(_) | ExprKind::Unary(UnaryOp::Not, _) => false,
     }
@@ -308,11 +310,11 @@ pub(crate) fn type_of_argument(name: &str, want: Option<Scalar>) -> Option<Scala
     use Scalar as S;
     let may_be = |w: &S| match name {
         "min" | "max" | "abs" => matches!(w, S::F64 | S::F32 | S::I64 | S::I32),
-        "pow" | "atan2" | "hypot" | "abs2" => matches!(w, S::F64 | S::F32),
-        _ => matches!(w, S::F64 | S::F32 | S::Complex),
+        "exp" | "log" | "conj" => matches!(w, S::F64 | S::F32 | S::Complex),
+        _ => matches!(w, S::F64 | S::F32),
     };
     match name {
-        "select" => want,
+        "select" => want.filter(|w| matches!(w, S::F64 | S::F32 | S::I64 | S::I32)),
         "long" => Some(S::I32),
         "complex" | "re" | "im" | "float" | "single" => Some(S::F64),
         _ => want.filter(may_be).or(Some(S::F64)),

@@ -35,6 +35,11 @@ impl Checker<'_> {
             known &= unknown.is_none();
             self.errors.extend(unknown);
         }
+        if f.params.len() > MOST_PARAMS {
+            let message = format!("`{}` has more than {MOST_PARAMS} parameters", f.name);
+            self.errors.push(RevError::new(ErrorKind::Type, f.at, message).help("put some into a record or an array"));
+            return false;
+        }
         if f.params.iter().all(|p| p.input) {
             let e = RevError::new(ErrorKind::Type, f.at, format!("`{}` changes nothing: all it takes is `in`", f.name));
             self.errors.push(e.help("take the place of the result as a parameter"));
@@ -199,10 +204,10 @@ impl Checker<'_> {
             S::Let { name, ty, value } => {
                 self.fresh(name, at)?;
                 self.declared(ty, at)?;
-                self.value(ty, value)?;
+                let fits = self.value(ty, value);
                 let depth = self.depth;
                 self.scope.names.push(Name { name: name.clone(), ty: ty.clone(), role: NameRole::Place, depth, at });
-                Ok(())
+                fits
             }
             S::Drop { name, ty, value } => self.ends(name, ty, value, at),
             S::Compute { compute, copy } => {
@@ -250,7 +255,8 @@ impl Checker<'_> {
             }
         }
         self.unread(place, &[])?;
-        self.unread(stack, &[])
+        self.unread(stack, &[])?;
+        self.apart(place, stack)
     }
 
     fn rotate(&self, a: &RevPlace, b: &RevPlace, by: &Expr, at: SourceSpan) -> TypeResult<()> {
@@ -301,6 +307,24 @@ impl Checker<'_> {
             other => Scalar::of(other),
         };
         let is_zero = matches!(value.kind, ExprKind::Int(0));
+        let positive = match value.kind {
+            ExprKind::Int(n) => n > 0,
+            ExprKind::Float(x) => x > 0.0,
+            _ => true,
+        };
+        let large = match value.kind {
+            ExprKind::Int(n) => n.unsigned_abs() > 1 << 10,
+            ExprKind::Float(x) => x.abs() > f64::from(1 << 10),
+            _ => false,
+        };
+        if scalar == Some(Scalar::Q43) && large {
+            let e = RevError::new(ErrorKind::Type, value.at, format!("`{value}` is no `q43`, which are up to 2¹⁰"));
+            return Err(e.help("take a smaller unit, or an f64"));
+        }
+        if scalar == Some(Scalar::Log) && !positive {
+            let e = RevError::new(ErrorKind::Type, value.at, format!("`{value}` has no logarithm"));
+            return Err(e.help("a `log` begins with a positive number, such as 1"));
+        }
         let is_number = matches!(value.kind, ExprKind::Int(_) | ExprKind::Float(_));
         match scalar {
             _ if is_zero && scalar != Some(Scalar::Log) => Ok(()),
@@ -392,6 +416,9 @@ impl Checker<'_> {
         Ok(())
     }
 }
+
+/// Each place of a call is compared with each other one.
+const MOST_PARAMS: usize = 128;
 
 const KINDS: &str = "there are numbers, records that stand in front of it, and `[T x n]` and `stack [T x n]` of these";
 
