@@ -208,6 +208,13 @@ fn failed_checks_name_their_lines() {
     assert_eq!(fails(full, "%f([1.0])"), fault("out_of_range", 4));
     let twice = "fn f(x: [f64 x 3], i: in i64) {\n    x[2] += 1.0\n    call g(x[i], x[1])\n}\nfn g(a: f64, b: f64) {\n    a += b\n}";
     assert_eq!(fails(twice, "%f([1.0, 2.0, 3.0], 1)"), fault("alias_write", 3));
+    let stack = |stmt: &str| format!("fn f(x: [i64 x 3], s: stack [i64 x 3]) check bits {{\n    {stmt}\n}}");
+    let popped = stack("pop s, x[x[0]]");
+    assert_eq!(fails(&popped, "%f(i64[0, 7, 9], i64[1, 2, 0, 0])"), fault("alias_write", 2));
+    let pushed = stack("push s, x[x[1] - 1]");
+    assert_eq!(fails(&pushed, "%f(i64[5, 2, 9], i64[0, 0, 0, 0])"), fault("alias_write", 2));
+    let far = "fn f(q: q43, x: in f64) {\n    q += x\n}";
+    assert_eq!(fails(far, "%f([5000.0], [-4500.5])"), fault("no_number", 2));
     let deep = "fn f(x: i64, n: in i64) {\n    x += 1\n    if n > 0 {\n        call f(x, n - 1)\n    } else {\n        if (x > 3, x > 5) {\n            x += 0\n        }\n    }\n}";
     assert_eq!(fails(deep, "%f(i64[1], 3)"), fault("postcondition_failed", 6));
     let fixed = "fn f(x: q43, y: in f64) {\n    x += y\n}";

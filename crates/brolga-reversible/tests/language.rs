@@ -180,6 +180,9 @@ fn what_cannot_be_undone_is_refused() {
         "x *= 2.0",
         "l += 1.0",
         "swap x, k",
+        "let z: log = 0\ndrop z = 1",
+        "let z: [log x 2] = 0.0\ndrop z = 1",
+        "let z: q43 = 1025\ndrop z = 1",
         "a += 1.0",
         "x[0] += 1.0",
         "r.b[2] += 1.0",
@@ -307,6 +310,15 @@ fn numbers_and_statements_have_bounds() {
     }
     compile("fn f(k: i32, j: in i32) {\nk += -2147483648\nk ^= min(j, 2147483647)\n}").unwrap();
     assert_eq!(one(&format!("x += 1.0{}", " + 1.0".repeat(100_000))), [(ErrorKind::Syntax, 2)]);
+    assert_eq!(one(&format!("{}0", "x[".repeat(100_000))), [(ErrorKind::Syntax, 2)]);
+    let big = "record B { a: [f64 x 134217728], b: [f64 x 134217728] }\nfn f(x: f64) { x += 1 }";
+    assert_eq!(errors(big), [(ErrorKind::Type, 1)]);
+    let doubled = |i: u32| format!("record R{} {{ a: R{i}, b: R{i} }}\n", i + 1);
+    let records: String = (0..20).map(doubled).collect();
+    let text = format!("record R0 {{ a: f64, b: f64 }}\n{records}fn f(r: R20) {{ inc r.a.a }}");
+    assert_eq!(errors(&text)[0], (ErrorKind::Type, 11));
+    let params: Vec<String> = (0..200).map(|i| format!("x{i}: f64")).collect();
+    assert_eq!(errors(&format!("fn f({}) {{ inc x0 }}", params.join(", "))), [(ErrorKind::Type, 1)]);
     let branch = |i: usize| format!("}} else if k > {i} {{\n");
     let chain: String = (0..10_000).map(branch).collect();
     assert_eq!(one(&format!("if k > 0 {{\n{chain}}}"))[0].0, ErrorKind::Syntax);
