@@ -383,9 +383,9 @@ const SHORT: usize = 150;
 /// There, blocks for rare runs do not count, as whatever becomes of them costs no time when it
 /// runs, unless they are more than all others.
 ///
-/// Blocks that run iterations in lanes do not count: they are there beside what they do. `twice`
-/// says that half of the function is there twice.
-pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
+/// Blocks that run iterations in lanes do not count: they are there beside what they do.
+/// `versioned` says that half of the function is there twice.
+pub fn is_better_plain(func: &ir::Function, versioned: bool) -> bool {
     let divides = divides_by_constants(func);
     // What the mid-end would do for a short function has been done.
     if brolga_clif::licm_gvn::is_short(func) {
@@ -413,7 +413,7 @@ pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
             warm = (warm.0 + insts, warm.1 + branches);
         }
     }
-    let ((insts, branches), most) = match twice {
+    let ((insts, branches), most) = match versioned {
         _ if longest <= SHORT => ((warm.0.max(all.0 / 2), warm.1.max(all.1 / 2)), (4000, 128)),
         true => (all, (3000, 64)),
         false => (all, (2000, 32)),
@@ -580,7 +580,7 @@ fn derived(
     b.primals_as(primals, &called)?;
     let (mut shown, mut thunks) = (Shown::new(), false);
     for (part, func) in parts {
-        let plain = options.effort != Effort::Quick && is_better_plain(&func, part.twice);
+        let plain = options.effort != Effort::Quick && is_better_plain(&func, part.versioned);
         let unit = b.define(&part.symbol, func, Some(&d.names), part.owner)?;
         if plain {
             unit.isa = None;
