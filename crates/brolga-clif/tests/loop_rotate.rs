@@ -185,7 +185,7 @@ fn a_nest_whose_inner_header_asks_for_what_the_outer_one_has() {
 }
 
 #[test]
-fn one_behind_the_other() {
+fn diamonds_in_sequence() {
     // The block behind the first loop is the header of the second, which uses what the first has
     // ended with.
     check(

@@ -139,7 +139,7 @@ fn checked(body: &ir::Function, call: ir::Inst, name: &str, kind: ForkKind) -> R
     for (symbol, declared) in callees.iter().flatten() {
         let wanted = kind.callee(declared);
         if (&declared.params, &declared.returns) != (&wanted.params, &wanted.returns) {
-            return Err((format!("`%{name}` is given `%{symbol}`, declared as {own}"), kind.wanted()));
+            return Err((format!("`%{name}` is given `%{symbol}`, declared as {declared}"), kind.wanted()));
         }
     }
     let task_sig = callees.as_ref().map_or(sig, |c| &c[0].1);

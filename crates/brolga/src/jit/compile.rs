@@ -54,11 +54,11 @@ fn runtime_symbol(symbol: &str) -> Option<*const u8> {
 /// Ask once for a sine and a cosine, where both are glibc's and the program has not defined
 /// functions of their names.
 pub fn one_call_of_two(func: &mut ir::Function, program: &Program) {
-    let own = |k: FuncKey| program.funcs[k].body.is_some() || program.funcs[k].host.is_some();
+    let has_definition = |k: FuncKey| program.funcs[k].body.is_some() || program.funcs[k].host.is_some();
     let is_of_c = |symbol: &str| {
         cfg!(all(target_os = "linux", target_env = "gnu"))
             && runtime_symbol(symbol).is_some()
-            && !program.func(symbol).is_some_and(own)
+            && !program.func(symbol).is_some_and(has_definition)
     };
     sincos(func, is_of_c);
 }
@@ -338,9 +338,9 @@ impl<'p> Builder<'p> {
     /// The same with other options, if there are any.
     fn primals_as(&mut self, options: Option<&Options>, funcs: &[FuncKey]) -> Result<(), Error> {
         let Some(options) = options else { return self.primals(funcs) };
-        let own = std::mem::replace(&mut self.linked.isa, host_isa(options)?);
+        let given_isa = std::mem::replace(&mut self.linked.isa, host_isa(options)?);
         let found = self.primals(funcs);
-        self.linked.isa = own;
+        self.linked.isa = given_isa;
         found
     }
 
@@ -644,8 +644,8 @@ mod tests {
             write!(text, "block{here}{cold}:\n brif v0, block{}, block{next}\n", here + 1).expect("strings grow");
             write!(text, "block{}{cold}:\n jump block{next}\n", here + 1).expect("strings grow");
         }
-        let (last, behind) = (2 * (warm + cold) + 1, 2 * (warm + cold) + 2);
-        write!(text, "block{last}:\n brif v0, block{last}, block{behind}\nblock{behind}:\n return\n}}").expect("grows");
+        let (last, exit) = (2 * (warm + cold) + 1, 2 * (warm + cold) + 2);
+        write!(text, "block{last}:\n brif v0, block{last}, block{exit}\nblock{exit}:\n return\n}}").expect("grows");
         cranelift_reader::parse_functions(&text).unwrap_or_else(|e| panic!("{e}: {text}")).remove(0)
     }
 
