@@ -5,7 +5,7 @@ use brolga_wasm::brolga::{Inline, Mode, Options};
 use brolga_wasm::{Gradient, Instance, Module, Val, ValType, default_activity};
 
 /// The sum of squares of an array, by halves, with a frame on C's stack around it. At the leaves
-/// the callee traps where `n` is zero; `BEHIND` stands behind the outer call.
+/// the callee traps where `n` is zero; `after` stands behind the outer call.
 fn module(after: &str) -> Module {
     let text = format!(
         r#"(module
