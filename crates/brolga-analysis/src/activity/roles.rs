@@ -316,7 +316,7 @@ impl Cx<'_> {
                 State::Varied { definite: true } => true,
                 State::Taint { definite: true } if self.a.pieces.contains(x) => true,
                 // Of what may be a number it counts whether a float is made of it.
-                _ => self.is_read_as_float(addr),
+                _ => self.reads_unshadowed_floats(addr),
             };
             let computed = self.i.demanded && self.a.state[x] != State::No;
             self.a.leaves_shadows |= access_bytes(func, inst) >= 4 && (computed || bits.contains(x));
@@ -331,7 +331,7 @@ impl Cx<'_> {
 
     /// Whether this function reads floats where an address without a shadow leads to, or integers
     /// that become such.
-    fn is_read_as_float(&self, addr: ir::Value) -> bool {
+    fn reads_unshadowed_floats(&self, addr: ir::Value) -> bool {
         let (func, contents) = (self.i.func, self.i.contents);
         let class = contents.find(addr);
         let made = self.made_floats.get_or_init(|| {
